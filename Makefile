@@ -54,7 +54,7 @@ check: ## run everything else: make test's packages with CHECK=1, race, mutants,
 
 kafka: ## run the tests of Kafka against Apache Kafka, of which make check runs a part
 	.ci/needs check
-	CHECK=1 REQUIRE_KAFKA=1 go test -count=1 -timeout 40m -run '^Test(Scripts_Kafka|Kafka|DeadLetters)' ./internal/cli
+	CHECK=1 REQUIRE_KAFKA=1 go test -count=1 -timeout 40m -run '^Test(Scripts_Kafka|Kafka)' ./internal/cli
 
 servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver against each of SERVERS, which npm fetches; CHECK=1 for all
 	.ci/needs test

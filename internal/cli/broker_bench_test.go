@@ -26,14 +26,19 @@ import (
 
 const benchPartitions = 4
 
+// benchRecords is how many records a topic has.
+func benchRecords() int {
+	if n, err := strconv.Atoi(os.Getenv("KAFKA_RECORDS")); err == nil {
+		return n
+	}
+	return 20_000
+}
+
 // BenchmarkKafka reads a topic of Apache Kafka by the client alone, which does nothing with the
 // records, and by the program, in turns; and the same messages from a file into Postgres.
 // KAFKA_RECORDS is how many records the topic has, WEIR the program.
 func BenchmarkKafka(b *testing.B) {
-	records, err := strconv.Atoi(os.Getenv("KAFKA_RECORDS"))
-	if err != nil {
-		records = 20_000
-	}
+	records := benchRecords()
 	feeds := map[string]func(io.Writer) error{
 		"hot":      func(w io.Writer) error { return bench.Hot(w, records, 5000, 1) },
 		"distinct": func(w io.Writer) error { return bench.Distinct(w, records, 1) },
@@ -83,10 +88,7 @@ func benchWays(b *testing.B, broker *testkafka.Cluster, server *testpg.Server, f
 // BenchmarkKafkaMembers reads a topic into Postgres, 20 ms away each way, by one member of a group
 // and by two, in turns: from when they are started to when they have ended.
 func BenchmarkKafkaMembers(b *testing.B) {
-	records, err := strconv.Atoi(os.Getenv("KAFKA_RECORDS"))
-	if err != nil {
-		records = 20_000
-	}
+	records := benchRecords()
 	var messages bytes.Buffer
 	testcheck.NoError(b, bench.Hot(&messages, records, 5000, 1))
 	broker := testkafka.Broker(b, benchPartitions, "t")

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
@@ -39,15 +38,12 @@ type browser struct {
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	testcheck.Only(t)
-	options := chromedp.DefaultExecAllocatorOptions[:]
 	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 	found := slices.IndexFunc(names, func(name string) bool { _, err := exec.LookPath(name); return err == nil })
-	switch {
-	case found >= 0:
-		options = append(options, chromedp.ExecPath(names[found]))
-	default:
+	if found < 0 {
 		testcheck.Missing(t, "a browser (Debian: apt install chromium)")
 	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(names[found]))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // it refuses to run as root with one
 	}
@@ -108,11 +104,16 @@ func (b *browser) text() string { b.t.Helper(); return evaluate[string](b, "docu
 // until waits until the page says something.
 func (b *browser) until(text string) {
 	b.t.Helper()
-	for end := time.Now().Add(testweir.Patience); !strings.Contains(b.text(), text); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.t.Fatalf("%q: not after %v\n%s", text, testweir.Patience, b.text())
-		}
+	testcheck.Until(b.t, func() string { return b.lacks(text) })
+}
+
+// lacks tells that the page does not have a text, "" if it does.
+func (b *browser) lacks(text string) string {
+	b.t.Helper()
+	if all := b.text(); !strings.Contains(all, text) {
+		return fmt.Sprintf("%q is missing:\n%s", text, all)
 	}
+	return ""
 }
 
 // fits shows pages of a site at widths from a phone's on, in the light and in the dark, which are to differ, and demands that
@@ -142,8 +143,8 @@ func (b *browser) fits(site string, paths []string, look func(width int64)) {
 func (b *browser) says(texts ...string) {
 	b.t.Helper()
 	for _, text := range texts {
-		if !strings.Contains(b.text(), text) {
-			b.t.Errorf("%q is missing:\n%s", text, b.text())
+		if why := b.lacks(text); why != "" {
+			b.t.Error(why)
 		}
 	}
 }

@@ -19,26 +19,10 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// tool returns the path of a program that .ci/needs installs, into .bin or for all.
-func tool(t testing.TB, name string) string {
-	t.Helper()
-	testcheck.Only(t)
-	path, err := filepath.Abs("../../.bin/" + name)
-	if err == nil {
-		if _, err = os.Stat(path); err == nil {
-			return path
-		}
-	}
-	if path, err = exec.LookPath(name); err != nil {
-		testcheck.Missing(t, name+", which .ci/needs check installs")
-	}
-	return path
-}
-
 // takes demands that a program of .ci/needs takes its arguments.
 func takes(t *testing.T, program string, args ...string) {
 	t.Helper()
-	if out, err := exec.Command(tool(t, program), args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testcheck.Tool(t, program), args...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -210,14 +194,13 @@ func TestContrib_Dashboard(t *testing.T) {
 
 // The unit is one that systemd takes, and has no more rights than it needs.
 func TestContrib_Unit(t *testing.T) {
-	analyze := tool(t, "systemd-analyze")
+	analyze := testcheck.Tool(t, "systemd-analyze")
 	l := testweir.New(t, "")
 	for _, name := range []string{"weir@.service", "weir-failed@.service"} {
 		unit := strings.ReplaceAll(read(t, "../../contrib/"+name), "/usr/bin/weir", l.Path("weir"))
 		l.Write(name, unit)
 	}
-	c := exec.Command(analyze, "verify", "--man=no", l.Path("weir@air.service"), l.Path("weir-failed@air.service"))
-	out, err := c.CombinedOutput()
+	out, err := exec.Command(analyze, "verify", "--man=no", l.Path("weir@air.service"), l.Path("weir-failed@air.service")).CombinedOutput()
 	lines := strings.SplitAfter(string(out), "\n")
 	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "'RestartMode'") }) // before 254
 	if out := strings.Join(lines, ""); err != nil || out != "" {

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bufio"
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/hex"
@@ -20,33 +19,12 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// The tables of testdata/debezium, whose types are in the messages, or here.
-const (
-	debeziumTables = "\ntables:\n  kinds: {rest: add}\n" + untypedTables
-	untypedTables  = `  order_lines: {key: [order_id, line_no], rest: add}
-  customers: {from: inventory.customers, rest: add}
-  sales_customers: {from: sales.customers, key: code, rest: add}
-  documents: {rest: add}
-  documents_full: {rest: add}
-  mails: {rest: add}
-  rates: {key: [day, at, factor], rest: add}
-`
-	debeziumTyped = `
-tables:
-  kinds:
-    columns: {id: as integer, price: 'as numeric_base64(12,2)', exact: 'as numeric_base64(38,10)', loose: as numeric_base64, cash: 'as numeric_base64(18,2)',
-      ts: as timestamp_us, ts3: as timestamp_ms, tz: as timestamp, day: as date_days, at: as time_us, at3: as time_ms, uid: as uuid, doc: as json_text, raw: as bytes, bits: as bytes}
-    rest: add
-  order_lines: {key: [order_id, line_no], columns: {order_id: as integer, line_no: as integer, qty: 'as numeric_base64(6,2)'}, rest: add}
-  customers: {from: inventory.customers, columns: {id: as integer, created: as timestamp, born: as date_days, credit: 'as numeric_base64(8,2)'}, rest: add}
-  sales_customers: {from: sales.customers, key: code, rest: add}
-  documents: {columns: {id: as uuid, meta: as json_text, blob: as bytes}, rest: add}
-  documents_full: {columns: {id: as uuid, meta: as json_text, blob: as bytes}, rest: add}
-  mails: {columns: {id: as integer, payload: as numeric_base64}, rest: add}
-`
-	debeziumEvents = "  events: {rest: add}\n"
-	wal2jsonTables = "\ntables:\n" + untypedTables
-)
+// debeziumConfig is a config file of testdata/debezium with settings in front of its tables.
+func debeziumConfig(t testing.TB, settings, tables string) string {
+	return settings + "\n" + read(t, "../../testdata/debezium/"+tables+".yaml")
+}
+
+const debeziumEvents = "  events: {rest: add}\n"
 
 // A debezium is a folder with the program and what Debezium wrote of the tables in testdata/debezium.
 type debezium struct {
@@ -62,24 +40,23 @@ func TestDebezium_TablesAreEqual(t *testing.T) {
 	all := []string{"kinds", "order_lines", "customers", "sales_customers", "documents", "documents_full", "mails", "rates", "events"}
 	rows := all[:len(all)-1] // ExtractNewRecordState drops truncations
 	for _, c := range []struct {
-		name, form, config string
-		tables             []string
-		run                func(*debezium)
+		name, form, settings, config string
+		tables                       []string
+		run                          func(*debezium)
 	}{
-		{"schemas", "precise.schemas", "envelope: debezium" + debeziumTables + debeziumEvents, all, (*debezium).twice},
-		{"schemas, killed", "precise.schemas", "envelope: debezium" + debeziumTables + debeziumEvents, all, (*debezium).killed},
-		{"schemas, small batches", "precise.schemas", "envelope: debezium\nbatch_rows: 6" + debeziumTables + debeziumEvents, all, (*debezium).once},
-		{"schemas, versions", "precise.schemas", "envelope: debezium\nversion: true" + debeziumTables, rows, (*debezium).twice},
-		{"strings", "strings.schemas", "envelope: debezium" + debeziumTables + debeziumEvents, all, (*debezium).once},
-		{"doubles", "doubles.schemas", "envelope: debezium" + debeziumTables + debeziumEvents, all, (*debezium).once},
-		{"flat with schemas", "precise.flat-schemas", "envelope: debezium-flat" + debeziumTables, rows, (*debezium).once},
-		{"plain", "precise.plain", "envelope: debezium" + debeziumTyped + debeziumEvents, append(all[:7:7], "events"), (*debezium).once},
-		{"every table", "precise.schemas", "envelope: debezium\ntables:\n  '*': {rest: add}\n  customers: {from: inventory.customers, rest: add}\n  events: {from: sales.events, rest: add}\n" +
-			"  order_lines: {key: [order_id, line_no], rest: add}\n  sales_customers: {from: sales.customers, key: code, rest: add}\n  rates: {key: [day, at, factor], rest: add}\n", all, (*debezium).every},
-		{"flat", "precise.flat", "envelope: debezium-flat" + debeziumTyped, all[:7], (*debezium).once},
-		{"wal2json", "wal2json", "envelope: wal2json" + wal2jsonTables + debeziumEvents, all[1:], (*debezium).twice},
-		{"wal2json, killed", "wal2json", "envelope: wal2json" + wal2jsonTables + debeziumEvents, all[1:], (*debezium).killed},
-		{"wal2json, versions", "wal2json", "envelope: wal2json\nversion: true" + wal2jsonTables, all[1:8], (*debezium).twice},
+		{"schemas", "precise.schemas", "envelope: debezium", "in_messages", all, (*debezium).twice},
+		{"schemas, killed", "precise.schemas", "envelope: debezium", "in_messages", all, (*debezium).killed},
+		{"schemas, small batches", "precise.schemas", "envelope: debezium\nbatch_rows: 6", "in_messages", all, (*debezium).once},
+		{"schemas, versions", "precise.schemas", "envelope: debezium\nversion: true", "in_messages", rows, (*debezium).twice},
+		{"strings", "strings.schemas", "envelope: debezium", "in_messages", all, (*debezium).once},
+		{"doubles", "doubles.schemas", "envelope: debezium", "in_messages", all, (*debezium).once},
+		{"flat with schemas", "precise.flat-schemas", "envelope: debezium-flat", "in_messages", rows, (*debezium).once},
+		{"plain", "precise.plain", "envelope: debezium", "typed", append(all[:7:7], "events"), (*debezium).once},
+		{"every table", "precise.schemas", "envelope: debezium", "every", all, (*debezium).every},
+		{"flat", "precise.flat", "envelope: debezium-flat", "typed", all[:7], (*debezium).once},
+		{"wal2json", "wal2json", "envelope: wal2json", "wal2json", all[1:], (*debezium).twice},
+		{"wal2json, killed", "wal2json", "envelope: wal2json", "wal2json", all[1:], (*debezium).killed},
+		{"wal2json, versions", "wal2json", "envelope: wal2json\nversion: true", "wal2json", all[1:8], (*debezium).twice},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
@@ -94,7 +71,11 @@ func TestDebezium_TablesAreEqual(t *testing.T) {
 					}
 				}
 				d.Write("shop.jsonl", strings.Join(lines, "\n")+"\n")
-				d.Write("shop.yaml", c.config)
+				config := debeziumConfig(t, c.settings, c.config)
+				if slices.Contains(c.tables, "events") && c.config != "every" {
+					config += debeziumEvents
+				}
+				d.Write("shop.yaml", config)
 				c.run(d)
 				d.compare()
 			})
@@ -121,15 +102,9 @@ func unzipped(t testing.TB, name string) (lines []string) {
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	testcheck.NoError(t, err)
-	r := bufio.NewReader(z)
-	for {
-		line, err := r.ReadString('\n')
-		if err == io.EOF {
-			return lines
-		}
-		testcheck.NoError(t, err)
-		lines = append(lines, strings.TrimSuffix(line, "\n"))
-	}
+	text, err := io.ReadAll(z)
+	testcheck.NoError(t, err)
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
 // sync reads the file.
@@ -300,7 +275,7 @@ func TestDebezium_Kafka(t *testing.T) {
 		t.Parallel()
 		d := &debezium{Folder: testweir.New(t, to(t)), form: "precise.schemas", tables: names}
 		source := "kafka://" + c.Addr() + "/"
-		d.Write("shop.yaml", "envelope: debezium"+debeziumTables+debeziumEvents)
+		d.Write("shop.yaml", debeziumConfig(t, "envelope: debezium", "in_messages")+debeziumEvents)
 		d.run("sync", source+strings.Join(topics, ","), "--partitions", "0", "--until-end", "--config", "shop.yaml", "--to", d.To)
 		d.compare()
 

@@ -83,9 +83,11 @@ func (g *group) expel(m *testweir.Run) {
 	}
 }
 
-// noteRanges has the database note by how much each flush moves a partition on.
+// noteRanges reads some records, and has the database note by how much each flush moves a partition on.
 func (g *group) noteRanges() {
 	g.Helper()
+	g.fill(20)
+	g.applied(g.Folder, g.more...)
 	g.Exec(`CREATE TABLE ranges (n bigserial, source text, first bigint, next bigint, lines bigint)`,
 		`CREATE FUNCTION range() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
 			INSERT INTO ranges (source, first, next, lines) VALUES (NEW.source, OLD."offset", NEW."offset", NEW.line - OLD.line);
@@ -124,8 +126,6 @@ func groupExactlyOnce(t *testing.T, rnd *rand.Rand, versions bool) {
 	if g.rnd = rnd; versions {
 		g.versions, g.more = true, []string{"--version-field", "v"}
 	}
-	g.fill(20)
-	g.applied(g.Folder, g.more...)
 	g.noteRanges()
 	var members, stopped []*testweir.Run
 	drop := func(all []*testweir.Run) ([]*testweir.Run, *testweir.Run) {
@@ -176,8 +176,6 @@ func TestGroup_LeadersMove(t *testing.T) {
 	t.Parallel()
 	testcheck.Only(t)
 	g := newGroup(t, testpg.New(t), 4)
-	g.fill(20)
-	g.applied(g.Folder)
 	g.noteRanges()
 	g.member()
 	g.member()

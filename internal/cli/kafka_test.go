@@ -36,12 +36,12 @@ import (
 // each kind of database, as TestScripts_Both does. Theirs are the conditions [broker], for Apache Kafka, and [slow], for
 // Apache Kafka outside make kafka, and the commands
 //
-//	kafka PARTITIONS TOPIC…           start a broker with these topics; its URL is $KAFKA, its cluster $CLUSTER,
+//	kafka PARTITIONS TOPIC…           start a broker with these topics; its URL is $KAFKA, its address $BROKER, its cluster $CLUSTER,
 //	                                  a group of nobody $GROUP
 //	topic PARTITIONS NAME [SET=VAL…]  make a topic
 //	remove TOPIC                      delete one
 //	partition TOPIC                   add a partition to one
-//	produce [-at TIME] [-h NAME=TEXT]… [-codec NAME] [-times N] [-batches N] [-pad N | -noise N] TOPIC/PARTITION TEXT…
+//	produce [-from FILE] [-at TIME] [-h NAME=TEXT]… [-codec NAME] [-times N] [-batches N] [-pad N | -noise N] TOPIC/PARTITION TEXT…
 //	                                  append records: VALUE, KEY|VALUE, or KEY| for one without a value; in a batch N times,
 //	                                  and N such batches, %d in it being the number, and %s N bytes, alike or not
 //	transaction TOPIC commit|abort|open TEXT…
@@ -53,10 +53,11 @@ import (
 //	reading NAME TOPICS …             the same without --until-end, beside the script
 //	rejected JOB OFFSET REASON…       demand what weir_rejects has of a job
 //	letters TOPIC …                   wait for PARTITION/OFFSET VALUE of each dead letter
+//	letters -whole TOPIC N            wait for N letters; all that they are goes to stdout
 //	refuse ERROR [TEXT]               answer requests to append records (that have TEXT) with an error; CLOSE hangs up
 //	asked [MOST]                      wait until there was such a request since then; demand that there are not more
 //	damage TOPIC TEXT TIMES HOW       damage the batch with TEXT: its checksum, codec or header; -1 each time
-//	secure TOPIC                      start a broker at $SECURE that wants TLS and a login, u and p; it has {"id":1}
+//	secure TOPIC…                     start a broker at $SECURE that wants TLS and a login, u and p; the first topic has {"id":1}
 //	token VAR SECONDS                 put a token for OAUTHBEARER into $VAR that expires then
 //	commit GROUP OFFSET…              have the group commit offsets of the partitions of t
 //	committed GROUP OFFSET…           demand them
@@ -81,7 +82,7 @@ func TestScripts_Kafka(t *testing.T) {
 		intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
 			t.Parallel()
 			on := map[string]bool{"broker": broker, "slow": broker && testkafka.Slow(), "postgres": strings.HasSuffix(t.Name(), "postgres")}
-			scripts(t, "kafka", on, func(s *script, _ *testscript.Env) { s.startKafka, s.database = start, to })
+			scripts(t, testscript.Params{Dir: scriptFolder + "kafka"}, on, func(s *script, _ *testscript.Env) { s.startKafka, s.database = start, to })
 		})
 	})
 }
@@ -146,6 +147,7 @@ func startKafka(s *script, ts *testscript.TestScript, args []string) {
 	partitions := number(ts, args[0])
 	s.topic = newTopic(s.startKafka(s, int32(partitions), args[1:]...), partitions)
 	s.members = map[string]string{}
+	ts.Setenv("BROKER", s.c.Addr())
 	ts.Setenv("KAFKA", "kafka://"+s.c.Addr())
 	ts.Setenv("CLUSTER", s.c.ID())
 	ts.Setenv("GROUP", fmt.Sprint("g", time.Now().UnixNano()))
@@ -156,8 +158,7 @@ func startKafka(s *script, ts *testscript.TestScript, args []string) {
 			s.joining.Add(1)
 			return nil, nil, false
 		})
-	}
-	if s.c.Real() {
+	} else {
 		addr, folder := s.c.TLS()
 		ts.Setenv("TLS", addr)
 		ts.Setenv("SASL", s.c.SASL())
@@ -179,6 +180,7 @@ func makeTopic(s *script, ts *testscript.TestScript, args []string) {
 
 func produce(s *script, ts *testscript.TestScript, args []string) {
 	var like kgo.Record
+	var lines []string
 	times, batches, fill, opts := 1, 1, "", []kgo.Opt{kgo.ProducerBatchMaxBytes(64 << 20)}
 	for ; strings.HasPrefix(args[0], "-"); args = args[2:] {
 		switch flag, value := args[0], args[1]; flag {
@@ -189,6 +191,8 @@ func produce(s *script, ts *testscript.TestScript, args []string) {
 		case "-codec":
 			codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}
 			opts = append(opts, kgo.ProducerBatchCompression(codec[value]))
+		case "-from":
+			lines = strings.Split(strings.TrimSpace(ts.ReadFile(value)), "\n")
 		case "-times":
 			times = number(ts, value)
 		case "-batches":
@@ -209,7 +213,7 @@ func produce(s *script, ts *testscript.TestScript, args []string) {
 	for batch := range batches {
 		var records []*kgo.Record
 		for n := range times {
-			for _, text := range args[1:] {
+			for _, text := range append(lines, args[1:]...) {
 				r := testkafka.Record(strings.NewReplacer("%d", strconv.Itoa(batch*times+n), "%s", fill).Replace(unescaped(ts, text)))
 				r.Topic, r.Partition, r.Timestamp, r.Headers = like.Topic, like.Partition, like.Timestamp, like.Headers
 				records = append(records, r)
@@ -281,7 +285,7 @@ func lettersOf(t testing.TB, c *testkafka.Cluster, topic string) (all []*kgo.Rec
 	testcheck.NoError(t, err)
 	n := 0
 	ends.Each(func(o kadm.ListedOffset) { n += int(o.Offset) })
-	ctx, cancel := context.WithTimeout(t.Context(), testweir.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testcheck.Patience)
 	defer cancel()
 	cl := c.Client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	for len(all) < n && ctx.Err() == nil {
@@ -300,25 +304,53 @@ func header(r *kgo.Record, name string) string {
 	return "-"
 }
 
-func letters(s *script, _ *testscript.TestScript, args []string) {
-	var got []string
-	s.Until(fmt.Sprintf("the letters %q", args[1:]), func() bool {
-		got = nil
-		for _, r := range lettersOf(s, s.c, args[0]) {
-			text := header(r, "weir.partition") + "/" + header(r, "weir.offset") + " " + string(r.Value)
-			if r.Value == nil {
-				text += "null"
-			}
-			if why := header(r, "weir.incomplete"); why != "-" {
-				text = fmt.Sprintf("%.20s (%s)", text, why)
-			}
-			got = append(got, text)
+func letters(s *script, ts *testscript.TestScript, args []string) {
+	if args[0] == "-whole" {
+		wholeLetters(s, ts, args[1:])
+		return
+	}
+	got := s.lettersAre(args[0], len(args)-1, func(r *kgo.Record) string {
+		text := string(r.Value)
+		if r.Value == nil {
+			text = "null"
 		}
-		slices.Sort(got)
-		return len(got) >= len(args)-1
+		text = header(r, "weir.partition") + "/" + header(r, "weir.offset") + " " + text
+		if why := header(r, "weir.incomplete"); why != "-" {
+			text = fmt.Sprintf("%.20s (%s)", text, why)
+		}
+		return text
 	})
 	if !slices.Equal(got, args[1:]) {
 		s.Errorf("the letters are %q, want %q", got, args[1:])
+	}
+}
+
+// lettersAre waits for a number of letters, and returns what is said of each, sorted.
+func (s *script) lettersAre(topic string, n int, say func(*kgo.Record) string) (got []string) {
+	s.Until(fmt.Sprint(n, " letters"), func() bool {
+		got = nil
+		for _, r := range lettersOf(s, s.c, topic) {
+			got = append(got, say(r))
+		}
+		return len(got) >= n
+	})
+	slices.Sort(got)
+	return got
+}
+
+func wholeLetters(s *script, ts *testscript.TestScript, args []string) {
+	for _, text := range s.lettersAre(args[0], number(ts, args[1]), func(r *kgo.Record) string {
+		reason, _, _ := strings.Cut(header(r, "weir.reason"), ":")
+		key, value := fmt.Sprintf("%q", r.Key), fmt.Sprintf("%d bytes %.20q", len(r.Value), r.Value)
+		if r.Key == nil {
+			key = "none"
+		}
+		if r.Value == nil {
+			value = "no value"
+		}
+		return fmt.Sprintf("%s/%s %s of %s at %s, key %s, h %q: %s", header(r, "weir.partition"), header(r, "weir.offset"), reason, header(r, "weir.topic"), header(r, "weir.timestamp"), key, header(r, "h"), value)
+	}) {
+		fmt.Fprintln(ts.Stdout(), text)
 	}
 }
 
@@ -382,17 +414,12 @@ func damage(s *script, ts *testscript.TestScript, args []string) {
 	}[args[3]])
 }
 
-// secureKafka starts a broker with the folder's certificate, which wants a login; the client has one.
-func secureKafka(f *testweir.Folder, topics ...string) (*testkafka.Cluster, *kgo.Client) {
-	pair, authorities := f.Certificate()
-	c := testkafka.Start(f, kfake.SeedTopics(1, topics...), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}}), kfake.EnableSASL(),
-		kfake.Superuser("PLAIN", "u", "p"), kfake.Superuser("SCRAM-SHA-256", "u", "p"), kfake.Superuser("SCRAM-SHA-512", "u", "p"))
-	return c, c.Client(kgo.DialTLSConfig(&tls.Config{RootCAs: authorities}), kgo.SASL(plain.Auth{User: "u", Pass: "p"}.AsMechanism()))
-}
-
 func secure(s *script, ts *testscript.TestScript, args []string) {
 	commands["certificate"](s, ts, nil)
-	c, client := secureKafka(s.Folder, args[0])
+	pair, authorities := s.Certificate()
+	c := testkafka.Start(s, kfake.SeedTopics(1, args...), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}}), kfake.EnableSASL(),
+		kfake.Superuser("PLAIN", "u", "p"), kfake.Superuser("SCRAM-SHA-256", "u", "p"), kfake.Superuser("SCRAM-SHA-512", "u", "p"))
+	client := c.Client(kgo.DialTLSConfig(&tls.Config{RootCAs: authorities}), kgo.SASL(plain.Auth{User: "u", Pass: "p"}.AsMechanism()))
 	c.Send(client, &kgo.Record{Topic: args[0], Value: []byte(`{"id":1}`)})
 	ts.Setenv("SECURE", c.Addr())
 }

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -17,16 +16,21 @@ import (
 
 const large = 1_000_000 // rows of a flush
 
-// largeFeed writes lines that are one flush of some rows, which some messages share: else there would be several. A column
-// adds up to a sum.
+// twice writes a feed of two equal lines for each row, so that all are one flush, in no order of their keys.
+func twice(l *testweir.Folder, name string, rows int, line func(id int) string) {
+	l.Helper()
+	var b strings.Builder
+	for i := range rows {
+		text := line(i * 7919 % rows)
+		b.WriteString(text + "\n" + text + "\n")
+	}
+	l.Write(name, b.String())
+}
+
+// largeFeed writes a feed of that kind, and returns the sum of the column a.
 func largeFeed(l *testweir.Folder, rows int) (sum string) {
 	l.Helper()
-	var b bytes.Buffer
-	for i := range rows {
-		id := i * 7919 % rows
-		fmt.Fprintf(&b, `{"id":%d,"a":%d}`+"\n"+`{"id":%d,"b":"%060d"}`+"\n", id, i, id, i)
-	}
-	l.Write("feed.jsonl", b.String())
+	twice(l, "feed.jsonl", rows, func(id int) string { return fmt.Sprintf(`{"id":%d,"a":%d,"b":"%060d"}`, id, id, id) })
 	return fmt.Sprint(int64(rows) * int64(rows-1) / 2)
 }
 
@@ -131,17 +135,6 @@ func TestLargeFlush_LogIsShortAfterIt(t *testing.T) {
 	}
 }
 
-// twice writes a feed of two equal lines for each row, so that all are one flush, in no order of their keys.
-func twice(l *testweir.Folder, name string, rows int, line func(id int) string) {
-	l.Helper()
-	var b strings.Builder
-	for i := range rows {
-		text := line(i * 7919 % rows)
-		b.WriteString(text + "\n" + text + "\n")
-	}
-	l.Write(name, b.String())
-}
-
 // A large flush into Postgres is the fold of its lines, whatever the rows are and however the server is reached: two feeds
 // are loaded, each in one flush.
 func TestLargeFlush_IntoPostgres(t *testing.T) {
@@ -149,7 +142,6 @@ func TestLargeFlush_IntoPostgres(t *testing.T) {
 	const rows = 300_000
 	first := func(id int) string { return fmt.Sprintf(`{"id":%d,"a":%d,"v":2,"b":"%030d"}`, id, id, id) }
 	change := func(id int) string { return fmt.Sprintf(`{"id":%d,"a":%d,"v":%d}`, id, id+1, 1+id%3) }
-	direct := func(_ testing.TB, url string) string { return url }
 	for name, way := range map[string]struct {
 		second  func(id int) string
 		through func(testing.TB, string) string
@@ -195,11 +187,10 @@ func TestLargeFlush_IntoPostgres(t *testing.T) {
 			if way.refused > 0 {
 				l.Exec("CREATE TABLE t (id bigint PRIMARY KEY, a bigint CHECK (a >= 0), v bigint, b text)")
 			}
-			to := direct
+			url := l.To
 			if way.through != nil {
-				to = way.through
+				url = way.through(t, l.To)
 			}
-			url := to(t, l.To)
 			sync := func(feed string, code int) {
 				start := time.Now()
 				run := l.Start(append([]string{"sync", feed, "--to", url, "--buffer", "1GiB", "--summary", "json"}, way.flags...)...)

@@ -1,382 +1,235 @@
 package cli_test
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
+	"html"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/weirsync/weir/internal/testkafka"
+	"github.com/weirsync/weir/internal/cli"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
-const (
-	// The code of a run that was interrupted.
-	stopped = "130"
-	// The number of flights, and that in the flights.jsonl.gz of a scene.
-	countFlights, allFlights = "SELECT count(*) FROM flights", "44"
-	// What a ladder logs when its first way has written. In Postgres all of it takes a minute.
-	firstWay = `synchronous normal \(1 of 3\)`
-	// A feed whose key is two fields.
-	carriers = `{"carrier":"BA","flight":117,"gate":"7"}` + "\n" + `{"carrier":"BA","flight":118,"gate":"8"}` + "\n"
-)
-
-// gates is a feed of two flights, whose ids have a prefix.
-func gates(prefix string) string {
-	return strings.ReplaceAll(`{"id":"BA1","alt":35000,"pitr":"1795183537"}`+"\n"+`{"id":"BA2","alt":100,"pitr":"1795183538"}`+"\n"+`{"id":"BA1","gate":"7","pitr":"1795183539"}`+"\n", "BA", prefix+"BA")
+// notRun are the commands that cannot run here, by how they begin, and why. What they give weir is parsed.
+var notRun = map[string]string{
+	"git clone https://":    "it downloads the source",
+	"make demo":             "it writes into the source's folder",
+	"make test":             "it runs the tests",
+	"websocat -n":           "Debian has no websocat",
+	"journalctl ":           "the machine may have no journal",
+	"kubectl ":              "there is no cluster",
+	"duckdb -c":             "Debian has no duckdb",
+	"systemctl ":            "the machine may not be run by systemd",
+	"useradd --system weir": "it changes the machine",
+	"make build":            "it writes into the source's folder",
+	"mkdir -p dist/image":   "of the image, see podman",
+	"cp bin/weir /etc/ssl/": "of the image, see podman",
+	"podman ":               "it needs an image, and rights that a test has not",
 }
 
-// fills is the sign of a command that writes gates into the table flights.
-func fills(command, prefix string) sign {
-	return sign{command: command, query: "SELECT id, alt, gate FROM flights WHERE id LIKE '" + prefix + "BA_' ORDER BY id",
-		want: strings.ReplaceAll("BA1|35000|7 BA2|100|NULL", "BA", prefix+"BA")}
+// A command is one as a page prints it.
+type command struct {
+	text   string
+	exit   int    // the code that it ends with
+	begins bool   // what is printed next to it, whose end is known by
+	prints string // the text that all of it prints; "": the page does not say
 }
 
-// follows is that of one that does so until it is interrupted.
-func follows(command, prefix string) sign {
-	s := fills(command, prefix)
-	s.live = stopped
-	return s
-}
-
-// stages are those of the pages whose commands need something, or show more than that they end with 0.
-var stages = []stage{
-	{page: "README.md", set: setReadme, signs: []sign{
-		{command: "<<'END'", query: "SELECT alt, gs, gate_dest FROM flights", want: "35000|481|NULL"},
-		{command: "status --to flights.db --sample 1", prints: "BAW117"},
-		fills("'captures/*.jsonl'", ""),
-		{command: "--follow", live: stopped, query: "SELECT id, alt, gate FROM feed ORDER BY id", want: "BA1|35000|7 BA2|100|NULL"},
-		fills("nc feed.example", "n:"),
-		follows("tls://feed.example", "t:"),
-		{command: "feeds.flights", query: "SELECT count(*) FROM feeds.flights", want: allFlights},
-		{command: "sync flights.jsonl.gz", query: countFlights, want: "45"},
-		follows("kafka://", ""),
-		{command: "status --to", prints: "flights"},
-	}},
-	{page: "docs/recording/record", set: (*scene).wholeFeed, signs: []sign{
-		{command: "timeout", exit: 137},
-		{command: "weir sync", query: countFlights, want: "1200"},
-		{command: "weir verify", prints: "1,200 rows"},
-	}},
-	{page: "docs/envelopes.md", set: func(s *scene) {
-		s.file("changes.jsonl", `{"op":"c","before":null,"after":{"id":1,"name":"Ann"},"source":{"schema":"s","table":"customers"}}`+"\n"+`{"op":"t","source":{"schema":"s","table":"orders"}}`+"\n")
-	}, signs: []sign{
-		{command: "debezium --to", query: "SELECT id, name FROM s_customers", want: "1|Ann"},
-		{command: "debezium --table", query: "SELECT id, name FROM customers", want: "1|Ann"},
-	}},
-	{page: "docs/mapping.md", signs: []sign{{command: "weir sync --config air.yaml", exit: 3}}},
-	{page: "docs/recipes.md", set: setRecipes, apart: true, signs: []sign{
-		follows("/events", ""),
-		follows("kcat", ""),
-		{command: "--table topics", live: stopped, query: "SELECT id FROM topics", want: "flights/BA"},
-		follows("mosquitto_sub", ""),
-		{command: "flights.csv", query: "SELECT id, alt, gate FROM flights ORDER BY id", want: "BA1|35000|7 BA2|100|"},
-		fills("", ""),
-	}},
-	{page: "docs/firestarter.md", set: setFirehose, signs: []sign{
-		{command: "--to postgres:", live: stopped, query: "SELECT count(*) > 0 FROM positions", want: "true"},
-		{command: "captured.jsonl", query: "SELECT count(*) FROM weir_rejects", want: "0"},
-	}},
-	{page: "docs/kafka.md", set: setKafka, apart: true, signs: []sign{
-		follows("--partitions", ""),
-		follows("kafka+tls", ""),
-		fills("--until-end", ""),
-	}},
-	{page: "docs/bench.md", apart: true, signs: []sign{
-		{command: "--to postgres:", live: stopped, logs: firstWay},
-		{prints: `(?s)MESSAGES/S.*7 weir.*No setting that was tried`},
-	}},
-	{page: "docs/live.md", set: setLiveFeeds, signs: []sign{
-		follows("tls://feed.example", ""),
-		{command: "watch", live: "0", prints: "BA1"},
-		{command: "tls://firehose", live: stopped, query: "SELECT count(*) > 0 FROM flights", want: "true"},
-		{command: "tcp-listen", live: stopped, logs: "senders connect to"},
-		{command: "nc ", query: "SELECT count(*) FROM flights WHERE id LIKE 's:BA_'", want: "2", db: "flights.db"},
-	}},
-	{page: "docs/operating.md", set: setNewTable, signs: []sign{
-		{command: "--tables positions", query: "SELECT id, alt FROM positions", want: "BA1|35000", db: "flights.db"},
-		{command: "--accept-settings", query: "SELECT id, gate FROM flights", want: "BA1|7", db: "flights.db"},
-	}},
-	{page: "docs/page.md", set: func(s *scene) { s.ports("7001", "9461") }, signs: []sign{
-		{command: "--metrics-addr", live: stopped, logs: "metrics at"},
-		{command: "curl", prints: `"job": ?"flights"`},
-	}},
-	{page: "docs/postgres.md", apart: true, signs: []sign{
-		{command: "feeds.flights", query: "SELECT count(*) FROM feeds.flights", want: allFlights},
-		{query: countFlights, want: allFlights},
-	}},
-	{page: "docs/rejects.md", set: setNotANumber, signs: []sign{
-		{command: "--json", prints: `"reason": ?"not_json`},
-		{command: "sed", query: "SELECT id, alt FROM flights", want: "BA1|NULL"},
-		{command: "--to flights.db", prints: "1 +not_json"},
-		{command: "DELETE", query: "SELECT count(*) FROM weir_rejects", want: "0", db: "flights.db"},
-	}},
-	{page: "docs/replay.md", set: setReplayed, signs: []sign{
-		{command: "weir replay", live: "0", logs: "serving at"},
-		{command: "weir sync", live: stopped, query: "SELECT count(*) > 0 FROM flights", want: "1"},
-		{command: "watch", live: "0", prints: "flights"},
-	}},
-	{page: "docs/spool.md", set: setSpooled, signs: []sign{
-		{command: "weir sync", live: stopped, ends: true, query: "SELECT id, gate FROM flights ORDER BY id", want: "BA1|7 BA2|NULL"},
-		{command: "weir verify", prints: "2 rows"},
-	}},
-	{page: "docs/verify.md", set: setCaptured, signs: []sign{
-		{command: "weir verify", prints: "2 rows"},
-		{command: "explain BAW117", prints: "BAW117"},
-		{command: "explain BA,117", prints: "captures.jsonl:8"},
-	}},
-	{page: "docs/versions.md", set: setVersioned, signs: []sign{
-		follows("tls://", ""),
-		{command: "backfill", query: "SELECT id, dest FROM flights WHERE dest IS NOT NULL", want: "BA1|KJFK"},
-	}},
-	{page: "docs/cli/weir.md", set: setFirst, signs: []sign{
-		follows("tail", ""),
-		follows("tcp://", "t:"),
-		{command: "postgres", query: countFlights, want: allFlights},
-		{command: "weir status", prints: "flights"},
-		{query: countFlights, want: allFlights},
-	}},
-	{page: "docs/cli/weir_bench.md", apart: true, signs: []sign{{live: stopped, logs: firstWay}}},
-	{page: "docs/cli/weir_config_check.md", set: setTested, signs: []sign{{prints: "is right"}}},
-	{page: "docs/cli/weir_config_test.md", set: setTested, signs: []sign{{prints: "ok: a gate"}}},
-	{page: "docs/cli/weir_explain.md", set: setExplained, signs: []sign{
-		{command: "BAW1174", prints: "BAW1174-1795183537-schedule-0424"},
-		{command: "BA,117", prints: "117"},
-	}},
-	{page: "docs/cli/weir_forget.md", set: setSynced, signs: []sign{{query: "SELECT count(*) FROM weir_checkpoints", want: "0"}}},
-	{page: "docs/cli/weir_replay.md", set: setReplayed, signs: []sign{
-		{command: "10x", live: "0", prints: "^{"},
-		{command: "tcp-listen", live: "0", logs: "serving at"},
-		{command: "tls-listen", live: "0", logs: "serving at"},
-	}},
-	{page: "docs/cli/weir_status.md", set: setNotANumber, signs: []sign{{query: "SELECT id, alt FROM flights", want: "BA1|NULL"}}},
-	{page: "docs/cli/weir_sync.md", set: setSynopsis, apart: true, signs: []sign{
-		{command: "carrier,flight", live: stopped, query: "SELECT carrier, flight, gate FROM feed ORDER BY flight", want: "BA|117|7 BA|118|8"},
-		{command: "feeds.flights", query: "SELECT count(*) FROM feeds.flights", want: allFlights},
-		{command: "sync flights.jsonl.gz", query: countFlights, want: allFlights},
-		follows("--partitions", ""),
-		fills("", ""),
-	}},
-	{page: "docs/cli/weir_verify.md", set: setSynced, signs: []sign{
-		{command: "flights.jsonl.gz", prints: "44 rows"},
-		{command: "captures", prints: "2 rows"},
-	}},
-}
-
-func setReadme(s *scene) {
-	s.file("captures/1.jsonl", gates(""))
-	s.file("feed.jsonl", gates(""))
-	s.feeds("feed.example 4000", gates("n:"))
-	s.feeds("tls://feed.example:4000", gates("t:"))
-	s.hosts = append(s.hosts, "kafka://broker.example", "kafka://"+topics(s, 1, "flights").Addr())
-}
-
-// topics starts a broker that has a feed in each of some topics.
-func topics(s *scene, partitions int32, names ...string) *testkafka.Cluster {
-	c := testkafka.Start(s, kfake.SeedTopics(partitions, names...))
-	for _, name := range names {
-		c.Produce(name, 0, strings.Split(strings.TrimSpace(gates("")), "\n")...)
-	}
-	return c
-}
-
-func setRecipes(s *scene) {
-	feed := gates("")
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/events" {
-			fmt.Fprint(w, feed)
-			return
+// TestDocs_Commands runs the commands of README.md, docs, the help, the recording and the comments of contrib, as they are
+// printed and in their order, each page's in a folder of its own. The script of a page in testdata/script/pages says what
+// they need, and shows that they did what their page says; a page without one has commands that need nothing and end
+// with 0. Those that notRun lists are parsed, and so are those in sentences.
+func TestDocs_Commands(t *testing.T) {
+	testcheck.Only(t) // it needs many tools
+	ran, parsed := 0, 0
+	for page, text := range pages(t, "docs/*.md", "README.md", "SECURITY.md") {
+		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
+			parsed += parse(t, page, m[1], false)
 		}
-		for line := range strings.Lines(feed) {
-			fmt.Fprintf(w, "event: change\ndata: %s\n", line)
-		}
-		w.(http.Flusher).Flush()
-		<-r.Context().Done() // the stream does not end
-	}))
-	s.Cleanup(web.Close)
-	s.hosts = append(s.hosts, "https://api.example", web.URL)
-	switch {
-	case strings.Contains(s.printed, "kcat"):
-		s.hosts = append(s.hosts, "broker.example:9092", topics(s, 1, "flights").Addr())
-	case strings.Contains(s.printed, "mosquitto"):
-		_, port, _ := net.SplitHostPort(publisher(s, feed))
-		s.hosts = append(s.hosts, "mqtt.example", "127.0.0.1", "1883", port)
 	}
-	s.file("array.json", "[\n"+strings.ReplaceAll(strings.TrimSpace(feed), "\n", ",\n")+"\n]\n")
-	s.file("pretty.json", strings.ReplaceAll(feed, ",", ",\n "))
-	s.file("flights.csv", "id,alt,gate\nBA1,35000,7\nBA2,100,\n")
-	schema := `{"type":"SCHEMA","stream":%q,"key_properties":["id"],"schema":{"properties":{"id":{"type":"string"},"alt":{"type":"integer"},"gate":{"type":"string"}}}}` + "\n"
-	s.file("tap.jsonl", fmt.Sprintf(schema, "flights")+fmt.Sprintf(schema, "other")+`{"type":"RECORD","stream":"flights","record":{"id":"BA1","alt":35000,"gate":"7"}}`+"\n"+
-		`{"type":"RECORD","stream":"flights","record":{"id":"BA2","alt":100}}`+"\n"+`{"type":"RECORD","stream":"other","record":{"id":"x"}}`+"\n"+`{"type":"STATE","value":{}}`+"\n")
-	s.file("events.json", `{"payload":{"op":"c","before":null,"after":{"id":"BA1","alt":1,"gate":"7"}}}`+"\n"+`{"op":"c","after":{"id":"BA3","alt":1}}`+"\n"+
-		`{"op":"u","before":{"id":"BA1"},"after":{"id":"BA1","alt":35000}}`+"\n"+`{"op":"d","before":{"id":"BA3","alt":1},"after":null}`+"\n"+`{"op":"c","after":{"id":"BA2","alt":100}}`+"\n")
-	if packed := regexp.MustCompile(`^(xz|bzip2) -dc`).FindStringSubmatch(s.printed); packed != nil {
-		s.file("flights.jsonl", feed)
-		s.Check(exec.Command(tool(s, packed[1]), s.Path("flights.jsonl")).Run())
-	}
-}
-
-// plays has a replay send a feed in the place of FlightAware's.
-func (s *scene) plays(feed string) {
-	replay := s.Start("replay", feed, "--feed", "firehose", "--to", "tls-listen://127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem")
-	s.hosts = append(s.hosts, "tls://firehose.flightaware.com", "tls://"+replay.Serves(), "FH_USERNAME=… FH_APIKEY=…", "FH_USERNAME=somebody FH_APIKEY=s3cret")
-	s.trust()
-}
-
-func setFirehose(s *scene) {
-	s.file("captured.jsonl", read(s, "../../testdata/firestarter/feed.jsonl"))
-	s.plays("captured.jsonl")
-	s.file("contrib/firestarter.yaml", s.local(read(s, "../../contrib/firestarter.yaml")))
-}
-
-func setKafka(s *scene) {
-	if strings.Contains(s.printed, "kafka+tls") {
-		c, producer := secureKafka(s.Folder, "flights", "arrivals")
-		for line := range strings.Lines(gates("")) {
-			c.Send(producer, &kgo.Record{Topic: "flights", Value: []byte(line)})
-		}
-		s.hosts = append(s.hosts, "kafka+tls://b1", "kafka+tls://"+c.Addr())
-		s.env = append(s.env, "KAFKA_USERNAME=u", "KAFKA_PASSWORD=p")
-		s.trust()
-		s.file("air.yaml", "tables:\n  flights: {key: id}\n")
-		return
-	}
-	addr := topics(s, 4, "flights", "feeds.flights").Addr()
-	s.hosts = append(s.hosts, "kafka://b1:9092,b2:9092", "kafka://"+addr, "kafka://b1", "kafka://"+addr)
-}
-
-func setLiveFeeds(s *scene) {
-	s.feeds("tls://feed.example:4000", gates(""))
-	s.file("firehose.jsonl", strings.ReplaceAll(gates(""), `{`, `{"type":"flightplan",`))
-	s.plays("firehose.jsonl")
-	s.ports("4000")
-	s.file("flights.jsonl", gates("s:"))
-}
-
-func setNewTable(s *scene) {
-	s.file("feed.jsonl", `{"type":"gate","id":"BA1","gate":"7"}`+"\n"+`{"type":"position","id":"BA1","alt":35000}`+"\n")
-	tables := "source: feed.jsonl\nto: flights.db\ntables:\n  flights: {key: id, when: {type: gate}, columns: {id, gate}}\n"
-	s.file("weir.yaml", tables)
-	s.weir("sync", "--config", "weir.yaml")
-	s.file("weir.yaml", tables+"  positions: {key: id, when: {type: position}, columns: {id, alt: as integer}}\n")
-}
-
-func setNotANumber(s *scene) {
-	s.file("flights.jsonl", `{"id":"BA1","alt":NaN}`+"\n")
-	s.weir("sync", "flights.jsonl", "--to", "flights.db")
-	s.hosts = append(s.hosts, "sed …", "sed 's/NaN/null/'")
-}
-
-func setReplayed(s *scene) {
-	s.wholeFeed()
-	s.Check(os.Mkdir(s.Path("testdata"), 0o700))
-	s.Check(os.Symlink("../flights.jsonl.gz", s.Path("testdata/flights.jsonl.gz")))
-	s.ports("4000", "1501")
-}
-
-func setExplained(s *scene) {
-	s.wholeFeed()
-	s.file("captures/1.jsonl.zst", carriers)
-}
-
-func setSpooled(s *scene) {
-	s.feeds("tls://feed.example:4000", gates(""))
-	s.hosts = append(s.hosts, "/var/spool", s.Dir+"/spool", "/srv", s.Dir)
-}
-
-func setCaptured(s *scene) {
-	s.hosts = append(s.hosts, "/srv", s.Dir)
-	feed := strings.ReplaceAll(gates(""), "BA1", "BAW117")
-	s.file("captures/1.zst", feed)
-	s.file("feed.jsonl", feed)
-	s.weir("sync", "feed.jsonl", "--to", "flights.db", "--table", "flights")
-	s.file("captures.jsonl", strings.Repeat(`{"type":"flifo","id":"BA1"}`+"\n", 6)+`{"type":"offblock","id":"BA1","clock":1589549500}`+"\n"+`{"id":"BA2","carrier":"BA","flight":117}`+"\n")
-	s.file("flights.yaml", "tables:\n  flights:\n    key: id\n    columns: {id, actual_out: {from: clock as timestamp, when: {type: offblock}}}\n")
-}
-
-func setVersioned(s *scene) {
-	s.feeds("tls://feed.example:4000", gates(""))
-	s.file("captures/1.jsonl.zst", `{"id":"BA1","pitr":"1","gate":"6","dest":"KJFK"}`+"\n")
-}
-
-func setFirst(s *scene) {
-	s.file("feed.log", gates(""))
-	s.feeds("tcp://localhost:4000", gates("t:"))
-}
-
-func setTested(s *scene) {
-	s.file("weir.yaml", "to: t.db\ntables:\n  flights: {key: id}\ntests:\n- name: a gate\n  feed: |\n    {\"id\":\"BA1\",\"gate\":\"7\"}\n  want:\n    flights: [{id: BA1, gate: \"7\"}]\n")
-}
-
-func setSynced(s *scene) {
-	s.weir("sync", "flights.jsonl.gz", "--to", "flights.db")
-	if s.url != "" {
-		s.file("captures/1.jsonl.zst", gates(""))
-		s.weir("sync", "captures/1.jsonl.zst", "--to", s.url, "--table", "flights")
-	}
-}
-
-func setSynopsis(s *scene) {
-	s.file("captures/1.jsonl.zst", gates(""))
-	s.file("feed.jsonl", carriers)
-	s.feeds("feed.example 4000", gates(""))
-	if strings.Contains(s.printed, "kafka") {
-		setKafka(s)
-	}
-}
-
-// publisher serves MQTT: to each subscriber it sends the lines of a feed. It returns its address.
-func publisher(t testing.TB, feed string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	// next reads a packet, and returns its type and body, which is short here.
-	next := func(r *bufio.Reader) (kind byte, body []byte) {
-		var head [2]byte
-		if _, err := io.ReadFull(r, head[:]); err != nil || head[1] >= 128 {
-			return 0, nil
-		}
-		body = make([]byte, head[1])
-		_, _ = io.ReadFull(r, body)
-		return head[0] >> 4, body
-	}
-	const topic = "flights/BA"
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
+	runs, missing, dir := map[string][]command{}, maps.Clone(notRun), t.TempDir()
+	var files []string
+	for page, commands := range documented(t) {
+		name := strings.ReplaceAll(page, "/", "_")
+		for _, c := range commands {
+			if begins := listedAs(c.text); begins != "" {
+				delete(missing, begins)
+				parsed += parse(t, page, c.text, true)
+			} else {
+				runs[name] = append(runs[name], c)
 			}
-			go func() {
-				defer c.Close()
-				for r := bufio.NewReader(c); ; {
-					switch kind, body := next(r); kind {
-					case 0:
-						return
-					case 1: // CONNECT
-						_, _ = c.Write([]byte{0x20, 2, 0, 0})
-					case 8: // SUBSCRIBE
-						_, _ = c.Write([]byte{0x90, 3, body[0], body[1], 0})
-						for line := range strings.Lines(feed) {
-							line = strings.TrimSpace(line)
-							_, _ = fmt.Fprintf(c, "%c%c\x00%c%s%s", 0x30, 2+len(topic)+len(line), len(topic), topic, line)
-						}
-					}
-				}
-			}()
 		}
-	}()
-	return l.Addr().String()
+		if len(runs[name]) == 0 {
+			continue
+		}
+		ran += len(runs[name])
+		file := "../../testdata/script/pages/" + name + ".txtar"
+		if _, err := os.Stat(file); err != nil {
+			file = filepath.Join(dir, name+".txtar")
+			testcheck.NoError(t, os.WriteFile(file, []byte("runs\n"), 0o600))
+		}
+		files = append(files, file)
+	}
+	for begins := range missing {
+		t.Errorf("no page has the command that is listed as not run: %s", begins)
+	}
+	for name := range pages(t, "testdata/script/pages/*") {
+		if !slices.Contains(files, "../../"+name) {
+			t.Errorf("no page has commands for %s", name)
+		}
+	}
+	if ran < 80 || parsed < 60 {
+		t.Errorf("did not exercise: %d commands run, %d parsed", ran, parsed)
+	}
+	feed := strings.Join(unzipped(t, "flights.jsonl.gz")[:50], "\n") + "\n"
+	scripts(t, testscript.Params{Files: files}, nil, func(s *script, e *testscript.Env) {
+		s.setPage(e, feed, runs[path.Base(s.Name())])
+	})
+}
+
+// listedAs returns what notRun lists a command by.
+func listedAs(command string) string {
+	for begins := range notRun {
+		if strings.HasPrefix(command, begins) {
+			return begins
+		}
+	}
+	return ""
+}
+
+var (
+	// A block of code, and its language.
+	codeBlock = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
+	// A command in front of what it prints.
+	prompt = regexp.MustCompile(`(?m)^\$ (.*)\n((?:[^$].*\n|\n)*)`)
+	// A command in a sentence.
+	codeSpan = regexp.MustCompile("`(weir [^`\n]*)`")
+	// One that names a file is whole, unless it has words in capitals for what the user is to put there.
+	names    = regexp.MustCompile(`\.(jsonl|json|yaml|db|gz)\b`)
+	capitals = regexp.MustCompile(`[A-Z]{3}`)
+	// A command in a comment of contrib.
+	comment = regexp.MustCompile(`(?m)^#   ([a-z]+ [^:\n]*[^\n]*)$`)
+	// A line with a command in the help.
+	indented = regexp.MustCompile(`(?m)^  +(\S.*)$`)
+	// A command of the recording, and its exit code.
+	typed = regexp.MustCompile(`(?m)^    \("([^#].*)", (\d+)\),$`)
+)
+
+// documented returns the commands of all pages, by the names of the pages.
+func documented(t *testing.T) map[string][]command {
+	t.Helper()
+	all := map[string][]command{}
+	for name, text := range pages(t, "README.md", "SECURITY.md", "docs/*.md", "docs/dev/*.md", "docs/cli/*.md", "contrib/*", "docs/recording/record") {
+		switch {
+		case strings.HasPrefix(name, "docs/cli/"): // the description and the examples
+			text, _, _ = strings.Cut(text, "### Options")
+			for _, m := range indented.FindAllStringSubmatch(text, -1) {
+				all[name] = append(all[name], statements(t, m[1])...)
+			}
+		case strings.HasPrefix(name, "contrib/"):
+			for _, m := range comment.FindAllStringSubmatch(text, -1) {
+				all[name] = append(all[name], statements(t, m[1])...)
+			}
+		case strings.HasSuffix(name, "/record"):
+			shown := html.UnescapeString(read(t, "../../docs/recording/session.svg"))
+			for _, m := range typed.FindAllStringSubmatch(text, -1) {
+				code, _ := strconv.Atoi(m[2])
+				if !strings.Contains(shown, m[1]) {
+					t.Errorf("the recording does not show %s: docs/recording/record makes it", m[1])
+				}
+				all[name] = append(all[name], command{text: m[1], exit: code})
+			}
+		default:
+			all[name] = printed(t, name, text)
+		}
+	}
+	return all
+}
+
+// printed returns the commands of a page: those in blocks of sh or behind a $, and then those in its sentences
+// that are whole.
+func printed(t *testing.T, page, text string) (all []command) {
+	end := 0 // of the last block of sh
+	for _, at := range codeBlock.FindAllStringSubmatchIndex(text, -1) {
+		language, code := text[at[2]:at[3]], text[at[4]:at[5]]
+		switch {
+		case language == "sh":
+			all = append(all, statements(t, code)...)
+			end = at[1]
+		case prompt.MatchString(code):
+			for _, m := range prompt.FindAllStringSubmatch(code, -1) {
+				all = append(all, command{text: m[1], begins: true, prints: m[2]})
+			}
+		case language == "" && end > 0 && strings.TrimSpace(text[end:at[0]]) == "":
+			all[len(all)-1].prints = code
+		case language == "" && regexp.MustCompile(`(?m)^ *weir [a-z]`).MatchString(code):
+			t.Errorf("%s: a block with commands is to begin with ```sh:\n%s", page, code)
+		}
+	}
+	for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
+		if names.MatchString(m[1]) && !capitals.MatchString(m[1]) {
+			all = append(all, command{text: m[1], begins: true})
+		}
+	}
+	return all
+}
+
+// statements splits commands of a shell: one ends at the line with which the shell has all of it.
+func statements(t *testing.T, text string) (all []command) {
+	t.Helper()
+	whole := ""
+	for line := range strings.Lines(text) {
+		if whole == "" && (strings.TrimSpace(line) == "" || strings.HasPrefix(strings.TrimSpace(line), "#")) {
+			continue
+		}
+		whole += line
+		if strings.HasSuffix(line, "\\\n") {
+			continue
+		}
+		if said, err := exec.Command("bash", "-n", "-c", whole).CombinedOutput(); err == nil && len(said) == 0 {
+			all = append(all, command{text: strings.TrimSpace(whole), begins: len(all) == 0})
+			whole = ""
+		}
+	}
+	if whole != "" {
+		t.Errorf("the shell does not take\n%s", whole)
+	}
+	return all
+}
+
+// parse has the shell run commands of a page, where weir only writes down its arguments and nothing else is, and parses these;
+// whole ones have all operands, which may be missing in a sentence. It returns how often weir was called.
+func parse(t *testing.T, page, commands string, whole bool) int {
+	t.Helper()
+	dir := t.TempDir()
+	testcheck.NoError(t, os.Mkdir(filepath.Join(dir, "weir"), 0o700)) // as git clone makes it
+	args, err := os.Create(filepath.Join(dir, "args"))
+	testcheck.NoError(t, err)
+	defer args.Close()
+	var said strings.Builder
+	c := exec.Command("bash", "-c", `command_not_found_handle() { :; }; weir() { printf '%s\0' "$@" $'\1' >&3; }`+"\n"+commands)
+	c.Dir, c.Env, c.Stderr, c.ExtraFiles = dir, []string{"PATH=" + dir}, &said, []*os.File{args}
+	if err := c.Run(); err != nil || said.Len() > 0 {
+		t.Errorf("%s: %v\n%s\n%s", page, err, commands, said.String())
+	}
+	calls := strings.SplitAfter(read(t, args.Name()), "\x01\x00")
+	for _, call := range calls[:len(calls)-1] {
+		words := strings.Split(strings.TrimSuffix(call, "\x00\x01\x00"), "\x00")
+		if err := cli.Parses(words, whole); err != nil {
+			t.Errorf("%s: weir %s: %v", page, strings.Join(words, " "), err)
+		}
+	}
+	if len(calls) == 1 && regexp.MustCompile(`(^|\| )weir `).MatchString(commands) {
+		t.Errorf("%s: weir was not called by\n%s", page, commands)
+	}
+	return len(calls) - 1
 }

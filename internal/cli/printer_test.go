@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"slices"
@@ -189,30 +188,4 @@ func (h attemptsHandler) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	return nil
-}
-
-func TestSummary_SeveralTables(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := progress.New("flights", "positions")
-		l := p.Open("f.jsonl", progress.File)
-		l.Read(1500, 2000, true, time.Time{})
-		l.Reject(&fold.Reject{Table: -1, Reason: feed.NotJSON})
-		l.Reject(&fold.Reject{Table: 1, Reason: feed.BadValue})
-		p.Flushed(progress.Flush{Tables: []progress.TableFlush{
-			{Messages: 3, Coalesced: 1, Rows: progress.Rows{Inserted: 1, Updated: 1}}, {Messages: 1, Rows: progress.Rows{Deleted: 1}}}})
-		time.Sleep(2 * time.Second)
-		did := p.Snapshot()
-		s := newSummary(&did, []string{"f.jsonl"})
-		want := `air: 1,500 lines (2.0 kB), 1,500 of them not committed, in 2s, 750/s; rows: 1 inserted, 1 updated, 0 unchanged, 1 deleted; 2 rejected; 1 batch, 25 % of the messages folded
-flights: rows: 1 inserted, 1 updated, 0 unchanged, 0 deleted; 0 rejected
-positions: rows: 0 inserted, 0 updated, 0 unchanged, 1 deleted; 1 rejected`
-		if got := s.text("air"); got != want {
-			t.Errorf("\n%s\nwant\n%s", got, want)
-		}
-		text, err := json.Marshal(s)
-		if want := `,"tables":[{"table":"flights","messages":3,"coalesced":1,"inserted":1,"updated":1,"unchanged":0,"deleted":0,"rejected":0},` +
-			`{"table":"positions","messages":1,"coalesced":0,"inserted":0,"updated":0,"unchanged":0,"deleted":1,"rejected":1}]}`; err != nil || !strings.HasSuffix(string(text), want) {
-			t.Errorf("%s, %v, want at its end %s", text, err, want)
-		}
-	})
 }

@@ -1,15 +1,12 @@
 package cli_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -21,7 +18,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/klauspost/compress/zstd"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weirsync/weir/internal/testcheck"
@@ -41,6 +37,7 @@ func TestMain(m *testing.M) {
 //
 //	exits N weir …          run the program and demand its exit code
 //	says N TEXT weir …      and a text in what it writes to stderr
+//	prints TEXT COMMAND     run a command of the shell, and demand that it prints TEXT, in which … stands for anything
 //	sqlite DB SQL           run SQL; rows go to stdout, cells apart by |
 //	postgres URL SQL        the same
 //	query DB SQL WANT       demand the rows, which are apart by blanks
@@ -49,7 +46,7 @@ func TestMain(m *testing.M) {
 //	compress gzip|zstd FILE write FILE.gz or FILE.zst
 //	bytes FILE TEXT…        append TEXT, with Go's escapes, to FILE
 //	repeat FILE N TEXT      append TEXT N times; %d in it is the number
-//	serve [-tls] FILE       serve FILE to each connection, by TLS to those that show the certificate; its address is $FEED
+//	serve [-tls|-mtls] FILE serve FILE to each connection, by TLS, or to those that show the certificate; its address is $FEED
 //	start NAME weir …       run the program beside the script; its stderr goes to NAME.log
 //	served NAME VAR         wait for NAME to serve, and put its address into $VAR
 //	waitlog NAME REGEXP     wait for NAME to say something
@@ -60,9 +57,8 @@ func TestMain(m *testing.M) {
 //	insist NAME SIGNAL CODE send it a signal again and again until it has ended
 //	ended NAME CODE         wait until it has ended, and demand its exit code, a regular expression
 //	hold FIFO FILE          write FILE into a FIFO, which stays open to the end
-//	scrape FILE PATH…       fetch the metrics whose address FILE names, and PATHs; to stdout
+//	scrape NAME PATH…       fetch the metrics of NAME, and PATHs; to stdout
 //	metric NAME M REGEXP    wait until the series of a metric of NAME have a sum
-//	cut FILE N              keep the first N bytes
 //	manager MICROSECONDS    have runs started by a service manager, whose watchdog waits for so long
 //	hears [REGEXP]          what it was told since, up to a state that matches; to stdout
 //
@@ -70,7 +66,7 @@ func TestMain(m *testing.M) {
 // does not run.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	scripts(t, "", nil, nil)
+	scripts(t, testscript.Params{Dir: scriptFolder}, nil, nil)
 }
 
 // TestScripts_Postgres runs those in testdata/script/postgres, each with an empty
@@ -78,14 +74,18 @@ func TestScripts(t *testing.T) {
 // libpq knows them.
 func TestScripts_Postgres(t *testing.T) {
 	t.Parallel()
-	scripts(t, "postgres", nil, func(s *script, e *testscript.Env) {
-		url := testpg.New(s)
-		c, err := pgconn.ParseConfig(url)
-		s.Check(err)
-		for name, value := range map[string]string{"PG": url, "PGHOST": c.Host, "PGPORT": fmt.Sprint(c.Port), "PGDATABASE": c.Database, "PGUSER": c.User, "PGPASSWORD": c.Password} {
-			e.Setenv(name, value)
-		}
-	})
+	scripts(t, testscript.Params{Dir: scriptFolder + "postgres"}, nil, func(s *script, e *testscript.Env) { s.setPostgres(e) })
+}
+
+// setPostgres makes a database, which the script knows.
+func (s *script) setPostgres(e *testscript.Env) *pgconn.Config {
+	s.To = testpg.New(s)
+	c, err := pgconn.ParseConfig(s.To)
+	s.Check(err)
+	for name, value := range map[string]string{"PG": s.To, "PGHOST": c.Host, "PGPORT": fmt.Sprint(c.Port), "PGDATABASE": c.Database, "PGUSER": c.User, "PGPASSWORD": c.Password} {
+		e.Setenv(name, value)
+	}
+	return c
 }
 
 // TestScripts_Both runs those in testdata/script/both into each kind of database, which is $TO. Theirs are the condition
@@ -96,7 +96,7 @@ func TestScripts_Both(t *testing.T) {
 	t.Parallel()
 	intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
 		on := map[string]bool{"postgres": strings.HasSuffix(t.Name(), "postgres")}
-		scripts(t, "both", on, func(s *script, e *testscript.Env) {
+		scripts(t, testscript.Params{Dir: scriptFolder + "both"}, on, func(s *script, e *testscript.Env) {
 			s.database = to
 			e.Setenv("TO", to(s))
 		})
@@ -121,12 +121,13 @@ type script struct {
 	// database makes a database; nil where scripts name their own.
 	database func(testing.TB) string
 	kafka
+	player
 }
 
 // commands are those of scripts besides testscript's own.
 var commands = map[string]func(*script, *testscript.TestScript, []string){
-	"exits": exits, "says": says, "query": query, "until": until, "session": session, "compress": compress, "bytes": appendBytes, "repeat": repeat, "serve": serve,
-	"scrape": scrape, "metric": metric, "cut": cut, "start": start, "signal": sendSignal, "manager": manager, "hears": hears, "ended": ended, "hold": hold, "served": served, "waitlog": waitlog, "send": send,
+	"exits": exits, "says": says, "prints": prints, "query": query, "until": until, "session": session, "compress": compress, "bytes": appendBytes, "repeat": repeat, "serve": serve,
+	"scrape": scrape, "metric": metric, "start": start, "signal": sendSignal, "manager": manager, "hears": hears, "ended": ended, "hold": hold, "served": served, "waitlog": waitlog, "send": send,
 	"certificate": func(s *script, ts *testscript.TestScript, args []string) {
 		ts.Check(testtls.Write(s.Path(strings.Join(args, ""))))
 	},
@@ -137,36 +138,38 @@ var commands = map[string]func(*script, *testscript.TestScript, []string){
 	},
 }
 
-// scripts runs those of a folder. Conditions are besides those of all.
-func scripts(t *testing.T, dir string, conditions map[string]bool, setup func(*script, *testscript.Env)) {
+const scriptFolder = "../../testdata/script/"
+
+// scripts runs those of a folder, or some files. Conditions are besides those of all.
+func scripts(t *testing.T, p testscript.Params, conditions map[string]bool, setup func(*script, *testscript.Env)) {
 	type key struct{}
 	of := func(ts *testscript.TestScript) *script { return ts.Value(key{}).(*script) }
-	p := testscript.Params{
-		Dir: "../../testdata/script/" + dir,
-		Setup: func(e *testscript.Env) error {
-			s := &script{Folder: &testweir.Folder{TB: e.T().(testing.TB), Dir: e.WorkDir}, runs: map[string]*testweir.Run{}}
-			e.Values[key{}] = s
-			repo, err := os.Getwd()
-			e.Setenv("REPO", repo+"/../..")
-			e.Setenv("HOME", e.WorkDir)
-			if setup != nil {
-				setup(s, e)
-			}
-			return err
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"sqlite": answer, "postgres": answer},
-		Condition: func(name string) (bool, error) {
-			on, known := conditions[name]
-			switch {
-			case name == "root":
-				return os.Geteuid() == 0, nil
-			case name == "check":
-				return testcheck.On(), nil
-			case !known:
-				return false, fmt.Errorf("there is no condition %q", name)
-			}
-			return on, nil
-		},
+	p.Setup = func(e *testscript.Env) error {
+		s := &script{Folder: &testweir.Folder{TB: e.T().(testing.TB), Dir: e.WorkDir}, runs: map[string]*testweir.Run{}}
+		e.Values[key{}] = s
+		repo, err := os.Getwd()
+		e.Setenv("REPO", repo+"/../..")
+		e.Setenv("HOME", e.WorkDir)
+		if setup != nil {
+			setup(s, e)
+		}
+		return err
+	}
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){}
+	for _, name := range []string{"sqlite", "postgres"} {
+		p.Cmds[name] = func(ts *testscript.TestScript, neg bool, args []string) { answer(of(ts), ts, neg, args) }
+	}
+	p.Condition = func(name string) (bool, error) {
+		on, known := conditions[name]
+		switch {
+		case name == "root":
+			return os.Geteuid() == 0, nil
+		case name == "check":
+			return testcheck.On(), nil
+		case !known:
+			return false, fmt.Errorf("there is no condition %q", name)
+		}
+		return on, nil
 	}
 	for name, command := range commands {
 		p.Cmds[name] = func(ts *testscript.TestScript, neg bool, args []string) {
@@ -180,15 +183,26 @@ func scripts(t *testing.T, dir string, conditions map[string]bool, setup func(*s
 }
 
 func exits(_ *script, ts *testscript.TestScript, args []string) {
-	err, code := ts.Exec(args[1], args[2:]...), 0
-	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
-		code = e.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if fmt.Sprint(code) != args[0] {
+	if code := exitCode(ts, ts.Exec(args[1], args[2:]...)); fmt.Sprint(code) != args[0] {
 		ts.Fatalf("exit code %d, want %s", code, args[0])
 	}
+}
+
+// exitCode is that of a command that has ended with an error, or without one.
+func exitCode(ts *testscript.TestScript, err error) int {
+	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
+		return shellCode(e.ProcessState)
+	}
+	ts.Check(err)
+	return 0
+}
+
+// shellCode is what a shell says that a process has ended with.
+func shellCode(p *os.ProcessState) int {
+	if status := p.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return p.ExitCode()
 }
 
 func says(s *script, ts *testscript.TestScript, args []string) {
@@ -198,10 +212,19 @@ func says(s *script, ts *testscript.TestScript, args []string) {
 	}
 }
 
+func prints(_ *script, ts *testscript.TestScript, args []string) {
+	_ = ts.Exec("bash", "-c", args[1]) // whatever its exit code
+	if out := ts.ReadFile("stdout") + ts.ReadFile("stderr"); !regexp.MustCompile(wildcards(args[0])).MatchString(out) {
+		ts.Fatalf("it does not print %s", args[0])
+	}
+}
+
 // answer is a command that may be negated: the database refuses the query.
-func answer(ts *testscript.TestScript, neg bool, args []string) {
-	f := testweir.Folder{TB: fatals{ts: ts}, Dir: ts.MkAbs(".")}
-	db := f.Open(args[0], "rwc")
+func answer(s *script, ts *testscript.TestScript, neg bool, args []string) {
+	if !strings.Contains(args[0], "://") {
+		args[0] = ts.MkAbs(args[0])
+	}
+	db := s.Open(args[0], "rwc")
 	defer db.Close()
 	rows, err := testweir.Rows(db, args[1])
 	if (err != nil) != neg {
@@ -211,15 +234,6 @@ func answer(ts *testscript.TestScript, neg bool, args []string) {
 		fmt.Fprintln(ts.Stdout(), row)
 	}
 }
-
-// fatals ends a script with an error.
-type fatals struct {
-	testing.TB
-	ts *testscript.TestScript
-}
-
-func (fatals) Helper()             {}
-func (f fatals) Fatal(args ...any) { f.ts.Fatalf("%s", fmt.Sprint(args...)) }
 
 func query(s *script, _ *testscript.TestScript, args []string) { s.With(args[0]).Has(args[2], args[1]) }
 
@@ -241,21 +255,9 @@ func session(s *script, ts *testscript.TestScript, args []string) {
 	}
 }
 
-func compress(_ *script, ts *testscript.TestScript, args []string) {
-	data, err := os.ReadFile(ts.MkAbs(args[1]))
-	ts.Check(err)
-	var out bytes.Buffer
-	var w io.WriteCloser = gzip.NewWriter(&out)
-	ext := ".gz"
-	if args[0] == "zstd" {
-		ext = ".zst"
-		w, err = zstd.NewWriter(&out)
-		ts.Check(err)
-	}
-	_, err = w.Write(data)
-	ts.Check(err)
-	ts.Check(w.Close())
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]+ext), out.Bytes(), 0o644))
+func compress(s *script, ts *testscript.TestScript, args []string) {
+	ext := map[string]string{"gzip": ".gz", "zstd": ".zst"}[args[0]]
+	s.Write(args[1]+ext, ts.ReadFile(args[1]))
 }
 
 func appendTo(ts *testscript.TestScript, file, text string) {
@@ -289,16 +291,44 @@ func repeat(_ *script, ts *testscript.TestScript, args []string) {
 }
 
 func serve(s *script, ts *testscript.TestScript, args []string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	ts.Check(err)
-	scheme, addr := "tcp://", l.Addr().String()
-	if args[0] == "-tls" {
+	l, scheme := s.listen(ts), "tcp://"
+	addr, feed := l.Addr().String(), ts.ReadFile(args[len(args)-1])
+	if len(args) > 1 {
 		pair, authorities := s.Certificate()
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: authorities, ClientAuth: tls.RequireAndVerifyClientCert})
-		scheme, args = "tls://", args[1:]
+		config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: authorities}
+		if args[0] == "-mtls" {
+			config.ClientAuth = tls.RequireAndVerifyClientCert
+		}
+		l, scheme = tls.NewListener(l, config), "tls://"
 	}
 	ts.Setenv("FEED", scheme+addr)
-	feedAll(s, l, ts.ReadFile(args[0]))
+	accept(s, l, func(c net.Conn) { _, _ = io.WriteString(c, feed) })
+}
+
+// listen listens on a free port, which is $PORT.
+func (s *script) listen(ts *testscript.TestScript) net.Listener {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	ts.Setenv("PORT", port)
+	return l
+}
+
+// accept serves each connection, until the test ends.
+func accept(t testing.TB, l net.Listener, serve func(net.Conn)) {
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				serve(c)
+			}()
+		}
+	}()
 }
 
 func start(s *script, ts *testscript.TestScript, args []string) {
@@ -308,13 +338,19 @@ func start(s *script, ts *testscript.TestScript, args []string) {
 	run := s.Command(args[2:]...)
 	run.LogFile = s.Path(args[0] + ".log")
 	ts.Check(os.RemoveAll(run.LogFile))
-	run.Env = append(run.Env, "HOME="+s.Dir)
-	for _, name := range []string{"FH_USERNAME", "FH_APIKEY", "WEIR_SPOOL", "WEIR_CAPTURE", "PGTZ", "NOTIFY_SOCKET", "WATCHDOG_USEC"} {
+	run.Env = append(run.Env, environment(ts)...)
+	s.runs[args[0]] = run.Start()
+}
+
+// environment is what a script may have set for what runs beside it.
+func environment(ts *testscript.TestScript) (all []string) {
+	for _, name := range []string{"HOME", "TERM", "TMPDIR", "FH_USERNAME", "FH_APIKEY", "KAFKA_USERNAME", "KAFKA_PASSWORD", "WEIR_SPOOL", "WEIR_CAPTURE", "WEIR_BATCH_PERIOD", "WEIR_TLS_CA",
+		"PGTZ", "PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "NOTIFY_SOCKET", "WATCHDOG_USEC"} {
 		if value := ts.Getenv(name); value != "" {
-			run.Env = append(run.Env, name+"="+value)
+			all = append(all, name+"="+value)
 		}
 	}
-	s.runs[args[0]] = run.Start()
+	return all
 }
 
 func sendSignal(s *script, _ *testscript.TestScript, args []string) {
@@ -343,31 +379,24 @@ func served(s *script, ts *testscript.TestScript, args []string) {
 func waitlog(s *script, _ *testscript.TestScript, args []string) { s.runs[args[0]].Says(args[1]) }
 
 func send(s *script, ts *testscript.TestScript, args []string) {
-	if args[0] == "-tls" {
-		sendTLS(s, ts, args[1:])
-		return
-	}
-	c, err := net.Dial("tcp", args[0])
+	file, addr := args[len(args)-1], args[len(args)-2]
+	c, err := net.Dial("tcp", addr)
 	ts.Check(err)
-	_, err = io.WriteString(c, ts.ReadFile(args[1]))
-	ts.Check(errors.Join(err, c.Close()))
-}
-
-// sendTLS sends a file over TLS with the certificate in a folder, which may be refused at any time.
-func sendTLS(s *script, ts *testscript.TestScript, args []string) {
-	_, authorities := s.Certificate()
-	config := &tls.Config{RootCAs: authorities}
-	if args[0] != "-" {
-		pair, err := tls.LoadX509KeyPair(s.Path(args[0]+"/cert.pem"), s.Path(args[0]+"/key.pem"))
+	if args[0] == "-tls" { // the certificate may be refused at any time
+		_, authorities := s.Certificate()
+		config := &tls.Config{RootCAs: authorities, ServerName: "localhost"}
+		if args[1] != "-" {
+			pair, err := tls.LoadX509KeyPair(s.Path(args[1]+"/cert.pem"), s.Path(args[1]+"/key.pem"))
+			ts.Check(err)
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		}
+		c = tls.Client(c, config)
+	}
+	_, err = io.WriteString(c, ts.ReadFile(file))
+	err = errors.Join(err, c.Close())
+	if ts.Logf("sent: %v", err); args[0] != "-tls" {
 		ts.Check(err)
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
-	c, err := tls.Dial("tcp", args[1], config)
-	if err == nil {
-		_, err = io.WriteString(c, ts.ReadFile(args[2]))
-		err = errors.Join(err, c.Close())
-	}
-	ts.Logf("sent: %v", err)
 }
 
 func hold(s *script, ts *testscript.TestScript, args []string) {
@@ -379,62 +408,29 @@ func hold(s *script, ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 }
 
-var metricsURL = regexp.MustCompile(`http://\S+/metrics`)
-
-func scrape(_ *script, ts *testscript.TestScript, args []string) {
-	var until *regexp.Regexp
-	if name, value, ok := strings.Cut(args[len(args)-1], "="); ok {
-		until = regexp.MustCompile(`(?m)^` + name + `(\{.*\})? ` + value + `$`)
-		args = args[:len(args)-1]
+func scrape(s *script, ts *testscript.TestScript, args []string) {
+	for _, path := range append([]string{"/metrics"}, args[1:]...) {
+		status, body := s.runs[args[0]].Fetch(path)
+		fmt.Fprintf(ts.Stdout(), "%s %d\n%s", path, status, body)
 	}
-scraping:
-	for end := time.Now().Add(testweir.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		log, err := os.ReadFile(ts.MkAbs(args[0]))
-		if err != nil || metricsURL.Find(log) == nil {
-			continue
-		}
-		base := strings.TrimSuffix(string(metricsURL.Find(log)), "/metrics")
-		for _, path := range append([]string{"/metrics"}, args[1:]...) {
-			res, err := http.Get(base + path)
-			ts.Check(err)
-			body, err := io.ReadAll(res.Body)
-			res.Body.Close()
-			ts.Check(err)
-			if path == "/metrics" && until != nil && !until.Match(body) {
-				continue scraping
-			}
-			fmt.Fprintf(ts.Stdout(), "%s %d\n%s", path, res.StatusCode, body)
-		}
-		return
-	}
-	ts.Fatalf("%s names no address of metrics, or they never had %v", args[0], until)
 }
 
 func metric(s *script, _ *testscript.TestScript, args []string) {
-	s.Until(fmt.Sprint(args), func() bool { return whole(args[2]).MatchString(fmt.Sprint(count(s.runs[args[0]], args[1]))) })
+	s.Until(fmt.Sprint(args), func() bool {
+		sum, ok := count(s.runs[args[0]], args[1])
+		return ok && whole(args[2]).MatchString(fmt.Sprint(sum))
+	})
 }
 
-// count returns the sum of all series of a metric of a run.
-func count(run *testweir.Run, metric string) (sum int) {
+// count returns the sum of all series of a metric of a run, if there is one.
+func count(run *testweir.Run, metric string) (sum int, ok bool) {
 	for line := range strings.SplitSeq(run.Get("/metrics"), "\n") {
-		if rest, ok := strings.CutPrefix(line, metric+"{"); ok {
+		if rest, found := strings.CutPrefix(line, metric+"{"); found {
 			n, _ := strconv.Atoi(rest[strings.LastIndexByte(rest, ' ')+1:])
-			sum += n
+			sum, ok = sum+n, true
 		}
 	}
-	return sum
-}
-
-func cut(_ *script, ts *testscript.TestScript, args []string) {
-	n, err := strconv.ParseInt(args[1], 10, 64)
-	ts.Check(err)
-	path := ts.MkAbs(args[0])
-	if n < 0 {
-		fi, err := os.Stat(path)
-		ts.Check(err)
-		n += fi.Size()
-	}
-	ts.Check(os.Truncate(path, n))
+	return sum, ok
 }
 
 func manager(s *script, ts *testscript.TestScript, args []string) {
@@ -449,7 +445,7 @@ func manager(s *script, ts *testscript.TestScript, args []string) {
 func hears(s *script, ts *testscript.TestScript, args []string) {
 	until := time.Millisecond // what is there
 	if len(args) > 0 {
-		until = testweir.Patience
+		until = testcheck.Patience
 	}
 	ts.Check(s.manager.SetReadDeadline(time.Now().Add(until)))
 	for buf := make([]byte, 1<<12); ; {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testweir"
@@ -28,18 +27,14 @@ type terminal struct {
 
 func newTerminal(t *testing.T, columns int) *terminal {
 	t.Helper()
-	check := func(err error) {
-		t.Helper()
-		testcheck.NoError(t, err)
-	}
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	check(err)
+	testcheck.NoError(t, err)
 	fd := int(master.Fd())
-	check(unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	testcheck.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	check(err)
+	testcheck.NoError(t, err)
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	check(err)
+	testcheck.NoError(t, err)
 	term := &terminal{t: t, master: master, slave: slave}
 	term.resize(columns)
 	read := make(chan struct{})
@@ -66,9 +61,7 @@ func newTerminal(t *testing.T, columns int) *terminal {
 
 func (term *terminal) resize(columns int) {
 	term.t.Helper()
-	if err := unix.IoctlSetWinsize(int(term.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
-		term.t.Fatal(err)
-	}
+	testcheck.NoError(term.t, unix.IoctlSetWinsize(int(term.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}))
 }
 
 func (term *terminal) text() string {
@@ -77,40 +70,30 @@ func (term *terminal) text() string {
 	return term.written.String()
 }
 
-// end is how many bytes were written.
-func (term *terminal) end() int { return len(term.text()) }
-
 // wait waits for a status line that matches and that begins behind a number of bytes. Until then, none has
 // more columns than there are. It returns where the line ends.
-func (term *terminal) wait(from, columns int, match string) int {
+func (term *terminal) wait(from, columns int, match string) (at int) {
 	term.t.Helper()
 	re := regexp.MustCompile(match)
 	const begin = "\r\x1b[K"
-	for end := time.Now().Add(testweir.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	testcheck.Until(term.t, func() string {
 		text := term.text()
-		for at := from; ; {
-			i := strings.Index(text[at:], begin)
-			if i < 0 {
-				break
-			}
-			at += i + len(begin)
-			line, _, whole := strings.Cut(text[at:], begin)
-			if !whole { // more of it may come
-				break
-			}
-			if strings.Contains(line, "\n") { // a message
+		lines := strings.Split(text[from:], begin)
+		at = from + len(lines[0])
+		for _, line := range lines[1:max(1, len(lines)-1)] { // of the last one more may come
+			if at += len(begin) + len(line); strings.Contains(line, "\n") { // a message
 				continue
 			}
 			if len(line) >= columns {
 				term.t.Fatalf("%q in %d columns", line, columns)
 			}
 			if re.MatchString(line) {
-				return at + len(line)
+				return ""
 			}
 		}
-	}
-	term.t.Fatalf("no status matches %s:\n%q", match, term.text())
-	return 0
+		return fmt.Sprintf("no status matches %s:\n%q", match, text)
+	})
+	return at
 }
 
 // TestTerminal_StatusFits: the status has room in the terminal's line, whatever its width is now, and
@@ -130,24 +113,12 @@ func TestTerminal_StatusFits(t *testing.T) {
 	term.wait(0, 200, `lines  [\d,]+/s  [\d,]+ rows?  \d+ % folded  flush .*  \d+ %  ETA `)
 	for _, columns := range []int{80, 40, 5} {
 		term.resize(columns)
-		at := term.wait(term.end(), 200, "...") // which may have been on its way
+		at := term.wait(len(term.text()), 200, "...") // which may have been on its way
 		term.wait(at, columns, "...")
 	}
 	sync.Kill()
 	term.resize(40)
-	at := term.end()
+	at := len(term.text())
 	run("sync", "tcp://127.0.0.1:1", "--to", "t.db", "--table", "live")
 	term.wait(at, 40, "^0 lines  0/s  waiting for the feed$")
-}
-
-// TestTerminal_NoSource: a command without a source does not wait for what somebody types.
-func TestTerminal_NoSource(t *testing.T) {
-	t.Parallel()
-	l := testweir.New(t, "t.db")
-	term := newTerminal(t, 80)
-	c := l.Command("sync", "--to", "t.db")
-	c.Stdin, c.Stderr = term.slave, term.slave
-	c.Start().Exit(2)
-	const want = "weir: no source is named, and stdin is a terminal: weir sync feed.jsonl --to flights.db\r\nSee 'weir sync --help'.\r\n"
-	l.Until("what it says", func() bool { return term.text() == want })
 }

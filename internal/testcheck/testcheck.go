@@ -5,7 +5,10 @@ package testcheck
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
+	"time"
 )
 
 // On reports whether make check runs the tests.
@@ -42,4 +45,39 @@ func Missing(t testing.TB, what string) {
 		t.Fatalf("missing, and needed in CI: %s", what)
 	}
 	t.Skipf("NOT TESTED: missing: %s", what)
+}
+
+// Tool returns the path of a program that .ci/needs check installs, into .bin of the repository, two folders above that of
+// the test, or for all. Without it the test ends as with [Missing].
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	Only(t)
+	path, err := filepath.Abs("../../.bin/" + name)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		path, err = exec.LookPath(name)
+	}
+	if err != nil {
+		Missing(t, name+", which .ci/needs check installs")
+	}
+	return path
+}
+
+// Patience is how long a test waits for what must come; a loaded machine takes a while.
+const Patience = 2 * time.Minute
+
+// Until waits until nothing is missing, which missing says in words.
+func Until(t testing.TB, missing func() string) {
+	t.Helper()
+	for end := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
+		what := missing()
+		if what == "" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not after %v: %s", Patience, what)
+		}
+	}
 }

@@ -35,6 +35,7 @@ const (
 // that goes with the test binary.
 type broker struct {
 	used    sync.Mutex // by one test at a time
+	jars    string     // the folder of its program
 	dir     string
 	cluster string
 	ports   [4]int // of the listeners: plain, TLS with client certificates, TLS and SASL, the controller's
@@ -94,10 +95,10 @@ func jars() (string, error) {
 }
 
 func startBroker() (_ *broker, err error) {
-	if _, err := jars(); err != nil {
+	b := &broker{}
+	if b.jars, err = jars(); err != nil {
 		return nil, err
 	}
-	b := &broker{}
 	if b.dir, err = testcheck.Folder(os.TempDir(), "weir-kafka-"); err != nil {
 		return nil, err
 	}
@@ -112,12 +113,9 @@ func startBroker() (_ *broker, err error) {
 	if err := b.configure(); err != nil {
 		return nil, err
 	}
-	cmd, err := b.java("kafka.tools.StorageTool", "format", "-t", b.cluster, "-c", b.file("server.properties"),
+	format := b.java("kafka.tools.StorageTool", "format", "-t", b.cluster, "-c", b.file("server.properties"),
 		"--add-scram", "SCRAM-SHA-256=[name="+User+",password="+Password+"]", "--add-scram", "SCRAM-SHA-512=[name="+User+",password="+Password+"]")
-	if err != nil {
-		return nil, err
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := format.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("formatting the broker's storage: %w\n%s", err, out)
 	}
 	return b, b.up()
@@ -152,32 +150,24 @@ func (b *broker) configure() (err error) {
 }
 
 // java is a command of Kafka's jars.
-func (b *broker) java(args ...string) (*exec.Cmd, error) {
-	folder, err := jars()
-	if err != nil {
-		return nil, err
-	}
-	c := exec.Command("java", append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(folder, "*")}, args...)...)
+func (b *broker) java(args ...string) *exec.Cmd {
+	c := exec.Command("java", append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(b.jars, "*")}, args...)...)
 	c.Dir, c.SysProcAttr = b.dir, attributes()
-	return c, nil
+	return c
 }
 
 // up starts the broker, and waits until it serves.
 func (b *broker) up() error {
-	cmd, err := b.java("kafka.Kafka", b.file("server.properties"))
-	if err != nil {
-		return err
-	}
+	b.cmd = b.java("kafka.Kafka", b.file("server.properties"))
 	log, err := os.OpenFile(b.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	if b.done, err = pgserver.Begin(cmd); err != nil {
+	b.cmd.Stdout, b.cmd.Stderr = log, log
+	if b.done, err = pgserver.Begin(b.cmd); err != nil {
 		return err
 	}
-	b.cmd = cmd
 	return b.serves()
 }
 

@@ -5,6 +5,7 @@ package testkafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -185,15 +186,13 @@ func (c *Cluster) DeleteTopics(topics ...string) {
 // until waits for what the broker says of its topics: it learns from the controller what was done.
 func (c *Cluster) until(admin *kadm.Client, what func(kadm.TopicDetails) bool) {
 	c.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	testcheck.Until(c.t, func() string {
 		listed, err := admin.ListTopics(c.t.Context())
 		if err == nil && what(listed) {
-			return
+			return ""
 		}
-		if time.Now().After(end) {
-			c.t.Fatalf("the topics are %v, %v", listed.Names(), err)
-		}
-	}
+		return fmt.Sprintf("the topics are %v, %v", listed.Names(), err)
+	})
 }
 
 // AddPartition adds a partition to a topic.

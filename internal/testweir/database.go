@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/weirsync/weir/internal/testcheck"
 	_ "modernc.org/sqlite"
 )
 
@@ -54,21 +55,24 @@ func (f *Folder) Ask(query string) string {
 // Becomes waits for an answer.
 func (f *Folder) Becomes(want, query string) {
 	f.Helper()
-	last := ""
-	defer func() {
-		if last != want {
-			f.Logf("%s is %s, want %s", query, last, want)
-		}
-	}()
-	f.Until(query, func() bool { last = f.Ask(query); return last == want })
+	testcheck.Until(f, func() string { return f.differs(want, query) })
 }
 
 // Has demands an answer.
 func (f *Folder) Has(want, query string) {
 	f.Helper()
-	if got := f.Ask(query); got != want {
-		f.Errorf("%s is\n%s\nwant\n%s", query, got, want)
+	if why := f.differs(want, query); why != "" {
+		f.Error(why)
 	}
+}
+
+// differs tells how an answer is another one, "" for not at all.
+func (f *Folder) differs(want, query string) string {
+	f.Helper()
+	if got := f.Ask(query); got != want {
+		return fmt.Sprintf("%s is\n%s\nwant\n%s", query, got, want)
+	}
+	return ""
 }
 
 // Queries is what answers queries.

@@ -30,15 +30,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weirsync/weir/internal/cli"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testtls"
 )
-
-// Patience is how long a test waits for what must come; a loaded machine takes a while.
-const Patience = 2 * time.Minute
 
 // Main runs the tests of a package, or one of its programs: weir, or one of more.
 func Main(m testscript.TestingM, more map[string]func()) {
@@ -94,10 +94,24 @@ func (f *Folder) Check(err error) { f.Helper(); testcheck.NoError(f, err) }
 // Path returns the path of a file.
 func (f *Folder) Path(name string) string { return filepath.Join(f.Dir, name) }
 
-// Write writes a file.
+// Write writes a file, compressed if its name ends in .gz or .zst.
 func (f *Folder) Write(name, text string) {
 	f.Helper()
-	f.Check(os.WriteFile(f.Path(name), []byte(text), 0o600))
+	file, err := os.OpenFile(f.Path(name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f.Check(err)
+	w := io.WriteCloser(file)
+	switch filepath.Ext(name) {
+	case ".gz":
+		w = gzip.NewWriter(file)
+	case ".zst":
+		w, err = zstd.NewWriter(file)
+		f.Check(err)
+	}
+	_, err = io.WriteString(w, text)
+	if w != file {
+		err = errors.Join(err, w.Close())
+	}
+	f.Check(errors.Join(err, file.Close()))
 }
 
 // Certificate returns the certificate of the folder, and the authorities that know it.
@@ -113,11 +127,12 @@ func (f *Folder) Certificate() (tls.Certificate, *x509.CertPool) {
 // Until waits until ready returns true.
 func (f *Folder) Until(what string, ready func() bool) {
 	f.Helper()
-	for end := time.Now().Add(Patience); !ready(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			f.Fatalf("%s: not after %v", what, Patience)
+	testcheck.Until(f, func() string {
+		if ready() {
+			return ""
 		}
-	}
+		return what
+	})
 }
 
 // A Run is a command line of weir. Its fields can be changed until it is started.
@@ -190,9 +205,9 @@ func (r *Run) Wait() int {
 	r.folder.Helper()
 	select {
 	case <-r.ended:
-	case <-time.After(2 * Patience):
+	case <-time.After(2 * testcheck.Patience):
 		r.Kill()
-		r.folder.Fatalf("%v: has not ended after %v\n%s", r.Args, 2*Patience, r.Log())
+		r.folder.Fatalf("%v: has not ended after %v\n%s", r.Args, 2*testcheck.Patience, r.Log())
 	}
 	return r.ProcessState.ExitCode()
 }
@@ -216,15 +231,16 @@ func (r *Run) Exit(code int, said ...string) (log string) {
 func (r *Run) Says(match string) (group string) {
 	r.folder.Helper()
 	re := regexp.MustCompile(match)
-	for end := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
+	testcheck.Until(r.folder, func() string {
 		log := r.Log()
-		if m := re.FindStringSubmatch(log); m != nil {
-			return m[min(1, len(m)-1)]
+		m := re.FindStringSubmatch(log)
+		if m == nil {
+			return fmt.Sprintf("%v does not say %s:\n%s", r.Args, match, log)
 		}
-		if time.Now().After(end) {
-			r.folder.Fatalf("%v does not say %s:\n%s", r.Args, match, log)
-		}
-	}
+		group = m[min(1, len(m)-1)]
+		return ""
+	})
+	return group
 }
 
 // Serves waits until the run listens for a feed or replays one, and returns its address.
@@ -263,14 +279,17 @@ func (r *Run) Site() string {
 }
 
 // Get returns what the run serves at a path.
-func (r *Run) Get(path string) string {
+func (r *Run) Get(path string) string { r.folder.Helper(); _, text := r.Fetch(path); return text }
+
+// Fetch returns the status, too.
+func (r *Run) Fetch(path string) (status int, body string) {
 	r.folder.Helper()
 	answer, err := http.Get(r.Site() + path)
 	r.folder.Check(err)
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	r.folder.Check(err)
-	return string(text)
+	return answer.StatusCode, string(text)
 }
 
 // Peak waits until the run has ended, and returns the most memory that it had, in bytes; 0 where Linux does not

@@ -3,7 +3,6 @@ package torture
 import (
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,12 +120,7 @@ func serverCrashes(t *testing.T, rnd *rand.Rand, server *testpg.Server, level st
 		server.Restart(t)
 		at = tr.verify()
 	}
-	if !tr.done(c, nil) {
-		t.Fatalf("the run did not end well\n%s", c.Log())
-	}
-	if at := tr.verify(); at != len(tr.feed) {
-		t.Errorf("the run ended after line %d of %d", at, len(tr.feed))
-	}
+	tr.completes(c)
 	restored, _, _ := strings.Cut(sink.BehindError{}.Error(), ":")
 	back = strings.Count(c.Log(), restored)
 	if level == "full" && back > 0 {
@@ -149,29 +143,12 @@ func TestConnection_Breaks(t *testing.T) {
 				proxy.Half(half)
 				tr := newTrial(t, rnd, "file", proxy.URL(), "full", 30000)
 				c := tr.start()
-				ended := make(chan struct{})
-				breaking := make(chan int, 1)
-				go func() {
-					breaks := 0
-					defer func() { breaking <- breaks }()
-					enough := time.After(20 * time.Second)
-					for wait := rand.New(rand.NewPCG(rnd.Uint64(), 0)); ; breaks++ {
-						select {
-						case <-time.After(time.Duration(wait.Int64N(int64(often)))):
-							proxy.Break()
-						case <-enough:
-							return
-						case <-ended:
-							return
-						}
-					}
-				}()
-				all := tr.done(c, nil)
-				close(ended)
-				breaks := <-breaking
-				if at := tr.verify(); !all || at != len(tr.feed) {
-					t.Errorf("the run ended after line %d of %d\n%s", at, len(tr.feed), c.Log())
+				breaks := 0
+				for enough := time.Now().Add(20 * time.Second); !c.Ended() && time.Now().Before(enough); breaks++ {
+					time.Sleep(time.Duration(rnd.Int64N(int64(often))))
+					proxy.Break()
 				}
+				tr.completes(c)
 				if breaks < 5 {
 					t.Errorf("did not exercise: %d breaks", breaks)
 				}
@@ -199,26 +176,15 @@ func injected(t *testing.T, rnd *rand.Rand, source, what string, at int) (code i
 		t.Fatalf("call %d: the run ended by itself\n%s", at, c.Log())
 	}
 	tr.verify()
-	again := tr.start()
-	if all, to := tr.done(again, nil), tr.verify(); !all || to != len(tr.feed) {
-		t.Fatalf("call %d: the next run ended after line %d: %v\n%s", at, to, all, again.Log())
-	}
+	tr.completes(tr.start())
 	return code
-}
-
-func needStrace(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("strace"); err == nil {
-		return
-	}
-	testcheck.Missing(t, "strace, which does things to system calls (Debian: apt install strace)")
 }
 
 // TestCrash_AtEveryCall kills a run as it writes, syncs, cuts, renames or removes a file,
 // at each such call in turn: of the database, and of the spool before it.
 func TestCrash_AtEveryCall(t *testing.T) {
 	n := times(t)
-	needStrace(t)
+	testcheck.Tool(t, "strace")
 	for _, source := range []string{"file", "spool"} {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()
@@ -240,7 +206,7 @@ func TestCrash_AtEveryCall(t *testing.T) {
 // or full: the run continues or ends with an error, and nothing is lost.
 func TestFault_EveryCallFails(t *testing.T) {
 	n := times(t)
-	needStrace(t)
+	testcheck.Tool(t, "strace")
 	for _, source := range []string{"file", "spool"} {
 		for _, fault := range []string{"EIO", "ENOSPC"} {
 			t.Run(source+" "+fault, func(t *testing.T) {

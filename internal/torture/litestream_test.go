@@ -3,7 +3,6 @@ package torture
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,28 +11,10 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// litestream returns the path of Litestream, which .ci/needs builds.
-func litestream(t *testing.T) string {
-	t.Helper()
-	testcheck.Only(t)
-	path, err := filepath.Abs("../../.bin/litestream")
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	switch {
-	case err == nil:
-	case os.Getenv("CI") != "":
-		t.Fatal(err)
-	default:
-		t.Skip(err)
-	}
-	return path
-}
-
 // TestLitestream_LargeBatch: Litestream follows a database that a live run writes to, into which a large batch is loaded
 // and then updated beside it. What it restores is equal.
 func TestLitestream_LargeBatch(t *testing.T) {
-	program, f := litestream(t), testweir.New(t, "t.db")
+	program, f := testcheck.Tool(t, "litestream"), testweir.New(t, "t.db")
 	weir := func(args ...string) string {
 		t.Helper()
 		run := f.Start(args...)

@@ -158,7 +158,7 @@ func (r *running) typed(column string) error {
 
 // read reads the table, its rows by their keys.
 func (r *running) read(db *sql.DB) (rows map[string]map[string]cell, columns []string, err error) {
-	t, err := r.rowsOf(db, "t")
+	t, err := rowsOf(db, r.postgres, "t")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -181,10 +181,10 @@ type tableRows struct {
 }
 
 // rowsOf reads a table.
-func (r *running) rowsOf(db *sql.DB, table string) (t tableRows, err error) {
+func rowsOf(db testweir.Queries, postgres bool, table string) (t tableRows, err error) {
 	t.types = map[string]string{}
 	describe := "SELECT name, type FROM pragma_table_xinfo('" + table + "')"
-	if r.postgres {
+	if postgres {
 		describe = "SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass('" + table + "') AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
 	}
 	described, err := testweir.Cells(db, describe)
@@ -195,7 +195,7 @@ func (r *running) rowsOf(db *sql.DB, table string) (t tableRows, err error) {
 	for _, d := range described {
 		name, kind := fmt.Sprint(d[0]), fmt.Sprint(d[1])
 		t.columns, t.types[name] = append(t.columns, name), kind
-		if r.postgres {
+		if postgres {
 			list = append(list, quote(name)+"::text", "''")
 		} else {
 			list = append(list, "+"+quote(name), "typeof("+quote(name)+")")
@@ -285,7 +285,7 @@ func (r *running) rejected(db *sql.DB) (kept []string, err error) {
 		slices.Sort(kept)
 		return kept, nil
 	}
-	rows, err := r.rowsOf(db, "weir_rejects") // none, if nothing was ever rejected
+	rows, err := rowsOf(db, r.postgres, "weir_rejects") // none, if nothing was ever rejected
 	for _, row := range rows.rows {
 		line, _ := strconv.Atoi(row["line"].text) // a number
 		kept = append(kept, r.place(row["source"].text, line, row["raw"].text))

@@ -2,11 +2,13 @@ package torture
 
 import (
 	"database/sql"
+	_ "embed"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,19 +26,25 @@ func (c *randomCase) drawMapping(rnd *rand.Rand, file string) {
 		if err := os.WriteFile(file, []byte(c.config), 0o600); err != nil {
 			panic(err)
 		}
-		f, err := config.Resolve(nil, nil, file, []string{"sqlite", "postgres"}, func() folding.Options {
-			return folding.Options{Key: []string{"id"}, Null: folding.ClearNull, Scope: folding.ColumnScope, MaxColumns: 500}
-		})
-		if err == nil {
-			c.mapping = f.Mapping
-		}
+		c.mapping, _ = mappingOf(file)
 	}
+}
+
+// mappingOf returns the mapping of a config file.
+func mappingOf(file string) (*mapping.Mapping, error) {
+	f, err := config.Resolve(nil, nil, file, []string{"sqlite", "postgres"}, func() folding.Options {
+		return folding.Options{Key: []string{"id"}, Null: folding.ClearNull, Scope: folding.ColumnScope, MaxColumns: 500}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f.Mapping, nil
 }
 
 // lines draws lines of a feed.
 func (d *mappingDraw) lines(n int) (lines []string) {
 	for range n {
-		lines = append(lines, d.message())
+		lines = append(lines, d.draw(map[bool]string{true: "fleet", false: "message"}[d.fleet]))
 	}
 	return lines
 }
@@ -55,7 +63,7 @@ func (r *running) checkMapping(db *sql.DB) (faults []string, err error) {
 	m.keys, m.born = map[string]map[string][]string{}, map[string]map[string]string{}
 	tables := map[string]tableRows{}
 	for _, t := range m.ParentsFirst() {
-		rows, err := r.rowsOf(db, t.Name)
+		rows, err := rowsOf(db, r.postgres, t.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -176,110 +184,53 @@ type mappingDraw struct {
 func (d *mappingDraw) of(texts ...string) string { return texts[d.IntN(len(texts))] }
 func (d *mappingDraw) one(in int) bool           { return d.IntN(in) == 0 }
 
-// message is a line of a feed.
-func (d *mappingDraw) message() string {
-	if d.fleet {
-		return d.fleetMessage()
-	}
-	if d.one(40) {
-		return d.of(`{}`, `{"type":"x"}`, `{"id":1,"type":"a","\u0069tems":[{"sku":1,"sku":2}]}`)
-	}
-	var fields []string
-	add := func(name, value string) { fields = append(fields, fmt.Sprintf("%q:%s", name, value)) }
-	add("type", d.of(`"a"`, `"a"`, `"a"`, `"b"`, `"c"`, `null`, `7`))
-	if !d.one(15) {
-		add("id", d.of("1", `"1"`, "2", `"x"`, "3", `"2"`))
-	}
-	add("v", d.of("1", "2", "3", `"2"`, "4", "5.0", `"x"`))
-	for range d.IntN(5) {
-		add(d.of("a", "b", "c", "d"), d.value())
-	}
-	if d.one(3) {
-		add("obj", d.object(map[string]func() string{"x": func() string { return d.of("1", "2", `"1"`) }, "y": func() string {
-			return d.object(map[string]func() string{"z": d.value, "w": d.value})
-		}, "a": d.value}))
-	}
-	if d.one(4) {
-		add("list", d.list(d.value))
-	}
-	if d.one(2) {
-		item := d.item
-		if d.one(2) {
-			item = d.update
-		}
-		add("items", d.list(item))
-	}
-	if d.one(4) {
-		add("tags", d.list(d.value))
-	}
-	if d.one(4) {
-		add("prices", d.object(map[string]func() string{"EUR": d.value, "USD": d.item, "x": d.value}))
-	}
-	if d.one(3) {
-		add("op", d.of(`"delete"`, `"put"`))
-	}
-	if d.one(2) {
-		add("ref", d.of("1", `"1"`, "2", `"x"`, "3", `"2"`, "null"))
-	}
-	d.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
-	return "{" + strings.Join(fields, d.of(",", ", ", ",")) + "}"
-}
+// messages has the rules that texts are drawn by, and says how they are written.
+//
+//go:embed testdata/messages.txt
+var messages string
 
-func (d *mappingDraw) object(of map[string]func() string) string {
-	if d.one(6) {
-		return d.of("null", "7", "{}", "[]", `"x"`)
-	}
-	var fields []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		for range d.IntN(2) + d.IntN(5)/4 {
-			fields = append(fields, fmt.Sprintf("%q:%s", name, of[name]()))
+// rules are what each rule may become.
+var rules = func() map[string][]string {
+	all := map[string][]string{}
+	for line := range strings.Lines(messages) {
+		name, becomes, ok := strings.Cut(strings.TrimSpace(line), "= ")
+		if !ok || name[0] == '#' {
+			continue
+		}
+		for text := range strings.SplitSeq(becomes, " | ") {
+			times := 1
+			if n, of, ok := strings.Cut(text, "× "); ok {
+				times, _ = strconv.Atoi(n)
+				text = of
+			}
+			name := strings.TrimSpace(name)
+			all[name] = append(all[name], slices.Repeat([]string{text}, times)...)
 		}
 	}
-	return "{" + strings.Join(fields, ",") + "}"
-}
+	return all
+}()
 
-func (d *mappingDraw) list(of func() string) string {
-	if d.one(8) {
-		return d.of("null", "7", "{}", "[]", "[]")
-	}
-	var all []string
-	for range d.IntN(5) {
-		all = append(all, of())
-	}
-	return "[" + strings.Join(all, ",") + "]"
-}
+var (
+	named = regexp.MustCompile(`<(\w+)(?:([/*])(\d+))?>`)
+	tidy  = strings.NewReplacer(",}", "}", ",]", "]")
+)
 
-func (d *mappingDraw) item() string {
-	return d.object(map[string]func() string{"sku": func() string { return d.of(`"x"`, `"y"`, "1", `"1"`) }, "qty": d.value, "v": func() string { return d.of("1", "2") },
-		"taxes": func() string {
-			return d.list(func() string {
-				return d.object(map[string]func() string{"code": func() string { return d.of("1", "2") }, "amount": d.value})
-			})
-		}})
-}
-
-func (d *mappingDraw) value() string {
-	switch d.IntN(4) {
-	case 0:
-		return d.of("1", "7", `"7"`, "440.0", "440.7", `"0412"`, "-0", "1e3", "9223372036854775807", "9223372036854775808", "12.34", "12.345", `"12.340"`, "0.1234567890123456789", "1e400", "0", `"0"`, "-12.5", `"+3"`)
-	case 1:
-		return d.of(`"2020-05-15T13:30:00Z"`, `"2020-05-15T13:30:00.5+02:00"`, `"1589549400"`, "1589549400.25", "1589549400123", "-0.25", `"2020-05-15"`, "18397", "1e11", "1e12", "0.0000001", `"2020-05-15T13:30:00.1234567Z"`)
-	case 2:
-		return d.of(`"x"`, `"\u0041\"<"`, `""`, "true", "false", `"true"`, `"A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"`, `"AP8="`, `{"k": [1, "]"]}`, `[1]`, `"null"`)
-	}
-	return d.of("null", "null", "1", "2", `"x"`, "true")
-}
-
-// condition is a condition as a config file has it.
-func (d *mappingDraw) condition() string {
-	tests := d.of("type: a", "type: [a, b]", "type: {not: a}", "type: {present: true}", "b: {present: false}", "a: [1, x]", "b: {not: [null, x]}", "obj.y.z: [1, x, null]", "type: {not: x}", "$.type: [a, 7, null]")
-	if d.one(4) {
-		tests += ", " + d.of("a: {not: x}", "$.v: [1, 2]", "c: {present: true}")
-	}
-	if d.one(4) {
-		return "[{" + tests + "}, " + d.of("{type: c}", "{b: 1, d: {present: true}}", "{v: {not: [1, 2]}}") + "]"
-	}
-	return "{" + tests + "}"
+// draw draws what a rule becomes.
+func (d *mappingDraw) draw(rule string) string {
+	text := named.ReplaceAllStringFunc(d.of(rules[rule]...), func(name string) (text string) {
+		m, times := named.FindStringSubmatch(name), 1
+		switch n, _ := strconv.Atoi(m[3]); m[2] {
+		case "*":
+			times = d.IntN(n)
+		case "/":
+			times = max(0, 1-d.IntN(n))
+		}
+		for range times {
+			text += d.draw(m[1])
+		}
+		return text
+	})
+	return tidy.Replace(text)
 }
 
 // A drawnTable is a table of a config file.
@@ -362,14 +313,14 @@ func (d *mappingDraw) references(tables []drawnTable) {
 func (d *mappingDraw) table(name string) drawnTable {
 	t := drawnTable{name: name, settings: []string{d.maybe(3, "id: sid")}}
 	if !d.one(3) {
-		t.set("when: " + d.condition())
+		t.set("when: " + d.draw("condition"))
 	}
 	key := "id"
 	if d.one(4) {
 		t.set("at: " + d.of("obj", "obj", "obj.y"))
 		key = d.of("x", "$.id")
 	} else if d.one(4) {
-		d.rules(&t)
+		d.fold(&t)
 		return t
 	}
 	t.column("id: " + key + " as text")
@@ -381,7 +332,7 @@ func (d *mappingDraw) table(name string) drawnTable {
 		t.column(fmt.Sprintf("c%d: ", i) + d.source("a", "b", "c", "d", "obj.x", "obj.y.z", "list[0]", "list[1].n", "$.a", "type", ".", "x", "y.z"))
 	}
 	t.set(d.maybe(3, "type: text"), d.of("", "", "rest: ignore", "rest: add", "rest: reject"))
-	d.rules(&t)
+	d.fold(&t)
 	return t
 }
 
@@ -405,31 +356,8 @@ func (d *mappingDraw) fleetTables() []drawnTable {
 		{name: "members", settings: []string{"of: crews", "each: items", "key: sku", "parent: {id: crew}", "set: " + d.of("replace", "merge")}, columns: []string{"sku: as text", "reg: {from: ref, references: planes}"}}}
 }
 
-func (d *mappingDraw) fleetMessage() string {
-	number := func() string { return d.of("1", "2", "3") }
-	of := d.of("plane", "plane", "flight", "flight", "crew", "both")
-	fields := fmt.Sprintf(`"type":%q,"id":%s,"v":%d`, of, number(), 1+d.IntN(4))
-	if d.one(3) {
-		fields += `,"op":"delete"`
-	}
-	if d.one(2) {
-		fields += `,"n":` + d.of("1", "2", "null")
-	}
-	if of != "plane" && !d.one(4) {
-		fields += `,"ref":` + d.of("1", "2", "3", "null")
-	}
-	if of == "crew" && !d.one(4) {
-		var members []string
-		for range d.IntN(3) {
-			members = append(members, fmt.Sprintf(`{"sku":%s,"ref":%s}`, d.of("1", "2"), number()))
-		}
-		fields += `,"items":[` + strings.Join(members, ",") + "]"
-	}
-	return "{" + fields + "}"
-}
-
-// rules draws the rules of a fold. A version of whole rows is kept in a column.
-func (d *mappingDraw) rules(t *drawnTable) {
+// fold draws the rules of a fold. A version of whole rows is kept in a column.
+func (d *mappingDraw) fold(t *drawnTable) {
 	switch d.IntN(6) {
 	case 0:
 		t.set("fill_only: true")
@@ -462,7 +390,7 @@ func (d *mappingDraw) source(paths ...string) string {
 		case 1:
 			from = "meta: " + d.of("line", "offset")
 		}
-		when := d.maybe(4, ", when: "+d.condition())
+		when := d.maybe(4, ", when: "+d.draw("condition"))
 		all = append(all, "{"+from+when+"}")
 		if strings.Contains(from, " as json") { // what JSON is beside another type depends on the column
 			return all[len(all)-1]
@@ -540,15 +468,4 @@ func (d *mappingDraw) orders() []drawnTable {
 		{name: "items", settings: []string{"of: orders", "each: items", "set: merge", "key: sku", rename, d.maybe(3, "id: iid"), d.maybe(2, "delete_when: qty=0")}, columns: []string{"sku: as text", "qty", "a", "ver: $.v as text"}},
 		{name: "taxes", settings: []string{"of: items", "each: taxes", "key: code", "set: " + d.of("merge", "merge", "merge", "replace")}, columns: []string{"code: as text", "amount", "ver: $.v as text"}},
 	}
-}
-
-// update is an element that tables of orders take.
-func (d *mappingDraw) update() string {
-	var fields []string
-	for _, f := range []string{`"qty":` + d.of("0", "1", "2", "null"), `"a":` + d.of("1", "2", "null"), `"taxes":[{"code":` + d.of("1", "2") + `,"amount":` + d.of("5", "6", "null") + `}]`} {
-		if d.one(2) {
-			fields = append(fields, f)
-		}
-	}
-	return "{" + strings.Join(append(fields, `"sku":`+d.of(`"x"`, `"y"`)), ",") + "}"
 }

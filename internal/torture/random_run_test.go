@@ -2,20 +2,16 @@ package torture
 
 import (
 	"bytes"
-	"compress/gzip"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/testweir"
@@ -241,24 +237,10 @@ func (c *randomCase) text(lines []string) []byte {
 func (r *running) write() {
 	for w, files := range r.files {
 		for p, lines := range files {
-			var packed bytes.Buffer
-			var z io.WriteCloser = nopCloser{&packed}
-			switch r.pack {
-			case "gz":
-				z = gzip.NewWriter(&packed)
-			case "zst":
-				z, _ = zstd.NewWriter(&packed) // its options are right
-			}
-			_, err := z.Write(r.text(lines))
-			r.Check(errors.Join(err, z.Close()))
-			r.Write(r.file(w, p), packed.String())
+			r.Write(r.file(w, p), string(r.text(lines)))
 		}
 	}
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 // sync kills a number of runs of the program, and then runs it to its end.
 func (r *running) sync(writer, kills int) error {
@@ -277,9 +259,7 @@ func (r *running) sync(writer, kills int) error {
 			args = append(args, "--batch-rows", fmt.Sprint(1+rnd.IntN(20)))
 		}
 		code, out := r.weir(stdin, after, args...)
-		switch {
-		case code == -1 && kills > 0:
-		default:
+		if code != -1 || kills == 0 {
 			return r.ended(writer, code, out)
 		}
 	}

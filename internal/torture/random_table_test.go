@@ -99,6 +99,9 @@ func userColumns(postgres bool) []userColumn {
 	words := func(rnd *rand.Rand) string { return value(rnd, texts) }
 	all := []userColumn{
 		column("t", "TEXT", nil, sameText, []string{`"x"`, "1.50", "true", `{"a":1}`, "1e3", `"007"`, "12345678901234567890"}, nil),
+		column("f", "BOOLEAN", func(v foldtest.Value) bool {
+			return v.Kind == foldtest.Bool || v.Kind == foldtest.Number && (v.Text == "0" || v.Text == "1")
+		}, sameBool, []string{"true", "false", "0", "1"}, []string{"2", "[]", "1.5", `"maybe"`}),
 	}
 	all[0].more = words
 	if postgres {
@@ -107,9 +110,6 @@ func userColumns(postgres bool) []userColumn {
 		d := column("d", "double precision", double, sameDouble, []string{"1.5", "1e23", `"2.50"`, "32.815236600469404", "7", "12345678901234567890.5", "-0.0"}, []string{`"x"`, "true", "1e400", "1e-400", "{}"})
 		m := column("m", "numeric", number, sameNumber, []string{"1.5", "123456789012345678901234567890.123", `"2.50"`, "1e23", "0", "1e-400", "1e400"}, []string{`"x"`, "false", "[]", `""`})
 		v := column("v5", "varchar(5)", func(v foldtest.Value) bool { return len([]rune(v.Text)) <= 5 }, sameText, []string{`"abcde"`, `"日本語"`, "12345", "true", `"\u0061bc"`}, []string{`"abcdef"`, "123456", `{"a":1}`})
-		f := column("f", "boolean", func(v foldtest.Value) bool {
-			return v.Kind == foldtest.Bool || v.Kind == foldtest.Number && (v.Text == "0" || v.Text == "1")
-		}, sameBool, []string{"true", "false", "0", "1"}, []string{"2", "[]", "1.5", `"maybe"`})
 		j := column("j", "jsonb", nil, sameJSON, []string{`{"b":1,"a":[1.50,"x"]}`, "7", `"x"`, "true", "[]", "1e3"}, nil)
 		k := column("js", "json", nil, sameJSON, []string{`{"b":1,"a":[1.50,"x"]}`, "7", `"x"`, "true", "[]"}, nil)
 		u := column("u", "uuid", func(v foldtest.Value) bool {
@@ -124,13 +124,10 @@ func userColumns(postgres bool) []userColumn {
 			}
 			return nil
 		}
-		return append(all, i, b, d, m, v, f, j, k, u, e, day)
+		return append(all, i, b, d, m, v, j, k, u, e, day)
 	}
 	i := column("i", "INTEGER", func(v foldtest.Value) bool { return whole(v, 64) }, sameNumber, []string{"7", `"8"`, "9.0", "1e2", "9223372036854775807"}, []string{"1.5", `"x"`, "true", "9223372036854775808", `"007"`, "[]", "-0"})
 	d := column("d", "REAL", double, sameDouble, []string{"1.5", "1e23", `"2.50"`, "32.815236600469404", "7", "12345678901234567890.5"}, []string{`"x"`, "true", "1e400", "1e-400", "{}"})
-	f := column("f", "BOOLEAN", func(v foldtest.Value) bool {
-		return v.Kind == foldtest.Bool || v.Kind == foldtest.Number && (v.Text == "0" || v.Text == "1")
-	}, sameBool, []string{"true", "false", "0", "1"}, []string{"2", "[]", "1.5", `"maybe"`})
 	any := column("x", "", nil, func(w foldtest.Value, h cell) bool {
 		return w.Kind == foldtest.Number && sameNumber(w, h) || w.Kind != foldtest.Number && sameText(w, h)
 	}, []string{"1", "1.5", `"x"`, `"007"`, `{"a":1}`, "9007199254740993"}, nil)
@@ -140,7 +137,7 @@ func userColumns(postgres bool) []userColumn {
 	n := column("m", "NUMERIC", func(v foldtest.Value) bool { return v.Text != "007" && len(v.Text) < 19 }, func(w foldtest.Value, h cell) bool {
 		return sameNumber(w, h) || sameText(w, h)
 	}, []string{"1", "1.5", `"abc"`, "-7", `"12"`}, []string{`"007"`, "12345678901234567890.5"})
-	return append(all, i, d, f, any, blob, v, n)
+	return append(all, i, d, any, blob, v, n)
 }
 
 // drawTable draws a table of a user's.

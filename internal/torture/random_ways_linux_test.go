@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/url"
@@ -20,7 +19,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 	"github.com/weirsync/weir/internal/testweir"
 )
@@ -145,42 +147,24 @@ const waysFile = `tables:
 
 // A wayModel is what lines make of the two tables.
 type wayModel struct {
-	planes, flights map[string]string
-	refused         int
+	mappedModel
+	lines   []string // that it has taken
+	refused int
 }
 
-func newWayModel() *wayModel { return &wayModel{map[string]string{}, map[string]string{}, 0} }
+func newWayModel(m *mapping.Mapping) *wayModel {
+	return &wayModel{mappedModel: mappedModel{Model: foldtest.NewModel(m, true)}}
+}
 
 func (m *wayModel) takes(w *way, lines ...string) {
 	for _, l := range lines {
-		f := wayFields(l)
-		plane, named := f["plane"], slices.Contains(slices.Collect(maps.Values(m.flights)), f["plane"])
-		n, s, _ := strings.Cut(m.planes[plane], ":")
-		switch {
-		case len(l) > w.maxLine, f["op"] == "D" && named:
+		m.lines = append(m.lines, l)
+		if len(l) > w.maxLine {
 			m.refused++
-		case f["op"] == "D":
-			delete(m.planes, plane)
-		case f["flight"] != "":
-			if m.flights[f["flight"]] = f["reg"]; m.planes[f["reg"]] == "" {
-				m.planes[f["reg"]] = ":0"
-			}
-		case f["n"] != "":
-			m.planes[plane] = f["n"] + ":" + max(s, "0")
-		default:
-			m.planes[plane] = fmt.Sprintf("%s:%d", n, len(f["s"]))
+		} else if _, err := m.Apply(l, 0, 0); err != nil {
+			m.refused++
 		}
 	}
-}
-
-// wayFields are the fields of a line that wayLine made.
-func wayFields(line string) map[string]string {
-	f := map[string]string{}
-	for part := range strings.SplitSeq(strings.Trim(line, "{}"), ",") {
-		name, value, _ := strings.Cut(part, ":")
-		f[strings.Trim(name, `"`)] = strings.Trim(value, `"`)
-	}
-	return f
 }
 
 // aWay is a way that is gone.
@@ -188,16 +172,21 @@ type aWay struct {
 	*testweir.Folder
 	*way
 	*wayModel
-	server *testpg.Server // nil for SQLite
-	db     *sql.DB
+	mapping *mapping.Mapping
+	server  *testpg.Server // nil for SQLite
+	db      *sql.DB
 }
 
 func goes(t *testing.T, server *testpg.Server, w *way) {
-	g := &aWay{Folder: testweir.New(t, "t.db"), server: server, way: w, wayModel: newWayModel()}
+	g := &aWay{Folder: testweir.New(t, "t.db"), server: server, way: w}
 	if server != nil {
 		g.To = server.Database(t)
 	}
 	g.Write("ways.yaml", waysFile)
+	var err error
+	g.mapping, err = mappingOf(g.Path("ways.yaml"))
+	g.Check(err)
+	g.wayModel = newWayModel(g.mapping)
 	g.reopen()
 	defer func() { g.db.Close() }()
 	switch w.from {
@@ -230,7 +219,7 @@ func (g *aWay) stops(run *testweir.Run) {
 // ends demands the exit code of a run, and that its memory was bounded.
 func (g *aWay) ends(run *testweir.Run, want ...int) {
 	g.Helper()
-	defer time.AfterFunc(testweir.Patience, run.Kill).Stop()
+	defer time.AfterFunc(testcheck.Patience, run.Kill).Stop()
 	const most = (8*3/2 + 64 + 16) << 20 // the buffer, what is beside it, and what the tests' own program adds
 	if used := run.Peak(); used > most {
 		g.Fatalf("the run took %d bytes, and may take %d", used, most)
@@ -242,19 +231,19 @@ func (g *aWay) ends(run *testweir.Run, want ...int) {
 
 // differs tells how the database differs from the model, "" for not at all.
 func (g *aWay) differs() string {
-	have := newWayModel()
-	for query, into := range map[string]map[string]string{"SELECT plane, concat(n, ':', coalesce(length(s), 0)) FROM planes": have.planes, "SELECT flight, reg FROM flights": have.flights} {
-		rows, _ := testweir.Rows(g.db, query) // there may be no such table
-		for _, row := range rows {
-			key, value, _ := strings.Cut(row, "|")
-			into[key] = value
-		}
+	var faults []string
+	for i := range g.mapping.Tables {
+		t := &g.mapping.Tables[i]
+		rows, _ := rowsOf(g.db, g.server != nil, t.Name) // there may be no such table
+		faults = append(faults, g.differences(t, rows)...)
 	}
-	_ = g.db.QueryRow("SELECT count(*) FROM weir_rejects").Scan(&have.refused)
-	if maps.Equal(have.planes, g.planes) && maps.Equal(have.flights, g.flights) && have.refused == g.refused {
-		return ""
+	refused := 0
+	_ = g.db.QueryRow("SELECT count(*) FROM weir_rejects").Scan(&refused)
+	if refused != g.refused {
+		faults = append(faults, fmt.Sprintf("%d lines are rejected, and should be %d", refused, g.refused))
 	}
-	return fmt.Sprintf("the database has\n%v\nand should have\n%v", *have, *g.wayModel)
+	text := strings.Join(faults, "\n")
+	return text[:min(len(text), 4000)]
 }
 
 func (g *aWay) same() {
@@ -267,18 +256,7 @@ func (g *aWay) same() {
 // becomes waits until the database is as the model says.
 func (g *aWay) becomes() {
 	g.Helper()
-	_ = g.until(func() bool { return g.differs() == "" })
-	g.same()
-}
-
-// until waits for a condition, and reports whether it has come to hold.
-func (g *aWay) until(holds func() bool) bool {
-	for end := time.Now().Add(testweir.Patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
+	testcheck.Until(g, g.differs)
 }
 
 // follows has the model take lines until the database is as it says: it has a part of them, from the first on.
@@ -353,7 +331,7 @@ func (g *aWay) files() {
 	for i := range g.empty {
 		g.Write(fmt.Sprintf("f9-%04d.jsonl", i), "")
 	}
-	kept := newWayModel()
+	var kept []string
 	for i, lines := range g.rounds {
 		for k, part := range slices.Collect(slices.Chunk(lines, 1+len(lines)/4)) {
 			g.Write(fmt.Sprintf("f%d-%d.jsonl", i, k), strings.Join(part, "\n")+"\n")
@@ -365,7 +343,8 @@ func (g *aWay) files() {
 			return
 		case last && g.then == "restored":
 			if g.putBack(); g.rotated { // nobody has the lines between
-				g.wayModel = kept
+				g.wayModel = newWayModel(g.mapping)
+				g.takes(g.way, kept...)
 			}
 		}
 		g.takes(g.way, lines...)
@@ -377,7 +356,7 @@ func (g *aWay) files() {
 		}
 		g.ends(g.start("f*.jsonl", nil), 0, 3)
 		if g.same(); i == 0 && g.then == "restored" {
-			kept = &wayModel{maps.Clone(g.planes), maps.Clone(g.flights), g.refused}
+			kept = slices.Clone(g.lines)
 			g.keep()
 		}
 		if g.rotated {
@@ -404,7 +383,7 @@ func (g *aWay) stdins() {
 		g.Check(err)
 		run := g.start("-", in)
 		wrote := make(chan int)
-		_ = w.SetWriteDeadline(time.Now().Add(testweir.Patience))
+		_ = w.SetWriteDeadline(time.Now().Add(testcheck.Patience))
 		go func() { n, _ := io.WriteString(w, feed); wrote <- n }()
 		n := 0
 		if g.signal == "anytime" && !last { // the run may not listen to signals yet
@@ -415,7 +394,7 @@ func (g *aWay) stdins() {
 			n = <-wrote
 		} else {
 			n = <-wrote
-			g.until(func() bool { return inPipe(in) == 0 })
+			g.Until("all is read", func() bool { return inPipe(in) == 0 })
 			g.stops(run)
 		}
 		read := n - inPipe(in)
@@ -489,13 +468,13 @@ func (g *aWay) streams() {
 // interrupt interrupts the run after some lines and begins another one. It returns how many the model has taken.
 func (s *wayStream) interrupt(before, lines []string) (n int) {
 	if s.way.from == "resumed" {
-		_, err := s.serve(slices.Concat(before, lines), testweir.Patience, 0)
+		_, err := s.serve(slices.Concat(before, lines), testcheck.Patience, 0)
 		s.Check(err)
 	} else {
 		s.Check(errors.Join(s.connect(), s.send(lines)))
 	}
 	if s.signal == "drained" {
-		s.until(s.drained)
+		s.Until("all is read", s.drained)
 	} else {
 		time.Sleep(s.moment / 8)
 	}
@@ -514,7 +493,7 @@ func (s *wayStream) interrupt(before, lines []string) (n int) {
 // resumes serves a feed, until the database has all of it, to connections that ask for what comes after a value.
 func (s *wayStream) resumes(sent []string) {
 	breaks := s.breaks
-	s.until(func() bool {
+	s.Until("all is in the database", func() bool {
 		served, err := s.serve(sent, 10*time.Millisecond, breaks)
 		if served && err == nil {
 			breaks = 0
@@ -550,7 +529,7 @@ func (s *wayStream) serve(sent []string, patience time.Duration, breaks int) (se
 // connect has the next connection.
 func (s *wayStream) connect() (err error) {
 	if s.close(); s.way.from == "sender" {
-		s.until(func() bool { s.conn, err = net.Dial("tcp", s.l.Addr().String()); return err == nil || s.run.Ended() })
+		s.Until("a connection", func() bool { s.conn, err = net.Dial("tcp", s.l.Addr().String()); return err == nil || s.run.Ended() })
 	} else {
 		s.conn, err = s.l.Accept()
 	}
@@ -575,7 +554,7 @@ func (s *wayStream) close() {
 func (s *wayStream) send(lines []string) error { return s.write(strings.Join(lines, "\n") + "\n") }
 
 func (s *wayStream) write(text string) error {
-	_ = s.conn.SetWriteDeadline(time.Now().Add(testweir.Patience))
+	_ = s.conn.SetWriteDeadline(time.Now().Add(testcheck.Patience))
 	if s.pack == nil {
 		_, err := io.WriteString(s.conn, text)
 		return err

@@ -70,27 +70,15 @@ func newFeed(rnd *rand.Rand, lines int) []string {
 	return feed
 }
 
-// fold is what lines make: rows, and bad lines.
-func fold(feed []string) (rows, bad []string) {
-	t := foldtest.NewTable(foldtest.Rules{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 9}, foldtest.Limits{})
+// fold is what lines make of the table, and the bad ones among them.
+func fold(feed []string) (t *foldtest.Table, bad []string) {
+	t = foldtest.NewTable(foldtest.Rules{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 9}, foldtest.Limits{})
 	for _, line := range feed {
 		if t.Apply([]byte(line)) != nil {
 			bad = append(bad, line)
 		}
 	}
-	for _, r := range t.Rows() {
-		cells := []string{}
-		for _, c := range []string{"id", "n", "a", "b", "c"} {
-			if r[c].Kind == foldtest.Null {
-				cells = append(cells, "NULL")
-			} else {
-				cells = append(cells, r[c].Text)
-			}
-		}
-		rows = append(rows, strings.Join(cells, "|"))
-	}
-	slices.Sort(rows)
-	return rows, bad
+	return t, bad
 }
 
 // A trial is one feed on its way into one table, by one way.
@@ -156,8 +144,9 @@ func (tr *trial) make(journal string) {
 
 // A snapshot is what a database held at one instant.
 type snapshot struct {
-	line          int // of the feed, by the checkpoint: the table has to be the fold of what comes before
-	rows, rejects []string
+	line    int // of the feed, by the checkpoint: the table has to be the fold of what comes before
+	rows    map[string]map[string]cell
+	rejects []string
 }
 
 var errNone = errors.New("nothing was committed")
@@ -184,7 +173,7 @@ func (tr *trial) look() (*snapshot, error) {
 	if n, err := testweir.Rows(tx, tables); err != nil || n[0] != "2" {
 		return nil, cmp.Or(err, errNone)
 	}
-	s := &snapshot{}
+	s := &snapshot{rows: map[string]map[string]cell{}}
 	var mark struct{ Feed struct{ Resume string } }
 	var text []byte
 	if err := tx.QueryRow("SELECT line, mark FROM weir_checkpoints").Scan(&s.line, &text); err != nil {
@@ -194,10 +183,12 @@ func (tr *trial) look() (*snapshot, error) {
 		err = json.Unmarshal(text, &mark)
 		s.line, _ = strconv.Atoi(mark.Feed.Resume)
 	}
-	var rowsErr, rejectsErr error
-	s.rows, rowsErr = testweir.Rows(tx, "SELECT id, n, a, b, c FROM t")
+	t, rowsErr := rowsOf(tx, tr.isPostgres(), "t")
+	for _, row := range t.rows {
+		s.rows[foldtest.Key(row["id"].text)] = row
+	}
+	var rejectsErr error
 	s.rejects, rejectsErr = testweir.Rows(tx, "SELECT raw FROM weir_rejects")
-	slices.Sort(s.rows)
 	// Lines of a connection have no order over several runs.
 	slices.SortFunc(s.rejects, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return s, errors.Join(err, rowsErr, rejectsErr)
@@ -212,22 +203,18 @@ func (tr *trial) verify() int {
 		return 0
 	}
 	tr.Check(err)
-	rows, bad := fold(tr.feed[:s.line])
+	model, bad := fold(tr.feed[:s.line])
 	if next := s.line; tr.source == "tcp" && next < len(tr.feed) && strings.HasPrefix(tr.feed[next], "bad") && slices.Contains(s.rejects, tr.feed[next]) {
 		bad = append(bad, tr.feed[next]) // which has no resume value of its own
 	}
-	if !slices.Equal(s.rows, rows) {
-		tr.Fatalf("after line %d the table has\n%.2000q\nand should have\n%.2000q", s.line, without(s.rows, rows), without(rows, s.rows))
+	same := func(_ string, want foldtest.Value, have cell) bool { return sameMapped(want, have) }
+	if faults := differences("t", s.rows, model.Rows(), same); len(faults) > 0 {
+		tr.Fatalf("after line %d:\n%.2000s", s.line, strings.Join(faults, "\n"))
 	}
 	if !slices.Equal(s.rejects, bad) {
 		tr.Fatalf("after line %d the lines %q are kept as rejects, want %q", s.line, s.rejects, bad)
 	}
 	return s.line
-}
-
-// without are the rows that are not among others.
-func without(rows, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(rows), func(r string) bool { return slices.Contains(others, r) })
 }
 
 // done waits until a run has ended, or until all is committed where it never does, and
@@ -265,5 +252,13 @@ func (tr *trial) done(run *testweir.Run, killed <-chan struct{}) (all bool) {
 	default:
 		tr.Fatalf("the run ended by itself: exit %d\n%s", code, run.Log())
 		return false
+	}
+}
+
+// completes demands that a run end well with all of the feed in the table.
+func (tr *trial) completes(run *testweir.Run) {
+	tr.Helper()
+	if all, at := tr.done(run, nil), tr.verify(); !all || at != len(tr.feed) {
+		tr.Fatalf("the run ended after line %d of %d\n%s", at, len(tr.feed), run.Log())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -57,4 +58,19 @@ func main() {
 	f("b", "6", false, one, other, third)
 	f("c", "10", false, one, other, third)
 	f("", "6", true, mutant{old: "limit = 3", new: "limit = 4"})
+}
+
+// TestMutants_HaveTheirPlace: a mutant whose code was changed or moved would be noticed only
+// when all of them run.
+func TestMutants_HaveTheirPlace(t *testing.T) {
+	mutants, err := all()
+	if err != nil || len(mutants) < 100 {
+		t.Fatalf("%d mutants, %v", len(mutants), err)
+	}
+	for _, m := range mutants {
+		code, err := os.ReadFile(filepath.Join("../../..", m.file))
+		if n := strings.Count(string(code), m.old); n != 1 {
+			t.Errorf("%s: %s has its text %d times (%v)", m.name, m.file, n, err)
+		}
+	}
 }
