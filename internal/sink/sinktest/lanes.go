@@ -73,23 +73,3 @@ var laneTests = []test{
 		}
 	}},
 }
-
-// alternatingTests: flushes of several tables take turns in one sink.
-var alternatingTests = []test{
-	{"EachTableIsWidenedByItself", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		u := r.beside("u", key("k"))
-		for n, v := range []string{`null`, `1`, `2.5`, `true`, `"x"`, `{"k":1}`, `7`} {
-			r.Flush(fmt.Sprintf(`{"id":%d,"v":%s}`, n, v))
-			u.Flush(fmt.Sprintf(`{"k":%d,"w":%s}`, n, v), fmt.Sprintf(`{"k":"k%d","c%[1]d":%[1]d}`, n))
-		}
-		want := []string{"NULL", "1", "2.5", "true", "x", "7"}
-		for _, q := range []string{"SELECT v FROM t WHERE id <> 5 ORDER BY id", "SELECT w FROM u WHERE k IN ('0', '1', '2', '3', '4', '6') ORDER BY k"} {
-			Expect(t, db, q, want...)
-		}
-		Expect(t, db, "SELECT k, c0, c6 FROM u WHERE k IN ('k0', 'k6') ORDER BY k", "k0|0|NULL", "k6|NULL|6")
-		Expect(t, db, "SELECT tbl FROM weir_jobs WHERE job = '"+job+"' ORDER BY tbl", "t", "u")
-		Counts(t, r.Flush(`{"id":1,"v":"1"}`), 0, 0, 1, 0)
-		Counts(t, u.Flush(`{"k":1,"w":"1"}`), 0, 0, 1, 0)
-	}},
-}

@@ -8,24 +8,6 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// columnTests: a table that weir made grows with its feed.
-var columnTests = []test{
-	{"ABatchWithoutRowsMakesNoTable", func(t *testing.T, db Database) {
-		for _, first := range [][]string{{`not json`, `{"a":1}`}, {}} {
-			r := Begin(t, db)
-			if r.Flush(first...); r.known(0).Exists {
-				t.Error("the table exists")
-			}
-			r.Flush(`{"id":1,"a":"x"}`)
-			r.Flush(`{"id":1,"b":"y"}`)
-			Expect(t, db, "SELECT id, a, b FROM t", "1|x|y")
-			r.End()
-			db.Exec(t, "DROP TABLE t")
-		}
-		Expect(t, db, "SELECT line, raw FROM weir_rejects ORDER BY line", `1|not json`, `2|{"a":1}`)
-	}},
-}
-
 // tableTests: a table that exists is used as it is.
 var tableTests = []test{
 	{"NewFieldsAreIgnored", func(t *testing.T, db Database) {
@@ -71,21 +53,6 @@ var tableTests = []test{
 		defer s.Close()
 		if _, err := sink.Table(t.Context(), s.Tables, "weir_rejects", []string{"id"}); err == nil {
 			t.Error("weir_rejects can be synced into")
-		}
-	}},
-	{"WhatIsDroppedMeanwhileIsNoticed", func(t *testing.T, db Database) {
-		for drop, word := range map[string]string{"DROP TABLE t": "dropped", "ALTER TABLE t DROP COLUMN b": `"b"`} {
-			theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b TEXT)")
-			r := Begin(t, db)
-			r.Flush(`{"id":1,"a":"x"}`)
-			seq := r.cp().Seq
-			db.Exec(t, drop)
-			if _, err := r.TryFlush(`{"id":2,"a":"y","b":"z"}`); err == nil || !strings.Contains(err.Error(), word) {
-				t.Errorf("after %s: %v", drop, err)
-			}
-			Expect(t, db, "SELECT seq FROM weir_checkpoints", show(seq))
-			r.End()
-			db.Exec(t, "DROP TABLE IF EXISTS t")
 		}
 	}},
 }
