@@ -17,10 +17,16 @@ func Golden(t *testing.T, path string, again func(t *testing.T, name, text strin
 	t.Helper()
 	a, err := txtar.ParseFile(path)
 	NoError(t, err)
+	if len(a.Files) == 0 {
+		t.Fatalf("%s has no cases", path)
+	}
 	for i := range a.Files {
 		f := &a.Files[i]
 		t.Run(f.Name, func(t *testing.T) {
 			want := string(f.Data)
+			if want == "" {
+				t.Fatalf("%s, %s: the case is empty", path, f.Name)
+			}
 			got := again(t, f.Name, want)
 			if f.Data = []byte(got); got != want && !*Update {
 				t.Errorf("%s, %s: got\n%s\nwant\n%s", path, f.Name, got, want)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -88,6 +89,33 @@ func TestTCP(t *testing.T) {
 		}
 	}
 	if _, err := readAll(t, "tcp://127.0.0.1:1", source.Options{}); err == nil || !strings.HasPrefix(err.Error(), "connect to tcp://127.0.0.1:1") || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+}
+
+// TestTCP_Reset: the lines before a reset count; the torn one does not.
+func TestTCP_Reset(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testcheck.NoError(t, err)
+	defer l.Close()
+	conns := make(chan net.Conn, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			_, _ = io.WriteString(conn, "a\nto")
+			conns <- conn
+		}
+	}()
+	addr := "tcp://" + l.Addr().String()
+	s := open(t, addr)
+	b, err := s.Next(t.Context())
+	if err != nil || string(b.Data) != "a\n" {
+		t.Fatal(b, err)
+	}
+	b.Release()
+	conn := <-conns
+	testcheck.NoError(t, errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()))
+	if _, err := s.Next(t.Context()); !errors.Is(err, syscall.ECONNRESET) || !strings.HasPrefix(err.Error(), "read "+addr+": ") {
 		t.Error(err)
 	}
 }
