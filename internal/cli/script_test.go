@@ -188,7 +188,7 @@ func exits(_ *script, ts *testscript.TestScript, args []string) {
 	}
 }
 
-// exitCode is that of a command that has ended with an error, or without one.
+// exitCode returns the exit code of a command that has ended, with an error or without one.
 func exitCode(ts *testscript.TestScript, err error) int {
 	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
 		return shellCode(e.ProcessState)

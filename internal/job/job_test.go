@@ -337,7 +337,7 @@ func TestProgress_Pending(t *testing.T) {
 
 var twoTables = []string{"a", "b"}
 
-// tablesConfig is that of a run of a feed into tables.
+// tablesConfig is the configuration of a run of a feed into tables.
 func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
 	rejects, err := job.ParseRejects("table")
 	testcheck.NoError(t, err)
@@ -353,7 +353,7 @@ func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
 	return c
 }
 
-// A routed feed is of messages for the two tables, some of which are none.
+// A routed feed has lines for two tables, some of which are no messages.
 type routed struct {
 	lines []string
 	rows  map[string]map[string][2]string // by table and id

@@ -240,7 +240,7 @@ func TestSpool_PlacesOfRejects(t *testing.T) {
 	}
 }
 
-// TestSpool_OldKeepalives: those of a connection that is over do not end the one at hand.
+// TestSpool_OldKeepalives: the keepalives of a connection that has ended do not end the current one.
 func TestSpool_OldKeepalives(t *testing.T) {
 	folded := make(chan struct{})
 	var connections atomic.Int64

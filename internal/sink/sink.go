@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Sink keeps tables in one database. Its methods, and those of its optional parts, are called by
+// A Sink keeps tables in one database. Its methods and its optional parts' methods are called by
 // one goroutine at a time. The optional parts are [Expirer], [DeadLetters], [Forgetter] and [Gauged]:
 // [As] finds them.
 type Sink interface {

@@ -154,7 +154,7 @@ func isDeadlock(e *pgconn.PgError) bool {
 	return e != nil && e.Code == deadlockDetected && !isRaised(e)
 }
 
-// reread reads the tables of a flush, and whether weir's own exist. grown tells that one has more columns.
+// reread reads the tables of a flush, and whether weir's own exist. grown reports whether one has more columns.
 func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) {
 	if err := d.askReady(ctx); err != nil {
 		return false, err

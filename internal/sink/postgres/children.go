@@ -49,7 +49,7 @@ func (p *part) mayFollow() (may bool) {
 	return may
 }
 
-// followed is a statement that reads the keys of the rows below those of a part.
+// followed is a statement that reads the keys of the rows below a part's rows.
 type followed struct {
 	above     *part
 	statement int

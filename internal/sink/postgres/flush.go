@@ -296,8 +296,8 @@ func (a *attempt) takeTurns() {
 	a.script.takeTurns(turns)
 }
 
-// takeTurns adds what takes advisory locks, of which turns tells whether nobody else may have them. Others
-// may have the tables in another order: so it is that of the numbers.
+// takeTurns adds statements that take advisory locks; turns says which are exclusive. Another writer may have the tables in
+// another order, so locks are taken in the order of their numbers.
 func (s *script) takeTurns(turns map[int64]bool) {
 	for _, n := range slices.Sorted(maps.Keys(turns)) {
 		mode := "_shared"
@@ -365,8 +365,8 @@ func (a *attempt) takeAnswers(r []result) error {
 	return nil
 }
 
-// decide completes the plans, parents before children: the rows of sets are made of those of their parents, as these
-// are written.
+// decide completes the plans, parents before children: the rows of sets are made of their parents' rows as these are
+// written.
 func (a *attempt) decide() error {
 	x := fold.NewExplosion(a.f.Batches, func(i int) *schema.Table { return &a.parts[i].after.Table })
 	tables := 0

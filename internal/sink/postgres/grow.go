@@ -287,7 +287,7 @@ func (p *part) loosen() error {
 	return nil
 }
 
-// isOrphaned tells that a row was refused because the one that it belongs to is gone, which the same
+// isOrphaned reports whether a row was refused because the one that it belongs to is gone, which the same
 // flush had found: what has changed that is seen when it starts again. Where the row's messages
 // were kept, they are judged.
 func (a *attempt) isOrphaned(e *pgconn.PgError) bool {

@@ -18,7 +18,7 @@ import (
 // or made for each flush behind a pooler, which may lead the next one to another session.
 type stage struct {
 	made    bool
-	used    bool              // it may hold rows of this transaction, or the remains of those of one that was rolled back
+	used    bool              // it may hold rows of this transaction, or dead rows of one that was rolled back
 	rows    int               // how many, of both; 0 if that is not counted
 	types   map[string]string // of its columns, but for those that each one has
 	ordered bool              // its rows lie in the order of the COPY

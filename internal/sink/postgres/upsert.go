@@ -13,7 +13,7 @@ import (
 type upsert struct {
 	*shape
 	only bool // no other table is written: else rows are deleted when all tables have got theirs
-	// guarded tells that other writers of the rows' versions run at the same time, so that a row is written only if it
+	// guarded says that other writers of the rows' versions run at the same time, so that a row is written only if it
 	// is the one that the staged row was resolved against.
 	guarded bool
 	again   bool // rows were gone before, and the flush is sent again

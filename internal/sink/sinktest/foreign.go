@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// untyped is the shop of which the values alone tell the types.
+// untyped is the shop whose columns have the types of their values.
 func untyped(m *mapping.Mapping) *mapping.Mapping {
 	for i, spec := range []string{"id, status", "sku, qty", "code, amount"} {
 		m.Tables[i].Columns = columns(spec)

@@ -95,7 +95,7 @@ func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 	return update.run()
 }
 
-// insertMany inserts those of n rows whose keys the table does not have, and returns how many these are. n is always the same.
+// insertMany inserts n rows except those whose keys the table has, and returns how many it inserted. n is always the same.
 func (s *statements) insertMany(vals []value, n int) (inserted int64, err error) {
 	l := s.layout
 	if s.many == "" {
