@@ -203,6 +203,27 @@ func TestWriters_Piecewise(t *testing.T) {
 	}
 }
 
+// TestWriters_PiecewiseTakesTurns: while one run writes piecewise, another one that does waits, though its rows are others.
+func TestWriters_PiecewiseTakesTurns(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer CHECK (n >= 0))")
+	one, other := sinktest.BeginJob(t, db, "one"), sinktest.BeginJob(t, db, "other")
+	one.Flush(`{"id":1,"n":0}`)
+	other.Flush(`{"id":1,"n":0}`)
+	holder := connect(t, db.url)
+	holder.Exec(t, "BEGIN")
+	holder.Exec(t, "SELECT FROM t WHERE id = 1 FOR UPDATE")
+	var wg sync.WaitGroup
+	wg.Go(func() { one.Flush(`{"id":0,"n":-1}`, `{"id":1,"n":1}`) })
+	waitForLocks(t, db, 1)
+	wg.Go(func() { other.Flush(`{"id":0,"n":-1}`, `{"id":2,"n":1}`) })
+	db.until(t, "SELECT count(*) = 2 OR EXISTS (SELECT FROM t WHERE id = 2) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+	sinktest.Expect(t, db, "SELECT * FROM t", "1|0")
+	holder.Exec(t, "COMMIT")
+	wg.Wait()
+	sinktest.Expect(t, db, "SELECT * FROM t ORDER BY id", "1|1", "2|1")
+}
+
 // TestWriters_ExpiriesLockInTheOrderOfFlushes: of a composite key that is 10 before 9, so an expiry that waits for
 // 10 does not hold 9.
 func TestWriters_ExpiriesLockInTheOrderOfFlushes(t *testing.T) {
