@@ -56,9 +56,9 @@ func TestHalfOpen(t *testing.T) {
 		tr.Check(err)
 		return run.Start(), stdin
 	}
-	end := func(tr *trial, run *testweir.Run, noticed string) {
+	end := func(tr *trial, run *testweir.Run) {
 		run.Signal(os.Interrupt)
-		run.Exit(130, noticed)
+		run.Exit(130)
 		tr.verify()
 	}
 	// The one only waits for what it is sent, the other has something to send.
@@ -77,13 +77,16 @@ func TestHalfOpen(t *testing.T) {
 	begun := reads.past(1)
 	writes.Check(network(false))
 	send(writes.feed[1000:2000])
-	reader.Says("connection timed out")
-	writer.Says("answers no more")
+	// Keepalives may notice it, or the guard; or a flush that was just committed, and only cleared up, says nothing, and the
+	// next one cannot connect.
+	const noticed = "connection timed out|answers no more|failed to connect"
+	reader.Says(noticed)
+	writer.Says(noticed)
 	writes.Check(network(true))
 	reads.past(begun + 2000)
 	writes.past(1999)
-	end(reads, reader, "connection timed out")
-	end(writes, writer, "answers no more")
+	end(reads, reader)
+	end(writes, writer)
 	t.Logf("noticed\n%s%s", reader.Log(), writer.Log())
 }
 
