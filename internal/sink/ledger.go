@@ -47,6 +47,7 @@ type Dialect struct {
 
 	Micros func(sql string) string  // a time as microseconds since 1970
 	Moment func(t time.Time) string // a time as SQL
+	Now    string                   // the time of the database as SQL
 	Text   func(s string) string    // a text as SQL
 	Table  func(name string) string // the one form of a table's names
 }

@@ -104,6 +104,34 @@ func (q Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
 	return f.Judge(found)
 }
 
+// Checkpoint returns the statement that writes the checkpoints of a flush. tableIDs is SQL for [Flush.TableIDs].
+func (d Dialect) Checkpoint(f *Flush, tableIDs string) string {
+	named := slices.Clone(f.Lanes)
+	for i := range named {
+		named[i].Source = f.LaneName(&named[i])
+	}
+	return d.insertLanes(f.Job, f.Run, named, tableIDs) + "\nON CONFLICT (job, source) DO UPDATE SET seq = excluded.seq, run = excluded.run," +
+		` line = excluded.line, "offset" = excluded."offset", mark = excluded.mark, rejected = excluded.rejected,` +
+		" settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated"
+}
+
+// BeginLanes returns the statement that writes the checkpoints of those lanes that have none.
+func (d Dialect) BeginLanes(job, run string, lanes []Lane) string {
+	return d.insertLanes(job, run, lanes, "''") + "\nON CONFLICT DO NOTHING"
+}
+
+// insertLanes is the INSERT of the checkpoints of lanes, under the names of their sources.
+func (d Dialect) insertLanes(job, run string, lanes []Lane, tableIDs string) string {
+	values := make([]string, len(lanes))
+	for i := range lanes {
+		cp := &lanes[i].Checkpoint
+		values[i] = fmt.Sprintf("(%s, %s, %d, %s, %d, %d, %s, %d, %s, %s, %s)", d.Text(job), d.Text(lanes[i].Source), cp.Seq, d.Text(run), cp.Line, cp.Offset,
+			d.Text(cp.Mark), cp.Rejected, d.Text(cp.Settings), tableIDs, d.Now)
+	}
+	return "INSERT INTO " + d.Prefix + `weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)` +
+		"\nVALUES " + strings.Join(values, ", ")
+}
+
 // DropRejects returns the statements by which a flush removes rejected lines that are read again, and those that are old.
 func (d Dialect) DropRejects(f *Flush) (statements []string) {
 	var restarts []string
@@ -122,7 +150,7 @@ func (d Dialect) DropRejects(f *Flush) (statements []string) {
 }
 
 // Record returns the statements by which a flush writes the state of its file of rejects, and removes old checkpoints that no
-// run resumes. Those of its lanes the driver writes.
+// run resumes.
 func (d Dialect) Record(f *Flush) (statements []string) {
 	if r := f.RejectFile; r != nil {
 		statements = append(statements, d.with("INSERT INTO {p}weir_reject_files (job, path, size, id) VALUES ({1}, {2}, "+strconv.FormatInt(r.Size, 10)+", {3})"+
