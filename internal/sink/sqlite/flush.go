@@ -22,6 +22,7 @@ var dialect = sink.Dialect{Integer: "INTEGER", Time: "TEXT", Bytes: "BLOB", Seri
 	Micros: func(sql string) string {
 		return "CAST(round(unixepoch(" + sql + ", 'subsec') * 1000) AS INTEGER) * 1000"
 	},
+	Now:    "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
 	Moment: func(t time.Time) string { return literal(t.UTC().Format(timeFormat)) }, Text: literal, Table: lower}
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
@@ -176,10 +177,7 @@ func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error 
 			return err
 		}
 	}
-	if err := d.c.runAll(dialect.Record(f)); err != nil {
-		return err
-	}
-	return d.checkpoint(f, tableID)
+	return d.c.runAll(append(dialect.Record(f), dialect.Checkpoint(f, literal(tableID))))
 }
 
 // inFlush is the [sink.Ledger] of a flush's transaction, which has made weir's tables.
@@ -193,24 +191,6 @@ func (d *DB) inFlush() sink.Ledger {
 func (c *conn) runAll(statements []string) error {
 	for _, sql := range statements {
 		if err := c.exec(sql); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkpoint writes the checkpoints of the lanes.
-func (d *DB) checkpoint(f *sink.Flush, tableID string) error {
-	put, err := d.c.prepare("INSERT OR REPLACE INTO weir_checkpoints (job, source, seq, run, line, offset, mark, rejected, settings, tableid, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-	if err != nil {
-		return err
-	}
-	at := time.Now().UTC().Format(timeFormat)
-	for i := range f.Lanes {
-		l := &f.Lanes[i]
-		cp := &l.Checkpoint
-		err := put.runWith(f.Job, f.LaneName(l), cp.Seq, f.Run, cp.Line, cp.Offset, cp.Mark, cp.Rejected, cp.Settings, tableID, at)
-		if err != nil {
 			return err
 		}
 	}
