@@ -174,7 +174,7 @@ func (d *DB) askCatalogs(s *script, name string) (l tableFacts, err error) {
 	for _, q := range []string{headSQL, columnsSQL, indexesSQL,
 		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(nullif(" + literal(l.schema) + ", ''), current_schema()))",
 		keysSQL, "SELECT {t}::oid"} {
-		s.add("%s", strings.NewReplacer("{t}", "to_regclass("+literal(l.ident)+")", "{unlogged}", literal(d.schema+".weir_unlogged")).Replace(q))
+		s.addAll(strings.NewReplacer("{t}", "to_regclass("+literal(l.ident)+")", "{unlogged}", literal(d.schema+".weir_unlogged")).Replace(q))
 	}
 	return l, nil
 }
@@ -290,7 +290,7 @@ func (d *DB) readMarks(ctx context.Context, facts []tableFacts) error {
 	}
 	if d.ready && len(facts) > 0 {
 		s.add("SELECT name, value FROM %s.weir_meta WHERE name IN (%s)", d.schema, strings.Join(marks, ", "))
-		s.add("%s", d.dialect().WritersSQL())
+		s.addAll(d.dialect().WritersSQL())
 		if len(unlogged) > 0 {
 			s.add("SELECT tbl, mark FROM %s.weir_unlogged WHERE tbl IN (%s)", d.schema, strings.Join(unlogged, ", "))
 		}

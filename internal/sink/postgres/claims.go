@@ -19,8 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Claims are the [sink.Claims] of one job. A lane is held by an advisory lock of the session,
-// and by a shared one of the job, of which the whole job is held exclusively. Behind a
+// Claims are the [sink.Claims] of one job, by advisory locks of the session. Behind a
 // pooler, which shares sessions, only the fence tells two runs apart. The connection is
 // made when it is needed.
 type Claims struct {
@@ -28,10 +27,14 @@ type Claims struct {
 
 	mu sync.Mutex
 	*client
-	lanes  map[string]bool // that were taken, and whether this session has the lock
-	shared bool            // this session has the job's lock as one of several
-	whole  bool            // the job was taken
-	waited bool            // for the last flush of a run before
+	claimed map[lock]bool // what was taken, and whether this session has the lock
+	waited  bool          // for the last flush of a run before
+}
+
+// A lock is that of a lane, or that of the job, which all runs share that have lanes.
+type lock struct {
+	lane        string
+	job, shared bool
 }
 
 var _ sink.GroupClaims = (*Claims)(nil)
@@ -42,7 +45,7 @@ func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, er
 	if err != nil {
 		return nil, err
 	}
-	claims := &Claims{client: c, lanes: map[string]bool{}}
+	claims := &Claims{client: c, claimed: map[lock]bool{}}
 	claims.JobLedger = sink.JobLedger{Ask: claims.ask, Job: job}
 	return claims, nil
 }
@@ -71,66 +74,109 @@ func (c *Claims) Take(ctx context.Context, lanes ...string) (all []sink.Checkpoi
 	return all, err
 }
 
-func (c *Claims) take(ctx context.Context, lanes []string) ([]sink.Checkpoint, error) {
+func (c *Claims) take(ctx context.Context, lanes []string) (all []sink.Checkpoint, err error) {
+	locks := []lock{{job: true, shared: true}}
+	for _, l := range slices.Compact(slices.Sorted(slices.Values(lanes))) {
+		locks = append(locks, lock{lane: l})
+	}
+	err = c.session(ctx, func() error {
+		if c.waited && c.ready {
+			all, err = c.lock(ctx, locks, lanes...)
+			return err
+		}
+		if _, err := c.lock(ctx, locks); err != nil || len(lanes) == 0 {
+			return err
+		}
+		if !c.waited {
+			if err := c.waitForFlushes(ctx); err != nil {
+				return err
+			}
+			c.waited = true
+		}
+		// A run that was killed may have made weir's tables since, with its last flush.
+		if err := c.askReady(ctx); err != nil || !c.ready {
+			all = make([]sink.Checkpoint, len(lanes))
+			return err
+		}
+		all, err = c.lock(ctx, nil, lanes...)
+		return err
+	})
+	return all, err
+}
+
+// session calls f, for one goroutine at a time, with a connection.
+func (c *Claims) session(ctx context.Context, f func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.connect(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	var wanted []string
-	for _, l := range lanes {
-		if !c.lanes[l] {
-			wanted = append(wanted, l)
-		}
+	return c.classified(f())
+}
+
+// classified gives an error its class. One that has none yet ends the session, with what was locked before it.
+func (c *Claims) classified(err error) error {
+	if err != nil && !errors.As(err, new(*sink.Error)) && !errors.As(err, new(sink.BusyError)) {
+		c.drop()
 	}
-	slices.Sort(wanted)
-	wanted = slices.Compact(wanted)
+	return c.sinkError(err)
+}
+
+// lock takes those of some locks that are missing, all of them or none, and reads the checkpoints of lanes.
+func (c *Claims) lock(ctx context.Context, locks []lock, lanes ...string) ([]sink.Checkpoint, error) {
+	locks = slices.DeleteFunc(locks, func(l lock) bool { return c.claimed[l] || c.pooled })
+	s := &script{}
 	// What another run has committed before its locks were released is seen by a statement
 	// that begins later.
-	s := &script{}
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
-	locks := s.add("%s", c.lockSQL(wanted))
-	flushing := s.add("%s", c.flushingSQL())
-	if c.ready && len(lanes) > 0 {
-		s.add("%s", c.dialect().CheckpointsSQL(c.Job, lanes))
+	s.addAll(c.locksSQL("pg_try_advisory_lock", locks))
+	if len(lanes) > 0 {
+		s.addAll(c.dialect().CheckpointsSQL(c.Job, lanes))
 	}
 	s.add("COMMIT")
 	r, err := c.run(ctx, s)
 	if err != nil {
-		c.drop() // with what it locked before it failed
-		return nil, c.sinkError(err)
+		return nil, err
 	}
-	if busy := slices.IndexFunc(r[locks].rows, isFalse); busy >= 0 {
-		e := sink.BusyError{Job: c.Job}
-		if busy > 0 {
-			e.Lane = wanted[busy-1]
+	locked := locks[:0:0]
+	busy := error(nil)
+	for i, row := range r[1].rows {
+		if string(row[0]) == "t" {
+			locked = append(locked, locks[i])
+		} else if busy == nil {
+			busy = sink.BusyError{Job: c.Job, Lane: locks[i].lane}
 		}
-		return nil, cmp.Or(c.unlock(ctx, wanted, r[locks].rows), error(e))
 	}
-	c.took(wanted, r[locks].rows)
-	if len(lanes) == 0 {
-		return nil, nil
+	if busy != nil {
+		return nil, cmp.Or(c.unlock(ctx, locked), busy)
 	}
-	if c.ready && (c.waited || len(r[flushing].rows) == 0) {
-		c.waited = true
-		return sink.ReadCheckpoints(len(lanes), r[flushing+1].rows), nil
+	for _, l := range locked {
+		c.claimed[l] = true
 	}
-	if !c.waited {
-		if err := c.waitForFlushes(ctx, r[flushing].rows); err != nil {
-			return nil, err
+	return sink.ReadCheckpoints(len(lanes), r[2].rows), nil
+}
+
+// unlock releases locks that the session has.
+func (c *Claims) unlock(ctx context.Context, locks []lock) error {
+	if len(locks) == 0 || c.conn == nil {
+		return nil
+	}
+	_, err := c.query(ctx, c.locksSQL("pg_advisory_unlock", locks))
+	return err
+}
+
+// locksSQL calls a function for each of some locks, and tells what it returns.
+func (c *Claims) locksSQL(function string, locks []lock) string {
+	numbers, shared := make([]string, len(locks)), make([]string, len(locks))
+	for i, l := range locks {
+		of := []string{c.schema, c.Job}
+		if !l.job {
+			of = append(of, l.lane)
 		}
-		c.waited = true
+		numbers[i], shared[i] = strconv.FormatInt(lockNumber(of...), 10), strconv.FormatBool(l.shared)
 	}
-	// A run that was killed may have made weir's tables since, with its last flush.
-	if err := c.askReady(ctx); err != nil || !c.ready {
-		return make([]sink.Checkpoint, len(lanes)), err
-	}
-	again, err := c.query(ctx, c.dialect().CheckpointsSQL(c.Job, lanes))
-	if err != nil {
-		c.drop()
-		return nil, c.sinkError(err)
-	}
-	return sink.ReadCheckpoints(len(lanes), again[0].rows), nil
+	return fmt.Sprintf("SELECT CASE WHEN shared THEN %s_shared(n) ELSE %[1]s(n) END FROM unnest('{%s}'::bigint[], '{%s}'::boolean[]) l (n, shared)",
+		function, strings.Join(numbers, ","), strings.Join(shared, ","))
 }
 
 // flushingSQL names the transactions of the job's other sessions. A run that was killed
@@ -140,79 +186,29 @@ func (c *Claims) flushingSQL() string {
 		" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
 }
 
-// waitForFlushes waits, at most for flushWait, until the transactions have ended that
-// flushingSQL has named.
-func (c *Claims) waitForFlushes(ctx context.Context, named [][][]byte) error {
+// waitForFlushes waits, at most for flushWait, until the transactions have ended that flushingSQL names at first.
+func (c *Claims) waitForFlushes(ctx context.Context) error {
 	waits := backoff.Backoff{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
-	for end := time.Now().Add(flushWait); len(named) > 0; {
+	for end, first := time.Now().Add(flushWait), [][][]byte(nil); ; {
+		r, err := c.query(ctx, c.flushingSQL())
+		if err != nil {
+			return err
+		}
+		now := r[0].rows
+		if first == nil {
+			first = now
+		}
+		first = slices.DeleteFunc(first, func(was [][]byte) bool {
+			return !slices.ContainsFunc(now, func(is [][]byte) bool { return bytes.Equal(was[0], is[0]) })
+		})
 		wait, ok := waits.Next(time.Until(end))
-		if !ok {
-			return nil // the fence decides
+		if len(first) == 0 || !ok { // else the fence decides
+			return nil
 		}
 		if err := backoff.Sleep(ctx, wait); err != nil {
 			return err
 		}
-		r, err := c.query(ctx, c.flushingSQL())
-		if err != nil {
-			c.drop()
-			return c.sinkError(err)
-		}
-		named = slices.DeleteFunc(named, func(was [][]byte) bool {
-			return !slices.ContainsFunc(r[0].rows, func(now [][]byte) bool { return bytes.Equal(was[0], now[0]) })
-		})
 	}
-	return nil
-}
-
-// lockSQL tries to lock lanes. Its rows tell whether it could: the first one of the job's
-// lock, which all runs share that have lanes, the others of the lanes.
-func (c *Claims) lockSQL(lanes []string) string {
-	job := "true"
-	if !c.shared {
-		job = "pg_try_advisory_lock_shared(" + c.jobKey() + ")"
-	}
-	lane := "pg_try_advisory_lock(key)"
-	if c.pooled {
-		job, lane = "true", "true"
-	}
-	return fmt.Sprintf("SELECT %s UNION ALL SELECT %s FROM %s", job, lane, c.keys(lanes))
-}
-
-// took notes which locks the session has by the answer to [Claims.lockSQL].
-func (c *Claims) took(lanes []string, locked [][][]byte) {
-	c.shared = !isFalse(locked[0])
-	for i, l := range lanes {
-		if c.lanes[l] = !isFalse(locked[i+1]); !c.lanes[l] {
-			c.opt.Log.Debug(fmt.Sprintf("another session holds %s of job %q by now", l, c.Job))
-		}
-	}
-}
-
-// unlock releases what [Claims.lockSQL] has locked by its answer.
-func (c *Claims) unlock(ctx context.Context, lanes []string, locked [][][]byte) error {
-	var held []string
-	for i, l := range lanes {
-		if !isFalse(locked[i+1]) {
-			held = append(held, l)
-		}
-	}
-	return c.release(ctx, held, !c.shared && !isFalse(locked[0]))
-}
-
-// release releases the locks of lanes, and the job's shared one.
-func (c *Claims) release(ctx context.Context, lanes []string, shared bool) error {
-	if c.pooled || c.conn == nil || len(lanes) == 0 && !shared {
-		return nil
-	}
-	job := "true"
-	if shared {
-		job = "pg_advisory_unlock_shared(" + c.jobKey() + ")"
-	}
-	_, err := c.query(ctx, fmt.Sprintf("SELECT %s UNION ALL SELECT pg_advisory_unlock(key) FROM %s", job, c.keys(lanes)))
-	if err != nil {
-		c.drop()
-	}
-	return c.sinkError(err)
 }
 
 // Drop implements [sink.Claims].
@@ -222,34 +218,24 @@ func (c *Claims) Drop(ctx context.Context, lanes ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var held []string
-	for _, l := range lanes {
-		if c.lanes[l] {
-			held = append(held, l)
+	var locks []lock
+	for _, lane := range lanes {
+		l := lock{lane: lane}
+		if c.claimed[l] {
+			locks = append(locks, l)
 		}
-		delete(c.lanes, l)
+		delete(c.claimed, l)
 	}
-	return c.release(ctx, held, false)
+	return c.classified(c.unlock(ctx, locks))
 }
 
 // TakeJob implements [sink.Claims].
 func (c *Claims) TakeJob(ctx context.Context) error {
 	return whileBusy(ctx, func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if err := c.connect(ctx); err != nil || c.whole || c.pooled {
+		return c.session(ctx, func() error {
+			_, err := c.lock(ctx, []lock{{job: true}})
 			return err
-		}
-		r, err := c.query(ctx, "SELECT pg_try_advisory_lock("+c.jobKey()+")")
-		if err != nil {
-			c.drop()
-			return c.sinkError(err)
-		}
-		if isFalse(r[0].rows[0]) {
-			return sink.BusyError{Job: c.Job}
-		}
-		c.whole = true
-		return nil
+		})
 	})
 }
 
@@ -257,7 +243,7 @@ func (c *Claims) TakeJob(ctx context.Context) error {
 func (c *Claims) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lanes, c.shared, c.whole = map[string]bool{}, false, false
+	clear(c.claimed)
 	if c.conn == nil {
 		return nil
 	}
@@ -280,125 +266,91 @@ func (c *Claims) connect(ctx context.Context) error {
 	if err != nil || !made || c.pooled {
 		return err
 	}
-	lanes := slices.Collect(maps.Keys(c.lanes))
-	statements := []string{"SET application_name = " + literal("weir/"+c.Job)}
-	if c.whole {
-		statements = append(statements, "SELECT pg_try_advisory_lock("+c.jobKey()+")")
-	}
-	taken := c.shared || len(lanes) > 0
-	c.shared = false
-	if taken {
-		statements = append(statements, c.lockSQL(lanes))
-	}
-	r, err := c.query(ctx, statements...)
+	locks := slices.Collect(maps.Keys(c.claimed))
+	r, err := c.query(ctx, "SET application_name = "+literal("weir/"+c.Job), c.locksSQL("pg_try_advisory_lock", locks))
 	if err != nil {
-		c.drop()
-		return c.sinkError(err)
+		return c.classified(err)
 	}
-	if taken {
-		c.took(lanes, r[len(r)-1].rows)
+	for i, l := range locks {
+		if c.claimed[l] = string(r[1].rows[i][0]) == "t"; !c.claimed[l] {
+			c.opt.Log.Debug(fmt.Sprintf("another session holds %s of job %q by now", cmp.Or(l.lane, "a source"), c.Job))
+		}
 	}
 	return nil
 }
 
 // ask is a [sink.Ledger].
-func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.connect(ctx); err != nil {
-		return nil, err
-	}
-	if !c.ready {
-		if err := c.askReady(ctx); err != nil || !c.ready {
-			return nil, err
+func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
+	err = c.session(ctx, func() error {
+		if !c.ready {
+			if err := c.askReady(ctx); err != nil || !c.ready {
+				return err
+			}
 		}
-	}
-	r, err := c.query(ctx, sql(c.dialect()))
-	if err != nil {
-		c.drop()
-		return nil, c.sinkError(err)
-	}
-	return r[0].rows, nil
+		r, err := c.query(ctx, sql(c.dialect()))
+		if err == nil {
+			rows = r[0].rows
+		}
+		return err
+	})
+	return rows, err
 }
 
-// jobKey and keys are the numbers that the locks have in the database.
-func (c *Claims) jobKey() string { return fmt.Sprintf("'%d'", lockNumber(c.schema, c.Job)) }
-
-func (c *Claims) keys(lanes []string) string {
-	keys := make([]string, len(lanes))
-	for i, l := range lanes {
-		keys[i] = strconv.FormatInt(lockNumber(c.schema, c.Job, l), 10)
-	}
-	return "unnest('{" + strings.Join(keys, ",") + "}'::bigint[]) key"
-}
-
+// lockNumber is the number of an advisory lock.
 func lockNumber(of ...string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte("weir\x00" + strings.Join(of, "\x00")))
 	return int64(h.Sum64())
 }
 
-// isFalse reports whether the first cell of a row is not true.
-func isFalse(row [][]byte) bool { return string(row[0]) != "t" }
-
 // takeOverWait is how long a claim waits at a time for a flush of the former owner that is under
 // way. A session that has waited for its client meanwhile is ended: the client may be stopped.
 const takeOverWait = "5s"
 
 // Database implements [sink.GroupClaims].
-func (c *Claims) Database(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.connect(ctx); err != nil {
-		return "", err
-	}
-	mark := literal(sink.DatabaseMark)
-	rows, err := c.write(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING", c.schema, mark, literal(rand.Text())),
-		fmt.Sprintf("SELECT value FROM %s.weir_meta WHERE name = %s", c.schema, mark))
-	if err != nil {
-		return "", err
-	}
-	return string(rows[0][0]), nil
+func (c *Claims) Database(ctx context.Context) (id string, err error) {
+	err = c.session(ctx, func() error {
+		mark := literal(sink.DatabaseMark)
+		rows, err := c.write(ctx, fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT DO NOTHING", c.schema, mark, literal(rand.Text())),
+			fmt.Sprintf("SELECT value FROM %s.weir_meta WHERE name = %s", c.schema, mark))
+		if err == nil {
+			id = string(rows[0][0])
+		}
+		return err
+	})
+	return id, err
 }
 
 // Begin implements [sink.GroupClaims].
 func (c *Claims) Begin(ctx context.Context, run string, lanes []sink.Lane) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.connect(ctx); err != nil || len(lanes) == 0 {
+	begun := slices.Clone(lanes)
+	for i := range begun {
+		begun[i].Checkpoint.Seq = 1
+	}
+	return c.session(ctx, func() (err error) {
+		if len(begun) > 0 {
+			_, err = c.write(ctx, c.dialect().BeginLanes(c.Job, run, begun))
+		}
 		return err
-	}
-	values := make([]string, len(lanes))
-	for i := range lanes {
-		cp := &lanes[i].Checkpoint
-		values[i] = fmt.Sprintf("(%s, %s, 1, %s, %d, %d, %s, 0, now())", literal(c.Job), literal(lanes[i].Source), literal(run), cp.Line, cp.Offset, literal(cp.Mark))
-	}
-	_, err := c.write(ctx, fmt.Sprintf(`INSERT INTO %s.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, updated) VALUES %s ON CONFLICT DO NOTHING`,
-		c.schema, strings.Join(values, ", ")))
-	return err
+	})
 }
 
 // write runs statements in a transaction that makes weir's tables where they are missing, and returns
 // the rows of the last one.
 func (c *Claims) write(ctx context.Context, statements ...string) ([][][]byte, error) {
 	s := &script{}
-	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
-	s.add("SET LOCAL client_min_messages = warning")
+	s.begin("on")
 	if !c.ready {
-		statements = slices.Concat(c.dialect().Ledger(), statements)
+		s.addAll(c.dialect().Ledger()...)
 	}
-	last := 0
-	for _, q := range statements {
-		last = s.add("%s", q)
-	}
+	last := s.addAll(statements...)
 	s.add("COMMIT")
 	r, err := c.run(ctx, s)
-	if err != nil {
+	if isStale(pgError(err)) {
 		c.drop()
-		if isStale(pgError(err)) {
-			err = &sink.Error{Class: sink.Transient, Reason: "locked", Err: fmt.Errorf("another run makes weir's tables: %w", err)}
-		}
-		return nil, c.sinkError(err)
+		return nil, &sink.Error{Class: sink.Transient, Reason: "locked", Err: fmt.Errorf("another run makes weir's tables: %w", err)}
+	} else if err != nil {
+		return nil, err
 	}
 	c.ready = true
 	return r[last].rows, nil
@@ -410,33 +362,34 @@ const writerSQL = "regexp_replace(c.run, '^.* ', '')"
 
 // TakeOver implements [sink.GroupClaims]. The row of a lane is its lock: a flush has it from its
 // fence to its end. A second call with a name finds it, and changes nothing.
-func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]sink.Checkpoint, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.connect(ctx); err != nil || len(lanes) == 0 {
-		return nil, err
-	}
+func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) (all []sink.Checkpoint, err error) {
 	names := make([]string, len(lanes))
 	for i, l := range lanes {
 		names[i] = literal(l)
 	}
 	of := fmt.Sprintf("c.job = %s AND c.source IN (%s)", literal(c.Job), strings.Join(names, ", "))
-	s := &script{}
-	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
-	s.add("SET LOCAL lock_timeout = '%s'", takeOverWait)
-	s.add("SET LOCAL synchronous_commit = on") // what the run reads from here rests on it
-	s.add("%s ORDER BY c.source FOR NO KEY UPDATE OF c", c.dialect().CheckpointsSQL(c.Job, lanes))
-	s.add("UPDATE %s.weir_checkpoints c SET seq = seq + 1, run = %s || ' ' || %s WHERE %s AND split_part(run, ' ', 1) <> %[2]s", c.schema, literal(run), writerSQL, of)
-	found := s.add("%s", c.dialect().CheckpointsSQL(c.Job, lanes))
-	s.add("COMMIT")
-	r, err := c.run(ctx, s)
-	if e := pgError(err); e != nil && e.Code == lockNotAvailable {
-		return nil, cmp.Or(c.endStopped(ctx, of), c.sinkError(err))
-	} else if err != nil {
-		c.drop()
-		return nil, c.sinkError(err)
-	}
-	return sink.ReadCheckpoints(len(lanes), r[found].rows), nil
+	err = c.session(ctx, func() error {
+		if len(lanes) == 0 {
+			return nil
+		}
+		checkpoints := c.dialect().CheckpointsSQL(c.Job, lanes)
+		s := &script{}
+		s.begin("on") // what the run reads from here rests on it
+		s.add("SET LOCAL lock_timeout = '%s'", takeOverWait)
+		s.addAll(checkpoints + " ORDER BY c.source FOR NO KEY UPDATE OF c")
+		s.add("UPDATE %s.weir_checkpoints c SET seq = seq + 1, run = %s || ' ' || %s WHERE %s AND split_part(run, ' ', 1) <> %[2]s", c.schema, literal(run), writerSQL, of)
+		found := s.addAll(checkpoints)
+		s.add("COMMIT")
+		r, err := c.run(ctx, s)
+		if e := pgError(err); e != nil && e.Code == lockNotAvailable {
+			return cmp.Or(c.endStopped(ctx, of), c.sinkError(err))
+		} else if err != nil {
+			return err
+		}
+		all = sink.ReadCheckpoints(len(lanes), r[found].rows)
+		return nil
+	})
+	return all, err
 }
 
 // endStopped ends the sessions of the job that have changed checkpoints, have not committed, and
@@ -444,16 +397,14 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) ([]s
 // flush finds that it is fenced.
 func (c *Claims) endStopped(ctx context.Context, of string) error {
 	if err := c.rollback(ctx); err != nil {
-		c.drop()
-		return c.sinkError(err)
+		return err
 	}
 	r, err := c.query(ctx, fmt.Sprintf("SELECT a.pid, pg_terminate_backend(a.pid) FROM %s.weir_checkpoints c"+
 		" JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = c.xmax AND l.mode = 'ExclusiveLock' AND l.granted"+
 		" JOIN pg_stat_activity a ON a.pid = l.pid WHERE %s AND a.application_name = %s AND a.wait_event_type = 'Client' AND a.state_change < now() - interval '%s'",
 		c.schema, of, literal("weir/"+c.Job), takeOverWait))
 	if err != nil {
-		c.drop()
-		return c.sinkError(err)
+		return err
 	}
 	for _, row := range r[0].rows {
 		c.opt.Log.Warn(fmt.Sprintf("ended session %s, which held the checkpoint of a partition that this member has now: its weir has stopped in the middle of a flush", row[0]))

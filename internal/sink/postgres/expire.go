@@ -142,7 +142,7 @@ func (x *expiry) find(ctx context.Context, columns []*schema.Column) (rows []key
 			" weir_found AS (SELECT *, row_number() OVER (ORDER BY %s) AS n FROM weir_window) SELECT %s, old, n FROM weir_found WHERE old OR n = %d ORDER BY n LIMIT %d",
 			x.columns("%s AS k{n}", ", "), x.old, x.t.ident, where, x.columns("%s", ", "), sink.ExpireWindow, x.named("k{n}"), x.named(keys), sink.ExpireWindow, sink.ExpireRows)
 	}
-	if r, err = x.query(ctx, "BEGIN READ ONLY", byIndex, "SET LOCAL extra_float_digits = 1", sql, "COMMIT"); err != nil {
+	if r, err = x.query(ctx, "BEGIN READ ONLY", "SET LOCAL enable_seqscan = off", "SET LOCAL extra_float_digits = 1", sql, "COMMIT"); err != nil {
 		return nil, nil, err
 	}
 	for _, row := range r[3].rows {
@@ -217,12 +217,8 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 		return err
 	}
 	s := &script{}
-	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
-	s.add("SET LOCAL synchronous_commit = %s", commitLevels[x.opt.Level])
-	s.add("SET LOCAL lock_timeout = '2s'")
-	s.add(byIndex)
-	s.add(interpreted)
-	s.add("SET LOCAL extra_float_digits = 1")
+	s.begin(commitLevels[x.opt.Level])
+	s.add(briefly)
 	turns := map[int64]bool{}
 	for i, a := range aged {
 		if a != nil && a.Key != nil {

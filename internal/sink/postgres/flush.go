@@ -20,9 +20,8 @@ import (
 
 // A lastFlush is the last one that came: it may come again, because the answer to its COMMIT was lost.
 type lastFlush struct {
-	id        string
-	committed bool        // it is known to be
-	result    sink.Result // what it does, as far as an answer told
+	id     string
+	result sink.Result // what it does, as far as an answer told
 }
 
 // A flushRun is one call of Flush: it tries to write a flush until one try commits, or nothing helps any more.
@@ -39,11 +38,8 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Result{}, err
 	}
-	switch id := flushID(f); {
-	case d.last.id != id:
+	if id := flushID(f); d.last.id != id {
 		d.last = lastFlush{id: id, result: sink.Result{Tables: make([]sink.Counts, len(f.Batches))}}
-	case d.last.committed:
-		return d.last.result, nil
 	}
 	run := &flushRun{d: d, f: f, rows: make([][]*fold.Row, len(f.Batches))}
 	for i, b := range f.Batches {
@@ -52,9 +48,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		}
 	}
 	res, err := run.write(ctx)
-	if err == nil {
-		d.last.committed, d.last.result, d.wrote = true, res, true
-	}
+	d.wrote = d.wrote || err == nil
 	return res, d.sinkError(err)
 }
 
@@ -109,7 +103,7 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 func (a *attempt) undo(ctx context.Context) error {
 	a.restore(a.before)
 	for _, p := range a.parts {
-		p.t.stage.used = p.t.stage.made // its rows are rolled back, and still there
+		p.t.stage.used = p.t.stage.types != nil // its rows are rolled back, and still there
 	}
 	return a.d.rollback(ctx)
 }
@@ -134,8 +128,7 @@ type attempt struct {
 	parts   []*part
 	refused []fold.Reject
 	others  string // a hash of the other jobs, when tables that are to be emptied were read
-	late    bool   // the ID of a table is known at the end alone
-	idAt    int    // the statement that reads the IDs, 0 where none does
+	idAt    int    // the statement that reads the IDs of the tables
 	before  []partState
 }
 
@@ -197,11 +190,6 @@ func (a *attempt) write(ctx context.Context) error {
 
 // buildScript makes the script of a flush. If rows have versions, it first sends what the script has so far, to read them.
 func (a *attempt) buildScript(ctx context.Context) error {
-	if a.f.BeforeCommit != nil {
-		if err := a.f.BeforeCommit(a.f.Rejects); err != nil {
-			return err
-		}
-	}
 	a.begin()
 	for _, p := range a.parts {
 		p.writes = p.rows
@@ -209,8 +197,7 @@ func (a *attempt) buildScript(ctx context.Context) error {
 	if err := a.mergeRows(ctx, a.tries[errNotNew] == 0); err != nil {
 		return err
 	}
-	a.end(a.f.Rejects, a.late)
-	return nil
+	return a.end(a.f.Rejects)
 }
 
 // fit finds what makes the tables what the batches need.
@@ -219,7 +206,6 @@ func (a *attempt) fit() error {
 		if err := p.fit(); err != nil {
 			return err
 		}
-		a.late = a.late || p.after.Exists && p.after.ID == ""
 	}
 	for _, p := range a.parts {
 		p.ddl = append(p.ddl, p.keys...)
@@ -232,26 +218,20 @@ func (a *attempt) fit() error {
 // under way, and then this waits for it.
 func (a *attempt) begin() {
 	d, s := a.d, a.script
-	s.add("BEGIN ISOLATION LEVEL READ COMMITTED") // a role's default may be another
+	s.begin(commitLevels[d.opt.Level])
 	if name := "weir/" + a.f.Job; d.named != name && !d.pooled {
 		s.add("SET application_name = %s", literal(name))
 	}
-	s.add("SET LOCAL synchronous_commit = %s", commitLevels[d.opt.Level])
 	if d.idle == 0 || d.idle > stoppedAfter {
 		s.add("SET LOCAL idle_in_transaction_session_timeout = %d", stoppedAfter.Milliseconds())
 	}
 	s.add(roomToSort)
-	s.add(interpreted)
 	s.add("SET LOCAL array_nulls = on") // else a null in an array is the text NULL
-	s.add("SET LOCAL client_min_messages = warning")
-	s.add("SET LOCAL extra_float_digits = 1") // a double's text has all its digits
 	if !d.ready {
-		for _, q := range d.dialect().Ledger() {
-			s.add("%s", q)
-		}
+		s.addAll(d.dialect().Ledger()...)
 	}
 	a.fence()
-	s.without(flushMethods...)
+	s.addAll(joins...)
 	for _, p := range a.parts {
 		if a.f.First() || !slices.Contains(p.after.Writers, storable(a.f.Job)) {
 			// Before anything else: [DB.Forget] looks here for who else has written to a table.
@@ -269,7 +249,7 @@ func (a *attempt) begin() {
 	}
 	for _, p := range slices.Backward(a.parts) { // children before their parents
 		if p.b.Truncated != nil && p.t.Exists {
-			s.addAll([]statement{{sql: "DELETE FROM " + p.t.ident, tally: removed}})
+			s.put(statement{sql: "DELETE FROM " + p.t.ident, tally: removed})
 			p.owns(len(s.statements) - 1)
 		}
 	}
@@ -376,7 +356,7 @@ func (a *attempt) decide() error {
 			continue
 		}
 		tables++
-		p.plan.guarded = p.plan.versions != nil && !p.plan.versions.exclusive
+		p.plan.guarded = p.plan.versions != nil && !p.exclusive()
 		switch {
 		case p.plan.isNew && cascading == 0:
 			p.plan.way = copied
@@ -409,34 +389,34 @@ func (a *attempt) writeParts() {
 		switch {
 		case p.plan == nil || len(p.plan.rows) == 0:
 		case p.plan.acts.sweeps > 0:
-			a.script.addStatement(p.plan.sweep())
+			a.script.put(p.plan.sweep())
 		case p.plan.acts.deletes > 0 && !p.plan.only:
-			a.script.addStatement(p.plan.delete())
+			a.script.put(p.plan.delete())
 		}
 		for _, above := range a.cascading(p) {
-			a.script.addStatement(p.cascade(above))
+			a.script.put(p.cascade(above))
 		}
 		p.owns(from)
 	}
 	a.script.planned = true
 }
 
-// end adds the rejects, what is known of the checkpoints at the end alone, and the COMMIT.
-func (a *attempt) end(rejects []fold.Reject, late bool) {
+// end adds the rejects, the checkpoints and the COMMIT.
+func (a *attempt) end(rejects []fold.Reject) error {
 	d, f, s := a.d, a.f, a.script
-	for _, q := range d.dialect().DropRejects(f) {
-		s.add("%s", q)
+	if f.BeforeCommit != nil {
+		if err := f.BeforeCommit(rejects); err != nil {
+			return err
+		}
 	}
+	s.addAll(d.dialect().DropRejects(f)...)
 	if f.KeepRejects {
 		d.keep(s, f, rejects)
 	}
-	for _, q := range d.dialect().Record(f) {
-		s.add("%s", q)
-	}
-	if late {
-		a.checkpoints()
-	}
+	s.addAll(d.dialect().Record(f)...)
+	a.checkpoints()
 	s.add("COMMIT")
+	return nil
 }
 
 // count adds what the statements of the script did to the counts of the parts, and reports whether the answer got so far.
@@ -492,12 +472,10 @@ func (a *attempt) committed(r []result) error {
 	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
 		return fmt.Errorf("the server answered COMMIT with %s", tag)
 	}
-	d, ids := a.d, []string(nil)
-	if a.idAt > 0 {
-		_, ids = sink.SplitIDs(string(r[a.idAt].rows[0][0]))
-	}
+	d := a.d
+	_, ids := sink.SplitIDs(string(r[a.idAt].rows[0][0]))
 	for i, p := range a.parts {
-		if ids != nil {
+		if p.after.Exists && p.after.ID == "" {
 			p.after.setID(ids[i])
 		}
 		p.committed()

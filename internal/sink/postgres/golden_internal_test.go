@@ -41,6 +41,12 @@ func TestStatements(t *testing.T) {
 			g.flush("a flush from its fence to its commit, the first of its source", r.Flush, `{"id":1,"a":"x"}`, "bad")
 			g.flush("the second one", r.Flush, `{"id":1,"a":"y"}`)
 		},
+		"growth": func(g *golden) {
+			r := sinktest.Begin(g.t, g)
+			g.quiet(r.Flush, `{"id":1,"a":"x"}`)
+			g.whole = true
+			g.flush("the lock of the table is waited for briefly, and those of rows as long as they take", r.Flush, `{"id":1,"b":"x"}`)
+		},
 		"deletes": func(g *golden) {
 			g.table("t", nil, "id", "a")
 			r := sinktest.Begin(g.t, g)
@@ -246,7 +252,7 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 		look = look || p.lookup != nil
 	}
 	if look {
-		g.text.WriteString(a.script.sql.String())
+		g.text.WriteString(a.script.String())
 		g.says("after the answer")
 		r := make([]result, len(a.script.statements))
 		a.script = &script{}
@@ -256,9 +262,9 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 	a.lockSets()
 	a.writeParts()
 	if g.whole {
-		a.end(f.Rejects, a.late)
+		err = errors.Join(err, a.end(f.Rejects))
 	}
-	g.text.WriteString(a.script.sql.String())
+	g.text.WriteString(a.script.String())
 	for i, p := range a.parts {
 		p.after.setID(fmt.Sprint(i + 1))
 		p.committed()

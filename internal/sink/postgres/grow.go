@@ -32,24 +32,18 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 		same = fmt.Sprintf(" AND EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, literal(t.marker))
 	}
 	if alters && t.marks != "" {
-		s.demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s",
-			d.schema, literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks))
+		s.put(demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s",
+			d.schema, literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks)))
 	}
-	s.demand(errStaleTable, "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM %[3]s\n"+
+	s.put(demand(errStaleTable, "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM %[3]s\n"+
 		"    AND %[1]s::regclass::oid = %[4]s AND row_security_active(%[1]s::regclass) = %[5]t%[6]s"+
 		"\n  FROM pg_attribute\n  WHERE attrelid = %[1]s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %[2]s WHERE false)",
-		quote(t.ident), t.ident, quote(strings.Join(read, ",")), t.oid, t.hides, same)
-}
-
-// A change is a statement that changes the table.
-type change struct {
-	sql    string
-	failed func(*pgconn.PgError) error // what its error means; nil: the server's
+		quote(t.ident), t.ident, quote(strings.Join(read, ",")), t.oid, t.hides, same))
 }
 
 // fit returns the statements that make the database's table what a batch needs, and the
 // table as it then is. above returns the tables that it refers to.
-func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []change, _ relation, err error) {
+func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []statement, _ relation, err error) {
 	have, want := t.relation, &b.Table
 	if !have.Exists {
 		return d.create(want, t, above)
@@ -70,8 +64,8 @@ func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema
 			ddl = append(ddl, addColumn(have.ident, c, b.Time)...)
 			have.cols = append(have.cols, made(c))
 		case c.Type != g.From:
-			ddl = append(ddl, change{fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(c.Name), c.Decl, widened(ident(c.Name), g.From, c.Type)),
-				func(e *pgconn.PgError) error {
+			ddl = append(ddl, statement{sql: fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(c.Name), c.Decl, widened(ident(c.Name), g.From, c.Type)),
+				means: func(e *pgconn.PgError) error {
 					if !isStale(e) && !isRefusal(e) {
 						return e
 					}
@@ -86,17 +80,17 @@ func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema
 
 // addColumn adds a column. The rows that exist have a stamp from then on: without, they
 // would be as old as can be.
-func addColumn(table string, c *schema.Column, now time.Time) []change {
+func addColumn(table string, c *schema.Column, now time.Time) []statement {
 	add := "ALTER TABLE " + table + " ADD COLUMN " + definition(c)
 	if c.Stamp == schema.NoStamp {
-		return []change{{sql: add}}
+		return []statement{{sql: add}}
 	}
-	return []change{{sql: add + " DEFAULT " + quote(now.UTC().Format(stampFormat))},
+	return []statement{{sql: add + " DEFAULT " + quote(now.UTC().Format(stampFormat))},
 		{sql: fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table, ident(c.Name))}}
 }
 
 // create is fit for a table that does not exist.
-func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []change, have relation, err error) {
+func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []statement, have relation, err error) {
 	have = t.relation
 	if err := sink.MayCreate(want); err != nil {
 		return nil, have, err
@@ -120,15 +114,15 @@ func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey)
 	have.Exists, have.Made = true, true
 	have.triggers = len(want.OnCreate) > 0 // it may get some
 	full := d.fullName(&have)
-	ddl = []change{{sql: Create(&have.Table)}}
+	ddl = []statement{{sql: Create(&have.Table)}}
 	for _, sql := range want.OnCreate {
 		// So it can be several statements, and cannot end the transaction.
-		ddl = append(ddl, change{"DO " + literal("BEGIN EXECUTE "+literal(sql)+"; END"), func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
+		ddl = append(ddl, statement{sql: "DO " + literal("BEGIN EXECUTE "+literal(sql)+"; END"), means: func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
 	}
 	return append(ddl,
-		change{sql: d.keepMark(sink.MadeMark(full), sink.NewTableID())},
+		statement{sql: d.keepMark(sink.MadeMark(full), sink.NewTableID())},
 		// Another table of that name may have left it.
-		change{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(full)))},
+		statement{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(full)))},
 		d.mark(&have),
 	), have, nil
 }
@@ -143,9 +137,9 @@ func onCreateError(table string, e *pgconn.PgError) error {
 }
 
 // mark keeps what the columns of weir's in a table have to hold.
-func (d *DB) mark(t *relation) change {
+func (d *DB) mark(t *relation) statement {
 	t.marks = storable(t.Marks())
-	return change{sql: d.keepMark(sink.ColumnsMark(d.fullName(t)), t.marks)}
+	return statement{sql: d.keepMark(sink.ColumnsMark(d.fullName(t)), t.marks)}
 }
 
 // own finds the columns of a table that are weir's.
@@ -273,8 +267,8 @@ func (p *part) loosen() error {
 		for i := range q.t.ForeignKeys {
 			k := &q.t.ForeignKeys[i]
 			if q.t.Exists && p.a.called(k.Table) == p && slices.ContainsFunc(k.To, changes) {
-				p.ddl = append(p.ddl, change{sql: fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", q.t.ident, ident(k.Name))})
-				q.keys = append(q.keys, change{sql: fmt.Sprintf("ALTER TABLE %s ADD %s", q.t.ident, sink.ForeignKey(k, ident, named))})
+				p.ddl = append(p.ddl, statement{sql: fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", q.t.ident, ident(k.Name))})
+				q.keys = append(q.keys, statement{sql: fmt.Sprintf("ALTER TABLE %s ADD %s", q.t.ident, sink.ForeignKey(k, ident, named))})
 			}
 		}
 	}

@@ -92,7 +92,7 @@ func (c *client) dialect() sink.Dialect {
 	return sink.Dialect{Prefix: c.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 50)", KeyOrder: "key, tbl",
 		Bytewise: ` COLLATE "C"`, Reason: "split_part(reason, ':', 1)", Kept: "encode(bytes, 'hex'), raw",
-		Writer: writerSQL, Micros: micros, Moment: func(t time.Time) string { return fmt.Sprintf("to_timestamp(%d)", t.Unix()) }, Text: literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
+		Writer: writerSQL, Micros: micros, Now: "now()", Moment: func(t time.Time) string { return fmt.Sprintf("to_timestamp(%d)", t.Unix()) }, Text: literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
 }
 
 // micros is SQL for a time as microseconds since 1970, which no setting of the
@@ -105,12 +105,11 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 	if len(rejects) == 0 {
 		return
 	}
-	s.add(`COPY %s.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN`, d.schema)
 	job, sources := storable(f.Job), make([]string, len(f.Lanes))
 	for i := range sources {
 		sources[i] = storable(f.Lanes[i].Source)
 	}
-	s.copies = append(s.copies, func(w *copyWriter) error {
+	s.put(statement{sql: `COPY ` + d.schema + `.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN`, copy: func(w *copyWriter) error {
 		text := func(line []byte, s string) []byte { return append(appendCopyText(line, []byte(s)), '\t') }
 		for i := range rejects {
 			r := &rejects[i]
@@ -129,5 +128,5 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 			}
 		}
 		return nil
-	})
+	}})
 }

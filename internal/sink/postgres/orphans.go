@@ -71,10 +71,8 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 		return err
 	}
 	s := &script{}
-	s.add("BEGIN ISOLATION LEVEL READ COMMITTED")
-	s.add("SET LOCAL synchronous_commit = off")
+	s.begin("off")
 	s.add("SET LOCAL lock_timeout = %d", orphansWait.Milliseconds())
-	s.add(byIndex)
 	s.takeTurns(map[int64]bool{d.versionsLock(&p.t.relation): true})
 	var last []byte
 	var states [2][]string // those without a delete, and with one

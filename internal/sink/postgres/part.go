@@ -21,13 +21,12 @@ type part struct {
 	resolver *fold.Resolver // which rows are newer than what the database has; nil if they have no versions
 	plan     *tablePlan     // nil: no row is written
 	counts   sink.Counts    // what the statements did, as far as that is known
-	stage    stage          // the staging table from then on
 }
 
 // A tableChange is what makes a table what a batch needs, and the table then.
 type tableChange struct {
-	ddl      []change
-	keys     []change // what makes its foreign keys again that a parent's change has dropped
+	ddl      []statement
+	keys     []statement // what makes its foreign keys again that a parent's change has dropped
 	after    relation
 	unmarked bool // it is unlogged, and gets its marker
 }
@@ -55,7 +54,7 @@ type tablePlan struct {
 
 // fit finds the statements that make the table what the batch needs.
 func (p *part) fit() (err error) {
-	p.tableChange, p.stage = tableChange{after: p.t.relation, keys: p.keys}, p.t.stage
+	p.tableChange = tableChange{after: p.t.relation, keys: p.keys}
 	p.t.next = &p.after
 	if !p.b.Used() && len(p.keys) == 0 {
 		return nil
@@ -79,16 +78,13 @@ func (p *part) fit() (err error) {
 func (p *part) change() {
 	d, s := p.a.d, p.a.script
 	if len(p.ddl) > 0 {
-		// Behind a change that waits for a long reader, everybody else would queue: so it
-		// waits only for a moment, and the flush is tried again.
-		s.add("SET LOCAL lock_timeout = '2s'")
+		s.add(briefly)
 	}
 	if p.t.Exists {
 		d.sameColumns(s, &p.t.relation, len(p.ddl) > 0)
 	}
-	for _, c := range p.ddl {
-		n := s.add("%s", c.sql)
-		s.statements[n].means = c.failed
+	if s.put(p.ddl...); len(p.ddl) > 0 {
+		s.add(patiently)
 	}
 	if p.unmarked {
 		d.markUnlogged(s, &p.after)
@@ -117,9 +113,8 @@ func (p *part) planRows(assumeNew bool) error {
 	case !p.b.Versioned():
 		p.plan = p.newPlan(p.b, p.writes)
 	case assumeNew: // a duplicate key has the flush sent again
-		v := p.newVersions()
-		p.resolver = p.newResolver(v.names)
-		if err := p.planNewer(v, p.storedRows()); err != nil {
+		p.resolver = p.newResolver(p.t.names)
+		if err := p.planNewer(p.t.names, p.storedRows()); err != nil {
 			return err
 		}
 	}
@@ -143,31 +138,34 @@ func (p *part) write() {
 	s, plan := p.a.script, p.plan
 	from := len(s.statements)
 	g := &staging{shape: plan.shape, b: plan.batch, rows: plan.rows, plain: plan.way == copied, sent: p.tellSent}
-	u := plan.upsert
 	if !g.plain {
 		if plan.versions != nil {
 			g.keyed, g.versions = true, plan.versions.rows
 		}
-		var ready []statement
-		ready, p.stage = plan.readyStage(p.t.stage, len(plan.rows), p.a.d.pooled)
-		s.addAll(ready)
-		if len(plan.rows) > 0 {
-			s.copyFrom(g)
-		}
-		u.inOrder = p.stage.ordered
+		p.stageRows(plan.shape, g)
 	}
 	if plan.versions != nil {
-		p.keep(s, u.inOrder)
+		p.keep(s)
 	}
 	switch {
 	case g.plain:
-		n := s.copyFrom(g)
+		n := s.put(g.statement())
 		s.statements[n].tally = inserted
 	case len(plan.rows) > 0: // else nothing is newer than what the database has
-		u.inOrder = u.inOrder && len(u.resolved) == 0 // which updates staged rows
-		s.addAll(u.statements(plan.way))
+		s.put(plan.statements(plan.way)...)
 	}
 	p.owns(from)
+}
+
+// stageRows adds what makes the staging table ready for rows of a shape, and stages some.
+func (p *part) stageRows(of *shape, g *staging) {
+	var ready []string
+	ready, p.t.stage = of.readyStage(p.t.stage, p.a.d.pooled)
+	p.a.script.addAll(ready...)
+	if len(g.rows) > 0 {
+		p.a.script.put(g.statement())
+	}
+	p.t.stage.rows += len(g.rows)
 }
 
 // owns notes that the statements of the script from one on write rows of the part.
@@ -198,7 +196,7 @@ func (p *part) committed() {
 	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
 		p.after.Writers = append(slices.Clip(p.after.Writers), job)
 	}
-	p.t.relation, p.t.stage, p.t.stage.used = p.after, p.stage, false
+	p.t.relation, p.t.stage = p.after, stage{types: p.t.stage.types}
 	if p.a.d.pooled {
 		p.t.stage = stage{}
 	}

@@ -41,7 +41,11 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 func (a *attempt) emptyTables() {
 	d, s := a.d, a.script
 	job := literal(a.f.Job)
-	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source NOT IN (%s)", d.schema, job, a.names(a.lanes()))
+	lanes := make([]string, len(a.f.Lanes))
+	for i := range lanes {
+		lanes[i] = literal(a.f.LaneName(&a.f.Lanes[i]))
+	}
+	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source NOT IN (%s)", d.schema, job, strings.Join(lanes, ", "))
 	s.add("DELETE FROM %s.weir_rejects WHERE job = %s", d.schema, job)
 	var truncate, drop []string
 	for _, p := range a.parts {
@@ -53,15 +57,16 @@ func (a *attempt) emptyTables() {
 			drop = append(drop, p.t.ident)
 		}
 	}
-	s.add("SET LOCAL lock_timeout = '2s'")
+	s.add(briefly)
 	if len(drop) > 0 {
 		s.add("DROP TABLE %s", strings.Join(drop, ", "))
 	}
 	if len(truncate) > 0 {
 		s.add("TRUNCATE %s", strings.Join(truncate, ", "))
 	}
+	s.add(patiently)
 	// Another job may have written to a table before this had its lock.
-	s.demand(errStaleTable, "(%s) = %s", a.othersSQL(), literal(a.others))
+	s.put(demand(errStaleTable, "(%s) = %s", a.othersSQL(), literal(a.others)))
 }
 
 // othersSQL is a hash of the other jobs that have written, with their tables.

@@ -38,18 +38,8 @@ func (a *attempt) writePiecewise(ctx context.Context) error {
 	if a.refused, err = sink.Bisect(a.f.Batches, a.rows, true, c); err != nil {
 		return err
 	}
-	rejects := slices.Concat(a.f.Rejects, a.refused)
-	if a.f.BeforeCommit != nil {
-		if err := a.f.BeforeCommit(rejects); err != nil {
-			return err
-		}
-	}
-	for _, p := range a.parts {
-		p.stage = stage{}
-	}
 	c.next()
-	a.end(rejects, true)
-	return nil
+	return a.end(slices.Concat(a.f.Rejects, a.refused))
 }
 
 // chunks writes some of an attempt's rows at a time, each chunk undone by itself where the
@@ -81,9 +71,7 @@ func (c *chunks) Undo() error {
 // next begins the next script.
 func (c *chunks) next() {
 	c.script = &script{}
-	for _, q := range c.first {
-		c.script.add("%s", q)
-	}
+	c.script.addAll(c.first...)
 	c.first = nil
 }
 
@@ -188,7 +176,7 @@ func (c *chunks) probe() error {
 		}
 		p.writes = p.rows
 		if p.plan = p.newPlan(p.b, p.rows); p.b.Versioned() {
-			p.plan.versions = p.newVersions()
+			p.plan.versions = &versions{names: p.t.names, kept: p.t.names}
 		}
 	}
 	if err := c.decide(); err != nil {
@@ -200,18 +188,21 @@ func (c *chunks) probe() error {
 		if p.plan == nil {
 			continue
 		}
-		ready, now := p.plan.readyStage(p.t.stage, len(p.plan.rows), c.d.pooled)
-		c.script.addAll(ready)
-		p.t.stage, p.t.stage.used = now, false
+		p.stageRows(p.plan.shape, &staging{})
+		p.t.stage.used = false
 	}
+	ready := c.state()
 	c.script.add("SAVEPOINT weir")
 	c.writeParts()
-	for i := range c.script.copies {
-		c.script.copies[i] = func(*copyWriter) error { return nil }
+	for i := range c.script.statements {
+		if st := &c.script.statements[i]; st.copy != nil {
+			st.copy = func(*copyWriter) error { return nil }
+		}
 	}
 	c.script.add("ROLLBACK TO weir")
 	c.script.add("RELEASE weir")
 	_, err := c.d.run(c.ctx, c.script)
+	c.restore(ready)
 	return err
 }
 
@@ -235,7 +226,7 @@ func (c *chunks) try() error {
 		return nil
 	}
 	for i, p := range c.parts {
-		if s := &before[i].stage; s.made && p.plan != nil && !p.isCopied() {
+		if s := &before[i].stage; s.types != nil && p.plan != nil && !p.isCopied() {
 			s.used, s.rows = true, s.rows+len(p.plan.rows)
 		}
 	}
@@ -258,12 +249,6 @@ func (c *chunks) send() error {
 		return err
 	}
 	c.count(r)
-	for _, p := range c.parts {
-		if p.plan != nil && !p.isCopied() {
-			p.stage.rows = p.t.stage.rows + len(p.plan.rows)
-			p.t.stage = p.stage
-		}
-	}
 	return nil
 }
 
@@ -279,7 +264,7 @@ func (c *chunks) assumesNew() bool {
 func (c *chunks) emptyStages() {
 	for _, p := range c.parts {
 		if p.t.stage.used {
-			c.script.add("%s", p.t.stage.emptySQL(p.t.stageName()))
+			c.script.addAll(p.t.stage.emptySQL(p.t.stageName()))
 		}
 	}
 }

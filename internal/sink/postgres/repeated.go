@@ -70,10 +70,11 @@ func (p *part) findRepeated() {
 	order, at := fold.KeyOrder(&p.b.Table), 0
 	key := slices.IndexFunc(shape.columns, func(c staged) bool { return c.at == k })
 	var text valueText
-	s.without(rangeMethods...)
-	read := s.add("%s", shape.rangesSQL(ranges))
-	s.statements[read].each = func(row [][]byte) {
-		found.took(row)
+	s.add("SET LOCAL enable_bitmapscan = off") // it would lose the order of the keys
+	s.put(statement{sql: shape.rangesSQL(ranges), each: func(row [][]byte) {
+		for _, v := range row {
+			found.read += len(v)
+		}
 		for at < len(p.writes) && order(p.writes[at].Key, row[key]) < 0 {
 			at++
 		}
@@ -82,8 +83,8 @@ func (p *part) findRepeated() {
 			found.same[at] = !found.found[at] && text.repeats(shape, p.b, p.writes[at], row)
 			found.found[at] = true
 		}
-	}
-	s.with(rangeMethods...)
+	}})
+	s.add("SET LOCAL enable_bitmapscan = DEFAULT")
 }
 
 // rangesSQL reads the columns of rows whose keys are in one of some ranges.
@@ -97,13 +98,6 @@ func (s *shape) rangesSQL(ranges []string) string {
 FROM (VALUES %s) r (first, last),
   LATERAL (SELECT t.* FROM %s t WHERE %s BETWEEN r.first AND r.last ORDER BY %[4]s FETCH FIRST %[5]d ROWS WITH TIES) t`,
 		strings.Join(columns, ", "), strings.Join(ranges, ", "), s.table.ident, key, maxRange)
-}
-
-// took counts what was read of a row.
-func (r *repeated) took(row [][]byte) {
-	for _, v := range row {
-		r.read += len(v)
-	}
 }
 
 // unlooked ends comparing first for tables for which the server refused it or took too long: it would each time.

@@ -17,11 +17,9 @@ import (
 // A stage is the temporary table that a batch is copied into before it is merged: made once and emptied at each commit,
 // or made for each flush behind a pooler, which may lead the next one to another session.
 type stage struct {
-	made    bool
-	used    bool              // it may hold rows of this transaction, or dead rows of one that was rolled back
-	rows    int               // how many, of both; 0 if that is not counted
-	types   map[string]string // of its columns, but for those that each one has
-	ordered bool              // its rows lie in the order of the COPY
+	types map[string]string // of its columns, but for those that each one has; nil: it is not made
+	used  bool              // it may hold rows of this transaction, or dead rows of one that was rolled back
+	rows  int               // how many, of both; 0 if that is not counted
 }
 
 // maxStaged is how many columns of a table the staging table has room for, next to its own:
@@ -35,10 +33,9 @@ func (t *table) stageIdent() string { return fmt.Sprintf("weir_stage_%d", t.n) }
 
 const tempSchema = "pg_temp."
 
-// readyStage returns the statements that make the staging table of some rows, if the one that exists does not serve, and
-// empty it; and that table from then on, until the transaction ends. A COPY into a temporary table that its transaction
-// has made or truncated has its rows in order; otherwise a short row may land on an earlier page.
-func (s *shape) readyStage(old stage, rows int, pooled bool) (all []statement, now stage) {
+// readyStage returns the statements that make the staging table, if the one that exists does not serve, or empty it; and
+// that table from then on, until the transaction ends.
+func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	need := map[string]string{}
 	for _, c := range s.columns {
 		need[fmt.Sprintf("c%d", c.at)] = s.table.cols[c.at].staged
@@ -46,25 +43,25 @@ func (s *shape) readyStage(old stage, rows int, pooled bool) (all []statement, n
 	for _, v := range s.copied() {
 		need[v.name] = v.of.cols[v.at].staged
 	}
-	now = stage{made: true, used: true, types: map[string]string{}}
+	now = stage{types: map[string]string{}}
 	maps.Copy(now.types, old.types)
 	maps.Copy(now.types, need)
 	if len(now.types) > maxStaged { // with those of earlier batches
 		now.types = need
 	}
-	serves := old.made && maps.Equal(now.types, old.types)
 	switch {
-	case !serves:
-		if !pooled || old.made {
-			all = append(all, statement{sql: "DROP TABLE IF EXISTS " + s.stage})
+	case old.types == nil || !maps.Equal(now.types, old.types):
+		if !pooled || old.types != nil {
+			all = append(all, "DROP TABLE IF EXISTS "+s.stage)
 		}
-		all = append(all, statement{sql: now.create(strings.TrimPrefix(s.stage, tempSchema), pooled)})
-		now.ordered = true
-	case old.used || rows >= manyStaged:
-		empty := old.emptySQL(s.stage)
-		all = append(all, statement{sql: empty})
-		now.ordered = strings.HasPrefix(empty, "TRUNCATE")
+		all = append(all, now.create(strings.TrimPrefix(s.stage, tempSchema), pooled))
+	default:
+		if old.used {
+			all = append(all, old.emptySQL(s.stage))
+		}
+		now.rows = old.rows
 	}
+	now.used = true
 	return all, now
 }
 
@@ -81,13 +78,9 @@ func (s *stage) create(name string, pooled bool) string {
 	return fmt.Sprintf("CREATE TEMP TABLE %s (\n  %s\n) %s", name, strings.Join(columns, ",\n  "), end)
 }
 
-const (
-	// manyStaged is how many rows are worth a new file for the staging table, 0.5 ms, so that they lie in order.
-	manyStaged = 2000
-	// fewStaged is how many rows a staging table may have that is emptied by a DELETE: that leaves
-	// something to read for whoever scans it, and a TRUNCATE costs a new file.
-	fewStaged = 100
-)
+// fewStaged is how many rows a staging table may have that is emptied by a DELETE: that leaves
+// something to read for whoever scans it, and a TRUNCATE costs a new file.
+const fewStaged = 100
 
 // emptySQL returns the statement that empties the staging table of a name.
 func (s *stage) emptySQL(name string) string {
@@ -111,6 +104,9 @@ type staging struct {
 	sent     func(rows, of int) // is called now and then with how many of the rows were sent; nil is none
 	text     valueText
 }
+
+// statement is the COPY of the rows.
+func (g *staging) statement() statement { return statement{sql: g.copySQL(), copy: g.encode} }
 
 // copySQL is the COPY that takes what the staging writes.
 func (g *staging) copySQL() string {

@@ -17,7 +17,6 @@ type upsert struct {
 	// is the one that the staged row was resolved against.
 	guarded bool
 	again   bool // rows were gone before, and the flush is sent again
-	inOrder bool // the staging table has the rows in the order of their keys
 }
 
 // A tally is what the rows are that a statement affects.
@@ -33,21 +32,6 @@ const (
 	countsBefore
 	countsAfter
 )
-
-// A statement is one of those that write a table.
-type statement struct {
-	sql   string
-	tally tally
-	// What its errors of some SQLSTATEs mean; nil: that is the server's.
-	err   error
-	codes []string
-}
-
-// demand is a statement that ends the transaction with err unless a condition holds. No value of a message, type, trigger or
-// function of the user's takes part in the condition, so that nothing else can make this statement divide by zero.
-func demand(err error, format string, args ...any) statement {
-	return statement{sql: fmt.Sprintf("SELECT 1 / ("+format+")::integer", args...), err: err, codes: []string{divisionByZero}}
-}
 
 // statements write the rows in a way, in the order of their keys: so two writers cannot deadlock.
 func (u *upsert) statements(w way) []statement {
@@ -71,11 +55,8 @@ func (u *upsert) merged() (all []statement) {
 		}
 		all = u.lock(exists + " AND (" + touched + ")")
 	}
-	relations := u.table.relations()
-	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + relations + ") r (id)"
-	all = append(all, statement{sql: count, tally: countsBefore})
-	all = append(all, withoutScans(relations, statement{sql: u.mergeSQL(set, differs), tally: byMerge})...)
-	all = append(all, statement{sql: count, tally: countsAfter})
+	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + u.table.relations() + ") r (id)"
+	all = append(all, statement{sql: count, tally: countsBefore}, statement{sql: u.mergeSQL(set, differs), tally: byMerge}, statement{sql: count, tally: countsAfter})
 	if u.guarded {
 		// The MERGE itself could not say so: whatever it raised, a value in a trigger or a domain could raise too.
 		all = append(all, demand(errRaced, "coalesce(current_setting('weir.raced', true), '') = ''"))
@@ -98,9 +79,8 @@ func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, de
 
 // mergeSQL is the MERGE of staged rows. It joins them once, and writes as it goes: no row is read
 // twice, however large the table. A row that another session deletes meanwhile, or gives another key,
-// is inserted; a key that another one inserts is an error, after which the flush is sent again. If the
-// rows are not in order they are sorted, at the cost of 0.4 of 8 µs a row of 38 columns (BenchmarkFlush_OfCopy): of a source
-// that is not a plain table a MERGE makes a whole-row value for each row.
+// is inserted; a key that another one inserts is an error, after which the flush is sent again. A
+// staging table that was used before may have a short row on an earlier page, so the rows are sorted.
 func (u *upsert) mergeSQL(set []assignment, differs string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MERGE INTO %s t\nUSING %s s ON %s", u.table.ident, u.sorted("*"), u.on())
@@ -123,9 +103,6 @@ func (u *upsert) mergeSQL(set []assignment, differs string) string {
 
 // sorted are the staged rows, some of whose columns are asked for, in the order of their keys.
 func (u *upsert) sorted(columns string) string {
-	if u.inOrder {
-		return u.stage
-	}
 	return "(SELECT " + columns + " FROM " + u.stage + " ORDER BY n)"
 }
 
@@ -344,12 +321,6 @@ func (u *upsert) separately() (all []statement) {
 	}
 	all = append(all, u.lock("("+strings.Join(touched, " OR ")+")")...)
 	if set != nil {
-		// A row that was just locked shows it, unless others share the lock: that
-		// saves comparing it a second time. If a table has constraints, the check of a
-		// foreign key may have locked it too.
-		if !u.table.HasConstraints {
-			differs = "(t.xmax = pg_current_xact_id()::xid OR " + differs + ")"
-		}
 		// Unless the lock found a row, the rest is not even looked at.
 		all = append(all, statement{tally: updated, sql: fmt.Sprintf("UPDATE %s t\n  SET %s\nFROM %s s\nWHERE %s", u.table.ident, u.setList(set), u.stage,
 			and("current_setting('weir.touched') <> '0'", u.on(), lives, u.asFound(hasState), differs))})
@@ -374,7 +345,7 @@ func (u *upsert) insert(marked bool) []statement {
 	if marked {
 		passing = fmt.Sprintf("WITH t AS (%s\nRETURNING %s)\nUPDATE %s s SET op = 'i' FROM t WHERE %s", passing, keys, u.stage, u.on())
 	}
-	all := withoutScans(u.table.relations(), statement{sql: passing, tally: inserted})
+	all := []statement{{sql: passing, tally: inserted}}
 	if u.table.hides {
 		// A row that others made in the meantime is seen by now. What is not, a policy
 		// hides: then this is refused.

@@ -13,11 +13,9 @@ import (
 
 // versions are the versions of the rows that a flush writes to a table.
 type versions struct {
-	table     string   // in weir_versions
-	exclusive bool     // no other writer of the table's versions runs at the same time
-	kept      []string // the columns by their number in the states, as they were found
-	names     []string // and as they are from now on
-	rows      []rowVersion
+	kept  []string // the columns by their number in the states, as they were found
+	names []string // and as they are from now on
+	rows  []rowVersion
 }
 
 // A rowVersion is what is staged of the version of a row.
@@ -64,18 +62,11 @@ func (p *part) exclusive() bool {
 	})
 }
 
-// newVersions returns the versions of the part's rows.
-func (p *part) newVersions() *versions {
-	return &versions{table: p.a.d.fullName(&p.after), exclusive: p.exclusive(), names: p.t.names, kept: p.t.names}
-}
-
 // readyVersions adds what makes the table of the versions, and takes away those that
 // another table of the same name left.
 func (d *DB) readyVersions(s *script, table *relation) {
 	if !d.versions {
-		for _, q := range d.dialect().Versions() {
-			s.add("%s", q)
-		}
+		s.addAll(d.dialect().Versions()...)
 	}
 	name := d.fullName(table)
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, literal(name), d.schema, literal(sink.VersionsMark(name)))
@@ -86,7 +77,6 @@ func (d *DB) readyVersions(s *script, table *relation) {
 type lookup struct {
 	repeated *repeated // rows without versions that the batch repeats; nil: none are looked for
 	// Of rows with versions.
-	stage       stage
 	names, rows int // the names of columns, and the rows
 	keys        []followed
 	states      int // of rows that go with their parents
@@ -94,7 +84,7 @@ type lookup struct {
 
 // askVersions adds what reads what the database has of the rows.
 func (p *part) askVersions() {
-	p.lookup = &lookup{stage: p.t.stage}
+	p.lookup = &lookup{}
 	p.askChildren()
 	if len(p.writes) > 0 {
 		p.askStored()
@@ -108,22 +98,14 @@ func (p *part) askVersions() {
 func (p *part) askStored() {
 	d, s := p.a.d, p.a.script
 	shape := d.newShape(p.b, p.t, p.after, p.writes)
-	ready, now := shape.readyStage(p.t.stage, len(p.writes), d.pooled)
 	keys := shape.keysOnly()
-	s.addAll(ready)
-	s.copyFrom(&staging{shape: keys, b: p.b, rows: p.writes, keyed: true})
-	s.addAll(keys.resolutions())
-	now.rows = len(p.writes)
-	p.lookup.stage = now
-	relations, sql := p.after.relations(), ""
+	p.stageRows(shape, &staging{shape: keys, b: p.b, rows: p.writes, keyed: true})
+	s.put(keys.resolutions()...)
+	sql := keys.versionsSQL(p.version())
 	if p.b.Scope == fold.ColumnScope {
-		relations += " UNION ALL SELECT " + quote(d.schema+".weir_versions") + "::regclass"
 		sql = keys.statesSQL(d.schema, d.fullName(&p.after))
-	} else {
-		sql = keys.versionsSQL(p.version())
 	}
-	p.lookup.rows = len(s.statements) + 1
-	s.addAll(withoutScans(relations, statement{sql: sql}))
+	p.lookup.rows = s.addAll(sql)
 }
 
 // statesSQL reads the states of staged rows, and whether the table has these. OFFSET has the planner look each row up, by
@@ -156,11 +138,9 @@ func (p *part) version() string {
 
 // readVersions takes the answer to askVersions, and plans to write the rows that are newer.
 func (p *part) readVersions(r []result) error {
-	v := p.newVersions()
-	p.t.stage = p.lookup.stage // as long as the transaction lives
-	v.names = nil
+	var names []string
 	for _, row := range r[p.lookup.names].rows {
-		if err := json.Unmarshal(row[0], &v.names); err != nil {
+		if err := json.Unmarshal(row[0], &names); err != nil {
 			return err
 		}
 	}
@@ -168,12 +148,12 @@ func (p *part) readVersions(r []result) error {
 	if err := p.takeStored(all, r[p.lookup.rows].rows); err != nil {
 		return err
 	}
-	p.resolver = p.newResolver(v.names)
+	p.resolver = p.newResolver(names)
 	all, err := p.follow(all, r)
 	if err != nil {
 		return err
 	}
-	return p.planNewer(v, all)
+	return p.planNewer(names, all)
 }
 
 // storedRows are the rows as if the database had none of them.
@@ -194,14 +174,30 @@ func (p *part) newResolver(names []string) *fold.Resolver {
 	return resolver
 }
 
-// planNewer plans to write those rows that are newer than what was found of them.
-func (p *part) planNewer(v *versions, all []storedRow) error {
-	rows, err := v.read(p.resolver, all)
-	if err == nil && len(all) > 0 {
+// planNewer plans to write those rows that are newer than what was found of them. kept are the names of the columns
+// that have versions.
+func (p *part) planNewer(kept []string, all []storedRow) error {
+	v := &versions{kept: kept, names: p.resolver.Names()}
+	var rows []*fold.Row
+	for i := range all {
+		res, err := p.resolver.Resolve(all[i].row, all[i].was)
+		if err != nil {
+			return err
+		}
+		if res.Unchanged && res.State == nil {
+			continue
+		}
+		from := all[i].itself
+		if res.State != nil {
+			from = all[i].state
+		}
+		rows, v.rows = append(rows, &res.Row), append(v.rows, rowVersion{res.State, from})
+	}
+	if len(all) > 0 {
 		p.plan = p.newPlan(p.resolver.Batch(), rows)
 		p.plan.versions, p.plan.about = v, len(all)
 	}
-	return err
+	return nil
 }
 
 // A storedRow is a row, what the database has of it, and the origins of the row and of its state.
@@ -235,46 +231,24 @@ func unhex(text []byte) ([]byte, error) {
 	return text[:n], err
 }
 
-// read resolves the rows, and returns those that are to be written.
-func (v *versions) read(resolver *fold.Resolver, all []storedRow) (rows []*fold.Row, err error) {
-	v.kept, v.names = v.names, resolver.Names()
-	for i := range all {
-		res, err := resolver.Resolve(all[i].row, all[i].was)
-		if err != nil {
-			return nil, err
-		}
-		if res.Unchanged && res.State == nil {
-			continue
-		}
-		from := all[i].itself
-		if res.State != nil {
-			from = all[i].state
-		}
-		rows, v.rows = append(rows, &res.Row), append(v.rows, rowVersion{res.State, from})
-	}
-	return rows, nil
-}
-
 // keep adds what keeps the versions of the rows that are written, and forgets
 // deletes that are old.
-func (p *part) keep(s *script, inOrder bool) {
-	v, d := p.plan.versions, p.a.d
+func (p *part) keep(s *script) {
+	v, d, table := p.plan.versions, p.a.d, p.a.d.fullName(&p.after)
 	if p.b.Scope != fold.ColumnScope {
 		return
 	}
 	if p.isCopied() {
-		v.copyAll(s, d, p.plan.rows)
+		v.copyAll(s, d.schema, table, p.plan.rows)
 	} else {
-		u := p.plan.upsert
-		u.inOrder = inOrder
-		s.addAll(withoutScans("SELECT "+quote(d.schema+".weir_versions")+"::regclass", u.statesMerge(d.schema, v.table)))
+		s.put(p.plan.statesMerge(d.schema, table))
 	}
 	// What another writer has locked is left to it, and to the next flush.
 	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",
-		d.schema, literal(v.table), int64(p.a.f.Tombstones.Seconds()))
+		d.schema, literal(table), int64(p.a.f.Tombstones.Seconds()))
 	if len(v.names) > len(v.kept) {
-		s.means(s.add("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = CASE 1 / (weir_meta.value IS NOT DISTINCT FROM %s)::integer WHEN 1 THEN excluded.value END",
-			d.schema, literal(sink.VersionsMark(v.table)), literal(namesText(v.names)), v.keptText()), errRaced, divisionByZero)
+		s.put(statement{sql: fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = CASE 1 / (weir_meta.value IS NOT DISTINCT FROM %s)::integer WHEN 1 THEN excluded.value END",
+			d.schema, literal(sink.VersionsMark(table)), literal(namesText(v.names)), v.keptText()), means: means(errRaced, divisionByZero)})
 	}
 }
 
@@ -300,7 +274,7 @@ WHEN MATCHED
 WHEN NOT MATCHED AND `+hasState+`
   THEN INSERT (tbl, key, state, gone)
     VALUES (%[3]s, s.key, %[5]s, `+gone+`)`, schema, u.sorted("n, op, key, state, found"), literal(table), matched, missing),
-		err: errRaced, codes: []string{divisionByZero, uniqueViolation}}
+		means: means(errRaced, divisionByZero, uniqueViolation)}
 }
 
 // keptText is the literal of the names as they were found.
@@ -313,23 +287,23 @@ func (v *versions) keptText() string {
 
 // copyAll adds what copies the versions of rows of which none are kept. Others may have
 // given columns numbers in the meantime.
-func (v *versions) copyAll(s *script, d *DB, rows []*fold.Row) {
-	s.demand(errRaced, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", d.schema, literal(sink.VersionsMark(v.table)), v.keptText())
-	s.means(s.add("COPY %s.weir_versions (tbl, key, state) FROM STDIN", d.schema), errRaced, uniqueViolation)
-	s.copies = append(s.copies, func(w *copyWriter) error {
-		table := append(appendCopyText(nil, []byte(v.table)), '\t')
+func (v *versions) copyAll(s *script, schema, table string, rows []*fold.Row) {
+	s.put(demand(errRaced, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", schema, literal(sink.VersionsMark(table)), v.keptText()))
+	states := func(w *copyWriter) error {
+		prefix := append(appendCopyText(nil, []byte(table)), '\t')
 		for n, r := range rows {
 			state := v.rows[n].state
 			if state == nil {
 				continue
 			}
-			buf := append(appendHex(append(w.line(), table...), r.Key), '\t')
+			buf := append(appendHex(append(w.line(), prefix...), r.Key), '\t')
 			if err := w.done(append(appendHex(buf, state), '\n')); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
+	}
+	s.put(statement{sql: "COPY " + schema + ".weir_versions (tbl, key, state) FROM STDIN", copy: states, means: means(errRaced, uniqueViolation)})
 }
 
 // appendTo appends what is staged of the version of a row.

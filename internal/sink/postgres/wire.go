@@ -22,82 +22,80 @@ import (
 // the simple query protocol, and is answered as one: a round trip however many
 // statements it has.
 type script struct {
-	sql        strings.Builder
-	statements []facts
-	done       int      // how many of them the server had done when it was run: the number of the one that failed
-	copies     []copier // what each COPY ... FROM STDIN among them is fed
-	planned    bool     // it writes what the parts of a flush plan to write
+	statements []statement
+	done       int  // how many of them the server had done when it was run: the number of the one that failed
+	planned    bool // it writes what the parts of a flush plan to write
 }
 
-// facts are what is known of a statement of a script, besides its text.
-type facts struct {
-	part  *part // whose rows it writes; nil: no part's
+// A statement is one of a script, and what is known of it.
+type statement struct {
+	sql   string
+	copy  copier // what a COPY ... FROM STDIN is fed
+	part  *part  // whose rows it writes; nil: no part's
 	tally tally
 	each  func(row [][]byte)            // gets the rows as they come, which are good for that long; nil: they are kept
 	means func(e *pgconn.PgError) error // what an error means that is not about rows; nil: the server's
 }
 
-// failed returns the statement that failed, {} for none.
-func (s *script) failed() (f facts) {
-	if s.done < len(s.statements) {
-		f = s.statements[s.done]
+// copier writes the lines of a COPY in text form.
+type copier func(w *copyWriter) error
+
+// put appends statements, and returns the number of the last, by which its result is found.
+func (s *script) put(all ...statement) int {
+	s.statements = append(s.statements, all...)
+	return len(s.statements) - 1
+}
+
+// add appends a statement as put does.
+func (s *script) add(format string, args ...any) int {
+	if len(args) > 0 {
+		format = fmt.Sprintf(format, args...)
 	}
-	return f
+	return s.put(statement{sql: format})
+}
+
+// addAll appends statements as put does.
+func (s *script) addAll(all ...string) int {
+	for _, sql := range all {
+		s.put(statement{sql: sql})
+	}
+	return len(s.statements) - 1
+}
+
+// failed returns the statement that failed, {} for none.
+func (s *script) failed() (st statement) {
+	if s.done < len(s.statements) {
+		st = s.statements[s.done]
+	}
+	return st
+}
+
+func (s *script) String() string {
+	var b strings.Builder
+	for i := range s.statements {
+		b.WriteString(s.statements[i].sql)
+		b.WriteString(";\n")
+	}
+	return b.String()
 }
 
 // divisionByZero is the SQLSTATE of a demand that is not met.
 const divisionByZero = "22012"
 
-// demand adds a [demand].
-func (s *script) demand(err error, format string, args ...any) {
-	s.addStatement(demand(err, format, args...))
+// demand is a statement that ends the transaction with err unless a condition holds. No value of a message, type, trigger or
+// function of the user's takes part in the condition, so that nothing else can make this statement divide by zero.
+func demand(err error, format string, args ...any) statement {
+	return statement{sql: fmt.Sprintf("SELECT 1 / ("+format+")::integer", args...), means: means(err, divisionByZero)}
 }
 
-// addStatement adds a statement that writes a table.
-func (s *script) addStatement(st statement) int {
-	n := s.add("%s", st.sql)
-	s.statements[n].tally = st.tally
-	if st.err != nil {
-		s.means(n, st.err, st.codes...)
-	}
-	return n
-}
-
-func (s *script) addAll(all []statement) {
-	for _, st := range all {
-		s.addStatement(st)
-	}
-}
-
-// copyFrom adds what copies the rows of a staging.
-func (s *script) copyFrom(g *staging) int {
-	s.copies = append(s.copies, g.encode)
-	return s.add("%s", g.copySQL())
-}
-
-// means has errors of a statement that have one of some SQLSTATEs be err.
-func (s *script) means(statement int, err error, codes ...string) {
-	s.statements[statement].means = func(e *pgconn.PgError) error {
+// means has errors that have one of some SQLSTATEs be err.
+func means(err error, codes ...string) func(*pgconn.PgError) error {
+	return func(e *pgconn.PgError) error {
 		if slices.Contains(codes, e.Code) {
 			return err
 		}
 		return e
 	}
-}
-
-// copier writes the lines of a COPY in text form.
-type copier func(w *copyWriter) error
-
-// add appends a statement and returns its number, by which its result is found.
-func (s *script) add(format string, args ...any) int {
-	if len(args) == 0 {
-		s.sql.WriteString(format)
-	} else {
-		fmt.Fprintf(&s.sql, format, args...)
-	}
-	s.sql.WriteString(";\n")
-	s.statements = append(s.statements, facts{})
-	return len(s.statements) - 1
 }
 
 // result is what one statement brought back: its tag, such as "INSERT 0 5", and
@@ -163,7 +161,7 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 		}
 	}()
 	unguard := tcp.Guard(conn)
-	front.SendQuery(&pgproto3.Query{String: s.sql.String()})
+	front.SendQuery(&pgproto3.Query{String: s.String()})
 	// The server may have so much to say while it is sent rows (a trigger's
 	// warnings) that it stops to read, if nobody listens.
 	sent := make(chan error, 1)
@@ -193,8 +191,12 @@ func (s *script) send(front *pgproto3.Frontend, conn io.Writer) error {
 		return err
 	}
 	w := &copyWriter{to: conn}
-	for _, c := range s.copies {
-		if err := c(w); err != nil {
+	for i := range s.statements {
+		feed := s.statements[i].copy
+		if feed == nil {
+			continue
+		}
+		if err := feed(w); err != nil {
 			return err
 		}
 		if err := w.close(); err != nil {
@@ -205,7 +207,7 @@ func (s *script) send(front *pgproto3.Frontend, conn io.Writer) error {
 }
 
 // receive reads the answer to the statements of a script.
-func (c *client) receive(front *pgproto3.Frontend, statements []facts) (results []result, err error) {
+func (c *client) receive(front *pgproto3.Frontend, statements []statement) (results []result, err error) {
 	var refused *pgconn.PgError
 	var now result
 	for {
@@ -256,30 +258,19 @@ func (c *client) receive(front *pgproto3.Frontend, statements []facts) (results 
 // warnEvery is how often warnings of one SQLSTATE are logged: a trigger may raise one for every row.
 const warnEvery = time.Minute
 
-// A warning is what the server last warned of with an SQLSTATE.
+// A warning is one of the server's that was logged.
 type warning struct {
 	text   string
 	logged time.Time
-	others int // warnings since then that were not logged
 }
 
 // warn logs a warning of the server's, unless it repeats the last one of its SQLSTATE or comes soon after it.
 func (c *client) warn(code, text string) {
-	w := c.warned[code]
-	switch now := time.Now(); {
-	case text == w.text:
-		return
-	case now.Sub(w.logged) < warnEvery:
-		w.others++
-	default:
-		more := ""
-		if w.others > 0 {
-			more = fmt.Sprintf(" (%d other warnings with SQLSTATE %s were not logged)", w.others, code)
-		}
-		c.opt.Log.Warn("Postgres warns: " + text + more)
-		w = warning{text: text, logged: now}
+	now, last := time.Now(), c.warned[code]
+	if text != last.text && now.Sub(last.logged) >= warnEvery {
+		c.warned[code] = warning{text, now}
+		c.opt.Log.Warn("Postgres warns: " + text)
 	}
-	c.warned[code] = w
 }
 
 // isFatal reports whether an error ends the session. A pooler's has only the severity that
@@ -295,9 +286,7 @@ func isFatal(e *pgconn.PgError) bool {
 // query runs statements that return rows, and returns those of each.
 func (c *client) query(ctx context.Context, statements ...string) ([]result, error) {
 	s := &script{}
-	for _, q := range statements {
-		s.add("%s", q)
-	}
+	s.addAll(statements...)
 	return c.run(ctx, s)
 }
 

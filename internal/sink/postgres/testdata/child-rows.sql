@@ -19,16 +19,11 @@ FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL 
 SELECT 1 / (current_setting('weir.gone') = 'false')::integer;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."orders"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."orders" t
-USING pg_temp.weir_stage_0 s ON t."id" = s.c0
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id")
     VALUES (s.c0);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_1;
@@ -41,19 +36,14 @@ CREATE TEMP TABLE weir_stage_1 (
 COPY pg_temp.weir_stage_1 (n, op, marks, c0, c1, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."items"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."items" t
-USING pg_temp.weir_stage_1 s ON t."order_id" = s.c0 AND t."sku" = s.c1
+USING (SELECT * FROM pg_temp.weir_stage_1 ORDER BY n) s ON t."order_id" = s.c0 AND t."sku" = s.c1
 WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END IS DISTINCT FROM t."qty"
   THEN UPDATE SET
     "qty" = CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
   THEN INSERT ("order_id", "sku", "qty")
     VALUES (s.c0, s.c1, s.c2);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_2;
@@ -67,19 +57,14 @@ CREATE TEMP TABLE weir_stage_2 (
 COPY pg_temp.weir_stage_2 (n, op, marks, c0, c1, c2, c3) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."taxes"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."taxes" t
-USING pg_temp.weir_stage_2 s ON t."order_id" = s.c0 AND t."sku" = s.c1 AND t."code" = s.c2
+USING (SELECT * FROM pg_temp.weir_stage_2 ORDER BY n) s ON t."order_id" = s.c0 AND t."sku" = s.c1 AND t."code" = s.c2
 WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c3 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."amount" ELSE s.c3 END IS DISTINCT FROM t."amount"
   THEN UPDATE SET
     "amount" = CASE WHEN s.c3 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."amount" ELSE s.c3 END
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
   THEN INSERT ("order_id", "sku", "code", "amount")
     VALUES (s.c0, s.c1, s.c2, s.c3);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
 DELETE FROM "public"."taxes" t

@@ -8,16 +8,11 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, c0) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."orders"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."orders" t
-USING pg_temp.weir_stage_0 s ON t."id" = s.c0
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN NOT MATCHED
   THEN INSERT ("id")
     VALUES (s.c0);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_1;
@@ -39,19 +34,14 @@ FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL 
 SELECT 1 / (current_setting('weir.gone') = 'false')::integer;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."items"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."items" t
-USING pg_temp.weir_stage_1 s ON t."order_id" = s.c0 AND t."sku" = s.c1
+USING (SELECT * FROM pg_temp.weir_stage_1 ORDER BY n) s ON t."order_id" = s.c0 AND t."sku" = s.c1
 WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."qty"
   THEN UPDATE SET
     "qty" = coalesce(s.c2, t."qty")
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("order_id", "sku", "qty")
     VALUES (s.c0, s.c1, s.c2);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 DELETE FROM "public"."taxes" t

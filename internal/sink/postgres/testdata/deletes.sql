@@ -10,12 +10,8 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, op, c0, c1) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."t" t
-USING pg_temp.weir_stage_0 s ON t."id" = s.c0
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND s.op = 'd' THEN DELETE
 WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
   THEN UPDATE SET
@@ -23,6 +19,5 @@ WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND s.c1 IS DISTINCT FROM NULL AND s.
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id", "a")
     VALUES (s.c0, s.c1);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

@@ -11,12 +11,8 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, c0, c1, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."t" t
-USING pg_temp.weir_stage_0 s ON t."id" = s.c0
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND (t."a" IS NOT DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM NULL
     OR t."b" IS NOT DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM NULL)
   THEN UPDATE SET
@@ -25,6 +21,5 @@ WHEN MATCHED AND (t."a" IS NOT DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM NULL
 WHEN NOT MATCHED
   THEN INSERT ("id", "a", "b")
     VALUES (s.c0, s.c1, s.c2);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

@@ -10,16 +10,11 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, c1) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."orders"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."orders" t
-USING pg_temp.weir_stage_0 s ON t."id" = s.c1
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c1
 WHEN NOT MATCHED
   THEN INSERT ("id")
     VALUES (s.c1);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 COPY pg_temp.weir_stage_1 (n, op, marks, c1, c2, h1) FROM STDIN;
@@ -27,10 +22,6 @@ UPDATE pg_temp.weir_stage_1 s SET c0 = (SELECT "oid" FROM "public"."orders" weir
 DELETE FROM pg_temp.weir_stage_1 WHERE c0 IS NULL AND op IS DISTINCT FROM 's';
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."items"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."items" t
 USING (SELECT * FROM pg_temp.weir_stage_1 ORDER BY n) s ON t."oid" = s.c0 AND t."sku" = s.c1
 WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END IS DISTINCT FROM t."qty"
@@ -39,7 +30,6 @@ WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c2 IS NOT DISTINCT FR
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
   THEN INSERT ("sku", "qty", "oid")
     VALUES (s.c1, s.c2, s.c0);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_2;
@@ -55,16 +45,11 @@ UPDATE pg_temp.weir_stage_2 s SET c0 = (SELECT "oid" FROM "public"."orders" weir
 DELETE FROM pg_temp.weir_stage_2 WHERE c0 IS NULL AND op IS DISTINCT FROM 's';
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."taxes"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."taxes" t
 USING (SELECT * FROM pg_temp.weir_stage_2 ORDER BY n) s ON t."oid" = s.c0 AND t."sku" = s.c1 AND t."code" = s.c2
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
   THEN INSERT ("sku", "code", "oid")
     VALUES (s.c1, s.c2, s.c0);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
 DELETE FROM "public"."taxes" t

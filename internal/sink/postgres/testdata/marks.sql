@@ -11,12 +11,8 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, marks, c0, c1, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."t" t
-USING pg_temp.weir_stage_0 s ON t."id" = s.c0
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND (CASE WHEN s.c1 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."a" ELSE s.c1 END IS DISTINCT FROM t."a"
     OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."b")
   THEN UPDATE SET
@@ -25,7 +21,6 @@ WHEN MATCHED AND (CASE WHEN s.c1 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 
 WHEN NOT MATCHED
   THEN INSERT ("id", "a", "b")
     VALUES (s.c0, CASE WHEN s.c1 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN 'none' ELSE s.c1 END, s.c2);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 
@@ -36,10 +31,6 @@ FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 COPY pg_temp.weir_stage_0 (n, op, c0, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND s.op = 'd' THEN DELETE
@@ -52,6 +43,5 @@ WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND (s.op = 'r'
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id", "b")
     VALUES (s.c0, s.c2);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

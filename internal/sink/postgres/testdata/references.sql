@@ -8,16 +8,11 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, c1) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."customers_t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."customers_t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."customers_t" t
-USING pg_temp.weir_stage_0 s ON t."nr" = s.c1
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."nr" = s.c1
 WHEN NOT MATCHED
   THEN INSERT ("nr")
     VALUES (s.c1);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."customers_t"'::regclass::oid) r (id);
 COPY pg_temp.weir_stage_1 (n, c0, h2) FROM STDIN;
@@ -25,10 +20,6 @@ UPDATE pg_temp.weir_stage_1 s SET c1 = (SELECT "cid" FROM "public"."customers_t"
 WHERE s.h2 IS DISTINCT FROM NULL;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders_t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."orders_t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."orders_t" t
 USING (SELECT * FROM pg_temp.weir_stage_1 ORDER BY n) s ON t."nr" = s.c0
 WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."customer_id"
@@ -37,6 +28,5 @@ WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."custome
 WHEN NOT MATCHED
   THEN INSERT ("nr", "customer_id")
     VALUES (s.c0, s.c1);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders_t"'::regclass::oid) r (id);

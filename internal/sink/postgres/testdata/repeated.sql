@@ -1,13 +1,9 @@
 -- The table's rows are read first; none of them is the batch's.
-SET LOCAL enable_seqscan = off;
 SET LOCAL enable_bitmapscan = off;
-SET LOCAL enable_sort = off;
 SELECT t."id", t."a"
 FROM (VALUES ('10000'::text, '14999'::text)) r (first, last),
   LATERAL (SELECT t.* FROM "public"."t" t WHERE t."id" BETWEEN r.first AND r.last ORDER BY t."id" FETCH FIRST 7500 ROWS WITH TIES) t;
-SET LOCAL enable_seqscan = DEFAULT;
 SET LOCAL enable_bitmapscan = DEFAULT;
-SET LOCAL enable_sort = DEFAULT;
 
 -- After the answer.
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
@@ -19,18 +15,13 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, c0, c1) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."t" t
-USING pg_temp.weir_stage_0 s ON t."id" = s.c0
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
   THEN UPDATE SET
     "a" = coalesce(s.c1, t."a")
 WHEN NOT MATCHED
   THEN INSERT ("id", "a")
     VALUES (s.c0, s.c1);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

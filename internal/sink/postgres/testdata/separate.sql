@@ -8,10 +8,6 @@ CREATE TEMP TABLE weir_stage_0 (
   c1 text
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, op, c0, c1) FROM STDIN;
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 WITH t AS (INSERT INTO "public"."t" ("id", "a")
 SELECT s.c0, s.c1
 FROM pg_temp.weir_stage_0 s
@@ -20,7 +16,6 @@ ORDER BY s.n
 ON CONFLICT ("id") DO NOTHING
 RETURNING "id")
 UPDATE pg_temp.weir_stage_0 s SET op = 'i' FROM t WHERE t."id" = s.c0;
-SET LOCAL enable_seqscan = DEFAULT;
 INSERT INTO "public"."t" ("id", "a")
 SELECT s.c0, s.c1
 FROM pg_temp.weir_stage_0 s
@@ -45,17 +40,12 @@ WHERE t."id" = s.c0 AND s.op = 'd';
 -- Only a delete.
 --   {"id":1,"op":"delete"}
 COPY pg_temp.weir_stage_0 (n, op, c0) FROM STDIN;
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 INSERT INTO "public"."t" ("id")
 SELECT s.c0
 FROM pg_temp.weir_stage_0 s
 WHERE s.op IS DISTINCT FROM 'd' AND NOT EXISTS (SELECT FROM "public"."t" t WHERE t."id" = s.c0)
 ORDER BY s.n
 ON CONFLICT ("id") DO NOTHING;
-SET LOCAL enable_seqscan = DEFAULT;
 INSERT INTO "public"."t" ("id")
 SELECT s.c0
 FROM pg_temp.weir_stage_0 s

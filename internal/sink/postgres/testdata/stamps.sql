@@ -10,12 +10,8 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, op, c2, c3) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."t" t
-USING pg_temp.weir_stage_0 s ON t."id" = s.c2
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c2
 WHEN MATCHED AND s.op = 'd' THEN DELETE
 WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND s.c3 IS DISTINCT FROM NULL AND s.c3 IS DISTINCT FROM t."a"
   THEN UPDATE SET
@@ -24,6 +20,5 @@ WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND s.c3 IS DISTINCT FROM NULL AND s.
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id", "a", "made", "moved")
     VALUES (s.c2, s.c3, '2024-05-17 09:30:00.000+00', '2024-05-17 09:30:00.000+00');
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

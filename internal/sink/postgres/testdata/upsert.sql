@@ -15,33 +15,6 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, c0, c1, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
-MERGE INTO "public"."t" t
-USING pg_temp.weir_stage_0 s ON t."id" = s.c0
-WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
-    OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."n")
-  THEN UPDATE SET
-    "a" = coalesce(s.c1, t."a"),
-    "n" = coalesce(s.c2, t."n")
-WHEN NOT MATCHED
-  THEN INSERT ("id", "a", "n")
-    VALUES (s.c0, s.c1, s.c2);
-SET LOCAL enable_seqscan = DEFAULT;
-SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
-FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-
--- The staging table is used again.
---   {"id":1,"a":"z","n":3}
-COPY pg_temp.weir_stage_0 (n, c0, c1, c2) FROM STDIN;
-SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
-FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
@@ -52,6 +25,23 @@ WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
 WHEN NOT MATCHED
   THEN INSERT ("id", "a", "n")
     VALUES (s.c0, s.c1, s.c2);
-SET LOCAL enable_seqscan = DEFAULT;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."t"'::regclass::oid) r (id);
+
+-- The staging table is used again.
+--   {"id":1,"a":"z","n":3}
+COPY pg_temp.weir_stage_0 (n, c0, c1, c2) FROM STDIN;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."t"'::regclass::oid) r (id);
+MERGE INTO "public"."t" t
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
+WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
+    OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."n")
+  THEN UPDATE SET
+    "a" = coalesce(s.c1, t."a"),
+    "n" = coalesce(s.c2, t."n")
+WHEN NOT MATCHED
+  THEN INSERT ("id", "a", "n")
+    VALUES (s.c0, s.c1, s.c2);
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

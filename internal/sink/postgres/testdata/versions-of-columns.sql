@@ -9,23 +9,14 @@ CREATE TEMP TABLE weir_stage_0 (
   c2 text
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, key, c0) FROM STDIN;
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid UNION ALL SELECT 'public.weir_versions'::regclass) AND reltuples = 0
-LIMIT 1;
 SELECT s.n, (SELECT t.xmin FROM "public"."t" t WHERE t."id" = s.c0), encode(v.state, 'hex'), v.xmin
 FROM pg_temp.weir_stage_0 s,
   LATERAL (SELECT state, xmin FROM public.weir_versions WHERE tbl = '"public"."t"' AND key = s.key OFFSET 0) v;
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT value FROM public.weir_meta WHERE name = 'versions "public"."t"';
 
 -- After the answer.
 DELETE FROM pg_temp.weir_stage_0;
 COPY pg_temp.weir_stage_0 (n, op, key, state, found, c0, c1, c2) FROM STDIN;
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT 'public.weir_versions'::regclass) AND reltuples = 0
-LIMIT 1;
 MERGE INTO public.weir_versions v
 USING (SELECT n, op, key, state, found FROM pg_temp.weir_stage_0 ORDER BY n) s ON v.tbl = CASE WHEN s.state IS NOT NULL THEN '"public"."t"' END AND v.key = s.key
 WHEN MATCHED
@@ -35,7 +26,6 @@ WHEN MATCHED
 WHEN NOT MATCHED AND s.state IS NOT NULL
   THEN INSERT (tbl, key, state, gone)
     VALUES ('"public"."t"', s.key, CASE 1 / (s.found IS NULL)::integer WHEN 1 THEN s.state END, CASE WHEN s.op = 'd' THEN now() END);
-SET LOCAL enable_seqscan = DEFAULT;
 DELETE FROM public.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM public.weir_versions WHERE tbl = '"public"."t"' AND gone < now() - interval '3600 seconds' FOR UPDATE SKIP LOCKED));
 INSERT INTO public.weir_meta (name, value) VALUES ('versions "public"."t"', '["id","v","a"]') ON CONFLICT (name) DO UPDATE SET value = CASE 1 / (weir_meta.value IS NOT DISTINCT FROM NULL)::integer WHEN 1 THEN excluded.value END;
 WITH weir_touched AS MATERIALIZED (
@@ -50,10 +40,6 @@ FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL 
 SELECT 1 / (current_setting('weir.gone') = 'false')::integer;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
@@ -64,7 +50,6 @@ WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND (s.c1 IS DISTINCT FROM NULL AND s
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id", "v", "a")
     VALUES (CASE WHEN CASE WHEN s.state IS NOT NULL OR s.found IS NULL THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN s.c0 END, s.c1, s.c2);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 SELECT 1 / (coalesce(current_setting('weir.raced', true), '') = '')::integer;

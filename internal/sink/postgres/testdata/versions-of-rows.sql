@@ -9,24 +9,15 @@ CREATE TEMP TABLE weir_stage_0 (
   c2 text
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, key, c0) FROM STDIN;
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 SELECT s.n, r.xmin, r.version
 FROM pg_temp.weir_stage_0 s,
   LATERAL (SELECT t.xmin, (t."v")::text AS version FROM "public"."t" t WHERE t."id" = s.c0 OFFSET 0) r;
-SET LOCAL enable_seqscan = DEFAULT;
 
 -- After the answer.
 DELETE FROM pg_temp.weir_stage_0;
 COPY pg_temp.weir_stage_0 (n, key, state, found, c0, c1, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-SELECT set_config('enable_seqscan', 'off', true)
-FROM pg_class
-WHERE oid IN (SELECT '"public"."t"'::regclass::oid) AND reltuples = 0
-LIMIT 1;
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
@@ -37,7 +28,6 @@ WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
 WHEN NOT MATCHED
   THEN INSERT ("id", "v", "a")
     VALUES (CASE WHEN CASE WHEN s.state IS NOT NULL OR s.found IS NULL THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN s.c0 END, s.c1, s.c2);
-SET LOCAL enable_seqscan = DEFAULT;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 SELECT 1 / (coalesce(current_setting('weir.raced', true), '') = '')::integer;

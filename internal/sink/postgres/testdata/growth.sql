@@ -1,0 +1,54 @@
+-- The lock of the table is waited for briefly, and those of rows as long as they take.
+--   {"id":1,"b":"x"}
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL synchronous_commit = on;
+SET LOCAL client_min_messages = warning;
+SET LOCAL extra_float_digits = 1;
+SET LOCAL jit = off;
+SET LOCAL enable_seqscan = off;
+SET application_name = 'weir/feed.jsonl > t';
+SET LOCAL idle_in_transaction_session_timeout = 10000;
+SET LOCAL work_mem = '64MB';
+SET LOCAL array_nulls = on;
+SELECT 1 / ((SELECT count(*) FROM (
+  SELECT FROM public.weir_checkpoints c JOIN (VALUES ('feed.jsonl', 1)) v (source, seq) ON c.source = v.source AND c.seq = v.seq
+  WHERE c.job = 'feed.jsonl > t'
+  ORDER BY c.source FOR NO KEY UPDATE OF c) x) = 1)::integer;
+SET LOCAL enable_hashjoin = off;
+SET LOCAL enable_mergejoin = off;
+SET LOCAL enable_material = off;
+SELECT pg_advisory_xact_lock_shared(-3747978541595251328);
+SET LOCAL lock_timeout = '2s';
+LOCK TABLE "public"."t" IN ACCESS EXCLUSIVE MODE;
+SELECT 1 / ((SELECT max(value) FROM public.weir_meta WHERE name = 'columns "public"."t"') IS NOT DISTINCT FROM '{"a":"text","id":"small integer"}')::integer;
+SELECT 1 / (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM 'id bigint,a text'
+    AND '"public"."t"'::regclass::oid = 1 AND row_security_active('"public"."t"'::regclass) = false
+  FROM pg_attribute
+  WHERE attrelid = '"public"."t"'::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
+ALTER TABLE "public"."t" ADD COLUMN "b" text;
+INSERT INTO public.weir_meta (name, value) VALUES ('columns "public"."t"', '{"a":"text","b":"text","id":"small integer"}') ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+SET LOCAL lock_timeout = DEFAULT;
+DROP TABLE IF EXISTS pg_temp.weir_stage_0;
+CREATE TEMP TABLE weir_stage_0 (
+  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  c0 bigint,
+  c2 text
+) ON COMMIT DELETE ROWS;
+COPY pg_temp.weir_stage_0 (n, c0, c2) FROM STDIN;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."t"'::regclass::oid) r (id);
+MERGE INTO "public"."t" t
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
+WHEN MATCHED AND s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."b"
+  THEN UPDATE SET
+    "b" = coalesce(s.c2, t."b")
+WHEN NOT MATCHED
+  THEN INSERT ("id", "b")
+    VALUES (s.c0, s.c2);
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."t"'::regclass::oid) r (id);
+INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)
+VALUES ('feed.jsonl > t', 'feed.jsonl', 2, 'run', 2, 34, '', 0, '', '1', now())
+ON CONFLICT (job, source) DO UPDATE SET seq = excluded.seq, run = excluded.run, line = excluded.line, "offset" = excluded."offset", mark = excluded.mark, rejected = excluded.rejected, settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated
+RETURNING tableid;
+COMMIT;
