@@ -31,7 +31,7 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 			d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", t.Name))
 		}
 		t.FullName = d.fullName(t)
-		known.relation, known.key, known.next = *t, key, nil
+		known.relation, known.key = *t, key
 		tables[i] = t.Clone()
 	}
 	return tables, err
@@ -62,7 +62,6 @@ type headRow struct {
 	Hides       bool   `db:"hides"`    // the latter may keep rows from this user
 	Rules       int    `db:"rules"`    // constraints and triggers of others
 	Triggers    bool   `db:"triggers"` // of inserts
-	Dropped     string `db:"dropped"`  // how many columns
 	Held        string `db:"held"`     // what has a column of the table's type
 	Below       bool   `db:"relhassubclass"`
 	Marked      bool   `db:"marked"` // weir_unlogged exists
@@ -76,7 +75,6 @@ const headSQL = `SELECT n.nspname, c.relkind, c.relpersistence, c.oid, c.relhass
     + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid) AND NOT (` + ownKey + `)) AS rules,
   EXISTS (SELECT FROM pg_trigger
     WHERE (tgrelid = c.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0) AS triggers,
-  (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped) AS dropped,
   (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid))
     FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')
     WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass
@@ -225,12 +223,6 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	// The mark of a table that weir made outlives it. A fill factor, which the user may have changed, tells the table from
 	// another one of the same name, and a dump keeps it.
 	ours := t.made != "" && strings.Contains(head.Options, "fillfactor=")
-	if t.ID = t.oid; t.made != "" {
-		t.ID += "/" + t.made + "/" + head.Dropped
-	}
-	if t.marker != "" {
-		t.ID += "/" + t.marker
-	}
 	missing := func(err error) (relation, error) {
 		if !ours {
 			return t, err
@@ -280,30 +272,30 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 // readMarks reads what weir's own tables have of tables, and ends the transaction.
 func (d *DB) readMarks(ctx context.Context, facts []tableFacts) error {
 	s := &script{}
-	var marks, unlogged []string
+	var marks, ids []string
 	for i := range facts {
-		full := d.fullName(&facts[i].relation)
-		marks = append(marks, literal(sink.MadeMark(full)), literal(sink.ColumnsMark(full)), literal(sink.VersionsMark(full)))
-		if facts[i].marked {
-			unlogged = append(unlogged, facts[i].oid)
+		t := &facts[i].relation
+		full := d.fullName(t)
+		marks = append(marks, literal(sink.ColumnsMark(full)), literal(sink.VersionsMark(full)))
+		if t.ID = t.oid; facts[i].head != nil {
+			ids = append(ids, "SELECT "+d.idSQL(t, t.oid, t.marked))
 		}
 	}
 	if d.ready && len(facts) > 0 {
 		s.add("SELECT name, value FROM %s.weir_meta WHERE name IN (%s)", d.schema, strings.Join(marks, ", "))
 		s.addAll(d.dialect().WritersSQL())
-		if len(unlogged) > 0 {
-			s.add("SELECT tbl, mark FROM %s.weir_unlogged WHERE tbl IN (%s)", d.schema, strings.Join(unlogged, ", "))
-		}
+		s.addAll(ids...)
 	}
 	s.add("COMMIT")
 	r, err := d.run(ctx, s)
 	if err != nil || len(r) == 1 {
 		return err
 	}
-	meta, markers := texts(r[0]), map[string]string{}
-	if len(unlogged) > 0 {
-		markers = texts(r[2])
+	meta := map[string]string{}
+	for _, row := range r[0].rows {
+		meta[string(row[0])] = string(row[1])
 	}
+	id := 2
 	for i := range facts {
 		t := &facts[i].relation
 		full := d.fullName(t)
@@ -311,35 +303,22 @@ func (d *DB) readMarks(ctx context.Context, facts []tableFacts) error {
 			continue
 		}
 		_, t.Versioned = meta[storable(sink.VersionsMark(full))]
-		t.marks, t.made, t.marker = meta[storable(sink.ColumnsMark(full))], meta[storable(sink.MadeMark(full))], markers[t.oid]
+		t.marks = meta[storable(sink.ColumnsMark(full))]
+		t.setID(string(r[id].rows[0][0]))
+		id++
 	}
 	return nil
 }
 
-// texts are the second column of a result by the first one.
-func texts(r result) map[string]string {
-	m := map[string]string{}
-	for _, row := range r.rows {
-		m[string(row[0])] = string(row[1])
-	}
-	return m
-}
-
-// tableID is SQL for the ID of a table as it is in a flush's transaction.
-func (d *DB) tableID(t *relation) string {
-	switch {
-	case !t.Exists:
-		return "''"
-	case t.ID != "":
-		return literal(t.ID)
-	}
-	marker := "''"
-	if t.unlogged {
-		marker = fmt.Sprintf("coalesce((SELECT '/' || mark FROM %s.weir_unlogged WHERE tbl = c.oid), '')", d.schema)
+// idSQL is SQL for the ID of a table that exists, by its OID. marked tells that weir_unlogged exists and may have a marker of it.
+func (d *DB) idSQL(t *relation, oid string, marked bool) string {
+	marker := ""
+	if marked {
+		marker = fmt.Sprintf(" || coalesce((SELECT '/' || mark FROM %s.weir_unlogged WHERE tbl = c.oid), '')", d.schema)
 	}
 	return fmt.Sprintf("(SELECT c.oid || coalesce('/' || (SELECT value FROM %s.weir_meta WHERE name = %s)\n"+
-		"    || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '') || %s\n  FROM pg_class c WHERE c.oid = %s::regclass)",
-		d.schema, literal(sink.MadeMark(d.fullName(t))), marker, literal(t.ident))
+		"    || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '')%s\n  FROM pg_class c WHERE c.oid = %s)",
+		d.schema, literal(sink.MadeMark(d.fullName(t))), marker, oid)
 }
 
 // markUnlogged adds what leaves a marker that shares the fate of an unlogged table.
@@ -356,12 +335,15 @@ func (d *DB) keepMark(name, value string) string {
 		d.schema, literal(name), literal(value))
 }
 
-// setID takes the ID of a table, which is known now.
+// setID takes what idSQL asks for: the OID, the mark and the number of columns that were dropped if weir made the table, and
+// the marker if there is one.
 func (t *relation) setID(id string) {
 	t.ID = id
 	parts := strings.Split(id, "/")
-	t.oid = parts[0]
-	if t.unlogged {
+	if t.oid = parts[0]; len(parts) > 2 {
+		t.made = parts[1]
+	}
+	if len(parts)%2 == 0 {
 		t.marker = parts[len(parts)-1]
 	}
 }

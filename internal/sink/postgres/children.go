@@ -97,7 +97,7 @@ func after(prefix []byte) []byte {
 
 // keyParts is SQL for each part of the key of a row t as messages have it, as JSON.
 func (p *part) keyParts() (parts []string) {
-	owner := p.a.d.newShape(p.b, p.t, p.after, nil).owner()
+	owner := p.newShape(p.b, nil).owner()
 	var hidden []string
 	if owner != nil {
 		hidden = owner.finder(nil).Parts(owner.To, "t."+ident(p.after.Columns[owner.at].Name))
@@ -255,7 +255,7 @@ func (t *relation) deleteBelow(distinct, others, join, on, where, own string) st
 // belongs is the condition that a row of the table belongs to a staged one of the part above; join is
 // what stands between the two.
 func (p *part) belongs(above *part) (join, on string) {
-	owner := p.a.d.newShape(p.b, p.t, p.after, nil).owner()
+	owner := p.newShape(p.b, nil).owner()
 	if n := len(above.b.Table.Key); owner != nil && n <= len(owner.From) {
 		find := owner.finder(above.stagedKey).FindAll(owner.To, n)
 		return fmt.Sprintf("\n  CROSS JOIN LATERAL (%s) o (id)", find), fmt.Sprintf("t.%s = o.id", ident(p.after.Columns[owner.at].Name))

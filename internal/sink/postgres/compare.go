@@ -124,8 +124,8 @@ func (d *DB) newComparison(ctx context.Context, b *fold.Batch) (*comparison, err
 	if err := d.readAbove(ctx, &b.Table); err != nil {
 		return nil, err
 	}
-	rows, t := b.Sorted(), d.tableOf(b.Table.Name)
-	return &comparison{shape: d.newShape(b, t, t.relation, rows), b: b, rows: rows}, nil
+	rows, known := b.Sorted(), func(name string) *relation { return &d.tableOf(name).relation }
+	return &comparison{shape: newShape(b, "", *known(b.Table.Name), rows, known), b: b, rows: rows}, nil
 }
 
 // difference is the first of a row's differences that is more than one of spelling, or

@@ -68,9 +68,6 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 	for {
 		a := newAttempt(r)
 		err := a.write(ctx)
-		for _, p := range a.parts {
-			p.t.next = nil // it is the attempt's
-		}
 		if err == nil {
 			a.dropOrphans(ctx)
 			return a.result(), nil

@@ -137,7 +137,8 @@ func TestComparison(t *testing.T) {
 	g.quiet(r.Flush, `{"order":1,"customer":7,"name":"seven","total":1}`)
 	r.Fold(`{"order":1,"customer":7,"total":5}`, `{"order":2,"total":null}`)
 	b := r.Seal().Batches[1]
-	c := &comparison{shape: g.newShape(b, g.tableOf(b.Table.Name), g.tableOf(b.Table.Name).relation, b.Sorted()), b: b, rows: b.Sorted()}
+	known := func(name string) *relation { return &g.tableOf(name).relation }
+	c := &comparison{shape: newShape(b, "", *known(b.Table.Name), b.Sorted(), known), b: b, rows: b.Sorted()}
 	g.says("the rows that the table has otherwise")
 	fmt.Fprintf(&g.text, "%s;\n", c.differSQL(c.rows))
 	g.says("the keys of the rows that the table has")

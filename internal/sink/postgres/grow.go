@@ -245,6 +245,14 @@ func (a *attempt) called(name string) *part {
 	return a.parts[at]
 }
 
+// current returns a table as the flush leaves it.
+func (a *attempt) current(name string) *relation {
+	if p := a.called(name); p != nil {
+		return &p.after
+	}
+	return &a.d.tableOf(name).relation
+}
+
 // above returns the table that a foreign key refers to, as the flush leaves it; nil if it does
 // not write to it.
 func (a *attempt) above(k *schema.ForeignKey) *schema.Table {

@@ -40,14 +40,13 @@ func (a *attempt) checkpoints() {
 
 // tableIDs is SQL for the IDs of the tables as they are in the flush's transaction.
 func (a *attempt) tableIDs() string {
-	known := true
-	ids, sql := make([]string, len(a.parts)), make([]string, len(a.parts))
+	sql := make([]string, len(a.parts))
 	for i, p := range a.parts {
-		ids[i], sql[i] = p.after.ID, literal(a.f.BeforeID(i))+" || "+a.d.tableID(&p.after)
-		known = known && (ids[i] != "" || !p.after.Exists)
-	}
-	if known {
-		return literal(a.f.TableIDs(ids...))
+		id := literal(p.after.ID)
+		if p.after.Exists && p.after.ID == "" {
+			id = a.d.idSQL(&p.after, literal(p.after.ident)+"::regclass", p.after.unlogged)
+		}
+		sql[i] = literal(a.f.BeforeID(i)) + " || " + id
 	}
 	return strings.Join(sql, " || ")
 }

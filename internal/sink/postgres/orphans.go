@@ -124,7 +124,7 @@ type stateKey struct {
 func (p *part) stateKey() (k stateKey) {
 	t := &p.t.relation
 	var all []string
-	if o := p.a.d.newShape(p.b, p.t, *t, nil).owner(); o != nil {
+	if o := p.newShape(p.b, nil).owner(); o != nil {
 		k.parts = slices.Clone(o.key)
 		all = append(all, fmt.Sprintf("t.%s = (%s)", ident(t.Columns[o.at].Name), o.finder(func(i int) string { return fmt.Sprintf("v.p%d", i) }).Find(o.To)))
 	}

@@ -55,7 +55,6 @@ type tablePlan struct {
 // fit finds the statements that make the table what the batch needs.
 func (p *part) fit() (err error) {
 	p.tableChange = tableChange{after: p.t.relation, keys: p.keys}
-	p.t.next = &p.after
 	if !p.b.Used() && len(p.keys) == 0 {
 		return nil
 	}
@@ -99,7 +98,12 @@ func (p *part) isCopied() bool { return p.plan != nil && p.plan.way == copied }
 
 // newPlan plans to write some rows of a batch.
 func (p *part) newPlan(b *fold.Batch, rows []*fold.Row) *tablePlan {
-	return &tablePlan{batch: b, rows: rows, about: len(p.writes), upsert: upsert{shape: p.a.d.newShape(b, p.t, p.after, rows), again: p.a.tries[errGone] > 0}}
+	return &tablePlan{batch: b, rows: rows, about: len(p.writes), upsert: upsert{shape: p.newShape(b, rows), again: p.a.tries[errGone] > 0}}
+}
+
+// newShape returns the shape of some rows of a batch.
+func (p *part) newShape(b *fold.Batch, rows []*fold.Row) *shape {
+	return newShape(b, p.t.stageName(), p.after, rows, p.a.current)
 }
 
 // maySeemNew reports whether rows of the table may be taken for new.

@@ -46,7 +46,6 @@ type table struct {
 	incomparable bool
 	names        []string  // the numbered columns of its versions, as of the last flush
 	orphans      time.Time // when states of its rows are looked at for those that somebody else has deleted
-	next         *relation // as the flush at hand makes it; nil: as it is
 }
 
 var (

@@ -29,17 +29,8 @@ type keyPart struct {
 // hiddenName is the column of the staging table with a column of the batch that the table does not have.
 func hiddenName(from int) string { return fmt.Sprintf("h%d", from) }
 
-// current is a table as the flush at hand makes it.
-func (d *DB) current(name string) *relation {
-	t := d.tableOf(name)
-	if t.next != nil {
-		return t.next
-	}
-	return &t.relation
-}
-
 // resolve adds the columns whose values the database finds: the owner, and references that some row names.
-func (d *DB) resolve(s *shape, of *schema.Table, uses []use) {
+func (s *shape) resolve(of *schema.Table, uses []use, current func(name string) *relation) {
 	for i := range of.Refs {
 		ref := &of.Refs[i]
 		u := uses[ref.From[0]]
@@ -49,10 +40,10 @@ func (d *DB) resolve(s *shape, of *schema.Table, uses []use) {
 		}
 		r := resolved{Ref: ref, at: at, tables: map[string]string{}}
 		for l := ref.To; l != nil; l = l.Above {
-			r.tables[l.Table] = d.current(l.Table).ident
+			r.tables[l.Table] = current(l.Table).ident
 		}
 		for _, part := range ref.To.Parts() {
-			t := d.current(part.In.Table)
+			t := current(part.In.Table)
 			r.key = append(r.key, keyPart{t, caps.Find(&t.Table, part.Column, 0)})
 		}
 		if ref.Owner {

@@ -77,8 +77,9 @@ func (s *shape) copied() (all []copiedValue) {
 // A use is what rows do with a column of the batch.
 type use struct{ named, null, initial bool }
 
-func (d *DB) newShape(b *fold.Batch, t *table, table relation, rows []*fold.Row) *shape {
-	s := &shape{table: table, stage: t.stageName(), now: quote(b.Time.UTC().Format(stampFormat)), fillOnly: b.FillOnly}
+// newShape returns the shape of rows of a batch that are staged in a table. current returns the tables that they name rows of.
+func newShape(b *fold.Batch, stage string, table relation, rows []*fold.Row, current func(name string) *relation) *shape {
+	s := &shape{table: table, stage: stage, now: quote(b.Time.UTC().Format(stampFormat)), fillOnly: b.FillOnly}
 	place := make([]int, len(b.Table.Columns)) // of the batch's columns in the table
 	for i := range place {
 		c := &b.Table.Columns[i]
@@ -99,7 +100,7 @@ func (d *DB) newShape(b *fold.Batch, t *table, table relation, rows []*fold.Row)
 			s.add(at, i, uses[i], false)
 		}
 	}
-	d.resolve(s, &b.Table, uses)
+	s.resolve(&b.Table, uses, current)
 	return s
 }
 

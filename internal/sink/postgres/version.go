@@ -97,7 +97,7 @@ func (p *part) askVersions() {
 // askStored adds what stages the keys of the rows, and reads what the database has of them.
 func (p *part) askStored() {
 	d, s := p.a.d, p.a.script
-	shape := d.newShape(p.b, p.t, p.after, p.writes)
+	shape := p.newShape(p.b, p.writes)
 	keys := shape.keysOnly()
 	p.stageRows(shape, &staging{shape: keys, b: p.b, rows: p.writes, keyed: true})
 	s.put(keys.resolutions()...)
