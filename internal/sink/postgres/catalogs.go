@@ -237,7 +237,10 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 		more.held = cmp.Or(more.held, head.Held)
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
 	}
-	primary := primaryKey(l.indexes)
+	var primary []string
+	if at := slices.IndexFunc(l.indexes, func(x indexRow) bool { return x.Primary }); at >= 0 {
+		primary = l.indexes[at].Columns
+	}
 	if key == nil {
 		if key = primary; key == nil {
 			return t, sink.NoKeyError(&t.Table)

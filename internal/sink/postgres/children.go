@@ -163,31 +163,23 @@ func (a *attempt) lockSets() {
 	a.script.takeTurns(turns)
 }
 
-// hasSets reports whether rows that the flush writes are values of the part's.
-func (p *part) hasSets() bool {
-	table := slices.Index(p.a.parts, p)
-	for i, q := range p.a.parts {
-		if q.set && q.b.Used() && fold.Top(p.a.f.Batches, i) == table {
-			return true
-		}
-	}
-	return false
-}
-
 // explode makes the rows of other tables that are values of the rows of a part, as they are
 // written, and has the parts of these tables write them.
 func (a *attempt) explode(x *fold.Explosion, table int) error {
-	p, batches := a.parts[table], a.f.Batches
-	if p.plan == nil || p.set || !p.hasSets() {
+	p := a.parts[table]
+	var sets []*part
+	for i, q := range a.parts {
+		if q.set && q.b.Used() && fold.Top(a.f.Batches, i) == table {
+			sets = append(sets, q)
+		}
+	}
+	if p.plan == nil || p.set || len(sets) == 0 {
 		return nil
 	}
 	if err := x.Explode(table, p.plan.batch, p.plan.rows); err != nil {
 		return err
 	}
-	for i, q := range a.parts {
-		if !q.set || !q.b.Used() || fold.Top(batches, i) != table {
-			continue
-		}
+	for _, q := range sets {
 		e := q.b.Exploded()
 		q.writes = e.Sorted()
 		rows := q.writes

@@ -179,18 +179,13 @@ func (c *Claims) locksSQL(function string, locks []lock) string {
 		function, strings.Join(numbers, ","), strings.Join(shared, ","))
 }
 
-// flushingSQL names the transactions of the job's other sessions. A run that was killed
-// leaves its locks at once, but its last flush may still be under way.
-func (c *Claims) flushingSQL() string {
-	return "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = " + literal("weir/"+c.Job) +
-		" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
-}
-
-// waitForFlushes waits, at most for flushWait, until the transactions have ended that flushingSQL names at first.
+// waitForFlushes waits, at most for flushWait, until the transactions have ended that other sessions of the job have. A run
+// that was killed leaves its locks at once, but its last flush may still be under way.
 func (c *Claims) waitForFlushes(ctx context.Context) error {
 	waits := backoff.Backoff{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	for end, first := time.Now().Add(flushWait), [][][]byte(nil); ; {
-		r, err := c.query(ctx, c.flushingSQL())
+		r, err := c.query(ctx, "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = "+literal("weir/"+c.Job)+
+			" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")
 		if err != nil {
 			return err
 		}

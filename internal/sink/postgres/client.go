@@ -110,67 +110,86 @@ func (c *client) connect(ctx context.Context) (made bool, err error) {
 	return true, nil
 }
 
+// A serverRow is the row of serverSQL.
+type serverRow struct {
+	PID      string `db:"pid"`
+	Started  string `db:"started"`
+	Version  int    `db:"version"`
+	Encoding string `db:"encoding"`
+	Database string `db:"database"`
+	Schema   string `db:"schema"` // "" if the search path has none that exists
+	Standby  bool   `db:"standby"`
+	Standbys string `db:"standbys"` // that a commit waits for
+	ReadOnly bool   `db:"readonly"`
+	Temp     bool   `db:"temp"` // the role may make temporary tables
+	Idle     int    `db:"idle"` // ms
+	Counts   bool   `db:"counts"`
+}
+
+const serverSQL = `SELECT pg_backend_pid() AS pid, (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS started,
+  current_setting('server_version_num') AS version, current_setting('server_encoding') AS encoding,
+  current_database() AS database, current_schema() AS schema, pg_is_in_recovery() AS standby,
+  current_setting('synchronous_standby_names') AS standbys, current_setting('default_transaction_read_only') = 'on' AS readonly,
+  has_database_privilege(current_database(), 'TEMP') AS temp,
+  (SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') AS idle,
+  (SELECT setting = 'on' FROM pg_settings WHERE name = 'track_counts') AS counts`
+
 // inspect asks the server what it is.
 func (c *client) inspect(ctx context.Context) error {
 	c.open = false
 	session := fmt.Sprint(c.conn.PID())
-	r, err := c.query(ctx,
-		"SELECT pg_backend_pid(), current_setting('server_version_num'), current_setting('server_encoding'), current_schema(), current_database(), pg_is_in_recovery(),"+
-			" has_database_privilege(current_database(), 'TEMP'), (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()),"+
-			" current_setting('synchronous_standby_names'), current_setting('default_transaction_read_only'),"+
-			" (SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'),"+
-			" (SELECT setting FROM pg_settings WHERE name = 'track_counts')",
-		"SELECT "+existSQL("quote_ident(current_schema())"))
+	r, err := c.query(ctx, serverSQL)
 	if err != nil {
 		return err
 	}
-	row := r[0].rows[0]
-	pid := string(row[0])
-	if c.version = number(row[1]); c.version < minVersion {
+	row := structs[serverRow](r[0])[0]
+	if c.version = int64(row.Version); c.version < minVersion {
 		return fmt.Errorf("the server at %s is Postgres %d; weir needs %d or later", c.where(), c.version/10000, minVersion/10000)
 	}
-	c.pooled = pid != session
-	if encoding := string(row[2]); encoding != "UTF8" && encoding != "SQL_ASCII" {
+	if row.Encoding != "UTF8" && row.Encoding != "SQL_ASCII" {
 		return &sink.Error{Class: sink.Permanent, Reason: "error",
-			Err: fmt.Errorf("database %s has the encoding %s, which lacks characters that a feed may have: make one by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", row[4], encoding)}
+			Err: fmt.Errorf("database %s has the encoding %s, which lacks characters that a feed may have: make one by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", row.Database, row.Encoding)}
 	}
-	c.replicated = len(row[8]) > 0
-	c.counts = string(row[11]) == "on"
-	c.idle = time.Duration(number(row[10])) * time.Millisecond
+	c.pooled, c.replicated, c.counts = row.PID != session, row.Standbys != "", row.Counts
+	c.idle = time.Duration(row.Idle) * time.Millisecond
 	if !c.pooled {
 		if err := c.terminateStaleBackend(ctx); err != nil {
 			return err // the old session stays the one to end
 		}
-		c.backend, c.started = pid, string(row[7])
+		c.backend, c.started = row.PID, row.Started
 		if err := c.watch(ctx); err != nil {
 			return err
 		}
 	}
-	if row[3] == nil {
-		return fmt.Errorf("database %s has none of the schemas in search_path: CREATE SCHEMA, or set search_path in the connection string", row[4])
+	if row.Schema == "" {
+		return fmt.Errorf("database %s has none of the schemas in search_path: CREATE SCHEMA, or set search_path in the connection string", row.Database)
 	}
-	c.current = string(row[3])
-	c.schema = ident(c.current)
-	c.takeReady(r[1].rows[0])
-	if string(row[5]) == "t" && !c.reads {
-		return &sink.Error{Class: sink.Transient, Reason: "readonly",
-			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
-	}
-	if string(row[9]) == "on" && !c.reads {
-		return &sink.Error{Class: sink.Permanent, Reason: "readonly",
-			Err: fmt.Errorf("default_transaction_read_only is on for this role or database, though the server at %s is no standby: ALTER ROLE … (or DATABASE …) SET default_transaction_read_only = off", c.where())}
-	}
-	if string(row[6]) != "t" && !c.reads {
-		return &sink.Error{Class: sink.Permanent, Reason: "permission",
-			Err: fmt.Errorf("role %s may make no temporary tables in database %s, and weir stages rows in one: GRANT TEMP ON DATABASE %s TO %s", c.config.User, row[4], ident(string(row[4])), ident(c.config.User))}
-	}
-	if c.pooled && !c.reads {
-		if err := c.takesTransactions(ctx); err != nil {
+	c.current, c.schema = row.Schema, ident(row.Schema)
+	if !c.reads {
+		if err := c.mayWrite(ctx, &row); err != nil {
 			return err
 		}
 	}
-	if c.ready {
-		return c.checkFormat(ctx)
+	if err := c.askReady(ctx); err != nil || !c.ready {
+		return err
+	}
+	return c.checkFormat(ctx)
+}
+
+// mayWrite reports why the server takes no flushes of weir's.
+func (c *client) mayWrite(ctx context.Context, row *serverRow) error {
+	switch {
+	case row.Standby:
+		return &sink.Error{Class: sink.Transient, Reason: "readonly",
+			Err: errors.New("the server is a standby, which takes no writes: name the primary, or all of them with target_session_attrs=read-write")}
+	case row.ReadOnly:
+		return &sink.Error{Class: sink.Permanent, Reason: "readonly",
+			Err: fmt.Errorf("default_transaction_read_only is on for this role or database, though the server at %s is no standby: ALTER ROLE … (or DATABASE …) SET default_transaction_read_only = off", c.where())}
+	case !row.Temp:
+		return &sink.Error{Class: sink.Permanent, Reason: "permission",
+			Err: fmt.Errorf("role %s may make no temporary tables in database %s, and weir stages rows in one: GRANT TEMP ON DATABASE %s TO %s", c.config.User, row.Database, ident(row.Database), ident(c.config.User))}
+	case c.pooled:
+		return c.takesTransactions(ctx)
 	}
 	return nil
 }
@@ -197,12 +216,9 @@ func (c *client) takesTransactions(ctx context.Context) error {
 	return c.sinkError(c.rollback(ctx))
 }
 
-// readySQL is what takeReady takes.
-func (c *client) readySQL() string { return existSQL(literal(c.schema)) }
-
-// existSQL is whether weir's tables exist in a schema, and whether weir_versions does.
-func existSQL(schema string) string {
-	return fmt.Sprintf("to_regclass(%s || '.weir_meta') IS NOT NULL, to_regclass(%[1]s || '.weir_versions') IS NOT NULL", schema)
+// readySQL is what takeReady takes: whether weir's tables exist, and whether weir_versions does.
+func (c *client) readySQL() string {
+	return fmt.Sprintf("to_regclass(%s || '.weir_meta') IS NOT NULL, to_regclass(%[1]s || '.weir_versions') IS NOT NULL", literal(c.schema))
 }
 
 // takeReady notes which of weir's tables exist.

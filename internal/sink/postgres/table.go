@@ -106,16 +106,6 @@ func identOf(schemaName, table string) string {
 	return ident(schemaName) + "." + ident(table)
 }
 
-// primaryKey returns the columns of the primary key, of the indexes of a table; nil: there is none.
-func primaryKey(indexes []indexRow) []string {
-	for _, x := range indexes {
-		if x.Primary {
-			return x.Columns
-		}
-	}
-	return nil
-}
-
 // A columnRow is a row of columnsSQL.
 type columnRow struct {
 	Name          string   `db:"attname"`
