@@ -226,8 +226,8 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 		}
 	}
 	s.takeTurns(turns)
-	s.add("%s", fmt.Sprintf("SELECT count(*) FROM (SELECT FROM (VALUES %s) v(n, %s) JOIN %s t ON %s WHERE %s ORDER BY v.n FOR UPDATE OF t) x",
-		strings.Join(numbered, ", "), x.named("k{n}"), x.t.ident, x.columns("%s = v.k{n}", " AND "), x.old))
+	s.add("SELECT count(*) FROM (SELECT FROM (VALUES %s) v(n, %s) JOIN %s t ON %s WHERE %s ORDER BY v.n FOR UPDATE OF t) x",
+		strings.Join(numbered, ", "), x.named("k{n}"), x.t.ident, x.columns("%s = v.k{n}", " AND "), x.old)
 	if len(rows) > 1 {
 		s.add("SET LOCAL statement_timeout = '1s'")
 	}
@@ -241,7 +241,7 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 			}
 			sql = fmt.Sprintf("DELETE FROM %s t WHERE %s RETURNING %s", a.Name, a.Where, answer)
 		}
-		s.add("%s", sql)
+		s.addAll(sql)
 	}
 	if len(turns) == 0 {
 		s.add("COMMIT")

@@ -20,8 +20,9 @@ import (
 
 // A lastFlush is the last one that came: it may come again, because the answer to its COMMIT was lost.
 type lastFlush struct {
-	id     string
-	result sink.Result // what it does, as far as an answer told
+	id        string
+	committed bool        // it is known to be
+	result    sink.Result // what it does, as far as an answer told
 }
 
 // A flushRun is one call of Flush: it tries to write a flush until one try commits, or nothing helps any more.
@@ -38,8 +39,11 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Result{}, err
 	}
-	if id := flushID(f); d.last.id != id {
+	switch id := flushID(f); {
+	case d.last.id != id:
 		d.last = lastFlush{id: id, result: sink.Result{Tables: make([]sink.Counts, len(f.Batches))}}
+	case d.last.committed:
+		return d.last.result, nil
 	}
 	run := &flushRun{d: d, f: f, rows: make([][]*fold.Row, len(f.Batches))}
 	for i, b := range f.Batches {
@@ -48,7 +52,9 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		}
 	}
 	res, err := run.write(ctx)
-	d.wrote = d.wrote || err == nil
+	if err == nil {
+		d.last.committed, d.last.result, d.wrote = true, res, true
+	}
 	return res, d.sinkError(err)
 }
 
