@@ -48,5 +48,5 @@ func (a *attempt) tableIDs() string {
 		}
 		sql[i] = literal(a.f.BeforeID(i)) + " || " + id
 	}
-	return strings.Join(sql, " || ")
+	return cmp.Or(strings.Join(sql, " || "), "''") // a flush may have no table yet
 }
