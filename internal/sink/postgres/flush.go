@@ -228,8 +228,8 @@ func (a *attempt) begin() {
 	if d.idle == 0 || d.idle > stoppedAfter {
 		s.add("SET LOCAL idle_in_transaction_session_timeout = %d", stoppedAfter.Milliseconds())
 	}
-	s.add(roomToSort)
-	s.add("SET LOCAL array_nulls = on") // else a null in an array is the text NULL
+	s.add("SET LOCAL work_mem = '64MB'") // to sort a batch
+	s.add("SET LOCAL array_nulls = on")  // else a null in an array is the text NULL
 	if !d.ready {
 		s.addAll(d.dialect().Ledger()...)
 	}

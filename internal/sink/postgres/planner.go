@@ -20,8 +20,6 @@ func (s *script) begin(synchronous string) {
 var joins = []string{"SET LOCAL enable_hashjoin = off", "SET LOCAL enable_mergejoin = off", "SET LOCAL enable_material = off"}
 
 const (
-	// roomToSort is for the keys and places of a batch.
-	roomToSort = "SET LOCAL work_mem = '64MB'"
 	// Behind a lock of a whole table that waits for a long reader, everybody else would queue: so it waits only for a
 	// moment, and the flush is tried again.
 	briefly   = "SET LOCAL lock_timeout = '2s'"
