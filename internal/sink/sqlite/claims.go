@@ -157,31 +157,20 @@ func (c *Claims) at(lane ...string) int64 {
 	return int64(h.Sum64() >> 2)
 }
 
-// ask is a [sink.Ledger].
+// ask is a [sink.Ledger] with a connection of its own. That may write, for only so can it restore a file that another
+// process has left in the middle of a transaction; sql must not.
 func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
-	err = c.read(ctx, func(db *conn) error { rows, err = db.rows(sql(dialect)); return err })
-	return rows, err
-}
-
-// read calls query with a connection of its own, unless weir has no tables yet. The
-// connection may write, for only so can it restore a file that another process has left in
-// the middle of a transaction; query must not. It may be called again where the file is
-// locked.
-func (c *Claims) read(ctx context.Context, query func(*conn) error) (err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := os.Stat(c.path); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	f := file{path: c.path, opt: c.opt}
 	if err := f.open(ctx, lib.SQLITE_OPEN_READWRITE); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
-	known, err := f.hasTable(ctx, "weir_checkpoints")
-	if err == nil && known {
-		err = f.polling(ctx, func() error { return query(f.c) })
-	}
-	return f.explain(err)
+	rows, err = f.ask(ctx, sql)
+	return rows, f.explain(err)
 }

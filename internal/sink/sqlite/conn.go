@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"cmp"
+	"strings"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -187,13 +188,15 @@ func (c *conn) autocommit() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.d
 // changes is how many rows the last statement that writes wrote.
 func (c *conn) changes() int32 { return lib.Xsqlite3_changes(c.tls, c.db) }
 
-// deferredKeys reports whether a deferred foreign key is violated at this point
-// of the transaction.
-func (c *conn) deferredKeys() bool {
+// checkDeferred returns the error of a COMMIT at this point of the transaction if a deferred foreign key is violated.
+func (c *conn) checkDeferred() error {
 	out := libc.Xcalloc(c.tls, 2, slot)
 	defer libc.Xfree(c.tls, out)
 	lib.Xsqlite3_db_status(c.tls, c.db, lib.SQLITE_DBSTATUS_DEFERRED_FKS, out, out+slot, 0)
-	return *(*int32)(pointer(out)) != 0
+	if *(*int32)(pointer(out)) == 0 {
+		return nil
+	}
+	return &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
 }
 
 // often is what preparing a statement that is used again is called in errors: no row is blamed for it.
@@ -300,9 +303,9 @@ func (c *conn) exec(sql string, args ...any) error {
 	return c.query(sql, func(*stmt) error { return nil }, args...)
 }
 
-// execAll runs statements to their ends.
-func (c *conn) execAll(sql string) error {
-	return c.with(sql, func(text uintptr) error { return c.check(lib.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0)) })
+// execAll runs statements to their ends, one after the other; each string may hold several.
+func (c *conn) execAll(statements ...string) error {
+	return c.with(strings.Join(statements, ";\n"), func(text uintptr) error { return c.check(lib.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0)) })
 }
 
 // query runs one statement and calls row for each row.
@@ -327,18 +330,11 @@ func (c *conn) query(sql string, row func(*stmt) error, args ...any) error {
 	}
 }
 
-// scalar reads the first column of the first row into an *int64 or *string, and
-// leaves it as it is where there is no row.
-func (c *conn) scalar(sql string, into any, args ...any) error {
-	return c.query(sql, func(s *stmt) error {
-		switch p := into.(type) {
-		case *int64:
-			*p = s.int(0)
-		case *string:
-			*p = s.text(0)
-		}
-		return nil
-	}, args...)
+// scalar returns the only column of a query's only row; without a row it is NULL.
+func (c *conn) scalar(sql string, args ...any) (v value, err error) {
+	v.kind = lib.SQLITE_NULL
+	err = c.query(sql, func(s *stmt) error { v = s.value(0); return nil }, args...)
+	return v, err
 }
 
 // rows returns the rows of a query; a cell that is NULL is nil.

@@ -2,8 +2,8 @@ package sqlite
 
 // Pragma reads a setting of the connection, which nobody else can see.
 func (d *DB) Pragma(name string) (n int64, err error) {
-	err = d.c.scalar("PRAGMA "+name, &n)
-	return n, err
+	v, err := d.c.scalar("PRAGMA " + name)
+	return v.int, err
 }
 
 // Explain gives an error its class.

@@ -87,11 +87,11 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 			return err
 		}
 	}
-	var mode string
-	if err := f.polling(ctx, func() error { return f.c.scalar("PRAGMA journal_mode", &mode) }); err != nil {
+	mode, err := f.scalar(ctx, "PRAGMA journal_mode")
+	if err != nil {
 		return err
 	}
-	f.wal = mode == "wal"
+	f.wal = string(mode.text) == "wal"
 	for _, p := range []string{
 		"trusted_schema=OFF", "foreign_keys=ON", fmt.Sprintf("cache_size=-%d", cmp.Or(f.opt.Cache, defaultCache)>>10), fmt.Sprintf("journal_size_limit=%d", walLimit),
 		"synchronous=" + f.level(),
@@ -110,14 +110,11 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 	if err != nil || !known {
 		return err
 	}
-	var made int64
-	err = f.polling(ctx, func() error {
-		return f.c.scalar("SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'", &made)
-	})
+	made, err := f.scalar(ctx, "SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'")
 	if err != nil {
 		return err
 	}
-	return sink.CheckFormat(made, f.path)
+	return sink.CheckFormat(made.int, f.path)
 }
 
 // level is SQLite's name for the promised durability. Without a WAL, FULL does
@@ -132,11 +129,23 @@ func (f *file) level() string {
 func (f *file) pragma(p string) error { return f.c.exec("PRAGMA " + p) }
 
 func (f *file) hasTable(ctx context.Context, name string) (bool, error) {
-	var n int64
-	err := f.polling(ctx, func() error {
-		return f.c.scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", &n, name)
-	})
-	return n > 0, err
+	n, err := f.scalar(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", name)
+	return n.int > 0, err
+}
+
+// scalar is [conn.scalar] of a file that others may have locked.
+func (f *file) scalar(ctx context.Context, sql string, args ...any) (v value, err error) {
+	err = f.polling(ctx, func() (err error) { v, err = f.c.scalar(sql, args...); return err })
+	return v, err
+}
+
+// ask is a [sink.Ledger], whose errors are as SQLite has them.
+func (f *file) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
+	known, err := f.hasTable(ctx, "weir_jobs")
+	if err == nil && known {
+		err = f.polling(ctx, func() error { rows, err = f.c.rows(sql(dialect)); return err })
+	}
+	return rows, err
 }
 
 // polling calls again, after short waits, while the database is locked.

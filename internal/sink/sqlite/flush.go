@@ -134,10 +134,10 @@ func (d *DB) commit() error {
 // write does all of a flush between BEGIN and COMMIT, and returns the tables as they then are. If the flush was committed
 // before, it does nothing, and the result is what was done then.
 func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables []*table, err error) {
-	if err := d.c.runAll(dialect.Ledger()); err != nil {
+	if err := d.c.execAll(dialect.Ledger()...); err != nil {
 		return res, nil, err
 	}
-	if done, err := d.inFlush().Judge(ctx, f); done || err != nil {
+	if done, err := sink.Ledger(d.ask).Judge(ctx, f); done || err != nil {
 		return d.last, nil, err
 	}
 	tables = make([]*table, len(f.Batches))
@@ -164,7 +164,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 
 // record writes what weir's own tables have of a flush: rejects and checkpoints.
 func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error {
-	if err := d.c.runAll(dialect.DropRejects(f)); err != nil {
+	if err := d.c.execAll(dialect.DropRejects(f)...); err != nil {
 		return err
 	}
 	if f.KeepRejects {
@@ -177,24 +177,7 @@ func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error 
 			return err
 		}
 	}
-	return d.c.runAll(append(dialect.Record(f), dialect.Checkpoint(f, literal(tableID))))
-}
-
-// inFlush is the [sink.Ledger] of a flush's transaction, which has made weir's tables.
-func (d *DB) inFlush() sink.Ledger {
-	return func(_ context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
-		return d.c.rows(sql(dialect))
-	}
-}
-
-// runAll runs statements.
-func (c *conn) runAll(statements []string) error {
-	for _, sql := range statements {
-		if err := c.exec(sql); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.c.execAll(append(dialect.Record(f), dialect.Checkpoint(f, literal(tableID)))...)
 }
 
 // keep writes rejected lines.

@@ -19,8 +19,8 @@ import (
 // was read. above are the tables that it may refer to, as they are by now.
 func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table) (*table, error) {
 	want := &b.Table
-	var version int64
-	if err := d.c.scalar("PRAGMA schema_version", &version); err != nil {
+	version, err := d.c.scalar("PRAGMA schema_version")
+	if err != nil {
 		return nil, err
 	}
 	marks, err := d.c.mark(columnsMark(want.Name))
@@ -28,7 +28,7 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 		return nil, err
 	}
 	have := was
-	if version != was.version || marks != was.marks {
+	if version.int != was.version || marks != was.marks {
 		if have, err = d.readTable(ctx, want.Name, was.key); err != nil {
 			return nil, err
 		}
@@ -194,19 +194,14 @@ func (d *DB) rebuild(t *schema.Table, decls, from []string) error {
 	}
 	temp := "weir_new_" + t.Name
 	return d.unkeyed(func() error { // else the rows that refer to the table would go with it
-		for _, sql := range append([]string{
+		return d.c.execAll(append([]string{
 			create(temp, t, decls),
 			fmt.Sprintf("INSERT INTO %s SELECT %s FROM %s", quote(temp), strings.Join(from, ", "), quote(t.Name)),
 			"DROP TABLE " + quote(t.Name),
 			"PRAGMA legacy_alter_table=ON", // leaves views as they are
 			fmt.Sprintf("ALTER TABLE %s RENAME TO %s", quote(temp), quote(t.Name)),
 			"PRAGMA legacy_alter_table=OFF",
-		}, again...) {
-			if err := d.c.exec(sql); err != nil {
-				return err
-			}
-		}
-		return nil
+		}, again...)...)
 	})
 }
 

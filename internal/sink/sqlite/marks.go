@@ -46,12 +46,8 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 		return fmt.Errorf("reading the columns that weir made in table %q: %w", t.Name, err)
 	}
 	t.ID = made
-	has := make(map[string]bool, len(t.Columns))
-	for i := range t.Columns {
-		has[caps.FoldName(t.Columns[i].Name)] = true
-	}
 	for _, name := range slices.Sorted(maps.Keys(marks)) {
-		if !has[caps.FoldName(name)] {
+		if caps.Find(&t.Table, name, 0) < 0 {
 			t.ID += lostMark + strconv.Quote(name)
 		}
 	}
@@ -63,8 +59,8 @@ const lostMark = "/"
 
 // mark reads a mark; "" if there is none.
 func (c *conn) mark(name string) (value string, err error) {
-	err = c.scalar("SELECT value FROM weir_meta WHERE name = ?", &value, name)
-	return value, err
+	v, err := c.scalar("SELECT value FROM weir_meta WHERE name = ?", name)
+	return string(v.text), err
 }
 
 // keepMark writes a mark.

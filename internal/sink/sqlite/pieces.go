@@ -217,8 +217,8 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 			return table, about(table, at, err)
 		}
 	}
-	if p.c.deferredKeys() {
-		return -1, p.refusal(&Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}, -1, -1, false)
+	if err := p.c.checkDeferred(); err != nil {
+		return -1, p.refusal(err, -1, -1, false)
 	}
 	return -1, nil
 }

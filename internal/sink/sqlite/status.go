@@ -6,22 +6,12 @@ import (
 	"strings"
 
 	lib "modernc.org/sqlite/lib"
-
-	"github.com/weirsync/weir/internal/sink"
 )
-
-// ask is a [sink.Ledger], whose errors are as SQLite has them.
-func (d *DB) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
-	known, err := d.hasTable(ctx, "weir_jobs")
-	if err == nil && known {
-		rows, err = d.c.rows(sql(dialect))
-	}
-	return rows, err
-}
 
 // Sample implements [sink.Inspector].
 func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, total int64, err error) {
-	if err := d.c.scalar("SELECT count(*) FROM "+quote(table), &total); err != nil {
+	count, err := d.c.scalar("SELECT count(*) FROM " + quote(table))
+	if err != nil {
 		return nil, 0, d.explain(err)
 	}
 	err = d.c.query("SELECT * FROM "+quote(table)+" LIMIT ?", func(s *stmt) error {
@@ -47,5 +37,5 @@ func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, tota
 		rows = append(rows, b.String()+"}")
 		return nil
 	}, int64(n))
-	return rows, total, d.explain(err)
+	return rows, count.int, d.explain(err)
 }

@@ -52,11 +52,13 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if was := d.tables[lower(name)]; was != nil {
 		t.stuck = was.stuck
 	}
-	if err := d.c.scalar("PRAGMA schema_version", &t.version); err != nil {
+	version, err := d.c.scalar("PRAGMA schema_version")
+	if err != nil {
 		return t, err
 	}
+	t.version = version.int
 	kind, sql, triggers := "", "", false
-	err := d.c.query("SELECT l.type, l.strict, l.name, s.sql, EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = l.name COLLATE NOCASE)"+
+	err = d.c.query("SELECT l.type, l.strict, l.name, s.sql, EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = l.name COLLATE NOCASE)"+
 		" FROM pragma_table_list l LEFT JOIN sqlite_schema s ON s.name = l.name WHERE l.schema = 'main' AND l.name = ? COLLATE NOCASE",
 		func(s *stmt) error {
 			kind, t.Strict, t.Name, sql, triggers = s.text(0), s.int(1) != 0, s.text(2), s.text(3), s.int(4) != 0

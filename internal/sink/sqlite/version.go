@@ -24,10 +24,8 @@ type stateStore struct {
 func (c *conn) openStates(table string, tombstones time.Duration) (s *stateStore, columns []string, err error) {
 	now := time.Now().UTC()
 	s = &stateStore{c: c, table: lower(table), now: now.Format(timeFormat), memory: []byte{}}
-	for _, sql := range dialect.Versions() {
-		if err := c.exec(sql); err != nil {
-			return nil, nil, err
-		}
+	if err := c.execAll(dialect.Versions()...); err != nil {
+		return nil, nil, err
 	}
 	if s.names, err = c.mark(versionsMark(table)); err == nil && s.names != "" {
 		err = json.Unmarshal([]byte(s.names), &columns)
@@ -60,10 +58,7 @@ func (s *stateStore) read(key []byte) (state []byte, err error) {
 
 // put writes what is to be kept beside a row from now on; gone is when it was deleted, nil if it exists.
 func (s *stateStore) put(key, state []byte, gone any) error {
-	if err := s.set.bindAll(s.table, blob(key), blob(state), gone); err != nil {
-		return err
-	}
-	return s.set.run()
+	return s.set.runWith(s.table, blob(key), blob(state), gone)
 }
 
 // keepNames keeps the names of the columns that have versions.
