@@ -27,10 +27,7 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	}
 	d.c.tidy()
 	w := &reader{layout: newLayout(b, &table)}
-	if w.references, err = d.c.prepareReferences(w.layout); err == nil {
-		err = w.references.prepareRefs(d.c, nil)
-	}
-	if err == nil {
+	if w.references, err = d.c.prepareReferences(w.layout, nil); err == nil {
 		w.sel, err = d.c.prepare(w.layout.selectSQL())
 	}
 	if err != nil {

@@ -28,15 +28,15 @@ type lowerTable struct {
 func (p *pieces) nest() error {
 	explodes := make([]bool, len(p.writers))
 	for i, w := range p.used() {
+		var err error
+		if w.references, err = p.c.prepareReferences(w.layout, func(table int) *layout { return p.writers[table].layout }); err != nil {
+			return err
+		}
 		if child := w.layout.b.Child; child != nil {
-			w.references.followOwner(p.writers[child.Parent].layout)
 			if err := p.nestBelow(i); err != nil {
 				return err
 			}
 			explodes[fold.Top(p.batches, i)] = explodes[fold.Top(p.batches, i)] || child.Set
-		}
-		if err := w.references.prepareRefs(p.c, func(table int) *layout { return p.writers[table].layout }); err != nil {
-			return err
 		}
 	}
 	for i, w := range p.used() {

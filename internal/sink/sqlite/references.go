@@ -31,52 +31,42 @@ type reference struct {
 	key  schema.Type // that keys are written as
 }
 
-// prepareReferences prepares to find the rows that a table's rows belong to.
-func (c *conn) prepareReferences(l *layout) (references, error) {
-	ref := l.b.Table.Owner()
-	if ref == nil {
-		return references{layout: l}, nil
-	}
-	find, err := c.prepare(l.finder(1).Find(ref.To))
-	return references{layout: l, owner: &ownership{Ref: ref, find: find}}, err
-}
-
-// prepareRefs prepares to find the rows that a table's rows refer to. to returns the layout of another table of the flush; nil:
-// rows are only read.
-func (k *references) prepareRefs(c *conn, to func(table int) *layout) (err error) {
-	for i := range k.layout.b.Table.Refs {
-		ref := reference{Ref: &k.layout.b.Table.Refs[i]}
+// prepareReferences prepares to find the rows that a table's rows name. Keys are looked up as the other table writes them,
+// whose layout to returns: what this table has seen of them itself may be of another type. to is nil if rows are only read.
+func (c *conn) prepareReferences(l *layout, to func(table int) *layout) (k references, err error) {
+	k.layout = l
+	for i := range l.b.Table.Refs {
+		ref := &l.b.Table.Refs[i]
 		from := ref.From[0]
-		if ref.Owner || from == ref.Column {
-			continue
+		switch {
+		case ref.Owner:
+			if to != nil {
+				of := to(ref.Table)
+				for part, column := range ref.From {
+					l.types[column] = of.types[of.b.Table.Key[part]]
+				}
+			}
+			k.owner = &ownership{Ref: ref}
+			k.owner.find, err = c.prepare(l.finder(1).Find(ref.To))
+		case from != ref.Column:
+			named := reference{Ref: ref, key: l.types[from]}
+			name := collationOf(&l.b.Table.Columns[from])
+			if to != nil {
+				of := to(ref.Table)
+				at := of.b.Table.Key[0]
+				name, named.key = collationOf(&of.table.Columns[of.cols[at]]), of.types[at]
+			}
+			named.find, err = c.prepare(finder(1, func(int) string { return name }).Find(ref.To))
+			k.refs = append(k.refs, named)
 		}
-		name := collationOf(&k.layout.b.Table.Columns[from])
-		ref.key = k.layout.types[from]
-		if to != nil {
-			of := to(ref.Table)
-			at := of.b.Table.Key[0]
-			name, ref.key = collationOf(&of.table.Columns[of.cols[at]]), of.types[at]
+		if err != nil {
+			return k, err
 		}
-		if ref.find, err = c.prepare(finder(1, func(int) string { return name }).Find(ref.To)); err != nil {
-			return err
-		}
-		k.refs = append(k.refs, ref)
 	}
-	return nil
+	return k, nil
 }
 
 func (k *references) any() bool { return k.owner != nil || len(k.refs) > 0 }
-
-// followOwner has owners looked up by keys as their table writes them: what this table has seen of them itself may be of
-// another type.
-func (k *references) followOwner(of *layout) {
-	if k.owner == nil {
-		return
-	}
-	for part, column := range k.owner.From {
-		k.layout.types[column] = of.types[of.b.Table.Key[part]]
-	}
-}
 
 // findOwner sets the column that refers to the row's parent, and reports whether the parent exists.
 func (k *references) findOwner(r *fold.Row, vals []value) (exists bool, err error) {

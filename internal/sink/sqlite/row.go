@@ -25,11 +25,20 @@ type writer struct {
 	versions   *fold.Resolver // nil if messages have none
 	states     *stateStore    // nil if no column has versions of its own
 	piece      piece
-	fresh      int     // how many rows in succession the table did not have
-	vals       []value // memory for what the next rows set
-	set        []int   // and for the columns that a row changes
+	fresh      int // how many rows in succession the table did not have
+	buffer     rowBuffer
 	res        *sink.Counts
 }
+
+// A rowBuffer is memory for what some rows set, which the next rows that are read overwrite. Texts in it are the batch's.
+type rowBuffer struct {
+	vals    []value // one row behind the other
+	width   int     // columns of the batch
+	differs []int   // the columns that a row changes
+}
+
+// row is the memory of the n-th row.
+func (b *rowBuffer) row(n int) []value { return b.vals[n*b.width : (n+1)*b.width] }
 
 // A piece is what a writer has done in one call of [pieces.Write].
 type piece struct {
@@ -71,7 +80,7 @@ func (w *writer) decide(explodes bool) {
 	n := max(1, min(manyRows, manyParams/len(w.layout.cols)))
 	w.way = strategy{together: n, explodes: explodes,
 		inserts: n > 1 && !w.statements.exact && !explodes && !w.references.any() && !w.layout.b.FillOnly && w.versions == nil}
-	w.vals = make([]value, n*len(w.layout.cols))
+	w.buffer = rowBuffer{vals: make([]value, n*len(w.layout.cols)), width: len(w.layout.cols)}
 }
 
 // newWriter prepares to write a batch. What it does is counted in res.
@@ -88,9 +97,6 @@ func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush, res *sink.Counts)
 		b = w.versions.Batch()
 	}
 	w.layout = newLayout(b, &t.Table)
-	if w.references, err = d.c.prepareReferences(w.layout); err != nil {
-		return nil, err
-	}
 	if w.statements, err = d.c.prepareStatements(w.layout, t.HasConstraints || t.indexed); err != nil || w.states == nil {
 		return w, err
 	}
@@ -123,7 +129,7 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent fun
 // some writes as many of the rows that are left as are read at once, up to one that the database rejects, and returns how
 // many it has written. at is the index of the first.
 func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error) {
-	width, n := len(w.layout.cols), min(w.way.together, len(rows))
+	n := min(w.way.together, len(rows))
 	if w.versions != nil {
 		for i, r := range rows[:n] {
 			w.layout.b.PrefetchValues(rows[i:])
@@ -135,7 +141,7 @@ func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error)
 	}
 	for i, r := range rows[:n] {
 		w.layout.b.PrefetchValues(rows[i:])
-		w.layout.read(w.vals[i*width:(i+1)*width], r)
+		w.layout.read(w.buffer.row(i), r)
 	}
 	if w.way.inserts && w.fresh >= certainlyFresh && n == w.way.together && w.areNew(rows[:n]) {
 		if all, err := w.insertTogether(n); all || err != nil {
@@ -145,7 +151,7 @@ func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error)
 	for i, r := range rows[:n] {
 		if wait && r.Deleted {
 			w.piece.deletes = append(w.piece.deletes, delayed{r, at + i})
-		} else if err := w.row(r, w.vals[i*width:(i+1)*width]); err != nil {
+		} else if err := w.row(r, w.buffer.row(i)); err != nil {
 			return i, err
 		}
 	}
@@ -155,7 +161,7 @@ func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error)
 // areNew reports whether rows that were read may all be new ones that only set values, none of which is long.
 func (w *writer) areNew(rows []*fold.Row) bool {
 	return !slices.ContainsFunc(rows, func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }) &&
-		!slices.ContainsFunc(w.vals, func(v value) bool {
+		!slices.ContainsFunc(w.buffer.vals, func(v value) bool {
 			return (v.kind == lib.SQLITE_TEXT || v.kind == lib.SQLITE_BLOB) && len(v.text) > manyText
 		})
 }
@@ -163,7 +169,7 @@ func (w *writer) areNew(rows []*fold.Row) bool {
 // insertTogether inserts the n rows that were read and that the table does not have, and reports whether these are all. If
 // it has some of them, or rejects one, all are to be written one by one.
 func (w *writer) insertTogether(n int) (all bool, err error) {
-	inserted, err := w.statements.insertMany(w.vals, n)
+	inserted, err := w.statements.insertMany(&w.buffer, n)
 	if err != nil && (!isRefusal(err) || w.c.autocommit()) {
 		return false, err
 	}
@@ -174,8 +180,8 @@ func (w *writer) insertTogether(n int) (all bool, err error) {
 	}
 	w.res.Unchanged -= inserted // they will be counted there
 	w.fresh = 0
-	for vals := range slices.Chunk(w.vals, len(w.layout.cols)) {
-		w.layout.unstamp(vals)
+	for i := range n {
+		w.layout.unstamp(w.buffer.row(i))
 	}
 	return false, nil
 }
@@ -183,7 +189,7 @@ func (w *writer) insertTogether(n int) (all bool, err error) {
 // deleteDelayed deletes the rows that waited, up to one that the database rejects, and returns its index among those given
 // with the error.
 func (w *writer) deleteDelayed() (at int, err error) {
-	vals := w.vals[:len(w.layout.cols)]
+	vals := w.buffer.row(0)
 	for _, r := range w.piece.deletes {
 		w.layout.read(vals, r.Row)
 		if err := w.row(r.Row, vals); err != nil {
@@ -210,7 +216,7 @@ func (w *writer) row(r *fold.Row, vals []value) error {
 // those given.
 func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
 	w.c.bound.release()
-	vals, sel := w.vals[:len(w.layout.cols)], w.statements.sel
+	vals, sel := w.buffer.row(0), w.statements.sel
 	var was fold.Stored
 	if w.states != nil {
 		if was.State, err = w.states.read(r.Key); err != nil {
@@ -355,7 +361,7 @@ func (w *writer) counted(n *int64) {
 // differing returns the columns that a row sets and that the table has otherwise, and with these the stamps of an update,
 // which it sets.
 func (w *writer) differing(vals []value) []int {
-	set := w.set[:0]
+	set := w.buffer.differs[:0]
 	for i := range vals {
 		if vals[i].kind == 0 || w.layout.b.Table.Columns[i].Key {
 			continue
@@ -369,7 +375,7 @@ func (w *writer) differing(vals []value) []int {
 		}
 		set = append(set, i)
 	}
-	w.set = set
+	w.buffer.differs = set
 	if len(set) == 0 {
 		return nil
 	}

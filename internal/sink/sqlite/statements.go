@@ -96,7 +96,7 @@ func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 }
 
 // insertMany inserts n rows except those whose keys the table has, and returns how many it inserted. n is always the same.
-func (s *statements) insertMany(vals []value, n int) (inserted int64, err error) {
+func (s *statements) insertMany(rows *rowBuffer, n int) (inserted int64, err error) {
 	l := s.layout
 	if s.many == "" {
 		s.many = l.insertSQL(l.columns, n) + " ON CONFLICT DO NOTHING"
@@ -108,7 +108,7 @@ func (s *statements) insertMany(vals []value, n int) (inserted int64, err error)
 	s.c.bound.release()
 	insert.clear()
 	for i := range n {
-		row := vals[i*len(l.cols) : (i+1)*len(l.cols)]
+		row := rows.row(i)
 		l.stamp(row)
 		if err := l.bindRow(insert, i*len(l.columns), l.columns, row); err != nil {
 			return 0, err
