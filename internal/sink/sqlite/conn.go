@@ -269,13 +269,13 @@ func (c *conn) tidy() {
 	clear(c.stmts)
 }
 
-// do runs a statement that is used again and has neither arguments nor rows.
-func (c *conn) do(sql string) error {
+// do runs a statement that is used again and has no rows. Arguments are as for bindAll.
+func (c *conn) do(sql string, args ...any) error {
 	s, err := c.prepare(sql)
 	if err != nil {
 		return err
 	}
-	return s.run()
+	return s.runWith(args...)
 }
 
 // undone calls f, and undoes what it did if it fails. What ended the transaction has undone more.

@@ -189,7 +189,7 @@ func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
 		if !utf8.Valid(r.Text) {
 			raw = blob(r.Text) // text that is none would not come back as it is
 		}
-		err := d.c.exec("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+		err := d.c.do("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
 			f.Job, f.Lanes[r.Lane].Source, r.Line, r.Offset, r.Why(), raw, now)
 		if err != nil {
 			return fmt.Errorf("keeping a rejected line: %w", err)

@@ -46,8 +46,12 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 		return fmt.Errorf("reading the columns that weir made in table %q: %w", t.Name, err)
 	}
 	t.ID = made
+	has := make(map[string]bool, len(t.Columns))
+	for i := range t.Columns {
+		has[lower(t.Columns[i].Name)] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(marks)) {
-		if caps.Find(&t.Table, name, 0) < 0 {
+		if !has[lower(name)] {
 			t.ID += lostMark + strconv.Quote(name)
 		}
 	}
