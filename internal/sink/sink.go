@@ -19,15 +19,13 @@ import (
 type Sink interface {
 	// Caps returns what the database can hold.
 	Caps() Caps
-	// Tables reads tables, each for a key, or for its primary key where that is nil. Where there is
-	// none of a name, Exists is false in the answer; where a table cannot be kept by that key, the error
-	// says what would make it so; it is a [KeyError] where weir made all tables of which that is true,
-	// and the answer then has what these would be if they were missing.
+	// Tables reads tables, each for a key, or for its primary key if that is nil. Exists is false for a table that
+	// is missing. If a table cannot be kept by its key, the error says what to change. It is a [KeyError] if weir made
+	// every such table: the answer then describes these as missing.
 	Tables(ctx context.Context, wanted ...TableKey) ([]schema.Table, error)
 	// Flush writes the batches of the job's tables, its rejects and the checkpoints of its
-	// lanes in one transaction, after it has made or widened the tables as the batches need
-	// it. A flush that was sent before, whatever came of it, may be sent again as it is: it
-	// is applied once.
+	// lanes in one transaction, in which it first makes or widens the tables as the batches need
+	// it. A flush may be repeated unchanged, whatever came of it before: it is applied exactly once.
 	Flush(ctx context.Context, f *Flush) (Result, error)
 	// Close releases the database. It is safe to call it twice.
 	Close() error
@@ -35,10 +33,9 @@ type Sink interface {
 
 // An Expirer is a sink that can remove old rows.
 type Expirer interface {
-	// Expire removes some rows that are old, in a transaction of its own and with what is kept of
-	// their versions, and moves e on. Where an index begins with one of the columns, it looks at
-	// the rows that are old by that one; else it walks through the whole table in the order of
-	// the key. It may be called again after any error, and by several runs at once.
+	// Expire makes one step: it removes some old rows and their versions in transactions of its own, and moves e
+	// on. If an index begins with one of the columns, it finds the rows by that; otherwise it walks through the whole
+	// table in the order of the key. It may be called again after any error, and by several runs at once.
 	Expire(ctx context.Context, e *Expiry) (Expired, error)
 }
 
@@ -66,8 +63,8 @@ type Gauge struct {
 	Read       func() int64
 }
 
-// As returns an optional part of a sink or of claims, or what keeps the database from doing what it is
-// needed for: a verb with its object. What [Intercept] returned has the parts of the sink behind it.
+// As returns an optional part of a sink or of claims. The error is a [LacksError] if there is none; does is what the part
+// is needed for, a verb with its object. What [Intercept] returned has the parts of the sink behind it.
 func As[T any](of any, does string) (part T, err error) {
 	if i, ok := of.(*intercepted); ok {
 		if _, err := As[T](i.Sink, does); err != nil {
@@ -123,47 +120,43 @@ func EachTable(wanted []TableKey, read func(i int, w TableKey) (schema.Table, er
 	return tables, keyErr
 }
 
-// Claims hold the lanes of one job for a run, by a connection or a file of their own: no flush
-// of a run that lives makes a call wait. They may be used by several goroutines. What they
-// hold is released when the process ends, however it ends. They write nothing, but for [GroupClaims].
+// Claims hold the lanes of one job for a run, by a connection or a file of their own. A flush makes a call wait only while
+// the database keeps readers out (SQLite without a WAL), or if the call says so. Several goroutines may use them. What
+// they hold is released when the process ends, however it ends. Only [GroupClaims] write to the database.
 type Claims interface {
 	// Tables returns the names of the tables that the job has written.
 	Tables(ctx context.Context) ([]string, error)
-	// Checkpoints returns the checkpoints of lanes, in the order of their names: the zero
-	// one where there is none.
+	// Checkpoints returns the checkpoints of lanes, in the order of the arguments; without one, it is zero.
 	Checkpoints(ctx context.Context, lanes ...string) ([]Checkpoint, error)
-	// Latest returns the source of the job's last committed checkpoint, and of that checkpoint Line,
-	// Offset, Mark and TableID. Those count that a run can resume from; zero values: there is none.
+	// Latest returns the checkpoint that was committed last among those from which a run can resume, and its source.
+	// Of the checkpoint only Line, Offset, Mark and TableID are set. Without one, both are zero.
 	Latest(ctx context.Context) (source string, cp Checkpoint, err error)
 	// Take claims lanes, and returns their checkpoints as Checkpoints does. It may wait some seconds for the
 	// last flush of a run that was killed. The error is a [BusyError] if another run holds one of the
-	// lanes; then none of them is taken. Until Close no other run can take the whole job, even if lanes is empty.
+	// lanes; then no more lanes are held than before. Until Close no other run can take the whole job, even if lanes
+	// is empty.
 	Take(ctx context.Context, lanes ...string) ([]Checkpoint, error)
 	// Drop releases lanes.
 	Drop(ctx context.Context, lanes ...string) error
-	// TakeJob claims the job with all its lanes. The error is a [BusyError] where another
-	// run holds one of them.
+	// TakeJob claims the job with all its lanes. The error is a [BusyError] if another run holds one of them.
 	TakeJob(ctx context.Context) error
-	// RejectFile returns the state of a file of rejects, by its path: the zero one where
-	// the job has written to none there.
+	// RejectFile returns the state of the job's file of rejects at a path; without one, it is zero.
 	RejectFile(ctx context.Context, path string) (RejectFile, error)
 	// Close releases all. It is safe to call it twice.
 	Close() error
 }
 
-// GroupClaims are those of a database that several runs may write to as members of a group. Who has
-// a lane is decided by others there: so a lane that is taken over is not refused while another run
-// has it, but that run is fenced.
+// GroupClaims are those of a database that several runs may write to as members of a consumer group. The group decides
+// who reads a lane: taking over a lane that another run still writes is no error, but fences that run.
 type GroupClaims interface {
 	Claims
-	// Database returns what the database is called by, which it gets with weir's tables: a copy of
-	// these has the same id.
+	// Database returns the id that the database got with weir's tables. A copy of these has the same one.
 	Database(ctx context.Context) (id string, err error)
 	// Begin writes the checkpoints of lanes that have none, in the name of a run.
 	Begin(ctx context.Context, run string, lanes []Lane) error
-	// TakeOver moves the fences of lanes on, once for a name, which has no space and is that of no run, and returns
-	// their checkpoints with the new Seq. It waits for flushes of these lanes that are
-	// under way, so that no other run changes these checkpoints any more. Drop need not release them.
+	// TakeOver waits for the flushes of lanes that are under way, moves the fences of the lanes on in the name of a
+	// run, once for each name, and returns their checkpoints with the new Seq: no other run can change these any more. run
+	// has no space, and is no name that a flush has. Drop need not release the lanes.
 	TakeOver(ctx context.Context, run string, lanes ...string) ([]Checkpoint, error)
 }
 
@@ -178,14 +171,14 @@ type Checkpoint struct {
 	Seq    int64  // flushes of the lane, over all runs; the next one is Seq+1
 	Line   int64  // lines of the source that were read
 	Offset int64  // bytes of the source that were read
-	Mark   string // what else the source needs to resume there; "" where it is to be read from its start
+	Mark   string // what else the source needs to resume there; "": it is read from its start
 	// Rejected is how many of the lines were rejected.
 	Rejected int64
 	// Settings are those of the fold that the lines were folded by, in the job package's
 	// own notation.
 	Settings string
 
-	// What Claims alone set.
+	// Only Claims set these.
 	Run       string    // that wrote it
 	TableID   string    // [Flush.TableIDs] when it was written
 	Committed time.Time // when that was
@@ -196,11 +189,11 @@ type Lane struct {
 	// Source is the name of the source, under which its rejected lines are kept, and its
 	// checkpoint unless it is Unnamed.
 	Source string
-	// Unnamed says that no run resumes the lane: its checkpoint has a name of the run's
-	// own, by which a commit is recognized whose answer was lost.
+	// Unnamed says that no run resumes the lane. Its checkpoint has the run's name instead: it only tells whether a
+	// commit whose answer was lost has happened.
 	Unnamed bool
-	// Restart has the rejects that are kept of the source removed: the flush is the first
-	// one of a run that reads the source from its start.
+	// Restart removes the rejects that are kept of the source: the flush is the first one of a run that reads the
+	// source from its start.
 	Restart bool
 	// Checkpoint is what the flush writes.
 	Checkpoint Checkpoint
@@ -218,10 +211,9 @@ type RejectFile struct {
 type Flush struct {
 	// Batches are what is written to the tables of the job, one for each, parents before
 	// their children: rows are inserted and updated in this order, and deleted in the
-	// reverse one. Those of later flushes of a run begin with the same.
+	// reverse one. A later flush of the run has the same tables first, and may have more if Grows is set.
 	Batches []*fold.Batch
-	// Grows tells that later flushes of the job may have more tables.
-	Grows bool
+	Grows   bool
 	// Rejects are lines of the lanes that cannot be messages.
 	Rejects []fold.Reject
 	Job     string // under which the checkpoints are kept
@@ -231,27 +223,24 @@ type Flush struct {
 	Lanes []Lane
 	// RejectFile is the state of the file of rejects; nil leaves it as it is.
 	RejectFile *RejectFile
-	// KeepRejects has the rejects written to weir_rejects.
+	// KeepRejects writes the rejects to weir_rejects.
 	KeepRejects bool
 	// DropRejects is the time before which the job's rejects are removed; zero keeps all.
 	DropRejects time.Time
-	// Rebuild has the tables emptied first, or dropped where they have another key, with all
-	// checkpoints of the job but those of the lanes, its rejects and the versions of what
-	// the tables held. The error is a [SharedError] where other jobs have written to one of
-	// them.
+	// Rebuild empties the tables first, and drops those that have another key. The job's rejects, its checkpoints of
+	// other lanes and the versions of the tables' rows go with them. The error is a [SharedError] if another job has
+	// written to one of the tables.
 	Rebuild bool
-	// Tombstones is how long the version of a delete is remembered at least, where a
-	// batch has versions.
+	// Tombstones is how long the version of a delete is remembered at least, if a batch has versions.
 	Tombstones time.Duration
-	// Sent is called now and then with how many rows of the batches the database has been sent, those that are not
-	// changed among them: fewer than before if they are sent again, and more than the batches have if some are written
-	// twice. It may be called from another goroutine than Flush's, never after Flush has returned, and a driver need
-	// not call it. nil is none.
+	// Sent is called now and then with how many rows of the batches the database has been sent, unchanged ones among
+	// them: fewer than before if they are sent again, and more than the batches have if some are written twice. It may
+	// be called from another goroutine than Flush's, never after Flush has returned, and a driver need not call it. It
+	// may be nil.
 	Sent func(rows int)
-	// BeforeCommit sets what the checkpoints of Lanes say, but for Seq, and RejectFile. A driver calls it once for each
-	// try, with all rejects: Rejects, and those of the batch that the database refused. It may do so before it sends
-	// anything, if it calls it again when the database has refused some. An error ends the flush, of which nothing is
-	// written then. nil is none.
+	// BeforeCommit sets RejectFile and the checkpoints of Lanes, except Seq. A driver calls it once for each try, with
+	// all rejects: Rejects, and those that the database rejected. It may do so before it sends anything, if it calls it
+	// again when the database has rejected some. An error ends the flush, and nothing is written. It may be nil.
 	BeforeCommit func(rejects []fold.Reject) error
 }
 
@@ -265,8 +254,7 @@ func (f *Flush) TellSent(rows int) {
 // A Result is what a flush did.
 type Result struct {
 	Tables []Counts // by batch
-	// Refused are messages that only the database could judge. They are among
-	// the rejects that were kept.
+	// Refused are the messages that the database rejected. They are among the rejects that were kept.
 	Refused []fold.Reject
 }
 
@@ -296,12 +284,12 @@ const (
 	Refused      // the database cannot take what the fold makes of it
 )
 
-// A Difference is a row that a table has otherwise than a fold.
+// A Difference is a row that is another one in a table than in a fold.
 type Difference struct {
 	Row    *fold.Row
 	Kind   Kind
 	Column int    // of the batch's, the first that differs
-	Have   string // what the table has in it, as text; NULL too; of Refused why
+	Have   string // what the table has in it, as text, or "NULL"; for Refused why
 }
 
 // Status is what a database says of the jobs that wrote to it.
