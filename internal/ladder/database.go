@@ -154,7 +154,7 @@ func pinged(ctx context.Context, db *sql.DB) (*sql.DB, error) {
 // Sink implements [Database].
 func (d *SQLite) Sink(ctx context.Context, o sink.Options) (sink.Sink, error) {
 	sqlite.CountIO()
-	return sqlite.Open(ctx, d.File(), sqlite.Options{Synchronous: o.Level, Cache: o.Cache, VFS: sqlite.CountingVFS, Log: discard})
+	return sqlite.Open(ctx, d.File(), sqlite.Options{Options: sink.Options{Level: o.Level, Cache: o.Cache, Log: discard}, VFS: sqlite.CountingVFS})
 }
 
 // Usage implements [Database].

@@ -97,29 +97,12 @@ func (t *Table) Clone() Table {
 	return c
 }
 
-// A Column is one column of a table.
+// A Column is one column of a table. It has many fields as a row of a catalog has: each is a fact of its own, and who reads
+// one needs few of the others.
 type Column struct {
-	Name      string
-	Type      Type
-	Decl      string    // the type as the database declares it
-	Collation Collation // of the key's index; nil: texts are equal if their bytes are
-	Binary    bool      // it holds bytes
-	Key       bool
-	NotNull   bool
-	Default   string // the SQL of its default, "" where that is NULL
-	Generated bool   // computed by the database, never written
-	// Serial tells that it is no part of the key, and that the database gives each row an integer
-	// there that no other has. One that is [Table.Surrogate] is Generated, too.
-	Serial    bool
-	Hidden    bool // no database has it: a part of the key of a row that another column names
-	New       bool // not in the database yet
-	Own       bool // weir made it, and widens it to what comes
-	Exact     bool // takes no number that a Real would round
-	HoldsTime bool // takes the time of a flush as it is
-	Judged    bool // the database may refuse a value that the column takes
-	Stamp     Stamp
-	// Held names what hangs on a column of weir's so that it cannot be widened.
-	Held string
+	Name string
+	Key  bool
+	Type Type
 	// Size is the bytes of an Int or a Real, 0 meaning 8, and the characters
 	// that a Text takes at most, 0 meaning any; Bytes says that it counts bytes.
 	Size   int
@@ -129,7 +112,27 @@ type Column struct {
 	// point; 0, 0: any.
 	Precision, Scale int
 
-	seen class // of a column of weir's: what it has to hold
+	// What the database says, by its driver.
+	Decl      string    // the type as it is declared
+	Collation Collation // of the key's index; nil: texts are equal if their bytes are
+	NotNull   bool
+	Default   string // the SQL of its default, "" where that is NULL
+	Generated bool   // computed by the database, never written
+	// Serial tells that it is no part of the key, and that the database gives each row an integer
+	// there that no other has. One that is [Table.Surrogate] is Generated, too.
+	Serial    bool
+	Binary    bool // it holds bytes
+	HoldsTime bool // takes the time of a flush as it is
+	Judged    bool // the database may refuse a value that the column takes
+
+	// What weir makes of it.
+	New    bool // not in the database yet
+	Hidden bool // no database has it: a part of the key of a row that another column names
+	Stamp  Stamp
+	Exact  bool   // takes no number that a Real would round
+	Own    bool   // weir made it, and widens it to what comes
+	Held   string // what hangs on a column of weir's so that it cannot be widened
+	seen   class  // of a column of weir's: what it has to hold
 }
 
 // A Collation is one of a database's by which different texts are equal. It has a type that can be compared.

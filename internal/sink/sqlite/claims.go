@@ -23,7 +23,7 @@ import (
 type Claims struct {
 	sink.JobLedger
 	path string // of the database
-	opt  Options
+	opt  sink.Options
 
 	mu    sync.Mutex
 	locks *lockfile.File  // nil until something is taken
@@ -36,7 +36,7 @@ var _ sink.Claims = (*Claims)(nil)
 
 // OpenClaims returns claims of a job in the database at path. It makes no database: where
 // there is none, no checkpoints are found and nothing can be taken.
-func OpenClaims(_ context.Context, path, job string, o Options) (*Claims, error) {
+func OpenClaims(_ context.Context, path, job string, o sink.Options) (*Claims, error) {
 	c := &Claims{path: realpath.Of(path), opt: o, lanes: map[string]bool{}}
 	c.JobLedger = sink.JobLedger{Ask: c.ask, Job: job}
 	return c, nil
@@ -166,7 +166,7 @@ func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [
 	if _, err := os.Stat(c.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	f := file{path: c.path, opt: c.opt}
+	f := file{path: c.path, opt: Options{Options: c.opt}}
 	if err := f.open(ctx, lib.SQLITE_OPEN_READWRITE); err != nil {
 		return nil, err
 	}

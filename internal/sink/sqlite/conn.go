@@ -269,8 +269,8 @@ func (c *conn) tidy() {
 	clear(c.stmts)
 }
 
-// do runs a statement that is used again and has no rows. Arguments are as for bindAll.
-func (c *conn) do(sql string, args ...any) error {
+// do runs a statement that is used again and has no rows.
+func (c *conn) do(sql string, args ...value) error {
 	s, err := c.prepare(sql)
 	if err != nil {
 		return err
@@ -298,8 +298,8 @@ func (c *conn) undone(f func() error) error {
 	return err
 }
 
-// exec runs one statement to its end. Arguments are as for bindAll.
-func (c *conn) exec(sql string, args ...any) error {
+// exec runs one statement to its end.
+func (c *conn) exec(sql string, args ...value) error {
 	return c.query(sql, func(*stmt) error { return nil }, args...)
 }
 
@@ -309,14 +309,14 @@ func (c *conn) execAll(statements ...string) error {
 }
 
 // query runs one statement and calls row for each row.
-func (c *conn) query(sql string, row func(*stmt) error, args ...any) error {
+func (c *conn) query(sql string, row func(*stmt) error, args ...value) error {
 	s, err := c.prepareNew(sql, "")
 	if err != nil {
 		return err
 	}
 	defer s.finalize()
 	defer c.bound.release()
-	if err := s.bindAll(args...); err != nil {
+	if err := s.bindValues(args); err != nil {
 		return err
 	}
 	for {
@@ -331,8 +331,8 @@ func (c *conn) query(sql string, row func(*stmt) error, args ...any) error {
 }
 
 // scalar returns the only column of a query's only row; without a row it is NULL.
-func (c *conn) scalar(sql string, args ...any) (v value, err error) {
-	v.kind = lib.SQLITE_NULL
+func (c *conn) scalar(sql string, args ...value) (v value, err error) {
+	v = null
 	err = c.query(sql, func(s *stmt) error { v = s.value(0); return nil }, args...)
 	return v, err
 }
@@ -378,10 +378,10 @@ func (s *stmt) run() error {
 	return nil
 }
 
-// runWith runs a statement that has no rows with these arguments, which are as for bindAll.
-func (s *stmt) runWith(args ...any) error {
+// runWith runs a statement that has no rows with these arguments.
+func (s *stmt) runWith(args ...value) error {
 	defer s.c.bound.release()
-	if err := s.bindAll(args...); err != nil {
+	if err := s.bindValues(args); err != nil {
 		return err
 	}
 	return s.run()

@@ -13,7 +13,7 @@ func TestCountIO_SeesSyncsAndBytes(t *testing.T) {
 	const commits = 10
 	cost := func(level sink.Level) sqlite.IO {
 		sqlite.CountIO()
-		db := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{Synchronous: level, VFS: sqlite.CountingVFS})
+		db := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{Options: sink.Options{Level: level}, VFS: sqlite.CountingVFS})
 		s := mustSteps(t, db, 1)
 		before := sqlite.CountIO()
 		s.mustNext(t, commits)

@@ -27,10 +27,10 @@ var Driver = sink.Driver{
 	Caps:    caps,
 	Plan:    Plan,
 	Open: func(ctx context.Context, path string, o sink.Options) (sink.Sink, error) {
-		return Open(ctx, path, Options{Synchronous: o.Level, Cache: o.Cache, Log: o.Log, Yield: true})
+		return Open(ctx, path, Options{Options: o, Yield: true})
 	},
 	OpenClaims: func(ctx context.Context, path, job string, o sink.Options) (sink.Claims, error) {
-		return OpenClaims(ctx, path, job, Options{Synchronous: o.Level, Log: o.Log})
+		return OpenClaims(ctx, path, job, o)
 	},
 	Inspect: func(ctx context.Context, path string, o sink.Options) (sink.Inspector, error) {
 		return inspect(ctx, path, o)
@@ -45,7 +45,8 @@ func inspect(ctx context.Context, path string, o sink.Options) (*DB, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the database: %w", err)
 	}
-	return Open(ctx, path, Options{Synchronous: sink.Full, Cache: o.Cache, ReadOnly: true, Log: o.Log})
+	o.Level = sink.Full
+	return Open(ctx, path, Options{Options: o, ReadOnly: true})
 }
 
 // parse takes a path, which a scheme may precede.

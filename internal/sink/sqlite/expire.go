@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	lib "modernc.org/sqlite/lib"
-
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -78,11 +76,11 @@ func (x *expiry) find(ctx context.Context) (res sink.Expired, err error) {
 	}
 	var indexed []string
 	err = x.c.query("SELECT i.name FROM pragma_index_list(?) l, pragma_index_info(l.name) i WHERE i.seqno = 0 AND l.partial = 0 AND i.name IS NOT NULL",
-		func(s *stmt) error { indexed = append(indexed, s.text(0)); return nil }, t.Name)
+		func(s *stmt) error { indexed = append(indexed, s.text(0)); return nil }, text(t.Name))
 	if err != nil {
 		return res, err
 	}
-	list, args := strings.Join(x.names, ", "), []any{x.before}
+	list, args := strings.Join(x.names, ", "), key{text(x.before)}
 	sql := fmt.Sprintf("SELECT %s, %s FROM %s t WHERE ", list, x.old, quote(t.Name))
 	if lead := x.Lead(columns, indexed); lead != nil {
 		at, each := "t."+quote(lead.Name), sql+x.old
@@ -90,9 +88,7 @@ func (x *expiry) find(ctx context.Context) (res sink.Expired, err error) {
 	} else {
 		sql += strings.Join(x.names, " IS NOT NULL AND ") + " IS NOT NULL"
 		if last, ok := x.After.(key); ok {
-			for _, v := range last {
-				args = append(args, v)
-			}
+			args = append(args, last...)
 			sql += " AND (" + list + ") > (?" + strings.Repeat(", ?", len(last)-1) + ")" // from ?2 on
 		}
 		sql += fmt.Sprintf(" ORDER BY %s LIMIT %d", list, sink.ExpireWindow)
@@ -185,7 +181,7 @@ func (x *expiry) delete(table int, k key) (int64, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.keys(append(key{{kind: lib.SQLITE_TEXT, text: []byte(x.before)}}, k...), columns)
+		return s.keys(append(key{text(x.before)}, k...), columns)
 	}
 	var versions []key
 	if a.Key != nil { // of a DELETE that has an alias, RETURNING does not know it
@@ -199,7 +195,7 @@ func (x *expiry) delete(table int, k key) (int64, error) {
 	}
 	rows := int64(x.c.changes())
 	for _, k := range versions {
-		if err := x.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND key = ?", lower(x.tables[table].Name), blob(k.folded(&a.Keyed))); err != nil {
+		if err := x.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND key = ?", text(lower(x.tables[table].Name)), blob(k.folded(&a.Keyed))); err != nil {
 			return 0, err
 		}
 	}

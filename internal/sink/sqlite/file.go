@@ -100,7 +100,7 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 			return err
 		}
 	}
-	if runtime.GOOS == "darwin" && (f.opt.Synchronous == sink.Full || f.opt.Synchronous == sink.Extra) {
+	if runtime.GOOS == "darwin" && (f.opt.Level == sink.Full || f.opt.Level == sink.Extra) {
 		// There an fsync does not reach the platter without.
 		if err := errors.Join(f.pragma("fullfsync=1"), f.pragma("checkpoint_fullfsync=1")); err != nil {
 			return err
@@ -120,21 +120,21 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 // level is SQLite's name for the promised durability. Without a WAL, FULL does
 // not sync the journal's removal, so that the last commit can be undone.
 func (f *file) level() string {
-	if f.opt.Synchronous == sink.Full && !f.wal {
+	if f.opt.Level == sink.Full && !f.wal {
 		return "EXTRA"
 	}
-	return strings.ToUpper(string(f.opt.Synchronous))
+	return strings.ToUpper(string(f.opt.Level))
 }
 
 func (f *file) pragma(p string) error { return f.c.exec("PRAGMA " + p) }
 
 func (f *file) hasTable(ctx context.Context, name string) (bool, error) {
-	n, err := f.scalar(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", name)
+	n, err := f.scalar(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", text(name))
 	return n.int > 0, err
 }
 
 // scalar is [conn.scalar] of a file that others may have locked.
-func (f *file) scalar(ctx context.Context, sql string, args ...any) (v value, err error) {
+func (f *file) scalar(ctx context.Context, sql string, args ...value) (v value, err error) {
 	err = f.polling(ctx, func() (err error) { v, err = f.c.scalar(sql, args...); return err })
 	return v, err
 }

@@ -142,7 +142,7 @@ func TestOpen_JournalModeAndSynchronous(t *testing.T) {
 			f.Exec(t, "CREATE TABLE theirs (a)")
 			want = test.mode
 		}
-		d := open(t, path, sqlite.Options{Synchronous: test.level})
+		d := open(t, path, sqlite.Options{Options: sink.Options{Level: test.level}})
 		s := mustSteps(t, d, 3)
 		s.mustNext(t, 2)
 		if n, err := d.Pragma("synchronous"); n != test.want || err != nil {
@@ -171,7 +171,7 @@ func TestOpen_EmptyFileIsUsed(t *testing.T) {
 func TestOpen_NotADatabase(t *testing.T) {
 	for name, content := range map[string]string{"text": strings.Repeat("This is a letter. ", 100), "short": "xy", "feed": "{\"id\":1}\n"} {
 		path := write(t, filepath.Join(t.TempDir(), name), content)
-		_, err := sqlite.Open(t.Context(), path, sqlite.Options{Synchronous: sink.Full})
+		_, err := sqlite.Open(t.Context(), path, sqlite.Options{Options: sink.Options{Level: sink.Full}})
 		var e *sink.Error
 		if !errors.As(err, &e) || e.Reason != "notadb" || e.Class != sink.Permanent || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
@@ -181,7 +181,7 @@ func TestOpen_NotADatabase(t *testing.T) {
 		}
 	}
 	gone := filepath.Join(t.TempDir(), "no", "such", "t.db")
-	if _, err := sqlite.Open(t.Context(), gone, sqlite.Options{Synchronous: sink.Full}); err == nil || !strings.Contains(err.Error(), filepath.Dir(gone)) {
+	if _, err := sqlite.Open(t.Context(), gone, sqlite.Options{Options: sink.Options{Level: sink.Full}}); err == nil || !strings.Contains(err.Error(), filepath.Dir(gone)) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }
@@ -310,7 +310,7 @@ func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
 		path("fifo"): "is no regular file", path("s"): "is no regular file", "/dev/zero": "is no regular file", dir: "is a directory",
 	} {
 		for _, readOnly := range []bool{false, true} {
-			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Synchronous: sink.Full, ReadOnly: readOnly, Log: logtest.New(t)})
+			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Options: sink.Options{Level: sink.Full, Log: logtest.New(t)}, ReadOnly: readOnly})
 			if err == nil {
 				d.Close()
 			}

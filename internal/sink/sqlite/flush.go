@@ -182,15 +182,15 @@ func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error 
 
 // keep writes rejected lines.
 func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
-	now := time.Now().UTC().Format(timeFormat)
+	now := text(time.Now().UTC().Format(timeFormat))
 	for i := range rejects {
 		r := &rejects[i]
-		raw := any(r.Text)
+		raw := value{kind: lib.SQLITE_TEXT, text: r.Text}
 		if !utf8.Valid(r.Text) {
 			raw = blob(r.Text) // text that is none would not come back as it is
 		}
 		err := d.c.do("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-			f.Job, f.Lanes[r.Lane].Source, r.Line, r.Offset, r.Why(), raw, now)
+			text(f.Job), text(f.Lanes[r.Lane].Source), integer(r.Line), integer(r.Offset), text(r.Why()), raw, now)
 		if err != nil {
 			return fmt.Errorf("keeping a rejected line: %w", err)
 		}

@@ -32,7 +32,7 @@ func (d *DB) readKeys(t *table) (others bool, err error) {
 		k := all[len(all)-1]
 		k.Columns, k.To = append(k.Columns, s.text(4)), append(k.To, s.text(5))
 		return nil
-	}, t.Name)
+	}, text(t.Name))
 	for _, k := range all {
 		// The pragma does not know the name.
 		for n := 1; k.Name == "" && n <= strings.Count(k.sql, schema.OwnKeys); n++ {

@@ -61,7 +61,7 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 			}
 			if c.Stamp != schema.NoStamp {
 				// Without one, the rows that exist would be as old as can be.
-				if err := d.quietly("UPDATE "+quote(have.Name)+" SET "+quote(c.Name)+" = ?", b.Time.UTC().Format(stampFormat)); err != nil {
+				if err := d.quietly("UPDATE "+quote(have.Name)+" SET "+quote(c.Name)+" = ?", text(b.Time.UTC().Format(stampFormat))); err != nil {
 					return nil, err
 				}
 			}
@@ -171,7 +171,7 @@ func (d *DB) convert(have, needs *schema.Table, columns []schema.Growth) error {
 }
 
 // quietly runs an update that is none to whoever looks at the table: no trigger fires.
-func (d *DB) quietly(sql string, args ...any) error {
+func (d *DB) quietly(sql string, args ...value) error {
 	if err := d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (d *DB) quietly(sql string, args ...any) error {
 func (d *DB) rebuild(t *schema.Table, decls, from []string) error {
 	var again []string // indexes that were added
 	err := d.c.query("SELECT sql FROM sqlite_schema WHERE tbl_name = ? COLLATE NOCASE AND type = 'index' AND sql IS NOT NULL",
-		func(s *stmt) error { again = append(again, s.text(0)); return nil }, t.Name)
+		func(s *stmt) error { again = append(again, s.text(0)); return nil }, text(t.Name))
 	if err != nil {
 		return err
 	}

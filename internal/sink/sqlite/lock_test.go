@@ -145,7 +145,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 // written: rows, rejects and checkpoint are always of one batch.
 func TestFlush_ReadersSeeWholeBatches(t *testing.T) {
 	f := tempFile(t)
-	s := mustSteps(t, open(t, f.path, sqlite.Options{Synchronous: sink.Off}), 300)
+	s := mustSteps(t, open(t, f.path, sqlite.Options{Options: sink.Options{Level: sink.Off}}), 300)
 	s.mustNext(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	var writer sync.WaitGroup

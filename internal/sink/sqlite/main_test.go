@@ -90,13 +90,13 @@ func dsn(path string) string { return "file:" + (&url.URL{Path: path}).EscapedPa
 // Open opens the file as weir does.
 func (f *file) Open(t *testing.T) sink.Sink {
 	t.Helper()
-	return open(t, f.path, sqlite.Options{Synchronous: sink.Off})
+	return open(t, f.path, sqlite.Options{Options: sink.Options{Level: sink.Off}})
 }
 
 func open(t *testing.T, path string, o sqlite.Options) *sqlite.DB {
 	t.Helper()
-	if o.Synchronous == "" {
-		o.Synchronous = sink.Full
+	if o.Level == "" {
+		o.Level = sink.Full
 	}
 	o.Log = logtest.New(t)
 	d, err := sqlite.Open(t.Context(), path, o)
@@ -113,7 +113,7 @@ func (f *file) Claims(t *testing.T, job string) sink.Claims {
 
 func openClaims(t *testing.T, path, job string) *sqlite.Claims {
 	t.Helper()
-	c, err := sqlite.OpenClaims(t.Context(), path, job, sqlite.Options{Synchronous: sink.Off, Log: logtest.New(t)})
+	c, err := sqlite.OpenClaims(t.Context(), path, job, sink.Options{Level: sink.Off, Log: logtest.New(t)})
 	testcheck.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c

@@ -63,13 +63,13 @@ const lostMark = "/"
 
 // mark reads a mark; "" if there is none.
 func (c *conn) mark(name string) (value string, err error) {
-	v, err := c.scalar("SELECT value FROM weir_meta WHERE name = ?", name)
+	v, err := c.scalar("SELECT value FROM weir_meta WHERE name = ?", text(name))
 	return string(v.text), err
 }
 
 // keepMark writes a mark.
 func (c *conn) keepMark(name, value string) error {
-	return c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", name, value)
+	return c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", text(name), text(value))
 }
 
 // empty removes what the job of a flush has written to its tables, and leaves in tables what
@@ -88,7 +88,7 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 		tables[i] = have
 	}
 	for _, table := range []string{"weir_checkpoints", "weir_rejects"} {
-		if err := d.c.exec("DELETE FROM "+table+" WHERE job = ?", f.Job); err != nil {
+		if err := d.c.exec("DELETE FROM "+table+" WHERE job = ?", text(f.Job)); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (d *DB) joined(f *sink.Flush, name string, t *table) (*table, error) {
 		return t, nil
 	}
 	err := d.c.exec("INSERT INTO weir_jobs (job, tbl) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM weir_jobs WHERE job = ?1 AND tbl = ?2 COLLATE NOCASE)",
-		f.Job, name)
+		text(f.Job), text(name))
 	if err != nil || known {
 		return t, err
 	}

@@ -49,7 +49,7 @@ func (s *stateStore) dropSome(l *layout, pass *sink.Orphans, most int) error {
 			found = append(found, orphan{last, fold.RemembersDelete(row.blob(1))})
 		}
 		return nil
-	}, s.table, blob(pass.After), int64(most))
+	}, text(s.table), blob(pass.After), integer(int64(most)))
 	if err != nil {
 		return err
 	}
@@ -62,9 +62,9 @@ func (s *stateStore) dropSome(l *layout, pass *sink.Orphans, most int) error {
 		}
 		dropped++
 		if o.deletes {
-			err = s.c.exec("UPDATE weir_versions SET gone = ? WHERE tbl = ? AND key = ?", s.now, s.table, blob(o.key))
+			err = s.c.exec("UPDATE weir_versions SET gone = ? WHERE tbl = ? AND key = ?", s.now, text(s.table), blob(o.key))
 		} else {
-			err = s.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND key = ?", s.table, blob(o.key))
+			err = s.c.exec("DELETE FROM weir_versions WHERE tbl = ? AND key = ?", text(s.table), blob(o.key))
 		}
 		if err != nil {
 			return err

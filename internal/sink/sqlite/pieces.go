@@ -254,15 +254,12 @@ func (p *pieces) refusal(err error, table, at int, sets bool) error {
 // of its table may violate which is inserted or updated, its key being what it was. Which one it violates SQLite does
 // not say: if the table has foreign keys to other tables too, messages may wait in vain.
 func (p *pieces) linked(only *writer) (linked bool, err error) {
-	named := func(name string) *writer {
-		at := slices.IndexFunc(p.writers, func(w *writer) bool { return w != nil && lower(w.layout.table.Name) == lower(name) })
-		if at < 0 {
-			return nil
-		}
-		return p.writers[at]
+	writers := map[string]*writer{}
+	for _, w := range p.used() {
+		writers[lower(w.layout.table.Name)] = w
 	}
 	err = p.c.query(`SELECT l.name, f."table", f."to" FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE l.schema = 'main'`, func(s *stmt) error {
-		of, to := named(s.text(0)), named(s.text(1))
+		of, to := writers[lower(s.text(0))], writers[lower(s.text(1))]
 		linked = linked || of != nil && to != nil && (only == nil || of == only || to == only && !to.layout.isKey(s.text(2)))
 		return nil
 	})

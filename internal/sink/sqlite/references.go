@@ -102,7 +102,7 @@ func (k *references) findReferred(r *fold.Row, vals []value) (err error) {
 		if r.Deleted || raw == nil && !initial {
 			continue
 		}
-		id := value{kind: lib.SQLITE_NULL}
+		id := null
 		if raw != nil && raw[0] != 'n' {
 			if id, err = ref.find.one([]value{convert(raw, ref.key)}); err != nil {
 				return err
@@ -121,7 +121,7 @@ func (s *stmt) one(args []value) (value, error) {
 		return value{}, err
 	}
 	if found, err := s.step(); err != nil || !found {
-		return value{kind: lib.SQLITE_NULL}, err
+		return null, err
 	}
 	return s.value(0), nil
 }

@@ -261,7 +261,7 @@ func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
 	if err != nil || newer.State == nil {
 		return err
 	}
-	gone := any(nil)
+	gone := null
 	if newer.Row.Deleted {
 		gone = w.states.now
 	}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -25,12 +24,10 @@ const Version = lib.SQLITE_VERSION
 
 // Options are the settings of one database.
 type Options struct {
-	Synchronous sink.Level
-	Cache       int    // bytes of pages that are kept in memory; 0: 64 MiB
-	VFS         string // of SQLite's file systems: "" or CountingVFS
+	sink.Options
+	VFS string // of SQLite's file systems: "" or CountingVFS
 	// ReadOnly opens a file that must be there, and writes nothing.
 	ReadOnly bool
-	Log      *slog.Logger
 	// Yield has the lock let go for a while now and then, so that other writers
 	// get on: SQLite's lock is not fair, and a writer without pauses starves the
 	// others.

@@ -36,6 +36,6 @@ func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, tota
 		}
 		rows = append(rows, b.String()+"}")
 		return nil
-	}, int64(n))
+	}, integer(int64(n)))
 	return rows, count.int, d.explain(err)
 }

@@ -131,7 +131,7 @@ func stepsChild(path, level, upTo string) error {
 		return err
 	}
 	ctx := context.Background()
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Synchronous: sink.Level(level), Log: slog.New(slog.DiscardHandler)})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Options: sink.Options{Level: sink.Level(level), Log: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -139,7 +139,7 @@ func stepsChild(path, level, upTo string) error {
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	claims, err := sqlite.OpenClaims(ctx, path, s.job, sqlite.Options{Synchronous: sink.Level(level), Log: slog.New(slog.DiscardHandler)})
+	claims, err := sqlite.OpenClaims(ctx, path, s.job, sink.Options{Level: sink.Level(level), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("claims: %w", err)
 	}

@@ -63,7 +63,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		func(s *stmt) error {
 			kind, t.Strict, t.Name, sql, triggers = s.text(0), s.int(1) != 0, s.text(2), s.text(3), s.int(4) != 0
 			return nil
-		}, name)
+		}, text(name))
 	if err != nil {
 		return t, err
 	}
@@ -87,7 +87,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		}
 		t.Columns = append(t.Columns, c)
 		return nil
-	}, t.Name)
+	}, text(t.Name))
 	if err != nil {
 		return t, err
 	}
@@ -174,7 +174,7 @@ func (d *DB) readKey(t *table, pk map[int]string) (constrained bool, err error) 
 			}
 			indexes[n].columns[int(s.int(4))] = s.text(5)
 			return nil
-		}, t.Name)
+		}, text(t.Name))
 	if err != nil {
 		return false, err
 	}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"encoding/hex"
-	"fmt"
 	"math"
 
 	lib "modernc.org/sqlite/lib"
@@ -23,6 +22,14 @@ type value struct {
 	late bool   // it fills a row that exists, and none that is inserted
 }
 
+var null = value{kind: lib.SQLITE_NULL}
+
+func text(s string) value { return value{kind: lib.SQLITE_TEXT, text: []byte(s)} }
+
+func blob(b []byte) value { return value{kind: lib.SQLITE_BLOB, text: b} }
+
+func integer(n int64) value { return value{kind: lib.SQLITE_INTEGER, int: n} }
+
 func realValue(f float64) value {
 	return value{kind: lib.SQLITE_FLOAT, int: int64(math.Float64bits(f))}
 }
@@ -34,7 +41,7 @@ func (v *value) real() float64 { return math.Float64frombits(uint64(v.int)) }
 func convert(raw []byte, t schema.Type) value {
 	k := feed.KindOf(raw)
 	if k == feed.Null {
-		return value{kind: lib.SQLITE_NULL}
+		return null
 	}
 	text := feed.Text(nil, raw, k)
 	switch t {
@@ -42,7 +49,7 @@ func convert(raw []byte, t schema.Type) value {
 		return value{kind: lib.SQLITE_TEXT, text: text}
 	case schema.Bytes:
 		bytes, _ := hex.AppendDecode(nil, text[len(`\x`):])
-		return value{kind: lib.SQLITE_BLOB, text: bytes}
+		return blob(bytes)
 	}
 	number := k
 	if k == feed.String && (t == schema.Int || t == schema.Real) {
@@ -50,9 +57,9 @@ func convert(raw []byte, t schema.Type) value {
 	}
 	switch {
 	case k == feed.Bool && raw[0] == 't':
-		return value{kind: lib.SQLITE_INTEGER, int: 1}
+		return integer(1)
 	case k == feed.Bool:
-		return value{kind: lib.SQLITE_INTEGER, int: 0}
+		return integer(0)
 	case number != feed.Int && number != feed.Number:
 	case t == schema.Real:
 		f, _, _ := feed.ParseReal(text)
@@ -60,7 +67,7 @@ func convert(raw []byte, t schema.Type) value {
 	default:
 		if number == feed.Int || t == schema.Int {
 			if n, ok := feed.ParseInt(text, number); ok {
-				return value{kind: lib.SQLITE_INTEGER, int: n}
+				return integer(n)
 			} else if number == feed.Int && string(text) != "-0" {
 				break
 			}
@@ -95,35 +102,6 @@ func (s *stmt) bindValue(i int, v *value) error {
 func (s *stmt) bindValues(values []value) error {
 	for i := range values {
 		if err := s.bindValue(i+1, &values[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// A blob is what bindAll binds as such.
-type blob []byte
-
-// bindAll binds nil, an int64, a string, a []byte as text, a blob, or a value, from the first parameter on.
-func (s *stmt) bindAll(args ...any) error {
-	for i, arg := range args {
-		v := value{kind: lib.SQLITE_NULL}
-		switch arg := arg.(type) {
-		case nil:
-		case int64:
-			v = value{kind: lib.SQLITE_INTEGER, int: arg}
-		case string:
-			v = value{kind: lib.SQLITE_TEXT, text: []byte(arg)}
-		case []byte:
-			v = value{kind: lib.SQLITE_TEXT, text: arg}
-		case blob:
-			v = value{kind: lib.SQLITE_BLOB, text: arg}
-		case value:
-			v = arg
-		default:
-			panic(fmt.Sprintf("sqlite: cannot bind %T", arg))
-		}
-		if err := s.bindValue(i+1, &v); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ type stateStore struct {
 	c         *conn
 	table     string // in weir_versions
 	names     string // the columns that have versions, as weir_meta has them
-	now       string
+	now       value
 	find, set *stmt
 	memory    []byte // of the state that was read last
 }
@@ -23,7 +23,7 @@ type stateStore struct {
 // openStates makes weir_versions if it is missing, and forgets old deletes. columns are those that have versions.
 func (c *conn) openStates(table string, tombstones time.Duration) (s *stateStore, columns []string, err error) {
 	now := time.Now().UTC()
-	s = &stateStore{c: c, table: lower(table), now: now.Format(timeFormat), memory: []byte{}}
+	s = &stateStore{c: c, table: lower(table), now: text(now.Format(timeFormat)), memory: []byte{}}
 	if err := c.execAll(dialect.Versions()...); err != nil {
 		return nil, nil, err
 	}
@@ -33,7 +33,7 @@ func (c *conn) openStates(table string, tombstones time.Duration) (s *stateStore
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.exec("DELETE FROM weir_versions WHERE tbl = ? AND gone < ?", s.table, now.Add(-tombstones).Format(timeFormat)); err != nil {
+	if err := c.exec("DELETE FROM weir_versions WHERE tbl = ? AND gone < ?", text(s.table), text(now.Add(-tombstones).Format(timeFormat))); err != nil {
 		return nil, nil, err
 	}
 	if s.find, err = c.prepare("SELECT state FROM weir_versions WHERE tbl = ? AND key = ?"); err != nil {
@@ -46,7 +46,7 @@ func (c *conn) openStates(table string, tombstones time.Duration) (s *stateStore
 // read returns the state of a row, nil if it has none. It is good until the next read.
 func (s *stateStore) read(key []byte) (state []byte, err error) {
 	defer s.find.reset()
-	if err := s.find.bindAll(s.table, blob(key)); err != nil {
+	if err := s.find.bindValues([]value{text(s.table), blob(key)}); err != nil {
 		return nil, err
 	}
 	if found, err := s.find.step(); err != nil || !found {
@@ -56,9 +56,9 @@ func (s *stateStore) read(key []byte) (state []byte, err error) {
 	return s.memory, nil
 }
 
-// put writes what is to be kept beside a row from now on; gone is when it was deleted, nil if it exists.
-func (s *stateStore) put(key, state []byte, gone any) error {
-	return s.set.runWith(s.table, blob(key), blob(state), gone)
+// put writes what is to be kept beside a row from now on; gone is when it was deleted, null if it exists.
+func (s *stateStore) put(key, state []byte, gone value) error {
+	return s.set.runWith(text(s.table), blob(key), blob(state), gone)
 }
 
 // keepNames keeps the names of the columns that have versions.
@@ -77,6 +77,6 @@ func (d *DB) dropVersions(ctx context.Context, table string) error {
 	if known, err := d.hasTable(ctx, "weir_versions"); err != nil || !known {
 		return err
 	}
-	return errors.Join(d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", lower(table)),
-		d.c.exec("DELETE FROM weir_meta WHERE name IN (?, ?)", versionsMark(table), sink.OrphansMark(lower(table))))
+	return errors.Join(d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", text(lower(table))),
+		d.c.exec("DELETE FROM weir_meta WHERE name IN (?, ?)", text(versionsMark(table)), text(sink.OrphansMark(lower(table)))))
 }
