@@ -51,7 +51,8 @@ func (t Type) String() string {
 		"uuid", "enum", "date", "time", "array", "external", "bytes", "rows"}[t]
 }
 
-// A Table is one table of a database, as a batch needs it.
+// A Table is one table of a database, as a batch needs it: what it is to weir, and from Exists on what
+// its driver says of it.
 type Table struct {
 	Name string
 	// FullName is the same for all names that the database takes for the table.
@@ -61,6 +62,8 @@ type Table struct {
 	// Refs are columns that name rows of other tables; where rows belong to such a one, the key as
 	// the database has it is [Table.StoredKey].
 	Refs []Ref
+	// OnCreate is SQL that is run in the transaction that makes the table, behind that.
+	OnCreate []string
 
 	Exists bool
 	// ID tells the table from another one that has or had its name, and from itself with
@@ -76,8 +79,6 @@ type Table struct {
 	// one with columns that are Judged, keeps its messages, so that a row that is refused can
 	// be tried message by message.
 	HasConstraints bool
-	// OnCreate is SQL that is run in the transaction that makes the table, behind that.
-	OnCreate []string
 	// ForeignKeys are those of the table that weir made; where it does not exist, those that it
 	// gets when weir makes it. They are no constraints to [Table.HasConstraints] and [Table.Made].
 	ForeignKeys []ForeignKey

@@ -28,7 +28,8 @@ func CheckFormat(found int64, where string) error {
 	return nil
 }
 
-// Dialect is how a database writes what weir's own tables are made and asked by.
+// Dialect is how a database writes what weir's own tables are made and asked by: a field for each thing in which databases
+// differ there.
 type Dialect struct {
 	Prefix   string // before a table's name: its schema and a dot
 	Integer  string
