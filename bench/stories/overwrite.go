@@ -17,6 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/report"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 // OverwriteConfig is what is measured of rows that are inserted and overwritten while their table
@@ -305,7 +306,7 @@ func (w *overwriting) sync(ctx context.Context, keys []string, batch int) error 
 	}
 	w.syncs++ // each is a job of its own, for none resumes another
 	p := progress.New("t")
-	c := job.Config{Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20,
+	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20,
 		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: overwriteColumns + 1}}}, Log: w.c.Log}
 	if err = ladder.RunJob(ctx, c, to, p); err != nil {
 		return err

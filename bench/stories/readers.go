@@ -22,6 +22,7 @@ import (
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/report"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 // ReadersConfig is what is measured of programs that read a table while weir writes it.
@@ -252,7 +253,7 @@ func (w *readersWork) sync(ctx context.Context, rate float64, p *progress.Progre
 	}
 	to := &countingSink{db, &w.flushes}
 	w.jobs++ // none resumes another
-	return ladder.RunJob(ctx, job.Config{Sources: []string{w.feed}, Job: fmt.Sprint(w.jobs), BatchRows: 100_000, MaxRate: rate, Buffer: 64 << 20,
+	return ladder.RunJob(ctx, job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: fmt.Sprint(w.jobs), BatchRows: 100_000, MaxRate: rate, Buffer: 64 << 20,
 		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: readersColumns + 1}}}, Log: discard}, to, p)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/sink/postgres"
 )
 
@@ -110,7 +111,7 @@ func (w *chain) weir(ctx context.Context, p *proxy, log *slog.Logger) (first, la
 	if err != nil {
 		return first, later, err
 	}
-	c := job.Config{Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: rejects, Log: log}
+	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: rejects, Log: log}
 	if err := c.Map(m, nil, db.Caps().Limits); err != nil {
 		return first, later, err
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/config"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // ownFlags are of the run at hand alone: another one beside it has others, or none.
@@ -18,7 +17,7 @@ func (o *syncOptions) backfill(job string, sources []string) func(tables []strin
 	return func(tables []string) string {
 		args := o.args
 		words := []string{"weir", "sync", "--config", o.config}
-		if slices.ContainsFunc(sources, func(s string) bool { return !source.TraitsOf(s).Stored() }) {
+		if slices.ContainsFunc(sources, func(s string) bool { return !sourceKinds.Traits(s).Stored() }) {
 			if args = []string{"FILE..."}; o.capture != "" {
 				args = []string{filepath.Join(o.capture, "*")}
 			}

@@ -53,7 +53,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			return usageError{fmt.Errorf("--html: %w", err)}
 		}
 		if o.Log = slog.New(&textHandler{w: e.line, level: e}); len(args) > 0 {
-			o.Source = args[0]
+			o.Source, o.Kind = args[0], *sourceKinds.Of(args[0])
 		}
 		r, err := ladder.Run(c.Context(), o, db)
 		if err != nil {

@@ -96,7 +96,7 @@ func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRo
 		return nil, err
 	}
 	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
-	c := job.Config{Sources: []string{feed}, BatchRows: batchRows, Buffer: foldBuffer, Rejects: rejects, MaxRejects: math.MaxInt64, Log: options.Log}
+	c := job.Config{Kind: *sourceKinds.Of(feed), Sources: []string{feed}, BatchRows: batchRows, Buffer: foldBuffer, Rejects: rejects, MaxRejects: math.MaxInt64, Log: options.Log}
 	if err := c.Map(m, nil, caseDriver.Caps.Limits); err != nil {
 		return nil, config.Locate(m.File, err)
 	}

@@ -216,7 +216,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	}
 	opt.MaxColumns = math.MaxInt32
 	caps := sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}
-	c := job.Config{Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Buffer: foldBuffer, Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}
+	c := job.Config{Kind: *sourceKinds.Of(sources[0]), Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Buffer: foldBuffer, Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}
 	if o.mapping != nil {
 		o.mapping = o.mapping.With(o.of)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/envelope/firehose"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/tcp"
 )
 
 // feedOptions are the flags of sync for connections.
@@ -58,7 +59,7 @@ func (o *feedOptions) preset(sources []string, compression string) {
 		return
 	}
 	for i, s := range sources {
-		if source.TraitsOf(s).Dialed {
+		if sourceKinds.Traits(s).Dialed {
 			o.init = cmp.Or(o.init, firehose.Init(compression, o.events))
 		}
 		scheme, addr, ok := strings.Cut(s, "://")
@@ -74,7 +75,7 @@ func (o *feedOptions) preset(sources []string, compression string) {
 }
 
 // settings turns the options into those of the job and the source. env looks up a variable.
-func (o *feedOptions) settings(env func(string) (string, bool), src *source.Options) (f job.Feed, err error) {
+func (o *feedOptions) settings(env func(string) (string, bool), src *source.Options, own *tcp.Options) (f job.Feed, err error) {
 	match := func(flag, s string) job.Match {
 		field, value, merr := fieldValue(flag, s)
 		err = errors.Join(err, merr)
@@ -85,7 +86,7 @@ func (o *feedOptions) settings(env func(string) (string, bool), src *source.Opti
 	if o.idle < 0 || o.stale < 0 {
 		err = errors.Join(err, errors.New("--idle-timeout and --stale-keepalives cannot be negative"))
 	}
-	src.Idle = o.idle
+	own.Idle = o.idle
 	if o.init != "" {
 		hello, terr := o.template(env)
 		err = errors.Join(err, terr)

@@ -15,7 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/kafka"
 )
 
 // kafkaOptions are the flags of sync for Kafka.
@@ -77,7 +77,7 @@ func parseOffsets(text string) map[string]int64 {
 		n, bad := strconv.ParseUint(number, 10, 31)
 		at, err := strconv.ParseInt(offset, 10, 64)
 		_, twice := of[name]
-		if bad != nil || strconv.FormatUint(n, 10) != number || err != nil || at < 0 || !source.IsTopic(topic) || twice {
+		if bad != nil || strconv.FormatUint(n, 10) != number || err != nil || at < 0 || !kafka.IsTopic(topic) || twice {
 			return nil
 		}
 		of[name] = at
@@ -87,7 +87,7 @@ func parseOffsets(text string) map[string]int64 {
 
 // isKafka reports whether the sources are topics.
 func isKafka(sources []string) bool {
-	return slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Records })
+	return slices.ContainsFunc(sources, kafka.Is)
 }
 
 // checkKafka finds what is set for Kafka alone, and what is not for Kafka, or not for a group.
@@ -119,7 +119,7 @@ func (o *syncOptions) checkKafka(sources []string, to destination, rejects *job.
 	fault(!grouped && (k.group != "" || k.protocol != protocolClassic || k.instance != "" || k.start == startCommitted),
 		"--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")
 	fault(grouped && rejects.Path() != "", "--rejects file:PATH is not for a group, whose members would share what the database knows of the file: --rejects table, or topic:NAME")
-	if spec, err := source.ParseKafka(sources[0]); err == nil {
+	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
 		fault(rejects.Topic() != "" && spec.Reads(rejects.Topic()), fmt.Sprintf("--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic()))
 		faults = append(faults, k.checkOffsets(&spec)...)
 	}
@@ -129,7 +129,7 @@ func (o *syncOptions) checkKafka(sources []string, to destination, rejects *job.
 }
 
 // checkOffsets finds the offsets of --start whose partitions are not read.
-func (o *kafkaOptions) checkOffsets(spec *source.KafkaSpec) (faults []error) {
+func (o *kafkaOptions) checkOffsets(spec *kafka.Spec) (faults []error) {
 	read, err := parsePartitions(o.partitions)
 	for _, name := range slices.Sorted(maps.Keys(parseOffsets(o.start))) {
 		topic, number, _ := strings.Cut(name, "/")
@@ -145,8 +145,8 @@ func (o *kafkaOptions) checkOffsets(spec *source.KafkaSpec) (faults []error) {
 }
 
 // settings turns the options into those of the source.
-func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Options, m *mapping.Mapping) (k source.Kafka, err error) {
-	k = source.Kafka{UntilEnd: o.untilEnd, Uncommitted: o.isolation == isolationUncommitted, SASL: o.sasl,
+func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Options, m *mapping.Mapping) (k kafka.Options, err error) {
+	k = kafka.Options{UntilEnd: o.untilEnd, Uncommitted: o.isolation == isolationUncommitted, SASL: o.sasl,
 		Consumer: o.protocol == protocolConsumer, Instance: o.instance}
 	var faults []error
 	if k.Partitions, err = parsePartitions(o.partitions); err != nil {
@@ -240,14 +240,14 @@ func parsePartitions(list string) (all []int32, err error) {
 }
 
 // parseRecordField reads a part and the name of the field that it becomes.
-func parseRecordField(text string) (f source.RecordField, err error) {
+func parseRecordField(text string) (f kafka.RecordField, err error) {
 	part, name, ok := strings.Cut(text, "=")
-	f = source.RecordField{Of: part, Name: name}
+	f = kafka.RecordField{Of: part, Name: name}
 	if header, is := strings.CutPrefix(part, "header."); is {
 		f.Of, f.Header = "header", header
 	}
-	if !ok || name == "" || !slices.Contains(source.RecordParts, f.Of) || f.Of == "header" && f.Header == "" {
-		return f, fmt.Errorf("--record-fields %s: must be PART=FIELD, with a PART of %s", text, strings.Join(source.RecordParts[:len(source.RecordParts)-1], ", ")+" or header.NAME")
+	if !ok || name == "" || !slices.Contains(kafka.RecordParts, f.Of) || f.Of == "header" && f.Header == "" {
+		return f, fmt.Errorf("--record-fields %s: must be PART=FIELD, with a PART of %s", text, strings.Join(kafka.RecordParts[:len(kafka.RecordParts)-1], ", ")+" or header.NAME")
 	}
 	return f, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/memory"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/kafka"
 )
 
 // syncOptions are the flags of sync: a struct for each group. flags defines those of a
@@ -361,6 +362,9 @@ func (o *rejectOptions) flags(f *pflag.FlagSet) {
 func (o *rejectOptions) parse() (r job.Rejects, err error) {
 	if r, err = job.ParseRejects(o.rejects); err != nil {
 		err = fmt.Errorf("--rejects: %w", err)
+	}
+	if topic := r.Topic(); topic != "" && !kafka.IsTopic(topic) {
+		err = fmt.Errorf("--rejects: %q is no name of a topic", topic)
 	}
 	if o.maxRejects < 0 {
 		err = errors.Join(err, errors.New("--max-rejects cannot be negative"))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/realpath"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // checkOutputs returns an error if rejected lines or metrics would go into a file that is
@@ -50,11 +49,11 @@ func (e *env) checkOutputs(o *syncOptions, to destination, args, sources []strin
 // usedAs says what else of a run a path is, or "".
 func (e *env) usedAs(path string, o *syncOptions, to destination, args, sources []string) string {
 	for _, s := range sources {
-		if source.TraitsOf(s).Stored() && sameFile(path, s) {
+		if sourceKinds.Traits(s).Stored() && sameFile(path, s) {
 			return "the source " + s
 		}
 	}
-	if stdin, ok := e.stdin.(*os.File); ok && len(sources) == 1 && !source.TraitsOf(sources[0]).Named {
+	if stdin, ok := e.stdin.(*os.File); ok && len(sources) == 1 && !sourceKinds.Traits(sources[0]).Named {
 		file, err := os.Stat(path)
 		if in, err2 := stdin.Stat(); err == nil && err2 == nil && os.SameFile(in, file) {
 			return "what stdin reads"

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/spool"
 )
 
@@ -25,9 +26,10 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		err = errors.New("no source is named, and stdin is a terminal: weir sync feed.jsonl --to flights.db")
 	}
 	o.preset(args, o.compression)
-	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression, Windows: int(o.buffer.Bytes / 4), Stdin: e.stdin}
+	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression}
+	of := kindOptions{file: file.Options{Stdin: e.stdin}}
 	rules, rulesErr := o.rules()
-	feed, feedErr := o.feedOptions.settings(e.lookupEnv, &src)
+	feed, feedErr := o.feedOptions.settings(e.lookupEnv, &src, &of.tcp)
 	rate, rateErr := readRate("max-rate", o.maxRate)
 	rejects, rejectsErr := o.parse()
 	to, toErr := e.destination(o.to, args...)
@@ -35,11 +37,11 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	if err != nil || toErr != nil && meantForTo(args) != "" {
 		sourceErr = nil // stdin has no name, either, and a database is no source
 	}
-	of := table
+	named := table
 	if o.every() {
-		of = mapping.Star
+		named = mapping.Star
 	}
-	tablesErr := o.tables(&c, &to.Driver, of, rules)
+	tablesErr := o.tables(&c, &to.Driver, named, rules)
 	if c.Star != nil && o.rebuild {
 		tablesErr = errors.Join(tablesErr, errors.New("--rebuild: the tables are those that the stream names, which are not known before it is read: drop them, or name them in a config file"))
 	}
@@ -47,14 +49,14 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		tablesErr = fmt.Errorf("--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", o.mapping.File)
 	}
 	var kafkaErr error
-	src.Kafka, kafkaErr = o.kafkaOptions.settings(e.lookupEnv, &rules, o.mapping)
+	of.kafka, kafkaErr = o.kafkaOptions.settings(e.lookupEnv, &rules, o.mapping)
 	usage := errors.Join(err, rulesErr, o.check(), feedErr, kafkaErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
 		kafka := isKafka(sources)
 		if usage = errors.Join(usage, o.checkKafka(sources, to, &rejects)); kafka {
 			live = !o.untilEnd
 		}
-		stored := slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Stored() })
+		stored := slices.ContainsFunc(sources, func(s string) bool { return sourceKinds.Traits(s).Stored() })
 		usage = errors.Join(usage, o.spoolOptions.check(live && !kafka, stored || kafka))
 	}
 	if usage == nil && sourceErr == nil {
@@ -71,14 +73,13 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 			o.retryFor.Duration = config.Forever
 		}
 	}
-	src.RetryFor, src.Kafka.DeadLetters = o.retryFor.Duration, rejects.Topic()
+	src.RetryFor, of.kafka.DeadLetters = o.retryFor.Duration, rejects.Topic()
 	jobName := cmp.Or(o.job, o.group, table)
 	if isKafka(sources) && o.partitions == "" {
-		src.Kafka.Group = cmp.Or(o.group, "weir-"+jobName)
+		of.kafka.Group = cmp.Or(o.group, "weir-"+jobName)
 	}
 	return to, job.Config{
-		Sources: sources,
-		Source:  src, Feed: feed,
+		Kind: *of.kinds().Of(sources[0]), Sources: sources, Source: src, Feed: feed,
 		Job: jobName, ResumeStdin: o.job != "",
 		Tables: c.Tables, Star: c.Star, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: o.backfill(jobName, sources),
 		BatchRows: o.batchRows.N, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: o.buffer.Bytes, Tombstones: time.Duration(o.tombstones),
@@ -93,7 +94,7 @@ func (o *syncOptions) sources(args []string) (sources []string, table string, li
 	if sources, err = expand(args, o.follow); err != nil {
 		return nil, "", false, err
 	}
-	live = slices.ContainsFunc(sources, func(s string) bool { return source.TraitsOf(s).Live })
+	live = slices.ContainsFunc(sources, func(s string) bool { return sourceKinds.Traits(s).Live })
 	switch table = o.table; {
 	case o.mapping != nil: // the job is named after the file
 		table = strings.TrimSuffix(filepath.Base(o.mapping.File), filepath.Ext(o.mapping.File))
@@ -104,7 +105,7 @@ func (o *syncOptions) sources(args []string) (sources []string, table string, li
 	}
 	switch {
 	case len(sources) < 2:
-	case o.follow && slices.ContainsFunc(sources, func(s string) bool { return !source.TraitsOf(s).Stored() }):
+	case o.follow && slices.ContainsFunc(sources, func(s string) bool { return !sourceKinds.Traits(s).Stored() }):
 		err = errors.Join(err, usagef("--follow reads files at the same time: name only files"))
 	case live:
 		err = errors.Join(err, usagef("a connection has no end: name only one source"))
@@ -123,37 +124,22 @@ func expand(args []string, follow bool) ([]string, error) {
 			return nil, usagef("%s: a source has no user and no password; --init sends what the feed asks for", redacted(a))
 		}
 	}
-	sources, err := source.Expand(args, follow)
+	sources, err := sourceKinds.Expand(args, follow)
 	if err == nil || errors.As(err, new(*fs.PathError)) || errors.As(err, new(*source.NotFoundError)) {
 		return sources, err
 	}
 	return nil, usageError{err}
 }
 
-// topicOf is the topic of a source that has one and no more, "" of others.
-func topicOf(spec string) string {
-	if !source.TraitsOf(spec).Records {
-		return ""
-	}
-	k, err := source.ParseKafka(spec)
-	if err != nil || len(k.Topics) != 1 {
-		return ""
-	}
-	return k.Topics[0]
-}
-
 // stem is the table name that the sources suggest.
 func stem(sources []string) (string, error) {
 	name := ""
 	for _, s := range sources {
-		if topic := topicOf(s); topic != "" {
-			return topic, nil
+		n := ""
+		if suggests := sourceKinds.Of(s).Suggests; suggests != nil {
+			n = suggests(s)
 		}
-		n := filepath.Base(s)
-		for _, ext := range []string{".gz", ".zst", ".zstd", ".jsonl", ".ndjson", ".json", ".log"} {
-			n = strings.TrimSuffix(n, ext)
-		}
-		if n == "" || !source.TraitsOf(s).Stored() {
+		if n == "" {
 			return "", usagef("%s suggests no name for the table: --table NAME", s)
 		}
 		if name != "" && n != name {

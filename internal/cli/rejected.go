@@ -13,7 +13,6 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // rejectedText says how many lines were rejected and why, where the first of each reason stands,
@@ -49,7 +48,7 @@ func rejectsPlace(o *syncOptions, c *job.Config) string {
 func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 	detail := clipped(r.First.Detail, shownDetail)
 	what, place := detail, fmt.Sprintf("line %d", r.First.Line)
-	records := source.TraitsOf(r.Source).Records
+	records := sourceKinds.Traits(r.Source).Records
 	if records {
 		place = fmt.Sprintf("offset %d", r.First.Offset)
 	}

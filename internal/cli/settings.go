@@ -12,7 +12,6 @@ import (
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/source"
 )
 
 const configHelp = "a YAML `FILE` with the settings of weir sync, such as batch_rows: 1000"
@@ -48,7 +47,7 @@ func settingsOf(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting) {
 // splitSources returns the sources in a text, separated by commas. In topics of Kafka commas separate brokers
 // and topics, so these are one source.
 func splitSources(text string) []string {
-	if source.TraitsOf(text).Records {
+	if sourceKinds.Traits(text).Records {
 		return []string{text}
 	}
 	return strings.Split(text, ",")

@@ -135,7 +135,7 @@ func stoppedText(o *syncOptions, stops []progress.Stop) string {
 	var places []string
 	for _, s := range stops[:min(named, len(stops))] {
 		place := fmt.Sprintf("line %d of %s", s.Line, cmp.Or(strings.TrimPrefix(s.Source, "-"), source.StdinName))
-		if source.TraitsOf(s.Source).Records {
+		if sourceKinds.Traits(s.Source).Records {
 			place = fmt.Sprintf("offset %d of %s", s.Offset, s.Source)
 		}
 		if s.Read > 0 {

@@ -238,7 +238,7 @@ func shownJob(c *job.Config) string {
 }
 
 func newMetrics(c *job.Config, p *progress.Progress) *metrics.Registry {
-	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(spec string) bool { return source.TraitsOf(spec).Live })
+	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(spec string) bool { return sourceKinds.Traits(spec).Live })
 	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1 || isKafka(c.Sources), BufferLimit: c.Buffer, Version: version, Commit: commit}
 	if c.Spool.Dir != "" {
 		run.SpoolLimit = c.Spool.Max
@@ -272,6 +272,7 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 func (r *syncRun) site() *web.Site {
 	c := &r.job
 	s := &web.Site{Job: shownJob(c), To: cmp.Or(redacted(r.to.dest), r.to.Name), Version: version,
+		Records:  func(name string) bool { return c.Kind.Traits(name).Records },
 		Progress: r.p, Metrics: r.metrics.Handler(), BufferLimit: c.Buffer}
 	if c.Spool.Dir != "" {
 		s.SpoolLimit = c.Spool.Max

@@ -289,7 +289,7 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 	if err != nil {
 		return err
 	}
-	c := job.Config{Sources: files, Source: source.Options{MaxLine: int(o.maxLine)},
+	c := job.Config{Kind: *sourceKinds.Of(files[0]), Sources: files, Source: source.Options{MaxLine: int(o.maxLine)},
 		BatchPeriod: math.MaxInt64, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log}
 	if err := o.tables(&c, &to.Driver, table, opt); err != nil {
 		return usageError{err}

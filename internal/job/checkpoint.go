@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // A SettingsError says that a run cannot continue from a checkpoint by the settings that
@@ -97,9 +96,9 @@ func (r *run) readLatest(ctx context.Context) (err error) {
 
 // startOf returns the start of a source without its checkpoint.
 func (r *run) startOf(name string) start {
-	traits := source.TraitsOf(name)
-	resumes := traits.Rewindable || r.Feed.resumes(name)
-	return start{name: name, unnamed: !traits.Named && !r.ResumeStdin, resumes: resumes, repeats: resumes && traits.Named}
+	traits := r.Kind.Traits(name)
+	resumes := traits.Rewindable || r.Feed.resumes(traits)
+	return start{name: name, traits: traits, unnamed: !traits.Named && !r.ResumeStdin, resumes: resumes, repeats: resumes && traits.Named}
 }
 
 // found gives a start the checkpoint that its source has.

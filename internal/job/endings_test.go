@@ -19,6 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -64,7 +65,7 @@ func TestRun_ResumesAfterCommit(t *testing.T) {
 				}
 				return err
 			}
-			c.Source.Stdin = strings.NewReader(feed.String())
+			c.Kind = file.Kind(file.Options{Stdin: strings.NewReader(feed.String())})
 			resumes(t, &c)
 			faults := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1)))
 			if _, err := runUntil(t, c, dest, func(db sink.Sink) sink.Sink {
@@ -85,7 +86,7 @@ func TestRun_ResumeEndsRun(t *testing.T) {
 	c := configOf(t, "-", "table")
 	c.Feed = job.Feed{}
 	c.Resume = func([]byte) error { return full }
-	c.Source.Stdin = strings.NewReader(`{"value":{}}` + "\n")
+	c.Kind = file.Kind(file.Options{Stdin: strings.NewReader(`{"value":{}}` + "\n")})
 	resumes(t, &c)
 	if _, err := runToEnd(t, c, filepath.Join(t.TempDir(), "t.db"), nil); !errors.Is(err, full) {
 		t.Error(err)

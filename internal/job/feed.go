@@ -35,8 +35,8 @@ type Feed struct {
 
 // resumes reports whether a source is a feed that can be asked for what came after a
 // value.
-func (f *Feed) resumes(name string) bool {
-	return f.ResumeField != "" && f.Hello != nil && source.TraitsOf(name).Dialed
+func (f *Feed) resumes(t source.Traits) bool {
+	return f.ResumeField != "" && f.Hello != nil && t.Dialed
 }
 
 // hasControl reports whether messages are to be looked at for more than their columns.

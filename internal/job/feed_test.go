@@ -25,6 +25,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/tcp"
 	"github.com/weirsync/weir/internal/spool"
 	"github.com/weirsync/weir/internal/testcheck"
 )
@@ -72,12 +74,18 @@ func behind(lines []string, value string) string {
 }
 
 // configOf is for a source whose messages may have a resume value.
+// kindOf is the kind of a source.
+func kindOf(spec string) source.Kind {
+	kinds := source.Kinds{file.Kind(file.Options{Poll: 10 * time.Millisecond}), tcp.Dialed(tcp.Options{}), tcp.Listening(tcp.Options{})}
+	return *kinds.Of(spec)
+}
+
 func configOf(t *testing.T, spec, rejects string) job.Config {
 	t.Helper()
 	r, err := job.ParseRejects(rejects)
 	testcheck.NoError(t, err)
 	return job.Config{
-		Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000, Poll: 10 * time.Millisecond}, Job: "t",
+		Kind: kindOf(spec), Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Job: "t",
 		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
 		Tables:    []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}},
 		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: r, Log: logtest.New(t),
@@ -257,7 +265,7 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 		for n, more := range []int{1000, 50} {
 			feed += numbered(0, more)
 			c := configOf(t, "-", "table")
-			c.Job, c.ResumeStdin, c.BatchRows, c.BatchPeriod, c.Source.Stdin = "t", true, 10, time.Hour, strings.NewReader(feed)
+			c.Job, c.ResumeStdin, c.BatchRows, c.BatchPeriod, c.Kind = "t", true, 10, time.Hour, file.Kind(file.Options{Stdin: strings.NewReader(feed)})
 			_, err := runUntil(t, c, dest, through(4+1000*(1-n)), never)
 			if n == 0 && err != nil || n == 1 && (err == nil || !strings.Contains(err.Error(), "lines of stdin that were read and not committed: 30. They")) {
 				t.Errorf("run %d: %v", n, err)

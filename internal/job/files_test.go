@@ -211,7 +211,7 @@ func TestSync_OtherFormats(t *testing.T) {
 func becomes(t *testing.T, lane string, blocks ...string) (what string) {
 	inMemory(t, func(b *bubble) {
 		b.Rejects, _ = job.ParseRejects("table")
-		b.Feed = job.Feed{}
+		b.Feed, b.Kind.Traits = job.Feed{}, kindOf(lane).Traits
 		offset, at := int64(0), source.Cursor("")
 		b.steps = []func() source.Event{opened(lane, &at)}
 		for i, text := range blocks {

@@ -160,6 +160,9 @@ func (f *flusher) flushOf(s *set) *sink.Flush {
 		for i := range s.lanes {
 			flush.Lanes[i] = f.laneOf(&s.lanes[i], refused[i])
 		}
+		if f.Rejects.mode == fail && len(rejects) > 0 {
+			return rejectedError(&s.lanes[rejects[0].Lane].lane.start, &rejects[0])
+		}
 		return f.Rejects.write(flush, rejects)
 	}
 	for i := range s.lanes { // the fence is asked before all else

@@ -9,18 +9,14 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/source/kafka"
 )
-
-// inGroup reports whether a consumer group tells the run which lanes it has.
-func (c *Config) inGroup() bool { return c.Source.Kafka.Group != "" }
 
 // groupClaims are the claims of a member, as join has checked.
 func (r *run) groupClaims() sink.GroupClaims { return r.claims.(sink.GroupClaims) }
 
 // join has the run share the job with the other members: it writes where the lanes begin that have
 // no checkpoint yet, also of those that others will read.
-func (r *run) join(ctx context.Context, k *kafka.Source, starts []start) error {
+func (r *run) join(ctx context.Context, member source.Member, starts []start) error {
 	group, err := sink.As[sink.GroupClaims](r.claims, "share a job between the members of a consumer group (--group)")
 	if err != nil {
 		return err
@@ -36,7 +32,7 @@ func (r *run) join(ctx context.Context, k *kafka.Source, starts []start) error {
 	if err != nil {
 		return err
 	}
-	begins, err := k.Join(ctx, database, func(lane string) bool { return known[lane] })
+	begins, err := member.Join(ctx, source.Group{Database: database, Known: func(lane string) bool { return known[lane] }, Cursors: r.cursors})
 	if err != nil {
 		return err
 	}

@@ -30,14 +30,14 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/source/kafka"
 	"github.com/weirsync/weir/internal/spool"
 )
 
 // Config is what a run does.
 type Config struct {
-	Sources []string       // as source.Expand returns them
-	Source  source.Options // but Pool, Hello, Log, Reconnects and Whole
+	Kind    source.Kind    // of all Sources
+	Sources []string       // as source.Kinds.Expand returns them
+	Source  source.Options // but those of the run
 	Feed    Feed
 	// Job is what the checkpoints are kept under: each source is a lane of it. stdin is one
 	// only with ResumeStdin, else no run resumes it.
@@ -90,8 +90,6 @@ type Config struct {
 	Backfill func(tables []string) string
 
 	Log *slog.Logger
-
-	newSource func(names []string, o source.Options) source.Source // nil: by the kind of the names
 }
 
 const livePeriod = time.Second
@@ -211,7 +209,8 @@ type run struct {
 	folded    int              // messages, while they are few: the reader's
 	known     int              // lanes, when the attempt began
 	latest    start            // the source that the job committed last, when the attempt began
-	ends      map[string]int64 // of partitions, when the run began
+	ends      map[string]int64 // of the lanes of a catalog, when the run began
+	inGroup   bool             // a group says which lanes the run has; see [source.Member]
 	rewinds   int
 	rewound   time.Time       // when it last did
 	moved     map[string]bool // sources that another run has written once since they were claimed
@@ -248,9 +247,9 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 			return nil, err
 		}
 	}
-	k, _ := src.(*kafka.Source)
-	if k != nil && r.inGroup() {
-		if err := r.join(ctx, k, starts); err != nil {
+	member, inGroup := src.(source.Member)
+	if r.inGroup = inGroup; inGroup {
+		if err := r.join(ctx, member, starts); err != nil {
 			return nil, err
 		}
 	}
@@ -259,7 +258,7 @@ func (r *run) attempt(ctx context.Context) (_ []*lane, err error) {
 		return nil, err
 	}
 	scans := newScanPool(&r.names, r.limit)
-	box, err := r.newOutbox(k, starts)
+	box, err := r.newOutbox(src, starts)
 	if err != nil {
 		return nil, err
 	}
@@ -510,9 +509,9 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 	var unlogged sink.ErrUnlogged
 	var changed sink.ErrChanged
 	switch {
-	case r.inGroup() && errors.As(err, &fenced):
+	case r.inGroup && errors.As(err, &fenced):
 		r.p.Fenced() // the group knows who has the lanes: the run joins it again
-	case r.inGroup() && errors.Is(err, kafka.ErrNewPartition):
+	case r.inGroup && errors.Is(err, source.ErrNewLane):
 	case errors.As(err, &fenced):
 		if r.noteFenced(fenced.Lanes); len(r.fenced) > 0 {
 			r.fencedErr = err
@@ -526,7 +525,7 @@ func (r *run) rewind(ctx context.Context, lanes []*lane, err error) error {
 	if slices.ContainsFunc(lanes, func(l *lane) bool { return l.lost() > 0 }) {
 		return err
 	}
-	if !errors.Is(err, kafka.ErrNewPartition) { // which is no fault
+	if !errors.Is(err, source.ErrNewLane) { // which is no fault
 		if err := r.countRewind(err); err != nil {
 			return err
 		}

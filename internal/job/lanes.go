@@ -18,18 +18,16 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/source/file"
-	"github.com/weirsync/weir/internal/source/kafka"
-	"github.com/weirsync/weir/internal/source/tcp"
 	"github.com/weirsync/weir/internal/spool"
 )
 
 // A start is a source of the run, and where it continues.
 type start struct {
-	name     string // as source.Name has it
-	unnamed  bool   // no run resumes it
-	resumes  bool   // a run can continue where an earlier one ended
-	repeats  bool   // the run itself can read it again
+	name     string // as source.Kind.NameOf has it
+	traits   source.Traits
+	unnamed  bool // no run resumes it
+	resumes  bool // a run can continue where an earlier one ended
+	repeats  bool // the run itself can read it again
 	cp       sink.Checkpoint
 	was      settings // of cp
 	from     position
@@ -94,33 +92,43 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 		names[i] = starts[i].name
 	}
 	if !o.Source.Follow || len(names) < 2 {
-		return readAll(reading, folding, o.spooled(o.source(names)))
+		src, err := o.Kind.Open(reading, names, o.sourceOptions())
+		if err != nil {
+			return err
+		}
+		return readAll(reading, folding, o.spooled(src))
 	}
 	g, folding := errgroup.WithContext(folding)
 	reading, cancel := context.WithCancel(reading)
 	defer cancel()
 	defer context.AfterFunc(folding, cancel)()
 	for i := range names {
-		g.Go(func() error { return readAll(reading, folding, o.source(names[i:i+1])) })
+		g.Go(func() error {
+			src, err := o.Kind.Open(reading, names[i:i+1], o.sourceOptions())
+			if err != nil {
+				return err
+			}
+			return readAll(reading, folding, src)
+		})
 	}
 	return g.Wait()
 }
 
-// lanes returns the names of the lanes that the sources have. Where Kafka knows them, it also
-// returns the source that was asked.
+// lanes returns the names of the lanes that the sources have. If a source has to be asked for its lanes, it is
+// returned, too.
 func (r *run) lanes(ctx context.Context) (names []string, src source.Source, err error) {
-	if len(r.Sources) == 1 && source.TraitsOf(r.Sources[0]).Records {
-		k, err := kafka.New(ctx, r.Sources[0], r.sourceOptions())
-		if err != nil {
+	if len(r.Sources) == 1 && r.Kind.Traits(r.Sources[0]).Divided {
+		if src, err = r.Kind.Open(ctx, r.Sources, r.sourceOptions()); err != nil {
 			return nil, nil, err
 		}
+		catalog := src.(source.Catalog)
 		if r.ends == nil {
-			r.ends = k.Ends()
+			r.ends = catalog.Ends()
 		}
-		return k.Lanes(), k, nil
+		return catalog.Lanes(), src, nil
 	}
 	for _, spec := range r.Sources {
-		name, err := source.Name(spec)
+		name, err := r.Kind.NameOf(spec)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -133,10 +141,10 @@ func (r *run) lanes(ctx context.Context) (names []string, src source.Source, err
 func (r *run) sizeFiles() error {
 	sizes := map[string]int64{}
 	for _, spec := range r.Sources {
-		if r.Source.Follow || !source.TraitsOf(spec).Stored() {
+		if r.Source.Follow || !r.Kind.Traits(spec).Stored() {
 			return nil
 		}
-		name, err := source.Name(spec)
+		name, err := r.Kind.NameOf(spec)
 		if err != nil {
 			return err
 		}
@@ -156,23 +164,9 @@ func (r *run) sourceOptions() source.Options {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
 		return err == nil
 	}
-	opt.Reconnects, opt.Connections, opt.SenderFailed = r.p.Reconnect, r.p.SetConnections, r.p.SenderFailed
-	opt.Kafka.Cursors, opt.Kafka.Rebalanced = r.cursors, r.p.Rebalanced
-	opt.Kafka.Failed, opt.Kafka.Buffer, opt.Kafka.Ends = r.p.FetchFailed, r.Buffer, r.ends
+	opt.Observer, opt.Buffer, opt.Ends = r.p, r.Buffer, r.ends
 	opt.Hello, opt.Resumes = r.Feed.Hello, r.Feed.ResumeField != ""
 	return opt
-}
-
-// source returns the source of lanes that are read one after the other. A connection is alone.
-func (o *opener) source(names []string) source.Source {
-	opt := o.sourceOptions()
-	switch {
-	case o.newSource != nil:
-		return o.newSource(names, opt)
-	case len(names) == 1 && source.TraitsOf(names[0]).Live:
-		return tcp.New(names[0], opt)
-	}
-	return file.New(names, opt)
 }
 
 // read puts what a source brings into the pool, until an error or its end.
@@ -250,7 +244,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 		return nil, err
 	}
 	s.back = back
-	l := &lane{start: *s, log: o.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.name, o.Source.Follow)), period: o.BatchPeriod}
+	l := &lane{start: *s, log: o.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.traits, o.Source.Follow)), period: o.BatchPeriod}
 	l.begun, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
@@ -271,13 +265,12 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	if l.begun.Size != nil {
 		l.progress.Locate(l.begin.offset, func() (offset, size int64) { return l.begun.RawOffset(), l.begun.Size() })
 	}
-	if topic, partition, ok := source.Partition(l.name); ok {
-		l.progress.Partition(topic, partition, l.begun.Lag, l.begun.Connected)
+	if l.begun.Topic != "" {
+		l.progress.Partition(l.begun.Topic, l.begun.Partition, l.begun.Lag, l.begun.Connected)
 	}
 	l.prompt = l.period > 0
 	if l.period == 0 && (l.begun.Waits || o.MaxRate > 0) {
-		of := source.TraitsOf(l.name)
-		l.period, l.prompt = livePeriod, o.MaxRate > 0 || !of.Stored() && !of.Records
+		l.period, l.prompt = livePeriod, o.MaxRate > 0 || !l.traits.Stored() && !l.traits.Records
 	}
 	o.mu.Lock()
 	o.lanes = append(o.lanes, l)
@@ -331,8 +324,8 @@ func (l *lane) lost() int64 {
 }
 
 // kindOf returns how a source is read.
-func kindOf(spec string, follow bool) progress.Kind {
-	switch t := source.TraitsOf(spec); {
+func kindOf(t source.Traits, follow bool) progress.Kind {
+	switch {
 	case t.Records:
 		return progress.Partition
 	case t.Dialed:
@@ -349,7 +342,7 @@ func kindOf(spec string, follow bool) progress.Kind {
 func (o *opener) claim(ctx context.Context, name string) (*start, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for !o.inGroup() {
+	for !o.inGroup {
 		if s, ok := o.claimed[name]; ok {
 			delete(o.claimed, name)
 			return s, nil
@@ -397,7 +390,7 @@ func (o *opener) take(ctx context.Context, starts []start) error {
 	for i := range starts {
 		s := &starts[i]
 		o.claimed[s.name] = s
-		if !s.accepted && file.Finished(s.name, o.Source, s.from.mark.Source) {
+		if finished := o.Kind.Finished; !s.accepted && finished != nil && finished(s.name, o.Source, s.from.mark.Source) {
 			o.claimed[s.name] = nil
 			o.skip(s)
 			o.p.SkipFile(s.name)
@@ -432,7 +425,7 @@ func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
 		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.Feed.ResumeField, from.mark.Feed.Resume))
-	case source.TraitsOf(l.name).Records && l.begun.At != "":
+	case l.traits.Records && l.begun.At != "":
 		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.begin.offset))
 	case l.begin.offset > 0:
 		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, l.begin.line, l.begin.offset))

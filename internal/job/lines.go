@@ -10,7 +10,6 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // errTorn is returned for a torn last line that is left for the next run.
@@ -199,7 +198,7 @@ func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (
 		return true, nil
 	case *feed.Error:
 		// The end of a followed file comes when another one has taken its place.
-		if tail && err.Reason == feed.Truncated && source.TraitsOf(l.name).Named && !rd.Source.Follow {
+		if tail && err.Reason == feed.Truncated && l.traits.Named && !rd.Source.Follow {
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset))
 			return false, errTorn
 		}
@@ -276,7 +275,7 @@ func (rd *reader) prefetchLines(lines []feed.Line, at int) {
 
 // reject deals with a line that is no message.
 func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) error {
-	if rd.Feed.resumes(l.name) && l.reading.feed.again(line) {
+	if rd.Feed.resumes(l.traits) && l.reading.feed.again(line) {
 		return nil // it was counted when it came first
 	}
 	return rd.keepReject(l, fold.NewReject(at, table, why, line))
@@ -290,7 +289,7 @@ func (rd *reader) keepReject(l *lane, rejected fold.Reject) error {
 	switch rd.Rejects.mode {
 	case discard:
 	case fail:
-		return rejectedError(l.name, &rejected)
+		return rejectedError(&l.start, &rejected)
 	default:
 		rejected.Lane = rd.laneIndex(l)
 		rd.addLane(l)
@@ -300,12 +299,12 @@ func (rd *reader) keepReject(l *lane, rejected fold.Reject) error {
 }
 
 // rejectedError is the end of a run that takes no bad lines.
-func rejectedError(lane string, r *fold.Reject) error {
+func rejectedError(of *start, r *fold.Reject) error {
 	place := fmt.Sprintf("line %d (byte %d)", r.Line, r.Offset)
-	if source.TraitsOf(lane).Records {
+	if of.traits.Records {
 		place = fmt.Sprintf("offset %d", r.Offset)
 	}
-	return fmt.Errorf("%w: %s %s: %s", ErrRejected, lane, place, r.Detail)
+	return fmt.Errorf("%w: %s %s: %s", ErrRejected, of.name, place, r.Detail)
 }
 
 // tooMany ends a run whose feed is mostly bad.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source/kafka"
+	"github.com/weirsync/weir/internal/source"
 )
 
 const (
@@ -24,11 +24,11 @@ const (
 // removed when the brokers have them. It works in passes through those that wait. A nil outbox does
 // nothing.
 type outbox struct {
-	src     *kafka.Source
+	src     source.DeadLetters
 	db      sink.DeadLetters
-	letters chan []kafka.Letter // for the sender, one chunk at a time
-	answers chan answer         // of the sender
-	wake    chan struct{}       // more letters may wait
+	letters chan []source.Letter // for the sender, one chunk at a time
+	answers chan answer          // of the sender
+	wake    chan struct{}        // more letters may wait
 
 	// What follows is the flusher's.
 	passing bool // a pass is under way
@@ -47,7 +47,7 @@ type answer struct {
 }
 
 // newOutbox returns the outbox of a run that begins at some starts, nil where it has none.
-func (r *run) newOutbox(src *kafka.Source, starts []start) (*outbox, error) {
+func (r *run) newOutbox(src source.Source, starts []start) (*outbox, error) {
 	if r.Rejects.mode != toTopic || r.lookedAt {
 		return nil, nil
 	}
@@ -55,7 +55,11 @@ func (r *run) newOutbox(src *kafka.Source, starts []start) (*outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &outbox{src: src, db: db, letters: make(chan []kafka.Letter, 1), answers: make(chan answer, 1), wake: make(chan struct{}, 1),
+	letters, ok := src.(source.DeadLetters)
+	if !ok {
+		return nil, fmt.Errorf("--rejects topic:%s: a source of this kind cannot send rejected records", r.Rejects.topic)
+	}
+	b := &outbox{src: letters, db: db, letters: make(chan []source.Letter, 1), answers: make(chan answer, 1), wake: make(chan struct{}, 1),
 		waits: backoff.Backoff{Min: outboxMinWait, Max: outboxMaxWait}}
 	if r.FromStart {
 		b.read = map[string]bool{}
@@ -170,9 +174,9 @@ func (b *outbox) next(ctx context.Context, f *flusher, sent []int64) (waiting in
 		b.due = time.Now().Add(wait)
 		return waiting, nil
 	}
-	letters := make([]kafka.Letter, len(kept))
+	letters := make([]source.Letter, len(kept))
 	for i, k := range kept {
-		letters[i] = kafka.Letter{ID: k.ID, Lane: k.Source, Offset: k.Offset, Reason: k.Reason, Text: k.Text}
+		letters[i] = source.Letter{ID: k.ID, Lane: k.Source, Offset: k.Offset, Reason: k.Reason, Text: k.Text}
 	}
 	b.letters <- letters // there is room, as one chunk is under way at a time
 	return waiting, nil

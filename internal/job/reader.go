@@ -227,11 +227,11 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	}
 	r.pos = l.begin
 	r.line, r.feed = r.pos.line, feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
-	r.begins.awaits = r.pos.offset == 0 && !source.TraitsOf(l.name).Live
+	r.begins.awaits = r.pos.offset == 0 && !l.traits.Live
 	if err := errors.Join(rd.knowNames(&l.start), rd.checkAdded(flushing, l)); err != nil {
 		return err
 	}
-	moved := source.TraitsOf(l.name).Records && l.begun.At != l.from.mark.Source
+	moved := l.traits.Records && l.begun.At != l.from.mark.Source
 	if l.begun.At != "" && !l.begun.Kept && (l.from == (position{}) || moved) {
 		rd.addLane(l) // so that the next run begins there, too, also if nothing is read
 	}

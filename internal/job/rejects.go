@@ -19,7 +19,6 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/lockfile"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // Rejects says where bad lines go.
@@ -58,9 +57,6 @@ func ParseRejects(s string) (Rejects, error) {
 		return Rejects{mode: toFile, path: path}, err
 	case strings.HasPrefix(s, "topic:"):
 		topic := s[len("topic:"):]
-		if !source.IsTopic(topic) {
-			return Rejects{}, fmt.Errorf("%q is no name of a topic", topic)
-		}
 		return Rejects{mode: toTopic, topic: topic}, nil
 	}
 	return Rejects{}, fmt.Errorf("%q is none of table, file:PATH, topic:NAME, fail and discard", s)
@@ -205,11 +201,7 @@ func (r *Rejects) drop(to int64, source string) error {
 
 // write is called inside the flush's transaction, perhaps more than once.
 func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject) error {
-	switch {
-	case r.mode == fail && len(rejects) > 0:
-		first := &rejects[0]
-		return rejectedError(f.Lanes[first.Lane].Source, first)
-	case r.mode != toFile:
+	if r.mode != toFile {
 		return nil
 	}
 	r.next = r.size

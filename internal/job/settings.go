@@ -11,7 +11,6 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // settings are those by which lines are folded, as a checkpoint keeps them.
@@ -84,7 +83,7 @@ func (s *settings) table(name string) (tableSettings, bool) {
 func (r *run) foldSettings() (s settings) {
 	c, tables := &r.Config, r.Tables[:r.declared]
 	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping
-	maps.Copy(s.Flags, recordSettings(&c.Source.Kafka))
+	maps.Copy(s.Flags, c.Kind.Settings)
 	if c.Star != nil {
 		tables = append(slices.Clone(tables), *c.Star)
 	}
@@ -109,27 +108,6 @@ func (r *run) foldSettings() (s settings) {
 		s.Tables = append(s.Tables, t)
 	}
 	return s
-}
-
-// recordSettings are those of Kafka that say what records become, where they are set.
-func recordSettings(k *source.Kafka) map[string]string {
-	flags := map[string]string{}
-	var fields []string
-	for _, f := range k.Fields {
-		if f.Header != "" {
-			f.Of += "." + f.Header
-		}
-		fields = append(fields, f.Of+"="+f.Name)
-	}
-	if len(fields) > 0 {
-		flags["record-fields"] = strings.Join(fields, ",")
-	}
-	if k.DropTombstones {
-		flags["tombstones-by-key"] = "off"
-	} else if k.Tombstone != "" {
-		flags["tombstones-by-key"] = k.Tombstone
-	}
-	return flags
 }
 
 // narrowingFlags are the flags that make parts of a mapping, by the keys of these.

@@ -195,7 +195,7 @@ func TestSync_LanesComeAndEnd(t *testing.T) {
 // TestSync_LanesComeBackBeforeTheyAreCommitted: such a lane continues where it was read to, and no
 // flush that has it is taken for one that was committed before.
 func TestSync_LanesComeBackBeforeTheyAreCommitted(t *testing.T) {
-	for _, kind := range []source.Kind{source.Closing, source.Lost} {
+	for _, kind := range []source.EventKind{source.Closing, source.Lost} {
 		for _, rebuild := range []bool{false, true} {
 			t.Run(fmt.Sprintf("kind=%d rebuild=%t", kind, rebuild), func(t *testing.T) {
 				both(t, func(t *testing.T, dest string) {

@@ -20,7 +20,7 @@ func (o *opener) spooled(src source.Source) source.Source {
 	o.spool = spool.NewQueue(src, spool.Config{
 		Folders: o.Spool, Period: cmp.Or(o.BatchPeriod, livePeriod), Pool: o.pool,
 		Job: o.Job, Source: s.name, Seq: s.cp.Seq,
-		FromStart: o.FromStart && !o.hasBegun(s), Repeats: o.Feed.resumes(s.name), LastResume: o.lastResume(),
+		FromStart: o.FromStart && !o.hasBegun(s), Repeats: o.Feed.resumes(s.traits), LastResume: o.lastResume(),
 		Log: o.Log.With("source", s.name), Gauge: o.p.SetSpool, Paused: func(why spool.Pause) { o.p.Pause(pauses[why]) },
 	})
 	return o.spool

@@ -18,15 +18,15 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
-	"github.com/weirsync/weir/internal/source/tcp"
 )
 
 // Config is what the ladder measures: the same messages written in seven ways, from a
 // transaction for each message to weir, and more of them by weir under several settings.
 type Config struct {
-	Source   string // as on the command line; "" is a generated feed of flights, by id
-	Key      string // the field that names the row
-	Messages int    // taken of the feed at most
+	Source   string      // as on the command line; "" is a generated feed of flights, by id
+	Kind     source.Kind // of the source
+	Key      string      // the field that names the row
+	Messages int         // taken of the feed at most
 	// For is how long the first rung runs at most. What it has written by then is the work of all rungs.
 	For time.Duration
 	// Runs is how often each rung and setting runs.
@@ -83,7 +83,7 @@ func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
 	defer func() { err = errors.Join(err, place.Remove()) }()
 	feed := cmp.Or(c.Source, "a generated feed of flights")
 	if c.Source == "" {
-		c.Source = filepath.Join(place.Dir, "flights.jsonl")
+		c.Source, c.Kind = filepath.Join(place.Dir, "flights.jsonl"), file.Kind(file.Options{})
 		if err := writeFlights(c.Source, c.Messages); err != nil {
 			return nil, err
 		}
@@ -233,18 +233,35 @@ type sample struct {
 }
 
 // open opens the feed.
-func (c *Config) open(ctx context.Context) (interface {
-	Next(ctx context.Context) (*source.Block, error)
-	Close() error
-}, error) {
-	o, traits := source.Options{Log: c.Log}, source.TraitsOf(c.Source)
-	if traits.Records {
+func (c *Config) open(ctx context.Context) (source.Source, error) {
+	if c.Kind.Traits(c.Source).Divided {
 		return nil, errors.New("weir bench does not read Kafka, only files and connections: name a file with messages of the topic")
 	}
-	if traits.Live {
-		return tcp.Open(ctx, c.Source, o)
+	name, err := c.Kind.NameOf(c.Source)
+	if err != nil {
+		return nil, err
 	}
-	return file.Open(ctx, c.Source, o, "")
+	return c.Kind.Open(ctx, []string{name}, source.Options{Log: c.Log})
+}
+
+// nextBlock returns the next block of a source whose lanes are read from their starts.
+func nextBlock(ctx context.Context, from source.Source) (*source.Block, error) {
+	for {
+		e, err := from.Next(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case e.Kind == source.Data:
+			return e.Block, nil
+		case e.Kind == source.Opened:
+			_, err = e.Begin(ctx, source.Point{})
+		case e.Kind == source.Closing:
+			err = e.Err
+		}
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+	}
 }
 
 // sample copies the beginning of the feed to a file, without the lines that are no
@@ -265,7 +282,7 @@ func (c *Config) sample(ctx context.Context, path string) (s *sample, err error)
 	p := newParser(s, c.Key)
 	ids := map[string]bool{}
 	for s.messages < c.Messages {
-		b, err := stream.Next(ctx)
+		b, err := nextBlock(ctx, stream)
 		if err == io.EOF {
 			break
 		} else if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 // A synced is one sync by weir.
@@ -46,7 +47,7 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 		one.flushes++
 		one.longest = max(one.longest, f.Took)
 	})
-	if err := RunJob(ctx, job.Config{Sources: []string{s.path}, BatchPeriod: period, Buffer: 256 << 20,
+	if err := RunJob(ctx, job.Config{Kind: file.Kind(file.Options{}), Sources: []string{s.path}, BatchPeriod: period, Buffer: 256 << 20,
 		MaxRejects: int64(s.messages), Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)}}}, Log: c.Log}, to, p); err != nil {
 		return one, fmt.Errorf("weir at %s: %w", level, err)
 	}

@@ -126,7 +126,7 @@ func (p *player) once(ctx context.Context) (span, to float64, err error) {
 }
 
 func (p *player) file(ctx context.Context, path string, timed func(float64)) (err error) {
-	s, err := file.Open(ctx, path, source.Options{}, "")
+	s, err := file.Open(ctx, path, source.Options{}, file.Options{}, "")
 	if err != nil {
 		return err
 	}

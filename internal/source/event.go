@@ -22,8 +22,8 @@ type Source interface {
 
 // An Event is something that happened to a lane.
 type Event struct {
-	Kind Kind
-	Lane string // its name; see [Name]
+	Kind EventKind
+	Lane string // its name; a checkpoint is kept under it
 	// Block has the lines of Data. It is the receiver's until its Release.
 	Block *Block
 	// Begin comes with Opened: it has the lane read from a point. A lane that may not be read is not
@@ -36,12 +36,12 @@ type Event struct {
 	Done func()
 }
 
-// Kind is that of an Event.
-type Kind int
+// EventKind says what has happened.
+type EventKind int
 
 const (
 	// Data brings lines of a lane that was begun.
-	Data Kind = iota
+	Data EventKind = iota
 	// Opened offers a lane. It comes again for a connection that has to be made again and asked
 	// for what is not committed: Begin is called then when all lines before it are.
 	Opened
@@ -60,18 +60,19 @@ type Point struct {
 
 // Begun says how a lane is read. What is nil does not apply to it.
 type Begun struct {
-	At        Cursor // where it begins: the point's cursor, or "" for a lane that cannot go back
-	Offset    int64  // of At, where that is not the point's
-	Waits     bool   // it may make its reader wait: all but regular files that are not followed
-	Kept      bool   // its lines are kept on disk until they are committed
-	Once      bool   // no run can read it again: a FIFO or a device
-	Addr      net.Addr
-	Size      func() int64              // in raw bytes now, 0 where it is not known
-	RawOffset func() int64              // raw bytes that were read
-	Lag       func() int64              // records of a partition that are not committed
-	Connected func() bool               // whether a partition's records can come
-	Committed func(Cursor)              // hears that all lines before a cursor are committed
-	Reconnect func(conn int, why error) // drops a connection by Block.Conn
+	At               Cursor // where it begins: the point's cursor, or "" for a lane that cannot go back
+	Offset           int64  // of At, where that is not the point's
+	Waits            bool   // it may make its reader wait: all but regular files that are not followed
+	Kept             bool   // its lines are kept on disk until they are committed
+	Once             bool   // no run can read it again: a FIFO or a device
+	Addr             net.Addr
+	Topic, Partition string                    // what a partition is of
+	Size             func() int64              // in raw bytes now, 0 where it is not known
+	RawOffset        func() int64              // raw bytes that were read
+	Lag              func() int64              // records of a partition that are not committed
+	Connected        func() bool               // whether a partition's records can come
+	Committed        func(Cursor)              // hears that all lines before a cursor are committed
+	Reconnect        func(conn int, why error) // drops a connection by Block.Conn
 }
 
 // A Stream is a lane that was begun.

@@ -6,9 +6,7 @@ package source
 import (
 	"crypto/tls"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"time"
 )
 
@@ -18,8 +16,6 @@ const (
 	// LimitMaxLine is the highest Options.MaxLine. Consumers keep offsets
 	// within a line in 28 bits.
 	LimitMaxLine = 1<<28 - 1
-	// DefaultPoll is how often a followed file is looked at.
-	DefaultPoll = 250 * time.Millisecond
 )
 
 // The values of Options.Compression.
@@ -33,40 +29,50 @@ const (
 	Deflate = "deflate" // raw
 )
 
-// Options are those of all kinds of sources. The zero value is ready to use.
+// Options are those that all kinds of sources have; a kind has others of its own. The zero value is ready to
+// use.
 type Options struct {
 	MaxLine     int           // bytes of a line without its newline, 1 to LimitMaxLine; 0: DefaultMaxLine
 	Follow      bool          // wait for more at the end of a plain file; streams wait anyway
-	Poll        time.Duration // interval between looks at a followed file; 0: DefaultPoll
 	Compression string        // Auto, None, Gzip, Zstd, Zlib or Deflate; "": Auto
-	Stdin       io.Reader     // what "-" reads, never closed; nil: os.Stdin
-	Idle        time.Duration // a connection on which nothing comes for this long is lost; 0: never
-	TLS         *tls.Config   // of tls://, nil: the system's authorities, TLS 1.2 at least; of tls-listen://
+	TLS         *tls.Config   // of a connection; nil: the system's authorities, TLS 1.2 at least
+	RetryFor    time.Duration // how long weir tries to reconnect; 0: not at all
+
+	// What follows is the run's.
+
+	// Hello returns what is sent when a connection is made, to resume after a value; nil: nothing. If Resumes, the
+	// feed is asked for what is not committed.
+	Hello   func(resume string) ([]byte, error)
+	Resumes bool
 	// Whole reports whether the last line of a connection, which has no newline, is a message: it
 	// counts then, if the connection was closed cleanly. nil: none is. It may be called from many
 	// goroutines.
-	Whole   func(line []byte) bool
-	Windows int   // bytes of all senders' zstd windows, if that is more than minWindows take
-	Pool    *Pool // of memory, which other streams may share; nil: the stream has its own
-
-	// Of tcp:// and tls://:
-	// Hello returns what is sent when a connection is made, to resume after a value; nil: nothing.
-	Hello      func(resume string) ([]byte, error)
-	Resumes    bool          // the feed is asked for what is not committed; see [Opened]
-	RetryFor   time.Duration // how long weir tries to reconnect; 0: not at all
-	Reconnects func()        // is called when that begins, from another goroutine than Next's; nil: nothing
-
-	Kafka Kafka
-
-	// Connections is called with how many a lane has, whenever one is made or ends, from other
-	// goroutines than Next's; nil: nothing.
-	Connections func(lane string, n int)
-	// SenderFailed is called for each sender that is disconnected because of an error, from its
-	// goroutine; nil: nothing.
-	SenderFailed func()
-
-	Log *slog.Logger // nil: none
+	Whole func(line []byte) bool
+	// Ends are where the lanes of a [Catalog] ended when the run began: others have appeared since. nil: it begins.
+	Ends     map[string]int64
+	Buffer   int64        // bytes of memory for the batches, of which a source may take a share; 0: not limited
+	Pool     *Pool        // of memory, which other streams may share; nil: the stream has its own
+	Observer Observer     // nil: nobody
+	Log      *slog.Logger // nil: none
 }
+
+// An Observer hears what happens to connections. Its methods may be called by any goroutine.
+type Observer interface {
+	Reconnect()                        // weir begins to reconnect
+	SetConnections(lane string, n int) // a lane has n connections now
+	SenderFailed()                     // a sender was disconnected because of an error
+	FetchFailed()                      // a request for lines failed
+	Rebalanced()                       // a group has assigned lanes, or taken some away
+}
+
+// Unobserved is an Observer that ignores what happens.
+type Unobserved struct{}
+
+func (Unobserved) Reconnect()                 {}
+func (Unobserved) SetConnections(string, int) {}
+func (Unobserved) SenderFailed()              {}
+func (Unobserved) FetchFailed()               {}
+func (Unobserved) Rebalanced()                {}
 
 // WithDefaults fills in what is open, and checks the rest.
 func (o Options) WithDefaults() (Options, error) {
@@ -83,26 +89,11 @@ func (o Options) WithDefaults() (Options, error) {
 	default:
 		return o, fmt.Errorf("compression: %q is not one of auto, none, gzip, zstd, zlib, deflate", o.Compression)
 	}
-	if o.Poll <= 0 {
-		o.Poll = DefaultPoll
-	}
 	if o.Pool == nil {
 		o.Pool = NewPool()
 	}
-	if o.Stdin == nil {
-		o.Stdin = os.Stdin
-	}
-	if o.Reconnects == nil {
-		o.Reconnects = func() {}
-	}
-	if o.Kafka.Rebalanced == nil {
-		o.Kafka.Rebalanced = func() {}
-	}
-	if o.Connections == nil {
-		o.Connections = func(string, int) {}
-	}
-	if o.SenderFailed == nil {
-		o.SenderFailed = func() {}
+	if o.Observer == nil {
+		o.Observer = Unobserved{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -9,8 +9,14 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/kafka"
+	"github.com/weirsync/weir/internal/source/tcp"
 	"github.com/weirsync/weir/internal/testcheck"
 )
+
+// kinds are those of the program.
+var kinds = source.Kinds{file.Kind(file.Options{}), tcp.Dialed(tcp.Options{}), tcp.Listening(tcp.Options{}), kafka.Kind(kafka.Options{})}
 
 // Blocks of records are cut between records, and cursors and offsets stay those of the records.
 func TestBlock_CutRecords(t *testing.T) {
@@ -51,18 +57,6 @@ func TestBlock_Lines(t *testing.T) {
 	}
 }
 
-func TestPartition(t *testing.T) {
-	lane := source.PartitionName("C", "a.b", 7)
-	if topic, number, ok := source.Partition(lane); !ok || topic != "a.b" || number != "7" {
-		t.Errorf("%s: %s %s", lane, topic, number)
-	}
-	for _, name := range []string{"stdin", "/kafka:/C/t/7", "kafka://b1:9092/t", "kafka://C/t/x"} {
-		if _, _, ok := source.Partition(name); ok {
-			t.Errorf("%s is a partition", name)
-		}
-	}
-}
-
 // TestExpand has the arguments in testdata/expanded.txtar, in a folder with some files.
 func TestExpand(t *testing.T) {
 	path, err := filepath.Abs("testdata/expanded.txtar")
@@ -74,7 +68,7 @@ func TestExpand(t *testing.T) {
 	}
 	testcheck.NoError(t, os.Mkdir("sub.jsonl", 0o700))
 	testcheck.GoldenLines(t, path, func(_ *testing.T, how, args string) string {
-		specs, err := source.Expand(strings.Fields(strings.ReplaceAll(args, "FOLDER", dir)), how == "followed")
+		specs, err := kinds.Expand(strings.Fields(strings.ReplaceAll(args, "FOLDER", dir)), how == "followed")
 		if missing := (*source.NotFoundError)(nil); errors.As(err, &missing) {
 			return fmt.Sprintf("error %d: %v", missing.ExitCode(), err)
 		} else if err != nil {
@@ -86,5 +80,5 @@ func TestExpand(t *testing.T) {
 
 // TestTraitsOf has the sources in testdata/traits.txtar.
 func TestTraitsOf(t *testing.T) {
-	testcheck.GoldenLines(t, "testdata/traits.txtar", func(_ *testing.T, _, spec string) string { return fmt.Sprintf("%+v", source.TraitsOf(spec)) })
+	testcheck.GoldenLines(t, "testdata/traits.txtar", func(_ *testing.T, _, spec string) string { return fmt.Sprintf("%+v", kinds.Traits(spec)) })
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source"
 )
 
 //go:embed page.html rejects.html page.css page.js icon.svg
@@ -23,7 +22,7 @@ var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": quantity.Duration, "seconds": seconds,
-	"percent": percent, "number": number, "unit": unit, "sum": sum, "place": place,
+	"percent": percent, "number": number, "unit": unit, "sum": sum,
 	"bytes": func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
 }).ParseFS(files, "*.html"))
 
@@ -51,9 +50,12 @@ func unit(quantity string) string {
 // number is what comes before the unit, with the space between them where there is one.
 func number(quantity string) string { return strings.TrimSuffix(quantity, unit(quantity)) }
 
-// place is where in a source a line is.
-func place(name string, line, offset int64) string {
-	if source.TraitsOf(name).Records {
+// places says where lines are.
+type places struct{ records func(source string) bool }
+
+// Place is where in a source a line is.
+func (p places) Place(name string, line, offset int64) string {
+	if p.records != nil && p.records(name) {
 		return "offset " + quantity.Grouped(offset)
 	}
 	return "line " + quantity.Grouped(line)
@@ -78,11 +80,14 @@ func render(w http.ResponseWriter, name string, data any) {
 }
 
 func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
-	render(w, "page.html", &page{s.status()})
+	render(w, "page.html", &page{s.status(), places{s.Records}})
 }
 
 // page is a status as people see it.
-type page struct{ *Status }
+type page struct {
+	*Status
+	places
+}
 
 // OnlyFiles tells that no source is live: messages of a file may be of any age.
 func (p *page) OnlyFiles() bool {
@@ -192,6 +197,7 @@ const (
 
 // rejects is the page of rejected lines.
 type rejects struct {
+	places
 	Job, RejectsAt string
 	Why            string // there are no lines
 	Lines          []reject
@@ -209,7 +215,7 @@ type reject struct {
 // has logged in: whoever is not on this machine is given the command alone.
 func (s *Site) serveRejects(local bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p := &rejects{Job: s.Job, RejectsAt: s.RejectsAt, Most: rejectsShown, Longest: rejectShown}
+		p := &rejects{places: places{s.Records}, Job: s.Job, RejectsAt: s.RejectsAt, Most: rejectsShown, Longest: rejectShown}
 		switch {
 		case s.LastRejects == nil:
 			p.Why = "The database does not keep them:"

@@ -31,6 +31,8 @@ type Site struct {
 	// RejectsAt is the command that prints all rejected lines of the job, or the flag that has them go
 	// elsewhere.
 	RejectsAt string
+	// Records reports whether the offsets of a source count records; nil: those of none do.
+	Records func(source string) bool
 	// Unmet returns, for people, the fields that options name and no message has had; nil: none.
 	Unmet func() []string
 	// LastRejects returns the n lines that were rejected last, the last one first; nil where the

@@ -36,7 +36,7 @@ func TestFIFO_WaitForAWriterEndsWithContext(t *testing.T) {
 	path := newFIFO(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := file.Open(ctx, path, source.Options{}, ""); !errors.Is(err, context.Canceled) {
+	if _, err := file.Open(ctx, path, source.Options{}, file.Options{}, ""); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	os.WriteFile(path, nil, 0o600) // frees the open that was left behind

@@ -2,6 +2,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,10 +16,10 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// New returns a source of names, as [source.Name] has them, which are read one after the other.
-func New(names []string, o source.Options) source.Source {
+// New returns a source of files, by their absolute paths, and of stdin, by its name. They are read one after the other.
+func New(names []string, o source.Options, own Options) source.Source {
 	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, source.Begun, error) {
-		s, err := open(ctx, name, o, from.Cursor)
+		s, err := open(ctx, name, o, own, from.Cursor)
 		if err != nil {
 			return nil, source.Begun{}, err
 		}
@@ -34,6 +35,7 @@ type Stream struct {
 	*lines.Stream
 	reader lines.Reader
 	opts   source.Options
+	own    Options
 	waits  bool
 	done   bool
 	from   lines.Position // where reading begins
@@ -51,21 +53,24 @@ type Stream struct {
 // Open waits for it; and a *ChangedError for a file that no longer matches from. Stdin is read up
 // to from by the first Next, which returns the *ChangedError. FIFOs and devices are
 // read from where they are, whatever from is; see Start.
-func Open(ctx context.Context, spec string, o source.Options, from source.Cursor) (*Stream, error) {
-	name, err := source.Name(spec)
+func Open(ctx context.Context, spec string, o source.Options, own Options, from source.Cursor) (*Stream, error) {
+	name, err := nameOf(spec)
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, name, o, from)
+	return open(ctx, name, o, own, from)
 }
 
-func open(ctx context.Context, name string, o source.Options, from source.Cursor) (*Stream, error) {
+func open(ctx context.Context, name string, o source.Options, own Options, from source.Cursor) (*Stream, error) {
 	o, err := o.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
 	o.Log = o.Log.With("source", name)
-	s := &Stream{opts: o}
+	s := &Stream{opts: o, own: Options{Stdin: own.Stdin, Poll: cmp.Or(own.Poll, defaultPoll)}}
+	if own.Stdin == nil {
+		s.own.Stdin = os.Stdin
+	}
 	s.Stream = lines.NewStream(name, s.produce, s.interrupt)
 	stop := context.AfterFunc(ctx, s.Cancel)
 	err = s.open(ctx, from)
@@ -84,17 +89,17 @@ func (s *Stream) open(ctx context.Context, from source.Cursor) error {
 		if err := s.startAt(from); err != nil {
 			return err
 		}
-		s.attach(s.opts.Stdin, !isRegular(s.opts.Stdin))
+		s.attach(s.own.Stdin, !isRegular(s.own.Stdin))
 		return nil
 	}
 	info, err := s.find(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &source.NotFoundError{Spec: s.Name}
+		return notFound(s.Name)
 	case err != nil:
 		return err
 	case info.IsDir():
-		return source.DirectoryError(s.Name)
+		return directoryError(s.Name)
 	case !info.Mode().IsRegular():
 		f, err := openWaiting(ctx, s.Name)
 		if err != nil {
@@ -133,7 +138,7 @@ func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
 		if !said {
 			s.opts.Log.Warn(s.Name + " does not exist yet: waiting for it")
 		}
-		if err := backoff.Sleep(ctx, s.opts.Poll); err != nil {
+		if err := backoff.Sleep(ctx, s.own.Poll); err != nil {
 			return nil, err
 		}
 	}
@@ -168,7 +173,7 @@ func (s *Stream) openFile() error {
 	}
 	size := info.Size()
 	if s.opts.Follow {
-		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, poll: s.opts.Poll, log: s.opts.Log}
+		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, poll: s.own.Poll, log: s.opts.Log}
 		// Before begin compares the checkpoint, so that what changes after that is noticed.
 		if err := s.follow.from(s.from.Offset); err != nil {
 			return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))

@@ -242,7 +242,7 @@ func TestFollow_WaitsForTheFile(t *testing.T) {
 
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stop)
-		if _, err := file.Open(ctx, f.path+"2", source.Options{Follow: true}, ""); !errors.Is(err, context.Canceled) {
+		if _, err := file.Open(ctx, f.path+"2", source.Options{Follow: true}, file.Options{}, ""); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

@@ -122,7 +122,7 @@ func TestNext_MemoryIsFlat(t *testing.T) {
 		}
 	}
 
-	s := open(t, "-", source.Options{Stdin: io.LimitReader(endless(feed(1000)), 256<<20)}, "")
+	s := openStdin(t, io.LimitReader(endless(feed(1000)), 256<<20))
 	bytes := allocated(func() {
 		for {
 			b, err := s.Next(context.Background())
@@ -161,7 +161,7 @@ func TestNext_CancelledWhileStdinHangs(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	for _, in := range []io.Reader{r, onlyReader{r}} { // one that takes deadlines, one that does not
-		s := open(t, "-", source.Options{Stdin: in}, "")
+		s := openStdin(t, in)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancelled := make(chan error)
 		go func() {
@@ -187,7 +187,7 @@ func TestNext_StreamsGiveLinesAtOnce(t *testing.T) {
 	r, w, err := os.Pipe()
 	testcheck.NoError(t, err)
 	defer r.Close()
-	s := open(t, "-", source.Options{Stdin: r}, "")
+	s := openStdin(t, r)
 	for _, part := range []struct{ in, out string }{
 		{"1\n", "1\n"}, {"a\nb\nc", "a\nb\n"}, {"d\n\n", "cd\n\n"}, {"(\n", "(\n"}, {"\x1f\n", "\x1f\n"},
 	} {
@@ -211,7 +211,7 @@ func TestNext_CompressedStreamsGiveLinesWhenFlushed(t *testing.T) {
 		io.WriteCloser
 		Flush() error
 	}{z, gzip.NewWriter(w)} {
-		s := open(t, "-", source.Options{Stdin: r}, "")
+		s := openStdin(t, r)
 		for _, want := range []string{"a\n", "b\nc\n"} {
 			io.WriteString(c, want)
 			c.Flush()
@@ -236,7 +236,7 @@ func TestStream_ClosedOneIsSmall(t *testing.T) {
 	before := memory()
 	for i := range closed {
 		var err error
-		if closed[i], err = file.Open(t.Context(), path, o, ""); err != nil {
+		if closed[i], err = file.Open(t.Context(), path, o, file.Options{}, ""); err != nil {
 			t.Fatal(err)
 		}
 		_, err = drain(closed[i])

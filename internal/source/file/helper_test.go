@@ -71,7 +71,15 @@ func drain(s *file.Stream) (lines []line, err error) {
 
 func open(t testing.TB, spec string, o source.Options, from source.Cursor) *file.Stream {
 	t.Helper()
-	s, err := file.Open(context.Background(), spec, o, from)
+	s, err := file.Open(context.Background(), spec, o, file.Options{}, from)
+	testcheck.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func openStdin(t testing.TB, r io.Reader) *file.Stream {
+	t.Helper()
+	s, err := file.Open(context.Background(), "-", source.Options{}, file.Options{Stdin: r}, "")
 	testcheck.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -89,7 +97,12 @@ func wantNext(t *testing.T, s *file.Stream, want string) {
 
 // readAll opens spec and reads it to its end; errors of both are returned.
 func readAll(spec string, o source.Options, from source.Cursor) ([]line, error) {
-	s, err := file.Open(context.Background(), spec, o, from)
+	return readFrom(spec, nil, o, from)
+}
+
+// readFrom is readAll with what stdin reads.
+func readFrom(spec string, stdin io.Reader, o source.Options, from source.Cursor) ([]line, error) {
+	s, err := file.Open(context.Background(), spec, o, file.Options{Stdin: stdin}, from)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +111,7 @@ func readAll(spec string, o source.Options, from source.Cursor) ([]line, error) 
 }
 
 func readStdin(r io.Reader, o source.Options) ([]line, error) {
-	o.Stdin = r
-	return readAll("-", o, "")
+	return readFrom("-", r, o, "")
 }
 
 func text(lines []line) string {

@@ -26,7 +26,7 @@ func TestOpen_ResumesAfterEveryLine(t *testing.T) {
 		in := form(t, data)
 		for _, spec := range []string{tempFile(t, in), "-"} {
 			read := func(from source.Cursor) ([]line, error) {
-				return readAll(spec, source.Options{MaxLine: 100 << 10, Stdin: bytes.NewReader(in)}, from)
+				return readFrom(spec, bytes.NewReader(in), source.Options{MaxLine: 100 << 10}, from)
 			}
 			all, err := read("")
 			testcheck.NoError(t, err)
@@ -45,7 +45,7 @@ func TestOpen_TellsAnotherStdin(t *testing.T) {
 	testcheck.NoError(t, err)
 	other := bytes.Replace(data, data[len(data)/2:len(data)/2+3], []byte("abc"), 1)
 	for what, in := range map[string][]byte{"is not the file that was read before": other, "shrank below the checkpoint": data[:40]} {
-		_, err = readAll("-", source.Options{Stdin: bytes.NewReader(in)}, all[len(all)-1].after)
+		_, err = readFrom("-", bytes.NewReader(in), source.Options{}, all[len(all)-1].after)
 		wantChanged(t, err, "stdin "+what)
 	}
 }
@@ -163,7 +163,7 @@ func TestStream_Properties(t *testing.T) {
 	in, err := os.Open(path)
 	testcheck.NoError(t, err)
 	defer in.Close()
-	s = open(t, "-", source.Options{Stdin: in}, "")
+	s = openStdin(t, in)
 	if s.Waits() || s.Name != "stdin" || s.Size() != 0 {
 		t.Errorf("redirected stdin: waits %v, name %s, size %d", s.Waits(), s.Name, s.Size())
 	}
@@ -203,7 +203,7 @@ func FuzzCursor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, mark []byte) {
 		var from lines.Position
 		_ = json.Unmarshal(mark, &from) // then Open says so
-		s, err := file.Open(t.Context(), path, source.Options{}, source.Cursor(mark))
+		s, err := file.Open(t.Context(), path, source.Options{}, file.Options{}, source.Cursor(mark))
 		if err != nil {
 			return
 		}

@@ -51,7 +51,7 @@ func (s *Source) options() []kgo.Opt {
 		}
 		opts = append(opts, kgo.DialTLSConfig(c.Clone()))
 	}
-	if m := mechanism(&s.opts.Kafka); m != nil {
+	if m := mechanism(&s.own); m != nil {
 		opts = append(opts, kgo.SASL(m))
 	}
 	return opts
@@ -59,14 +59,14 @@ func (s *Source) options() []kgo.Opt {
 
 // fetchBytes is how much a broker may send at a time.
 func (s *Source) fetchBytes() int32 {
-	if s.opts.Kafka.Buffer == 0 {
+	if s.opts.Buffer == 0 {
 		return maxFetchBytes
 	}
-	return int32(min(max(s.opts.Kafka.Buffer/bufferShare/int64(max(s.nodes, 1)), minFetchBytes), maxFetchBytes))
+	return int32(min(max(s.opts.Buffer/bufferShare/int64(max(s.nodes, 1)), minFetchBytes), maxFetchBytes))
 }
 
 // mechanism is how a client says who it is, nil for not at all.
-func mechanism(k *source.Kafka) sasl.Mechanism {
+func mechanism(k *Options) sasl.Mechanism {
 	password := func(context.Context) (scram.Auth, error) {
 		user, password, err := k.Login()
 		return scram.Auth{User: user, Pass: password}, err
@@ -111,6 +111,7 @@ func (s bearerSession) Challenge(answer []byte) (done bool, next []byte, err err
 type brokers struct {
 	spec string
 	opts *source.Options
+	asks bool // for a login
 
 	mu      sync.Mutex
 	reached map[int32]bool // by number, those whose last connection was made
@@ -120,8 +121,8 @@ type brokers struct {
 	err     error          // why
 }
 
-func newBrokers(spec string, o *source.Options) *brokers {
-	return &brokers{spec: spec, opts: o, reached: map[int32]bool{}, since: time.Now()}
+func newBrokers(spec string, o *source.Options, asks bool) *brokers {
+	return &brokers{spec: spec, opts: o, asks: asks, reached: map[int32]bool{}, since: time.Now()}
 }
 
 // OnBrokerConnect implements [kgo.HookBrokerConnect].
@@ -149,7 +150,7 @@ func (b *brokers) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ ne
 	case was > 0 && now == 0:
 		b.since = time.Now()
 		b.opts.Log.Warn(fmt.Sprintf("no broker can be reached: %v; reconnecting", b.err))
-		b.opts.Reconnects()
+		b.opts.Observer.Reconnect()
 	case was == 0 && now > 0 && b.err != nil:
 		b.opts.Log.Info("reconnected to Kafka")
 		b.err = nil
@@ -215,7 +216,7 @@ func (b *brokers) patiently(ctx context.Context, call func() error) error {
 		switch {
 		case isFatal(err) || !b.wasReached() && isMisfit(err) || attempt >= silentTries && !b.hasServed() && errors.As(err, new(*kgo.ErrFirstReadEOF)):
 			return err
-		case !b.wasReached() && b.opts.Kafka.SASL != "" && errors.Is(err, io.EOF):
+		case !b.wasReached() && b.asks && errors.Is(err, io.EOF):
 			return fmt.Errorf("%s: the broker ended the connection at the login: user, password or mechanism may be wrong", b.spec)
 		}
 		wait, ok := waits.Next(b.opts.RetryFor - time.Since(begin))

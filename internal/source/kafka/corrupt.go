@@ -22,7 +22,7 @@ const (
 
 // maxBatch is how large a batch may become when it is decompressed, in bytes, and what says so.
 func (s *Source) maxBatch() (most int, limit string) {
-	of, limit := s.opts.Kafka.Buffer/batchShare, "half of --buffer"
+	of, limit := s.opts.Buffer/batchShare, "half of --buffer"
 	if lines := batchLines * int64(s.opts.MaxLine); lines > of {
 		of, limit = lines, "four times --max-line"
 	}

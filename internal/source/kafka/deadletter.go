@@ -13,16 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-)
 
-// A Letter is a rejected record that is to be sent to the topic of dead letters.
-type Letter struct {
-	ID     int64
-	Lane   string
-	Offset int64
-	Reason string
-	Text   []byte // what the database keeps of it
-}
+	"github.com/weirsync/weir/internal/source"
+)
 
 const (
 	// lettersAtOnce is how much is fetched, and how much is sent, at a time, unless one record is larger.
@@ -38,7 +31,7 @@ const (
 // checkLetters reports why rejected records cannot be sent, and takes their topic out of those that
 // were found.
 func (s *Source) checkLetters(found kadm.TopicDetails) error {
-	name := s.opts.Kafka.DeadLetters
+	name := s.own.DeadLetters
 	if name == "" {
 		return nil
 	}
@@ -53,8 +46,8 @@ func (s *Source) checkLetters(found kadm.TopicDetails) error {
 	return nil
 }
 
-// Owned are the names of the lanes that were begun, and that no other member is known to have. They are
-// all when the group has read all to the end: it may not have assigned any of them again.
+// Owned implements [source.DeadLetters]: the lanes that were begun, and that no other member is known to have. They
+// are all when the group has read all to the end: it may not have assigned any of them again.
 func (s *Source) Owned() (names []string) {
 	for _, l := range s.lanes {
 		if l.owned.Load() || s.finished.Load() {
@@ -64,32 +57,31 @@ func (s *Source) Owned() (names []string) {
 	return names
 }
 
-// A Sender sends dead letters.
-type Sender struct {
+// A sender sends dead letters.
+type sender struct {
 	*Source
 	producer *kgo.Client
 }
 
-// NewSender returns a sender, which has to be closed.
-func (s *Source) NewSender() (*Sender, error) {
-	cl, err := kgo.NewClient(append(s.options(), kgo.DefaultProduceTopic(s.opts.Kafka.DeadLetters),
+// NewSender implements [source.DeadLetters].
+func (s *Source) NewSender() (source.Sender, error) {
+	cl, err := kgo.NewClient(append(s.options(), kgo.DefaultProduceTopic(s.own.DeadLetters),
 		kgo.ProducerBatchMaxBytes(maxLetter), kgo.RecordDeliveryTimeout(letterWait), kgo.AllowIdempotentProduceCancellation())...)
-	return &Sender{s, cl}, err
+	return &sender{s, cl}, err
 }
 
 // Close ends the sender's connections. A letter that is being sent fails, but the brokers may have it.
-func (s *Sender) Close() { s.producer.Close() }
+func (s *sender) Close() { s.producer.Close() }
 
-// Send sends letters, and returns the IDs of those that all replicas in sync have. err tells why others
-// were not sent.
-func (s *Sender) Send(ctx context.Context, letters []Letter) (sent []int64, err error) {
-	of := map[string][]Letter{}
+// Send implements [source.Sender]: a letter is sent if all replicas in sync have it.
+func (s *sender) Send(ctx context.Context, letters []source.Letter) (sent []int64, err error) {
+	of := map[string][]source.Letter{}
 	for _, l := range letters {
 		of[l.Lane] = append(of[l.Lane], l)
 	}
 	for _, l := range s.lanes {
 		all := of[l.name]
-		slices.SortFunc(all, func(a, b Letter) int { return cmp.Compare(a.Offset, b.Offset) })
+		slices.SortFunc(all, func(a, b source.Letter) int { return cmp.Compare(a.Offset, b.Offset) })
 		for len(all) > 0 && ctx.Err() == nil {
 			some, failed := s.originals(ctx, l, all)
 			if failed != nil {
@@ -106,7 +98,7 @@ func (s *Sender) Send(ctx context.Context, letters []Letter) (sent []int64, err 
 
 // originals fetches the records of some of the first letters: nil for a letter whose record is not to be had
 // any more.
-func (s *Sender) originals(ctx context.Context, l *lane, letters []Letter) (some []*kgo.Record, err error) {
+func (s *sender) originals(ctx context.Context, l *lane, letters []source.Letter) (some []*kgo.Record, err error) {
 	for try := 0; len(some) == 0 && try < decodeTries; try++ {
 		batches, err := s.fetch(ctx, l, letters[0].Offset, lettersAtOnce)
 		if errors.Is(err, errGone) {
@@ -124,7 +116,7 @@ func (s *Sender) originals(ctx context.Context, l *lane, letters []Letter) (some
 
 // recordsOf takes the records of the first letters out of batches. It ends before a batch that cannot be
 // read, and where what it has decompressed is large.
-func (s *Sender) recordsOf(l *lane, letters []Letter, batches *kmsg.FetchResponseTopicPartition) (some []*kgo.Record) {
+func (s *sender) recordsOf(l *lane, letters []source.Letter, batches *kmsg.FetchResponseTopicPartition) (some []*kgo.Record) {
 	rest, size := *batches, 0
 	for end := letters[0].Offset; len(some) < len(letters) && size < lettersAtOnce; {
 		p, next := s.decode(l.partition, end, &rest)
@@ -153,22 +145,22 @@ func (s *Sender) recordsOf(l *lane, letters []Letter, batches *kmsg.FetchRespons
 }
 
 // produce sends the first letters, of which originals are the records.
-func (s *Sender) produce(ctx context.Context, l *lane, letters []Letter, originals []*kgo.Record) (sent []int64, err error) {
+func (s *sender) produce(ctx context.Context, l *lane, letters []source.Letter, originals []*kgo.Record) (sent []int64, err error) {
 	for i := 0; i < len(originals); {
 		var records []*kgo.Record
 		begin, size := i, 0
 		for ; i < len(originals) && (i == begin || size < lettersAtOnce); i++ {
-			r := letters[i].record(l, originals[i])
+			r := recordOf(&letters[i], l, originals[i])
 			records = append(records, r)
 			size += len(r.Key) + len(r.Value)
 		}
 		for j, failed := range s.results(ctx, records) {
 			of := &letters[begin+j]
 			if isTooLarge(failed) || errors.Is(failed, kerr.InvalidRecord) { // by itself it may not be
-				failed = s.producer.ProduceSync(ctx, of.record(l, originals[begin+j])).FirstErr()
+				failed = s.producer.ProduceSync(ctx, recordOf(of, l, originals[begin+j])).FirstErr()
 			}
 			if isTooLarge(failed) { // it goes without what does not fit
-				failed = s.producer.ProduceSync(ctx, of.cut(l)).FirstErr()
+				failed = s.producer.ProduceSync(ctx, cutOf(of, l)).FirstErr()
 			}
 			if failed == nil {
 				sent = append(sent, of.ID)
@@ -180,7 +172,7 @@ func (s *Sender) produce(ctx context.Context, l *lane, letters []Letter, origina
 }
 
 // results sends records, and returns what came of each.
-func (s *Sender) results(ctx context.Context, records []*kgo.Record) []error {
+func (s *sender) results(ctx context.Context, records []*kgo.Record) []error {
 	errs := make([]error, len(records))
 	for _, r := range s.producer.ProduceSync(ctx, records...) {
 		errs[slices.Index(records, r.Record)] = r.Err
@@ -202,31 +194,31 @@ const (
 	headerIncomplete = "weir.incomplete"
 )
 
-// record is the record of a letter: the original one, where there is one, with what weir says of it.
-func (of *Letter) record(l *lane, original *kgo.Record) *kgo.Record {
+// recordOf is the record of a letter: the original one, where there is one, with what weir says of it.
+func recordOf(of *source.Letter, l *lane, original *kgo.Record) *kgo.Record {
 	if original == nil {
-		return of.kept(l, "the topic no longer has the record, or it cannot be read")
+		return keptOf(of, l, "the topic no longer has the record, or it cannot be read")
 	}
-	r := &kgo.Record{Key: original.Key, Value: original.Value, Headers: append(slices.Clone(original.Headers), of.headers(l)...)}
+	r := &kgo.Record{Key: original.Key, Value: original.Value, Headers: append(slices.Clone(original.Headers), headersOf(of, l)...)}
 	r.Headers = append(r.Headers, headerOf(headerTimestamp, strconv.FormatInt(original.Timestamp.UnixMilli(), 10)))
 	return r
 }
 
-// cut is the record of a letter that is larger than the topic takes.
-func (of *Letter) cut(l *lane) *kgo.Record {
-	return of.kept(l, "the topic of dead letters takes no record as large")
+// cutOf is the record of a letter that is larger than the topic takes.
+func cutOf(of *source.Letter, l *lane) *kgo.Record {
+	return keptOf(of, l, "the topic of dead letters takes no record as large")
 }
 
-// kept is a record with what the database keeps of a letter.
-func (of *Letter) kept(l *lane, why string) *kgo.Record {
+// keptOf is a record with what the database keeps of a letter.
+func keptOf(of *source.Letter, l *lane, why string) *kgo.Record {
 	value := of.Text
 	if value == nil {
 		value = []byte{} // no tombstone
 	}
-	return &kgo.Record{Value: value, Headers: append(of.headers(l), headerOf(headerIncomplete, why+": this is what weir_rejects had of it"))}
+	return &kgo.Record{Value: value, Headers: append(headersOf(of, l), headerOf(headerIncomplete, why+": this is what weir_rejects had of it"))}
 }
 
-func (of *Letter) headers(l *lane) []kgo.RecordHeader {
+func headersOf(of *source.Letter, l *lane) []kgo.RecordHeader {
 	return []kgo.RecordHeader{headerOf(headerReason, of.Reason), headerOf(headerTopic, l.topic), headerOf(headerPartition, strconv.Itoa(int(l.number))),
 		headerOf(headerOffset, strconv.FormatInt(of.Offset, 10))}
 }

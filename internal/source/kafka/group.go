@@ -29,10 +29,6 @@ const (
 	leaveWait = 10 * time.Second
 )
 
-// ErrNewPartition says that the group has assigned a partition that did not exist when the source
-// was made.
-var ErrNewPartition = errors.New("there is a new partition")
-
 // A group is what a member of a consumer group has besides. The client's goroutines call adjust,
 // revoked and lost, and wait until Next has dealt with these calls; the fence in the database, not
 // the group, keeps two members from committing the same records.
@@ -44,6 +40,7 @@ type group struct {
 	closing <-chan struct{}                    // nobody calls Next any more
 	stop    context.CancelFunc                 // ends all that the client waits for
 
+	members   source.Group         // as Join has it
 	owner     string               // the metadata of what is committed to Kafka
 	committed kadm.OffsetResponses // what was, before the source has joined
 }
@@ -68,7 +65,7 @@ type call struct {
 
 // options are those of a member's client.
 func (g *group) options(s *Source) []kgo.Opt {
-	k := &s.opts.Kafka
+	k := &s.own
 	topics := s.spec.Topics
 	if s.spec.Pattern != nil {
 		topics = []string{s.spec.Pattern.String()}
@@ -128,10 +125,10 @@ func (s *Source) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 			n++
 		}
 	}
-	s.opts.Kafka.Rebalanced()
+	s.opts.Observer.Rebalanced()
 	c := &call{kind: assigned, lanes: s.lanesOf(of), from: make(chan map[partition]cursor, 1)}
 	if len(c.lanes) < n {
-		c.kind, c.err = failed, ErrNewPartition
+		c.kind, c.err = failed, source.ErrNewLane
 	}
 	if !s.call(ctx, c) {
 		return nil, context.Canceled
@@ -152,7 +149,7 @@ func (s *Source) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 // revoked waits until what was read of lanes is committed, but not for long: what is committed
 // later finds the fence of the next member.
 func (s *Source) revoked(ctx context.Context, cl *kgo.Client, of map[string][]int32) {
-	s.opts.Kafka.Rebalanced()
+	s.opts.Observer.Rebalanced()
 	c := &call{kind: revoked, lanes: s.lanesOf(of)}
 	if len(c.lanes) == 0 {
 		return
@@ -275,11 +272,11 @@ func (s *Source) leave() {
 	member, _ := s.consumer.GroupMetadata()
 	err := s.consumer.LeaveGroupContext(ctx)
 	s.group.stop()
-	if k := &s.opts.Kafka; errors.Is(err, context.DeadlineExceeded) && member != "" && k.Instance == "" && !k.Consumer {
+	if k := &s.own; errors.Is(err, context.DeadlineExceeded) && member != "" && k.Instance == "" && !k.Consumer {
 		err = s.expel(member)
 	}
 	if err != nil {
-		s.opts.Log.Debug(fmt.Sprintf("leaving group %s: %v", s.opts.Kafka.Group, err))
+		s.opts.Log.Debug(fmt.Sprintf("leaving group %s: %v", s.own.Group, err))
 	}
 }
 
@@ -291,7 +288,7 @@ func (s *Source) expel(member string) error {
 	leave := kmsg.NewPtrLeaveGroupRequest()
 	of := kmsg.NewLeaveGroupRequestMember()
 	of.MemberID = member
-	leave.Group, leave.MemberID, leave.Members = s.opts.Kafka.Group, member, []kmsg.LeaveGroupRequestMember{of}
+	leave.Group, leave.MemberID, leave.Members = s.own.Group, member, []kmsg.LeaveGroupRequestMember{of}
 	_, err := leave.RequestWith(ctx, s.client)
 	return err
 }
@@ -299,7 +296,7 @@ func (s *Source) expel(member string) error {
 // allCommitted reports whether the database has all lanes up to their ends, whoever reads them. The
 // checkpoint of a topic that was recreated is an error.
 func (s *Source) allCommitted(ctx context.Context) (bool, error) {
-	cursors, err := s.opts.Kafka.Cursors(ctx, s.Lanes())
+	cursors, err := s.group.members.Cursors(ctx, s.Lanes())
 	if err != nil {
 		return false, err
 	}

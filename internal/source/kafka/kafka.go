@@ -24,7 +24,8 @@ const pollRecords = 5000
 // A Source reads partitions that are assigned to it by name, or by a consumer group.
 type Source struct {
 	opts    source.Options
-	spec    source.KafkaSpec
+	own     Options
+	spec    Spec
 	brokers *brokers
 	client  *kgo.Client // for all but records
 	admin   *kadm.Client
@@ -60,19 +61,24 @@ type fetched struct {
 	records []*kgo.Record
 }
 
+var (
+	_ source.Catalog     = (*Source)(nil)
+	_ source.DeadLetters = (*Source)(nil)
+)
+
 // New connects to the brokers of a spec, and finds the partitions that are to be read.
-func New(ctx context.Context, spec string, o source.Options) (_ *Source, err error) {
+func New(ctx context.Context, spec string, o source.Options, own Options) (_ *Source, err error) {
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Source{opts: o, reading: map[partition]*lane{}, decompressor: kgo.DefaultDecompressor()}
-	if s.spec, err = source.ParseKafka(spec); err != nil {
+	s := &Source{opts: o, own: own, reading: map[partition]*lane{}, decompressor: kgo.DefaultDecompressor()}
+	if s.spec, err = ParseSpec(spec); err != nil {
 		return nil, err
 	}
-	if len(o.Kafka.Partitions) == 0 && o.Kafka.Group == "" {
+	if len(own.Partitions) == 0 && own.Group == "" {
 		return nil, fmt.Errorf("%s: only weir sync reads topics", spec)
 	}
-	s.brokers, s.texts.opts = newBrokers(spec, &s.opts), &s.opts
+	s.brokers, s.texts = newBrokers(spec, &s.opts, own.SASL != ""), texter{maxLine: o.MaxLine, own: &s.own}
 	if s.client, err = kgo.NewClient(s.options()...); err != nil {
 		return nil, err
 	}
@@ -85,7 +91,7 @@ func New(ctx context.Context, spec string, o source.Options) (_ *Source, err err
 	s.cancel = cancel
 	s.stopped, s.stop = context.WithCancel(background)
 	s.waiting.Go(func() { s.watchEnds(background) })
-	if o.Kafka.Group != "" {
+	if own.Group != "" {
 		s.group = &group{calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: background.Done()}
 		s.offered = len(s.lanes)
 		s.waiting.Go(func() { s.tellOffsets(background) })
@@ -169,7 +175,7 @@ func (s *Source) answered(ctx context.Context) (some bool, err error) {
 	case s.consumer == nil:
 		return true, s.consume()
 	}
-	if some, err = s.answer(); some || err != nil || len(s.reading) > 0 || !s.opts.Kafka.UntilEnd {
+	if some, err = s.answer(); some || err != nil || len(s.reading) > 0 || !s.own.UntilEnd {
 		return some, err
 	}
 	all, err := s.allCommitted(ctx)
@@ -198,7 +204,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 			return b, err
 		}
 	}
-	if first, ok := s.opts.Kafka.Start.Offsets[l.key()]; ok && at.Offset < first {
+	if first, ok := s.own.Start.Offsets[l.key()]; ok && at.Offset < first {
 		if err := s.lookBehind(ctx, l, first); err != nil {
 			return b, err
 		}
@@ -220,7 +226,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 		s.reading[l.partition] = l
 	}
 	s.committed() // so that others see whose the lane is
-	return source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.opts.Kafka.UntilEnd, Lag: l.lag, Connected: s.brokers.connected,
+	return source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.own.UntilEnd, Topic: l.topic, Partition: fmt.Sprint(l.number), Lag: l.lag, Connected: s.brokers.connected,
 		Committed: func(c source.Cursor) {
 			if at, err := readCursor(c, l); err == nil && c != "" {
 				l.committed.Store(at.Offset)
@@ -303,9 +309,9 @@ func (s *Source) poll(ctx context.Context) error {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		case errors.As(err, &session) && !isHopeless(err) && !isRefusal(err):
-			s.opts.Log.Info(fmt.Sprintf("left group %s: %v; joining it again", s.opts.Kafka.Group, session.Err))
+			s.opts.Log.Info(fmt.Sprintf("left group %s: %v; joining it again", s.own.Group, session.Err))
 		default:
-			s.failed()
+			s.opts.Observer.FetchFailed()
 			if l := s.reading[partition{topic, number}]; l != nil && isUnreadable(err) {
 				l.unreadable = err
 			} else {
@@ -322,7 +328,7 @@ func (s *Source) poll(ctx context.Context) error {
 // consume begins to fetch the lanes that were begun, or joins the group.
 func (s *Source) consume() (err error) {
 	isolation := kgo.ReadCommitted()
-	if s.opts.Kafka.Uncommitted {
+	if s.own.Uncommitted {
 		isolation = kgo.ReadUncommitted()
 	}
 	most, _ := s.maxBatch()
@@ -371,12 +377,6 @@ func (s *Source) take() (e source.Event, some bool) {
 		return e, false
 	}
 	return source.Event{Lane: l.name, Block: b}, true
-}
-
-func (s *Source) failed() {
-	if s.opts.Kafka.Failed != nil {
-		s.opts.Kafka.Failed()
-	}
 }
 
 // failure is an error of a partition, for people.

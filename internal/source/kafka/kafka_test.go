@@ -20,10 +20,10 @@ import (
 
 // read takes all events of a source, each lane from a cursor, and returns the texts by lane and the
 // cursor after each text.
-func read(t *testing.T, c *testkafka.Cluster, o source.Options, from map[string]source.Cursor) (texts map[string][]string, after map[string][]source.Cursor) {
+func read(t *testing.T, c *testkafka.Cluster, o source.Options, own Options, from map[string]source.Cursor) (texts map[string][]string, after map[string][]source.Cursor) {
 	t.Helper()
-	o.Kafka.UntilEnd, o.RetryFor = true, time.Minute
-	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", o)
+	own.UntilEnd, o.RetryFor = true, time.Minute
+	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", o, own)
 	testcheck.NoError(t, err)
 	defer s.Close()
 	texts, after = map[string][]string{}, map[string][]source.Cursor{}
@@ -67,13 +67,13 @@ func TestSource_Cursors(t *testing.T) {
 		for i := range 40 {
 			text := fmt.Sprintf(`{"id":%d,"s":"%s"}`, i, strings.Repeat("x", i*i%97))
 			batch = append(batch, &kgo.Record{Topic: "t", Partition: p, Value: []byte(text)})
-			lane := source.PartitionName("CLUSTER", "t", p)
+			lane := laneName("CLUSTER", partition{"t", p})
 			want[lane] = append(want[lane], text)
 		}
 		c.Send(c.Client(), batch...)
 	}
-	o := source.Options{Pool: source.NewPoolOf(64, 256), Kafka: source.Kafka{Partitions: []int32{0, 1}}}
-	texts, after := read(t, c, o, nil)
+	o, own := source.Options{Pool: source.NewPoolOf(64, 256)}, Options{Partitions: []int32{0, 1}}
+	texts, after := read(t, c, o, own, nil)
 	for lane := range want {
 		if fmt.Sprint(texts[lane]) != fmt.Sprint(want[lane]) {
 			t.Fatalf("%s: %q", lane, texts[lane])
@@ -84,7 +84,7 @@ func TestSource_Cursors(t *testing.T) {
 		for lane := range want {
 			from[lane] = after[lane][i]
 		}
-		texts, _ := read(t, c, o, from)
+		texts, _ := read(t, c, o, own, from)
 		for lane := range want {
 			if fmt.Sprint(texts[lane]) != fmt.Sprint(want[lane][i+1:]) {
 				t.Errorf("%s after %s: %q", lane, from[lane], texts[lane])
@@ -115,7 +115,7 @@ func TestLane_Check(t *testing.T) {
 func TestSource_FetchBytes(t *testing.T) {
 	f := func(buffer int64, nodes int, want int32) {
 		t.Helper()
-		s := &Source{nodes: nodes, opts: source.Options{Kafka: source.Kafka{Buffer: buffer}}}
+		s := &Source{nodes: nodes, opts: source.Options{Buffer: buffer}}
 		if got := s.fetchBytes(); got != want {
 			t.Errorf("%d brokers, a buffer of %d: %d, want %d", nodes, buffer, got, want)
 		}
@@ -140,7 +140,7 @@ func TestAppendKey(t *testing.T) {
 // A consumer that is cancelled ends, also while nothing comes.
 func TestSource_Cancelled(t *testing.T) {
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
-	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{Kafka: source.Kafka{Partitions: []int32{0}}})
+	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{}, Options{Partitions: []int32{0}})
 	testcheck.NoError(t, err)
 	defer s.Close()
 	e, err := s.Next(t.Context())
@@ -184,7 +184,7 @@ func TestSend_Recreated(t *testing.T) {
 	t.Parallel()
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
 	c.Produce("t", 0, "bad")
-	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{Kafka: source.Kafka{Partitions: []int32{0}, DeadLetters: "dead"}})
+	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{}, Options{Partitions: []int32{0}, DeadLetters: "dead"})
 	testcheck.NoError(t, err)
 	defer s.Close()
 	sender, err := s.NewSender()
@@ -194,7 +194,7 @@ func TestSend_Recreated(t *testing.T) {
 	c.CreateTopics(1, nil, "t")
 	c.Produce("t", 0, "another")
 	for begun, sent := time.Now(), []int64(nil); len(sent) == 0; time.Sleep(50 * time.Millisecond) { // the client knows the old one for a while
-		if sent, err = sender.Send(t.Context(), []Letter{{ID: 7, Lane: s.Lanes()[0], Text: []byte("bad")}}); err != nil && time.Since(begun) > time.Minute {
+		if sent, err = sender.Send(t.Context(), []source.Letter{{ID: 7, Lane: s.Lanes()[0], Text: []byte("bad")}}); err != nil && time.Since(begun) > time.Minute {
 			t.Fatal(err)
 		}
 	}

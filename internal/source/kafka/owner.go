@@ -31,13 +31,17 @@ func (e *OwnerError) Error() string {
 // ExitCode is that of a run that finds another one in its place.
 func (*OwnerError) ExitCode() int { return 4 }
 
-// Join prepares to be a member of the group, for a database of this id. It returns where the lanes
-// begin of which nobody has a checkpoint: those of topics that are known, by other partitions, at
-// their first records. The error is an [*OwnerError] where the group's members write to another
-// database.
-func (s *Source) Join(ctx context.Context, database string, known func(lane string) bool) (map[string]source.Begun, error) {
-	s.group.owner = ownerPrefix + database
-	if err := s.own(ctx); err != nil {
+// A Member is a source whose partitions a consumer group assigns.
+type Member struct{ *Source }
+
+var _ source.Member = (*Member)(nil)
+
+// Join implements [source.Member]. The lanes of topics that are known, by other partitions, begin at their first
+// records. The error is an [*OwnerError] where the group's members write to another database.
+func (m *Member) Join(ctx context.Context, members source.Group) (map[string]source.Begun, error) {
+	s, known := m.Source, members.Known
+	s.group.members, s.group.owner = members, ownerPrefix+members.Database
+	if err := s.takeGroup(ctx); err != nil {
 		return nil, err
 	}
 	isKnown := map[string]bool{} // by topic; "" is any, for topics that a pattern finds
@@ -63,16 +67,16 @@ func (s *Source) Join(ctx context.Context, database string, known func(lane stri
 	return starts, errors.Join(faults...)
 }
 
-// own finds out what the group has committed, and takes the group over from another database where
+// takeGroup finds out what the group has committed, and takes the group over from another database where
 // it is to.
-func (s *Source) own(ctx context.Context) (err error) {
+func (s *Source) takeGroup(ctx context.Context) (err error) {
 	if err := s.fetchCommitted(ctx); err != nil {
 		return err
 	}
-	if err = s.checkOwner(s.group.committed); err == nil || !s.opts.Kafka.Start.Committed {
+	if err = s.checkOwner(s.group.committed); err == nil || !s.own.Start.Committed {
 		return err
 	}
-	s.opts.Log.Warn(fmt.Sprintf("group %s has read into another database until now; taking it over", s.opts.Kafka.Group))
+	s.opts.Log.Warn(fmt.Sprintf("group %s has read into another database until now; taking it over", s.own.Group))
 	err = s.brokers.patiently(ctx, func() error {
 		all := kadm.Offsets{}
 		for _, l := range s.lanes {
@@ -81,7 +85,7 @@ func (s *Source) own(ctx context.Context) (err error) {
 				all.Add(at.Offset)
 			}
 		}
-		err := s.admin.CommitAllOffsets(ctx, s.opts.Kafka.Group, all)
+		err := s.admin.CommitAllOffsets(ctx, s.own.Group, all)
 		if errors.Is(err, kerr.UnknownMemberID) {
 			return nil // there are members, of either database
 		}
@@ -105,7 +109,7 @@ func (s *Source) fetchCommitted(ctx context.Context) error {
 }
 
 func (s *Source) fetchOffsets(ctx context.Context) (kadm.OffsetResponses, error) {
-	found, err := s.admin.FetchOffsets(ctx, s.opts.Kafka.Group)
+	found, err := s.admin.FetchOffsets(ctx, s.own.Group)
 	if errors.Is(err, kerr.GroupIDNotFound) { // it has none yet
 		return nil, nil
 	}
@@ -118,7 +122,7 @@ func (s *Source) checkOwner(committed kadm.OffsetResponses) error {
 	for _, l := range s.lanes {
 		at, ok := committed.Lookup(l.topic, l.number)
 		if ok && strings.HasPrefix(at.Metadata, ownerPrefix) && at.Metadata != s.group.owner {
-			return &OwnerError{Group: s.opts.Kafka.Group, Lane: l.name, Offset: at.At}
+			return &OwnerError{Group: s.own.Group, Lane: l.name, Offset: at.At}
 		}
 	}
 	return nil
@@ -144,10 +148,10 @@ func (s *Source) committedOf(l *lane) (int64, error) {
 		return l.start, nil
 	case at.At < l.start:
 		return 0, fmt.Errorf("%s: %d records after the offset that group %s has committed are lost: it is %d, and the topic begins at %d (%s)",
-			l.name, l.start-at.At, s.opts.Kafka.Group, at.At, l.start, ways)
+			l.name, l.start-at.At, s.own.Group, at.At, l.start, ways)
 	case at.At > l.end:
 		return 0, fmt.Errorf("%s ends at offset %d, before the one that group %s has committed, %d: the topic was recreated, or records were lost (%s)",
-			l.name, l.end, s.opts.Kafka.Group, at.At, ways)
+			l.name, l.end, s.own.Group, at.At, ways)
 	}
 	return at.At, nil
 }

@@ -17,8 +17,9 @@ const tooLongKept = 64 << 10 // bytes
 
 // A texter makes messages of records.
 type texter struct {
-	opts *source.Options
-	buf  []byte // what the message at hand has that is no part of the record's value
+	maxLine int
+	own     *Options
+	buf     []byte // what the message at hand has that is no part of the record's value
 }
 
 // A message is what becomes of a record: before, then value.
@@ -80,7 +81,7 @@ func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 	if r.Attrs.IsControl() {
 		return m, false
 	}
-	k := &t.opts.Kafka
+	k := t.own
 	t.buf = t.buf[:0]
 	if r.Value == nil {
 		field := k.Tombstone
@@ -98,7 +99,7 @@ func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 		return message{kind: source.Tombstone, before: t.buf}, true
 	}
 	value := r.Value
-	if len(value) > t.opts.MaxLine {
+	if len(value) > t.maxLine {
 		return message{kind: source.TooLong, value: value[:min(len(value), tooLongKept)]}, true
 	}
 	if len(value) >= 5 && value[0] == 0 { // the wire format of a schema registry: 4 bytes of the schema's number follow
@@ -127,8 +128,8 @@ func isObject(text []byte) bool {
 // fields appends what is known of a record beside its value, each field with a comma behind it.
 // What a record lacks is absent.
 func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
-	for i := range t.opts.Kafka.Fields {
-		f := &t.opts.Kafka.Fields[i]
+	for i := range t.own.Fields {
+		f := &t.own.Fields[i]
 		begin := len(buf)
 		buf = append(append(buf, quoted(f.Name)...), ':')
 		value := len(buf)

@@ -31,6 +31,7 @@ const (
 type dialer struct {
 	name string
 	opts *source.Options
+	idle time.Duration // see Options
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// resume is the value after which the next connection asks the feed to resume.
 	resume string
@@ -43,8 +44,8 @@ type dialer struct {
 	why    error // why the connection was dropped from this side
 }
 
-func newDialer(name string, o *source.Options) *dialer {
-	return &dialer{name: name, opts: o, dial: tcp.Dialer(dialTimeout).DialContext}
+func newDialer(name string, o *source.Options, idle time.Duration) *dialer {
+	return &dialer{name: name, opts: o, idle: idle, dial: tcp.Dialer(dialTimeout).DialContext}
 }
 
 // connect makes a connection and sends what it begins with.
@@ -52,7 +53,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 	network, addr, _ := strings.Cut(d.name, "://")
 	wire, err := d.dial(ctx, "tcp", addr)
 	conn, fatal := wire, d.conns == 0 && isUnknownHost(err)
-	if err == nil && network == "tls" {
+	if err == nil && network == tlsScheme {
 		conn, err = shakeHands(ctx, wire, addr, d.opts.TLS)
 		fatal = err != nil && (tcp.IsRefusal(err) || !isNetwork(err))
 	}
@@ -97,7 +98,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 
 // Read implements io.Reader. It fails when the feed is silent for longer than Options.Idle.
 func (d *dialer) Read(p []byte) (int, error) {
-	n, err := readIdle(d.conn, p, d.opts.Idle)
+	n, err := readIdle(d.conn, p, d.idle)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil && d.why != nil {
@@ -174,7 +175,7 @@ func (s *Stream) produceDialed() error {
 		err := s.dialer.connect(s.Ctx)
 		if err == nil {
 			made, brought := time.Now(), int64(0)
-			s.opts.Connections(s.Name, 1)
+			s.opts.Observer.SetConnections(s.Name, 1)
 			unguard := tcp.Guard(s.dialer.wire)
 			if err = s.restart(); err == nil {
 				err = source.Guard(s.deliver)
@@ -186,7 +187,7 @@ func (s *Stream) produceDialed() error {
 				err = &fatalError{fmt.Errorf("%w%s", err, hint(s.reader.Raw.Err))}
 			}
 			_ = s.dialer.conn.Close()
-			s.opts.Connections(s.Name, 0)
+			s.opts.Observer.SetConnections(s.Name, 0)
 			lost = lost.Add(time.Since(made))
 			if brought > 0 {
 				s.waitForCommit()
@@ -219,7 +220,7 @@ func (s *Stream) produceDialed() error {
 		}
 		attempt++
 		s.opts.Log.Warn(fmt.Sprintf("%v; reconnecting in %s", err, wait.Round(10*time.Millisecond)), "attempt", attempt)
-		s.opts.Reconnects()
+		s.opts.Observer.Reconnect()
 		if err := backoff.Sleep(s.Ctx, wait); err != nil {
 			return err
 		}

@@ -37,9 +37,11 @@ const (
 	longLinePause = time.Minute
 
 	// senderWindow bounds a sender's zstd window: what RFC 8878 recommends, and `zstd -19`
-	// needs. As many as fit into Options.Windows are taken at a time, minWindows at least.
+	// needs. As many as fit into a bufferShare-th of Options.Buffer are taken at a time,
+	// minWindows at least.
 	senderWindow = 8 << 20 // bytes
 	minWindows   = 4
+	bufferShare  = 4
 
 	// How long a sender has to agree on TLS, and then to send a first line.
 	handshakeTimeout = 10 * time.Second
@@ -68,7 +70,7 @@ func listen(ctx context.Context, name string, o *source.Options) (*listener, err
 		return nil, fmt.Errorf("listen at %s: %w", name, lines.Bare(err))
 	}
 	l := newListener(in, name, o)
-	if scheme == "tls-listen" {
+	if scheme == tlsListenScheme {
 		if o.TLS == nil || len(o.TLS.Certificates) == 0 {
 			return nil, errors.Join(fmt.Errorf("%s needs --tls-cert and --tls-key", name), in.Close())
 		}
@@ -81,9 +83,9 @@ func newListener(in net.Listener, name string, o *source.Options) *listener {
 	return &listener{
 		Listener: in,
 		permits:  []permit{{senderBlock, make(chan struct{}, manyMedium)}, {longLine, make(chan struct{}, manyLong)}},
-		windows:  make(chan struct{}, max(minWindows, o.Windows/senderWindow)),
+		windows:  make(chan struct{}, max(minWindows, o.Buffer/bufferShare/senderWindow)),
 		pool:     source.NewPoolOf(senderBlock, senderBlock),
-		changed:  func(n int) { o.Connections(name, n) },
+		changed:  func(n int) { o.Observer.SetConnections(name, n) },
 		conns:    map[net.Conn]int{},
 	}
 }
@@ -170,7 +172,7 @@ func (s *Stream) produceSent() error {
 			continue
 		}
 		if err := s.listener.add(c); err != nil {
-			s.opts.SenderFailed()
+			s.opts.Observer.SenderFailed()
 			s.opts.Log.Warn(fmt.Sprintf("%s: %s is turned away: %v", s.Name, c.RemoteAddr(), err))
 			_ = c.Close()
 			continue
@@ -181,7 +183,7 @@ func (s *Stream) produceSent() error {
 				err = errors.New("it has sent no line yet, and was disconnected to make room for another one")
 			}
 			if err != io.EOF && s.Ctx.Err() == nil {
-				s.opts.SenderFailed()
+				s.opts.Observer.SenderFailed()
 				s.opts.Log.Warn(fmt.Sprintf("%s: the sender %s: %v", s.Name, c.RemoteAddr(), lines.Bare(err)))
 			}
 		})
@@ -293,7 +295,7 @@ func (s *Stream) sender(c net.Conn) error {
 		return err
 	}
 	defer func() { _ = over.Close() }()
-	in := &senderConn{Conn: over, idle: s.opts.Idle, permits: s.listener.permits}
+	in := &senderConn{Conn: over, idle: s.idle, permits: s.listener.permits}
 	defer in.giveBack()
 	bytes := lines.NewRaw(s.Ctx, in)
 	br := bufio.NewReaderSize(bytes, senderRead)

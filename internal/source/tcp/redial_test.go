@@ -34,7 +34,7 @@ func dialIn(t *testing.T, spec string, o source.Options, serve func(n int, c net
 		o.Log = logtest.To(func(w string) { warnings <- w })
 		o, err := o.WithDefaults()
 		testcheck.NoError(t, err)
-		s := newStream(spec, o, nil)
+		s := newStream(spec, o, Options{}, nil)
 		n := 0
 		s.dialer.dial = func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
@@ -311,7 +311,8 @@ func TestIdle(t *testing.T) {
 		_, _ = io.WriteString(c, "a\n")
 		time.Sleep(time.Hour)
 	}
-	dialIn(t, "tcp://pipe:1", source.Options{Idle: time.Minute, RetryFor: math.MaxInt64}, silent, func(t *testing.T, s *Stream, warnings chan string) {
+	dialIn(t, "tcp://pipe:1", source.Options{RetryFor: math.MaxInt64}, silent, func(t *testing.T, s *Stream, warnings chan string) {
+		s.dialer.idle = time.Minute
 		began := time.Now()
 		for range 2 {
 			if _, err := s.Next(t.Context()); err != nil {
@@ -333,6 +334,21 @@ func told(n chan int) (all []int) {
 	return slices.Compact(all)
 }
 
+// An observer hears how many connections there are, and counts senders that failed.
+type observer struct {
+	source.Unobserved
+	connections chan<- int
+	failed      *int
+}
+
+func (o observer) SetConnections(_ string, n int) {
+	if o.connections != nil {
+		o.connections <- n
+	}
+}
+
+func (o observer) SenderFailed() { *o.failed++ }
+
 func TestConnections_OfAFeed(t *testing.T) {
 	n := make(chan int, 1000)
 	serve := func(n int, c net.Conn) {
@@ -341,7 +357,7 @@ func TestConnections_OfAFeed(t *testing.T) {
 			_, _ = c.Write([]byte("{}\n"))
 		}
 	}
-	dialIn(t, "tcp://pipe", source.Options{RetryFor: 4 * time.Second, Connections: func(_ string, is int) { n <- is }}, serve, func(t *testing.T, stream *Stream, _ chan string) {
+	dialIn(t, "tcp://pipe", source.Options{RetryFor: 4 * time.Second, Observer: observer{connections: n}}, serve, func(t *testing.T, stream *Stream, _ chan string) {
 		if _, err := stream.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +373,7 @@ func TestConnections_OfAFeed(t *testing.T) {
 
 func TestConnections_OfAListener(t *testing.T) {
 	n := make(chan int, 1000)
-	listenIn(t, source.Options{Connections: func(_ string, is int) { n <- is }}, nil, func(l *listening) {
+	listenIn(t, source.Options{Observer: observer{connections: n}}, nil, func(l *listening) {
 		one, two := l.dial(), l.dial()
 		l.send(one, []byte("{}\n"))
 		l.want("{}\n")

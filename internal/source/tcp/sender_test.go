@@ -67,7 +67,7 @@ func listenIn(t *testing.T, o source.Options, withTLS *tls.Config, do func(l *li
 		testcheck.NoError(t, err)
 		in := newListener(&pipes{make(chan net.Conn), make(chan struct{})}, "tcp-listen://pipe", &o)
 		in.tls = withTLS
-		l.stream = newStream("tcp-listen://pipe", o, in)
+		l.stream = newStream("tcp-listen://pipe", o, Options{}, in)
 		l.stream.Go()
 		do(l)
 		if err := l.stream.Close(); err != nil {
@@ -126,7 +126,8 @@ func ended(c net.Conn) bool {
 // TestListen_FirstLine: a sender has a minute for it, and then as long as --idle-timeout says.
 func TestListen_FirstLine(t *testing.T) {
 	for idle, end := range map[time.Duration]time.Duration{0: 0, 5 * time.Minute: 5 * time.Minute} {
-		listenIn(t, source.Options{Idle: idle}, nil, func(l *listening) {
+		listenIn(t, source.Options{}, nil, func(l *listening) {
+			l.stream.idle = idle
 			silent, slow, good := l.dial(), l.dial(), l.dial()
 			l.send(slow, []byte(`{"id":`))
 			time.Sleep(59 * time.Second)
@@ -307,7 +308,7 @@ func gzipped(data []byte) []byte {
 // disconnected, and the others continue.
 func TestListen_PanicEndsOneSender(t *testing.T) {
 	failed := 0
-	o := source.Options{SenderFailed: func() { failed++ }, Whole: func([]byte) bool { panic("a fault in weir") }}
+	o := source.Options{Observer: observer{failed: &failed}, Whole: func([]byte) bool { panic("a fault in weir") }}
 	listenIn(t, o, nil, func(l *listening) {
 		good, bad := l.dial(), l.dial()
 		go func() { _, _ = bad.Write([]byte("{}")); bad.Close() }()
@@ -336,7 +337,7 @@ func TestListen_ZstdWindows(t *testing.T) {
 		return b.Bytes()
 	}
 	good := packed(senderWindow)
-	listenIn(t, source.Options{Windows: 6 * senderWindow}, nil, func(l *listening) {
+	listenIn(t, source.Options{Buffer: 6 * senderWindow * bufferShare}, nil, func(l *listening) {
 		l.send(l.dial(), packed(2*senderWindow))
 		l.wantWarnings(1, "zstd: corrupt, or needs a window of more than 8 MiB")
 		// A frame in one segment says only how long it is.

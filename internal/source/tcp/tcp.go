@@ -3,16 +3,69 @@ package tcp
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"strings"
+	"time"
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
+// Options are those of connections alone.
+type Options struct {
+	Idle time.Duration // a connection on which nothing comes for this long is lost; 0: never
+}
+
+// What begins the specs of connections that weir makes, and of listeners.
+const (
+	tcpScheme       = "tcp"
+	tlsScheme       = "tls"
+	listenScheme    = "tcp-listen"
+	tlsListenScheme = "tls-listen"
+)
+
+// Dialed is connections that weir makes as a kind of source, by their options.
+func Dialed(o Options) source.Kind {
+	return kind("tcp:// and tls://host:port", []string{tcpScheme, tlsScheme}, source.Traits{Live: true, Named: true, Dialed: true}, o)
+}
+
+// Listening is listeners, to which senders connect, as a kind of source.
+func Listening(o Options) source.Kind {
+	return kind("tcp-listen:// and tls-listen://host:port", []string{listenScheme, tlsListenScheme}, source.Traits{Live: true, Named: true}, o)
+}
+
+func kind(usage string, schemes []string, traits source.Traits, o Options) source.Kind {
+	return source.Kind{
+		Usage:   usage,
+		Schemes: schemes,
+		Traits:  func(string) source.Traits { return traits },
+		Parse:   source.One(check),
+		Open: func(_ context.Context, names []string, common source.Options) (source.Source, error) {
+			return New(names[0], common, o), nil
+		},
+	}
+}
+
+// check reports what is wrong with a spec. A listener needs no host.
+func check(spec string) error {
+	scheme, addr, _ := strings.Cut(spec, "://")
+	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" && isDialed(spec) || port == "" {
+		return fmt.Errorf("%s: not of the form %s://host:port", spec, scheme)
+	}
+	return nil
+}
+
+// isDialed reports whether a spec is a connection that weir makes.
+func isDialed(spec string) bool {
+	scheme, _, _ := strings.Cut(spec, "://")
+	return scheme == tcpScheme || scheme == tlsScheme
+}
+
 // New returns the source of a connection or a listener, by its name.
-func New(name string, o source.Options) source.Source {
+func New(name string, o source.Options, own Options) source.Source {
 	return source.Series([]string{name}, func(ctx context.Context, name string, from source.Point) (source.Stream, source.Begun, error) {
-		s, err := open(ctx, name, o, from.Resume)
+		s, err := open(ctx, name, o, own, from.Resume)
 		if err != nil {
 			return nil, source.Begun{}, err
 		}
@@ -24,19 +77,20 @@ func New(name string, o source.Options) source.Source {
 type Stream struct {
 	*lines.Stream
 	opts   source.Options
-	reader lines.Reader // of the connection
-	begun  bool         // a connection was read
+	idle   time.Duration // see Options
+	reader lines.Reader  // of the connection
+	begun  bool          // a connection was read
 
 	dialer   *dialer   // nil unless weir makes the connection
 	listener *listener // nil unless others connect
 }
 
 // Open opens a connection or a listener. A connection is made by the first Next.
-func Open(ctx context.Context, name string, o source.Options) (*Stream, error) {
-	return open(ctx, name, o, "")
+func Open(ctx context.Context, name string, o source.Options, own Options) (*Stream, error) {
+	return open(ctx, name, o, own, "")
 }
 
-func open(ctx context.Context, name string, o source.Options, resume string) (s *Stream, err error) {
+func open(ctx context.Context, name string, o source.Options, own Options, resume string) (s *Stream, err error) {
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}
@@ -44,8 +98,8 @@ func open(ctx context.Context, name string, o source.Options, resume string) (s 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if source.TraitsOf(name).Dialed {
-		s = newStream(name, o, nil)
+	if isDialed(name) {
+		s = newStream(name, o, own, nil)
 		s.dialer.resume = resume
 		return s, nil
 	}
@@ -53,18 +107,18 @@ func open(ctx context.Context, name string, o source.Options, resume string) (s 
 	if err != nil {
 		return nil, err
 	}
-	return newStream(name, o, l), nil
+	return newStream(name, o, own, l), nil
 }
 
 // newStream returns a stream of a listener, or of the connections that it makes.
-func newStream(name string, o source.Options, l *listener) *Stream {
-	s := &Stream{opts: o, listener: l}
+func newStream(name string, o source.Options, own Options, l *listener) *Stream {
+	s := &Stream{opts: o, idle: own.Idle, listener: l}
 	if l != nil {
 		s.Stream = lines.NewStream(name, s.produceSent, s.interrupt)
 		return s
 	}
 	s.Stream = lines.NewStream(name, s.produceDialed, s.interrupt)
-	s.dialer = newDialer(name, &s.opts)
+	s.dialer = newDialer(name, &s.opts, s.idle)
 	s.reader.Init(s.Ctx, name, s.dialer, &s.opts)
 	s.reader.Live = true
 	return s

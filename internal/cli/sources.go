@@ -1,0 +1,23 @@
+package cli
+
+import (
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/kafka"
+	"github.com/weirsync/weir/internal/source/tcp"
+)
+
+// kindOptions are the options that single kinds of sources have.
+type kindOptions struct {
+	file  file.Options
+	tcp   tcp.Options
+	kafka kafka.Options
+}
+
+// kinds are the kinds of sources that weir reads, the first of which has paths and stdin.
+func (o *kindOptions) kinds() source.Kinds {
+	return source.Kinds{file.Kind(o.file), tcp.Dialed(o.tcp), tcp.Listening(o.tcp), kafka.Kind(o.kafka)}
+}
+
+// sourceKinds are the same without options, which tell kinds apart and what their sources are like.
+var sourceKinds = (&kindOptions{}).kinds()

@@ -1,0 +1,126 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+// Options are those of files and stdin alone. The zero value is ready to use.
+type Options struct {
+	Stdin io.Reader     // what "-" reads, never closed; nil: os.Stdin
+	Poll  time.Duration // interval between looks at a followed file; 0: 250 ms
+}
+
+// defaultPoll is how often a followed file is looked at.
+const defaultPoll = 250 * time.Millisecond
+
+// Kind is files and stdin as a kind of source, by their options.
+func Kind(o Options) source.Kind {
+	return source.Kind{
+		Usage:    "-, paths",
+		Traits:   traitsOf,
+		Parse:    parse,
+		Name:     nameOf,
+		Suggests: suggests,
+		Finished: Finished,
+		Open: func(_ context.Context, names []string, common source.Options) (source.Source, error) {
+			return New(names, common, o), nil
+		},
+	}
+}
+
+func traitsOf(spec string) source.Traits {
+	return source.Traits{Rewindable: true, Named: !isStdin(spec) && spec != source.StdinName}
+}
+
+// parse returns the files that an argument stands for: a path that does not exist is taken as a glob. Matches are
+// sorted, and directories among them passed over; a directory named outright is an error. A path that does not
+// exist is kept with follow, for it is waited for.
+func parse(arg string, follow bool) ([]string, error) {
+	if isStdin(arg) {
+		return []string{"-"}, nil
+	}
+	info, err := os.Stat(arg)
+	switch {
+	case err == nil && info.IsDir():
+		return nil, directoryError(arg)
+	case err == nil:
+		return []string{arg}, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case strings.Contains(arg, "://"):
+		return nil, notFound(arg)
+	case follow && !isGlob(arg):
+		return []string{arg}, nil
+	}
+	return glob(arg)
+}
+
+func glob(pattern string) ([]string, error) {
+	matches, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", pattern, err)
+	}
+	var files []string
+	for _, path := range matches {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			files = append(files, path) // reading it returns the error
+		}
+	}
+	if len(files) == 0 {
+		return nil, notFound(pattern)
+	}
+	return files, nil
+}
+
+func isGlob(path string) bool { return strings.ContainsAny(path, "*?[") }
+
+// notFound is the error of a path that does not exist, or of a glob without a match.
+func notFound(path string) error {
+	if isGlob(path) {
+		return &source.NotFoundError{Spec: path, What: "no file matches"}
+	}
+	return &source.NotFoundError{Spec: path, What: "no such file"}
+}
+
+// directoryError is the error of a path that is a directory.
+func directoryError(path string) error {
+	return fmt.Errorf("%s: is a directory; name its files: %s", path, filepath.Join(path, "*"))
+}
+
+// isStdin also knows /dev/stdin: opened by that name, a redirected file would
+// get a checkpoint that the next run's stdin is taken for.
+func isStdin(spec string) bool { return spec == "-" || spec == "/dev/stdin" }
+
+// nameOf returns the name of stdin, or a path that is absolute.
+func nameOf(spec string) (string, error) {
+	if isStdin(spec) {
+		return source.StdinName, nil
+	}
+	path, err := filepath.Abs(spec)
+	if err != nil {
+		return "", fmt.Errorf("absolute path of %s: %w", spec, err)
+	}
+	return path, nil
+}
+
+// suggests is a file's name without what tells its format.
+func suggests(spec string) string {
+	if isStdin(spec) {
+		return ""
+	}
+	name := filepath.Base(spec)
+	for _, ext := range []string{".gz", ".zst", ".zstd", ".jsonl", ".ndjson", ".json", ".log"} {
+		name = strings.TrimSuffix(name, ext)
+	}
+	return name
+}

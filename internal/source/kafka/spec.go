@@ -1,0 +1,77 @@
+package kafka
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	scheme      = "kafka"
+	tlsScheme   = "kafka+tls"
+	defaultPort = "9092"
+)
+
+// A Spec is kafka://BROKER,…/TOPIC,… in parts.
+type Spec struct {
+	TLS     bool
+	Brokers []string       // with their ports
+	Topics  []string       // nil where there is a Pattern
+	Pattern *regexp.Regexp // that the names of the topics match
+}
+
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// Is reports whether a spec is topics of Kafka, or a name one of their partitions.
+func Is(spec string) bool {
+	begins, _, ok := strings.Cut(spec, "://")
+	return ok && (begins == scheme || begins == tlsScheme)
+}
+
+// IsTopic reports whether a name may be that of a topic.
+func IsTopic(name string) bool { return topicName.MatchString(name) }
+
+// Reads reports whether a topic is one of the spec's.
+func (s *Spec) Reads(topic string) bool {
+	return s.Pattern != nil && s.Pattern.MatchString(topic) || slices.Contains(s.Topics, topic)
+}
+
+// ParseSpec returns the parts of a spec.
+func ParseSpec(spec string) (s Spec, err error) {
+	begins, rest, _ := strings.Cut(spec, "://")
+	s.TLS = begins == tlsScheme
+	brokers, topics, ok := strings.Cut(rest, "/")
+	if !ok || brokers == "" || topics == "" {
+		return s, fmt.Errorf("%s: not of the form %s://broker:9092,…/topic,…", spec, begins)
+	}
+	for b := range strings.SplitSeq(brokers, ",") {
+		host, port, err := net.SplitHostPort(b)
+		if err != nil {
+			host, port = strings.Trim(b, "[]"), defaultPort
+		}
+		if host == "" || port == "" || strings.ContainsAny(b, " ?#") {
+			return s, fmt.Errorf("%s: %q is no broker, such as host:9092", spec, b)
+		}
+		s.Brokers = append(s.Brokers, net.JoinHostPort(host, port))
+	}
+	if pattern, is := strings.CutPrefix(topics, "~"); is {
+		if s.Pattern, err = regexp.Compile(pattern); err != nil {
+			return s, fmt.Errorf("%s: %w", spec, err)
+		}
+		return s, nil
+	}
+	for t := range strings.SplitSeq(topics, ",") {
+		if !IsTopic(t) || slices.Contains(s.Topics, t) {
+			return s, fmt.Errorf("%s: %q is no name of a topic, or appears twice; a pattern begins with ~", spec, t)
+		}
+		s.Topics = append(s.Topics, t)
+	}
+	return s, nil
+}
+
+// laneName is the name of a partition's lane: that of the cluster is in it, not its brokers.
+func laneName(cluster string, of partition) string {
+	return fmt.Sprintf("%s://%s/%s/%d", scheme, cluster, of.topic, of.number)
+}

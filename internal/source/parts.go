@@ -1,0 +1,64 @@
+package source
+
+import (
+	"context"
+	"errors"
+)
+
+// What follows are the parts that a [Source] may have besides. The job asks for them by type assertions.
+
+// A Catalog is a source that knows its lanes as soon as it is open, before it offers them. A source that is Divided
+// is one.
+type Catalog interface {
+	Source
+	Lanes() []string
+	// Ends are the offsets at which the lanes ended when the source was opened. The first ones of a run are the
+	// [Options].Ends of sources that it opens later.
+	Ends() map[string]int64
+}
+
+// A Member is a source whose lanes a group divides between runs of one job: the group, not the run, says who reads
+// which. A run whose lanes were given to others joins again, with a new source.
+type Member interface {
+	Source
+	// Join prepares to be a member, before the first Next. It returns where the lanes begin of which nobody has a
+	// checkpoint, also those that others will read.
+	Join(ctx context.Context, g Group) (map[string]Begun, error)
+}
+
+// A Group is what a [Member] has to know of the others.
+type Group struct {
+	Database string // the ID of the database that all of them write to
+	// Known reports whether a lane has a checkpoint.
+	Known func(lane string) bool
+	// Cursors returns those of the checkpoints that lanes have now.
+	Cursors func(ctx context.Context, lanes []string) ([]Cursor, error)
+}
+
+// ErrNewLane ends a [Member] that was given a lane which did not exist when it was opened.
+var ErrNewLane = errors.New("there is a new partition")
+
+// DeadLetters is a source that can send rejected records to a place of its own.
+type DeadLetters interface {
+	Source
+	// Owned are the names of the lanes whose letters the run may send. Any goroutine may call it.
+	Owned() []string
+	NewSender() (Sender, error)
+}
+
+// A Sender sends dead letters. It has to be closed.
+type Sender interface {
+	// Send returns the IDs of the letters that are safe there. err tells why others were not sent.
+	Send(ctx context.Context, letters []Letter) (sent []int64, err error)
+	// Close ends the connections, from any goroutine. A letter that is being sent fails, but may have arrived.
+	Close()
+}
+
+// A Letter is a rejected record.
+type Letter struct {
+	ID     int64
+	Lane   string
+	Offset int64
+	Reason string
+	Text   []byte // what the database keeps of it
+}
