@@ -19,8 +19,8 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 // through returns the connection string of a schema through a proxy.

@@ -98,9 +98,10 @@ func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error
 	if h.Resume != h.stale {
 		h.stale, h.repeats = h.Resume, 0
 	}
-	if h.repeats++; from.begun.Reconnect != nil && rd.Feed.StaleAfter > 0 && h.repeats >= rd.Feed.StaleAfter {
+	h.repeats++
+	if drop, ok := source.As[source.Dropper](from.source); ok && rd.Feed.StaleAfter > 0 && h.repeats >= rd.Feed.StaleAfter {
 		h.repeats = 0
-		from.begun.Reconnect(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.Feed.StaleAfter, rd.Feed.ResumeField, h.Resume))
+		drop.Drop(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.Feed.StaleAfter, rd.Feed.ResumeField, h.Resume))
 	}
 	return true, nil
 }

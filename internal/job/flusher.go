@@ -9,6 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // pruneEvery is how often a run looks for rejects that are old enough to be removed.
@@ -195,8 +196,8 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 	for i := range s.lanes {
 		at := &s.lanes[i]
 		l := at.lane
-		if l.begun.Committed != nil {
-			l.begun.Committed(at.pos.mark.Source)
+		if ack, ok := source.As[source.Acker](l.source); ok {
+			ack.Committed(at.pos.mark.Source)
 		}
 		l.flushed.pos, l.flushed.safe = at.pos, at.pos.read
 		l.progress.Committed(at.pos.read)

@@ -40,7 +40,8 @@ type lane struct {
 	start
 	log      *slog.Logger
 	progress *progress.Lane
-	begun    source.Begun
+	source   source.Lane
+	begun    source.Begun  // of the source
 	begin    position      // of its first line
 	period   time.Duration // a line waits at most before it is written; 0 is no limit
 	// prompt tells that this is so while lines wait to be read, too. Else a batch is filled until there are none
@@ -198,17 +199,16 @@ func (o *opener) read(reading, folding context.Context, src source.Source) error
 				return err
 			}
 			lanes[e.Lane] = l
-			e.Begin = nil
 		case e.Kind == source.Closing, e.Kind == source.Lost:
 			if delete(lanes, e.Lane); l != nil {
 				ended[e.Lane] = l
-			} else if e.Done != nil {
-				l = ended[e.Lane]
 			}
+		case e.Kind == source.Barrier && l == nil:
+			l = ended[e.Lane]
 		}
 		if l == nil { // there was nothing to read
-			if e.Done != nil {
-				e.Done()
+			if e.Kind == source.Barrier {
+				e.Reached(source.Point{})
 			}
 			continue
 		}
@@ -225,7 +225,7 @@ func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error 
 		return nil
 	}
 	done := make(chan struct{})
-	if err := o.scans.put(reading, folding, l, source.Event{Kind: source.Closing, Lane: l.name, Done: func() { close(done) }}); err != nil {
+	if err := o.scans.put(reading, folding, l, source.Event{Kind: source.Barrier, Lane: l.name, Reached: func(source.Point) { close(done) }}); err != nil {
 		return err
 	}
 	select {
@@ -245,11 +245,12 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	}
 	s.back = back
 	l := &lane{start: *s, log: o.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.traits, o.Source.Follow)), period: o.BatchPeriod}
-	l.begun, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
+	l.source, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
 		return nil, err
 	}
+	l.begun = l.source.Begun()
 	l.repeats = l.repeats && !l.begun.Once
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	defer func() { l.flushed.pos = l.begin }()
@@ -262,11 +263,12 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	case l.begun.At != "":
 		l.begin.line, l.begin.offset = s.from.line, max(s.from.offset, l.begun.Offset)
 	}
-	if l.begun.Size != nil {
-		l.progress.Locate(l.begin.offset, func() (offset, size int64) { return l.begun.RawOffset(), l.begun.Size() })
+	if at, ok := source.As[source.Sized](l.source); ok {
+		l.progress.Locate(l.begin.offset, func() (offset, size int64) { return at.RawOffset(), at.Size() })
 	}
-	if l.begun.Topic != "" {
-		l.progress.Partition(l.begun.Topic, l.begun.Partition, l.begun.Lag, l.begun.Connected)
+	if at, ok := source.As[source.Lagging](l.source); ok {
+		topic, number := at.Partition()
+		l.progress.Partition(topic, number, at.Lag, at.Connected)
 	}
 	l.prompt = l.period > 0
 	if l.period == 0 && (l.begun.Waits || o.MaxRate > 0) {
@@ -287,11 +289,9 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 // stop is where a lane was left: all before a position is committed.
 func (l *lane) stop(at position) progress.Stop {
 	s := progress.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.begun.Kept || l.resumes && !l.unnamed && !l.begun.Once}
-	if l.begun.Size != nil {
-		if size := l.begun.Size(); size > 0 {
-			// What a file has is read ahead; of a compressed one the offset counts other bytes.
-			s.Read = min(1, float64(min(at.offset, l.begun.RawOffset()))/float64(size))
-		}
+	if read, ok := source.As[source.Sized](l.source); ok && read.Size() > 0 {
+		// What a file has is read ahead; of a compressed one the offset counts other bytes.
+		s.Read = min(1, float64(min(at.offset, read.RawOffset()))/float64(read.Size()))
 	}
 	return s
 }
@@ -430,8 +430,8 @@ func (o *opener) logStart(l *lane) {
 	case l.begin.offset > 0:
 		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, l.begin.line, l.begin.offset))
 	}
-	if at := l.begun.Addr; at != nil {
-		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, at))
+	if at, ok := source.As[source.Addressed](l.source); ok && at.Addr() != nil {
+		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, at.Addr()))
 	}
 }
 

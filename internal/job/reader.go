@@ -176,17 +176,13 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 	}
 	switch e.of.Kind {
 	case source.Opened:
-		if e.of.Begin != nil {
-			return rd.reopenLane(flushing, e)
-		}
 		return rd.beginLane(flushing, e.lane)
+	case source.Barrier:
+		return rd.reach(flushing, e)
 	case source.Closing:
-		return rd.endLane(flushing, e)
+		return rd.endLane(e.lane, e.of.Err)
 	case source.Lost:
-		delete(rd.open, e.lane)
-		e.lane.reading.ended = true
-		e.lane.progress.Remove()
-		return rd.claims.Drop(flushing, e.lane.name)
+		return rd.loseLane(flushing, e.lane)
 	}
 	was := e.lane.reading.read
 	err := rd.guard(func() error { return rd.foldBlock(flushing, e) })
@@ -245,38 +241,28 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	return nil
 }
 
-// endLane removes a lane that was read to its end, or to an error.
-func (rd *reader) endLane(flushing context.Context, e *event) error {
-	l := e.lane
-	open := rd.open[l]
-	if open { // else somebody waits for one that has ended before
-		delete(rd.open, l)
-		l.progress.Close()
-		if e.of.Done == nil {
-			rd.set.ended = append(rd.set.ended, l)
-		}
-		if e.of.Err != nil {
-			return e.of.Err
-		}
-		l.reading.ended = true
-		if e.of.Done == nil {
-			if f := l.reading.begins.end(); f != nil && !rd.Source.Follow { // else another file comes
-				return rd.foreign(l, f)
-			}
-			return nil
-		}
-	}
-	if err := rd.commitAll(flushing); err != nil {
+// endLane removes a lane that was read to its end, or to an error. Its claim is released when its lines are
+// committed.
+func (rd *reader) endLane(l *lane, err error) error {
+	delete(rd.open, l)
+	l.progress.Close()
+	rd.set.ended = append(rd.set.ended, l)
+	if err != nil {
 		return err
 	}
-	if err := rd.claims.Drop(flushing, l.name); err != nil {
-		return err
+	l.reading.ended = true
+	if f := l.reading.begins.end(); f != nil && !rd.Source.Follow { // else another file comes
+		return rd.foreign(l, f)
 	}
-	if open {
-		l.progress.Remove()
-	}
-	e.of.Done()
 	return nil
+}
+
+// loseLane removes a lane that is somebody else's.
+func (rd *reader) loseLane(flushing context.Context, l *lane) error {
+	delete(rd.open, l)
+	l.reading.ended = true
+	l.progress.Remove()
+	return rd.claims.Drop(flushing, l.name)
 }
 
 // laneIndex returns the index of a lane in the set at hand, or the one that it would get.
@@ -382,17 +368,18 @@ func (rd *reader) handOver(flushing context.Context) error {
 	}
 }
 
-// reopenLane begins a lane again where it is committed to.
-func (rd *reader) reopenLane(flushing context.Context, e *event) error {
+// reach answers a source that waits until a lane is committed.
+func (rd *reader) reach(flushing context.Context, e *event) error {
 	if err := rd.commitAll(flushing); err != nil {
 		return err
 	}
 	at := &e.lane.reading.pos.mark
-	_, err := e.of.Begin(flushing, source.Point{Cursor: at.Source, Resume: at.Feed.Resume})
-	return err
+	e.of.Reached(source.Point{Cursor: at.Source, Resume: at.Feed.Resume})
+	return nil
 }
 
-// commitAll writes the set at hand, and waits until all that was folded is committed.
+// commitAll writes the set at hand, and waits until all that was folded is committed, and the claims of lanes that
+// have ended are released.
 func (rd *reader) commitAll(flushing context.Context) error {
 	if err := rd.handOver(flushing); err != nil {
 		return err

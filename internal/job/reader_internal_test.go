@@ -29,7 +29,7 @@ func TestChanges_Envelope(t *testing.T) {
 func TestReader_PanicOfHandingOver(t *testing.T) {
 	for name, e := range map[string]*event{
 		"when no more comes": nil,
-		"for one who waits":  {lane: &lane{}, of: source.Event{Kind: source.Closing, Done: func() {}}, ready: make(chan struct{}, 1)},
+		"for one who waits":  {lane: &lane{}, of: source.Event{Kind: source.Barrier, Reached: func(source.Point) {}}, ready: make(chan struct{}, 1)},
 		"after an error":     {lane: &lane{}, of: source.Event{Kind: source.Data}, Block: &source.Block{}, failed: io.ErrUnexpectedEOF, ready: make(chan struct{}, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -114,12 +114,17 @@ func onEachLine(c *job.Config, do func(line string)) {
 	}
 }
 
+// begun is a lane of partitions.
+type begun source.Begun
+
+func (b begun) Begun() source.Begun { return source.Begun(b) }
+
 // opened offers a lane, and takes from where it is begun.
 func opened(lane string, at *source.Cursor) func() source.Event {
 	return func() source.Event {
-		return source.Event{Kind: source.Opened, Lane: lane, Begin: func(_ context.Context, from source.Point) (source.Begun, error) {
+		return source.Event{Kind: source.Opened, Lane: lane, Begin: func(_ context.Context, from source.Point) (source.Lane, error) {
 			*at = from.Cursor
-			return source.Begun{At: from.Cursor, Waits: true}, nil
+			return begun{At: from.Cursor, Waits: true}, nil
 		}}
 	}
 }
@@ -147,8 +152,8 @@ func ends(lane string, err error) func() source.Event {
 	return func() source.Event { return source.Event{Kind: source.Closing, Lane: lane, Err: err} }
 }
 
-// TestSync_LanesComeAndEnd: a lane that somebody waits for is committed and free before he is
-// answered, while others are read; it may come back. One that was lost is free at once.
+// TestSync_LanesComeAndEnd: a lane that somebody waits for is committed before he is answered, while others are read, and
+// one that was lost is free; it may come back.
 func TestSync_LanesComeAndEnd(t *testing.T) {
 	both(t, func(t *testing.T, dest string) {
 		c := configOf(t, "", "fail")
@@ -166,17 +171,24 @@ func TestSync_LanesComeAndEnd(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		answered := make(chan bool)
+		answered, freed := make(chan bool), make(chan bool)
 		p.steps = []func() source.Event{
 			opened("a", &a), p.data("a", 1), opened("b", &b), p.data("b", 2), p.data("a", 3),
 			func() source.Event {
-				return source.Event{Kind: source.Closing, Lane: "a", Done: func() {
+				return source.Event{Kind: source.Barrier, Lane: "a", Reached: func(at source.Point) {
 					has(t, dest, "3|2", "SELECT n || '|' || (SELECT max(line) FROM weir_checkpoints WHERE source = 'a') FROM t WHERE id = 'a'")
-					free("a")
+					if at.Cursor != "3" {
+						t.Errorf("it is committed up to %q", at.Cursor)
+					}
 					close(answered)
 				}}
 			},
-			func() source.Event { <-answered; return p.data("b", 4)() },
+			func() source.Event { <-answered; return source.Event{Kind: source.Lost, Lane: "a"} },
+			p.data("b", 4),
+			func() source.Event {
+				return source.Event{Kind: source.Barrier, Lane: "a", Reached: func(source.Point) { free("a"); close(freed) }}
+			},
+			func() source.Event { <-freed; return p.data("b", 4)() },
 			opened("a", &again), p.data("a", 5),
 			func() source.Event { return source.Event{Kind: source.Lost, Lane: "b"} },
 			ends("a", nil),

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"io"
-	"net"
 	"sync"
 )
 
@@ -20,20 +19,22 @@ type Source interface {
 	Close() error
 }
 
-// An Event is something that happened to a lane.
+// An Event is something that happened to a lane. Begin is called by the goroutine that called Next. The others that a
+// source may have to call back are called where the lane's lines are dealt with, in their order; see Reached.
 type Event struct {
 	Kind EventKind
 	Lane string // its name; a checkpoint is kept under it
-	// Block has the lines of Data. It is the receiver's until its Release.
-	Block *Block
-	// Begin comes with Opened: it has the lane read from a point. A lane that may not be read is not
+	// Begin is Opened's: it has the lane read from a point, and returns it. A lane that may not be read is not
 	// begun. io.EOF says that it was read to its end before and has not changed since.
-	Begin func(ctx context.Context, from Point) (Begun, error)
-	// Err comes with Closing: why the lane ended early.
+	Begin func(ctx context.Context, from Point) (Lane, error)
+	// Block is Data's. It is the receiver's until its Release.
+	Block *Block
+	// Reached is Barrier's: it is called with the point up to which the lane is committed, after all that came
+	// before it. The goroutine that folds the lines calls it, and may not be kept waiting; or, for a lane that was
+	// not begun, the one that called Next.
+	Reached func(Point)
+	// Err is Closing's: why the lane ended early.
 	Err error
-	// Done may come with Closing, where somebody waits for the lane: all its lines are committed and
-	// its claim is released then at once, before Done is called.
-	Done func()
 }
 
 // EventKind says what has happened.
@@ -42,9 +43,10 @@ type EventKind int
 const (
 	// Data brings lines of a lane that was begun.
 	Data EventKind = iota
-	// Opened offers a lane. It comes again for a connection that has to be made again and asked
-	// for what is not committed: Begin is called then when all lines before it are.
+	// Opened offers a lane. A lane that has ended may be offered again.
 	Opened
+	// Barrier waits until all lines before it are committed.
+	Barrier
 	// Closing says that no more lines of a lane come for now.
 	Closing
 	// Lost says that a lane is somebody else's: its claim is released, and the fence tells whether
@@ -58,40 +60,39 @@ type Point struct {
 	Resume string // the value after which a feed is asked to resume
 }
 
-// Begun says how a lane is read. What is nil does not apply to it.
-type Begun struct {
-	At               Cursor // where it begins: the point's cursor, or "" for a lane that cannot go back
-	Offset           int64  // of At, where that is not the point's
-	Waits            bool   // it may make its reader wait: all but regular files that are not followed
-	Kept             bool   // its lines are kept on disk until they are committed
-	Once             bool   // no run can read it again: a FIFO or a device
-	Addr             net.Addr
-	Topic, Partition string                    // what a partition is of
-	Size             func() int64              // in raw bytes now, 0 where it is not known
-	RawOffset        func() int64              // raw bytes that were read
-	Lag              func() int64              // records of a partition that are not committed
-	Connected        func() bool               // whether a partition's records can come
-	Committed        func(Cursor)              // hears that all lines before a cursor are committed
-	Reconnect        func(conn int, why error) // drops a connection by Block.Conn
+// A Lane is one that was begun. What else a job may know of it, and ask of it, are optional interfaces, which [As]
+// finds: [Sized], [Lagging], [Acker], [Dropper], [Addressed].
+type Lane interface {
+	Begun() Begun
 }
 
-// A Stream is a lane that was begun.
+// Begun says how a lane is read, from when it was begun.
+type Begun struct {
+	At     Cursor // where it begins: the point's cursor, or "" for a lane that cannot go back
+	Offset int64  // of At, where that is not the point's
+	Waits  bool   // it may make its reader wait: all but regular files that are not followed
+	Kept   bool   // its lines are kept on disk until they are committed
+	Once   bool   // no run can read it again: a FIFO or a device
+}
+
+// A Stream is a lane that is read by itself; see [Series].
 type Stream interface {
-	// NextEvent returns Data, or Opened again. It returns io.EOF at the lane's end.
+	Lane
+	// NextEvent returns Data or Barrier. It returns io.EOF at the lane's end.
 	NextEvent(ctx context.Context) (Event, error)
 	Stop() // is that of [Source]
 	Close() error
 }
 
-// Series returns a source of lanes that are read one after the other. Begin has each read from a
-// point.
-func Series(names []string, begin func(ctx context.Context, name string, from Point) (Stream, Begun, error)) Source {
+// Series returns a source of lanes that are read one after the other. begin has each read from a
+// point; with io.EOF, it returns one that has nothing more.
+func Series(names []string, begin func(ctx context.Context, name string, from Point) (Stream, error)) Source {
 	return &series{names: names, begin: begin}
 }
 
 type series struct {
 	names  []string // that are left, the one at hand included
-	begin  func(ctx context.Context, name string, from Point) (Stream, Begun, error)
+	begin  func(ctx context.Context, name string, from Point) (Stream, error)
 	opened bool // the first of names
 
 	mu      sync.Mutex
@@ -128,14 +129,14 @@ func (s *series) Next(ctx context.Context) (e Event, err error) {
 }
 
 // beginFirst has the first of names read.
-func (s *series) beginFirst(ctx context.Context, from Point) (Begun, error) {
-	stream, b, err := s.begin(ctx, s.names[0], from)
+func (s *series) beginFirst(ctx context.Context, from Point) (Lane, error) {
+	stream, err := s.begin(ctx, s.names[0], from)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stream = stream; stream != nil && s.stopped {
 		stream.Stop()
 	}
-	return b, err
+	return stream, err
 }
 
 func (s *series) state() (stream Stream, stopped bool) {

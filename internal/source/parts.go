@@ -3,7 +3,58 @@ package source
 import (
 	"context"
 	"errors"
+	"net"
 )
+
+// What follows are the parts that a [Lane] may have besides.
+
+// A Sized lane says how far it was read. Any goroutine may ask.
+type Sized interface {
+	Size() int64      // in raw bytes now; 0 where it is not known
+	RawOffset() int64 // raw bytes that were read
+}
+
+// A Lagging lane is a partition of a topic, which has an end that it is behind. Any goroutine may ask.
+type Lagging interface {
+	Partition() (topic, number string)
+	Lag() int64      // records that are not committed
+	Connected() bool // whether more can come
+}
+
+// An Acker hears that all lines before a cursor are committed, from the goroutine that commits them.
+type Acker interface {
+	Committed(Cursor)
+}
+
+// A Dropper drops one of its connections, by its [Block].Conn, for a reason, and reconnects.
+type Dropper interface {
+	Drop(conn int, why error)
+}
+
+// An Addressed lane has an address to which others connect; nil: it has none.
+type Addressed interface {
+	Addr() net.Addr
+}
+
+// A Wrapper is a lane around another one, whose parts it has unless it has them itself.
+type Wrapper interface {
+	Lane
+	Inner() Lane
+}
+
+// As returns a part that a lane has. ok is false where it has none.
+func As[T any](l Lane) (part T, ok bool) {
+	for {
+		if part, ok = l.(T); ok {
+			return part, true
+		}
+		w, is := l.(Wrapper)
+		if !is {
+			return part, false
+		}
+		l = w.Inner()
+	}
+}
 
 // What follows are the parts that a [Source] may have besides. The job asks for them by type assertions.
 

@@ -33,8 +33,8 @@ func (w *intake) run(ctx, waits context.Context) error {
 		case err != nil:
 		case e.Kind == source.Data:
 			err = w.put(waits, e)
-		case e.Kind == source.Opened && w.max > 0: // what came before is on disk
-			_, err = e.Begin(ctx, source.Point{Resume: w.log.Resume()})
+		case e.Kind == source.Barrier && w.max > 0: // what came before is on disk
+			e.Reached(source.Point{Resume: w.log.Resume()})
 		default:
 			err = w.pass(waits, e)
 		}
@@ -92,11 +92,8 @@ func (w *intake) pass(ctx context.Context, e source.Event) error {
 // waitForCommit waits until all that was handed over is committed.
 func (w *intake) waitForCommit(ctx context.Context) error {
 	committed := make(chan struct{})
-	begin := func(context.Context, source.Point) (source.Begun, error) {
-		close(committed)
-		return source.Begun{}, nil
-	}
-	if err := w.pass(ctx, source.Event{Kind: source.Opened, Lane: w.lane, Begin: begin}); err != nil {
+	reached := func(source.Point) { close(committed) }
+	if err := w.pass(ctx, source.Event{Kind: source.Barrier, Lane: w.lane, Reached: reached}); err != nil {
 		return err
 	}
 	select {

@@ -113,33 +113,56 @@ func NewQueue(in source.Source, c Config) *Queue {
 }
 
 // begin opens the log, and has the source begin its lane behind what that holds.
-func (q *Queue) begin(ctx context.Context, from source.Point, begin func(context.Context, source.Point) (source.Begun, error)) (b source.Begun, err error) {
+func (q *Queue) begin(ctx context.Context, from source.Point, begin func(context.Context, source.Point) (source.Lane, error)) (l source.Lane, err error) {
 	if err := q.openFolders(); err != nil {
-		return b, err
+		return nil, err
 	}
 	return q.beginIn(ctx, from, begin)
 }
 
 // beginIn is begin in folders that are open.
-func (q *Queue) beginIn(ctx context.Context, from source.Point, begin func(context.Context, source.Point) (source.Begun, error)) (b source.Begun, err error) {
+func (q *Queue) beginIn(ctx context.Context, from source.Point, begin func(context.Context, source.Point) (source.Lane, error)) (l source.Lane, err error) {
 	if err = q.open(from); err == nil {
 		if q.durable() {
 			from.Resume = q.log.Resume() // what is on disk need not come again
 		}
-		b, err = begin(ctx, from)
+		l, err = begin(ctx, from)
 	}
 	if err != nil {
 		if q.log != nil {
 			err = errors.Join(err, q.log.Close())
 		}
-		return b, errors.Join(err, q.closeFolders())
+		return nil, errors.Join(err, q.closeFolders())
 	}
 	if q.durable() {
-		b.Kept, b.At, b.Offset, b.Committed = true, q.cursor(q.handover.next), q.handover.next, q.committed
+		b := l.Begun()
+		b.Kept, b.At, b.Offset = true, q.cursor(q.handover.next), q.handover.next
+		l = &keptLane{l, q, b}
 	}
 	close(q.begun)
-	return b, nil
+	return l, nil
 }
+
+// A keptLane is the lane of a queue that is durable.
+type keptLane struct {
+	inner source.Lane
+	q     *Queue
+	begun source.Begun
+}
+
+var (
+	_ source.Wrapper = (*keptLane)(nil)
+	_ source.Acker   = (*keptLane)(nil)
+)
+
+// Begun implements source.Lane.
+func (l *keptLane) Begun() source.Begun { return l.begun }
+
+// Inner implements source.Wrapper.
+func (l *keptLane) Inner() source.Lane { return l.inner }
+
+// Committed implements source.Acker.
+func (l *keptLane) Committed(c source.Cursor) { l.q.committed(c) }
 
 func (q *Queue) openFolders() (err error) {
 	if q.c.Dir != "" {
@@ -240,7 +263,7 @@ func (q *Queue) Next(ctx context.Context) (e source.Event, err error) {
 	}
 	e, err = q.in.Next(ctx)
 	if begin := e.Begin; begin != nil {
-		e.Begin = func(ctx context.Context, from source.Point) (source.Begun, error) { return q.begin(ctx, from, begin) }
+		e.Begin = func(ctx context.Context, from source.Point) (source.Lane, error) { return q.begin(ctx, from, begin) }
 	}
 	return e, err
 }

@@ -35,9 +35,9 @@ func newFeed() *feed { return &feed{pool: source.NewPool(), blocks: make(chan *s
 func (f *feed) Next(ctx context.Context) (source.Event, error) {
 	if !f.opened {
 		f.opened = true
-		return source.Event{Kind: source.Opened, Lane: "feed", Begin: func(_ context.Context, from source.Point) (source.Begun, error) {
+		return source.Event{Kind: source.Opened, Lane: "feed", Begin: func(_ context.Context, from source.Point) (source.Lane, error) {
 			f.resume = from.Resume
-			return source.Begun{At: from.Cursor}, nil
+			return lane{At: from.Cursor}, nil
 		}}, nil
 	}
 	select {
@@ -50,6 +50,11 @@ func (f *feed) Next(ctx context.Context) (source.Event, error) {
 		return source.Event{}, ctx.Err()
 	}
 }
+
+// lane is the feed's.
+type lane source.Begun
+
+func (l lane) Begun() source.Begun { return source.Begun(l) }
 
 func (f *feed) Stop()        {}
 func (f *feed) Close() error { return nil }
@@ -138,7 +143,10 @@ func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	s.q.dir, s.q.captures = dir, captures
 	opened, err := s.feed.Next(t.Context())
 	if err == nil {
-		s.begun, err = s.q.beginIn(t.Context(), from, opened.Begin)
+		var l source.Lane
+		if l, err = s.q.beginIn(t.Context(), from, opened.Begin); err == nil {
+			s.begun = l.Begun()
+		}
 	}
 	testcheck.NoError(t, err)
 	var ctx context.Context
@@ -368,16 +376,14 @@ func TestQueue_Oversize(t *testing.T) {
 			t.Errorf("its cursor is %s, want %s", got, at)
 		}
 		e, err := s.q.Next(t.Context())
-		if err != nil || e.Kind != source.Opened {
+		if err != nil || e.Kind != source.Barrier {
 			t.Fatal(e, err)
 		}
 		synctest.Wait()
 		if _, end := s.q.log.Bounds(); end != 2 {
 			t.Errorf("%d bytes were taken in", end)
 		}
-		if _, err := e.Begin(t.Context(), source.Point{}); err != nil {
-			t.Error(err)
-		}
+		e.Reached(source.Point{})
 		s.want("2\n", 1)
 		s.end()
 	})

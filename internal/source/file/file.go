@@ -18,17 +18,19 @@ import (
 
 // New returns a source of files, by their absolute paths, and of stdin, by its name. They are read one after the other.
 func New(names []string, o source.Options, own Options) source.Source {
-	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, source.Begun, error) {
+	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
 		s, err := open(ctx, name, o, own, from.Cursor)
 		if err != nil {
-			return nil, source.Begun{}, err
+			return nil, err
 		}
 		if s.Done() {
 			err = io.EOF
 		}
-		return s, source.Begun{At: s.Start(), Waits: s.Waits(), Once: s.in != nil && !s.reader.Rewinds, Size: s.Size, RawOffset: s.RawOffset}, err
+		return s, err
 	})
 }
+
+var _ source.Sized = (*Stream)(nil)
 
 // A Stream reads one file or stdin.
 type Stream struct {
@@ -244,6 +246,11 @@ func (s *Stream) readAt(off, n int64) ([]byte, error) {
 // Start is where reading begins: the cursor that Open was given, or "" for a FIFO or a device,
 // which cannot go back.
 func (s *Stream) Start() source.Cursor { return s.at }
+
+// Begun implements [source.Lane].
+func (s *Stream) Begun() source.Begun {
+	return source.Begun{At: s.at, Waits: s.waits, Once: s.in != nil && !s.reader.Rewinds}
+}
 
 // Waits reports whether the stream may make its reader wait: all but regular files that are not
 // followed.

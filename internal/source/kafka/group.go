@@ -219,7 +219,8 @@ func (s *Source) release(l *lane, c *call) {
 	if c.kind == lost {
 		l.owned.Store(false)
 	}
-	if s.reading[l.partition] == nil && (c.kind == lost || !l.ended) {
+	reading := s.reading[l.partition] != nil
+	if !reading && (c.kind == lost || !l.ended) {
 		if c.done != nil {
 			c.done <- struct{}{}
 		}
@@ -227,11 +228,12 @@ func (s *Source) release(l *lane, c *call) {
 	}
 	delete(s.reading, l.partition)
 	s.pending = slices.DeleteFunc(s.pending, func(f fetched) bool { return f.lane == l })
-	if c.kind == lost {
-		s.events = append(s.events, source.Event{Kind: source.Lost, Lane: l.name})
-		return
+	if c.kind == revoked {
+		s.events = append(s.events, source.Event{Kind: source.Barrier, Lane: l.name, Reached: func(source.Point) { c.done <- struct{}{} }})
 	}
-	s.events = append(s.events, source.Event{Kind: source.Closing, Lane: l.name, Done: func() { c.done <- struct{}{} }})
+	if reading {
+		s.events = append(s.events, source.Event{Kind: source.Lost, Lane: l.name})
+	}
 }
 
 // tellOffsets tells Kafka what the database has, whenever that has changed.

@@ -188,34 +188,34 @@ func (s *Source) answered(ctx context.Context) (some bool, err error) {
 
 // opened offers a lane.
 func (s *Source) opened(l *lane) source.Event {
-	return source.Event{Kind: source.Opened, Lane: l.name, Begin: func(ctx context.Context, from source.Point) (source.Begun, error) {
+	return source.Event{Kind: source.Opened, Lane: l.name, Begin: func(ctx context.Context, from source.Point) (source.Lane, error) {
 		return s.begin(ctx, l, from)
 	}}
 }
 
 // begin has a lane read from a point.
-func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b source.Begun, err error) {
+func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.Lane, error) {
 	at, err := readCursor(from.Cursor, l)
 	if err != nil {
-		return b, err
+		return nil, err
 	}
 	if from.Cursor == "" {
 		if at.Offset, err = s.startOf(ctx, l); err != nil {
-			return b, err
+			return nil, err
 		}
 	}
 	if first, ok := s.own.Start.Offsets[l.key()]; ok && at.Offset < first {
 		if err := s.lookBehind(ctx, l, first); err != nil {
-			return b, err
+			return nil, err
 		}
 		if first > l.end {
-			return b, fmt.Errorf("--start %s=%d: the partition ends at offset %d", l.key(), first, l.end)
+			return nil, fmt.Errorf("--start %s=%d: the partition ends at offset %d", l.key(), first, l.end)
 		}
 		s.opts.Log.Warn(fmt.Sprintf("%s begins at offset %d: --start leaves out those from %d on", l.name, first, at.Offset))
 		at.Offset, at.Epoch = first, -1
 	}
 	if err := s.check(ctx, l, at); err != nil {
-		return b, err
+		return nil, err
 	}
 	l.at = at
 	l.committed.Store(at.Offset)
@@ -226,13 +226,39 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (b sourc
 		s.reading[l.partition] = l
 	}
 	s.committed() // so that others see whose the lane is
-	return source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.own.UntilEnd, Topic: l.topic, Partition: fmt.Sprint(l.number), Lag: l.lag, Connected: s.brokers.connected,
-		Committed: func(c source.Cursor) {
-			if at, err := readCursor(c, l); err == nil && c != "" {
-				l.committed.Store(at.Offset)
-				s.committed()
-			}
-		}}, nil
+	return &begunLane{l, s, source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.own.UntilEnd}}, nil
+}
+
+// A begunLane is a lane for those who have begun it.
+type begunLane struct {
+	*lane
+	of    *Source
+	begun source.Begun
+}
+
+var (
+	_ source.Lagging = (*begunLane)(nil)
+	_ source.Acker   = (*begunLane)(nil)
+)
+
+// Begun implements [source.Lane].
+func (l *begunLane) Begun() source.Begun { return l.begun }
+
+// Partition implements [source.Lagging].
+func (l *begunLane) Partition() (topic, number string) { return l.topic, fmt.Sprint(l.number) }
+
+// Lag implements [source.Lagging].
+func (l *begunLane) Lag() int64 { return l.lag() }
+
+// Connected implements [source.Lagging].
+func (l *begunLane) Connected() bool { return l.of.brokers.connected() }
+
+// Committed implements [source.Acker].
+func (l *begunLane) Committed(c source.Cursor) {
+	if at, err := readCursor(c, l.lane); err == nil && c != "" {
+		l.committed.Store(at.Offset)
+		l.of.committed()
+	}
 }
 
 // check reports why a lane cannot be read from a cursor.

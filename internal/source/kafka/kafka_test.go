@@ -174,7 +174,7 @@ func TestRelease_RevokedAtItsEnd(t *testing.T) {
 	if s.release(l, c); len(c.done) > 0 || len(s.events) != 1 {
 		t.Fatalf("%d released at once, with %d events", len(c.done), len(s.events))
 	}
-	if s.events[0].Done(); len(c.done) != 1 {
+	if s.events[0].Reached(source.Point{}); len(c.done) != 1 {
 		t.Error("it is not released when all is committed")
 	}
 }

@@ -233,11 +233,8 @@ func (s *Stream) waitForCommit() {
 		return
 	}
 	committed := make(chan string, 1)
-	begin := func(_ context.Context, from source.Point) (source.Begun, error) {
-		committed <- from.Resume
-		return source.Begun{}, nil
-	}
-	if s.Send(source.Event{Kind: source.Opened, Begin: begin}) != nil {
+	reached := func(at source.Point) { committed <- at.Resume }
+	if s.Send(source.Event{Kind: source.Barrier, Reached: reached}) != nil {
 		return
 	}
 	select {

@@ -64,14 +64,20 @@ func isDialed(spec string) bool {
 
 // New returns the source of a connection or a listener, by its name.
 func New(name string, o source.Options, own Options) source.Source {
-	return source.Series([]string{name}, func(ctx context.Context, name string, from source.Point) (source.Stream, source.Begun, error) {
+	return source.Series([]string{name}, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
 		s, err := open(ctx, name, o, own, from.Resume)
 		if err != nil {
-			return nil, source.Begun{}, err
+			return nil, err
 		}
-		return s, source.Begun{Waits: true, Addr: s.Addr(), Size: func() int64 { return 0 }, RawOffset: s.reader.Raw.N.Load, Reconnect: s.reconnect}, nil
+		return s, nil
 	})
 }
+
+var (
+	_ source.Sized     = (*Stream)(nil)
+	_ source.Dropper   = (*Stream)(nil)
+	_ source.Addressed = (*Stream)(nil)
+)
 
 // A Stream reads a connection, and reconnects; or all senders of a listener.
 type Stream struct {
@@ -132,9 +138,17 @@ func (s *Stream) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// reconnect drops the connection that brought a block, by its Conn, for a reason that the warning
-// gives. It does nothing when that connection has ended.
-func (s *Stream) reconnect(conn int, why error) {
+// Begun implements [source.Lane].
+func (s *Stream) Begun() source.Begun { return source.Begun{Waits: true} }
+
+// Size implements [source.Sized]: it is not known.
+func (s *Stream) Size() int64 { return 0 }
+
+// RawOffset implements [source.Sized].
+func (s *Stream) RawOffset() int64 { return s.reader.Raw.N.Load() }
+
+// Drop implements [source.Dropper]. The warning gives the reason. It does nothing when that connection has ended.
+func (s *Stream) Drop(conn int, why error) {
 	if s.dialer != nil {
 		s.dialer.drop(conn, why)
 	}

@@ -52,9 +52,9 @@ func readAll(t *testing.T, addr string, o source.Options) (text string, err erro
 	if err != nil || e.Kind != source.Opened || e.Lane != addr {
 		t.Fatal(e, err)
 	}
-	begun, err := e.Begin(t.Context(), source.Point{Cursor: `{"Offset":99}`})
-	if err != nil || !begun.Waits || begun.At != "" {
-		t.Fatal(begun, err)
+	lane, err := e.Begin(t.Context(), source.Point{Cursor: `{"Offset":99}`})
+	if err != nil || !lane.Begun().Waits || lane.Begun().At != "" {
+		t.Fatal(lane, err)
 	}
 	for {
 		e, err := s.Next(t.Context())
