@@ -59,6 +59,8 @@ var allowed = map[string][]string{
 	"internal/source":            {},
 	"internal/envelope":          {},
 	"internal/envelope/firehose": {"internal/source"},
+	"internal/source/sourcetest": {"internal/logtest", "internal/source", "internal/testcheck"},
+	"internal/source/example":    {"internal/source", "internal/source/lines"},
 	"internal/source/lines":      {"internal/source", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "github.com/klauspost/compress/zstd"},
 	"internal/source/file":       {"internal/backoff", "internal/source", "internal/source/lines"},
 	"internal/source/tcp":        {"internal/backoff", "internal/source", "internal/source/lines", "internal/tcp"},
@@ -157,7 +159,7 @@ func TestDriversAreNamedOnce(t *testing.T) {
 // TestProgramHasNoTestLibrary keeps helpers of tests out of what users run.
 func TestProgramHasNoTestLibrary(t *testing.T) {
 	for _, dep := range list(t, "-pgo=off", "-deps", "../cmd/weir") {
-		for _, banned := range []string{"testing", "testscript", "testweir", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "sink/example", "kfake", "internal/bench"} {
+		for _, banned := range []string{"testing", "testscript", "testweir", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "sink/example", "sourcetest", "source/example", "kfake", "internal/bench"} {
 			if strings.Contains(dep, banned) && !strings.Contains(dep, "internal/testlog") {
 				t.Errorf("cmd/weir depends on %s", dep)
 			}

@@ -1,0 +1,117 @@
+// Package example reads lines from HTTP servers. It is the kind of source that docs/dev/sources.md goes through: tests use it,
+// and the program does not have it.
+package example
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/lines"
+)
+
+// Options are those of HTTP alone.
+type Options struct {
+	Header http.Header // of each request
+}
+
+// Kind is HTTP as a kind of source, by its options.
+func Kind(o Options) source.Kind {
+	return source.Kind{
+		Usage:   "http://host/path",
+		Schemes: []string{"http"},
+		Traits:  func(string) source.Traits { return source.Traits{Live: true, Rewindable: true, Named: true} },
+		Parse:   source.One(check),
+		Open: func(_ context.Context, names []string, common source.Options) (source.Source, error) {
+			return source.Series(names, func(_ context.Context, name string, from source.Point) (source.Stream, error) {
+				return begin(name, common, o, from.Cursor)
+			}), nil
+		},
+	}
+}
+
+// check reports what is wrong with a spec.
+func check(spec string) error {
+	if u, err := url.Parse(spec); err != nil || u.Host == "" {
+		return fmt.Errorf("%s: not of the form http://host/path", spec)
+	}
+	return nil
+}
+
+// A stream reads the answer to one request.
+type stream struct {
+	*lines.Stream
+	reader  lines.Reader
+	request *http.Request
+	from    source.Cursor
+	skip    lines.Position // what from says
+}
+
+// begin has a URL read from a cursor.
+func begin(name string, o source.Options, own Options, from source.Cursor) (source.Stream, error) {
+	o, err := o.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{from: from}
+	if s.skip, err = lines.ReadCursor(from, name); err != nil {
+		return nil, err
+	}
+	s.Stream = lines.NewStream(name, s.produce, func() bool { return true }) // the request ends with s.Ctx
+	if s.request, err = http.NewRequestWithContext(s.Ctx, http.MethodGet, name, nil); err != nil {
+		return nil, err
+	}
+	s.request.Header = own.Header
+	s.reader.Init(s.Ctx, name, nil, &o)
+	s.reader.Live, s.reader.Tail, s.reader.Rewinds = true, true, true
+	return s, nil
+}
+
+// Begun implements [source.Lane].
+func (s *stream) Begun() source.Begun { return source.Begun{At: s.from, Waits: true} }
+
+// RawOffset implements [source.Sized].
+func (s *stream) RawOffset() int64 { return s.reader.Raw.N.Load() }
+
+// Size implements [source.Sized]: it is not known.
+func (s *stream) Size() int64 { return 0 }
+
+// produce sends blocks until the lane ends.
+func (s *stream) produce() error {
+	answer, err := http.DefaultClient.Do(s.request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: the server answers %s", s.Name, answer.Status)
+	}
+	s.reader.Raw.R = answer.Body
+	if err := s.reader.Begin(); err != nil {
+		return s.reader.Failure(err)
+	}
+	if err := s.reader.Skip(s.skip); err != nil {
+		return err
+	}
+	for {
+		b, err := s.reader.Next()
+		if err == io.EOF {
+			return err
+		} else if err != nil {
+			return s.reader.Failure(err)
+		}
+		if err := s.Send(source.Event{Block: b}); err != nil {
+			return err
+		}
+	}
+}
+
+// Close ends the request. It must not run together with Next.
+func (s *stream) Close() error {
+	s.End()
+	s.reader.Forget()
+	return nil
+}
