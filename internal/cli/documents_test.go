@@ -21,15 +21,17 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// The code that docs/drivers.md shows is that of the files that it names.
-func TestDocs_DriversShowsTheCode(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```(?:go|text)\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(read(t, "../../docs/drivers.md"), -1)
-	if len(blocks) == 0 {
-		t.Error("did not exercise: the page shows no code")
-	}
-	for _, b := range blocks {
-		if file, code := b[1], b[2]; !strings.Contains(read(t, "../../"+file), code) {
-			t.Errorf("%s does not have\n%s", file, code)
+// The code that the pages for authors of drivers and sources show is that of the files that they name.
+func TestDocs_PagesShowTheCode(t *testing.T) {
+	for _, page := range []string{"docs/drivers.md", "docs/dev/sources.md"} {
+		blocks := regexp.MustCompile("(?s)```(?:go|text)\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(read(t, "../../"+page), -1)
+		if len(blocks) == 0 {
+			t.Errorf("did not exercise: %s shows no code", page)
+		}
+		for _, b := range blocks {
+			if file, code := b[1], b[2]; !strings.Contains(read(t, "../../"+file), code) {
+				t.Errorf("%s: %s does not have\n%s", page, file, code)
+			}
 		}
 	}
 }

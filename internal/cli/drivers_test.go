@@ -20,6 +20,11 @@ func withDriver(t *testing.T, d sink.Driver) (weir func(code int, command, words
 	was := drivers
 	t.Cleanup(func() { drivers = was })
 	drivers = append(slices.Clone(drivers), d)
+	return runsInProcess(t), t.TempDir()
+}
+
+// runsInProcess returns what runs a command, and expects an exit code, and these words in what it prints.
+func runsInProcess(t *testing.T) func(code int, command, words string) {
 	return func(code int, command, words string) {
 		t.Helper()
 		var out bytes.Buffer
@@ -28,7 +33,7 @@ func withDriver(t *testing.T, d sink.Driver) (weir func(code int, command, words
 		if got := e.run(context.WithoutCancel(t.Context()), strings.Fields(command)); got != code || !strings.Contains(out.String(), words) {
 			t.Errorf("weir %s: exit code %d, want %d, with %q:\n%s", command, got, code, words, &out)
 		}
-	}, t.TempDir()
+	}
 }
 
 // TestDrivers_WithoutOptionalParts: what a driver lacks is an error of the command that needs it, and of no other.

@@ -79,7 +79,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		of.kafka.Group = cmp.Or(o.group, "weir-"+jobName)
 	}
 	return to, job.Config{
-		Kind: *of.kinds().Of(sources[0]), Sources: sources, Source: src, Feed: feed,
+		Kind: *kindsWith(&of).Of(sources[0]), Sources: sources, Source: src, Feed: feed,
 		Job: jobName, ResumeStdin: o.job != "",
 		Tables: c.Tables, Star: c.Star, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: o.backfill(jobName, sources),
 		BatchRows: o.batchRows.N, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: o.buffer.Bytes, Tombstones: time.Duration(o.tombstones),

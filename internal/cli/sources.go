@@ -14,10 +14,10 @@ type kindOptions struct {
 	kafka kafka.Options
 }
 
-// kinds are the kinds of sources that weir reads, the first of which has paths and stdin.
-func (o *kindOptions) kinds() source.Kinds {
+// kindsWith are the kinds of sources that weir reads, by their options. The first one has paths and stdin.
+var kindsWith = func(o *kindOptions) source.Kinds {
 	return source.Kinds{file.Kind(o.file), tcp.Dialed(o.tcp), tcp.Listening(o.tcp), kafka.Kind(o.kafka)}
 }
 
-// sourceKinds are the same without options, which tell kinds apart and what their sources are like.
-var sourceKinds = (&kindOptions{}).kinds()
+// sourceKinds are the same without options: they tell kinds apart, and what their sources are like.
+var sourceKinds = kindsWith(&kindOptions{})
