@@ -19,19 +19,20 @@ type Source interface {
 	Close() error
 }
 
-// An Event is something that happened to a lane. Begin is called by the goroutine that called Next. The others that a
-// source may have to call back are called where the lane's lines are dealt with, in their order; see Reached.
+// An Event is something that happened to a lane.
 type Event struct {
 	Kind EventKind
 	Lane string // its name; a checkpoint is kept under it
-	// Begin is Opened's: it has the lane read from a point, and returns it. A lane that may not be read is not
-	// begun. io.EOF says that it was read to its end before and has not changed since.
+	// Begin is Opened's: it has the lane read from a point, and returns it. io.EOF says that it was read to its end
+	// before and has not changed since. The goroutine that calls Next calls it, before the next Next; a lane that may
+	// not be read is not begun.
 	Begin func(ctx context.Context, from Point) (Lane, error)
 	// Block is Data's. It is the receiver's until its Release.
 	Block *Block
-	// Reached is Barrier's: it is called with the point up to which the lane is committed, after all that came
-	// before it. The goroutine that folds the lines calls it, and may not be kept waiting; or, for a lane that was
-	// not begun, the one that called Next.
+	// Reached is Barrier's: it is called once, with the point up to which the lane is committed. The goroutine that
+	// folds lines calls it, and folds nothing meanwhile, so it must not wait. The one that calls Next calls it for a
+	// lane that was not begun, and where a spool has the lines before it on its disk. If the run ends before that,
+	// nobody does.
 	Reached func(Point)
 	// Err is Closing's: why the lane ended early.
 	Err error

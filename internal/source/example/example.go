@@ -51,7 +51,7 @@ type stream struct {
 }
 
 // begin has a URL read from a cursor.
-func begin(name string, o source.Options, own Options, from source.Cursor) (source.Stream, error) {
+func begin(name string, o source.Options, h Options, from source.Cursor) (source.Stream, error) {
 	o, err := o.WithDefaults()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func begin(name string, o source.Options, own Options, from source.Cursor) (sour
 	if s.request, err = http.NewRequestWithContext(s.Ctx, http.MethodGet, name, nil); err != nil {
 		return nil, err
 	}
-	s.request.Header = own.Header
+	s.request.Header = h.Header
 	s.reader.Init(s.Ctx, name, nil, &o)
 	s.reader.Live, s.reader.Tail, s.reader.Rewinds = true, true, true
 	return s, nil

@@ -17,9 +17,9 @@ import (
 )
 
 // New returns a source of files, by their absolute paths, and of stdin, by its name. They are read one after the other.
-func New(names []string, o source.Options, own Options) source.Source {
+func New(names []string, o source.Options, f Options) source.Source {
 	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
-		s, err := open(ctx, name, o, own, from.Cursor)
+		s, err := open(ctx, name, o, f, from.Cursor)
 		if err != nil {
 			return nil, err
 		}
@@ -37,7 +37,8 @@ type Stream struct {
 	*lines.Stream
 	reader lines.Reader
 	opts   source.Options
-	own    Options
+	stdin  io.Reader     // see Options
+	poll   time.Duration // see Options
 	waits  bool
 	done   bool
 	from   lines.Position // where reading begins
@@ -55,23 +56,23 @@ type Stream struct {
 // Open waits for it; and a *ChangedError for a file that no longer matches from. Stdin is read up
 // to from by the first Next, which returns the *ChangedError. FIFOs and devices are
 // read from where they are, whatever from is; see Start.
-func Open(ctx context.Context, spec string, o source.Options, own Options, from source.Cursor) (*Stream, error) {
+func Open(ctx context.Context, spec string, o source.Options, f Options, from source.Cursor) (*Stream, error) {
 	name, err := nameOf(spec)
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, name, o, own, from)
+	return open(ctx, name, o, f, from)
 }
 
-func open(ctx context.Context, name string, o source.Options, own Options, from source.Cursor) (*Stream, error) {
+func open(ctx context.Context, name string, o source.Options, f Options, from source.Cursor) (*Stream, error) {
 	o, err := o.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
 	o.Log = o.Log.With("source", name)
-	s := &Stream{opts: o, own: Options{Stdin: own.Stdin, Poll: cmp.Or(own.Poll, defaultPoll)}}
-	if own.Stdin == nil {
-		s.own.Stdin = os.Stdin
+	s := &Stream{opts: o, stdin: f.Stdin, poll: cmp.Or(f.Poll, defaultPoll)}
+	if s.stdin == nil {
+		s.stdin = os.Stdin
 	}
 	s.Stream = lines.NewStream(name, s.produce, s.interrupt)
 	stop := context.AfterFunc(ctx, s.Cancel)
@@ -91,7 +92,7 @@ func (s *Stream) open(ctx context.Context, from source.Cursor) error {
 		if err := s.startAt(from); err != nil {
 			return err
 		}
-		s.attach(s.own.Stdin, !isRegular(s.own.Stdin))
+		s.attach(s.stdin, !isRegular(s.stdin))
 		return nil
 	}
 	info, err := s.find(ctx)
@@ -140,7 +141,7 @@ func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
 		if !said {
 			s.opts.Log.Warn(s.Name + " does not exist yet: waiting for it")
 		}
-		if err := backoff.Sleep(ctx, s.own.Poll); err != nil {
+		if err := backoff.Sleep(ctx, s.poll); err != nil {
 			return nil, err
 		}
 	}
@@ -175,7 +176,7 @@ func (s *Stream) openFile() error {
 	}
 	size := info.Size()
 	if s.opts.Follow {
-		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, poll: s.own.Poll, log: s.opts.Log}
+		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, poll: s.poll, log: s.opts.Log}
 		// Before begin compares the checkpoint, so that what changes after that is noticed.
 		if err := s.follow.from(s.from.Offset); err != nil {
 			return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))

@@ -51,7 +51,7 @@ func (s *Source) options() []kgo.Opt {
 		}
 		opts = append(opts, kgo.DialTLSConfig(c.Clone()))
 	}
-	if m := mechanism(&s.own); m != nil {
+	if m := mechanism(&s.kafka); m != nil {
 		opts = append(opts, kgo.SASL(m))
 	}
 	return opts

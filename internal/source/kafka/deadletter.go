@@ -31,7 +31,7 @@ const (
 // checkLetters reports why rejected records cannot be sent, and takes their topic out of those that
 // were found.
 func (s *Source) checkLetters(found kadm.TopicDetails) error {
-	name := s.own.DeadLetters
+	name := s.kafka.DeadLetters
 	if name == "" {
 		return nil
 	}
@@ -65,7 +65,7 @@ type sender struct {
 
 // NewSender implements [source.DeadLetters].
 func (s *Source) NewSender() (source.Sender, error) {
-	cl, err := kgo.NewClient(append(s.options(), kgo.DefaultProduceTopic(s.own.DeadLetters),
+	cl, err := kgo.NewClient(append(s.options(), kgo.DefaultProduceTopic(s.kafka.DeadLetters),
 		kgo.ProducerBatchMaxBytes(maxLetter), kgo.RecordDeliveryTimeout(letterWait), kgo.AllowIdempotentProduceCancellation())...)
 	return &sender{s, cl}, err
 }

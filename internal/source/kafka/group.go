@@ -65,7 +65,7 @@ type call struct {
 
 // options are those of a member's client.
 func (g *group) options(s *Source) []kgo.Opt {
-	k := &s.own
+	k := &s.kafka
 	topics := s.spec.Topics
 	if s.spec.Pattern != nil {
 		topics = []string{s.spec.Pattern.String()}
@@ -274,11 +274,11 @@ func (s *Source) leave() {
 	member, _ := s.consumer.GroupMetadata()
 	err := s.consumer.LeaveGroupContext(ctx)
 	s.group.stop()
-	if k := &s.own; errors.Is(err, context.DeadlineExceeded) && member != "" && k.Instance == "" && !k.Consumer {
+	if k := &s.kafka; errors.Is(err, context.DeadlineExceeded) && member != "" && k.Instance == "" && !k.Consumer {
 		err = s.expel(member)
 	}
 	if err != nil {
-		s.opts.Log.Debug(fmt.Sprintf("leaving group %s: %v", s.own.Group, err))
+		s.opts.Log.Debug(fmt.Sprintf("leaving group %s: %v", s.kafka.Group, err))
 	}
 }
 
@@ -290,7 +290,7 @@ func (s *Source) expel(member string) error {
 	leave := kmsg.NewPtrLeaveGroupRequest()
 	of := kmsg.NewLeaveGroupRequestMember()
 	of.MemberID = member
-	leave.Group, leave.MemberID, leave.Members = s.own.Group, member, []kmsg.LeaveGroupRequestMember{of}
+	leave.Group, leave.MemberID, leave.Members = s.kafka.Group, member, []kmsg.LeaveGroupRequestMember{of}
 	_, err := leave.RequestWith(ctx, s.client)
 	return err
 }

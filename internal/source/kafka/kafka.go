@@ -24,7 +24,7 @@ const pollRecords = 5000
 // A Source reads partitions that are assigned to it by name, or by a consumer group.
 type Source struct {
 	opts    source.Options
-	own     Options
+	kafka   Options
 	spec    Spec
 	brokers *brokers
 	client  *kgo.Client // for all but records
@@ -67,18 +67,18 @@ var (
 )
 
 // New connects to the brokers of a spec, and finds the partitions that are to be read.
-func New(ctx context.Context, spec string, o source.Options, own Options) (_ *Source, err error) {
+func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Source, err error) {
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Source{opts: o, own: own, reading: map[partition]*lane{}, decompressor: kgo.DefaultDecompressor()}
+	s := &Source{opts: o, kafka: k, reading: map[partition]*lane{}, decompressor: kgo.DefaultDecompressor()}
 	if s.spec, err = ParseSpec(spec); err != nil {
 		return nil, err
 	}
-	if len(own.Partitions) == 0 && own.Group == "" {
+	if len(k.Partitions) == 0 && k.Group == "" {
 		return nil, fmt.Errorf("%s: only weir sync reads topics", spec)
 	}
-	s.brokers, s.texts = newBrokers(spec, &s.opts, own.SASL != ""), texter{maxLine: o.MaxLine, own: &s.own}
+	s.brokers, s.texts = newBrokers(spec, &s.opts, k.SASL != ""), texter{maxLine: o.MaxLine, kafka: &s.kafka}
 	if s.client, err = kgo.NewClient(s.options()...); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func New(ctx context.Context, spec string, o source.Options, own Options) (_ *So
 	s.cancel = cancel
 	s.stopped, s.stop = context.WithCancel(background)
 	s.waiting.Go(func() { s.watchEnds(background) })
-	if own.Group != "" {
+	if k.Group != "" {
 		s.group = &group{calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: background.Done()}
 		s.offered = len(s.lanes)
 		s.waiting.Go(func() { s.tellOffsets(background) })
@@ -175,7 +175,7 @@ func (s *Source) answered(ctx context.Context) (some bool, err error) {
 	case s.consumer == nil:
 		return true, s.consume()
 	}
-	if some, err = s.answer(); some || err != nil || len(s.reading) > 0 || !s.own.UntilEnd {
+	if some, err = s.answer(); some || err != nil || len(s.reading) > 0 || !s.kafka.UntilEnd {
 		return some, err
 	}
 	all, err := s.allCommitted(ctx)
@@ -204,7 +204,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.
 			return nil, err
 		}
 	}
-	if first, ok := s.own.Start.Offsets[l.key()]; ok && at.Offset < first {
+	if first, ok := s.kafka.Start.Offsets[l.key()]; ok && at.Offset < first {
 		if err := s.lookBehind(ctx, l, first); err != nil {
 			return nil, err
 		}
@@ -226,7 +226,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.
 		s.reading[l.partition] = l
 	}
 	s.committed() // so that others see whose the lane is
-	return &begunLane{l, s, source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.own.UntilEnd}}, nil
+	return &begunLane{l, s, source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.kafka.UntilEnd}}, nil
 }
 
 // A begunLane is a lane for those who have begun it.
@@ -335,7 +335,7 @@ func (s *Source) poll(ctx context.Context) error {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		case errors.As(err, &session) && !isHopeless(err) && !isRefusal(err):
-			s.opts.Log.Info(fmt.Sprintf("left group %s: %v; joining it again", s.own.Group, session.Err))
+			s.opts.Log.Info(fmt.Sprintf("left group %s: %v; joining it again", s.kafka.Group, session.Err))
 		default:
 			s.opts.Observer.FetchFailed()
 			if l := s.reading[partition{topic, number}]; l != nil && isUnreadable(err) {
@@ -354,7 +354,7 @@ func (s *Source) poll(ctx context.Context) error {
 // consume begins to fetch the lanes that were begun, or joins the group.
 func (s *Source) consume() (err error) {
 	isolation := kgo.ReadCommitted()
-	if s.own.Uncommitted {
+	if s.kafka.Uncommitted {
 		isolation = kgo.ReadUncommitted()
 	}
 	most, _ := s.maxBatch()

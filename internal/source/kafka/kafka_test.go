@@ -20,10 +20,10 @@ import (
 
 // read takes all events of a source, each lane from a cursor, and returns the texts by lane and the
 // cursor after each text.
-func read(t *testing.T, c *testkafka.Cluster, o source.Options, own Options, from map[string]source.Cursor) (texts map[string][]string, after map[string][]source.Cursor) {
+func read(t *testing.T, c *testkafka.Cluster, o source.Options, k Options, from map[string]source.Cursor) (texts map[string][]string, after map[string][]source.Cursor) {
 	t.Helper()
-	own.UntilEnd, o.RetryFor = true, time.Minute
-	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", o, own)
+	k.UntilEnd, o.RetryFor = true, time.Minute
+	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", o, k)
 	testcheck.NoError(t, err)
 	defer s.Close()
 	texts, after = map[string][]string{}, map[string][]source.Cursor{}
@@ -72,8 +72,8 @@ func TestSource_Cursors(t *testing.T) {
 		}
 		c.Send(c.Client(), batch...)
 	}
-	o, own := source.Options{Pool: source.NewPoolOf(64, 256)}, Options{Partitions: []int32{0, 1}}
-	texts, after := read(t, c, o, own, nil)
+	o, k := source.Options{Pool: source.NewPoolOf(64, 256)}, Options{Partitions: []int32{0, 1}}
+	texts, after := read(t, c, o, k, nil)
 	for lane := range want {
 		if fmt.Sprint(texts[lane]) != fmt.Sprint(want[lane]) {
 			t.Fatalf("%s: %q", lane, texts[lane])
@@ -84,7 +84,7 @@ func TestSource_Cursors(t *testing.T) {
 		for lane := range want {
 			from[lane] = after[lane][i]
 		}
-		texts, _ := read(t, c, o, own, from)
+		texts, _ := read(t, c, o, k, from)
 		for lane := range want {
 			if fmt.Sprint(texts[lane]) != fmt.Sprint(want[lane][i+1:]) {
 				t.Errorf("%s after %s: %q", lane, from[lane], texts[lane])

@@ -105,7 +105,7 @@ func (l *lane) raise(end int64) {
 // find finds the partitions that are to be read.
 func (s *Source) find(ctx context.Context) error {
 	named := s.spec.Topics
-	if letters := s.own.DeadLetters; letters != "" && s.spec.Pattern == nil {
+	if letters := s.kafka.DeadLetters; letters != "" && s.spec.Pattern == nil {
 		named = append(slices.Clone(named), letters)
 	}
 	meta, err := s.admin.Metadata(ctx, named...)
@@ -132,9 +132,9 @@ func (s *Source) find(ctx context.Context) error {
 	if len(topics) == 0 {
 		return fatalError{fmt.Errorf("no topic matches %s", s.spec.Pattern)}
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.own.Start.Offsets)) {
+	for _, key := range slices.Sorted(maps.Keys(s.kafka.Start.Offsets)) {
 		if !slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.key() == key }) {
-			return fatalError{fmt.Errorf("--start %s=%d: there is no such partition", key, s.own.Start.Offsets[key])}
+			return fatalError{fmt.Errorf("--start %s=%d: there is no such partition", key, s.kafka.Start.Offsets[key])}
 		}
 	}
 	starts, err := s.admin.ListStartOffsets(ctx, topics...)
@@ -152,7 +152,7 @@ func (s *Source) find(ctx context.Context) error {
 		start, _ := starts.Lookup(l.topic, l.number)
 		end, _ := ends.Lookup(l.topic, l.number)
 		l.start, l.end, l.until = start.Offset, end.Offset, -1
-		if s.own.UntilEnd {
+		if s.kafka.UntilEnd {
 			l.until = l.end
 			if ends := s.opts.Ends; ends != nil {
 				l.until = ends[l.name]
@@ -170,13 +170,13 @@ func (s *Source) findPartitions(t *kadm.TopicDetail) error {
 		id = t.ID.String()
 	}
 	numbers := t.Partitions.Numbers()
-	for _, n := range s.own.Partitions {
+	for _, n := range s.kafka.Partitions {
 		if !slices.Contains(numbers, n) {
 			return fatalError{fmt.Errorf("topic %s has no partition %d: it has %d", t.Topic, n, len(numbers))}
 		}
 	}
 	for _, n := range numbers {
-		if s.own.Group != "" || slices.Contains(s.own.Partitions, n) {
+		if s.kafka.Group != "" || slices.Contains(s.kafka.Partitions, n) {
 			s.lanes = append(s.lanes, &lane{name: laneName(s.cluster, partition{t.Topic, n}), partition: partition{t.Topic, n}, id: id})
 		}
 	}
@@ -185,7 +185,7 @@ func (s *Source) findPartitions(t *kadm.TopicDetail) error {
 
 // findCompacted notes which lanes are of compacted topics, which that of dead letters must not be.
 func (s *Source) findCompacted(ctx context.Context, topics []string) error {
-	letters := s.own.DeadLetters
+	letters := s.kafka.DeadLetters
 	if letters != "" {
 		topics = append(slices.Clone(topics), letters)
 	}
@@ -194,7 +194,7 @@ func (s *Source) findCompacted(ctx context.Context, topics []string) error {
 		return err
 	}
 	for _, c := range found {
-		if k := &s.own; c.Err != nil && c.Name != letters && k.Compacted != "" && k.Tombstone == "" && !k.DropTombstones {
+		if k := &s.kafka; c.Err != nil && c.Name != letters && k.Compacted != "" && k.Tombstone == "" && !k.DropTombstones {
 			s.opts.Log.Warn(fmt.Sprintf("topic %s: whether it is compacted is not known: %v (--tombstones-by-key says what records without a value do)", c.Name, c.Err))
 		}
 		for _, config := range c.Configs {
@@ -215,7 +215,7 @@ func (s *Source) findCompacted(ctx context.Context, topics []string) error {
 // listEnds returns the offsets at which partitions end for this reader.
 func (s *Source) listEnds(ctx context.Context, topics []string) (kadm.ListedOffsets, error) {
 	list := s.admin.ListCommittedOffsets
-	if s.own.Uncommitted {
+	if s.kafka.Uncommitted {
 		list = s.admin.ListEndOffsets
 	}
 	ends, err := list(ctx, topics...)
@@ -241,7 +241,7 @@ func (s *Source) findBounds(ctx context.Context, l *lane) error {
 
 // endOf is where a partition ended for this reader when it was fetched.
 func (s *Source) endOf(p *kgo.FetchPartition) int64 {
-	if s.own.Uncommitted {
+	if s.kafka.Uncommitted {
 		return p.HighWatermark
 	}
 	return p.LastStableOffset
@@ -249,7 +249,7 @@ func (s *Source) endOf(p *kgo.FetchPartition) int64 {
 
 // startOf returns the offset at which a lane without a checkpoint begins.
 func (s *Source) startOf(ctx context.Context, l *lane) (offset int64, err error) {
-	at := s.own.Start
+	at := s.kafka.Start
 	switch {
 	case at.Latest:
 		return l.end, nil

@@ -73,10 +73,10 @@ func (s *Source) takeGroup(ctx context.Context) (err error) {
 	if err := s.fetchCommitted(ctx); err != nil {
 		return err
 	}
-	if err = s.checkOwner(s.group.committed); err == nil || !s.own.Start.Committed {
+	if err = s.checkOwner(s.group.committed); err == nil || !s.kafka.Start.Committed {
 		return err
 	}
-	s.opts.Log.Warn(fmt.Sprintf("group %s has read into another database until now; taking it over", s.own.Group))
+	s.opts.Log.Warn(fmt.Sprintf("group %s has read into another database until now; taking it over", s.kafka.Group))
 	err = s.brokers.patiently(ctx, func() error {
 		all := kadm.Offsets{}
 		for _, l := range s.lanes {
@@ -85,7 +85,7 @@ func (s *Source) takeGroup(ctx context.Context) (err error) {
 				all.Add(at.Offset)
 			}
 		}
-		err := s.admin.CommitAllOffsets(ctx, s.own.Group, all)
+		err := s.admin.CommitAllOffsets(ctx, s.kafka.Group, all)
 		if errors.Is(err, kerr.UnknownMemberID) {
 			return nil // there are members, of either database
 		}
@@ -109,7 +109,7 @@ func (s *Source) fetchCommitted(ctx context.Context) error {
 }
 
 func (s *Source) fetchOffsets(ctx context.Context) (kadm.OffsetResponses, error) {
-	found, err := s.admin.FetchOffsets(ctx, s.own.Group)
+	found, err := s.admin.FetchOffsets(ctx, s.kafka.Group)
 	if errors.Is(err, kerr.GroupIDNotFound) { // it has none yet
 		return nil, nil
 	}
@@ -122,7 +122,7 @@ func (s *Source) checkOwner(committed kadm.OffsetResponses) error {
 	for _, l := range s.lanes {
 		at, ok := committed.Lookup(l.topic, l.number)
 		if ok && strings.HasPrefix(at.Metadata, ownerPrefix) && at.Metadata != s.group.owner {
-			return &OwnerError{Group: s.own.Group, Lane: l.name, Offset: at.At}
+			return &OwnerError{Group: s.kafka.Group, Lane: l.name, Offset: at.At}
 		}
 	}
 	return nil
@@ -148,10 +148,10 @@ func (s *Source) committedOf(l *lane) (int64, error) {
 		return l.start, nil
 	case at.At < l.start:
 		return 0, fmt.Errorf("%s: %d records after the offset that group %s has committed are lost: it is %d, and the topic begins at %d (%s)",
-			l.name, l.start-at.At, s.own.Group, at.At, l.start, ways)
+			l.name, l.start-at.At, s.kafka.Group, at.At, l.start, ways)
 	case at.At > l.end:
 		return 0, fmt.Errorf("%s ends at offset %d, before the one that group %s has committed, %d: the topic was recreated, or records were lost (%s)",
-			l.name, l.end, s.own.Group, at.At, ways)
+			l.name, l.end, s.kafka.Group, at.At, ways)
 	}
 	return at.At, nil
 }

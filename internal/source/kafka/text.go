@@ -18,7 +18,7 @@ const tooLongKept = 64 << 10 // bytes
 // A texter makes messages of records.
 type texter struct {
 	maxLine int
-	own     *Options
+	kafka   *Options
 	buf     []byte // what the message at hand has that is no part of the record's value
 }
 
@@ -81,7 +81,7 @@ func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 	if r.Attrs.IsControl() {
 		return m, false
 	}
-	k := t.own
+	k := t.kafka
 	t.buf = t.buf[:0]
 	if r.Value == nil {
 		field := k.Tombstone
@@ -128,8 +128,8 @@ func isObject(text []byte) bool {
 // fields appends what is known of a record beside its value, each field with a comma behind it.
 // What a record lacks is absent.
 func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
-	for i := range t.own.Fields {
-		f := &t.own.Fields[i]
+	for i := range t.kafka.Fields {
+		f := &t.kafka.Fields[i]
 		begin := len(buf)
 		buf = append(append(buf, quoted(f.Name)...), ':')
 		value := len(buf)

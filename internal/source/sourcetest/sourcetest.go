@@ -313,6 +313,9 @@ func notBegun(t *testing.T, newFeed New) {
 	if err != nil || e.Kind != source.Opened {
 		t.Fatal(e, err)
 	}
+	if r.traits.Live { // it may have no end
+		time.AfterFunc(100*time.Millisecond, r.Stop)
+	}
 	for err == nil {
 		if e, err = r.Next(r.ctx); err == nil && e.Kind == source.Data {
 			t.Fatal("it has lines")

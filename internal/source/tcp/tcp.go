@@ -63,9 +63,9 @@ func isDialed(spec string) bool {
 }
 
 // New returns the source of a connection or a listener, by its name.
-func New(name string, o source.Options, own Options) source.Source {
+func New(name string, o source.Options, c Options) source.Source {
 	return source.Series([]string{name}, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
-		s, err := open(ctx, name, o, own, from.Resume)
+		s, err := open(ctx, name, o, c, from.Resume)
 		if err != nil {
 			return nil, err
 		}
@@ -92,11 +92,11 @@ type Stream struct {
 }
 
 // Open opens a connection or a listener. A connection is made by the first Next.
-func Open(ctx context.Context, name string, o source.Options, own Options) (*Stream, error) {
-	return open(ctx, name, o, own, "")
+func Open(ctx context.Context, name string, o source.Options, c Options) (*Stream, error) {
+	return open(ctx, name, o, c, "")
 }
 
-func open(ctx context.Context, name string, o source.Options, own Options, resume string) (s *Stream, err error) {
+func open(ctx context.Context, name string, o source.Options, c Options, resume string) (s *Stream, err error) {
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func open(ctx context.Context, name string, o source.Options, own Options, resum
 		return nil, err
 	}
 	if isDialed(name) {
-		s = newStream(name, o, own, nil)
+		s = newStream(name, o, c, nil)
 		s.dialer.resume = resume
 		return s, nil
 	}
@@ -113,12 +113,12 @@ func open(ctx context.Context, name string, o source.Options, own Options, resum
 	if err != nil {
 		return nil, err
 	}
-	return newStream(name, o, own, l), nil
+	return newStream(name, o, c, l), nil
 }
 
 // newStream returns a stream of a listener, or of the connections that it makes.
-func newStream(name string, o source.Options, own Options, l *listener) *Stream {
-	s := &Stream{opts: o, idle: own.Idle, listener: l}
+func newStream(name string, o source.Options, c Options, l *listener) *Stream {
+	s := &Stream{opts: o, idle: c.Idle, listener: l}
 	if l != nil {
 		s.Stream = lines.NewStream(name, s.produceSent, s.interrupt)
 		return s
