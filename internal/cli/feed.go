@@ -75,7 +75,7 @@ func (o *feedOptions) preset(sources []string, compression string) {
 }
 
 // settings turns the options into those of the job and the source. env looks up a variable.
-func (o *feedOptions) settings(env func(string) (string, bool), src *source.Options, own *tcp.Options) (f job.Feed, err error) {
+func (o *feedOptions) settings(env func(string) (string, bool), src *source.Options, conn *tcp.Options) (f job.Feed, err error) {
 	match := func(flag, s string) job.Match {
 		field, value, merr := fieldValue(flag, s)
 		err = errors.Join(err, merr)
@@ -86,7 +86,7 @@ func (o *feedOptions) settings(env func(string) (string, bool), src *source.Opti
 	if o.idle < 0 || o.stale < 0 {
 		err = errors.Join(err, errors.New("--idle-timeout and --stale-keepalives cannot be negative"))
 	}
-	own.Idle = o.idle
+	conn.Idle = o.idle
 	if o.init != "" {
 		hello, terr := o.template(env)
 		err = errors.Join(err, terr)

@@ -27,9 +27,9 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	}
 	o.preset(args, o.compression)
 	src := source.Options{MaxLine: int(o.maxLine), Follow: o.follow, Compression: o.compression}
-	of := kindOptions{file: file.Options{Stdin: e.stdin}}
+	byKind := kindOptions{file: file.Options{Stdin: e.stdin}}
 	rules, rulesErr := o.rules()
-	feed, feedErr := o.feedOptions.settings(e.lookupEnv, &src, &of.tcp)
+	feed, feedErr := o.feedOptions.settings(e.lookupEnv, &src, &byKind.tcp)
 	rate, rateErr := readRate("max-rate", o.maxRate)
 	rejects, rejectsErr := o.parse()
 	to, toErr := e.destination(o.to, args...)
@@ -37,11 +37,11 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	if err != nil || toErr != nil && meantForTo(args) != "" {
 		sourceErr = nil // stdin has no name, either, and a database is no source
 	}
-	named := table
+	of := table
 	if o.every() {
-		named = mapping.Star
+		of = mapping.Star
 	}
-	tablesErr := o.tables(&c, &to.Driver, named, rules)
+	tablesErr := o.tables(&c, &to.Driver, of, rules)
 	if c.Star != nil && o.rebuild {
 		tablesErr = errors.Join(tablesErr, errors.New("--rebuild: the tables are those that the stream names, which are not known before it is read: drop them, or name them in a config file"))
 	}
@@ -49,7 +49,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		tablesErr = fmt.Errorf("--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", o.mapping.File)
 	}
 	var kafkaErr error
-	of.kafka, kafkaErr = o.kafkaOptions.settings(e.lookupEnv, &rules, o.mapping)
+	byKind.kafka, kafkaErr = o.kafkaOptions.settings(e.lookupEnv, &rules, o.mapping)
 	usage := errors.Join(err, rulesErr, o.check(), feedErr, kafkaErr, rateErr, rejectsErr, toErr, tablesErr)
 	if sourceErr == nil {
 		kafka := isKafka(sources)
@@ -73,13 +73,13 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 			o.retryFor.Duration = config.Forever
 		}
 	}
-	src.RetryFor, of.kafka.DeadLetters = o.retryFor.Duration, rejects.Topic()
+	src.RetryFor, byKind.kafka.DeadLetters = o.retryFor.Duration, rejects.Topic()
 	jobName := cmp.Or(o.job, o.group, table)
 	if isKafka(sources) && o.partitions == "" {
-		of.kafka.Group = cmp.Or(o.group, "weir-"+jobName)
+		byKind.kafka.Group = cmp.Or(o.group, "weir-"+jobName)
 	}
 	return to, job.Config{
-		Kind: *kindsWith(&of).Of(sources[0]), Sources: sources, Source: src, Feed: feed,
+		Kind: *kindsWith(&byKind).Of(sources[0]), Sources: sources, Source: src, Feed: feed,
 		Job: jobName, ResumeStdin: o.job != "",
 		Tables: c.Tables, Star: c.Star, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: o.backfill(jobName, sources),
 		BatchRows: o.batchRows.N, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: o.buffer.Bytes, Tombstones: time.Duration(o.tombstones),

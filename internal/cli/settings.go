@@ -47,7 +47,7 @@ func settingsOf(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting) {
 // splitSources returns the sources in a text, separated by commas. In topics of Kafka commas separate brokers
 // and topics, so these are one source.
 func splitSources(text string) []string {
-	if sourceKinds.Traits(text).Records {
+	if isKafka([]string{text}) {
 		return []string{text}
 	}
 	return strings.Split(text, ",")

@@ -84,7 +84,12 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 	if src != nil {
 		return o.read(reading, folding, src)
 	}
-	readAll := func(reading, folding context.Context, src source.Source) (err error) {
+	readAll := func(reading, folding context.Context, names []string) (err error) {
+		src, err := o.Kind.Open(reading, names, o.sourceOptions())
+		if err != nil {
+			return err
+		}
+		src = o.spooled(src)
 		defer func() { err = errors.Join(err, src.Close()) }()
 		return o.read(reading, folding, src)
 	}
@@ -93,24 +98,14 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 		names[i] = starts[i].name
 	}
 	if !o.Source.Follow || len(names) < 2 {
-		src, err := o.Kind.Open(reading, names, o.sourceOptions())
-		if err != nil {
-			return err
-		}
-		return readAll(reading, folding, o.spooled(src))
+		return readAll(reading, folding, names)
 	}
 	g, folding := errgroup.WithContext(folding)
 	reading, cancel := context.WithCancel(reading)
 	defer cancel()
 	defer context.AfterFunc(folding, cancel)()
 	for i := range names {
-		g.Go(func() error {
-			src, err := o.Kind.Open(reading, names[i:i+1], o.sourceOptions())
-			if err != nil {
-				return err
-			}
-			return readAll(reading, folding, src)
-		})
+		g.Go(func() error { return readAll(reading, folding, names[i:i+1]) })
 	}
 	return g.Wait()
 }

@@ -202,6 +202,9 @@ func names(t *testing.T, newFeed New) {
 	if lane := kind.Traits(r.name); lane != r.traits {
 		t.Errorf("of %s the traits are %+v, and of the lane %s %+v", f.Spec, r.traits, r.name, lane)
 	}
+	if catalog, ok := r.Source.(source.Catalog); r.traits.Divided && (!ok || !slices.Contains(catalog.Lanes(), r.name)) {
+		t.Errorf("%s has not told the lane %s when it was opened", f.Spec, r.name)
+	}
 	if name, err := kind.NameOf(f.Spec); err != nil || name != r.name && !r.traits.Divided {
 		t.Errorf("the lane of %s is %s, not %s (%v)", f.Spec, r.name, name, err)
 	}
