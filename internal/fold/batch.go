@@ -34,32 +34,14 @@ type Batch struct {
 	// Linked tells that some of the messages change other rows, too, in this table or another.
 	Linked bool
 
-	arena arena
-	rows  []Row
-	index []slot
-	slabs [][]ref // what rows take their cells from
-	begun int     // of slabs
-	slab  []ref   // what is left of the last that was begun
-	cells int     // refs given out
-	marks bool    // some value begins with initial
-	text  []byte  // of late
-	log   []logged
-	extra int // bytes of the log's cells
-
-	message int64 // the number of the one at hand, among all that are folded into the set
-	change  int32 // and that of its change at hand
-
-	versions []versions // by Row.versions - 1
-	version  ref        // the last that was put into the arena
-
-	used     bool    // see Used
-	nested   *nested // of a child
-	exploded *Batch  // what an [Explosion] made
-	sweeps   []Row
-	links    []link  // by row, of a child whose rows are changes of their own
-	firsts   []int32 // by row of the table above: the first that belongs to it, from 1
-
-	deletes bool // a message deletes a row of a table whose rows others name
+	arena     arena // of all values, versions and lines
+	marks     bool  // some value begins with initial
+	rules     *rules
+	rows      rowStore
+	versions  versionStore
+	log       messageLog
+	relations relations
+	sets      setRows
 }
 
 // A Row is what a batch does to the row of one key.
@@ -110,23 +92,6 @@ type Place struct {
 	Offset int64 // bytes before it in the decompressed stream
 }
 
-// logged is a message as it came, kept for a table that has constraints.
-type logged struct {
-	Place
-	message int64
-	change  int32 // the number among those of its message
-	row     int32
-	text    ref
-	version ref
-	op      Op
-	cells   []cell
-}
-
-type cell struct {
-	col int32
-	val ref
-}
-
 const maxRejectText = 64 << 10 // bytes
 
 // initial is what a value in the arena begins with where Batch.Initial tells of it. No
@@ -134,16 +99,11 @@ const maxRejectText = 64 << 10 // bytes
 const initial = ' '
 
 // Rows returns the number of rows.
-func (b *Batch) Rows() int { return len(b.rows) }
-
-// What a row takes beside its values, of which as much again may be room to grow, and its place in
-// the index at most.
-const perRow, perIndexed = 64, 4 * perSlot
+func (b *Batch) Rows() int { return len(b.rows.all) }
 
 // Bytes returns the memory that the batch holds its content in.
 func (b *Batch) Bytes() int {
-	const perLogged, perVersions = 80, 40
-	return b.arena.bytes() + 4*b.cells + perSlot*len(b.index) + perRow*cap(b.rows) + perLogged*len(b.log) + perVersions*cap(b.versions) + perLinked*cap(b.links) + b.extra
+	return b.arena.bytes() + b.rows.bytes() + b.versions.bytes() + b.log.bytes() + b.relations.bytes()
 }
 
 // keptArena is how much of its arena a batch keeps whatever it needed of it last, in bytes.
@@ -153,47 +113,16 @@ const keptArena = 16 * chunkSize
 // live run that has caught up gives back what that took. What was read from it is void.
 func (b *Batch) Reset() {
 	if held := len(b.arena.chunks) * chunkSize; held > keptArena && b.arena.bytes() < held/8 {
-		*b = Batch{text: b.text}
+		*b = Batch{}
 		return
 	}
 	b.arena.reset()
-	clear(b.index)
-	clear(b.rows)
-	clear(b.versions)
-	if b.exploded != nil {
-		b.exploded.Reset()
-	}
-	*b = Batch{versions: b.versions[:0], text: b.text, arena: b.arena, rows: b.rows[:0], index: b.index, slabs: b.slabs, log: b.log[:0],
-		exploded: b.exploded, sweeps: b.sweeps[:0], links: b.links[:0], firsts: b.firsts[:0]}
-}
-
-// cell returns the place of a row's column, for a table of width columns.
-func (b *Batch) cell(r *Row, col int32, width int) *ref { return b.wide(&r.cells, col, width) }
-
-// wide returns the place of a column, among cells that it makes width wide where they
-// do not reach so far.
-func (b *Batch) wide(cells *[]ref, col int32, width int) *ref {
-	if int(col) >= len(*cells) {
-		if len(b.slab) < width {
-			b.beginSlab(width)
-		}
-		wide := b.slab[:width:width]
-		b.slab = b.slab[width:]
-		b.cells += width
-		copy(wide, *cells)
-		*cells = wide
-	}
-	return &(*cells)[col]
-}
-
-func (b *Batch) beginSlab(width int) {
-	if b.begun < len(b.slabs) && len(b.slabs[b.begun]) >= width {
-		clear(b.slabs[b.begun])
-	} else {
-		b.slabs = append(b.slabs[:b.begun], make([]ref, max(width, 64<<10/4)))
-	}
-	b.slab = b.slabs[b.begun]
-	b.begun++
+	b.rows.reset()
+	b.versions.reset()
+	b.log.reset()
+	b.relations.reset()
+	b.sets.reset()
+	*b = Batch{arena: b.arena, rows: b.rows, versions: b.versions, log: b.log, relations: b.relations, sets: b.sets}
 }
 
 // Value returns the raw value that the row sets in a column, or nil where no
@@ -226,8 +155,7 @@ func (b *Batch) late(v []byte) ref {
 	if len(v) == 0 {
 		return onlyInitial
 	}
-	b.text = append(append(b.text[:0], initial), v...)
-	return b.arena.put(b.text)
+	return b.arena.putBehind(initial, v)
 }
 
 // Names reports whether some row sets a column.
@@ -235,8 +163,8 @@ func (b *Batch) Names(col int) bool {
 	if b.Child != nil && b.Child.Set {
 		return true // they are whole
 	}
-	for i := range b.rows {
-		if b.Value(&b.rows[i], col) != nil {
+	for i := range b.rows.all {
+		if b.Value(&b.rows.all[i], col) != nil {
 			return true
 		}
 	}
@@ -247,10 +175,15 @@ func (b *Batch) Names(col int) bool {
 // every writer: neighbours in the database are written together, and two
 // writers that lock rows in one order cannot deadlock.
 func (b *Batch) Sorted() []*Row {
-	rows := make([]*Row, len(b.rows))
-	for i := range b.rows {
-		rows[i] = &b.rows[i]
-	}
+	rows := pointers(b.rows.all)
 	b.sort(rows)
+	return rows
+}
+
+func pointers(all []Row) []*Row {
+	rows := make([]*Row, len(all))
+	for i := range all {
+		rows[i] = &all[i]
+	}
 	return rows
 }

@@ -29,7 +29,7 @@ func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
 		t.Errorf("a batch of %d bytes takes a line: %v", b.arena.bytes(), err)
 	}
 	f.Seal(&b)
-	if r := &b.rows[0]; string(r.Key) != "x" || string(b.Value(r, 1)) != `"the last"` {
+	if r := &b.rows.all[0]; string(r.Key) != "x" || string(b.Value(r, 1)) != `"the last"` {
 		t.Errorf("%s is %s", r.Key, b.Value(r, 1))
 	}
 }
@@ -51,28 +51,28 @@ func TestBatch_KeysOfOneHash(t *testing.T) {
 	hash := func(n int) uint64 { return uint64(n%3) * others } // of one place in the index
 	key := func(n int) []byte { return fmt.Append(nil, n) }
 	b := new(Batch)
-	b.rehash(1024)
+	b.rows.rehash(1024)
 	for n := range keys {
-		s := b.seek(hash(n), key(n))
+		s := b.rows.seek(hash(n), key(n))
 		if s.row != 0 {
 			t.Fatalf("key %d has the row %d before it comes", n, s.row)
 		}
-		b.rows = append(b.rows, Row{Key: key(n), hash: hash(n)})
+		b.rows.all = append(b.rows.all, Row{Key: key(n), hash: hash(n)})
 		*s = slot{int32(n + 1), tagOf(hash(n))}
 	}
 	for _, size := range []int{1024, 1024, 4096} {
 		for n := range keys {
-			if s := b.seek(hash(n), key(n)); s.row != int32(n+1) {
+			if s := b.rows.seek(hash(n), key(n)); s.row != int32(n+1) {
 				t.Fatalf("of %d places: key %d has the row %d", size, n, s.row)
 			}
-			if s := b.seek(hash(n+1), key(n)); s.row != 0 {
+			if s := b.rows.seek(hash(n+1), key(n)); s.row != 0 {
 				t.Fatalf("of %d places: key %d with another hash has the row %d", size, n, s.row)
 			}
 		}
-		if n := b.likely(3 * others); n >= 0 {
+		if n := b.rows.likely(3 * others); n >= 0 {
 			t.Fatalf("of %d places: a tag that no row has is of row %d", size, n)
 		}
-		b.rehash(size)
+		b.rows.rehash(size)
 	}
 }
 
@@ -94,8 +94,8 @@ func TestBatch_ResetGivesMemoryBack(t *testing.T) {
 	}
 	fill(10)
 	b.Reset()
-	if got := len(b.arena.chunks); got != 0 || cap(b.rows) != 0 {
-		t.Errorf("after a small content it holds %d chunks and %d rows, want none", got, cap(b.rows))
+	if got := len(b.arena.chunks); got != 0 || cap(b.rows.all) != 0 {
+		t.Errorf("after a small content it holds %d chunks and %d rows, want none", got, cap(b.rows.all))
 	}
 	fill(10)
 	b.Reset()
@@ -241,7 +241,7 @@ func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
 	table.Columns = append(table.Columns, schema.New("other", false))
 	r := NewResolver(&b, []string{"other", "a"}, &table)
 	s := state{live: []byte("9"), columns: [][]byte{[]byte("4"), []byte("9")}}
-	res, err := r.Resolve(&b.rows[0], Stored{Exists: true, State: s.encode()})
+	res, err := r.Resolve(&b.rows.all[0], Stored{Exists: true, State: s.encode()})
 	if err != nil || res.Unchanged || res.Row.Deleted || res.Row.Replaces {
 		t.Fatalf("%+v, %v", res, err)
 	}

@@ -48,9 +48,7 @@ type nested struct {
 	folders Folders
 	table   int
 	parent  int
-	updates bool          // its rows are changes of their own
 	newer   string        // a table below, whose rows have versions and this one's none; "" is none
-	updated []int         // the tables whose rows belong to this one's and are such changes
 	columns map[int32]int // the tables whose rows are values of this one's, by the number of their field
 	keys    []int32       // the fields of the key of such a row
 	explode Exploder
@@ -60,14 +58,15 @@ type nested struct {
 func (f Folders) Nest(n Nesting) error {
 	for i, folder := range f {
 		parent, _ := n.Parent(i)
+		folder.rules.parent, folder.rules.children = -1, nil
 		folder.nested = &nested{Nesting: n, folders: f, table: i, parent: parent, columns: map[int32]int{}}
 		if parent < 0 {
 			continue
 		}
 		above := f[parent]
 		if !n.Set(i) {
-			folder.nested.updates = true
-			above.nested.updated = append(above.nested.updated, i)
+			folder.rules.parent = parent
+			above.rules.children = append(above.rules.children, i)
 			for of := parent; of >= 0 && folder.opt.Version != "" && f[of].opt.Version == ""; of = f[of].nested.parent {
 				f[of].nested.newer = folder.table.Name
 			}
@@ -178,11 +177,11 @@ func (f *Folder) keyHasTypes() bool {
 
 // Used reports whether the batch, or one whose rows its own belong to, has rows: its table is
 // needed, if it can be made.
-func (b *Batch) Used() bool { return b.used || len(b.rows) > 0 }
+func (b *Batch) Used() bool { return b.relations.used || len(b.rows.all) > 0 }
 
 // sealChild tells a batch whose rows its own belong to.
 func (f *Folder) sealChild(b *Batch) {
-	if b.nested = f.nested; f.nested == nil || f.nested.parent < 0 {
+	if b.relations.nested = f.nested; f.nested == nil || f.nested.parent < 0 {
 		return
 	}
 	_, names := f.nested.Parent(f.nested.table)
@@ -201,15 +200,28 @@ func Top(batches []*Batch, table int) int {
 }
 
 // Exploded is the batch of the rows of a child's table that the last [Explosion.Explode] made.
-func (b *Batch) Exploded() *Batch { return b.exploded }
+func (b *Batch) Exploded() *Batch { return b.sets.rows }
 
 // Has reports whether the batch has a row of a key.
-func (b *Batch) Has(key []byte) bool { return b.find(key) != nil }
+func (b *Batch) Has(key []byte) bool { return b.rows.find(key) != nil }
 
 // Above returns the row that one of the batch belongs to, of the batch of these; nil where that has
 // none.
 func (b *Batch) Above(r *Row, above *Batch) *Row {
-	return above.find(AppendKey(nil, &above.Table, b.keyAbove(r)))
+	return above.rows.find(AppendKey(nil, &above.Table, b.keyAbove(r)))
+}
+
+// setRows are the rows of a table that are values of others', as an [Explosion] makes them.
+type setRows struct {
+	rows   *Batch // nil before the first time
+	sweeps []Row  // in the batch of the rows
+}
+
+func (s *setRows) reset() {
+	if s.rows != nil {
+		s.rows.Reset()
+	}
+	s.sweeps = s.sweeps[:0]
 }
 
 // An Explosion makes the rows of the tables whose rows are values of others', in [Batch.Exploded] of
@@ -233,8 +245,8 @@ func NewExplosion(batches []*Batch, table func(i int) *schema.Table) *Explosion 
 				whole.Columns = append(whole.Columns, c)
 			}
 		}
-		if b.exploded == nil {
-			b.exploded = &Batch{}
+		if b.sets.rows == nil {
+			b.sets.rows = &Batch{}
 		}
 		b.emptyExploded(whole)
 	}
@@ -242,9 +254,9 @@ func NewExplosion(batches []*Batch, table func(i int) *schema.Table) *Explosion 
 }
 
 func (b *Batch) emptyExploded(table schema.Table) {
-	e := b.exploded
+	e := b.sets.rows
 	e.Reset()
-	e.Table, e.Limits, e.Time, e.Version, e.Child, e.used = table, b.Limits, b.Time, -1, b.Child, true
+	e.Table, e.Limits, e.Time, e.Version, e.Child, e.relations.used = table, b.Limits, b.Time, -1, b.Child, true
 }
 
 // Explode makes the rows that are values of those of a batch, as they are written. They are
@@ -260,9 +272,9 @@ func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 		}
 		x.begin(i)
 		if b.Child.Parent == parent {
-			columns[i] = of.Limits.Find(&of.Table, b.nested.SetColumn(i), 0)
+			columns[i] = of.Limits.Find(&of.Table, b.relations.nested.SetColumn(i), 0)
 			if x.explode == nil {
-				x.explode = b.nested.Exploder(func(table int, c *Change) string { return Folders(x.folders).sameKey(table, c) })
+				x.explode = b.relations.nested.Exploder(func(table int, c *Change) string { return Folders(x.folders).sameKey(table, c) })
 			}
 		}
 	}
@@ -302,31 +314,30 @@ func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 // begin starts with the rows of a table.
 func (x *Explosion) begin(table int) {
 	b := x.batches[table]
-	e := b.exploded
+	e := b.sets.rows
 	b.emptyExploded(e.Table)
-	o := b.nested.folders[table].opt
+	o := b.relations.nested.folders[table].opt
 	o.Columns, o.Log = IgnoreColumns, slog.New(slog.DiscardHandler) // that was told when they were judged
-	f := NewFolder(b.nested.folders[table].names, e.Table, o)
+	f := NewFolder(b.relations.nested.folders[table].names, e.Table, o)
 	f.table.HasConstraints = false // what made the row above is kept
 	x.folders[table] = f
 }
 
 // add adds a row.
 func (x *Explosion) add(c *TableChange, replaces bool) error {
-	f, b := x.folders[c.Table], x.batches[c.Table].exploded
+	f, b := x.folders[c.Table], x.batches[c.Table].sets.rows
 	c.Op = Replace // of one key the last counts, as a whole
 	if err := f.judge(b, &c.Change); err != nil {
 		return err
 	}
-	f.apply(b, &c.Change, Place{})
-	n, _ := b.row(f.key)
-	r := &b.rows[n]
-	if r.Replaces = replaces; !x.batches[c.Table].nested.ByName(c.Table) {
+	f.merge(b, &c.Change, f.place(b, &c.Change), &origin{})
+	r := &b.rows.all[f.row]
+	if r.Replaces = replaces; !x.batches[c.Table].relations.nested.ByName(c.Table) {
 		return nil
 	}
 	for i := range b.Table.Columns {
 		if col := &b.Table.Columns[i]; !col.Key && !col.NotNull && !col.Generated && !b.Table.Refers(i) && col.Stamp == schema.NoStamp {
-			if v := b.cell(r, int32(i), len(b.Table.Columns)); *v == 0 {
+			if v := b.rows.cells.at(&r.cells, int32(i), len(b.Table.Columns)); *v == 0 {
 				*v = b.arena.put([]byte("null"))
 			}
 		}
@@ -341,12 +352,12 @@ func (x *Explosion) sweep(table int, above [][]byte) {
 		if i != table && (x.folders[i] == nil || !x.below(i, table)) {
 			continue
 		}
-		b := x.batches[i].exploded
+		b := x.batches[i].sets.rows
 		r := Row{Sweeps: true}
 		for part, value := range above {
-			*b.cell(&r, int32(b.Child.Key[part]), len(b.Table.Columns)) = b.arena.put(value)
+			*b.rows.cells.at(&r.cells, int32(b.Child.Key[part]), len(b.Table.Columns)) = b.arena.put(value)
 		}
-		b.sweeps = append(b.sweeps, r)
+		b.sets.sweeps = append(b.sets.sweeps, r)
 	}
 }
 
@@ -363,9 +374,5 @@ func (x *Explosion) below(table, above int) bool {
 // Sweeps returns the rows that sweep; of their values, those of the columns of the key above
 // alone are set.
 func (b *Batch) Sweeps() []*Row {
-	rows := make([]*Row, len(b.sweeps))
-	for i := range b.sweeps {
-		rows[i] = &b.sweeps[i]
-	}
-	return rows
+	return pointers(b.sets.sweeps)
 }

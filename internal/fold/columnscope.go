@@ -5,17 +5,16 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/schema"
 )
 
 // removeColumns has a delete of version v take the values of a row that are not newer. They
 // leave their columns' defaults behind, for the database may have a row that lives on by newer
 // messages.
-func (b *Batch) removeColumns(r *Row, vs *versions, v ref, columns []schema.Column) {
+func (b *Batch) removeColumns(r *Row, vs *versions, v ref) {
 	b.marks = true // with versions, a delete may leave defaults behind wherever it goes; see Resolver.clear
 	text := b.arena.get(v)
 	for i := range r.cells {
-		if !columns[i].Key && r.cells[i] != 0 && !b.older(text, vs.cells[i]) {
+		if !b.rules.table.Columns[i].Key && r.cells[i] != 0 && !b.older(text, vs.cells[i]) {
 			r.cells[i] = b.late(nil)
 		}
 	}

@@ -14,10 +14,12 @@ import (
 // A Folder folds changes into batches for one table. It is not safe for
 // concurrent use.
 type Folder struct {
-	opt     Options
-	table   schema.Table
-	added   int  // columns of the table that weir made
-	foreign bool // the table has columns that weir did not make
+	opt      Options
+	table    schema.Table
+	rules    rules
+	setsNull bool // null sets NULL
+	added    int  // columns of the table that weir made
+	foreign  bool // the table has columns that weir did not make
 
 	names    *feed.Names
 	mapper   *Mapper // of Fold, as the next two
@@ -35,11 +37,11 @@ type Folder struct {
 	parts    []int            // of the key, in the order of the table's columns
 	key      []byte
 	text     []byte
-	version  []byte // of the change at hand
-	judged   int    // the number of the change at hand, in its message
-	row      int32  // the number of its row in the batch
-	takes    []byte // the version of the newest delete of that row; nil is none
-	saidFull bool   // that the limit on columns was reached
+	message  message // what it says to its row
+	version  []byte  // of the change at hand
+	judged   int     // the number of the change at hand, in its message
+	row      int32   // the number of its row in the batch
+	saidFull bool    // that the limit on columns was reached
 	nested   *nested
 	ahead    [4 * prefetchStep]upcoming // see Prefetch
 
@@ -96,6 +98,11 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 	}
 	f.table.HasConstraints = f.table.HasConstraints || slices.ContainsFunc(f.table.Columns, func(c schema.Column) bool { return c.Judged && c.Stamp == schema.NoStamp })
 	f.parts = partsOf(&f.table)
+	f.setsNull = o.Null != KeepNull && !o.FillOnly
+	f.rules = rules{table: &f.table, fillOnly: o.FillOnly, parent: -1}
+	if o.Version != "" {
+		f.rules.scope = o.Scope
+	}
 	return f
 }
 
@@ -107,9 +114,11 @@ func (f *Folder) Table() schema.Table { return f.table.Clone() }
 // Seal gives the batch the table that its rows need; the batch is then ready to
 // be written.
 func (f *Folder) Seal(b *Batch) {
-	b.Table, b.Limits, b.FillOnly = f.table.Clone(), f.opt.Limits, f.opt.FillOnly
+	sealed := f.rules
+	b.Table, b.Limits, sealed.table, b.rules = f.table.Clone(), f.opt.Limits, &b.Table, &sealed
+	b.FillOnly, b.Scope = sealed.fillOnly, sealed.scope
 	if f.opt.Version != "" {
-		b.Scope, b.Version = f.opt.Scope, f.opt.Limits.Find(&f.table, f.opt.Version, 0)
+		b.Version = f.opt.Limits.Find(&f.table, f.opt.Version, 0)
 	}
 	if !b.Used() {
 		return // rejects alone make no table
@@ -150,8 +159,8 @@ func (f *Folder) Add(b *Batch, c *Change, at Place) error {
 	if err := f.judge(b, c); err != nil {
 		return err
 	}
-	b.message++
-	f.apply(b, c, at)
+	made := f.place(b, c)
+	f.merge(b, c, made, &origin{Place: at, message: b.Messages})
 	return nil
 }
 
@@ -172,23 +181,63 @@ func (f *Folder) widen(c *Change) {
 	}
 }
 
-// apply merges the change that was judged last into the batch. Nothing can reject it any
-// more: so the columns of weir's are widened only now.
-func (f *Folder) apply(b *Batch, c *Change, at Place) {
+// place finds the row of the change that was judged last, and reports whether it had to be made. Nothing can
+// reject the change any more: so the columns of weir's are widened only now.
+func (f *Folder) place(b *Batch, c *Change) (made bool) {
 	f.widen(c)
 	f.makeKey(c.Fields)
 	if c.Op == Delete {
 		f.forget(f.before) // without values it makes no column
 	}
-	if f.opt.Version != "" {
-		f.mergeVersioned(b, c, at)
-	} else {
-		f.merge(b, c, at)
+	b.rules = &f.rules
+	b.Messages++
+	f.row, made = b.row(f.key)
+	return made
+}
+
+// merge merges the change that was placed last into its row.
+func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
+	f.read(c)
+	if f.table.HasConstraints {
+		text := c.Text
+		if c.Op == Ensure {
+			text = nil // a row of the same message has it
+		}
+		if !f.opt.WholeLines {
+			text = text[:min(len(text), maxRejectText)]
+		}
+		b.keep(&f.message, f.row, text, from)
 	}
-	b.deletes = b.deletes || f.referenced && c.Op == Delete
-	if c.Op == Ensure {
-		b.rows[f.row].named = true
+	r := &b.rows.all[f.row]
+	b.merge(r, &f.message, made)
+	r.named = r.named || c.Op == Ensure
+	b.relations.deletes = b.relations.deletes || f.referenced && c.Op == Delete
+}
+
+// read notes what a change says to its row, and counts the values that have no column.
+func (f *Folder) read(c *Change) {
+	m := &f.message
+	m.op, m.version, m.key, m.values = c.Op, nil, m.key[:0], m.values[:0]
+	if f.rules.scope != "" && c.Op.versioned() {
+		m.version = f.version
 	}
+	fields := c.Fields
+	for part, i := range f.keys {
+		m.key = append(m.key, cell{col: int32(f.table.Key[part]), raw: fields[i].Value})
+	}
+	if c.Op == Delete {
+		return
+	}
+	values := m.values
+	for i, h := range f.hits {
+		switch fd := &f.fields[h]; {
+		case fd.col < 0:
+			fd.ignored++
+		case fd.key < 0 && (fields[i].Kind != feed.Null || f.setsNull):
+			values = append(values, cell{col: fd.col, raw: fields[i].Value})
+		}
+	}
+	m.values = values
 }
 
 var escapedNUL = []byte(`\u0000`)
@@ -481,93 +530,4 @@ func (f *Folder) remember(fd field, alias string) int32 {
 		f.table.Columns[fd.col].Exact = fd.name == f.opt.Version && f.opt.Scope == RowScope
 	}
 	return n
-}
-
-// merge puts an admitted change into its row.
-func (f *Folder) merge(b *Batch, c *Change, at Place) {
-	width := len(f.table.Columns)
-	n, made := b.row(f.key)
-	r := &b.rows[n]
-	b.Messages++
-	f.row = int32(n)
-	first := made || r.Deleted || c.Op == Replace
-	r.Deleted = c.Op == Delete
-	if c.Op.ends() {
-		clear(r.cells)
-		r.Replaces = true
-	}
-	if first || c.Op == Delete { // the key is spelled as by the message that makes the row
-		f.putKey(b, r, c)
-	}
-	if c.Op != Delete {
-		fields := c.Fields
-		for i, h := range f.hits {
-			fd := &f.fields[h]
-			if !f.sets(fd, fields[i].Kind) {
-				continue
-			}
-			if v := b.cell(r, fd.col, width); !f.opt.FillOnly {
-				*v = b.arena.set(*v, fields[i].Value)
-			} else if *v == 0 {
-				*v = f.fill(b, fd, fields[i].Value, first)
-			}
-		}
-	}
-	if f.table.HasConstraints {
-		f.log(b, n, c, at)
-	}
-}
-
-// putKey puts the key of the change at hand into its row.
-func (f *Folder) putKey(b *Batch, r *Row, c *Change) {
-	for part, i := range f.keys {
-		v := b.cell(r, int32(f.table.Key[part]), len(f.table.Columns))
-		*v = b.arena.put(c.Fields[i].Value)
-	}
-}
-
-// sets reports whether a field sets its column, beside the key's, and counts it where it has
-// no column.
-func (f *Folder) sets(fd *field, k feed.Kind) bool {
-	if fd.col < 0 {
-		fd.ignored++
-		return false
-	}
-	return fd.key < 0 && (k != feed.Null || f.opt.Null != KeepNull && !f.opt.FillOnly)
-}
-
-// fill puts a value where its row has none; first is set for the row's first message. A later
-// one finds the column's default.
-func (f *Folder) fill(b *Batch, fd *field, value []byte, first bool) ref {
-	if first || f.table.Columns[fd.col].Default == "" {
-		return b.arena.put(value)
-	}
-	return b.late(value)
-}
-
-// log keeps the message as it came.
-func (f *Folder) log(b *Batch, row int, c *Change, at Place) {
-	text := c.Text
-	if c.Op == Ensure {
-		text = nil // a row of the same message has it
-	}
-	if !f.opt.WholeLines {
-		text = text[:min(len(text), maxRejectText)]
-	}
-	m := logged{Place: at, message: b.message, change: b.change, row: int32(row), op: c.Op, text: b.arena.put(text)}
-	if f.opt.Version != "" && c.Op.versioned() {
-		m.version = b.putVersion(f.version)
-	}
-	for part, i := range f.keys {
-		m.cells = append(m.cells, cell{int32(f.table.Key[part]), b.arena.put(c.Fields[i].Value)})
-	}
-	if c.Op != Delete {
-		for i, h := range f.hits {
-			if fd := &f.fields[h]; fd.col >= 0 && f.sets(fd, c.Fields[i].Kind) {
-				m.cells = append(m.cells, cell{fd.col, b.arena.put(c.Fields[i].Value)})
-			}
-		}
-	}
-	b.extra += 8 * len(m.cells)
-	b.log = append(b.log, m)
 }

@@ -24,7 +24,7 @@ type upcoming struct {
 // the one before is likely there, for the fold would wait for each. It is to be called for each line in order. A hot feed
 // takes a fifth less time (BenchmarkFold/hot). It changes nothing.
 func (f *Folder) Prefetch(b *Batch, lines []feed.Line, at int) {
-	if len(f.keys) != 1 || len(b.rows) == 0 || b.arena.bytes() < inCache {
+	if len(f.keys) != 1 || len(b.rows.all) == 0 || b.arena.bytes() < inCache {
 		return
 	}
 	last := at + 5*prefetchStep
@@ -66,7 +66,7 @@ func (f *Folder) prefetchIndex(b *Batch, lines []feed.Line, i int) {
 	*u = upcoming{row: none}
 	if k := f.keyOf(lines, i); k != nil {
 		u.hash = maphash.Bytes(seed, k)
-		prefetch(unsafe.Pointer(&b.index[u.hash&uint64(len(b.index)-1)]))
+		prefetch(unsafe.Pointer(&b.rows.index[u.hash&uint64(len(b.rows.index)-1)]))
 	}
 }
 
@@ -75,8 +75,8 @@ func (f *Folder) prefetchRow(b *Batch, lines []feed.Line, i int) {
 		return
 	}
 	if u := f.upcoming(i); u.hash != 0 {
-		if u.row = b.likely(u.hash); u.row >= 0 {
-			prefetch(unsafe.Pointer(&b.rows[u.row]))
+		if u.row = b.rows.likely(u.hash); u.row >= 0 {
+			prefetch(unsafe.Pointer(&b.rows.all[u.row]))
 		}
 	}
 }
@@ -87,10 +87,10 @@ func (f *Folder) upcomingRow(b *Batch, lines []feed.Line, i int) *Row {
 		return nil
 	}
 	n := f.upcoming(i).row
-	if uint(n) >= uint(len(b.rows)) {
+	if uint(n) >= uint(len(b.rows.all)) {
 		return nil
 	}
-	return &b.rows[n]
+	return &b.rows.all[n]
 }
 
 func (f *Folder) prefetchKey(b *Batch, lines []feed.Line, i int) {
@@ -107,7 +107,7 @@ func (f *Folder) prefetchValues(b *Batch, lines []feed.Line, i int) {
 		return
 	}
 	if r.versions > 0 {
-		vs := &b.versions[r.versions-1]
+		vs := b.versions.of(r)
 		prefetch(unsafe.Pointer(b.arena.at(vs.live)))
 		prefetchCells(vs.cells)
 	}
@@ -138,7 +138,7 @@ func prefetchCells(cells []ref) {
 
 func (b *Batch) prefetchVersions(r *Row) {
 	if r.versions > 0 {
-		prefetch(unsafe.Pointer(&b.versions[r.versions-1]))
+		prefetch(unsafe.Pointer(b.versions.of(r)))
 	}
 }
 
@@ -157,8 +157,8 @@ func (b *Batch) PrefetchValues(rows []*Row) {
 	if len(rows) <= step {
 		return
 	}
-	if n := rows[step].versions; n > 0 {
-		prefetchCells(b.versions[n-1].cells)
+	if vs := b.versions.of(rows[step]); vs != nil {
+		prefetchCells(vs.cells)
 	}
 	last := ref(0)
 	for _, v := range rows[step].cells {

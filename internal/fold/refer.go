@@ -22,13 +22,13 @@ func (f Folders) splits(s *Set, c *TableChange) bool {
 	switch {
 	case s.Unsplit:
 		return false
-	case slices.ContainsFunc(folder.references, func(table int) bool { return s.Batches[table].deletes }):
+	case slices.ContainsFunc(folder.references, func(table int) bool { return s.Batches[table].relations.deletes }):
 		return true
-	case !folder.referenced || !b.deletes && c.Op != Delete:
+	case !folder.referenced || !b.relations.deletes && c.Op != Delete:
 		return false
 	}
 	folder.makeKey(c.Fields)
-	r := b.find(folder.key)
+	r := b.rows.find(folder.key)
 	return r != nil && (r.Deleted || c.Op == Delete && r.named)
 }
 
@@ -60,7 +60,7 @@ func (f Folders) useReferred(s *Set) {
 		for i := range f {
 			for _, r := range f[i].table.Refs {
 				if to := s.Batches[r.Table]; !r.Owner && used(i) && !to.Used() && f[r.Table].keyHasTypes() {
-					to.used, again = true, true
+					to.relations.used, again = true, true
 				}
 			}
 		}

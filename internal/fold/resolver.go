@@ -37,8 +37,9 @@ type Resolver struct {
 // when the rows' states were last written; table is the table as the database has it.
 // The batch stays as it is: others may read it meanwhile.
 func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
-	v := &Resolver{b: *b}
-	if b.nested != nil && len(b.nested.updated) > 0 {
+	v, rules := &Resolver{b: *b}, *b.rules
+	rules.table, v.b.rules = &v.b.Table, &rules
+	if len(rules.children) > 0 {
 		v.tombs = map[string][]byte{}
 	}
 	for _, name := range names {
@@ -90,7 +91,7 @@ func (v *Resolver) Batch() *Batch { return &v.b }
 // Resolve tells what becomes of a row of the batch. The row's memory is the batch's
 // and, like the state's, stays good when others are resolved.
 func (v *Resolver) Resolve(r *Row, was Stored) (Resolved, error) {
-	vs := &v.b.versions[r.versions-1]
+	vs := v.b.versions.of(r)
 	out := Row{Key: r.Key, hash: r.hash, cells: r.cells, versions: r.versions}
 	if v.b.Scope == RowScope {
 		return v.row(out, vs, was), nil

@@ -1,14 +1,11 @@
 package fold
 
-import (
-	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/schema"
-)
+import "github.com/weirsync/weir/internal/feed"
 
 // removeRow has a delete of version v take a row's values, which all are older.
-func (b *Batch) removeRow(r *Row, vs *versions, v ref, columns []schema.Column) {
+func (b *Batch) removeRow(r *Row, vs *versions, v ref) {
 	for i := range r.cells {
-		if !columns[i].Key && r.cells[i] != 0 {
+		if !b.rules.table.Columns[i].Key && r.cells[i] != 0 {
 			r.cells[i], vs.cells[i] = 0, 0
 		}
 	}

@@ -120,23 +120,21 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 		return c.Table, f[c.Table].reject(ErrSplit)
 	}
 	s.messages++
-	b.message = s.messages
-	f.apply(s, c, at)
+	f.apply(s, c, at, 0)
 	return c.Table, nil
 }
 
 // apply merges the change that its table judged last into the set.
-func (f Folders) apply(s *Set, c *TableChange, at Place) {
-	folder := f[c.Table]
-	folder.apply(s.Batches[c.Table], &c.Change, at)
-	if folder.nested == nil {
-		return
+func (f Folders) apply(s *Set, c *TableChange, at Place, number int32) {
+	folder, b, rows := f[c.Table], s.Batches[c.Table], family{batches: s.Batches}
+	made := folder.place(b, &c.Change)
+	if parent := folder.rules.parent; made && parent >= 0 {
+		b.relations.link(f[parent].row) // which the change before it in the message was about
+		rows.inheritDeletes(c.Table, folder.row)
 	}
-	if folder.nested.updates {
-		f.link(s, c.Table)
-	}
-	if c.Op.ends() && len(folder.nested.updated) > 0 {
-		f.take(s, c.Table, folder.row, folder.version)
+	folder.merge(b, &c.Change, made, &origin{at, s.messages, number})
+	if c.Op.ends() {
+		rows.deleteBelow(c.Table, folder.row, folder.message.version)
 	}
 }
 
@@ -194,9 +192,8 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 				return c.Table, err
 			}
 		}
-		b.message, b.change = s.messages, int32(i)
 		b.Linked = b.Linked || len(changes) > 1
-		f.apply(s, c, at)
+		f.apply(s, c, at, int32(i))
 	}
 	return -1, nil
 }
@@ -218,12 +215,10 @@ func (f Folders) Seal(s *Set) {
 	f.useReferred(s)
 	for i, b := range s.Batches {
 		if n := f[i].nested; n != nil && n.parent >= 0 {
-			b.used = s.Batches[n.parent].Used() && f[i].keyHasTypes()
+			b.relations.used = s.Batches[n.parent].Used() && f[i].keyHasTypes()
 		}
 		f[i].Seal(b)
 		f[i].sealChild(b)
-		if len(b.links) > 0 && !b.Versioned() {
-			b.replaceBelow(b.at, s.Batches[b.Child.Parent].at)
-		}
+		family{batches: s.Batches}.replaceBelow(i)
 	}
 }

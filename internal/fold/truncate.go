@@ -20,8 +20,8 @@ func (f Folders) truncate(s *Set, changes []TableChange, at Place) error {
 	s.messages++
 	for i := range changes {
 		b := s.Batches[changes[i].Table]
-		for n := range b.rows {
-			b.rows[n].take(f[changes[i].Table].table.Key)
+		for n := range b.rows.all {
+			b.rows.all[n].delete(&f[changes[i].Table].table)
 		}
 		b.Messages++
 		b.Truncated = &at

@@ -45,12 +45,44 @@ func (f *Folder) readVersion(v *feed.Field) error {
 	return nil
 }
 
-// putVersion copies the version of the change at hand into the batch.
-func (b *Batch) putVersion(v []byte) ref {
-	if b.version == 0 || !bytes.Equal(b.arena.get(b.version), v) {
-		b.version = b.arena.put(v)
+// A versionStore has the versions of a batch's rows.
+type versionStore struct {
+	all  []versions // by Row.versions - 1
+	last ref        // the version that was put into the arena last
+}
+
+const perVersions = 40
+
+func (s *versionStore) bytes() int { return perVersions * cap(s.all) }
+
+func (s *versionStore) reset() {
+	clear(s.all)
+	*s = versionStore{all: s.all[:0]}
+}
+
+// of returns the versions of a row, nil for one without.
+func (s *versionStore) of(r *Row) *versions {
+	if r.versions == 0 {
+		return nil
 	}
-	return b.version
+	return &s.all[r.versions-1]
+}
+
+// findOrMake returns the versions of a row, which it makes for one without.
+func (s *versionStore) findOrMake(r *Row) *versions {
+	if r.versions == 0 {
+		s.all = append(s.all, versions{})
+		r.versions = int32(len(s.all))
+	}
+	return s.of(r)
+}
+
+// putVersion copies a version into the arena, unless it is the last that was.
+func (b *Batch) putVersion(v []byte) ref {
+	if last := &b.versions.last; *last == 0 || !bytes.Equal(b.arena.get(*last), v) {
+		*last = b.arena.put(v)
+	}
+	return b.versions.last
 }
 
 // versionAt returns the version at r; nil is none.
@@ -64,116 +96,84 @@ func (b *Batch) versionAt(r ref) []byte {
 // Takes returns the version of the newest delete among a row's messages, which takes the rows that
 // belong to it; nil is none.
 func (b *Batch) Takes(r *Row) []byte {
-	if r.versions == 0 {
-		return nil
+	if vs := b.versions.of(r); vs != nil {
+		return b.versionAt(vs.takes)
 	}
-	return b.versionAt(b.versions[r.versions-1].takes)
+	return nil
 }
 
 // older reports whether version v is before the one at r; a missing one is before all.
 func (b *Batch) older(v []byte, r ref) bool { return r != 0 && feed.Older(v, b.arena.get(r)) }
 
-// versionsOf returns the versions of a row, which it makes for one without.
-func (b *Batch) versionsOf(r *Row) *versions {
-	if r.versions == 0 {
-		b.versions = append(b.versions, versions{})
-		r.versions = int32(len(b.versions))
-	}
-	return &b.versions[r.versions-1]
-}
-
-// mergeVersioned puts an admitted change into its row where it is not too old.
+// mergeVersioned merges a message into its row where it is not too old.
 //
 // What a batch makes of the messages of a row does not depend on what came before
 // them: with that, Resolve gives what message after message would have.
-func (f *Folder) mergeVersioned(b *Batch, c *Change, at Place) {
-	width := len(f.table.Columns)
-	n, made := b.row(f.key)
-	r := &b.rows[n]
-	vs := b.versionsOf(r)
-	b.Messages++
-	f.row = int32(n)
+func (b *Batch) mergeVersioned(r *Row, m *message) {
+	vs := b.versions.findOrMake(r)
 	if !vs.lives() {
-		f.putKey(b, r, c)
+		b.setKey(r, m)
 	}
-	if made {
-		f.inherit(b, r)
-	}
-	if f.table.HasConstraints {
-		f.log(b, n, c, at)
-	}
-	if c.Op == Ensure {
+	if m.op == Ensure {
 		vs.ensure(r)
 		return
 	}
-	if c.Op.ends() {
-		b.end(f.opt.Scope, r, f.version, f.table.Columns)
+	if m.op.ends() {
+		b.deleteVersion(r, m.version)
 	}
-	f.takes = b.versionAt(vs.takes)
-	if c.Op == Delete || b.outdated(f.opt.Scope, vs, f.version) {
+	if m.op == Delete || b.outdated(vs, m.version) {
 		return
 	}
-	v := b.putVersion(f.version)
-	newest := b.revive(vs, v)
-	b.wide(&vs.cells, int32(width-1), width)
-	for i, h := range f.hits {
-		if fd := &f.fields[h]; f.sets(fd, c.Fields[i].Kind) && (newest || !b.older(f.version, vs.cells[fd.col])) {
-			vs.cells[fd.col] = v
-			cell := b.cell(r, fd.col, width)
-			*cell = b.arena.set(*cell, c.Fields[i].Value)
+	v, width := b.putVersion(m.version), len(b.rules.table.Columns)
+	newest := !b.older(m.version, vs.live)
+	if newest {
+		vs.live = v
+	}
+	b.rows.cells.at(&vs.cells, int32(width-1), width)
+	for i := range m.values {
+		if c := &m.values[i]; newest || !b.older(m.version, vs.cells[c.col]) {
+			vs.cells[c.col] = v
+			b.set(b.rows.cells.at(&r.cells, c.col, width), c)
 		}
 	}
 	vs.mark(r)
 }
 
 // outdated reports whether a message of version v comes too late to do anything to its row.
-func (b *Batch) outdated(scope Scope, vs *versions, v []byte) bool {
-	if scope == RowScope {
+func (b *Batch) outdated(vs *versions, v []byte) bool {
+	if b.rules.scope == RowScope {
 		return b.older(v, vs.live)
 	}
 	return b.older(v, vs.tomb)
 }
 
-// end has a delete of version v, of a row or of one that it belongs to, take what is not newer of the
+// deleteVersion has a delete of version v, of a row or of one that it belongs to, take what is not newer of the
 // row.
-func (b *Batch) end(scope Scope, r *Row, v []byte, columns []schema.Column) {
-	vs := b.versionsOf(r)
+func (b *Batch) deleteVersion(r *Row, v []byte) {
+	vs := b.versions.findOrMake(r)
 	if !b.older(v, vs.takes) {
 		vs.takes = b.putVersion(v)
 	}
-	if !b.outdated(scope, vs, v) {
-		b.remove(scope, r, b.putVersion(v), columns)
-		vs.mark(r)
+	if b.outdated(vs, v) {
+		return
 	}
-}
-
-// remove has a delete of version v take a row's values.
-func (b *Batch) remove(scope Scope, r *Row, v ref, columns []schema.Column) {
-	vs, text := b.versionsOf(r), b.arena.get(v)
-	if scope == RowScope {
-		b.removeRow(r, vs, v, columns)
+	at := b.putVersion(v)
+	if b.rules.scope == RowScope {
+		b.removeRow(r, vs, at)
 	} else {
-		b.removeColumns(r, vs, v, columns)
+		b.removeColumns(r, vs, at)
 	}
-	if !b.older(text, vs.tomb) {
-		vs.tomb = v
+	if !b.older(v, vs.tomb) {
+		vs.tomb = at
 	}
 	vs.kept = false
+	vs.mark(r)
 }
 
 // ensure has a row exist that another one needs.
 func (vs *versions) ensure(r *Row) {
 	vs.ensured, vs.kept = true, true
 	vs.mark(r)
-}
-
-// revive has a message of version v set columns, and reports whether none of the row is
-// newer.
-func (b *Batch) revive(vs *versions, v ref) (newest bool) {
-	if newest = !b.older(b.arena.get(v), vs.live); newest {
-		vs.live = v
-	}
-	return newest
 }
 
 // mark has a row know what its versions make of it.

@@ -11,6 +11,15 @@ import (
 // This file is about rows that are changes of their own and belong to rows of another table: they go
 // with these.
 
+// relations are what a batch's rows have to do with those of other tables.
+type relations struct {
+	links   []link  // by row, of a child whose rows are changes of their own
+	firsts  []int32 // by row of the table above: the first that belongs to it, from 1
+	nested  *nested // of a child
+	used    bool    // see Used
+	deletes bool    // a message deletes a row of a table whose rows others name
+}
+
 // A link is where such a row stands in its batch.
 type link struct {
 	above int32 // the number of the row that it belongs to, in the batch of that
@@ -20,82 +29,95 @@ type link struct {
 // perLinked is what a row takes that is linked: its link, and the first row below one above.
 const perLinked = 8 + 4
 
-// link notes whose row the one at hand is, which the change before it in the message was about.
-func (f Folders) link(s *Set, table int) {
-	b, above := s.Batches[table], f[f[table].nested.parent].row
-	if len(b.links) == len(b.rows) {
-		return
+func (s *relations) bytes() int { return perLinked * cap(s.links) }
+
+func (s *relations) reset() { *s = relations{links: s.links[:0], firsts: s.firsts[:0]} }
+
+// link notes that the newest row belongs to one of the table above.
+func (s *relations) link(above int32) {
+	for len(s.firsts) <= int(above) {
+		s.firsts = append(s.firsts, 0)
 	}
-	for len(b.firsts) <= int(above) {
-		b.firsts = append(b.firsts, 0)
-	}
-	b.links = append(b.links, link{above, b.firsts[above]})
-	b.firsts[above] = int32(len(b.links))
+	s.links = append(s.links, link{above, s.firsts[above]})
+	s.firsts[above] = int32(len(s.links))
 }
 
 // eachBelow calls each with the numbers of the rows that belong to a row of the table above.
-func (b *Batch) eachBelow(above int32, each func(row int32)) {
-	if int(above) >= len(b.firsts) {
+func (s *relations) eachBelow(above int32, each func(row int32)) {
+	if int(above) >= len(s.firsts) {
 		return
 	}
-	for n := b.firsts[above]; n > 0; n = b.links[n-1].next {
+	for n := s.firsts[above]; n > 0; n = s.links[n-1].next {
 		each(n - 1)
 	}
 }
 
-// take has a delete take the rows that belong to a row of a table, at all levels. With versions it
+// A family is the rows of batches, some of which belong to others: those of all messages, or of some of them.
+type family struct {
+	batches []*Batch
+	apart   []map[int32]*Row // by table, and number of the row in its batch; nil: the rows of all messages
+}
+
+// row returns a row by its number, nil if no message makes it.
+func (f family) row(table int, n int32) *Row {
+	if f.apart == nil {
+		return &f.batches[table].rows.all[n]
+	}
+	return f.apart[table][n]
+}
+
+// above returns the row that one belongs to.
+func (f family) above(table int, n int32) *Row {
+	b := f.batches[table]
+	return f.row(b.rules.parent, b.relations.links[n].above)
+}
+
+// deleteBelow has the delete of a row delete the rows that belong to it, at all levels. With versions it
 // counts as one of each of them.
-func (f Folders) take(s *Set, table int, row int32, version []byte) {
-	for _, i := range f[table].nested.updated {
-		b, of := s.Batches[i], f[i]
-		b.eachBelow(row, func(n int32) {
-			switch r := &b.rows[n]; {
-			case of.opt.Version != "":
-				b.end(of.opt.Scope, r, version, of.table.Columns)
+func (f family) deleteBelow(table int, row int32, version []byte) {
+	for _, i := range f.batches[table].rules.children {
+		b := f.batches[i]
+		b.relations.eachBelow(row, func(n int32) {
+			switch r := f.row(i, n); {
+			case r == nil:
+				return
+			case b.rules.scope != "":
+				b.deleteVersion(r, version)
 			case r.Deleted: // what belongs to it has gone before
 				return
 			default:
-				r.take(of.table.Key)
+				r.delete(b.rules.table)
 			}
-			f.take(s, i, n, version)
+			f.deleteBelow(i, n, version)
 		})
 	}
 }
 
-// inherit has a row that the change at hand makes have the deletes of the row that it belongs to.
-func (f *Folder) inherit(b *Batch, r *Row) {
-	if f.nested == nil || !f.nested.updates {
+// inheritDeletes has a row that was made have the deletes of the row that it belongs to.
+func (f family) inheritDeletes(table int, n int32) {
+	b := f.batches[table]
+	if len(b.relations.links) == 0 || b.rules.scope == "" {
 		return
 	}
-	if v := f.nested.folders[f.nested.parent].takes; v != nil {
-		b.end(f.opt.Scope, r, v, f.table.Columns)
+	if v := f.batches[b.rules.parent].Takes(f.above(table, n)); v != nil {
+		b.deleteVersion(f.row(table, n), v)
 	}
 }
 
-// take removes a row with the one that it belongs to.
-func (r *Row) take(key []int) {
-	for i := range r.cells {
-		if !slices.Contains(key, i) {
-			r.cells[i] = 0
-		}
+// replaceBelow has the rows of a table replace what the database has if the rows do that they
+// belong to. With versions the deletes have seen to that.
+func (f family) replaceBelow(table int) {
+	b := f.batches[table]
+	if b.Versioned() {
+		return
 	}
-	r.Deleted, r.Replaces = true, true
-}
-
-// replaceBelow has the rows of a table replace what the database has where the rows do that they
-// belong to. row and above give the rows of the batch, and those of the table above, by number; nil
-// for none.
-func (b *Batch) replaceBelow(row, above func(n int32) *Row) {
-	for n := range b.links {
-		r, a := row(int32(n)), above(b.links[n].above)
-		if r != nil && a != nil && a.Replaces {
+	for n := range b.relations.links {
+		r, above := f.row(table, int32(n)), f.above(table, int32(n))
+		if r != nil && above != nil && above.Replaces {
 			r.Replaces = true
 		}
 	}
 }
-
-// at returns a row of the batch by its number.
-func (b *Batch) at(n int32) *Row { return &b.rows[n] }
 
 // Below has the rows of the resolver belong to those of another one, which resolves them first.
 func (v *Resolver) Below(above *Resolver) { v.above = above }
@@ -164,7 +186,7 @@ func (t *Taking) Add(key [][]byte, version []byte) *Row {
 		}
 		t.rows[string(text)] = r
 	}
-	b.end(b.Scope, r, version, b.Table.Columns)
+	b.deleteVersion(r, version)
 	return r
 }
 

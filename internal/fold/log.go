@@ -1,0 +1,154 @@
+package fold
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A messageLog has the messages of a batch as they came, for a table that has constraints.
+type messageLog struct {
+	all   []logged
+	cells int
+}
+
+// logged is a message as it came.
+type logged struct {
+	origin
+	row     int32
+	op      Op
+	text    ref
+	version ref
+	key     []loggedCell
+	values  []loggedCell
+}
+
+type loggedCell struct {
+	col int32
+	at  ref
+}
+
+const perLogged, perLoggedCell = 80, 8
+
+// origin is where a change comes from.
+type origin struct {
+	Place
+	message int64 // the number of its message, among all that are folded into the set
+	change  int32 // its own number, among the changes of the message
+}
+
+func (l *messageLog) bytes() int { return perLogged*len(l.all) + perLoggedCell*l.cells }
+
+func (l *messageLog) reset() { *l = messageLog{all: l.all[:0]} }
+
+// keep adds a message to the log, in whose cells it notes where the arena has the values.
+func (b *Batch) keep(m *message, row int32, text []byte, from *origin) {
+	kept := logged{origin: *from, row: row, op: m.op, text: b.arena.put(text)}
+	if m.version != nil {
+		kept.version = b.putVersion(m.version)
+	}
+	cells := make([]loggedCell, 0, len(m.key)+len(m.values))
+	for _, of := range [][]cell{m.key, m.values} {
+		for i := range of {
+			of[i].at = b.arena.put(of[i].raw)
+			cells = append(cells, loggedCell{of[i].col, of[i].at})
+		}
+	}
+	kept.key, kept.values = cells[:len(m.key):len(m.key)], cells[len(m.key):]
+	b.log.cells += len(cells)
+	b.log.all = append(b.log.all, kept)
+}
+
+// read makes m the message as it came.
+func (b *Batch) read(m *message, kept *logged) {
+	cells := func(dst []cell, from []loggedCell) []cell {
+		for _, c := range from {
+			dst = append(dst, cell{c.col, c.at, b.arena.get(c.at)})
+		}
+		return dst
+	}
+	m.op, m.version = kept.op, b.versionAt(kept.version)
+	m.key, m.values = cells(m.key[:0], kept.key), cells(m.values[:0], kept.values)
+	b.versions.last = kept.version // which need not be put into the arena again
+}
+
+// A Single is what one message says to one row, apart from the other messages.
+type Single struct {
+	Table int // index into the batches
+	b     *Batch
+	m     *logged
+}
+
+// Key is that of the row.
+func (s Single) Key() []byte { return s.b.rows.all[s.m.row].Key }
+
+// A Message is one message apart from the others: what it says to each of its rows.
+type Message []Single
+
+// Place is where the message's line stands in its source.
+func (m Message) Place() Place { return m[0].m.Place }
+
+// Text is the message's line; its first 64 KiB, unless the fold keeps whole lines.
+func (m Message) Text() []byte { return m[0].b.arena.get(m[0].m.text) }
+
+// Messages returns the messages that made the rows of a set's batches, in the order of the
+// feed. Batches without rows aside, it is only for tables that have constraints.
+func Messages(batches []*Batch) []Message {
+	n := 0
+	for _, b := range batches {
+		n += len(b.log.all)
+	}
+	all, messages := make([]Single, 0, n), make([]Message, 0, n)
+	next := make([]int, len(batches))
+	for len(all) < n {
+		first := int64(0) // the number of the next message
+		for i, b := range batches {
+			if next[i] < len(b.log.all) && (first == 0 || b.log.all[next[i]].message < first) {
+				first = b.log.all[next[i]].message
+			}
+		}
+		from := len(all)
+		for i, b := range batches {
+			for ; next[i] < len(b.log.all) && b.log.all[next[i]].message == first; next[i]++ {
+				all = append(all, Single{i, b, &b.log.all[next[i]]})
+			}
+		}
+		m := Message(all[from:len(all):len(all)])
+		slices.SortFunc(m, func(x, y Single) int { return cmp.Compare(x.m.change, y.m.change) })
+		messages = append(messages, m)
+	}
+	return messages
+}
+
+// Merge returns the rows that some of the messages of a set make, by table and in the order of
+// their keys. They are good until the next call.
+func Merge(batches []*Batch, of []Message) [][]*Row {
+	merged := family{batches, make([]map[int32]*Row, len(batches))}
+	rows := make([][]*Row, len(batches))
+	for i, b := range batches {
+		if merged.apart[i] = map[int32]*Row{}; b.Versioned() {
+			b.versions.all = b.versions.all[:len(b.rows.all)] // those of the last call end
+		}
+	}
+	var m message
+	for _, all := range of {
+		for _, s := range all {
+			b, n := s.b, s.m.row
+			r, known := merged.apart[s.Table][n]
+			if !known {
+				r = &Row{Key: s.Key(), cells: make([]ref, len(b.Table.Columns))}
+				rows[s.Table], merged.apart[s.Table][n] = append(rows[s.Table], r), r
+				merged.inheritDeletes(s.Table, n)
+			}
+			b.read(&m, s.m)
+			b.merge(r, &m, !known)
+			if m.op.ends() {
+				merged.deleteBelow(s.Table, n, m.version)
+			}
+		}
+	}
+	for i, b := range batches {
+		merged.replaceBelow(i)
+		b.sort(rows[i])
+	}
+	return rows
+}

@@ -1,0 +1,148 @@
+package fold
+
+import (
+	"bytes"
+	"hash/maphash"
+)
+
+// A rowStore has the rows of a batch, and finds them by their keys.
+type rowStore struct {
+	all   []Row
+	index []slot
+	cells cellStore // of the rows, and of their versions
+}
+
+// A slot of the index, which is open addressing by the hash of the key. The tag tells a key's row from those that
+// stand before it without fetching those from memory.
+type slot struct {
+	row int32 // its number + 1; 0 is empty
+	tag uint32
+}
+
+// What a row takes beside its values, of which as much again may be room to grow, and its place in
+// the index at most.
+const (
+	perSlot    = 8 // bytes
+	perRow     = 64
+	perIndexed = 4 * perSlot
+)
+
+func tagOf(hash uint64) uint32 { return uint32(hash >> 32) }
+
+var seed = maphash.MakeSeed() // so that no feed can choose ids that collide
+
+// row returns the number of the key's row, which it makes if there is none.
+func (b *Batch) row(key []byte) (n int32, made bool) {
+	s := &b.rows
+	if 2*len(s.all) >= len(s.index) {
+		s.rehash(max(1024, 2*len(s.index)))
+	}
+	h := maphash.Bytes(seed, key)
+	at := s.seek(h, key)
+	if at.row == 0 {
+		s.all = append(s.all, Row{Key: b.arena.get(b.arena.put(key)), hash: h})
+		*at, made = slot{int32(len(s.all)), tagOf(h)}, true
+	}
+	return at.row - 1, made
+}
+
+// find returns the row of a key, nil if there is none.
+func (s *rowStore) find(key []byte) *Row {
+	if len(s.all) == 0 {
+		return nil
+	}
+	at := s.seek(maphash.Bytes(seed, key), key)
+	if at.row == 0 {
+		return nil
+	}
+	return &s.all[at.row-1]
+}
+
+// seek returns the slot of a key with this hash, or the empty one that it would get.
+func (s *rowStore) seek(hash uint64, key []byte) *slot {
+	mask := uint64(len(s.index) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		at := &s.index[i]
+		if at.row == 0 || at.tag == tagOf(hash) && bytes.Equal(s.all[at.row-1].Key, key) {
+			return at
+		}
+	}
+}
+
+// likely is the number of the row whose key has this hash, as far as the index tells, or -1.
+func (s *rowStore) likely(hash uint64) int32 {
+	mask := uint64(len(s.index) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		if at := s.index[i]; at.row == 0 || at.tag == tagOf(hash) {
+			return at.row - 1
+		}
+	}
+}
+
+func (s *rowStore) rehash(size int) {
+	if size == len(s.index) {
+		clear(s.index)
+	} else {
+		s.index = make([]slot, size)
+	}
+	mask := uint64(size - 1)
+	for n := range s.all {
+		h := s.all[n].hash
+		i := h & mask
+		for s.index[i].row != 0 {
+			i = (i + 1) & mask
+		}
+		s.index[i] = slot{int32(n + 1), tagOf(h)}
+	}
+}
+
+func (s *rowStore) bytes() int { return s.cells.bytes() + perSlot*len(s.index) + perRow*cap(s.all) }
+
+func (s *rowStore) reset() {
+	clear(s.index)
+	clear(s.all)
+	s.all = s.all[:0]
+	s.cells.reset()
+}
+
+// A cellStore gives rows their cells: one for each column, which says where the arena has its value. It keeps its
+// memory over a reset.
+type cellStore struct {
+	slabs [][]ref
+	begun int   // of slabs
+	free  []ref // what is left of the last that was begun
+	given int
+}
+
+// at returns the cell of a column, among those that it makes width wide if they do not reach so far.
+func (s *cellStore) at(cells *[]ref, col int32, width int) *ref {
+	if int(col) >= len(*cells) {
+		s.widen(cells, width)
+	}
+	return &(*cells)[col]
+}
+
+func (s *cellStore) widen(cells *[]ref, width int) {
+	if len(s.free) < width {
+		s.beginSlab(width)
+	}
+	wide := s.free[:width:width]
+	s.free = s.free[width:]
+	s.given += width
+	copy(wide, *cells)
+	*cells = wide
+}
+
+func (s *cellStore) beginSlab(width int) {
+	if s.begun < len(s.slabs) && len(s.slabs[s.begun]) >= width {
+		clear(s.slabs[s.begun])
+	} else {
+		s.slabs = append(s.slabs[:s.begun], make([]ref, max(width, 64<<10/4)))
+	}
+	s.free = s.slabs[s.begun]
+	s.begun++
+}
+
+func (s *cellStore) bytes() int { return 4 * s.given }
+
+func (s *cellStore) reset() { *s = cellStore{slabs: s.slabs} }
