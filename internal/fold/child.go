@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -138,8 +139,22 @@ func (f *Folder) eachOfSets(c *Change, each func(*TableChange) error) error {
 	return nil
 }
 
-// judgeSets decides whether the tables of the rows that are values of a change's row take them.
-// The table that does not is returned.
+// setNeeds are what the rows need that are values of the rows of one message: they are made when those are written.
+type setNeeds struct {
+	wider []wider
+	bytes int // that [Explosion.Explode] takes for the rows at most
+}
+
+// A wider is a value for which a column has to be widened.
+type wider struct {
+	folder *Folder
+	col    int32
+	kind   feed.Kind
+	value  []byte
+}
+
+// judgeSets decides whether the tables of the rows that are values of a change's row take them, and notes what they
+// need. The table that does not is returned.
 func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
 	err = f[c.Table].eachOfSets(&c.Change, func(e *TableChange) error {
 		table = e.Table
@@ -151,22 +166,21 @@ func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
 		if of.extent() != to {
 			s.before = append(s.before, undo{of, to})
 		}
+		of.eachUnheld(&e.Change, func(v *feed.Field, col int32) {
+			s.needs.wider = append(s.needs.wider, wider{of, col, v.Kind, bytes.Clone(v.Value)})
+		})
+		s.needs.bytes += 2*perRow + perIndexed + 4*len(of.table.Columns) + len(e.Text)
 		return nil
 	})
 	return table, err
 }
 
-// widenSets makes room in the set, and in the tables' columns, for the rows that are values of a change's row.
-func (f Folders) widenSets(s *Set, c *TableChange) error {
-	return f[c.Table].eachOfSets(&c.Change, func(e *TableChange) error {
-		of := f[e.Table]
-		if err := of.resolve(&e.Change); err != nil {
-			return err
-		}
-		of.widen(&e.Change)
-		s.explodes += 2*perRow + perIndexed + 4*len(of.table.Columns) + len(e.Text)
-		return nil
-	})
+// meet makes room in the set, and in the tables' columns, for the rows that were judged.
+func (n *setNeeds) meet(s *Set) {
+	for _, w := range n.wider {
+		_ = w.folder.table.Columns[w.col].Admit(w.value, w.kind) // which takes everything
+	}
+	s.explodes += n.bytes
 }
 
 // keyHasTypes tells that the table can be made, if it is missing: while it has had no rows, nothing

@@ -164,9 +164,17 @@ func (f *Folder) Add(b *Batch, c *Change, at Place) error {
 	return nil
 }
 
-// widen has the columns of weir's hold the values of the change at hand. Most messages bring nothing that a field has not
-// brought before: to look at each column takes a twelfth of a hot feed's scan and fold.
+// widen has the columns of weir's hold the values of the change at hand.
 func (f *Folder) widen(c *Change) {
+	f.eachUnheld(c, func(v *feed.Field, col int32) {
+		_ = f.table.Columns[col].Admit(v.Value, v.Kind) // which takes everything
+	})
+}
+
+// eachUnheld calls each with the values of the change at hand for which a column of weir's has to be widened. Most
+// messages bring nothing that a field has not brought before: to look at each column takes a twelfth of a hot feed's
+// scan and fold.
+func (f *Folder) eachUnheld(c *Change, each func(v *feed.Field, col int32)) {
 	if !f.unheld {
 		return
 	}
@@ -174,7 +182,7 @@ func (f *Folder) widen(c *Change) {
 		k, fd := c.Fields[i].Kind, &f.fields[h]
 		switch col := f.column(h, c); {
 		case col != nil && col.Own && !col.Holds(k):
-			_ = col.Admit(c.Fields[i].Value, k) // which takes everything
+			each(&c.Fields[i], fd.col)
 		case col != nil || fd.col < 0:
 			fd.holds |= 1 << k // for good: a column is never narrowed
 		}

@@ -46,11 +46,10 @@ func (b *Batch) merge(r *Row, m *message, made bool) {
 		clear(r.cells)
 		r.Replaces = true
 	}
-	width := len(b.rules.table.Columns)
 	if first || m.op == Delete { // the key is spelled as by the message that makes the row
 		b.setKey(r, m)
 	}
-	fillOnly := b.rules.fillOnly
+	fillOnly, width := b.rules.fillOnly, len(b.rules.table.Columns)
 	for i := range m.values {
 		c := &m.values[i]
 		switch have := b.rows.cells.at(&r.cells, c.col, width); {

@@ -20,7 +20,8 @@ type Set struct {
 	rejectBytes int
 	explodes    int    // the bytes that [Explosion.Explode] takes at most
 	messages    int64  // numbers those that are added
-	before      []undo // of addSeveral
+	before      []undo // of addSeveral, as the next one
+	needs       setNeeds
 }
 
 // NewSet returns an empty set of a number of tables.
@@ -80,7 +81,7 @@ func (s *Set) Reset() {
 		b.Reset()
 	}
 	clear(s.Rejects)
-	*s = Set{Batches: s.Batches, Rejects: s.Rejects[:0], Unsplit: s.Unsplit, Whole: s.Whole, before: s.before}
+	*s = Set{Batches: s.Batches, Rejects: s.Rejects[:0], Unsplit: s.Unsplit, Whole: s.Whole, before: s.before, needs: s.needs}
 }
 
 // A TableChange is a change of a row in one of several tables.
@@ -150,7 +151,7 @@ type undo struct {
 // addSeveral is Add of a message for several rows: each table judges its changes before any
 // of them is applied.
 func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int, err error) {
-	s.before = s.before[:0]
+	s.before, s.needs = s.before[:0], setNeeds{wider: s.needs.wider[:0]}
 	for i := range changes {
 		c := &changes[i]
 		folder := f[c.Table]
@@ -178,17 +179,13 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 	if len(changes) > 0 {
 		s.messages++
 	}
+	s.needs.meet(s)
 	for i := range changes {
 		c := &changes[i]
 		folder, b := f[c.Table], s.Batches[c.Table]
 		if folder.judged != i { // it does not know this change any more
 			folder.judged = i
 			if err := folder.judge(b, &c.Change); err != nil {
-				return c.Table, err
-			}
-		}
-		if folder.hasSets() {
-			if err := f.widenSets(s, c); err != nil {
 				return c.Table, err
 			}
 		}
