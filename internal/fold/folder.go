@@ -43,7 +43,7 @@ type Folder struct {
 	row      int32   // the number of its row in the batch
 	saidFull bool    // that the limit on columns was reached
 	nested   *nested
-	ahead    [4 * prefetchStep]upcoming // see Prefetch
+	ahead    [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
 
 	referenced bool  // rows of other tables name its rows
 	references []int // the tables whose rows its rows name, and those that belong to them

@@ -218,7 +218,7 @@ func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, messages []message, si
 	f, b := fold.NewFolder(names, table, o), &fold.Batch{}
 	for i, left := 0, size(); i < len(lines); i++ {
 		if block := i / 30 * 30; db.ahead {
-			f.Prefetch(b, lines[block:min(block+30, len(lines))], i-block)
+			f.CPUPrefetch(b, lines[block:min(block+30, len(lines))], i-block)
 		}
 		err := error(nil)
 		if lines[i].Err != nil {

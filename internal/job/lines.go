@@ -269,7 +269,7 @@ func (rd *reader) noTable() int {
 // fields are the columns.
 func (rd *reader) prefetchLines(lines []feed.Line, at int) {
 	if rd.mapper == nil {
-		rd.folders[0].Prefetch(rd.set.Batches[0], lines, at)
+		rd.folders[0].CPUPrefetch(rd.set.Batches[0], lines, at)
 	}
 }
 

@@ -108,7 +108,7 @@ func newShape(b *fold.Batch, stage string, table relation, rows []*fold.Row, cur
 func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 	uses := make([]use, len(b.Table.Columns))
 	for n, r := range rows {
-		b.PrefetchValues(rows[n:])
+		b.CPUPrefetch(rows[n:])
 		if r.Deleted {
 			a.deletes++
 		}

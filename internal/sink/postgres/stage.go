@@ -143,7 +143,7 @@ func (g *staging) encode(w *copyWriter) error {
 		if n%sentEvery == 0 && g.sent != nil {
 			g.sent(n, len(g.rows))
 		}
-		g.b.PrefetchValues(g.rows[n:])
+		g.b.CPUPrefetch(g.rows[n:])
 		buf := w.line()
 		if !g.plain {
 			buf = g.appendFacts(append(strconv.AppendInt(buf, int64(n), 10), '\t'), n, marks)

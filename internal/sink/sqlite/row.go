@@ -132,7 +132,7 @@ func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error)
 	n := min(w.way.together, len(rows))
 	if w.versions != nil {
 		for i, r := range rows[:n] {
-			w.layout.b.PrefetchValues(rows[i:])
+			w.layout.b.CPUPrefetch(rows[i:])
 			if err := w.newer(r, at+i, wait); err != nil {
 				return i, err
 			}
@@ -140,7 +140,7 @@ func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error)
 		return n, nil
 	}
 	for i, r := range rows[:n] {
-		w.layout.b.PrefetchValues(rows[i:])
+		w.layout.b.CPUPrefetch(rows[i:])
 		w.layout.read(w.buffer.row(i), r)
 	}
 	if w.way.inserts && w.fresh >= certainlyFresh && n == w.way.together && w.areNew(rows[:n]) {

@@ -7,8 +7,8 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// prefetchStep is how many lines, or rows, are between two steps of fetching what one of them will touch.
-const prefetchStep = 4
+// cpuPrefetchStep is how many lines, or rows, are between two steps of fetching what one of them will touch.
+const cpuPrefetchStep = 4
 
 // inCache is how large a batch is, in bytes, that needs no prefetching.
 const inCache = 1 << 20
@@ -19,27 +19,27 @@ type upcoming struct {
 	row  int32  // that it likely goes to, by its number; -1: unknown. It may be of another batch
 }
 
-// Prefetch has the memory fetched that folding lines will touch, of which lines[at] is at hand, where that
+// CPUPrefetch has the memory fetched that folding lines will touch, of which lines[at] is at hand, where that
 // can be told: the text of the key, the place in the index, the row, its key and cells, and their values, each when
 // the one before is likely there, for the fold would wait for each. It is to be called for each line in order. A hot feed
 // takes a fifth less time (BenchmarkFold/hot). It changes nothing.
-func (f *Folder) Prefetch(b *Batch, lines []feed.Line, at int) {
+func (f *Folder) CPUPrefetch(b *Batch, lines []feed.Line, at int) {
 	if len(f.keys) != 1 || len(b.rows.all) == 0 || b.arena.bytes() < inCache {
 		return
 	}
-	last := at + 5*prefetchStep
+	last := at + 5*cpuPrefetchStep
 	from := last
 	if at == 0 {
 		from = 0
 	}
 	for i := from; i <= last; i++ {
 		if k := f.keyOf(lines, i); k != nil {
-			prefetch(unsafe.Pointer(unsafe.SliceData(k)))
+			cpuPrefetch(unsafe.Pointer(unsafe.SliceData(k)))
 		}
-		f.prefetchIndex(b, lines, i-prefetchStep)
-		f.prefetchRow(b, lines, i-2*prefetchStep)
-		f.prefetchKey(b, lines, i-3*prefetchStep)
-		f.prefetchValues(b, lines, i-4*prefetchStep)
+		f.prefetchIndex(b, lines, i-cpuPrefetchStep)
+		f.prefetchRow(b, lines, i-2*cpuPrefetchStep)
+		f.prefetchKey(b, lines, i-3*cpuPrefetchStep)
+		f.prefetchValues(b, lines, i-4*cpuPrefetchStep)
 	}
 }
 
@@ -66,7 +66,7 @@ func (f *Folder) prefetchIndex(b *Batch, lines []feed.Line, i int) {
 	*u = upcoming{row: none}
 	if k := f.keyOf(lines, i); k != nil {
 		u.hash = maphash.Bytes(seed, k)
-		prefetch(unsafe.Pointer(&b.rows.index[u.hash&uint64(len(b.rows.index)-1)]))
+		cpuPrefetch(unsafe.Pointer(&b.rows.index[u.hash&uint64(len(b.rows.index)-1)]))
 	}
 }
 
@@ -76,7 +76,7 @@ func (f *Folder) prefetchRow(b *Batch, lines []feed.Line, i int) {
 	}
 	if u := f.upcoming(i); u.hash != 0 {
 		if u.row = b.rows.likely(u.hash); u.row >= 0 {
-			prefetch(unsafe.Pointer(&b.rows.all[u.row]))
+			cpuPrefetch(unsafe.Pointer(&b.rows.all[u.row]))
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (f *Folder) upcomingRow(b *Batch, lines []feed.Line, i int) *Row {
 
 func (f *Folder) prefetchKey(b *Batch, lines []feed.Line, i int) {
 	if r := f.upcomingRow(b, lines, i); r != nil {
-		prefetch(unsafe.Pointer(unsafe.SliceData(r.Key)))
+		cpuPrefetch(unsafe.Pointer(unsafe.SliceData(r.Key)))
 		prefetchCells(r.cells)
 		b.prefetchVersions(r)
 	}
@@ -108,7 +108,7 @@ func (f *Folder) prefetchValues(b *Batch, lines []feed.Line, i int) {
 	}
 	if r.versions > 0 {
 		vs := b.versions.of(r)
-		prefetch(unsafe.Pointer(b.arena.at(vs.live)))
+		cpuPrefetch(unsafe.Pointer(b.arena.at(vs.live)))
 		prefetchCells(vs.cells)
 	}
 	last := ref(0)
@@ -118,7 +118,7 @@ func (f *Folder) prefetchValues(b *Batch, lines []feed.Line, i int) {
 		}
 		if c := f.fields[f.byNumber[fd.Name]].col; uint(c) < uint(len(r.cells)) {
 			if v := r.cells[c]; v/refsALine != last/refsALine {
-				prefetch(unsafe.Pointer(b.arena.at(v)))
+				cpuPrefetch(unsafe.Pointer(b.arena.at(v)))
 				last = v
 			}
 		}
@@ -132,23 +132,23 @@ const (
 
 func prefetchCells(cells []ref) {
 	for c := 0; c < len(cells); c += cellsALine {
-		prefetch(unsafe.Pointer(&cells[c]))
+		cpuPrefetch(unsafe.Pointer(&cells[c]))
 	}
 }
 
 func (b *Batch) prefetchVersions(r *Row) {
 	if r.versions > 0 {
-		prefetch(unsafe.Pointer(b.versions.of(r)))
+		cpuPrefetch(unsafe.Pointer(b.versions.of(r)))
 	}
 }
 
-// PrefetchValues has the memory fetched that [Batch.Value] of rows will touch, of which the first
+// CPUPrefetch has the memory fetched that [Batch.Value] of rows will touch, of which the first
 // is at hand: the row itself, then its cells, then their values, each when the one before is likely there. A whole run of a hot
 // feed takes a fifteenth less CPU (BenchmarkSync/hot, BenchmarkSync/shapes). It changes nothing.
-func (b *Batch) PrefetchValues(rows []*Row) {
-	const step = prefetchStep
+func (b *Batch) CPUPrefetch(rows []*Row) {
+	const step = cpuPrefetchStep
 	if len(rows) > 3*step {
-		prefetch(unsafe.Pointer(rows[3*step]))
+		cpuPrefetch(unsafe.Pointer(rows[3*step]))
 	}
 	if len(rows) > 2*step {
 		prefetchCells(rows[2*step].cells)
@@ -163,7 +163,7 @@ func (b *Batch) PrefetchValues(rows []*Row) {
 	last := ref(0)
 	for _, v := range rows[step].cells {
 		if v/refsALine != last/refsALine {
-			prefetch(unsafe.Pointer(b.arena.at(v)))
+			cpuPrefetch(unsafe.Pointer(b.arena.at(v)))
 			last = v
 		}
 	}

@@ -4,4 +4,4 @@ package fold
 
 import "unsafe"
 
-func prefetch(unsafe.Pointer) {}
+func cpuPrefetch(unsafe.Pointer) {}
