@@ -52,22 +52,7 @@ func room(n int) int { return (4 + n + align - 1) &^ (align - 1) }
 
 // put copies v into the arena.
 func (a *arena) put(v []byte) ref {
-	r, m := a.reserve(len(v))
-	copy(m, v)
-	return r
-}
-
-// putBehind puts a byte and v into the arena, as one value.
-func (a *arena) putBehind(first byte, v []byte) ref {
-	r, m := a.reserve(1 + len(v))
-	m[0] = first
-	copy(m[1:], v)
-	return r
-}
-
-// reserve returns the place of a value of a length, which is to be written.
-func (a *arena) reserve(length int) (ref, []byte) {
-	n := room(length)
+	n := room(len(v))
 	if len(a.chunks) == 0 {
 		a.grow(0, chunkSize)
 		a.begin()
@@ -81,9 +66,10 @@ func (a *arena) reserve(length int) (ref, []byte) {
 	}
 	r := ref(a.next / align)
 	m := a.chunks[at][a.next%chunkSize:]
-	binary.LittleEndian.PutUint32(m, uint32(length))
+	binary.LittleEndian.PutUint32(m, uint32(len(v)))
+	copy(m[4:], v)
 	a.next += n
-	return r, m[4 : 4+length]
+	return r
 }
 
 // grow makes room for n bytes from chunk at on. A large value spans several

@@ -155,7 +155,7 @@ func (b *Batch) late(v []byte) ref {
 	if len(v) == 0 {
 		return onlyInitial
 	}
-	return b.arena.putBehind(initial, v)
+	return b.arena.put(append([]byte{initial}, v...))
 }
 
 // Names reports whether some row sets a column.

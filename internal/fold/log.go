@@ -27,7 +27,7 @@ type loggedCell struct {
 	at  ref
 }
 
-const perLogged, perLoggedCell = 80, 8
+const perLogged, perLoggedCell = 104, 8
 
 // origin is where a change comes from.
 type origin struct {
