@@ -96,10 +96,10 @@ func (f Folders) sameKey(table int, c *Change) string {
 	of := f[table]
 	for part, k := range of.opt.Key {
 		number := of.names.Number(k)
-		of.keys[part] = none
+		of.now.keys[part] = none
 		for i := range c.Fields {
 			if c.Fields[i].Name == number {
-				of.keys[part] = int32(i)
+				of.now.keys[part] = int32(i)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (f Folders) sameKey(table int, c *Change) string {
 		return "" // the last of these is judged
 	}
 	of.makeKey(c.Fields)
-	return string(of.key)
+	return string(of.now.key)
 }
 
 // hasSets tells that rows of other tables are values of the table's.
@@ -345,7 +345,7 @@ func (x *Explosion) add(c *TableChange, replaces bool) error {
 		return err
 	}
 	f.merge(b, &c.Change, f.place(b, &c.Change), &origin{})
-	r := &b.rows.all[f.row]
+	r := &b.rows.all[f.now.row]
 	if r.Replaces = replaces; !x.batches[c.Table].relations.nested.ByName(c.Table) {
 		return nil
 	}

@@ -21,32 +21,39 @@ type Folder struct {
 	added    int  // columns of the table that weir made
 	foreign  bool // the table has columns that weir did not make
 
-	names    *feed.Names
-	mapper   *Mapper // of Fold, as the next two
-	scan     *feed.Scanner
-	scanned  []feed.Field
+	names   *feed.Names
+	mapper  *Mapper // of Fold, as the next two
+	scan    *feed.Scanner
+	scanned []feed.Field
+
 	fields   []field          // by the order in which they were first seen
 	byName   map[string]int32 // index into fields
 	folded   map[string]int32 // the same, where names differ in case alone
 	byNumber []int32          // index into fields by the number of the name, or -1
-	before   extent           // what was known before the change at hand
-	hits     []int32          // the fields of the change at hand
-	unheld   bool             // one of them may have to widen its column
-	met      []bool           // by field; all false between changes
-	keys     []int32          // where among its fields each part of the key is
 	parts    []int            // of the key, in the order of the table's columns
-	key      []byte
-	text     []byte
-	message  message // what it says to its row
-	version  []byte  // of the change at hand
-	judged   int     // the number of the change at hand, in its message
-	row      int32   // the number of its row in the batch
-	saidFull bool    // that the limit on columns was reached
-	nested   *nested
-	ahead    [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
+	saidFull bool             // that the limit on columns was reached
 
+	now   current
+	met   []bool // by field; all false between changes
+	text  []byte
+	ahead [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
+
+	nested     *nested
 	referenced bool  // rows of other tables name its rows
 	references []int // the tables whose rows its rows name, and those that belong to them
+}
+
+// A current is what a folder knows of the change that it judged last, until it judges the next.
+type current struct {
+	before  extent  // what was known of the table before
+	hits    []int32 // its fields
+	unheld  bool    // one of them may have to widen its column
+	keys    []int32 // where among its fields each part of the key is
+	key     []byte
+	version []byte
+	message message // what it says to its row
+	row     int32   // the number of its row in the batch
+	judged  int     // its number in its message
 }
 
 type field struct {
@@ -75,7 +82,7 @@ func (e *NamesError) Error() string {
 // exist it needs only its name, and the columns that it is to have from the start. The
 // folders of several tables may share names.
 func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
-	f := &Folder{opt: o, table: t.Clone(), names: names, byName: map[string]int32{}, folded: map[string]int32{}, keys: make([]int32, len(o.Key)),
+	f := &Folder{opt: o, table: t.Clone(), names: names, byName: map[string]int32{}, folded: map[string]int32{}, now: current{keys: make([]int32, len(o.Key))},
 		mapper: NewMapper(names, o), scan: feed.NewScanner(names)}
 	for i := range f.table.Columns {
 		c := &f.table.Columns[i]
@@ -175,10 +182,10 @@ func (f *Folder) widen(c *Change) {
 // messages bring nothing that a field has not brought before: to look at each column takes a twelfth of a hot feed's
 // scan and fold.
 func (f *Folder) eachUnheld(c *Change, each func(v *feed.Field, col int32)) {
-	if !f.unheld {
+	if !f.now.unheld {
 		return
 	}
-	for i, h := range f.hits {
+	for i, h := range f.now.hits {
 		k, fd := c.Fields[i].Kind, &f.fields[h]
 		switch col := f.column(h, c); {
 		case col != nil && col.Own && !col.Holds(k):
@@ -195,11 +202,11 @@ func (f *Folder) place(b *Batch, c *Change) (made bool) {
 	f.widen(c)
 	f.makeKey(c.Fields)
 	if c.Op == Delete {
-		f.forget(f.before) // without values it makes no column
+		f.forget(f.now.before) // without values it makes no column
 	}
 	b.rules = &f.rules
 	b.Messages++
-	f.row, made = b.row(f.key)
+	f.now.row, made = b.row(f.now.key)
 	return made
 }
 
@@ -214,30 +221,30 @@ func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
 		if !f.opt.WholeLines {
 			text = text[:min(len(text), maxRejectText)]
 		}
-		b.keep(&f.message, f.row, text, from)
+		b.keep(&f.now.message, f.now.row, text, from)
 	}
-	r := &b.rows.all[f.row]
-	b.merge(r, &f.message, made)
+	r := &b.rows.all[f.now.row]
+	b.merge(r, &f.now.message, made)
 	r.named = r.named || c.Op == Ensure
 	b.relations.deletes = b.relations.deletes || f.referenced && c.Op == Delete
 }
 
 // read notes what a change says to its row, and counts the values that have no column.
 func (f *Folder) read(c *Change) {
-	m := &f.message
+	m := &f.now.message
 	m.op, m.version, m.key, m.values = c.Op, nil, m.key[:0], m.values[:0]
 	if f.rules.scope != "" && c.Op.versioned() {
-		m.version = f.version
+		m.version = f.now.version
 	}
 	fields := c.Fields
-	for part, i := range f.keys {
+	for part, i := range f.now.keys {
 		m.key = append(m.key, cell{col: int32(f.table.Key[part]), raw: fields[i].Value})
 	}
 	if c.Op == Delete {
 		return
 	}
 	values := m.values
-	for i, h := range f.hits {
+	for i, h := range f.now.hits {
 		switch fd := &f.fields[h]; {
 		case fd.col < 0:
 			fd.ignored++
@@ -272,7 +279,7 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 	if b.arena.bytes() > maxArena {
 		return errFull
 	}
-	f.before = f.extent()
+	f.now.before = f.extent()
 	if err := f.resolve(c); err != nil {
 		return f.reject(err)
 	}
@@ -287,7 +294,7 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 		return f.reject(feed.Errorf(feed.BadVersion, "the delete has none, and the rows of %q that go with the row do", f.nested.newer))
 	}
 	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
-		for i, h := range f.hits {
+		for i, h := range f.now.hits {
 			if fd := &f.fields[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
 				return f.reject(feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name))
 			}
@@ -296,7 +303,7 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 	if !f.foreign {
 		return nil
 	}
-	for i, h := range f.hits {
+	for i, h := range f.now.hits {
 		if col := f.column(h, c); col != nil && !col.Own && !col.Holds(c.Fields[i].Kind) {
 			if err := col.Admit(c.Fields[i].Value, c.Fields[i].Kind); err != nil {
 				return f.reject(err)
@@ -308,7 +315,7 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 
 // reject takes back what the change at hand has brought, which is rejected.
 func (f *Folder) reject(err error) error {
-	f.forget(f.before)
+	f.forget(f.now.before)
 	return err
 }
 
@@ -348,9 +355,9 @@ func (f *Folder) forget(to extent) {
 // leaves the last in the change.
 func (f *Folder) resolve(c *Change) error {
 	seen, unheld := uint64(0), uint8(0) // the last six bits of the fields' numbers; kinds
-	f.hits = f.hits[:0]
-	for part := range f.keys {
-		f.keys[part] = none
+	f.now.hits = f.now.hits[:0]
+	for part := range f.now.keys {
+		f.now.keys[part] = none
 	}
 	columns := len(f.table.Columns)
 	fields := c.Fields
@@ -365,19 +372,19 @@ func (f *Folder) resolve(c *Change) error {
 				return err
 			}
 		}
-		f.hits = append(f.hits, h)
+		f.now.hits = append(f.now.hits, h)
 		seen |= 1 << (h & 63)
 		fd := &f.fields[h]
 		unheld |= 1 << fields[i].Kind &^ fd.holds
 		if fd.key >= 0 {
-			f.keys[fd.key] = int32(i)
+			f.now.keys[fd.key] = int32(i)
 		}
 	}
-	f.unheld = unheld != 0
-	if bits.OnesCount64(seen) < len(f.hits) && !increasing(f.hits) { // else no two are the same
+	f.now.unheld = unheld != 0
+	if bits.OnesCount64(seen) < len(f.now.hits) && !increasing(f.now.hits) { // else no two are the same
 		f.dropRepeated(c)
 	}
-	if f.opt.Columns == AddColumns && f.opt.MaxColumns > 0 && len(f.hits) > f.opt.MaxColumns {
+	if f.opt.Columns == AddColumns && f.opt.MaxColumns > 0 && len(f.now.hits) > f.opt.MaxColumns {
 		return f.checkNew(columns)
 	}
 	return nil
@@ -412,7 +419,7 @@ func (f *Folder) find(c *Change, number int32) (int32, error) {
 // later would not know them.
 func (f *Folder) checkNew(columns int) error {
 	fresh := 0
-	for _, h := range f.hits {
+	for _, h := range f.now.hits {
 		if fd := &f.fields[h]; fd.key < 0 && (fd.col < 0 || int(fd.col) >= columns) {
 			fresh++
 		}
@@ -439,19 +446,19 @@ func increasing(numbers []int32) bool {
 // another table, which may share the fields, still finds the last value of each name.
 func (f *Folder) dropRepeated(c *Change) {
 	f.met = append(f.met, make([]bool, max(0, len(f.fields)-len(f.met)))...)
-	from := len(f.hits)
-	for i := len(f.hits) - 1; i >= 0; i-- {
-		if h := f.hits[i]; !f.met[h] || f.fields[h].name == otherNames {
+	from := len(f.now.hits)
+	for i := len(f.now.hits) - 1; i >= 0; i-- {
+		if h := f.now.hits[i]; !f.met[h] || f.fields[h].name == otherNames {
 			from--
-			f.hits[from], c.Fields[from], f.met[h] = h, c.Fields[i], true
+			f.now.hits[from], c.Fields[from], f.met[h] = h, c.Fields[i], true
 		}
 	}
 	c.Fields = c.Fields[from:]
-	f.hits = append(f.hits[:0], f.hits[from:]...)
-	for i, h := range f.hits {
+	f.now.hits = append(f.now.hits[:0], f.now.hits[from:]...)
+	for i, h := range f.now.hits {
 		f.met[h] = false
 		if part := f.fields[h].key; part >= 0 {
-			f.keys[part] = int32(i)
+			f.now.keys[part] = int32(i)
 		}
 	}
 }

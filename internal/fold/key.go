@@ -13,7 +13,7 @@ import (
 // checkKey reports what is wrong with the key of the change at hand.
 func (f *Folder) checkKey(fields []feed.Field) error {
 	size := 0
-	for part, at := range f.keys {
+	for part, at := range f.now.keys {
 		name := f.opt.Key[part]
 		if at < 0 {
 			return feed.Errorf(feed.BadKey, "the key field %q is missing", name)
@@ -36,7 +36,7 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 
 // keySize returns the bytes that the texts of the change's key have, however JSON spells them.
 func (f *Folder) keySize(fields []feed.Field) (n int) {
-	for _, at := range f.keys {
+	for _, at := range f.now.keys {
 		f.text = feed.AppendText(f.text[:0], fields[at].Value, fields[at].Kind)
 		n += len(f.text)
 	}
@@ -46,10 +46,10 @@ func (f *Folder) keySize(fields []feed.Field) (n int) {
 // makeKey builds the key of the change at hand. It is the same for every order of
 // --key, for what is kept beside a row is found by it.
 func (f *Folder) makeKey(fields []feed.Field) {
-	f.key = f.key[:0]
+	f.now.key = f.now.key[:0]
 	for _, part := range f.parts {
-		v := &fields[f.keys[part]]
-		f.key = appendPart(f.key, &f.table.Columns[f.table.Key[part]], v.Value, v.Kind, len(f.keys) > 1)
+		v := &fields[f.now.keys[part]]
+		f.now.key = appendPart(f.now.key, &f.table.Columns[f.table.Key[part]], v.Value, v.Kind, len(f.now.keys) > 1)
 	}
 }
 

@@ -28,7 +28,7 @@ func (f Folders) splits(s *Set, c *TableChange) bool {
 		return false
 	}
 	folder.makeKey(c.Fields)
-	r := b.rows.find(folder.key)
+	r := b.rows.find(folder.now.key)
 	return r != nil && (r.Deleted || c.Op == Delete && r.named)
 }
 

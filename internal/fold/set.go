@@ -130,12 +130,12 @@ func (f Folders) apply(s *Set, c *TableChange, at Place, number int32) {
 	folder, b, rows := f[c.Table], s.Batches[c.Table], family{batches: s.Batches}
 	made := folder.place(b, &c.Change)
 	if parent := folder.rules.parent; made && parent >= 0 {
-		b.relations.link(f[parent].row) // which the change before it in the message was about
-		rows.inheritDeletes(c.Table, folder.row)
+		b.relations.link(f[parent].now.row) // which the change before it in the message was about
+		rows.inheritDeletes(c.Table, folder.now.row)
 	}
 	folder.merge(b, &c.Change, made, &origin{at, s.messages, number})
 	if c.Op.ends() {
-		rows.deleteBelow(c.Table, folder.row, folder.message.version)
+		rows.deleteBelow(c.Table, folder.now.row, folder.now.message.version)
 	}
 }
 
@@ -157,7 +157,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 		folder := f[c.Table]
 		before := folder.extent()
 		s.before = append(s.before, undo{folder, before})
-		folder.judged = i
+		folder.now.judged = i
 		table, err := c.Table, folder.judge(s.Batches[c.Table], &c.Change)
 		if err == nil && folder.hasSets() {
 			table, err = f.judgeSets(s, c)
@@ -173,7 +173,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 		}
 		if c.Op == Delete && folder.extent() != before { // without values it makes no column
 			folder.forget(before)
-			folder.judged = -1
+			folder.now.judged = -1
 		}
 	}
 	if len(changes) > 0 {
@@ -183,8 +183,8 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 	for i := range changes {
 		c := &changes[i]
 		folder, b := f[c.Table], s.Batches[c.Table]
-		if folder.judged != i { // it does not know this change any more
-			folder.judged = i
+		if folder.now.judged != i { // it does not know this change any more
+			folder.now.judged = i
 			if err := folder.judge(b, &c.Change); err != nil {
 				return c.Table, err
 			}

@@ -35,12 +35,12 @@ func (f *Folder) readVersion(v *feed.Field) error {
 	case v.Kind == feed.Null || v.Kind == feed.JSON:
 		return feed.Errorf(feed.BadVersion, "the version field %q is %s", f.opt.Version, v.Kind)
 	}
-	f.version = feed.AppendText(f.version[:0], v.Value, v.Kind)
+	f.now.version = feed.AppendText(f.now.version[:0], v.Value, v.Kind)
 	switch {
-	case len(f.version) == 0:
+	case len(f.now.version) == 0:
 		return feed.Errorf(feed.BadVersion, "the version field %q is empty", f.opt.Version)
-	case len(f.version) > maxVersion:
-		return feed.Errorf(feed.BadVersion, "the version has %d bytes: at most %d", len(f.version), maxVersion)
+	case len(f.now.version) > maxVersion:
+		return feed.Errorf(feed.BadVersion, "the version has %d bytes: at most %d", len(f.now.version), maxVersion)
 	}
 	return nil
 }
