@@ -232,24 +232,20 @@ func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
 // read notes what a change says to its row, and counts the values that have no column.
 func (f *Folder) read(c *Change) {
 	m := &f.now.message
-	m.op, m.version, m.key, m.values = c.Op, nil, m.key[:0], m.values[:0]
+	m.op, m.version, m.fields, m.kept, m.keys, m.values = c.Op, nil, c.Fields, nil, f.now.keys, m.values[:0]
 	if f.rules.scope != "" && c.Op.versioned() {
 		m.version = f.now.version
-	}
-	fields := c.Fields
-	for part, i := range f.now.keys {
-		m.key = append(m.key, cell{col: int32(f.table.Key[part]), raw: fields[i].Value})
 	}
 	if c.Op == Delete {
 		return
 	}
-	values := m.values
+	fields, values := c.Fields, m.values
 	for i, h := range f.now.hits {
 		switch fd := &f.fields[h]; {
 		case fd.col < 0:
 			fd.ignored++
 		case fd.key < 0 && (fields[i].Kind != feed.Null || f.setsNull):
-			values = append(values, cell{col: fd.col, raw: fields[i].Value})
+			values = append(values, cell{fd.col, int32(i)})
 		}
 	}
 	m.values = values

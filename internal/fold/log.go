@@ -3,6 +3,8 @@ package fold
 import (
 	"cmp"
 	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
 )
 
 // A messageLog has the messages of a batch as they came, for a table that has constraints.
@@ -18,8 +20,7 @@ type logged struct {
 	op      Op
 	text    ref
 	version ref
-	key     []loggedCell
-	values  []loggedCell
+	cells   []loggedCell // those of the key first
 }
 
 type loggedCell struct {
@@ -27,7 +28,7 @@ type loggedCell struct {
 	at  ref
 }
 
-const perLogged, perLoggedCell = 104, 8
+const perLogged, perLoggedCell = 80, 8
 
 // origin is where a change comes from.
 type origin struct {
@@ -46,28 +47,34 @@ func (b *Batch) keep(m *message, row int32, text []byte, from *origin) {
 	if m.version != nil {
 		kept.version = b.putVersion(m.version)
 	}
-	cells := make([]loggedCell, 0, len(m.key)+len(m.values))
-	for _, of := range [][]cell{m.key, m.values} {
-		for i := range of {
-			of[i].at = b.arena.put(of[i].raw)
-			cells = append(cells, loggedCell{of[i].col, of[i].at})
-		}
+	cells := make([]loggedCell, 0, len(m.keys)+len(m.values))
+	m.kept = make([]ref, len(m.fields))
+	put := func(col int, field int32) {
+		m.kept[field] = b.arena.put(m.fields[field].Value)
+		cells = append(cells, loggedCell{int32(col), m.kept[field]})
 	}
-	kept.key, kept.values = cells[:len(m.key):len(m.key)], cells[len(m.key):]
+	for part, field := range m.keys {
+		put(b.rules.table.Key[part], field)
+	}
+	for _, c := range m.values {
+		put(int(c.col), c.field)
+	}
+	kept.cells = cells
 	b.log.cells += len(cells)
 	b.log.all = append(b.log.all, kept)
 }
 
 // read makes m the message as it came.
 func (b *Batch) read(m *message, kept *logged) {
-	cells := func(dst []cell, from []loggedCell) []cell {
-		for _, c := range from {
-			dst = append(dst, cell{c.col, c.at, b.arena.get(c.at)})
+	*m = message{op: kept.op, version: b.versionAt(kept.version), fields: m.fields[:0], kept: m.kept[:0], keys: m.keys[:0], values: m.values[:0]}
+	for i, c := range kept.cells {
+		m.fields, m.kept = append(m.fields, feed.Field{Value: b.arena.get(c.at)}), append(m.kept, c.at)
+		if i < len(b.rules.table.Key) {
+			m.keys = append(m.keys, int32(i))
+		} else {
+			m.values = append(m.values, cell{c.col, int32(i)})
 		}
-		return dst
 	}
-	m.op, m.version = kept.op, b.versionAt(kept.version)
-	m.key, m.values = cells(m.key[:0], kept.key), cells(m.values[:0], kept.values)
 	b.versions.last = kept.version // which need not be put into the arena again
 }
 

@@ -3,6 +3,7 @@ package fold
 import (
 	"slices"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -23,16 +24,14 @@ type rules struct {
 type message struct {
 	op      Op
 	version []byte // nil if it has none
-	key     []cell
-	values  []cell // without those of the key
+	fields  []feed.Field
+	kept    []ref   // by field: where the arena has the fields' values, if the batch keeps its messages; else nil
+	keys    []int32 // by part of the key: its field
+	values  []cell  // in the other columns
 }
 
 // A cell is a value for a column of a row.
-type cell struct {
-	col int32
-	at  ref // where the arena has the value for the batch's log; 0: nowhere
-	raw []byte
-}
+type cell struct{ col, field int32 }
 
 // merge merges a message into its row; made tells that it is the first of the row.
 func (b *Batch) merge(r *Row, m *message, made bool) {
@@ -51,34 +50,34 @@ func (b *Batch) merge(r *Row, m *message, made bool) {
 	}
 	fillOnly, width := b.rules.fillOnly, len(b.rules.table.Columns)
 	for i := range m.values {
-		c := &m.values[i]
+		c := m.values[i]
 		switch have := b.rows.cells.at(&r.cells, c.col, width); {
 		case !fillOnly:
-			b.set(have, c)
+			*have = m.put(&b.arena, *have, c.field)
 		case *have != 0:
 		case first || b.rules.table.Columns[c.col].Default == "":
-			b.set(have, c)
+			*have = m.put(&b.arena, *have, c.field)
 		default: // a later message finds the column's default
-			*have = b.late(c.raw)
+			*have = b.late(m.fields[c.field].Value)
 		}
 	}
 }
 
 // setKey puts the key of a message into its row.
 func (b *Batch) setKey(r *Row, m *message) {
-	for i := range m.key {
-		c := &m.key[i]
-		b.set(b.rows.cells.at(&r.cells, c.col, len(b.rules.table.Columns)), c)
+	for part, field := range m.keys {
+		have := b.rows.cells.at(&r.cells, int32(b.rules.table.Key[part]), len(b.rules.table.Columns))
+		*have = m.put(&b.arena, *have, field)
 	}
 }
 
-// set gives a cell a value. A value of the log is shared, and never overwritten: all of a table's messages are in it.
-func (b *Batch) set(have *ref, c *cell) {
-	if c.at != 0 {
-		*have = c.at
-		return
+// put returns where the arena has the value of a field, for a cell that has another one: in the other one's place if it
+// fits. A value of the log is shared with it, and never overwritten: all messages of a table are in it, or none is.
+func (m *message) put(a *arena, have ref, field int32) ref {
+	if m.kept != nil {
+		return m.kept[field]
 	}
-	*have = b.arena.set(*have, c.raw)
+	return a.set(have, m.fields[field].Value)
 }
 
 // delete removes a row. It keeps its key.

@@ -131,9 +131,10 @@ func (b *Batch) mergeVersioned(r *Row, m *message) {
 	}
 	b.rows.cells.at(&vs.cells, int32(width-1), width)
 	for i := range m.values {
-		if c := &m.values[i]; newest || !b.older(m.version, vs.cells[c.col]) {
+		if c := m.values[i]; newest || !b.older(m.version, vs.cells[c.col]) {
 			vs.cells[c.col] = v
-			b.set(b.rows.cells.at(&r.cells, c.col, width), c)
+			have := b.rows.cells.at(&r.cells, c.col, width)
+			*have = m.put(&b.arena, *have, c.field)
 		}
 	}
 	vs.mark(r)
