@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -20,31 +21,44 @@ func (e SettingsError) Error() string { return e.What }
 // ExitCode is that of a wrong usage.
 func (e SettingsError) ExitCode() int { return 2 }
 
+// An admission says from which checkpoints an attempt may continue. It does not change while the attempt lasts.
+type admission struct {
+	cfg        *Config
+	run        string // the ID of the run
+	p          *progress.Progress
+	tables     []Table        // of the run
+	declared   int            // of these: those behind them were added by messages
+	found      []schema.Table // the same as the database has them
+	keyErr     error          // why one cannot have the key of this run
+	settings   settings       // of the fold
+	hasWritten bool           // an earlier attempt has written to the tables
+}
+
 // admitAll returns the lanes with the checkpoints that they continue from.
 // Where the run must not continue from one of these, it ends before it has written
 // anything.
-func (r *run) admitAll(ctx context.Context, lanes []string) ([]start, error) {
+func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error) {
 	starts := make([]start, 0, len(lanes))
 	var names []string
 	for _, name := range lanes {
-		if r.fenced[name] {
+		if a.history.fences.lost[name] {
 			continue
 		}
-		s := r.startOf(name)
+		s := a.admission.startOf(name)
 		starts = append(starts, s)
 		if !s.unnamed {
 			names = append(names, s.name)
 		}
 	}
-	found, err := r.claims.Checkpoints(ctx, names...)
+	found, err := a.run.claims.Checkpoints(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
-	tables, err := r.claims.Tables(ctx)
+	tables, err := a.run.claims.Tables(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.readLatest(ctx); err != nil {
+	if err := a.readLatest(ctx); err != nil {
 		return nil, err
 	}
 	for i := range starts {
@@ -57,48 +71,56 @@ func (r *run) admitAll(ctx context.Context, lanes []string) ([]start, error) {
 		found = found[1:]
 	}
 	// The last commit of a run that was killed may have come after the tables were read.
-	if slices.ContainsFunc(starts, r.isOtherTable) || r.isOtherTable(r.latest) || len(tables) > 0 && !r.writes() {
-		if err := r.begin(ctx); err != nil {
+	if ad := a.admission; slices.ContainsFunc(starts, ad.isOtherTable) || ad.isOtherTable(a.latest) || len(tables) > 0 && !ad.writes() {
+		now, err := a.run.begin(ctx, a.history, a.folding)
+		if err != nil {
 			return nil, err
 		}
+		a.admission, a.folding, a.settings = now.admission, now.folding, now.settings
 	}
-	fresh := r.unwritten()
-	otherJob := SettingsError{fmt.Sprintf("job %q is for %s: a run into %s needs a job of its own (--job NAME)", r.Job, tableList(tables), r.tableNames())}
-	if len(tables) > 0 && !r.writes() && len(fresh) == r.declared {
-		return nil, otherJob
+	return starts, a.admission.admitAll(starts, &a.latest, tables)
+}
+
+// admitAll reads where sources continue, and reports why one cannot. latest is the checkpoint that the job wrote last,
+// and tables are those that the job has written.
+func (ad *admission) admitAll(starts []start, latest *start, tables []string) error {
+	fresh := ad.unwritten()
+	otherJob := SettingsError{fmt.Sprintf("job %q is for %s: a run into %s needs a job of its own (--job NAME)", ad.cfg.Job, tableList(tables), ad.tableNames())}
+	if len(tables) > 0 && !ad.writes() && len(fresh) == ad.declared {
+		return otherJob
 	}
 	for i := range starts {
-		if err := r.admit(&starts[i]); err != nil {
-			return nil, err
+		if err := ad.admit(&starts[i]); err != nil {
+			return err
 		}
 	}
-	if err := r.checkTables(&r.latest, r.otherTables(&r.latest)); err != nil {
-		return nil, err
+	if err := ad.checkTables(latest, ad.otherTables(latest)); err != nil {
+		return err
 	}
-	if len(tables) > 0 && !r.writes() { // no checkpoint knows the job's tables
-		if way := r.howToFill(fresh); way != "" {
+	if len(tables) > 0 && !ad.writes() { // no checkpoint knows the job's tables
+		if way := ad.howToFill(fresh); way != "" {
 			otherJob.What += "; " + way
 		}
-		return nil, otherJob
+		return otherJob
 	}
-	return starts, nil
+	return nil
 }
 
 // readLatest reads the checkpoint that the job wrote last, whose source may be none of this run: the files that
 // made a table may have been rotated away.
-func (r *run) readLatest(ctx context.Context) (err error) {
-	r.latest = start{}
-	if r.latest.name, r.latest.cp, err = r.claims.Latest(ctx); err == nil {
-		r.latest.from, err = positionOf(r.latest.cp)
+func (a *attempt) readLatest(ctx context.Context) (err error) {
+	a.latest = start{}
+	if a.latest.name, a.latest.cp, err = a.run.claims.Latest(ctx); err == nil {
+		a.latest.from, err = positionOf(a.latest.cp)
 	}
 	return err
 }
 
 // startOf returns the start of a source without its checkpoint.
-func (r *run) startOf(name string) start {
-	traits := r.Kind.Traits(name)
-	resumes := traits.Rewindable || r.Feed.resumes(traits)
-	return start{name: name, traits: traits, unnamed: !traits.Named && !r.ResumeStdin, resumes: resumes, repeats: resumes && traits.Named}
+func (ad *admission) startOf(name string) start {
+	traits := ad.cfg.Kind.Traits(name)
+	resumes := traits.Rewindable || ad.cfg.Feed.resumes(traits)
+	return start{name: name, traits: traits, unnamed: !traits.Named && !ad.cfg.ResumeStdin, resumes: resumes, repeats: resumes && traits.Named}
 }
 
 // found gives a start the checkpoint that its source has.
@@ -110,10 +132,10 @@ func (s *start) found(cp sink.Checkpoint) (err error) {
 
 // unwritten are the names of the tables that the job has not written to, but for those that messages
 // have added.
-func (r *run) unwritten() (names []string) {
-	for i := range r.declared {
-		if !slices.Contains(r.tables[i].Writers, r.Job) {
-			names = append(names, r.Tables[i].Name)
+func (ad *admission) unwritten() (names []string) {
+	for i := range ad.declared {
+		if !slices.Contains(ad.found[i].Writers, ad.cfg.Job) {
+			names = append(names, ad.tables[i].Name)
 		}
 	}
 	return names
@@ -121,23 +143,23 @@ func (r *run) unwritten() (names []string) {
 
 // writes reports whether the job may write to the tables: whether it has written to all of them,
 // or to some where a run may bring new ones.
-func (r *run) writes() bool {
-	fresh := len(r.unwritten())
-	return fresh == 0 || fresh < r.declared && (r.AcceptSettings || r.FromStart) || r.hasWritten
+func (ad *admission) writes() bool {
+	fresh := len(ad.unwritten())
+	return fresh == 0 || fresh < ad.declared && (ad.cfg.AcceptSettings || ad.cfg.FromStart) || ad.hasWritten
 }
 
 // isOtherTable reports whether a table is not the one that a checkpoint was written for.
-func (r *run) isOtherTable(s start) bool { return len(r.otherTables(&s)) > 0 }
+func (ad *admission) isOtherTable(s start) bool { return len(ad.otherTables(&s)) > 0 }
 
-func (r *run) otherTables(s *start) []*schema.Table {
-	return sink.OtherTables(&s.cp, r.tables)
+func (ad *admission) otherTables(s *start) []*schema.Table {
+	return sink.OtherTables(&s.cp, ad.found)
 }
 
 // tableNames are the tables of the run, for people.
-func (r *run) tableNames() string {
-	names := make([]string, len(r.Tables))
+func (ad *admission) tableNames() string {
+	names := make([]string, len(ad.tables))
 	for i := range names {
-		names[i] = r.Tables[i].Name
+		names[i] = ad.tables[i].Name
 	}
 	return tableList(names)
 }
@@ -158,15 +180,15 @@ func tableList(names []string) string {
 }
 
 // admit reads where a source continues, and reports why it cannot.
-func (r *run) admit(s *start) (err error) {
+func (ad *admission) admit(s *start) (err error) {
 	if s.from, err = positionOf(s.cp); err != nil {
-		return fmt.Errorf("the checkpoint of job %q and %s: %w", r.Job, s.name, err)
+		return fmt.Errorf("the checkpoint of job %q and %s: %w", ad.cfg.Job, s.name, err)
 	}
-	r.p.CommittedBefore(s.cp.Committed)
-	if s.accepted, err = r.mayContinue(s); err != nil {
+	ad.p.CommittedBefore(s.cp.Committed)
+	if s.accepted, err = ad.mayContinue(s); err != nil {
 		return err
 	}
-	if r.FromStart && !r.hasBegun(s) {
+	if ad.cfg.FromStart && !ad.hasBegun(s) {
 		s.from = position{}
 	}
 	if s.from == (position{}) {
@@ -176,51 +198,51 @@ func (r *run) admit(s *start) (err error) {
 }
 
 // hasBegun reports whether an earlier attempt of this run has committed what it read of a source.
-func (r *run) hasBegun(s *start) bool { return s.cp.Run == r.id && !r.isOtherTable(*s) }
+func (ad *admission) hasBegun(s *start) bool { return s.cp.Run == ad.run && !ad.isOtherTable(*s) }
 
 // mayContinue reports why a run cannot continue from a checkpoint. accepted says that it
 // does by --accept-settings.
-func (r *run) mayContinue(s *start) (accepted bool, err error) {
+func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 	cp, from := &s.cp, s.from
-	if r.Rebuild || from == (position{}) || cp.Settings == "" {
-		return false, r.keyErr
+	if ad.cfg.Rebuild || from == (position{}) || cp.Settings == "" {
+		return false, ad.keyErr
 	}
-	words, stale, fresh := changes(&s.was, &r.settings)
-	stale = stale && (r.keyErr != nil || r.Star != nil || slices.ContainsFunc(r.tables, func(t schema.Table) bool { return t.Exists }))
-	others := r.otherTables(s)
+	words, stale, fresh := changes(&s.was, &ad.settings)
+	stale = stale && (ad.keyErr != nil || ad.cfg.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
+	others := ad.otherTables(s)
 	switch {
-	case r.FromStart && stale:
-		return false, SettingsError{fmt.Sprintf("--from-start would leave rows of the old settings in %s: %s; %s", r.tableNames(), strings.Join(words, ", "), r.howToRebuild())}
-	case r.FromStart:
-		return false, r.keyErr
-	case len(words) > 0 && !r.AcceptSettings:
-		ways := []string{r.howToRebuild()}
-		if way := r.howToFill(fresh); way != "" && r.keyErr == nil {
+	case ad.cfg.FromStart && stale:
+		return false, SettingsError{fmt.Sprintf("--from-start would leave rows of the old settings in %s: %s; %s", ad.tableNames(), strings.Join(words, ", "), ad.howToRebuild())}
+	case ad.cfg.FromStart:
+		return false, ad.keyErr
+	case len(words) > 0 && !ad.cfg.AcceptSettings:
+		ways := []string{ad.howToRebuild()}
+		if way := ad.howToFill(fresh); way != "" && ad.keyErr == nil {
 			ways = append(ways, way)
 		}
 		if !stale {
 			ways = append(ways, "--from-start reads again over the rows that exist")
 		}
-		if r.keyErr == nil {
+		if ad.keyErr == nil {
 			ways = append(ways, "--accept-settings continues under the new settings")
 		}
 		return false, SettingsError{fmt.Sprintf("%s was read up to line %d with other settings: %s (%s)", s.name, from.line, strings.Join(words, ", "), strings.Join(ways, "; "))}
-	case r.keyErr != nil:
-		return false, r.keyErr
+	case ad.keyErr != nil:
+		return false, ad.keyErr
 	}
-	return len(words) > 0 || len(others) > 0, r.checkTables(s, others)
+	return len(words) > 0 || len(others) > 0, ad.checkTables(s, others)
 }
 
 // checkTables reports that tables are not those that a checkpoint was written for, where that matters.
-func (r *run) checkTables(s *start, others []*schema.Table) error {
-	if r.FromStart || s.from == (position{}) {
+func (ad *admission) checkTables(s *start, others []*schema.Table) error {
+	if ad.cfg.FromStart || s.from == (position{}) {
 		return nil
 	}
 	for _, t := range others {
 		switch {
 		case !t.Exists:
 			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", t.Name, s.name, s.from.line)
-		case !r.AcceptSettings:
+		case !ad.cfg.AcceptSettings:
 			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
 				"or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", t.Name, s.name, s.from.line)
 		}
@@ -229,20 +251,20 @@ func (r *run) checkTables(s *start, others []*schema.Table) error {
 }
 
 // howToRebuild is how the user gets tables without rows of other settings.
-func (r *run) howToRebuild() string {
-	if r.Star != nil { // what is to be emptied is known when the stream was read
-		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", r.Job)
+func (ad *admission) howToRebuild() string {
+	if ad.cfg.Star != nil { // what is to be emptied is known when the stream was read
+		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
 	}
-	if r.keyErr == nil && slices.ContainsFunc(r.tables, func(t schema.Table) bool { return sink.MayRebuild(&t, r.Job) != nil }) {
-		return fmt.Sprintf("another --table, or an empty %s and --from-start", r.tableNames())
+	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {
+		return fmt.Sprintf("another --table, or an empty %s and --from-start", ad.tableNames())
 	}
-	return fmt.Sprintf("--rebuild empties %s and reads from the start", r.tableNames())
+	return fmt.Sprintf("--rebuild empties %s and reads from the start", ad.tableNames())
 }
 
 // howToFill is how the user gets the rows of new tables, "" where there are none.
-func (r *run) howToFill(tables []string) string {
-	if len(tables) == 0 || r.Backfill == nil {
+func (ad *admission) howToFill(tables []string) string {
+	if len(tables) == 0 || ad.cfg.Backfill == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", r.Backfill(tables), tableList(tables))
+	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", ad.cfg.Backfill(tables), tableList(tables))
 }

@@ -1,9 +1,11 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -60,16 +63,24 @@ func timeOf(text string) (time.Time, bool) {
 const (
 	expireEvery = time.Minute
 	// A step that failed is retried, but not for long when nothing else is to be done.
-	expireMinWait  = 5 * time.Millisecond
-	expireMaxWait  = 5 * time.Second
-	expirePatience = 10 * time.Second
+	expireMinWait    = 5 * time.Millisecond
+	expireMaxWait    = 5 * time.Second
+	expireDrainLimit = 10 * time.Second
 )
 
-// An expirer removes old rows of one table. It is the flusher's.
+// An expiry removes old rows of the tables of a run, step by step. It lasts over all attempts.
+type expiry struct {
+	db       sink.Expirer
+	p        *progress.Progress
+	log      *slog.Logger
+	expirers []*expirer
+}
+
+// An expirer has the old rows of one table.
 type expirer struct {
 	*Expire
-	db    sink.Expirer
-	table int       // of the run
+	table Table
+	index int       // of the table in the run
 	below []int     // those of Below
 	due   time.Time // when its next step is
 	// pass is what is under way; nil between two of them.
@@ -81,26 +92,28 @@ type expirer struct {
 	missing bool // it has said which column is
 }
 
-func newExpirers(db sink.Sink, tables []Table) (all []*expirer, err error) {
+func newExpiry(db sink.Sink, tables []Table, p *progress.Progress, log *slog.Logger) (_ *expiry, err error) {
+	e := &expiry{p: p, log: log}
 	for i := range tables {
-		if x := tables[i].Expire; x != nil {
-			removes, err := sink.As[sink.Expirer](db, "remove old rows")
-			if err != nil {
-				return nil, fmt.Errorf("expire of table %q: %w", tables[i].Name, err)
-			}
-			e := &expirer{Expire: x, db: removes, table: i, waits: backoff.Backoff{Min: expireMinWait, Max: expireMaxWait}}
-			for _, l := range x.Below {
-				e.below = append(e.below, slices.IndexFunc(tables, func(t Table) bool { return t.Name == l.Table }))
-			}
-			all = append(all, e)
+		x := tables[i].Expire
+		if x == nil {
+			continue
 		}
+		if e.db, err = sink.As[sink.Expirer](db, "remove old rows"); err != nil {
+			return nil, fmt.Errorf("expire of table %q: %w", tables[i].Name, err)
+		}
+		of := &expirer{Expire: x, table: tables[i], index: i, waits: backoff.Backoff{Min: expireMinWait, Max: expireMaxWait}}
+		for _, l := range x.Below {
+			of.below = append(of.below, slices.IndexFunc(tables, func(t Table) bool { return t.Name == l.Table }))
+		}
+		e.expirers = append(e.expirers, of)
 	}
-	return all, nil
+	return e, nil
 }
 
-// nextExpirer returns the one whose step is due first, or nil.
-func (r *run) nextExpirer() (next *expirer) {
-	for _, x := range r.expirers {
+// next returns the one whose step is due first, or nil.
+func (e *expiry) next() (next *expirer) {
+	for _, x := range e.expirers {
 		if next == nil || x.due.Before(next.due) {
 			next = x
 		}
@@ -108,43 +121,52 @@ func (r *run) nextExpirer() (next *expirer) {
 	return next
 }
 
-// expiryDue fires when a step is due: never where no rows expire.
-func (r *run) expiryDue() <-chan time.Time {
-	if x := r.nextExpirer(); x != nil {
-		return time.After(time.Until(x.due))
+// begin makes one step, if one is due, before anything is written.
+func (e *expiry) begin(ctx context.Context) error {
+	if x := e.next(); x != nil && !x.due.After(time.Now()) {
+		return e.step(ctx, x)
 	}
 	return nil
 }
 
-// expireStep makes one step if one is due.
-func (r *run) expireStep(ctx context.Context) error {
-	if x := r.nextExpirer(); x != nil && !x.due.After(time.Now()) {
-		return r.step(ctx, x)
+// run makes each step when it is due, until the run ends.
+func (e *expiry) run(ctx context.Context, turns *turns) error {
+	for x := e.next(); x != nil; x = e.next() {
+		select {
+		case <-time.After(time.Until(x.due)):
+		case <-turns.written:
+			return e.finish(ctx, turns)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := turns.take(ctx, func(ctx context.Context) error { return e.step(ctx, x) }); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// expireAll removes all old rows, at the end of a source, or ends what has begun. It does not
+// finish removes all old rows, at the end of a source, or ends what has begun. It does not
 // wait long for a database: the next run removes what is left.
-func (f *flusher) expireAll(ctx context.Context, stop <-chan struct{}) error {
-	end := time.Now().Add(expirePatience)
-	for _, x := range f.expirers {
-		if f.ended {
+func (e *expiry) finish(ctx context.Context, turns *turns) error {
+	limit := time.Now().Add(expireDrainLimit)
+	for _, x := range e.expirers {
+		if turns.anyEnded {
 			x.pass, x.due = nil, time.Time{}
 		}
 		for x.pass != nil || !x.due.After(time.Now()) {
 			select {
-			case <-stop:
+			case <-turns.stop:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-time.After(time.Until(x.due)):
 			}
-			if err := f.step(ctx, x); err != nil {
+			if err := turns.take(ctx, func(ctx context.Context) error { return e.step(ctx, x) }); err != nil {
 				return err
 			}
-			if x.failed && time.Now().After(end) {
-				f.Log.Warn(fmt.Sprintf("old rows are left in table %q: the next run removes them", x.pass.Table), "table", x.pass.Table)
+			if x.failed && time.Now().After(limit) {
+				e.log.Warn(fmt.Sprintf("old rows are left in table %q: the next run removes them", x.pass.Table), "table", x.pass.Table)
 				break
 			}
 		}
@@ -153,15 +175,15 @@ func (f *flusher) expireAll(ctx context.Context, stop <-chan struct{}) error {
 }
 
 // step removes some old rows of a table. A failure that goes away does not end the run.
-func (r *run) step(ctx context.Context, x *expirer) error {
-	t, now := &r.Tables[x.table], time.Now()
+func (e *expiry) step(ctx context.Context, x *expirer) error {
+	t, now := &x.table, time.Now()
 	if x.pass == nil {
 		x.pass, x.kept = &sink.Expiry{Table: t.Name, Key: t.StoredKey(), Owner: x.Owner, Of: x.Of, Before: now.Add(-x.After), Below: x.Below}, 0
 	}
-	did, err := x.db.Expire(ctx, x.pass)
+	did, err := e.db.Expire(ctx, x.pass)
 	if failed := (*sink.Error)(nil); errors.As(err, &failed) && failed.Class != sink.Permanent {
 		if !x.failed {
-			r.Log.Warn(fmt.Sprintf("removing old rows of table %q: %v; retrying", t.Name, err), "table", t.Name)
+			e.log.Warn(fmt.Sprintf("removing old rows of table %q: %v; retrying", t.Name, err), "table", t.Name)
 		}
 		wait, _ := x.waits.Next(math.MaxInt64)
 		x.failed, x.due = true, now.Add(wait)
@@ -172,9 +194,9 @@ func (r *run) step(ctx context.Context, x *expirer) error {
 	}
 	x.waits.Reset()
 	x.failed = false
-	r.p.Expired(x.table, did.Removed)
+	e.p.Expired(x.index, did.Removed)
 	for i, rows := range did.Below {
-		r.p.Expired(x.below[i], rows)
+		e.p.Expired(x.below[i], rows)
 	}
 	if did.Kept > 0 {
 		x.kept, x.why = x.kept+did.Kept, did.Why
@@ -183,19 +205,12 @@ func (r *run) step(ctx context.Context, x *expirer) error {
 		return nil
 	}
 	if x.kept > 0 {
-		r.Log.Warn(fmt.Sprintf("%d old rows of table %q stay, for the database does not let them go: %s", x.kept, t.Name, x.why), "table", t.Name)
+		e.log.Warn(fmt.Sprintf("%d old rows of table %q stay, for the database does not let them go: %s", x.kept, t.Name, x.why), "table", t.Name)
 	}
 	if did.Missing != "" && !x.missing {
 		x.missing = true
-		r.Log.Warn(fmt.Sprintf("no row of table %q can expire yet: it has no column %q", t.Name, did.Missing), "table", t.Name)
+		e.log.Warn(fmt.Sprintf("no row of table %q can expire yet: it has no column %q", t.Name, did.Missing), "table", t.Name)
 	}
-	x.pass, x.due = nil, now.Add(x.every())
+	x.pass, x.due = nil, now.Add(cmp.Or(x.Every, expireEvery))
 	return nil
-}
-
-func (x *Expire) every() time.Duration {
-	if x.Every > 0 {
-		return x.Every
-	}
-	return expireEvery
 }

@@ -76,7 +76,7 @@ type feedState struct {
 // is all that it says.
 func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error) {
 	h := &from.reading.feed
-	if rd.Feed.ResumeField != "" {
+	if rd.cfg.Feed.ResumeField != "" {
 		if v, ok := resumeOf(l, rd.feedNames.resume); ok {
 			if string(v) != h.Resume {
 				h.feedMark = feedMark{Resume: string(v), Before: h.behind}
@@ -84,14 +84,14 @@ func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error
 			h.behind, h.opening = "", false
 		}
 	}
-	if rd.Feed.Failure.matches(l, rd.feedNames.failure) {
+	if rd.cfg.Feed.Failure.matches(l, rd.feedNames.failure) {
 		words, ok := l.Get(rd.feedNames.words)
 		if !ok {
 			words = l.Text
 		}
 		return true, fmt.Errorf("the feed says: %s", bytes.TrimSpace(words))
 	}
-	if !rd.Feed.Keepalive.matches(l, rd.feedNames.keepalive) {
+	if !rd.cfg.Feed.Keepalive.matches(l, rd.feedNames.keepalive) {
 		h.repeats = 0
 		return false, nil
 	}
@@ -99,9 +99,9 @@ func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error
 		h.stale, h.repeats = h.Resume, 0
 	}
 	h.repeats++
-	if drop, ok := source.As[source.Dropper](from.source); ok && rd.Feed.StaleAfter > 0 && h.repeats >= rd.Feed.StaleAfter {
+	if drop, ok := source.As[source.Dropper](from.source); ok && rd.cfg.Feed.StaleAfter > 0 && h.repeats >= rd.cfg.Feed.StaleAfter {
 		h.repeats = 0
-		drop.Drop(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.Feed.StaleAfter, rd.Feed.ResumeField, h.Resume))
+		drop.Drop(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.cfg.Feed.StaleAfter, rd.cfg.Feed.ResumeField, h.Resume))
 	}
 	return true, nil
 }

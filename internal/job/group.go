@@ -2,26 +2,20 @@ package job
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
-	"slices"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
 
-// groupClaims are the claims of a member, as join has checked.
-func (r *run) groupClaims() sink.GroupClaims { return r.claims.(sink.GroupClaims) }
-
 // join has the run share the job with the other members: it writes where the lanes begin that have
 // no checkpoint yet, also of those that others will read.
-func (r *run) join(ctx context.Context, member source.Member, starts []start) error {
-	group, err := sink.As[sink.GroupClaims](r.claims, "share a job between the members of a consumer group (--group)")
+func (a *attempt) join(ctx context.Context, member source.Member, starts []start) error {
+	group, err := sink.As[sink.GroupClaims](a.run.claims, "share a job between the members of a consumer group (--group)")
 	if err != nil {
 		return err
 	}
-	if _, err := r.claims.Take(ctx); err != nil {
+	if _, err := a.run.claims.Take(ctx); err != nil {
 		return err
 	}
 	known := map[string]bool{}
@@ -32,7 +26,7 @@ func (r *run) join(ctx context.Context, member source.Member, starts []start) er
 	if err != nil {
 		return err
 	}
-	begins, err := member.Join(ctx, source.Group{Database: database, Known: func(lane string) bool { return known[lane] }, Cursors: r.cursors})
+	begins, err := member.Join(ctx, source.Group{Database: database, Known: func(lane string) bool { return known[lane] }, Cursors: a.run.cursors})
 	if err != nil {
 		return err
 	}
@@ -44,27 +38,7 @@ func (r *run) join(ctx context.Context, member source.Member, starts []start) er
 		}
 		lanes = append(lanes, sink.Lane{Source: name, Checkpoint: cp})
 	}
-	return group.Begin(ctx, r.id, lanes)
-}
-
-// takeOver claims a lane that the group has assigned.
-func (o *opener) takeOver(ctx context.Context, name string) (*start, error) {
-	// The name is no run's: a flush that finds its own takes that for its commit.
-	found, err := o.groupClaims().TakeOver(ctx, rand.Text(), name)
-	if err != nil {
-		return nil, err
-	}
-	s := o.startOf(name)
-	if err := s.found(found[0]); err != nil {
-		return nil, err
-	}
-	switch others := o.otherTables(&s); {
-	case slices.ContainsFunc(others, func(t *schema.Table) bool { return t.Exists }):
-		return nil, sink.ErrChanged{Err: errors.New("a table was replaced meanwhile, and another member of the group has written to it")}
-	case len(others) > 0: // another member has made them since this attempt began: the next flush finds them
-		s.cp.TableID = ""
-	}
-	return o.admitFound(&s)
+	return group.Begin(ctx, a.run.id, lanes)
 }
 
 // cursors returns those of the checkpoints of lanes.
@@ -82,4 +56,41 @@ func (r *run) cursors(ctx context.Context, lanes []string) ([]source.Cursor, err
 		all[i] = at.mark.Source
 	}
 	return all, nil
+}
+
+// findLanes returns the names of the lanes that the sources have. If a source has to be asked for its lanes, it is
+// returned, too.
+func (a *attempt) findLanes(ctx context.Context) (names []string, src source.Source, err error) {
+	c := a.run.cfg
+	if len(c.Sources) == 1 && c.Kind.Traits(c.Sources[0]).Divided {
+		if src, err = c.Kind.Open(ctx, c.Sources, a.sourceOptions()); err != nil {
+			return nil, nil, err
+		}
+		catalog := src.(source.Catalog)
+		if a.history.ends == nil {
+			a.history.ends = catalog.Ends()
+		}
+		return catalog.Lanes(), src, nil
+	}
+	for _, spec := range c.Sources {
+		name, err := c.Kind.NameOf(spec)
+		if err != nil {
+			return nil, nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil, nil
+}
+
+// sourceOptions are those of the run's sources.
+func (a *attempt) sourceOptions() source.Options {
+	r, opt := a.run, a.run.cfg.Source
+	opt.Pool, opt.Log = r.pool, r.cfg.Log
+	opt.Whole = func(line []byte) bool {
+		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
+		return err == nil
+	}
+	opt.Observer, opt.Buffer, opt.Ends = r.p, r.cfg.Buffer, a.history.ends
+	opt.Hello, opt.Resumes = r.cfg.Feed.Hello, r.cfg.Feed.ResumeField != ""
+	return opt
 }

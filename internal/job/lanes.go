@@ -7,14 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -54,42 +52,42 @@ type lane struct {
 	left atomic.Int64 // lines that were read and are not folded, for the attempt ends
 }
 
-const (
-	// maxLanes is how many lanes a set takes at most. 4,000 would save a fifth of the CPU of 10,000 files of
-	// 50 messages (the section files of make bench), but two sets and a claim have a lock for each lane, and
-	// a Postgres server has room for 6,400 by default, of all its sessions.
-	maxLanes = 1000
-	// claimChunk is how many sources are claimed at a time: each claim is a round trip.
-	claimChunk = 200
-)
+// maxLanes is how many lanes a set takes at most. 4,000 would save a fifth of the CPU of 10,000 files of
+// 50 messages (the section files of make bench), but two sets and a claim have a lock for each lane, and
+// a Postgres server has room for 6,400 by default, of all its sessions.
+const maxLanes = 1000
 
-// An opener claims the lanes that the sources open, and puts their lines into the pool.
+// An opener has the lanes claimed that the sources open, and puts their lines into the pool.
 type opener struct {
-	*run
-	scans  *scanPool
-	spool  *spool.Queue // around the one source that has one
-	outbox *outbox
+	cfg     *Config
+	p       *progress.Progress
+	options source.Options
+	claimer *claimer
+	scans   *scanPool
+	outbox  *outbox
+	spooled func(source.Source) *spool.Queue // puts a queue around the one source that is spooled; nil: none is
+	spool   *spool.Queue                     // of that
 
-	mu      sync.Mutex
-	starts  []start           // that are not claimed yet
-	claimed map[string]*start // that are not opened yet; nil: there is nothing to read
-	lanes   []*lane           // that were opened
+	mu    sync.Mutex
+	lanes []*lane // that were opened
 }
 
 // open reads the sources to their ends, one after the other; files that are followed are read
 // at the same time. When reading ends, what was read before is put into the pool yet; when folding
 // ends, nothing is. src is the source of all of them, nil where none was asked for its lanes.
 func (o *opener) open(reading, folding context.Context, starts []start, src source.Source) error {
-	o.starts, o.claimed = starts, map[string]*start{}
 	if src != nil {
 		return o.read(reading, folding, src)
 	}
 	readAll := func(reading, folding context.Context, names []string) (err error) {
-		src, err := o.Kind.Open(reading, names, o.sourceOptions())
+		src, err := o.cfg.Kind.Open(reading, names, o.options)
 		if err != nil {
 			return err
 		}
-		src = o.spooled(src)
+		if o.spooled != nil {
+			o.spool = o.spooled(src)
+			src = o.spool
+		}
 		defer func() { err = errors.Join(err, src.Close()) }()
 		return o.read(reading, folding, src)
 	}
@@ -97,7 +95,7 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 	for i := range starts {
 		names[i] = starts[i].name
 	}
-	if !o.Source.Follow || len(names) < 2 {
+	if !o.cfg.Source.Follow || len(names) < 2 {
 		return readAll(reading, folding, names)
 	}
 	g, folding := errgroup.WithContext(folding)
@@ -108,61 +106,6 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 		g.Go(func() error { return readAll(reading, folding, names[i:i+1]) })
 	}
 	return g.Wait()
-}
-
-// lanes returns the names of the lanes that the sources have. If a source has to be asked for its lanes, it is
-// returned, too.
-func (r *run) lanes(ctx context.Context) (names []string, src source.Source, err error) {
-	if len(r.Sources) == 1 && r.Kind.Traits(r.Sources[0]).Divided {
-		if src, err = r.Kind.Open(ctx, r.Sources, r.sourceOptions()); err != nil {
-			return nil, nil, err
-		}
-		catalog := src.(source.Catalog)
-		if r.ends == nil {
-			r.ends = catalog.Ends()
-		}
-		return catalog.Lanes(), src, nil
-	}
-	for _, spec := range r.Sources {
-		name, err := r.Kind.NameOf(spec)
-		if err != nil {
-			return nil, nil, err
-		}
-		names = append(names, name)
-	}
-	return names, nil, nil
-}
-
-// sizeFiles notes how large the files are that an attempt is to read to their ends.
-func (r *run) sizeFiles() error {
-	sizes := map[string]int64{}
-	for _, spec := range r.Sources {
-		if r.Source.Follow || !r.Kind.Traits(spec).Stored() {
-			return nil
-		}
-		name, err := r.Kind.NameOf(spec)
-		if err != nil {
-			return err
-		}
-		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() { // else reading says what is wrong
-			sizes[name] = info.Size()
-		}
-	}
-	r.p.SetFiles(sizes)
-	return nil
-}
-
-// sourceOptions are those of the run's sources.
-func (r *run) sourceOptions() source.Options {
-	opt := r.Source
-	opt.Pool, opt.Log = r.pool, r.Log
-	opt.Whole = func(line []byte) bool {
-		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
-		return err == nil
-	}
-	opt.Observer, opt.Buffer, opt.Ends = r.p, r.Buffer, r.ends
-	opt.Hello, opt.Resumes = r.Feed.Hello, r.Feed.ResumeField != ""
-	return opt
 }
 
 // read puts what a source brings into the pool, until an error or its end.
@@ -234,12 +177,12 @@ func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error 
 // begin claims a lane that was opened, and has it read; back says that this attempt has read it
 // before. It returns nil where there is nothing to read.
 func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, error) {
-	s, err := o.claim(ctx, e.Lane)
+	s, err := o.claimer.claim(ctx, e.Lane)
 	if err != nil || s == nil {
 		return nil, err
 	}
 	s.back = back
-	l := &lane{start: *s, log: o.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.traits, o.Source.Follow)), period: o.BatchPeriod}
+	l := &lane{start: *s, log: o.cfg.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.traits, o.cfg.Source.Follow)), period: o.cfg.BatchPeriod}
 	l.source, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
@@ -266,15 +209,15 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 		l.progress.Partition(topic, number, at.Lag, at.Connected)
 	}
 	l.prompt = l.period > 0
-	if l.period == 0 && (l.begun.Waits || o.MaxRate > 0) {
-		l.period, l.prompt = livePeriod, o.MaxRate > 0 || !l.traits.Stored() && !l.traits.Records
+	if l.period == 0 && (l.begun.Waits || o.cfg.MaxRate > 0) {
+		l.period, l.prompt = livePeriod, o.cfg.MaxRate > 0 || !l.traits.Stored() && !l.traits.Records
 	}
 	o.mu.Lock()
 	o.lanes = append(o.lanes, l)
 	o.mu.Unlock()
 	o.outbox.more() // what an earlier run has left
 	if finished {
-		o.skip(s)
+		o.claimer.skipOpened(s)
 	} else {
 		o.logStart(l)
 	}
@@ -333,93 +276,11 @@ func kindOf(t source.Traits, follow bool) progress.Kind {
 	return progress.File
 }
 
-// claim returns where a lane begins, when it is claimed.
-func (o *opener) claim(ctx context.Context, name string) (*start, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for !o.inGroup {
-		if s, ok := o.claimed[name]; ok {
-			delete(o.claimed, name)
-			return s, nil
-		}
-		n := min(claimChunk, len(o.starts))
-		if n == 0 {
-			return o.claimNew(ctx, name)
-		}
-		if err := o.take(ctx, o.starts[:n]); err != nil {
-			return nil, err
-		}
-		o.starts = o.starts[n:]
-	}
-	return o.takeOver(ctx, name)
-}
-
-// claimNew claims a lane that was not known when the run began, or that comes back.
-func (o *opener) claimNew(ctx context.Context, name string) (*start, error) {
-	if o.fenced[name] {
-		return nil, nil
-	}
-	s := o.startOf(name)
-	found, err := o.claims.Take(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.found(found[0]); err != nil {
-		return nil, err
-	}
-	return o.admitFound(&s)
-}
-
-// admitFound admits a start that was found during the attempt.
-func (o *opener) admitFound(s *start) (_ *start, err error) {
-	if s.cp.Run != o.id {
-		return s, o.admit(s)
-	}
-	s.from, err = positionOf(s.cp)
-	return s, err
-}
-
-// take claims sources.
-func (o *opener) take(ctx context.Context, starts []start) error {
-	var names []string
-	for i := range starts {
-		s := &starts[i]
-		o.claimed[s.name] = s
-		if finished := o.Kind.Finished; !s.accepted && finished != nil && finished(s.name, o.Source, s.from.mark.Source) {
-			o.claimed[s.name] = nil
-			o.skip(s)
-			o.p.SkipFile(s.name)
-		} else if !s.unnamed {
-			names = append(names, s.name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	found, err := o.claims.Take(ctx, names...)
-	if err != nil {
-		return err
-	}
-	for i, name := range names {
-		// The flush that empties the table forgets the checkpoints of the sources to come.
-		if at, s := found[i], o.claimed[name]; (at.Seq != s.cp.Seq || at.Run != s.cp.Run) && !(o.Rebuild && at.Seq == 0) {
-			return sink.ErrChanged{Err: fmt.Errorf("another run has read %s meanwhile", name)}
-		}
-	}
-	return nil
-}
-
-// skip counts a source that had been read to its end before.
-func (o *opener) skip(s *start) {
-	o.finished.Add(1)
-	o.finishedRejected.Add(s.cp.Rejected)
-}
-
 // logStart logs where a source continues.
 func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
-		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.Feed.ResumeField, from.mark.Feed.Resume))
+		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.cfg.Feed.ResumeField, from.mark.Feed.Resume))
 	case l.traits.Records && l.begun.At != "":
 		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.begin.offset))
 	case l.begin.offset > 0:

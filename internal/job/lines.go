@@ -3,23 +3,21 @@ package job
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/progress"
 )
-
-// errTorn is returned for a torn last line that is left for the next run.
-var errTorn = errors.New("the last line has no end yet")
 
 // foldBlock folds the lines of a block.
 func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	l, r := e.lane, &e.lane.reading
 	if e.Restart {
-		r.line, r.begins = 0, beginning{} // what was read before is good, whatever comes now
+		r.restart()
+		r.begins = beginning{} // what was read before is good, whatever comes now
 	}
 	if e.failed != nil {
 		return e.failed
@@ -40,11 +38,11 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		rd.moveTo(e, at)
 	}
 	named := e.Time
-	if n := len(e.lines); n > 0 && rd.Feed.TimeField != "" {
+	if n := len(e.lines); n > 0 && rd.cfg.Feed.TimeField != "" {
 		named = feedTime(&e.lines[n-1], rd.feedNames.time)
 	}
 	l.progress.Read(r.read-before, e.size(at), r.folded > folded, named)
-	if err != nil {
+	if at < len(e.Data) {
 		l.leave(e.count()-(r.read-before), e.size(len(e.Data))-e.size(at))
 	}
 	rd.read = rd.read || r.read > before
@@ -54,25 +52,24 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 // foreign ends the run for a lane that has another format. Its lines that were rejected before that was clear are not
 // written, unless they were handed over or other lanes have brought something, too.
 func (rd *reader) foreign(l *lane, f *format) error {
-	if s := rd.set; len(s.lanes) == 1 && s.lanes[0].lane == l {
+	if s := rd.filler.set; len(s.lanes) == 1 && s.lanes[0].lane == l {
 		s.reset()
 	}
 	return fmt.Errorf("%s: %w", l.name, f)
 }
 
-// oversize rejects a line of which there is only the beginning. It returns 0 where the line
-// does not count.
+// oversize rejects a line of which there is only the beginning. It returns 0 if the line is left for the next run.
 func (rd *reader) oversize(e *event) (at int, err error) {
 	r := &e.lane.reading
 	was := r.feed
-	err = rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, rd.noTable(), bytes.TrimSuffix(e.Data, newline),
-		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.Source.MaxLine))
-	if errors.Is(err, ErrRejected) {
+	v := rd.reject(e.lane, fold.Place{Line: r.line() + 1, Offset: e.Offset}, rd.folding.noTable(), bytes.TrimSuffix(e.Data, newline),
+		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.cfg.Source.MaxLine))
+	if v.fate == unread {
 		r.feed = was
-		return 0, err
+		return 0, v.err
 	}
 	r.advance()
-	return len(e.Data), err
+	return len(e.Data), v.err
 }
 
 // count is how many lines a block has.
@@ -94,68 +91,73 @@ func (e *event) size(at int) int64 {
 // moveTo notes that the lines of the block up to an index are folded.
 func (rd *reader) moveTo(e *event, at int) {
 	l, r := e.lane, &e.lane.reading
-	read := position{line: r.line, offset: e.OffsetAfter(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.read}
+	read := r.at(e.OffsetAfter(at), mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark})
 	if read != r.pos { // else it was handed over
 		r.pos = read
-		rd.addLane(l)
+		rd.filler.addLane(l)
 	}
 }
 
-// foldLines folds the lines of a block and returns the index after the last one that
-// counts.
+// A verdict is what became of a line.
+type verdict struct {
+	fate  fate
+	table *mapping.NewTable // that needsTable is about
+	err   error             // ends the lane, after the line if that is done
+}
+
+type fate int
+
+const (
+	done       fate = iota // it was folded or rejected, or says something about the feed
+	unread                 // it is left for the next run
+	needsSet               // the set has to be written before it
+	needsTable             // a table has to be added for it
+)
+
+// foldLines folds the lines of a block and returns the index after the last one that counts.
 func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err error) {
 	r := &e.lane.reading
-	for i := range e.lines {
-		rd.prefetchLines(e.lines, i)
+	for i := 0; i < len(e.lines); {
 		line := &e.lines[i]
+		rd.folding.prefetch(rd.filler.set, e.lines, i)
 		next := min(at+len(line.Text)+1, len(e.Data))
 		if !line.Blank {
 			was := r.feed
-			counts, err := rd.foldLineAt(flushing, e, i, at)
-			if err != nil {
-				if counts {
-					at = next
-					r.advance()
-				} else {
-					r.feed = was // the next run meets the line again
-				}
-				return at, err
+			v := rd.foldLine(e, i, at)
+			if v.fate != done {
+				r.feed = was // the line is met again, here or by the next run
 			}
+			switch v.fate {
+			case unread:
+				return at, v.err
+			case needsSet:
+				if err := rd.split(flushing, e, at); err != nil {
+					return at, err
+				}
+				continue
+			case needsTable:
+				exists, err := rd.addTable(flushing, e, i, at, v.table)
+				if err != nil {
+					return at, err
+				}
+				if exists {
+					continue
+				}
+				rd.countMessage(e.lane) // there is nothing to remove
+			}
+			err = v.err
 		}
 		at = next
+		i++
 		r.advance()
-		if rd.isFull() || rd.isEager() {
-			rd.moveTo(e, at)
-			if err := rd.handOver(flushing); err != nil {
-				return at, err
-			}
-		}
-	}
-	return at, nil
-}
-
-// foldLineAt folds a line of a block, which begins at an index, when there is what it needs: an empty
-// set, or one more table.
-func (rd *reader) foldLineAt(flushing context.Context, e *event, i, at int) (counts bool, err error) {
-	r := &e.lane.reading
-	for was := r.feed; ; {
-		counts, err = rd.foldLineOf(e, i, at)
-		n, adds := err.(*mapping.NewTable)
-		if !adds && err != fold.ErrSplit {
-			return counts, err
-		}
-		if r.feed = was; adds {
-			if err = rd.addTable(flushing, e, i, at, n); err == errNoTable {
-				rd.countMessage(e.lane)
-				return true, nil
-			}
-		} else {
+		if err == nil && (rd.filler.isFull() || rd.filler.isEager()) {
 			err = rd.split(flushing, e, at)
 		}
 		if err != nil {
-			return false, err
+			return at, err
 		}
 	}
+	return at, nil
 }
 
 // split hands over what was read before an index of a block.
@@ -163,52 +165,71 @@ func (rd *reader) split(flushing context.Context, e *event, at int) error {
 	if at > 0 {
 		rd.moveTo(e, at)
 	}
-	return rd.handOver(flushing)
+	return rd.filler.handOver(flushing)
 }
 
-// foldLineOf is foldLine of a line of a block, which begins at an index.
-func (rd *reader) foldLineOf(e *event, i, at int) (counts bool, err error) {
+// addTable adds a table for a line of a block, which begins at an index. exists is false for one that does not exist,
+// so that no rows of it can be removed.
+func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *mapping.NewTable) (exists bool, err error) {
+	t, err := rd.adder.find(flushing, n)
+	if t == nil || err != nil {
+		return false, err
+	}
+	ok, err := rd.adder.add(t, &e.lines[i], rd.filler.open)
+	if !ok || err != nil {
+		return true, err // the mapper rejects the line
+	}
+	// From now on all tables keep their messages.
+	if t.fitted.HasConstraints && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
+		if err := rd.split(flushing, e, at); err != nil {
+			return true, err
+		}
+	}
+	if err := rd.folding.addTable(&t.fitted); err != nil {
+		return true, err
+	}
+	rd.filler.set.Grow(len(rd.folding.folders))
+	return true, nil
+}
+
+// foldLine folds or rejects a line of a block, which begins at an index.
+func (rd *reader) foldLine(e *event, i, at int) verdict {
 	l, line := e.lane, &e.lines[i]
-	place := fold.Place{Lane: rd.laneIndex(l), Line: l.reading.line + 1, Offset: e.Offset + int64(at)}
+	place := fold.Place{Lane: rd.filler.laneIndex(l), Line: l.reading.line() + 1, Offset: e.Offset + int64(at)}
 	if e.Records != nil {
 		place.Offset = e.Records[i].Offset
 	}
-	return rd.foldLine(l, line, place, e.Tail && at+len(line.Text)+1 >= len(e.Data))
-}
-
-// foldLine folds or rejects a line. Where it returns an error, which ends the
-// source, counts tells whether the line was dealt with.
-func (rd *reader) foldLine(l *lane, line *feed.Line, at fold.Place, tail bool) (counts bool, err error) {
-	rd.startPeriod(l)
-	if rd.Feed.hasControl() && line.Err == nil {
+	rd.filler.startPeriod(l)
+	if rd.cfg.Feed.hasControl() && line.Err == nil {
 		if pass, err := rd.controlMessage(l, line); err != nil {
-			return true, fmt.Errorf("%s: %w", l.name, err)
+			return verdict{err: fmt.Errorf("%s: %w", l.name, err)}
 		} else if pass {
-			return true, nil
+			return verdict{}
 		}
 	}
-	table, err := rd.addLine(l, line, at)
+	table, err := rd.folding.add(rd.filler.set, line, l.name, place)
 	switch err := err.(type) {
 	case nil:
-		if rd.mapper == nil && rd.folded < likely {
-			rd.folded++
-			rd.tellEnvelope(l, line.Text, at.Line)
+		if rd.folding.mapper == nil && rd.folding.looked < likely {
+			rd.tellEnvelope(l, line.Text, place.Line)
 		}
 		rd.countMessage(l)
-		return true, nil
+		return verdict{}
 	case *feed.Error:
 		// The end of a followed file comes when another one has taken its place.
-		if tail && err.Reason == feed.Truncated && l.traits.Named && !rd.Source.Follow {
-			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, at.Line, at.Offset))
-			return false, errTorn
+		last := e.Tail && at+len(line.Text)+1 >= len(e.Data)
+		if last && err.Reason == feed.Truncated && l.traits.Named && !rd.cfg.Source.Follow {
+			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
+			return verdict{fate: unread}
 		}
-		err2 := rd.reject(l, at, table, line.Text, err)
-		return !errors.Is(err2, ErrRejected), err2
+		return rd.reject(l, place, table, line.Text, err)
+	case *mapping.NewTable:
+		return verdict{fate: needsTable, table: err}
 	default:
-		if _, needs := err.(*mapping.NewTable); needs || err == fold.ErrSplit {
-			return false, err
+		if err == fold.ErrSplit {
+			return verdict{fate: needsSet}
 		}
-		return false, fmt.Errorf("%s line %d: %w", l.name, at.Line, err)
+		return verdict{fate: unread, err: fmt.Errorf("%s line %d: %w", l.name, place.Line, err)}
 	}
 }
 
@@ -217,85 +238,38 @@ const likely = 10
 
 // tellEnvelope warns, once, of a message that looks to be in an envelope, whose fields become columns.
 func (rd *reader) tellEnvelope(l *lane, message []byte, line int64) {
+	rd.folding.looked++
 	if of := envelope.Of(message); of != "" {
 		l.log.Warn(fmt.Sprintf("%s line %d looks like a message of a change stream, whose row is in an envelope: --envelope %s reads that; without it the fields of the envelope are the columns", l.name, line, of))
-		rd.folded = likely
+		rd.folding.looked = likely
 	}
 }
 
 // countMessage notes that a line of a lane is a message.
 func (rd *reader) countMessage(l *lane) {
 	l.reading.folded++
-	rd.addLane(l)
-}
-
-// addLine merges a line of a lane into the set. With an error it returns the table that
-// rejects the line, or -1.
-func (rd *reader) addLine(from *lane, l *feed.Line, at fold.Place) (table int, err error) {
-	if l.Err != nil && !(l.Null && rd.Stream) {
-		return rd.noTable(), l.Err
-	}
-	if rd.mapper == nil {
-		c := rd.identity.Map(l)
-		return 0, rd.folders[0].Add(rd.set.Batches[0], &c, at)
-	}
-	changes, table, err := rd.mapper.Map(l, from.name, at)
-	if err != nil {
-		return table, err
-	}
-	if table, err = rd.folders.Add(rd.set.Set, changes, at); err != nil {
-		return table, err
-	}
-	if m, plans := rd.mapper.(*planned); plans {
-		if m.resume != nil && rd.Resume != nil {
-			rd.set.resume(m.resume)
-		}
-		if len(changes) > 0 {
-			m.countLost()
-		}
-	}
-	return table, nil
-}
-
-// noTable is the table that rejects a line that is no message: -1 where there are several.
-func (rd *reader) noTable() int {
-	if len(rd.Tables) == 1 && rd.Star == nil {
-		return 0
-	}
-	return -1
-}
-
-// prefetchLines has the memory fetched that folding lines will touch, of which one is at hand, where their
-// fields are the columns.
-func (rd *reader) prefetchLines(lines []feed.Line, at int) {
-	if rd.mapper == nil {
-		rd.folders[0].CPUPrefetch(rd.set.Batches[0], lines, at)
-	}
+	rd.filler.addLane(l)
 }
 
 // reject deals with a line that is no message.
-func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) error {
-	if rd.Feed.resumes(l.traits) && l.reading.feed.again(line) {
-		return nil // it was counted when it came first
+func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) verdict {
+	if rd.cfg.Feed.resumes(l.traits) && l.reading.feed.again(line) {
+		return verdict{} // it was counted when it came first
 	}
-	return rd.keepReject(l, fold.NewReject(at, table, why, line))
-}
-
-// keepReject counts a rejected line, and puts it where the run keeps them.
-func (rd *reader) keepReject(l *lane, rejected fold.Reject) error {
-	rd.startPeriod(l)
+	rejected := fold.NewReject(at, table, why, line)
+	rd.filler.startPeriod(l)
 	l.progress.Reject(&rejected)
 	l.reading.rejected++
-	switch rd.Rejects.mode {
+	switch rd.cfg.Rejects.mode {
 	case discard:
 	case fail:
-		return rejectedError(&l.start, &rejected)
+		return verdict{fate: unread, err: rejectedError(&l.start, &rejected)}
 	default:
-		rejected.Lane = rd.laneIndex(l)
-		rd.addLane(l)
-		rd.set.Reject(rejected)
+		rejected.Lane = rd.filler.laneIndex(l)
+		rd.filler.addLane(l)
+		rd.filler.set.Reject(rejected)
 	}
-	return rd.tooMany(rejected.Detail)
+	return verdict{err: tooMany(rd.cfg, rd.p, rejected.Detail)}
 }
 
 // rejectedError is the end of a run that takes no bad lines.
@@ -308,9 +282,9 @@ func rejectedError(of *start, r *fold.Reject) error {
 }
 
 // tooMany ends a run whose feed is mostly bad.
-func (r *run) tooMany(last string) error {
-	if n := r.p.Rejected(); n > r.MaxRejects {
-		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, r.MaxRejects, last)
+func tooMany(c *Config, p *progress.Progress, last string) error {
+	if n := p.Rejected(); n > c.MaxRejects {
+		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, c.MaxRejects, last)
 	}
 	return nil
 }

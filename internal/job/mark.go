@@ -50,3 +50,26 @@ func (p position) checkpoint() (sink.Checkpoint, error) {
 	}
 	return sink.Checkpoint{Line: p.line, Offset: p.offset, Mark: string(text)}, nil
 }
+
+// A laneCursor counts the lines that were read of a lane.
+type laneCursor struct {
+	read   int64 // that this attempt has read: it only grows
+	before int64 // what read was before the first line of the file or connection at hand; negative if earlier runs read some of it
+}
+
+// begin begins a lane of which some lines were read before.
+func (c *laneCursor) begin(lines int64) { c.before = c.read - lines }
+
+// restart begins another file or connection.
+func (c *laneCursor) restart() { c.begin(0) }
+
+// advance moves on by a line.
+func (c *laneCursor) advance() { c.read++ }
+
+// line is how many lines of the file or connection at hand were read, as people count.
+func (c *laneCursor) line() int64 { return c.read - c.before }
+
+// at is the position after the lines that were read.
+func (c *laneCursor) at(offset int64, mark mark) position {
+	return position{line: c.line(), offset: offset, mark: mark, read: c.read}
+}

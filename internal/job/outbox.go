@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -16,94 +17,64 @@ const (
 	// Waits before letters are sent again that were not taken.
 	outboxMinWait = time.Second
 	outboxMaxWait = time.Minute
-	// outboxPatience is how long a run waits at its end for letters to be sent, or for more of them.
-	outboxPatience = 10 * time.Second
+	// outboxDrainLimit is how long a run waits at its end for letters to be sent, or for more of them.
+	outboxDrainLimit = 10 * time.Second
 )
 
 // An outbox sends rejected records to the topic of dead letters: from weir_rejects, where they are
 // removed when the brokers have them. It works in passes through those that wait. A nil outbox does
 // nothing.
 type outbox struct {
-	src     source.DeadLetters
-	db      sink.DeadLetters
-	letters chan []source.Letter // for the sender, one chunk at a time
-	answers chan answer          // of the sender
-	wake    chan struct{}        // more letters may wait
+	job, topic string
+	src        source.DeadLetters
+	db         sink.DeadLetters
+	log        *slog.Logger
+	turns      *turns
+	wake       chan struct{} // more letters may wait
+	sent       chan struct{} // letters were sent
+	waits      backoff.Backoff
 
-	// What follows is the flusher's.
-	passing bool // a pass is under way
-	after   int64
-	failed  bool // not all of this pass, or of the last one, were sent
-	waits   backoff.Backoff
-	due     time.Time       // when the next pass begins if the last one has failed
-	read    map[string]bool // lanes that are read again from the start, and whose old letters are gone; nil: all others, too
-}
-
-// An answer is what became of a chunk.
-type answer struct {
-	last int64 // ID
-	sent []int64
-	err  error // why others were not sent
+	// reread are, with --from-start, the lanes that are read again, and whose old letters are gone; nil: old letters
+	// are sent, too. It is the flusher's.
+	reread map[string]bool
 }
 
 // newOutbox returns the outbox of a run that begins at some starts, nil where it has none.
-func (r *run) newOutbox(src source.Source, starts []start) (*outbox, error) {
-	if r.Rejects.mode != toTopic || r.lookedAt {
+func (a *attempt) newOutbox(src source.Source, starts []start, turns *turns) (*outbox, error) {
+	c := a.run.cfg
+	if c.Rejects.mode != toTopic || a.run.looks {
 		return nil, nil
 	}
-	db, err := sink.As[sink.DeadLetters](r.db, "keep rejected lines for a topic")
+	db, err := sink.As[sink.DeadLetters](a.run.db, "keep rejected lines for a topic")
 	if err != nil {
 		return nil, err
 	}
 	letters, ok := src.(source.DeadLetters)
 	if !ok {
-		return nil, fmt.Errorf("--rejects topic:%s: a source of this kind cannot send rejected records", r.Rejects.topic)
+		return nil, fmt.Errorf("--rejects topic:%s: a source of this kind cannot send rejected records", c.Rejects.topic)
 	}
-	b := &outbox{src: letters, db: db, letters: make(chan []source.Letter, 1), answers: make(chan answer, 1), wake: make(chan struct{}, 1),
+	b := &outbox{job: c.Job, topic: c.Rejects.topic, src: letters, db: db, log: c.Log, turns: turns, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1),
 		waits: backoff.Backoff{Min: outboxMinWait, Max: outboxMaxWait}}
-	if r.FromStart {
-		b.read = map[string]bool{}
+	if c.FromStart {
+		b.reread = map[string]bool{}
 		for i := range starts {
-			b.read[starts[i].name] = r.hasBegun(&starts[i])
+			b.reread[starts[i].name] = a.admission.hasBegun(&starts[i])
 		}
 	}
 	return b, nil
 }
 
-// send sends what the flusher asks for, until ctx ends.
-func (b *outbox) send(ctx context.Context) error {
-	if b == nil {
-		return nil
-	}
-	s, err := b.src.NewSender()
-	if err != nil {
-		return err
-	}
-	var closing sync.WaitGroup
-	defer closing.Wait()
-	closing.Go(func() {
-		<-ctx.Done()
-		s.Close() // no context ends a call that has sent a letter and got no answer
-	})
-	for {
-		select {
-		case letters := <-b.letters:
-			a := answer{last: letters[len(letters)-1].ID}
-			a.sent, a.err = s.Send(ctx, letters)
-			b.answers <- a // there is room here, too
-		case <-ctx.Done():
-			return nil
-		}
+// more says that letters may wait.
+func (b *outbox) more() {
+	if b != nil {
+		notify(b.wake)
 	}
 }
 
-// more says that letters may wait.
-func (b *outbox) more() {
-	if b == nil {
-		return
-	}
+// notify puts a value into a channel that has room for one, unless one is there.
+func notify(c chan struct{}) {
 	select {
-	case b.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -113,9 +84,9 @@ func (b *outbox) committed(f *sink.Flush, rejects int) {
 	if b == nil {
 		return
 	}
-	if b.read != nil {
+	if b.reread != nil {
 		for i := range f.Lanes {
-			b.read[f.Lanes[i].Source] = true
+			b.reread[f.Lanes[i].Source] = true
 		}
 	}
 	if rejects > 0 {
@@ -123,126 +94,125 @@ func (b *outbox) committed(f *sink.Flush, rejects int) {
 	}
 }
 
-// woken, answered and retryDue are what the flusher waits for.
-func (b *outbox) woken() <-chan struct{} {
-	if b == nil || b.passing || b.failed {
-		return nil
-	}
-	return b.wake
-}
-
-func (b *outbox) answered() <-chan answer {
+// run sends the letters that wait, until the run ends; then it waits for the others as long as that makes progress.
+func (b *outbox) run(ctx context.Context) error {
 	if b == nil {
 		return nil
 	}
-	return b.answers
-}
-
-func (b *outbox) retryDue() <-chan time.Time {
-	if b == nil || b.passing || !b.failed {
-		return nil
-	}
-	return time.After(time.Until(b.due))
-}
-
-// pass begins a pass.
-func (b *outbox) pass(ctx context.Context, f *flusher) error {
-	b.passing, b.failed, b.after = true, false, 0
-	_, err := b.next(ctx, f, nil)
-	return err
-}
-
-// next removes what was sent, and hands over the next chunk. It returns how many letters wait.
-func (b *outbox) next(ctx context.Context, f *flusher, sent []int64) (waiting int64, err error) {
-	var lanes []string
-	for _, name := range b.src.Owned() {
-		if b.read == nil || b.read[name] {
-			lanes = append(lanes, name)
-		}
-	}
-	kept, waiting, err := b.db.Outbox(ctx, &sink.Outbox{Job: f.Job, Lanes: lanes, After: b.after, Sent: sent})
+	s, err := b.src.NewSender()
 	if err != nil {
-		return 0, fmt.Errorf("reading dead letters from weir_rejects: %w", err)
+		return err
 	}
-	if len(kept) == 0 {
-		b.passing = false
-		if !b.failed {
-			b.waits.Reset()
-			return waiting, nil
-		}
-		wait, _ := b.waits.Next(math.MaxInt64)
-		b.due = time.Now().Add(wait)
-		return waiting, nil
-	}
-	letters := make([]source.Letter, len(kept))
-	for i, k := range kept {
-		letters[i] = source.Letter{ID: k.ID, Lane: k.Source, Offset: k.Offset, Reason: k.Reason, Text: k.Text}
-	}
-	b.letters <- letters // there is room, as one chunk is under way at a time
-	return waiting, nil
-}
-
-// took deals with an answer.
-func (b *outbox) took(ctx context.Context, f *flusher, a answer) error {
-	b.after = a.last
-	if a.err != nil {
-		if !b.failed {
-			f.Log.Warn(fmt.Sprintf("sending rejected records to topic %s: %v; they wait in weir_rejects; retrying", f.Rejects.topic, a.err))
-		}
-		b.failed = true
-	}
-	_, err := b.next(ctx, f, a.sent)
-	return err
-}
-
-// finish sends what waits at the end of a run, as long as that gets on; when stop is closed, it does not
-// wait for long.
-func (b *outbox) finish(ctx context.Context, f *flusher, stop <-chan struct{}) error {
-	if b == nil {
-		return nil
-	}
-	end := time.After(outboxPatience)
-	for last := false; ; {
-		if !b.passing && (!last || !b.failed) {
-			if last {
-				return nil
-			}
-			last = true
-			if err := b.pass(ctx, f); err != nil {
-				return err
-			}
-			continue
-		}
-		var err error
+	var draining sync.WaitGroup
+	defer draining.Wait()
+	sending, cancel := context.WithCancel(ctx)
+	defer cancel()
+	draining.Go(func() {
+		defer s.Close() // no context ends a call that has sent a letter and got no answer
+		defer cancel()
+		b.limitDrain(sending)
+	})
+	var retry <-chan time.Time
+	wake, written, last := b.wake, b.turns.written, false
+	for {
 		select {
-		case a := <-b.answers:
-			select {
-			case <-stop:
-			default:
-				if len(a.sent) > 0 {
-					end = time.After(outboxPatience)
-				}
-			}
-			err = b.took(ctx, f, a)
-		case <-b.retryDue():
-			err = b.pass(ctx, f)
-		case <-end:
-			return b.left(ctx, f)
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-wake:
+		case <-retry:
+		case <-written:
+			written, last = nil, true
+		case <-sending.Done():
+			return b.leave(ctx)
 		}
-		if err != nil {
+		ok, err := b.pass(ctx, sending, s)
+		switch {
+		case err != nil || ok && last:
 			return err
+		case ok:
+			wake, retry = b.wake, nil
+		default:
+			wait, _ := b.waits.Next(math.MaxInt64)
+			wake, retry = nil, time.After(wait)
 		}
 	}
 }
 
-// left logs how many letters the next run has to send.
-func (b *outbox) left(ctx context.Context, f *flusher) error {
-	b.after = math.MaxInt64
-	n, err := b.next(ctx, f, nil)
+// limitDrain returns when all is written and, for a while, no letter was sent, or when sending ends.
+func (b *outbox) limitDrain(sending context.Context) {
+	select {
+	case <-b.turns.written:
+	case <-sending.Done():
+		return
+	}
+	for limit := time.NewTimer(outboxDrainLimit); ; {
+		select {
+		case <-b.sent:
+			select {
+			case <-b.turns.stop: // it does not wait for long
+			default:
+				limit.Reset(outboxDrainLimit)
+			}
+		case <-limit.C:
+			return
+		case <-sending.Done():
+			return
+		}
+	}
+}
+
+// pass sends the letters that wait, as long as sending lasts. ok reports whether all were sent.
+func (b *outbox) pass(ctx, sending context.Context, s source.Sender) (ok bool, err error) {
+	ok = true
+	for next := (sink.Outbox{}); ; {
+		kept, _, err := b.read(ctx, &next)
+		switch {
+		case err != nil:
+			return false, err
+		case len(kept) == 0 && ok:
+			b.waits.Reset()
+			return true, nil
+		case len(kept) == 0 || sending.Err() != nil:
+			return false, nil
+		}
+		letters := make([]source.Letter, len(kept))
+		for i, k := range kept {
+			letters[i] = source.Letter{ID: k.ID, Lane: k.Source, Offset: k.Offset, Reason: k.Reason, Text: k.Text}
+		}
+		next.After = kept[len(kept)-1].ID
+		if next.Sent, err = s.Send(sending, letters); err != nil {
+			if ok && sending.Err() == nil {
+				b.log.Warn(fmt.Sprintf("sending rejected records to topic %s: %v; they wait in weir_rejects; retrying", b.topic, err))
+			}
+			ok = false
+		}
+		if len(next.Sent) > 0 {
+			notify(b.sent)
+		}
+	}
+}
+
+// read removes what was sent, and reads the next letters. It returns how many wait.
+func (b *outbox) read(ctx context.Context, next *sink.Outbox) (kept []sink.Kept, waiting int64, err error) {
+	err = b.turns.take(ctx, func(ctx context.Context) (err error) {
+		next.Job, next.Lanes = b.job, nil
+		for _, name := range b.src.Owned() {
+			if b.reread == nil || b.reread[name] {
+				next.Lanes = append(next.Lanes, name)
+			}
+		}
+		kept, waiting, err = b.db.Outbox(ctx, next)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("reading dead letters from weir_rejects: %w", err)
+	}
+	return kept, waiting, err
+}
+
+// leave logs how many letters the next run has to send.
+func (b *outbox) leave(ctx context.Context) error {
+	_, n, err := b.read(ctx, &sink.Outbox{After: math.MaxInt64})
 	if err == nil && n > 0 {
-		f.Log.Warn(fmt.Sprintf("rejected records that were not sent to topic %s: %d; they wait in weir_rejects, and the next run sends them", f.Rejects.topic, n))
+		b.log.Warn(fmt.Sprintf("rejected records that were not sent to topic %s: %d; they wait in weir_rejects, and the next run sends them", b.topic, n))
 	}
 	return err
 }

@@ -42,19 +42,19 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 				return nil, err
 			}
 		}
-		p.add = func(n *mapping.NewTable, key []string, l *feed.Line) (t Table, err error) {
+		p.add = func(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error) {
 			i, err := p.scratch.Add(n, key)
 			if err != nil {
-				return t, err
+				return t, false, err
 			}
 			if l != nil {
 				if _, _, err = p.plan.Map(l, fold.Place{}, p.scratch); errors.As(err, &p.refused) {
 					p.scratch.Drop()
-					return t, err
+					return t, true, nil
 				}
 			}
 			added = append(added, &addedTable{n, key})
-			return tableOf(i), nil
+			return tableOf(i), false, nil
 		}
 		if whole != nil {
 			all, err := mapping.Compile(whole, names, limits)
@@ -113,9 +113,9 @@ type planned struct {
 	log     *slog.Logger
 	resume  []byte // from which the source of the last line resumes; nil: it does not say
 	*unmatched
-	// add adds a table behind the others, with a key; not for a line that is rejected then: nothing else says
+	// add adds a table behind the others, with a key; not for a line that is refused then: nothing else says
 	// that this is the key. A nil line adds it in any case.
-	add     func(n *mapping.NewTable, key []string, l *feed.Line) (Table, error)
+	add     func(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error)
 	refused *feed.Error // of the line at hand, for which no table was added
 }
 

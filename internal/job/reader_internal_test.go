@@ -37,7 +37,9 @@ func TestReader_PanicOfHandingOver(t *testing.T) {
 			s := &set{Set: fold.NewSet(1)} // of a table that the run does not have, so that it cannot be sealed
 			s.Reject(fold.Reject{})
 			free <- s
-			rd := &reader{run: &run{p: progress.New()}, scans: &scanPool{events: make(chan *event, 1)}, full: full, free: free}
+			c, p := &Config{}, progress.New()
+			f := &filler{full: full, free: free, limits: limitsOf(c, false), folding: &folding{run: newRun(c, nil, nil, p)}, settings: &keptSettings{}, open: map[*lane]bool{}}
+			rd := &reader{cfg: c, p: p, folding: f.folding, filler: f, scans: &scanPool{events: make(chan *event, 1)}}
 			if e != nil {
 				e.ready <- struct{}{}
 				rd.scans.events <- e

@@ -26,11 +26,6 @@ type Rejects struct {
 	mode  rejectMode
 	path  string
 	topic string
-	file  *lockfile.File
-	first rejectLine // of the file when it was opened
-	size  int64      // of the file, as far as its lines count
-	next  int64      // the same after the flush at hand
-	mark  string     // the ID of the job's file
 }
 
 type rejectMode int
@@ -91,16 +86,30 @@ func (r *Rejects) Check() error {
 	} else if err != nil {
 		return err
 	}
-	_, err = r.check(f)
+	_, err = checkRejects(f)
 	return errors.Join(err, f.Close())
+}
+
+// inDatabase reports whether weir_rejects keeps bad lines.
+func (r *Rejects) inDatabase() bool { return r.mode == keep || r.mode == toTopic }
+
+// A rejectFile is the file of a run that has bad lines. It is locked, and lasts over all attempts; the flusher writes it.
+// A nil one is that of a run whose bad lines go elsewhere.
+type rejectFile struct {
+	*lockfile.File
+	path  string
+	first rejectLine // of the file when it was opened
+	size  int64      // of the file, as far as its lines count
+	next  int64      // the same after the flush at hand
+	mark  string     // the ID of the job's file
 }
 
 // head is how weir's lines begin.
 var head = regexp.MustCompile(`^\{("job":"(\\.|[^"\\])*",)?"source":"(\\.|[^"\\])*","line":\d+,"offset":\d+,"reason":"`)
 
-// check returns the first line of the file, the zero value if there is no whole one, or an error for a file that is not
-// weir's. Blank lines are where [Rejects.drop] was.
-func (r *Rejects) check(f *os.File) (l rejectLine, err error) {
+// checkRejects returns the first line of a file of rejects, the zero value if there is no whole one, or an error for a
+// file that is not weir's. Blank lines are where [rejectFile.drop] was.
+func checkRejects(f *os.File) (l rejectLine, err error) {
 	lines := bufio.NewReaderSize(f, longest)
 	for {
 		c, err := lines.ReadByte()
@@ -117,7 +126,7 @@ func (r *Rejects) check(f *os.File) (l rejectLine, err error) {
 		}
 		first, _ := lines.Peek(longest)
 		if !head.Match(first) {
-			return l, fmt.Errorf("%s holds something other than rejected lines that weir wrote: name another file", r.path)
+			return l, fmt.Errorf("%s holds something other than rejected lines that weir wrote: name another file", f.Name())
 		}
 		first, _, _ = bytes.Cut(first, newline)
 		_ = json.Unmarshal(first, &l) // or a crash has torn it
@@ -131,58 +140,62 @@ const longest = 1 << 20
 // lockAt is a byte of the file that it will never have.
 const lockAt = 1 << 62
 
-func (r *Rejects) open() (err error) {
+// open opens the file of a run that has one.
+func (r *Rejects) open() (_ *rejectFile, err error) {
 	if r.mode != toFile {
-		return nil
+		return nil, nil
 	}
+	f := &rejectFile{path: r.path}
 	// The lines may hold anything that the feed does.
-	if r.file, err = lockfile.Open(r.path); err != nil {
-		return fmt.Errorf("the file for rejects: %w", err)
+	if f.File, err = lockfile.Open(r.path); err != nil {
+		return nil, fmt.Errorf("the file for rejects: %w", err)
 	}
-	if busy, err := r.file.Lock(lockAt); err != nil {
-		return fmt.Errorf("the file for rejects %s: %w", r.path, err)
+	if busy, err := f.Lock(lockAt); err != nil {
+		return nil, errors.Join(fmt.Errorf("the file for rejects %s: %w", r.path, err), f.Close())
 	} else if busy {
-		return fmt.Errorf("the file for rejects %s is that of another run: take another one", r.path)
+		return nil, errors.Join(fmt.Errorf("the file for rejects %s is that of another run: take another one", r.path), f.Close())
 	}
-	if r.first, err = r.check(r.file.File); err != nil {
-		return err
+	if f.first, err = checkRejects(f.File.File); err == nil {
+		f.size, err = f.Seek(0, io.SeekEnd)
 	}
-	r.size, err = r.file.Seek(0, io.SeekEnd)
-	return err
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // resume cuts off what a flush has written that did not commit. unmarked tells that the
 // database does not know the file yet: what a crash of the job's first flush leaves would
 // stay.
-func (r *Rejects) resume(ctx context.Context, claims sink.Claims) (unmarked bool, err error) {
-	if r.mode != toFile {
+func (f *rejectFile) resume(ctx context.Context, claims sink.Claims) (unmarked bool, err error) {
+	if f == nil {
 		return false, nil
 	}
-	m, err := claims.RejectFile(ctx, r.path)
-	switch mark := r.first.Mark; {
+	m, err := claims.RejectFile(ctx, f.path)
+	switch mark := f.first.Mark; {
 	case err != nil:
 		return false, err
 	case mark != "" && mark != m.ID:
-		return false, fmt.Errorf("the file for rejects %s has lines that job %q wrote beside another database, or under another path, or before `weir forget` or a restore: move it away, or name another file", r.path, r.first.Job)
-	case mark == "" && (m.ID == "" || m.Size > r.size): // it is new, or was moved away
-		r.size, r.mark, unmarked = 0, rand.Text(), true
+		return false, fmt.Errorf("the file for rejects %s has lines that job %q wrote beside another database, or under another path, or before `weir forget` or a restore: move it away, or name another file", f.path, f.first.Job)
+	case mark == "" && (m.ID == "" || m.Size > f.size): // it is new, or was moved away
+		f.size, f.mark, unmarked = 0, rand.Text(), true
 	default:
-		r.size, r.mark = min(m.Size, r.size), m.ID
+		f.size, f.mark = min(m.Size, f.size), m.ID
 	}
-	if err := r.file.Truncate(r.size); err != nil || r.size == 0 {
+	if err := f.Truncate(f.size); err != nil || f.size == 0 {
 		return unmarked, err
 	}
 	end := make([]byte, 1)
-	if _, err = r.file.ReadAt(end, r.size-1); err == nil && end[0] != '\n' { // an editor was there
-		_, err = r.file.WriteAt(newline, r.size)
-		r.size++
+	if _, err = f.ReadAt(end, f.size-1); err == nil && end[0] != '\n' { // an editor was there
+		_, err = f.WriteAt(newline, f.size)
+		f.size++
 	}
 	return unmarked, err
 }
 
 // drop makes the lines of a source blank that are in a part of the file.
-func (r *Rejects) drop(to int64, source string) error {
-	lines := bufio.NewReaderSize(io.NewSectionReader(r.file, 0, to), longest)
+func (f *rejectFile) drop(to int64, source string) error {
+	lines := bufio.NewReaderSize(io.NewSectionReader(f, 0, to), longest)
 	for at := int64(0); at < to; {
 		line, err := lines.ReadSlice('\n')
 		if err != nil && err != io.EOF {
@@ -190,7 +203,7 @@ func (r *Rejects) drop(to int64, source string) error {
 		}
 		var l rejectLine
 		if json.Unmarshal(line, &l) == nil && l.Source == source {
-			if _, err := r.file.WriteAt(bytes.Repeat([]byte{' '}, len(line)-1), at); err != nil {
+			if _, err := f.WriteAt(bytes.Repeat([]byte{' '}, len(line)-1), at); err != nil {
 				return fmt.Errorf("writing rejects: %w", err)
 			}
 		}
@@ -200,62 +213,62 @@ func (r *Rejects) drop(to int64, source string) error {
 }
 
 // write is called inside the flush's transaction, perhaps more than once.
-func (r *Rejects) write(f *sink.Flush, rejects []fold.Reject) error {
-	if r.mode != toFile {
+func (f *rejectFile) write(flush *sink.Flush, rejects []fold.Reject) error {
+	if f == nil {
 		return nil
 	}
-	r.next = r.size
+	f.next = f.size
 	if len(rejects) > 0 {
-		if err := r.append(f, rejects); err != nil {
+		if err := f.append(flush, rejects); err != nil {
 			return fmt.Errorf("writing rejects: %w", err)
 		}
 	}
-	f.RejectFile = &sink.RejectFile{Path: r.path, Size: r.next, ID: r.mark}
+	flush.RejectFile = &sink.RejectFile{Path: f.path, Size: f.next, ID: f.mark}
 	return nil
 }
 
 // append writes lines behind those of the last flush: each try begins at the same place,
 // so that nothing is written twice.
-func (r *Rejects) append(f *sink.Flush, rejects []fold.Reject) error {
-	if err := r.file.Truncate(r.size); err != nil {
+func (f *rejectFile) append(flush *sink.Flush, rejects []fold.Reject) error {
+	if err := f.Truncate(f.size); err != nil {
 		return err
 	}
-	out := bufio.NewWriterSize(io.NewOffsetWriter(r.file, r.size), 64<<10)
+	out := bufio.NewWriterSize(io.NewOffsetWriter(f, f.size), 64<<10)
 	for i := range rejects {
 		l := &rejects[i]
-		line, err := json.Marshal(rejectLine{f.Job, f.Lanes[l.Lane].Source, l.Line, l.Offset, l.Why(), string(l.Text), time.Now().UTC(), r.mark})
+		line, err := json.Marshal(rejectLine{flush.Job, flush.Lanes[l.Lane].Source, l.Line, l.Offset, l.Why(), string(l.Text), time.Now().UTC(), f.mark})
 		if err != nil {
 			return err
 		}
-		r.next += int64(len(line)) + 1
+		f.next += int64(len(line)) + 1
 		_, _ = out.Write(line) // Flush says what went wrong
 		_ = out.WriteByte('\n')
 	}
-	return errors.Join(out.Flush(), r.file.Sync())
+	return errors.Join(out.Flush(), f.Sync())
 }
 
 // committed makes the lines of a flush final. They take the place of those of a source
 // that is read again.
-func (r *Rejects) committed(f *sink.Flush) error {
-	before := r.size
-	r.size = r.next
-	if r.mode != toFile {
+func (f *rejectFile) committed(flush *sink.Flush) error {
+	if f == nil {
 		return nil
 	}
-	for i := range f.Lanes {
-		if !f.Lanes[i].Restart {
+	before := f.size
+	f.size = f.next
+	for i := range flush.Lanes {
+		if !flush.Lanes[i].Restart {
 			continue
 		}
-		if err := r.drop(before, f.Lanes[i].Source); err != nil {
+		if err := f.drop(before, flush.Lanes[i].Source); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Rejects) close() error {
-	if r.file == nil {
+func (f *rejectFile) close() error {
+	if f == nil {
 		return nil
 	}
-	return r.file.Close()
+	return f.Close()
 }

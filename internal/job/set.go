@@ -27,7 +27,7 @@ type setLane struct {
 	lane      *lane
 	cp        sink.Checkpoint // with all but what the database rejects
 	pos       position        // the same
-	restart   bool            // the rejects that are kept of the source are replaced
+	replaces  bool            // the rejects that are kept of the source are replaced
 	tentative bool            // the position is kept only when a message was taken
 	tally
 }

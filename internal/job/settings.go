@@ -40,26 +40,42 @@ func parseSettings(text string) (s settings, err error) {
 	return s, nil
 }
 
-// keepSettings has the checkpoints to come keep the settings.
-func (r *run) keepSettings() error {
-	s := r.settings // which others read
-	s.Names = r.streamNames
-	text, err := json.Marshal(s)
-	r.settingText = string(text)
+// keptSettings are the settings as the checkpoints to come keep them. While an attempt lasts, they are the reader's.
+type keptSettings struct {
+	settings        // with Names that may grow
+	text     string // the same
+}
+
+// keepSettings returns settings to be kept, with the names in the stream that the run knows, which grow with them.
+func keepSettings(s settings, names map[string]string) (*keptSettings, error) {
+	s.Names = names
+	k := &keptSettings{settings: s}
+	return k, k.write()
+}
+
+func (k *keptSettings) write() error {
+	text, err := json.Marshal(&k.settings)
+	k.text = string(text)
 	return err
 }
 
-// knowNames notes the names of tables of the stream that the checkpoint has which a source continues from.
-func (r *run) knowNames(s *start) error {
+// rename notes what a table is called in the stream.
+func (k *keptSettings) rename(table, of string) error {
+	k.Names[table] = of
+	return k.write()
+}
+
+// learn notes the names of tables of the stream that the checkpoint has which a source continues from.
+func (k *keptSettings) learn(s *start) error {
 	if s.from == (position{}) || len(s.was.Names) == 0 {
 		return nil
 	}
 	for name, of := range s.was.Names {
-		if _, known := r.streamNames[name]; !known {
-			r.streamNames[name] = of
+		if _, known := k.Names[name]; !known {
+			k.Names[name] = of
 		}
 	}
-	return r.keepSettings()
+	return k.write()
 }
 
 // tableNames are nil where there is one table, which flags describe.
@@ -79,9 +95,8 @@ func (s *settings) table(name string) (tableSettings, bool) {
 	return s.Tables[i], true
 }
 
-// foldSettings returns the settings of a run, without the tables that messages have added.
-func (r *run) foldSettings() (s settings) {
-	c, tables := &r.Config, r.Tables[:r.declared]
+// settingsOf returns the settings of a run, whose tables are those of its configuration as the database names them.
+func settingsOf(c *Config, tables []Table) (s settings) {
 	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping
 	maps.Copy(s.Flags, c.Kind.Settings)
 	if c.Star != nil {

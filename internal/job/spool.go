@@ -10,20 +10,22 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// spooled returns a source, or the queue around it that keeps its lines on disk where one is
-// wanted.
-func (o *opener) spooled(src source.Source) source.Source {
-	if o.Spool.Dir == "" && o.Spool.Capture == "" || len(o.starts) == 0 {
-		return src
+// spooled returns what puts a queue around the only source of an attempt, which keeps its lines on disk; nil where none
+// is wanted.
+func (a *attempt) spooled(starts []start) func(source.Source) *spool.Queue {
+	r, c := a.run, a.run.cfg
+	if c.Spool.Dir == "" && c.Spool.Capture == "" || len(starts) == 0 {
+		return nil
 	}
-	s := &o.starts[0] // the only one
-	o.spool = spool.NewQueue(src, spool.Config{
-		Folders: o.Spool, Period: cmp.Or(o.BatchPeriod, livePeriod), Pool: o.pool,
-		Job: o.Job, Source: s.name, Seq: s.cp.Seq,
-		FromStart: o.FromStart && !o.hasBegun(s), Repeats: o.Feed.resumes(s.traits), LastResume: o.lastResume(),
-		Log: o.Log.With("source", s.name), Gauge: o.p.SetSpool, Paused: func(why spool.Pause) { o.p.Pause(pauses[why]) },
-	})
-	return o.spool
+	s := &starts[0] // the only one
+	return func(src source.Source) *spool.Queue {
+		return spool.NewQueue(src, spool.Config{
+			Folders: c.Spool, Period: cmp.Or(c.BatchPeriod, livePeriod), Pool: r.pool,
+			Job: c.Job, Source: s.name, Seq: s.cp.Seq,
+			FromStart: c.FromStart && !a.admission.hasBegun(s), Repeats: c.Feed.resumes(s.traits), LastResume: r.lastResume(),
+			Log: c.Log.With("source", s.name), Gauge: r.p.SetSpool, Paused: func(why spool.Pause) { r.p.Pause(pauses[why]) },
+		})
+	}
 }
 
 var pauses = map[spool.Pause]progress.Cause{spool.Full: progress.SpoolFull, spool.DiskFull: progress.SpoolDiskFull, spool.CaptureDiskFull: progress.CaptureDiskFull}
@@ -31,10 +33,10 @@ var pauses = map[spool.Pause]progress.Cause{spool.Full: progress.SpoolFull, spoo
 // lastResume returns a function that finds the last resume value among lines, "" where there is
 // none. It is for one goroutine.
 func (r *run) lastResume() func(lines []byte) string {
-	if r.Feed.ResumeField == "" {
+	if r.cfg.Feed.ResumeField == "" {
 		return func([]byte) string { return "" }
 	}
-	scan, field := feed.NewScanner(&r.names), r.feedNames.resume
+	scan, field := feed.NewScanner(r.names), r.feedNames.resume
 	return func(lines []byte) string {
 		var l feed.Line
 		for len(lines) > 0 {

@@ -2,127 +2,67 @@ package job
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// An ask is what the flusher's goroutine, which alone uses the database, does for another one, which
-// waits until done is closed.
-type ask struct {
-	do   func(context.Context) error
-	err  error
-	done chan struct{}
+// A tableAdder adds the tables to those of a run that its messages name first. It is the reader's.
+type tableAdder struct {
+	run       *run
+	admission *admission
+	latest    *start // the source that the job committed last
+	folding   *folding
+	settings  *keptSettings
+	turns     *turns
 }
 
-// ask has the flusher do something between two flushes.
-func (rd *reader) ask(flushing context.Context, do func(context.Context) error) error {
-	a := &ask{do: do, done: make(chan struct{})}
-	select {
-	case rd.asks <- a:
-	case <-flushing.Done():
-		return flushing.Err()
-	}
-	select {
-	case <-a.done:
-		return a.err
-	case <-flushing.Done():
-		return flushing.Err()
-	}
+// An addition is a table that a message needs.
+type addition struct {
+	of     *mapping.NewTable
+	key    []string
+	have   schema.Table // as the database has it
+	fitted schema.Table // as the job wants it, when it was added
 }
 
-// errNoTable is returned for a message that removes the rows of a table which does not exist.
-var errNoTable = errors.New("there is no such table")
-
-// addTable adds a table that a message needs, which begins at an index of a block, behind the others.
-// Sets that are on their way lack it. A line that is rejected adds no table, unless the stream or the database says
-// which key it has.
-func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *mapping.NewTable) error {
-	var have schema.Table
-	var t Table
-	err := rd.ask(flushing, func(ctx context.Context) (err error) {
-		key := n.Key
-		if key == nil {
-			if have, err = sink.Table(ctx, rd.readTables, n.Name, nil); err != nil {
+// find looks for a table in the database. It returns nil for a message that removes the rows of one which does not exist.
+func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *addition, err error) {
+	t = &addition{of: n, key: n.Key}
+	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
+		read := ta.run.db.Tables
+		if n.Key == nil {
+			if t.have, err = sink.Table(ctx, read, n.Name, nil); err != nil {
 				return err
 			}
-			if key = rd.Star.Key; have.Exists {
-				key = have.KeyColumns()
+			if t.key = ta.run.cfg.Star.Key; t.have.Exists {
+				t.key = t.have.KeyColumns()
 			}
 		}
-		if have, err = sink.Table(ctx, rd.readTables, n.Name, key); err != nil {
-			return err
-		}
-		if n.Truncates && !have.Exists {
-			return errNoTable
-		}
-		if err := rd.sameAsOther(&have); err != nil {
-			return err
-		}
-		line := &e.lines[i]
-		if n.Key != nil || have.Exists {
-			line = nil
-		}
-		if t, err = rd.mapper.(*planned).add(n, key, line); err != nil {
-			return err
-		}
-		// From here on an attempt that comes after this one has the table, too, whatever ends this one.
-		t.Name = have.Name
-		t.Fold.WholeLines, t.Fold.MaxColumns = rd.Star.Fold.WholeLines, rd.Star.Fold.MaxColumns
-		rd.added, rd.found = append(rd.added, t), append(rd.found, have)
-		rd.p.AddTable(t.Name)
-		return nil
-	})
-	if err == errNoTable {
+		t.have, err = sink.Table(ctx, read, n.Name, t.key)
 		return err
+	})
+	if err == nil && n.Truncates && !t.have.Exists {
+		return nil, nil
 	}
-	if rd.mapper.(*planned).refused != nil {
-		return nil // the mapper rejects the line
+	if err == nil {
+		err = ta.isOther(&t.have)
 	}
 	if err != nil {
-		return fmt.Errorf("table %q of the stream: %w", n.Of, err)
+		return nil, t.failed(err)
 	}
-	if err := rd.checkTables(&rd.latest, otherAdded(&rd.latest.cp, have)); err != nil {
-		return err
-	}
-	for l := range rd.open {
-		if err := rd.checkTables(&l.start, otherAdded(&l.cp, have)); err != nil {
-			return err
-		}
-	}
-	if limits := &rd.caps.Limits; limits.NoSchemas { // else the database has all names of the stream
-		rd.streamNames[limits.FoldName(n.Name)] = n.Of
-		if err := rd.keepSettings(); err != nil {
-			return err
-		}
-	}
-	fitted := have.Clone()
-	if err := t.Fit(&rd.caps.Limits, &fitted); err != nil {
-		return err
-	}
-	if fitted.HasConstraints && !rd.lookedAt && rd.set.Rows() > 0 && // from now on all keep their messages
-		!rd.folders[0].Table().HasConstraints {
-		if err := rd.split(flushing, e, at); err != nil {
-			return err
-		}
-	}
-	if _, err := rd.addFolder(&fitted, rd.caps); err != nil {
-		return err
-	}
-	if !rd.lookedAt {
-		rd.folders.Link()
-	}
-	rd.set.Grow(len(rd.folders))
-	return nil
+	return t, nil
 }
 
-// sameAsOther reports that a table which a message adds is one that the run has by another name.
-func (r *run) sameAsOther(t *schema.Table) error {
-	for _, other := range slices.Concat(r.tables, r.found) {
+func (t *addition) failed(err error) error {
+	return fmt.Errorf("table %q of the stream: %w", t.of.Of, err)
+}
+
+// isOther reports that a table is one that the run has by another name.
+func (ta *tableAdder) isOther(t *schema.Table) error {
+	for _, other := range ta.folding.have {
 		if t.FullName != "" && other.FullName == t.FullName {
 			return fmt.Errorf("in the database it is the same as %q: give one of the two another name in a config file, with from", other.Name)
 		}
@@ -130,20 +70,58 @@ func (r *run) sameAsOther(t *schema.Table) error {
 	return nil
 }
 
-// checkAdded is checkTables of a lane that begins after messages have added tables.
-func (rd *reader) checkAdded(flushing context.Context, l *lane) error {
-	if l.cp.Run == rd.id || len(otherAdded(&l.cp, rd.found...)) == 0 {
+// add adds a table for a line, behind the others. Sets that are on their way lack it. ok is false for a line that is
+// rejected, which adds none, unless the stream or the database says which key the table has. open are the lanes that
+// are being read.
+func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok bool, err error) {
+	if t.of.Key != nil || t.have.Exists {
+		line = nil
+	}
+	f, star := ta.folding, ta.run.cfg.Star
+	added, refused, err := f.plan.add(t.of, t.key, line)
+	if refused {
+		return false, nil
+	}
+	if err != nil {
+		return false, t.failed(err)
+	}
+	// From here on an attempt that comes after this one has the table, too, whatever ends this one.
+	added.Name = t.have.Name
+	added.Fold.WholeLines, added.Fold.MaxColumns = star.Fold.WholeLines, star.Fold.MaxColumns
+	f.tables, f.have = append(f.tables, added), append(f.have, t.have)
+	ta.run.p.AddTable(added.Name)
+	if err := ta.admission.checkTables(ta.latest, otherAdded(&ta.latest.cp, t.have)); err != nil {
+		return false, err
+	}
+	for l := range open {
+		if err := ta.admission.checkTables(&l.start, otherAdded(&l.cp, t.have)); err != nil {
+			return false, err
+		}
+	}
+	if limits := &f.caps.Limits; limits.NoSchemas { // else the database has all names of the stream
+		if err := ta.settings.rename(limits.FoldName(t.of.Name), t.of.Of); err != nil {
+			return false, err
+		}
+	}
+	t.fitted = t.have.Clone()
+	return true, added.Fit(&f.caps.Limits, &t.fitted)
+}
+
+// check is [admission.checkTables] of a lane that begins after messages have added tables.
+func (ta *tableAdder) check(flushing context.Context, s *start) error {
+	known := len(ta.admission.found)
+	if s.cp.Run == ta.run.id || len(otherAdded(&s.cp, ta.folding.have[known:]...)) == 0 {
 		return nil
 	}
 	var now []schema.Table // another run may have made them since they were found
-	err := rd.ask(flushing, func(ctx context.Context) (err error) {
-		now, err = rd.readTables(ctx, TableKeys(rd.added)...)
+	err := ta.turns.take(flushing, func(ctx context.Context) (err error) {
+		now, err = ta.run.db.Tables(ctx, TableKeys(ta.folding.tables[known:])...)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return rd.checkTables(&l.start, otherAdded(&l.cp, now...))
+	return ta.admission.checkTables(s, otherAdded(&s.cp, now...))
 }
 
 // otherAdded is [sink.OtherTables] of tables that messages have added. Where a checkpoint knows one table,

@@ -12,49 +12,48 @@ var unmetFlags = map[string]string{"ignore": "--envelope", "at": "--record", "wh
 
 // countUnmet notes the fields that options name and that no message has had. The reader calls it, or
 // it is called when the reader has ended.
-func (r *run) countUnmet() {
-	met := r.names.Met()
+func (f *folding) countUnmet() {
+	met := f.run.names.Met()
 	if len(met) == 0 {
 		return // there were no messages
 	}
-	unmet, named := r.unmetFields()
+	unmet, named := f.unmet()
 	met = slices.DeleteFunc(met, func(name string) bool { return slices.Contains(named, name) })
 	for i := range unmet {
 		if unmet[i].Beside == nil {
 			unmet[i].Beside = met
 		}
 	}
-	r.p.SetUnmet(unmet)
+	f.run.p.SetUnmet(unmet)
 }
 
-// unmetFields returns these fields, and the fields of messages that options name.
-func (r *run) unmetFields() (unmet []progress.Unmet, named []string) {
+// unmet returns these fields, and the fields of messages that options name.
+func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 	add := func(option, field string) {
 		if field == "" {
 			return
 		}
-		if named = append(named, field); !r.names.HasMet(field) {
+		if named = append(named, field); !f.run.names.HasMet(field) {
 			unmet = append(unmet, progress.Unmet{Option: option, Field: field, Name: field})
 		}
 	}
-	add("--time-field", r.Feed.TimeField)
-	add("--resume-field", r.Feed.ResumeField)
-	add("--keepalive-when", r.Feed.Keepalive.Field)
-	add("--error-when", r.Feed.Failure.Field)
-	m, ok := r.mapper.(*planned)
-	if !ok {
-		for i := range r.Tables {
-			o := &r.Tables[i].Fold
+	add("--time-field", f.run.cfg.Feed.TimeField)
+	add("--resume-field", f.run.cfg.Feed.ResumeField)
+	add("--keepalive-when", f.run.cfg.Feed.Keepalive.Field)
+	add("--error-when", f.run.cfg.Feed.Failure.Field)
+	if f.plan == nil {
+		for i := range f.tables {
+			o := &f.tables[i].Fold
 			add("--delete-when", o.DeleteField)
 			add("--version-field", o.Version)
 			named = append(named, o.Key...)
 		}
 		return unmet, named
 	}
-	for _, u := range m.scratch.Unmet() { // since this attempt began
+	for _, u := range f.plan.scratch.Unmet() { // since this attempt began
 		option := unmetFlags[u.By]
 		switch {
-		case r.Mapping == nil:
+		case f.run.cfg.Mapping == nil:
 		case u.Column != "":
 			option = fmt.Sprintf("table %q, column %q", u.Table, u.Column)
 		case u.Table != "":
@@ -64,10 +63,10 @@ func (r *run) unmetFields() (unmet []progress.Unmet, named []string) {
 		}
 		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Beside: u.Beside})
 	}
-	if r.unmetBefore != nil {
+	if f.before.mapped {
 		unmet = slices.DeleteFunc(unmet, func(u progress.Unmet) bool {
-			return !slices.ContainsFunc(r.unmetBefore, func(b progress.Unmet) bool { return b.Option == u.Option && b.Field == u.Field })
+			return !slices.ContainsFunc(f.before.unmet, func(b progress.Unmet) bool { return b.Option == u.Option && b.Field == u.Field })
 		})
 	}
-	return unmet, append(named, m.plan.Fields()...)
+	return unmet, append(named, f.plan.plan.Fields()...)
 }

@@ -1,0 +1,180 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// An attempt reads all sources from their checkpoints to their ends.
+type attempt struct {
+	run       *run
+	history   *history
+	admission *admission
+	folding   *folding
+	settings  *keptSettings
+	claimer   *claimer
+	latest    start   // the source that the job committed last
+	known     int     // lanes, when the attempt began
+	lanes     []*lane // that were opened
+}
+
+// begin reads the tables and begins an attempt for them. before is what the one before has folded; nil: there was none.
+func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt, error) {
+	if before != nil {
+		h.tables = before.tables
+	}
+	var keyErr error
+	found, err := r.db.Tables(ctx, TableKeys(h.tables)...)
+	if errors.As(err, new(sink.KeyError)) {
+		if !r.cfg.Rebuild {
+			keyErr = err // the checkpoint may know the reason: other settings
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	a, err := r.newAttempt(h, before, found)
+	if err == nil {
+		a.admission.keyErr = keyErr
+	}
+	return a, err
+}
+
+// newAttempt begins an attempt for tables as they were found.
+func (r *run) newAttempt(h *history, before *folding, found []schema.Table) (a *attempt, err error) {
+	for i := range found {
+		h.tables[i].Name = found[i].Name
+	}
+	a = &attempt{run: r, history: h, admission: &admission{cfg: r.cfg, run: r.id, p: r.p, tables: h.tables, declared: h.declared, found: found,
+		settings: settingsOf(r.cfg, h.tables[:h.declared]), hasWritten: h.hasWritten}}
+	if a.settings, err = keepSettings(a.admission.settings, h.streamNames); err != nil {
+		return nil, err
+	}
+	a.folding, err = r.newFolding(h, before, found)
+	return a, err
+}
+
+// read reads the sources.
+func (a *attempt) read(ctx context.Context) (err error) {
+	r := a.run
+	names, src, err := a.findLanes(ctx)
+	if err != nil {
+		return err
+	}
+	if src != nil {
+		defer func() { err = errors.Join(err, src.Close()) }()
+	}
+	a.known = len(names)
+	starts, err := a.admitAll(ctx, names)
+	if err != nil {
+		return err
+	}
+	for i := range starts {
+		if err := a.settings.learn(&starts[i]); err != nil {
+			return err
+		}
+	}
+	member, inGroup := src.(source.Member)
+	if a.history.inGroup = inGroup; inGroup {
+		if err := a.join(ctx, member, starts); err != nil {
+			return err
+		}
+	}
+	unmarked, err := r.rejects.resume(ctx, r.claims)
+	if err != nil {
+		return err
+	}
+	p := a.newPipeline(starts, unmarked, ctx.Done())
+	if p.outbox, err = a.newOutbox(src, starts, p.turns); err != nil {
+		return err
+	}
+	p.opener.outbox, p.flusher.outbox = p.outbox, p.outbox
+	if err := r.expiry.begin(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	err = p.run(ctx, starts, src)
+	a.lanes = p.opener.lanes
+	for _, l := range a.lanes {
+		if err == nil && ctx.Err() != nil && p.reader.filler.open[l] {
+			r.p.Stopped(l.stop(l.reading.pos))
+		}
+		l.progress.Close()
+		if err == nil {
+			l.progress.Drop() // what made nothing to commit
+		}
+	}
+	return errors.Join(err, p.opener.close())
+}
+
+// A pipeline is what works on an attempt at the same time.
+type pipeline struct {
+	opener  *opener
+	scans   *scanPool
+	reader  *reader
+	flusher *flusher
+	outbox  *outbox
+	expiry  *expiry
+	turns   *turns
+}
+
+func (a *attempt) newPipeline(starts []start, unmarked bool, stop <-chan struct{}) *pipeline {
+	r, c := a.run, a.run.cfg
+	p := &pipeline{scans: newScanPool(r.names, r.limit), expiry: r.expiry, turns: newTurns(stop)}
+	full, free := make(chan *set), make(chan *set, 2)
+	for range 2 {
+		s := newSet(len(a.folding.tables))
+		s.Unsplit, s.Whole = r.looks, r.looks && c.Buffer == math.MaxInt64
+		free <- s
+	}
+	a.claimer = &claimer{cfg: c, claims: r.claims, admission: a.admission, lost: a.history.fences.lost, p: r.p, inGroup: a.history.inGroup, starts: starts, claimed: map[string]*start{}}
+	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, spooled: a.spooled(starts)}
+	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: a.settings, open: map[*lane]bool{}}
+	if c.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
+		f.rebuild = rebuildDue
+	}
+	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unmarked: unmarked,
+		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: p.turns}}
+	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, rejects: r.rejects, history: a.history, full: full, free: free, turns: p.turns}
+	return p
+}
+
+// run reads the sources, of which src is all if it is not nil.
+func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) error {
+	// What was read is folded and written even when reading was stopped, so flushing ends
+	// only with an error; that ends folding and reading too.
+	g, flushing := errgroup.WithContext(context.WithoutCancel(ctx))
+	folding, cancel := context.WithCancel(flushing)
+	defer cancel()
+	reading, stop := context.WithCancel(folding)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	idle := make(chan struct{})
+	g.Go(func() error {
+		defer close(idle)
+		loops, looping := errgroup.WithContext(flushing)
+		loops.Go(func() error { return p.outbox.run(looping) })
+		loops.Go(func() error { return p.expiry.run(looping, p.turns) })
+		return loops.Wait()
+	})
+	g.Go(func() error { return p.flusher.write(flushing, idle) })
+	g.Go(func() error {
+		p.scans.run(func() error { return p.opener.open(reading, folding, starts, src) })
+		return nil
+	})
+	g.Go(func() error {
+		defer cancel() // whatever ends the fold ends the scan
+		defer close(p.flusher.full)
+		return p.reader.fill(reading, flushing)
+	})
+	err := errors.Join(g.Wait(), p.reader.failed)
+	p.reader.p.SetBuffer(0)
+	p.scans.leave()
+	return err
+}

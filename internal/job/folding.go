@@ -1,0 +1,231 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A folding makes rows of lines in one attempt: by the mapper, a line is changes of rows, and the folders merge these
+// into a set. It is the reader's while an attempt lasts.
+type folding struct {
+	run         *run
+	caps        sink.Caps
+	tables      []Table        // of the run; those that messages have added in this attempt come last
+	have        []schema.Table // the same as the database had them
+	constrained bool           // a table has refused a row
+	mapper      Mapper         // nil where the fields are the columns of the one table, which is identity's
+	plan        *planned       // the mapper, where that goes by a mapping
+	identity    *fold.Mapper
+	folders     fold.Folders
+	before      counts // of the attempts before
+	looked      int    // messages of the run that were looked at for an envelope, while they are few
+}
+
+// newFolding starts a fold for tables that a database has. before is that of the attempt before; nil: there was none.
+func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *folding, err error) {
+	f = &folding{run: r, caps: r.db.Caps(), tables: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
+	if before != nil {
+		f.before, f.looked = before.counts(), before.looked
+	}
+	if r.cfg.NewMapper != nil {
+		if f.mapper, err = r.cfg.NewMapper(r.names, f.caps.Limits); err != nil {
+			return nil, err
+		}
+		f.plan, _ = f.mapper.(*planned)
+	}
+	fitted, err := f.fit(have)
+	if err != nil {
+		return nil, err
+	}
+	for i := range fitted {
+		o, err := f.addFolder(&fitted[i])
+		if err != nil {
+			return nil, err
+		}
+		f.identity = fold.NewMapper(r.names, o)
+	}
+	f.folders.Link()
+	if f.plan == nil {
+		return f, nil
+	}
+	f.plan.log = r.cfg.Log
+	f.plan.scratch.Names = h.streamNames
+	f.plan.scratch.Now = func(table int) (schema.Table, bool) {
+		if table == len(f.folders) { // about to be added
+			return schema.Table{}, false
+		}
+		return f.folders[table].Table(), true
+	}
+	return f, f.folders.Nest(f.plan.plan)
+}
+
+// addFolder adds the folder of a table, behind those of the tables before it.
+func (f *folding) addFolder(fitted *schema.Table) (fold.Options, error) {
+	o, err := f.options(fitted, f.tables[len(f.folders)].Fold)
+	if err == nil {
+		fitted.HasConstraints = fitted.HasConstraints || f.constrained
+		f.folders = append(f.folders, fold.NewFolder(f.run.names, *fitted, o))
+	}
+	return o, err
+}
+
+// addTable adds the folder of a table that a message has added.
+func (f *folding) addTable(fitted *schema.Table) error {
+	_, err := f.addFolder(fitted)
+	if err == nil && !f.run.looks {
+		f.folders.Link()
+	}
+	return err
+}
+
+// fit returns tables as the job wants them. The error joins those of all.
+func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
+	fitted := make([]schema.Table, len(tables))
+	var faults []error
+	for i := range tables {
+		fitted[i] = tables[i].Clone()
+		if f.plan != nil {
+			faults = append(faults, f.plan.same(tables[:i], tables[i].FullName))
+		}
+		if fit := f.tables[i].Fit; fit != nil {
+			faults = append(faults, fit(&f.caps.Limits, &fitted[i]))
+		}
+	}
+	return fitted, errors.Join(faults...)
+}
+
+// options are the rules of the fold for a table.
+func (f *folding) options(t *schema.Table, o fold.Options) (fold.Options, error) {
+	o.Limits = f.caps.Limits
+	if err := fold.CheckVersion(t, o); err != nil {
+		return o, err
+	}
+	if t.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
+		f.run.cfg.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", t.Name))
+	}
+	if o.Columns == "" {
+		o.Columns = fold.IgnoreColumns
+		if t.Made || !t.Exists {
+			o.Columns = fold.AddColumns
+		}
+	}
+	o.MaxColumns = min(o.MaxColumns, max(0, f.caps.Columns-len(t.Columns)-len(o.Key)))
+	o.Log = f.run.cfg.Log
+	return o, nil
+}
+
+// add merges a line of a source into a set. With an error it returns the table that rejects the line, or -1.
+func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
+	if l.Err != nil && !(l.Null && f.run.cfg.Stream) {
+		return f.noTable(), l.Err
+	}
+	if f.mapper == nil {
+		c := f.identity.Map(l)
+		return 0, f.folders[0].Add(s.Batches[0], &c, at)
+	}
+	changes, table, err := f.mapper.Map(l, source, at)
+	if err != nil {
+		return table, err
+	}
+	if table, err = f.folders.Add(s.Set, changes, at); err != nil {
+		return table, err
+	}
+	if f.plan != nil {
+		if f.plan.resume != nil && f.run.cfg.Resume != nil {
+			s.resume(f.plan.resume)
+		}
+		if len(changes) > 0 {
+			f.plan.countLost()
+		}
+	}
+	return table, nil
+}
+
+// noTable is the table that rejects a line that is no message: -1 where there are several.
+func (f *folding) noTable() int {
+	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Star == nil {
+		return 0
+	}
+	return -1
+}
+
+// prefetch has the memory fetched that folding lines will touch, of which one is at hand, where their fields are the
+// columns.
+func (f *folding) prefetch(s *set, lines []feed.Line, at int) {
+	if f.mapper == nil {
+		f.folders[0].CPUPrefetch(s.Batches[0], lines, at)
+	}
+}
+
+// counts are of what had no place in a table.
+type counts struct {
+	ignored    map[string]int64 // values of a field that found no column
+	mismatches map[string]int64 // values that were no object, or no array, where a path of the mapping steps into one
+	unmet      []progress.Unmet // fields that options name and no message has had
+	mapped     bool             // there was a mapper, and unmet is of it
+}
+
+// counts returns those of this attempt and the ones before.
+func (f *folding) counts() counts {
+	c := counts{ignored: f.ignored(), mismatches: f.mismatches()}
+	if f.mapper != nil {
+		c.unmet, _ = f.unmet()
+		c.mapped = true
+	}
+	return c
+}
+
+// countPassed counts what has found no table and no column.
+func (f *folding) countPassed(p *progress.Progress) {
+	p.SetIgnored(f.ignored())
+	f.countUnmet()
+	if f.plan != nil {
+		p.SetUnmatched(f.plan.ignored, f.plan.noTable)
+	}
+}
+
+// ignored returns how many values each field had that found no column.
+func (f *folding) ignored() map[string]int64 {
+	all := map[string]int64{}
+	maps.Copy(all, f.before.ignored)
+	for i, folder := range f.folders {
+		for field, n := range folder.Ignored() {
+			if len(f.folders) > 1 {
+				field = f.tables[i].Name + "." + field
+			}
+			all[field] += n
+		}
+	}
+	return all
+}
+
+// mismatches returns how many values were no object, or no array, where a path of the mapping steps into one.
+func (f *folding) mismatches() map[string]int64 {
+	if f.plan == nil {
+		return f.before.mismatches
+	}
+	all := f.plan.scratch.Mismatches()
+	for path, n := range f.before.mismatches {
+		if all == nil {
+			all = map[string]int64{}
+		}
+		all[path] += n
+	}
+	return all
+}
+
+// lost returns how many values were not kept, by TABLE.COLUMN or TABLE.FIELD; nil: none.
+func (f *folding) lost() map[string]int64 {
+	if f.plan != nil && len(f.plan.lost) > 0 {
+		return maps.Clone(f.plan.lost)
+	}
+	return nil
+}
