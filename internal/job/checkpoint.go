@@ -119,8 +119,16 @@ func (a *attempt) readLatest(ctx context.Context) (err error) {
 // startOf returns the start of a source without its checkpoint.
 func (ad *admission) startOf(name string) start {
 	traits := ad.cfg.Kind.Traits(name)
-	resumes := traits.Rewindable || ad.cfg.Feed.resumes(traits)
-	return start{name: name, traits: traits, unnamed: !traits.Named && !ad.cfg.ResumeStdin, resumes: resumes, repeats: resumes && traits.Named}
+	s := start{name: name, traits: traits, unnamed: !traits.Named && !ad.cfg.ResumeStdin}
+	if traits.Rewindable || ad.cfg.Feed.resumes(traits) {
+		switch {
+		case traits.Named:
+			s.reread = byThisRun
+		case !s.unnamed:
+			s.reread = byLaterRun
+		}
+	}
+	return s
 }
 
 // found gives a start the checkpoint that its source has.

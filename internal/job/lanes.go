@@ -23,15 +23,23 @@ import (
 type start struct {
 	name     string // as source.Kind.NameOf has it
 	traits   source.Traits
-	unnamed  bool // no run resumes it
-	resumes  bool // a run can continue where an earlier one ended
-	repeats  bool // the run itself can read it again
+	unnamed  bool // it has no name under which a checkpoint could be found
+	reread   reread
 	cp       sink.Checkpoint
 	was      settings // of cp
 	from     position
 	accepted bool // it continues by --accept-settings
 	back     bool // this attempt has read it before
 }
+
+// reread is who can read lines of a source again that were read and not committed.
+type reread int
+
+const (
+	byNobody   reread = iota // they are gone
+	byLaterRun               // stdin that a job resumes
+	byThisRun                // this run and later ones
+)
 
 // A lane is what is read in order, and resumed by itself; see [source.Source].
 type lane struct {
@@ -189,7 +197,6 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 		return nil, err
 	}
 	l.begun = l.source.Begun()
-	l.repeats = l.repeats && !l.begun.Once
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	defer func() { l.flushed.pos = l.begin }()
 	switch {
@@ -224,9 +231,17 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	return l, nil
 }
 
+// rereadable returns who can read lines of an open lane again: nobody those of a FIFO.
+func (l *lane) rereadable() reread {
+	if l.begun.Once {
+		return byNobody
+	}
+	return l.reread
+}
+
 // stop is where a lane was left: all before a position is committed.
 func (l *lane) stop(at position) progress.Stop {
-	s := progress.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.begun.Kept || l.resumes && !l.unnamed && !l.begun.Once}
+	s := progress.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.begun.Kept || l.rereadable() != byNobody}
 	if read, ok := source.As[source.Sized](l.source); ok && read.Size() > 0 {
 		// What a file has is read ahead; of a compressed one the offset counts other bytes.
 		s.Read = min(1, float64(min(at.offset, read.RawOffset()))/float64(read.Size()))
@@ -253,7 +268,7 @@ func (l *lane) leaveBlock(b *source.Block) {
 // spool keeps was lost only if it was committed, and removed there, before the database was restored.
 func (l *lane) lost() int64 {
 	switch {
-	case l.repeats:
+	case l.rereadable() == byThisRun:
 		return 0
 	case l.begun.Kept:
 		return l.flushed.pos.read - l.flushed.safe

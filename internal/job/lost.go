@@ -26,7 +26,7 @@ type laneFlush struct {
 // note notes that the flush which was committed last had a lane, of which l.flushed tells how far it was read.
 func (f *flushLog) note(l *lane) {
 	of := &l.flushed
-	if !l.repeats && of.last == nil {
+	if l.rereadable() != byThisRun && of.last == nil {
 		f.unrepeatable = append(f.unrepeatable, l)
 	}
 	if len(f.unrepeatable) == 0 {

@@ -204,7 +204,7 @@ func (e *event) panicked(folded int64, err error) error {
 // beginLane begins to read a lane that was opened.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.filler.open[l] = true
-	fresh := l.cp.Mark == "" && l.resumes && !l.unnamed
+	fresh := l.cp.Mark == "" && l.reread != byNobody
 	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
 		replaces: fresh && l.cp.Seq > 0, tentative: fresh && !l.begun.Kept && l.begun.At == ""}
 	r := &l.reading

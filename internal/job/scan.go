@@ -88,7 +88,7 @@ func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Even
 	}
 	for b, rest := (*source.Block)(nil), of.Block; rest != nil; {
 		b, rest = p.pace(reading, rest)
-		if p.limit != nil && reading.Err() != nil && l.repeats && !l.begun.Waits { // a FIFO waits
+		if p.limit != nil && reading.Err() != nil && l.rereadable() == byThisRun && !l.begun.Waits { // a FIFO waits
 			l.leaveBlock(b)
 			l.leaveBlock(rest)
 			return reading.Err()
