@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 )
@@ -51,82 +50,90 @@ func (f *format) Error() string {
 	return text
 }
 
-// A beginning is that of a source, until it has brought a message or is judged.
+// A beginning is that of a source, until it has brought a message or is judged: what its lines so far may be.
 type beginning struct {
-	awaits bool     // no message has come
-	bad    [][]byte // copies of its lines
-	torn   bool     // the first one begins an object that has no end
+	awaits    bool    // no message has come
+	lines     int     // that came
+	pretty    bool    // the first one begins an object that has no end
+	events    bool    // all are server-sent events
+	table     *format // all have as many cells as the first one; nil: they do not
+	separator byte    // of these
+	cells     int
 }
 
 // add looks at the next block. It returns the format of the source, or nil if the source has messages, is of no known
 // format, or has brought too few lines yet. How lines are cut into blocks makes no difference.
 func (b *beginning) add(e *event) *format {
 	if e.Oversize > 0 && b.awaits {
-		first := len(b.bad) == 0
+		first := b.lines == 0
 		if *b = (beginning{}); first {
 			return markedFormat(e.Data)
 		}
 	}
 	for i := 0; i < len(e.lines) && b.awaits; i++ {
-		switch l := &e.lines[i]; {
-		case l.Blank:
+		l := &e.lines[i]
+		if l.Blank {
 			continue
-		case l.Err == nil:
+		}
+		if l.Err == nil {
 			*b = beginning{}
 			return nil
-		case len(b.bad) == 0:
-			err := (*feed.Error)(nil)
-			b.torn = errors.As(l.Err, &err) && err.Reason == feed.Truncated
 		}
-		// A line of other spaces is not blank.
-		b.bad = append(b.bad, bytes.Clone(bytes.Trim(e.lines[i].Text, " \t\r")))
-		if len(b.bad) == 1 {
-			if f := markedFormat(b.bad[0]); f != nil {
-				return f
-			}
+		line := bytes.Trim(l.Text, " \t\r") // one of other spaces is not blank
+		if b.lines > 0 {
+			b.next(line)
+		} else if f := markedFormat(line); f != nil {
+			return f
+		} else {
+			b.first(line, l.Err)
 		}
-		if len(b.bad) == judged {
+		if b.lines++; b.lines == judged {
 			return b.end()
 		}
 	}
 	return nil
 }
 
-// end returns the format of a source that has brought enough lines, or brings no more.
-func (b *beginning) end() *format {
-	f := guess(b.bad, b.torn)
-	*b = beginning{}
-	return f
+// first looks at the first line, which is wrong for some reason.
+func (b *beginning) first(line []byte, why error) {
+	if len(line) > 0 && line[0] == '{' {
+		err := (*feed.Error)(nil)
+		b.pretty = errors.As(why, &err) && err.Reason == feed.Truncated
+		return
+	}
+	b.events = isEvent(line)
+	if bytes.ContainsAny(line, "{}[]<>") {
+		return // the names of a table's columns have none of these
+	}
+	for _, separator := range []byte("\t;,") {
+		if n := cells(line, separator); n > 1 {
+			b.table, b.separator, b.cells = tables[separator], separator, n
+			return
+		}
+	}
 }
 
-// guess returns the format of a source, by its first lines: none is a message, and the first one's beginning does not
-// decide, see markedFormat. torn reports whether the first line begins an object that has no end.
-func guess(lines [][]byte, torn bool) *format {
-	if len(lines) < 2 {
-		return nil
+// next looks at another line.
+func (b *beginning) next(line []byte) {
+	b.events = b.events && isEvent(line)
+	if b.table != nil && cells(line, b.separator) != b.cells {
+		b.table = nil
 	}
-	first := lines[0]
-	all := func(is func(line []byte) bool) bool {
-		return !slices.ContainsFunc(lines, func(line []byte) bool { return !is(line) })
-	}
+}
+
+// end returns the format of a source that has brought enough lines, or brings no more. A single line does not tell it.
+func (b *beginning) end() (f *format) {
 	switch {
-	case len(first) > 0 && first[0] == '{':
-		if torn {
-			return &pretty
-		}
-	case all(isEvent):
-		return &events
-	case !bytes.ContainsAny(first, "{}[]<>"): // the names of a table's columns
-		for _, separator := range []byte("\t;,") {
-			if n := cells(first, separator); n > 1 {
-				if all(func(line []byte) bool { return cells(line, separator) == n }) {
-					return tables[separator]
-				}
-				return nil
-			}
-		}
+	case b.lines < 2:
+	case b.pretty:
+		f = &pretty
+	case b.events:
+		f = &events
+	default:
+		f = b.table
 	}
-	return nil
+	*b = beginning{}
+	return f
 }
 
 // markedFormat is the format that the first line of a file tells, or nil.
