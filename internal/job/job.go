@@ -33,7 +33,7 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// Config is what a run does.
+// Config is what a run does: a field for each thing that can be set. A run does not change it.
 type Config struct {
 	Kind    source.Kind    // of all Sources
 	Sources []string       // as source.Kinds.Expand returns them
