@@ -168,17 +168,17 @@ func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mappi
 	if err != nil {
 		return err
 	}
-	d.print(p)
-	e.tellUnmet(p.Unmet())
-	if p.Rejected() > 0 {
+	did := p.Snapshot()
+	d.print(&did)
+	e.tellUnmet(did.Unused.Unmet)
+	if did.Rejected > 0 {
 		return codeError(exitRejected)
 	}
 	return nil
 }
 
 // print prints what a run would write.
-func (d *dryRun) print(p *progress.Progress) {
-	did := p.Snapshot()
+func (d *dryRun) print(did *progress.Snapshot) {
 	say := func(format string, args ...any) { fmt.Fprintln(d.stdout, printable(fmt.Sprintf(format, args...))) }
 	atMost := ""
 	if n := did.Batches; n > 1 {
@@ -193,15 +193,15 @@ func (d *dryRun) print(p *progress.Progress) {
 	for _, r := range d.rejects {
 		say("-- line %d: %s", r.Line, r.Detail)
 	}
-	passed, noTable := p.Unmatched()
-	if passed > 0 {
-		say("-- ignored, as %s says: %s", ignoredBy(d.mapping), quantity.Count(passed, "message"))
+	unused := did.Unused
+	if unused.Passed > 0 {
+		say("-- ignored, as %s says: %s", ignoredBy(d.mapping), quantity.Count(unused.Passed, "message"))
 	}
-	if len(noTable) > 0 {
-		say("-- ignored, %s: %s", noTableReason(d.mapping), someOf(noTable))
+	if len(unused.NoTable) > 0 {
+		say("-- ignored, %s: %s", noTableReason(d.mapping), someOf(unused.NoTable))
 	}
-	if len(did.Mismatches) > 0 {
-		say("-- %s", mismatched(did.Mismatches))
+	if len(unused.Mismatches) > 0 {
+		say("-- %s", mismatched(unused.Mismatches))
 	}
 	if len(d.untaken) > 0 {
 		say("-- fields that no table takes: %s", someOf(d.untaken))

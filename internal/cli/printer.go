@@ -197,12 +197,12 @@ func waitsFor(s *progress.Snapshot) string {
 // writing says how far the flush is that is under way, "" where there is none, or it began just now.
 func writing(s *progress.Snapshot) string {
 	switch {
-	case s.FlushBegan.IsZero() || time.Since(s.FlushBegan) < progress.LongFlush:
+	case s.Writing.Began.IsZero() || time.Since(s.Writing.Began) < progress.LongFlush:
 		return ""
-	case s.FlushSent == s.FlushRows:
-		return "writing " + quantity.Count(int64(s.FlushRows), "row") + ", all sent"
+	case s.Writing.Sent == s.Writing.Rows:
+		return "writing " + quantity.Count(int64(s.Writing.Rows), "row") + ", all sent"
 	}
-	return fmt.Sprintf("writing %s, %s sent", quantity.Count(int64(s.FlushRows), "row"), quantity.Grouped(int64(s.FlushSent)))
+	return fmt.Sprintf("writing %s, %s sent", quantity.Count(int64(s.Writing.Rows), "row"), quantity.Grouped(int64(s.Writing.Sent)))
 }
 
 // A status is what a line says, in parts.

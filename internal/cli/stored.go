@@ -60,7 +60,7 @@ func (r *syncRun) storedRejects(ctx context.Context) error {
 		}
 		err = errors.Join(err, db.Close())
 	}
-	r.p.Asked(err)
+	r.p.DatabaseProbed(err)
 	if err != nil {
 		r.log.Debug(fmt.Sprintf("counting the stored rejects: %v", err))
 	}

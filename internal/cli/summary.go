@@ -62,7 +62,7 @@ type tableCounts struct {
 func newSummary(did *progress.Snapshot, sources []string) *summary {
 	total := did.Total()
 	s := &summary{Sources: sources, Lines: did.Lines, Uncommitted: did.Pending, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected,
-		Mismatches: did.Mismatches, Lost: did.Lost, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
+		Mismatches: did.Unused.Mismatches, Lost: did.Unused.Lost, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
 	s.Rate = float64(s.Lines) / s.Seconds
 	if len(did.Tables) == 1 {
 		s.Table = did.Tables[0].Name
@@ -87,9 +87,8 @@ func countsOf(t *progress.Table) tableCounts {
 func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err error) {
 	did := p.Snapshot()
 	s := newSummary(&did, c.Sources)
-	s.Ignored = p.Ignored()
-	s.Passed, s.NoTable = p.Unmatched()
-	for _, u := range p.Unmet() {
+	s.Ignored, s.Passed, s.NoTable = did.Unused.Ignored, did.Unused.Passed, did.Unused.NoTable
+	for _, u := range did.Unused.Unmet {
 		s.Unmet = append(s.Unmet, u.Field)
 	}
 	if err != nil {
@@ -123,7 +122,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	if len(s.Lost) > 0 {
 		e.log.Warn("values that were not kept: " + someOf(s.Lost))
 	}
-	e.tellUnmet(p.Unmet())
+	e.tellUnmet(did.Unused.Unmet)
 	if s.Rejected > 0 && o.rejects != "fail" { // whose error names the line
 		e.log.Warn(rejectedText(o, &c, &did))
 	}

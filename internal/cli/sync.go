@@ -278,7 +278,7 @@ func (r *syncRun) site() *web.Site {
 		s.SpoolLimit = c.Spool.Max
 	}
 	s.Unmet = func() (texts []string) {
-		for _, u := range r.p.Unmet() {
+		for _, u := range r.p.Snapshot().Unused.Unmet {
 			text, _ := unmetText(&u)
 			texts = append(texts, text)
 		}

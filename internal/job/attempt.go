@@ -110,7 +110,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 			l.progress.Drop() // what made nothing to commit
 		}
 	}
-	return errors.Join(err, p.opener.close())
+	return p.opener.close(err)
 }
 
 // A pipeline is what works on an attempt at the same time.

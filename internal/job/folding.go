@@ -185,11 +185,14 @@ func (f *folding) counts() counts {
 
 // countPassed counts what has found no table and no column.
 func (f *folding) countPassed(p *progress.Progress) {
-	p.SetIgnored(f.ignored())
 	f.countUnmet()
-	if f.plan != nil {
-		p.SetUnmatched(f.plan.ignored, f.plan.noTable)
-	}
+	ignored := f.ignored()
+	p.NoteUnused(func(u *progress.Unused) {
+		u.Ignored = ignored
+		if f.plan != nil {
+			u.Passed, u.NoTable = f.plan.ignored, f.plan.noTable
+		}
+	})
 }
 
 // ignored returns how many values each field had that found no column.

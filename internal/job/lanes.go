@@ -16,7 +16,6 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/spool"
 )
 
 // A start is a source of the run, and where it continues.
@@ -73,8 +72,8 @@ type opener struct {
 	claimer *claimer
 	scans   *scanPool
 	outbox  *outbox
-	spooled func(source.Source) *spool.Queue // puts a queue around the one source that is spooled; nil: none is
-	spool   *spool.Queue                     // of that
+	spooled func(source.Source) source.Source // keeps the lines of the one source on disk; nil: that is not wanted
+	spool   source.Source                     // that one, which is open until all is committed
 
 	mu    sync.Mutex
 	lanes []*lane // that were opened
@@ -92,10 +91,6 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 		if err != nil {
 			return err
 		}
-		if o.spooled != nil {
-			o.spool = o.spooled(src)
-			src = o.spool
-		}
 		defer func() { err = errors.Join(err, src.Close()) }()
 		return o.read(reading, folding, src)
 	}
@@ -104,7 +99,15 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 		names[i] = starts[i].name
 	}
 	if !o.cfg.Source.Follow || len(names) < 2 {
-		return readAll(reading, folding, names)
+		if o.spooled == nil || len(names) == 0 {
+			return readAll(reading, folding, names)
+		}
+		src, err := o.cfg.Kind.Open(reading, names, o.options)
+		if err != nil {
+			return err
+		}
+		o.spool = o.spooled(src)
+		return o.read(reading, folding, o.spool)
 	}
 	g, folding := errgroup.WithContext(folding)
 	reading, cancel := context.WithCancel(reading)
@@ -118,13 +121,6 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 
 // read puts what a source brings into the pool, until an error or its end.
 func (o *opener) read(reading, folding context.Context, src source.Source) error {
-	folding, cancel := context.WithCancel(folding)
-	var spooling sync.WaitGroup
-	defer spooling.Wait()
-	defer cancel()
-	if o.spool != nil {
-		spooling.Go(func() { o.spool.Run(folding) })
-	}
 	defer context.AfterFunc(reading, src.Stop)()
 	lanes := map[string]*lane{} // that are open
 	ended := map[string]*lane{} // that may come back
@@ -306,10 +302,13 @@ func (o *opener) logStart(l *lane) {
 	}
 }
 
-// close ends what lasts until all is committed.
-func (o *opener) close() error {
+// close ends what lasts until all is committed. Its error may be the one that has ended reading.
+func (o *opener) close(err error) error {
 	if o.spool == nil {
-		return nil
+		return err
 	}
-	return o.spool.Finish()
+	if failed := o.spool.Close(); failed != nil && !errors.Is(err, failed) {
+		return errors.Join(err, failed)
+	}
+	return err
 }

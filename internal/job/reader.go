@@ -78,8 +78,8 @@ func (rd *reader) foldAll(reading, flushing context.Context) error {
 		err = rd.handle(flushing, e)
 		rd.scans.release(e)
 		rd.p.SetBuffer(int64(rd.filler.set.Bytes()))
-		rd.p.SetMismatches(rd.folding.mismatches())
-		rd.p.SetLost(rd.folding.lost())
+		mismatches, lost := rd.folding.mismatches(), rd.folding.lost()
+		rd.p.NoteUnused(func(u *progress.Unused) { u.Mismatches, u.Lost = mismatches, lost })
 		if err != nil {
 			return err
 		}

@@ -10,16 +10,15 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// spooled returns what puts a queue around the only source of an attempt, which keeps its lines on disk; nil where none
-// is wanted.
-func (a *attempt) spooled(starts []start) func(source.Source) *spool.Queue {
+// spooled returns a function that keeps the lines of the only source of an attempt on disk; nil if that is not wanted.
+func (a *attempt) spooled(starts []start) func(source.Source) source.Source {
 	r, c := a.run, a.run.cfg
 	if c.Spool.Dir == "" && c.Spool.Capture == "" || len(starts) == 0 {
 		return nil
 	}
 	s := &starts[0] // the only one
-	return func(src source.Source) *spool.Queue {
-		return spool.NewQueue(src, spool.Config{
+	return func(src source.Source) source.Source {
+		return spool.Keep(src, spool.Config{
 			Folders: c.Spool, Period: cmp.Or(c.BatchPeriod, livePeriod), Pool: r.pool,
 			Job: c.Job, Source: s.name, Seq: s.cp.Seq,
 			FromStart: c.FromStart && !a.admission.hasBegun(s), Repeats: c.Feed.resumes(s.traits), LastResume: r.lastResume(),

@@ -24,7 +24,7 @@ func (f *folding) countUnmet() {
 			unmet[i].Beside = met
 		}
 	}
-	f.run.p.SetUnmet(unmet)
+	f.run.p.NoteUnused(func(u *progress.Unused) { u.Unmet = unmet })
 }
 
 // unmet returns these fields, and the fields of messages that options name.

@@ -30,7 +30,7 @@ func OpenLike(path, model string) (*File, error) {
 	}
 	if err == nil {
 		_ = f.Chmod(like.Mode().Perm()) // whatever the umask; not every file system can
-		own(f.File, like)
+		chownLike(f.File, like)
 	}
 	return f, err
 }

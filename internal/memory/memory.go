@@ -88,19 +88,19 @@ type Buffer struct {
 	Why   string // for people: "a quarter of 8.0 GiB, the machine's memory"
 }
 
-// The least and the most that [Limit.Buffer] returns, in bytes.
-const least, most = 64 << 20, 2 << 30
+// The bounds of [Limit.Buffer], in bytes.
+const minBuffer, maxBuffer = 64 << 20, 2 << 30
 
 // Buffer returns a quarter of the limit, at least 64 MiB and at most 2 GiB.
 func (l Limit) Buffer() Buffer {
 	why := fmt.Sprintf("a quarter of %s, %s", size(l.Bytes), l.From)
 	switch quarter := l.Bytes / 4 &^ (1<<20 - 1); {
 	case l.Bytes == 0:
-		return Buffer{least, "64 MiB at least; the system does not say how much memory there is"}
-	case quarter < least:
-		return Buffer{least, "64 MiB at least; " + why + ", is less"}
-	case quarter > most:
-		return Buffer{most, "2 GiB at most; " + why + ", is more"}
+		return Buffer{minBuffer, "64 MiB at least; the system does not say how much memory there is"}
+	case quarter < minBuffer:
+		return Buffer{minBuffer, "64 MiB at least; " + why + ", is less"}
+	case quarter > maxBuffer:
+		return Buffer{maxBuffer, "2 GiB at most; " + why + ", is more"}
 	default:
 		return Buffer{quarter, why}
 	}

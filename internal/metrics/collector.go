@@ -100,7 +100,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	count("weir_reconnects_total", float64(s.Reconnects), "")
 	count("weir_sender_errors_total", float64(s.SenderErrors), "")
-	for name, by := range map[string]map[string]int64{"weir_path_mismatches_total": s.Mismatches, "weir_lost_values_total": s.Lost} {
+	for name, by := range map[string]map[string]int64{"weir_path_mismatches_total": s.Unused.Mismatches, "weir_lost_values_total": s.Unused.Lost} {
 		total := int64(0)
 		for _, n := range by {
 			total += n
@@ -115,12 +115,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge("weir_stalled_seconds", stalled[cause], "", string(cause))
 	}
 	flushing := time.Duration(0)
-	if !s.FlushBegan.IsZero() {
-		flushing = time.Since(s.FlushBegan)
+	if !s.Writing.Began.IsZero() {
+		flushing = time.Since(s.Writing.Began)
 	}
 	gauge("weir_flush_running_seconds", flushing.Seconds(), "")
-	gauge("weir_flush_rows", float64(s.FlushRows), "")
-	gauge("weir_flush_sent_rows", float64(s.FlushSent), "")
+	gauge("weir_flush_rows", float64(s.Writing.Rows), "")
+	gauge("weir_flush_sent_rows", float64(s.Writing.Sent), "")
 	gauge("weir_spool_bytes", float64(s.Spool), "")
 	if c.run.SpoolLimit > 0 {
 		gauge("weir_spool_limit_bytes", float64(c.run.SpoolLimit), "")

@@ -56,7 +56,7 @@ type Lane struct {
 func (p *Progress) Open(source string, kind Kind) *Lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Begun, p.state.Trouble = true, "" // the database has answered
+	p.state.Begun, p.state.trouble = true, Stall{} // the database has answered
 	if l := p.lane(source); l != nil {
 		l.state.Open, l.base, l.baseBytes = true, l.state.Lines, l.state.Bytes
 		return l

@@ -21,15 +21,11 @@ type Progress struct {
 	state     Snapshot   // without Lanes, Tables and Pending
 	lanes     []*Lane    // in the order in which they were opened
 	tables    []Table
-	committed int64 // of state.Lines
-	ignored   map[string]int64
-	unmet     []Unmet
+	committed int64            // of state.Lines
 	fileSizes map[string]int64 // of the files that have not ended
 	files     Files            // those that have
-	passed    int64
-	noTable   map[string]int64
-	recent    []Flushed // the last ones, the oldest first
-	asked     time.Time // when the database was asked last, beside the flushes
+	recent    []Flushed        // the last ones, the oldest first
+	probed    time.Time        // when the database was queried last, between flushes
 	observers []func(Flush)
 }
 
@@ -60,38 +56,48 @@ type Snapshot struct {
 	// Of a consumer group: changes of the partitions that it has assigned, and flushes that found that
 	// another member has one of theirs.
 	Rebalances, Fenced int64
-	// Mismatches are values that were no object, or no array, where a path of the mapping steps
-	// into one: by their paths. It is not changed.
-	Mismatches map[string]int64
-	// Lost are values that were not kept, by TABLE.COLUMN or TABLE.FIELD. It is not changed.
-	Lost        map[string]int64
-	LastMessage time.Time // when it was read
-	FeedTime    time.Time // of the last message that named one
+	Unused             Unused
+	LastMessage        time.Time // when it was read
+	FeedTime           time.Time // of the last message that named one
 
-	Batches int64
-	Buffer  int64 // bytes that the filling batch holds
-	Spool   int64 // bytes in the spool that are not committed
-	Retries map[string]int64
-	Trouble string // the reason for which the database is waited for; "": it is not
-	// TroubleSince is when that began.
-	TroubleSince time.Time
-	// Unreachable is why the database could not be asked last, beside the flushes; "": it could.
-	Unreachable string
-	// UnreachableSince is when that began.
-	UnreachableSince time.Time
-	LastFlush        time.Duration // that it took
-	LastCommit       time.Time     // by this run or one before
+	Batches    int64
+	Buffer     int64 // bytes that the filling batch holds
+	Spool      int64 // bytes in the spool that are not committed
+	Retries    map[string]int64
+	LastFlush  time.Duration // that it took
+	LastCommit time.Time     // by this run or one before
+	Writing    Writing
 
-	// Flushing is when the flush that is under way began, or was last retried; Step when the
-	// reader last did anything, if only to see that there is nothing to do. Zero: there is none.
-	Flushing, Step time.Time
-	// FlushBegan is when the flush that is under way began, whatever was retried since, and FlushRows
-	// how many rows it writes; the database has been sent FlushSent of them.
-	FlushBegan           time.Time
-	FlushRows, FlushSent int
-	// Paused is why reading pauses, and PausedSince when that began; "": it does not.
-	Paused      Cause
-	PausedSince time.Time
+	step        time.Time // when the reader last did anything, if only to see that there is nothing to do; zero: it has ended
+	trouble     Stall     // calls of the database fail, and are retried
+	unreachable Stall     // a question to the database failed, beside the flushes
+	paused      Stall     // reading pauses
+}
+
+// Unused is what the messages have that is not written, and what options name that no message has. Its maps and
+// its slice are not changed.
+type Unused struct {
+	Mismatches map[string]int64 // values that were no object, or no array, where a path of the mapping steps into one, by path
+	Lost       map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
+	Ignored    map[string]int64 // values that found no column, by field; complete when the run has ended
+	Passed     int64            // messages that were passed over
+	NoTable    map[string]int64 // messages that no table took, by what they have where the conditions of tables look
+	Unmet      []Unmet
+}
+
+// Unmet is a field that an option names and no message has had.
+type Unmet struct {
+	Option string   // or the part of the config file
+	Field  string   // its path
+	Name   string   // the last part of that
+	Beside []string // other fields that messages have there, and no option names
+}
+
+// NoteUnused has note update what was not used.
+func (p *Progress) NoteUnused(note func(*Unused)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	note(&p.state.Unused)
 }
 
 // A Reason has the rejected lines with one reason.
@@ -159,12 +165,12 @@ func (r *Rows) add(o Rows) {
 
 // New returns counts at zero of a run that writes tables.
 func New(tables ...string) *Progress {
-	p := &Progress{asked: time.Now(), state: Snapshot{Start: time.Now(), Unassigned: reasons(), Retries: map[string]int64{}}}
+	p := &Progress{probed: time.Now(), state: Snapshot{Start: time.Now(), Unassigned: reasons(), Retries: map[string]int64{}}}
 	for _, r := range sink.RetryReasons {
 		p.state.Retries[r] = 0
 	}
 	for _, name := range tables {
-		p.tables = append(p.tables, Table{Name: name, Rejected: reasons()})
+		p.AddTable(name)
 	}
 	return p
 }
@@ -310,7 +316,7 @@ func (p *Progress) Flushed(f Flush) {
 		p.tables[i].add(t.Rows)
 	}
 	p.state.Batches++
-	p.state.LastFlush, p.state.LastCommit, p.state.Trouble, p.state.Unreachable = f.Took, done.At, "", ""
+	p.state.LastFlush, p.state.LastCommit, p.state.trouble, p.state.unreachable = f.Took, done.At, Stall{}, Stall{}
 	if len(p.recent) == recentFlushes {
 		p.recent = slices.Delete(p.recent, 0, 1)
 	}
@@ -337,34 +343,28 @@ func (p *Progress) Retry(e *sink.Error) {
 	if _, ok := p.state.Retries[e.Reason]; ok {
 		p.state.Retries[e.Reason]++
 	}
-	if p.state.Trouble == "" {
-		p.state.TroubleSince = time.Now()
-	}
-	p.state.Trouble = e.Reason
-	for _, at := range []*time.Time{&p.state.Flushing, &p.state.Step} {
+	p.state.trouble.set(DatabaseUnavailable, "waiting for the database ("+e.Reason+")")
+	for _, at := range []*time.Time{&p.state.Writing.tried, &p.state.step} {
 		if !at.IsZero() {
 			*at = time.Now()
 		}
 	}
 }
 
-// Asked notes what became of a question to the database beside the flushes: a run that has nothing to
+// DatabaseProbed notes the result of a query between flushes: a run that has nothing to
 // write would not notice that it is unavailable. A lock is no reason, for it may be the run's own.
-func (p *Progress) Asked(err error) {
-	reason := ""
-	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class != sink.Permanent && e.Reason != "locked" {
-		reason = e.Reason
-	}
+func (p *Progress) DatabaseProbed(err error) {
+	e, failed := errors.AsType[*sink.Error](err)
+	failed = failed && e.Class != sink.Permanent && e.Reason != "locked"
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state.LastCommit.After(p.asked) {
-		reason = "" // the run's own connection has been of use since the last question
+	used := p.state.LastCommit.After(p.probed) // the run's own connection, since the last question
+	p.probed = time.Now()
+	if used || !failed {
+		p.state.unreachable = Stall{}
+		return
 	}
-	p.asked = time.Now()
-	if p.state.Unreachable == "" {
-		p.state.UnreachableSince = p.asked
-	}
-	p.state.Unreachable = reason
+	p.state.unreachable.set(DatabaseUnavailable, "the database cannot be reached ("+e.Reason+")")
 }
 
 // Rejected returns the number of lines rejected.
@@ -386,70 +386,4 @@ func (p *Progress) SetSpool(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Spool = bytes
-}
-
-// SetMismatches notes what [Snapshot] has.
-func (p *Progress) SetMismatches(byPath map[string]int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Mismatches = byPath
-}
-
-// SetLost notes what [Snapshot] has.
-func (p *Progress) SetLost(values map[string]int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Lost = values
-}
-
-// Unmet is a field that an option names and no message has had.
-type Unmet struct {
-	Option string   // or the part of the config file
-	Field  string   // its path
-	Name   string   // the last part of that
-	Beside []string // other fields that messages have there, and no option names
-}
-
-// SetUnmet notes such fields. They are not changed.
-func (p *Progress) SetUnmet(fields []Unmet) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unmet = fields
-}
-
-// Unmet returns what [Progress.SetUnmet] noted last.
-func (p *Progress) Unmet() []Unmet {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.unmet
-}
-
-// SetIgnored notes how many values each field had that found no column.
-func (p *Progress) SetIgnored(fields map[string]int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ignored = fields
-}
-
-// SetUnmatched notes how many messages were passed over, and how many no table took by what they
-// have where the conditions of tables look.
-func (p *Progress) SetUnmatched(passed int64, noTable map[string]int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.passed, p.noTable = passed, noTable
-}
-
-// Unmatched returns what [Progress.SetUnmatched] noted.
-func (p *Progress) Unmatched() (passed int64, noTable map[string]int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.passed, p.noTable
-}
-
-// Ignored returns how many values each field had that found no column. It is complete when the
-// run has ended.
-func (p *Progress) Ignored() map[string]int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ignored
 }

@@ -140,18 +140,18 @@ func TestNotReady(t *testing.T) {
 	p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
 	want("")
 	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
-	p.Asked(gone) // but flushes have committed
+	p.DatabaseProbed(gone) // but flushes have committed
 	want("")
-	p.Asked(gone) // a run that has nothing to write
+	p.DatabaseProbed(gone) // a run that has nothing to write
 	want("the database cannot be reached (connection), for 0s")
-	p.Asked(nil)
+	p.DatabaseProbed(nil)
 	want("")
-	p.Asked(gone)
+	p.DatabaseProbed(gone)
 	p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
 	want("")
-	p.Asked(&sink.Error{Class: sink.Transient, Reason: "locked"})
+	p.DatabaseProbed(&sink.Error{Class: sink.Transient, Reason: "locked"})
 	want("")
-	p.Asked(&sink.Error{Class: sink.Permanent, Reason: "permission"})
+	p.DatabaseProbed(&sink.Error{Class: sink.Permanent, Reason: "permission"})
 	want("")
 	l.Close() // the feed has ended; the run is about to
 	want("")

@@ -40,31 +40,41 @@ func (s Stall) String() string {
 	return s.Text + ", for " + time.Since(s.Since).Round(time.Second).String()
 }
 
+// set notes why the run is stalled, and since when if it was not.
+func (s *Stall) set(why Cause, text string) {
+	if s.Text == "" {
+		s.Since = time.Now()
+	}
+	s.Cause, s.Text = why, text
+}
+
 // Stalls returns why the run is stalled now, in the order of Causes.
 func (s *Snapshot) Stalls() (all []Stall) {
-	switch {
-	case s.Trouble != "":
-		all = append(all, Stall{DatabaseUnavailable, "waiting for the database (" + s.Trouble + ")", s.TroubleSince})
-	case s.Unreachable != "":
-		all = append(all, Stall{DatabaseUnavailable, "the database cannot be reached (" + s.Unreachable + ")", s.UnreachableSince})
+	slow := Stall{SlowFlush, "waiting for a flush to end (another session's lock, or a slow database)", s.Writing.Began}
+	if slow.Since.IsZero() || time.Since(slow.Since) < slowFlush+time.Duration(s.Writing.Rows)*slowRow {
+		slow = Stall{}
 	}
-	if !s.FlushBegan.IsZero() && time.Since(s.FlushBegan) >= slowFlush+time.Duration(s.FlushRows)*slowRow {
-		all = append(all, Stall{SlowFlush, "waiting for a flush to end (another session's lock, or a slow database)", s.FlushBegan})
+	database := s.trouble
+	if database.Text == "" {
+		database = s.unreachable
 	}
-	switch s.Paused {
-	case CaptureDiskFull:
-		all = append(all, Stall{CaptureDiskFull, "the capture's disk is full: reading pauses until it has room", s.PausedSince})
-	case SpoolDiskFull:
-		all = append(all, Stall{SpoolDiskFull, "the spool's disk is full: reading pauses until it has room", s.PausedSince})
-	case SpoolFull:
-		all = append(all, Stall{SpoolFull, "the spool is full: reading pauses until the database has taken some of it", s.PausedSince})
+	for _, stall := range []Stall{database, slow, s.paused} {
+		if stall.Text != "" {
+			all = append(all, stall)
+		}
 	}
 	return all
 }
 
-// Pause notes why reading pauses; "" says that it does not.
+var pauses = map[Cause]string{
+	CaptureDiskFull: "the capture's disk is full: reading pauses until it has room",
+	SpoolDiskFull:   "the spool's disk is full: reading pauses until it has room",
+	SpoolFull:       "the spool is full: reading pauses until the database has taken some of it",
+}
+
+// Pause notes why reading pauses: [CaptureDiskFull], [SpoolDiskFull] or [SpoolFull]; "" says that it does not.
 func (p *Progress) Pause(why Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Paused, p.state.PausedSince = why, time.Now()
+	p.state.paused = Stall{why, pauses[why], time.Now()}
 }

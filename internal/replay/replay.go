@@ -86,14 +86,17 @@ func Play(ctx context.Context, c Config, out flusher, resume string) error {
 		p.limit = rate.NewLimiter(rate.Limit(c.Rate), int(min(max(1, c.Rate*catchUp), math.MaxInt32)))
 	}
 	for {
-		span, last, err := p.once(ctx)
+		first, last, err := p.once(ctx)
 		if err != nil {
 			return err
 		}
 		if !c.Loop {
 			return out.Flush()
 		}
-		loops := 1.0
+		loops, span := 1.0, last-first+1
+		if math.IsNaN(span) {
+			span = 0
+		}
 		if p.lines == 0 { // what the client wants comes in a later loop, if the values move on
 			loops = math.Ceil((feed.Seconds(p.resume) - last) / span)
 			if p.ResumeField != p.TimeField || !(loops > 0) || math.IsInf(loops, 0) || p.shift > 0 {
@@ -104,10 +107,9 @@ func Play(ctx context.Context, c Config, out flusher, resume string) error {
 	}
 }
 
-// once sends the files, and returns the seconds that they span, and one more, and the
-// last time in them.
-func (p *player) once(ctx context.Context) (span, to float64, err error) {
-	from, to := math.NaN(), math.NaN()
+// once sends the files, and returns the times of the first and the last line in them that has one.
+func (p *player) once(ctx context.Context) (from, to float64, err error) {
+	from, to = math.NaN(), math.NaN()
 	for _, file := range p.Files {
 		err := p.file(ctx, file, func(at float64) {
 			if math.IsNaN(from) {
@@ -119,10 +121,7 @@ func (p *player) once(ctx context.Context) (span, to float64, err error) {
 			return 0, 0, err
 		}
 	}
-	if span = to - from + 1; math.IsNaN(span) {
-		span = 0
-	}
-	return span, to, nil
+	return from, to, nil
 }
 
 func (p *player) file(ctx context.Context, path string, timed func(float64)) (err error) {
@@ -155,49 +154,51 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 	if err != nil {
 		fields = nil // it is sent as it is
 	}
-	at, value := math.NaN(), p.last // of the resume field
-	stamped := -1                   // the field with the time
-	p.buf = append(p.buf[:0], line...)
+	resume := p.last
+	at, timeField, timeText := math.NaN(), -1, "" // of the field with the time
 	for i := range fields {
 		f := &fields[i]
 		name := p.scan.Name(f)
-		text := string(feed.AppendText(nil, f.Value, f.Kind))
-		if name == p.TimeField {
-			if at = feed.Seconds(text); !math.IsNaN(at) {
-				timed(at)
-				at += p.shift
-				stamped = i
-			}
+		if name != p.TimeField && name != p.ResumeField {
+			continue
 		}
-		if p.shift != 0 && name == p.TimeField && !math.IsNaN(at) {
-			p.buf = shifted(p.buf[:0], line, i, text, at)
-			text = stamp(text, at)
+		text := string(feed.AppendText(nil, f.Value, f.Kind))
+		if t := feed.Seconds(text); name == p.TimeField && !math.IsNaN(t) {
+			timed(t)
+			at, timeField, timeText = t+p.shift, i, text
+			if p.shift != 0 {
+				text = stamp(text, at)
+			}
 		}
 		if name == p.ResumeField {
 			if p.resume != "" && feed.Older([]byte(text), []byte(p.resume)) {
 				return nil
 			}
-			value = text
+			resume = text
 		}
 	}
-	if p.resume != "" && value == "" {
+	if p.resume != "" && resume == "" {
 		return nil // before the first line that has a value
 	}
 	p.resume = ""
-	if err := p.pace(ctx, at); err != nil {
+	if err := p.pace(ctx, at, line); err != nil {
 		return err
 	}
-	if p.Stamp && stamped >= 0 {
-		text := string(feed.AppendText(nil, fields[stamped].Value, fields[stamped].Kind))
-		p.buf = shifted(p.buf[:0], line, stamped, text, float64(time.Now().UnixNano())/1e9)
+	if p.Stamp {
+		at = float64(time.Now().UnixNano()) / 1e9
 	}
 	p.lines++
-	if p.Garbage > 0 && p.lines%int64(p.Garbage) == 0 {
-		p.buf = append(p.buf[:0], "\x00garbage {"...)
+	switch p.buf = p.buf[:0]; {
+	case p.Garbage > 0 && p.lines%int64(p.Garbage) == 0:
+		p.buf = append(p.buf, "\x00garbage {"...)
+	case timeField >= 0 && (p.Stamp || p.shift != 0):
+		p.buf = withTime(p.buf, line, timeField, stamp(timeText, at))
+	default:
+		p.buf = append(p.buf, line...)
 	}
 	_, err = p.out.Write(append(p.buf, '\n'))
 	// Not before: a keepalive says that all up to its value was sent.
-	p.last, p.fresh = value, time.Now()
+	p.last, p.fresh = resume, time.Now()
 	return err
 }
 
@@ -212,25 +213,23 @@ func stamp(like string, at float64) string {
 	return time.Unix(0, int64(at*1e9)).UTC().Format(time.RFC3339Nano)
 }
 
-// shifted appends a line with another time in the member at an index.
-func shifted(dst, line []byte, member int, text string, at float64) []byte {
+// withTime appends a line with another time in the member at an index.
+func withTime(dst, line []byte, member int, text string) []byte {
 	w := feed.Walk(line)
 	w.Next()
 	for w.Next() && member > 0 {
 		w.Raw()
 		member--
 	}
-	dst = append(dst, line[:w.Offset()]...)
 	if w.Kind == feed.String {
-		dst = append(append(append(dst, '"'), stamp(text, at)...), '"')
-	} else {
-		dst = append(dst, stamp(text, at)...)
+		text = `"` + text + `"`
 	}
+	dst = append(append(dst, line[:w.Offset()]...), text...)
 	return append(dst, line[w.Offset()+len(w.Raw()):]...)
 }
 
-// pace waits until a line of the given time is due.
-func (p *player) pace(ctx context.Context, at float64) error {
+// pace waits until a line of the given time is due, or fails as the bad feed that is wanted.
+func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 	if p.start.IsZero() {
 		p.start = time.Now() // the way to the first line may be longer than a connection is to live
 	}
@@ -258,7 +257,7 @@ func (p *player) pace(ctx context.Context, at float64) error {
 			return ctx.Err()
 		}
 		if p.DropAfter > 0 && now.Sub(p.start) >= p.DropAfter {
-			_, err := p.out.Write(p.buf[:len(p.buf)/2])
+			_, err := p.out.Write(line[:len(line)/2])
 			return errors.Join(errDropped, err, p.out.Flush())
 		}
 		wait := due.Sub(now)
@@ -293,13 +292,13 @@ func (p *player) pace(ctx context.Context, at float64) error {
 
 func (p *player) keepalive() error {
 	p.fresh = time.Now()
-	line := fmt.Sprintf(`{"type":"keepalive","serverTime":"%d"}`+"\n", p.fresh.Unix())
+	resume := ""
 	if p.ResumeField != "" && p.last != "" {
 		name, _ := json.Marshal(p.ResumeField) // strings
 		last, _ := json.Marshal(p.last)
-		line = fmt.Sprintf(`{%s:%s,"type":"keepalive","serverTime":"%d"}`+"\n", name, last, p.fresh.Unix())
+		resume = fmt.Sprintf("%s:%s,", name, last)
 	}
-	if _, err := io.WriteString(p.out, line); err != nil {
+	if _, err := fmt.Fprintf(p.out, `{%s"type":"keepalive","serverTime":"%d"}`+"\n", resume, p.fresh.Unix()); err != nil {
 		return err
 	}
 	return p.out.Flush()

@@ -41,13 +41,12 @@ func Connect(env func(string) (string, bool)) (*Manager, error) {
 	return m, nil
 }
 
-// patience is how long a manager that reads nothing is waited for: once its socket is full, a
-// message would wait forever.
-const patience = time.Second
+// writeTimeout ends a write to a manager that reads nothing: if its socket is full, the write would wait forever.
+const writeTimeout = time.Second
 
 // Tell sends a state: lines as sd_notify(3) has them.
 func (m *Manager) Tell(state string) error {
-	if err := m.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+	if err := m.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
 	_, err := m.conn.Write([]byte(state))

@@ -1,131 +1,68 @@
 package spool
 
 import (
+	"cmp"
+	"context"
 	"errors"
-	"fmt"
-	"io"
-	"path"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
-	"time"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/weirsync/weir/internal/source"
 )
 
-// Captures are a folder of compressed segments that this process alone adds to. The name
-// of each is greater than those of all that were ever added, whatever the clock did and
-// whichever of them were moved away: it begins with a number.
-type Captures struct {
-	// Dir is a hidden folder beside the captures, with the lock and what is not finished.
-	// It has room for a log.
-	*Dir
-	fs   FS
-	keep time.Duration
-	last int64 // number that was used
+// A Capture is a source that keeps all lines of another one: they are in a log before they are handed on, and
+// its segments become [Captures] in the end. One goroutine calls Next.
+type Capture struct {
+	in    source.Source
+	store *store
 }
 
-const (
-	ownDir    = ".weir" // no pattern of files matches it
-	stateName = "captures.json"
-	finished  = dataExt + ".zst"
-)
-
-// captureState is what the captures' own folder remembers of them.
-type captureState struct {
-	Format int   `json:"format"`
-	Last   int64 `json:"last"` // number that was used
+// NewCapture returns the capture of a source. Its folder is taken when the source's lane is begun.
+func NewCapture(in source.Source, c Config) *Capture {
+	s := newStore(&c)
+	context.AfterFunc(s.failed, in.Stop)
+	return &Capture{in, s}
 }
 
-var captureName = regexp.MustCompile(`^(\d{12})-(\d{8}T\d{6}\.\d{3}Z)` + regexp.QuoteMeta(finished) + `$`)
+// Next implements source.Source. It waits for room on the disk.
+func (c *Capture) Next(ctx context.Context) (source.Event, error) {
+	e, err := c.in.Next(ctx)
+	switch begin := e.Begin; {
+	case begin != nil && c.store.log == nil:
+		e.Begin = func(ctx context.Context, from source.Point) (source.Lane, error) { return c.begin(ctx, from, begin) }
+	case err == nil && e.Kind == source.Data && e.Block.Oversize == 0: // else there is only its beginning
+		err = c.keep(ctx, wholeLines(e.Block))
+	}
+	return e, cmp.Or(c.store.failure(), err)
+}
 
-// OpenCaptures takes the folder at path, which is made where it is missing. Captures are
-// removed when they are older than keep; 0 is never.
-func OpenCaptures(path string, keep time.Duration) (c *Captures, err error) {
-	dir, err := openDir(filepath.Join(path, ownDir), path)
-	if err != nil {
+// begin opens the log, and has the source begin its lane.
+func (c *Capture) begin(ctx context.Context, from source.Point, begin beginFunc) (l source.Lane, err error) {
+	s := c.store
+	if err := s.open(); err != nil {
 		return nil, err
 	}
-	c = &Captures{Dir: dir, fs: folder(path), keep: keep}
-	if err := c.open(); err != nil {
-		return nil, errors.Join(err, dir.Close())
+	if l, err = begin(ctx, from); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
-	return c, nil
+	s.start(s.log.End(), func(int64) {})
+	return l, nil
 }
 
-func (c *Captures) open() error {
-	state := captureState{Format: format}
-	if err := readJSON(c.Dir, stateName, &state); err != nil {
-		return err
-	}
-	if state.Format > format {
-		return newerFormat(stateName, state.Format)
-	}
-	c.last = state.Last
-	names, err := c.finished()
-	for _, name := range names {
-		n, err := strconv.ParseInt(captureName.FindStringSubmatch(name)[1], 10, 64)
-		if err != nil {
-			return err
-		}
-		c.last = max(c.last, n)
+func (c *Capture) keep(ctx context.Context, lines []byte) error {
+	at, err := c.store.append(ctx, lines, "")
+	if err == nil {
+		c.store.level.committed(at + int64(len(lines))) // nobody reads them here
 	}
 	return err
 }
 
-// finished returns the names of the captures in their order.
-func (c *Captures) finished() ([]string, error) {
-	names, err := c.fs.Names()
-	names = slices.DeleteFunc(names, func(name string) bool { return !captureName.MatchString(name) })
-	slices.Sort(names)
-	return names, err
-}
+// Stop implements source.Source.
+func (c *Capture) Stop() { c.in.Stop() }
 
-// Add compresses the content of a segment that was begun at a time into the next capture.
-func (c *Captures) Add(began time.Time, content io.Reader) error {
-	const part = "capture" + partExt
-	err := fill(c.Dir, part, func(w io.Writer) error {
-		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(z, content)
-		return errors.Join(err, z.Close())
-	})
-	if err != nil {
-		return err
+// Close implements source.Source. The last lines are compressed, too.
+func (c *Capture) Close() error {
+	c.store.stop()
+	if c.store.level == nil { // it was not begun
+		return c.in.Close()
 	}
-	// The number counts as used before there is a file with it.
-	if err := writeJSON(c.Dir, stateName, captureState{format, c.last + 1}); err != nil {
-		return err
-	}
-	c.last++
-	name := fmt.Sprintf("%012d-%s%s", c.last, began.UTC().Format(timeFormat), finished)
-	if err := c.fs.Rename(path.Join(ownDir, part), name); err != nil {
-		return err
-	}
-	return errors.Join(c.fs.Sync(), c.prune(time.Now()))
-}
-
-// prune removes captures all of whose lines are too old: the next one began before what
-// is to be kept.
-func (c *Captures) prune(now time.Time) error {
-	if c.keep == 0 {
-		return nil
-	}
-	names, err := c.finished()
-	if err != nil {
-		return err
-	}
-	for i := range len(names) - 1 {
-		next, err := time.Parse(timeFormat, captureName.FindStringSubmatch(names[i+1])[2])
-		if err != nil || now.Sub(next) < c.keep {
-			break
-		}
-		if err := c.fs.Remove(names[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.store.closeWith(c.in)
 }

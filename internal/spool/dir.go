@@ -15,10 +15,10 @@ type Dir struct {
 	lock *lockfile.File
 }
 
-// OpenDir makes the folder at path where there is none, and takes it.
+// OpenDir locks the folder at path, which it creates if it is missing.
 func OpenDir(path string) (*Dir, error) { return openDir(path, path) }
 
-// openDir is OpenDir of a folder that people know by a name.
+// openDir is OpenDir of a folder that errors call by a name.
 func openDir(path, name string) (*Dir, error) {
 	fs, err := Folder(path)
 	if err != nil {
@@ -39,5 +39,5 @@ func openDir(path, name string) (*Dir, error) {
 	return &Dir{fs, f}, nil
 }
 
-// Close lets the folder go.
+// Close unlocks the folder.
 func (d *Dir) Close() error { return d.lock.Close() }

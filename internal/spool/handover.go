@@ -17,7 +17,6 @@ const patience = 10 * time.Millisecond
 type handover struct {
 	changed chan struct{} // takes one value when there is something for the reader to see
 	taken   chan struct{} // takes one value for an offer that was taken
-	over    chan struct{} // closed when the reader has been told of the end
 
 	mu    sync.Mutex   // held for a moment
 	next  int64        // offset of the line that the reader gets next
@@ -25,8 +24,6 @@ type handover struct {
 	conns []connection // that brought the lines from next on, the first of them and those after it
 	offer offer
 	ended error // comes after all lines
-	fault error // comes at once
-	told  bool  // over is closed
 }
 
 // An offer is an event that the reader may have from memory; none has no event.
@@ -44,7 +41,7 @@ type connection struct {
 
 // newHandover returns one with lines on the disk that an earlier run has put there.
 func newHandover(next, end int64) *handover {
-	return &handover{changed: make(chan struct{}, 1), taken: make(chan struct{}, 1), over: make(chan struct{}), next: next, end: end,
+	return &handover{changed: make(chan struct{}, 1), taken: make(chan struct{}, 1), next: next, end: end,
 		conns: []connection{{at: next}}}
 }
 
@@ -112,14 +109,6 @@ func (h *handover) finish(err error) {
 	signal(h.changed)
 }
 
-// abort has the reader end with err.
-func (h *handover) abort(err error) {
-	h.mu.Lock()
-	h.fault = err
-	h.mu.Unlock()
-	signal(h.changed)
-}
-
 // take returns what the reader gets next: an event, or where it finds lines of one connection on the
 // disk, or the end, or nothing yet.
 func (h *handover) take() (e *source.Event, disk stretch, err error) {
@@ -127,8 +116,6 @@ func (h *handover) take() (e *source.Event, disk stretch, err error) {
 	defer h.mu.Unlock()
 	o := h.offer
 	switch {
-	case h.fault != nil:
-		err = h.fault
 	case o.event != nil && o.at == h.next:
 		h.offer = offer{}
 		h.next += o.size
@@ -139,10 +126,6 @@ func (h *handover) take() (e *source.Event, disk stretch, err error) {
 		return nil, h.unread(), nil
 	case o.event == nil:
 		err = h.ended
-	}
-	if err != nil && !h.told {
-		h.told = true
-		close(h.over)
 	}
 	return nil, disk, err
 }

@@ -219,6 +219,13 @@ func (l *Log) Bounds() (begin, end int64) {
 	return l.begin(), l.end
 }
 
+// End returns the offset behind the last line.
+func (l *Log) End() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
 func (l *Log) begin() int64 {
 	if len(l.segments) == 0 {
 		return l.end

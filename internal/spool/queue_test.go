@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,10 +26,13 @@ type feed struct {
 	pool   *source.Pool
 	blocks chan *source.Block
 	opened bool
-	resume string // it was begun from
+	resume string        // it was begun from
+	ended  chan struct{} // closed by Stop
 }
 
-func newFeed() *feed { return &feed{pool: source.NewPool(), blocks: make(chan *source.Block)} }
+func newFeed() *feed {
+	return &feed{pool: source.NewPool(), blocks: make(chan *source.Block), ended: make(chan struct{})}
+}
 
 func (f *feed) Next(ctx context.Context) (source.Event, error) {
 	if !f.opened {
@@ -46,6 +48,8 @@ func (f *feed) Next(ctx context.Context) (source.Event, error) {
 			return source.Event{}, io.EOF
 		}
 		return source.Event{Lane: "feed", Block: b}, nil
+	case <-f.ended:
+		return source.Event{}, io.EOF
 	case <-ctx.Done():
 		return source.Event{}, ctx.Err()
 	}
@@ -56,7 +60,7 @@ type lane source.Begun
 
 func (l lane) Begun() source.Begun { return source.Begun(l) }
 
-func (f *feed) Stop()        {}
+func (f *feed) Stop()        { close(f.ended) }
 func (f *feed) Close() error { return nil }
 
 // block is one of connection 1.
@@ -95,20 +99,20 @@ func (f slowFile) Sync() error {
 	return f.File.Sync()
 }
 
-// queued is a queue that runs.
+// queued is a queue, or a capture, that runs.
 type queued struct {
 	*testing.T
-	q     *Queue
-	feed  *feed
-	begun source.Begun
-	disk  *slowDisk
-	level atomic.Int64
-	said  chan string
-	stop  context.CancelFunc
-	run   sync.WaitGroup
+	q         source.Source
+	store     *store
+	feed      *feed
+	begun     source.Begun
+	committed func(source.Cursor)
+	disk      *slowDisk
+	level     atomic.Int64
+	said      chan string
 }
 
-// start starts a queue in a folder; with a Max of 0 it only captures.
+// start starts a queue in a folder, or a capture where the folder of one is given.
 func start(t *testing.T, path string, c Config) *queued {
 	t.Helper()
 	return startAt(t, path, c, source.Point{})
@@ -124,34 +128,27 @@ func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	if c.LastResume == nil {
 		c.LastResume = func([]byte) string { return "" }
 	}
-	var dir *Dir
-	var captures *Captures
-	var err error
-	if c.Max > 0 {
-		c.Dir = path
-		if dir, err = OpenDir(path); err != nil {
-			t.Fatal(err)
-		}
-		s.disk.FS, dir.FS = dir.FS, s.disk
-	}
-	if c.Capture != "" {
-		if captures, err = OpenCaptures(c.Capture, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.q = NewQueue(s.feed, c)
-	s.q.dir, s.q.captures = dir, captures
 	opened, err := s.feed.Next(t.Context())
-	if err == nil {
-		var l source.Lane
-		if l, err = s.q.beginIn(t.Context(), from, opened.Begin); err == nil {
-			s.begun = l.Begun()
-		}
-	}
 	testcheck.NoError(t, err)
-	var ctx context.Context
-	ctx, s.stop = context.WithCancel(t.Context())
-	s.run.Go(func() { s.q.Run(ctx) })
+	if c.Capture != "" {
+		capture := NewCapture(s.feed, c)
+		s.q, s.store = capture, capture.store
+		l, err := capture.begin(t.Context(), from, opened.Begin)
+		testcheck.NoError(t, err)
+		s.begun = l.Begun()
+		return s
+	}
+	c.Dir = path
+	dir, err := OpenDir(path)
+	testcheck.NoError(t, err)
+	s.disk.FS, dir.FS = dir.FS, s.disk
+	q := NewQueue(s.feed, c)
+	s.q, s.store = q, q.store
+	s.store.folders = []io.Closer{dir}
+	testcheck.NoError(t, s.store.openLog(dir))
+	l, err := q.beginOpen(t.Context(), from, opened.Begin)
+	testcheck.NoError(t, err)
+	s.begun, s.committed = l.Begun(), q.committed
 	return s
 }
 
@@ -177,9 +174,7 @@ func (s *queued) want(lines string, conn int) *source.Block {
 
 func (s *queued) end() {
 	s.Helper()
-	s.stop()
-	s.run.Wait()
-	if err := s.q.Finish(); err != nil {
+	if err := s.q.Close(); err != nil {
 		s.Error(err)
 	}
 }
@@ -208,12 +203,12 @@ func TestQueue_MemoryAndDisk(t *testing.T) {
 		if s.level.Load() != 34 {
 			t.Errorf("%d bytes are not committed, it says", s.level.Load())
 		}
-		s.q.committed(first.CursorAfter(2))
+		s.committed(first.CursorAfter(2))
 		if s.level.Load() != 32 {
 			t.Errorf("after a commit of 2 bytes: %d", s.level.Load())
 		}
-		s.q.committed(`{"spool":"another","at":34}`)
-		s.q.committed(last.CursorAfter(2))
+		s.committed(`{"spool":"another","at":34}`)
+		s.committed(last.CursorAfter(2))
 		if s.level.Load() != 0 {
 			t.Errorf("after the last: %d", s.level.Load())
 		}
@@ -235,7 +230,7 @@ func TestQueue_SlowSyncStopsNobody(t *testing.T) {
 		for i := range 100 {
 			line := fmt.Sprintln(i)
 			go s.send(line)
-			s.q.committed(s.want(line, 1).CursorAfter(len(line)))
+			s.committed(s.want(line, 1).CursorAfter(len(line)))
 			if s.level.Load() != 0 {
 				t.Fatalf("%d bytes are not committed", s.level.Load())
 			}
@@ -272,7 +267,7 @@ func TestQueue_FullOneGoesOnAtOnce(t *testing.T) {
 		if w := <-s.said; !strings.Contains(w, "pause 1") || len(s.said) > 0 {
 			t.Error(w)
 		}
-		s.q.committed(last.CursorAfter(len(line)))
+		s.committed(last.CursorAfter(len(line)))
 		s.want(line, 1)
 		if took := time.Since(begun); took != 10*time.Second {
 			t.Errorf("after the commit it took %v", took-10*time.Second)
@@ -296,30 +291,28 @@ func TestQueue_End(t *testing.T) {
 			synctest.Wait()
 			s.disk.fail.Store(fails)
 			s.want("1\n2\n", 1)
+			var err error
 			for range 2 {
-				if _, err := s.q.Next(t.Context()); !fails && err != io.EOF || fails && !errors.Is(err, errSync) {
+				if _, err = s.q.Next(t.Context()); !fails && err != io.EOF || fails && !errors.Is(err, errSync) {
 					t.Errorf("it ended with %v", err)
 				}
 			}
-			s.run.Wait()
-			if err := s.q.Finish(); err != nil {
-				t.Errorf("what Next has said comes again: %v", err)
+			if failed := s.q.Close(); !fails && failed != nil || fails && failed != err {
+				t.Errorf("Close returns %v, and not the error of Next: %v", failed, err)
 			}
 		})
 	}
 }
 
-// TestQueue_FailsUnderAReaderThatIsStopped: nobody calls Next any more; so Finish says it.
+// TestQueue_FailsUnderAReaderThatIsStopped: nobody calls Next any more; so Close says it.
 func TestQueue_FailsUnderAReaderThatIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
 		s.send("1\n")
 		synctest.Wait()
 		s.disk.fail.Store(true)
-		s.stop()
-		s.run.Wait()
-		if err := s.q.Finish(); !errors.Is(err, errSync) || !strings.HasPrefix(err.Error(), "the spool "+s.q.path+": ") {
-			t.Errorf("Finish says %v", err)
+		if err := s.q.Close(); !errors.Is(err, errSync) || !strings.HasPrefix(err.Error(), "the spool "+s.store.path()+": ") {
+			t.Errorf("Close says %v", err)
 		}
 	})
 }
@@ -341,16 +334,14 @@ func TestQueue_Damage(t *testing.T) {
 			}
 			testcheck.NoError(t, os.WriteFile(files[0], []byte("1 one\n2 twx\n"), 0o600))
 			from := source.Point{Cursor: s.want("1 one\n", 1).CursorAfter(6)}
-			s.q.committed(from.Cursor)
+			s.committed(from.Cursor)
 			want := fmt.Sprintf("the spool %s: %s is damaged: the 6 bytes from byte 6 on are not those that were written: move %s/*.jsonl to another folder: %s",
 				dir, filepath.Base(files[0]), dir, advice)
 			if _, err = s.q.Next(t.Context()); err == nil || err.Error() != want {
 				t.Errorf("%v\nwant\n%s", err, want)
 			}
-			s.stop()
-			s.run.Wait()
-			if err := s.q.Finish(); err != nil {
-				t.Errorf("what Next has said comes again: %v", err)
+			if failed := s.q.Close(); failed != err {
+				t.Errorf("Close returns %v, and not the error of Next: %v", failed, err)
 			}
 			c.Job, c.Source, c.Gauge, c.Log = "job", "feed", func(int64) {}, logtest.New(t)
 			if _, err := NewQueue(newFeed(), c).begin(t.Context(), from, nil); err == nil || err.Error() != want {
@@ -380,51 +371,11 @@ func TestQueue_Oversize(t *testing.T) {
 			t.Fatal(e, err)
 		}
 		synctest.Wait()
-		if _, end := s.q.log.Bounds(); end != 2 {
+		if _, end := s.store.log.Bounds(); end != 2 {
 			t.Errorf("%d bytes were taken in", end)
 		}
 		e.Reached(source.Point{})
 		s.want("2\n", 1)
-		s.end()
-	})
-}
-
-// TestQueue_CaptureAlone: blocks keep the source's own cursors, are never read from the disk, and
-// stop a source whose reader does not come.
-func TestQueue_CaptureAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, "", Config{Folders: Folders{Capture: t.TempDir()}})
-		if s.begun.Kept || s.begun.At != "" {
-			t.Errorf("kept %v, it starts at %s", s.begun.Kept, s.begun.At)
-		}
-		go func() {
-			for i := range 5 {
-				b := s.feed.block(fmt.Sprintln(i))
-				b.Tail = i == 4
-				if b.Tail {
-					b.Data = b.Data[:1]
-				}
-				b.At = func(int) source.Cursor { return source.Cursor(fmt.Sprint(i)) }
-				s.feed.blocks <- b
-			}
-			close(s.feed.blocks)
-		}()
-		for i := range 5 {
-			time.Sleep(time.Hour)
-			want := fmt.Sprintln(i)
-			if i == 4 {
-				want = "4"
-			}
-			if got := s.want(want, 1).CursorAfter(1); got != source.Cursor(fmt.Sprint(i)) {
-				t.Errorf("the cursor is %s", got)
-			}
-		}
-		if _, err := s.q.Next(t.Context()); err != io.EOF {
-			t.Error(err)
-		}
-		if _, end := s.q.log.Bounds(); end != 10 {
-			t.Errorf("%d bytes are captured", end)
-		}
 		s.end()
 	})
 }
@@ -513,7 +464,7 @@ func TestQueue_AnyPace(t *testing.T) {
 					got.Write(b.Data[:end])
 					cursor = b.CursorAfter(end)
 					b.Release()
-					s.q.committed(cursor)
+					s.committed(cursor)
 					pause(rnd)
 				}
 				cancel()
@@ -537,8 +488,8 @@ func TestQueue_PanicOfTheIntake(t *testing.T) {
 	s.end()
 }
 
-// TestPlace: where a run begins in what is in the folder, by what the database knows.
-func TestPlace(t *testing.T) {
+// TestStartOffset: where a run begins in what is in the folder, by what the database knows.
+func TestStartOffset(t *testing.T) {
 	type held struct {
 		begin int64
 		lines string
@@ -587,7 +538,7 @@ func TestPlace(t *testing.T) {
 			}
 			config.Source = "feed"
 			config.Log = logtest.To(func(text string) { warned += text })
-			got, err := place(log, &config, source.Point{Cursor: c.from, Resume: "database"}, "DIR")
+			got, err := startOffset(log, &config, source.Point{Cursor: c.from, Resume: "database"}, "DIR")
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("%v, want an error with %q", err, c.fails)
@@ -606,4 +557,4 @@ func TestPlace(t *testing.T) {
 }
 
 // at is the cursor of an offset in a log.
-func at(id string, at int64) source.Cursor { return (&Queue{id: id}).cursor(at) }
+func at(id string, at int64) source.Cursor { return (&Log{meta: Meta{ID: id}}).cursor(at) }

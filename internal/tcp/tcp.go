@@ -20,11 +20,11 @@ func Dialer(timeout time.Duration) *net.Dialer {
 // ListenConfig returns that of listeners.
 func ListenConfig() *net.ListenConfig { return &net.ListenConfig{KeepAliveConfig: keepAlive} }
 
-// silence is how long the other end may leave unanswered what it was sent, again and
-// again; so often it is looked at.
+// silence is how long the other end may leave unanswered what it was sent again and again.
+// Guard checks it every checkEvery.
 const (
-	silence = 30 * time.Second
-	look    = 5 * time.Second
+	silence    = 30 * time.Second
+	checkEvery = 5 * time.Second
 )
 
 // ErrGone is why a connection was lost that Guard ended.
@@ -44,7 +44,7 @@ func Guard(c net.Conn) (stop func() (ended bool)) {
 	ended := false
 	mu.Lock()
 	defer mu.Unlock()
-	timer = time.AfterFunc(look, func() {
+	timer = time.AfterFunc(checkEvery, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -52,7 +52,7 @@ func Guard(c net.Conn) (stop func() (ended bool)) {
 		case gone(c):
 			ended = c.SetDeadline(time.Unix(1, 0)) == nil
 		default:
-			timer.Reset(look)
+			timer.Reset(checkEvery)
 		}
 	})
 	return func() bool {

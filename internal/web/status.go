@@ -168,8 +168,8 @@ func (s *Site) status() *Status {
 	for _, stall := range did.Stalls() {
 		st.Stalled = append(st.Stalled, Stall{string(stall.Cause), stall.Text, stall.Since.UTC()})
 	}
-	if !did.FlushBegan.IsZero() {
-		st.Flushing = &Flushing{did.FlushBegan.UTC(), int64(did.FlushRows), int64(did.FlushSent)}
+	if w := did.Writing; !w.Began.IsZero() {
+		st.Flushing = &Flushing{w.Began.UTC(), int64(w.Rows), int64(w.Sent)}
 	}
 	if f := &did.Files; f.Size > 0 {
 		st.Files = &Files{int64(f.Number), int64(f.Ended), f.Offset, f.Size}

@@ -2,19 +2,20 @@ package spool
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 
 	"github.com/weirsync/weir/internal/source"
 )
 
-// place returns the offset of the first line in the log at path that is not committed. A log that
+// startOffset returns the offset of the first line in the log at path that is not committed. A log that
 // does not match the checkpoint is emptied, if the feed can be asked for what it held.
-func place(log *Log, c *Config, since source.Point, path string) (at int64, err error) {
+func startOffset(log *Log, c *Config, since source.Point, path string) (at int64, err error) {
 	begin, end := log.Bounds()
 	meta, held := log.Meta(), end-begin
 	empty := Meta{ID: rand.Text(), Job: c.Job, Source: c.Source, Seq: c.Seq}
 	ours := meta.Job == c.Job && meta.Source == c.Source
-	from := readMark(since.Cursor)
+	from := readCursor(since.Cursor)
 	at, known := from.At, ours && from.Spool == meta.ID && meta.ID != ""
 	// The database is as it was when the log was begun.
 	unused := ours && from.Spool == "" && c.Seq == meta.Seq && !c.FromStart
@@ -37,4 +38,29 @@ func place(log *Log, c *Config, since source.Point, path string) (at int64, err 
 		return begin, nil
 	}
 	return 0, fmt.Errorf("the folder %s holds %d bytes of lines that were read before others that are in the table now: sync %s/*.jsonl by themselves, or remove them", path, held, path)
+}
+
+// A queueCursor is the content of a queue's [source.Cursor].
+type queueCursor struct {
+	Spool string `json:"spool"` // the log's ID
+	At    int64  `json:"at"`
+}
+
+// cursor returns the cursor of an offset in the log.
+func (l *Log) cursor(at int64) source.Cursor {
+	text, _ := json.Marshal(queueCursor{l.meta.ID, at}) // a string and a number
+	return source.Cursor(text)
+}
+
+// cursors returns those of a block that begins at an offset.
+func (l *Log) cursors(at int64) func(end int) source.Cursor {
+	return func(end int) source.Cursor { return l.cursor(at + int64(end)) }
+}
+
+// readCursor reads a cursor. That of another kind of source names no log.
+func readCursor(c source.Cursor) (q queueCursor) {
+	if c == "" || json.Unmarshal([]byte(c), &q) != nil {
+		return queueCursor{}
+	}
+	return q
 }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// own gives a file the owner of another, where root may.
-func own(f *os.File, like fs.FileInfo) {
+// chownLike gives a file the owner of another, where root may.
+func chownLike(f *os.File, like fs.FileInfo) {
 	if id, ok := like.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
 		_ = f.Chown(int(id.Uid), int(id.Gid)) // this run can do without
 	}

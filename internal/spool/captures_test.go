@@ -1,0 +1,192 @@
+package spool_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/weirsync/weir/internal/spool"
+	"github.com/weirsync/weir/internal/testcheck"
+)
+
+func captures(t *testing.T, dir string, keep time.Duration) *spool.Captures {
+	t.Helper()
+	c, err := spool.OpenCaptures(dir, keep)
+	testcheck.NoError(t, err)
+	return c
+}
+
+// captured returns the files that a pattern names, in the order in which programs read them.
+func captured(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
+	testcheck.NoError(t, err)
+	return slices.DeleteFunc(paths, func(path string) bool {
+		info, err := os.Stat(path)
+		testcheck.NoError(t, err)
+		return info.IsDir()
+	})
+}
+
+func contentOf(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	testcheck.NoError(t, err)
+	defer f.Close()
+	z, err := zstd.NewReader(f)
+	testcheck.NoError(t, err)
+	defer z.Close()
+	text, err := io.ReadAll(z)
+	testcheck.NoError(t, err)
+	return string(text)
+}
+
+// TestCaptures_NamesAreInTheOrderOfTheLines: whatever the clock does, over runs, and though
+// somebody moves files away.
+func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
+	dir, archive := t.TempDir(), t.TempDir()
+	rnd := rand.New(rand.NewPCG(4, 1))
+	now := time.Date(2026, 11, 21, 10, 45, 0, 0, time.UTC)
+	c := captures(t, dir, 0)
+	var want []string
+	for n := range 300 {
+		switch rnd.IntN(5) {
+		case 0:
+			now = now.Add(time.Minute)
+		case 1:
+			now = now.Add(-time.Hour)
+		}
+		line := fmt.Sprintf("{\"n\":%d}\n", n)
+		want = append(want, line)
+		testcheck.NoError(t, c.Add(now, strings.NewReader(line)))
+		if rnd.IntN(4) == 0 {
+			for _, path := range captured(t, dir) {
+				testcheck.NoError(t, os.Rename(path, filepath.Join(archive, filepath.Base(path))))
+			}
+		}
+		switch rnd.IntN(6) {
+		case 0:
+			testcheck.NoError(t, c.Close())
+			c = captures(t, dir, 0)
+		case 1: // without what it remembers, what is in the folder tells
+			testcheck.NoError(t, c.Close())
+			if len(captured(t, dir)) > 0 {
+				testcheck.NoError(t, os.RemoveAll(filepath.Join(dir, ".weir")))
+			}
+			c = captures(t, dir, 0)
+		}
+	}
+	testcheck.NoError(t, c.Close())
+	for _, path := range captured(t, dir) {
+		testcheck.NoError(t, os.Rename(path, filepath.Join(archive, filepath.Base(path))))
+	}
+	paths := captured(t, archive)
+	if len(paths) != len(want) {
+		t.Fatalf("there are %d captures, want %d", len(paths), len(want))
+	}
+	for n, path := range paths {
+		if got := contentOf(t, path); got != want[n] {
+			t.Fatalf("capture %d, %s, has %q", n, path, got)
+		}
+	}
+}
+
+// TestCaptures_OneRunAtATime: the second is refused, and removes nothing of the first's.
+func TestCaptures_OneRunAtATime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "captures")
+	c := captures(t, dir, 0)
+	if _, err := spool.OpenCaptures(dir, 0); err == nil || !strings.Contains(err.Error(), "another run uses the folder "+dir+": name another one") {
+		t.Errorf("a second run got %v", err)
+	}
+	if err := c.Add(time.Now(), io.MultiReader(strings.NewReader("{}\n"), errReader{})); err == nil {
+		t.Error("no error")
+	}
+	if left := captured(t, dir); len(left) > 0 {
+		t.Errorf("a capture that failed left %q", left)
+	}
+	testcheck.NoError(t, c.Add(time.Now(), strings.NewReader("{}\n")))
+	testcheck.NoError(t, c.Close())
+	for path, want := range map[string]os.FileMode{dir: 0o700, captured(t, dir)[0]: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
+
+// TestCaptures_OldOnesGo: those all of whose lines are older than they are kept, but not the
+// last one, and no file of anybody else.
+func TestCaptures_OldOnesGo(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := captures(t, dir, 24*time.Hour)
+		others := []string{"000000000000-20000101T000000.000Z.jsonl.zst.bak", "20000101T000000.000Z.jsonl.zst", "notes.txt"}
+		for _, name := range others {
+			testcheck.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		}
+		left := func(want ...string) {
+			t.Helper()
+			var got []string
+			for _, path := range captured(t, dir) {
+				if !slices.Contains(others, filepath.Base(path)) {
+					got = append(got, strings.TrimSpace(contentOf(t, path)))
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v are left, want %v", got, want)
+			}
+			for _, name := range others {
+				if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		add := func(text string) {
+			t.Helper()
+			testcheck.NoError(t, c.Add(time.Now(), strings.NewReader(text+"\n")))
+		}
+		add("monday")
+		time.Sleep(23 * time.Hour)
+		add("tuesday")
+		left("monday", "tuesday")
+		time.Sleep(23 * time.Hour)
+		add("wednesday") // monday's last line may be of the 23rd hour
+		left("monday", "tuesday", "wednesday")
+		time.Sleep(time.Hour)
+		add("thursday")
+		left("tuesday", "wednesday", "thursday")
+		time.Sleep(1000 * time.Hour)
+		add("years later")
+		left("thursday", "years later")
+		testcheck.NoError(t, c.Close())
+	})
+	if _, err := os.Stat(filepath.Join(dir, ".weir", "capture.part")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a part is left: %v", err)
+	}
+}
+
+func TestIsFull(t *testing.T) {
+	for _, err := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		if !spool.IsFull(&fs.PathError{Op: "write", Path: "x", Err: err}) {
+			t.Errorf("%v is no full disk", err)
+		}
+	}
+	if spool.IsFull(syscall.EIO) {
+		t.Error("a broken disk is full")
+	}
+}

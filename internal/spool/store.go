@@ -1,0 +1,257 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+const (
+	maxSegment = 64 << 20 // bytes of a spool's segment
+	minSegment = 64 << 10
+	segments   = 8         // that a spool has room for at least
+	captureAge = time.Hour // of a segment, where all are captured
+	// roomPoll is how long reading pauses before it says so, or tries a full disk again.
+	roomPoll = time.Second
+)
+
+// A store is a log that the lines of one source are put into, in folders that no other run may use.
+type store struct {
+	c       *Config
+	failed  context.Context // ends when the disk fails; its cause says why
+	setFail context.CancelCauseFunc
+	running context.Context // ends with stop, or when the disk fails
+	cancel  context.CancelFunc
+
+	// Since open:
+	log      *Log // nil before
+	folders  []io.Closer
+	captures *Captures // nil where there are none
+
+	// Since start:
+	level       *level
+	keeping     sync.WaitGroup // the goroutine of keep
+	forgetting  sync.Mutex
+	captureFull atomic.Bool // there is no room on the captures' disk
+}
+
+func newStore(c *Config) *store {
+	s := &store{c: c}
+	s.failed, s.setFail = context.WithCancelCause(context.Background())
+	s.running, s.cancel = context.WithCancel(s.failed)
+	return s
+}
+
+// path is that of the log's folder.
+func (s *store) path() string {
+	if s.c.Dir == "" {
+		return filepath.Join(s.c.Capture, ownDir)
+	}
+	return s.c.Dir
+}
+
+// open takes the folders, and opens the log in that of the spool, or else in that of the captures.
+func (s *store) open() (err error) {
+	var dir *Dir
+	if s.c.Dir != "" {
+		if dir, err = OpenDir(s.c.Dir); err != nil {
+			return fmt.Errorf("the spool: %w", err)
+		}
+		s.folders = append(s.folders, dir)
+	}
+	if s.c.Capture != "" {
+		if s.captures, err = OpenCaptures(s.c.Capture, s.c.KeepCaptures); err != nil {
+			return errors.Join(fmt.Errorf("the capture: %w", err), s.closeFolders())
+		}
+		s.folders = append(s.folders, s.captures)
+	}
+	return s.openLog(dir)
+}
+
+// openLog opens the log in a folder; nil is that of the captures.
+func (s *store) openLog(dir *Dir) (err error) {
+	size, age := min(max(s.c.Max/segments, minSegment), maxSegment), time.Duration(0)
+	if dir == nil {
+		dir, size = s.captures.Dir, maxSegment
+	}
+	if s.captures != nil {
+		age = captureAge
+	}
+	if s.log, err = Open(dir, size, age); err != nil {
+		return errors.Join(s.explain(err), s.closeFolders())
+	}
+	if lost := s.log.Lost(); lost > 0 {
+		s.c.Log.Warn(fmt.Sprintf("the spool %s: its last %d bytes were not synced when the last run ended, and are incomplete: they were cut off", s.path(), lost))
+	}
+	return nil
+}
+
+// start begins to keep the log. All lines before next are committed.
+func (s *store) start(next int64, gauge func(bytes int64)) {
+	s.level = newLevel(s.log, next, gauge)
+	s.keeping.Go(func() {
+		if err := s.keep(); err != nil {
+			s.fail(err)
+		}
+	})
+}
+
+// keep syncs the log each period, and removes what is committed, until stop or the disk fails.
+func (s *store) keep() error {
+	tick := time.NewTicker(s.c.Period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := s.log.Sync(); err != nil {
+				return err
+			}
+			if err := s.forget(false); err != nil {
+				return err
+			}
+		case <-s.running.Done():
+			return s.log.Sync()
+		}
+	}
+}
+
+// forget removes the segments whose lines are committed; final says that nothing is appended meanwhile, so
+// that the last one may go. If the captures' disk is full they stay for now.
+func (s *store) forget(final bool) error {
+	s.forgetting.Lock()
+	defer s.forgetting.Unlock()
+	var capture func(time.Time, io.Reader) error
+	if s.captures != nil {
+		capture = s.captures.Add
+	}
+	before := s.log.Size()
+	err := s.log.Forget(s.level.committedTo(), final, capture)
+	if s.log.Size() < before {
+		signal(s.level.changed)
+	}
+	if s.captures != nil && IsFull(err) {
+		if !s.captureFull.Swap(true) {
+			s.c.Log.Warn("the capture's disk is full: its lines stay where they are until there is room")
+		}
+		return nil
+	}
+	s.captureFull.Store(false)
+	return err
+}
+
+// stop syncs the log for the last time, and waits for that.
+func (s *store) stop() {
+	s.cancel()
+	s.keeping.Wait()
+}
+
+// append puts lines on disk when there is room, and returns the offset of the first. Their last resume
+// value is given. An error of the disk ends the run.
+func (s *store) append(ctx context.Context, lines []byte, resume string) (at int64, err error) {
+	if at, err = s.appendWithRoom(ctx, lines, resume); err != nil && ctx.Err() == nil {
+		s.fail(err)
+	}
+	return at, err
+}
+
+func (s *store) appendWithRoom(ctx context.Context, lines []byte, resume string) (at int64, err error) {
+	start, reported := time.Now(), Reading
+	for {
+		size := s.log.Size()
+		full := s.c.Dir != "" && size > 0 && size+int64(len(lines)) > s.c.Max
+		if full && s.level.left() == 0 {
+			// What is left is the segment that is appended to.
+			if err := s.forget(true); err != nil {
+				return 0, err
+			}
+			full = s.log.Size() > 0
+		}
+		if !full {
+			if at, err = s.log.Append(lines, resume); err == nil {
+				break
+			} else if !IsFull(err) {
+				return 0, err
+			}
+		}
+		if why := s.pause(full); why != reported && time.Since(start) >= roomPoll {
+			reported = why
+			s.c.Paused(why)
+		}
+		if err := s.level.wait(ctx, roomPoll); err != nil {
+			return 0, err
+		}
+	}
+	if reported != Reading {
+		s.c.Paused(Reading)
+	}
+	s.level.appended()
+	return at, nil
+}
+
+// pause returns what lines wait for: the log has reached its limit, or else there is no room on its disk.
+func (s *store) pause(full bool) Pause {
+	switch {
+	case s.c.Dir == "", full && s.captureFull.Load():
+		return CaptureDiskFull
+	case full:
+		return Full
+	}
+	return DiskFull
+}
+
+// fail notes an error of the disk, if it is the first.
+func (s *store) fail(err error) {
+	failed := s.explain(err)
+	for _, path := range []string{s.c.Dir, s.c.Capture} {
+		if _, gone := os.Stat(path); path != "" && errors.Is(gone, fs.ErrNotExist) {
+			failed = fmt.Errorf("the folder %s was removed or renamed during the run: %w", path, err)
+			break
+		}
+	}
+	s.setFail(failed)
+}
+
+// failure returns the error of the disk; nil is none.
+func (s *store) failure() error { return context.Cause(s.failed) }
+
+// explain returns an error of the log for people.
+func (s *store) explain(err error) error {
+	err = fmt.Errorf("the spool %s: %w", s.path(), err)
+	if !errors.As(err, new(*DamageError)) {
+		return err
+	}
+	after := "sync them by themselves, and then start this run again"
+	if s.c.Repeats {
+		after = "the next run asks the feed again for what is not committed"
+	}
+	return fmt.Errorf("%w: move %s/*.jsonl to another folder: %s", err, s.path(), after)
+}
+
+// closeWith closes the source and the log, after stop. What is committed of the log is removed, unless the disk
+// failed: then the error is that of failure.
+func (s *store) closeWith(in source.Source) error {
+	err := in.Close()
+	if failed := s.failure(); failed != nil {
+		_ = s.close() // its error has the same cause
+		return failed
+	}
+	return errors.Join(err, s.forget(true), s.close())
+}
+
+func (s *store) close() error { return errors.Join(s.log.Close(), s.closeFolders()) }
+
+func (s *store) closeFolders() (err error) {
+	for _, f := range s.folders {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
