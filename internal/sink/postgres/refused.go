@@ -99,7 +99,7 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 		table := c.failedTable()
 		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, Of: table, At: -1, Taken: e.Code == uniqueViolation || e.Code == exclusionViolation}
 		if table >= 0 && !c.parts[table].set {
-			why.At = rowOfCopy(e, c.parts[table])
+			why.At = c.rowOfCopy(e, c.parts[table])
 		}
 		leadsOut := slices.ContainsFunc(c.linked, func(linked map[string]bool) bool { return linked[constraintName(e)] })
 		for i, linked := range c.linked {
@@ -124,14 +124,23 @@ func words(e *pgconn.PgError) string {
 	return fmt.Sprintf("%s (SQLSTATE %s)", s, e.Code)
 }
 
-// rowOfCopy returns which of a part's rows the server could not write by its COPY, or -1.
-func rowOfCopy(e *pgconn.PgError, p *part) (at int) {
+// rowOfCopy returns which of a part's rows the server could not write by its COPY, or -1: whatever else failed may name a line too,
+// in a value. The COPY is the last that the error's context names.
+func (c *chunks) rowOfCopy(e *pgconn.PgError, p *part) (at int) {
+	if c.script.failed().copy == nil || p.plan == nil {
+		return -1
+	}
 	into := p.t.stageIdent()
 	if p.isCopied() {
 		_, into = p.a.d.schemaOf(p.b.Table.Name)
 	}
-	_, rest, _ := strings.Cut(e.Where, "COPY "+into+", line ")
-	if _, err := fmt.Sscan(rest, &at); err != nil || p.plan == nil || at > len(p.plan.rows) {
+	named := "\nCOPY " + into + ", line "
+	where := "\n" + e.Where
+	line := strings.LastIndex(where, named)
+	if line < 0 {
+		return -1
+	}
+	if _, err := fmt.Sscan(where[line+len(named):], &at); err != nil || at < 1 || at > len(p.plan.rows) {
 		return -1
 	}
 	key := p.plan.rows[at-1].Key // with versions, not all rows are copied
