@@ -240,7 +240,8 @@ type Flush struct {
 	Sent func(rows int)
 	// BeforeCommit sets RejectFile and the checkpoints of Lanes, except Seq. A driver calls it once for each try, with
 	// all rejects: Rejects, and those that the database rejected. It may do so before it sends anything, if it calls it
-	// again when the database has rejected some. An error ends the flush, and nothing is written. It may be nil.
+	// again when the database has rejected some, but never for a flush that was committed before. An error ends the
+	// flush, and nothing is written. It may be nil.
 	BeforeCommit func(rejects []fold.Reject) error
 }
 

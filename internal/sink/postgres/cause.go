@@ -180,8 +180,8 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) 
 	return grown, nil
 }
 
-// judge finds out why the fence did not let a flush pass.
-func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err error) {
+// judge finds out why the fence did not let a flush pass. If it would now, the error is failed.
+func (d *DB) judge(ctx context.Context, f *sink.Flush, failed error) (res sink.Result, err error) {
 	if !d.ready { // another run may have made weir's tables; or the database was restored to before them
 		if err := d.askReady(ctx); err != nil {
 			return res, err
@@ -198,7 +198,7 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush) (res sink.Result, err err
 			t.Writers = nil // what weir_jobs had may be gone too
 		}
 	case err == nil:
-		err = errFenced
+		err = failed
 	}
 	return res, err
 }

@@ -236,22 +236,11 @@ func TestFirstFlush_CutAnywhere(t *testing.T) {
 	}
 }
 
-// TestFlush_AnswerLostTwice: what a flush did whose answer was lost is known still when it
-// was sent again in vain.
-func TestFlush_AnswerLostTwice(t *testing.T) {
-	db, p := throughProxy(t, testpg.New(t))
-	db.Exec(t, kinds["refused"].table)
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":"x"}`)
-	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"z"}`, `{"id":3,"a":"no"}`)
-	f := r.Seal()
-	lost := func() {
-		t.Helper()
-		if res, err := r.Sink.Flush(t.Context(), f); err == nil {
-			t.Fatalf("did not exercise: %+v", res)
-		}
-	}
-	for n := 0; db.one(t, "SELECT seq FROM weir_checkpoints") == "1"; n++ { // up to the answer to the COMMIT
+// loseAnswer sends a flush again and again, and cuts the connection a message later each time, until the answer to its COMMIT is
+// what is lost.
+func loseAnswer(t *testing.T, p *testpg.Proxy, r *sinktest.Run, f *sink.Flush, isCommitted func() bool) {
+	t.Helper()
+	for n := 0; !isCommitted(); n++ {
 		answers := 0
 		p.Cut(func(m testpg.Message) bool {
 			if !m.FromClient && m.Type == 'Z' {
@@ -259,17 +248,45 @@ func TestFlush_AnswerLostTwice(t *testing.T) {
 			}
 			return answers > n
 		})
-		lost()
+		if res, err := r.Sink.Flush(t.Context(), f); err == nil {
+			t.Fatalf("did not exercise: %+v", res)
+		}
 	}
-	p.Cut(func(m testpg.Message) bool { return m.FromClient && m.Type == 'd' }) // the first rows
-	lost()
-	res, err := r.Sink.Flush(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sinktest.Counts(t, res, 1, 1, 0, 0)
-	if len(res.Refused) != 1 {
-		t.Errorf("%d messages were refused, want 1", len(res.Refused))
+	p.Cut(nil)
+}
+
+// TestFlush_AnswerLostTwice: what a flush did whose answer was lost is known still when it was sent again in vain, and the rejects
+// that were last given to BeforeCommit are those that are committed.
+func TestFlush_AnswerLostTwice(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	db.Exec(t, kinds["refused"].table)
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"z"}`, `{"id":3,"a":"no"}`, "bad")
+	f := r.Seal()
+	rejected := 0
+	f.BeforeCommit = func(rejects []fold.Reject) error { rejected = len(rejects); return nil }
+	loseAnswer(t, p, r, f, func() bool { return db.one(t, "SELECT seq FROM weir_checkpoints") == "2" })
+	for n := 0; ; n++ {
+		queries := 0
+		p.Cut(func(m testpg.Message) bool {
+			if m.FromClient && m.Type == 'Q' {
+				queries++
+			}
+			return queries > n
+		})
+		res, err := r.Sink.Flush(t.Context(), f)
+		if err != nil {
+			continue
+		}
+		if n < 2 {
+			t.Errorf("did not exercise: sent again %d times in vain", n)
+		}
+		sinktest.Counts(t, res, 1, 1, 0, 0)
+		if len(res.Refused) != 1 || rejected != 2 {
+			t.Errorf("%d messages were refused, want 1; BeforeCommit was last given %d rejects, want 2", len(res.Refused), rejected)
+		}
+		return
 	}
 }
 

@@ -20,15 +20,15 @@ import (
 
 // A lastFlush is the last one that came: it may come again, because the answer to its COMMIT was lost.
 type lastFlush struct {
-	id        string
-	committed bool        // it is known to be
-	result    sink.Result // what it does, as far as an answer told
+	id     string
+	result sink.Result // what it does, as far as an answer told
 }
 
 // A flushRun is one call of Flush: it tries to write a flush until one try commits, or nothing helps any more.
 type flushRun struct {
 	d         *DB
 	f         *sink.Flush
+	sentAgain bool          // it may be committed
 	rows      [][]*fold.Row // of the batches, sorted
 	tries     [nCauses]int  // that failed, by cause
 	piecewise bool          // the database rejects rows: the others are found in pieces
@@ -39,23 +39,24 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err := d.connect(ctx); err != nil {
 		return sink.Result{}, err
 	}
-	switch id := flushID(f); {
-	case d.last.id != id:
-		d.last = lastFlush{id: id, result: sink.Result{Tables: make([]sink.Counts, len(f.Batches))}}
-	case d.last.committed:
-		return d.last.result, nil
-	}
 	run := &flushRun{d: d, f: f, rows: make([][]*fold.Row, len(f.Batches))}
+	if id := flushID(f); d.last.id == id {
+		run.sentAgain = true
+	} else {
+		d.last = lastFlush{id: id, result: noResult(f)}
+	}
 	for i, b := range f.Batches {
 		if b.Used() {
 			run.rows[i] = b.Sorted()
 		}
 	}
 	res, err := run.write(ctx)
-	if err == nil {
-		d.last.committed, d.last.result, d.wrote = true, res, true
-	}
+	d.wrote = d.wrote || err == nil
 	return res, d.sinkError(err)
+}
+
+func noResult(f *sink.Flush) sink.Result {
+	return sink.Result{Tables: make([]sink.Counts, len(f.Batches))}
 }
 
 // flushID is the same for a flush that is sent again, and for no other.
@@ -87,7 +88,7 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 		case giveUp:
 			return a.result(), err
 		case readFence:
-			return r.d.judge(ctx, r.f)
+			return r.d.judge(ctx, r.f, err)
 		case readTables:
 			grown, err := r.d.reread(ctx, r.f)
 			if err != nil {
@@ -191,9 +192,16 @@ func (a *attempt) write(ctx context.Context) error {
 	return a.committed(r)
 }
 
-// buildScript makes the script of a flush. If rows have versions, it first sends what the script has so far, to read them.
+// buildScript makes the script of a flush. If rows have versions, it first sends what the script has so far, to read them. So it does
+// if the flush may be committed: then the fence says so before [sink.Flush.BeforeCommit] is called, which would undo what it did.
 func (a *attempt) buildScript(ctx context.Context) error {
 	a.begin()
+	if a.sentAgain {
+		if _, err := a.send(ctx); err != nil {
+			return err
+		}
+		a.d.last.result = noResult(a.f) // that of a flush that was restored away, if of any
+	}
 	for _, p := range a.parts {
 		p.writes = p.rows
 	}
@@ -322,14 +330,23 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 // read reads what the database has of the rows of those parts that ask for it, and plans to write those that are newer, or
 // missing. The script so far is sent.
 func (a *attempt) read(ctx context.Context) error {
-	r, err := a.d.run(ctx, a.script)
+	r, err := a.send(ctx)
 	if err != nil {
 		a.unlooked(pgError(err))
 		return err
 	}
+	return a.takeAnswers(r)
+}
+
+// send sends the script so far. What follows is another one.
+func (a *attempt) send(ctx context.Context) ([]result, error) {
+	r, err := a.d.run(ctx, a.script)
+	if err != nil {
+		return nil, err
+	}
 	a.count(r)
 	a.script = &script{}
-	return a.takeAnswers(r)
+	return r, nil
 }
 
 // takeAnswers takes the answer to what the parts ask for.

@@ -20,11 +20,10 @@ func (a *attempt) writePiecewise(ctx context.Context) error {
 	c := &chunks{attempt: a, ctx: ctx}
 	first := len(a.script.statements)
 	c.askLinked()
-	r, err := a.d.run(ctx, a.script)
+	r, err := a.send(ctx)
 	if err != nil {
 		return err
 	}
-	a.count(r)
 	for _, answer := range r[first:] {
 		linked := map[string]bool{}
 		for _, row := range answer.rows {
@@ -222,7 +221,7 @@ func (c *chunks) try() error {
 	c.next()
 	c.emptyStages()
 	before := c.state()
-	err := c.send()
+	err := c.sendChunk()
 	switch {
 	case c.d.conn == nil:
 		return err
@@ -244,8 +243,8 @@ func (c *chunks) try() error {
 	return err
 }
 
-// send writes rows behind a savepoint.
-func (c *chunks) send() error {
+// sendChunk writes rows behind a savepoint.
+func (c *chunks) sendChunk() error {
 	c.script.add("SAVEPOINT weir")
 	c.script.add("SET CONSTRAINTS ALL DEFERRED")
 	if err := c.mergeRows(c.ctx, c.assumesNew()); err != nil {

@@ -131,6 +131,18 @@ var fenceTests = []test{
 		Expect(t, db, "SELECT seq FROM weir_checkpoints", "2")
 		r.Flush(`{"id":9,"a":"on"}`) // and it continues
 	}},
+	{"AnotherFlushOfTheSameNumberIsApplied", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1,"a":"x"}`)
+		before := r.Checkpoint()
+		r.Flush(`{"id":1,"a":"y"}`)
+		db.Exec(t, "UPDATE weir_checkpoints SET seq = 1") // a backup is restored
+		db.Exec(t, "UPDATE t SET a = 'x'")
+		r.Reread(before)
+		Counts(t, r.Flush(`{"id":1,"a":"z"}`, `{"id":2,"a":"z"}`), 1, 1, 0, 0)
+		Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|z", "2|z")
+		Expect(t, db, "SELECT seq FROM weir_checkpoints", "2")
+	}},
 	{"UnnamedLanesAreRememberedForAMonth", func(t *testing.T, db Database) {
 		quiet := unnamed(t, db)
 		quiet.Flush(`{"id":1,"a":"x"}`)
