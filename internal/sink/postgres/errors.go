@@ -20,9 +20,8 @@ func (c *client) sinkError(err error) error {
 	if err == nil {
 		return nil
 	}
-	var known *sink.Error
-	if errors.As(err, &known) {
-		return err
+	if errors.As(err, new(*sink.Error)) || errors.As(err, new(sink.ErrUnlogged)) || errors.As(err, new(sink.ErrChanged)) {
+		return err // also if an error of the server's is its cause
 	}
 	e := pgError(err)
 	if e == nil {

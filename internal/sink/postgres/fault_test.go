@@ -466,6 +466,20 @@ func TestFlush_StatementTimeout(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_checkpoints) FROM t", "300|1")
 }
 
+// TestFlush_StatementTimeoutOfSeveralTables: messages to several tables that kept none of them cannot be written in pieces. The
+// source is read again for that, for nothing else helps.
+func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.set(t, "statement_timeout = '200ms'")
+	r := sinktest.BeginTables(t, db, []string{"a", "b"})
+	r.Flush(`{"id":1,"a.x":"1","b.x":"1"}`)
+	db.Exec(t, "BEGIN")
+	db.Exec(t, "SELECT FROM a FOR UPDATE")
+	if _, err := r.TryFlush(`{"id":1,"a.x":"2","b.x":"2"}`); !errors.As(err, new(sink.ErrUnlogged)) || errors.As(err, new(*sink.Error)) {
+		t.Errorf("the flush ended with %v", err)
+	}
+}
+
 // TestFlush_StoppedRunHoldsNobodyUp: a flush whose weir is stopped in the middle does not hold others up for long: the server ends
 // its session, after weir's time or its own, if that is shorter.
 func TestFlush_StoppedRunHoldsNobodyUp(t *testing.T) {
