@@ -22,6 +22,9 @@ type Refusal struct {
 	Needs string
 	// Taken says that another row has a value that only one may have.
 	Taken bool
+	// Slow says that no row is rejected, but that these are more than the database writes in the time that it gives. Fewer may
+	// take less; what a message says is tried again whole, and never rejected.
+	Slow bool
 }
 
 func (e *Refusal) Error() string { return e.Err.Error() }
@@ -139,8 +142,11 @@ func (p *bisection) inPieces(table int, rows []*fold.Row) error {
 		return all
 	}
 	search := search[*fold.Row]{
-		try:    func(rows []*fold.Row) error { return p.try(of(rows), false) },
-		single: func(r *fold.Row, why *Refusal) { p.bad = append(p.bad, bad{of([]*fold.Row{r}), why}) }}
+		try: func(rows []*fold.Row) error { return p.try(of(rows), false) },
+		single: func(r *fold.Row, why *Refusal) error {
+			p.bad = append(p.bad, bad{of([]*fold.Row{r}), why})
+			return nil
+		}}
 	if p.rejected { // else before the first piece that is
 		if err := p.mark(); err != nil {
 			return err
@@ -221,8 +227,9 @@ func (p *bisection) writeBad(messages []fold.Message) error {
 		err := p.try(fold.Merge(p.batches, []fold.Message{m}), false)
 		var why *Refusal
 		if errors.As(err, &why) {
-			p.reject(m, why)
-		} else if err != nil {
+			err = p.reject(m, why)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -231,7 +238,11 @@ func (p *bisection) writeBad(messages []fold.Message) error {
 
 func keyOf(s fold.Single) rowKey { return rowKey{s.Table, string(s.Key())} }
 
-func (p *bisection) reject(m fold.Message, why *Refusal) {
+// reject rejects a message. The error is that of one which only took too long.
+func (p *bisection) reject(m fold.Message, why *Refusal) error {
+	if why.Slow {
+		return why.Err
+	}
 	table, detail := why.Table, why.Error()
 	switch {
 	case len(p.batches) == 1:
@@ -240,15 +251,16 @@ func (p *bisection) reject(m fold.Message, why *Refusal) {
 		detail = fold.InTable(p.batches[table].Table.Name, detail)
 	}
 	p.rejects = append(p.rejects, fold.Reject{Place: m.Place(), Table: table, Reason: feed.Database, Detail: detail, Text: slices.Clone(m.Text())})
+	return nil
 }
 
 // A search writes pieces until what is rejected of them is single.
 type search[T any] struct {
-	try    func([]T) error   // writes some; the Refusal that it returns is about the At-th of them
-	single func(T, *Refusal) // takes one that is rejected
-	bad    int               // how many are rejected
-	failed int               // how many pieces were, or took the database too long
-	misled int               // how often one was named that is not
+	try    func([]T) error         // writes some; the Refusal that it returns is about the At-th of them
+	single func(T, *Refusal) error // takes one that is rejected
+	bad    int                     // how many are rejected
+	failed int                     // how many pieces were, or took the database too long
+	misled int                     // how often one was named that is not
 }
 
 // all writes what may be large. rejected says that all of it is known to be rejected at once: then it is written in pieces.
@@ -307,8 +319,7 @@ func (s *search[T]) around(of []T, why *Refusal) error {
 	switch {
 	case len(of) == 1:
 		s.bad++
-		s.single(of[0], why)
-		return nil
+		return s.single(of[0], why)
 	case why.At < 0 || s.misled > s.bad:
 		return s.halves(of, true)
 	}

@@ -68,7 +68,10 @@ func TestSearch_WritesFewRowsTwice(t *testing.T) {
 					}
 					return &Refusal{Err: errors.New("no"), At: at}
 				},
-				single: func(row int, _ *Refusal) { found = append(found, row) },
+				single: func(row int, _ *Refusal) error {
+					found = append(found, row)
+					return nil
+				},
 			}
 			if err := s.all(all, true); err != nil {
 				t.Fatal(err)

@@ -82,15 +82,15 @@ func (o *ordered) about(err error, rows [][]*fold.Row, of []fold.Message) error 
 }
 
 // single rejects a message, or has its rows wait.
-func (o *ordered) single(m fold.Message, why *Refusal) {
+func (o *ordered) single(m fold.Message, why *Refusal) error {
 	if why.Needs == "" {
-		o.p.reject(m, why)
-		return
+		return o.p.reject(m, why)
 	}
 	o.held = append(o.held, m)
 	for _, s := range m {
 		o.why[keyOf(s)] = why
 	}
+	return nil
 }
 
 // waiting returns the rows of the messages that wait, those together that a message changes

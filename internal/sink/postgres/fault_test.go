@@ -466,6 +466,35 @@ func TestFlush_StatementTimeout(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_checkpoints) FROM t", "300|1")
 }
 
+// TestFlush_StatementTimeoutBehindALock: a message waits in vain for a lock, also one that says something to several tables. It is
+// retried and not rejected.
+func TestFlush_StatementTimeoutBehindALock(t *testing.T) {
+	for _, line := range []string{`{"id":1,"a.x":2}`, `{"id":1,"a.x":2,"b.x":2}`} {
+		t.Run(line, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			db.Exec(t, "CREATE TABLE a (id integer PRIMARY KEY, x integer CHECK (x > 0))")
+			db.Exec(t, "CREATE TABLE b (id integer PRIMARY KEY, x integer CHECK (x > 0))")
+			db.set(t, "statement_timeout = '200ms'")
+			r := sinktest.BeginTables(t, db, []string{"a", "b"})
+			r.Flush(`{"id":1,"a.x":1,"b.x":1}`)
+			db.Exec(t, "BEGIN")
+			db.Exec(t, "SELECT FROM a FOR UPDATE")
+			r.Fold(line, `{"id":2,"b.x":-1}`)
+			failed := 0
+			res, _ := patient(t, r, func(reason string) {
+				if failed++; reason == "timeout" && failed == 1 {
+					db.Exec(t, "COMMIT")
+				}
+			})
+			if failed == 0 || len(res.Refused) != 1 {
+				t.Errorf("the flush was retried %d times; %d messages were rejected", failed, len(res.Refused))
+			}
+			sinktest.Expect(t, db, "SELECT x FROM a", "2")
+			sinktest.Expect(t, db, "SELECT line FROM weir_rejects", "3")
+		})
+	}
+}
+
 // TestFlush_StatementTimeoutOfSeveralTables: messages to several tables that kept none of them cannot be written in pieces. The
 // source is read again for that, for nothing else helps.
 func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {

@@ -108,7 +108,7 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 		}
 		return why
 	case e != nil && e.Code == queryCanceled && n > 1: // fewer may take less than the time that the server gives
-		return &sink.Refusal{Err: err, Table: -1, Of: -1, At: -1}
+		return &sink.Refusal{Err: err, Table: -1, Of: -1, At: -1, Slow: true}
 	default:
 		return err
 	}
