@@ -17,6 +17,7 @@ type cause int
 const (
 	errOther cause = iota // the error says it
 	errFenced
+	errRebuild
 	errStaleTable
 	errRaced
 	errGone
@@ -47,6 +48,7 @@ var causes = [nCauses]struct {
 	limit  int
 }{
 	errFenced:     {"a lane is not where this flush begins", readFence, 1},
+	errRebuild:    {"the tables must not be emptied", readFence, 1}, // unless the flush has done it
 	errStaleTable: {"the table has other columns than were read", readTables, 2},
 	errRaced:      {"another session wrote newer versions meanwhile", retry, 2},
 	errGone:       {"another session deleted rows or changed their keys while they were written", retry, 2},
@@ -84,6 +86,7 @@ func (a *attempt) cause(err error) cause {
 	}{
 		{errNotNew, direct && (found == errRaced || e != nil && e.Code == uniqueViolation)}, // or others have numbered columns
 		{found, true},
+		{errRebuild, errors.As(err, new(rebuildError))},
 		{errGone, a.isOrphaned(e)},
 		{errRaised, isRaised(e) && isTransient(e)},
 		{errUnmergeable, a.isUnmergeable(e)},

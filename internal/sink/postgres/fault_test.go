@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
@@ -287,6 +288,30 @@ func TestFlush_AnswerLostTwice(t *testing.T) {
 			t.Errorf("%d messages were refused, want 1; BeforeCommit was last given %d rejects, want 2", len(res.Refused), rejected)
 		}
 		return
+	}
+}
+
+// TestRebuild_AnswerLost: a flush that makes its tables with constraints of theirs would not be allowed to empty them, if it had not
+// made them.
+func TestRebuild_AnswerLost(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	r := sinktest.Setup{Fit: func(_ *schema.Limits, t *schema.Table) error {
+		t.OnCreate = []string{"ALTER TABLE t ADD CHECK (id > 0)"}
+		return nil
+	}}.Begin(t, db)
+	r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"a":"z"}`)
+	f := r.Seal()
+	f.Rebuild = true
+	loseAnswer(t, p, r, f, func() bool { return db.one(t, "SELECT to_regclass('t') IS NOT NULL") == "true" })
+	if _, err := r.Send(f); err != nil {
+		t.Error(err)
+	}
+	r.Flush(`{"id":3,"a":"x"}`)
+	sinktest.Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2", "3")
+	f = r.Seal()
+	f.Rebuild = true
+	if _, err := r.Send(f); err == nil {
+		t.Error("a table with a constraint is emptied")
 	}
 }
 

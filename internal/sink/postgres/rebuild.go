@@ -10,6 +10,11 @@ import (
 
 // This file is about a flush that empties its tables first, because the source is read again from its start.
 
+// A rebuildError says why tables must not be emptied. The flush itself may have filled them, and its answer been lost.
+type rebuildError struct{ error }
+
+func (e rebuildError) Unwrap() error { return e.error }
+
 // readRebuild reads the tables that the flush is going to empty.
 func (a *attempt) readRebuild(ctx context.Context) error {
 	d := a.d
@@ -31,7 +36,7 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 	for i, p := range a.parts {
 		p.t.relation = now[i]
 		if err := errors.Join(sink.MayRebuild(&p.t.Table, storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.called(other) != nil })); err != nil {
-			return err
+			return rebuildError{err}
 		}
 	}
 	return nil
