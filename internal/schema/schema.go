@@ -75,7 +75,7 @@ type Table struct {
 	// fields become columns.
 	Made bool
 	// HasConstraints tells that the database may refuse a row for what only it knows
-	// (CHECK, triggers, foreign keys, other unique indexes, …): a batch for the table, or for
+	// (CHECK, triggers, foreign keys, other unique indexes, ones whose entries may be too long, …): a batch for the table, or for
 	// one with columns that are Judged, keeps its messages, so that a row that is refused can
 	// be tried message by message.
 	HasConstraints bool

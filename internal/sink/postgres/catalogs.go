@@ -90,10 +90,15 @@ type indexRow struct {
 	Columns []string `db:"columns"` // of its key, in alphabetical order
 	Names   []string `db:"names"`   // its own and those of its partitions, with their schemas
 	Primary bool     `db:"indisprimary"`
+	Long    bool     `db:"long"`     // its entries may be longer than an index takes
+	More    bool     `db:"includes"` // it has columns besides its key
 }
 
-// indexesSQL reads the indexes of a table, {t}.
+// indexesSQL reads the indexes of a table, {t}. An entry has a third of a page at most.
 const indexesSQL = `SELECT i.indisunique AND i.indisvalid AND i.indimmediate AS enforced, i.indpred IS NULL AND i.indexprs IS NULL AS whole, i.indisprimary,
+  i.indnatts > i.indnkeyatts AS includes,
+  (SELECT sum(CASE WHEN a.attlen > 0 THEN a.attlen WHEN a.atttypid IN ('varchar'::regtype, 'bpchar'::regtype) AND a.atttypmod > 0 THEN 4 * a.atttypmod ELSE 10000 END)
+    FROM pg_attribute a WHERE a.attrelid = i.indexrelid) > 2500 AS long,
   (SELECT string_agg(a.attname, E'\x01' ORDER BY a.attname)
     FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])) AS columns,
   (SELECT string_agg(n.nspname || '.' || c.relname, E'\x01')

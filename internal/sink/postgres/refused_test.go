@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -191,4 +192,40 @@ func TestRefused_ManyThatCannotBeRead(t *testing.T) {
 	}
 	sinktest.Counts(t, res, rows-rows/10, 0, 0, 0)
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE '%(SQLSTATE 22008)'", fmt.Sprint(rows/10))
+}
+
+// TestRefused_TooLongForAnIndex: an index whose entries may be too long is a constraint, also of a table that weir made.
+func TestRefused_TooLongForAnIndex(t *testing.T) {
+	url := testpg.New(t)
+	long := ""
+	for range 400 {
+		long += rand.Text() // which nothing compresses
+	}
+	for index, refuses := range map[string]bool{
+		"INDEX i ON t (a)":                     true,
+		"INDEX i ON t (n) INCLUDE (a)":         true,
+		"UNIQUE INDEX i ON t (id) INCLUDE (a)": true,
+		"INDEX i ON t USING hash (a)":          false,
+		"INDEX i ON t (n, b)":                  false,
+	} {
+		t.Run(index, func(t *testing.T) {
+			db := connectEmpty(t, url)
+			r := sinktest.Begin(t, db)
+			r.Flush(`{"id":1,"n":1,"b":true,"a":"x"}`)
+			r.End()
+			db.Exec(t, "CREATE "+index)
+			r = sinktest.Begin(t, db)
+			table, err := sink.Table(t.Context(), r.Sink.Tables, "t", []string{"id"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if table.HasConstraints != refuses || !table.Made {
+				t.Errorf("constraints: %t, made by weir: %t", table.HasConstraints, table.Made)
+			}
+			res := r.Flush(`{"id":2,"a":"x"}`, `{"id":3,"a":"`+long+`"}`, `{"id":4,"n":2,"a":"x"}`)
+			if rejected := len(res.Refused) == 1; rejected != refuses {
+				t.Errorf("%d messages were rejected", len(res.Refused))
+			}
+		})
+	}
 }

@@ -255,8 +255,9 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 		if x.Unique && x.Whole && slices.Equal(x.Columns, sorted) {
 			unique = true
 			t.keyIndexes = append(t.keyIndexes, x.Names...)
+			other = other || x.More // of the key the fold knows how long it may be
 		} else if !t.serial(x) || !ours {
-			other = other || x.Unique || !x.Whole
+			other = other || x.Unique || !x.Whole || x.Long
 		}
 	}
 	for _, k := range t.Key {
