@@ -77,6 +77,10 @@ const (
 	deadlockDetected   = "40P01"
 	lockNotAvailable   = "55P03"
 	queryCanceled      = "57014" // by statement_timeout, or by somebody
+
+	configurationLimitExceeded = "53400" // such as temp_file_limit
+	undefinedFile              = "58P01"
+	duplicateFile              = "58P02"
 )
 
 // states are the errors of the server's by their SQLSTATE, or the class of it
@@ -183,8 +187,17 @@ func isRefusal(e *pgconn.PgError) bool {
 	return true
 }
 
-// isRaised reports whether somebody's function has raised the error, which may have any SQLSTATE.
-func isRaised(e *pgconn.PgError) bool { return e != nil && e.Routine == "exec_stmt_raise" }
+// isRaised reports whether somebody's function has raised the error, which may have any SQLSTATE, or has asked for what the server
+// lacks or does not give: then the error has its place in Where.
+func isRaised(e *pgconn.PgError) bool {
+	switch {
+	case e == nil:
+		return false
+	case e.Routine == "exec_stmt_raise":
+		return true
+	}
+	return e.Where != "" && slices.Contains([]string{configurationLimitExceeded, undefinedFile, duplicateFile}, e.Code)
+}
 
 // isStale reports whether an error says that the table is not what weir knows.
 func isStale(e *pgconn.PgError) bool {
