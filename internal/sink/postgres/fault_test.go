@@ -534,6 +534,19 @@ func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {
 	}
 }
 
+// TestFlush_MayPauseLongerTheMoreRowsItHas: what weir does with rows between two scripts of a transaction takes time for each.
+func TestFlush_MayPauseLongerTheMoreRowsItHas(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	db.Exec(t, "CREATE TABLE limits (n serial, pause text)")
+	db.Exec(t, "CREATE FUNCTION notes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO limits (pause) SELECT current_setting('idle_in_transaction_session_timeout'); RETURN NULL; END $$")
+	db.Exec(t, "CREATE TRIGGER notes AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION notes()")
+	r := sinktest.Begin(t, db)
+	r.Flush(plainRows(1)...)
+	r.Flush(plainRows(20_000)...)
+	sinktest.Expect(t, db, "SELECT DISTINCT pause FROM limits ORDER BY pause", "10s", "11s")
+}
+
 // TestFlush_StoppedRunHoldsNobodyUp: a flush whose weir is stopped in the middle does not hold others up for long: the server ends
 // its session, after weir's time or its own, if that is shorter.
 func TestFlush_StoppedRunHoldsNobodyUp(t *testing.T) {
