@@ -103,7 +103,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 			f.table.Key = append(f.table.Key, at)
 		}
 	}
-	f.table.HasConstraints = f.table.HasConstraints || slices.ContainsFunc(f.table.Columns, func(c schema.Column) bool { return c.Judged && c.Stamp == schema.NoStamp })
+	f.table.HasConstraints = f.table.HasConstraints || o.Limits.MayOverflow(&f.table) || slices.ContainsFunc(f.table.Columns, func(c schema.Column) bool { return c.Judged && c.Stamp == schema.NoStamp })
 	f.parts = partsOf(&f.table)
 	f.setsNull = o.Null != KeepNull && !o.FillOnly
 	f.rules = rules{table: &f.table, fillOnly: o.FillOnly, parent: -1}

@@ -117,12 +117,28 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	if err := f[c.Table].judge(b, &c.Change); err != nil {
 		return c.Table, f.named(c.Table, err)
 	}
-	if f.splits(s, c) {
+	if f.splits(s, c) || f.outgrows(s, c) {
 		return c.Table, f[c.Table].reject(ErrSplit)
 	}
 	s.messages++
 	f.apply(s, c, at, 0)
 	return c.Table, nil
+}
+
+// outgrows reports whether the columns of a change make the table one that may reject a row, and the set has messages that were not
+// kept. From an empty set on, messages of all tables are.
+func (f Folders) outgrows(s *Set, c *TableChange) bool {
+	t := &f[c.Table].table
+	switch {
+	case t.HasConstraints || s.Unsplit || !f[c.Table].opt.Limits.MayOverflow(t):
+		return false
+	case s.Rows() > 0:
+		return true
+	}
+	for _, folder := range f {
+		folder.table.HasConstraints = true
+	}
+	return false
 }
 
 // apply merges the change that its table judged last into the set.
@@ -162,7 +178,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 		if err == nil && folder.hasSets() {
 			table, err = f.judgeSets(s, c)
 		}
-		if err == nil && f.splits(s, c) {
+		if err == nil && (f.splits(s, c) || f.outgrows(s, c)) {
 			err = ErrSplit
 		}
 		if err != nil {

@@ -26,8 +26,15 @@ type Limits struct {
 	// MaxName and MaxKey are how many bytes the database takes for a column's name and for a
 	// key; 0 is no limit.
 	MaxName, MaxKey int
+	// SafeColumns is with how many columns a table takes any row: of one with more, a row may be too big; 0 is any number.
+	SafeColumns int
 	// Reserved are names that the database gives no column.
 	Reserved []string
+}
+
+// MayOverflow reports whether a row of a table may be too big for the database.
+func (l *Limits) MayOverflow(t *Table) bool {
+	return l.SafeColumns > 0 && len(t.Columns) > l.SafeColumns
 }
 
 // FoldName returns the form in which two names are the same name.

@@ -61,6 +61,10 @@ const (
 	maxName    = 63   // bytes, NAMEDATALEN - 1
 	maxKey     = 2600 // bytes; an index takes 2704 with all that is around them
 
+	// A row has to fit a page, of which 8,160 bytes are its own. In it, a value that is stored elsewhere takes 18 bytes, and up to
+	// 24 bytes are stored nowhere else. A staging table has some columns more.
+	safeColumns = 320
+
 	closeTimeout = 10 * time.Second
 )
 
@@ -134,7 +138,7 @@ func number(b []byte) int64 {
 var systemColumns = []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}
 
 // caps are what the driver can do.
-var caps = sink.Caps{Columns: maxColumns, Limits: schema.Limits{NoNUL: true, MaxName: maxName, MaxKey: maxKey, Reserved: systemColumns}}
+var caps = sink.Caps{Columns: maxColumns, Limits: schema.Limits{NoNUL: true, MaxName: maxName, MaxKey: maxKey, SafeColumns: safeColumns, Reserved: systemColumns}}
 
 // Driver is the [sink.Driver] for Postgres.
 var Driver = sink.Driver{

@@ -229,3 +229,21 @@ func TestRefused_TooLongForAnIndex(t *testing.T) {
 		})
 	}
 }
+
+// TestRefused_TooBigForAPage: a table of many columns may reject a row for its size, from the message on that gives it so many.
+func TestRefused_TooBigForAPage(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	wide := func(id, fields int) string {
+		line := fmt.Sprintf(`{"id":%d`, id)
+		for i := range fields {
+			line += fmt.Sprintf(`,"c%d":"%.40s"`, i, rand.Text()+rand.Text())
+		}
+		return line + "}"
+	}
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`)
+	r.Feed(10, `{"id":2,"a":"x"}`, wide(3, 318), `{"id":4,"a":"x"}`, wide(4, 490), `{"id":5,"a":"x"}`)
+	r.Feed(10, `{"id":2,"a":"y"}`, wide(2, 490), wide(5, 300))
+	sinktest.Expect(t, db, "SELECT id, a, c0 IS NULL FROM t ORDER BY id", "1|x|true", "2|y|true", "3|NULL|false", "4|x|true", "5|x|false")
+	sinktest.Expect(t, db, "SELECT line, reason LIKE '%(SQLSTATE 54000)' FROM weir_rejects ORDER BY line", "5|true", "8|true")
+}
