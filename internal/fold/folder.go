@@ -103,7 +103,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 			f.table.Key = append(f.table.Key, at)
 		}
 	}
-	f.table.HasConstraints = f.table.HasConstraints || o.Limits.MayOverflow(&f.table) || slices.ContainsFunc(f.table.Columns, func(c schema.Column) bool { return c.Judged && c.Stamp == schema.NoStamp })
+	f.table.HasConstraints = MayReject(&f.table, &o.Limits)
 	f.parts = partsOf(&f.table)
 	f.setsNull = o.Null != KeepNull && !o.FillOnly
 	f.rules = rules{table: &f.table, fillOnly: o.FillOnly, parent: -1}
@@ -111,6 +111,12 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 		f.rules.scope = o.Scope
 	}
 	return f
+}
+
+// MayReject reports whether only the database knows if it takes a row of a table: then the messages are kept.
+func MayReject(t *schema.Table, limits *schema.Limits) bool {
+	judged := func(c schema.Column) bool { return c.Judged && c.Stamp == schema.NoStamp }
+	return t.HasConstraints || limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, judged)
 }
 
 var errFull = fmt.Errorf("the rows of one batch take more than %d GiB, as much as it can hold: verify a smaller table", maxArena>>30)

@@ -180,7 +180,7 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 		return true, err // the mapper rejects the line
 	}
 	// From now on all tables keep their messages.
-	if t.fitted.HasConstraints && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
+	if fold.MayReject(&t.fitted, &rd.folding.caps.Limits) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
 		if err := rd.split(flushing, e, at); err != nil {
 			return true, err
 		}
