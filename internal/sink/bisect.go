@@ -121,17 +121,32 @@ type rowKey struct {
 // errInOrder ends what does not write messages in their order.
 var errInOrder = errors.New("messages are to be written in their order")
 
-// asOne writes all rows at once, even if they were rejected: constraints that can wait may not have waited then.
+// asOne writes all rows at once, even if they were rejected: constraints that can wait may not have waited then. Rows that are too
+// many at once, and of whose tables none rejects any, need not be written by message.
 func (p *bisection) asOne(rows [][]*fold.Row) error {
 	err := p.try(rows, false)
 	var why *Refusal
 	switch {
 	case !errors.As(err, &why):
 		return err
+	case !p.logged && why.Slow && !p.related():
+		for table, of := range rows {
+			if err := p.inPieces(table, of); err != nil {
+				return err
+			}
+		}
+		return nil
 	case !p.logged:
 		return ErrUnlogged{Err: why.Err}
 	}
 	return errInOrder
+}
+
+// related reports whether rows of one table need those of another.
+func (p *bisection) related() bool {
+	return slices.ContainsFunc(p.batches, func(b *fold.Batch) bool {
+		return b.Child != nil || len(b.Table.Refs)+len(b.Table.ForeignKeys)+len(b.Table.Referrers) > 0
+	})
 }
 
 // inPieces writes rows of one table whatever the order of their messages.
@@ -176,16 +191,18 @@ func (p *bisection) try(rows [][]*fold.Row, together bool) error {
 		return err
 	case why.Taken:
 		return errInOrder
-	case !p.marked: // nothing is written yet
-		if err := p.mark(); err != nil {
-			return err
-		}
+	}
+	if failed := p.mark(); failed != nil {
+		return failed
 	}
 	return err
 }
 
-// mark marks that nothing is written yet.
+// mark marks, when it is first called, that nothing is written yet.
 func (p *bisection) mark() error {
+	if p.marked {
+		return nil
+	}
 	p.marked = true
 	return p.w.Mark()
 }

@@ -520,18 +520,46 @@ func TestFlush_StatementTimeoutBehindALock(t *testing.T) {
 	}
 }
 
-// TestFlush_StatementTimeoutOfSeveralTables: messages to several tables that kept none of them cannot be written in pieces. The
-// source is read again for that, for nothing else helps.
+// TestFlush_StatementTimeoutOfSeveralTables: a batch takes too long that kept no messages. If no row of its tables needs one of another,
+// it is written in pieces. Else the source is read again, which nothing else helps.
 func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.set(t, "statement_timeout = '200ms'")
-	r := sinktest.BeginTables(t, db, []string{"a", "b"})
-	r.Flush(`{"id":1,"a.x":"1","b.x":"1"}`)
-	db.Exec(t, "BEGIN")
-	db.Exec(t, "SELECT FROM a FOR UPDATE")
-	if _, err := r.TryFlush(`{"id":1,"a.x":"2","b.x":"2"}`); !errors.As(err, new(sink.ErrUnlogged)) || errors.As(err, new(*sink.Error)) {
-		t.Errorf("the flush ended with %v", err)
+	begin := func(t *testing.T) *database {
+		db := connect(t, testpg.New(t))
+		db.set(t, "statement_timeout = '200ms'")
+		return db
 	}
+	t.Run("pieces", func(t *testing.T) {
+		db := begin(t)
+		r := sinktest.BeginTables(t, db, []string{"a", "b"})
+		for id := range 200 {
+			r.Fold(fmt.Sprintf(`{"id":%d,"a.x":"1","b.x":"1"}`, id))
+		}
+		r.Flush()
+		db.Exec(t, "BEGIN")
+		db.Exec(t, "SELECT FROM b WHERE id = '150' FOR UPDATE")
+		for id := range 200 {
+			r.Fold(fmt.Sprintf(`{"id":%d,"a.x":"2","b.x":"2"}`, id))
+		}
+		_, again := patient(t, r, func(string) { db.Exec(t, "COMMIT") })
+		if !slices.Contains(again, "timeout") {
+			t.Errorf("retried for %v", again)
+		}
+		sinktest.Expect(t, db, "SELECT count(*) FROM a JOIN b USING (id) WHERE a.x = '2' AND b.x = '2'", "200")
+	})
+	t.Run("children", func(t *testing.T) {
+		db := begin(t)
+		m := sinktest.MergedShop(t)
+		for i := range m.Tables {
+			m.Tables[i].DeleteWhen = nil // else the tables keep their messages
+		}
+		r := sinktest.BeginNested(t, db, m, false)
+		r.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`)
+		db.Exec(t, "BEGIN")
+		db.Exec(t, "SELECT FROM items FOR UPDATE")
+		if _, err := r.TryFlush(`{"id":1,"items":[{"sku":"x","qty":2}]}`); !errors.As(err, new(sink.ErrUnlogged)) || errors.As(err, new(*sink.Error)) {
+			t.Errorf("the flush ended with %v", err)
+		}
+	})
 }
 
 // TestFlush_MayPauseLongerTheMoreRowsItHas: what weir does with rows between two scripts of a transaction takes time for each.
