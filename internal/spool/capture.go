@@ -1,9 +1,12 @@
 package spool
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 
 	"github.com/weirsync/weir/internal/source"
 )
@@ -11,25 +14,32 @@ import (
 // A Capture is a source that keeps all lines of another one: they are in a log before they are handed on, and
 // its segments become [Captures] in the end. One goroutine calls Next.
 type Capture struct {
-	in    source.Source
-	store *store
+	in      source.Source
+	store   *store
+	stopped context.Context // ends with Stop
+	stop    context.CancelFunc
 }
 
 // NewCapture returns the capture of a source. Its folder is taken when the source's lane is begun.
 func NewCapture(in source.Source, c Config) *Capture {
 	s := newStore(&c)
 	context.AfterFunc(s.failed, in.Stop)
-	return &Capture{in, s}
+	stopped, stop := context.WithCancel(context.Background())
+	return &Capture{in, s, stopped, stop}
 }
 
-// Next implements source.Source. It waits for room on the disk.
+// Next implements source.Source. It waits for room on the disk until Stop: then the lines that have none are
+// dropped, for no line is handed on that was not captured.
 func (c *Capture) Next(ctx context.Context) (source.Event, error) {
 	e, err := c.in.Next(ctx)
 	switch begin := e.Begin; {
 	case begin != nil && c.store.log == nil:
 		e.Begin = func(ctx context.Context, from source.Point) (source.Lane, error) { return c.begin(ctx, from, begin) }
 	case err == nil && e.Kind == source.Data && e.Block.Oversize == 0: // else there is only its beginning
-		err = c.keep(ctx, wholeLines(e.Block))
+		if err = c.keep(ctx, e.Block); err == io.EOF {
+			e.Block.Release()
+			e = source.Event{}
+		}
 	}
 	return e, cmp.Or(c.store.failure(), err)
 }
@@ -47,16 +57,30 @@ func (c *Capture) begin(ctx context.Context, from source.Point, begin beginFunc)
 	return l, nil
 }
 
-func (c *Capture) keep(ctx context.Context, lines []byte) error {
-	at, err := c.store.append(ctx, lines, "")
-	if err == nil {
+// keep puts the lines of a block on disk. It returns io.EOF if Stop came while there was no room.
+func (c *Capture) keep(ctx context.Context, b *source.Block) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.stopped, cancel)()
+	lines := wholeLines(b)
+	at, err := c.store.append(waiting, lines, "")
+	switch {
+	case err == nil:
 		c.store.level.committed(at + int64(len(lines))) // nobody reads them here
+	case errors.Is(err, context.Canceled) && ctx.Err() == nil:
+		if !c.store.c.Repeats {
+			c.store.c.Log.Warn(fmt.Sprintf("stopped while the capture's disk was full: %d lines that were read last are lost", bytes.Count(lines, []byte{'\n'})))
+		}
+		return io.EOF
 	}
 	return err
 }
 
 // Stop implements source.Source.
-func (c *Capture) Stop() { c.in.Stop() }
+func (c *Capture) Stop() {
+	c.stop()
+	c.in.Stop()
+}
 
 // Close implements source.Source. The last lines are compressed, too.
 func (c *Capture) Close() error {

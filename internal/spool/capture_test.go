@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,3 +78,36 @@ func TestCapture_FailsUnderAQuietSource(t *testing.T) {
 		}
 	})
 }
+
+// TestCapture_StopsOnAFullDisk: a capture that waits for room ends when it is stopped, and no longer says that it waits.
+func TestCapture_StopsOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, "", Config{Folders: Folders{Capture: t.TempDir()}})
+		go s.send("1\n")
+		s.want("1\n", 1)
+		last := s.store.log.segments[0]
+		last.data = fullFile{last.data}
+		go s.send("2\n3\n")
+		time.AfterFunc(time.Minute, s.q.Stop)
+		if e, err := s.q.Next(t.Context()); err != io.EOF || e.Block != nil {
+			t.Errorf("%+v, %v", e, err)
+		}
+		testcheck.NoError(t, s.q.Close())
+		close(s.said)
+		var said []string
+		for text := range s.said {
+			said = append(said, text)
+		}
+		want := []string{fmt.Sprint("pause ", int(CaptureDiskFull)), "stopped while the capture's disk was full: 2 lines that were read last are lost", fmt.Sprint("pause ", int(Reading))}
+		slices.Sort(said)
+		slices.Sort(want)
+		if !slices.Equal(said, want) {
+			t.Errorf("said: %q", said)
+		}
+	})
+}
+
+// A fullFile is a file whose disk is full.
+type fullFile struct{ File }
+
+func (fullFile) WriteAt([]byte, int64) (int, error) { return 0, syscall.ENOSPC }

@@ -157,7 +157,7 @@ func (s *store) stop() {
 // append puts lines on disk when there is room, and returns the offset of the first. Their last resume
 // value is given. An error of the disk ends the run.
 func (s *store) append(ctx context.Context, lines []byte, resume string) (at int64, err error) {
-	if at, err = s.appendWithRoom(ctx, lines, resume); err != nil && ctx.Err() == nil {
+	if at, err = s.appendWithRoom(ctx, lines, resume); err != nil && !errors.Is(err, ctx.Err()) {
 		s.fail(err)
 	}
 	return at, err
@@ -165,6 +165,11 @@ func (s *store) append(ctx context.Context, lines []byte, resume string) (at int
 
 func (s *store) appendWithRoom(ctx context.Context, lines []byte, resume string) (at int64, err error) {
 	start, reported := time.Now(), Reading
+	defer func() {
+		if reported != Reading {
+			s.c.Paused(Reading)
+		}
+	}()
 	for {
 		size := s.log.Size()
 		full := s.c.Dir != "" && size > 0 && size+int64(len(lines)) > s.c.Max
@@ -189,9 +194,6 @@ func (s *store) appendWithRoom(ctx context.Context, lines []byte, resume string)
 		if err := s.level.wait(ctx, roomPoll); err != nil {
 			return 0, err
 		}
-	}
-	if reported != Reading {
-		s.c.Paused(Reading)
 	}
 	s.level.appended()
 	return at, nil
