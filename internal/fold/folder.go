@@ -166,15 +166,20 @@ func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
 	return f.Add(b, &c, at)
 }
 
-// Add merges a change into the batch. An error of type [*feed.Error] means that the message is
-// none for this table and that the batch is as it was; any other error ends the run.
+// Add merges a change into a batch that no database gets: see [Folders.AddOnly]. An error of type [*feed.Error] means that the
+// message is none for this table and that the batch is as it was; any other error ends the run.
 func (f *Folder) Add(b *Batch, c *Change, at Place) error {
 	if err := f.judge(b, c); err != nil {
 		return err
 	}
+	f.add(b, c, at)
+	return nil
+}
+
+// add merges the change that was judged last, which is a message, into the batch.
+func (f *Folder) add(b *Batch, c *Change, at Place) {
 	made := f.place(b, c)
 	f.merge(b, c, made, &origin{Place: at, message: b.Messages})
-	return nil
 }
 
 // widen has the columns of weir's hold the values of the change at hand.

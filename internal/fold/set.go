@@ -117,7 +117,7 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	if err := f[c.Table].judge(b, &c.Change); err != nil {
 		return c.Table, f.named(c.Table, err)
 	}
-	if f.splits(s, c) || f.outgrows(s, c) {
+	if f.splits(s, c) || f.outgrows(s, c.Table) {
 		return c.Table, f[c.Table].reject(ErrSplit)
 	}
 	s.messages++
@@ -125,12 +125,24 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	return c.Table, nil
 }
 
+// AddOnly is Add of a message that is one change of the only table.
+func (f Folders) AddOnly(s *Set, c *Change, at Place) error {
+	if err := f[0].judge(s.Batches[0], c); err != nil {
+		return err
+	}
+	if f.outgrows(s, 0) {
+		return f[0].reject(ErrSplit)
+	}
+	f[0].add(s.Batches[0], c, at)
+	return nil
+}
+
 // outgrows reports whether the columns of a change make the table one that may reject a row, and the set has messages that were not
 // kept. From an empty set on, messages of all tables are.
-func (f Folders) outgrows(s *Set, c *TableChange) bool {
-	t := &f[c.Table].table
+func (f Folders) outgrows(s *Set, table int) bool {
+	t := &f[table].table
 	switch {
-	case t.HasConstraints || s.Unsplit || !f[c.Table].opt.Limits.MayOverflow(t):
+	case t.HasConstraints || s.Unsplit || !f[table].opt.Limits.MayOverflow(t):
 		return false
 	case s.Rows() > 0:
 		return true
@@ -178,7 +190,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 		if err == nil && folder.hasSets() {
 			table, err = f.judgeSets(s, c)
 		}
-		if err == nil && (f.splits(s, c) || f.outgrows(s, c)) {
+		if err == nil && (f.splits(s, c) || f.outgrows(s, c.Table)) {
 			err = ErrSplit
 		}
 		if err != nil {

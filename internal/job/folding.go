@@ -129,7 +129,7 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 	}
 	if f.mapper == nil {
 		c := f.identity.Map(l)
-		return 0, f.folders[0].Add(s.Batches[0], &c, at)
+		return 0, f.folders.AddOnly(s.Set, &c, at)
 	}
 	changes, table, err := f.mapper.Map(l, source, at)
 	if err != nil {

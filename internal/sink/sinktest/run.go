@@ -367,6 +367,9 @@ func (r *Run) fold(line []byte, at fold.Place) (table int, err error) {
 	if err != nil || len(changes) == 0 {
 		return -1, err
 	}
+	if r.plan == nil && len(r.folders) == 1 {
+		return 0, r.folders.AddOnly(r.set, &changes[0].Change, at)
+	}
 	return r.folders.Add(r.set, changes, at)
 }
 
