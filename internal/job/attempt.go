@@ -23,6 +23,7 @@ type attempt struct {
 	claimer   *claimer
 	latest    start   // the source that the job committed last
 	known     int     // lanes, when the attempt began
+	inGroup   bool    // a group says which lanes the run has; see [source.Member]
 	lanes     []*lane // that were opened
 }
 
@@ -82,7 +83,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		}
 	}
 	member, inGroup := src.(source.Member)
-	if a.history.inGroup = inGroup; inGroup {
+	if a.inGroup = inGroup; inGroup {
 		if err := a.join(ctx, member, starts); err != nil {
 			return err
 		}
@@ -133,7 +134,7 @@ func (a *attempt) newPipeline(starts []start, unmarked bool, stop <-chan struct{
 		s.Unsplit, s.Whole = r.looks, r.looks && c.Buffer == math.MaxInt64
 		free <- s
 	}
-	a.claimer = &claimer{cfg: c, claims: r.claims, admission: a.admission, lost: a.history.fences.lost, p: r.p, inGroup: a.history.inGroup, starts: starts, claimed: map[string]*start{}}
+	a.claimer = &claimer{cfg: c, claims: r.claims, admission: a.admission, lost: a.history.fences.lost, p: r.p, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
 	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, spooled: a.spooled(starts)}
 	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: a.settings, open: map[*lane]bool{}}
 	if c.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
@@ -175,6 +176,6 @@ func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) e
 	})
 	err := errors.Join(g.Wait(), p.reader.failed)
 	p.reader.p.SetBuffer(0)
-	p.scans.leave()
+	p.scans.discard()
 	return err
 }

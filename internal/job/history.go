@@ -18,7 +18,6 @@ type history struct {
 	constrained bool    // a table has refused a row
 	rewinds     rewinds
 	fences      fences
-	inGroup     bool             // a group says which lanes the run has; see [source.Member]
 	ends        map[string]int64 // of the lanes of a catalog, when the run began
 
 	streamNames map[string]string // see settings.Names: the reader's
@@ -87,9 +86,9 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	var changed sink.ErrChanged
 	h := a.history
 	switch {
-	case h.inGroup && errors.As(err, &fenced):
+	case a.inGroup && errors.As(err, &fenced):
 		a.run.p.Fenced() // the group knows who has the lanes: the run joins it again
-	case h.inGroup && errors.Is(err, source.ErrNewLane):
+	case a.inGroup && errors.Is(err, source.ErrNewLane):
 	case errors.As(err, &fenced):
 		if h.fences.note(fenced, err); len(h.fences.lost) == a.known {
 			return nil, h.fences.err

@@ -245,19 +245,19 @@ func (l *lane) stop(at position) progress.Stop {
 	return s
 }
 
-// leave counts lines that were read and are not folded, for the attempt ends.
-func (l *lane) leave(lines, bytes int64) {
+// countUnfolded counts lines that were read and are not folded, because the attempt ends.
+func (l *lane) countUnfolded(lines, bytes int64) {
 	l.left.Add(lines)
 	l.progress.Read(lines, bytes, false, time.Time{})
 }
 
-// leaveBlock is leave of a block that is not scanned; nil is none.
-func (l *lane) leaveBlock(b *source.Block) {
+// countUnfoldedBlock counts the lines of a block that is not scanned; nil is none.
+func (l *lane) countUnfoldedBlock(b *source.Block) {
 	if b == nil {
 		return
 	}
 	n, _ := b.Lines(math.MaxInt)
-	l.leave(int64(n), max(b.Oversize, int64(len(b.Data))))
+	l.countUnfolded(int64(n), max(b.Oversize, int64(len(b.Data))))
 }
 
 // lost is how many lines were read that the database does not have, and that the run cannot read again. What a

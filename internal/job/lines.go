@@ -43,7 +43,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	}
 	l.progress.Read(r.read-before, e.size(at), r.folded > folded, named)
 	if at < len(e.Data) {
-		l.leave(e.count()-(r.read-before), e.size(len(e.Data))-e.size(at))
+		l.countUnfolded(e.count()-(r.read-before), e.size(len(e.Data))-e.size(at))
 	}
 	rd.read = rd.read || r.read > before
 	return err

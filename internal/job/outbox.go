@@ -121,7 +121,7 @@ func (b *outbox) run(ctx context.Context) error {
 		case <-written:
 			written, last = nil, true
 		case <-sending.Done():
-			return b.leave(ctx)
+			return b.warnUnsent(ctx)
 		}
 		ok, err := b.pass(ctx, sending, s)
 		switch {
@@ -208,8 +208,8 @@ func (b *outbox) read(ctx context.Context, next *sink.Outbox) (kept []sink.Kept,
 	return kept, waiting, err
 }
 
-// leave logs how many letters the next run has to send.
-func (b *outbox) leave(ctx context.Context) error {
+// warnUnsent logs how many letters the next run has to send.
+func (b *outbox) warnUnsent(ctx context.Context) error {
 	_, n, err := b.read(ctx, &sink.Outbox{After: math.MaxInt64})
 	if err == nil && n > 0 {
 		b.log.Warn(fmt.Sprintf("rejected records that were not sent to topic %s: %d; they wait in weir_rejects, and the next run sends them", b.topic, n))

@@ -192,7 +192,7 @@ func (e *event) panicked(folded int64, err error) error {
 	l, r := e.lane, &e.lane.reading
 	n, _ := e.Lines(math.MaxInt)
 	l.progress.Read(folded, 0, false, time.Time{})
-	l.leave(int64(n)-folded, e.size(len(e.Data)))
+	l.countUnfolded(int64(n)-folded, e.size(len(e.Data)))
 	before, at := r.line()-folded, max(0, min(folded, int64(n)-1)) // all are folded where handing them over has failed
 	what, first, last := "line", before+at+1, before+int64(n)
 	if e.Records != nil {

@@ -89,8 +89,8 @@ func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Even
 	for b, rest := (*source.Block)(nil), of.Block; rest != nil; {
 		b, rest = p.pace(reading, rest)
 		if p.limit != nil && reading.Err() != nil && l.rereadable() == byThisRun && !l.begun.Waits { // a FIFO waits
-			l.leaveBlock(b)
-			l.leaveBlock(rest)
+			l.countUnfoldedBlock(b)
+			l.countUnfoldedBlock(rest)
 			return reading.Err()
 		}
 		e := p.spare()
@@ -104,8 +104,8 @@ func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Even
 		case p.events <- e:
 			p.work <- e
 		case <-folding.Done():
-			l.leaveBlock(b)
-			l.leaveBlock(rest)
+			l.countUnfoldedBlock(b)
+			l.countUnfoldedBlock(rest)
 			return folding.Err()
 		}
 		if folded == nil {
@@ -173,11 +173,11 @@ func (p *scanPool) release(e *event) {
 	}
 }
 
-// leave counts the lines of what is left in the pool, when nobody takes it any more.
-func (p *scanPool) leave() {
+// discard releases what is left in the pool, when nobody takes it any more, and counts its lines.
+func (p *scanPool) discard() {
 	for e := range p.events {
 		if <-e.ready; e.Block != nil {
-			e.lane.leave(e.count(), e.size(len(e.Data)))
+			e.lane.countUnfolded(e.count(), e.size(len(e.Data)))
 		}
 		p.release(e)
 	}

@@ -36,7 +36,7 @@ func (c *Capture) Next(ctx context.Context) (source.Event, error) {
 	case begin != nil && c.store.log == nil:
 		e.Begin = func(ctx context.Context, from source.Point) (source.Lane, error) { return c.begin(ctx, from, begin) }
 	case err == nil && e.Kind == source.Data && e.Block.Oversize == 0: // else there is only its beginning
-		if err = c.keep(ctx, e.Block); err == io.EOF {
+		if err = c.write(ctx, e.Block); err == io.EOF {
 			e.Block.Release()
 			e = source.Event{}
 		}
@@ -57,8 +57,8 @@ func (c *Capture) begin(ctx context.Context, from source.Point, begin beginFunc)
 	return l, nil
 }
 
-// keep puts the lines of a block on disk. It returns io.EOF if Stop came while there was no room.
-func (c *Capture) keep(ctx context.Context, b *source.Block) error {
+// write puts the lines of a block on disk. It returns io.EOF if Stop came while there was no room.
+func (c *Capture) write(ctx context.Context, b *source.Block) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.stopped, cancel)()

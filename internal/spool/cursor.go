@@ -21,9 +21,9 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 	unused := ours && from.Spool == "" && c.Seq == meta.Seq && !c.FromStart
 	switch {
 	case known && (held == 0 || at > end): // what a power cut took of it was committed
-		return at, log.Begin(meta, at, since.Resume)
+		return at, log.Reset(meta, at, since.Resume)
 	case held == 0:
-		return 0, log.Begin(empty, 0, since.Resume)
+		return 0, log.Reset(empty, 0, since.Resume)
 	case known && at >= begin:
 		return at, nil
 	case !ours:
@@ -32,7 +32,7 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 		return begin, nil
 	case c.Repeats || c.FromStart:
 		c.Log.Warn(fmt.Sprintf("the %d bytes in %s do not follow the checkpoint: they are discarded, and the feed is asked again", held, path))
-		return 0, log.Begin(empty, 0, since.Resume)
+		return 0, log.Reset(empty, 0, since.Resume)
 	case known, unused:
 		c.Log.Warn(fmt.Sprintf("the database was restored to before the first line in %s: the lines between are lost", path))
 		return begin, nil

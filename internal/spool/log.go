@@ -206,7 +206,7 @@ func (s *segment) recover(sealed bool) (resume string, err error) {
 	return r.resume, errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.indexed))
 }
 
-// Meta returns what Begin was given last; the zero value where the folder was empty.
+// Meta returns what Reset was given last; the zero value where the folder was empty.
 func (l *Log) Meta() Meta { return l.meta }
 
 // Lost returns how many bytes Open cut off, for they were not whole.
@@ -247,8 +247,8 @@ func (l *Log) Resume() string {
 	return l.resume
 }
 
-// Begin empties the log, which continues at an offset and a resume value.
-func (l *Log) Begin(m Meta, at int64, resume string) error {
+// Reset empties the log and continues it at an offset and a resume value.
+func (l *Log) Reset(m Meta, at int64, resume string) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	l.changing.Lock()
@@ -432,18 +432,18 @@ func (l *Log) ReadLines(p []byte, at int64) (int, error) {
 	return 0, err
 }
 
-// Forget removes the segments whose lines all lie before an offset. keep, where it is
+// Forget removes the segments whose lines all lie before an offset. archive, if it is
 // not nil, gets each one's content first, with the time at which it was begun; reading it fails with a *DamageError. The
 // last one goes only where final says that nothing will be appended to it. One Forget at a
 // time.
-func (l *Log) Forget(before int64, final bool, keep func(began time.Time, content io.Reader) error) error {
+func (l *Log) Forget(before int64, final bool, archive func(began time.Time, content io.Reader) error) error {
 	for {
 		s, size, indexed := l.oldest(final)
 		if s == nil || s.base+size > before {
 			return nil
 		}
-		if keep != nil && size > 0 {
-			if err := keep(s.began, position{s: s}.read(size, indexed)); err != nil {
+		if archive != nil && size > 0 {
+			if err := archive(s.began, position{s: s}.read(size, indexed)); err != nil {
 				return err
 			}
 		}

@@ -431,7 +431,7 @@ func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
 func TestLog_ResumeValueOutlivesASegmentWithoutAnIndex(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
-	testcheck.NoError(t, l.Begin(spool.Meta{ID: "x"}, 50, ""))
+	testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 50, ""))
 	_, err := l.Append([]byte("{}\n"), "7")
 	testcheck.NoError(t, errors.Join(err, l.Close()))
 	for _, ext := range []string{".jsonl", ".index"} {
@@ -609,7 +609,7 @@ func TestLog_FullDisk(t *testing.T) {
 		d, want := newDisk(), ""
 		l, err := spool.Open(d, 2000, age)
 		testcheck.NoError(t, err)
-		testcheck.NoError(t, l.Begin(spool.Meta{ID: "x"}, 0, ""))
+		testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 0, ""))
 		add := func(full bool, line string) {
 			t.Helper()
 			d.full = full

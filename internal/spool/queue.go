@@ -69,13 +69,13 @@ func Keep(in source.Source, c Config) source.Source {
 // A beginFunc is the Begin of a [source.Event].
 type beginFunc = func(context.Context, source.Point) (source.Lane, error)
 
-// A Queue is a source around a source of one lane. Every line is put on disk before it is handed
-// on, and stays there until it is committed. A reader that keeps up gets the blocks from memory;
+// A Queue is a source around a source of one lane. Every line, except one over MaxLine, is written to disk before it is
+// handed over, and stays there until it is committed. A reader that keeps up gets the blocks from memory;
 // one that does not gets them from the disk, in order. Offsets are those of the log, in which lines of all
 // connections and runs follow each other; so a line has one place, whoever reads it.
 //
-// From the beginning of the lane to Close a goroutine fills the queue. One other calls Next, and any calls
-// Committed. Neither waits for a sync of the log.
+// A goroutine fills the queue until the source ends. One goroutine calls Next; any may call Committed. Neither waits for a
+// sync of the log.
 type Queue struct {
 	in      source.Source
 	c       Config

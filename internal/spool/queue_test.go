@@ -526,7 +526,7 @@ func TestStartOffset(t *testing.T) {
 			log, err := Open(folder, minSegment, 0)
 			testcheck.NoError(t, err)
 			defer log.Close()
-			testcheck.NoError(t, log.Begin(Meta{ID: "A", Job: "job", Source: "feed", Seq: 3}, c.log.begin, "r0"))
+			testcheck.NoError(t, log.Reset(Meta{ID: "A", Job: "job", Source: "feed", Seq: 3}, c.log.begin, "r0"))
 			if c.log.lines != "" {
 				if _, err := log.Append([]byte(c.log.lines), "r2"); err != nil {
 					t.Fatal(err)

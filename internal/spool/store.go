@@ -39,7 +39,7 @@ type store struct {
 
 	// Since start:
 	level       *level
-	keeping     sync.WaitGroup // the goroutine of keep
+	keeping     sync.WaitGroup // the goroutine of syncLoop
 	forgetting  sync.Mutex
 	captureFull atomic.Bool // there is no room on the captures' disk
 }
@@ -99,14 +99,14 @@ func (s *store) openLog(dir *Dir) (err error) {
 func (s *store) start(next int64, gauge func(bytes int64)) {
 	s.level = newLevel(s.log, next, gauge)
 	s.keeping.Go(func() {
-		if err := s.keep(); err != nil {
+		if err := s.syncLoop(); err != nil {
 			s.fail(err)
 		}
 	})
 }
 
-// keep syncs the log each period, and removes what is committed, until stop or the disk fails.
-func (s *store) keep() error {
+// syncLoop syncs the log each period, and removes what is committed, until stop or the disk fails.
+func (s *store) syncLoop() error {
 	tick := time.NewTicker(s.c.Period)
 	defer tick.Stop()
 	for {

@@ -36,7 +36,7 @@ const (
 	giveUp      remedy = iota
 	readFence          // read why the fence did not let the flush pass
 	readTables         // read the tables again, and retry
-	retry              // the next try heeds how often each cause was met
+	retry              // try again; attempt.tries changes what the next try does
 	writePieces        // retry in pieces
 )
 
@@ -200,7 +200,7 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush, failed error) (res sink.R
 		for _, t := range d.tables {
 			t.Writers = nil // what weir_jobs had may be gone too
 		}
-	case err == nil:
+	case err == nil: // the lanes now stand where the flush begins: failed is transient if it was the fence
 		err = failed
 	}
 	return res, err

@@ -15,7 +15,7 @@ import (
 // follows returns the part that the rows of a part belong to, if deletes of its rows count for them;
 // nil where they do not.
 func (p *part) follows() *part {
-	if p.b.Child == nil || p.set || !p.b.Versioned() {
+	if p.b.Child == nil || p.isSet || !p.b.Versioned() {
 		return nil
 	}
 	if above := p.a.parts[p.b.Child.Parent]; above.b.Versioned() {
@@ -154,13 +154,13 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 // writers make at once do not see each other, and locks of the rows alone could be waited for in a
 // circle: the row that has the set is not locked if it does not change.
 func (a *attempt) lockSets() {
-	turns := map[int64]bool{}
+	locks := map[int64]bool{}
 	for _, p := range a.parts {
-		if p.set && p.plan != nil && p.plan.acts.sweeps > 0 {
-			turns[lockNumber("sets", a.d.schema, a.d.fullName(&p.after))] = true
+		if p.isSet && p.plan != nil && p.plan.acts.sweeps > 0 {
+			locks[lockNumber("sets", a.d.schema, a.d.fullName(&p.after))] = true
 		}
 	}
-	a.script.takeTurns(turns)
+	a.script.lockAll(locks)
 }
 
 // explode makes the rows of other tables that are values of the rows of a part, as they are
@@ -169,11 +169,11 @@ func (a *attempt) explode(x *fold.Explosion, table int) error {
 	p := a.parts[table]
 	var sets []*part
 	for i, q := range a.parts {
-		if q.set && q.b.Used() && fold.Top(a.f.Batches, i) == table {
+		if q.isSet && q.b.Used() && fold.Top(a.f.Batches, i) == table {
 			sets = append(sets, q)
 		}
 	}
-	if p.plan == nil || p.set || len(sets) == 0 {
+	if p.plan == nil || p.isSet || len(sets) == 0 {
 		return nil
 	}
 	if err := x.Explode(table, p.plan.batch, p.plan.rows); err != nil {

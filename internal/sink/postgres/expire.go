@@ -219,13 +219,13 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 	s := &script{}
 	s.begin(commitLevels[x.opt.Level])
 	s.add(briefly)
-	turns := map[int64]bool{}
+	locks := map[int64]bool{}
 	for i, a := range aged {
 		if a != nil && a.Key != nil {
-			turns[x.versionsLock(&x.read[i])] = true
+			locks[x.versionsLock(&x.read[i])] = true
 		}
 	}
-	s.takeTurns(turns)
+	s.lockAll(locks)
 	s.add("SELECT count(*) FROM (SELECT FROM (VALUES %s) v(n, %s) JOIN %s t ON %s WHERE %s ORDER BY v.n FOR UPDATE OF t) x",
 		strings.Join(numbered, ", "), x.named("k{n}"), x.t.ident, x.columns("%s = v.k{n}", " AND "), x.old)
 	if len(rows) > 1 {
@@ -243,7 +243,7 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 		}
 		s.addAll(sql)
 	}
-	if len(turns) == 0 {
+	if len(locks) == 0 {
 		s.add("COMMIT")
 	}
 	r, err := x.run(ctx, s)
@@ -261,7 +261,7 @@ func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 			drop.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND key IN (%s)", x.schema, literal(x.fullName(&x.read[i])), strings.Join(keys, ", "))
 		}
 	}
-	if len(turns) > 0 {
+	if len(locks) > 0 {
 		drop.add("COMMIT")
 		if _, err := x.run(ctx, drop); err != nil {
 			return err

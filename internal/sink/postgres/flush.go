@@ -70,7 +70,7 @@ func flushID(f *sink.Flush) string {
 }
 
 // write tries the flush again until it is written or nothing helps: what follows a failed try stands in [causes]. Only pieces
-// are retried on their own, by the same table: see [chunks.Write].
+// are retried on their own, by the same table: see [pieces.Write].
 func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 	for {
 		a := newAttempt(r)
@@ -144,9 +144,10 @@ type attempt struct {
 	script  *script
 	parts   []*part
 	refused []fold.Reject
-	others  string // a hash of the other jobs, when tables that are to be emptied were read
-	idAt    int    // the statement that reads the IDs of the tables
-	before  []partState
+	// otherJobs is a hash of the other jobs and the tables that they have written; readRebuild sets it.
+	otherJobs string
+	idAt      int // the statement that reads the IDs of the tables
+	before    []partState
 }
 
 // partState is what a transaction or a piece of it changes of a part, but for its rows.
@@ -172,7 +173,7 @@ func (a *attempt) restore(states []partState) {
 func newAttempt(r *flushRun) *attempt {
 	a := &attempt{flushRun: r, script: &script{}}
 	for i, b := range r.f.Batches {
-		a.parts = append(a.parts, &part{a: a, b: b, t: r.d.tableOf(b.Table.Name), rows: r.rows[i], set: b.Child != nil && b.Child.Set})
+		a.parts = append(a.parts, &part{a: a, b: b, t: r.d.tableOf(b.Table.Name), rows: r.rows[i], isSet: b.Child != nil && b.Child.Set})
 	}
 	a.before = a.state()
 	return a
@@ -262,7 +263,7 @@ func (a *attempt) begin() {
 			s.add("INSERT INTO %s.weir_jobs (job, tbl) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, literal(a.f.Job), literal(p.b.Table.Name))
 		}
 	}
-	a.takeTurns()
+	a.lockTables()
 	if a.f.Rebuild {
 		a.emptyTables()
 	}
@@ -279,33 +280,33 @@ func (a *attempt) begin() {
 	}
 }
 
-// takeTurns adds the advisory locks between flushes: exclusive for the tables that this one needs to itself, shared for the
+// lockTables adds the advisory locks between flushes: exclusive for the tables that this one needs to itself, shared for the
 // others. One that is written piecewise needs the tables that may reject rows: it writes messages in the
 // order of the feed, so that two could wait for each other's rows. One that is sent again because another
 // session inserted a key first, or both waited for each other, needs all: or the next one is first at another key. For versions see
 // [part.exclusive].
-func (a *attempt) takeTurns() {
-	turns := map[int64]bool{} // locks, and whether nobody else may have them
+func (a *attempt) lockTables() {
+	locks := map[int64]bool{} // by number, and whether nobody else may have them
 	for _, p := range a.parts {
 		if p.b.Used() {
-			turns[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints || a.tries[errTaken] > 0
+			locks[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints || a.tries[errTaken] > 0
 		}
 		if p.b.Versioned() && (p.b.Used() || len(p.ddl) > 0) {
-			turns[a.d.versionsLock(&p.after)] = p.exclusive()
+			locks[a.d.versionsLock(&p.after)] = p.exclusive()
 			if p.b.Scope == fold.ColumnScope && !a.d.versions {
-				turns[lockNumber("versions", a.d.schema)] = true // which may make the table of versions
+				locks[lockNumber("versions", a.d.schema)] = true // which may make the table of versions
 			}
 		}
 	}
-	a.script.takeTurns(turns)
+	a.script.lockAll(locks)
 }
 
-// takeTurns adds statements that take advisory locks; turns says which are exclusive. Another writer may have the tables in
+// lockAll adds statements that take advisory locks; locks says which are exclusive. Another writer may have the tables in
 // another order, so locks are taken in the order of their numbers.
-func (s *script) takeTurns(turns map[int64]bool) {
-	for _, n := range slices.Sorted(maps.Keys(turns)) {
+func (s *script) lockAll(locks map[int64]bool) {
+	for _, n := range slices.Sorted(maps.Keys(locks)) {
 		mode := "_shared"
-		if turns[n] {
+		if locks[n] {
 			mode = ""
 		}
 		s.add("SELECT pg_advisory_xact_lock%s(%d)", mode, n)
@@ -319,7 +320,7 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	look := false
 	for _, p := range a.parts {
 		p.lookup, p.resolver, p.plan = nil, nil, nil
-		if p.set || len(p.writes) == 0 && !p.mayFollow() {
+		if p.isSet || len(p.writes) == 0 && !p.mayFollow() {
 			continue
 		}
 		if err := p.planRows(assumeNew); err != nil {

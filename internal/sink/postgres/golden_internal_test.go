@@ -247,7 +247,7 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 	}
 	look := false
 	for _, p := range a.parts {
-		if p.writes = p.rows; !p.set && len(p.writes) > 0 {
+		if p.writes = p.rows; !p.isSet && len(p.writes) > 0 {
 			err = errors.Join(err, p.planRows(true))
 		}
 		look = look || p.lookup != nil

@@ -73,7 +73,7 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 	s := &script{}
 	s.begin("off")
 	s.add("SET LOCAL lock_timeout = %d", orphansWait.Milliseconds())
-	s.takeTurns(map[int64]bool{d.versionsLock(&p.t.relation): true})
+	s.lockAll(map[int64]bool{d.versionsLock(&p.t.relation): true})
 	var last []byte
 	var states [2][]string // those without a delete, and with one
 	key := p.stateKey()

@@ -13,8 +13,8 @@ type part struct {
 	b *fold.Batch
 	t *table // as it is known
 
-	rows []*fold.Row // of the batch, sorted
-	set  bool        // the rows are values of others
+	rows  []*fold.Row // of the batch, sorted
+	isSet bool        // its rows are the elements of a set in a parent's row
 	tableChange
 	writes   []*fold.Row    // what the script writes of them
 	lookup   *lookup        // what is read of the table first; nil: nothing is

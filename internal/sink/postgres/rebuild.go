@@ -19,11 +19,11 @@ func (e rebuildError) Unwrap() error { return e.error }
 func (a *attempt) readRebuild(ctx context.Context) error {
 	d := a.d
 	if d.ready { // else no job has written yet
-		r, err := d.query(ctx, a.othersSQL())
+		r, err := d.query(ctx, a.otherJobsSQL())
 		if err != nil {
 			return err
 		}
-		a.others = string(r[0].rows[0][0])
+		a.otherJobs = string(r[0].rows[0][0])
 	}
 	wanted := make([]sink.TableKey, len(a.parts))
 	for i, p := range a.parts {
@@ -71,10 +71,10 @@ func (a *attempt) emptyTables() {
 	}
 	s.add(patiently)
 	// Another job may have written to a table before this had its lock.
-	s.put(demand(errStaleTable, "(%s) = %s", a.othersSQL(), literal(a.others)))
+	s.put(demand(errStaleTable, "(%s) = %s", a.otherJobsSQL(), literal(a.otherJobs)))
 }
 
-// othersSQL is a hash of the other jobs that have written, with their tables.
-func (a *attempt) othersSQL() string {
+// otherJobsSQL is a hash of the other jobs that have written, with their tables.
+func (a *attempt) otherJobsSQL() string {
 	return "SELECT coalesce(md5(string_agg(job || ' ' || tbl, ',' ORDER BY job, tbl)), '') FROM " + a.d.schema + ".weir_jobs WHERE job <> " + literal(a.f.Job)
 }

@@ -17,7 +17,7 @@ import (
 // writePiecewise writes the rows of a flush some of which the database rejects, in pieces, and makes the script that commits them.
 func (a *attempt) writePiecewise(ctx context.Context) error {
 	a.begin()
-	c := &chunks{attempt: a, ctx: ctx}
+	c := &pieces{attempt: a, ctx: ctx}
 	first := len(a.script.statements)
 	c.askLinked()
 	r, err := a.send(ctx)
@@ -41,9 +41,9 @@ func (a *attempt) writePiecewise(ctx context.Context) error {
 	return a.end(slices.Concat(a.f.Rejects, a.refused))
 }
 
-// chunks writes some of an attempt's rows at a time, each chunk undone by itself where the
-// database rejects it.
-type chunks struct {
+// pieces writes some of an attempt's rows at a time, each piece behind its own savepoint: a rejected one is undone by
+// itself.
+type pieces struct {
 	*attempt
 	ctx    context.Context
 	linked []map[string]bool // the SQLSTATEs and constraints of each table: see [linkedSQL]
@@ -53,14 +53,14 @@ type chunks struct {
 }
 
 // Mark implements [sink.RowWriter].
-func (c *chunks) Mark() error {
+func (c *pieces) Mark() error {
 	c.marked = c.state()
 	c.first = append(c.first, "SAVEPOINT weir_mark")
 	return nil
 }
 
 // Undo implements [sink.RowWriter].
-func (c *chunks) Undo() error {
+func (c *pieces) Undo() error {
 	c.restore(c.marked)
 	c.sent = 0
 	c.first = append(c.first, "ROLLBACK TO weir_mark")
@@ -68,14 +68,14 @@ func (c *chunks) Undo() error {
 }
 
 // next begins the next script.
-func (c *chunks) next() {
+func (c *pieces) next() {
 	c.script = &script{}
 	c.script.addAll(c.first...)
 	c.first = nil
 }
 
 // Write implements [sink.RowWriter].
-func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
+func (c *pieces) Write(rows [][]*fold.Row, _ bool) error {
 	n := 0
 	for i, p := range c.parts {
 		p.writes = rows[i]
@@ -97,7 +97,7 @@ func (c *chunks) Write(rows [][]*fold.Row, _ bool) error {
 	case isRefusal(e):
 		table := c.failedTable()
 		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, Of: table, At: -1, Taken: e.Code == uniqueViolation || e.Code == exclusionViolation}
-		if table >= 0 && !c.parts[table].set {
+		if table >= 0 && !c.parts[table].isSet {
 			why.At = c.rowOfCopy(e, c.parts[table])
 		}
 		leadsOut := slices.ContainsFunc(c.linked, func(linked map[string]bool) bool { return linked[constraintName(e)] })
@@ -125,7 +125,7 @@ func words(e *pgconn.PgError) string {
 
 // rowOfCopy returns which of a part's rows the server could not write by its COPY, or -1: whatever else failed may name a line too,
 // in a value. The COPY is the last that the error's context names.
-func (c *chunks) rowOfCopy(e *pgconn.PgError, p *part) (at int) {
+func (c *pieces) rowOfCopy(e *pgconn.PgError, p *part) (at int) {
 	if c.script.failed().copy == nil || p.plan == nil {
 		return -1
 	}
@@ -162,7 +162,7 @@ func constraintName(e *pgconn.PgError) string {
 }
 
 // askLinked adds what asks for them, table by table.
-func (c *chunks) askLinked() {
+func (c *pieces) askLinked() {
 	tables, all := make([]string, len(c.parts)), []string(nil)
 	for i, p := range c.parts {
 		if tables[i] = "NULL"; p.b.Used() {
@@ -177,7 +177,7 @@ func (c *chunks) askLinked() {
 
 // probe runs the statements that write rows without any: what fails now is about no row. The
 // staging tables that it makes have room for all rows.
-func (c *chunks) probe() error {
+func (c *pieces) probe() error {
 	for _, p := range c.parts {
 		if p.plan = nil; len(p.rows) == 0 {
 			continue
@@ -217,11 +217,11 @@ func (c *chunks) probe() error {
 // try writes rows, or none of them: the next script begins by undoing what failed.
 // Constraints that can wait do so until all of the rows are written, as in a flush they
 // wait for the COMMIT.
-func (c *chunks) try() error {
+func (c *pieces) try() error {
 	c.next()
 	c.emptyStages()
 	before := c.state()
-	err := c.sendChunk()
+	err := c.sendPiece()
 	switch {
 	case c.d.conn == nil:
 		return err
@@ -243,8 +243,8 @@ func (c *chunks) try() error {
 	return err
 }
 
-// sendChunk writes rows behind a savepoint.
-func (c *chunks) sendChunk() error {
+// sendPiece writes rows behind a savepoint.
+func (c *pieces) sendPiece() error {
 	c.script.add("SAVEPOINT weir")
 	c.script.add("SET CONSTRAINTS ALL DEFERRED")
 	if err := c.mergeRows(c.ctx, c.assumesNew()); err != nil {
@@ -262,14 +262,14 @@ func (c *chunks) sendChunk() error {
 
 // assumesNew reports whether rows that seem to be new are copied into the table itself. A few rows never are: one may
 // exist, and have what a COPY finds missing.
-func (c *chunks) assumesNew() bool {
+func (c *pieces) assumesNew() bool {
 	p := c.parts[0]
 	return c.tries[errNotNew] == 0 && len(c.parts) == 1 && !p.b.Versioned() && len(p.writes) > fewStaged
 }
 
 // emptyStages adds what empties the staging tables. Behind the savepoint each TRUNCATE would give a table
 // a new file, and the catalog one more version of its row, all of which the next one looks through.
-func (c *chunks) emptyStages() {
+func (c *pieces) emptyStages() {
 	for _, p := range c.parts {
 		if p.t.stage.used {
 			c.script.addAll(p.t.stage.emptySQL(p.t.stageName()))
@@ -278,7 +278,7 @@ func (c *chunks) emptyStages() {
 }
 
 // failedTable returns the table that the statement writes to that failed, the one where only one is written, or -1.
-func (c *chunks) failedTable() int {
+func (c *pieces) failedTable() int {
 	of := c.script.failed().part
 	if of == nil { // it checks constraints
 		for _, p := range c.parts {

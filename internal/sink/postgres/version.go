@@ -58,7 +58,7 @@ func (p *part) exclusive() bool {
 	}
 	// What becomes of a row depends on the deletes of the one that it belongs to.
 	return p.follows() != nil || slices.ContainsFunc(p.a.parts, func(q *part) bool {
-		return q.b.Child != nil && !q.set && p.a.parts[q.b.Child.Parent] == p
+		return q.b.Child != nil && !q.isSet && p.a.parts[q.b.Child.Parent] == p
 	})
 }
 
