@@ -33,7 +33,8 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// Config is what a run does: a field for each thing that can be set. A run does not change it.
+// Config is what a run does: a field for each thing that can be set. A run does not change it, but NewMapper remembers the
+// tables that messages add.
 type Config struct {
 	Kind    source.Kind    // of all Sources
 	Sources []string       // as source.Kinds.Expand returns them
@@ -63,9 +64,9 @@ type Config struct {
 	Mapping map[string]string
 
 	BatchRows int // a set has at most; 0 is no limit
-	// BatchPeriod is how long a line waits at most before it is written; 0
-	// means 1s for a source that can make its reader wait or that is held to a
-	// rate, up to 10s for a followed file or Kafka while there is more to read, and no limit for another file.
+	// BatchPeriod is the longest a line waits before it is written. 0 chooses: 1 s for connections, a piped stdin
+	// and rate-limited sources; 1 s for followed files, FIFOs and Kafka too, but up to 10 s while they are behind; no
+	// limit for other files.
 	BatchPeriod time.Duration
 	MaxRate     float64 // lines a second that are read at most; 0 is no limit
 	Buffer      int64   // bytes of memory for both sets

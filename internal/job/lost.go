@@ -37,9 +37,8 @@ func (f *flushLog) note(l *lane) {
 	}
 }
 
-// noteLost notes which lines the database has lost where an error says that it was restored to
-// an earlier state: those of all flushes since the last one that it has of the lane which was
-// looked at.
+// noteLost works out which lines a restore of the database has lost: the lines of every flush after the last one that the
+// database still has of the lane in the error.
 func (f *flushLog) noteLost(s *set, err error) {
 	var behind sink.BehindError // else nothing that was committed is lost
 	if !errors.As(err, &behind) {

@@ -24,11 +24,13 @@ type set struct {
 
 // setLane is a lane of a set, and how far the lane is read when the set is committed.
 type setLane struct {
-	lane      *lane
-	cp        sink.Checkpoint // with all but what the database rejects
-	pos       position        // the same
-	replaces  bool            // the rejects that are kept of the source are replaced
-	tentative bool            // the position is kept only when a message was taken
+	lane     *lane
+	cp       sink.Checkpoint // without the database's rejects
+	pos      position        // that cp was made from
+	replaces bool            // the rejects that are kept of the source are replaced
+	// tentative: the position is written only if a message was accepted, so that a run with other settings can start
+	// over.
+	tentative bool
 	tally
 }
 

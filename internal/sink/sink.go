@@ -348,8 +348,8 @@ type Class int
 // The classes of errors.
 const (
 	Permanent Class = iota // nothing
-	Transient              // wait and try again
-	Unknown                // the same, and the flush may have happened
+	Transient              // retry; the flush may have been committed if the connection broke
+	Unknown                // retry a few times; the flush may have been committed
 )
 
 // An Error is a failure of a database with its class.

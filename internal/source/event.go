@@ -29,10 +29,10 @@ type Event struct {
 	Begin func(ctx context.Context, from Point) (Lane, error)
 	// Block is Data's. It is the receiver's until its Release.
 	Block *Block
-	// Reached is Barrier's: it is called once, with the point up to which the lane is committed. The goroutine that
-	// folds lines calls it, and folds nothing meanwhile, so it must not wait. The one that calls Next calls it for a
-	// lane that was not begun, and where a spool has the lines before it on its disk. If the run ends before that,
-	// nobody does.
+	// Reached is Barrier's: it is called once, with the point to resume after. A job calls it when all lines before the
+	// Barrier are committed, on the goroutine that folds lines, which folds nothing meanwhile: it must not wait. A spool
+	// calls it when they are on disk, with Resume alone. For that, and for a lane that was not begun, the goroutine that
+	// calls Next calls it. If the run ends first, nobody does.
 	Reached func(Point)
 	// Err is Closing's: why the lane ended early.
 	Err error
@@ -46,7 +46,7 @@ const (
 	Data EventKind = iota
 	// Opened offers a lane. A lane that has ended may be offered again.
 	Opened
-	// Barrier waits until all lines before it are committed.
+	// Barrier asks for the point to resume after: see Reached.
 	Barrier
 	// Closing says that no more lines of a lane come for now.
 	Closing

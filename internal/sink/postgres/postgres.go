@@ -2,7 +2,8 @@
 //
 // A flush goes to the server as one string of statements with the rows behind
 // it, and is answered at the COMMIT: one round trip, whatever its size and the number
-// of its tables. The string begins with the fence. For each table it copies the rows into
+// of its tables, unless rows are read first (versions, repeated rows), tables are emptied,
+// or the flush is sent again or in pieces. The string begins with the fence. For each table it copies the rows into
 // a staging table, and brings the table up to date from there with one MERGE that leaves
 // alone what does not change.
 package postgres
