@@ -282,7 +282,7 @@ func TestSync_LostLinesAreCounted(t *testing.T) {
 	c.BatchRows, c.BatchPeriod, c.Buffer = batch, time.Hour, 1<<26
 	sends(&c, numbered(0, sent)) // which the run does not read to its end
 	broken := errors.New("it broke")
-	for _, is := range []error{broken, &sink.Error{Class: sink.Unknown, Err: broken}} {
+	for _, is := range []error{broken, &sink.Error{Class: sink.Unknown, Err: broken}, &sink.Error{Class: sink.Transient, Reason: "connection", Err: broken}} {
 		p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(nth(3, sinktest.Fault{Err: is})), never)
 		s, perhaps := p.Snapshot(), ""
 		if is != broken {

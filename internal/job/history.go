@@ -120,7 +120,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 // unfinished notes where an error has left the lanes, and returns the error with how many lines it has lost.
 func (a *attempt) unfinished(err error) error {
 	perhaps := "" // the answer to a commit may have been lost
-	if failed, ok := errors.AsType[*sink.Error](err); ok && failed.Class == sink.Unknown {
+	if failed, ok := errors.AsType[*sink.Error](err); ok && (failed.Class == sink.Unknown || failed.Reason == "connection") {
 		perhaps = "perhaps "
 	}
 	for _, l := range a.lanes {
