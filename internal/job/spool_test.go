@@ -65,7 +65,7 @@ func sizeOf(t *testing.T, pattern string) (size int64) {
 
 // sends has senders connect to a run as soon as it listens, and send it a feed.
 func sends(c *job.Config, feed string) (sent chan error) {
-	sent = make(chan error, 2) // of as many runs
+	sent = make(chan error, 3) // of as many runs
 	c.Log = logtest.To(func(text string) {
 		if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
 			go func() { sent <- send(addr, []byte(feed)) }()
