@@ -68,11 +68,20 @@ type Observer interface {
 // Unobserved is an Observer that ignores what happens.
 type Unobserved struct{}
 
-func (Unobserved) Reconnect()                 {}
+// Reconnect implements [Observer].
+func (Unobserved) Reconnect() {}
+
+// SetConnections implements [Observer].
 func (Unobserved) SetConnections(string, int) {}
-func (Unobserved) SenderFailed()              {}
-func (Unobserved) FetchFailed()               {}
-func (Unobserved) Rebalanced()                {}
+
+// SenderFailed implements [Observer].
+func (Unobserved) SenderFailed() {}
+
+// FetchFailed implements [Observer].
+func (Unobserved) FetchFailed() {}
+
+// Rebalanced implements [Observer].
+func (Unobserved) Rebalanced() {}
 
 // WithDefaults fills in what is open, and checks the rest.
 func (o Options) WithDefaults() (Options, error) {

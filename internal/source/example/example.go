@@ -85,7 +85,7 @@ func (s *stream) produce() error {
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: the server answers %s", s.Name, answer.Status)
 	}
