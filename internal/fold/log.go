@@ -20,7 +20,7 @@ type logged struct {
 	op      Op
 	text    ref
 	version ref
-	cells   []loggedCell // those of the key first
+	cells   []loggedCell // the key's first
 }
 
 type loggedCell struct {
@@ -133,7 +133,7 @@ func Merge(batches []*Batch, of []Message) [][]*Row {
 	rows := make([][]*Row, len(batches))
 	for i, b := range batches {
 		if merged.apart[i] = map[int32]*Row{}; b.Versioned() {
-			b.versions.all = b.versions.all[:len(b.rows.all)] // those of the last call end
+			b.versions.all = b.versions.all[:len(b.rows.all)] // the last call's versions end
 		}
 	}
 	var m message

@@ -11,7 +11,7 @@ import (
 // This file is about rows that are changes of their own and belong to rows of another table: they go
 // with these.
 
-// relations are what a batch's rows have to do with those of other tables.
+// relations are what a batch's rows have to do with the rows of other tables.
 type relations struct {
 	links   []link  // by row, of a child whose rows are changes of their own
 	firsts  []int32 // by row of the table above: the first that belongs to it, from 1

@@ -173,7 +173,7 @@ type counts struct {
 	mapped     bool             // there was a mapper, and unmet is of it
 }
 
-// counts returns those of this attempt and the ones before.
+// counts returns the counts of this attempt and of the ones before.
 func (f *folding) counts() counts {
 	c := counts{ignored: f.ignored(), mismatches: f.mismatches()}
 	if f.mapper != nil {

@@ -82,7 +82,7 @@ func (a *attempt) findLanes(ctx context.Context) (names []string, src source.Sou
 	return names, nil, nil
 }
 
-// sourceOptions are those of the run's sources.
+// sourceOptions are the options of the run's sources.
 func (a *attempt) sourceOptions() source.Options {
 	r, opt := a.run, a.run.cfg.Source
 	opt.Pool, opt.Log = r.pool, r.cfg.Log

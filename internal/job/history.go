@@ -37,7 +37,7 @@ const (
 	calm       = time.Minute
 )
 
-// rewinds are those of a run.
+// rewinds are a run's rewinds.
 type rewinds struct {
 	inRow int
 	last  time.Time

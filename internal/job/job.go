@@ -38,7 +38,7 @@ import (
 type Config struct {
 	Kind    source.Kind    // of all Sources
 	Sources []string       // as source.Kinds.Expand returns them
-	Source  source.Options // but those of the run
+	Source  source.Options // without the run's own
 	Feed    Feed
 	// Job is what the checkpoints are kept under: each source is a lane of it. stdin is one
 	// only with ResumeStdin, else no run resumes it.

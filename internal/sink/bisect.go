@@ -142,7 +142,7 @@ func (p *bisection) asOne(rows [][]*fold.Row) error {
 	return errInOrder
 }
 
-// related reports whether rows of one table need those of another.
+// related reports whether rows of one table need rows of another.
 func (p *bisection) related() bool {
 	return slices.ContainsFunc(p.batches, func(b *fold.Batch) bool {
 		return b.Child != nil || len(b.Table.Refs)+len(b.Table.ForeignKeys)+len(b.Table.Referrers) > 0

@@ -21,7 +21,7 @@ type Lagging interface {
 	Connected() bool // whether more can come
 }
 
-// An Acker hears that all lines before a cursor are committed, from the goroutine that commits them.
+// An Acker learns that all lines before a cursor are committed, from the goroutine that commits them.
 type Acker interface {
 	Committed(Cursor)
 }
@@ -82,7 +82,7 @@ type Group struct {
 	Database string // the ID of the database that all of them write to
 	// Known reports whether a lane has a checkpoint.
 	Known func(lane string) bool
-	// Cursors returns those of the checkpoints that lanes have now.
+	// Cursors returns the cursors of the lanes' checkpoints as they are now.
 	Cursors func(ctx context.Context, lanes []string) ([]Cursor, error)
 }
 

@@ -56,7 +56,7 @@ type Options struct {
 	Log      *slog.Logger // nil: none
 }
 
-// An Observer hears what happens to connections. Its methods may be called by any goroutine.
+// An Observer learns what happens to connections. Its methods may be called by any goroutine.
 type Observer interface {
 	Reconnect()                        // weir begins to reconnect
 	SetConnections(lane string, n int) // a lane has n connections now

@@ -15,7 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// kinds are those of the program.
+// kinds are the program's kinds of sources.
 var kinds = source.Kinds{file.Kind(file.Options{}), tcp.Dialed(tcp.Options{}), tcp.Listening(tcp.Options{}), kafka.Kind(kafka.Options{})}
 
 // Blocks of records are cut between records, and cursors and offsets stay those of the records.

@@ -15,7 +15,7 @@ import (
 )
 
 // Captures are a folder of compressed segments that this process alone adds to. The name
-// of each is greater than those of all that were ever added, whatever the clock did and
+// of each is greater than the numbers of all that were ever added, whatever the clock did and
 // whichever of them were moved away: it begins with a number.
 type Captures struct {
 	// Dir is a hidden folder beside the captures, with the lock and what is not finished.

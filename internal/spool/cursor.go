@@ -52,7 +52,7 @@ func (l *Log) cursor(at int64) source.Cursor {
 	return source.Cursor(text)
 }
 
-// cursors returns those of a block that begins at an offset.
+// cursors returns the cursors of a block that begins at an offset.
 func (l *Log) cursors(at int64) func(end int) source.Cursor {
 	return func(end int) source.Cursor { return l.cursor(at + int64(end)) }
 }

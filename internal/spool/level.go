@@ -22,14 +22,14 @@ func newLevel(log *Log, safe int64, gauge func(int64)) *level {
 	return l
 }
 
-// appended hears that the log has grown.
+// appended notes that the log has grown.
 func (l *level) appended() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gauge(l.log.End() - l.safe)
 }
 
-// committed hears that all lines before an offset are.
+// committed notes that all lines before an offset are.
 func (l *level) committed(at int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -214,7 +214,7 @@ func (q *Queue) read(of stretch) (e source.Event, err error) {
 	return source.Event{Lane: q.c.Source, Block: b}, nil
 }
 
-// committed hears that all lines before a cursor of the queue are.
+// committed notes that all lines before a cursor of the queue are.
 func (q *Queue) committed(c source.Cursor) {
 	if to := readCursor(c); to.Spool == q.store.log.Meta().ID {
 		q.store.level.committed(to.At)

@@ -256,7 +256,7 @@ func loseAnswer(t *testing.T, p *testpg.Proxy, r *sinktest.Run, f *sink.Flush, i
 	p.Cut(nil)
 }
 
-// TestFlush_AnswerLostTwice: what a flush did whose answer was lost is known still when it was sent again in vain, and the rejects
+// TestFlush_AnswerLostTwice: what a flush did whose answer was lost is known still when it was sent again without success, and the rejects
 // that were last given to BeforeCommit are those that are committed.
 func TestFlush_AnswerLostTwice(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))

@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// Options are those of HTTP alone.
+// Options are the settings that only HTTP has.
 type Options struct {
 	Header http.Header // of each request
 }

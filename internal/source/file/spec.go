@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// Options are those of files and stdin alone. The zero value is ready to use.
+// Options are the settings that only files and stdin have. The zero value is ready to use.
 type Options struct {
 	Stdin io.Reader     // what "-" reads, never closed; nil: os.Stdin
 	Poll  time.Duration // interval between looks at a followed file; 0: 250 ms

@@ -39,7 +39,7 @@ func suggests(spec string) string {
 	return ""
 }
 
-// Options are those of Kafka alone.
+// Options are the settings that only Kafka has.
 type Options struct {
 	Partitions []int32 // of each topic, that are read; nil: Group
 	Group      string  // the consumer group that assigns the partitions

@@ -334,7 +334,7 @@ func told(n chan int) (all []int) {
 	return slices.Compact(all)
 }
 
-// An observer hears how many connections there are, and counts senders that failed.
+// An observer learns how many connections there are, and counts senders that failed.
 type observer struct {
 	source.Unobserved
 	connections chan<- int

@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// Options are those of connections alone.
+// Options are the settings that only connections have.
 type Options struct {
 	Idle time.Duration // a connection on which nothing comes for this long is lost; 0: never
 }
