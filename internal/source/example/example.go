@@ -5,7 +5,6 @@ package example
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 
@@ -96,17 +95,7 @@ func (s *stream) produce() error {
 	if err := s.reader.Skip(s.skip); err != nil {
 		return err
 	}
-	for {
-		b, err := s.reader.Next()
-		if err == io.EOF {
-			return err
-		} else if err != nil {
-			return s.reader.Failure(err)
-		}
-		if err := s.Send(source.Event{Block: b}); err != nil {
-			return err
-		}
-	}
+	return s.reader.Each(func(b *source.Block) error { return s.Send(source.Event{Block: b}) })
 }
 
 // Close ends the request. It must not run together with Next.

@@ -124,6 +124,22 @@ func (p *passed) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// Each calls send with each block, which owns it then, to the end: that is io.EOF. Another error is send's, or the [Reader.Failure]
+// of reading.
+func (r *Reader) Each(send func(*source.Block) error) error {
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			return err
+		} else if err != nil {
+			return r.Failure(err)
+		}
+		if err := send(b); err != nil {
+			return err
+		}
+	}
+}
+
 // Failure words an error of reading.
 func (r *Reader) Failure(err error) error {
 	switch {

@@ -257,16 +257,8 @@ func (s *Stream) restart() error {
 
 // deliver hands out what a connection brings, until it ends.
 func (s *Stream) deliver() error {
-	for {
-		b, err := s.reader.Next()
-		if err == io.EOF {
-			return err
-		} else if err != nil {
-			return s.reader.Failure(err)
-		}
+	return s.reader.Each(func(b *source.Block) error {
 		b.Conn = s.dialer.conns
-		if err := s.Send(source.Event{Block: b}); err != nil {
-			return err
-		}
-	}
+		return s.Send(source.Event{Block: b})
+	})
 }
