@@ -9,7 +9,7 @@ import (
 )
 
 // ownFlags are of the run at hand alone: another one beside it has others, or none.
-var ownFlags = []string{"config", "job", "accept-settings", "from-start", "rebuild", "follow", "spool", "spool-max", "capture", "keep-captures", "metrics-addr", "metrics-file"}
+var ownFlags = []string{"config", "job", "accept-settings", "restart", "follow", "spool", "spool-max", "capture", "keep-captures", "metrics-addr", "metrics-file"}
 
 // backfill returns the command that fills tables of the config file from the sources of a run, as
 // people can paste it.

@@ -42,6 +42,9 @@ file.`,
 			}
 			t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 			for _, s := range settings {
+				if s.Once {
+					continue
+				}
 				fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Value()), originText(s))
 			}
 			if err := t.Flush(); err != nil || file.Mapping == nil {

@@ -24,7 +24,7 @@ func debeziumConfig(t testing.TB, settings, tables string) string {
 	return settings + "\n" + read(t, "../../testdata/debezium/"+tables+".yaml")
 }
 
-const debeziumEvents = "  events: {rest: add}\n"
+const debeziumEvents = "  events: {unknown_fields: add}\n"
 
 // A debezium is a folder with the program and what Debezium wrote of the tables in testdata/debezium.
 type debezium struct {
@@ -126,7 +126,7 @@ func (d *debezium) once() { d.sync() }
 func (d *debezium) twice() {
 	d.sync()
 	d.compare()
-	d.sync("--from-start")
+	d.sync("--restart=reread")
 }
 
 // every moves the tables that '*' makes to where compare looks for them.
@@ -188,7 +188,7 @@ func (d *debezium) compare() {
 	}
 	config := "envelope: debezium\ntables:\n"
 	for _, table := range d.tables {
-		config += "  " + table + ": {rest: add" + more[table] + "}\n"
+		config += "  " + table + ": {unknown_fields: add" + more[table] + "}\n"
 	}
 	d.Write("want.jsonl", want.String())
 	d.Write("want.yaml", config)

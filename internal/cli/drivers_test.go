@@ -49,7 +49,7 @@ func TestDrivers_WithoutOptionalParts(t *testing.T) {
 	feed := config("flights.jsonl", `{"id":"BA1","gate":"A1","v":1}`+"\nbad\n")
 	to := " --to example:" + filepath.Join(dir, "t.db")
 	weir(3, "sync "+feed+to, "1 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
-	weir(3, "sync "+feed+to+" --from-start", "0 inserted, 0 updated, 1 unchanged, 0 deleted; 1 rejected")
+	weir(3, "sync "+feed+to+" --restart reread", "0 inserted, 0 updated, 1 unchanged, 0 deleted; 1 rejected")
 	weir(1, "sync "+feed+to+" --job versions --version-field v", "weir cannot keep versions in a database of this kind")
 	weir(1, "sync --config "+config("expire.yaml", "source: "+feed+"\ntables: {flights: {key: id, columns: {id: id, at: {stamp: update}}, expire: {after: 1h}}}")+to,
 		`expire of table "flights": weir cannot remove old rows in a database of this kind`)
@@ -83,7 +83,7 @@ func TestDrivers_OneMore(t *testing.T) {
 	weir(1, "verify "+path+" --to memory:air --delete-when op=delete", `BA1: gate is A1, and should be "B7"`)
 	weir(2, "sync "+path+" --to memory:air --delete-when op=delete", "--delete-when")
 	weir(0, "sync "+path+" --to memory:air --delete-when op=delete --accept-settings", "1 updated, 0 unchanged, 1 deleted")
-	weir(3, "sync "+path+" --to memory:air --delete-when op=delete --rebuild", "1 inserted")
+	weir(3, "sync "+path+" --to memory:air --delete-when op=delete --restart rebuild", "1 inserted")
 	weir(0, "verify "+path+" --to memory:air --delete-when op=delete", "1 row of table")
 	weir(0, "status --to memory:air", "5")
 	weir(0, "forget flights --to memory:air", `forgot job "flights": 1 checkpoint and 1 rejected line`)

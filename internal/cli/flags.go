@@ -30,7 +30,7 @@ const (
 var flagGroups = []string{sourceFlags, tableFlags, foldFlags, batchFlags, feedFlags, kafkaFlags, spoolFlags, rejectFlags, logFlags, generalFlags}
 
 // mostUsed are the flags of sync that the help shows first.
-var mostUsed = []string{"to", "table", "key", "delete-when", "follow", "job", "from-start", "dry-run", "rejects", "config"}
+var mostUsed = []string{"to", "table", "key", "delete-when", "follow", "job", "restart", "dry-run", "rejects", "config"}
 
 const mostUsedFlags = "Most used"
 

@@ -32,7 +32,7 @@ func TestLargeFlush_DiskIsFull(t *testing.T) {
 			l.Exec("CREATE TABLESPACE small LOCATION '" + disk + "'")
 			l.To = server.Database(t, options)
 			l.Exec("CREATE TABLE t (id bigint PRIMARY KEY, a bigint, b text) TABLESPACE small")
-			sync := []string{"sync", "feed.jsonl", "--table", "t", "--to", l.To, "--buffer", "1GiB", "--job", "j", "--from-start", "--metrics-addr", "127.0.0.1:0"}
+			sync := []string{"sync", "feed.jsonl", "--table", "t", "--to", l.To, "--buffer", "1GiB", "--job", "j", "--restart=reread", "--metrics-addr", "127.0.0.1:0"}
 			l.Write("feed.jsonl", `{"id":1,"a":2,"b":"x"}`+"\n")
 			l.Start(sync...).Exit(0)
 			const query = "SELECT count(*), sum(a), (SELECT seq FROM weir_checkpoints) FROM t"

@@ -114,7 +114,7 @@ func (o *syncOptions) checkKafka(sources []string, to destination, rejects *job.
 	if grouped && to.Files != nil && len(to.Files(to.dest)) > 0 {
 		faults = append(faults, fmt.Errorf("without --partitions, such as 0-3, topics are read by a consumer group, which needs a server: %s has one writer", to.Name))
 	}
-	fault(grouped && (o.fromStart || o.rebuild), "--from-start and --rebuild are not for a group: end its members, and run weir once with the same --job, --partitions and --until-end")
+	fault(grouped && o.restart != "", "--restart is not for a group: end its members, and run weir once with the same --job, --partitions and --until-end")
 	fault(grouped && o.dryRun, "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
 	fault(!grouped && (k.group != "" || k.protocol != protocolClassic || k.instance != "" || k.start == startCommitted),
 		"--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")

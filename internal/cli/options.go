@@ -157,8 +157,7 @@ type sourceOptions struct {
 	compression string
 	maxRate     string
 	job         string
-	fromStart   bool
-	rebuild     bool
+	restart     restart
 	accept      bool
 }
 
@@ -167,24 +166,31 @@ func (o *sourceOptions) flags(f *pflag.FlagSet, enums *choices) {
 	addChoice(enums, f, &o.compression, "compression", source.Auto, "of the sources; auto recognizes gzip and zstd, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
 	f.StringVar(&o.maxRate, "max-rate", "", "read no faster than this `RATE`, such as 5000/s, so that a backfill leaves room for others (default no limit)")
 	f.StringVar(&o.job, "job", "", "the `JOB` whose checkpoints are read and written (default the name of the table, or of a config file with tables; stdin has none)")
-	f.BoolVar(&o.fromStart, "from-start", false, "read again from the start, over the rows that exist; deletes nothing")
-	f.BoolVar(&o.rebuild, "rebuild", false, "empty the table in the first batch and read from the start; refused if other jobs have written to it")
+	addChoice(enums, f, &o.restart, "restart", "", "read from the start: reread keeps the rows that exist, rebuild empties the table in the first batch (refused if other jobs have written to it)", reread, rebuild)
 	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint of other settings, or of a table that was recreated since")
 }
 
 func (o *sourceOptions) check() error {
-	if o.accept && (o.fromStart || o.rebuild) {
-		return errors.New("--accept-settings continues from the checkpoint, which --from-start and --rebuild ignore: leave one out")
+	if o.accept && o.restart != "" {
+		return errors.New("--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
 	}
 	return nil
 }
+
+// A restart is how a run that has a checkpoint begins from the start; "" is that it does not.
+type restart string
+
+const (
+	reread  restart = "reread"  // over the rows that exist
+	rebuild restart = "rebuild" // into emptied tables
+)
 
 var toHelp = "`DEST`, the database: " + forms()
 
 // tableOptions are those of all commands that fold for a table.
 type tableOptions struct {
 	to, table  string
-	newColumns fold.NewColumns
+	unknown    fold.NewColumns
 	maxColumns int
 }
 
@@ -193,7 +199,7 @@ const defaultMaxColumns = 500
 func (o *tableOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.StringVar(&o.to, "to", "", toHelp)
 	f.StringVar(&o.table, "table", "", "the `TABLE` (default the name of the source file)")
-	addChoice(enums, f, &o.newColumns, "new-columns", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
+	addChoice(enums, f, &o.unknown, "unknown-fields", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
 	addWhole(f, &o.maxColumns, "max-columns", defaultMaxColumns, "add at most this many `COLUMNS` to a table")
 }
 
@@ -219,9 +225,9 @@ func (o *foldOptions) flags(f *pflag.FlagSet, enums *choices) {
 	addChoice(enums, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message older than its row changes nothing", fold.ColumnScope, fold.RowScope)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL, so that the first value of a column stays")
 	addChoice(enums, f, &o.narrowing.Envelope, "envelope", "", "read a change stream, whose messages have a row in an envelope (docs/envelopes.md): all of its tables, or with --table one", config.PresetNames()...)
-	f.StringVar(&o.narrowing.Record, "record", "", "the `PATH` of the object in each message that is the row, such as after or payload.after (default the message); --delete-when, --version-field and --only read the message")
-	f.StringArrayVar(&o.narrowing.Only, "only", nil, "`FIELD=VALUE`, or FIELD=A,B for one of several: only messages with it count; repeated: all must hold")
-	f.StringSliceVar(&o.narrowing.Fields, "fields", nil, "the `FIELDS` that are stored, beside the key (default all)")
+	f.StringVar(&o.narrowing.Row, "row", "", "the `PATH` of the object in each message that is the row, such as after or payload.after (default the message); --delete-when, --version-field and --when read the message")
+	f.StringArrayVar(&o.narrowing.When, "when", nil, "`FIELD=VALUE`, or FIELD=A,B for one of several: only messages with it count; repeated: all must hold")
+	f.StringSliceVar(&o.narrowing.Columns, "columns", nil, "store only these `FIELDS` and the key (default all)")
 }
 
 // maxLineFlag is that of the group of the source.
@@ -234,7 +240,7 @@ func (o *foldOptions) maxLineFlag(f *pflag.FlagSet) {
 func (o *foldOptions) rules(t *tableOptions) (fold.Options, error) {
 	field, value, err := fieldValue("delete-when", o.deleteWhen)
 	f := fold.Options{Key: o.key, DeleteField: field, DeleteValue: value, Null: o.null,
-		FillOnly: o.fillOnly, Version: o.version, Scope: o.scope, Columns: t.newColumns, MaxColumns: t.maxColumns}
+		FillOnly: o.fillOnly, Version: o.version, Scope: o.scope, Columns: t.unknown, MaxColumns: t.maxColumns}
 	if o.maxLine < 1 || o.maxLine > source.LimitMaxLine {
 		err = errors.Join(err, fmt.Errorf("--max-line %s: must be between 1B and %dB", o.maxLine, source.LimitMaxLine))
 	}

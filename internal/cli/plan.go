@@ -42,8 +42,8 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		of = mapping.Star
 	}
 	tablesErr := o.tables(&c, &to.Driver, of, rules)
-	if c.Star != nil && o.rebuild {
-		tablesErr = errors.Join(tablesErr, errors.New("--rebuild: the tables are those that the stream names, which are not known before it is read: drop them, or name them in a config file"))
+	if c.Star != nil && o.restart == rebuild {
+		tablesErr = errors.Join(tablesErr, errors.New("--restart rebuild: the tables are those that the stream names, which are not known before it is read: drop them, or name them in a config file"))
 	}
 	if o.only != nil && o.job == "" && tablesErr == nil {
 		tablesErr = fmt.Errorf("--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", o.mapping.File)
@@ -85,7 +85,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 		BatchRows: o.batchRows.N, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: o.buffer.Bytes, Tombstones: time.Duration(o.tombstones),
 		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepCaptures.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: o.showRejects(),
-		FromStart: o.fromStart, Rebuild: o.rebuild, AcceptSettings: o.accept,
+		FromStart: o.restart == reread, Rebuild: o.restart == rebuild, AcceptSettings: o.accept,
 	}, nil
 }
 

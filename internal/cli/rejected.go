@@ -78,7 +78,7 @@ func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 // fieldsForKey are the fields of a message that lacks one of --key, nil where that is not what is
 // wrong with it.
 func (o *syncOptions) fieldsForKey(r *progress.Reason) []string {
-	if r.First.Reason != feed.BadKey || o.mapping != nil && o.mapping.File != "" || o.narrowing.Record != "" || o.narrowing.Envelope != "" || !json.Valid(r.First.Text) {
+	if r.First.Reason != feed.BadKey || o.mapping != nil && o.mapping.File != "" || o.narrowing.Row != "" || o.narrowing.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
 	}
 	var names []string

@@ -108,7 +108,7 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	}
 	e.log.Info(s.text(shownJob(&c)))
 	if len(s.Ignored) > 0 {
-		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--new-columns add --from-start adds them)", someOf(s.Ignored)))
+		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add --restart reread adds them)", someOf(s.Ignored)))
 	}
 	if s.Passed > 0 {
 		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", ignoredBy(o.mapping), quantity.Count(s.Passed, "message")))
@@ -151,10 +151,8 @@ func stoppedText(o *syncOptions, stops []progress.Stop) string {
 	}
 	switch {
 	case slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }):
-	case o.fromStart:
-		text += "; run the same command without --from-start to resume"
-	case o.rebuild:
-		text += "; run the same command without --rebuild to resume"
+	case o.restart != "":
+		text += "; run the same command without --restart to resume"
 	default:
 		text += "; run the same command to resume"
 	}
@@ -172,7 +170,7 @@ func ignoredBy(m *mapping.Mapping) string {
 // noTableReason is why messages are for no table.
 func noTableReason(m *mapping.Mapping) string {
 	if m.File == "" {
-		return "as --only says"
+		return "as --when says"
 	}
 	return "for no table"
 }

@@ -317,7 +317,7 @@ func (c *checker) paths(t *tableDraft) {
 			}
 		}
 	}
-	fault(t.place("at"), t.where+".at", t.At)
+	fault(t.place("row"), t.where+".row", t.At)
 	fault(t.place("version_field"), t.where+".version_field", t.Version)
 	whens(t.When, t.where+".when")
 	whens(t.DeleteWhen, t.where+".delete_when")

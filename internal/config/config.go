@@ -23,12 +23,17 @@ type Setting struct {
 	SetList func([]string) error
 	// Origin says where the value came from; a setting that has one is not set again.
 	Origin string
+	// Once tells that the setting is an action of one run, which only the command line starts: a file that had it
+	// would do it at each restart.
+	Once bool
 	// Why says why the default is what it is on this machine; nil: it is the same on all.
 	Why func() string
 }
 
 // Default is the origin of a value that nothing has set.
 const Default = "default"
+
+var errOnce = errors.New("is an action of one run: give it on the command line")
 
 const envPrefix = "WEIR_"
 
@@ -55,6 +60,8 @@ func Resolve(settings []*Setting, environ []string, file string, databases []str
 		switch {
 		case err != nil:
 			faults = append(faults, err)
+		case s.Once:
+			faults = append(faults, fmt.Errorf("%s %w", name, errOnce))
 		case s.Origin == "":
 			if err := s.Set(value); err != nil {
 				faults = append(faults, fmt.Errorf("%s: %w", name, err))

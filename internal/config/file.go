@@ -120,6 +120,8 @@ func read(path string, settings []*Setting, databases []string, defaults func() 
 		switch {
 		case err != nil: // also of the mapping's keys one may be meant
 			r.fault(e.at, "", "unknown key %q%s", e.key, DidYouMean(e.key, slices.Concat(keyNames(mappingKeys), settingNames(settings, Key))))
+		case s.Once:
+			r.fault(e.at, "", "%s %v", e.key, errOnce)
 		case s.Origin != "":
 		case e.key == "delete_when" && given["tables"] != nil && e.value.Kind != yaml.ScalarNode:
 			deleteWhen, s.Origin = r.when(e.value, e.key), "file "+path

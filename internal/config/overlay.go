@@ -13,9 +13,9 @@ import (
 // Narrowing are the flags that make a mapping of one table, without a file.
 type Narrowing struct {
 	Envelope string   // the name of that of the messages
-	Record   string   // the path of the object that is the row
-	Only     []string // FIELD=VALUE, or FIELD=A,B: the messages that count meet all
-	Fields   []string // the fields that are stored, beside the key
+	Row      string   // the path of the object that is the row
+	When     []string // FIELD=VALUE, or FIELD=A,B: the messages that count meet all
+	Columns  []string // the fields that are stored, and the key
 }
 
 // Every reports whether the flags are for each table that messages of their envelope name.
@@ -32,7 +32,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 		faults = append(faults, fmt.Errorf("--"+flag+": "+format, args...))
 	}
 	if file != nil {
-		for flag, given := range map[string]bool{"envelope": n.Envelope != "", "record": n.Record != "", "only": n.Only != nil, "fields": n.Fields != nil} {
+		for flag, given := range map[string]bool{"envelope": n.Envelope != "", "row": n.Row != "", "when": n.When != nil, "columns": n.Columns != nil} {
 			if given {
 				fault(flag, "is for one table, and %s has tables: say it there", file.File)
 			}
@@ -40,7 +40,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 		slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 		return file, errors.Join(faults...)
 	}
-	if n.Envelope == "" && n.Record == "" && n.Only == nil && n.Fields == nil {
+	if n.Envelope == "" && n.Row == "" && n.When == nil && n.Columns == nil {
 		return nil, nil
 	}
 	t := mapping.Table{Name: table, Key: o.Key, Type: mapping.Type{Kind: mapping.Auto}, Rest: o.Columns, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
@@ -67,34 +67,34 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 			fault("fill-only", "never removes a row, and the envelope %s has messages that do: leave one out", n.Envelope)
 		}
 	}
-	if n.Record != "" {
-		t.At, t.DeletesNeedAt = path("record", n.Record), true
+	if n.Row != "" {
+		t.At, t.DeletesNeedAt = path("row", n.Row), true
 	}
-	for _, text := range n.Only {
-		test, err := readOnly(text)
+	for _, text := range n.When {
+		test, err := readWhen(text)
 		if err != nil {
-			fault("only", "%q: %v", text, err)
+			fault("when", "%q: %v", text, err)
 			continue
 		}
 		if t.When == nil {
 			t.When = mapping.When{nil}
 		}
 		if slices.ContainsFunc(t.When[0], func(o mapping.Test) bool { return o.Path.String() == test.Path.String() }) {
-			fault("only", "%s is named twice: %s=A,B means one of them", test.Path.Text, test.Path.Text)
+			fault("when", "%s is named twice: %s=A,B means one of them", test.Path.Text, test.Path.Text)
 		}
 		t.When[0] = append(t.When[0], test)
 	}
-	if n.Fields != nil {
+	if n.Columns != nil {
 		t.Rest = fold.IgnoreColumns
 		if o.Columns == fold.AddColumns || o.Columns == fold.RejectColumns {
-			fault("fields", "names all columns that are stored: leave --new-columns out")
+			fault("columns", "names all columns that are stored: leave --unknown-fields out")
 		}
-		for i, f := range n.Fields {
+		for i, f := range n.Columns {
 			if i > 0 && strings.HasPrefix(f, " ") {
-				fault("fields", "%q begins with a space: names are separated by commas alone", f)
+				fault("columns", "%q begins with a space: names are separated by commas alone", f)
 			}
-			if f == "" || slices.Contains(n.Fields[:i], f) {
-				fault("fields", "%s: the names must differ, and none may be empty", strings.Join(n.Fields, ","))
+			if f == "" || slices.Contains(n.Columns[:i], f) {
+				fault("columns", "%s: the names must differ, and none may be empty", strings.Join(n.Columns, ","))
 				break
 			}
 		}
@@ -102,7 +102,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 		if table == mapping.Star {
 			key = nil // each table has that of its own
 		}
-		for _, f := range slices.Concat(key, n.Fields) {
+		for _, f := range slices.Concat(key, n.Columns) {
 			if !slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return c.Name == f }) {
 				t.Columns = append(t.Columns, mapping.Column{Name: f, From: []mapping.Source{{From: mapping.FieldPath(f)}}})
 			}
@@ -124,8 +124,8 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 	return m, nil
 }
 
-// readOnly reads FIELD=VALUE, or FIELD=A,B for one of several values.
-func readOnly(text string) (mapping.Test, error) {
+// readWhen reads FIELD=VALUE, or FIELD=A,B for one of several values.
+func readWhen(text string) (mapping.Test, error) {
 	field, list, err := mapping.CutCondition(text)
 	if err != nil {
 		return mapping.Test{}, err

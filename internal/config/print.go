@@ -117,7 +117,7 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	if t.When != nil {
 		add(n, "when", whenNode(t.When))
 	}
-	addPath("at", t.At)
+	addPath("row", t.At)
 	if len(t.Key) > 0 {
 		add(n, "key", listNode(t.Key))
 	}
@@ -128,7 +128,7 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	if t.Type.Kind != mapping.Auto {
 		add(n, "type", textNode(t.Type.String()))
 	}
-	addText(n, "rest", string(t.Rest))
+	addText(n, "unknown_fields", string(t.Rest))
 	if t.Columns == nil || t.Rest == fold.AddColumns {
 		add(n, "max_columns", plainNode(strconv.Itoa(t.MaxColumns)))
 	}

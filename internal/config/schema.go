@@ -11,6 +11,9 @@ import (
 func Schema(settings []*Setting, databases []string) ([]byte, error) {
 	top := form{}
 	for _, s := range settings {
+		if s.Once {
+			continue
+		}
 		f := settingForm(s)
 		f["description"] = s.About
 		top[Key(s.Name)] = f

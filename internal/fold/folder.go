@@ -506,7 +506,7 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	bad := f.opt.Limits.CheckName(name)
 	switch {
 	case f.opt.Columns == RejectColumns:
-		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--new-columns reject)", name)
+		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--unknown-fields reject)", name)
 	case f.opt.Columns == IgnoreColumns:
 	case bad != nil:
 		return 0, bad

@@ -220,7 +220,7 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 	others := ad.otherTables(s)
 	switch {
 	case ad.cfg.FromStart && stale:
-		return false, SettingsError{fmt.Sprintf("--from-start would leave rows of the old settings in %s: %s; %s", ad.tableNames(), strings.Join(words, ", "), ad.howToRebuild())}
+		return false, SettingsError{fmt.Sprintf("--restart reread would leave rows of the old settings in %s: %s; %s", ad.tableNames(), strings.Join(words, ", "), ad.howToRebuild())}
 	case ad.cfg.FromStart:
 		return false, ad.keyErr
 	case len(words) > 0 && !ad.cfg.AcceptSettings:
@@ -229,7 +229,7 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 			ways = append(ways, way)
 		}
 		if !stale {
-			ways = append(ways, "--from-start reads again over the rows that exist")
+			ways = append(ways, "--restart reread reads again over the rows that exist")
 		}
 		if ad.keyErr == nil {
 			ways = append(ways, "--accept-settings continues under the new settings")
@@ -249,10 +249,10 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 	for _, t := range others {
 		switch {
 		case !t.Exists:
-			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --from-start rebuilds it", t.Name, s.name, s.from.line)
+			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --restart reread rebuilds it", t.Name, s.name, s.from.line)
 		case !ad.cfg.AcceptSettings:
 			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
-				"or is unlogged and the server crashed (--from-start reads again; --accept-settings continues with the table as it is)", t.Name, s.name, s.from.line)
+				"or is unlogged and the server crashed (--restart reread reads again; --accept-settings continues with the table as it is)", t.Name, s.name, s.from.line)
 		}
 	}
 	return nil
@@ -264,9 +264,9 @@ func (ad *admission) howToRebuild() string {
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
 	}
 	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {
-		return fmt.Sprintf("another --table, or an empty %s and --from-start", ad.tableNames())
+		return fmt.Sprintf("another --table, or an empty %s and --restart reread", ad.tableNames())
 	}
-	return fmt.Sprintf("--rebuild empties %s and reads from the start", ad.tableNames())
+	return fmt.Sprintf("--restart rebuild empties %s and reads from the start", ad.tableNames())
 }
 
 // howToFill is how the user gets the rows of new tables, "" where there are none.

@@ -34,7 +34,7 @@ type outbox struct {
 	sent       chan struct{} // letters were sent
 	waits      backoff.Backoff
 
-	// reread are, with --from-start, the lanes that are read again, and whose old letters are gone; nil: old letters
+	// reread are, with --restart reread, the lanes that are read again, and whose old letters are gone; nil: old letters
 	// are sent, too. It is the flusher's.
 	reread map[string]bool
 }

@@ -105,8 +105,8 @@ func settingsOf(c *Config, tables []Table) (s settings) {
 	if len(tables) == 1 && c.Mapping == nil { // flags say what the table is
 		maps.Copy(s.Flags, rulesOf(&tables[0]))
 		for key, text := range tables[0].Mapping {
-			if flag := narrowingFlags[key]; flag != "" {
-				s.Flags[flag] = text
+			if slices.Contains(narrowingKeys, key) {
+				s.Flags[strings.ReplaceAll(key, "_", "-")] = text
 			}
 		}
 		if c.Star != nil {
@@ -125,8 +125,8 @@ func settingsOf(c *Config, tables []Table) (s settings) {
 	return s
 }
 
-// narrowingFlags are the flags that make parts of a mapping, by the keys of these.
-var narrowingFlags = map[string]string{"envelope": "envelope", "when": "only", "at": "record", "columns": "fields", "delete_when": "delete-when"}
+// narrowingKeys are the parts of a mapping that flags make.
+var narrowingKeys = []string{"envelope", "when", "row", "columns", "delete_when"}
 
 // rulesOf are the rules of the fold of a table by the names of their flags.
 func rulesOf(t *Table) map[string]string {
@@ -139,12 +139,12 @@ func rulesOf(t *Table) map[string]string {
 	}
 	return map[string]string{"key": strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)),
 		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
-		"new-columns": string(f.Columns), "max-columns": strconv.Itoa(f.MaxColumns)}
+		"unknown-fields": string(f.Columns), "max-columns": strconv.Itoa(f.MaxColumns)}
 }
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values
 // would stay.
-var rebuildOnly = []string{"key", "fill-only", "fill_only", "only", "record", "fields", "ignore", "envelope", "from", "when", "at", "each", "of", "set", "parent", "id", "columns", "type"}
+var rebuildOnly = []string{"key", "fill-only", "fill_only", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type"}
 
 // changes returns words for the settings that differ from those of a checkpoint, whether one of
 // them is of rebuildOnly, and the tables that are new.

@@ -3,12 +3,10 @@ package job
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirsync/weir/internal/progress"
 )
-
-// unmetFlags are the flags that make what [mapping.Unmet] names, where there is no config file.
-var unmetFlags = map[string]string{"ignore": "--envelope", "at": "--record", "when": "--only", "delete_when": "--delete-when", "version_field": "--version-field", "columns": "--fields"}
 
 // countUnmet notes the fields that options name and that no message has had. The reader calls it, or
 // it is called when the reader has ended.
@@ -51,15 +49,17 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 		return unmet, named
 	}
 	for _, u := range f.plan.scratch.Unmet() { // since this attempt began
-		option := unmetFlags[u.By]
+		option := u.By
 		switch {
-		case f.run.cfg.Mapping == nil:
+		case f.run.cfg.Mapping == nil: // without a config file a flag of that name says so
+			option = "--" + strings.ReplaceAll(u.By, "_", "-")
+			if u.By == "ignore" {
+				option = "--envelope"
+			}
 		case u.Column != "":
 			option = fmt.Sprintf("table %q, column %q", u.Table, u.Column)
 		case u.Table != "":
 			option = fmt.Sprintf("table %q, %s", u.Table, u.By)
-		default:
-			option = u.By
 		}
 		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Beside: u.Beside})
 	}

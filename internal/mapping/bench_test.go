@@ -104,7 +104,7 @@ func BenchmarkMap(b *testing.B) {
 
 // TestMap_AllocatesNothing for messages whose rows are known, and for those that no table takes.
 func TestMap_AllocatesNothing(t *testing.T) {
-	stream := parse(t, "envelope: {unwrap: payload, table: [source.schema, source.table], row: after, old: before, delete_when: op=d, absent: '?'}\ntables: {a: {columns: {id: as integer, v}, rest: add}}")
+	stream := parse(t, "envelope: {unwrap: payload, table: [source.schema, source.table], row: after, old: before, delete_when: op=d, absent: '?'}\ntables: {a: {columns: {id: as integer, v}, unknown_fields: add}}")
 	for name, c := range map[string]struct {
 		m     *mapping.Mapping
 		lines [][]byte

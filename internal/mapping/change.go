@@ -177,7 +177,7 @@ func (s *Scratch) claim(table int) error {
 	case was == nil:
 		s.stream.claims[table] = x
 	case was.only[table] != only && s.plan.envelope.spec.OneTable:
-		return fmt.Errorf("the stream has rows of two tables, %q and %q: choose one with --only, or name both in a config file", was.name, x.name)
+		return fmt.Errorf("the stream has rows of two tables, %q and %q: choose one with --when, or name both in a config file", was.name, x.name)
 	case was.only[table] != only:
 		return fmt.Errorf("table %q: the stream has rows of %q and of %q: from says which it takes, such as from: %[2]s", s.plan.tables[table].spec.Name, was.name, x.name)
 	}

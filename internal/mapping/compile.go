@@ -219,7 +219,7 @@ func (c *compiler) table(t *Table) {
 	}
 	if out.row = (place{s.tree, 0}); out.hasAt {
 		if out.row = c.find(t.At, s, true, t.Pos, what+": at"); out.row.tree != s.tree {
-			c.fault(t.Pos, "%s: at: must be a path within the element", what)
+			c.fault(t.Pos, "%s: row: must be a path within the element", what)
 		}
 		s.row = out.row.node
 	}

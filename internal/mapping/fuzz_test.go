@@ -21,9 +21,9 @@ tables:
   t:
     when: {type: {not: [x, null]}}
     columns: {id: as text, n: [a as integer, b.c as integer], at: a as timestamp, num: "b.c as numeric(5,2)", f: "list[1] as boolean", u: a as uuid, d: b.d as date, y: b.d as bytes, whole: $ as json}
-  sets: {of: t, each: items, key: k, columns: {k: [sku, {meta: key}], x, up: ^.a}, rest: add, parent: {id: t_id}}
+  sets: {of: t, each: items, key: k, columns: {k: [sku, {meta: key}], x, up: ^.a}, unknown_fields: add, parent: {id: t_id}}
   deeper: {of: sets, each: x, key: k2, columns: {k2: .}}
-  all: {at: b, key: c, when: {b.c: {present: true}}}
+  all: {row: b, key: c, when: {b.c: {present: true}}}
 `
 
 // FuzzMap: any message is taken, ignored or rejected as by the plain model.

@@ -46,10 +46,10 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// TestMap_DeletesNeedAt: with --record a delete without the object that has its key is rejected; other messages
+// TestMap_DeletesNeedAt: with --row a delete without the object that has its key is rejected; other messages
 // without it make no row.
 func TestMap_DeletesNeedAt(t *testing.T) {
-	n := config.Narrowing{Record: "a.row"}
+	n := config.Narrowing{Row: "a.row"}
 	spec, err := n.Overlay(nil, "t", fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "d"})
 	testcheck.NoError(t, err)
 	m := newMapper(t, spec, schema.Limits{})

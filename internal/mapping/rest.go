@@ -115,7 +115,7 @@ func (r *restNames) check(t *planned, number int32) *feed.Error {
 	} else {
 		name = string(r.unnumbered[^number])
 	}
-	return feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (rest: reject)", t.spec.Name, name)
+	return feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, name)
 }
 
 // checkHidden rejects an element with a field that has the name of a column with its parent's key, unless it

@@ -32,7 +32,7 @@ func (s *Scratch) Unmet() (all []Unmet) {
 			all = s.unmetPath(all, of("each"), *t.each)
 		}
 		if t.hasAt {
-			all = s.unmetPath(all, of("at"), t.row)
+			all = s.unmetPath(all, of("row"), t.row)
 		}
 		if !s.took[i] {
 			continue

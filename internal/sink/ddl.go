@@ -89,7 +89,7 @@ func ReferredBy(t *schema.Table, r *schema.Referrer, column int) *schema.HeldErr
 func MayEmpty(t *schema.Table, emptied func(table string) bool) error {
 	for _, r := range t.Referrers {
 		if !emptied(r.Table) {
-			return fmt.Errorf("--rebuild empties table %q, to whose rows those of table %s refer: keep both by one config file, or drop %[2]s", t.Name, r.Table)
+			return fmt.Errorf("--restart rebuild empties table %q, to whose rows those of table %s refer: keep both by one config file, or drop %[2]s", t.Name, r.Table)
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ func CheckFormat(found int64, where string) error {
 		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this version knows %d)", where, found, Format)
 	case found < Format:
 		return fmt.Errorf("weir's tables in %s were made by an unreleased version of weir (format %d, this version knows %d): "+
-			"drop the tables whose names begin with weir_, and sync again with --from-start", where, found, Format)
+			"drop the tables whose names begin with weir_, and sync again with --restart reread", where, found, Format)
 	}
 	return nil
 }
@@ -280,7 +280,7 @@ func MayRebuild(t *schema.Table, job string) error {
 	case len(others) > 0:
 		return SharedError{t.Name, others}
 	case t.Exists && !t.Made:
-		return fmt.Errorf("--rebuild empties tables that weir made alone: table %q is not one, or has constraints or triggers of its own", t.Name)
+		return fmt.Errorf("--restart rebuild empties tables that weir made alone: table %q is not one, or has constraints or triggers of its own", t.Name)
 	}
 	return nil
 }
@@ -330,8 +330,8 @@ func (e SharedError) Error() string {
 	for i := range names {
 		names[i] = fmt.Sprintf("%q", e.Jobs[i])
 	}
-	return fmt.Sprintf("--rebuild would remove what other jobs have written to table %q (%s): "+
-		"weir forget JOB, for each that is over, or drop the table and sync all of them with --from-start", e.Table, list(names))
+	return fmt.Sprintf("--restart rebuild would remove what other jobs have written to table %q (%s): "+
+		"weir forget JOB, for each that is over, or drop the table and sync all of them with --restart reread", e.Table, list(names))
 }
 
 // list joins names, of which it leaves out those past the third.

@@ -22,5 +22,5 @@ type ChangedError struct {
 }
 
 func (e *ChangedError) Error() string {
-	return e.Name + " " + e.What + "; to read it from the start: --from-start"
+	return e.Name + " " + e.What + "; to read it from the start: --restart reread"
 }

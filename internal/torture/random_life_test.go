@@ -66,7 +66,7 @@ func (r *running) secondLife() error {
 	case "a replaced file":
 		return r.replacedFile(l.lines)
 	case "from the start":
-		return r.again("--from-start")
+		return r.again("--restart=reread")
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (r *running) otherSettings(l life) error {
 	}
 	refused := l.way == "accept" && key || l.way == "from-start" && (key || fill) || l.way == "rebuild" && r.table != nil
 	if refused {
-		if code, out := r.weir(nil, 0, append(r.args(0, r.To), map[string]string{"accept": "--accept-settings"}[l.way]+map[string]string{"from-start": "--from-start", "rebuild": "--rebuild"}[l.way])...); code != 1 && code != 2 {
+		if code, out := r.weir(nil, 0, append(r.args(0, r.To), map[string]string{"accept": "--accept-settings"}[l.way]+map[string]string{"from-start": "--restart=reread", "rebuild": "--restart=rebuild"}[l.way])...); code != 1 && code != 2 {
 			return fmt.Errorf("other settings: %s ended with %d, not 1 or 2\n%s", l.way, code, out)
 		}
 		r.randomCase = now
@@ -165,13 +165,13 @@ func (r *running) otherSettings(l life) error {
 		}
 		return r.check()
 	case "from-start":
-		return r.again("--from-start")
+		return r.again("--restart=reread")
 	}
 	if r.fold.Empty(); key { // then the table is recreated
 		r.fold = nil
 	}
 	r.blind = l.rules.Columns != now.rules.Columns || l.rules.MaxColumns != now.rules.MaxColumns // its columns stay
-	return r.again("--rebuild")
+	return r.again("--restart=rebuild")
 }
 
 // grow appends lines to the first writer's last file.
@@ -213,7 +213,7 @@ func (r *running) missingTable(another bool) error {
 	}
 	r.model()
 	r.fold = nil
-	return r.again("--from-start")
+	return r.again("--restart=reread")
 }
 
 func (r *running) missingColumn() error {
@@ -235,7 +235,7 @@ func (r *running) missingColumn() error {
 	r.model()
 	r.fold.Drop(columns[0])
 	r.blind = true
-	return r.again("--from-start")
+	return r.again("--restart=reread")
 }
 
 func (r *running) replacedFile(lines []string) error {
@@ -249,5 +249,5 @@ func (r *running) replacedFile(lines []string) error {
 		return fmt.Errorf("a replaced file: %w", err)
 	}
 	r.blind = true
-	return r.again("--from-start")
+	return r.again("--restart=reread")
 }

@@ -317,7 +317,7 @@ func (d *mappingDraw) table(name string) drawnTable {
 	}
 	key := "id"
 	if d.one(4) {
-		t.set("at: " + d.of("obj", "obj", "obj.y"))
+		t.set("row: " + d.of("obj", "obj", "obj.y"))
 		key = d.of("x", "$.id")
 	} else if d.one(4) {
 		d.fold(&t)
@@ -331,7 +331,7 @@ func (d *mappingDraw) table(name string) drawnTable {
 	for i := range d.IntN(5) {
 		t.column(fmt.Sprintf("c%d: ", i) + d.source("a", "b", "c", "d", "obj.x", "obj.y.z", "list[0]", "list[1].n", "$.a", "type", ".", "x", "y.z"))
 	}
-	t.set(d.maybe(3, "type: text"), d.of("", "", "rest: ignore", "rest: add", "rest: reject"))
+	t.set(d.maybe(3, "type: text"), d.of("", "", "unknown_fields: ignore", "unknown_fields: add", "unknown_fields: reject"))
 	d.fold(&t)
 	return t
 }
@@ -435,7 +435,7 @@ func (d *mappingDraw) children(of *drawnTable) (tables []drawnTable) {
 		for i := range d.IntN(4) {
 			items.column(fmt.Sprintf("c%d: ", i) + d.source("qty", "taxes", "v", "$.a", "^.b", ".", "^.obj.x"))
 		}
-		items.set(d.of("", "", "rest: add", "rest: reject"))
+		items.set(d.of("", "", "unknown_fields: add", "unknown_fields: reject"))
 	}
 	if set == "set: merge" {
 		items.set(d.maybe(3, "delete_when: {qty: [0, null]}"))

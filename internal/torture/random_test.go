@@ -301,7 +301,7 @@ func (c *randomCase) foldArgs(to string) []string {
 		args = append(args, "--version-scope", "row")
 	}
 	if r.Columns != "" {
-		args = append(args, "--new-columns", r.Columns)
+		args = append(args, "--unknown-fields", r.Columns)
 	}
 	if r.MaxColumns != 500 {
 		args = append(args, "--max-columns", fmt.Sprint(r.MaxColumns))

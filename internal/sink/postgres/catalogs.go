@@ -28,7 +28,7 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 			key = t.KeyColumns()
 		}
 		if t.unlogged && !known.unlogged && !d.reads {
-			d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --from-start reads the feed again", t.Name))
+			d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --restart reread reads the feed again", t.Name))
 		}
 		t.FullName = d.fullName(t)
 		known.relation, known.key = *t, key

@@ -132,7 +132,7 @@ func (c *client) grant(e *pgconn.PgError) string {
 	if c.reads {
 		privileges["schema"], privileges["table"] = "USAGE", "SELECT"
 	} else if kind == "table" {
-		more = ", and TRUNCATE for --rebuild, REFERENCES for child tables"
+		more = ", and TRUNCATE for --restart rebuild, REFERENCES for child tables"
 	}
 	if kind == "table" && slices.Contains(strings.Split(ownTables, ", "), name) {
 		name = ownTables // or the next run lacks the next one

@@ -192,7 +192,7 @@ func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
 	opens := regexp.MustCompile(`open(?:at2?)?\(.*"` + regexp.QuoteMeta(db) + `".*`)
 	for _, args := range [][]string{
 		{"sync", feed, "--to", db, "--batch-rows", "1"},
-		{"sync", feed, "--to", db, "--from-start"},
+		{"sync", feed, "--to", db, "--restart=reread"},
 		{"sync", feed, "--to", db, "--dry-run"},
 		{"status", "--to", db},
 		{"status", "--to", db, "--rejects"},

@@ -410,7 +410,7 @@ func (s *Source) failure(ctx context.Context, l *lane, err error) error {
 	var lost *kgo.ErrDataLoss
 	switch {
 	case errors.As(err, &lost):
-		return fmt.Errorf("%s lost its records from offset %d to %d, which were read: --from-start reads it again", l.name, lost.ResetTo, lost.ConsumedTo-1)
+		return fmt.Errorf("%s lost its records from offset %d to %d, which were read: --restart reread reads it again", l.name, lost.ResetTo, lost.ConsumedTo-1)
 	case l == nil:
 		return fmt.Errorf("reading from Kafka: %w", err)
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):

@@ -81,7 +81,7 @@ func (l *lane) check(at cursor) error {
 	case l.id != "" && at.Topic != l.id:
 		return &source.ChangedError{Name: l.name, What: "is of another topic than the one that was read before, which was deleted and recreated"}
 	case at.Offset < l.start:
-		return fmt.Errorf("%s: %d records after the checkpoint are lost: it is at offset %d, and the topic begins at %d (its retention has removed them; --from-start reads again from where it begins)",
+		return fmt.Errorf("%s: %d records after the checkpoint are lost: it is at offset %d, and the topic begins at %d (its retention has removed them; --restart reread reads again from where it begins)",
 			l.name, l.start-at.Offset, at.Offset, l.start)
 	case at.Offset > l.end:
 		return &source.ChangedError{Name: l.name, What: fmt.Sprintf("ends at offset %d, before the checkpoint at %d: records were lost, or it was restored", l.end, at.Offset)}
