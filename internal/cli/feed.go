@@ -39,8 +39,8 @@ type feedOptions struct {
 func (o *feedOptions) flags(f *pflag.FlagSet, enums *choices) {
 	addChoice(enums, f, &o.feed, "feed", "", "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)", firehose.Name)
 	f.StringVar(&o.events, "feed-events", "", "the `EVENTS` to ask Firehose for, such as 'position flightplan'")
-	f.StringVar(&o.init, "init", "", "the first `LINE` to send, or @FILE: a template with {{.resume}}, {{env \"NAME\"}} and {{file \"PATH\"}}")
-	f.StringVar(&o.resume, "resume-field", "", "the `FIELD` whose last committed value is {{.resume}} when weir connects")
+	f.StringVar(&o.init, "init", "", "first `LINE` to send, or @FILE: a template with {{.resume}}, {{env \"NAME\"}}, {{file \"PATH\"}}")
+	f.StringVar(&o.resume, "resume-field", "", "`FIELD` whose last committed value is {{.resume}} when weir connects")
 	f.DurationVar(&o.idle, "idle-timeout", 0, "reconnect when nothing arrives for this long, or disconnect a sender (default never)")
 	f.StringVar(&o.keepalive, "keepalive-when", "", "`FIELD=VALUE`: a message with it is a keepalive, and skipped")
 	addWhole(f, &o.stale, "stale-keepalives", 5, "reconnect after `N` keepalives in a row without a new resume value (0: never)")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,13 +14,13 @@ import (
 	"github.com/weirsync/weir/internal/config"
 )
 
-// The groups of flags, in the order of the help.
+// The groups of flags, in the order in which the help shows them.
 const (
 	sourceFlags  = "Source"
 	tableFlags   = "Table"
 	foldFlags    = "Fold"
 	batchFlags   = "Batching and durability"
-	feedFlags    = "Feed"
+	feedFlags    = "Feeds"
 	kafkaFlags   = "Kafka"
 	spoolFlags   = "Spool and capture"
 	rejectFlags  = "Rejects"
@@ -27,26 +28,17 @@ const (
 	generalFlags = "General" // those of no other group
 )
 
-var flagGroups = []string{sourceFlags, tableFlags, foldFlags, batchFlags, feedFlags, kafkaFlags, spoolFlags, rejectFlags, logFlags, generalFlags}
+var flagGroups = []string{tableFlags, sourceFlags, foldFlags, batchFlags, feedFlags, kafkaFlags, spoolFlags, rejectFlags, logFlags, generalFlags}
 
-// mostUsed are the flags of sync that the help shows first.
-var mostUsed = []string{"to", "table", "key", "delete-when", "follow", "job", "restart", "dry-run", "rejects", "config"}
-
-const mostUsedFlags = "Most used"
-
-// groupOfMostUsed has those flags, nil where a command has others.
-func groupOfMostUsed(f *pflag.FlagSet) *pflag.FlagSet {
-	g := pflag.NewFlagSet(mostUsedFlags, pflag.ContinueOnError)
-	g.SortFlags = false
-	for _, name := range mostUsed {
-		fl := f.Lookup(name)
-		if fl == nil {
-			return nil
-		}
-		g.AddFlag(fl)
-	}
-	return g
+// common are the flags of sync that --help shows; --help-all shows the others, too.
+var common = []string{
+	"to", "table", "key", "job", "config", "dry-run", "follow", "max-rate", "restart",
+	"delete-when", "version-field", "envelope", "row", "when", "columns", "unknown-fields",
+	"batch-period", "buffer", "synchronous", "retry-for", "rejects", "init", "resume-field", "spool",
+	"group", "partitions", "metrics-addr", "log-format", "quiet", "verbose", helpAll, "help",
 }
+
+const helpAll = "help-all"
 
 const groupAnnotation = "weir_group"
 
@@ -62,35 +54,66 @@ func inGroup(f *pflag.FlagSet, title string, define func(*pflag.FlagSet)) {
 // flagUsages describes flags under the titles of their groups, in lines of a number of columns; 0 is
 // no limit.
 func flagUsages(f *pflag.FlagSet, columns int) string {
-	groups := map[string]*pflag.FlagSet{}
-	first := groupOfMostUsed(f)
+	groups := map[string][]*pflag.Flag{}
 	f.VisitAll(func(fl *pflag.Flag) {
-		if first != nil && first.Lookup(fl.Name) != nil {
-			return
-		}
 		title := generalFlags
 		if a := fl.Annotations[groupAnnotation]; len(a) > 0 {
 			title = a[0]
 		}
-		if groups[title] == nil {
-			groups[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
-			groups[title].SortFlags = f.SortFlags
-		}
-		groups[title].AddFlag(fl)
+		groups[title] = append(groups[title], fl)
 	})
 	if len(groups) < 2 {
 		return "Flags:\n" + f.FlagUsagesWrapped(columns)
 	}
+	all := f.Lookup(helpAll)
+	short := columns > 0 && all != nil && !all.Changed
 	var b strings.Builder
-	if first != nil {
-		fmt.Fprintf(&b, "%s:\n%s\n", mostUsedFlags, first.FlagUsagesWrapped(columns))
-	}
 	for _, title := range flagGroups {
-		if g := groups[title]; g != nil {
-			fmt.Fprintf(&b, "%s:\n%s\n", title, g.FlagUsagesWrapped(columns))
+		first := true
+		for _, fl := range groups[title] {
+			if short && !slices.Contains(common, fl.Name) {
+				continue
+			}
+			if first {
+				b.WriteString("\n" + title + ":\n")
+			}
+			first = false
+			writeFlag(&b, fl, columns)
 		}
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return strings.TrimPrefix(b.String(), "\n")
+}
+
+// textColumn is where the help says what a flag does.
+const textColumn = 26
+
+// writeFlag describes a flag in lines of a number of columns; 0 is no limit.
+func writeFlag(b *strings.Builder, fl *pflag.Flag, columns int) {
+	one := pflag.NewFlagSet("", pflag.ContinueOnError)
+	one.AddFlag(fl)
+	name, text, _ := strings.Cut(strings.TrimSpace(one.FlagUsages()), "   ")
+	if fl.Shorthand == "" {
+		name = "    " + name
+	}
+	line := "  " + name
+	if len(line)+2 > textColumn {
+		b.WriteString(line + "\n")
+		line = ""
+	}
+	line += strings.Repeat(" ", textColumn-len(line))
+	written := 0 // words of the line
+	for word := range strings.FieldsSeq(text) {
+		if written > 0 && columns > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
+			b.WriteString(line + "\n")
+			line, written = strings.Repeat(" ", textColumn), 0
+		}
+		if written > 0 {
+			line += " "
+		}
+		line += word
+		written++
+	}
+	b.WriteString(line + "\n")
 }
 
 // useFlagGroups has the help of a command and all below it show flags by group.
@@ -140,10 +163,11 @@ func (c *choice[T]) String() string     { return string(*c.value) }
 
 // Type is short: the help has it between a flag and what it is for.
 func (c *choice[T]) Type() string {
-	if words := strings.Join(c.words(), "|"); len(words) <= maxType {
-		return words
+	words := strings.Join(c.words(), "|")
+	if len(words) > maxType {
+		words = words[:strings.LastIndexByte(words[:maxType], '|')+1] + "…"
 	}
-	return "word"
+	return words
 }
 
 const maxType = 24 // characters
@@ -176,7 +200,7 @@ type choices []interface{ fault() error }
 func addChoice[T ~string](cs *choices, f *pflag.FlagSet, value *T, flag string, preset T, usage string, allowed ...T) {
 	*value = preset
 	c := &choice[T]{flag, preset, value, allowed}
-	if c.Type() == "word" {
+	if strings.HasSuffix(c.Type(), "…") {
 		usage += ": " + strings.Join(c.words(), ", ")
 	}
 	*cs = append(*cs, c)

@@ -56,10 +56,10 @@ const (
 )
 
 func (o *kafkaOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.StringVar(&o.group, "group", "", "the consumer `GROUP`, which divides the partitions among its members; also the name of the --job (default weir-JOB)")
+	f.StringVar(&o.group, "group", "", "consumer `GROUP`, and name of the job (default weir-JOB)")
 	addChoice(enums, f, &o.protocol, "group-protocol", protocolClassic, "consumer has the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)", protocolClassic, protocolConsumer)
-	f.StringVar(&o.instance, "group-instance", "", "a `NAME` of this member that outlasts a restart, so that it keeps its partitions meanwhile")
-	f.StringVar(&o.partitions, "partitions", "", "no group: the `PARTITIONS` of each topic to read, such as 0-3,7")
+	f.StringVar(&o.instance, "group-instance", "", "static member ID, `NAME` (group.instance.id): a restarted member keeps its partitions")
+	f.StringVar(&o.partitions, "partitions", "", "`PARTITIONS` to read without a consumer group, such as 0-3,7")
 	f.StringVar(&o.start, "start", startEarliest, "`WHERE` a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z; or TOPIC/PARTITION=OFFSET,..., which skips the records of partitions before it")
 	f.BoolVar(&o.untilEnd, "until-end", false, "end when all records that existed at the start are committed")
 	addChoice(enums, f, &o.isolation, "isolation", isolationCommitted, "uncommitted also reads records of transactions that are open or were aborted", isolationCommitted, isolationUncommitted)

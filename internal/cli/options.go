@@ -39,6 +39,7 @@ type syncOptions struct {
 	resolved   []*config.Setting
 	args       []string // of the command line
 	source     []string // of the config file and the environment
+	helpAll    bool
 }
 
 // tablesFlag is no setting: in a config file, tables are what is to be made.
@@ -52,7 +53,7 @@ func (o *syncOptions) flags(f *pflag.FlagSet) {
 	inGroup(f, tableFlags, func(f *pflag.FlagSet) {
 		o.tableOptions.flags(f, &o.choices)
 		f.StringSliceVar(&o.only, tablesFlag, nil, "write only these `TABLES` of the config file, in a job of their own (--job): so a new table is filled")
-		f.BoolVar(&o.dryRun, "dry-run", false, "read and fold, print the table that would be made, and write nothing")
+		f.BoolVar(&o.dryRun, "dry-run", false, "print the tables that would be made and their first rows; write nothing")
 	})
 	inGroup(f, foldFlags, func(f *pflag.FlagSet) {
 		o.foldOptions.flags(f, &o.choices)
@@ -162,11 +163,11 @@ type sourceOptions struct {
 }
 
 func (o *sourceOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.BoolVar(&o.follow, "follow", false, "keep reading as files grow, over rotation and truncation; wait for a file that does not exist yet")
+	f.BoolVar(&o.follow, "follow", false, "keep reading as files grow, rotate or are truncated; wait for one that does not exist yet")
 	addChoice(enums, f, &o.compression, "compression", source.Auto, "of the sources; auto recognizes gzip and zstd, deflate is raw", source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate)
-	f.StringVar(&o.maxRate, "max-rate", "", "read no faster than this `RATE`, such as 5000/s, so that a backfill leaves room for others (default no limit)")
-	f.StringVar(&o.job, "job", "", "the `JOB` whose checkpoints are read and written (default the name of the table, or of a config file with tables; stdin has none)")
-	addChoice(enums, f, &o.restart, "restart", "", "read from the start: reread keeps the rows that exist, rebuild empties the table in the first batch (refused if other jobs have written to it)", reread, rebuild)
+	f.StringVar(&o.maxRate, "max-rate", "", "read at most at this `RATE`, such as 5000/s (default no limit)")
+	f.StringVar(&o.job, "job", "", "the `JOB` whose checkpoints are used (default the name of the table, or of a config file with tables; stdin: none)")
+	addChoice(enums, f, &o.restart, "restart", "", "read from the start: reread keeps existing rows, rebuild empties the table first", reread, rebuild)
 	f.BoolVar(&o.accept, "accept-settings", false, "continue from a checkpoint of other settings, or of a table that was recreated since")
 }
 
@@ -185,7 +186,7 @@ const (
 	rebuild restart = "rebuild" // into emptied tables
 )
 
-var toHelp = "`DEST`, the database: " + forms()
+var toHelp = "database `DEST`: " + forms()
 
 // tableOptions are those of all commands that fold for a table.
 type tableOptions struct {
@@ -198,7 +199,7 @@ const defaultMaxColumns = 500
 
 func (o *tableOptions) flags(f *pflag.FlagSet, enums *choices) {
 	f.StringVar(&o.to, "to", "", toHelp)
-	f.StringVar(&o.table, "table", "", "the `TABLE` (default the name of the source file)")
+	f.StringVar(&o.table, "table", "", "the `TABLE` to write (default the name of the source file)")
 	addChoice(enums, f, &o.unknown, "unknown-fields", "", "fields without a column (default add in a table that weir made, else ignore)", fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns)
 	addWhole(f, &o.maxColumns, "max-columns", defaultMaxColumns, "add at most this many `COLUMNS` to a table")
 }
@@ -218,15 +219,15 @@ type foldOptions struct {
 const defaultTombstones = 7 * 24 * time.Hour
 
 func (o *foldOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.StringSliceVar(&o.key, "key", []string{"id"}, "the field or fields that identify a row: `FIELD,...`")
-	f.StringVar(&o.deleteWhen, "delete-when", "", "`FIELD=VALUE`: a message with it removes its row; FIELD=null is JSON's null")
+	f.StringSliceVar(&o.key, "key", []string{"id"}, "`FIELD,...` that identify a row")
+	f.StringVar(&o.deleteWhen, "delete-when", "", "delete the row when a message has `FIELD=VALUE`; FIELD=null is JSON's null")
 	addChoice(enums, f, &o.null, "null", fold.ClearNull, "clear: null sets NULL; keep: null is the same as absent", fold.ClearNull, fold.KeepNull)
-	f.StringVar(&o.version, "version-field", "", "the `FIELD` with the version of a message: each column has the value of the newest message that named it, in whatever order they arrive")
+	f.StringVar(&o.version, "version-field", "", "keep per column the value with the highest `FIELD`, regardless of arrival order")
 	addChoice(enums, f, &o.scope, "version-scope", fold.ColumnScope, "column, or row: a message older than its row changes nothing", fold.ColumnScope, fold.RowScope)
 	f.BoolVar(&o.fillOnly, "fill-only", false, "write only where the table has NULL, so that the first value of a column stays")
-	addChoice(enums, f, &o.narrowing.Envelope, "envelope", "", "read a change stream, whose messages have a row in an envelope (docs/envelopes.md): all of its tables, or with --table one", config.PresetNames()...)
-	f.StringVar(&o.narrowing.Row, "row", "", "the `PATH` of the object in each message that is the row, such as after or payload.after (default the message); --delete-when, --version-field and --when read the message")
-	f.StringArrayVar(&o.narrowing.When, "when", nil, "`FIELD=VALUE`, or FIELD=A,B for one of several: only messages with it count; repeated: all must hold")
+	addChoice(enums, f, &o.narrowing.Envelope, "envelope", "", "read a change data capture stream, all its tables or with --table one", config.PresetNames()...)
+	f.StringVar(&o.narrowing.Row, "row", "", "the row is the object at this `PATH` of the message, such as payload.after (default the message)")
+	f.StringArrayVar(&o.narrowing.When, "when", nil, "apply only messages with `FIELD=VALUE`, or FIELD=A,B for one of several; repeated: all must hold")
 	f.StringSliceVar(&o.narrowing.Columns, "columns", nil, "store only these `FIELDS` and the key (default all)")
 }
 
@@ -290,13 +291,13 @@ const (
 )
 
 func (o *batchOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a line after this time at the latest (default 1s; files: when a batch is full)")
+	f.DurationVar(&o.batchPeriod, "batch-period", 0, "write a message after this time at the latest (default 1s; files: when a batch is full)")
 	f.Var(&o.batchRows, "batch-rows", "write a batch when it has this many `ROWS`")
 	o.buffer = bufferSize{memory.Available().Buffer()}
-	f.Var(&o.buffer, "buffer", "memory for batches; when it is full, reading pauses (default a quarter of the memory that weir may use: 64MiB to 2GiB)")
+	f.Var(&o.buffer, "buffer", "memory for batches; when full, reading pauses (default a quarter of the memory, 64MiB to 2GiB)")
 	f.Lookup("buffer").DefValue = "" // it is another one on another machine
-	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "how safe a commit is from a power cut; see docs/durability.md", sink.Levels...)
-	f.Var(&o.retryFor, "retry-for", "how long to retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
+	addChoice(enums, f, &o.synchronous, "synchronous", defaultSynchronous, "what a commit survives: docs/durability.md", sink.Levels...)
+	f.Var(&o.retryFor, "retry-for", "retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
 }
 
 func (o *batchOptions) check() error {
@@ -325,7 +326,7 @@ type spoolOptions struct {
 const defaultSpoolMax = 10 << 30 // bytes
 
 func (o *spoolOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.spool, "spool", "", "a `FOLDER` that holds a connection's lines until they are committed, so that reading continues while the database is unavailable")
+	f.StringVar(&o.spool, "spool", "", "keep a connection's lines in this `FOLDER` until they are committed, so that reading continues while the database is unavailable")
 	o.spoolMax = defaultSpoolMax
 	f.Var(&o.spoolMax, "spool-max", "size of the spool; when it is full, reading pauses")
 	f.StringVar(&o.capture, "capture", "", "a `FOLDER` that keeps all lines of a connection or of stdin, as files that sync and replay read")
@@ -359,7 +360,7 @@ type rejectOptions struct {
 const defaultMaxRejects = 10_000
 
 func (o *rejectOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.rejects, "rejects", "table", "`WHERE` bad lines go: table (weir_rejects), file:PATH, topic:NAME (of Kafka: dead letters), fail (the run stops), discard")
+	f.StringVar(&o.rejects, "rejects", "table", "`WHERE` bad lines go: table (weir_rejects), file:PATH, topic:NAME (Kafka), fail (the run stops), discard")
 	f.Var(&o.keepRejects, "keep-rejects", "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
 	addWhole(f, &o.maxRejects, "max-rejects", defaultMaxRejects, "stop the run after more than this many bad `LINES`")
 }
@@ -399,10 +400,10 @@ const (
 )
 
 func (o *logOptions) flags(f *pflag.FlagSet, enums *choices) {
-	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve a status page, /api/status, /metrics, /healthz and /readyz at this `ADDRESS`, such as :9461 (default off)")
+	f.StringVar(&o.metricsAddr, "metrics-addr", "", "serve a status page, /metrics, /api/status, /healthz and /readyz at `ADDRESS`, such as :9461")
 	f.StringVar(&o.metricsFile, "metrics-file", "", "write the final metrics to this `FILE`, for node_exporter's textfile collector")
 	addChoice(enums, f, &o.summary, "summary", textFormat, "the summary at the end: text on stderr, or json on stdout", textFormat, jsonFormat)
-	addChoice(enums, f, &o.logFormat, "log-format", textFormat, "of messages on stderr", textFormat, jsonFormat)
+	addChoice(enums, f, &o.logFormat, "log-format", textFormat, "log format", textFormat, jsonFormat)
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings and errors")
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-const configHelp = "a YAML `FILE` with the settings of weir sync, such as batch_rows: 1000"
+const configHelp = "YAML `FILE` with settings and tables, such as batch_rows: 1000"
 
 // oneShot are the flags that are actions of one run.
 var oneShot = []string{"restart", "accept-settings", "dry-run", tablesFlag}
@@ -22,11 +22,15 @@ var oneShot = []string{"restart", "accept-settings", "dry-run", tablesFlag}
 // settingsOf are the settings of sync, each a flag of f but for the sources.
 func settingsOf(f *pflag.FlagSet, o *syncOptions) (settings []*config.Setting) {
 	f.VisitAll(func(fl *pflag.Flag) {
-		if fl.Name == "help" {
+		if fl.Name == "help" || fl.Name == helpAll {
 			return
 		}
 		_, about := pflag.UnquoteUsage(fl)
-		s := &config.Setting{Name: fl.Name, Once: slices.Contains(oneShot, fl.Name), About: about, Kind: fl.Value.Type(), Value: func() string { return shown(fl.Name, fl.Value.String()) }, Set: func(v string) error { return setFlag(f, fl, v) }}
+		kind := fl.Value.Type()
+		if v, isChoice := fl.Value.(interface{ words() []string }); isChoice {
+			kind = strings.Join(v.words(), "|")
+		}
+		s := &config.Setting{Name: fl.Name, Once: slices.Contains(oneShot, fl.Name), About: about, Kind: kind, Value: func() string { return shown(fl.Name, fl.Value.String()) }, Set: func(v string) error { return setFlag(f, fl, v) }}
 		if list, ok := fl.Value.(pflag.SliceValue); ok {
 			s.SetList = func(v []string) error {
 				fl.Changed = true

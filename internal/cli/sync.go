@@ -51,6 +51,9 @@ in the rest. The table is made from the feed, or taken as it is.
   weir sync kafka://b1:9092,b2:9092/flights --partitions 0-3 --to flights.db
   nc feed.example 4000 | weir sync --to flights.db --table flights --delete-when op=delete`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if o.helpAll {
+				return c.Help()
+			}
 			settings, file, err := e.resolve(c.Flags(), o)
 			e.logAs(&o.logOptions)
 			if err != nil {
@@ -64,6 +67,7 @@ in the rest. The table is made from the feed, or taken as it is.
 		},
 	}
 	o.flags(c.Flags())
+	c.Flags().BoolVar(&o.helpAll, helpAll, false, "help with all flags")
 	c.Flags().SortFlags = false
 	return c
 }
