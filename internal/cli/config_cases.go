@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -55,15 +56,16 @@ func (e *env) runCases(ctx context.Context, file *config.File) error {
 	for i := range file.Cases {
 		test := &file.Cases[i]
 		differences := map[string][]*config.Fault{}
+		rejected := ""
 		for batches, rows := range map[string]int{"in one batch": 0, "line by line": 1} {
-			found, err := runCase(ctx, &m, test, rows)
+			found, did, err := runCase(ctx, &m, test, rows)
 			if err != nil {
 				return fmt.Errorf("test %q, %s: %w", test.Name, batches, err)
 			}
-			differences[batches] = found
+			differences[batches], rejected = found, rejectedInCase(did)
 		}
 		if all := differences["in one batch"]; len(all) == 0 && len(differences["line by line"]) == 0 {
-			fmt.Fprintf(e.stdout, "ok: %s\n", printable(test.Name))
+			fmt.Fprintf(e.stdout, "ok: %s%s\n", printable(test.Name), printable(rejected))
 			continue
 		}
 		failed++
@@ -79,48 +81,64 @@ func (e *env) runCases(ctx context.Context, file *config.File) error {
 	return nil
 }
 
+// rejectedInCase says which lines of a test's feed were rejected, and why the first of each reason was.
+func rejectedInCase(did *progress.Snapshot) string {
+	var texts []string
+	for i := range did.Reasons {
+		r := &did.Reasons[i]
+		texts = append(texts, fmt.Sprintf("line %d: %s", r.First.Line, clipped(r.First.Detail, shownDetail)))
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (rejected: %s; %s)", quantity.Count(did.Rejected, "line"), strings.Join(texts, "; "))
+}
+
 // runCase applies the feed of a test to empty tables, in batches of a number of rows (0: in one), and compares
 // them.
-func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (_ []*config.Fault, err error) {
+func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (_ []*config.Fault, _ *progress.Snapshot, err error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	feed, path := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "test.db")
 	if err := os.WriteFile(feed, []byte(test.Feed), 0o600); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rejects, err := job.ParseRejects("discard")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
 	c := job.Config{Kind: *sourceKinds.Of(feed), Sources: []string{feed}, BatchRows: batchRows, Buffer: foldBuffer, Rejects: rejects, MaxRejects: math.MaxInt64, Log: options.Log}
 	if err := c.Map(m, nil, caseDriver.Caps.Limits); err != nil {
-		return nil, config.Locate(m.File, err)
+		return nil, nil, config.Locate(m.File, err)
 	}
 	db, err := caseDriver.Open(ctx, path, options)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	names := make([]string, len(c.Tables))
 	for i := range c.Tables {
 		names[i] = c.Tables[i].Name
 	}
-	if err := errors.Join(job.Run(ctx, c, db, nil, progress.New(names...)), db.Close()); err != nil {
-		return nil, config.Locate(m.File, err)
+	p := progress.New(names...)
+	if err := errors.Join(job.Run(ctx, c, db, nil, p), db.Close()); err != nil {
+		return nil, nil, config.Locate(m.File, err)
 	}
 	in, err := caseDriver.Inspect(ctx, path, options)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	return test.Compare(m, func(table string) ([]string, error) {
+	found, err := test.Compare(m, func(table string) ([]string, error) {
 		if t, err := sink.Table(ctx, in.Tables, table, nil); err == nil && !t.Exists {
 			return nil, nil
 		}
 		rows, _, err := in.Sample(ctx, table, math.MaxInt)
 		return rows, err
 	})
+	did := p.Snapshot()
+	return found, &did, err
 }

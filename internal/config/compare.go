@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -126,17 +127,17 @@ func sameValue(t mapping.Type, want, have []byte) bool {
 	if wantNull || haveNull {
 		return wantNull == haveNull
 	}
-	if t.Kind != mapping.Text && plain(want) == plain(have) {
-		return true
-	}
 	switch t.Kind {
 	case mapping.Text:
 		text, _ := t.Read(want)
 		return text == string(feed.AppendText(nil, have, feed.KindOf(have)))
 	case mapping.Auto, mapping.DefaultType:
-		return sameBoolean(want, have) || sameJSON(want, have)
+		return (feed.KindOf(want) == feed.String) == (feed.KindOf(have) == feed.String) && plain(want) == plain(have) || sameBoolean(want, have) || sameJSON(want, have)
 	case mapping.JSON:
-		return sameJSON(want, have)
+		return sameJSON(want, have) || plain(want) == plain(have)
+	}
+	if plain(want) == plain(have) {
+		return true
 	}
 	read, ok := t.Read(want)
 	if ok && read == plain(have) {
@@ -158,7 +159,24 @@ func sameJSON(want, have []byte) bool {
 	}
 	text := feed.AppendText(nil, have, feed.KindOf(have))
 	var a, b any
-	return decode(want, &a) && decode(text, &b) && fmt.Sprint(a) == fmt.Sprint(b)
+	return decode(want, &a) && decode(text, &b) && reflect.DeepEqual(oneSpelling(a), oneSpelling(b))
+}
+
+// oneSpelling gives the numbers in a decoded value the same text for all of their spellings.
+func oneSpelling(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		return json.Number(plain([]byte(v)))
+	case []any:
+		for i := range v {
+			v[i] = oneSpelling(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = oneSpelling(v[name])
+		}
+	}
+	return v
 }
 
 func decode(text []byte, into *any) bool {
