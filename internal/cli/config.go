@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"text/tabwriter"
 
@@ -83,7 +84,7 @@ Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			file, err := e.checkFile(c, args[0])
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			if file.Mapping == nil {
 				_, err = fmt.Fprintf(e.stdout, "%s is right\n", args[0])
@@ -95,7 +96,7 @@ Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
 	}
 }
 
-// checkFile reads a config file without the environment.
+// checkFile reads a config file without the environment. Its faults are a [usageError].
 func (e *env) checkFile(c *cobra.Command, path string) (config.File, error) {
 	o := syncOptions{}
 	f := o.flagSet(c)
@@ -103,8 +104,10 @@ func (e *env) checkFile(c *cobra.Command, path string) (config.File, error) {
 	alone := *e
 	alone.environ, alone.lookupEnv = func() []string { return nil }, func(string) (string, bool) { return "", false }
 	_, file, err := alone.resolve(f, &o)
-	if err != nil {
-		return file, err
+	if unread := new(fs.PathError); errors.As(err, &unread) {
+		return file, unread
+	} else if err != nil {
+		return file, usageError{err}
 	}
 	_, rulesErr := o.rules()
 	_, rateErr := readRate("max-rate", o.maxRate)
@@ -116,7 +119,10 @@ func (e *env) checkFile(c *cobra.Command, path string) (config.File, error) {
 		limits = to.Caps.Limits
 	}
 	_, tablesErr := mapping.Compile(file.Mapping, &feed.Names{}, limits)
-	return file, errors.Join(rulesErr, o.check(), rateErr, rejectsErr, toErr, config.Locate(path, tablesErr))
+	if err := errors.Join(rulesErr, o.check(), rateErr, rejectsErr, toErr, config.Locate(path, tablesErr)); err != nil {
+		return file, usageError{err}
+	}
+	return file, nil
 }
 
 func (e *env) configSchemaCommand() *cobra.Command {

@@ -35,7 +35,7 @@ Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has faults.`
 		RunE: func(c *cobra.Command, args []string) error {
 			file, err := e.checkFile(c, args[0])
 			if err != nil {
-				return usageError{err}
+				return err
 			}
 			if len(file.Cases) == 0 {
 				return usagef("%s has no tests", args[0])

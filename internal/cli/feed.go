@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"text/template"
@@ -62,9 +63,9 @@ func (o *feedOptions) preset(sources []string, compression string) {
 		if sourceKinds.Traits(s).Dialed {
 			o.init = cmp.Or(o.init, firehose.Init(compression, o.events))
 		}
-		scheme, addr, ok := strings.Cut(s, "://")
-		if _, _, err := net.SplitHostPort(addr); ok && err != nil {
-			sources[i] = scheme + "://" + net.JoinHostPort(addr, firehose.Port)
+		u, err := url.Parse(s)
+		if t := sourceKinds.Traits(s); err == nil && u.Host != "" && u.Port() == "" && (t.Dialed || t.Live) && !t.Records {
+			sources[i] = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), firehose.Port)
 		}
 	}
 	o.resume = cmp.Or(o.resume, firehose.ResumeField)
@@ -83,8 +84,8 @@ func (o *feedOptions) settings(env func(string) (string, bool), src *source.Opti
 	}
 	f = job.Feed{ResumeField: o.resume, Keepalive: match("keepalive-when", o.keepalive), StaleAfter: o.stale,
 		Failure: match("error-when", o.failure), Words: firehose.ErrorField, TimeField: o.timeField}
-	if o.idle < 0 || o.stale < 0 {
-		err = errors.Join(err, errors.New("--idle-timeout and --stale-keepalives cannot be negative"))
+	if o.idle < 0 {
+		err = errors.Join(err, errors.New("--idle-timeout cannot be negative"))
 	}
 	conn.Idle = o.idle
 	if o.init != "" {

@@ -122,11 +122,14 @@ func (e *env) useFlagGroups(root *cobra.Command) {
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages |", "{{flagUsages .LocalFlags |", 1))
 }
 
-// A whole is the value of a flag that takes a whole number, which is decimal: pflag's own would read 010 as 8.
+// A whole is the value of a flag that takes a whole number from 0, which is decimal: pflag's own would read 010 as 8.
 type whole[T int | int64] struct{ value *T }
 
 func (w whole[T]) Set(s string) error {
 	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && n < 0 {
+		return errors.New("must be 0 or more")
+	}
 	if *w.value = T(n); err == nil && (strconv.FormatInt(n, 10) != s || int64(T(n)) != n) {
 		err = strconv.ErrSyntax
 	}

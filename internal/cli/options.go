@@ -309,8 +309,11 @@ func (o *batchOptions) check() error {
 	if o.buffer.Bytes < 1<<20 || o.buffer.Bytes > 32<<30 {
 		fault("--buffer %s: must be between 1MiB and 32GiB", &o.buffer)
 	}
-	if o.batchPeriod < 0 || o.retryFor.Duration < 0 {
-		fault("--batch-period and --retry-for cannot be negative")
+	if o.batchPeriod < 0 {
+		fault("--batch-period cannot be negative")
+	}
+	if o.retryFor.Duration < 0 {
+		fault("--retry-for cannot be negative")
 	}
 	return errors.Join(faults...)
 }
@@ -372,9 +375,6 @@ func (o *rejectOptions) parse() (r job.Rejects, err error) {
 	}
 	if topic := r.Topic(); topic != "" && !kafka.IsTopic(topic) {
 		err = fmt.Errorf("--rejects: %q is no name of a topic", topic)
-	}
-	if o.maxRejects < 0 {
-		err = errors.Join(err, errors.New("--max-rejects cannot be negative"))
 	}
 	if o.keepRejects.IsSet && (o.keepRejects.Duration <= 0 || r.Path() != "" || r.Topic() != "") {
 		err = errors.Join(err, fmt.Errorf("--keep-rejects %s: must be a duration such as 30d, and needs --rejects table", &o.keepRejects))

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -92,7 +91,7 @@ func (e *env) replay(ctx context.Context, o *replayOptions, args []string) error
 	}
 	o.Log = e.log
 	if o.to == "-" {
-		return stopped(ctx, replay.Play(ctx, o.Config, bufio.NewWriterSize(e.stdout, 64<<10), ""))
+		return stopped(ctx, replay.Send(ctx, o.Config, e.stdout, o.Compression, ""))
 	}
 	l, err := listen(ctx, o.to, o.cert, o.key)
 	if err != nil {
@@ -114,6 +113,9 @@ func (o *replayOptions) plan(args []string) error {
 	usage := errors.Join(o.faults(), speedErr, rateErr)
 	if o.Loop && o.TimeField == "" && o.rate == "" {
 		usage = errors.Join(usage, errors.New("--loop needs --time-field or --rate"))
+	}
+	if (o.cert != "" || o.key != "") && !strings.HasPrefix(o.to, "tls-listen://") {
+		usage = errors.Join(usage, errors.New("--tls-cert and --tls-key are for --to tls-listen://"))
 	}
 	if o.init != "" {
 		var err error

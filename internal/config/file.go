@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -51,8 +52,26 @@ func (e *entry) set(s *Setting) error {
 	return s.SetList(values)
 }
 
-// syntaxError matches an error of the parser that names its line.
-var syntaxError = regexp.MustCompile(`^yaml: line ([0-9]+): (.*)$`)
+var (
+	syntaxError  = regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
+	unknownAlias = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+)
+
+// syntaxFault returns the line and the words of an error of the YAML library. The library counts lines from 0 in what
+// its parser says (not in what its scanner says), leaves out line 0, and names none for an alias.
+func syntaxFault(data []byte, err error) (line int, words string) {
+	m := syntaxError.FindStringSubmatch(err.Error())
+	line, _ = strconv.Atoi(m[1]) // digits, or nothing
+	words = m[2]
+	if strings.HasPrefix(words, "did not find expected") {
+		line++
+	}
+	if alias := unknownAlias.FindStringSubmatch(words); alias != nil {
+		before, _, _ := bytes.Cut(data, []byte("*"+alias[1]))
+		line = 1 + bytes.Count(before, []byte("\n"))
+	}
+	return max(line, 1), words
+}
 
 // entries returns the keys of the file's top; those that are null are left out.
 func (r *reader) entries(data []byte) (entries []entry) {
@@ -69,12 +88,8 @@ func (r *reader) entries(data []byte) (entries []entry) {
 		}
 	}
 	if err != io.EOF {
-		at, words := mapping.Pos{}, err.Error()
-		if m := syntaxError.FindStringSubmatch(words); m != nil {
-			at.Line, _ = strconv.Atoi(m[1]) // digits
-			words = "yaml: " + m[2]
-		}
-		r.fault(at, "", "%s", words)
+		line, words := syntaxFault(data, err)
+		r.fault(mapping.Pos{Line: line, Column: 1}, "", "yaml: %s", words)
 		return nil
 	}
 	top := doc.Content[0]

@@ -20,7 +20,7 @@ func (s *Scratch) announce() (announces bool, err error) {
 	}
 	if e.fails != nil && s.holds(e.fails) {
 		of, is := s.tested(e.fails)
-		return true, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when; see docs/envelopes.md)", of, is)
+		return true, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream, or other keys; docs/envelopes.md)", of, is)
 	}
 	v := s.at(e.schema)
 	if v == nil {

@@ -90,14 +90,7 @@ func (s *Server) client(ctx context.Context, conn net.Conn) error {
 			}
 		}
 	}
-	out, err := compressed(conn, compression)
-	if err != nil {
-		return err
-	}
-	if err := Play(ctx, s.Config, out, resume); err != nil {
-		return err
-	}
-	return out.Close()
+	return Send(ctx, s.Config, conn, compression, resume)
 }
 
 // readLine reads a line byte by byte, so that nothing behind it is taken.
@@ -141,6 +134,18 @@ func (s *sender) Flush() error {
 		err = s.z.Flush()
 	}
 	return err
+}
+
+// Send is [Play] to a writer, compressed: "" and none is not at all.
+func Send(ctx context.Context, c Config, w io.Writer, compression, resume string) error {
+	out, err := compressed(w, compression)
+	if err != nil {
+		return err
+	}
+	if err := Play(ctx, c, out, resume); err != nil {
+		return err
+	}
+	return out.Close()
 }
 
 func compressed(w io.Writer, how string) (*sender, error) {
