@@ -1,5 +1,11 @@
 package config
 
+import (
+	"strings"
+
+	"github.com/weirsync/weir/internal/mapping"
+)
+
 // A form is the JSON Schema of a value.
 type form map[string]any
 
@@ -9,8 +15,19 @@ var (
 	textForm  = form{"type": []string{"string", "number", "boolean"}}
 	boolForm  = form{"type": "boolean"}
 	namesForm = oneOf(textForm, listOf(textForm))
-	typeForm  = form{"type": "string", "pattern": `^(auto|text|integer|real|numeric(\([0-9 ]+(,[0-9 ]+)?\))?|boolean|json|timestamp(_ms|_us|_ns)?|date(_days)?|uuid|bytes)$`}
+	typeForm  = form{"type": "string", "pattern": typePattern()}
 )
+
+// typePattern matches the types that [mapping.ParseType] reads.
+func typePattern() string {
+	names := make([]string, len(mapping.TypeNames))
+	for i, t := range mapping.TypeNames {
+		if names[i] = string(t); t == mapping.Numeric || t == mapping.Base64Number {
+			names[i] += `(\([0-9 ]+(,[0-9 ]+)?\))?`
+		}
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
+}
 
 func ref(name string) form { return form{"$ref": "#/$defs/" + name} }
 
