@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/weirsync/weir/internal/source"
 )
 
 const (
@@ -20,10 +23,17 @@ const (
 	maxDoubts = 3
 )
 
+// A doubt is why a lane's next batch could not be read, and how often that was so.
+type doubt struct {
+	err    error // nil: it could be read, or was not fetched again yet
+	offset int64 // of the batch that could not be read last
+	times  int
+}
+
 // maxBatch is how large a batch may become when it is decompressed, in bytes, and what says so.
-func (s *Source) maxBatch() (most int, limit string) {
-	of, limit := s.opts.Buffer/batchShare, "half of --buffer"
-	if lines := batchLines * int64(s.opts.MaxLine); lines > of {
+func maxBatch(o *source.Options) (most int, limit string) {
+	of, limit := o.Buffer/batchShare, "half of --buffer"
+	if lines := batchLines * int64(o.MaxLine); lines > of {
 		of, limit = lines, "four times --max-line"
 	}
 	if of > math.MaxInt32 {
@@ -37,41 +47,41 @@ func isUnreadable(err error) bool {
 	return !errors.As(err, new(*kerr.Error)) && !errors.As(err, new(*kgo.ErrDataLoss)) && !errors.As(err, new(*kgo.ErrGroupSession))
 }
 
-// unreadable returns a lane whose next batch could not be read, nil where there is none.
-func (s *Source) unreadable() *lane {
-	for _, l := range s.lanes {
-		if l.unreadable != nil && s.reading[l.partition] == l {
+// unreadable returns a lane whose next batch could not be read, nil if there is none.
+func (f *fetcher) unreadable() *lane {
+	for _, l := range f.lanes {
+		if l.doubt.err != nil {
 			return l
 		}
 	}
 	return nil
 }
 
-// fetchAgain has the client fetch a lane's next batch again, which could not be read: what was wrong may have come on
-// the way. The error says where the batch is, and what begins behind it.
-func (s *Source) fetchAgain(ctx context.Context, l *lane) error {
-	why := l.unreadable
-	l.unreadable = nil
-	if l.doubted != l.at.Offset {
-		l.doubted, l.doubts = l.at.Offset, 0
+// fetchAgain has the client fetch the batch again that could not be read: it may have been damaged on the way. The error
+// says where the batch is, and what begins behind it.
+func (f *fetcher) fetchAgain(ctx context.Context, l *lane) error {
+	d, why := &l.doubt, l.doubt.err
+	d.err = nil
+	if d.offset != l.at.Offset {
+		d.offset, d.times = l.at.Offset, 0
 	}
-	if l.doubts++; l.doubts > maxDoubts || errors.As(why, new(*kgo.ErrDecompressTooLarge)) {
-		return s.damaged(ctx, l, why)
+	if d.times++; d.times > maxDoubts || errors.As(why, new(*kgo.ErrDecompressTooLarge)) {
+		return f.damaged(ctx, l, why)
 	}
-	s.opts.Log.Warn(fmt.Sprintf("%s at offset %d: %v; fetching it again", l.name, l.at.Offset, why))
-	s.consumer.SetOffsets(map[string]map[int32]kgo.EpochOffset{l.topic: {l.number: {Epoch: l.at.Epoch, Offset: l.at.Offset}}})
+	f.cfg.common.Log.Warn(fmt.Sprintf("%s at offset %d: %v; fetching it again", l.name, l.at.Offset, why))
+	f.consumer.SetOffsets(map[string]map[int32]kgo.EpochOffset{l.topic: {l.number: {Epoch: l.at.Epoch, Offset: l.at.Offset}}})
 	return nil
 }
 
 // damaged is the error of a lane whose next batch cannot be read.
-func (s *Source) damaged(ctx context.Context, l *lane, why error) error {
+func (f *fetcher) damaged(ctx context.Context, l *lane, why error) error {
 	var next int64
 	var doubt error
 	if large := (*kgo.ErrDecompressTooLarge)(nil); errors.As(why, &large) {
-		most, limit := s.maxBatch()
+		most, limit := maxBatch(&f.cfg.common)
 		next, why = large.NextOffset, fmt.Errorf("it decompresses to more than %d MiB (%s)", most>>20, limit)
 	} else {
-		next, doubt = s.behind(ctx, l)
+		next, doubt = f.behind(ctx, l)
 	}
 	err := fmt.Errorf("%s: the batch at offset %d cannot be read: %w", l.name, l.at.Offset, why)
 	switch {
@@ -84,10 +94,10 @@ func (s *Source) damaged(ctx context.Context, l *lane, why error) error {
 }
 
 // behind finds the offset behind a lane's next batch, which cannot be read; it is -1 if the header is damaged, too.
-func (s *Source) behind(ctx context.Context, l *lane) (next int64, err error) {
+func (f *fetcher) behind(ctx context.Context, l *lane) (next int64, err error) {
 	var answer *kmsg.FetchResponseTopicPartition
-	err = s.brokers.patiently(ctx, func() (err error) {
-		if answer, err = s.fetch(ctx, l, l.at.Offset, s.fetchBytes()); errors.Is(err, errGone) {
+	err = f.brokers.retry(ctx, func() (err error) {
+		if answer, err = f.brokers.fetch(ctx, l, l.at.Offset, f.maxBytes()); errors.Is(err, errGone) {
 			return fatalError{err}
 		}
 		return err
@@ -105,4 +115,25 @@ func (s *Source) behind(ctx context.Context, l *lane) (next int64, err error) {
 		return -1, nil
 	}
 	return h.last + 1, nil
+}
+
+// A header is what stands before the records of a batch.
+type header struct {
+	size        int   // bytes of the batch
+	first, last int64 // offsets
+	records     int32
+}
+
+// headerSize is that of format 2, which all brokers since 0.11 write.
+const headerSize = 61 // bytes
+
+// readHeader reads the header of the first of some batches, unless it is no header.
+func readHeader(batches []byte) (h header, ok bool) {
+	if len(batches) < headerSize || batches[16] != 2 {
+		return h, false
+	}
+	number := func(at int) int32 { return int32(binary.BigEndian.Uint32(batches[at:])) }
+	h.first = int64(binary.BigEndian.Uint64(batches))
+	h.size, h.last, h.records = 12+int(number(8)), h.first+int64(number(23)), number(57)
+	return h, h.size >= headerSize && h.first >= 0
 }

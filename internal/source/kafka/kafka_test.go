@@ -112,11 +112,10 @@ func TestLane_Check(t *testing.T) {
 }
 
 // All brokers share a part of the buffer.
-func TestSource_FetchBytes(t *testing.T) {
+func TestFetchBytes(t *testing.T) {
 	f := func(buffer int64, nodes int, want int32) {
 		t.Helper()
-		s := &Source{nodes: nodes, opts: source.Options{Buffer: buffer}}
-		if got := s.fetchBytes(); got != want {
+		if got := fetchBytes(buffer, nodes); got != want {
 			t.Errorf("%d brokers, a buffer of %d: %d, want %d", nodes, buffer, got, want)
 		}
 	}
@@ -155,21 +154,26 @@ func TestSource_Cancelled(t *testing.T) {
 	}
 }
 
+// withLane returns a source that has a lane.
+func withLane(l *lane) *Source {
+	c := &catalog{lanes: []*lane{l}}
+	return &Source{catalog: c, letters: &letters{catalog: c}, fetcher: &fetcher{}}
+}
+
 // The next member may have what a lost partition has, also if it was read to its end.
 func TestRelease_Lost(t *testing.T) {
 	l := &lane{name: "t", ended: true}
 	l.owned.Store(true)
-	s := &Source{reading: map[partition]*lane{}, lanes: []*lane{l}}
+	s := withLane(l)
 	if s.release(l, &call{kind: lost}); len(s.Owned()) > 0 || len(s.events) > 0 {
 		t.Errorf("it owns %v, with %d events", s.Owned(), len(s.events))
 	}
 }
 
-// What was read of a revoked partition is committed before another member gets it, also if it was
-// read to its end.
+// What was read of a revoked partition is committed before another member gets it, also if it was read to its end.
 func TestRelease_RevokedAtItsEnd(t *testing.T) {
 	l := &lane{name: "t", ended: true}
-	s := &Source{reading: map[partition]*lane{}, lanes: []*lane{l}}
+	s := withLane(l)
 	c := &call{kind: revoked, lanes: []*lane{l}, done: make(chan struct{}, 1)}
 	if s.release(l, c); len(c.done) > 0 || len(s.events) != 1 {
 		t.Fatalf("%d released at once, with %d events", len(c.done), len(s.events))

@@ -24,7 +24,7 @@ func Kind(o Options) source.Kind {
 			case err != nil:
 				return nil, err
 			case o.Group != "":
-				return &Member{s}, nil
+				return groupSource{s}, nil
 			}
 			return s, nil
 		},
@@ -58,8 +58,7 @@ type Options struct {
 	Compacted string
 	Fields    []RecordField
 	SASL      string // mechanism, as flags have it; "" is none
-	// Login returns what the mechanism needs whenever a connection is made: of oauthbearer, the
-	// token is the password.
+	// Login returns what the mechanism needs whenever a connection is made: of oauthbearer, the token is the password.
 	Login func() (user, password string, err error)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -28,10 +29,16 @@ const (
 	letterWait = 30 * time.Second
 )
 
-// checkLetters reports why rejected records cannot be sent, and takes their topic out of those that
-// were found.
-func (s *Source) checkLetters(found kadm.TopicDetails) error {
-	name := s.kafka.DeadLetters
+// letters send rejected records to the topic of dead letters.
+type letters struct {
+	cfg     *config
+	brokers *brokers
+	catalog *catalog
+	all     atomic.Bool // the group has read all lanes to their ends: it may assign none of them again
+}
+
+// checkLetters reports why rejected records cannot be sent to a topic, which it takes out of those that were found.
+func checkLetters(name string, found kadm.TopicDetails) error {
 	if name == "" {
 		return nil
 	}
@@ -46,11 +53,10 @@ func (s *Source) checkLetters(found kadm.TopicDetails) error {
 	return nil
 }
 
-// Owned implements [source.DeadLetters]: the lanes that were begun, and that no other member is known to have. They
-// are all when the group has read all to the end: it may not have assigned any of them again.
-func (s *Source) Owned() (names []string) {
-	for _, l := range s.lanes {
-		if l.owned.Load() || s.finished.Load() {
+// owned are the lanes whose letters the run may send: those that were begun, and that no other member is known to have.
+func (s *letters) owned() (names []string) {
+	for _, l := range s.catalog.lanes {
+		if l.owned.Load() || s.all.Load() {
 			names = append(names, l.name)
 		}
 	}
@@ -59,15 +65,16 @@ func (s *Source) Owned() (names []string) {
 
 // A sender sends dead letters.
 type sender struct {
-	*Source
-	producer *kgo.Client
+	brokers      *brokers
+	lanes        []*lane
+	producer     *kgo.Client
+	decompressor kgo.Decompressor // of the batches that have the records
 }
 
-// NewSender implements [source.DeadLetters].
-func (s *Source) NewSender() (source.Sender, error) {
-	cl, err := kgo.NewClient(append(s.options(), kgo.DefaultProduceTopic(s.kafka.DeadLetters),
+func (s *letters) newSender() (source.Sender, error) {
+	cl, err := kgo.NewClient(append(s.brokers.options(), kgo.DefaultProduceTopic(s.cfg.kafka.DeadLetters),
 		kgo.ProducerBatchMaxBytes(maxLetter), kgo.RecordDeliveryTimeout(letterWait), kgo.AllowIdempotentProduceCancellation())...)
-	return &sender{s, cl}, err
+	return &sender{s.brokers, s.catalog.lanes, cl, kgo.DefaultDecompressor()}, err
 }
 
 // Close ends the sender's connections. A letter that is being sent fails, but the brokers may have it.
@@ -96,11 +103,10 @@ func (s *sender) Send(ctx context.Context, letters []source.Letter) (sent []int6
 	return sent, err
 }
 
-// originals fetches the records of some of the first letters: nil for a letter whose record is not to be had
-// any more.
+// originals fetches the records of some of the first letters: nil for a letter whose record is not to be had any more.
 func (s *sender) originals(ctx context.Context, l *lane, letters []source.Letter) (some []*kgo.Record, err error) {
 	for try := 0; len(some) == 0 && try < decodeTries; try++ {
-		batches, err := s.fetch(ctx, l, letters[0].Offset, lettersAtOnce)
+		batches, err := s.brokers.fetch(ctx, l, letters[0].Offset, lettersAtOnce)
 		if errors.Is(err, errGone) {
 			break
 		} else if err != nil {
@@ -142,6 +148,16 @@ func (s *sender) recordsOf(l *lane, letters []source.Letter, batches *kmsg.Fetch
 		rest.RecordBatches = rest.RecordBatches[h.size:]
 	}
 	return some
+}
+
+// decode takes the records from an offset on out of the first of some batches. end is where they end.
+func (s *sender) decode(of partition, offset int64, batches *kmsg.FetchResponseTopicPartition) (p kgo.FetchPartition, end int64) {
+	first := *batches
+	if h, ok := readHeader(first.RecordBatches); ok {
+		first.RecordBatches = first.RecordBatches[:min(len(first.RecordBatches), h.size)]
+	}
+	o := kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: of.topic, Partition: of.number, KeepControlRecords: true, IsolationLevel: kgo.ReadUncommitted()}
+	return kgo.ProcessFetchPartition(o, &first, s.decompressor, nil)
 }
 
 // produce sends the first letters, of which originals are the records.

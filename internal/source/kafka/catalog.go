@@ -1,0 +1,267 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weirsync/weir/internal/backoff"
+)
+
+// endsEvery is how often the brokers are asked for the ends of partitions. Fetched records tell them, too.
+const endsEvery = 15 * time.Second
+
+// A catalog is the topics and partitions that are to be read, as they were when the source was opened.
+type catalog struct {
+	cfg     *config
+	brokers *brokers
+	cluster string
+	nodes   int     // brokers
+	lanes   []*lane // sorted by topic and partition
+}
+
+// names are the names of the lanes.
+func (c *catalog) names() []string {
+	names := make([]string, len(c.lanes))
+	for i, l := range c.lanes {
+		names[i] = l.name
+	}
+	return names
+}
+
+// ends are the offsets at which the lanes end now, by their names.
+func (c *catalog) ends() map[string]int64 {
+	ends := map[string]int64{}
+	for _, l := range c.lanes {
+		ends[l.name] = l.end
+	}
+	return ends
+}
+
+// lanesOf returns the lanes of partitions, in order.
+func (c *catalog) lanesOf(of map[string][]int32) (lanes []*lane) {
+	for _, l := range c.lanes {
+		if slices.Contains(of[l.topic], l.number) {
+			lanes = append(lanes, l)
+		}
+	}
+	return lanes
+}
+
+// find finds the partitions that are to be read.
+func (c *catalog) find(ctx context.Context) error {
+	k, pattern, named := &c.cfg.kafka, c.cfg.spec.Pattern, c.cfg.spec.Topics
+	if k.DeadLetters != "" && pattern == nil {
+		named = append(slices.Clone(named), k.DeadLetters)
+	}
+	meta, err := c.brokers.admin.Metadata(ctx, named...)
+	if err != nil {
+		return err
+	}
+	if err := checkLetters(k.DeadLetters, meta.Topics); err != nil {
+		return err
+	}
+	c.cluster, c.nodes, c.lanes = meta.Cluster, len(meta.Brokers), nil
+	for _, t := range meta.Topics.Sorted() {
+		if pattern != nil && (t.IsInternal || !pattern.MatchString(t.Topic)) {
+			continue
+		}
+		if t.Err != nil {
+			return fmt.Errorf("topic %s: %w", t.Topic, t.Err)
+		}
+		if err := c.findPartitions(&t); err != nil {
+			return err
+		}
+	}
+	if len(c.lanes) == 0 {
+		return fatalError{fmt.Errorf("no topic matches %s", pattern)}
+	}
+	for _, key := range slices.Sorted(maps.Keys(k.Start.Offsets)) {
+		if !slices.ContainsFunc(c.lanes, func(l *lane) bool { return l.key() == key }) {
+			return fatalError{fmt.Errorf("--start %s=%d: there is no such partition", key, k.Start.Offsets[key])}
+		}
+	}
+	if err := c.findBounds(ctx, c.lanes...); err != nil {
+		return err
+	}
+	for _, l := range c.lanes {
+		switch first := c.cfg.common.Ends; {
+		case !k.UntilEnd:
+			l.until = -1
+		case first != nil:
+			l.until = first[l.name]
+		default:
+			l.until = l.end
+		}
+	}
+	return c.findCompacted(ctx)
+}
+
+// findPartitions adds the lanes of a topic.
+func (c *catalog) findPartitions(t *kadm.TopicDetail) error {
+	id := ""
+	if t.ID != (kadm.TopicID{}) {
+		id = t.ID.String()
+	}
+	k, numbers := &c.cfg.kafka, t.Partitions.Numbers()
+	for _, n := range k.Partitions {
+		if !slices.Contains(numbers, n) {
+			return fatalError{fmt.Errorf("topic %s has no partition %d: it has %d", t.Topic, n, len(numbers))}
+		}
+	}
+	for _, n := range numbers {
+		if p := (partition{t.Topic, n}); k.Group != "" || slices.Contains(k.Partitions, n) {
+			c.lanes = append(c.lanes, &lane{name: laneName(c.cluster, p), partition: p, id: id})
+		}
+	}
+	return nil
+}
+
+// findCompacted notes which lanes are of compacted topics. The topic of dead letters must be none.
+func (c *catalog) findCompacted(ctx context.Context) error {
+	k, topics := &c.cfg.kafka, topicsOf(c.lanes)
+	if k.DeadLetters != "" {
+		topics = append(topics, k.DeadLetters)
+	}
+	found, err := c.brokers.admin.DescribeTopicConfigs(ctx, topics...)
+	if err != nil {
+		return err
+	}
+	for _, t := range found {
+		if t.Err != nil && t.Name != k.DeadLetters && k.Compacted != "" && k.Tombstone == "" && !k.DropTombstones {
+			c.cfg.common.Log.Warn(fmt.Sprintf("topic %s: whether it is compacted is not known: %v (--tombstones-by-key says what records without a value do)", t.Name, t.Err))
+		}
+		isCompacted := slices.ContainsFunc(t.Configs, func(set kadm.Config) bool {
+			return set.Key == "cleanup.policy" && strings.Contains(set.MaybeValue(), "compact")
+		})
+		if isCompacted && t.Name == k.DeadLetters {
+			return fatalError{fmt.Errorf("--rejects topic:%s: the topic is compacted: it would keep only the last dead letter of each key, and takes none without a key: use one with cleanup.policy=delete", t.Name)}
+		}
+		for _, l := range c.lanes {
+			l.compacted = l.compacted || isCompacted && l.topic == t.Name
+		}
+	}
+	return nil
+}
+
+// topicsOf returns the topics of lanes that are sorted.
+func topicsOf(lanes []*lane) (topics []string) {
+	for _, l := range lanes {
+		topics = append(topics, l.topic)
+	}
+	return slices.Compact(topics)
+}
+
+// listEnds returns the offsets at which partitions end for this reader.
+func (c *catalog) listEnds(ctx context.Context, topics []string) (kadm.ListedOffsets, error) {
+	list := c.brokers.admin.ListCommittedOffsets
+	if c.cfg.kafka.Uncommitted {
+		list = c.brokers.admin.ListEndOffsets
+	}
+	ends, err := list(ctx, topics...)
+	return ends, errors.Join(err, ends.Error())
+}
+
+// findBounds finds out where lanes begin and end now.
+func (c *catalog) findBounds(ctx context.Context, lanes ...*lane) error {
+	topics := topicsOf(lanes)
+	starts, err := c.brokers.admin.ListStartOffsets(ctx, topics...)
+	if err = errors.Join(err, starts.Error()); err != nil {
+		return err
+	}
+	ends, err := c.listEnds(ctx, topics)
+	if err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		start, _ := starts.Lookup(l.topic, l.number)
+		end, _ := ends.Lookup(l.topic, l.number)
+		l.start, l.end = start.Offset, end.Offset
+		l.raise(l.end)
+	}
+	return nil
+}
+
+// endOf is where a partition ended for this reader when it was fetched.
+func (c *catalog) endOf(p *kgo.FetchPartition) int64 {
+	if c.cfg.kafka.Uncommitted {
+		return p.HighWatermark
+	}
+	return p.LastStableOffset
+}
+
+// watchEnds keeps the ends of lanes up to date while nothing is fetched.
+func (c *catalog) watchEnds(ctx context.Context) {
+	topics := topicsOf(c.lanes)
+	for backoff.Sleep(ctx, endsEvery) == nil {
+		ends, err := c.listEnds(ctx, topics)
+		if err != nil {
+			continue // the next fetch meets the same
+		}
+		for _, l := range c.lanes {
+			if end, ok := ends.Lookup(l.topic, l.number); ok {
+				l.raise(end.Offset)
+			}
+		}
+	}
+}
+
+// startOf returns the offset at which a lane without a checkpoint begins, unless the group says so.
+func (c *catalog) startOf(ctx context.Context, l *lane) (offset int64, err error) {
+	at := c.cfg.kafka.Start
+	switch {
+	case at.Latest:
+		return l.end, nil
+	case at.Time.IsZero():
+		return l.start, nil
+	}
+	err = c.brokers.retry(ctx, func() error {
+		found, err := c.brokers.admin.ListOffsetsAfterMilli(ctx, at.Time.UnixMilli(), l.topic)
+		if err = errors.Join(err, found.Error()); err != nil {
+			return err
+		}
+		listed, _ := found.Lookup(l.topic, l.number)
+		offset = listed.Offset
+		return nil
+	})
+	return min(offset, l.end), err
+}
+
+// leaveOut moves a cursor of a lane behind the records that --start leaves out.
+func (c *catalog) leaveOut(ctx context.Context, l *lane, at *cursor) error {
+	first, ok := c.cfg.kafka.Start.Offsets[l.key()]
+	if ok && at.Offset < first {
+		if err := c.findEnd(ctx, l, first); err != nil {
+			return err
+		}
+		if first > l.end {
+			return fmt.Errorf("--start %s=%d: the partition ends at offset %d", l.key(), first, l.end)
+		}
+		c.cfg.common.Log.Warn(fmt.Sprintf("%s begins at offset %d: --start leaves out those from %d on", l.name, first, at.Offset))
+		at.Offset, at.Epoch = first, -1
+	}
+	return nil
+}
+
+// check reports why a lane cannot be read from a cursor.
+func (c *catalog) check(ctx context.Context, l *lane, at cursor) error {
+	if err := c.findEnd(ctx, l, at.Offset); err != nil {
+		return err
+	}
+	return l.check(at)
+}
+
+// findEnd finds out where a lane ends now if an offset is behind the end that is known: records have come since.
+func (c *catalog) findEnd(ctx context.Context, l *lane, offset int64) error {
+	if offset <= l.end {
+		return nil
+	}
+	return c.brokers.retry(ctx, func() error { return c.findBounds(ctx, l) })
+}

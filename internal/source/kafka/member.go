@@ -1,0 +1,270 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/weirsync/weir/internal/source"
+)
+
+const (
+	// heartbeat is how often a member says that it lives, and hears that the group rebalances.
+	heartbeat = time.Second
+	// releaseWait is how long a member keeps a partition that the group takes away, at most, until
+	// what it has read of it is committed. The others wait as long.
+	releaseWait = 20 * time.Second
+	// commitWait is how long a member commits its offsets to Kafka at most before it releases a partition.
+	commitWait = 2 * time.Second
+	// leaveWait is how long a member that ends waits for the group at most: the client leaves no
+	// rebalance, and that may wait for a member that is dead.
+	leaveWait = 10 * time.Second
+)
+
+// A member is one of a consumer group. The client's goroutines tell it which partitions come and go, by calls, and wait
+// until Next has dealt with them. The fence in the database, not the group, keeps two members from committing the same
+// records.
+type member struct {
+	cfg     *config
+	brokers *brokers
+	catalog *catalog
+
+	calls   chan *call    // to Next
+	opening *call         // Next's: the one whose lanes are opened
+	polling interrupter   // ends Next's poll
+	dirty   chan struct{} // there are offsets to commit to Kafka
+	closing chan struct{} // nobody calls Next any more
+
+	peers     source.Group         // as Join has it
+	owner     string               // the metadata of what is committed to Kafka
+	committed kadm.OffsetResponses // what was, before the source has joined
+}
+
+func newMember(cfg *config, b *brokers, c *catalog) *member {
+	return &member{cfg: cfg, brokers: b, catalog: c, calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: make(chan struct{})}
+}
+
+type callKind int
+
+const (
+	assigned callKind = iota
+	revoked
+	lost
+)
+
+// A call has Next deal with partitions.
+type call struct {
+	kind  callKind
+	lanes []*lane
+	from  chan map[partition]cursor // of assigned: where the lanes are read from
+	done  chan struct{}             // of revoked: gets one for each lane that is released
+	err   error                     // ends the run
+}
+
+// options are those of a member's client.
+func (m *member) options() []kgo.Opt {
+	k, spec := &m.cfg.kafka, &m.cfg.spec
+	topics := spec.Topics
+	if spec.Pattern != nil {
+		topics = []string{spec.Pattern.String()}
+	}
+	opts := []kgo.Opt{kgo.ConsumerGroup(k.Group), kgo.ConsumeTopics(topics...), kgo.DisableAutoCommit(), kgo.HeartbeatInterval(heartbeat),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.AdjustFetchOffsetsFn(m.assigned), kgo.OnPartitionsRevoked(m.revoked), kgo.OnPartitionsLost(m.lost)}
+	if spec.Pattern != nil {
+		opts = append(opts, kgo.ConsumeRegex())
+	}
+	if k.Consumer {
+		opts = append(opts, kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer())
+	}
+	if k.Instance != "" {
+		opts = append(opts, kgo.InstanceID(k.Instance))
+	}
+	return opts
+}
+
+// call hands a call to Next. It reports whether it has.
+func (m *member) call(ctx context.Context, c *call) bool {
+	select {
+	case m.calls <- c:
+		m.polling.interrupt()
+		return true
+	case <-ctx.Done():
+	case <-m.closing:
+	}
+	return false
+}
+
+// assigned has lanes opened, and returns from where they are read: from their checkpoints, whatever Kafka has.
+func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	m.cfg.common.Observer.Rebalanced()
+	of, n := map[string][]int32{}, 0
+	for topic, partitions := range offsets {
+		of[topic] = slices.Collect(maps.Keys(partitions))
+		n += len(partitions)
+	}
+	c := &call{kind: assigned, lanes: m.catalog.lanesOf(of), from: make(chan map[partition]cursor, 1)}
+	if len(c.lanes) < n {
+		c.err = source.ErrNewLane
+	}
+	if !m.call(ctx, c) {
+		return nil, context.Canceled
+	}
+	select {
+	case from := <-c.from:
+		for p, at := range from {
+			offsets[p.topic][p.number] = at.offset()
+		}
+		return offsets, nil
+	case <-ctx.Done(): // the group rebalances again, and asks again for what was not answered
+		return nil, ctx.Err()
+	case <-m.closing:
+		return nil, context.Canceled
+	}
+}
+
+// revoked waits until what was read of lanes is committed, but not for long: what is committed
+// later finds the fence of the next member.
+func (m *member) revoked(ctx context.Context, cl *kgo.Client, of map[string][]int32) {
+	m.cfg.common.Observer.Rebalanced()
+	c := &call{kind: revoked, lanes: m.catalog.lanesOf(of)}
+	if len(c.lanes) == 0 {
+		return
+	}
+	c.done = make(chan struct{}, len(c.lanes))
+	if !m.call(ctx, c) {
+		return
+	}
+	defer func() {
+		for _, l := range c.lanes {
+			l.owned.Store(false)
+		}
+	}()
+	timer := time.NewTimer(releaseWait)
+	defer timer.Stop()
+	for range c.lanes {
+		select {
+		case <-c.done:
+		case <-timer.C:
+			m.cfg.common.Log.Warn(fmt.Sprintf("the group revokes partitions whose records could not be committed within %s: the member that gets them reads them again", releaseWait))
+			return
+		case <-m.closing:
+			return
+		}
+	}
+	m.commitOffsets(ctx, cl, c.lanes)
+}
+
+// lost has lanes released that the group has given to another member already.
+func (m *member) lost(ctx context.Context, _ *kgo.Client, of map[string][]int32) {
+	m.call(ctx, &call{kind: lost, lanes: m.catalog.lanesOf(of)})
+}
+
+// commitSoon has offsets committed to Kafka. A nil member does nothing.
+func (m *member) commitSoon() {
+	if m != nil {
+		select {
+		case m.dirty <- struct{}{}:
+		default: // they are soon
+		}
+	}
+}
+
+// run commits offsets to Kafka whenever the database has others, until ctx ends. Then the member leaves the group.
+func (m *member) run(ctx context.Context, consumer *kgo.Client, stop context.CancelFunc) {
+	for ctx.Err() == nil {
+		select {
+		case <-m.dirty:
+			m.commitOffsets(ctx, consumer, m.catalog.lanes)
+		case <-ctx.Done():
+		}
+	}
+	if m.brokers.connected() {
+		m.commitOffsets(context.WithoutCancel(ctx), consumer, m.catalog.lanes)
+	}
+	close(m.closing)
+	m.leave(consumer, stop)
+}
+
+// commitOffsets commits the offsets of lanes to Kafka, for tools that show how far a group is, with the id of the database.
+// No member reads the offsets back.
+func (m *member) commitOffsets(ctx context.Context, cl *kgo.Client, lanes []*lane) {
+	var last []*kgo.Record
+	for _, l := range lanes {
+		if l.owned.Load() {
+			last = append(last, &kgo.Record{Topic: l.topic, Partition: l.number, Offset: l.committed.Load() - 1, LeaderEpoch: -1})
+		}
+	}
+	if len(last) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitWait)
+	defer cancel()
+	if err := cl.CommitRecords(kgo.PreCommitFnContext(ctx, m.nameOwner), last...); err != nil {
+		m.cfg.common.Log.Debug(fmt.Sprintf("committing the group's offsets to Kafka: %v", err))
+	}
+}
+
+// leave has the member leave the group, so that the others get its partitions at once. stop ends all that the client waits
+// for.
+func (m *member) leave(consumer *kgo.Client, stop context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+	defer cancel()
+	id, _ := consumer.GroupMetadata()
+	err := consumer.LeaveGroupContext(ctx)
+	stop()
+	if k := &m.cfg.kafka; errors.Is(err, context.DeadlineExceeded) && id != "" && k.Instance == "" && !k.Consumer {
+		err = m.expel(id)
+	}
+	if err != nil {
+		m.cfg.common.Log.Debug(fmt.Sprintf("leaving group %s: %v", m.cfg.kafka.Group, err))
+	}
+}
+
+// expel has a member leave whose client waits for a rebalance: else the others would wait for its session to expire.
+func (m *member) expel(id string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), commitWait)
+	defer cancel()
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	of := kmsg.NewLeaveGroupRequestMember()
+	of.MemberID = id
+	leave.Group, leave.MemberID, leave.Members = m.cfg.kafka.Group, id, []kmsg.LeaveGroupRequestMember{of}
+	_, err := leave.RequestWith(ctx, m.brokers.client)
+	return err
+}
+
+// allCommitted reports whether the database has all lanes up to their ends, whoever reads them. The
+// checkpoint of a topic that was recreated is an error.
+func (m *member) allCommitted(ctx context.Context) (bool, error) {
+	cursors, err := m.peers.Cursors(ctx, m.catalog.names())
+	if err != nil {
+		return false, err
+	}
+	for i, l := range m.catalog.lanes {
+		at, err := readCursor(cursors[i], l)
+		if err != nil || at.Offset < l.until {
+			return false, err
+		}
+		if err := m.catalog.check(ctx, l, at); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// hopeless are the answers of a group that stay.
+var hopeless = []error{kerr.GroupAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol, kerr.FencedInstanceID,
+	kerr.UnreleasedInstanceID, kerr.InvalidSessionTimeout, kerr.UnsupportedAssignor, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion}
+
+// isHopeless reports whether a member that got an error need not try to join again.
+func isHopeless(err error) bool {
+	return slices.ContainsFunc(hopeless, func(of error) bool { return errors.Is(err, of) })
+}
