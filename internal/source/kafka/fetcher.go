@@ -45,7 +45,7 @@ func (f *fetcher) connect(what []kgo.Opt) (consumer *kgo.Client, err error) {
 	}
 	most, _ := maxBatch(&f.cfg.common)
 	opts := append(f.brokers.options(), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords(),
-		kgo.FetchMaxBytes(f.maxBytes()), kgo.MaxDecompressBatchBytes(most), kgo.WithPools(&pools{}))
+		kgo.FetchMaxBytes(f.maxBytes()), kgo.MaxDecompressBatchBytes(most))
 	f.consumer, err = kgo.NewClient(append(opts, what...)...)
 	return f.consumer, err
 }

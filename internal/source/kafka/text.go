@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -41,7 +40,6 @@ func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *sou
 		}
 		if r.Offset < l.at.Offset || l.until >= 0 && r.Offset >= l.until { // of a batch that was read in part; or beyond the end
 			taken++
-			r.Recycle()
 			continue
 		}
 		m, ok := t.message(l, r)
@@ -61,7 +59,6 @@ func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *sou
 			b.Time = r.Timestamp
 		}
 		taken++
-		r.Recycle()
 	}
 	if l.at == was {
 		b.Release()
@@ -195,36 +192,3 @@ func appendKey(buf, key []byte, field string) []byte {
 	}
 	return append(buf, bytes.TrimSpace(key)...)
 }
-
-// pools lend the client memory for what it decompresses.
-type pools struct {
-	bytes   sync.Pool
-	records sync.Pool
-}
-
-// GetDecompressBytes implements [kgo.PoolDecompressBytes].
-func (p *pools) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
-	if b, ok := p.bytes.Get().(*[]byte); ok {
-		return *b
-	}
-	return make([]byte, 0, 4*len(compressed))
-}
-
-// PutDecompressBytes implements [kgo.PoolDecompressBytes].
-func (p *pools) PutDecompressBytes(b []byte) { p.bytes.Put(&b) }
-
-// GetRecords implements [kgo.PoolRecords].
-func (p *pools) GetRecords(n int) []kgo.Record {
-	if r, ok := p.records.Get().(*[]kgo.Record); ok && cap(*r) >= n {
-		return *r
-	}
-	return make([]kgo.Record, 0, n)
-}
-
-// PutRecords implements [kgo.PoolRecords].
-func (p *pools) PutRecords(r []kgo.Record) { p.records.Put(&r) }
-
-var (
-	_ kgo.PoolDecompressBytes = (*pools)(nil)
-	_ kgo.PoolRecords         = (*pools)(nil)
-)
