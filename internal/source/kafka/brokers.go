@@ -9,14 +9,20 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/tcp"
 )
 
@@ -57,8 +63,6 @@ func newBrokers(spec string, cfg *config) (b *brokers, err error) {
 	return b, nil
 }
 
-func (b *brokers) close() { b.client.Close() }
-
 // connected reports whether a broker can be reached.
 func (b *brokers) connected() bool {
 	connected, _ := b.connections.state()
@@ -82,12 +86,46 @@ func (b *brokers) options() []kgo.Opt {
 	return opts
 }
 
-// fetchBytes is how much each of some brokers may send at a time.
-func fetchBytes(buffer int64, brokers int) int32 {
-	if buffer == 0 {
-		return maxFetchBytes
+// mechanism is how a client says who it is, nil for not at all.
+func mechanism(k *Options) sasl.Mechanism {
+	password := func(context.Context) (scram.Auth, error) {
+		user, password, err := k.Login()
+		return scram.Auth{User: user, Pass: password}, err
 	}
-	return int32(min(max(buffer/bufferShare/int64(max(brokers, 1)), minFetchBytes), maxFetchBytes))
+	switch k.SASL {
+	case "plain":
+		return plain.Plain(func(context.Context) (plain.Auth, error) {
+			user, password, err := k.Login()
+			return plain.Auth{User: user, Pass: password}, err
+		})
+	case "scram-sha-256":
+		return scram.Sha256(password)
+	case "scram-sha-512":
+		return scram.Sha512(password)
+	case "oauthbearer":
+		return bearer{oauth.Oauth(func(context.Context) (oauth.Auth, error) {
+			_, token, err := k.Login()
+			return oauth.Auth{Token: token}, err
+		})}
+	}
+	return nil
+}
+
+// bearer is a login by a token. A broker that does not take it answers with the reason.
+type bearer struct{ sasl.Mechanism }
+
+func (m bearer) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+	s, first, err := m.Mechanism.Authenticate(ctx, host)
+	return bearerSession{s}, first, err
+}
+
+type bearerSession struct{ sasl.Session }
+
+func (s bearerSession) Challenge(answer []byte) (done bool, next []byte, err error) {
+	if done, next, err = s.Session.Challenge(answer); err != nil {
+		err = fatalError{fmt.Errorf("the broker does not take the token: %s", answer)}
+	}
+	return done, next, err
 }
 
 // retry calls again what fails for reasons that may pass.
@@ -119,8 +157,73 @@ func (b *brokers) retry(ctx context.Context, call func() error) error {
 	}
 }
 
+// connections know which brokers can be reached. The clients' goroutines tell them.
+type connections struct {
+	opts *source.Options
+
+	mu         sync.Mutex
+	reached    map[int32]bool // by number, those whose last connection was made
+	wasReached bool           // a broker was, ever
+	since      time.Time      // when the last of them was lost
+	err        error          // why
+}
+
+// OnBrokerConnect implements [kgo.HookBrokerConnect].
+func (c *connections) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := len(c.reached)
+	if err == nil {
+		c.reached[meta.NodeID], c.wasReached = true, true
+		if meta.NodeID >= 0 { // a seed is asked for the others alone
+			for id := range c.reached {
+				if id < 0 {
+					delete(c.reached, id)
+				}
+			}
+		}
+	} else {
+		delete(c.reached, meta.NodeID)
+		c.err = fmt.Errorf("%s: %w", net.JoinHostPort(meta.Host, fmt.Sprint(meta.Port)), bare(err))
+	}
+	switch now := len(c.reached); {
+	case was > 0 && now == 0:
+		c.since = time.Now()
+		c.opts.Log.Warn(fmt.Sprintf("no broker can be reached: %v; reconnecting", c.err))
+		c.opts.Observer.Reconnect()
+	case was == 0 && now > 0 && c.err != nil:
+		c.opts.Log.Info("reconnected to Kafka")
+		c.err = nil
+	}
+}
+
+// state reports whether a broker can be reached, and whether one ever was.
+func (c *connections) state() (connected, wasReached bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.reached) > 0, c.wasReached
+}
+
+// lost returns the error of a cluster that could not be reached for too long.
+func (c *connections) lost() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case len(c.reached) > 0 || c.err == nil:
+		return nil
+	case isFatal(c.err):
+		return c.err
+	case time.Since(c.since) > c.opts.RetryFor:
+		return fmt.Errorf("no broker could be reached: %w (tried for %s; --retry-for says how long)", c.err, c.opts.RetryFor)
+	}
+	return nil
+}
+
 // errGone says that a partition begins behind an offset, or ends before it, or is of another topic of the same name.
-var errGone = errors.New("the topic no longer has it")
+var errGone error = fatalError{errors.New("the topic no longer has it")}
 
 // fetch asks the leader of a lane for its batches from an offset on, as they lie there: at
 // least one whole batch, and else no more than some bytes. Records of transactions come in any state.
@@ -168,13 +271,13 @@ func (e fatalError) Unwrap() error { return e.error }
 // isFatal reports whether it is of no use to try again.
 func isFatal(err error) bool {
 	var broker *kerr.Error
-	return errors.As(err, new(fatalError)) || isRefusal(err) || errors.As(err, &broker) && !broker.Retriable || errors.Is(err, kerr.UnknownTopicOrPartition)
+	return isRefusal(err) || errors.As(err, &broker) && !broker.Retriable || errors.Is(err, kerr.UnknownTopicOrPartition)
 }
 
 // isRefusal reports whether one side does not trust the other.
 func isRefusal(err error) bool {
 	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError)) || errors.As(err, new(tls.RecordHeaderError)) ||
-		tcp.IsRefusal(err) || errors.Is(err, kerr.SaslAuthenticationFailed) || errors.As(err, new(loginError))
+		tcp.IsRefusal(err) || errors.Is(err, kerr.SaslAuthenticationFailed) || errors.As(err, new(fatalError))
 }
 
 // isMisfit reports whether no broker has the name, or one seems to speak TLS or to ask for a login
@@ -186,16 +289,8 @@ func isMisfit(err error) bool {
 
 // bare is an error without words of the client that say nothing.
 func bare(err error) error {
-	if text, ok := strings.CutPrefix(err.Error(), "unable to dial: "); ok {
-		return &bareError{text, err}
+	for strings.HasPrefix(err.Error(), "unable to dial: ") && errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
 	}
 	return err
 }
-
-type bareError struct {
-	text string
-	err  error
-}
-
-func (e *bareError) Error() string { return e.text }
-func (e *bareError) Unwrap() error { return e.err }

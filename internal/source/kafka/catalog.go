@@ -27,22 +27,12 @@ type catalog struct {
 	lanes   []*lane // sorted by topic and partition
 }
 
-// names are the names of the lanes.
-func (c *catalog) names() []string {
-	names := make([]string, len(c.lanes))
-	for i, l := range c.lanes {
-		names[i] = l.name
+// fetchBytes is how much a broker may send at a time.
+func (c *catalog) fetchBytes() int32 {
+	if c.cfg.common.Buffer == 0 {
+		return maxFetchBytes
 	}
-	return names
-}
-
-// ends are the offsets at which the lanes end now, by their names.
-func (c *catalog) ends() map[string]int64 {
-	ends := map[string]int64{}
-	for _, l := range c.lanes {
-		ends[l.name] = l.end
-	}
-	return ends
+	return int32(min(max(c.cfg.common.Buffer/bufferShare/int64(max(c.nodes, 1)), minFetchBytes), maxFetchBytes))
 }
 
 // lanesOf returns the lanes of partitions, in order.

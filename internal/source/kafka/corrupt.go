@@ -97,9 +97,7 @@ func (f *fetcher) damaged(ctx context.Context, l *lane, why error) error {
 func (f *fetcher) behind(ctx context.Context, l *lane) (next int64, err error) {
 	var answer *kmsg.FetchResponseTopicPartition
 	err = f.brokers.retry(ctx, func() (err error) {
-		if answer, err = f.brokers.fetch(ctx, l, l.at.Offset, f.maxBytes()); errors.Is(err, errGone) {
-			return fatalError{err}
-		}
+		answer, err = f.brokers.fetch(ctx, l, l.at.Offset, f.catalog.fetchBytes())
 		return err
 	})
 	if err != nil {

@@ -33,10 +33,6 @@ type fetched struct {
 	records []*kgo.Record
 }
 
-func newFetcher(cfg *config, b *brokers, c *catalog) *fetcher {
-	return &fetcher{cfg: cfg, brokers: b, catalog: c, lanes: map[partition]*lane{}, texts: texter{maxLine: cfg.common.MaxLine, kafka: &cfg.kafka}}
-}
-
 // connect makes the client that fetches, with options that say what.
 func (f *fetcher) connect(what []kgo.Opt) (consumer *kgo.Client, err error) {
 	isolation := kgo.ReadCommitted()
@@ -45,13 +41,10 @@ func (f *fetcher) connect(what []kgo.Opt) (consumer *kgo.Client, err error) {
 	}
 	most, _ := maxBatch(&f.cfg.common)
 	opts := append(f.brokers.options(), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(isolation), kgo.KeepControlRecords(),
-		kgo.FetchMaxBytes(f.maxBytes()), kgo.MaxDecompressBatchBytes(most))
+		kgo.FetchMaxBytes(f.catalog.fetchBytes()), kgo.MaxDecompressBatchBytes(most))
 	f.consumer, err = kgo.NewClient(append(opts, what...)...)
 	return f.consumer, err
 }
-
-// maxBytes is how much a broker may send at a time.
-func (f *fetcher) maxBytes() int32 { return fetchBytes(f.cfg.common.Buffer, f.catalog.nodes) }
 
 // offsets are those from which the lanes are fetched.
 func (f *fetcher) offsets() map[string]map[int32]kgo.Offset {
@@ -64,11 +57,6 @@ func (f *fetcher) offsets() map[string]map[int32]kgo.Offset {
 	}
 	return from
 }
-
-// add has a lane fetched, which the client is told by its options, or by the group.
-func (f *fetcher) add(l *lane) { f.lanes[l.partition] = l }
-
-func (f *fetcher) has(l *lane) bool { return f.lanes[l.partition] != nil }
 
 // remove drops what was fetched of a lane, which is fetched no more.
 func (f *fetcher) remove(l *lane) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -57,13 +58,14 @@ func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Sour
 	}
 	c := &catalog{cfg: cfg, brokers: b}
 	if err := b.retry(ctx, func() error { return c.find(ctx) }); err != nil {
-		b.close()
+		b.client.Close()
 		return nil, err
 	}
-	s := &Source{cfg: cfg, brokers: b, catalog: c, letters: &letters{cfg: cfg, brokers: b, catalog: c}, fetcher: newFetcher(cfg, b, c),
-		closing: []func(){b.close, background(c.watchEnds)}}
+	s := &Source{cfg: cfg, brokers: b, catalog: c, closing: []func(){b.client.Close, background(c.watchEnds)}}
+	s.letters = &letters{cfg: cfg, brokers: b, catalog: c}
+	s.fetcher = &fetcher{cfg: cfg, brokers: b, catalog: c, lanes: map[partition]*lane{}, texts: texter{maxLine: cfg.common.MaxLine, kafka: &cfg.kafka}}
 	if k.Group != "" {
-		s.member = newMember(cfg, b, c)
+		s.member = &member{cfg: cfg, brokers: b, catalog: c, calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: make(chan struct{})}
 	} else {
 		for _, l := range c.lanes {
 			s.events = append(s.events, s.opened(l))
@@ -73,10 +75,22 @@ func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Sour
 }
 
 // Lanes implements [source.Catalog].
-func (s *Source) Lanes() []string { return s.catalog.names() }
+func (s *Source) Lanes() []string {
+	names := make([]string, len(s.catalog.lanes))
+	for i, l := range s.catalog.lanes {
+		names[i] = l.name
+	}
+	return names
+}
 
 // Ends implements [source.Catalog].
-func (s *Source) Ends() map[string]int64 { return s.catalog.ends() }
+func (s *Source) Ends() map[string]int64 {
+	ends := map[string]int64{}
+	for _, l := range s.catalog.lanes {
+		ends[l.name] = l.end
+	}
+	return ends
+}
 
 // Owned implements [source.DeadLetters].
 func (s *Source) Owned() []string { return s.letters.owned() }
@@ -193,7 +207,7 @@ func (s *Source) answer(ctx context.Context) (some bool, err error) {
 	if len(s.fetcher.lanes) > 0 || !s.cfg.kafka.UntilEnd {
 		return false, nil
 	}
-	all, err := m.allCommitted(ctx)
+	all, err := m.allCommitted(ctx, s.Lanes())
 	if all {
 		s.letters.all.Store(true)
 		err = io.EOF
@@ -209,7 +223,7 @@ func (s *Source) deal(c *call) error {
 	case c.kind == assigned:
 		s.member.opening = c
 		for _, l := range c.lanes {
-			if !s.fetcher.has(l) && !l.ended {
+			if s.fetcher.lanes[l.partition] == nil && !l.ended {
 				s.events = append(s.events, s.opened(l))
 			}
 		}
@@ -223,19 +237,15 @@ func (s *Source) deal(c *call) error {
 
 // release stops reading a lane. One that was read to its end may have lines that are not committed yet.
 func (s *Source) release(l *lane, c *call) {
-	if c.kind == lost {
-		l.owned.Store(false)
-	}
-	reading := s.fetcher.has(l)
-	if !reading && (c.kind == lost || !l.ended) {
-		if c.done != nil {
-			c.done <- struct{}{}
-		}
-		return
-	}
+	reading := s.fetcher.lanes[l.partition] != nil
 	s.fetcher.remove(l)
-	if c.kind == revoked {
+	switch {
+	case c.kind == lost:
+		l.owned.Store(false)
+	case reading || l.ended:
 		s.events = append(s.events, source.Event{Kind: source.Barrier, Lane: l.name, Reached: func(source.Point) { c.done <- struct{}{} }})
+	default:
+		c.done <- struct{}{}
 	}
 	if reading {
 		s.events = append(s.events, source.Event{Kind: source.Lost, Lane: l.name})
@@ -284,7 +294,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.
 	if l.isAtEnd() {
 		s.end(l)
 	} else {
-		s.fetcher.add(l)
+		s.fetcher.lanes[l.partition] = l
 	}
 	s.member.commitSoon() // so that others see whose the lane is
 	return &begunLane{l, s, source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.cfg.kafka.UntilEnd}}, nil
@@ -303,4 +313,33 @@ func (s *Source) end(l *lane) {
 	l.ended = true
 	s.fetcher.end(l)
 	s.events = append(s.events, source.Event{Kind: source.Closing, Lane: l.name})
+}
+
+// background runs a loop on a goroutine of its own. end ends it, and waits until it has ended.
+func background(loop func(ctx context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { loop(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// An interrupter has any goroutine end what another one waits for.
+type interrupter struct {
+	cancel atomic.Pointer[context.CancelFunc]
+}
+
+// context returns the context to wait with, which the next interrupt ends.
+func (i *interrupter) context(of context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(of)
+	i.cancel.Store(&cancel)
+	return ctx, cancel
+}
+
+func (i *interrupter) interrupt() {
+	if cancel := i.cancel.Load(); cancel != nil {
+		(*cancel)()
+	}
 }

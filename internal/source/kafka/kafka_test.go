@@ -112,10 +112,11 @@ func TestLane_Check(t *testing.T) {
 }
 
 // All brokers share a part of the buffer.
-func TestFetchBytes(t *testing.T) {
+func TestCatalog_FetchBytes(t *testing.T) {
 	f := func(buffer int64, nodes int, want int32) {
 		t.Helper()
-		if got := fetchBytes(buffer, nodes); got != want {
+		c := &catalog{nodes: nodes, cfg: &config{common: source.Options{Buffer: buffer}}}
+		if got := c.fetchBytes(); got != want {
 			t.Errorf("%d brokers, a buffer of %d: %d, want %d", nodes, buffer, got, want)
 		}
 	}

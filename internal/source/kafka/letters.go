@@ -39,17 +39,14 @@ type letters struct {
 
 // checkLetters reports why rejected records cannot be sent to a topic, which it takes out of those that were found.
 func checkLetters(name string, found kadm.TopicDetails) error {
-	if name == "" {
-		return nil
-	}
-	t, ok := found[name]
-	delete(found, name)
-	if !ok || errors.Is(t.Err, kerr.UnknownTopicOrPartition) {
+	switch t, ok := found[name]; {
+	case name == "":
+	case !ok || errors.Is(t.Err, kerr.UnknownTopicOrPartition):
 		return fatalError{fmt.Errorf("--rejects topic:%s: the topic does not exist: create it, weir does not", name)}
-	}
-	if t.Err != nil {
+	case t.Err != nil:
 		return fmt.Errorf("--rejects topic:%s: %w", name, t.Err)
 	}
+	delete(found, name)
 	return nil
 }
 
@@ -176,7 +173,7 @@ func (s *sender) produce(ctx context.Context, l *lane, letters []source.Letter, 
 				failed = s.producer.ProduceSync(ctx, recordOf(of, l, originals[begin+j])).FirstErr()
 			}
 			if isTooLarge(failed) { // it goes without what does not fit
-				failed = s.producer.ProduceSync(ctx, cutOf(of, l)).FirstErr()
+				failed = s.producer.ProduceSync(ctx, keptOf(of, l, "the topic of dead letters takes no record as large")).FirstErr()
 			}
 			if failed == nil {
 				sent = append(sent, of.ID)
@@ -218,11 +215,6 @@ func recordOf(of *source.Letter, l *lane, original *kgo.Record) *kgo.Record {
 	r := &kgo.Record{Key: original.Key, Value: original.Value, Headers: append(slices.Clone(original.Headers), headersOf(of, l)...)}
 	r.Headers = append(r.Headers, headerOf(headerTimestamp, strconv.FormatInt(original.Timestamp.UnixMilli(), 10)))
 	return r
-}
-
-// cutOf is the record of a letter that is larger than the topic takes.
-func cutOf(of *source.Letter, l *lane) *kgo.Record {
-	return keptOf(of, l, "the topic of dead letters takes no record as large")
 }
 
 // keptOf is a record with what the database keeps of a letter.

@@ -48,10 +48,6 @@ type member struct {
 	committed kadm.OffsetResponses // what was, before the source has joined
 }
 
-func newMember(cfg *config, b *brokers, c *catalog) *member {
-	return &member{cfg: cfg, brokers: b, catalog: c, calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: make(chan struct{})}
-}
-
 type callKind int
 
 const (
@@ -135,22 +131,19 @@ func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 // later finds the fence of the next member.
 func (m *member) revoked(ctx context.Context, cl *kgo.Client, of map[string][]int32) {
 	m.cfg.common.Observer.Rebalanced()
-	c := &call{kind: revoked, lanes: m.catalog.lanesOf(of)}
-	if len(c.lanes) == 0 {
-		return
-	}
-	c.done = make(chan struct{}, len(c.lanes))
-	if !m.call(ctx, c) {
+	lanes := m.catalog.lanesOf(of)
+	c := &call{kind: revoked, lanes: lanes, done: make(chan struct{}, len(lanes))}
+	if len(lanes) == 0 || !m.call(ctx, c) {
 		return
 	}
 	defer func() {
-		for _, l := range c.lanes {
+		for _, l := range lanes {
 			l.owned.Store(false)
 		}
 	}()
 	timer := time.NewTimer(releaseWait)
 	defer timer.Stop()
-	for range c.lanes {
+	for range lanes {
 		select {
 		case <-c.done:
 		case <-timer.C:
@@ -160,7 +153,7 @@ func (m *member) revoked(ctx context.Context, cl *kgo.Client, of map[string][]in
 			return
 		}
 	}
-	m.commitOffsets(ctx, cl, c.lanes)
+	m.commitOffsets(ctx, cl, lanes)
 }
 
 // lost has lanes released that the group has given to another member already.
@@ -243,8 +236,8 @@ func (m *member) expel(id string) error {
 
 // allCommitted reports whether the database has all lanes up to their ends, whoever reads them. The
 // checkpoint of a topic that was recreated is an error.
-func (m *member) allCommitted(ctx context.Context) (bool, error) {
-	cursors, err := m.peers.Cursors(ctx, m.catalog.names())
+func (m *member) allCommitted(ctx context.Context, lanes []string) (bool, error) {
+	cursors, err := m.peers.Cursors(ctx, lanes)
 	if err != nil {
 		return false, err
 	}
