@@ -26,8 +26,8 @@ const (
 	utf16be = "\xfe\xff"
 )
 
-// A Framer cuts a decompressed stream into blocks.
-type Framer struct {
+// Framing says how a stream is cut into blocks.
+type Framing struct {
 	Pool    *source.Pool
 	MaxLine int
 	Room    func(bytes int) error // is asked before a line takes this many; nil: always
@@ -36,33 +36,29 @@ type Framer struct {
 	Rewinds bool                  // the stream can be read again from a cursor
 	Whole   func([]byte) bool     // where Tail is not set: whether such a line counts, if the stream
 	Clean   func() bool           // ended cleanly; nil: it did
-	Hole    bool                  // NUL bytes at the beginning are passed over
-	Restart bool                  // of the next block
+}
 
-	src *bufio.Reader
+// A Framer cuts a decompressed stream into blocks.
+type Framer struct {
+	Framing
+	Hole    bool // NUL bytes at the beginning are passed over
+	Restart bool // of the next block
 
-	off       int64  // of the block that is being filled
-	head      []byte // first bytes of the stream
+	src       *bufio.Reader
 	begun     bool
-	afterTail bool // the line before off had no newline when it was read
-
-	blk   *source.Block // being filled
-	n     int           // bytes in it
-	cut   int           // end of the last whole line in it
-	limit int           // n's, at most maxLine+1: so every whole line in it is short enough
-	err   error         // why there is nothing more to read
-	left  int64         // bytes of a last line that does not count
-	last  window        // of a line that is too long
-	end   *end          // of the last block; nil where the stream has no cursors
+	off       int64 // of the block that is being filled
+	afterTail bool  // the line before off had no newline when it was read
+	filled    filled
+	trail     trail
+	left      int64 // bytes of a last line that does not count
+	err       error // why there is nothing more to read
 }
 
 // Reset makes f begin a new stream.
 func (f *Framer) Reset(src *bufio.Reader) {
-	*f = Framer{
-		src: src, Pool: f.Pool, MaxLine: f.MaxLine, Room: f.Room, Live: f.Live, Tail: f.Tail, Rewinds: f.Rewinds, Whole: f.Whole, Clean: f.Clean,
-	}
+	*f = Framer{Framing: f.Framing, src: src}
 	if f.Rewinds {
-		f.head = newHead()
+		f.trail.head = newHead()
 	}
 }
 
@@ -73,53 +69,51 @@ func (f *Framer) Next() (*source.Block, error) {
 		f.begun = true
 		f.begin()
 	}
-	if f.blk == nil && f.err == nil {
+	if f.filled.blk == nil && f.err == nil {
 		f.refill(nil)
 	}
-	for f.err == nil && (f.cut == 0 || !f.Live && f.n < f.limit) {
+	now := &f.filled
+	for f.err == nil && (now.cut == 0 || !f.Live && now.n < now.limit) {
 		switch {
-		case f.n < f.limit:
+		case now.n < now.limit:
 			f.read()
-		case f.limit > f.MaxLine:
+		case now.limit > f.MaxLine:
 			return f.oversize()
 		default:
-			limit := min(2*f.limit, f.MaxLine+1)
+			limit := min(2*now.limit, f.MaxLine+1)
 			if f.err = f.widen(limit); f.err == nil {
-				f.limit = limit
+				now.limit = limit
 			}
 		}
 	}
-	if f.n == f.cut {
+	if now.n == now.cut {
 		f.lookAhead()
 	}
 	switch {
-	case f.err == io.EOF && f.Tail && f.n > f.cut:
-		b := f.emit(f.n)
+	case f.err == io.EOF && f.Tail && now.n > now.cut:
+		b := f.emit(now.n)
 		b.Tail = true
 		return b, nil
-	case f.cut > 0:
-		return f.emit(f.cut), nil
-	case f.n > 0 && f.complete():
-		return f.emit(f.n), nil
+	case now.cut > 0:
+		return f.emit(now.cut), nil
+	case now.n > 0 && f.complete():
+		return f.emit(now.n), nil
 	}
 	return nil, f.err
 }
 
 // complete gives the last line of a connection its newline, if it counts.
 func (f *Framer) complete() bool {
-	line := f.blk.Buf[:f.n]
+	line := f.filled.bytes()
 	if len(bytes.TrimSpace(line)) == 0 {
 		return false
 	}
-	if f.err != io.EOF || f.n > f.MaxLine || f.Whole == nil || !f.Whole(line) || !f.isClean() {
-		f.left = int64(f.n)
+	if f.err != io.EOF || len(line) > f.MaxLine || f.Whole == nil || !f.Whole(line) || !f.isClean() {
+		f.left = int64(len(line))
 		return false
 	}
-	if f.n == len(f.blk.Buf) {
-		f.blk.Buf = append(f.blk.Buf, 0)
-	}
-	f.blk.Buf[f.n] = '\n'
-	f.n++
+	f.filled.grow(len(line) + 1)
+	f.filled.add(copy(f.filled.blk.Buf[len(line):], "\n"))
 	return true
 }
 
@@ -138,12 +132,12 @@ func (f *Framer) Torn() string {
 }
 
 // Ended reports whether the stream ended well and everything was handed out.
-func (f *Framer) Ended() bool { return f.err == io.EOF && f.n == 0 }
+func (f *Framer) Ended() bool { return f.err == io.EOF && f.filled.n == 0 }
 
 // EndsFile notes that the file ends with the last block, and how it is then.
 func (f *Framer) EndsFile(size, modified int64) {
-	if f.end != nil {
-		f.end.fileSize, f.end.fileTime = size, modified
+	if e := f.trail.end; e != nil {
+		e.fileSize, e.fileTime = size, modified
 	}
 }
 
@@ -151,7 +145,7 @@ func (f *Framer) EndsFile(size, modified int64) {
 func (f *Framer) Left() int64 { return f.left }
 
 // Pos is the number of bytes that were read of the stream.
-func (f *Framer) Pos() int64 { return f.off + int64(f.n) }
+func (f *Framer) Pos() int64 { return f.off + int64(f.filled.n) }
 
 // begin passes over a byte order mark, or over the newline that a last line
 // got after it had been consumed.
@@ -172,7 +166,7 @@ func (f *Framer) begin() {
 		skip = 1
 	}
 	p, _ := f.src.Peek(skip)
-	f.head = Extend(f.head, p)
+	f.trail.passed(p)
 	f.off += int64(len(p))
 	_, _ = f.src.Discard(len(p)) // p was peeked
 }
@@ -183,7 +177,7 @@ func (f *Framer) passHole() {
 	for {
 		p, err := f.src.Peek(max(1, f.src.Buffered()))
 		n := len(p) - len(bytes.TrimLeft(p, "\x00"))
-		f.head = Extend(f.head, p[:n])
+		f.trail.passed(p[:n])
 		f.off += int64(n)
 		_, _ = f.src.Discard(n) // p was peeked
 		if n == 0 || n < len(p) || err != nil {
@@ -195,13 +189,8 @@ func (f *Framer) passHole() {
 // read reads once, and again only if nothing came.
 func (f *Framer) read() {
 	for range emptyReads {
-		n, err := f.src.Read(f.blk.Buf[f.n:f.limit])
-		p := f.blk.Buf[f.n : f.n+n]
-		if i := bytes.LastIndexByte(p, '\n'); i >= 0 {
-			f.cut = f.n + i + 1
-		}
-		f.head = Extend(f.head, p)
-		f.n += n
+		n, err := f.src.Read(f.filled.room())
+		f.trail.passed(f.filled.add(n))
 		f.err = err
 		if n > 0 || err != nil {
 			return
@@ -225,43 +214,35 @@ func (f *Framer) widen(size int) error {
 			return err
 		}
 	}
-	if size > len(f.blk.Buf) {
-		buf := make([]byte, size)
-		copy(buf, f.blk.Buf[:f.n])
-		f.blk.Buf = buf
-	}
+	f.filled.grow(size)
 	return nil
 }
 
 // refill starts a block with what is left of the one before.
 func (f *Framer) refill(rest []byte) {
-	f.blk = f.Pool.Block()
-	if len(rest) > len(f.blk.Buf) {
-		f.blk.Buf = make([]byte, len(rest))
-	}
-	f.n, f.cut = copy(f.blk.Buf, rest), 0
-	f.limit = max(min(f.Pool.Size(), len(f.blk.Buf), f.MaxLine+1), f.n)
+	f.filled = filled{blk: f.Pool.Block()}
+	f.filled.grow(len(rest))
+	buf := f.filled.blk.Buf
+	f.filled.n = copy(buf, rest)
+	f.filled.limit = max(min(f.Pool.Size(), len(buf), f.MaxLine+1), len(rest))
 }
 
 // Drop gives back the block that is being filled.
 func (f *Framer) Drop() {
-	if f.blk != nil {
-		f.blk.Release()
-		f.blk = nil
+	if f.filled.blk != nil {
+		f.filled.blk.Release()
+		f.filled.blk = nil
 	}
 }
 
 // emit hands out the first end bytes.
 func (f *Framer) emit(end int) *source.Block {
-	b, n := f.blk, f.n
+	b, n := f.filled.blk, f.filled.n
 	b.Data, b.Offset = b.Buf[:end], f.off
-	f.end = nil
-	if f.head != nil {
-		f.end = newEnd(b, f.head)
-	}
+	f.trail.mark(b)
 	b.Restart, f.Restart = f.Restart, false
 	f.off += int64(end)
-	f.blk, f.n, f.cut = nil, 0, 0
+	f.filled = filled{}
 	if end < n {
 		f.refill(b.Buf[end:n])
 	}
@@ -271,24 +252,25 @@ func (f *Framer) emit(end int) *source.Block {
 // oversize hands out the beginning of a line that is too long and reads past
 // the rest of it.
 func (f *Framer) oversize() (*source.Block, error) {
-	b, size := f.blk, int64(f.n)
-	f.last.reset()
-	f.addLast(b.Buf[:f.n])
-	if f.n = min(f.n, excerpt); len(b.Buf) > max(f.Pool.Size(), excerpt) {
-		b.Buf = bytes.Clone(b.Buf[:f.n]) // the rest need not wait in memory until the block is folded
+	now, b := &f.filled, f.filled.blk
+	size := int64(now.n)
+	f.trail.last.reset()
+	f.trail.addLast(now.bytes())
+	if now.n = min(now.n, excerpt); len(b.Buf) > max(f.Pool.Size(), excerpt) {
+		b.Buf = bytes.Clone(now.bytes()) // the rest need not wait in memory until the block is folded
 	}
 	for whole := false; !whole && f.err == nil; {
 		p, err := f.src.ReadSlice('\n')
 		size += int64(len(p))
-		keep := p[:min(len(p), excerpt-f.n)]
-		if n := f.n + len(keep); n > len(b.Buf) {
+		keep := p[:min(len(p), excerpt-now.n)]
+		if n := now.n + len(keep); n > len(b.Buf) {
 			if err := f.widen(excerpt); err != nil {
 				return nil, f.cutOff(size, err)
 			}
 		}
-		f.n += copy(b.Buf[f.n:], keep)
-		f.addLast(p)
-		f.head = Extend(f.head, p)
+		now.n += copy(b.Buf[now.n:], keep)
+		f.trail.addLast(p)
+		f.trail.passed(p)
 		if whole = err == nil; whole {
 			f.lookAhead()
 		} else if err != bufio.ErrBufferFull {
@@ -299,24 +281,49 @@ func (f *Framer) oversize() (*source.Block, error) {
 			}
 		}
 	}
-	f.emit(f.n)
+	f.emit(now.n)
 	f.off = b.Offset + size
 	b.Oversize = size
-	if e := f.end; e != nil {
-		e.oversize, e.lastLen, e.lastSum = size, len(f.last.bytes()), sum(f.last.bytes())
+	if e, last := f.trail.end, f.trail.last.bytes(); e != nil {
+		e.oversize, e.lastLen, e.lastSum = size, len(last), sum(last)
 	}
 	return b, nil
 }
 
-// addLast adds a part of a line that is too long to the bytes that a cursor after it knows.
-func (f *Framer) addLast(p []byte) {
-	if f.head != nil {
-		f.last.add(p)
-	}
-}
-
 // cutOff notes that a line that is too long does not count, because it has no end.
 func (f *Framer) cutOff(size int64, err error) error {
-	f.off, f.n, f.left, f.err = f.off+size, 0, size, err
+	f.off, f.filled.n, f.left, f.err = f.off+size, 0, size, err
 	return err
+}
+
+// filled is the block that is being filled.
+type filled struct {
+	blk   *source.Block // nil: there is none
+	n     int           // bytes in it
+	cut   int           // end of the last whole line in it
+	limit int           // n's, at most MaxLine+1: so every whole line in it is short enough
+}
+
+func (b *filled) bytes() []byte { return b.blk.Buf[:b.n] }
+
+// room is where the next bytes go.
+func (b *filled) room() []byte { return b.blk.Buf[b.n:b.limit] }
+
+// add notes that bytes were put behind those in the block, and returns them.
+func (b *filled) add(n int) []byte {
+	p := b.blk.Buf[b.n : b.n+n]
+	if i := bytes.LastIndexByte(p, '\n'); i >= 0 {
+		b.cut = b.n + i + 1
+	}
+	b.n += n
+	return p
+}
+
+// grow makes room in the block for a number of bytes.
+func (b *filled) grow(size int) {
+	if size > len(b.blk.Buf) {
+		buf := make([]byte, size)
+		copy(buf, b.bytes())
+		b.blk.Buf = buf
+	}
 }

@@ -69,13 +69,6 @@ type end struct {
 	fileSize, fileTime int64 // see Position; 0 unless the file ends with the block
 }
 
-// newEnd gives a block its cursors.
-func newEnd(b *source.Block, head []byte) *end {
-	e := &end{data: b.Data, offset: b.Offset, head: head}
-	b.At = e.cursorAfter
-	return e
-}
-
 // cursorAfter is [source.Block.CursorAfter].
 func (e *end) cursorAfter(at int) source.Cursor {
 	p := Position{Offset: e.offset + int64(at)}
@@ -107,6 +100,32 @@ func newHead() []byte { return make([]byte, 0, HeadMax) }
 // that newHead has made; where there is none, nothing is kept.
 func Extend(head, p []byte) []byte {
 	return append(head, p[:min(len(p), cap(head)-len(head))]...)
+}
+
+// A trail is what cursors have to know of a stream besides the offset; the zero value is that of a stream without cursors.
+type trail struct {
+	head []byte // first bytes of the stream
+	last window // of a line that is too long
+	end  *end   // of the last block
+}
+
+// passed notes the next bytes of the stream.
+func (t *trail) passed(p []byte) { t.head = Extend(t.head, p) }
+
+// addLast notes the next bytes of a line that is too long.
+func (t *trail) addLast(p []byte) {
+	if t.head != nil {
+		t.last.add(p)
+	}
+}
+
+// mark gives a block its cursors.
+func (t *trail) mark(b *source.Block) {
+	t.end = nil
+	if t.head != nil {
+		t.end = &end{data: b.Data, offset: b.Offset, head: t.head}
+		b.At = t.end.cursorAfter
+	}
 }
 
 // A window keeps the last LastMax bytes that were added.

@@ -76,7 +76,7 @@ func (r *Reader) buffered(in io.Reader) *bufio.Reader {
 // Forget gives back what was read with: a run keeps the streams of all files that it has read.
 func (r *Reader) Forget() {
 	r.Drop()
-	r.head, r.end = nil, nil
+	r.trail.head, r.trail.end = nil, nil
 	for _, br := range r.readers {
 		r.Pool.PutReader(br)
 	}
@@ -107,7 +107,8 @@ func (r *Reader) Resume(from Position, head, last []byte) error {
 	if err := from.check(r.name, head, last); err != nil {
 		return err
 	}
-	r.off, r.head = from.Offset, Extend(r.head, head)
+	r.off = from.Offset
+	r.trail.passed(head)
 	r.afterTail = last[len(last)-1] != '\n'
 	return nil
 }

@@ -328,8 +328,8 @@ func (s *Stream) sender(c net.Conn) error {
 	if format != source.None {
 		br = bufio.NewReaderSize(src, senderRead)
 	}
-	f := lines.Framer{MaxLine: s.opts.MaxLine, Live: true, Pool: s.listener.pool, Whole: s.opts.Whole, Clean: isClean(in.Conn),
-		Room: func(length int) error { return in.room(s.Ctx, length) }}
+	f := lines.Framer{Framing: lines.Framing{MaxLine: s.opts.MaxLine, Live: true, Pool: s.listener.pool, Whole: s.opts.Whole, Clean: isClean(in.Conn),
+		Room: func(length int) error { return in.room(s.Ctx, length) }}}
 	defer f.Drop()
 	f.Reset(br)
 	if _, err := br.Peek(1); err != nil { // a block is made when there is something to put into it
