@@ -78,11 +78,11 @@ func (f Folders) Nest(n Nesting) error {
 		if above.opt.FillOnly {
 			return fmt.Errorf("table %q: its rows are a set that each message replaces, and %q is filled only: leave one of set: replace and fill_only out", folder.table.Name, above.table.Name)
 		}
-		above.nested.columns[folder.names.Number(n.SetColumn(i))] = i
+		above.nested.columns[folder.fields.names.Number(n.SetColumn(i))] = i
 		if above.nested.explode == nil {
 			above.nested.explode = n.Exploder(f.sameKey)
 			for _, k := range above.opt.Key {
-				above.nested.keys = append(above.nested.keys, above.names.Number(k))
+				above.nested.keys = append(above.nested.keys, above.fields.names.Number(k))
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func (f Folders) Nest(n Nesting) error {
 func (f Folders) sameKey(table int, c *Change) string {
 	of := f[table]
 	for part, k := range of.opt.Key {
-		number := of.names.Number(k)
+		number := of.fields.names.Number(k)
 		of.now.keys[part] = none
 		for i := range c.Fields {
 			if c.Fields[i].Name == number {
@@ -332,7 +332,7 @@ func (x *Explosion) begin(table int) {
 	b.emptyExploded(e.Table)
 	o := b.relations.nested.folders[table].opt
 	o.Columns, o.Log = IgnoreColumns, slog.New(slog.DiscardHandler) // that was told when they were judged
-	f := NewFolder(b.relations.nested.folders[table].names, e.Table, o)
+	f := NewFolder(b.relations.nested.folders[table].fields.names, e.Table, o)
 	f.table.HasConstraints = false // what made the row above is kept
 	x.folders[table] = f
 }

@@ -111,12 +111,12 @@ func (f *Folder) prefetchValues(b *Batch, lines []feed.Line, i int) {
 		cpuPrefetch(unsafe.Pointer(b.arena.at(vs.live)))
 		prefetchCells(vs.cells)
 	}
-	last := ref(0)
+	byNumber, last := f.fields.byNumber, ref(0)
 	for _, fd := range lines[i].Fields {
-		if uint(fd.Name) >= uint(len(f.byNumber)) || f.byNumber[fd.Name] < 0 {
+		if uint(fd.Name) >= uint(len(byNumber)) || byNumber[fd.Name] < 0 {
 			continue
 		}
-		if c := f.fields[f.byNumber[fd.Name]].col; uint(c) < uint(len(r.cells)) {
+		if c := f.fields.all[byNumber[fd.Name]].col; uint(c) < uint(len(r.cells)) {
 			if v := r.cells[c]; v/refsALine != last/refsALine {
 				cpuPrefetch(unsafe.Pointer(b.arena.at(v)))
 				last = v

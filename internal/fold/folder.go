@@ -14,33 +14,33 @@ import (
 // A Folder folds changes into batches for one table. It is not safe for
 // concurrent use.
 type Folder struct {
-	opt      Options
-	table    schema.Table
-	rules    rules
-	setsNull bool // null sets NULL
-	added    int  // columns of the table that weir made
-	foreign  bool // the table has columns that weir did not make
-
-	names   *feed.Names
-	mapper  *Mapper // of Fold, as the next two
-	scan    *feed.Scanner
-	scanned []feed.Field
-
-	fields   []field          // by the order in which they were first seen
-	byName   map[string]int32 // index into fields
-	folded   map[string]int32 // the same, where names differ in case alone
-	byNumber []int32          // index into fields by the number of the name, or -1
-	parts    []int            // of the key, in the order of the table's columns
-	saidFull bool             // that the limit on columns was reached
+	opt     Options
+	table   schema.Table
+	parts   []int // of the key, in the order of the table's columns
+	foreign bool  // the table has columns that weir did not make
+	added   addedColumns
+	rules   rules
+	fields  fieldSet
+	lines   lineReader
 
 	now   current
-	met   []bool // by field; all false between changes
-	text  []byte
 	ahead [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
 
 	nested     *nested
-	referenced bool  // rows of other tables name its rows
-	references []int // the tables whose rows its rows name, and those that belong to them
+	references references
+}
+
+// addedColumns are the columns of the table that weir made.
+type addedColumns struct {
+	n          int
+	reachedMax bool // and a field was ignored, which was logged
+}
+
+// A lineReader makes changes of lines, for [Folder.Fold].
+type lineReader struct {
+	mapper *Mapper
+	scan   *feed.Scanner
+	fields []feed.Field // of the line at hand
 }
 
 // A current is what a folder knows of the change that it judged last, until it judges the next.
@@ -54,22 +54,10 @@ type current struct {
 	message message // what it says to its row
 	row     int32   // the number of its row in the batch
 	judged  int     // its number in its message
+
+	repeats []bool // by field, for dropRepeated; all false between changes
+	text    []byte // of a part of it
 }
-
-type field struct {
-	name    string
-	col     int32 // -1: ignored
-	key     int32 // which part of the key, -1: none
-	holds   uint8 // the kinds, a bit each, for which its column is known to need no widening
-	ignored int64
-}
-
-const (
-	none      = int32(-1)
-	maxFields = 10000 // past this number of names, those that are ignored share one field
-
-	otherNames = "\x00other names" // no field has a NUL in its name
-)
 
 // A NamesError ends a run: the table cannot have both names.
 type NamesError struct{ First, Second string }
@@ -82,13 +70,13 @@ func (e *NamesError) Error() string {
 // exist it needs only its name, and the columns that it is to have from the start. The
 // folders of several tables may share names.
 func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
-	f := &Folder{opt: o, table: t.Clone(), names: names, byName: map[string]int32{}, folded: map[string]int32{}, now: current{keys: make([]int32, len(o.Key))},
-		mapper: NewMapper(names, o), scan: feed.NewScanner(names)}
+	f := &Folder{opt: o, table: t.Clone(), fields: newFieldSet(names), now: current{keys: make([]int32, len(o.Key))}}
+	f.lines = lineReader{mapper: NewMapper(names, o), scan: feed.NewScanner(names)}
 	for i := range f.table.Columns {
 		c := &f.table.Columns[i]
 		f.foreign = f.foreign || !c.Own && c.Stamp == schema.NoStamp
 		if (c.Own || c.Held != "") && !c.Key {
-			f.added++
+			f.added.n++
 		}
 	}
 	if !t.Exists {
@@ -105,7 +93,6 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 	}
 	f.table.HasConstraints = MayReject(&f.table, &o.Limits)
 	f.parts = partsOf(&f.table)
-	f.setsNull = o.Null != KeepNull && !o.FillOnly
 	f.rules = rules{table: &f.table, fillOnly: o.FillOnly, parent: -1}
 	if o.Version != "" {
 		f.rules.scope = o.Scope
@@ -147,9 +134,9 @@ func (f *Folder) Seal(b *Batch) {
 // Ignored returns how many values each field had that found no column.
 func (f *Folder) Ignored() map[string]int64 {
 	m := map[string]int64{}
-	for i := range f.fields {
-		if n := f.fields[i].ignored; n > 0 {
-			m[strings.TrimPrefix(f.fields[i].name, "\x00")] = n
+	for i := range f.fields.all {
+		if fd := &f.fields.all[i]; fd.ignored > 0 {
+			m[strings.TrimPrefix(fd.name, "\x00")] = fd.ignored
 		}
 	}
 	return m
@@ -159,10 +146,11 @@ func (f *Folder) Ignored() map[string]int64 {
 // [Mapper.Map] and [Folder.Add] in one.
 func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
 	var l feed.Line
-	if f.scanned = l.Scan(f.scan, f.scanned[:0], text); l.Err != nil {
+	r := &f.lines
+	if r.fields = l.Scan(r.scan, r.fields[:0], text); l.Err != nil {
 		return l.Err
 	}
-	c := f.mapper.Map(&l)
+	c := r.mapper.Map(&l)
 	return f.Add(b, &c, at)
 }
 
@@ -197,7 +185,7 @@ func (f *Folder) eachUnheld(c *Change, each func(v *feed.Field, col int32)) {
 		return
 	}
 	for i, h := range f.now.hits {
-		k, fd := c.Fields[i].Kind, &f.fields[h]
+		k, fd := c.Fields[i].Kind, &f.fields.all[h]
 		switch col := f.column(h, c); {
 		case col != nil && col.Own && !col.Holds(k):
 			each(&c.Fields[i], fd.col)
@@ -237,7 +225,7 @@ func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
 	r := &b.rows.all[f.now.row]
 	b.merge(r, &f.now.message, made)
 	r.named = r.named || c.Op == Ensure
-	b.relations.deletes = b.relations.deletes || f.referenced && c.Op == Delete
+	b.relations.deletes = b.relations.deletes || f.references.named && c.Op == Delete
 }
 
 // read notes what a change says to its row, and counts the values that have no column.
@@ -252,10 +240,10 @@ func (f *Folder) read(c *Change) {
 	}
 	fields, values := c.Fields, m.values
 	for i, h := range f.now.hits {
-		switch fd := &f.fields[h]; {
+		switch fd := &f.fields.all[h]; {
 		case fd.col < 0:
 			fd.ignored++
-		case fd.key < 0 && (fields[i].Kind != feed.Null || f.setsNull):
+		case fd.key < 0 && (fields[i].Kind != feed.Null || f.opt.setsNull()):
 			values = append(values, cell{fd.col, int32(i)})
 		}
 	}
@@ -269,11 +257,12 @@ var escapedNUL = []byte(`\u0000`)
 func (f *Folder) hasNUL(value []byte) bool {
 	w := feed.Walk(value)
 	for w.Next() {
-		f.text = feed.AppendUnquoted(f.text[:0], w.Name)
+		text := feed.AppendUnquoted(f.now.text[:0], w.Name)
 		if w.Kind == feed.String {
-			f.text = feed.AppendText(f.text, w.Raw(), w.Kind)
+			text = feed.AppendText(text, w.Raw(), w.Kind)
 		}
-		if bytes.IndexByte(f.text, 0) >= 0 {
+		f.now.text = text
+		if bytes.IndexByte(text, 0) >= 0 {
 			return true
 		}
 	}
@@ -302,7 +291,7 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 	}
 	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.now.hits {
-			if fd := &f.fields[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
+			if fd := &f.fields.all[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
 				return f.reject(feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name))
 			}
 		}
@@ -328,7 +317,7 @@ func (f *Folder) reject(err error) error {
 
 // column returns the column that admits the value of a field of the change at hand, nil for none.
 func (f *Folder) column(field int32, c *Change) *schema.Column {
-	fd := &f.fields[field]
+	fd := &f.fields.all[field]
 	if fd.col < 0 || c.Op == Delete && fd.key < 0 {
 		return nil
 	}
@@ -336,26 +325,16 @@ func (f *Folder) column(field int32, c *Change) *schema.Column {
 }
 
 // extent returns how much the folder knows of its table.
-func (f *Folder) extent() extent { return extent{len(f.fields), len(f.table.Columns)} }
+func (f *Folder) extent() extent { return extent{len(f.fields.all), len(f.table.Columns)} }
 
 // forget takes back what the folder has come to know of its table since.
 func (f *Folder) forget(to extent) {
-	if len(f.fields) == to.fields {
+	if len(f.fields.all) == to.fields {
 		return
 	}
-	for _, fd := range f.fields[to.fields:] {
-		delete(f.byName, fd.name)
-		if fd.col >= 0 {
-			delete(f.folded, f.opt.Limits.FoldName(fd.name))
-		}
-	}
-	f.added -= len(f.table.Columns) - to.columns
-	f.fields, f.table.Columns = f.fields[:to.fields], f.table.Columns[:to.columns]
-	for i, h := range f.byNumber {
-		if int(h) >= to.fields {
-			f.byNumber[i] = none
-		}
-	}
+	f.fields.forget(to.fields, f.opt.Limits.FoldName)
+	f.added.n -= len(f.table.Columns) - to.columns
+	f.table.Columns = f.table.Columns[:to.columns]
 }
 
 // resolve finds the field of each name, and the parts of the key. Of equal names it
@@ -370,8 +349,8 @@ func (f *Folder) resolve(c *Change) error {
 	fields := c.Fields
 	for i := range fields {
 		h, name := none, fields[i].Name
-		if uint(name) < uint(len(f.byNumber)) {
-			h = f.byNumber[name]
+		if uint(name) < uint(len(f.fields.byNumber)) {
+			h = f.fields.byNumber[name]
 		}
 		if h < 0 {
 			var err error
@@ -381,7 +360,7 @@ func (f *Folder) resolve(c *Change) error {
 		}
 		f.now.hits = append(f.now.hits, h)
 		seen |= 1 << (h & 63)
-		fd := &f.fields[h]
+		fd := &f.fields.all[h]
 		unheld |= 1 << fields[i].Kind &^ fd.holds
 		if fd.key >= 0 {
 			f.now.keys[fd.key] = int32(i)
@@ -401,23 +380,20 @@ func (f *Folder) resolve(c *Change) error {
 func (f *Folder) find(c *Change, number int32) (int32, error) {
 	if number < 0 {
 		name := c.Unnumbered[^number]
-		if h, known := f.byName[string(name)]; known {
+		if h, known := f.fields.byName[string(name)]; known {
 			return h, nil
 		}
 		return f.discover(c, string(name))
 	}
-	name := f.names.Name(number)
-	h, known := f.byName[name]
+	name := f.fields.names.Name(number)
+	h, known := f.fields.byName[name]
 	if !known {
 		var err error
 		if h, err = f.discover(c, name); err != nil {
 			return 0, err
 		}
 	}
-	for int(number) >= len(f.byNumber) {
-		f.byNumber = append(f.byNumber, none)
-	}
-	f.byNumber[number] = h
+	f.fields.setNumber(number, h)
 	return h, nil
 }
 
@@ -427,7 +403,7 @@ func (f *Folder) find(c *Change, number int32) (int32, error) {
 func (f *Folder) checkNew(columns int) error {
 	fresh := 0
 	for _, h := range f.now.hits {
-		if fd := &f.fields[h]; fd.key < 0 && (fd.col < 0 || int(fd.col) >= columns) {
+		if fd := &f.fields.all[h]; fd.key < 0 && (fd.col < 0 || int(fd.col) >= columns) {
 			fresh++
 		}
 	}
@@ -452,19 +428,20 @@ func increasing(numbers []int32) bool {
 // at their values, whether they fit or not. It moves those that stay to the end, so that
 // another table, which may share the fields, still finds the last value of each name.
 func (f *Folder) dropRepeated(c *Change) {
-	f.met = append(f.met, make([]bool, max(0, len(f.fields)-len(f.met)))...)
+	seen := append(f.now.repeats, make([]bool, max(0, len(f.fields.all)-len(f.now.repeats)))...)
+	f.now.repeats = seen
 	from := len(f.now.hits)
 	for i := len(f.now.hits) - 1; i >= 0; i-- {
-		if h := f.now.hits[i]; !f.met[h] || f.fields[h].name == otherNames {
+		if h := f.now.hits[i]; !seen[h] || f.fields.all[h].name == otherNames {
 			from--
-			f.now.hits[from], c.Fields[from], f.met[h] = h, c.Fields[i], true
+			f.now.hits[from], c.Fields[from], seen[h] = h, c.Fields[i], true
 		}
 	}
 	c.Fields = c.Fields[from:]
 	f.now.hits = append(f.now.hits[:0], f.now.hits[from:]...)
 	for i, h := range f.now.hits {
-		f.met[h] = false
-		if part := f.fields[h].key; part >= 0 {
+		seen[h] = false
+		if part := f.fields.all[h].key; part >= 0 {
 			f.now.keys[part] = int32(i)
 		}
 	}
@@ -486,8 +463,8 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	}
 	alias := f.opt.Limits.FoldName(name)
 	if i := f.opt.Limits.Find(&f.table, name, len(f.table.Columns)); i >= 0 {
-		if other, taken := f.folded[alias]; taken {
-			return 0, &NamesError{f.fields[other].name, name}
+		if other, taken := f.fields.byAlias[alias]; taken {
+			return 0, &NamesError{f.fields.all[other].name, name}
 		}
 		why := ""
 		f.declare(&f.table.Columns[i], by, name)
@@ -510,13 +487,13 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	case f.opt.Columns == IgnoreColumns:
 	case bad != nil:
 		return 0, bad
-	case f.added < f.opt.MaxColumns:
+	case f.added.n < f.opt.MaxColumns:
 		fd.col = int32(len(f.table.Columns))
 		f.table.Columns = append(f.table.Columns, schema.New(name, false))
 		f.declare(&f.table.Columns[fd.col], by, name)
-		f.added++
-	case !f.saidFull:
-		f.saidFull = true
+		f.added.n++
+	case !f.added.reachedMax:
+		f.added.reachedMax = true
 		f.opt.Log.Warn(fmt.Sprintf("no more columns are added after %d (--max-columns); further fields, %q the first, are ignored", f.opt.MaxColumns, name))
 	}
 	return f.remember(fd, alias), nil
@@ -537,18 +514,10 @@ func (f *Folder) declare(c *schema.Column, by *Change, name string) {
 	}
 }
 
+// remember adds a field.
 func (f *Folder) remember(fd field, alias string) int32 {
-	if len(f.fields) >= maxFields && fd.col < 0 && fd.key < 0 {
-		fd.name = otherNames
-		if n, ok := f.byName[fd.name]; ok {
-			return n
-		}
-	}
-	n := int32(len(f.fields))
-	f.fields = append(f.fields, fd)
-	f.byName[fd.name] = n
-	if fd.col >= 0 {
-		f.folded[alias] = n
+	n, isNew := f.fields.add(fd, alias)
+	if isNew && fd.col >= 0 {
 		f.table.Columns[fd.col].Exact = fd.name == f.opt.Version && f.opt.Scope == RowScope
 	}
 	return n

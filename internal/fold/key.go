@@ -37,8 +37,8 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 // keySize returns the bytes that the texts of the change's key have, however JSON spells them.
 func (f *Folder) keySize(fields []feed.Field) (n int) {
 	for _, at := range f.now.keys {
-		f.text = feed.AppendText(f.text[:0], fields[at].Value, fields[at].Kind)
-		n += len(f.text)
+		f.now.text = feed.AppendText(f.now.text[:0], fields[at].Value, fields[at].Kind)
+		n += len(f.now.text)
 	}
 	return n
 }

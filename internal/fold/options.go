@@ -54,6 +54,9 @@ type Options struct {
 	Log         *slog.Logger
 }
 
+// setsNull reports whether null sets NULL.
+func (o *Options) setsNull() bool { return o.Null != KeepNull && !o.FillOnly }
+
 // Validate returns all faults of the rules, by the names of their flags.
 func (o *Options) Validate() error {
 	var faults []error

@@ -14,6 +14,12 @@ import (
 // ErrSplit says that a set must be written before a message is added to it.
 var ErrSplit = errors.New("the set must be written before the message is added")
 
+// references say how the rows of a table and those of others name each other.
+type references struct {
+	named  bool  // rows of others name its rows
+	tables []int // whose rows its rows name, and those that belong to them
+}
+
 // splits reports whether a set must be written before a change, which its table judged last: it is about
 // a table whose rows name rows of a table that the set deletes from, or about a row that the set deletes,
 // or it deletes a row that messages of the set name.
@@ -22,9 +28,9 @@ func (f Folders) splits(s *Set, c *TableChange) bool {
 	switch {
 	case s.Unsplit:
 		return false
-	case slices.ContainsFunc(folder.references, func(table int) bool { return s.Batches[table].relations.deletes }):
+	case slices.ContainsFunc(folder.references.tables, func(table int) bool { return s.Batches[table].relations.deletes }):
 		return true
-	case !folder.referenced || !b.relations.deletes && c.Op != Delete:
+	case !folder.references.named || !b.relations.deletes && c.Op != Delete:
 		return false
 	}
 	folder.makeKey(c.Fields)
@@ -40,9 +46,9 @@ func (f Folders) refer() {
 			if r.Owner {
 				continue
 			}
-			f[r.Table].referenced = true
+			f[r.Table].references.named = true
 			for of := i; of >= 0; of = f[of].nested.parent {
-				f[of].references = append(f[of].references, r.Table)
+				f[of].references.tables = append(f[of].references.tables, r.Table)
 			}
 		}
 	}

@@ -1,0 +1,73 @@
+package fold
+
+import "github.com/weirsync/weir/internal/feed"
+
+// A field is what a folder knows of a name that messages have.
+type field struct {
+	name    string
+	col     int32 // -1: ignored
+	key     int32 // which part of the key, -1: none
+	holds   uint8 // the kinds, a bit each, for which its column is known to need no widening
+	ignored int64
+}
+
+const (
+	none      = int32(-1)
+	maxFields = 10000 // past this number of names, those that are ignored share one field
+
+	otherNames = "\x00other names" // no field has a NUL in its name
+)
+
+// A fieldSet is the fields that messages have had, by the order in which they were first seen.
+type fieldSet struct {
+	names    *feed.Names
+	all      []field
+	byName   map[string]int32 // index into all
+	byAlias  map[string]int32 // the same of fields with a column, by their names as the database compares them
+	byNumber []int32          // index into all by the number of the name, or -1
+}
+
+func newFieldSet(names *feed.Names) fieldSet {
+	return fieldSet{names: names, byName: map[string]int32{}, byAlias: map[string]int32{}}
+}
+
+// add adds a field, unless it shares that of other names.
+func (s *fieldSet) add(fd field, alias string) (n int32, isNew bool) {
+	if len(s.all) >= maxFields && fd.col < 0 && fd.key < 0 {
+		fd.name = otherNames
+		if n, ok := s.byName[fd.name]; ok {
+			return n, false
+		}
+	}
+	n = int32(len(s.all))
+	s.all = append(s.all, fd)
+	s.byName[fd.name] = n
+	if fd.col >= 0 {
+		s.byAlias[alias] = n
+	}
+	return n, true
+}
+
+// setNumber notes which field the name with a number is.
+func (s *fieldSet) setNumber(number, field int32) {
+	for int(number) >= len(s.byNumber) {
+		s.byNumber = append(s.byNumber, none)
+	}
+	s.byNumber[number] = field
+}
+
+// forget takes back all but the first n fields.
+func (s *fieldSet) forget(n int, alias func(name string) string) {
+	for _, fd := range s.all[n:] {
+		delete(s.byName, fd.name)
+		if fd.col >= 0 {
+			delete(s.byAlias, alias(fd.name))
+		}
+	}
+	s.all = s.all[:n]
+	for i, h := range s.byNumber {
+		if int(h) >= n {
+			s.byNumber[i] = none
+		}
+	}
+}
