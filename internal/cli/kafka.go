@@ -175,14 +175,14 @@ func (o *kafkaOptions) settings(env func(string) (string, bool), rules *fold.Opt
 	}
 	switch o.tombstones {
 	case "":
-		k.DropTombstones = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
+		k.Tombstones.Drop = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
 		if len(rules.Key) == 1 && !rules.FillOnly && (m == nil || m.File == "") {
-			k.Compacted = rules.Key[0]
+			k.Tombstones.Compacted = rules.Key[0]
 		}
 	case noTombstones:
-		k.DropTombstones = true
+		k.Tombstones.Drop = true
 	default:
-		if k.Tombstone = o.tombstones; rules.FillOnly {
+		if k.Tombstones.Field = o.tombstones; rules.FillOnly {
 			faults = append(faults, errors.New("--fill-only never removes a row: leave --tombstones-by-key out, or set it to off"))
 		} else if m != nil && m.Envelope != nil && !m.TakesTombstones() {
 			faults = append(faults, errors.New("--tombstones-by-key: a record without a value names no table of the stream, and has no version: with an envelope it removes rows of one table that takes all messages and keeps no versions; leave it out, for a message that removes the row comes before it"))

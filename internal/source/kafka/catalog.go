@@ -125,7 +125,7 @@ func (c *catalog) findCompacted(ctx context.Context) error {
 		return err
 	}
 	for _, t := range found {
-		if t.Err != nil && t.Name != k.DeadLetters && k.Compacted != "" && k.Tombstone == "" && !k.DropTombstones {
+		if t.Err != nil && t.Name != k.DeadLetters && k.Tombstones.Compacted != "" && k.Tombstones.Field == "" && !k.Tombstones.Drop {
 			c.cfg.common.Log.Warn(fmt.Sprintf("topic %s: whether it is compacted is not known: %v (--tombstones-by-key says what records without a value do)", t.Name, t.Err))
 		}
 		isCompacted := slices.ContainsFunc(t.Configs, func(set kadm.Config) bool {

@@ -50,14 +50,9 @@ type Options struct {
 	Start       Start
 	UntilEnd    bool // a partition ends where it ended when the run began
 	Uncommitted bool // records of transactions that are not committed, or are aborted, are read too
-	// Tombstone is the field that has the key of a record without a value, which removes its row.
-	// "" removes none: DropTombstones has these records passed over, and else they are rejected.
-	Tombstone      string
-	DropTombstones bool
-	// Compacted is the Tombstone of topics that are compacted, where that is open.
-	Compacted string
-	Fields    []RecordField
-	SASL      string // mechanism, as flags have it; "" is none
+	Tombstones  Tombstones
+	Fields      []RecordField
+	SASL        string // mechanism, as flags have it; "" is none
 	// Login returns what the mechanism needs whenever a connection is made: of oauthbearer, the token is the password.
 	Login func() (user, password string, err error)
 }
@@ -69,6 +64,13 @@ type Start struct {
 	Latest    bool      // behind its last record
 	Committed bool      // where the group has committed to Kafka, else at its first record
 	Time      time.Time // at the first record of this time or later
+}
+
+// Tombstones says what a record without a value does. By default it is rejected.
+type Tombstones struct {
+	Field     string // that has the record's key: the record deletes the row; "" is none
+	Compacted string // the Field of compacted topics, if that is open
+	Drop      bool   // the record is skipped if no field has its key
 }
 
 // A RecordField puts what is known of a record beside its value into the message.
@@ -94,10 +96,10 @@ func (o *Options) settings() map[string]string {
 	if len(fields) > 0 {
 		flags["record-fields"] = strings.Join(fields, ",")
 	}
-	if o.DropTombstones {
+	if o.Tombstones.Drop {
 		flags["tombstones-by-key"] = "off"
-	} else if o.Tombstone != "" {
-		flags["tombstones-by-key"] = o.Tombstone
+	} else if o.Tombstones.Field != "" {
+		flags["tombstones-by-key"] = o.Tombstones.Field
 	}
 	return flags
 }

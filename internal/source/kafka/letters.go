@@ -167,10 +167,11 @@ func (s *sender) produce(ctx context.Context, l *lane, letters []source.Letter, 
 			records = append(records, r)
 			size += len(r.Key) + len(r.Value)
 		}
-		for j, failed := range s.results(ctx, records) {
-			of := &letters[begin+j]
+		for _, result := range s.producer.ProduceSync(ctx, records...) {
+			j, failed := begin+slices.Index(records, result.Record), result.Err
+			of := &letters[j]
 			if isTooLarge(failed) || errors.Is(failed, kerr.InvalidRecord) { // by itself it may not be
-				failed = s.producer.ProduceSync(ctx, recordOf(of, l, originals[begin+j])).FirstErr()
+				failed = s.producer.ProduceSync(ctx, recordOf(of, l, originals[j])).FirstErr()
 			}
 			if isTooLarge(failed) { // it goes without what does not fit
 				failed = s.producer.ProduceSync(ctx, keptOf(of, l, "the topic of dead letters takes no record as large")).FirstErr()
@@ -182,15 +183,6 @@ func (s *sender) produce(ctx context.Context, l *lane, letters []source.Letter, 
 		}
 	}
 	return sent, err
-}
-
-// results sends records, and returns what came of each.
-func (s *sender) results(ctx context.Context, records []*kgo.Record) []error {
-	errs := make([]error, len(records))
-	for _, r := range s.producer.ProduceSync(ctx, records...) {
-		errs[slices.Index(records, r.Record)] = r.Err
-	}
-	return errs
 }
 
 func isTooLarge(err error) bool {

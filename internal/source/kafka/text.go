@@ -81,12 +81,12 @@ func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 	k := t.kafka
 	t.buf = t.buf[:0]
 	if r.Value == nil {
-		field := k.Tombstone
+		field := k.Tombstones.Field
 		if field == "" && l.compacted {
-			field = k.Compacted
+			field = k.Tombstones.Compacted
 		}
 		switch {
-		case field == "" && k.DropTombstones:
+		case field == "" && k.Tombstones.Drop:
 			return m, false
 		case field == "" || r.Key == nil:
 			return message{kind: source.NoValue, value: r.Key}, true
