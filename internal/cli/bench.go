@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,10 +12,12 @@ import (
 
 	"github.com/weirsync/weir/internal/ladder"
 	"github.com/weirsync/weir/internal/report"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) benchCommand() *cobra.Command {
-	var to, html string
+	var html string
+	sp := e.newSpec()
 	var asJSON bool
 	o := ladder.Config{Key: "id", Messages: 500_000, For: 3 * time.Second, Runs: 3, Lag: 2 * time.Second}
 	c := &cobra.Command{
@@ -42,7 +43,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		db, err := e.benchDatabase(to)
+		if err := e.load(c, sp); err != nil {
+			return err
+		}
+		db, err := benchDatabase(sp)
 		if err != nil {
 			return err
 		}
@@ -50,7 +54,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			return usagef("--messages, --for, --runs and --lag must be more than 0")
 		}
 		if _, err := os.Stat(filepath.Dir(html)); err != nil { // before it takes minutes
-			return usageError{fmt.Errorf("--html: %w", err)}
+			return usagef("--html: %w", err)
 		}
 		if o.Log = slog.New(&textHandler{w: e.line, level: e}); len(args) > 0 {
 			o.Source, o.Kind = args[0], *sourceKinds.Of(args[0])
@@ -68,12 +72,12 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		return errors.Join(err, r.Page().Text(e.stdout))
 	}
 	f := c.Flags()
-	f.StringVar(&to, "to", "", toHelp)
+	sp.AddFlags(f, "to")
 	f.StringVar(&o.Key, "key", o.Key, "the `FIELD` that identifies a row")
-	addWhole(f, &o.Messages, "messages", o.Messages, "use at most `N` messages of the feed")
-	f.DurationVar(&o.For, "for", o.For, "how long the first way writes; the others write as many messages")
-	addWhole(f, &o.Runs, "runs", o.Runs, "measure everything `N` times")
-	f.DurationVar(&o.Lag, "lag", o.Lag, "how far the table may be behind the feed")
+	addWhole(f, &o.Messages, "messages", "use at most `N` messages of the feed")
+	addDuration(f, &o.For, "for", "", "how long the first way writes; the others write as many messages")
+	addWhole(f, &o.Runs, "runs", "measure everything `N` times")
+	addDuration(f, &o.Lag, "lag", "", "how far the table may be behind the feed")
 	f.BoolVar(&o.Unsafe, "unsafe", false, "advise also settings that lose commits in a power cut")
 	f.StringVar(&html, "html", "", "write a page with plots to this `FILE`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -82,12 +86,12 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 }
 
 // benchDatabase returns the place in the database that --to names.
-func (e *env) benchDatabase(to string) (ladder.Database, error) {
-	d, err := e.destination(to)
+func benchDatabase(sp *spec.Spec) (ladder.Database, error) {
+	d, err := sp.Destination()
 	if err != nil {
 		return nil, err
 	}
-	return ladder.Open(d.Name, d.dest)
+	return ladder.Open(d.Name, d.Dest)
 }
 
 func writeHTML(path string, p *report.Page) error {

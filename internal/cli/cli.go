@@ -23,6 +23,7 @@ import (
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/spec"
 	"github.com/weirsync/weir/internal/spool"
 )
 
@@ -36,7 +37,6 @@ var (
 const (
 	exitOK       = 0
 	exitFailed   = 1
-	exitUsage    = 2
 	exitRejected = 3 // done, but lines were rejected
 	exitSignal   = 128
 )
@@ -45,13 +45,7 @@ const exitHelp = `Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but lines 
 4 another run holds a source of this job, 130 or 143 stopped by a signal after a
 clean flush.`
 
-// usageError is a fault of the command line.
-type usageError struct{ error }
-
-func (e usageError) ExitCode() int { return exitUsage }
-func (e usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+func usagef(format string, args ...any) error { return spec.Usagef(format, args...) }
 
 // codeError ends the program with an exit code and no message.
 type codeError int
@@ -159,7 +153,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 	}
 	var hint []any
 	switch {
-	case errors.As(err, new(usageError)):
+	case errors.As(err, new(spec.UsageError)):
 		hint = []any{hintField, "See '" + command.CommandPath() + " --help'."}
 	case errors.As(err, new(sink.BusyError)):
 		wait := "Wait for it to end"
@@ -277,7 +271,7 @@ func noCommand(c *cobra.Command, args []string) error {
 	if _, err := os.Stat(args[0]); err == nil && meant == "" && !c.HasParent() {
 		meant = fmt.Sprintf("; did you mean %q?", "weir sync "+args[0])
 	}
-	return usagef("%s has no command %q%s", c.CommandPath(), redacted(args[0]), meant)
+	return usagef("%s has no command %q%s", c.CommandPath(), spec.Redacted(args[0]), meant)
 }
 
 // finish makes wrong arguments of a command and of all below it a fault of the command line,
@@ -292,16 +286,16 @@ func finish(c *cobra.Command) {
 		c.Args = func(c *cobra.Command, args []string) error {
 			err := check(c, args)
 			switch {
-			case err == nil || errors.As(err, new(usageError)):
+			case err == nil || errors.As(err, new(spec.UsageError)):
 				return err
 			case len(args) == 0:
 				return usagef("arguments are missing: %s", c.UseLine())
 			}
 			meant := ""
 			if to := c.Flags().Lookup("to"); to != nil && !to.Changed {
-				meant = meantForTo(args)
+				meant = spec.MeantForTo(args)
 			}
-			return usagef("wrong arguments %q: %s%s", redacted(strings.Join(args, " ")), c.UseLine(), meant)
+			return usagef("wrong arguments %q: %s%s", spec.Redacted(strings.Join(args, " ")), c.UseLine(), meant)
 		}
 	}
 }

@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirsync/weir/internal/config"
-	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) configCommand() *cobra.Command {
@@ -27,7 +25,7 @@ func (e *env) configCommand() *cobra.Command {
 }
 
 func (e *env) configPrintCommand() *cobra.Command {
-	o := &syncOptions{}
+	o := e.newSpec()
 	c := &cobra.Command{
 		Use:   "print",
 		Short: "Print each setting of sync, its value and where it came from",
@@ -37,21 +35,19 @@ default. The tables of a file follow, with what each takes from the top of the
 file.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			settings, file, err := e.resolve(c.Flags(), o)
-			if err != nil {
+			if err := e.load(c, o); err != nil {
 				return err
 			}
 			t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-			for _, s := range settings {
-				if s.Once {
-					continue
+			for _, s := range o.Settings() {
+				if s.InFile() || s.Name == "config" {
+					fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Value()), o.Origin(s))
 				}
-				fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Value()), originText(s))
 			}
-			if err := t.Flush(); err != nil || file.Mapping == nil {
+			if err := t.Flush(); err != nil || o.Mapping == nil {
 				return err
 			}
-			tables, err := config.Print(file.Mapping)
+			tables, err := config.Print(o.Mapping)
 			if err != nil {
 				return err
 			}
@@ -59,16 +55,8 @@ file.`,
 			return err
 		},
 	}
-	o.flags(c.Flags())
+	o.AddFlags(c.Flags())
 	return c
-}
-
-// originText is where the value of a setting came from.
-func originText(s *config.Setting) string {
-	if s.Origin == config.Default && s.Why != nil {
-		return s.Origin + ": " + s.Why()
-	}
-	return s.Origin
 }
 
 func (e *env) configCheckCommand() *cobra.Command {
@@ -76,53 +64,41 @@ func (e *env) configCheckCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a config file",
 		Long: `Check a config file by itself, without the environment, the sources and the
-database, and print all of its faults, each with file, line and column.
+database, and print all of its faults, each with file, line and column: those
+that sync would report before it connects. Files that settings name are read.
 
 Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
 		Example: `  weir config check weir.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, err := e.checkFile(c, args[0])
+			o, err := e.checkFile(args[0])
 			if err != nil {
 				return err
 			}
-			if file.Mapping == nil {
+			if m := o.Mapping; m == nil || m.File == "" {
 				_, err = fmt.Fprintf(e.stdout, "%s is right\n", args[0])
 			} else {
-				_, err = fmt.Fprintf(e.stdout, "%s is right: %s, %s\n", args[0], quantity.Count(int64(len(file.Mapping.Tables)), "table"), quantity.Count(int64(len(file.Cases)), "test"))
+				_, err = fmt.Fprintf(e.stdout, "%s is right: %s, %s\n", args[0], quantity.Count(int64(len(o.Mapping.Tables)), "table"), quantity.Count(int64(len(o.Cases)), "test"))
 			}
 			return err
 		},
 	}
 }
 
-// checkFile reads a config file without the environment. Its faults are a [usageError].
-func (e *env) checkFile(c *cobra.Command, path string) (config.File, error) {
-	o := syncOptions{}
-	f := o.flagSet(c)
-	o.config = path
-	alone := *e
-	alone.environ, alone.lookupEnv = func() []string { return nil }, func(string) (string, bool) { return "", false }
-	_, file, err := alone.resolve(f, &o)
+// checkFile reads a config file without the environment. Its faults are wrong usage.
+func (e *env) checkFile(path string) (*spec.Spec, error) {
+	alone := e.surroundings()
+	alone.Lookup, alone.Environ, alone.Stdin, alone.Asks = nil, nil, nil, false
+	o := spec.New(alone)
+	o.File = path
+	_, _ = o.Load() // with all other faults it is that of Validate
+	err := o.Validate()
 	if unread := new(fs.PathError); errors.As(err, &unread) {
-		return file, unread
+		return nil, unread
 	} else if err != nil {
-		return file, usageError{err}
+		return nil, spec.Usage(err)
 	}
-	_, rulesErr := o.rules()
-	_, rateErr := readRate("max-rate", o.maxRate)
-	_, rejectsErr := o.parse()
-	limits, toErr := caseDriver.Caps.Limits, error(nil)
-	if o.to != "" {
-		var to destination
-		to, toErr = alone.destination(o.to)
-		limits = to.Caps.Limits
-	}
-	_, tablesErr := mapping.Compile(file.Mapping, &feed.Names{}, limits)
-	if err := errors.Join(rulesErr, o.check(), rateErr, rejectsErr, toErr, config.Locate(path, tablesErr)); err != nil {
-		return file, usageError{err}
-	}
-	return file, nil
+	return o, nil
 }
 
 func (e *env) configSchemaCommand() *cobra.Command {
@@ -136,8 +112,7 @@ them. With the YAML language server, the first line of a file names it:
 		Example: `  weir config schema >weir.schema.json`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var o syncOptions
-			schema, err := config.Schema(slices.DeleteFunc(settingsOf(o.flagSet(c), &o), func(s *config.Setting) bool { return s.Name == "config" }), kinds())
+			schema, err := e.newSpec().Schema()
 			if err != nil {
 				return err
 			}

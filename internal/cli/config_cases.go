@@ -19,6 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) configTestCommand() *cobra.Command {
@@ -33,20 +34,20 @@ Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has faults.`
 		Example: `  weir config test weir.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, err := e.checkFile(c, args[0])
+			file, err := e.checkFile(args[0])
 			if err != nil {
 				return err
 			}
 			if len(file.Cases) == 0 {
 				return usagef("%s has no tests", args[0])
 			}
-			return e.runCases(c.Context(), &file)
+			return e.runCases(c.Context(), file)
 		},
 	}
 }
 
 // runCases runs the tests of a file, and prints those that passed.
-func (e *env) runCases(ctx context.Context, file *config.File) error {
+func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
 	m := *file.Mapping
 	m.Tables = slices.Clone(m.Tables)
 	for i := range m.Tables {
@@ -58,7 +59,7 @@ func (e *env) runCases(ctx context.Context, file *config.File) error {
 		differences := map[string][]*config.Fault{}
 		rejected := ""
 		for batches, rows := range map[string]int{"in one batch": 0, "line by line": 1} {
-			found, did, err := runCase(ctx, &m, test, rows)
+			found, did, err := e.runCase(ctx, &m, test, rows)
 			if err != nil {
 				return fmt.Errorf("test %q, %s: %w", test.Name, batches, err)
 			}
@@ -96,7 +97,7 @@ func rejectedInCase(did *progress.Snapshot) string {
 
 // runCase applies the feed of a test to empty tables, in batches of a number of rows (0: in one), and compares
 // them.
-func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (_ []*config.Fault, _ *progress.Snapshot, err error) {
+func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (_ []*config.Fault, _ *progress.Snapshot, err error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
 		return nil, nil, err
@@ -106,15 +107,14 @@ func runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRo
 	if err := os.WriteFile(feed, []byte(test.Feed), 0o600); err != nil {
 		return nil, nil, err
 	}
-	rejects, err := job.ParseRejects("discard")
+	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
+	o := e.newSpec()
+	o.Mapping, o.Batch = m, spec.Batch{Rows: batchRows, Buffer: foldBuffer}
+	_, c, err := o.FoldFiles([]string{feed}, &spec.Destination{Driver: caseDriver}, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
-	c := job.Config{Kind: *sourceKinds.Of(feed), Sources: []string{feed}, BatchRows: batchRows, Buffer: foldBuffer, Rejects: rejects, MaxRejects: math.MaxInt64, Log: options.Log}
-	if err := c.Map(m, nil, caseDriver.Caps.Limits); err != nil {
-		return nil, nil, config.Locate(m.File, err)
-	}
+	c.Log = options.Log
 	db, err := caseDriver.Open(ctx, path, options)
 	if err != nil {
 		return nil, nil, err

@@ -15,12 +15,13 @@ import (
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 // A dryRun keeps what is printed of a run that writes nothing.
 type dryRun struct {
 	*env
-	to      destination
+	to      spec.Destination
 	mapping *mapping.Mapping   // nil where the messages are the rows of one table
 	explain *mapping.Explainer // the same
 	found   map[string]schema.Table
@@ -97,7 +98,7 @@ func (t *dryTable) take(b *fold.Batch) {
 
 // plan returns the statements that make the table what all rows need. A batch takes
 // what those before it needed for done.
-func (t *dryTable) plan(to *destination) []string {
+func (t *dryTable) plan(to *spec.Destination) []string {
 	if t.rows == 0 && !t.found.Exists {
 		return []string{"-- no table would be made"}
 	}
@@ -122,11 +123,11 @@ func (t *dryTable) empty() (names []string) {
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
-func (e *env) dryRun(ctx context.Context, to destination, c job.Config, m *mapping.Mapping, p *progress.Progress, out *printer) (err error) {
+func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *mapping.Mapping, p *progress.Progress, out *printer) (err error) {
 	d := &dryRun{env: e, to: to, mapping: m, found: map[string]schema.Table{}, untaken: map[string]int64{}}
 	caps := to.Caps
 	have := sink.ReadTables(sink.NoTables)
-	db, err := to.Reader(ctx, to.dest, sink.Options{Log: e.log})
+	db, err := to.Reader(ctx, to.Dest, sink.Options{Log: e.log})
 	switch {
 	case err == nil:
 		defer func() { err = errors.Join(err, db.Close()) }()

@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
@@ -23,11 +22,11 @@ import (
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) explainCommand() *cobra.Command {
-	o := &explainOptions{}
+	o := &explainOptions{spec: e.newSpec()}
 	c := &cobra.Command{
 		Use:   "explain ID FILE... [--table NAME]",
 		Short: "Name the line that set each column of a row",
@@ -43,26 +42,22 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
   weir explain BA,117 'captures/*.jsonl.zst' --key carrier,flight --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, err := e.configured(c)
-			if err != nil {
+			if err := e.load(c, o.spec); err != nil {
 				return err
 			}
-			o.mapping = file.Mapping
 			return e.explain(c.Context(), o, args[0], args[1:])
 		},
 	}
 	f := c.Flags()
-	inGroup(f, sourceFlags, o.maxLineFlag)
-	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
-	f.StringVar(&o.of, "table", "", "the `TABLE` of the row, where the config file has several")
-	f.String("config", "", configHelp)
+	o.spec.AddFlags(f, append([]string{"table"}, spec.FoldFlags...)...)
+	f.Lookup("table").Usage = "the `TABLE` of the row, where the config file has several"
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
 }
 
 type explainOptions struct {
-	fileOptions
+	spec   *spec.Spec
 	of     string // the table
 	asJSON bool
 }
@@ -202,30 +197,19 @@ var (
 )
 
 func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []string) error {
-	opt, err := o.rules()
-	if err != nil {
-		return usageError{err}
+	o.of, o.spec.Table.Name, o.spec.Table.MaxColumns = o.spec.Table.Name, "", math.MaxInt32
+	o.spec.Batch = spec.Batch{Buffer: foldBuffer}
+	if o.spec.Mapping != nil {
+		o.spec.Mapping = o.spec.Mapping.With(o.of)
 	}
-	sources, err := expand(args, false)
-	if err != nil {
-		return err
-	}
-	rejects, err := job.ParseRejects("discard")
-	if err != nil {
-		return err
-	}
-	opt.MaxColumns = math.MaxInt32
 	caps := sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}
-	c := job.Config{Kind: *sourceKinds.Of(sources[0]), Sources: sources, Source: source.Options{MaxLine: int(o.maxLine)}, Buffer: foldBuffer, Rejects: rejects, MaxRejects: 1 << 62, Log: e.log}
-	if o.mapping != nil {
-		o.mapping = o.mapping.With(o.of)
-	}
-	if err := o.tables(&c, &sink.Driver{Caps: caps}, explained.Name, opt); err != nil {
-		return usageError{err}
+	_, c, err := o.spec.FoldFiles(args, &spec.Destination{Driver: sink.Driver{Caps: caps}}, explained.Name)
+	if err != nil {
+		return err
 	}
 	x, err := o.explainer(&c, id)
 	if err != nil {
-		return usageError{err}
+		return spec.Usage(err)
 	}
 	// The sets of a table with constraints keep their messages one by one.
 	var tables []schema.Table
@@ -250,8 +234,8 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 // explainer returns what follows a row of a job's table.
 func (o *explainOptions) explainer(c *job.Config, id string) (x *explainer, err error) {
 	x = &explainer{}
-	if o.mapping != nil {
-		if x.mapping, err = mapping.NewExplainer(o.mapping, anyLimits); err != nil {
+	if o.spec.Mapping != nil {
+		if x.mapping, err = mapping.NewExplainer(o.spec.Mapping, anyLimits); err != nil {
 			return nil, err
 		}
 		if x.table, err = o.tableOf(c); err != nil {
@@ -272,7 +256,7 @@ func (o *explainOptions) explainer(c *job.Config, id string) (x *explainer, err 
 
 // tableOf is the table of the mapping that the flag names.
 func (o *explainOptions) tableOf(c *job.Config) (int, error) {
-	if o.mapping.File == "" || o.of == "" && len(c.Tables) == 1 && c.Star == nil {
+	if o.spec.Mapping.File == "" || o.of == "" && len(c.Tables) == 1 && c.Star == nil {
 		return 0, nil
 	}
 	var names []string
@@ -280,7 +264,7 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 		names = append(names, c.Tables[i].Name)
 	}
 	if at := slices.Index(names, o.of); at >= 0 {
-		for _, t := range o.mapping.Tables {
+		for _, t := range o.spec.Mapping.Tables {
 			if t.Name == o.of && t.Of != "" {
 				return 0, fmt.Errorf("--table %s: its rows are one value of a row of %q, which explain shows: --table %[2]s", o.of, t.Of)
 			}
@@ -288,12 +272,12 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 		return at, nil
 	}
 	if o.of == "" && c.Star != nil {
-		return 0, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", o.mapping.File, mapping.Star)
+		return 0, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", o.spec.Mapping.File, mapping.Star)
 	}
 	if o.of == "" {
-		return 0, fmt.Errorf("%s has several tables: --table %s", o.mapping.File, strings.Join(names, ", or "))
+		return 0, fmt.Errorf("%s has several tables: --table %s", o.spec.Mapping.File, strings.Join(names, ", or "))
 	}
-	return 0, fmt.Errorf("--table %s: %s has no such table%s", o.of, o.mapping.File, config.DidYouMean(o.of, names))
+	return 0, fmt.Errorf("--table %s: %s has no such table%s", o.of, o.spec.Mapping.File, config.DidYouMean(o.of, names))
 }
 
 // printOrigins prints the columns of the row that have a value.

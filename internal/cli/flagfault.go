@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 // flagFault is a fault of a command's flags, for people.
@@ -21,10 +22,13 @@ func (e *env) flagFault(c *cobra.Command, err error) error {
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
-		fl := invalid.GetFlag()
-		err = fmt.Errorf("--%s: %w", fl.Name, valueFault(fl, invalid.GetValue(), invalid.Unwrap()))
+		fl, cause := invalid.GetFlag(), invalid.Unwrap()
+		if fl.Value.Type() == "bool" {
+			cause = fmt.Errorf("%q is neither true nor false", invalid.GetValue())
+		}
+		err = spec.Named("--"+fl.Name, cause)
 	}
-	return usageError{errors.New(redacted(err.Error()) + similarFlag(c, err))}
+	return usagef("%s", spec.Redacted(err.Error())+similarFlag(c, err))
 }
 
 // wordsAfter are the arguments behind the name of a command and before the first flag.

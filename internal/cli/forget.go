@@ -12,10 +12,11 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) forgetCommand() *cobra.Command {
-	var to string
+	sp := e.newSpec()
 	c := &cobra.Command{
 		Use:   "forget JOB --to DEST",
 		Short: "Remove a job's checkpoints and rejected lines",
@@ -31,31 +32,30 @@ Exit codes: 0 done, 1 failed, or no such job, 2 wrong usage,
 		Example: `  weir forget flights --to flights.db`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if _, err := e.configured(c); err != nil {
+			if err := e.load(c, sp); err != nil {
 				return err
 			}
-			dest, err := e.destination(to)
+			dest, err := sp.Destination()
 			if err != nil {
 				return err
 			}
 			return e.forget(c.Context(), dest, args[0])
 		},
 	}
-	c.Flags().StringVar(&to, "to", "", toHelp)
-	c.Flags().String("config", "", configHelp)
+	sp.AddFlags(c.Flags(), "to", "config")
 	return c
 }
 
-func (e *env) forget(ctx context.Context, dest destination, job string) (err error) {
+func (e *env) forget(ctx context.Context, dest spec.Destination, job string) (err error) {
 	if job == "" {
 		return usagef("the name of the job is empty: weir status lists them")
 	}
 	o := sink.Options{Level: sink.Full, Log: e.log}
-	st, err := dest.status(ctx, o) // the database may be missing; Open would make it
+	st, err := statusOf(ctx, dest, o) // the database may be missing; Open would make it
 	if err != nil {
 		return err
 	}
-	db, err := dest.Open(ctx, dest.dest, o)
+	db, err := dest.Open(ctx, dest.Dest, o)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 	if err != nil {
 		return err
 	}
-	claims, err := dest.OpenClaims(ctx, dest.dest, job, o)
+	claims, err := dest.OpenClaims(ctx, dest.Dest, job, o)
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (e *env) forget(ctx context.Context, dest destination, job string) (err err
 }
 
 // status asks a database that exists for its jobs.
-func (d destination) status(ctx context.Context, o sink.Options) (st sink.Status, err error) {
-	db, err := d.Reader(ctx, d.dest, o)
+func statusOf(ctx context.Context, d spec.Destination, o sink.Options) (st sink.Status, err error) {
+	db, err := d.Reader(ctx, d.Dest, o)
 	if err != nil {
 		return st, err
 	}

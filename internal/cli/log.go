@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 // A textHandler writes messages for people: the sentence alone, which names what the fields do.
@@ -71,12 +72,12 @@ func (e *env) Level() slog.Level {
 }
 
 // logAs has messages written as a run's options say.
-func (e *env) logAs(o *logOptions) {
+func (e *env) logAs(o *spec.Output) {
 	level := e.Level()
-	if o.quiet && !e.verbose {
+	if o.Quiet && !e.verbose {
 		level = slog.LevelWarn
 	}
-	if o.logFormat == jsonFormat {
+	if o.LogFormat == spec.JSON {
 		e.log = slog.New(newJSONHandler(e.line, level))
 	} else {
 		e.log = slog.New(&textHandler{w: e.line, prefix: logPrefix, level: level})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 // A statusLine is stderr, where a line may stand that changes: it makes way for what is written.
@@ -75,13 +76,13 @@ const (
 	logEvery  = 10 * time.Second       // elsewhere
 )
 
-func newPrinter(e *env, o *syncOptions, p *progress.Progress) *printer {
+func newPrinter(e *env, o *spec.Output, p *progress.Progress) *printer {
 	out := &printer{p: p, line: e.line, stopped: e.stopped, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: time.Now()}}
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
 	switch {
-	case o.quiet:
+	case o.Quiet:
 		close(out.done)
-	case o.logFormat != jsonFormat && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd())):
+	case o.LogFormat != spec.JSON && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd())):
 		e.line.width = e.width
 		go out.tick(lineEvery, func() { out.line.show(out.status()) })
 	default:

@@ -13,11 +13,12 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 // rejectedText says how many lines were rejected and why, where the first of each reason stands,
 // and how all are shown.
-func rejectedText(o *syncOptions, c *job.Config, did *progress.Snapshot) string {
+func rejectedText(o *spec.Spec, c *job.Config, did *progress.Snapshot) string {
 	were := "were"
 	if did.Rejected == 1 {
 		were = "was"
@@ -31,21 +32,21 @@ func rejectedText(o *syncOptions, c *job.Config, did *progress.Snapshot) string 
 }
 
 // rejectsPlace is where the rejected lines are.
-func rejectsPlace(o *syncOptions, c *job.Config) string {
-	switch o.rejects {
+func rejectsPlace(o *spec.Spec, c *job.Config) string {
+	switch o.Rejects.To {
 	case "table":
 		return c.ShowRejects
 	case "discard":
 		return "--rejects discard keeps none"
 	}
 	if c.Rejects.Topic() != "" { // perhaps by the next run
-		return "--rejects " + o.rejects + " gets them"
+		return "--rejects " + o.Rejects.To + " gets them"
 	}
-	return "--rejects " + o.rejects + " has them"
+	return "--rejects " + o.Rejects.To + " has them"
 }
 
 // reasonText is a reason with the first of its lines, which is in one of several sources.
-func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
+func reasonText(o *spec.Spec, r *progress.Reason, several bool) string {
 	detail := clipped(r.First.Detail, shownDetail)
 	what, place := detail, fmt.Sprintf("line %d", r.First.Line)
 	records := sourceKinds.Traits(r.Source).Records
@@ -62,8 +63,8 @@ func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 		what, place = string(r.First.Reason), place+": "+detail
 	}
 	about := []string{place}
-	if names := o.fieldsForKey(r); names != nil {
-		meant := o.meantForKey(r.First.Text, names)
+	if names := fieldsForKey(o, r); names != nil {
+		meant := meantForKey(o, r.First.Text, names)
 		for i := range names {
 			names[i] = clipped(names[i], shownName)
 		}
@@ -77,8 +78,8 @@ func reasonText(o *syncOptions, r *progress.Reason, several bool) string {
 
 // fieldsForKey are the fields of a message that lacks one of --key, nil where that is not what is
 // wrong with it.
-func (o *syncOptions) fieldsForKey(r *progress.Reason) []string {
-	if r.First.Reason != feed.BadKey || o.mapping != nil && o.mapping.File != "" || o.narrowing.Row != "" || o.narrowing.Envelope != "" || !json.Valid(r.First.Text) {
+func fieldsForKey(o *spec.Spec, r *progress.Reason) []string {
+	if r.First.Reason != feed.BadKey || o.Mapping != nil && o.Mapping.File != "" || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
 	}
 	var names []string
@@ -88,18 +89,18 @@ func (o *syncOptions) fieldsForKey(r *progress.Reason) []string {
 			w.Raw() // not what is in it
 		}
 	}
-	if len(names) == 0 || !slices.ContainsFunc(o.key, func(k string) bool { return !slices.Contains(names, k) }) {
+	if len(names) == 0 || !slices.ContainsFunc(o.Fold.Key, func(k string) bool { return !slices.Contains(names, k) }) {
 		return nil
 	}
 	return names
 }
 
 // meantForKey says how the key is set, of a message with other fields, which have these names.
-func (o *syncOptions) meantForKey(message []byte, names []string) string {
+func meantForKey(o *spec.Spec, message []byte, names []string) string {
 	if of := envelope.Of(message); of != "" {
 		return "perhaps --envelope " + of
 	}
-	for _, k := range o.key {
+	for _, k := range o.Fold.Key {
 		if meant := config.DidYouMean(k, names); meant != "" && !slices.Contains(names, k) {
 			return strings.TrimPrefix(meant, "; ")
 		}
@@ -122,26 +123,4 @@ func clipped(s string, most int) string {
 		}
 	}
 	return s
-}
-
-// showRejects is the command that prints the rejected lines of this run's database.
-func (o *syncOptions) showRejects() string {
-	words := []string{"weir", "status"}
-	given := func(name string) bool {
-		return slices.ContainsFunc(o.resolved, func(s *config.Setting) bool { return s.Name == name && s.Origin == "flag --"+name })
-	}
-	switch {
-	case given("to"):
-		words = append(words, "--to", redacted(o.to))
-	case given("config"):
-		words = append(words, "--config", o.config)
-	}
-	if given("job") {
-		words = append(words, "--job", o.job)
-	}
-	words = append(words, "--rejects")
-	for i := range words {
-		words[i] = quoted(words[i])
-	}
-	return strings.Join(words, " ")
 }

@@ -12,7 +12,6 @@ import (
 	"regexp/syntax"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -20,34 +19,36 @@ import (
 	"github.com/weirsync/weir/internal/envelope/firehose"
 	"github.com/weirsync/weir/internal/replay"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 // replayOptions are the flags of replay.
 type replayOptions struct {
 	replay.Server
 	to, speed, rate string
-	feed, init      string
+	init            string
 	cert, key       string
-	choices
 }
 
-func (o *replayOptions) flags(f *pflag.FlagSet) {
+func (o *replayOptions) flags(f *pflag.FlagSet, sp *spec.Spec) {
 	f.StringVar(&o.to, "to", "-", "`OUT`: stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
 	f.StringVar(&o.speed, "speed", "1x", "how many `TIMES` as fast as recorded, or max")
 	f.StringVar(&o.rate, "rate", "", "send lines at this `RATE`, such as 150/s, instead of the recorded pace")
-	f.String("config", "", configHelp+"; replay takes feed, time_field and resume_field")
+	sp.AddFlags(f, "config")
+	f.Lookup("config").Usage += "; replay takes feed, time_field and resume_field"
 	f.BoolVar(&o.Loop, "loop", false, "start again at the end, with the time field moved forward")
 	f.BoolVar(&o.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
-	f.DurationVar(&o.DropAfter, "drop-after", 0, "close each connection after this time, within a line")
-	f.DurationVar(&o.StallAfter, "stall-after", 0, "send nothing more on a connection after this time")
-	addWhole(f, &o.Garbage, "garbage", 0, "make every `N`th line garbage")
-	inGroup(f, feedFlags, func(f *pflag.FlagSet) {
-		addChoice(&o.choices, f, &o.feed, "feed", "", "play a feed that weir knows: FlightAware's firehose", firehose.Name)
+	addDuration(f, &o.DropAfter, "drop-after", "never", "close each connection after this time, within a line")
+	addDuration(f, &o.StallAfter, "stall-after", "never", "send nothing more on a connection after this time")
+	addWhole(f, &o.Garbage, "garbage", "make every `N`th line garbage")
+	inGroup(f, spec.FeedGroup, func(f *pflag.FlagSet) {
+		sp.AddFlags(f, "feed", "time-field", "resume-field")
+		f.Lookup("feed").Usage = "play a feed that weir knows: FlightAware's firehose"
+		f.Lookup("time-field").Usage = "the `FIELD` with the time of a line: seconds since 1970, or RFC 3339"
+		f.Lookup("resume-field").Usage = "the `FIELD` that a client resumes from"
 		f.StringVar(&o.init, "init", "", "a `REGEXP` that the first line of a client must match")
-		f.StringVar(&o.TimeField, "time-field", "", "the `FIELD` with the time of a line: seconds since 1970, or RFC 3339")
-		f.StringVar(&o.ResumeField, "resume-field", "", "the `FIELD` that a client resumes from")
-		f.DurationVar(&o.Keepalive, "keepalive", 0, "send a keepalive after this time without a line (default never)")
-		addChoice(&o.choices, f, &o.Compression, "compression", "", "of what is sent (default none)", source.Gzip, source.Zlib, source.Deflate)
+		addDuration(f, &o.Keepalive, "keepalive", "never", "send a keepalive after this time without a line (default never)")
+		f.Var(spec.NewChoice(&o.Compression, source.Gzip, source.Zlib, source.Deflate), "compression", "of what is sent (default none)")
 		f.StringVar(&o.cert, "tls-cert", "", "a PEM `FILE` with the certificate of tls-listen://")
 		f.StringVar(&o.key, "tls-key", "", "a PEM `FILE` with its key")
 	})
@@ -55,7 +56,7 @@ func (o *replayOptions) flags(f *pflag.FlagSet) {
 }
 
 func (e *env) replayCommand() *cobra.Command {
-	o := &replayOptions{}
+	o, sp := &replayOptions{}, e.newSpec()
 	c := &cobra.Command{
 		Use:   "replay FILE... [--to OUT]",
 		Short: "Serve captured files as a live feed",
@@ -75,18 +76,18 @@ Exit codes: 0 done, or stopped by a signal, 1 failed, 2 wrong usage.`,
   weir replay flights.jsonl.gz --feed firehose --speed 20x --loop --to tls-listen://:1501 --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if _, err := e.configured(c, "feed", "time-field", "resume-field"); err != nil {
+			if err := e.load(c, sp); err != nil {
 				return err
 			}
-			return e.replay(c.Context(), o, args)
+			return e.replay(c.Context(), o, sp, args)
 		},
 	}
-	o.flags(c.Flags())
+	o.flags(c.Flags(), sp)
 	return c
 }
 
-func (e *env) replay(ctx context.Context, o *replayOptions, args []string) error {
-	if err := o.plan(args); err != nil {
+func (e *env) replay(ctx context.Context, o *replayOptions, sp *spec.Spec, args []string) error {
+	if err := o.plan(sp, args); err != nil {
 		return err
 	}
 	o.Log = e.log
@@ -102,15 +103,18 @@ func (e *env) replay(ctx context.Context, o *replayOptions, args []string) error
 }
 
 // plan checks the options, reports all faults at once, and completes the server's.
-func (o *replayOptions) plan(args []string) error {
-	if o.feed == firehose.Name {
+func (o *replayOptions) plan(sp *spec.Spec, args []string) error {
+	o.TimeField, o.ResumeField = sp.Feed.TimeField, sp.Feed.ResumeField
+	if sp.Feed.Name == firehose.Name {
 		o.TimeField, o.ResumeField, o.init = cmp.Or(o.TimeField, firehose.ResumeField), cmp.Or(o.ResumeField, firehose.ResumeField), cmp.Or(o.init, firehose.InitPattern)
 	}
 	var filesErr, speedErr, rateErr error
-	o.Files, filesErr = expand(args, false)
+	o.Files, filesErr = sp.Expand(args)
 	o.Speed, speedErr = readSpeed(o.speed)
-	o.Rate, rateErr = readRate("rate", o.rate)
-	usage := errors.Join(o.faults(), speedErr, rateErr)
+	if o.Rate, rateErr = spec.ParseRate(o.rate); rateErr != nil {
+		rateErr = spec.Named("--rate", rateErr)
+	}
+	usage := errors.Join(speedErr, rateErr)
 	if o.Loop && o.TimeField == "" && o.rate == "" {
 		usage = errors.Join(usage, errors.New("--loop needs --time-field or --rate"))
 	}
@@ -124,7 +128,7 @@ func (o *replayOptions) plan(args []string) error {
 		}
 	}
 	if usage != nil {
-		usage = usageError{usage}
+		usage = spec.Usage(usage)
 	}
 	return errors.Join(usage, filesErr)
 }
@@ -173,18 +177,4 @@ func readSpeed(s string) (float64, error) {
 		return 0, fmt.Errorf("--speed %s: must be a factor such as 10x, or max", s)
 	}
 	return x, nil
-}
-
-// readRate reads the value of a flag, 150/s or 9000/m, as one a second; "" is 0.
-func readRate(flag, s string) (float64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	n, per, _ := strings.Cut(s, "/")
-	x, err := strconv.ParseFloat(n, 64)
-	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[per]
-	if err != nil || x <= 0 || math.IsNaN(x) || unit == 0 {
-		return 0, fmt.Errorf("--%s %s: must be a rate such as 150/s", flag, s)
-	}
-	return x / unit.Seconds(), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 // A run that waits is alive, however long, and so is one whose database is unavailable; one whose
@@ -79,13 +80,13 @@ func TestReporter_Watchdog(t *testing.T) {
 // at the end where they are written to a file, even when the run was cancelled; every five seconds until it
 // has answered.
 func TestCountStored(t *testing.T) {
-	f := func(o logOptions, want ...time.Duration) {
+	f := func(o spec.Output, want ...time.Duration) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			began, failed := time.Now(), errors.New("failed")
 			var asked []time.Duration
-			err := o.countStored(ctx, func(ctx context.Context) error {
+			err := countStored(ctx, &o, func(ctx context.Context) error {
 				if ctx.Err() == nil {
 					asked = append(asked, time.Since(began))
 				}
@@ -103,16 +104,18 @@ func TestCountStored(t *testing.T) {
 			}
 		})
 	}
-	f(logOptions{})
-	f(logOptions{metricsFile: "f"}, 150*time.Second)
-	f(logOptions{metricsAddr: ":0"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second)
-	f(logOptions{metricsAddr: ":0", metricsFile: "f"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second, 150*time.Second)
+	f(spec.Output{})
+	f(spec.Output{MetricsFile: "f"}, 150*time.Second)
+	f(spec.Output{MetricsAddr: ":0"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second)
+	f(spec.Output{MetricsAddr: ":0", MetricsFile: "f"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second, 150*time.Second)
 }
 
 // TestStoredRejects_DatabaseIsUnavailable: a run that has nothing to write is not ready, either.
 func TestStoredRejects_DatabaseIsUnavailable(t *testing.T) {
 	e := &env{log: slog.New(slog.DiscardHandler), lookupEnv: func(string) (string, bool) { return "", false }}
-	to, err := e.destination("postgres://weir@127.0.0.1:1/x?sslmode=disable")
+	sp := e.newSpec()
+	sp.Table.To = "postgres://weir@127.0.0.1:1/x?sslmode=disable"
+	to, err := sp.Destination()
 	if err != nil {
 		t.Fatal(err)
 	}

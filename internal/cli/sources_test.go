@@ -8,14 +8,15 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/example"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 // TestSources_OneMore: a kind of source is a folder and an entry of one list; all commands know it.
 func TestSources_OneMore(t *testing.T) {
 	with, without := kindsWith, sourceKinds
 	t.Cleanup(func() { kindsWith, sourceKinds = with, without })
-	kindsWith = func(o *kindOptions) source.Kinds { return append(with(o), example.Kind(example.Options{})) }
-	sourceKinds = kindsWith(&kindOptions{})
+	kindsWith = func(o *spec.KindOptions) source.Kinds { return append(with(o), example.Kind(example.Options{})) }
+	sourceKinds = kindsWith(&spec.KindOptions{})
 	feed := `{"id":"BA1","gate":"A1"}` + "\n" + `{"id":"BA2","gate":"A2"}` + "\nbad\n"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/flights.jsonl" {

@@ -17,7 +17,7 @@ import (
 )
 
 func (e *env) statusCommand() *cobra.Command {
-	var to, job string
+	sp := e.newSpec()
 	var asJSON, rejects bool
 	var sample int
 	c := &cobra.Command{
@@ -32,15 +32,15 @@ again:
     weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			named := c.Flags().Changed("job") // and not by a config file, whose first run may be to come
-			if _, err := e.configured(c); err != nil {
+			if err := e.load(c, sp); err != nil {
 				return err
 			}
-			dest, err := e.destination(to)
+			job, named := sp.Source.Job, sp.Setting("job").IsFlag() // and not by a file, whose first run may be to come
+			dest, err := sp.Destination()
 			if err != nil {
 				return err
 			}
-			db, err := dest.Reader(c.Context(), dest.dest, sink.Options{Log: e.log})
+			db, err := dest.Reader(c.Context(), dest.Dest, sink.Options{Log: e.log})
 			if err != nil {
 				return err
 			}
@@ -69,11 +69,10 @@ again:
 			return e.sample(c.Context(), db, st, sample)
 		},
 	}
-	c.Flags().StringVar(&to, "to", "", toHelp)
-	c.Flags().String("config", "", configHelp)
+	sp.AddFlags(c.Flags(), "to", "config", "job")
 	c.Flags().BoolVar(&rejects, "rejects", false, "print the rejected lines")
-	c.Flags().StringVar(&job, "job", "", "show only this `JOB`")
-	addWhole(c.Flags(), &sample, "sample", 0, "also print this many `ROWS` of each table")
+	c.Flags().Lookup("job").Usage = "show only this `JOB`"
+	addWhole(c.Flags(), &sample, "sample", "also print this many `ROWS` of each table")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; with --rejects one object per line, with place and reason")
 	return c
 }

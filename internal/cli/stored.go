@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/weirsync/weir/internal/spec"
 )
 
 const (
@@ -18,13 +20,13 @@ const (
 
 // countStored runs a job. Beside it, count is called at once and then once a minute, where metrics are
 // served, and sooner after an error; and when it has ended, where they are written to a file.
-func (o *logOptions) countStored(ctx context.Context, count func(context.Context) error, run func() error) error {
+func countStored(ctx context.Context, o *spec.Output, count func(context.Context) error, run func() error) error {
 	counting, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if o.metricsAddr == "" {
+		if o.MetricsAddr == "" {
 			return
 		}
 		for counting.Err() == nil {
@@ -41,7 +43,7 @@ func (o *logOptions) countStored(ctx context.Context, count func(context.Context
 	err := run()
 	stop()
 	<-done
-	if o.metricsFile != "" {
+	if o.MetricsFile != "" {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storedPatience)
 		defer cancel()
 		_ = count(last) // which has logged why

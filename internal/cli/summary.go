@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 // summary is what --summary json prints.
@@ -84,7 +85,7 @@ func countsOf(t *progress.Table) tableCounts {
 }
 
 // summarize prints what a run did.
-func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err error) {
+func (e *env) summarize(o *spec.Spec, c job.Config, p *progress.Progress, err error) {
 	did := p.Snapshot()
 	s := newSummary(&did, c.Sources)
 	s.Ignored, s.Passed, s.NoTable = did.Unused.Ignored, did.Unused.Passed, did.Unused.NoTable
@@ -94,10 +95,10 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 	if err != nil {
 		s.Error = err.Error()
 	}
-	if o.summary == jsonFormat {
+	if o.Output.Summary == spec.JSON {
 		line, _ := json.Marshal(s) // a plain struct
 		to := e.stdout
-		if o.resumes() { // which stdout has
+		if o.Resumes() { // which stdout has
 			to = e.stderr
 		}
 		fmt.Fprintf(to, "%s\n", line)
@@ -111,10 +112,10 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add --restart reread adds them)", someOf(s.Ignored)))
 	}
 	if s.Passed > 0 {
-		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", ignoredBy(o.mapping), quantity.Count(s.Passed, "message")))
+		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", ignoredBy(o.Mapping), quantity.Count(s.Passed, "message")))
 	}
 	if len(s.NoTable) > 0 {
-		e.log.Info(fmt.Sprintf("ignored, %s: %s", noTableReason(o.mapping), someOf(s.NoTable)))
+		e.log.Info(fmt.Sprintf("ignored, %s: %s", noTableReason(o.Mapping), someOf(s.NoTable)))
 	}
 	if len(s.Mismatches) > 0 {
 		e.log.Info(mismatched(s.Mismatches))
@@ -123,13 +124,13 @@ func (e *env) summarize(o *syncOptions, c job.Config, p *progress.Progress, err 
 		e.log.Warn("values that were not kept: " + someOf(s.Lost))
 	}
 	e.tellUnmet(did.Unused.Unmet)
-	if s.Rejected > 0 && o.rejects != "fail" { // whose error names the line
+	if s.Rejected > 0 && o.Rejects.To != "fail" { // whose error names the line
 		e.log.Warn(rejectedText(o, &c, &did))
 	}
 }
 
 // stoppedText says where a run was stopped, and how it is resumed.
-func stoppedText(o *syncOptions, stops []progress.Stop) string {
+func stoppedText(o *spec.Spec, stops []progress.Stop) string {
 	const named = 3
 	var places []string
 	for _, s := range stops[:min(named, len(stops))] {
@@ -151,7 +152,7 @@ func stoppedText(o *syncOptions, stops []progress.Stop) string {
 	}
 	switch {
 	case slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }):
-	case o.restart != "":
+	case o.Once.Restart != "":
 		text += "; run the same command without --restart to resume"
 	default:
 		text += "; run the same command to resume"

@@ -19,12 +19,14 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spec"
 	"github.com/weirsync/weir/internal/spool"
 	"github.com/weirsync/weir/internal/web"
 )
 
 func (e *env) syncCommand() *cobra.Command {
-	o := &syncOptions{}
+	o := e.newSpec()
+	var all bool // of the help
 	c := &cobra.Command{
 		Use:   "sync [SOURCE...] --to DEST",
 		Short: "Apply a feed to a table",
@@ -51,23 +53,15 @@ in the rest. The table is made from the feed, or taken as it is.
   weir sync kafka://b1:9092,b2:9092/flights --partitions 0-3 --to flights.db
   nc feed.example 4000 | weir sync --to flights.db --table flights --delete-when op=delete`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if o.helpAll {
+			if all {
 				return c.Help()
 			}
-			settings, file, err := e.resolve(c.Flags(), o)
-			e.logAs(&o.logOptions)
-			if err != nil {
-				return err
-			}
-			o.mapping, o.resolved, o.args = file.Mapping, settings, args
-			if len(args) == 0 {
-				args = o.source
-			}
+			_ = e.load(c, o) // with all other faults it is that of the job
 			return e.sync(c.Context(), o, args)
 		},
 	}
-	o.flags(c.Flags())
-	c.Flags().BoolVar(&o.helpAll, helpAll, false, "help with all flags")
+	o.AddFlags(c.Flags())
+	c.Flags().BoolVar(&all, helpAll, false, "help with all flags")
 	c.Flags().SortFlags = false
 	return c
 }
@@ -93,8 +87,8 @@ func limitMemory(buffer int64) {
 }
 
 // sync runs a job: its log, its metrics and its database.
-func (e *env) sync(ctx context.Context, o *syncOptions, args []string) error {
-	to, c, err := e.plan(o, args)
+func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
+	to, c, err := o.Job(args)
 	if err != nil {
 		return err
 	}
@@ -108,19 +102,19 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string) error {
 	}
 	c.Log = e.log
 	p := progress.New(tables...)
-	out := newPrinter(e, o, p)
+	out := newPrinter(e, &o.Output, p)
 	defer out.close()
-	for _, s := range o.resolved {
-		if s.Origin != config.Default || s.Why != nil {
-			e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), originText(s)))
+	for _, s := range o.Settings() {
+		if s.IsSet() || s.Why != "" {
+			e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Value(), o.Origin(s)))
 		}
 	}
 	e.log.Debug("the other settings have their defaults: weir config print shows all")
-	if o.dryRun {
-		return e.dryRun(ctx, to, c, o.mapping, p, out)
+	if o.Once.DryRun {
+		return e.dryRun(ctx, to, c, o.Mapping, p, out)
 	}
-	if o.metricsFile != "" {
-		if err := metrics.CheckFile(o.metricsFile); err != nil {
+	if o.Output.MetricsFile != "" {
+		if err := metrics.CheckFile(o.Output.MetricsFile); err != nil {
 			return err
 		}
 	}
@@ -131,9 +125,9 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string) error {
 		err = run.run(ctx)
 		stop()
 	}
-	if o.metricsFile != "" {
+	if o.Output.MetricsFile != "" {
 		code := e.exitCode(err)
-		if werr := run.metrics.WriteFile(o.metricsFile, code, code == exitOK || code == exitRejected); werr != nil && errors.As(err, new(codeError)) {
+		if werr := run.metrics.WriteFile(o.Output.MetricsFile, code, code == exitOK || code == exitRejected); werr != nil && errors.As(err, new(codeError)) {
 			err = werr // which has to be told
 		} else {
 			err = errors.Join(err, werr)
@@ -145,8 +139,8 @@ func (e *env) sync(ctx context.Context, o *syncOptions, args []string) error {
 // A syncRun is one run of a job.
 type syncRun struct {
 	*env
-	o       *syncOptions
-	to      destination
+	o       *spec.Spec
+	to      spec.Destination
 	job     job.Config
 	p       *progress.Progress
 	metrics *metrics.Registry
@@ -171,11 +165,11 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		retries.add(failure)
 		manager.started()
 	}
-	c, patience := r.job, r.o.retryFor.Duration
+	c, patience := r.job, r.job.Source.RetryFor
 	var db sink.Sink
-	options := sink.Options{Level: r.o.synchronous, Cache: pageCache(c.Buffer), Log: r.log}
+	options := sink.Options{Level: r.o.Batch.Synchronous, Cache: pageCache(c.Buffer), Log: r.log}
 	err = sink.Patiently(ctx, patience, onRetry, func() error {
-		db, err = r.to.Open(ctx, r.to.dest, options)
+		db, err = r.to.Open(ctx, r.to.Dest, options)
 		return err
 	})
 	if err != nil {
@@ -187,23 +181,23 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 			r.metrics.Database(gauge.Name, gauge.Help, gauge.Read)
 		}
 	}
-	claims, err := r.to.OpenClaims(ctx, r.to.dest, c.Job, options)
+	claims, err := r.to.OpenClaims(ctx, r.to.Dest, c.Job, options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	manager.started()
-	if r.o.resumes() {
+	if r.o.Resumes() {
 		c.Resume = func(value []byte) error {
 			_, err := r.stdout.Write(append(value, '\n'))
 			return err
 		}
 	}
-	err = r.o.countStored(ctx, r.storedRejects, func() error {
+	err = countStored(ctx, &r.o.Output, r.storedRejects, func() error {
 		return job.Run(ctx, c, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), r.p)
 	})
-	if err != nil && r.o.mapping != nil {
-		err = config.Locate(r.o.mapping.File, err)
+	if err != nil && r.o.Mapping != nil {
+		err = config.Locate(r.o.Mapping.File, err)
 	}
 	r.out.close()
 	r.summarize(r.o, c, r.p, err)
@@ -230,7 +224,7 @@ func isFull(err error) bool {
 
 // inspect opens the database to read beside the run.
 func (r *syncRun) inspect(ctx context.Context) (sink.Inspector, error) {
-	return r.to.Reader(ctx, r.to.dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
+	return r.to.Reader(ctx, r.to.Dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
 }
 
 // shownJob is the name of a job for people and Prometheus.
@@ -242,8 +236,8 @@ func shownJob(c *job.Config) string {
 }
 
 func newMetrics(c *job.Config, p *progress.Progress) *metrics.Registry {
-	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(spec string) bool { return sourceKinds.Traits(spec).Live })
-	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1 || isKafka(c.Sources), BufferLimit: c.Buffer, Version: version, Commit: commit}
+	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(name string) bool { return sourceKinds.Traits(name).Live })
+	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1 || spec.IsKafka(c.Sources), BufferLimit: c.Buffer, Version: version, Commit: commit}
 	if c.Spool.Dir != "" {
 		run.SpoolLimit = c.Spool.Max
 	}
@@ -252,10 +246,10 @@ func newMetrics(c *job.Config, p *progress.Progress) *metrics.Registry {
 
 // serve serves the metrics of a run, if the options ask for it, until stop.
 func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
-	if r.o.metricsAddr == "" {
+	if r.o.Output.MetricsAddr == "" {
 		return func() {}, nil
 	}
-	l, err := web.Listen(r.o.metricsAddr)
+	l, err := web.Listen(r.o.Output.MetricsAddr)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +269,7 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 // site is what a run serves.
 func (r *syncRun) site() *web.Site {
 	c := &r.job
-	s := &web.Site{Job: shownJob(c), To: cmp.Or(redacted(r.to.dest), r.to.Name), Version: version,
+	s := &web.Site{Job: shownJob(c), To: cmp.Or(spec.Redacted(r.to.Dest), r.to.Name), Version: version,
 		Records:  func(name string) bool { return c.Kind.Traits(name).Records },
 		Progress: r.p, Metrics: r.metrics.Handler(), BufferLimit: c.Buffer}
 	if c.Spool.Dir != "" {
@@ -288,8 +282,8 @@ func (r *syncRun) site() *web.Site {
 		}
 		return texts
 	}
-	s.RejectsAt = "--rejects " + r.o.rejects
-	if r.o.rejects == "table" {
+	s.RejectsAt = "--rejects " + r.o.Rejects.To
+	if r.o.Rejects.To == "table" {
 		s.RejectsAt, s.LastRejects = c.ShowRejects, r.lastRejects
 	}
 	return s

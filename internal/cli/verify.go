@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
@@ -21,11 +20,11 @@ import (
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) verifyCommand() *cobra.Command {
-	o := &verifyOptions{}
+	o := &verifyOptions{spec: e.newSpec(), show: 10}
 	c := &cobra.Command{
 		Use:   "verify FILE... --to DEST",
 		Short: "Compare tables with captured files",
@@ -47,27 +46,22 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
   weir verify 'captures/*.jsonl.zst' --to postgres://weir@db.example/air --table flights --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, err := e.configured(c)
-			if err != nil {
+			if err := e.load(c, o.spec); err != nil {
 				return err
 			}
-			o.mapping = file.Mapping
 			return e.verify(c.Context(), o, args)
 		},
 	}
 	f := c.Flags()
-	inGroup(f, sourceFlags, o.maxLineFlag)
-	inGroup(f, tableFlags, func(f *pflag.FlagSet) { o.tableOptions.flags(f, &o.choices) })
-	inGroup(f, foldFlags, func(f *pflag.FlagSet) { o.foldOptions.flags(f, &o.choices) })
-	f.String("config", "", configHelp)
-	addWhole(f, &o.show, "show", 10, "print at most `N` differences")
+	o.spec.AddFlags(f, append([]string{"to", "table", "unknown-fields", "max-columns"}, spec.FoldFlags...)...)
+	addWhole(f, &o.show, "show", "print at most `N` differences")
 	f.StringVar(&o.at, "at", "", "the `TIME` of the comparison, such as 2020-05-15T13:30:00Z, for a table whose rows expire")
 	f.SortFlags = false
 	return c
 }
 
 type verifyOptions struct {
-	fileOptions
+	spec *spec.Spec
 	show int
 	at   string
 }
@@ -265,44 +259,20 @@ func said(b *fold.Batch, d *sink.Difference) string {
 }
 
 func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err error) {
-	opt, rulesErr := o.rules()
-	if rulesErr != nil {
-		rulesErr = usageError{rulesErr}
-	}
-	to, toErr := e.destination(o.to, args...)
-	files, filesErr := expand(args, false)
-	if toErr != nil && meantForTo(args) != "" {
-		filesErr = nil // a database is no file of a feed
-	}
-	if err := errors.Join(rulesErr, toErr, filesErr); err != nil {
-		return err
-	}
-	table := o.table
-	if o.every() {
-		table = mapping.Star
-	} else if table == "" && o.mapping == nil {
-		if table, err = stem(files); err != nil {
-			return err
-		}
-	}
-	rejects, err := job.ParseRejects("discard")
+	o.spec.Batch = spec.Batch{Period: spec.Forever, Buffer: math.MaxInt64} // all is one batch
+	to, c, err := o.spec.FoldFiles(args, nil, "")
 	if err != nil {
 		return err
-	}
-	c := job.Config{Kind: *sourceKinds.Of(files[0]), Sources: files, Source: source.Options{MaxLine: int(o.maxLine)},
-		BatchPeriod: math.MaxInt64, Buffer: math.MaxInt64, Rejects: rejects, MaxRejects: math.MaxInt64, Log: e.log}
-	if err := o.tables(&c, &to.Driver, table, opt); err != nil {
-		return usageError{err}
 	}
 	v := &verifier{env: e, show: o.show}
 	if v.at, err = o.time(c.Tables); err != nil {
 		return err
 	}
-	if v.Inspector, err = to.Reader(ctx, to.dest, sink.Options{Log: e.log}); err != nil {
+	if v.Inspector, err = to.Reader(ctx, to.Dest, sink.Options{Log: e.log}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
-	return v.run(ctx, c, o.mapping)
+	return v.run(ctx, c, o.spec.Mapping)
 }
 
 // add adds a table to those that are compared.

@@ -23,33 +23,33 @@ type File struct {
 	Cases   []Case           // its tests
 }
 
-// An entry is a key of the top and its value. No value is read as a number, a date or a
-// boolean before the setting itself reads it.
-type entry struct {
-	key   string
-	at    mapping.Pos // of the key
-	value *yaml.Node
+// An Entry is a key of the top and its value. No value is read as a number, a date or a boolean before the setting
+// itself reads it.
+type Entry struct {
+	Name string
+	At   mapping.Pos // of the key
+	Pos  mapping.Pos // of the value
+	When bool        // the value is a condition, which the file's tables have
+	node *yaml.Node
 }
 
-func (e *entry) set(s *Setting) error {
-	if v, ok := text(e.value); ok {
-		return s.Set(v)
+// Texts are the texts of the value; isList tells that it is a list.
+func (e *Entry) Texts() (texts []string, isList bool, err error) {
+	if v, ok := text(e.node); ok {
+		return []string{v}, false, nil
 	}
-	if e.value.Kind != yaml.SequenceNode {
-		return errors.New("must be a value or a list of values")
+	if e.node.Kind != yaml.SequenceNode {
+		return nil, false, errors.New("must be a value or a list of values")
 	}
-	if s.SetList == nil {
-		return errors.New("must be a single value, not a list")
-	}
-	values := make([]string, len(e.value.Content))
-	for i, item := range e.value.Content {
+	texts = make([]string, len(e.node.Content))
+	for i, item := range e.node.Content {
 		item = resolved(item)
 		var ok bool
-		if values[i], ok = text(item); !ok || isNull(item) {
-			return fmt.Errorf("item %d is not a value", i+1)
+		if texts[i], ok = text(item); !ok || isNull(item) {
+			return nil, true, fmt.Errorf("item %d is not a value", i+1)
 		}
 	}
-	return s.SetList(values)
+	return texts, true, nil
 }
 
 var (
@@ -74,7 +74,7 @@ func syntaxFault(data []byte, err error) (line int, words string) {
 }
 
 // entries returns the keys of the file's top; those that are null are left out.
-func (r *reader) entries(data []byte) (entries []entry) {
+func (r *reader) entries(data []byte) (entries []Entry) {
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	err := d.Decode(&doc)
@@ -102,15 +102,15 @@ func (r *reader) entries(data []byte) (entries []entry) {
 	}
 	r.pairs(top, "", Key, func(at *yaml.Node, name string, value *yaml.Node) {
 		if !isNull(value) {
-			entries = append(entries, entry{name, pos(at), value})
+			entries = append(entries, Entry{Name: name, At: pos(at), Pos: pos(value), node: value})
 		}
 	})
 	return entries
 }
 
-// read reads a file: it sets the settings that are still open, and returns the rest.
-// defaults are the rules of a fold, as all settings together give them.
-func read(path string, settings []*Setting, databases []string, defaults func() fold.Options) (File, error) {
+// Read reads a file, which may name these kinds of databases. fill takes the entries that are settings, by the names of
+// their keys, and returns the rules of a fold that all settings together give.
+func Read(path string, settings, databases []string, fill func([]Entry) fold.Options) (File, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return File{}, fmt.Errorf("the config file: %w", err)
@@ -120,40 +120,35 @@ func read(path string, settings []*Setting, databases []string, defaults func() 
 	entries := r.entries(data)
 	given := map[string]*yaml.Node{}
 	for _, e := range entries {
-		given[e.key] = e.value
+		given[e.Name] = e.node
 	}
 	var deleteWhen mapping.When
+	var set []Entry
 	for _, e := range entries {
-		alone := given["tables"] == nil && slices.ContainsFunc(settings, func(s *Setting) bool { return Key(s.Name) == e.key })
-		if i := slices.IndexFunc(mappingKeys, func(k key[mappingDraft]) bool { return k.name == e.key }); i >= 0 && !alone {
-			if mappingKeys[i].read(r, m, e.value, e.key); given["tables"] == nil {
-				r.fault(e.at, "", "%s needs tables: it is about a mapping", e.key)
-			}
-			continue
-		}
-		s, err := find(settings, Key, e.key)
+		isSetting := slices.Contains(settings, e.Name)
+		i := slices.IndexFunc(mappingKeys, func(k key[mappingDraft]) bool { return k.name == e.Name })
 		switch {
-		case err != nil: // also of the mapping's keys one may be meant
-			r.fault(e.at, "", "unknown key %q%s", e.key, DidYouMean(e.key, slices.Concat(keyNames(mappingKeys), settingNames(settings, Key))))
-		case s.Once:
-			r.fault(e.at, "", "%s %v", e.key, errOnce)
-		case s.Origin != "":
-		case e.key == "delete_when" && given["tables"] != nil && e.value.Kind != yaml.ScalarNode:
-			deleteWhen, s.Origin = r.when(e.value, e.key), "file "+path
-		default:
-			if err := e.set(s); err != nil {
-				r.fault(pos(e.value), e.key, "%v", err)
+		case i >= 0 && (given["tables"] != nil || !isSetting):
+			if mappingKeys[i].read(r, m, e.node, e.Name); given["tables"] == nil {
+				r.fault(e.At, "", "%s needs tables: it is about a mapping", e.Name)
 			}
-			s.Origin = "file " + path
+		case !isSetting: // also of the mapping's keys one may be meant
+			r.fault(e.At, "", "unknown key %q%s", e.Name, DidYouMean(e.Name, slices.Concat(keyNames(mappingKeys), settings)))
+		default:
+			if e.When = e.Name == "delete_when" && given["tables"] != nil && e.node.Kind != yaml.ScalarNode; e.When {
+				deleteWhen = r.when(e.node, e.Name)
+			}
+			set = append(set, e)
 		}
 	}
+	rules := fill(set)
 	if given["tables"] == nil {
 		return File{}, r.err()
 	}
 	if at := given["table"]; at != nil {
 		r.fault(pos(at), "table", "is for a file without tables")
 	}
-	m.defaults = defaults()
+	m.defaults = rules
 	return r.finish(m, given, deleteWhen)
 }
 

@@ -134,11 +134,11 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	}
 	if t.Expire != nil {
 		expire := flow(mapNode())
-		add(expire, "after", textNode(Duration(t.Expire.After).String()))
+		add(expire, "after", textNode(DurationText(t.Expire.After)))
 		if t.Expire.Of != nil {
 			add(expire, "of", listNode(t.Expire.Of))
 		}
-		add(expire, "every", textNode(Duration(t.Expire.Every).String()))
+		add(expire, "every", textNode(DurationText(t.Expire.Every)))
 		add(n, "expire", expire)
 	}
 	if t.OnCreate != nil {

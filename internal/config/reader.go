@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -207,13 +208,13 @@ func choice[T ~string](r *reader, n *yaml.Node, where string, words ...T) T {
 		for i, w := range words {
 			names[i] = string(w)
 		}
-		r.fault(pos(n), where, "%q must be %s%s", v, either(names), DidYouMean(v, names))
+		r.fault(pos(n), where, "%q must be %s%s", v, Either(names), DidYouMean(v, names))
 	}
 	return T(v)
 }
 
-// either lists words: a, b or c.
-func either(words []string) string {
+// Either lists words: a, b or c.
+func Either(words []string) string {
 	if len(words) == 1 {
 		return words[0]
 	}
@@ -241,12 +242,13 @@ func (r *reader) boolean(n *yaml.Node, where string) bool {
 }
 
 // duration reads one that is longer than nothing.
-func (r *reader) duration(n *yaml.Node, where string) (d Duration) {
+func (r *reader) duration(n *yaml.Node, where string) time.Duration {
 	v, ok := r.text(n, where)
 	if !ok {
 		return 0
 	}
-	if err := d.Set(v); err != nil || d <= 0 {
+	d, err := ParseDuration(v)
+	if err != nil || d <= 0 {
 		r.fault(pos(n), where, "%q is not a duration, such as 500ms, 48h or 7d", v)
 	}
 	return d

@@ -7,16 +7,20 @@ import (
 	"strings"
 )
 
+// A Setting is a key of the top that is a setting, for the schema.
+type Setting struct {
+	Key, Help string
+	Type      string   // as the flag has it: bool, int, strings
+	Choices   []string // the words that it takes; nil: others
+}
+
 // Schema is the JSON Schema of a config file, which may name these kinds of databases.
-func Schema(settings []*Setting, databases []string) ([]byte, error) {
+func Schema(settings []Setting, databases []string) ([]byte, error) {
 	top := form{}
 	for _, s := range settings {
-		if s.Once {
-			continue
-		}
 		f := settingForm(s)
-		f["description"] = s.About
-		top[Key(s.Name)] = f
+		f["description"] = s.Help
+		top[s.Key] = f
 	}
 	maps.Copy(top, properties(mappingKeys))
 	schema := object(top)
@@ -45,19 +49,19 @@ func Schema(settings []*Setting, databases []string) ([]byte, error) {
 
 var valueForm = form{"type": []string{"string", "number", "boolean", "null"}}
 
-// settingForm is that of a flag's value.
-func settingForm(s *Setting) form {
+// settingForm is that of a setting's value.
+func settingForm(s Setting) form {
 	var f form
-	switch words := strings.Split(s.Kind, "|"); {
-	case s.SetList != nil:
+	switch {
+	case strings.HasPrefix(s.Type, "string") && s.Type != "string":
 		f = oneOf(textForm, form{"type": "array", "items": textForm})
-	case s.Name == "delete-when":
+	case s.Key == "delete_when":
 		f = ref("when")
-	case len(words) > 1:
-		f = enum(words...)
-	case s.Kind == "bool":
+	case s.Choices != nil:
+		f = enum(s.Choices...)
+	case s.Type == "bool":
 		f = boolForm
-	case s.Kind == "int" || s.Kind == "int64":
+	case s.Type == "int":
 		f = form{"type": "integer"}
 	default:
 		f = textForm

@@ -78,13 +78,10 @@ func (s *jsonSchema) takesMember(root *jsonSchema, key, value *yaml.Node) bool {
 // The schema takes what the reader takes, and refuses what it refuses by itself, without a
 // look at other keys.
 func TestSchema_IsTheReaders(t *testing.T) {
-	settings := []*Setting{{Name: "null", Kind: "clear|keep"}, {Name: "key", SetList: func([]string) error { return nil }}, {Name: "source", SetList: func([]string) error { return nil }},
-		{Name: "delete-when"}, {Name: "batch-rows", Kind: "int"}, {Name: "follow", Kind: "bool"}}
-	for _, name := range []string{"to", "feed", "feed-events", "version-field", "job"} {
-		settings = append(settings, &Setting{Name: name, Kind: "string"})
-	}
-	for _, s := range settings {
-		s.Set = func(string) error { return nil }
+	settings := []Setting{{Key: "null", Choices: []string{"clear", "keep"}}, {Key: "key", Type: "strings"}, {Key: "source", Type: "strings"},
+		{Key: "delete_when"}, {Key: "batch_rows", Type: "int"}, {Key: "follow", Type: "bool"}}
+	for _, name := range []string{"to", "feed", "feed_events", "version_field", "job"} {
+		settings = append(settings, Setting{Key: name, Type: "string"})
 	}
 	text, err := Schema(settings, databases)
 	testcheck.NoError(t, err)

@@ -58,7 +58,7 @@ func hinted(err error) string {
 	if hint := DidYouMean(unknown.Name, names); hint != "" {
 		return err.Error() + hint
 	}
-	return fmt.Sprintf("%v: must be %s", err, either(names))
+	return fmt.Sprintf("%v: must be %s", err, Either(names))
 }
 
 // otherNames are the names that types have elsewhere.
@@ -137,7 +137,7 @@ func (r *reader) sourceMap(n *yaml.Node, column, where string) mapping.Source {
 	}
 	switch {
 	case len(given) == 0:
-		r.fault(pos(n), where, "the source is empty: name one of %s", either([]string{"from", "value", "stamp", "meta"}))
+		r.fault(pos(n), where, "the source is empty: name one of %s", Either([]string{"from", "value", "stamp", "meta"}))
 	case s.typed && given["type"] != nil:
 		r.fault(pos(given["type"]), where, "the type is named twice, by from and by type")
 	}

@@ -110,11 +110,11 @@ var rests = []fold.NewColumns{fold.IgnoreColumns, fold.AddColumns, fold.RejectCo
 
 var expireKeys = []key[mapping.Expire]{
 	{"after", "the age of the rows that are removed, such as 48h or 7d", "", textForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
-		e.After = time.Duration(r.duration(n, where))
+		e.After = r.duration(n, where)
 	}},
 	{"of", "the columns of which all must be older, or NULL", "all timestamp columns and stamps", namesForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) { e.Of = r.names(n, where) }},
 	{"every", "how often old rows are looked for", "1m", textForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
-		e.Every = time.Duration(r.duration(n, where))
+		e.Every = r.duration(n, where)
 	}},
 }
 
@@ -129,11 +129,11 @@ func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement
 		return all
 	}
 	if len(n.Content) == 0 {
-		r.fault(pos(n), where, "no database is named: %s", either(r.databases))
+		r.fault(pos(n), where, "no database is named: %s", Either(r.databases))
 	}
 	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
 		if !slices.Contains(r.databases, name) {
-			r.fault(pos(at), where, "%q must be %s%s", name, either(r.databases), DidYouMean(name, r.databases))
+			r.fault(pos(at), where, "%q must be %s%s", name, Either(r.databases), DidYouMean(name, r.databases))
 		}
 		list(value, join(where, name), name)
 	})

@@ -3,7 +3,6 @@ package fold
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -251,16 +250,4 @@ func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
 	if len(b.Table.Columns) != columns || b.Bytes() != bytes {
 		t.Errorf("the batch has %d columns and %d bytes, and had %d and %d", len(b.Table.Columns), b.Bytes(), columns, bytes)
 	}
-}
-
-// TestOptions has the rules in testdata/options.txtar.
-func TestOptions(t *testing.T) {
-	testcheck.GoldenLines(t, "testdata/options.txtar", func(t *testing.T, _, given string) string {
-		var o Options
-		testcheck.NoError(t, json.Unmarshal([]byte(given), &o))
-		if err := o.Validate(); err != nil {
-			return strings.ReplaceAll(err.Error(), "\n", " & ")
-		}
-		return "right"
-	})
 }

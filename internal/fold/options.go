@@ -1,10 +1,7 @@
 package fold
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/weirsync/weir/internal/schema"
 )
@@ -56,34 +53,3 @@ type Options struct {
 
 // setsNull reports whether null sets NULL.
 func (o *Options) setsNull() bool { return o.Null != KeepNull && !o.FillOnly }
-
-// Validate returns all faults of the rules, by the names of their flags.
-func (o *Options) Validate() error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if len(o.Key) == 0 {
-		fault("--key names no field")
-	}
-	keys := map[string]bool{}
-	for _, k := range o.Key {
-		name := strings.ToLower(k)
-		if k == "" || keys[name] {
-			fault("--key %s: the names of the fields must differ, and none may be empty", strings.Join(o.Key, ","))
-			break
-		}
-		keys[name] = true
-	}
-	if o.MaxColumns < 0 {
-		fault("--max-columns cannot be negative")
-	}
-	if o.FillOnly && o.DeleteField != "" {
-		fault("--fill-only never removes a row: leave --delete-when out")
-	}
-	if o.FillOnly && o.Version != "" {
-		fault("--fill-only needs no version: leave one of --version-field and --fill-only out")
-	}
-	if o.Scope == RowScope && o.Version == "" {
-		fault("--version-scope row: name the field with --version-field")
-	}
-	return errors.Join(faults...)
-}

@@ -15,11 +15,8 @@ import (
 
 // firestarter is the mapping of contrib/firestarter.yaml: two tables of one feed.
 func firestarter(t testing.TB) *mapping.Mapping {
-	var settings []*config.Setting
-	for _, name := range []string{"source", "feed", "feed-events", "to", "null"} {
-		settings = append(settings, &config.Setting{Name: name, Set: func(string) error { return nil }})
-	}
-	f, err := config.Resolve(settings, nil, "../../contrib/firestarter.yaml", nil, func() fold.Options { return fold.Options{Null: fold.KeepNull} })
+	settings := []string{"source", "feed", "feed_events", "to", "null"}
+	f, err := config.Read("../../contrib/firestarter.yaml", settings, nil, func([]config.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
 	testcheck.NoError(t, err)
 	return f.Mapping
 }

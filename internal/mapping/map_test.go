@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/spec"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -23,7 +24,7 @@ func parse(t testing.TB, text string) *mapping.Mapping {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	testcheck.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	f, err := config.Resolve(nil, nil, file, []string{"sqlite", "postgres"}, func() fold.Options {
+	f, err := config.Read(file, nil, []string{"sqlite", "postgres"}, func([]config.Entry) fold.Options {
 		return fold.Options{Key: []string{"id"}, Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
 	})
 	testcheck.NoError(t, err)
@@ -49,10 +50,8 @@ func TestMap(t *testing.T) {
 // TestMap_DeletesNeedAt: with --row a delete without the object that has its key is rejected; other messages
 // without it make no row.
 func TestMap_DeletesNeedAt(t *testing.T) {
-	n := config.Narrowing{Row: "a.row"}
-	spec, err := n.Overlay(nil, "t", fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "d"})
-	testcheck.NoError(t, err)
-	m := newMapper(t, spec, schema.Limits{})
+	n := spec.Narrowing{Row: "a.row"}
+	m := newMapper(t, n.Overlay(nil, "t", fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "d"}, func(_, format string, args ...any) { t.Errorf(format, args...) }), schema.Limits{})
 	for line, want := range map[string]string{`{"op":"d","a":{"row":null}}`: "\nerror: table \"t\": a.row is null in a message that deletes its row, ", `{"op":"d","id":1}`: "\nerror: table \"t\": a.row is absent in a message that ",
 		`{"op":"u","a":{"row":null}}`: "\nno row", `{"id":1}`: "\nno row", `{"op":"d","a":{"row":{"id":7}}}`: "\ndelete t id=7"} {
 		if got := m.becomes(line, false); !strings.HasPrefix(got, want) {

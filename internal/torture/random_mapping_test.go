@@ -32,7 +32,7 @@ func (c *randomCase) drawMapping(rnd *rand.Rand, file string) {
 
 // mappingOf returns the mapping of a config file.
 func mappingOf(file string) (*mapping.Mapping, error) {
-	f, err := config.Resolve(nil, nil, file, []string{"sqlite", "postgres"}, func() folding.Options {
+	f, err := config.Read(file, nil, []string{"sqlite", "postgres"}, func([]config.Entry) folding.Options {
 		return folding.Options{Key: []string{"id"}, Null: folding.ClearNull, Scope: folding.ColumnScope, MaxColumns: 500}
 	})
 	if err != nil {

@@ -154,7 +154,7 @@ func (s *story) begin(options string) {
 func (s *story) mapping(text string) *mapping.Mapping {
 	file := filepath.Join(s.t.TempDir(), "weir.yaml")
 	testcheck.NoError(s.t, os.WriteFile(file, []byte("tables: "+text), 0o600))
-	resolved, err := config.Resolve(nil, nil, file, []string{"postgres"}, func() fold.Options { return fold.Options{} })
+	resolved, err := config.Read(file, nil, []string{"postgres"}, func([]config.Entry) fold.Options { return fold.Options{} })
 	testcheck.NoError(s.t, err)
 	return resolved.Mapping
 }

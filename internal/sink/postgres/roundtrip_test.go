@@ -71,11 +71,8 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 		}
 		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
 	}
-	setting := func(name string) *config.Setting {
-		return &config.Setting{Name: name, Set: func(string) error { return nil }}
-	}
 	orders := func() *mapping.Mapping {
-		file, err := config.Resolve([]*config.Setting{setting("source"), setting("to"), setting("version-field")}, nil, "../../../contrib/orders.yaml", nil, func() fold.Options {
+		file, err := config.Read("../../../contrib/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]config.Entry) fold.Options {
 			return fold.Options{Version: "updated_at", Scope: fold.ColumnScope}
 		})
 		if err != nil {

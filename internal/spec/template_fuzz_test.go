@@ -1,4 +1,4 @@
-package cli
+package spec
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ func FuzzTemplate(f *testing.F) {
 		if len(text) > 0 && text[0] == '@' || bytes.Contains([]byte(text), []byte("file")) || len(text) > 200 {
 			return // that would read the machine's files
 		}
-		o := &feedOptions{init: text}
-		render, err := o.template(func(string) (string, bool) { return "value", true })
+		e := &Env{Lookup: func(string) (string, bool) { return "value", true }}
+		render, err := e.template(text)
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package cli
+package spec
 
 import (
 	"testing"
@@ -17,8 +17,9 @@ func TestFeed_FirehoseHasItsPort(t *testing.T) {
 		"captured.jsonl":            "captured.jsonl",
 		"-":                         "-",
 	} {
-		o, sources := feedOptions{feed: firehose.Name}, []string{source}
-		if o.preset(sources, ""); sources[0] != want {
+		s, sources := New(around()), []string{source}
+		s.Feed.Name = firehose.Name
+		if s.rulebook().withPreset(sources); sources[0] != want {
 			t.Errorf("%s: %s, want %s", source, sources[0], want)
 		}
 	}

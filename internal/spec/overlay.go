@@ -1,16 +1,15 @@
-package config
+package spec
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 )
 
-// Narrowing are the flags that make a mapping of one table, without a file.
+// Narrowing are the settings that make a mapping of one table, without a file.
 type Narrowing struct {
 	Envelope string   // the name of that of the messages
 	Row      string   // the path of the object that is the row
@@ -20,51 +19,50 @@ type Narrowing struct {
 
 // Every reports whether the flags are for each table that messages of their envelope name.
 func (n *Narrowing) Every() bool {
-	e, err := Preset(n.Envelope)
+	e, err := config.Preset(n.Envelope)
 	return n.Envelope != "" && err == nil && e.Table != nil
 }
 
-// Overlay returns the mapping of a run: that of the file, or that which the flags make for a
-// table ([mapping.Star]: for each in the stream) with the rules of a fold, or nil where there is neither.
-func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options) (*mapping.Mapping, error) {
-	var faults []error
-	fault := func(flag, format string, args ...any) {
-		faults = append(faults, fmt.Errorf("--"+flag+": "+format, args...))
-	}
+// Overlay returns the mapping of a run: that of the file, or that which the settings make for a
+// table ([mapping.Star]: for each in the stream) with the rules of a fold, or nil where there is neither. fault is
+// called with what is wrong with a setting, by its name.
+func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options, fault func(name, format string, args ...any)) *mapping.Mapping {
 	if file != nil {
-		for flag, given := range map[string]bool{"envelope": n.Envelope != "", "row": n.Row != "", "when": n.When != nil, "columns": n.Columns != nil} {
-			if given {
-				fault(flag, "is for one table, and %s has tables: say it there", file.File)
+		for _, one := range []struct {
+			name  string
+			given bool
+		}{{"columns", n.Columns != nil}, {"envelope", n.Envelope != ""}, {"row", n.Row != ""}, {"when", n.When != nil}} {
+			if one.given {
+				fault(one.name, "--"+one.name+": is for one table, and %s has tables: say it there", file.File)
 			}
 		}
-		slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-		return file, errors.Join(faults...)
+		return file
 	}
 	if n.Envelope == "" && n.Row == "" && n.When == nil && n.Columns == nil {
-		return nil, nil
+		return nil
 	}
 	t := mapping.Table{Name: table, Key: o.Key, Type: mapping.Type{Kind: mapping.Auto}, Rest: o.Columns, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
-	path := func(flag, text string) mapping.Path {
+	path := func(name, text string) mapping.Path {
 		p, err := mapping.ParsePath(text)
 		switch {
 		case err != nil:
-			fault(flag, "%v", err)
+			fault(name, "--"+name+": %v", err)
 		case p.Base == mapping.ParentBase:
-			fault(flag, "%s: ^ is the parent of an element, and a message has none", text)
+			fault(name, "--"+name+": %s: ^ is the parent of an element, and a message has none", text)
 		}
 		return p
 	}
 	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}
 	if n.Envelope != "" {
-		e, err := Preset(n.Envelope)
+		e, err := config.Preset(n.Envelope)
 		if err != nil {
-			return nil, nil // a fault of the flag, whose words are given
+			return nil // a fault of the setting, whose words are given
 		}
 		if m.Envelope = e; table != mapping.Star {
 			e.OneTable, t.From = true, []string{"*"}
 		}
 		if o.FillOnly && e.Removes() {
-			fault("fill-only", "never removes a row, and the envelope %s has messages that do: leave one out", n.Envelope)
+			fault("fill-only", "--fill-only: never removes a row, and the envelope %s has messages that do: leave one out", n.Envelope)
 		}
 	}
 	if n.Row != "" {
@@ -73,28 +71,28 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 	for _, text := range n.When {
 		test, err := readWhen(text)
 		if err != nil {
-			fault("when", "%q: %v", text, err)
+			fault("when", "--when: %q: %v", text, err)
 			continue
 		}
 		if t.When == nil {
 			t.When = mapping.When{nil}
 		}
 		if slices.ContainsFunc(t.When[0], func(o mapping.Test) bool { return o.Path.String() == test.Path.String() }) {
-			fault("when", "%s is named twice: %s=A,B means one of them", test.Path.Text, test.Path.Text)
+			fault("when", "--when: %s is named twice: %s=A,B means one of them", test.Path.Text, test.Path.Text)
 		}
 		t.When[0] = append(t.When[0], test)
 	}
 	if n.Columns != nil {
 		t.Rest = fold.IgnoreColumns
 		if o.Columns == fold.AddColumns || o.Columns == fold.RejectColumns {
-			fault("columns", "names all columns that are stored: leave --unknown-fields out")
+			fault("columns", "--columns: names all columns that are stored: leave --unknown-fields out")
 		}
 		for i, f := range n.Columns {
 			if i > 0 && strings.HasPrefix(f, " ") {
-				fault("columns", "%q begins with a space: names are separated by commas alone", f)
+				fault("columns", "--columns: %q begins with a space: names are separated by commas alone", f)
 			}
 			if f == "" || slices.Contains(n.Columns[:i], f) {
-				fault("columns", "%s: the names must differ, and none may be empty", strings.Join(n.Columns, ","))
+				fault("columns", "--columns: %s: the names must differ, and none may be empty", strings.Join(n.Columns, ","))
 				break
 			}
 		}
@@ -111,17 +109,14 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options)
 	if o.DeleteField != "" {
 		var err error
 		if t.DeleteWhen, err = mapping.ParseWhen(o.DeleteField + "=" + o.DeleteValue); err != nil {
-			fault("delete-when", "%v", err)
+			fault("delete-when", "--delete-when: %v", err)
 		}
 	}
 	if o.Version != "" {
 		t.Version, t.Scope = path("version-field", o.Version), o.Scope
 	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
 	m.Tables = []mapping.Table{t}
-	return m, nil
+	return m
 }
 
 // readWhen reads FIELD=VALUE, or FIELD=A,B for one of several values.

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/spec"
+)
+
+// foldBuffer is the memory for batches, in bytes, of commands that fold without a run.
+const foldBuffer = 256 << 20
+
+// surroundings are what a spec finds in the program and around it.
+func (e *env) surroundings() *spec.Env {
+	around := &spec.Env{Drivers: drivers, Kinds: func(o *spec.KindOptions) source.Kinds { return kindsWith(o) }, Lookup: e.lookupEnv, Stdin: e.stdin, Log: e.log}
+	if e.environ != nil {
+		around.Environ = e.environ()
+	}
+	if e.terminal != nil {
+		around.Asks = e.stdin == os.Stdin && e.terminal(int(os.Stdin.Fd()))
+	}
+	return around
+}
+
+// newSpec returns a spec whose settings are the defaults.
+func (e *env) newSpec() *spec.Spec { return spec.New(e.surroundings()) }
+
+// load gives the settings that the command line left open their values from the environment and the config file.
+func (e *env) load(c *cobra.Command, o *spec.Spec) error {
+	if e.verbose {
+		_ = o.Setting("verbose").Set("true") // which is right
+	}
+	warnings, err := o.Load()
+	if e.verbose = o.Output.Verbose; c.Flags().Lookup("log-format") != nil {
+		e.logAs(&o.Output)
+	}
+	for _, w := range warnings {
+		e.log.Warn(w)
+	}
+	if err != nil {
+		return spec.Usage(err)
+	}
+	return nil
+}

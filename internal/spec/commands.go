@@ -1,0 +1,75 @@
+package spec
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ownFlags are of the run at hand alone: another one beside it has others, or none.
+var ownFlags = []string{"config", "job", "accept-settings", "restart", "follow", "spool", "spool-max", "capture", "keep-captures", "metrics-addr", "metrics-file"}
+
+// backfill returns the command that fills tables of the config file from the sources of a run, as
+// people can paste it.
+func (s *Spec) backfill(job string, sources []string) func(tables []string) string {
+	return func(tables []string) string {
+		args := s.args
+		words := []string{"weir", "sync", "--config", s.File}
+		if slices.ContainsFunc(sources, func(name string) bool { return !s.env.sources().Traits(name).Stored() }) {
+			if args = []string{"FILE..."}; s.Spool.Capture != "" {
+				args = []string{filepath.Join(s.Spool.Capture, "*")}
+			}
+		}
+		words = append(words, args...)
+		for _, one := range s.settings {
+			name, own := one.Name, slices.Contains(ownFlags, one.Name)
+			switch {
+			case one.IsFlag() && !own && one.Type() == "bool":
+				words = append(words, "--"+name+"="+one.String())
+			case one.IsFlag() && !own:
+				for _, text := range one.written {
+					words = append(words, "--"+name, one.shown(text))
+				}
+			case one.IsFlag() || !one.IsSet(): // it is left out, or not said
+			case name == "spool" || name == "capture" || name == "metrics-addr" || name == "metrics-file":
+				words = append(words, "--"+name+"=")
+			case name == "follow":
+				words = append(words, "--follow=false")
+			case name == "keep-captures":
+				words = append(words, "--keep-captures="+forever)
+			}
+		}
+		words = append(words, "--tables", strings.Join(tables, ","), "--job", job+"-"+strings.Join(tables, "-"))
+		for i := range words {
+			words[i] = Quoted(words[i])
+		}
+		return strings.Join(words, " ")
+	}
+}
+
+// Quoted is a word of a command as a shell reads it.
+func Quoted(word string) string {
+	if strings.ContainsAny(word, " ?&*'\"$;<>|()`\\#~!{}[]\t\n") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return word
+}
+
+// showRejects is the command that prints the rejected lines of this run's database.
+func (s *Spec) showRejects() string {
+	words := []string{"weir", "status"}
+	switch {
+	case s.Setting("to").IsFlag():
+		words = append(words, "--to", Redacted(s.Table.To))
+	case s.Setting("config").IsFlag():
+		words = append(words, "--config", s.File)
+	}
+	if s.Setting("job").IsFlag() {
+		words = append(words, "--job", s.Source.Job)
+	}
+	words = append(words, "--rejects")
+	for i := range words {
+		words[i] = Quoted(words[i])
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,62 @@
+package spec
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A Destination is the database that --to names.
+type Destination struct {
+	sink.Driver
+	Dest string
+}
+
+// Destination reads --to; where nothing sets it, DATABASE_URL is used. One of the other arguments may be meant for it.
+func (s *Spec) Destination(args ...string) (Destination, error) {
+	to := s.Table.To
+	if to == "" && s.env.Lookup != nil {
+		to, _ = s.env.Lookup("DATABASE_URL")
+	}
+	if to == "" {
+		if meant := MeantForTo(args); meant != "" {
+			return Destination{}, Usagef("no database is named%s", meant)
+		}
+		return Destination{}, Usagef("no database is named: --to flights.db, or --to postgres://…")
+	}
+	for _, d := range slices.Backward(s.env.Drivers) {
+		dest, ok, err := d.Parse(to)
+		if err != nil {
+			return Destination{}, Usage(s.fault("to", "--to: %v", err))
+		}
+		if ok {
+			return Destination{d, dest}, nil
+		}
+	}
+	scheme, _, _ := strings.Cut(to, "://")
+	return Destination{}, Usage(s.fault("to", "--to: weir does not write to %s, only to %s", Redacted(scheme), s.env.forms()))
+}
+
+// MeantForTo suggests --to for the argument that is called as a database, "" where none is.
+func MeantForTo(args []string) string {
+	i := slices.IndexFunc(args, databaseName.MatchString)
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean --to %s?", Quoted(Redacted(args[i])))
+}
+
+// databaseName matches what is called as databases are, and as no source is.
+var databaseName = regexp.MustCompile(`^(sqlite|postgres|postgresql):|\.(db|sqlite|sqlite3)$|^(host|hostaddr|port|dbname|user|password|service) *=.* \w+ *=`)
+
+// forms lists those of --to.
+func (e *Env) forms() string {
+	forms := make([]string, len(e.Drivers))
+	for i, d := range e.Drivers {
+		forms[i] = d.Usage
+	}
+	return strings.Join(forms, ", ")
+}

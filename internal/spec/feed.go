@@ -1,0 +1,138 @@
+package spec
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"text/template"
+
+	"github.com/weirsync/weir/internal/envelope/firehose"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// withPreset returns the feed with the options that a named one needs and that are open, and gives its sources their
+// port. A captured file of the feed needs no login.
+func (r *rulebook) withPreset(sources []string) Feed {
+	f := r.Feed
+	if f.Name != firehose.Name {
+		return f
+	}
+	for i, s := range sources {
+		t := r.kinds.Traits(s)
+		if t.Dialed {
+			f.Init = cmp.Or(f.Init, firehose.Init(r.Source.Compression, f.Events))
+		}
+		if u, err := url.Parse(s); err == nil && u.Host != "" && u.Port() == "" && t.Live && !t.Records {
+			sources[i] = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), firehose.Port)
+		}
+	}
+	f.ResumeField = cmp.Or(f.ResumeField, firehose.ResumeField)
+	f.TimeField = cmp.Or(f.TimeField, firehose.ResumeField)
+	f.KeepaliveWhen = cmp.Or(f.KeepaliveWhen, firehose.KeepaliveWhen)
+	f.ErrorWhen = cmp.Or(f.ErrorWhen, firehose.ErrorWhen)
+	f.IdleTimeout = cmp.Or(f.IdleTimeout, firehose.Idle)
+	return f
+}
+
+// feed is what the job hears and says on connections.
+func (r *rulebook) feed(o *Feed) job.Feed {
+	match := func(name, text string) (m job.Match) {
+		if text != "" {
+			var err error
+			if m.Field, m.Value, err = mapping.CutCondition(text); err != nil {
+				r.fault(name, "--"+name+" %q: %v", text, err)
+			}
+		}
+		return m
+	}
+	r.faultIf(o.IdleTimeout < 0, "idle-timeout", "--idle-timeout cannot be negative")
+	f := job.Feed{ResumeField: o.ResumeField, Keepalive: match("keepalive-when", o.KeepaliveWhen), StaleAfter: o.StaleKeepalives,
+		Failure: match("error-when", o.ErrorWhen), Words: firehose.ErrorField, TimeField: o.TimeField}
+	if o.Init != "" {
+		var err error
+		if f.Hello, err = r.env.template(o.Init); err != nil {
+			r.fault("init", "--init: %v", err)
+		}
+	}
+	return f
+}
+
+// template is the first line of a connection. It is rendered once at the start, so that a
+// variable that is not set is a fault of the command line.
+func (e *Env) template(text string) (func(string) ([]byte, error), error) {
+	if path, ok := strings.CutPrefix(text, "@"); ok {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		text = string(b)
+	}
+	t, err := template.New("init").Option("missingkey=error").Funcs(template.FuncMap{
+		"env": func(name string) (string, error) {
+			if e.Lookup == nil {
+				return "", nil
+			}
+			v, ok := e.Lookup(name)
+			if !ok {
+				return "", fmt.Errorf("environment variable %s is not set", name)
+			}
+			return v, nil
+		},
+		"file": func(path string) (string, error) {
+			b, err := os.ReadFile(path)
+			return strings.TrimSpace(string(b)), err
+		},
+	}).Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	render := func(resume string) ([]byte, error) {
+		var b bytes.Buffer
+		if err := t.Execute(&b, map[string]string{"resume": resume}); err != nil {
+			if inner := errors.Unwrap(err); inner != nil {
+				err = inner
+			}
+			return nil, err
+		}
+		return append(bytes.TrimRight(b.Bytes(), "\r\n"), '\n'), nil
+	}
+	_, err = render("")
+	return render, err
+}
+
+// tls are the certificates of connections.
+func (r *rulebook) tls() *tls.Config {
+	o := &r.Feed
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.TLSServerName}
+	if o.TLSCA != "" {
+		pem, err := os.ReadFile(o.TLSCA)
+		c.RootCAs = x509.NewCertPool()
+		if err != nil {
+			r.fault("tls-ca", "--tls-ca: %v", err)
+		} else if !c.RootCAs.AppendCertsFromPEM(pem) {
+			r.fault("tls-ca", "--tls-ca: %s has no PEM certificate", o.TLSCA)
+		}
+		c.ClientCAs, c.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert // of senders
+	}
+	switch {
+	case o.TLSCert == "" && o.TLSKey != "":
+		r.fault("tls-key", "--tls-key and --tls-cert are needed together")
+	case o.TLSCert != "" && o.TLSKey == "":
+		r.fault("tls-cert", "--tls-cert and --tls-key are needed together")
+	case o.TLSCert != "":
+		pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+		if err != nil {
+			r.fault("tls-cert", "--tls-cert: %v", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c
+}

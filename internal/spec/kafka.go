@@ -1,0 +1,214 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/source/kafka"
+)
+
+// isolation says which records of transactions are read.
+type isolation string
+
+const (
+	committedIsolation   isolation = "committed"
+	uncommittedIsolation isolation = "uncommitted"
+)
+
+// groupProtocol says who assigns the partitions of a group: one of its members, or the broker.
+type groupProtocol string
+
+const (
+	classicProtocol  groupProtocol = "classic"
+	consumerProtocol groupProtocol = "consumer"
+)
+
+const (
+	startEarliest  = "earliest"
+	startLatest    = "latest"
+	startCommitted = "committed"
+	noTombstones   = "off"
+)
+
+// parseOffsets reads TOPIC/PARTITION=OFFSET,...; nil: the text is none.
+func parseOffsets(text string) map[string]int64 {
+	of := map[string]int64{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, offset, _ := strings.Cut(part, "=")
+		topic, number, _ := strings.Cut(name, "/")
+		n, bad := strconv.ParseUint(number, 10, 31)
+		at, err := strconv.ParseInt(offset, 10, 64)
+		_, twice := of[name]
+		if bad != nil || strconv.FormatUint(n, 10) != number || err != nil || at < 0 || !kafka.IsTopic(topic) || twice {
+			return nil
+		}
+		of[name] = at
+	}
+	return of
+}
+
+// IsKafka reports whether the sources are topics.
+func IsKafka(sources []string) bool {
+	return slices.ContainsFunc(sources, kafka.Is)
+}
+
+// judgeKafka finds what is set for Kafka alone, and what is not for Kafka, or not for a group.
+func (r *rulebook) judgeKafka(sources []string, rejects *job.Rejects) {
+	k := &r.Kafka
+	if !IsKafka(sources) {
+		for _, one := range r.settings {
+			if one.group == KafkaGroup && one.Name != "isolation" && one.String() != one.preset {
+				r.fault(one.Name, "--"+one.Name+" is for kafka:// alone")
+			}
+		}
+		r.faultIf(rejects.Topic() != "", "rejects", "--rejects topic:NAME is for kafka:// alone: no other source names brokers")
+		return
+	}
+	grouped := k.Partitions == ""
+	if to := r.to; grouped && to.Files != nil && len(to.Files(to.Dest)) > 0 {
+		r.fault("source", "without --partitions, such as 0-3, topics are read by a consumer group, which needs a server: %s has one writer", to.Name)
+	}
+	r.faultIf(grouped && r.Once.Restart != "", "restart", "--restart is not for a group: end its members, and run weir once with the same --job, --partitions and --until-end")
+	r.faultIf(grouped && r.Once.DryRun, "dry-run", "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
+	r.faultIf(!grouped && (k.Group != "" || k.GroupProtocol != classicProtocol || k.GroupInstance != "" || k.Start == startCommitted),
+		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")
+	r.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH is not for a group, whose members would share what the database knows of the file: --rejects table, or topic:NAME")
+	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
+		r.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic())
+		r.judgeOffsets(&spec)
+	}
+	r.faultIf(r.Feed.Init != "", "init", "--init is for connections to feeds: Kafka has --sasl")
+	r.faultIf(r.Once.DryRun && !k.UntilEnd, "dry-run", "--dry-run needs --until-end: a topic has no end")
+}
+
+// judgeOffsets finds the offsets of --start whose partitions are not read.
+func (r *rulebook) judgeOffsets(spec *kafka.Spec) {
+	read, err := parsePartitions(r.Kafka.Partitions)
+	for _, name := range slices.Sorted(maps.Keys(parseOffsets(r.Kafka.Start))) {
+		topic, number, _ := strings.Cut(name, "/")
+		n, _ := strconv.ParseInt(number, 10, 32)
+		switch {
+		case !spec.Reads(topic):
+			r.fault("start", "--start %s: the topic is not read", name)
+		case err == nil && read != nil && !slices.Contains(read, int32(n)):
+			r.fault("start", "--start %s: --partitions leaves the partition out", name)
+		}
+	}
+}
+
+// kafka are the options of the source.
+func (r *rulebook) kafka(rules *fold.Options) (k kafka.Options) {
+	o, m := &r.Kafka, r.Mapping
+	k = kafka.Options{UntilEnd: o.UntilEnd, Uncommitted: o.Isolation == uncommittedIsolation, SASL: o.SASL,
+		Consumer: o.GroupProtocol == consumerProtocol, Instance: o.GroupInstance}
+	var err error
+	if k.Partitions, err = parsePartitions(o.Partitions); err != nil {
+		r.fault("partitions", "--partitions %s: %v", o.Partitions, err)
+	}
+	switch o.Start {
+	case startEarliest:
+	case startLatest:
+		k.Start.Latest = true
+	case startCommitted:
+		k.Start.Committed = true
+	default:
+		if k.Start.Offsets = parseOffsets(o.Start); k.Start.Offsets != nil {
+			break
+		}
+		if k.Start.Time, err = time.Parse(time.RFC3339, o.Start); err != nil {
+			r.fault("start", "--start %q: must be earliest, latest, committed, a time such as 2026-11-01T00:00:00Z, or offsets such as flights/0=1234", o.Start)
+		}
+	}
+	for _, text := range o.RecordFields {
+		f, err := parseRecordField(text)
+		if err != nil {
+			r.fault("record-fields", "--record-fields %v", err)
+		}
+		k.Fields = append(k.Fields, f)
+	}
+	switch o.TombstonesByKey {
+	case "":
+		k.Tombstones.Drop = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
+		if len(rules.Key) == 1 && !rules.FillOnly && (m == nil || m.File == "") {
+			k.Tombstones.Compacted = rules.Key[0]
+		}
+	case noTombstones:
+		k.Tombstones.Drop = true
+	default:
+		if k.Tombstones.Field = o.TombstonesByKey; rules.FillOnly {
+			r.fault("tombstones-by-key", "--fill-only never removes a row: leave --tombstones-by-key out, or set it to off")
+		} else if m != nil && m.Envelope != nil && !m.TakesTombstones() {
+			r.fault("tombstones-by-key", "--tombstones-by-key: a record without a value names no table of the stream, and has no version: with an envelope it removes rows of one table that takes all messages and keeps no versions; leave it out, for a message that removes the row comes before it")
+		}
+	}
+	if env := r.env.Lookup; o.SASL != "" && env != nil {
+		k.Login = func() (string, string, error) { return login(env, o.SASL) }
+		if _, _, err := k.Login(); err != nil {
+			r.fault("sasl", "--sasl %s: %v", o.SASL, err)
+		}
+	}
+	return k
+}
+
+// login reads the credentials of a mechanism. A file is read again each time: tokens expire.
+func login(env func(string) (string, bool), mechanism string) (user, password string, err error) {
+	user, ok := env("KAFKA_USERNAME")
+	if !ok && mechanism != "oauthbearer" {
+		return "", "", errors.New("environment variable KAFKA_USERNAME is not set")
+	}
+	if path, ok := env("KAFKA_PASSWORD_FILE"); ok {
+		text, err := os.ReadFile(path)
+		return user, strings.TrimSpace(string(text)), err
+	}
+	if password, ok = env("KAFKA_PASSWORD"); !ok {
+		return "", "", errors.New("neither of the environment variables KAFKA_PASSWORD and KAFKA_PASSWORD_FILE is set")
+	}
+	return user, password, nil
+}
+
+// maxPartition is the highest number that --partitions takes.
+const maxPartition = 99_999
+
+// parsePartitions reads a list such as 0-3,7.
+func parsePartitions(list string) (all []int32, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, ranged := strings.Cut(strings.TrimSpace(part), "-")
+		if !ranged {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 31)
+		to, err2 := strconv.ParseUint(last, 10, 31)
+		if err != nil || err2 != nil || from > to || to > maxPartition {
+			return nil, fmt.Errorf("%q is neither a number nor a range, such as 0-3", part)
+		}
+		for n := from; n <= to; n++ {
+			all = append(all, int32(n))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// parseRecordField reads a part and the name of the field that it becomes.
+func parseRecordField(text string) (f kafka.RecordField, err error) {
+	part, name, ok := strings.Cut(text, "=")
+	f = kafka.RecordField{Of: part, Name: name}
+	if header, is := strings.CutPrefix(part, "header."); is {
+		f.Of, f.Header = "header", header
+	}
+	if !ok || name == "" || !slices.Contains(kafka.RecordParts, f.Of) || f.Of == "header" && f.Header == "" {
+		return f, fmt.Errorf("%s: must be PART=FIELD, with a PART of %s", text, strings.Join(kafka.RecordParts[:len(kafka.RecordParts)-1], ", ")+" or header.NAME")
+	}
+	return f, nil
+}

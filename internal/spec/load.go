@@ -1,0 +1,146 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/source/kafka"
+	"github.com/weirsync/weir/internal/source/tcp"
+)
+
+// Env is what a run finds in the program and around it.
+type Env struct {
+	// Drivers are the databases that the program writes to. The last one that takes --to for a database of its kind
+	// has it; the first one takes every path.
+	Drivers []sink.Driver
+	// Kinds are the sources that it reads, by the options of single kinds.
+	Kinds func(*KindOptions) source.Kinds
+	// Lookup returns a variable of the environment; nil: the environment is not known yet, nor are the sources and
+	// the database that no file names.
+	Lookup  func(string) (string, bool)
+	Environ []string // as [os.Environ] returns it
+	Stdin   io.Reader
+	// Asks tells that stdin is a terminal.
+	Asks bool
+	Log  *slog.Logger
+}
+
+// KindOptions are the options that single kinds of sources have.
+type KindOptions struct {
+	File  file.Options
+	TCP   tcp.Options
+	Kafka kafka.Options
+}
+
+// sources are the kinds of sources without options: they tell kinds apart, and what their sources are like.
+func (e *Env) sources() source.Kinds { return e.Kinds(&KindOptions{}) }
+
+// databases are the names of the drivers in a config file.
+func (e *Env) databases() []string {
+	names := make([]string, len(e.Drivers))
+	for i, d := range e.Drivers {
+		names[i] = strings.ToLower(d.Name)
+	}
+	return names
+}
+
+const envPrefix = "WEIR_"
+
+// kubernetes names the variables that a cluster gives to each container for a service
+// whose name begins with "weir".
+var kubernetes = regexp.MustCompile(`^WEIR_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT|ADDR))?)?)$`)
+
+// Load gives the settings that the command line left open their values from the environment and the file, and reads
+// the tables of the file. It returns what people should know of, and the faults of what it read.
+func (s *Spec) Load() (warnings []string, err error) {
+	for _, variable := range s.env.Environ {
+		name, text, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, envPrefix) {
+			continue
+		}
+		i := slices.IndexFunc(s.settings, func(one *Setting) bool { return one.variable() == name })
+		switch {
+		case i >= 0:
+			s.setVariable(s.settings[i], text)
+		case !kubernetes.MatchString(name):
+			names := make([]string, len(s.settings))
+			for i, one := range s.settings {
+				names[i] = one.variable()
+			}
+			warnings = append(warnings, fmt.Sprintf("%s is no setting, and is ignored%s", name, config.DidYouMean(name, names)))
+		}
+	}
+	if s.File != "" {
+		s.readFile()
+	}
+	return warnings, ordered(slices.Concat(s.textFaults(), s.faults))
+}
+
+// setVariable sets a setting from its variable.
+func (s *Spec) setVariable(one *Setting, text string) {
+	switch {
+	case one.elsewhere != "" && one.Name != "config":
+		s.faults = append(s.faults, fmt.Errorf("%s %s", one.variable(), one.elsewhere))
+		return
+	case one.IsFlag():
+		return
+	}
+	one.from, one.err = byVariable, one.value.Set(text)
+}
+
+func (s *Spec) readFile() {
+	var names []string
+	for _, one := range s.settings {
+		if one.Name != "tables" {
+			names = append(names, one.key())
+		}
+	}
+	f, err := config.Read(s.File, names, s.env.databases(), func(entries []config.Entry) fold.Options {
+		for i := range entries {
+			s.setEntry(&entries[i])
+		}
+		rules, _ := s.rules() // what is wrong with them is told by those who use them
+		return rules
+	})
+	if s.Mapping, s.Cases = f.Mapping, f.Cases; err != nil {
+		s.faults = append(s.faults, err)
+	}
+}
+
+// setEntry sets a setting from its entry in the file.
+func (s *Spec) setEntry(e *config.Entry) {
+	one := s.settings[slices.IndexFunc(s.settings, func(one *Setting) bool { return one.key() == e.Name })]
+	switch {
+	case one.elsewhere != "":
+		s.faults = append(s.faults, &config.Fault{File: s.File, Pos: e.At, Text: e.Name + " " + one.elsewhere})
+		return
+	case one.IsSet():
+		return
+	}
+	one.from, one.at = byFile, e.Pos
+	if e.When {
+		return
+	}
+	items, isList, err := e.Texts()
+	l, takesList := one.value.(interface{ replace([]string) })
+	switch {
+	case err != nil:
+		one.err = err
+	case isList && takesList:
+		l.replace(items)
+	case isList:
+		one.err = errors.New("must be a single value, not a list")
+	default:
+		one.err = one.value.Set(items[0])
+	}
+}

@@ -1,0 +1,250 @@
+package spec
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// The groups of settings, as the help shows their flags.
+const (
+	SourceGroup  = "Source"
+	TableGroup   = "Table"
+	FoldGroup    = "Fold"
+	BatchGroup   = "Batching and durability"
+	FeedGroup    = "Feeds"
+	KafkaGroup   = "Kafka"
+	SpoolGroup   = "Spool and capture"
+	RejectsGroup = "Rejects"
+	OutputGroup  = "Metrics and logs"
+)
+
+// GroupAnnotation is the annotation of a flag that has its group.
+const GroupAnnotation = "weir_group"
+
+// from is what gave a setting its value. Each beats those before it.
+type from int
+
+const (
+	byDefault from = iota
+	byFile
+	byVariable
+	byFlag
+)
+
+// A Setting is one setting of a run: declared once, and set by its flag, its variable WEIR_X or its key in the file.
+type Setting struct {
+	Name string // of the flag: batch-period
+	Help string // what it is, in a line; what its value is called stands in backquotes
+	// Why says why the default is what it is on this machine; "": it is the same on all.
+	Why string
+
+	group  string
+	value  value
+	preset string // text of the default
+	short  string // form of the flag
+	// elsewhere says where alone it can be set, as in "is an action of one run: …"; "": by all three.
+	elsewhere string
+	noFlag    bool
+
+	from    from
+	at      mapping.Pos // in the file, of the value
+	written []string    // the texts that its flag or variable had
+	err     error       // what is wrong with the text that it was set to
+}
+
+const actionOfOneRun = "is an action of one run: give it on the command line"
+
+// Set takes the text of the flag. What is wrong with it is kept for [Spec.Validate], which reports all faults.
+func (s *Setting) Set(text string) error {
+	if s.from = byFlag; s.err == nil {
+		s.err = s.value.Set(text)
+	}
+	s.written = append(s.written, text)
+	return nil
+}
+
+func (s *Setting) String() string {
+	if s.value == nil { // of pflag's zero value
+		return ""
+	}
+	return s.value.String()
+}
+
+// Type names the kind of value in the help.
+func (s *Setting) Type() string { return s.value.Type() }
+
+// Choices are the words that the setting takes; nil: it takes others.
+func (s *Setting) Choices() []string {
+	if c, ok := s.value.(interface{ Choices() []string }); ok {
+		return c.Choices()
+	}
+	return nil
+}
+
+// Value is the value for people.
+func (s *Setting) Value() string { return s.shown(s.String()) }
+
+// shown is what people may see of a text: nothing of --init, which has the login of a feed, and no password.
+func (s *Setting) shown(text string) string {
+	switch {
+	case s.Name == "init" && text != "":
+		return Hidden
+	case s.Name == "to" || s.Name == "source":
+		return Redacted(text)
+	}
+	return text
+}
+
+// IsSet reports that something gave the setting a value.
+func (s *Setting) IsSet() bool { return s.from != byDefault }
+
+// IsFlag reports that the command line gave it.
+func (s *Setting) IsFlag() bool { return s.from == byFlag }
+
+// InFile reports that a config file may have the setting.
+func (s *Setting) InFile() bool { return s.elsewhere == "" }
+
+// variable is the name of the setting in the environment.
+func (s *Setting) variable() string { return envPrefix + strings.ToUpper(s.key()) }
+
+// key is its name in the file.
+func (s *Setting) key() string { return config.Key(s.Name) }
+
+// AddFlags defines the flags of some settings, by their names; none: of all.
+func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
+	for _, one := range s.settings {
+		if one.noFlag || len(names) > 0 && !slices.Contains(names, one.Name) {
+			continue
+		}
+		help := one.Help
+		if strings.HasSuffix(one.Type(), "…") {
+			help += ": " + strings.Join(one.Choices(), ", ")
+		}
+		fl := f.VarPF(one, one.Name, one.short, help)
+		if one.Type() == "bool" {
+			fl.NoOptDefVal = "true"
+		}
+		if one.Why != "" || fl.DefValue == "[]" {
+			fl.DefValue = "" // it is another one on another machine, or says nothing
+		}
+		if one.group != "" {
+			fl.Annotations = map[string][]string{GroupAnnotation: {one.group}}
+		}
+	}
+}
+
+// Settings are all settings, in the order of the help.
+func (s *Spec) Settings() []*Setting { return s.settings }
+
+// Setting returns a setting by its name, or nil.
+func (s *Spec) Setting(name string) *Setting {
+	if i := slices.IndexFunc(s.settings, func(one *Setting) bool { return one.Name == name }); i >= 0 {
+		return s.settings[i]
+	}
+	return nil
+}
+
+// Origin says where the value of a setting came from.
+func (s *Spec) Origin(one *Setting) string {
+	switch one.from {
+	case byFlag:
+		return "flag --" + one.Name
+	case byVariable:
+		return "environment " + one.variable()
+	case byFile:
+		return "file " + s.File
+	}
+	if one.Why != "" {
+		return "default: " + one.Why
+	}
+	return "default"
+}
+
+// mention matches a setting in the text of a fault, as it is called on the command line.
+var mention = regexp.MustCompile(`--([a-z][a-z-]*[a-z])`)
+
+// called is the setting by the name that it was set by.
+func (s *Setting) called() string {
+	switch s.from {
+	case byVariable:
+		return s.variable()
+	case byFile:
+		return s.key()
+	}
+	return "--" + s.Name
+}
+
+// fault makes the fault of a setting. The format calls settings as the command line does; people read each as it
+// was set, or if it was not as the setting of the fault was.
+func (s *Spec) fault(name, format string, args ...any) error {
+	of := s.Setting(name)
+	format = mention.ReplaceAllStringFunc(format, func(m string) string {
+		other := s.Setting(strings.TrimPrefix(m, "--"))
+		if other == nil || other.elsewhere != "" {
+			return m
+		}
+		return (&Setting{Name: other.Name, from: cmp.Or(other.from, of.from)}).called()
+	})
+	text := fmt.Sprintf(format, args...)
+	if of.from == byFile {
+		return &config.Fault{File: s.File, Pos: of.at, Text: text}
+	}
+	return errors.New(text)
+}
+
+// textFaults are those of texts that settings cannot hold.
+func (s *Spec) textFaults() (faults []error) {
+	for _, one := range s.settings {
+		if one.err != nil {
+			faults = append(faults, s.fault(one.Name, "%v", Named(one.called(), one.err)))
+		}
+	}
+	return faults
+}
+
+// ordered joins faults: those of the file come last, in its order.
+func ordered(faults []error) error {
+	var all []error
+	for len(faults) > 0 {
+		if joined, ok := faults[0].(interface{ Unwrap() []error }); ok {
+			faults = slices.Concat(joined.Unwrap(), faults[1:])
+			continue
+		}
+		if faults[0] != nil {
+			all = append(all, faults[0])
+		}
+		faults = faults[1:]
+	}
+	place := func(err error) mapping.Pos {
+		if f, ok := errors.AsType[*config.Fault](err); ok {
+			return f.Pos
+		}
+		return mapping.Pos{}
+	}
+	slices.SortStableFunc(all, func(a, b error) int {
+		x, y := place(a), place(b)
+		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
+	})
+	return errors.Join(all...)
+}
+
+// Schema is the JSON Schema of a config file.
+func (s *Spec) Schema() ([]byte, error) {
+	var settings []config.Setting
+	for _, one := range s.settings {
+		if one.InFile() {
+			_, help := pflag.UnquoteUsage(&pflag.Flag{Usage: one.Help, Value: one})
+			settings = append(settings, config.Setting{Key: one.key(), Help: help, Type: one.Type(), Choices: one.Choices()})
+		}
+	}
+	return config.Schema(settings, s.env.databases())
+}

@@ -1,0 +1,290 @@
+// Package spec is the description of a run: each of its settings is declared once, filled by flags, the environment and
+// a config file, and judged by one book of rules. It makes the configuration of the job.
+package spec
+
+import (
+	"time"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/envelope/firehose"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/memory"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// A Spec describes a run. Its fields have the values of its settings; where 0 or "" leaves something open, [Spec.Job]
+// decides it.
+type Spec struct {
+	Source  Source
+	Table   Table
+	Fold    Fold
+	Batch   Batch
+	Feed    Feed
+	Kafka   Kafka
+	Spool   Spool
+	Rejects Rejects
+	Output  Output
+	Once    Once
+
+	File    string           // the config file, "" for none
+	Mapping *mapping.Mapping // of its tables; nil: it has none
+	Cases   []config.Case    // its tests
+
+	env      *Env
+	args     []string // the sources of the command line
+	settings []*Setting
+	faults   []error // of the environment and the file, but for texts of settings
+}
+
+// Source says what is read, and how.
+type Source struct {
+	Names       []string // of the file or the environment
+	Follow      bool
+	Compression string
+	MaxRate     float64 // lines a second
+	MaxLine     Size
+	Job         string
+}
+
+// Table is the database and its table.
+type Table struct {
+	To, Name      string
+	UnknownFields fold.NewColumns
+	MaxColumns    int
+}
+
+// Fold are the rules by which messages become rows.
+type Fold struct {
+	Key          []string
+	DeleteWhen   string
+	Null         fold.Null
+	VersionField string
+	VersionScope fold.Scope
+	FillOnly     bool
+	Tombstones   time.Duration
+	Narrowing
+}
+
+// Batch says when batches are written, and how.
+type Batch struct {
+	Period      time.Duration
+	Rows        int
+	Buffer      Size
+	Synchronous sink.Level
+	RetryFor    time.Duration
+}
+
+// Feed is what a connection sends and hears.
+type Feed struct {
+	Name, Events    string // of a feed that weir knows
+	Init            string
+	ResumeField     string
+	IdleTimeout     time.Duration
+	KeepaliveWhen   string
+	StaleKeepalives int
+	ErrorWhen       string
+	TimeField       string
+
+	TLSCA, TLSCert, TLSKey, TLSServerName string
+}
+
+// Kafka says which records of topics are read.
+type Kafka struct {
+	Group           string
+	GroupProtocol   groupProtocol
+	GroupInstance   string
+	Partitions      string
+	Start           string
+	UntilEnd        bool
+	Isolation       isolation
+	TombstonesByKey string
+	RecordFields    []string
+	SASL            string
+}
+
+// Spool says what is kept of a connection's lines.
+type Spool struct {
+	Folder       string
+	Max          Size
+	Capture      string
+	KeepCaptures time.Duration
+}
+
+// Rejects says what becomes of bad lines.
+type Rejects struct {
+	To   string
+	Keep time.Duration
+	Max  int64
+}
+
+// Output is what people and Prometheus see of a run.
+type Output struct {
+	MetricsAddr, MetricsFile string
+	Summary, LogFormat       Format
+	Quiet, Verbose           bool
+}
+
+// A Format is that of the log and of the summary.
+type Format string
+
+// The formats.
+const (
+	Text Format = "text"
+	JSON Format = "json"
+)
+
+// Once are the actions of one run.
+type Once struct {
+	Restart        Restart
+	AcceptSettings bool
+	DryRun         bool
+	Tables         []string // of the file, that are written; nil: all
+}
+
+// A Restart is how a run that has a checkpoint begins from the start; "" is that it does not.
+type Restart string
+
+// How a run begins from the start.
+const (
+	Reread  Restart = "reread"  // over the rows that exist
+	Rebuild Restart = "rebuild" // into emptied tables
+)
+
+const defaultRetryFor = 5 * time.Minute
+
+// New returns a spec with the defaults of all settings, for databases and sources that the program knows.
+func New(env *Env) *Spec {
+	buffer := memory.Available().Buffer()
+	s := &Spec{
+		env:    env,
+		Source: Source{Compression: source.Auto, MaxLine: source.DefaultMaxLine},
+		Table:  Table{MaxColumns: 500},
+		Fold:   Fold{Key: []string{"id"}, Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
+		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
+		Feed:   Feed{StaleKeepalives: 5},
+		Kafka:  Kafka{GroupProtocol: classicProtocol, Start: startEarliest, Isolation: committedIsolation},
+		Spool:  Spool{Max: 10 << 30}, Rejects: Rejects{To: "table", Max: 10_000}, Output: Output{Summary: Text, LogFormat: Text},
+	}
+	s.declareSource()
+	s.declareTable()
+	s.declareFold()
+	s.declareBatch(buffer.Why)
+	s.declareFeed()
+	s.declareKafka()
+	s.declareOutput()
+	return s
+}
+
+// declare adds a setting.
+func (s *Spec) declare(group, name string, v value, help string) *Setting {
+	one := &Setting{Name: name, Help: help, group: group, value: v, preset: v.String()}
+	s.settings = append(s.settings, one)
+	return one
+}
+
+func (s *Spec) declareSource() {
+	o, group := &s.Source, SourceGroup
+	s.declare("", "source", &sourceList{list{value: &o.Names}}, "the sources, where the command line names none: a path, a URL, or a list").noFlag = true
+	s.declare(group, "follow", (*flag)(&o.Follow), "keep reading as files grow, rotate or are truncated; wait for one that does not exist yet")
+	s.declare(group, "compression", NewChoice(&o.Compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate), "of the sources; auto recognizes gzip and zstd, deflate is raw")
+	s.declare(group, "max-rate", (*rate)(&o.MaxRate), "read at most at this `RATE`, such as 5000/s (default no limit)")
+	s.declare(group, "job", (*text)(&o.Job), "the `JOB` whose checkpoints are used (default the name of the table, or of a config file with tables; stdin: none)")
+	s.declare(group, "restart", NewChoice(&s.Once.Restart, Reread, Rebuild), "read from the start: reread keeps existing rows, rebuild empties the table first").elsewhere = actionOfOneRun
+	s.declare(group, "accept-settings", (*flag)(&s.Once.AcceptSettings), "continue from a checkpoint of other settings, or of a table that was recreated since").elsewhere = actionOfOneRun
+	s.declare(group, "max-line", &o.MaxLine, "the longest line that is accepted")
+}
+
+func (s *Spec) declareTable() {
+	o, group := &s.Table, TableGroup
+	s.declare(group, "to", (*text)(&o.To), "database `DEST`: "+s.env.forms())
+	s.declare(group, "table", (*text)(&o.Name), "the `TABLE` to write (default the name of the source file)")
+	s.declare(group, "unknown-fields", NewChoice(&o.UnknownFields, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns), "fields without a column (default add in a table that weir made, else ignore)")
+	s.declare(group, "max-columns", &Whole[int]{Value: &o.MaxColumns}, "add at most this many `COLUMNS` to a table")
+	s.declare(group, "tables", &list{value: &s.Once.Tables, commas: true}, "write only these `TABLES` of the config file, in a job of their own (--job): so a new table is filled").elsewhere = actionOfOneRun
+	s.declare(group, "dry-run", (*flag)(&s.Once.DryRun), "print the tables that would be made and their first rows; write nothing").elsewhere = actionOfOneRun
+}
+
+// FoldFlags are the flags of all commands that fold files.
+var FoldFlags = []string{"max-line", "key", "delete-when", "null", "version-field", "version-scope", "fill-only", "envelope", "row", "when", "columns", "config"}
+
+func (s *Spec) declareFold() {
+	o, group := &s.Fold, FoldGroup
+	s.declare(group, "key", &list{value: &o.Key, commas: true}, "`FIELD,...` that identify a row")
+	s.declare(group, "delete-when", (*text)(&o.DeleteWhen), "delete the row when a message has `FIELD=VALUE`; FIELD=null is JSON's null")
+	s.declare(group, "null", NewChoice(&o.Null, fold.ClearNull, fold.KeepNull), "clear: null sets NULL; keep: null is the same as absent")
+	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")
+	s.declare(group, "version-scope", NewChoice(&o.VersionScope, fold.ColumnScope, fold.RowScope), "column, or row: a message older than its row changes nothing")
+	s.declare(group, "fill-only", (*flag)(&o.FillOnly), "write only where the table has NULL, so that the first value of a column stays")
+	s.declare(group, "envelope", NewChoice(&o.Envelope, config.PresetNames()...), "read a change data capture stream, all its tables or with --table one")
+	s.declare(group, "row", (*text)(&o.Row), "the row is the object at this `PATH` of the message, such as payload.after (default the message)")
+	s.declare(group, "when", &list{value: &o.When}, "apply only messages with `FIELD=VALUE`, or FIELD=A,B for one of several; repeated: all must hold")
+	s.declare(group, "columns", &list{value: &o.Columns, commas: true}, "store only these `FIELDS` and the key (default all)")
+	s.declare(group, "tombstones", &Duration{Value: &o.Tombstones}, "how long a delete is remembered, so that an older message does not bring the row back")
+}
+
+func (s *Spec) declareBatch(why string) {
+	o, group := &s.Batch, BatchGroup
+	s.declare(group, "batch-period", &Duration{Value: &o.Period, Open: true}, "write a message after this time at the latest (default 1s; files: when a batch is full)")
+	s.declare(group, "batch-rows", &Whole[int]{Value: &o.Rows, None: "no limit"}, "write a batch when it has this many `ROWS`")
+	s.declare(group, "buffer", &o.Buffer, "memory for batches; when full, reading pauses (default a quarter of the memory, 64MiB to 2GiB)").Why = why
+	s.declare(group, "synchronous", NewChoice(&o.Synchronous, sink.Levels...), "what a commit survives: docs/durability.md")
+	s.declare(group, "retry-for", &Duration{Value: &o.RetryFor, Word: forever, Means: Forever, Open: true}, "retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
+}
+
+const forever = "forever"
+
+func (s *Spec) declareFeed() {
+	o, group := &s.Feed, FeedGroup
+	s.declare(group, "feed", NewChoice(&o.Name, firehose.Name), "a feed that weir knows: FlightAware's firehose (reads FH_USERNAME and FH_APIKEY)")
+	s.declare(group, "feed-events", (*text)(&o.Events), "the `EVENTS` to ask Firehose for, such as 'position flightplan'")
+	s.declare(group, "init", (*text)(&o.Init), "first `LINE` to send, or @FILE: a template with {{.resume}}, {{env \"NAME\"}}, {{file \"PATH\"}}")
+	s.declare(group, "resume-field", (*text)(&o.ResumeField), "`FIELD` whose last committed value is {{.resume}} when weir connects")
+	s.declare(group, "idle-timeout", &Duration{Value: &o.IdleTimeout, Word: "never", Open: true}, "reconnect when nothing arrives for this long, or disconnect a sender (default never)")
+	s.declare(group, "keepalive-when", (*text)(&o.KeepaliveWhen), "`FIELD=VALUE`: a message with it is a keepalive, and skipped")
+	s.declare(group, "stale-keepalives", &Whole[int]{Value: &o.StaleKeepalives}, "reconnect after `N` keepalives in a row without a new resume value (0: never)")
+	s.declare(group, "error-when", (*text)(&o.ErrorWhen), "`FIELD=VALUE`: a message with it stops the run, with its error_msg")
+	s.declare(group, "time-field", (*text)(&o.TimeField), "the `FIELD` with the time of a message (seconds since 1970, or RFC 3339), to show the lag")
+	s.declare(group, "tls-ca", (*text)(&o.TLSCA), "a PEM `FILE` of the authorities to trust (default the system's); senders to tls-listen:// then need a certificate of one")
+	s.declare(group, "tls-cert", (*text)(&o.TLSCert), "a PEM `FILE` with the certificate to show (tls-listen:// needs one)")
+	s.declare(group, "tls-key", (*text)(&o.TLSKey), "a PEM `FILE` with the key of the certificate")
+	s.declare(group, "tls-server-name", (*text)(&o.TLSServerName), "the `NAME` that the certificate of a tls:// feed must be for (default the host)")
+}
+
+func (s *Spec) declareKafka() {
+	o, group := &s.Kafka, KafkaGroup
+	s.declare(group, "group", (*text)(&o.Group), "consumer `GROUP`, and name of the job (default weir-JOB)")
+	s.declare(group, "group-protocol", NewChoice(&o.GroupProtocol, classicProtocol, consumerProtocol), "consumer has the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)")
+	s.declare(group, "group-instance", (*text)(&o.GroupInstance), "static member ID, `NAME` (group.instance.id): a restarted member keeps its partitions")
+	s.declare(group, "partitions", (*text)(&o.Partitions), "`PARTITIONS` to read without a consumer group, such as 0-3,7")
+	s.declare(group, "start", (*text)(&o.Start), "`WHERE` a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z; or TOPIC/PARTITION=OFFSET,..., which skips the records of partitions before it")
+	s.declare(group, "until-end", (*flag)(&o.UntilEnd), "end when all records that existed at the start are committed")
+	s.declare(group, "isolation", NewChoice(&o.Isolation, committedIsolation, uncommittedIsolation), "uncommitted also reads records of transactions that are open or were aborted")
+	s.declare(group, "tombstones-by-key", (*text)(&o.TombstonesByKey), "the `FIELD` that has a record's key: a record without a value then deletes its row; off passes over these records (default the --key, of a compacted topic)")
+	s.declare(group, "record-fields", &list{value: &o.RecordFields, commas: true}, "`PART=FIELD,...`: put into each message its record's offset, partition, timestamp, key, topic or header.NAME")
+	s.declare(group, "sasl", NewChoice(&o.SASL, "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"), "log in with KAFKA_USERNAME and KAFKA_PASSWORD or KAFKA_PASSWORD_FILE (of oauthbearer the token)")
+}
+
+// declareOutput declares what a run leaves beside its tables.
+func (s *Spec) declareOutput() {
+	sp, group := &s.Spool, SpoolGroup
+	s.declare(group, "spool", (*text)(&sp.Folder), "keep a connection's lines in this `FOLDER` until they are committed, so that reading continues while the database is unavailable")
+	s.declare(group, "spool-max", &sp.Max, "size of the spool; when it is full, reading pauses")
+	s.declare(group, "capture", (*text)(&sp.Capture), "a `FOLDER` that keeps all lines of a connection or of stdin, as files that sync and replay read")
+	s.declare(group, "keep-captures", &Duration{Value: &sp.KeepCaptures, Word: forever, Means: Forever, Open: true}, "remove captures whose lines are all older than this, such as 30d (default forever)")
+
+	r, group := &s.Rejects, RejectsGroup
+	s.declare(group, "rejects", (*text)(&r.To), "`WHERE` bad lines go: table (weir_rejects), file:PATH, topic:NAME (Kafka), fail (the run stops), discard")
+	s.declare(group, "keep-rejects", &Duration{Value: &r.Keep, Word: forever, Means: Forever, Open: true}, "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
+	s.declare(group, "max-rejects", &Whole[int64]{Value: &r.Max}, "stop the run after more than this many bad `LINES`")
+
+	o, group := &s.Output, OutputGroup
+	s.declare(group, "metrics-addr", (*text)(&o.MetricsAddr), "serve a status page, /metrics, /api/status, /healthz and /readyz at `ADDRESS`, such as :9461")
+	s.declare(group, "metrics-file", (*text)(&o.MetricsFile), "write the final metrics to this `FILE`, for node_exporter's textfile collector")
+	s.declare(group, "summary", NewChoice(&o.Summary, Text, JSON), "the summary at the end: text on stderr, or json on stdout")
+	s.declare(group, "log-format", NewChoice(&o.LogFormat, Text, JSON), "log format")
+	s.declare(group, "quiet", (*flag)(&o.Quiet), "print only warnings and errors").short = "q"
+	s.declare("", "verbose", (*flag)(&o.Verbose), "print more, such as the settings in use").noFlag = true
+	s.declare("", "config", (*text)(&s.File), "YAML `FILE` with settings and tables, such as batch_rows: 1000").elsewhere = "is not of a file: name it by --config or " + envPrefix + "CONFIG"
+}

@@ -1,0 +1,294 @@
+package spec
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/config"
+)
+
+// A value is what a setting holds: the typed place of a [Spec] that texts are read into. Its methods are those of
+// [pflag.Value]. Set leaves the place as it is if a text is wrong.
+type value interface {
+	Set(text string) error
+	String() string
+	Type() string // for the help
+}
+
+// A misfit is a text in place of something else.
+type misfit struct{ text, mustBe string }
+
+func (m misfit) Error() string { return m.text + ": must be " + m.mustBe }
+
+// Named is what is wrong with the text of a setting or a flag, called by name.
+func Named(name string, err error) error {
+	if _, ok := errors.AsType[misfit](err); ok {
+		return fmt.Errorf("%s %w", name, err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// text is any text.
+type text string
+
+func (t *text) Set(s string) error { *t = text(s); return nil }
+func (t *text) String() string     { return string(*t) }
+func (t *text) Type() string       { return "string" }
+
+// flag is true or false. 1, t and yes are texts to readers of YAML.
+type flag bool
+
+func (b *flag) Set(s string) error {
+	if s != "true" && s != "false" {
+		return fmt.Errorf("%q is neither true nor false", s)
+	}
+	*b = s == "true"
+	return nil
+}
+
+func (b *flag) String() string { return strconv.FormatBool(bool(*b)) }
+func (b *flag) Type() string   { return "bool" }
+
+// A Whole is a whole number from 0, in decimal. None is what it is called as long as it is not set, "" for its digits.
+type Whole[T int | int64] struct {
+	Value *T
+	None  string
+}
+
+// Set reads a number. 010 is 8 to some, so it is refused.
+func (w *Whole[T]) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && n < 0 {
+		return fmt.Errorf("%q is not a whole number from 0, such as 1000", s)
+	}
+	if err != nil || strconv.FormatInt(n, 10) != s || int64(T(n)) != n {
+		return fmt.Errorf("%q is not a whole number, such as 1000", s)
+	}
+	*w.Value, w.None = T(n), ""
+	return nil
+}
+
+func (w *Whole[T]) String() string {
+	if w.Value == nil || w.None != "" {
+		return w.None
+	}
+	return strconv.FormatInt(int64(*w.Value), 10)
+}
+
+// Type names the kind of value in the help.
+func (w *Whole[T]) Type() string { return "int" }
+
+// Size is a number of bytes, written as 256MiB, 1.5GB or 4096.
+type Size int64
+
+// units are powers of 1024 and of 1000; a letter alone is the power of 1024.
+var units = []struct {
+	name  string // in lower case
+	shown string
+	bytes int64
+}{{"tib", "TiB", 1 << 40}, {"gib", "GiB", 1 << 30}, {"mib", "MiB", 1 << 20}, {"kib", "KiB", 1 << 10},
+	{"tb", "TB", 1e12}, {"gb", "GB", 1e9}, {"mb", "MB", 1e6}, {"kb", "kB", 1e3},
+	{"ti", "", 1 << 40}, {"gi", "", 1 << 30}, {"mi", "", 1 << 20}, {"ki", "", 1 << 10},
+	{"t", "", 1 << 40}, {"g", "", 1 << 30}, {"m", "", 1 << 20}, {"k", "", 1 << 10}, {"b", "B", 1}}
+
+// Set reads a size.
+func (s *Size) Set(text string) error {
+	number, unit := strings.ToLower(strings.TrimSpace(text)), int64(1)
+	for _, u := range units {
+		if n, ok := strings.CutSuffix(number, u.name); ok {
+			number, unit = strings.TrimSpace(n), u.bytes
+			break
+		}
+	}
+	n, ok := new(big.Rat).SetString(number)
+	if !ok || strings.Trim(number, "0123456789.") != "" || n.Mul(n, big.NewRat(unit, 1)).Cmp(big.NewRat(math.MaxInt64/2, 1)) > 0 {
+		return fmt.Errorf("%q is not a size, such as 64MiB, 1GB or a number of bytes", text)
+	}
+	*s = Size(new(big.Int).Quo(n.Num(), n.Denom()).Int64())
+	return nil
+}
+
+// String has the unit with the shortest number.
+func (s Size) String() string {
+	best := strconv.FormatInt(int64(s), 10) + "B"
+	for _, u := range units {
+		if n := int64(s) / u.bytes; u.shown != "" && n > 0 && int64(s)%u.bytes == 0 {
+			if text := strconv.FormatInt(n, 10) + u.shown; len(text) < len(best) {
+				best = text
+			}
+		}
+	}
+	return best
+}
+
+// Type names the kind of value in the help.
+func (s *Size) Type() string { return "size" }
+
+// Forever is the longest duration.
+const Forever = time.Duration(math.MaxInt64)
+
+// A Duration is one that may have days, such as 7d or 1d12h. Word is a text that stands for the duration Means.
+type Duration struct {
+	Value *time.Duration
+	Word  string
+	Means time.Duration
+	Open  bool // it is not set, and decided later
+}
+
+// Set reads a duration.
+func (d *Duration) Set(text string) error {
+	v, err := d.Means, error(nil)
+	if text != d.Word || text == "" {
+		v, err = config.ParseDuration(text)
+	}
+	if err != nil {
+		return err
+	}
+	*d.Value, d.Open = v, false
+	return nil
+}
+
+func (d *Duration) String() string {
+	switch {
+	case d.Value == nil || d.Open:
+		return ""
+	case d.Word != "" && *d.Value == d.Means:
+		return d.Word
+	}
+	return config.DurationText(*d.Value)
+}
+
+// Type names the kind of value in the help.
+func (d *Duration) Type() string { return "duration" }
+
+// A rate is so many a second.
+type rate float64
+
+func (r *rate) Set(text string) (err error) {
+	*(*float64)(r), err = ParseRate(text)
+	return err
+}
+
+// ParseRate reads 150/s or 9000/m as so many a second; "" is 0.
+func ParseRate(text string) (float64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, per, _ := strings.Cut(text, "/")
+	x, err := strconv.ParseFloat(n, 64)
+	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[per]
+	if err != nil || x <= 0 || math.IsNaN(x) || unit == 0 {
+		return 0, misfit{text, "a rate such as 150/s"}
+	}
+	return x / unit.Seconds(), nil
+}
+
+func (r *rate) String() string {
+	if *r == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*r), 'f', -1, 64) + "/s"
+}
+
+func (r *rate) Type() string { return "rate" }
+
+// A Choice is one of several words.
+type Choice[T ~string] struct {
+	value  *T
+	words  []T
+	preset T
+}
+
+// NewChoice returns the choice of a place, which has its default.
+func NewChoice[T ~string](value *T, words ...T) *Choice[T] { return &Choice[T]{value, words, *value} }
+
+// Set takes a word.
+func (c *Choice[T]) Set(s string) error {
+	if !slices.Contains(c.words, T(s)) && T(s) != c.preset {
+		words := c.Choices()
+		return misfit{strconv.Quote(s), config.Either(words) + config.DidYouMean(s, words)}
+	}
+	*c.value = T(s)
+	return nil
+}
+
+func (c *Choice[T]) String() string { return string(*c.value) }
+
+// Type is short: the help has it between a flag and what it is for.
+func (c *Choice[T]) Type() string {
+	words := strings.Join(c.Choices(), "|")
+	if len(words) > maxType {
+		words = words[:strings.LastIndexByte(words[:maxType], '|')+1] + "…"
+	}
+	return words
+}
+
+const maxType = 24 // characters
+
+// Choices are the words.
+func (c *Choice[T]) Choices() []string {
+	words := make([]string, len(c.words))
+	for i, w := range c.words {
+		words[i] = string(w)
+	}
+	return words
+}
+
+// A list is several texts. A text that is set adds to those that were set before it, and not to the default.
+type list struct {
+	value  *[]string
+	commas bool // a text has several, separated by commas
+	set    bool
+}
+
+func (l *list) Set(s string) error {
+	items := []string{s}
+	if l.commas {
+		if items = nil; s != "" {
+			var err error
+			if items, err = csv.NewReader(strings.NewReader(s)).Read(); err != nil {
+				return errors.New("the quotes do not match: names are separated by commas, and one with a comma is in double quotes")
+			}
+		}
+	}
+	if !l.set {
+		*l.value = []string{}
+	}
+	*l.value, l.set = append(*l.value, items...), true
+	return nil
+}
+
+// replace sets all texts.
+func (l *list) replace(items []string) { *l.value, l.set = items, true }
+
+func (l *list) String() string {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	_ = w.Write(*l.value) // to memory
+	w.Flush()
+	return "[" + strings.TrimSuffix(b.String(), "\n") + "]"
+}
+
+func (l *list) Type() string {
+	if l.commas {
+		return "strings"
+	}
+	return "stringArray"
+}
+
+// A sourceList is several sources. In topics of Kafka commas separate brokers and topics, so these are one.
+type sourceList struct{ list }
+
+func (l *sourceList) Set(s string) error {
+	if l.replace([]string{s}); !IsKafka(*l.value) {
+		l.replace(strings.Split(s, ","))
+	}
+	return nil
+}
