@@ -54,11 +54,11 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 			return nil, err
 		}
 	}
+	if err := d.addColumns(&have.Table, &needs, grown); err != nil {
+		return nil, err
+	}
 	for _, g := range grown {
 		if c := &needs.Columns[g.At]; g.New {
-			if err := d.c.exec(addColumn(&have.Table, c)); err != nil {
-				return nil, fmt.Errorf("adding column %q: %w", c.Name, err)
-			}
 			if c.Stamp != schema.NoStamp {
 				// Without one, the rows that exist would be as old as can be.
 				if err := d.quietly("UPDATE "+quote(have.Name)+" SET "+quote(c.Name)+" = ?", text(b.Time.UTC().Format(stampFormat))); err != nil {
@@ -143,18 +143,14 @@ func (d *DB) widen(have *table, needs *schema.Table, grown []schema.Growth) erro
 // convert gives columns their other types, and their values other forms where the type asks
 // for it.
 func (d *DB) convert(have, needs *schema.Table, columns []schema.Growth) error {
-	decls := make([]string, len(have.Columns))
-	from := make([]string, len(have.Columns))
-	for i := range have.Columns {
-		decls[i], from[i] = have.Columns[i].Decl, quote(have.Columns[i].Name)
-	}
-	declared := false
+	decls, from := declared(have)
+	redeclared := false
 	var sets, where []string
 	for _, g := range columns {
 		c := &needs.Columns[g.At]
 		if have.Made && decls[g.At] != "" {
 			decls[g.At] = declare(have, c)
-			declared = declared || decls[g.At] != have.Columns[g.At].Decl
+			redeclared = redeclared || decls[g.At] != have.Columns[g.At].Decl
 		}
 		if as := converted(quote(c.Name), g.From, c.Type); as != "" {
 			sets, where = append(sets, quote(c.Name)+" = "+as), append(where, quote(c.Name)+" IS NOT NULL")
@@ -162,12 +158,51 @@ func (d *DB) convert(have, needs *schema.Table, columns []schema.Growth) error {
 		}
 	}
 	switch {
-	case declared:
+	case redeclared:
 		return d.rebuild(needs, decls, from)
 	case len(sets) > 0:
 		return d.quietly("UPDATE " + quote(have.Name) + " SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(where, " OR "))
 	}
 	return nil
+}
+
+// addColumns adds the new columns. ALTER TABLE takes none that is called as the row ID is (from SQLite 3.54 on), which
+// CREATE TABLE does.
+func (d *DB) addColumns(have, needs *schema.Table, grown []schema.Growth) error {
+	rebuild := false
+	for _, g := range grown {
+		c := &needs.Columns[g.At]
+		switch {
+		case !g.New:
+			continue
+		case isRowID(c.Name) && have.Made:
+			rebuild = true
+			continue
+		case isRowID(c.Name):
+			return fmt.Errorf("table %q cannot get a column %q: SQLite takes that name only when a table is made (rename the field, or --unknown-fields ignore)", have.Name, c.Name)
+		}
+		if err := d.c.exec(addColumn(have, c)); err != nil {
+			return fmt.Errorf("adding column %q: %w", c.Name, err)
+		}
+	}
+	if !rebuild {
+		return nil
+	}
+	decls, from := declared(have)
+	return d.rebuild(needs, decls, from)
+}
+
+// isRowID reports whether a name is one of those that SQLite has for the row ID, where no column has it.
+func isRowID(name string) bool {
+	return slices.Contains([]string{"rowid", "oid", "_rowid_"}, lower(name))
+}
+
+// declared returns how the columns of a table are declared, and SQL for their values.
+func declared(have *schema.Table) (decls, values []string) {
+	for i := range have.Columns {
+		decls, values = append(decls, have.Columns[i].Decl), append(values, quote(have.Columns[i].Name))
+	}
+	return decls, values
 }
 
 // quietly runs an update that is none to whoever looks at the table: no trigger fires.
@@ -190,7 +225,11 @@ func (d *DB) rebuild(t *schema.Table, decls, from []string) error {
 		return err
 	}
 	for i := len(decls); i < len(t.Columns); i++ { // that were just added
-		decls, from = append(decls, declare(t, &t.Columns[i])), append(from, quote(t.Columns[i].Name))
+		value := quote(t.Columns[i].Name)
+		if isRowID(t.Columns[i].Name) { // it is not there yet, and the name is that of the row ID
+			value = "NULL"
+		}
+		decls, from = append(decls, declare(t, &t.Columns[i])), append(from, value)
 	}
 	temp := "weir_new_" + t.Name
 	return d.unkeyed(func() error { // else the rows that refer to the table would go with it

@@ -71,7 +71,7 @@ func wantChanged(t *testing.T, err error, parts ...string) {
 		t.Fatalf("%v (%T) is no ChangedError", err, err)
 	}
 	wantError(t, err, parts...)
-	if !strings.HasSuffix(err.Error(), "--restart=reread") {
+	if !strings.HasSuffix(err.Error(), "--restart reread") {
 		t.Errorf("%q does not end with the way out", err)
 	}
 }
