@@ -126,7 +126,7 @@ func clipped(s string, most int) string {
 
 // showRejects is the command that prints the rejected lines of this run's database.
 func (o *syncOptions) showRejects() string {
-	words := []string{"weir", "status"}
+	words := []string{"weir", "rejects"}
 	given := func(name string) bool {
 		return slices.ContainsFunc(o.resolved, func(s *config.Setting) bool { return s.Name == name && s.Origin == "flag --"+name })
 	}
@@ -139,7 +139,6 @@ func (o *syncOptions) showRejects() string {
 	if given("job") {
 		words = append(words, "--job", o.job)
 	}
-	words = append(words, "--rejects")
 	for i := range words {
 		words[i] = quoted(words[i])
 	}
