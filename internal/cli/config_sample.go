@@ -259,7 +259,7 @@ func (f *sampledField) columnType() (of, note string) {
 func (f *sampledField) epochNote() string {
 	n, err := strconv.ParseInt(f.last, 10, 64)
 	switch {
-	case err != nil || !timeName.MatchString(f.name) && f.kinds[digitsValue] == 0:
+	case err != nil || !timeName.MatchString(f.name) && f.kinds[digitsValue] == 0 && n < 1_000_000_000_000:
 	case n >= 1_000_000_000 && n < 5_000_000_000:
 		return "as timestamp, if these are seconds since 1970"
 	case n >= 1_000_000_000_000 && n < 5_000_000_000_000:
