@@ -250,12 +250,14 @@ type draft struct {
 	keyWhy   string
 	kinds    *sampledField // that tells kinds of messages apart; nil: there is none
 	refused  string        // what the draft rejects of the sample
-	lines    int           // of the test, at most
-	testFeed string
+	// jsonColumns have values that SQLite keeps as the text of JSON.
+	jsonColumns map[string]bool
+	lines       int // of the test, at most
+	testFeed    string
 }
 
 func newDraft(s *feedSample) *draft {
-	d := &draft{feedSample: s, byName: map[string]*sampledField{}}
+	d := &draft{feedSample: s, byName: map[string]*sampledField{}, jsonColumns: map[string]bool{}}
 	envelopes := map[string]int{}
 	for i, m := range s.messages {
 		if i < 1000 {
@@ -375,13 +377,13 @@ func (d *draft) testText(line func(string, ...any), want []wantedRows) {
 	for _, w := range want {
 		line("      %s:", quotedYAML(w.table))
 		for _, row := range w.rows {
-			line("        - %s", flowRow(row))
+			line("        - %s", d.flowRow(row))
 		}
 	}
 }
 
 // flowRow is a row of JSON in YAML, without what is NULL.
-func flowRow(row string) string {
+func (d *draft) flowRow(row string) string {
 	var cells []string
 	for w := feed.Walk([]byte(row)); w.Next(); {
 		if w.Depth != 1 {
@@ -391,6 +393,9 @@ func flowRow(row string) string {
 		raw := w.Raw()
 		if string(raw) == "null" {
 			continue
+		}
+		if text := feed.Text(nil, raw, feed.KindOf(raw)); d.jsonColumns[name] && json.Valid(text) {
+			raw = text
 		}
 		cells = append(cells, quotedYAML(name)+": "+plainJSON(raw))
 	}

@@ -282,6 +282,7 @@ func (d *draft) columns() (lines []string) {
 	var add func(f *sampledField, name string)
 	add = func(f *sampledField, name string) {
 		of, note := f.columnType()
+		d.jsonColumns[name] = of == "json"
 		source := ""
 		if len(f.path) == 1 && name == f.name {
 			if of != "" {
