@@ -34,7 +34,7 @@ func (a *attempt) fence() {
 		d.schema, strings.Join(stand, ", "), literal(a.f.Job), len(stand)))
 	if ids := a.f.Resent; len(ids) > 0 {
 		// Two runs that send the same lines again wait for each other here, in the order of the IDs.
-		s.put(demand(errFenced, "(SELECT count(*) FROM (SELECT FROM %s.weir_rejects WHERE id = ANY ('%s') ORDER BY id FOR UPDATE) x) = %d",
+		s.put(demand(errFenced, "(SELECT count(*) FROM (SELECT FROM %s.weir_rejects WHERE id = ANY ('%s') ORDER BY id FOR UPDATE) kept) = %d",
 			d.schema, array(ids), len(ids)))
 	}
 }
