@@ -97,27 +97,43 @@ func rejectedInCase(did *progress.Snapshot) string {
 
 // runCase applies the feed of a test to empty tables, in batches of a number of rows (0: in one), and compares
 // them.
-func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (_ []*config.Fault, _ *progress.Snapshot, err error) {
+func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (differences []*config.Fault, did *progress.Snapshot, err error) {
+	err = e.applyCase(ctx, m, test.Feed, batchRows, func(in sink.Inspector, done *progress.Snapshot) (err error) {
+		did = done
+		differences, err = test.Compare(m, func(table string) ([]string, error) {
+			if t, err := sink.Table(ctx, in.Tables, table, nil); err == nil && !t.Exists {
+				return nil, nil
+			}
+			rows, _, err := in.Sample(ctx, table, math.MaxInt)
+			return rows, err
+		})
+		return err
+	})
+	return differences, did, err
+}
+
+// applyCase applies a feed to empty tables, and has the database looked at, and what was done.
+func (e *env) applyCase(ctx context.Context, m *mapping.Mapping, lines string, batchRows int, look func(sink.Inspector, *progress.Snapshot) error) (err error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	feed, path := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "test.db")
-	if err := os.WriteFile(feed, []byte(test.Feed), 0o600); err != nil {
-		return nil, nil, err
+	if err := os.WriteFile(feed, []byte(lines), 0o600); err != nil {
+		return err
 	}
 	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
 	o := e.newSpec()
 	o.Mapping, o.Batch = m, spec.Batch{Rows: batchRows, Buffer: foldBuffer}
 	_, c, err := o.FoldFiles([]string{feed}, &spec.Destination{Driver: caseDriver}, "")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	c.Log = options.Log
 	db, err := caseDriver.Open(ctx, path, options)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	names := make([]string, len(c.Tables))
 	for i := range c.Tables {
@@ -125,20 +141,13 @@ func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case
 	}
 	p := progress.New(names...)
 	if err := errors.Join(job.Run(ctx, c, db, nil, p), db.Close()); err != nil {
-		return nil, nil, config.Locate(m.File, err)
+		return config.Locate(m.File, err)
 	}
 	in, err := caseDriver.Inspect(ctx, path, options)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	found, err := test.Compare(m, func(table string) ([]string, error) {
-		if t, err := sink.Table(ctx, in.Tables, table, nil); err == nil && !t.Exists {
-			return nil, nil
-		}
-		rows, _, err := in.Sample(ctx, table, math.MaxInt)
-		return rows, err
-	})
 	did := p.Snapshot()
-	return found, &did, err
+	return look(in, &did)
 }

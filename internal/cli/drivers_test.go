@@ -54,6 +54,7 @@ func TestDrivers_WithoutOptionalParts(t *testing.T) {
 	weir(1, "sync --config "+config("expire.yaml", "source: "+feed+"\ntables: {flights: {key: id, columns: {id: id, at: {stamp: update}}, expire: {after: 1h}}}")+to,
 		`expire of table "flights": weir cannot remove old rows in a database of this kind`)
 	weir(1, "status"+to, "weir cannot read what it has written in a database of this kind")
+	weir(1, "rejects"+to, "weir cannot read what it has written in a database of this kind")
 	weir(1, "verify "+feed+to, "weir cannot read what it has written")
 }
 
@@ -76,7 +77,8 @@ func TestDrivers_OneMore(t *testing.T) {
 	weir(1, "status --to memory:air", `no database is called "air"`) // the dry run made none
 	weir(3, "sync "+path+" --to memory:air", "2 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
 	weir(0, "status --to memory:air --sample 1", `{"id":"BA1","gate":"A1","delay":null}`)
-	weir(0, "status --to memory:air --rejects", "bad\n")
+	weir(0, "rejects --to memory:air --raw", "bad\n")
+	weir(3, "rejects resend --to memory:air", "applied 0 of 1 rejected line; rejected again: 1 × not_json")
 	weir(0, "verify "+path+" --to memory:air", `2 rows of table "flights" are the fold`)
 	weir(0, "explain BA2 "+path, "A2")
 	feed(first + `{"id":"BA1","gate":"B7"}` + "\n" + `{"id":"BA2","op":"delete"}` + "\n")

@@ -18,7 +18,7 @@ import (
 
 func (e *env) statusCommand() *cobra.Command {
 	sp := e.newSpec()
-	var asJSON, rejects bool
+	var asJSON bool
 	var sample int
 	c := &cobra.Command{
 		Use:   "status --to DEST",
@@ -26,10 +26,7 @@ func (e *env) statusCommand() *cobra.Command {
 		Long: `Show how far each job has read each source, and how many lines were rejected and
 why. It only reads, and may run beside a sync.
 
-With --rejects, print the rejected lines as they came, to be corrected and sent
-again:
-
-    weir status --to flights.db --rejects | sed … | weir sync - --to flights.db --table flights`,
+weir rejects prints the rejected lines.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := e.load(c, sp); err != nil {
@@ -56,9 +53,6 @@ again:
 				}
 				st = of
 			}
-			if rejects {
-				return db.Rejects(c.Context(), job, func(k sink.Kept) error { return e.reject(k, asJSON) })
-			}
 			if asJSON {
 				st.Jobs, st.Rejects = append([]sink.JobStatus{}, st.Jobs...), append([]sink.RejectCount{}, st.Rejects...) // [], not null
 				return json.NewEncoder(e.stdout).Encode(st)
@@ -70,10 +64,9 @@ again:
 		},
 	}
 	sp.AddFlags(c.Flags(), "to", "config", "job")
-	c.Flags().BoolVar(&rejects, "rejects", false, "print the rejected lines")
 	c.Flags().Lookup("job").Usage = "show only this `JOB`"
 	addWhole(c.Flags(), &sample, "sample", "also print this many `ROWS` of each table")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; with --rejects one object per line, with place and reason")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
@@ -82,16 +75,6 @@ func ofJob(st sink.Status, job string) sink.Status {
 	st.Jobs = slices.DeleteFunc(slices.Clone(st.Jobs), func(j sink.JobStatus) bool { return j.Job != job })
 	st.Rejects = slices.DeleteFunc(slices.Clone(st.Rejects), func(r sink.RejectCount) bool { return r.Job != job })
 	return st
-}
-
-// reject prints a rejected line: as it came, or with all that is known of it.
-func (e *env) reject(k sink.Kept, asJSON bool) error {
-	if !asJSON {
-		_, err := fmt.Fprintf(e.stdout, "%s\n", k.Text)
-		return err
-	}
-	return json.NewEncoder(e.stdout).Encode(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,
-		"reason": k.Reason, "raw": string(k.Text), "time": k.Time})
 }
 
 func (e *env) printStatus(st sink.Status, job string) error {

@@ -19,6 +19,9 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		r.restart()
 		r.begins = beginning{} // what was read before is good, whatever comes now
 	}
+	if e.Line > 0 {
+		r.begin(e.Line - 1)
+	}
 	if e.failed != nil {
 		return e.failed
 	}

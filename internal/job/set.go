@@ -59,10 +59,11 @@ func (s *set) resume(value []byte) {
 // resumeOverhead is about what a value takes beside its bytes.
 const resumeOverhead = 64
 
-// isEmpty reports whether there is nothing to write: no run resumes a lane that is unnamed.
+// isEmpty reports whether there is nothing to write: no run resumes a lane that is unnamed, unless its lines are
+// removed where they were kept.
 func (s *set) isEmpty() bool {
 	for i := range s.lanes {
-		if !s.lanes[i].lane.unnamed {
+		if l := s.lanes[i].lane; !l.unnamed || l.resends() != nil {
 			return false
 		}
 	}

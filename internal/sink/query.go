@@ -101,7 +101,37 @@ func (q Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
 	for _, row := range rows {
 		found[names[number(row[0])]] = Fence{Seq: number(row[1]), Run: string(row[2])}
 	}
-	return f.Judge(found)
+	if done, err = f.Judge(found); done || err != nil {
+		return done, err
+	}
+	return false, q.judgeResent(ctx, f)
+}
+
+// judgeResent demands that the lines that a flush removes are kept.
+func (q Ledger) judgeResent(ctx context.Context, f *Flush) error {
+	missing := len(f.Resent)
+	for ids := range slices.Chunk(f.Resent, KeptAtOnce) {
+		rows, err := q.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE id IN ("+idList(ids)+")")
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			missing -= int(number(row[0]))
+		}
+	}
+	if missing > 0 {
+		return ResentError{missing}
+	}
+	return nil
+}
+
+// idList is SQL for a list of IDs.
+func idList(ids []int64) string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = strconv.FormatInt(id, 10)
+	}
+	return strings.Join(texts, ", ")
 }
 
 // Checkpoint returns the statement that writes the checkpoints of a flush. tableIDs is SQL for [Flush.TableIDs].
@@ -132,7 +162,7 @@ func (d Dialect) insertLanes(job, run string, lanes []Lane, tableIDs string) str
 		"\nVALUES " + strings.Join(values, ", ")
 }
 
-// DropRejects returns the statements by which a flush removes rejected lines that are read again, and those that are old.
+// DropRejects returns the statements by which a flush removes rejected lines: those that are read or sent again, and old ones.
 func (d Dialect) DropRejects(f *Flush) (statements []string) {
 	var restarts []string
 	for i := range f.Lanes {
@@ -142,6 +172,9 @@ func (d Dialect) DropRejects(f *Flush) (statements []string) {
 	}
 	if len(restarts) > 0 {
 		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1}", f.Job)+" AND source IN ("+strings.Join(restarts, ", ")+")")
+	}
+	for ids := range slices.Chunk(f.Resent, KeptAtOnce) {
+		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+idList(ids)+")"))
 	}
 	if !f.DropRejects.IsZero() {
 		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1} AND time < "+d.Moment(f.DropRejects), f.Job))
@@ -267,12 +300,8 @@ func (q Ledger) Outbox(ctx context.Context, o *Outbox, exec func(sql func(Dialec
 	}
 	of, texts := o.condition()
 	if len(o.Sent) > 0 {
-		ids := make([]string, len(o.Sent))
-		for i, id := range o.Sent {
-			ids[i] = strconv.FormatInt(id, 10)
-		}
 		err = exec(func(d Dialect) string {
-			return d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+strings.Join(ids, ", ")+")"+of, texts...)
+			return d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+idList(o.Sent)+")"+of, texts...)
 		})
 		if err != nil {
 			return nil, 0, err

@@ -223,6 +223,9 @@ type Flush struct {
 	Lanes []Lane
 	// RejectFile is the state of the file of rejects; nil leaves it as it is.
 	RejectFile *RejectFile
+	// Resent are the IDs of lines that weir_rejects has kept until now, and that the batches and rejects of the flush
+	// were made of. They are removed. The error is a [ResentError] if one of them is missing.
+	Resent []int64
 	// KeepRejects writes the rejects to weir_rejects.
 	KeepRejects bool
 	// DropRejects is the time before which the job's rejects are removed; zero keeps all.
@@ -389,6 +392,17 @@ func (e FencedError) Error() string {
 
 // ExitCode is that of a run that finds another one in its place.
 func (FencedError) ExitCode() int { return 4 }
+
+// ResentError says that rejected lines which a flush was made of are not kept any more: another run has applied or
+// removed them.
+type ResentError struct{ Missing int }
+
+func (e ResentError) Error() string {
+	return fmt.Sprintf("another run has removed rejected lines meanwhile: %d", e.Missing)
+}
+
+// ExitCode is that of a run that finds another one in its place.
+func (ResentError) ExitCode() int { return 4 }
 
 // BehindError says that the database was restored to an earlier state under the run: the
 // sources have to be read again from the checkpoints that it has.

@@ -23,6 +23,8 @@ type Block struct {
 	Offset int64
 	// Tail reports that the stream ended and the last line has no newline.
 	Tail bool
+	// Line is the number of the first line, from 1; 0: that after the last line of the block before.
+	Line int64
 	// Oversize, if not 0, is the length in bytes, newline included, of one
 	// line over Options.MaxLine. Data is its first 64 KiB then.
 	Oversize int64

@@ -57,7 +57,7 @@ func Quoted(word string) string {
 
 // showRejects is the command that prints the rejected lines of this run's database.
 func (s *Spec) showRejects() string {
-	words := []string{"weir", "status"}
+	words := []string{"weir", "rejects"}
 	switch {
 	case s.Setting("to").IsFlag():
 		words = append(words, "--to", Redacted(s.Table.To))
@@ -67,7 +67,6 @@ func (s *Spec) showRejects() string {
 	if s.Setting("job").IsFlag() {
 		words = append(words, "--job", s.Source.Job)
 	}
-	words = append(words, "--rejects")
 	for i := range words {
 		words[i] = Quoted(words[i])
 	}

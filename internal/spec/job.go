@@ -119,7 +119,7 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 	}
 	if len(s.faults) == 0 {
 		of := table
-		if s.everyTable() {
+		if s.EveryTable() {
 			of = mapping.Star
 		}
 		r.tables(&c, cmp.Or(of, "t"), rules)
@@ -190,7 +190,7 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (_ Destin
 	case table != "" || s.Mapping != nil:
 	case s.Table.Name != "":
 		table = s.Table.Name
-	case s.everyTable():
+	case s.EveryTable():
 		table = mapping.Star
 	default:
 		if table, err = s.suggested(files); err != nil {
@@ -205,6 +205,33 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (_ Destin
 	c.BatchRows, c.BatchPeriod, c.Buffer = s.Batch.Rows, s.Batch.Period, int64(s.Batch.Buffer)
 	c.Rejects, c.MaxRejects, c.Log = rejects, math.MaxInt64, s.env.Log
 	return r.to, c, err
+}
+
+// Resend returns the job that applies rejected lines again to the tables of the spec. table is the one of a spec
+// without tables in a file.
+func (s *Spec) Resend(name, table string) (c job.Config, err error) {
+	r := s.rulebook()
+	if r.to, err = s.Destination(); err != nil {
+		return c, err
+	}
+	rules, folding := s.rules()
+	r.faults = append(r.faults, folding...)
+	r.judgeValues()
+	if s.EveryTable() {
+		table = mapping.Star
+	}
+	r.tables(&c, table, rules)
+	if faults := slices.Concat(s.textFaults(), s.faults, r.faults); len(faults) > 0 {
+		return c, Usage(ordered(faults))
+	}
+	c.Job, c.Source = name, source.Options{MaxLine: int(s.Source.MaxLine), RetryFor: defaultRetryFor}
+	if s.Setting("retry-for").IsSet() {
+		c.Source.RetryFor = s.Batch.RetryFor
+	}
+	c.BatchRows, c.Buffer, c.Tombstones = s.Batch.Rows, int64(s.Batch.Buffer), s.Fold.Tombstones
+	c.AcceptSettings, c.Log = s.Once.AcceptSettings, s.env.Log
+	c.Resume = func([]byte) error { return nil } // the source is not read
+	return c, nil
 }
 
 // rules are those of the fold of a table, and what is wrong with them.
@@ -315,8 +342,8 @@ func (r *rulebook) tables(c *job.Config, table string, rules fold.Options) {
 	r.faultIf(once.Tables != nil && r.Source.Job == "", "tables", "--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", m.File)
 }
 
-// everyTable reports whether the run is for each table that the messages of its envelope name.
-func (s *Spec) everyTable() bool {
+// EveryTable reports whether the run is for each table that the messages of its envelope name.
+func (s *Spec) EveryTable() bool {
 	return s.Mapping == nil && s.Table.Name == "" && s.Fold.Every()
 }
 
@@ -364,7 +391,7 @@ func (r *rulebook) sources(args []string) (sources []string, table string, err e
 	case r.Mapping != nil: // the job is named after the file
 		table = strings.TrimSuffix(filepath.Base(r.File), filepath.Ext(r.File))
 	case table == "":
-		if table, err = r.suggested(sources); err != nil && r.everyTable() { // the job alone is called so
+		if table, err = r.suggested(sources); err != nil && r.EveryTable() { // the job alone is called so
 			table, err = r.Fold.Envelope, nil
 		}
 	}

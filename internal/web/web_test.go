@@ -155,7 +155,7 @@ func TestHandler_NamesAndLinesAreText(t *testing.T) {
 
 func TestRejects(t *testing.T) {
 	s := site("t")
-	s.RejectsAt = "weir status --to t.db --rejects"
+	s.RejectsAt = "weir rejects --to t.db"
 	f := func(addr string, want ...string) string {
 		t.Helper()
 		w := get(t, s, addr, "GET", "127.0.0.1", "/rejects")

@@ -154,7 +154,19 @@ func (s *state) fence(f *sink.Flush) (done bool, err error) {
 			found[name] = sink.Fence{Seq: cp.Seq, Run: cp.Run}
 		}
 	}
-	return f.Judge(found)
+	if done, err = f.Judge(found); done || err != nil {
+		return done, err
+	}
+	missing := len(f.Resent)
+	for i := range s.rejects {
+		if slices.Contains(f.Resent, s.rejects[i].ID) {
+			missing--
+		}
+	}
+	if missing > 0 {
+		return false, sink.ResentError{Missing: missing}
+	}
+	return false, nil
 }
 
 // write brings a table up to date with a batch. seen is the ID of the table that the run
@@ -372,14 +384,14 @@ func (t *table) putNewer(b *fold.Batch, tombstones time.Duration, res *sink.Coun
 	return nil
 }
 
-// dropRejects removes rejected lines that are read again, and those that are old.
+// dropRejects removes rejected lines: those that are read or sent again, and old ones.
 func (s *state) dropRejects(f *sink.Flush) {
 	again := map[string]bool{}
 	for _, l := range f.Lanes {
 		again[l.Source] = again[l.Source] || l.Restart
 	}
 	s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool {
-		return k.Job == f.Job && (again[k.Source] || k.Time.Before(f.DropRejects))
+		return slices.Contains(f.Resent, k.ID) || k.Job == f.Job && (again[k.Source] || k.Time.Before(f.DropRejects))
 	})
 }
 

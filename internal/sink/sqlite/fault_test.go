@@ -195,7 +195,7 @@ func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
 		{"sync", feed, "--to", db, "--restart=reread"},
 		{"sync", feed, "--to", db, "--dry-run"},
 		{"status", "--to", db},
-		{"status", "--to", db, "--rejects"},
+		{"rejects", "--to", db},
 		{"status", "--to", db, "--sample", "3"},
 	} {
 		run, trace := program(t, "weir", []string{"-e", "trace=open,openat,openat2"}, args...)

@@ -1,0 +1,533 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/spec"
+)
+
+func (e *env) configInitCommand() *cobra.Command {
+	var table string
+	lines := 10_000
+	c := &cobra.Command{
+		Use:   "init FEED",
+		Short: "Draft a config file from a sample of a feed",
+		Long: `Read the first lines of a feed and print a config file for it: its fields with
+their types, the likely key, nested objects and arrays, the envelope of a change
+data capture stream, and a test made of some of its lines. FEED is a file or a
+glob (plain, gzip or zstd), or - for stdin; of a connection, take a capture first
+(weir sync --capture).
+
+The draft is what the sample shows. Read its comments, then:
+
+    weir config check weir.yaml
+    weir config test weir.yaml
+    weir sync --config weir.yaml --dry-run`,
+		Example: `  weir config init flights.jsonl.gz >weir.yaml
+  head -1000 feed.log | weir config init - --table flights >weir.yaml`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			d, err := e.sampleFeed(c.Context(), args, table, lines)
+			if err != nil {
+				return err
+			}
+			text, err := e.draft(c, d)
+			if err != nil {
+				return err
+			}
+			_, err = e.stdout.Write(text)
+			return err
+		},
+	}
+	c.Flags().StringVar(&table, "table", "", "the `TABLE` to draft (default the name of the source file)")
+	addWhole(c.Flags(), &lines, "lines", "read at most this many `LINES`")
+	return c
+}
+
+// sampleBytes is how many bytes of messages a sample has at most.
+const sampleBytes = 64 << 20
+
+// A feedSample is what config init reads of a feed.
+type feedSample struct {
+	args     []string
+	table    string
+	messages [][]byte
+	size     int
+	most     int // messages
+	rejected int64
+	first    string // why the first line was rejected
+}
+
+// errSampled ends the reading of a feed.
+var errSampled = errors.New("the sample is complete")
+
+// Map implements [job.Mapper]: it takes a message for the sample.
+func (s *feedSample) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange, int, error) {
+	if len(s.messages) == s.most || s.size > sampleBytes {
+		return nil, -1, errSampled
+	}
+	s.messages, s.size = append(s.messages, bytes.Clone(l.Text)), s.size+len(l.Text)
+	return nil, -1, nil
+}
+
+// sampleFeed reads the first lines of a feed, as a sync would.
+func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines int) (*feedSample, error) {
+	for _, a := range args {
+		if spec.IsKafka([]string{a}) {
+			return nil, usagef("%s is a topic: write some of its records into a file first, such as kcat -C -b BROKER -t TOPIC -e -c 10000 >feed.jsonl", spec.Redacted(a))
+		}
+		if sourceKinds.Traits(a).Live {
+			return nil, usagef("%s is a connection: take a capture of it first, such as weir sync %s --capture captures …", spec.Redacted(a), spec.Redacted(a))
+		}
+	}
+	if lines == 0 {
+		return nil, usagef("--lines 0: a draft needs a line at least")
+	}
+	_, c, err := e.newSpec().FoldFiles(args, &spec.Destination{Driver: caseDriver}, table)
+	if err != nil {
+		return nil, err
+	}
+	table = c.Tables[0].Name
+	s := &feedSample{args: args, table: table, most: lines}
+	c.Kind = *e.surroundings().Kinds(&spec.KindOptions{File: file.Options{Stdin: e.stdin}}).Of(c.Sources[0])
+	c.Buffer, c.Log, c.Stream = foldBuffer, slog.New(slog.DiscardHandler), true
+	c.NewMapper = func(*feed.Names, schema.Limits) (job.Mapper, error) { return s, nil }
+	p := progress.New(table)
+	err = job.Fold(ctx, c, []schema.Table{{Name: table}}, caseDriver.Caps, p, func(*sink.Flush) error { return nil }, sink.NoTables)
+	if err != nil && !errors.Is(err, errSampled) {
+		return nil, err
+	}
+	did := p.Snapshot()
+	if s.rejected = did.Rejected; len(did.Reasons) > 0 {
+		s.first = fmt.Sprintf("line %d: %s", did.Reasons[0].First.Line, did.Reasons[0].First.Detail)
+	}
+	s.messages = slices.DeleteFunc(s.messages, func(m []byte) bool { return len(bytes.TrimSpace(m)) == 0 || bytes.TrimSpace(m)[0] != '{' })
+	if len(s.messages) == 0 {
+		if s.first != "" {
+			return nil, fmt.Errorf("%s has no message: weir reads JSON lines, an object per line (%s)", strings.Join(args, " "), s.first)
+		}
+		return nil, fmt.Errorf("%s has no lines", strings.Join(args, " "))
+	}
+	return s, nil
+}
+
+// draft is the text of a config file, with a test whose rows are what the draft makes of its lines.
+func (e *env) draft(c *cobra.Command, s *feedSample) (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "weir-init-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "weir.yaml")
+	d := newDraft(s)
+	if len(d.fields) == 0 {
+		return nil, fmt.Errorf("the messages of %s have no fields", strings.Join(s.args, " "))
+	}
+	without := d.text(nil)
+	if err := os.WriteFile(path, without, 0o600); err != nil {
+		return nil, err
+	}
+	file, err := e.checkFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the draft is not right, please report it with the feed: %w\n%s", err, without)
+	}
+	if d.refused, err = e.rejectedBy(c.Context(), file.Mapping, s.messages); err != nil {
+		return nil, fmt.Errorf("the draft cannot be applied to the feed: %w\n%s", err, without)
+	}
+	without = d.text(nil)
+	var want []wantedRows
+	for d.lines = testLines; len(want) == 0 && d.lines <= 16*testLines; d.lines *= 4 { // a stream may begin with other messages
+		d.testFeed = d.feed()
+		if want, err = e.rowsOf(c.Context(), file.Mapping, d.testFeed); err != nil {
+			return nil, fmt.Errorf("the draft cannot be applied to the feed: %w\n%s", err, without)
+		}
+	}
+	if len(want) == 0 {
+		e.log.Warn("the draft has no test: its first messages make no rows")
+		return without, nil
+	}
+	text := d.text(want)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return nil, err
+	}
+	quiet := *e
+	var out bytes.Buffer
+	quiet.stdout = &out
+	if file, err = e.checkFile(path); err == nil && len(file.Cases) > 0 {
+		err = quiet.runCases(c.Context(), file)
+	}
+	if err != nil { // what a database shows of a value need not be what a test can say
+		e.log.Warn(fmt.Sprintf("the draft has no test, as the rows of the sample cannot be written as one: %v %s", err, &out))
+		return without, nil
+	}
+	return text, nil
+}
+
+// rejectedBy says which messages the tables of a mapping reject, "" for none.
+func (e *env) rejectedBy(ctx context.Context, m *mapping.Mapping, messages [][]byte) (text string, err error) {
+	err = e.applyCase(ctx, m, string(bytes.Join(messages, []byte{'\n'}))+"\n", 0, func(_ sink.Inspector, did *progress.Snapshot) error {
+		if did.Rejected > 0 {
+			text = fmt.Sprintf("%s of %s: %s", quantity.Grouped(did.Rejected), quantity.Count(int64(len(messages)), "message"), did.Reasons[0].First.Detail)
+		}
+		return nil
+	})
+	return text, err
+}
+
+// rowsOf are the rows that a feed makes of empty tables.
+func (e *env) rowsOf(ctx context.Context, m *mapping.Mapping, lines string) (want []wantedRows, err error) {
+	err = e.applyCase(ctx, m, lines, 0, func(in sink.Inspector, _ *progress.Snapshot) error {
+		st, err := in.Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, j := range st.Jobs {
+			for _, name := range j.Tables {
+				if t, err := sink.Table(ctx, in.Tables, name, nil); err != nil || !t.Exists {
+					continue
+				}
+				rows, _, err := in.Sample(ctx, name, math.MaxInt)
+				if err != nil {
+					return err
+				}
+				if rows, err = config.SortRows(m, name, rows); err != nil {
+					return err
+				}
+				if len(rows) > 0 {
+					want = append(want, wantedRows{name, rows})
+				}
+			}
+		}
+		return nil
+	})
+	return want, err
+}
+
+// wantedRows are the rows that a test wants in a table, as JSON objects.
+type wantedRows struct {
+	table string
+	rows  []string
+}
+
+// A draft is a config file that is made of a sample.
+type draft struct {
+	*feedSample
+	envelope string
+	fields   []*sampledField // in the order in which they came up
+	byName   map[string]*sampledField
+	key      string
+	keyWhy   string
+	kinds    *sampledField // that tells kinds of messages apart; nil: there is none
+	refused  string        // what the draft rejects of the sample
+	// jsonColumns have values that SQLite keeps as the text of JSON.
+	jsonColumns map[string]bool
+	lines       int // of the test, at most
+	testFeed    string
+}
+
+func newDraft(s *feedSample) *draft {
+	d := &draft{feedSample: s, byName: map[string]*sampledField{}, jsonColumns: map[string]bool{}}
+	envelopes := map[string]int{}
+	for i, m := range s.messages {
+		if i < 1000 {
+			envelopes[envelopeOf(m)]++
+		}
+		d.addFields(m)
+	}
+	for name, n := range envelopes {
+		if name != "" && 4*n >= min(len(s.messages), 1000) {
+			d.envelope = name
+		}
+	}
+	if len(d.fields) > 0 {
+		d.kinds = d.findKinds()
+		d.key, d.keyWhy = d.findKey()
+	}
+	return d
+}
+
+// text is the config file, with a test that wants some rows; nil: without one.
+func (d *draft) text(want []wantedRows) []byte {
+	var b bytes.Buffer
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Drafted by weir config init from %s of %s.", quantity.Count(int64(len(d.messages)), "message"), printable(strings.Join(d.args, " ")))
+	line("# It says what these show: read the comments, and correct it. Then: weir config check, weir config test,")
+	line("# and weir sync --config with --dry-run.")
+	if d.rejected > 0 {
+		line("# %s of the sample cannot be read (%s), and would be rejected.", quantity.Count(d.rejected, "line"), oneLine(d.first))
+	}
+	if d.refused != "" {
+		line("# This draft rejects %s.", oneLine(d.refused))
+	}
+	sources := d.args
+	if slices.Equal(sources, []string{"-"}) {
+		line("# source: feed.jsonl                # a file, a glob, tcp://, kafka://…: docs/sources.md")
+	} else if len(sources) == 1 {
+		line("source: %s", quotedYAML(sources[0]))
+	} else {
+		line("source: [%s]", strings.Join(mapped(sources, quotedYAML), ", "))
+	}
+	line("%-32s  # or postgres://…", "to: "+quotedYAML(d.table+".db"))
+	d.firehoseText(line)
+	if d.envelope != "" {
+		d.envelopeText(line)
+	} else {
+		d.tableText(line)
+	}
+	if want != nil {
+		d.testText(line, want)
+	}
+	return b.Bytes()
+}
+
+// firehoseText names what is there for FlightAware's feed.
+func (d *draft) firehoseText(line func(string, ...any)) {
+	for _, name := range []string{"pitr", "type"} {
+		if f := d.byName[name]; f == nil || f.present*10 < len(d.messages)*9 {
+			return
+		}
+	}
+	if d.byName["ident"] == nil || d.envelope != "" {
+		return
+	}
+	line("# The messages look like those of FlightAware's Firehose. To read it live:")
+	line("#   source: tls://firehose.flightaware.com")
+	line("#   feed: firehose")
+	line("# contrib/firestarter.yaml maps all of its messages to the tables of Firestarter: docs/firestarter.md.")
+}
+
+func (d *draft) envelopeText(line func(string, ...any)) {
+	line("%-32s  # these look like its messages: docs/envelopes.md", "envelope: "+d.envelope)
+	line("tables:")
+	line("  # A table for each one that the stream names, with all of its columns. A table with a key of its own, other")
+	line("  # names or fewer columns is one more entry:")
+	line("  #   orders: {from: shop.orders, key: [order_id, line], unknown_fields: add}")
+	line("  '*': {unknown_fields: add}")
+}
+
+func (d *draft) tableText(line func(string, ...any)) {
+	line("tables:")
+	line("  %s:", quotedYAML(d.table))
+	line("    key: %s%s", quotedYAML(d.key), d.keyWhy)
+	if k := d.kinds; k != nil {
+		line("    # %q tells kinds of messages apart: %s.", k.name, oneLine(k.valuesText(8)))
+		if deletes := k.deletes(); deletes != "" {
+			line("    # If %s removes the row:", oneLine(deletes))
+			line("    # delete_when: {%s: %s}", quotedYAML(k.name), quotedYAML(deletes))
+		}
+		if without := d.kindsWithoutKey(); len(without) > 0 {
+			line("    # These have no %s. To pass them over: ignore at the top of the file, as in", oneLine(d.key))
+			line("    # ignore: {%s: [%s]}", quotedYAML(k.name), strings.Join(mapped(without, quotedYAML), ", "))
+		}
+		line("    # Only some of them, or a table for each:")
+		line("    # when: {%s: [%s]}", quotedYAML(k.name), quotedYAML(k.values()[0]))
+	}
+	if v := d.findVersion(); v != "" {
+		line("    # If messages may come out of order, and %q grows with each change of a row:", v)
+		line("    # version_field: %s", quotedYAML(v))
+	}
+	line("    unknown_fields: add               # fields that the sample lacks become columns; or ignore, reject")
+	line("    columns:")
+	for _, c := range d.columns() {
+		line("      %s", c)
+	}
+	d.childrenText(line)
+}
+
+// testText writes the lines of the test, and the rows that they make.
+func (d *draft) testText(line func(string, ...any), want []wantedRows) {
+	line("tests:")
+	line("  - name: the first messages of the sample")
+	line("    feed: |")
+	for l := range strings.Lines(d.testFeed) {
+		line("      %s", strings.TrimSuffix(l, "\n"))
+	}
+	line("    want:                             # what they make now: correct it to what you want")
+	for _, w := range want {
+		line("      %s:", quotedYAML(w.table))
+		for _, row := range w.rows {
+			line("        - %s", d.flowRow(row))
+		}
+	}
+}
+
+// flowRow is a row of JSON in YAML, without what is NULL.
+func (d *draft) flowRow(row string) string {
+	var cells []string
+	for w := feed.Walk([]byte(row)); w.Next(); {
+		if w.Depth != 1 {
+			continue
+		}
+		name := memberName(w.Name)
+		raw := w.Raw()
+		if string(raw) == "null" {
+			continue
+		}
+		if text := feed.Text(nil, raw, feed.KindOf(raw)); d.jsonColumns[name] && json.Valid(text) {
+			raw = text
+		}
+		cells = append(cells, quotedYAML(name)+": "+plainJSON(raw))
+	}
+	return "{" + strings.Join(cells, ", ") + "}"
+}
+
+// memberName is a JSON string that was cut out of its quotes.
+func memberName(name []byte) string {
+	return string(feed.Text(nil, slices.Concat([]byte{'"'}, name, []byte{'"'}), feed.String))
+}
+
+// plainJSON is JSON that YAML reads as well: it knows no surrogate pairs.
+func plainJSON(raw []byte) string {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return string(raw)
+	}
+	var b bytes.Buffer
+	w := json.NewEncoder(&b)
+	w.SetEscapeHTML(false)
+	if w.Encode(v) != nil {
+		return string(raw)
+	}
+	return strings.ReplaceAll(strings.TrimSpace(b.String()), "\x7f", `\u007f`)
+}
+
+const (
+	testLines   = 6    // of the test, unless more are needed for a row
+	testLineMax = 4000 // bytes of each
+)
+
+// feed is the feed of the test: the first messages that have the key, and some that update a row that they made.
+func (d *draft) feed() string {
+	var lines []string
+	keys := map[string]int{} // lines of each
+	updates := 0
+	take := func(m []byte) {
+		lines = append(lines, plainLine(m))
+	}
+	for _, m := range d.messages {
+		if len(lines) == d.lines {
+			break
+		}
+		if len(m) > testLineMax {
+			continue
+		}
+		if d.envelope != "" {
+			take(m)
+			continue
+		}
+		key, ok := fieldText(m, d.key)
+		switch {
+		case !ok:
+		case keys[key] == 0 && len(keys) < testLines/2, keys[key] > 0 && updates < testLines/2:
+			if keys[key] > 0 {
+				updates++
+			}
+			keys[key]++
+			take(m)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// plainLine is a message as a line of a YAML block.
+func plainLine(m []byte) string {
+	m = bytes.TrimSpace(m)
+	for _, r := range string(m) {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0xfffe && r <= 0xffff {
+			return escapedLine(m)
+		}
+	}
+	return string(m)
+}
+
+// escapedLine is JSON of ASCII alone.
+func escapedLine(m []byte) string {
+	var b strings.Builder
+	for _, r := range string(m) {
+		switch {
+		case r == '\t' || r == '\r' || r == '\n':
+			b.WriteByte(' ')
+		case r >= ' ' && r < 0x7f:
+			b.WriteRune(r)
+		case r > 0xffff:
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+(r>>10), 0xdc00+(r&0x3ff))
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// fieldText is the text of a field of a message that can be a key.
+func fieldText(m []byte, name string) (value string, ok bool) {
+	for w := feed.Walk(m); w.Next(); {
+		if w.Depth != 1 {
+			continue
+		}
+		kind, raw := w.Kind, []byte(nil)
+		is := memberName(w.Name) == name
+		if raw = w.Raw(); is {
+			value, ok = string(feed.Text(nil, raw, kind)), kind != feed.Null && kind != feed.JSON && string(raw) != `""`
+		}
+	}
+	return value, ok
+}
+
+// oneLine is a text for a comment.
+func oneLine(s string) string {
+	return clipped(strings.Join(strings.Fields(printable(s)), " "), shownDetail)
+}
+
+// quotedYAML is a text as YAML, in quotes where it would be something else without.
+func quotedYAML(s string) string {
+	if plainText.MatchString(s) && !slices.Contains(yamlWords, strings.ToLower(s)) {
+		return s
+	}
+	return plainJSON([]byte(must(json.Marshal(s))))
+}
+
+// yamlWords are texts that YAML, or some that read it, take for other values.
+var yamlWords = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func mapped(texts []string, f func(string) string) []string {
+	out := make([]string, len(texts))
+	for i := range texts {
+		out[i] = f(texts[i])
+	}
+	return out
+}

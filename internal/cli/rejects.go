@@ -1,0 +1,313 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/spec"
+)
+
+func (e *env) rejectsCommand() *cobra.Command {
+	c := e.rejectsListCommand()
+	c.Use = "rejects --to DEST"
+	c.Short = "List, resend or drop rejected lines"
+	c.Long = `Print the rejected lines that weir_rejects keeps, as weir rejects list does. resend
+applies them again, and drop removes them.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage; resend has more.`
+	c.Example = `  weir rejects --to flights.db
+  weir rejects list --to flights.db --reason not_json --raw
+  weir rejects resend --to flights.db --table flights
+  weir rejects drop --to flights.db --job flights`
+	c.Args = noCommand
+	c.AddCommand(e.rejectsListCommand(), e.rejectsResendCommand(), e.rejectsDropCommand())
+	return c
+}
+
+// A rejectFilter chooses rejected lines. "" is all.
+type rejectFilter struct {
+	job, table, reason string
+
+	only map[string]bool // jobs that write nothing but the table; set by find
+}
+
+func (f *rejectFilter) flags(flags *pflag.FlagSet, sp *spec.Spec, verb string) {
+	sp.AddFlags(flags, "to", "config", "job")
+	flags.Lookup("job").Usage = verb + " only lines of this `JOB`"
+	flags.StringVar(&f.table, "table", "", verb+" only lines that were meant for this `TABLE`")
+	flags.StringVar(&f.reason, "reason", "", verb+" only lines with this `REASON`, such as not_json or value")
+}
+
+// find checks the filter against what the database knows. named says that the user has named the job, so that an
+// unknown one is a mistake.
+func (f *rejectFilter) find(st sink.Status, named bool) error {
+	if of := ofJob(st, f.job); f.job != "" && named && len(of.Jobs) == 0 && len(of.Rejects) == 0 {
+		return unknownJob(st, f.job)
+	}
+	f.only = map[string]bool{}
+	found := f.table == ""
+	for _, j := range st.Jobs {
+		found = found || slices.Contains(j.Tables, f.table)
+		f.only[j.Job] = slices.Equal(j.Tables, []string{f.table})
+	}
+	if !found {
+		return fmt.Errorf("no job has written to table %q: weir status lists the tables", f.table)
+	}
+	return nil
+}
+
+// takes reports whether a line is chosen.
+func (f *rejectFilter) takes(k *sink.Kept) bool {
+	reason, detail, _ := strings.Cut(k.Reason, ": ")
+	return (f.job == "" || k.Job == f.job) && (f.reason == "" || reason == f.reason) &&
+		(f.table == "" || f.only[k.Job] || strings.HasPrefix(detail, fold.InTable(f.table, "")))
+}
+
+// each calls a function with each chosen line.
+func (f *rejectFilter) each(ctx context.Context, db sink.Inspector, each func(sink.Kept) error) error {
+	return db.Rejects(ctx, f.job, func(k sink.Kept) error {
+		if !f.takes(&k) {
+			return nil
+		}
+		return each(k)
+	})
+}
+
+// reasonOf is the word of a rejected line's reason.
+func reasonOf(k *sink.Kept) string {
+	reason, _, _ := strings.Cut(k.Reason, ":")
+	return reason
+}
+
+// rejectsReader opens the database of a command about rejected lines, which has a --config, and checks its filter.
+func (e *env) rejectsReader(c *cobra.Command, sp *spec.Spec, f *rejectFilter) (spec.Destination, sink.Inspector, error) {
+	if err := e.load(c, sp); err != nil {
+		return spec.Destination{}, nil, err
+	}
+	f.job = sp.Source.Job
+	dest, err := sp.Destination()
+	if err != nil {
+		return dest, nil, err
+	}
+	db, err := dest.Reader(c.Context(), dest.Dest, sink.Options{Log: e.log})
+	if err != nil {
+		return dest, nil, err
+	}
+	st, err := db.Status(c.Context())
+	if err == nil {
+		err = f.find(st, sp.Setting("job").IsFlag())
+	}
+	if err != nil {
+		return dest, nil, errors.Join(err, db.Close())
+	}
+	return dest, db, nil
+}
+
+func (e *env) rejectsListCommand() *cobra.Command {
+	sp := e.newSpec()
+	var f rejectFilter
+	var l rejectList
+	c := &cobra.Command{
+		Use:   "list --to DEST",
+		Short: "Print rejected lines",
+		Long: `Print rejected lines with their places and reasons, in the order in which they
+were rejected, and count them by reason. It only reads, and may run beside a sync.
+
+With --raw, print the lines alone, as they came, to be corrected and sent again:
+
+    weir rejects list --to flights.db --raw | jq -c … | weir sync - --to flights.db --table flights
+
+Of a line of more than 64 KiB, the first 64 KiB are kept.`,
+		Example: `  weir rejects list --to flights.db --limit 10 --newest
+  weir rejects list --to flights.db --table flights --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if l.raw && l.json {
+				return usagef("--raw prints the lines alone, --json all that is known of them: leave one out")
+			}
+			_, db, err := e.rejectsReader(c, sp, &f)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, db.Close()) }()
+			return e.listRejects(c.Context(), db, &f, &l)
+		},
+	}
+	f.flags(c.Flags(), sp, "print")
+	addWhole(c.Flags(), &l.limit, "limit", "print at most this many `LINES` (default all)")
+	c.Flags().BoolVar(&l.newest, "newest", false, "print the line that was rejected last first")
+	c.Flags().BoolVar(&l.raw, "raw", false, "print the lines alone, as they came")
+	c.Flags().BoolVar(&l.json, "json", false, "print a JSON object per line, with place and reason")
+	return c
+}
+
+// A rejectList says how rejected lines are printed.
+type rejectList struct {
+	limit             int // 0: all
+	newest, raw, json bool
+}
+
+// listRejects prints the chosen lines.
+func (e *env) listRejects(ctx context.Context, db sink.Inspector, f *rejectFilter, l *rejectList) error {
+	counts := map[sink.RejectCount]int64{} // by job and reason
+	var kept []sink.Kept                   // for --newest
+	printed := 0
+	err := f.each(ctx, db, func(k sink.Kept) error {
+		counts[sink.RejectCount{Job: k.Job, Reason: reasonOf(&k)}]++
+		switch {
+		case l.newest:
+			if kept = append(kept, k); l.limit > 0 && len(kept) > l.limit {
+				kept = kept[1:]
+			}
+			return nil
+		case l.limit > 0 && printed == l.limit:
+			return nil
+		}
+		printed++
+		return e.printReject(&k, l)
+	})
+	for _, k := range slices.Backward(kept) {
+		if err == nil {
+			err = e.printReject(&k, l)
+		}
+	}
+	if err != nil || l.raw || l.json {
+		return err
+	}
+	return e.printRejectCounts(counts)
+}
+
+// printReject prints a rejected line.
+func (e *env) printReject(k *sink.Kept, l *rejectList) error {
+	switch {
+	case l.raw:
+		_, err := fmt.Fprintf(e.stdout, "%s\n", k.Text)
+		return err
+	case l.json:
+		return json.NewEncoder(e.stdout).Encode(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,
+			"reason": k.Reason, "raw": string(k.Text), "time": k.Time})
+	}
+	place := fmt.Sprintf("line %d (byte %d)", k.Line, k.Offset)
+	if sourceKinds.Traits(k.Source).Records {
+		place = fmt.Sprintf("offset %d", k.Offset)
+	}
+	_, err := fmt.Fprintf(e.stdout, "%s %s, %s: %s\n  %s\n", printable(k.Source), place, k.Time.Local().Format(time.DateTime),
+		printable(k.Reason), printable(clipped(string(k.Text), shownLine)))
+	return err
+}
+
+// shownLine is how much people see of a rejected line.
+const shownLine = 500 // characters
+
+// printRejectCounts prints how many lines there are of each job and reason, most of them first.
+func (e *env) printRejectCounts(counts map[sink.RejectCount]int64) error {
+	if len(counts) == 0 {
+		_, err := fmt.Fprintln(e.stdout, "no rejected lines")
+		return err
+	}
+	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nREJECTED\tREASON\tJOB")
+	sorted := slices.SortedFunc(maps.Keys(counts), func(a, b sink.RejectCount) int {
+		if c := counts[b] - counts[a]; c != 0 {
+			return int(max(-1, min(1, c)))
+		}
+		return strings.Compare(a.Job+"\x00"+a.Reason, b.Job+"\x00"+b.Reason)
+	})
+	for _, c := range sorted {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", quantity.Grouped(counts[c]), printable(c.Reason), printable(c.Job))
+	}
+	return t.Flush()
+}
+
+func (e *env) rejectsDropCommand() *cobra.Command {
+	sp := e.newSpec()
+	var f rejectFilter
+	var all bool
+	c := &cobra.Command{
+		Use:   "drop --to DEST",
+		Short: "Remove rejected lines",
+		Long: `Remove rejected lines from weir_rejects, and say how many. The checkpoints stay:
+the lines are not read again.`,
+		Example: `  weir rejects drop --to flights.db --job flights --reason not_json`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if !sp.Setting("job").IsFlag() && f.table == "" && f.reason == "" && !all {
+				return usagef("--job, --table or --reason says which rejected lines are removed; --all removes those of all jobs")
+			}
+			dest, db, err := e.rejectsReader(c, sp, &f)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, db.Close()) }()
+			return e.dropRejects(c.Context(), dest, db, &f)
+		},
+	}
+	f.flags(c.Flags(), sp, "remove")
+	c.Flags().BoolVar(&all, "all", false, "remove the rejected lines of all jobs")
+	return c
+}
+
+// dropRejects removes the chosen lines.
+func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.Inspector, f *rejectFilter) (err error) {
+	byJob, n := map[string]*sink.Outbox{}, 0
+	err = f.each(ctx, db, func(k sink.Kept) error {
+		o := byJob[k.Job]
+		if o == nil {
+			o = &sink.Outbox{Job: k.Job}
+			byJob[k.Job] = o
+		}
+		if o.Sent = append(o.Sent, k.ID); !slices.Contains(o.Lanes, k.Source) {
+			o.Lanes = append(o.Lanes, k.Source)
+		}
+		n++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		if err := e.removeRejects(ctx, dest, slices.Collect(maps.Values(byJob))); err != nil {
+			return err
+		}
+	}
+	e.log.Info(fmt.Sprintf("dropped %s", quantity.Count(int64(n), "rejected line")))
+	return nil
+}
+
+// rejectsRetryFor is how long a database is waited for to remove lines.
+const rejectsRetryFor = 5 * time.Minute
+
+// removeRejects removes the lines that outboxes have sent.
+func (e *env) removeRejects(ctx context.Context, dest spec.Destination, boxes []*sink.Outbox) (err error) {
+	w, err := dest.Open(ctx, dest.Dest, sink.Options{Level: sink.Full, Log: e.log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	letters, err := sink.As[sink.DeadLetters](sink.Retry(w, rejectsRetryFor, func(*sink.Error) {}), "drop rejected lines")
+	if err != nil {
+		return err
+	}
+	for _, o := range boxes {
+		for ids := range slices.Chunk(o.Sent, sink.KeptAtOnce) {
+			if _, _, err := letters.Outbox(ctx, &sink.Outbox{Job: o.Job, Lanes: o.Lanes, After: math.MaxInt64, Sent: ids}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
