@@ -113,6 +113,7 @@ func (e *env) checkFile(c *cobra.Command, path string) (config.File, error) {
 	_, rateErr := readRate("max-rate", o.maxRate)
 	_, rejectsErr := o.parse()
 	limits, toErr := caseDriver.Caps.Limits, error(nil)
+	limits.FoldCase = false // names that only SQLite takes for one are no fault of a file that names no database
 	if o.to != "" {
 		var to destination
 		to, toErr = alone.destination(o.to)

@@ -230,6 +230,7 @@ func (c *compiler) table(t *Table) {
 	}
 	c.columns(t, &out, s, what)
 	c.key(t, &out)
+	c.oneName(&out)
 	c.options(t, &out, s, what)
 	c.hides(&out, s, what)
 	c.byName[t.Name] = len(c.plan.tables)
@@ -243,6 +244,24 @@ func (c *compiler) table(t *Table) {
 	}
 	c.plan.tables = append(c.plan.tables, out)
 	c.scopes = append(c.scopes, &s)
+}
+
+// oneName demands that no two columns of a table have names which are one to the database.
+func (c *compiler) oneName(t *planned) {
+	named := map[string]string{}
+	check := func(name string, at Pos) {
+		of := c.plan.limits.FoldName(name)
+		if other, taken := named[of]; taken && other != name {
+			c.fault(at, "table %q: %q and %q are one column to the database: rename one", t.spec.Name, other, name)
+		}
+		named[of] = name
+	}
+	for _, k := range t.key {
+		check(k.title, t.spec.Pos)
+	}
+	for i := range t.columns {
+		check(t.columns[i].spec.Name, t.columns[i].spec.Pos)
+	}
 }
 
 // child compiles what a table whose rows are elements of an array is to the one above.

@@ -29,7 +29,7 @@ func TestFit(t *testing.T) {
 	testcheck.Golden(t, "testdata/fit.txtar", func(t *testing.T, _, text string) string {
 		file, _, _ := strings.Cut(text, "\n= ")
 		spec := parse(t, file)
-		own, texts := fitted(t, spec, schema.Limits{NoNUL: true}), fitted(t, spec, schema.Limits{TextTypes: true})
+		own, texts := fitted(t, spec, schema.Limits{NoNUL: true}), fitted(t, spec, schema.Limits{TextTypes: true, FoldCase: true})
 		out := strings.TrimSuffix(file, "\n") + "\n= " + strings.Join(own, "\n= ") + "\n"
 		for i := range texts {
 			if i >= len(own) || texts[i] != own[i] {
@@ -160,6 +160,9 @@ func TestExplainer_Sources(t *testing.T) {
 	f(`{"id":"a","type":"offblock","clock":"1","actual_out":"2"}`, map[string]string{"id": "id", "actual_out": "clock (type=offblock)"})
 	f(`{"id":"a","type":"flifo","clock":"1","actual_out":"2","adt":"3"}`, map[string]string{"id": "id", "actual_out": "actual_out", "actual_off": "adt"})
 	f(`{"id":"a","type":"flightplan","alt":"1"}`, map[string]string{"id": "id", "cruising_altitude": "alt (type=flightplan,cancellation, flightstatus!=F,S)"})
+	f(`{"id":"a","type":"cancellation","pitr":"1"}`, map[string]string{"id": "id", "cancelled": "pitr (type=cancellation, uncancel!=1)"})
+	f(`{"id":"a","type":"cancellation","pitr":"1","uncancel":"1"}`, map[string]string{"id": "id", "uncancelled": "pitr (type=cancellation, uncancel=1)"})
 	f(`{"id":"a","type":"position","clock":"1"}`, nil)
+	f(`{"id":"a","type":"go_around","pitr":"1"}`, nil)
 	f(`{"id":"a","type":"fli`, nil)
 }
