@@ -106,9 +106,9 @@ func TestFit_JSONInATextColumn(t *testing.T) {
 	}
 }
 
-// TestScratch_Mismatches counts values that are no object, or no array, where a path steps into one, and names the
+// TestMapper_Mismatches counts values that are no object, or no array, where a path steps into one, and names the
 // paths that led nowhere.
-func TestScratch_Mismatches(t *testing.T) {
+func TestMapper_Mismatches(t *testing.T) {
 	m := newMapper(t, parse(t, `
 ignore: {no.such: 1}
 tables:
@@ -119,11 +119,11 @@ tables:
 	for _, line := range []string{`{"id":1,"a":7}`, `{"id":1,"a":{"b":[]},"list":{}}`, `{"id":1,"a":{"b":null},"list":null}`, `{"id":1,"a":[{}]}`, `{"id":1,"o":{"items":[{"nr":1,"price":5},{"nr":2,"price":"x","cuts":["y"]}]}}`} {
 		m.becomes(line, false)
 	}
-	if got := fmt.Sprint(m.scratch.Mismatches()); got != "map[a:2 a.b:1 list:1 o.items[].cuts[]:1 o.items[].price:2]" {
+	if got := fmt.Sprint(m.Mismatches()); got != "map[a:2 a.b:1 list:1 o.items[].cuts[]:1 o.items[].price:2]" {
 		t.Error(got)
 	}
 	var got []string
-	for _, u := range m.scratch.Unmet() {
+	for _, u := range m.Unmet() {
 		got = append(got, fmt.Sprintf("%s %s.%s: %s", u.By, u.Table, u.Column, u.Path))
 	}
 	if want := []string{"ignore .: no", "columns t.v: a.b.c", "columns t.w: list[0]", "columns t.missing: o.itms"}; !slices.Equal(got, want) {
