@@ -2,7 +2,7 @@ package schema
 
 import "strings"
 
-// Columns that no database has begin with hiddenPrefix, which is not UTF-8, so that no feed and no database has the name.
+// hiddenPrefix is not UTF-8, so no feed and no database has a name with it.
 const hiddenPrefix = "\xff"
 
 // HiddenName is the name of a column that batches have and no database: its title is for people.
