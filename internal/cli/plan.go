@@ -81,7 +81,7 @@ func (e *env) plan(o *syncOptions, args []string) (to destination, c job.Config,
 	return to, job.Config{
 		Kind: *kindsWith(&byKind).Of(sources[0]), Sources: sources, Source: src, Feed: feed,
 		Job: jobName, ResumeStdin: o.job != "",
-		Tables: c.Tables, Star: c.Star, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: o.backfill(jobName, sources),
+		Tables: c.Tables, Star: c.Star, Names: c.Names, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: o.backfill(jobName, sources),
 		BatchRows: o.batchRows.N, BatchPeriod: o.batchPeriod, MaxRate: rate, Buffer: o.buffer.Bytes, Tombstones: time.Duration(o.tombstones),
 		Spool:   spool.Folders{Dir: o.spool, Max: int64(o.spoolMax), Capture: o.capture, KeepCaptures: o.keepCaptures.Duration},
 		Rejects: rejects, MaxRejects: o.maxRejects, RejectsAge: o.keepRejects.Duration, ShowRejects: o.showRejects(),

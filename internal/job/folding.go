@@ -36,7 +36,7 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		f.before, f.looked = before.counts(), before.looked
 	}
 	if r.cfg.NewMapper != nil {
-		if f.mapper, err = r.cfg.NewMapper(r.names, f.caps.Limits); err != nil {
+		if f.mapper, err = r.cfg.NewMapper(r.names); err != nil {
 			return nil, err
 		}
 		f.plan, _ = f.mapper.(*planned)

@@ -16,7 +16,12 @@ import (
 // whole is the mapping that it was selected from, nil where it is all: it decides what becomes of
 // a message. The error joins a [mapping.Fault] for each thing that cannot be kept there.
 func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
-	plan, err := mapping.Compile(m, &feed.Names{}, limits)
+	names := &feed.Names{}
+	plan, err := mapping.Compile(m, names, limits)
+	if err != nil {
+		return err
+	}
+	all, err := mapping.Compile(whole, names, limits)
 	if err != nil {
 		return err
 	}
@@ -29,38 +34,14 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 			return plan.Fit(i, have)
 		}, Expire: expireOf(plan, i)})
 	}
-	// Each attempt compiles the mapping again for its tables, as they are then.
-	var added []*addedTable
 	counts := &unmatched{noTable: map[string]int64{}, notKept: map[string]int64{}}
-	c.NewMapper = func(names *feed.Names, limits schema.Limits) (Mapper, error) {
-		if plan, err = mapping.Compile(m, names, limits); err != nil {
-			return nil, err
+	c.Names = names
+	c.NewMapper = func(of *feed.Names) (Mapper, error) {
+		if of != names {
+			return nil, errors.New("the plan of the mapping numbers the fields otherwise than the run")
 		}
-		p := &planned{plan: plan, mapper: plan.NewMapper(), unmatched: counts}
-		for _, t := range added {
-			if _, err := p.mapper.Add(t.table, t.key); err != nil {
-				return nil, err
-			}
-		}
-		p.add = func(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error) {
-			i, err := p.mapper.Add(n, key)
-			if err != nil {
-				return t, false, err
-			}
-			if l != nil {
-				if _, err = p.mapper.Map(l, "", fold.Place{}); errors.As(err, &p.refused) {
-					p.mapper.Drop()
-					return t, true, nil
-				}
-			}
-			added = append(added, &addedTable{n, key})
-			return tableOf(i), false, nil
-		}
-		if whole != nil {
-			all, err := mapping.Compile(whole, names, limits)
-			if err != nil {
-				return nil, err
-			}
+		p := &planned{plan: plan, mapper: plan.NewMapper(), tableOf: tableOf, unmatched: counts}
+		if all != nil {
 			p.whole = &planned{plan: all, mapper: all.NewMapper(), unmatched: counts}
 		}
 		return p, nil
@@ -78,12 +59,6 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 		c.Star = &t
 	}
 	return nil
-}
-
-// An addedTable is one that a message of a run has added to those of its mapping.
-type addedTable struct {
-	table *mapping.NewTable
-	key   []string
 }
 
 // plannedTable gives a table what checkpoints keep of its mapping.
@@ -114,9 +89,7 @@ type planned struct {
 	resume []byte              // from which the source of the last line resumes; nil: it does not say
 	lost   []mapping.LostValue // of the last line
 	*unmatched
-	// add adds a table behind the others, with a key; not for a line that is refused then: nothing else says
-	// that this is the key. A nil line adds it in any case.
-	add     func(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error)
+	tableOf func(table int) Table
 	refused *feed.Error // of the line at hand, for which no table was added
 }
 
@@ -197,6 +170,22 @@ func (m *planned) count(r *mapping.Result) {
 		}
 		m.noTable[name]++
 	}
+}
+
+// add adds a table behind the others, with a key; not for a line that is refused then: nothing else says
+// that this is the key. A nil line adds it in any case.
+func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error) {
+	i, err := m.mapper.Add(n, key)
+	if err != nil {
+		return t, false, err
+	}
+	if l != nil {
+		if _, err = m.mapper.Map(l, "", fold.Place{}); errors.As(err, &m.refused) {
+			m.mapper.Drop()
+			return t, true, nil
+		}
+	}
+	return m.tableOf(i), false, nil
 }
 
 // same reports that a table is one of those before it by another name.

@@ -109,8 +109,6 @@ func (m *mapper) becomes(text string, tombstone bool) (out string) {
 		}
 		if _, err = m.Add(n, n.Key); err == nil {
 			r, err = m.Map(&l, "feed.jsonl", at)
-		} else {
-			m.Drop()
 		}
 	}
 	if _, bad := err.(*feed.Error); err != nil && !bad {

@@ -151,7 +151,7 @@ func (p *Plan) Star() (*Table, fold.Options) {
 }
 
 // Add adds a table to the plan, behind the others, with a key where the new one names none. The
-// mapper must be the only one of its plan.
+// mapper must be the only one of its plan that maps lines; those that come later have the table, too.
 func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p := m.plan
 	t := *p.stream.star.spec
@@ -179,6 +179,9 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.Of) + "$")}}
 	p.fitted = append(p.fitted, schema.Table{})
 	m.grow()
+	if len(c.faults) > 0 {
+		m.Drop()
+	}
 	return table, errors.Join(c.faults...)
 }
 
