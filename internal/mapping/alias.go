@@ -8,17 +8,20 @@ import (
 
 // What a mapping is made of is said by other packages; these are its names here, for those who write one.
 type (
-	Path     = paths.Path
-	Base     = paths.Base
-	Step     = paths.Step
-	When     = paths.When
-	All      = paths.All
-	Test     = paths.Test
-	Value    = paths.Value
-	Pos      = paths.Pos
-	Type     = cast.Type
-	TypeKind = cast.TypeKind
-	Envelope = envelope.Envelope
+	Path        = paths.Path
+	Base        = paths.Base
+	Step        = paths.Step
+	When        = paths.When
+	All         = paths.All
+	Test        = paths.Test
+	Value       = paths.Value
+	Pos         = paths.Pos
+	Type        = cast.Type
+	TypeKind    = cast.TypeKind
+	Envelope    = envelope.Envelope
+	Presence    = paths.Presence
+	VersionPart = envelope.VersionPart
+	VersionCast = envelope.VersionCast
 )
 
 // See the package of each.
@@ -32,24 +35,34 @@ const (
 	MustBePresent = paths.MustBePresent
 	MustBeAbsent  = paths.MustBeAbsent
 
-	DefaultType = cast.DefaultType
-	Auto        = cast.Auto
-	Text        = cast.Text
-	Integer     = cast.Integer
-	Real        = cast.Real
-	Numeric     = cast.Numeric
-	Boolean     = cast.Boolean
-	JSON        = cast.JSON
-	Timestamp   = cast.Timestamp
-	TimestampMs = cast.TimestampMs
-	TimestampUs = cast.TimestampUs
-	TimestampNs = cast.TimestampNs
-	Date        = cast.Date
-	DateDays    = cast.DateDays
-	UUID        = cast.UUID
-	Bytes       = cast.Bytes
+	DefaultType  = cast.DefaultType
+	Auto         = cast.Auto
+	Text         = cast.Text
+	Integer      = cast.Integer
+	Real         = cast.Real
+	Numeric      = cast.Numeric
+	Base64Number = cast.Base64Number
+	Boolean      = cast.Boolean
+	JSON         = cast.JSON
+	JSONText     = cast.JSONText
+	Timestamp    = cast.Timestamp
+	TimestampUTC = cast.TimestampUTC
+	TimestampMs  = cast.TimestampMs
+	TimestampUs  = cast.TimestampUs
+	TimestampNs  = cast.TimestampNs
+	Date         = cast.Date
+	DateDays     = cast.DateDays
+	TimeMs       = cast.TimeMs
+	TimeUs       = cast.TimeUs
+	TimeNs       = cast.TimeNs
+	UUID         = cast.UUID
+	Bytes        = cast.Bytes
 
-	NoCast = envelope.NoCast
+	NoCast      = envelope.NoCast
+	LSNCast     = envelope.LSNCast
+	BinlogCast  = envelope.BinlogCast
+	MongoCast   = envelope.MongoCast
+	RFC3339Cast = envelope.RFC3339Cast
 )
 
 // FieldPath, ParsePath, ParseWhen and the others are those of the packages that say what they read.
@@ -61,6 +74,7 @@ var (
 	ParseType        = cast.ParseType
 	TypeNames        = cast.TypeNames
 	ParseVersionPart = envelope.ParseVersionPart
+	VersionCasts     = envelope.VersionCasts
 )
 
 // UnknownTypeError is [cast.UnknownTypeError].
