@@ -2,6 +2,7 @@ package cast
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -44,55 +45,14 @@ const anyKind = 1<<feed.Null | 1<<feed.Bool | 1<<feed.Int | 1<<feed.Number | 1<<
 // New returns the cast of a type, for a database without types of its own for times and JSON
 // or one that has them.
 func New(t Type, textTypes bool) Cast {
-	c := Cast{Type: t, asItIs: 1 << feed.Null, textTime: textTypes, TextJSON: textTypes, fraction: 6}
+	r := rules[t.Kind]
+	c := Cast{Type: t, asItIs: 1<<feed.Null | r.keeps, read: r.read, shift: r.shift, utc: t.Kind == TimestampUTC,
+		scale: noScale, textTime: textTypes, TextJSON: textTypes, fraction: 6}
+	if t.Precision > 0 {
+		c.scale = t.Scale
+	}
 	if textTypes {
 		c.fraction = maxSeconds
-	}
-	switch t.Kind {
-	case Text:
-		c.asItIs, c.read = c.asItIs|1<<feed.String, (*Reader).readText
-	case Integer:
-		c.read = (*Reader).readInteger
-	case Real:
-		c.read = (*Reader).readReal
-	case Numeric:
-		c.read = (*Reader).readNumeric
-	case Base64Number:
-		if c.read, c.scale = (*Reader).readBase64Number, noScale; t.Precision > 0 {
-			c.scale = t.Scale
-		}
-	case Boolean:
-		c.asItIs, c.read = c.asItIs|1<<feed.Bool, (*Reader).readBoolean
-	case JSON:
-		c.asItIs, c.read = c.asItIs|1<<feed.JSON, (*Reader).readJSON
-	case JSONText:
-		c.asItIs, c.read = c.asItIs|1<<feed.JSON, (*Reader).readJSONText
-	case Timestamp:
-		c.read = (*Reader).readTime
-	case TimestampUTC:
-		c.utc, c.read = true, (*Reader).readTime
-	case TimestampMs:
-		c.shift, c.read = 3, (*Reader).readTime
-	case TimestampUs:
-		c.shift, c.read = 6, (*Reader).readTime
-	case TimestampNs:
-		c.shift, c.read = 9, (*Reader).readTime
-	case Date:
-		c.read = (*Reader).readDate
-	case DateDays:
-		c.read = (*Reader).readDays
-	case TimeMs:
-		c.shift, c.read = 3, (*Reader).readTimeOfDay
-	case TimeUs:
-		c.shift, c.read = 6, (*Reader).readTimeOfDay
-	case TimeNs:
-		c.shift, c.read = 9, (*Reader).readTimeOfDay
-	case UUID:
-		c.read = (*Reader).readUUID
-	case Bytes:
-		c.read = (*Reader).readBytes
-	default:
-		c.asItIs = anyKind
 	}
 	return c
 }
@@ -140,31 +100,7 @@ func (t Type) Read(value []byte) (text string, ok bool) {
 }
 
 // Article is a type for people.
-func Article(t Type) string {
-	switch t.Kind {
-	case Integer:
-		return "an integer"
-	case Real:
-		return "a real"
-	case UUID:
-		return "a UUID"
-	case Base64Number:
-		return "a number in base64"
-	case JSON:
-		return "JSON"
-	case JSONText:
-		return "JSON in a text"
-	case Bytes:
-		return "bytes in base64"
-	case Date, DateDays:
-		return "a date"
-	case Timestamp, TimestampUTC, TimestampMs, TimestampUs, TimestampNs:
-		return "a timestamp"
-	case TimeMs, TimeUs, TimeNs:
-		return "a time of day"
-	}
-	return "a " + string(t.Kind)
-}
+func Article(t Type) string { return cmp.Or(rules[t.Kind].article, "a "+string(t.Kind)) }
 
 // made is a value that r.bytes has from an index on.
 func (r *Reader) made(from int, k feed.Kind) feed.Field {

@@ -7,69 +7,19 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// columnTypes are the types of the columns that weir makes for values of a type, in a database
-// that has such types and in one where they are texts. Those that are missing are as the values
-// are.
-var columnTypes = map[TypeKind][2]schema.Type{
-	Text:         {schema.Text, schema.Text},
-	Integer:      {schema.Int, schema.Int},
-	Real:         {schema.Real, schema.Real},
-	Numeric:      {schema.Number, schema.Any},
-	Base64Number: {schema.Number, schema.Any},
-	Boolean:      {schema.Bool, schema.Bool},
-	JSON:         {schema.JSON, schema.Text},
-	JSONText:     {schema.JSON, schema.Text},
-	Timestamp:    {schema.Instant, schema.Text},
-	TimestampUTC: {schema.Instant, schema.Text},
-	TimestampMs:  {schema.Instant, schema.Text},
-	TimestampUs:  {schema.Instant, schema.Text},
-	TimestampNs:  {schema.Instant, schema.Text},
-	Date:         {schema.Day, schema.Text},
-	DateDays:     {schema.Day, schema.Text},
-	TimeMs:       {schema.Text, schema.Text},
-	TimeUs:       {schema.Text, schema.Text},
-	TimeNs:       {schema.Text, schema.Text},
-	UUID:         {schema.UUID, schema.Text},
-	Bytes:        {schema.Bytes, schema.Bytes},
-}
-
 // Column is the type of a column that weir makes for values of the type; Any where it is that of
 // the values that come.
 func (t Type) Column(textTypes bool) schema.Type {
 	if textTypes {
-		return columnTypes[t.Kind][1]
+		return rules[t.Kind].text
 	}
-	return columnTypes[t.Kind][0]
-}
-
-// takers are the types of columns of a table that exists that take values of a type, beside those
-// that take a text of any kind. Those of types that are missing are of all types.
-var takers = map[TypeKind][]schema.Type{
-	Integer:      {schema.Int, schema.Real, schema.Number, schema.JSON},
-	Real:         {schema.Real, schema.Number, schema.JSON},
-	Numeric:      {schema.Real, schema.Number, schema.JSON},
-	Base64Number: {schema.Real, schema.Number, schema.JSON},
-	Boolean:      {schema.Bool, schema.JSON},
-	JSON:         {schema.JSON},
-	JSONText:     {schema.JSON},
-	Timestamp:    {schema.Instant},
-	TimestampUTC: {schema.Instant},
-	TimestampMs:  {schema.Instant},
-	TimestampUs:  {schema.Instant},
-	TimestampNs:  {schema.Instant},
-	Date:         {schema.Day, schema.Instant},
-	DateDays:     {schema.Day, schema.Instant},
-	TimeMs:       {},
-	TimeUs:       {},
-	TimeNs:       {},
-	UUID:         {schema.UUID},
-	Bytes:        {schema.Bytes},
+	return rules[t.Kind].column
 }
 
 // Takes reports whether a column takes values of a type.
 func (t Type) Takes(c *schema.Column) bool {
-	special, known := takers[t.Kind]
-	if !known || c.Own || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
+	special := rules[t.Kind].takers
+	if special == nil || c.Own || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
 		return true
 	}
 	return t.Kind != Bytes && (c.Type == schema.Text || c.Type == schema.Affine)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // A Type is what a column's values are read as; see [ParseType].
@@ -45,9 +47,6 @@ const (
 	UUID         TypeKind = "uuid"
 	Bytes        TypeKind = "bytes"
 )
-
-// TypeNames are the types by name.
-var TypeNames = []TypeKind{Auto, Text, Integer, Real, Numeric, Base64Number, Boolean, JSON, JSONText, Timestamp, TimestampUTC, TimestampMs, TimestampUs, TimestampNs, Date, DateDays, TimeMs, TimeUs, TimeNs, UUID, Bytes}
 
 // maxPrecision is that of numeric in Postgres.
 const maxPrecision = 1000
@@ -96,11 +95,8 @@ func (t Type) String() string {
 
 // IsTime reports whether values of the type are points in time, or days.
 func (t Type) IsTime() bool {
-	switch t.Kind {
-	case Timestamp, TimestampUTC, TimestampMs, TimestampUs, TimestampNs, Date, DateDays:
-		return true
-	}
-	return false
+	c := rules[t.Kind].column
+	return c == schema.Instant || c == schema.Day
 }
 
 // CutAs splits PATH as TYPE, where each part may be missing. A field may be called as.

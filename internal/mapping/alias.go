@@ -8,20 +8,17 @@ import (
 
 // What a mapping is made of is said by other packages; these are its names here, for those who write one.
 type (
-	Path        = paths.Path
-	Base        = paths.Base
-	Step        = paths.Step
-	When        = paths.When
-	All         = paths.All
-	Test        = paths.Test
-	Value       = paths.Value
-	Pos         = paths.Pos
-	Type        = cast.Type
-	TypeKind    = cast.TypeKind
-	Envelope    = envelope.Envelope
-	Presence    = paths.Presence
-	VersionPart = envelope.VersionPart
-	VersionCast = envelope.VersionCast
+	Path     = paths.Path
+	Base     = paths.Base
+	Step     = paths.Step
+	When     = paths.When
+	All      = paths.All
+	Test     = paths.Test
+	Value    = paths.Value
+	Pos      = paths.Pos
+	Type     = cast.Type
+	TypeKind = cast.TypeKind
+	Envelope = envelope.Envelope
 )
 
 // See the package of each.
@@ -58,11 +55,7 @@ const (
 	UUID         = cast.UUID
 	Bytes        = cast.Bytes
 
-	NoCast      = envelope.NoCast
-	LSNCast     = envelope.LSNCast
-	BinlogCast  = envelope.BinlogCast
-	MongoCast   = envelope.MongoCast
-	RFC3339Cast = envelope.RFC3339Cast
+	NoCast = envelope.NoCast
 )
 
 // FieldPath, ParsePath, ParseWhen and the others are those of the packages that say what they read.
@@ -74,7 +67,6 @@ var (
 	ParseType        = cast.ParseType
 	TypeNames        = cast.TypeNames
 	ParseVersionPart = envelope.ParseVersionPart
-	VersionCasts     = envelope.VersionCasts
 )
 
 // UnknownTypeError is [cast.UnknownTypeError].

@@ -82,8 +82,6 @@ type rowPlan struct {
 	envelopeVersion bool
 }
 
-func (r *rowPlan) isVersioned() bool { return r.version != nil || r.envelopeVersion }
-
 // fieldPlan is what becomes of the fields of a row that no column names.
 type fieldPlan struct {
 	names   *feed.Names
