@@ -264,7 +264,7 @@ func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (
 			b.known = b.meta(src.spec.Meta, msg, t)
 			v = &b.known
 		default:
-			if v = b.read.Get(src.at); v == nil {
+			if v = b.read.At(src.at); v == nil {
 				continue
 			}
 		}

@@ -80,6 +80,9 @@ func (r *Reader) Get(at Place) *feed.Field {
 	return r.frames[at.Tree].get(at.Node)
 }
 
+// At is [Reader.Get] of a place that is not [Nowhere].
+func (r *Reader) At(at Place) *feed.Field { return r.frames[at.Tree].get(at.Node) }
+
 // Holds tests a condition.
 func (r *Reader) Holds(c Condition) bool {
 	if c == nil {
@@ -106,7 +109,7 @@ func (r *Reader) holdAll(all []test) bool {
 }
 
 func (r *Reader) holdsTest(t *test) bool {
-	v := r.Get(t.at)
+	v := r.At(t.at)
 	switch {
 	case v == nil && t.present == MustBePresent, v != nil && t.present == MustBeAbsent:
 		return false
