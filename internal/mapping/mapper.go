@@ -87,11 +87,12 @@ type Mapper struct {
 	// several of these are one there.
 	Names map[string]string
 
-	plan   *Plan
-	read   *paths.Reader
-	decode *envelope.Decoder // nil: the messages are the rows
-	route  router
-	rows   rowBuilder
+	plan    *Plan
+	read    *paths.Reader
+	decode  *envelope.Decoder // nil: the messages are the rows
+	message message           // memory for the one that is mapped
+	route   router
+	rows    rowBuilder
 }
 
 // NewMapper returns what maps lines by the plan.
@@ -126,11 +127,15 @@ func (m *Mapper) Mismatches() (all map[string]int64) {
 // [*feed.Error] rejects the line; any other one ends the run, but for a [*NewTable].
 func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error) {
 	m.rows.begin()
-	msg := message{line: l, place: at, source: source}
-	fate, err := m.fate(&msg)
+	msg := &m.message
+	if m.decode != nil { // else it has nothing of a stream
+		*msg = message{}
+	}
+	msg.line, msg.place, msg.source = l, at, source
+	fate, err := m.fate(msg)
 	out := Result{Fate: fate, Table: -1, Lost: m.rows.lost, Warning: msg.Warning, Resume: msg.Resume}
 	if fate == NoTable && err == nil {
-		out.Discriminator = m.discriminator(&msg)
+		out.Discriminator = m.discriminator(msg)
 		err = m.plan.unmatchedError(&out.Discriminator)
 	}
 	if err != nil {
