@@ -113,7 +113,7 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 	s := &feedSample{args: args, table: table, most: lines}
 	c.Kind = *e.surroundings().Kinds(&spec.KindOptions{File: file.Options{Stdin: e.stdin}}).Of(c.Sources[0])
 	c.Buffer, c.Log, c.Stream = foldBuffer, slog.New(slog.DiscardHandler), true
-	c.NewMapper = func(*feed.Names, schema.Limits) (job.Mapper, error) { return s, nil }
+	c.NewMapper = func(*feed.Names) (job.Mapper, error) { return s, nil }
 	p := progress.New(table)
 	err = job.Fold(ctx, c, []schema.Table{{Name: table}}, caseDriver.Caps, p, func(*sink.Flush) error { return nil }, sink.NoTables)
 	if err != nil && !errors.Is(err, errSampled) {

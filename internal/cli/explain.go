@@ -164,7 +164,7 @@ func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row)
 // take applies one message of the row, which came from a place, and its columns from sources.
 func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[string]string) {
 	for len(e.origins) < len(b.Table.Columns) {
-		e.origins = append(e.origins, origin{Column: strings.TrimPrefix(b.Table.Columns[len(e.origins)].Name, "\xff")})
+		e.origins = append(e.origins, origin{Column: schema.HiddenTitle(b.Table.Columns[len(e.origins)].Name)})
 	}
 	if m.Deleted {
 		e.remove(from)

@@ -31,6 +31,35 @@ func Text(scratch, value []byte, k Kind) []byte {
 	return AppendUnquoted(scratch[:0], s)
 }
 
+// Clip is a text for people, or its beginning.
+func Clip(text []byte) string {
+	const most = 100
+	if len(text) <= most {
+		return string(text)
+	}
+	n := most - 3
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return string(text[:n]) + "..."
+}
+
+// An Unquoter is the memory for texts of values that have escapes.
+type Unquoter struct{ text []byte }
+
+// Text is a value as text. It is good until the next call.
+func (u *Unquoter) Text(v *Field) []byte {
+	if v.Kind != String {
+		return v.Value
+	}
+	inner := v.Value[1 : len(v.Value)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return inner
+	}
+	u.text = AppendUnquoted(u.text[:0], inner)
+	return u.text
+}
+
 // AppendUnquoted appends the inside of a scanned string with its escapes
 // resolved.
 func AppendUnquoted(dst, s []byte) []byte {

@@ -44,7 +44,7 @@ func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
 	}
 	for _, name := range names {
 		if hidden, ok := strings.CutPrefix(name, keptHidden); ok {
-			name = hiddenPrefix + hidden
+			name = schema.HiddenName(hidden)
 		}
 		v.names = append(v.names, name)
 	}
@@ -73,16 +73,16 @@ func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
 func (v *Resolver) Names() []string {
 	names := slices.Clone(v.names)
 	for i, name := range names {
-		if hidden, ok := strings.CutPrefix(name, hiddenPrefix); ok {
-			names[i] = keptHidden + hidden
+		if schema.IsHiddenName(name) {
+			names[i] = keptHidden + schema.HiddenTitle(name)
 		}
 	}
 	return names
 }
 
-// Names of columns that no database has begin with hiddenPrefix, which is not UTF-8; those that are
-// kept, with keptHidden, which no field has.
-const hiddenPrefix, keptHidden = "\xff", "\x00"
+// keptHidden begins the names that are kept of columns that no database has: [schema.HiddenName] is not UTF-8. No field has
+// such a name.
+const keptHidden = "\x00"
 
 // Batch returns the batch that the resolved rows are of: the one that was given, and
 // those columns of the table that have versions and that it did not know.

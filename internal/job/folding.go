@@ -36,7 +36,7 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		f.before, f.looked = before.counts(), before.looked
 	}
 	if r.cfg.NewMapper != nil {
-		if f.mapper, err = r.cfg.NewMapper(r.names, f.caps.Limits); err != nil {
+		if f.mapper, err = r.cfg.NewMapper(r.names); err != nil {
 			return nil, err
 		}
 		f.plan, _ = f.mapper.(*planned)
@@ -57,13 +57,16 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		return f, nil
 	}
 	f.plan.log = r.cfg.Log
-	f.plan.scratch.Names = h.streamNames
-	f.plan.scratch.Now = func(table int) (schema.Table, bool) {
+	if f.plan.whole != nil {
+		f.plan.whole.log = r.cfg.Log
+	}
+	f.plan.mapper.Names = h.streamNames
+	f.plan.mapper.Follow(func(table int) (schema.Table, bool) {
 		if table == len(f.folders) { // about to be added
 			return schema.Table{}, false
 		}
 		return f.folders[table].Table(), true
-	}
+	})
 	return f, f.folders.Nest(f.plan.plan)
 }
 
@@ -215,7 +218,7 @@ func (f *folding) mismatches() map[string]int64 {
 	if f.plan == nil {
 		return f.before.mismatches
 	}
-	all := f.plan.scratch.Mismatches()
+	all := f.plan.mapper.Mismatches()
 	for path, n := range f.before.mismatches {
 		if all == nil {
 			all = map[string]int64{}
@@ -227,8 +230,8 @@ func (f *folding) mismatches() map[string]int64 {
 
 // lost returns how many values were not kept, by TABLE.COLUMN or TABLE.FIELD; nil: none.
 func (f *folding) lost() map[string]int64 {
-	if f.plan != nil && len(f.plan.lost) > 0 {
-		return maps.Clone(f.plan.lost)
+	if f.plan != nil && len(f.plan.notKept) > 0 {
+		return maps.Clone(f.plan.notKept)
 	}
 	return nil
 }

@@ -49,10 +49,11 @@ type Config struct {
 	Tables []Table
 	// Star stands for the tables that messages add to these, behind them; nil: they add none.
 	Star *Table
-	// NewMapper returns what maps lines whose scanners number names as names does, for a database
-	// with these limits; the tables are fitted after it. nil: all messages are for the one table,
-	// whose columns are called as the fields are.
-	NewMapper func(names *feed.Names, limits schema.Limits) (Mapper, error)
+	// Names number the fields of the messages, where NewMapper goes by numbers that it had before; nil: the run makes them.
+	Names *feed.Names
+	// NewMapper returns what maps lines whose scanners number names as names does; the tables are fitted after it. nil: all
+	// messages are for the one table, whose columns are called as the fields are.
+	NewMapper func(names *feed.Names) (Mapper, error)
 	// Stream tells that messages are those of a change stream, in which null removes a row that an
 	// earlier message has removed.
 	Stream bool
@@ -197,7 +198,7 @@ type run struct {
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *run {
-	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: &feed.Names{}, pool: source.NewPool(), limit: newLimiter(c.MaxRate), expiry: &expiry{}}
+	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), expiry: &expiry{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
 }

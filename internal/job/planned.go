@@ -16,7 +16,12 @@ import (
 // whole is the mapping that it was selected from, nil where it is all: it decides what becomes of
 // a message. The error joins a [mapping.Fault] for each thing that cannot be kept there.
 func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
-	plan, err := mapping.Compile(m, &feed.Names{}, limits)
+	names := &feed.Names{}
+	plan, err := mapping.Compile(m, names, limits)
+	if err != nil {
+		return err
+	}
+	all, err := mapping.Compile(whole, names, limits)
 	if err != nil {
 		return err
 	}
@@ -29,39 +34,15 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 			return plan.Fit(i, have)
 		}, Expire: expireOf(plan, i)})
 	}
-	// Each attempt compiles the mapping again for its tables, as they are then.
-	var added []*addedTable
-	counts := &unmatched{noTable: map[string]int64{}, lost: map[string]int64{}}
-	c.NewMapper = func(names *feed.Names, limits schema.Limits) (Mapper, error) {
-		if plan, err = mapping.Compile(m, names, limits); err != nil {
-			return nil, err
+	counts := &unmatched{noTable: map[string]int64{}, notKept: map[string]int64{}}
+	c.Names = names
+	c.NewMapper = func(of *feed.Names) (Mapper, error) {
+		if of != names {
+			return nil, errors.New("the plan of the mapping numbers the fields otherwise than the run")
 		}
-		p := &planned{plan: plan, scratch: plan.NewScratch(), unmatched: counts}
-		for _, t := range added {
-			if _, err := p.scratch.Add(t.table, t.key); err != nil {
-				return nil, err
-			}
-		}
-		p.add = func(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error) {
-			i, err := p.scratch.Add(n, key)
-			if err != nil {
-				return t, false, err
-			}
-			if l != nil {
-				if _, _, err = p.plan.Map(l, fold.Place{}, p.scratch); errors.As(err, &p.refused) {
-					p.scratch.Drop()
-					return t, true, nil
-				}
-			}
-			added = append(added, &addedTable{n, key})
-			return tableOf(i), false, nil
-		}
-		if whole != nil {
-			all, err := mapping.Compile(whole, names, limits)
-			if err != nil {
-				return nil, err
-			}
-			p.whole = &planned{plan: all, scratch: all.NewScratch(), unmatched: counts}
+		p := &planned{plan: plan, mapper: plan.NewMapper(), tableOf: tableOf, unmatched: counts}
+		if all != nil {
+			p.whole = &planned{plan: all, mapper: all.NewMapper(), unmatched: counts}
 		}
 		return p, nil
 	}
@@ -80,17 +61,11 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	return nil
 }
 
-// An addedTable is one that a message of a run has added to those of its mapping.
-type addedTable struct {
-	table *mapping.NewTable
-	key   []string
-}
-
 // plannedTable gives a table what checkpoints keep of its mapping.
 func plannedTable(m *mapping.Mapping, of *mapping.Table, t Table) Table {
 	t.Mapping = of.Fingerprint()
 	if m.File == "" && m.Envelope != nil {
-		t.Mapping["envelope"] = m.Envelope.Preset + " " + m.Envelope.Fingerprint()
+		t.Mapping["envelope"] = m.Envelope.Preset + " " + m.EnvelopeFingerprint()
 	}
 	return t
 }
@@ -107,15 +82,14 @@ func expireOf(plan *mapping.Plan, i int) *Expire {
 
 // planned maps lines by the plan of a mapping, and counts those that are for no table.
 type planned struct {
-	whole   *planned // of the mapping that this one was selected from; nil: this one is all
-	plan    *mapping.Plan
-	scratch *mapping.Scratch
-	log     *slog.Logger
-	resume  []byte // from which the source of the last line resumes; nil: it does not say
+	whole  *planned // of the mapping that this one was selected from; nil: this one is all
+	plan   *mapping.Plan
+	mapper *mapping.Mapper
+	log    *slog.Logger
+	resume []byte              // from which the source of the last line resumes; nil: it does not say
+	lost   []mapping.LostValue // of the last line
 	*unmatched
-	// add adds a table behind the others, with a key; not for a line that is refused then: nothing else says
-	// that this is the key. A nil line adds it in any case.
-	add     func(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error)
+	tableOf func(table int) Table
 	refused *feed.Error // of the line at hand, for which no table was added
 }
 
@@ -124,7 +98,7 @@ type unmatched struct {
 	warned  bool // of messages that are ignored
 	ignored int64
 	noTable map[string]int64 // by what they have where the conditions of the tables look
-	lost    map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
+	notKept map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
 }
 
 // Beyond maxValues, all are otherValues.
@@ -136,14 +110,14 @@ const (
 // countLost counts the values of the last line that are not kept, and warns of the first of each name. It is called
 // when the line was folded: until then it may be rejected, or mapped again.
 func (m *planned) countLost() {
-	for i := range m.scratch.Lost {
-		m.lose(&m.scratch.Lost[i])
+	for i := range m.lost {
+		m.lose(&m.lost[i])
 	}
 }
 
 func (m *planned) lose(v *mapping.LostValue) {
 	of := v.Table + "." + v.Name
-	if m.lost[of]++; m.lost[of] > 1 || m.log == nil {
+	if m.notKept[of]++; m.notKept[of] > 1 || m.log == nil {
 		return
 	}
 	text := "a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)"
@@ -165,31 +139,53 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 		m.refused = nil
 		return nil, -1, refused
 	}
-	m.scratch.Source = source
-	changes, fate, err := m.plan.Map(l, at, m.scratch)
-	m.resume = m.scratch.Resume()
+	r, err := m.mapper.Map(l, source, at)
+	m.resume, m.lost = r.Resume, r.Lost
 	switch {
 	case err != nil:
-		return nil, m.scratch.Table(), err
-	case m.whole != nil: // which has counted it
-	case fate == mapping.Ignored:
+		return nil, r.Table, err
+	case m.whole == nil: // else that one has counted it
+		m.count(&r)
+	}
+	return r.Rows, -1, nil
+}
+
+// count counts a message that is for no table, and warns of the first that the envelope does not apply.
+func (m *planned) count(r *mapping.Result) {
+	switch r.Fate {
+	case mapping.Ignored:
 		m.ignored++
-	case fate == mapping.Warned:
+	case mapping.Warned:
 		if m.ignored++; !m.warned && m.log != nil {
 			m.warned = true
-			m.log.Warn(m.scratch.Warning())
+			m.log.Warn(r.Warning)
 		}
-	case fate == mapping.NoTable:
+	case mapping.NoTable:
 		name := "all"
-		if path, value := m.scratch.Discriminator(); path != "" {
-			name = fmt.Sprintf("%s=%s", path, value)
+		if d := &r.Discriminator; d.Path != "" {
+			name = fmt.Sprintf("%s=%s", d.Path, d.Value())
 		}
 		if m.noTable[name] == 0 && len(m.noTable) >= maxValues {
 			name = otherValues
 		}
 		m.noTable[name]++
 	}
-	return changes, -1, nil
+}
+
+// add adds a table behind the others, with a key; not for a line that is refused then: nothing else says
+// that this is the key. A nil line adds it in any case.
+func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error) {
+	i, err := m.mapper.Add(n, key)
+	if err != nil {
+		return t, false, err
+	}
+	if l != nil {
+		if _, err = m.mapper.Map(l, "", fold.Place{}); errors.As(err, &m.refused) {
+			m.mapper.Drop()
+			return t, true, nil
+		}
+	}
+	return m.tableOf(i), false, nil
 }
 
 // same reports that a table is one of those before it by another name.

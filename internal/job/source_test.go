@@ -15,7 +15,6 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/memory"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -109,7 +108,7 @@ func (m eachLine) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange,
 // onEachLine is eachLine for a run.
 func onEachLine(c *job.Config, do func(line string)) {
 	o := c.Tables[0].Fold
-	c.NewMapper = func(names *feed.Names, _ schema.Limits) (job.Mapper, error) {
+	c.NewMapper = func(names *feed.Names) (job.Mapper, error) {
 		return eachLine{fold.NewMapper(names, o), do}, nil
 	}
 }

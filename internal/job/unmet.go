@@ -48,7 +48,7 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 		}
 		return unmet, named
 	}
-	for _, u := range f.plan.scratch.Unmet() { // since this attempt began
+	for _, u := range f.plan.mapper.Unmet() { // since this attempt began
 		option := u.By
 		switch {
 		case f.run.cfg.Mapping == nil: // without a config file a flag of that name says so

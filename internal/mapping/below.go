@@ -12,14 +12,14 @@ import (
 func (p *Plan) Below(table int) (below []schema.Lower) {
 	var tables []int // of below
 	for i := range p.tables {
-		above := p.tables[i].parent
+		above := p.tables[i].nest.parent
 		if above != table && !slices.Contains(tables, above) {
 			continue
 		}
 		columns, to := p.named(i)
 		for above != table && p.tables[above].spec.ID == "" { // its key begins with that of the row above it
 			_, to = p.named(above)
-			columns, above = columns[:len(to)], p.tables[above].parent
+			columns, above = columns[:len(to)], p.tables[above].nest.parent
 		}
 		below = append(below, schema.Lower{Table: p.tables[i].spec.Name, Key: p.StoredKey(i), Owner: p.Owner(i), Above: slices.Index(tables, above), Columns: columns, To: to})
 		tables = append(tables, i)
@@ -30,7 +30,7 @@ func (p *Plan) Below(table int) (below []schema.Lower) {
 // named returns the columns by which the rows of a table name those that they belong to, and the
 // columns of these.
 func (p *Plan) named(table int) (columns, to []string) {
-	parent := p.tables[table].parent
+	parent := p.tables[table].nest.parent
 	if to = p.StoredKey(parent); p.tables[parent].spec.ID != "" {
 		to = []string{p.tables[parent].spec.ID}
 	}

@@ -76,15 +76,16 @@ func BenchmarkMap(b *testing.B) {
 					testcheck.NoError(b, one.Add(batches[0], &c, fold.Place{}))
 					return
 				}
-				rows, _, err := m.Map(&l, fold.Place{}, m.scratch)
+				r, err := m.Map(&l, "", fold.Place{})
 				if err != nil {
 					b.Fatal(err, string(line))
 				}
 				if stage == "map" {
 					return
 				}
-				for i := range rows {
-					testcheck.NoError(b, folders[rows[i].Table].Add(batches[rows[i].Table], &rows[i].Change, fold.Place{}))
+				for i := range r.Rows {
+					row := &r.Rows[i]
+					testcheck.NoError(b, folders[row.Table].Add(batches[row.Table], &row.Change, fold.Place{}))
 				}
 			}
 			for _, l := range lines {
@@ -120,8 +121,8 @@ func TestMap_AllocatesNothing(t *testing.T) {
 		}
 		if n := testing.AllocsPerRun(10, func() {
 			for i := range lines {
-				if rows, _, err := m.Map(&lines[i], fold.Place{}, m.scratch); err != nil || (len(rows) > 0) != c.takes {
-					t.Fatal(len(rows), err)
+				if r, err := m.Map(&lines[i], "", fold.Place{}); err != nil || (len(r.Rows) > 0) != c.takes {
+					t.Fatal(len(r.Rows), err)
 				}
 			}
 		}); n > 0 {

@@ -1,13 +1,16 @@
 package mapping
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -33,16 +36,10 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 		return nil, nil
 	}
 	c := &compiler{mapping: m, names: names, byName: map[string]int{}, plan: &Plan{names: names, limits: limits,
-		unmatched: m.Unmatched, maxEach: m.MaxEach, trees: []*tree{newTree()}, by: place{tree: -1}}}
-	if c.plan.maxEach == 0 {
-		c.plan.maxEach = DefaultMaxEach
-	}
-	if c.plan.maxTables = m.MaxTables; c.plan.maxTables == 0 {
-		c.plan.maxTables = DefaultMaxTables
-	}
+		unmatched: m.Unmatched, maxEach: cmp.Or(m.MaxEach, DefaultMaxEach), discriminator: discriminator{at: paths.Nowhere}}}
+	c.plan.trees.Grow()
 	if m.Envelope != nil {
-		c.envelope(m.Envelope)
-		c.plan.tombstones = m.TakesTombstones()
+		c.envelope(m)
 	}
 	for _, i := range c.order() {
 		if !m.Tables[i].IsStar() {
@@ -53,9 +50,11 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 		c.star(&m.Tables[i])
 	}
 	if len(c.faults) == 0 {
-		c.plan.ignore = append(c.plan.ignore, c.when(m.Ignore, scope{}, "ignore")...)
+		if c.plan.stream == nil {
+			c.plan.ignore = c.when(m.Ignore, scope{}, "ignore")
+		}
 		c.discriminate()
-		c.plan.slots = c.slots(c.plan.trees[0])
+		c.plan.trees.Number(0, names)
 	}
 	if len(c.faults) > 0 {
 		return nil, errors.Join(c.faults...)
@@ -65,13 +64,23 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	return c.plan, nil
 }
 
+// envelope compiles the envelope, and begins the tree of rows.
+func (c *compiler) envelope(m *Mapping) {
+	p, versioned := c.plan, slices.ContainsFunc(m.Tables, func(t Table) bool { return t.Version.Base == paths.VersionBase })
+	compiled := envelope.Compile(m.Envelope, &p.trees, c.names, m.Ignore, versioned, func(path Path) paths.Place {
+		return c.find(path, scope{}, false, Pos{}, "envelope")
+	})
+	p.stream = &streamPlan{Compiled: compiled, oneTable: m.Envelope.OneTable, tombstones: m.TakesTombstones(), maxTables: cmp.Or(m.MaxTables, DefaultMaxTables)}
+	p.ignore, c.row = compiled.Ignore(), compiled.RowTree()
+}
+
 // taken finds, when the paths of tables are known, the columns whose names are those of fields that no path reads.
 func (c *compiler) taken(tables []planned) {
 	for i := range tables {
 		t := &tables[i]
 		for j := range t.columns {
-			if col := &t.columns[j]; !c.plan.trees[t.row.tree].has(t.row.node, []byte(col.spec.Name)) {
-				t.taken[c.names.Number(col.spec.Name)] = true // col.name may be hidden
+			if col := &t.columns[j]; !c.plan.trees.ReadsMember(t.row.at, []byte(col.spec.Name)) {
+				t.fields.taken[c.names.Number(col.spec.Name)] = true // col.name may be hidden
 			}
 		}
 	}
@@ -136,154 +145,133 @@ type scope struct {
 }
 
 // find adds a path to the plan's trees. inRow tells that it begins at the row.
-func (c *compiler) find(p Path, s scope, inRow bool, pos Pos, what string) place {
-	at := place{}
+func (c *compiler) find(p Path, s scope, inRow bool, pos Pos, what string) paths.Place {
+	at := paths.Place{}
 	switch {
 	case p.Base == ParentBase && s.parent == nil:
 		c.fault(pos, "%s: %s begins at the parent of an element, and there is none", what, p)
 	case p.Base == ParentBase:
-		at = place{s.parent.tree, s.parent.row}
+		at = paths.Place{Tree: s.parent.tree, Node: s.parent.row}
 	case p.Base == RowBase && inRow:
-		at = place{s.tree, s.row}
+		at = paths.Place{Tree: s.tree, Node: s.row}
 	case p.Base == RowBase:
-		at.tree = s.message
+		at.Tree = s.message
 	}
-	at.node = c.plan.trees[at.tree].add(at.node, p.Steps)
-	return at
+	return c.plan.trees.Add(at, p.Steps)
 }
 
 // when compiles a condition.
-func (c *compiler) when(w When, s scope, what string) condition {
-	if w == nil {
-		return nil
-	}
-	out := condition{}
-	for _, all := range w {
-		var tests []test
-		for i := range all {
-			t := &all[i]
-			x := test{at: c.find(t.Path, s, false, t.Pos, what), compares: t.In != nil, not: t.Not, present: t.Present}
-			for _, v := range t.In {
-				if v.Null {
-					x.null = true
-				} else {
-					x.in = append(x.in, []byte(v.Text))
-				}
-			}
-			tests = append(tests, x)
-		}
-		out = append(out, tests)
-	}
-	return out
+func (c *compiler) when(w When, s scope, what string) paths.Condition {
+	return w.Compile(func(t *Test) paths.Place { return c.find(t.Path, s, false, t.Pos, what) })
 }
 
 // discriminate finds the path that most tables' conditions begin with: messages that no table
 // takes are counted by its value.
 func (c *compiler) discriminate() {
-	count, most := map[place]int{}, 0
+	count, most := map[paths.Place]int{}, 0
 	for i := range c.plan.tables {
-		for _, all := range c.plan.tables[i].when {
-			if len(all) == 0 || all[0].at.tree != 0 {
+		for _, at := range c.plan.tables[i].when.First() {
+			if at.Tree != 0 {
 				continue
 			}
-			if count[all[0].at]++; count[all[0].at] > most {
-				most, c.plan.by = count[all[0].at], all[0].at
+			if count[at]++; count[at] > most {
+				most, c.plan.discriminator = count[at], discriminator{at, c.plan.trees.String(at)}
 			}
 			break
 		}
 	}
 }
 
-// slots returns where the fields of a line are in a tree, by the number of their names.
-func (c *compiler) slots(t *tree) (slots []int32) {
-	for _, k := range t.nodes[0].kids {
-		if step := t.nodes[k].step; step.Index < 0 {
-			n := c.names.Number(step.Name)
-			for int(n) >= len(slots) {
-				slots = append(slots, 0)
-			}
-			slots[n] = k
-		}
-	}
-	return slots
-}
-
 // table compiles one table. Those that it belongs to were compiled before.
 func (c *compiler) table(t *Table) {
-	out := planned{spec: t, parent: -1, hasAt: len(t.At.Steps) > 0, used: map[int32]bool{}, taken: map[int32]bool{}, names: c.names}
+	out := planned{spec: t, index: len(c.plan.tables), nest: nesting{parent: -1}, row: rowPlan{nested: len(t.At.Steps) > 0},
+		fields: fieldPlan{names: c.names, used: map[int32]bool{}, taken: map[int32]bool{}}}
 	s, what := scope{tree: c.row}, fmt.Sprintf("table %q", t.Name)
 	if t.Each.Base != NoBase {
 		s = c.child(t, &out, what)
 	} else {
-		out.inLine, out.from = c.plan.envelope == nil && !out.hasAt, c.patterns(t)
+		out.row.inLine, out.from = c.plan.stream == nil && !out.row.nested, t.patterns()
 	}
-	if out.row = (place{s.tree, 0}); out.hasAt {
-		if out.row = c.find(t.At, s, true, t.Pos, what+": at"); out.row.tree != s.tree {
+	if out.row.at = (paths.Place{Tree: s.tree}); out.row.nested {
+		if out.row.at = c.find(t.At, s, true, t.Pos, what+": row"); out.row.at.Tree != s.tree {
 			c.fault(t.Pos, "%s: row: must be a path within the element", what)
 		}
-		s.row = out.row.node
+		s.row = out.row.at.Node
 	}
-	out.element = s.tree
+	out.nest.element = s.tree
 	out.when = c.when(t.When, s, what+": when")
-	if !out.set {
+	if !out.nest.set {
 		out.deletes = c.when(t.DeleteWhen, s, what+": delete_when")
 	}
 	c.columns(t, &out, s, what)
 	c.key(t, &out)
+	c.oneName(&out)
 	c.options(t, &out, s, what)
 	c.hides(&out, s, what)
-	c.byName[t.Name] = len(c.plan.tables)
-	if out.parent >= 0 {
-		p := &c.plan.tables[out.parent]
-		p.children = append(p.children, len(c.plan.tables))
-	} else if out.each != nil {
-		c.plan.loose = append(c.plan.loose, len(c.plan.tables))
-	} else {
-		c.plan.tops = append(c.plan.tops, len(c.plan.tables))
+	c.byName[t.Name] = out.index
+	switch {
+	case out.nest.parent >= 0:
+		p := &c.plan.tables[out.nest.parent].nest
+		p.children = append(p.children, out.index)
+	case out.nest.each != nil:
+		c.plan.loose = append(c.plan.loose, out.index)
+	default:
+		c.plan.tops = append(c.plan.tops, out.index)
 	}
 	c.plan.tables = append(c.plan.tables, out)
 	c.scopes = append(c.scopes, &s)
 }
 
-// child compiles what a table whose rows are elements of an array is to the one above.
-func (c *compiler) child(t *Table, out *planned, what string) scope {
-	above := &scope{tree: c.row}
-	if t.Of == "" {
-		out.from = c.patterns(t)
-	} else {
-		p := &c.plan.tables[c.byName[t.Of]]
-		out.parent, above = c.byName[t.Of], c.scopes[c.byName[t.Of]]
-		out.set = t.Set != MergeSet
-		if !out.set && p.set {
-			c.fault(t.Pos, "%s: set: merge: the rows of %q are a set, in which each row is whole", what, t.Of)
+// oneName demands that no two columns of a table have names which are one to the database.
+func (c *compiler) oneName(t *planned) {
+	named := map[string]string{}
+	check := func(name string, at Pos) {
+		of := c.plan.limits.FoldName(name)
+		if other, taken := named[of]; taken && other != name {
+			c.fault(at, "table %q: %q and %q are one column to the database: rename one", t.spec.Name, other, name)
 		}
-		p.use(t.Each)
-		out.setName = c.names.Number(setColumn(t.Name))
+		named[of] = name
 	}
-	each := c.find(t.Each, *above, true, t.Pos, what+": each")
-	out.each = &each
-	c.plan.trees = append(c.plan.trees, newTree())
-	element := int32(len(c.plan.trees) - 1)
-	return scope{tree: element, message: element, parent: above}
+	for _, k := range t.key {
+		check(k.title, t.spec.Pos)
+	}
+	for i := range t.columns {
+		check(t.columns[i].spec.Name, t.columns[i].spec.Pos)
+	}
 }
 
-// use notes that a field of the row is read by a path, and no field that nothing takes.
-func (t *planned) use(p Path) {
-	if p.Base == RowBase && len(p.Steps) > 0 && p.Steps[0].Index < 0 {
-		t.used[t.names.Number(p.Steps[0].Name)] = true
+// child compiles what a table whose rows are elements of an array is to the one above.
+func (c *compiler) child(t *Table, out *planned, what string) scope {
+	above, n := &scope{tree: c.row}, &out.nest
+	if t.Of == "" {
+		out.from = t.patterns()
+	} else {
+		n.parent = c.byName[t.Of]
+		p := &c.plan.tables[n.parent]
+		above = c.scopes[n.parent]
+		n.set = t.Set != MergeSet
+		if !n.set && p.nest.set {
+			c.fault(t.Pos, "%s: set: merge: the rows of %q are a set, in which each row is whole", what, t.Of)
+		}
+		p.fields.use(t.Each)
+		n.setName = c.names.Number(setColumn(t.Name))
 	}
+	each := c.find(t.Each, *above, true, t.Pos, what+": each")
+	n.each = &each
+	element := c.plan.trees.Grow()
+	return scope{tree: element, message: element, parent: above}
 }
 
 // columns compiles the columns of a table.
 func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
-	out.everything = t.Columns == nil
+	out.fields.all = t.Columns == nil
 	for i := range t.Columns {
 		col := &t.Columns[i]
 		x := column{spec: col, name: c.names.Number(col.Name), key: -1}
-		out.used[x.name] = true
+		out.fields.used[x.name] = true
 		for j := range col.From {
 			src := &col.From[j]
-			out.use(src.From)
+			out.fields.use(src.From)
 			if src.Stamp != NoStamp {
 				x.stamp = src.Stamp
 				continue
@@ -298,8 +286,8 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 	for _, w := range []When{t.When, t.DeleteWhen} {
 		for _, all := range w {
 			for i := range all {
-				if out.row == (place{s.message, 0}) && !out.everything {
-					out.use(all[i].Path)
+				if out.row.at == (paths.Place{Tree: s.message}) && !out.fields.all {
+					out.fields.use(all[i].Path)
 				}
 			}
 		}
@@ -326,7 +314,7 @@ func (c *compiler) refers(x *column, t *Table, src *Source) {
 }
 
 func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
-	x := source{spec: src, when: c.when(src.When, s, what+": when"), at: place{tree: -1}, cast: c.plan.cast(t.TypeOf(src))}
+	x := source{spec: src, when: c.when(src.When, s, what+": when"), at: paths.Nowhere, cast: c.plan.cast(t.TypeOf(src))}
 	switch {
 	case src.Value != nil:
 		x.kind = aConstant
@@ -346,13 +334,10 @@ func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 	return x
 }
 
-// cast is how values of a type are read.
-func (p *Plan) cast(as Type) cast { return newCast(as, p.limits.TextTypes) }
-
 // key compiles the key: that of the table above, and the columns of its own.
 func (c *compiler) key(t *Table, out *planned) {
-	if out.parent >= 0 {
-		p := &c.plan.tables[out.parent]
+	if out.nest.parent >= 0 {
+		p := &c.plan.tables[out.nest.parent]
 		as := func(name string) string {
 			if to, renamed := t.Parent[name]; renamed {
 				return to
@@ -360,7 +345,7 @@ func (c *compiler) key(t *Table, out *planned) {
 			return name
 		}
 		if p.spec.ID != "" {
-			out.owner = &owner{column: as(p.spec.ID), table: out.parent, parts: len(p.key)}
+			out.owner = &owner{column: as(p.spec.ID), table: out.nest.parent, parts: len(p.key)}
 		} else if p.owner != nil {
 			out.owner = &owner{column: as(p.owner.column), table: p.owner.table, parts: p.owner.parts}
 		}
@@ -390,17 +375,17 @@ func (c *compiler) key(t *Table, out *planned) {
 
 // hides finds the fields of an element that no column can take, because the parent's key has their names.
 func (c *compiler) hides(out *planned, s scope, what string) {
-	if out.parent < 0 || !out.named() {
+	if out.nest.parent < 0 || !out.fields.byName() {
 		return
 	}
 	hide := func(h hiddenField) {
-		if number := c.names.Number(h.title); !out.used[number] {
-			out.used[number] = true
+		if number := c.names.Number(h.title); !out.fields.used[number] {
+			out.fields.used[number] = true
 			h.at = c.find(FieldPath(h.title), s, true, out.spec.Pos, what)
-			out.hides = append(out.hides, h)
+			out.fields.hidden = append(out.fields.hidden, h)
 		}
 	}
-	p := &c.plan.tables[out.parent]
+	p := &c.plan.tables[out.nest.parent]
 	for part, k := range p.key {
 		if !out.key[part].hidden {
 			hide(hiddenField{title: out.key[part].title, parents: k.title, part: part})
@@ -429,16 +414,20 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 	if t.Columns != nil && o.Columns == "" {
 		o.Columns = fold.IgnoreColumns
 	}
-	out.rest = o.Columns
-	if out.set { // its rows are whole, and have the version of the message
+	out.fields.unknown = o.Columns
+	if out.nest.set { // its rows are whole, and have the version of the message
 		o.Null, o.FillOnly = fold.ClearNull, false
 	} else if of := c.versioned(t); of != nil {
 		o.Version, o.Scope = c.versionTitle(of.Version), fold.ColumnScope
-		if of == t {
+		switch {
+		case of != t: // of the message, or element, that the row above is of
+			above := &c.plan.tables[out.nest.parent].row
+			out.row.version, out.row.envelopeVersion = above.version, above.envelopeVersion
+		case t.Version.Base == paths.VersionBase:
+			out.row.envelopeVersion = true
+		default:
 			at := c.find(t.Version, s, false, t.Pos, what+": version_field")
-			out.version = &at
-		} else { // of the message, or element, that the row above is of
-			out.version = c.plan.tables[out.parent].version
+			out.row.version = &at
 		}
 		if of.Scope == fold.RowScope {
 			o.Version, o.Scope = c.versionColumn(of, out, what), fold.RowScope
@@ -449,7 +438,7 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 
 // versionTitle is where messages have their version, for people.
 func (c *compiler) versionTitle(p Path) string {
-	if !p.IsEnvelopeVersion() {
+	if p.Base != paths.VersionBase {
 		return p.String()
 	}
 	var parts []string
@@ -474,7 +463,7 @@ func (c *compiler) versioned(t *Table) *Table {
 func (c *compiler) versionColumn(of *Table, out *planned, what string) string {
 	for i := range out.columns {
 		x := &out.columns[i]
-		if len(x.sources) != 1 || x.sources[0].at != *out.version || x.sources[0].when != nil {
+		if len(x.sources) != 1 || out.row.version == nil || x.sources[0].at != *out.row.version || x.sources[0].when != nil {
 			continue
 		}
 		switch x.sources[0].cast.Kind {
@@ -482,7 +471,7 @@ func (c *compiler) versionColumn(of *Table, out *planned, what string) string {
 			return x.spec.Name
 		}
 	}
-	if steps := of.Version.Steps; out.spec == of && out.everything && !out.hasAt && of.Version.Base == RowBase && len(steps) == 1 && steps[0].Index < 0 {
+	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == RowBase && len(steps) == 1 && steps[0].Index < 0 {
 		return steps[0].Name
 	}
 	path := of.Version.String()

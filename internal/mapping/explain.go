@@ -2,21 +2,21 @@ package mapping
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/schema"
 )
 
 // An Explainer says for people what a mapping makes of single lines, one by one. It is slow, and not
 // safe for concurrent use.
 type Explainer struct {
-	plan    *Plan
-	scan    *feed.Scanner
-	line    feed.Line
-	fields  []feed.Field
-	scratch *Scratch
+	plan   *Plan
+	scan   *feed.Scanner
+	line   feed.Line
+	fields []feed.Field
+	mapper *Mapper
 }
 
 // NewExplainer returns what explains a mapping, which a plan was made of before, in a database with
@@ -27,7 +27,7 @@ func NewExplainer(m *Mapping, limits schema.Limits) (*Explainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Explainer{plan: plan, scan: feed.NewScanner(names), scratch: plan.NewScratch()}, nil
+	return &Explainer{plan: plan, scan: feed.NewScanner(names), mapper: plan.NewMapper()}, nil
 }
 
 // Plan is what the explainer explains.
@@ -37,8 +37,8 @@ func (e *Explainer) Plan() *Plan { return e.plan }
 func (e *Explainer) Key(table int, texts []string) (c fold.Change) {
 	for i, text := range texts {
 		k := &e.plan.tables[table].key[i]
-		v := feed.Field{Value: quoted(text), Kind: feed.String}
-		f, why := e.scratch.read(&v, &k.cast)
+		v := feed.Field{Value: paths.Quoted(text), Kind: feed.String}
+		f, why := e.mapper.rows.cast.Read(&v, &k.cast)
 		if why != "" { // as the column shows it, and not as the feed does
 			f = v
 		}
@@ -61,19 +61,20 @@ func (e *Explainer) NewFolder(table int, o fold.Options) (*fold.Folder, error) {
 }
 
 // each maps a line and calls back at each row that it makes.
-func (e *Explainer) each(text []byte, row func(t *planned, table int)) {
+func (e *Explainer) each(text []byte, row func(t *planned)) {
 	if e.fields = e.line.Scan(e.scan, e.fields[:0], text); e.line.Err != nil {
 		return // it makes none
 	}
-	e.scratch.met = func(table int) { row(&e.plan.tables[table], table) }
-	_, _, err := e.plan.Map(&e.line, fold.Place{}, e.scratch) // that it makes rows was found before
+	m := e.mapper
+	m.rows.visit = row
+	_, err := m.Map(&e.line, "", fold.Place{}) // that it makes rows was found before
 	if n, ok := err.(*NewTable); ok && !n.Truncates {
 		key := n.Key
 		if key == nil {
-			key = e.plan.star.spec.Key
+			key = e.plan.stream.star.spec.Key
 		}
-		if _, err := e.scratch.Add(n, key); err == nil {
-			_, _, _ = e.plan.Map(&e.line, fold.Place{}, e.scratch)
+		if _, err := m.Add(n, key); err == nil {
+			_, _ = m.Map(&e.line, "", fold.Place{})
 		}
 	}
 }
@@ -81,9 +82,9 @@ func (e *Explainer) each(text []byte, row func(t *planned, table int)) {
 // Sources returns, for each row that a line makes in a table, where the values of its columns come
 // from: by column.
 func (e *Explainer) Sources(table int, text []byte) (rows []map[string]string) {
-	e.each(text, func(t *planned, of int) {
-		if of == table {
-			rows = append(rows, e.scratch.sources(t))
+	e.each(text, func(t *planned) {
+		if t.index == table {
+			rows = append(rows, e.mapper.rows.sources(&message{line: &e.line}, t))
 		}
 	})
 	return rows
@@ -92,34 +93,36 @@ func (e *Explainer) Sources(table int, text []byte) (rows []map[string]string) {
 // Untaken returns the fields of a message with rows that no table takes.
 func (e *Explainer) Untaken(text []byte) (names []string) {
 	rows, all := false, false
-	e.each(text, func(t *planned, _ int) {
-		rows, all = true, all || t.named() && !t.hasAt && t.each == nil
+	e.each(text, func(t *planned) {
+		rows, all = true, all || t.fields.byName() && !t.row.nested && t.nest.each == nil
 	})
-	if !rows || all {
+	p := e.plan
+	switch {
+	case !rows || all:
 		return nil
-	}
-	if of := e.plan.envelope; of != nil {
-		w := feed.Walk(e.scratch.stream.row)
+	case p.stream != nil:
+		at := paths.Place{Tree: p.stream.RowTree()}
+		w := feed.Walk(e.mapper.read.Get(at).Value)
 		for w.Next(); w.Next(); w.Raw() {
-			if name := feed.AppendUnquoted(nil, w.Name); !e.plan.trees[of.row].has(0, name) {
+			if name := feed.AppendUnquoted(nil, w.Name); !p.trees.ReadsMember(at, name) {
 				names = append(names, string(name))
 			}
 		}
 		return names
 	}
 	for _, f := range e.line.Fields {
-		switch slots := e.plan.slots; {
+		switch {
 		case f.Name < 0:
 			names = append(names, string(e.line.Unnumbered[^f.Name]))
-		case int(f.Name) >= len(slots) || slots[f.Name] == 0:
-			names = append(names, e.plan.names.Name(f.Name))
+		case !p.trees.ReadsField(0, f.Name):
+			names = append(names, p.names.Name(f.Name))
 		}
 	}
 	return names
 }
 
 // sources says where the columns of the row at hand get their values.
-func (s *Scratch) sources(t *planned) map[string]string {
+func (b *rowBuilder) sources(msg *message, t *planned) map[string]string {
 	from := map[string]string{}
 	for _, k := range t.key {
 		if k.above {
@@ -128,17 +131,17 @@ func (s *Scratch) sources(t *planned) map[string]string {
 	}
 	for i := range t.columns {
 		c := &t.columns[i]
-		if src := s.sourceOf(c); src != nil {
+		if src := b.sourceOf(c); src != nil {
 			from[c.spec.Name] = src.String()
 		}
 	}
-	if t.named() {
-		_ = s.namedFields(t, s.get(t.row), func(f feed.Field, _ []byte) { // what it rejects was rejected before
+	if t.fields.byName() {
+		_ = b.namedFields(msg, t, b.read.Get(t.row.at), func(f feed.Field, _ []byte) { // what it rejects was rejected before
 			name := ""
 			if f.Name >= 0 {
-				name = t.names.Name(f.Name)
+				name = b.plan.names.Name(f.Name)
 			} else {
-				name = string(s.rest.unnumbered[^f.Name])
+				name = string(b.rest.unnumbered[^f.Name])
 			}
 			from[name] = FieldPath(name).String()
 		})
@@ -147,9 +150,9 @@ func (s *Scratch) sources(t *planned) map[string]string {
 }
 
 // sourceOf is the source that value takes.
-func (s *Scratch) sourceOf(c *column) *source {
+func (b *rowBuilder) sourceOf(c *column) *source {
 	for i := range c.sources {
-		if src := &c.sources[i]; s.holds(src.when) && (src.kind != aPath || s.get(src.at) != nil) {
+		if src := &c.sources[i]; b.read.Holds(src.when) && (src.kind != aPath || b.read.Get(src.at) != nil) {
 			return src
 		}
 	}
@@ -169,40 +172,4 @@ func (s *source) String() string {
 		return text
 	}
 	return fmt.Sprintf("%s (%s)", text, s.spec.When)
-}
-
-// String is the condition for people.
-func (w When) String() string {
-	var parts []string
-	for _, all := range w {
-		var tests []string
-		for i := range all {
-			tests = append(tests, all[i].String())
-		}
-		parts = append(parts, strings.Join(tests, ", "))
-	}
-	return strings.Join(parts, " or ")
-}
-
-// String is the test for people: type=a,b.
-func (t *Test) String() string {
-	path, sign := t.Path.String(), "="
-	var parts []string
-	if t.Present != AnyPresence {
-		parts = append(parts, path+map[Presence]string{MustBePresent: " present", MustBeAbsent: " absent"}[t.Present])
-	}
-	if t.In != nil {
-		var values []string
-		for _, v := range t.In {
-			if v.Null {
-				v.Text = "null"
-			}
-			values = append(values, v.Text)
-		}
-		if t.Not {
-			sign = "!="
-		}
-		parts = append(parts, path+sign+strings.Join(values, ","))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -10,9 +10,6 @@ import (
 	"strings"
 )
 
-// MarshalText implements [encoding.TextMarshaler]: a path is the same however it is spelled.
-func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
 // HashPrefix begins a text of a fingerprint that stands for another one, which may be long.
 const HashPrefix = "sha256:"
 
@@ -40,8 +37,8 @@ func (m *Mapping) Fingerprint() map[string]string {
 	return present(f)
 }
 
-// Fingerprint is a short text that differs where what the envelope says does, whatever its name.
-func (e *Envelope) Fingerprint() string { return fingerprint(e) }
+// EnvelopeFingerprint is a short text that differs where what the envelope says does, whatever its name.
+func (m *Mapping) EnvelopeFingerprint() string { return fingerprint(m.Envelope) }
 
 // Fingerprint has a short text for each key of the file by which rows of the table are made. What
 // is among the options of its fold, when rows expire and what is run when the table is made does

@@ -5,76 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/schema"
 )
-
-// columnTypes are the types of the columns that weir makes for values of a type, in a database
-// that has such types and in one where they are texts. Those that are missing are as the values
-// are.
-var columnTypes = map[TypeKind][2]schema.Type{
-	Text:         {schema.Text, schema.Text},
-	Integer:      {schema.Int, schema.Int},
-	Real:         {schema.Real, schema.Real},
-	Numeric:      {schema.Number, schema.Any},
-	Base64Number: {schema.Number, schema.Any},
-	Boolean:      {schema.Bool, schema.Bool},
-	JSON:         {schema.JSON, schema.Text},
-	JSONText:     {schema.JSON, schema.Text},
-	Timestamp:    {schema.Instant, schema.Text},
-	TimestampUTC: {schema.Instant, schema.Text},
-	TimestampMs:  {schema.Instant, schema.Text},
-	TimestampUs:  {schema.Instant, schema.Text},
-	TimestampNs:  {schema.Instant, schema.Text},
-	Date:         {schema.Day, schema.Text},
-	DateDays:     {schema.Day, schema.Text},
-	TimeMs:       {schema.Text, schema.Text},
-	TimeUs:       {schema.Text, schema.Text},
-	TimeNs:       {schema.Text, schema.Text},
-	UUID:         {schema.UUID, schema.Text},
-	Bytes:        {schema.Bytes, schema.Bytes},
-}
-
-// column is the type of a column that weir makes for values of the type; Any where it is that of
-// the values that come.
-func (t Type) column(textTypes bool) schema.Type {
-	if textTypes {
-		return columnTypes[t.Kind][1]
-	}
-	return columnTypes[t.Kind][0]
-}
-
-// takers are the types of columns of a table that exists that take values of a type, beside those
-// that take a text of any kind. Those of types that are missing are of all types.
-var takers = map[TypeKind][]schema.Type{
-	Integer:      {schema.Int, schema.Real, schema.Number, schema.JSON},
-	Real:         {schema.Real, schema.Number, schema.JSON},
-	Numeric:      {schema.Real, schema.Number, schema.JSON},
-	Base64Number: {schema.Real, schema.Number, schema.JSON},
-	Boolean:      {schema.Bool, schema.JSON},
-	JSON:         {schema.JSON},
-	JSONText:     {schema.JSON},
-	Timestamp:    {schema.Instant},
-	TimestampUTC: {schema.Instant},
-	TimestampMs:  {schema.Instant},
-	TimestampUs:  {schema.Instant},
-	TimestampNs:  {schema.Instant},
-	Date:         {schema.Day, schema.Instant},
-	DateDays:     {schema.Day, schema.Instant},
-	TimeMs:       {},
-	TimeUs:       {},
-	TimeNs:       {},
-	UUID:         {schema.UUID},
-	Bytes:        {schema.Bytes},
-}
-
-// takes reports whether a column takes values of a type.
-func (t Type) takes(c *schema.Column) bool {
-	special, known := takers[t.Kind]
-	if !known || c.Own || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
-		return true
-	}
-	return t.Kind != Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
-}
 
 var stamps = map[Stamp]schema.Stamp{InsertStamp: schema.InsertStamp, UpdateStamp: schema.UpdateStamp}
 
@@ -95,7 +28,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 		p.fitOwner(table, t, func(why string) { fault(x.spec.Pos, "table %q, column %q: %s", t.Name, x.owner.column, why) })
 	}
 	for i := range x.key {
-		if k := &x.key[i]; k.above && !k.hidden || x.everything && !k.above {
+		if k := &x.key[i]; k.above && !k.hidden || x.fields.all && !k.above {
 			if k.above {
 				p.fitAbove(x, i, t)
 			}
@@ -116,14 +49,14 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 		}
 		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, func(why string) { fault(c.spec.Pos, "table %q, column %q: %s", t.Name, c.spec.Name, why) })
 	}
-	for _, child := range x.children {
+	for _, child := range x.nest.children {
 		if name := p.SetColumn(child); name != "" && p.limits.Find(t, name, 0) < 0 {
 			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
 		}
 	}
 	// A row that others name cannot be deleted.
 	t.HasConstraints = t.HasConstraints || p.referred(table) && (p.deletes(x) || x.spec.Expire != nil)
-	if x.parent >= 0 && !t.Exists {
+	if x.nest.parent >= 0 && !t.Exists {
 		t.AddForeignKey(p.belongs(table))
 	}
 	p.fitted[table] = t.Clone()
@@ -132,7 +65,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 
 // deletes reports whether messages may remove rows of a table.
 func (p *Plan) deletes(x *planned) bool {
-	return x.deletes != nil || p.envelope != nil && p.envelope.spec.Removes()
+	return x.deletes != nil || p.stream != nil && p.stream.Removes()
 }
 
 // fitAbove has a table that lacks a part of its parent's key get a column as its parent has it.
@@ -140,8 +73,8 @@ func (p *Plan) fitAbove(x *planned, part int, t *schema.Table) {
 	if t.Exists && !t.Made || p.limits.Find(t, x.key[part].title, len(t.Columns)) >= 0 {
 		return
 	}
-	above := &p.fitted[x.parent]
-	if at := p.limits.Find(above, p.tables[x.parent].key[part].title, part); at >= 0 {
+	above := &p.fitted[x.nest.parent]
+	if at := p.limits.Find(above, p.tables[x.nest.parent].key[part].title, part); at >= 0 {
 		t.Columns = append(t.Columns, above.Columns[at].Like(x.key[part].title, true))
 	}
 }
@@ -149,7 +82,7 @@ func (p *Plan) fitAbove(x *planned, part int, t *schema.Table) {
 // belongs is the foreign key of a table to that of the rows that its own belong to.
 func (p *Plan) belongs(table int) schema.ForeignKey {
 	columns, to := p.named(table)
-	return schema.ForeignKey{Columns: columns, Table: p.fitted[p.tables[table].parent].Name, To: to, Cascade: true}
+	return schema.ForeignKey{Columns: columns, Table: p.fitted[p.tables[table].nest.parent].Name, To: to, Cascade: true}
 }
 
 // fitSurrogate makes a table one whose keys the database generates.
@@ -176,7 +109,7 @@ func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 		return
 	}
 	ref.Column = p.limits.Find(t, x.owner.column, 0)
-	above, parent := &p.fitted[x.parent], &p.tables[x.parent]
+	above, parent := &p.fitted[x.nest.parent], &p.tables[x.nest.parent]
 	for part := range x.owner.parts {
 		c := above.Columns[p.limits.Find(above, parent.key[part].title, 0)]
 		c.Name, c.Hidden, c.Key, c.New = x.key[part].title, true, true, !t.Exists
@@ -252,7 +185,7 @@ func (p *Plan) lookup(table int) *schema.Lookup {
 }
 
 // fitColumn makes one column of a table and the sources of its values fit each other.
-func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, sources *column, fault func(why string)) {
+func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast.Cast, sources *column, fault func(why string)) {
 	at := p.limits.Find(t, name, len(t.Columns))
 	if at < 0 {
 		if t.Exists && !t.Made {
@@ -260,7 +193,7 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, source
 			return
 		}
 		at = len(t.Columns)
-		t.Columns = append(t.Columns, as.make(name, key, p.limits.TextTypes))
+		t.Columns = append(t.Columns, as.Make(name, key, p.limits.TextTypes))
 	}
 	c := &t.Columns[at]
 	if c.Generated {
@@ -270,7 +203,7 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, source
 	if as.Kind == Bytes && c.TakesBytes() {
 		c.Type = schema.Bytes
 	}
-	if as.fits(c) {
+	if as.Fits(c) {
 		c.Judged = false
 	}
 	if sources == nil {
@@ -278,40 +211,15 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast, source
 	}
 	for i := range sources.sources {
 		s := &sources.sources[i]
-		if !s.cast.takes(c) {
-			fault(fmt.Sprintf("it is %s, which does not take %s", c.Declared(), article(s.cast.Type)))
+		if !s.cast.Takes(c) {
+			fault(fmt.Sprintf("it is %s, which does not take %s", c.Declared(), cast.Article(s.cast.Type)))
 			return
 		}
-		s.cast.textJSON = c.Type != schema.JSON
+		s.cast.TextJSON = c.Type != schema.JSON
 		if s.kind == aConstant {
 			if why := s.fix(); why != "" {
 				fault(fmt.Sprintf("the value %s: %s", s.spec.Value, why))
 			}
 		}
 	}
-}
-
-// fits tells that a column is as weir makes it for values of the type, so that the database refuses
-// none of them.
-func (c *cast) fits(x *schema.Column) bool {
-	switch c.column(false) {
-	case schema.Instant:
-		return x.Decl == "timestamp with time zone"
-	case schema.Day:
-		return x.Decl == "date"
-	case schema.Bytes:
-		return x.Binary
-	case schema.Number:
-		return c.Precision > 0 && x.Decl == fmt.Sprintf("numeric(%d,%d)", c.Precision, c.Scale)
-	}
-	return false
-}
-
-// make returns a column that weir makes for values of the type.
-func (c *cast) make(name string, key, textTypes bool) schema.Column {
-	typ := c.column(textTypes)
-	if typ == schema.Any && c.Kind != Numeric && c.Kind != Base64Number {
-		return schema.New(name, key)
-	}
-	return schema.Column{Name: name, Type: typ, Key: key, NotNull: key, New: true, Precision: c.Precision, Scale: c.Scale}
 }

@@ -29,7 +29,7 @@ func TestFit(t *testing.T) {
 	testcheck.Golden(t, "testdata/fit.txtar", func(t *testing.T, _, text string) string {
 		file, _, _ := strings.Cut(text, "\n= ")
 		spec := parse(t, file)
-		own, texts := fitted(t, spec, schema.Limits{NoNUL: true}), fitted(t, spec, schema.Limits{TextTypes: true})
+		own, texts := fitted(t, spec, schema.Limits{NoNUL: true}), fitted(t, spec, schema.Limits{TextTypes: true, FoldCase: true})
 		out := strings.TrimSuffix(file, "\n") + "\n= " + strings.Join(own, "\n= ") + "\n"
 		for i := range texts {
 			if i >= len(own) || texts[i] != own[i] {
@@ -106,9 +106,9 @@ func TestFit_JSONInATextColumn(t *testing.T) {
 	}
 }
 
-// TestScratch_Mismatches counts values that are no object, or no array, where a path steps into one, and names the
+// TestMapper_Mismatches counts values that are no object, or no array, where a path steps into one, and names the
 // paths that led nowhere.
-func TestScratch_Mismatches(t *testing.T) {
+func TestMapper_Mismatches(t *testing.T) {
 	m := newMapper(t, parse(t, `
 ignore: {no.such: 1}
 tables:
@@ -119,11 +119,11 @@ tables:
 	for _, line := range []string{`{"id":1,"a":7}`, `{"id":1,"a":{"b":[]},"list":{}}`, `{"id":1,"a":{"b":null},"list":null}`, `{"id":1,"a":[{}]}`, `{"id":1,"o":{"items":[{"nr":1,"price":5},{"nr":2,"price":"x","cuts":["y"]}]}}`} {
 		m.becomes(line, false)
 	}
-	if got := fmt.Sprint(m.scratch.Mismatches()); got != "map[a:2 a.b:1 list:1 o.items[].cuts[]:1 o.items[].price:2]" {
+	if got := fmt.Sprint(m.Mismatches()); got != "map[a:2 a.b:1 list:1 o.items[].cuts[]:1 o.items[].price:2]" {
 		t.Error(got)
 	}
 	var got []string
-	for _, u := range m.scratch.Unmet() {
+	for _, u := range m.Unmet() {
 		got = append(got, fmt.Sprintf("%s %s.%s: %s", u.By, u.Table, u.Column, u.Path))
 	}
 	if want := []string{"ignore .: no", "columns t.v: a.b.c", "columns t.w: list[0]", "columns t.missing: o.itms"}; !slices.Equal(got, want) {
@@ -160,6 +160,9 @@ func TestExplainer_Sources(t *testing.T) {
 	f(`{"id":"a","type":"offblock","clock":"1","actual_out":"2"}`, map[string]string{"id": "id", "actual_out": "clock (type=offblock)"})
 	f(`{"id":"a","type":"flifo","clock":"1","actual_out":"2","adt":"3"}`, map[string]string{"id": "id", "actual_out": "actual_out", "actual_off": "adt"})
 	f(`{"id":"a","type":"flightplan","alt":"1"}`, map[string]string{"id": "id", "cruising_altitude": "alt (type=flightplan,cancellation, flightstatus!=F,S)"})
+	f(`{"id":"a","type":"cancellation","pitr":"1"}`, map[string]string{"id": "id", "cancelled": "pitr (type=cancellation, uncancel!=1)"})
+	f(`{"id":"a","type":"cancellation","pitr":"1","uncancel":"1"}`, map[string]string{"id": "id", "uncancelled": "pitr (type=cancellation, uncancel=1)"})
 	f(`{"id":"a","type":"position","clock":"1"}`, nil)
+	f(`{"id":"a","type":"go_around","pitr":"1"}`, nil)
 	f(`{"id":"a","type":"fli`, nil)
 }

@@ -70,10 +70,11 @@ func folded(t *testing.T, spec *mapping.Mapping, lines ...string) (fate mapping.
 		if l.Scan(m.scan, nil, []byte(line)); l.Err != nil {
 			return fate, errors.Join(errScan, l.Err)
 		}
-		var rows []mapping.Row
-		if rows, fate, err = m.Map(&l, fold.Place{}, m.scratch); err == nil {
-			_, err = folders.Add(set, rows, fold.Place{})
+		var r mapping.Result
+		if r, err = m.Map(&l, "", fold.Place{}); err == nil {
+			_, err = folders.Add(set, r.Rows, fold.Place{})
 		}
+		fate = r.Fate
 		if bad := (*feed.Error)(nil); err != nil && !errors.As(err, &bad) {
 			t.Fatal(err)
 		}

@@ -63,11 +63,11 @@ func TestMap_DeletesNeedAt(t *testing.T) {
 // A mapper maps lines, one after the other.
 type mapper struct {
 	*mapping.Plan
-	t       testing.TB
-	names   *feed.Names
-	scan    *feed.Scanner
-	scratch *mapping.Scratch
-	lines   int64
+	t     testing.TB
+	names *feed.Names
+	scan  *feed.Scanner
+	*mapping.Mapper
+	lines int64
 }
 
 func newMapper(t testing.TB, m *mapping.Mapping, limits schema.Limits) *mapper {
@@ -75,8 +75,7 @@ func newMapper(t testing.TB, m *mapping.Mapping, limits schema.Limits) *mapper {
 	names := &feed.Names{}
 	plan, err := mapping.Compile(m, names, limits)
 	testcheck.NoError(t, err)
-	out := &mapper{plan, t, names, feed.NewScanner(names), plan.NewScratch(), 0}
-	out.scratch.Source = "feed.jsonl"
+	out := &mapper{plan, t, names, feed.NewScanner(names), plan.NewMapper(), 0}
 	return out
 }
 
@@ -88,8 +87,8 @@ func (m *mapper) mapped(t *testing.T, line string) ([]mapping.Row, error) {
 	if l.Err != nil {
 		t.Fatal(line, l.Err)
 	}
-	rows, _, err := m.Map(&l, fold.Place{}, m.scratch)
-	return rows, err
+	r, err := m.Map(&l, "feed.jsonl", fold.Place{})
+	return r.Rows, err
 }
 
 // becomes returns a line for each row that a line of the feed makes, with the rows of its sets below it.
@@ -101,34 +100,31 @@ func (m *mapper) becomes(text string, tombstone bool) (out string) {
 	l.Deletes = tombstone
 	at := fold.Place{Line: m.lines + 1, Offset: 100 * m.lines}
 	m.lines++
-	rows, fate, err := m.Map(&l, at, m.scratch)
+	r, err := m.Map(&l, "feed.jsonl", at)
 	if n, ok := err.(*mapping.NewTable); ok && !n.Truncates {
 		out = fmt.Sprintf("\nnew table %s, key %s", n.Name, n.Key)
 		if n.Key == nil {
 			n.Key = []string{"id"}
 		}
-		if _, err = m.scratch.Add(n, n.Key); err == nil {
-			rows, fate, err = m.Map(&l, at, m.scratch)
-		} else {
-			m.scratch.Drop()
+		if _, err = m.Add(n, n.Key); err == nil {
+			r, err = m.Map(&l, "feed.jsonl", at)
 		}
 	}
 	if _, bad := err.(*feed.Error); err != nil && !bad {
 		return out + "\nends: " + err.Error()
 	}
-	path, value := m.scratch.Discriminator()
 	switch {
 	case err != nil:
 		return out + "\nerror: " + err.Error()
-	case fate == mapping.Warned:
-		return out + "\nwarning: " + m.scratch.Warning()
-	case fate != mapping.Taken:
-		return out + map[mapping.Fate]string{mapping.Ignored: "\nignored", mapping.Announced: fmt.Sprintf("\nannounced, resume at %q", m.scratch.Resume()), mapping.NoTable: "\nno table takes " + path + "=" + value}[fate]
-	case len(rows) == 0:
+	case r.Fate == mapping.Warned:
+		return out + "\nwarning: " + r.Warning
+	case r.Fate != mapping.Taken:
+		return out + map[mapping.Fate]string{mapping.Ignored: "\nignored", mapping.Announced: fmt.Sprintf("\nannounced, resume at %q", r.Resume), mapping.NoTable: "\nno table takes " + r.Discriminator.Path + "=" + r.Discriminator.Value()}[r.Fate]
+	case len(r.Rows) == 0:
 		return out + "\nno row"
 	}
-	for i := range rows {
-		out += m.show(&rows[i], "\n")
+	for i := range r.Rows {
+		out += m.show(&r.Rows[i], "\n")
 	}
 	return out
 }
@@ -146,7 +142,7 @@ func (m *mapper) show(r *mapping.Row, indent string) string {
 		} else {
 			names = append(names, string(r.Unnumbered[^f.Name]))
 		}
-		if !mapping.Hidden(names[i]) {
+		if !schema.IsHiddenName(names[i]) {
 			out += fmt.Sprintf(" %s=%s", names[i], f.Value)
 		}
 	}

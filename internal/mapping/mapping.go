@@ -30,9 +30,6 @@ const (
 	FailUnmatched   Unmatched = "fail" // the run ends
 )
 
-// A Pos is a place in the file that a mapping was read from; the zero one is none.
-type Pos struct{ Line, Column int } // from 1
-
 // A Table is what becomes of messages in one table.
 type Table struct {
 	Pos  Pos `json:"-"` // where it is in the file
@@ -123,100 +120,6 @@ const (
 	SourceMeta Meta = "source"
 )
 
-// A Path leads from a message to a value in it.
-type Path struct {
-	Base  Base
-	Steps []Step
-	Text  string // as it was written
-}
-
-// Base is where a path begins.
-type Base uint8
-
-// Where it begins.
-const (
-	NoBase Base = iota // the zero path leads nowhere
-	// RowBase is the object that is the row; in conditions (those of columns too) and in
-	// [Table.Version] and [Mapping.Ignore] it is the message, of a child the element.
-	RowBase
-	MessageBase // $
-	ParentBase  // ^: the element, or message, that holds the array of this one
-)
-
-// A Step goes to a member of an object or to an element of an array.
-type Step struct {
-	Name  string
-	Index int // -1 where the step is a member
-}
-
-// A When is a condition: one of its parts must hold. nil holds always.
-type When []All
-
-// All is a condition of tests that must all hold.
-type All []Test
-
-// A Test compares one value of a message, as text.
-type Test struct {
-	Pos     Pos `json:"-"` // where it is in the file
-	Path    Path
-	In      []Value // one of them it must be; nil where only presence counts
-	Not     bool    // none of them it must be, which absence is not either
-	Present Presence
-}
-
-// Presence is what a test asks of a value's presence; a null is present.
-type Presence uint8
-
-// What it asks.
-const (
-	AnyPresence Presence = iota
-	MustBePresent
-	MustBeAbsent
-)
-
-// A Value is one that a test compares with.
-type Value struct {
-	Text string
-	Null bool // JSON's null, and not a text
-}
-
-// A Type is what a column's values are read as; see [ParseType].
-type Type struct {
-	Kind             TypeKind
-	Precision, Scale int // of Numeric; 0, 0: any
-}
-
-// TypeKind is the kind of a type.
-type TypeKind string
-
-// The kinds of types. The zero one is that of the table's [Table.Type].
-const (
-	DefaultType TypeKind = ""
-	Auto        TypeKind = "auto" // as weir finds it from the values
-	Text        TypeKind = "text"
-	Integer     TypeKind = "integer"
-	Real        TypeKind = "real"
-	Numeric     TypeKind = "numeric"
-	// Base64Number is a number as Kafka Connect has it: base64 of its digits without the point, as a binary
-	// number of two's complement, or an object with these as value, and scale.
-	Base64Number TypeKind = "numeric_base64"
-	Boolean      TypeKind = "boolean"
-	JSON         TypeKind = "json"
-	JSONText     TypeKind = "json_text" // JSON in a string
-	Timestamp    TypeKind = "timestamp"
-	TimestampUTC TypeKind = "timestamp_utc"
-	TimestampMs  TypeKind = "timestamp_ms"
-	TimestampUs  TypeKind = "timestamp_us"
-	TimestampNs  TypeKind = "timestamp_ns"
-	Date         TypeKind = "date"
-	DateDays     TypeKind = "date_days"
-	TimeMs       TypeKind = "time_ms" // of the day, as a number
-	TimeUs       TypeKind = "time_us"
-	TimeNs       TypeKind = "time_ns"
-	UUID         TypeKind = "uuid"
-	Bytes        TypeKind = "bytes"
-)
-
 // Expire is when rows of a table are removed.
 type Expire struct {
 	Pos   Pos `json:"-"` // where it is in the file
@@ -251,13 +154,4 @@ func (t *Table) TypeOf(s *Source) Type {
 		return t.Type
 	}
 	return s.As
-}
-
-// IsTime reports whether values of the type are points in time, or days.
-func (t Type) IsTime() bool {
-	switch t.Kind {
-	case Timestamp, TimestampUTC, TimestampMs, TimestampUs, TimestampNs, Date, DateDays:
-		return true
-	}
-	return false
 }

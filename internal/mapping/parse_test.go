@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -44,9 +45,9 @@ func meaning(kind, text string) (out string, err error) {
 		w, err := ParseWhen(text)
 		return fmt.Sprintf("%+v", w), err
 	}
-	columns, err := schemaColumns([]byte(`{"type":"object","required":["id"],"properties":` + text + `,"additionalProperties":false}`))
-	for _, c := range columns {
-		out += fmt.Sprintf("%s from %s as %q, ", c.Name, c.From[0].From, c.From[0].As)
+	fields, err := envelope.SchemaFields([]byte(`{"type":"object","required":["id"],"properties":` + text + `,"additionalProperties":false}`))
+	for _, f := range fields {
+		out += fmt.Sprintf("%s from %s as %q, ", f.Name, FieldPath(f.Name), f.Type)
 	}
 	return strings.TrimSuffix(out, ", "), err
 }

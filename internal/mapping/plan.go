@@ -1,73 +1,112 @@
 package mapping
 
 import (
-	"strings"
-
+	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/schema"
 )
 
 // A Plan is a mapping that is ready to take lines. Once its tables fit those of a database (see
-// [Plan.Fit]) several goroutines may use it, each with a [Scratch] of its own.
+// [Plan.Fit]) several goroutines may use it, each with a [Mapper] of its own.
 //
 // Its tables are numbered so that those that others belong or refer to come first, and else as
 // in the mapping.
 type Plan struct {
-	names    *feed.Names
-	limits   schema.Limits
-	trees    []*tree // 0 is that of messages
-	slots    []int32 // by number of a field's name: its node in the messages' tree; 0 is none
-	tables   []planned
-	tops     []int     // the tables that have a row per message
-	loose    []int     // those whose elements belong to no row
-	envelope *envelope // nil: the messages are the rows
-	// tombstones tells that what has only the key of a row removes it, where there is an envelope.
+	names         *feed.Names
+	limits        schema.Limits
+	trees         paths.Trees // the first is that of messages
+	tables        []planned
+	tops          []int       // the tables that have a row per message
+	loose         []int       // those whose elements belong to no row
+	stream        *streamPlan // nil: the messages are the rows
+	ignore        paths.Condition
+	discriminator discriminator
+	unmatched     Unmatched
+	maxEach       int
+	fitted        []schema.Table // see Fit
+}
+
+// discriminator is where messages differ that no table takes; nowhere: the mapping has no conditions.
+type discriminator struct {
+	at    paths.Place
+	title string
+}
+
+// streamPlan is what a plan has of the messages of a change stream.
+type streamPlan struct {
+	*envelope.Compiled
+	oneTable bool
+	// tombstones tells that what has only the key of a row removes it.
 	tombstones bool
 	star       *planned // stands for tables that are added; nil: none does
 	maxTables  int
-	ignore     condition
-	unmatched  Unmatched
-	by         place // the discriminating value
-	maxEach    int
-	fitted     []schema.Table // see Fit
 }
 
 // planned is a table of a plan.
 type planned struct {
 	spec    *Table
-	names   *feed.Names
+	index   int // among the plan's tables
 	options fold.Options
 
-	parent   int    // the table whose rows these belong to, -1 for none
-	each     *place // where the array of the elements is, nil for none
-	element  int32  // the tree of an element, or of the message
-	set      bool   // the rows are a set: one value of their parent's row
-	children []int
-
-	when, deletes condition
-	hasAt         bool
-	inLine        bool      // the message is the row
-	row           place     // the object that is the row
-	from          []pattern // of its names in the stream
-	version       *place
+	nest          nesting
+	when, deletes paths.Condition
+	row           rowPlan
 	columns       []column
-	described     bool // by the stream: it need not have what it describes
-	everything    bool // the row's fields are columns by their names
-	rest          fold.NewColumns
-	used          map[int32]bool // names of the row's fields that are no such columns
-	taken         map[int32]bool // those of them that are read by no path: a column of the name has another source
+	fields        fieldPlan
 	key           []keyPart
 	owner         *owner
-	hides         []hiddenField
-	setName       int32 // the name of the column of its parent that has the set
+	from          []pattern // of its names in the stream
+	described     bool      // by the stream: it need not have what it describes
+}
+
+// nesting is what the rows of a table are to those of others.
+type nesting struct {
+	parent   int          // the table whose rows these belong to, -1 for none
+	each     *paths.Place // where the array of the elements is, nil for none
+	element  int32        // the tree of an element, or of the message
+	set      bool         // the rows are a set: one value of their parent's row
+	setName  int32        // the name of the column of its parent that has the set
+	children []int
+}
+
+// rowPlan is where a row is in its message, or element, and its version.
+type rowPlan struct {
+	inLine  bool        // the message is the row
+	nested  bool        // the row is an object within the message, or element
+	at      paths.Place // of the object
+	version *paths.Place
+	// envelopeVersion tells that the version is that of the message's envelope.
+	envelopeVersion bool
+}
+
+// fieldPlan is what becomes of the fields of a row that no column names.
+type fieldPlan struct {
+	names   *feed.Names
+	all     bool // all fields are columns by their names
+	unknown fold.NewColumns
+	used    map[int32]bool // names of fields that are no such columns
+	taken   map[int32]bool // those of them that are read by no path: a column of the name has another source
+	hidden  []hiddenField
+}
+
+// byName tells that a table takes fields of the row by their names.
+func (f *fieldPlan) byName() bool { return f.all || f.unknown != fold.IgnoreColumns }
+
+// use notes that a field of the row is read by a path, and no field that nothing takes.
+func (f *fieldPlan) use(p Path) {
+	if p.Base == RowBase && len(p.Steps) > 0 && p.Steps[0].Index < 0 {
+		f.used[f.names.Number(p.Steps[0].Name)] = true
+	}
 }
 
 // A hiddenField is a field of an element that has the name of a column with the parent's key, so that no
 // column can take it.
 type hiddenField struct {
 	title, parents string // of the column: here, and in the parent
-	at             place
+	at             paths.Place
 	part           int // of the key, whose value the field may repeat; -1: none, the database generates it
 }
 
@@ -83,7 +122,7 @@ type owner struct {
 type keyPart struct {
 	title string
 	name  int32
-	cast  cast
+	cast  cast.Cast
 	above bool // it is of the key of the parent's row
 	// hidden tells that the table does not have the column: instead of it, it has the key that the
 	// database generated for a row above.
@@ -108,7 +147,7 @@ type reference struct {
 }
 
 // cast is how values of a column are read; where its sources differ, as the values are.
-func (c *column) cast(p *Plan) cast {
+func (c *column) cast(p *Plan) cast.Cast {
 	if len(c.sources) == 0 {
 		return p.cast(Type{Kind: Timestamp})
 	}
@@ -116,7 +155,7 @@ func (c *column) cast(p *Plan) cast {
 	for i := range c.sources {
 		t := c.sources[i].cast.Type
 		switch {
-		case t.column(p.limits.TextTypes) != of.column(p.limits.TextTypes):
+		case t.Column(p.limits.TextTypes) != of.Column(p.limits.TextTypes):
 			return p.cast(Type{Kind: Auto})
 		case t.Precision == 0:
 			of.Precision, of.Scale = 0, 0
@@ -140,26 +179,21 @@ const (
 type source struct {
 	spec  *Source
 	kind  sourceKind
-	when  condition
-	at    place
-	cast  cast
+	when  paths.Condition
+	at    paths.Place
+	cast  cast.Cast
 	value feed.Field // of a constant
 }
 
 // fix reads a constant as its type.
 func (s *source) fix() (why string) {
 	v := feed.Field{Value: s.spec.Value, Kind: feed.KindOf(s.spec.Value)}
-	s.value, why = (&Scratch{}).read(&v, &s.cast)
+	s.value, why = new(cast.Reader).Read(&v, &s.cast)
 	return why
 }
 
 // Fields are the fields of messages that the paths of the mapping begin with.
-func (p *Plan) Fields() (names []string) {
-	for _, k := range p.trees[0].nodes[0].kids {
-		names = append(names, p.trees[0].nodes[k].step.Name)
-	}
-	return names
-}
+func (p *Plan) Fields() (names []string) { return p.trees.Members(0) }
 
 // Tables returns the number of the plan's tables.
 func (p *Plan) Tables() int { return len(p.tables) }
@@ -191,31 +225,28 @@ func (p *Plan) Parent(table int) (parent int, key []string) {
 			key = append(key, k.title)
 		}
 	}
-	return t.parent, key
+	return t.nest.parent, key
 }
 
 // Set reports whether the rows of a table are one value of the row that they belong to.
-func (p *Plan) Set(table int) bool { return p.tables[table].set }
+func (p *Plan) Set(table int) bool { return p.tables[table].nest.set }
 
 // ByName reports whether a table takes fields of the row by their names.
-func (p *Plan) ByName(table int) bool { return p.tables[table].named() }
+func (p *Plan) ByName(table int) bool { return p.tables[table].fields.byName() }
 
-// SetColumn returns the name of the column of its parent's batch that has the rows of a table
-// as one value, which [Plan.Exploder] reads; "" where each row is a change of its own, and where
-// the value of the table above holds them.
-func (p *Plan) SetColumn(table int) string {
-	if t := &p.tables[table]; t.set && !p.tables[t.parent].set {
-		return setColumn(t.spec.Name)
+// cast is how values of a type are read.
+func (p *Plan) cast(as Type) cast.Cast { return cast.New(as, p.limits.TextTypes) }
+
+// title is the path of a place for people: items[].price of an element.
+func (p *Plan) title(at paths.Place) string {
+	path := p.trees.String(at)
+	for i := range p.tables {
+		if n := &p.tables[i].nest; n.each != nil && n.element == at.Tree {
+			if at.Node == 0 {
+				return p.title(*n.each) + "[]"
+			}
+			return p.title(*n.each) + "[]." + path
+		}
 	}
-	return ""
+	return path
 }
-
-// setColumn is the name of a column that no database has, and no feed: it is not UTF-8.
-func setColumn(table string) string { return "\xffrows of " + table }
-
-// hiddenColumn is the same for a part of the key of a row that has one that the database
-// generates.
-func hiddenColumn(table, column string) string { return "\xff" + column + " of " + table }
-
-// Hidden reports whether a column has such a name.
-func Hidden(column string) bool { return strings.HasPrefix(column, "\xff") }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
@@ -34,8 +35,8 @@ func (m *Mapping) With(name string) *Mapping {
 	return &with
 }
 
-// A NewTable is the error of [Plan.Map] for a message that needs a table which the plan does not have
-// yet: [Scratch.Add] adds it, and then the message is to be mapped again.
+// A NewTable is the error of [Mapper.Map] for a message that needs a table which the plan does not have
+// yet: [Mapper.Add] adds it, and then the message is to be mapped again.
 type NewTable struct {
 	Name string // in the database
 	Of   string // in the stream
@@ -50,56 +51,74 @@ type NewTable struct {
 
 func (n *NewTable) Error() string { return fmt.Sprintf("table %q is new in the stream", n.Of) }
 
-// Declared is what a stream says of one of its tables before it has rows.
-type Declared struct {
-	Key     []string
-	Columns []Column // that the table has from the start; nil: those that messages bring
+// declared is what a stream says of one of its tables before it has rows.
+type declared struct {
+	key     []string
+	columns []Column // that the table has from the start; nil: those that messages bring
 }
 
-// Declare notes what the stream says of one of its tables. It counts for a table that is not there yet.
-func (s *Scratch) Declare(name string, d Declared) {
-	st := &s.stream
-	if st.declared == nil {
-		st.declared = map[string]Declared{}
+// describe takes a description of the rows to come of a table. It counts for a table that a message
+// is to add.
+func (m *Mapper) describe(msg *message) error {
+	if !m.route.of(msg.Table).isNew() || m.plan.stream.star == nil {
+		return nil
 	}
-	if len(st.declared) < maxTargets && len(name) <= maxTargetName {
-		st.declared[name] = d
+	fields, err := envelope.SchemaFields(msg.Schema)
+	if err != nil {
+		return fmt.Errorf("table %q of the stream: %w", feed.Clip(msg.Table), err)
 	}
+	d := declared{key: m.decode.Key(&msg.Message)}
+	for _, f := range fields {
+		if !m.decode.Omits([]byte(f.Name)) && m.plan.mayName(f.Name) {
+			d.columns = append(d.columns, Column{Name: f.Name, From: []Source{{From: FieldPath(f.Name), As: Type{Kind: f.Type}}}})
+		}
+	}
+	r := &m.route
+	if r.declared == nil {
+		r.declared = map[string]declared{}
+	}
+	if len(r.declared) < maxRoutes && len(msg.Table) <= maxRouteName {
+		r.declared[string(msg.Table)] = d
+	}
+	return nil
 }
 
-// newTable is the table that the message at hand needs, whose name no table takes.
-func (s *Scratch) newTable(truncates bool) error {
-	p, name := s.plan, string(s.stream.name)
-	n := &NewTable{Name: p.starName(name), Of: name, Truncates: truncates}
+// mayName reports whether a new column may have a name. Messages with such a field are rejected, if any comes.
+func (p *Plan) mayName(column string) bool {
+	return column != "" && !strings.Contains(column, "\x00") && p.limits.CheckName(column) == nil
+}
+
+// newTable is the table that a message needs, whose name no table takes.
+func (m *Mapper) newTable(msg *message) error {
+	p, name := m.plan, string(msg.Table)
+	n := &NewTable{Name: p.starName(name), Of: name, Truncates: msg.change.Op == envelope.Truncate}
 	switch {
-	case strings.Trim(n.Name, "_") == "" || len(name) > maxTargetName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) || strings.Contains("."+name+".", ".."),
+	case strings.Trim(n.Name, "_") == "" || len(name) > maxRouteName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) || strings.Contains("."+name+".", ".."),
 		!p.limits.NoSchemas && (strings.Count(name, ".") > 1 || strings.Contains("."+name, `."`)): // which would be read as other parts
-		return feed.Errorf(feed.BadName, "%q cannot be the name of a table", clip(s.stream.name))
+		return feed.Errorf(feed.BadName, "%q cannot be the name of a table", feed.Clip(msg.Table))
 	case p.limits.MaxName > 0 && slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return len(part) > p.limits.MaxName }):
-		return feed.Errorf(feed.BadName, "the name of the table %q is longer than %d bytes, which the database takes", clip(s.stream.name), p.limits.MaxName)
-	case len(p.tables) >= p.maxTables:
-		return feed.Errorf(feed.Unmatched, "table %q would be one more than the %d that there may be (max_tables)", clip(s.stream.name), p.maxTables)
+		return feed.Errorf(feed.BadName, "the name of the table %q is longer than %d bytes, which the database takes", feed.Clip(msg.Table), p.limits.MaxName)
+	case len(p.tables) >= p.stream.maxTables:
+		return feed.Errorf(feed.Unmatched, "table %q would be one more than the %d that there may be (max_tables)", feed.Clip(msg.Table), p.stream.maxTables)
 	}
 	if slices.ContainsFunc(p.tables, func(t planned) bool { return p.limits.FoldName(t.spec.Name) == p.limits.FoldName(n.Name) }) {
-		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q: give it one in the config file, with from", clip(s.stream.name), n.Name)
+		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q: give it one in the config file, with from", feed.Clip(msg.Table), n.Name)
 	}
-	if of, ok := s.Names[p.limits.FoldName(n.Name)]; ok && of != name {
-		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q, which has the rows of %q: give it one in the config file, with from", clip(s.stream.name), n.Name, clip([]byte(of)))
+	if of, ok := m.Names[p.limits.FoldName(n.Name)]; ok && of != name {
+		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q, which has the rows of %q: give it one in the config file, with from", feed.Clip(msg.Table), n.Name, feed.Clip([]byte(of)))
 	}
 	last := n.Name[strings.LastIndexByte(n.Name, '.')+1:]
 	if l := strings.ToLower(last); strings.HasPrefix(l, "weir_") || strings.HasPrefix(l, "sqlite_") {
-		return feed.Errorf(feed.BadName, "the table %q has a name that belongs to the database or to weir", clip(s.stream.name))
+		return feed.Errorf(feed.BadName, "the table %q has a name that belongs to the database or to weir", feed.Clip(msg.Table))
 	}
-	if d, ok := s.stream.declared[name]; ok {
-		n.Key, n.Columns = d.Key, d.Columns
+	if d, ok := m.route.declared[name]; ok {
+		n.Key, n.Columns = d.key, d.columns
 		return n
 	}
-	if p.envelope.schema.tree >= 0 {
-		return fmt.Errorf("the stream has rows of table %q before it describes them (the envelope's schema): read it from its start", clip(s.stream.name))
+	if p.stream.DescribesTables() {
+		return fmt.Errorf("the stream has rows of table %q before it describes them (the envelope's schema): read it from its start", feed.Clip(msg.Table))
 	}
-	if key := s.at(p.envelope.key); isRow(key) {
-		n.Key = keyNames(key.Value)
-	}
+	n.Key = m.decode.Key(&msg.Message)
 	return n
 }
 
@@ -111,53 +130,31 @@ func (p *Plan) starName(name string) string {
 	return name
 }
 
-// keyNames are the names of the fields of an object; of an array these are its elements, or their
-// names.
-func keyNames(value []byte) (names []string) {
-	w := feed.Walk(value)
-	w.Next()
-	array := w.Array()
-	for w.Next() {
-		name, raw := w.Name, w.Raw()
-		if array {
-			if name = nil; w.Kind == feed.String {
-				name = raw[1 : len(raw)-1]
-			} else if w.Kind == feed.JSON {
-				name, _, _ = pair(w.Kind, raw)
-			}
-		}
-		if name == nil {
-			return nil
-		}
-		names = append(names, string(feed.AppendUnquoted(nil, name)))
-	}
-	return names
-}
-
 // star compiles the table that stands for others, so that its paths are among those that are followed
 // and that it shows its faults.
 func (c *compiler) star(t *Table) {
-	n, tops := len(c.plan.tables), len(c.plan.tops)
+	p := c.plan
+	n, tops := len(p.tables), len(p.tops)
 	c.table(t)
-	star := c.plan.tables[n]
-	c.plan.star = &star
-	c.plan.tables, c.plan.tops, c.scopes = c.plan.tables[:n], c.plan.tops[:tops], c.scopes[:n]
+	star := p.tables[n]
+	p.stream.star = &star
+	p.tables, p.tops, c.scopes = p.tables[:n], p.tops[:tops], c.scopes[:n]
 	delete(c.byName, t.Name)
 }
 
 // Star is the table that stands for others, and the rules of the fold of their rows; nil: none does.
 func (p *Plan) Star() (*Table, fold.Options) {
-	if p.star == nil {
+	if p.stream == nil || p.stream.star == nil {
 		return nil, fold.Options{}
 	}
-	return p.star.spec, p.star.options
+	return p.stream.star.spec, p.stream.star.options
 }
 
 // Add adds a table to the plan, behind the others, with a key where the new one names none. The
-// scratch must be the only one of its plan.
-func (s *Scratch) Add(n *NewTable, key []string) (table int, err error) {
-	p := s.plan
-	t := *p.star.spec
+// mapper must be the only one of its plan that maps lines; those that come later have the table, too.
+func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
+	p := m.plan
+	t := *p.stream.star.spec
 	t.Name, t.From, t.Key = n.Name, []string{n.Of}, key
 	if n.Columns != nil {
 		for _, k := range key {
@@ -174,28 +171,30 @@ func (s *Scratch) Add(n *NewTable, key []string) (table int, err error) {
 		}
 	}
 	t.Columns = slices.Concat(keys, t.Columns)
-	c := &compiler{names: p.names, plan: p, row: p.envelope.row, byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
+	c := &compiler{names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
 	c.table(&t)
 	table = len(p.tables) - 1
 	c.taken(p.tables[table:])
 	p.tables[table].described = n.Columns != nil
 	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.Of) + "$")}}
 	p.fitted = append(p.fitted, schema.Table{})
-	s.grow()
+	m.grow()
+	if len(c.faults) > 0 {
+		m.Drop()
+	}
 	return table, errors.Join(c.faults...)
 }
 
 // Drop takes the table back that was added last.
-func (s *Scratch) Drop() {
-	p := s.plan
+func (m *Mapper) Drop() {
+	p := m.plan
 	last := len(p.tables) - 1
 	is := func(i int) bool { return i == last }
 	p.tables, p.fitted, p.tops, p.loose = p.tables[:last], p.fitted[:last], slices.DeleteFunc(p.tops, is), slices.DeleteFunc(p.loose, is)
-	s.keys, s.took, s.stream.claims = s.keys[:last], s.took[:last], s.stream.claims[:last]
-	clear(s.stream.targets)
-	for _, r := range s.stream.schemas {
-		delete(r.tables, last)
-	}
+	m.rows.tables = m.rows.tables[:last]
+	m.rows.types.forget(last)
+	delete(m.route.claims, last)
+	clear(m.route.routes)
 }
 
 // describe gives a table the columns that the stream describes, as far as it takes fields by their names. Its own
@@ -231,24 +230,11 @@ func (t *Table) describe(columns []Column) {
 	t.Columns = slices.Concat(others, own)
 }
 
-// grow has the scratch hold what the plan has got since its last line.
-func (s *Scratch) grow() {
-	for len(s.keys) < len(s.plan.tables) {
-		s.keys = append(s.keys, make([]feed.Field, len(s.plan.tables[len(s.keys)].key)))
-		s.took, s.stream.claims = append(s.took, false), append(s.stream.claims, nil)
+// grow has the mapper know what the plan has got since its last line.
+func (m *Mapper) grow() {
+	for i := len(m.rows.tables); i < len(m.plan.tables); i++ {
+		m.rows.tables = append(m.rows.tables, tableMemory{key: make([]feed.Field, len(m.plan.tables[i].key))})
 	}
-	clear(s.stream.targets)
-	for i, t := range s.plan.trees {
-		if i == len(s.frames) {
-			s.frames = append(s.frames, newFrame(t))
-		} else if len(s.frames[i].cells) < len(t.nodes) {
-			f := newFrame(t)
-			f.value = s.frames[i].value // later lines are no samples
-			copy(f.mismatches, s.frames[i].mismatches)
-			copy(f.walked, s.frames[i].walked)
-			copy(f.met, s.frames[i].met)
-			copy(f.others, s.frames[i].others)
-			s.frames[i] = f
-		}
-	}
+	clear(m.route.routes)
+	m.read.Grow()
 }

@@ -1,8 +1,9 @@
 package mapping
 
 import (
-	"maps"
 	"slices"
+
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // An Unmet is a path of the mapping that has led nowhere so far, though there was an object or array
@@ -21,41 +22,41 @@ type Unmet struct {
 
 // Unmet returns what no message has had so far. What a table takes from the messages is not among
 // it where it has taken none, and neither are the columns of keys: without these lines are rejected.
-func (s *Scratch) Unmet() (all []Unmet) {
-	p := s.plan
-	all = s.unmetTests(all, p.ignore, Unmet{By: "ignore"})
+func (m *Mapper) Unmet() (all []Unmet) {
+	p := m.plan
+	all = m.unmetTests(all, p.ignore, Unmet{By: "ignore"})
 	for i := range p.tables {
 		t := &p.tables[i]
 		of := func(by string) Unmet { return Unmet{By: by, Table: t.spec.Name} }
-		all = s.unmetTests(all, t.when, of("when"))
-		if t.each != nil {
-			all = s.unmetPath(all, of("each"), *t.each)
+		all = m.unmetTests(all, t.when, of("when"))
+		if t.nest.each != nil {
+			all = m.unmetPath(all, of("each"), *t.nest.each)
 		}
-		if t.hasAt {
-			all = s.unmetPath(all, of("row"), t.row)
+		if t.row.nested {
+			all = m.unmetPath(all, of("row"), t.row.at)
 		}
-		if !s.took[i] {
+		if !m.rows.tables[i].took {
 			continue
 		}
-		all = s.unmetTests(all, t.deletes, of("delete_when"))
-		if t.version != nil && t.spec.Version.Base != NoBase && !t.spec.Version.IsEnvelopeVersion() {
-			all = s.unmetPath(all, of("version_field"), *t.version)
+		all = m.unmetTests(all, t.deletes, of("delete_when"))
+		if t.row.version != nil && t.spec.Version.Base != NoBase {
+			all = m.unmetPath(all, of("version_field"), *t.row.version)
 		}
 		if t.described {
 			continue
 		}
 		for j := range t.columns {
 			c := &t.columns[j]
-			paths := []place{}
+			var places []paths.Place
 			for k := range c.sources {
 				if c.sources[k].kind == aPath {
-					paths = append(paths, c.sources[k].at)
+					places = append(places, c.sources[k].at)
 				}
 			}
-			if c.key < 0 && len(paths) == len(c.sources) {
+			if c.key < 0 && len(places) == len(c.sources) {
 				column := of("columns")
 				column.Column = c.spec.Name
-				all = s.unmetPath(all, column, paths...)
+				all = m.unmetPath(all, column, places...)
 			}
 		}
 	}
@@ -63,57 +64,26 @@ func (s *Scratch) Unmet() (all []Unmet) {
 }
 
 // unmetTests adds the paths of a condition.
-func (s *Scratch) unmetTests(all []Unmet, c condition, as Unmet) []Unmet {
-	for _, tests := range c {
-		for i := range tests {
-			if tests[i].present != MustBeAbsent {
-				all = s.unmetPath(all, as, tests[i].at)
-			}
-		}
+func (m *Mapper) unmetTests(all []Unmet, c paths.Condition, as Unmet) []Unmet {
+	for _, at := range c.Places() {
+		all = m.unmetPath(all, as, at)
 	}
 	return all
 }
 
 // unmetPath adds the first of some paths where all of them have led nowhere.
-func (s *Scratch) unmetPath(all []Unmet, as Unmet, paths ...place) []Unmet {
-	for i, at := range paths {
-		missing, ok := s.unmet(at)
+func (m *Mapper) unmetPath(all []Unmet, as Unmet, places ...paths.Place) []Unmet {
+	for i, at := range places {
+		missing, ok := m.read.Unmet(at, m.plan.names)
 		if !ok {
 			return all
 		}
 		if i == 0 {
-			as.Path, as.Name = s.plan.title(missing), s.frames[missing.tree].tree.nodes[missing.node].step.Name
-			as.Beside = s.beside(missing)
+			as.Path, as.Name, as.Beside = m.plan.title(missing), m.plan.trees.Name(missing), m.read.Beside(missing)
 		}
 	}
 	if as.Path == "" || slices.ContainsFunc(all, func(u Unmet) bool { return u.Path == as.Path }) {
 		return all
 	}
 	return append(all, as)
-}
-
-// unmet finds the first step of a path where nothing was ever found.
-func (s *Scratch) unmet(at place) (missing place, ok bool) {
-	f := &s.frames[at.tree]
-	for n := at.node; n > 0; n = f.tree.nodes[n].parent {
-		node := &f.tree.nodes[n]
-		if at.tree == 0 && node.parent == 0 && node.step.Index < 0 {
-			if !s.plan.names.HasMet(node.step.Name) && !f.met[n] { // which is so where the message is in an envelope
-				missing, ok = place{at.tree, n}, true
-			}
-		} else if f.walked[node.parent] && !f.met[n] {
-			missing, ok = place{at.tree, n}, true
-		}
-	}
-	return missing, ok
-}
-
-// beside are the members that stand where a path leads nowhere.
-func (s *Scratch) beside(at place) []string {
-	f := &s.frames[at.tree]
-	parent := f.tree.nodes[at.node].parent
-	if at.tree == 0 && parent == 0 {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(f.others[parent]))
 }

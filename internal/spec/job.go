@@ -107,6 +107,8 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 		if r.to, toErr = s.Destination(args...); s.Setting("to").err == nil {
 			r.add(toErr)
 		}
+	} else { // names that only SQLite takes for one are no fault of a file that names no database
+		r.to.Caps.Limits.FoldCase = false
 	}
 	noSource := len(args) == 0 && !known || len(s.faults) > 0
 	var sources []string
@@ -155,7 +157,7 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 	return r.to, job.Config{
 		Kind: *s.env.Kinds(&options).Of(sources[0]), Sources: sources, Source: src, Feed: feed,
 		Job: name, ResumeStdin: s.Source.Job != "",
-		Tables: c.Tables, Star: c.Star, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: s.backfill(name, sources),
+		Tables: c.Tables, Star: c.Star, Names: c.Names, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: s.backfill(name, sources),
 		BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, MaxRate: s.Source.MaxRate, Buffer: int64(s.Batch.Buffer), Tombstones: s.Fold.Tombstones,
 		Spool:   spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures},
 		Rejects: rejects, MaxRejects: s.Rejects.Max, RejectsAge: s.Rejects.Keep, ShowRejects: s.showRejects(),

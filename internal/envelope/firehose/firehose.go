@@ -14,6 +14,9 @@ const (
 	Name = "firehose"
 	// Port is that of the server, where an address has none.
 	Port = "1501"
+	// Version is that of the messages which the first line asks for: without one the server sends the latest, in
+	// which the meaning of fields may have changed.
+	Version = "37.0"
 
 	// ResumeField has a message's place in the feed, which is its time too.
 	ResumeField = "pitr"
@@ -29,13 +32,13 @@ const (
 	Idle = keepalive + 10*time.Second
 
 	// InitPattern matches the first line of a client.
-	InitPattern = `^(?:live|pitr (?P<resume>[0-9]+)|range [0-9]+ [0-9]+) username \S+ password \S+(?: compression (?P<compression>gzip|compress|deflate))?(?: keepalive [0-9]+)?(?: events ".*")?$`
+	InitPattern = `^(?:live|pitr (?P<resume>[0-9]+)|range [0-9]+ [0-9]+) username \S+ password \S+(?: version [0-9.]+)?(?: compression (?P<compression>gzip|compress|deflate))?(?: keepalive [0-9]+)?(?: events ".*")?$`
 )
 
 // Init returns the template of the first line, for a compression and the events to ask for; "" are
 // all.
 func Init(compression, events string) string {
-	line := `{{if .resume}}pitr {{.resume}}{{else}}live{{end}} username {{env "FH_USERNAME"}} password {{env "FH_APIKEY"}}`
+	line := `{{if .resume}}pitr {{.resume}}{{else}}live{{end}} username {{env "FH_USERNAME"}} password {{env "FH_APIKEY"}} version ` + Version
 	switch compression {
 	case source.Gzip:
 		line += " compression gzip"

@@ -286,10 +286,10 @@ func (r *Run) readMapped(names *feed.Names) (err error) {
 	if r.plan, err = mapping.Compile(r.Mapping, names, r.Sink.Caps().Limits); err != nil {
 		return err
 	}
-	scratch := r.plan.NewScratch()
+	mapper := r.plan.NewMapper()
 	r.changes = func(l *feed.Line, at fold.Place) ([]fold.TableChange, error) {
-		rows, _, err := r.plan.Map(l, at, scratch)
-		return rows, err
+		mapped, err := mapper.Map(l, "", at)
+		return mapped.Rows, err
 	}
 	for i := range r.plan.Tables() {
 		t, err := r.table(i)

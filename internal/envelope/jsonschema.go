@@ -1,4 +1,4 @@
-package mapping
+package envelope
 
 import (
 	"encoding/json"
@@ -6,34 +6,40 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/feed"
 )
 
 // maxNested is how deep schemas of one value may stand in each other.
 const maxNested = 10
 
-// schemaColumns are the columns of rows that a JSON Schema describes, in its order.
-func schemaColumns(raw []byte) (columns []Column, err error) {
+// A DescribedField is a field of rows to come.
+type DescribedField struct {
+	Name string
+	Type cast.TypeKind
+}
+
+// SchemaFields are the fields of rows that a JSON Schema describes, in its order.
+func SchemaFields(raw []byte) (fields []DescribedField, err error) {
 	w := feed.Walk(raw)
 	if w.Next(); len(raw) == 0 || raw[0] != '{' {
-		return nil, fmt.Errorf("the schema is no object but %s", clip(raw))
+		return nil, fmt.Errorf("the schema is no object but %s", feed.Clip(raw))
 	}
 	for w.Next() {
 		if name, value := string(w.Name), w.Raw(); name == "properties" && value[0] == '{' {
 			properties := feed.Walk(value)
 			for properties.Next(); properties.Next(); {
 				name := string(feed.AppendUnquoted(nil, properties.Name))
-				as := schemaType(properties.Raw(), 0)
-				columns = append(columns, Column{Name: name, From: []Source{{From: FieldPath(name), As: Type{Kind: as}}}})
+				fields = append(fields, DescribedField{name, schemaType(properties.Raw(), 0)})
 			}
 		}
 	}
-	return columns, nil
+	return fields, nil
 }
 
-// schemaType is the type of the values that a JSON Schema describes: Auto where they have none in
+// schemaType is the type of the values that a JSON Schema describes: cast.Auto where they have none in
 // common, and that of the table where there are none but null.
-func schemaType(raw []byte, depth int) TypeKind {
+func schemaType(raw []byte, depth int) cast.TypeKind {
 	var s struct {
 		Type         any
 		Format       string
@@ -42,11 +48,11 @@ func schemaType(raw []byte, depth int) TypeKind {
 		Minimum, Maximum float64
 	}
 	if json.Unmarshal(raw, &s) != nil || depth > maxNested {
-		return Auto
+		return cast.Auto
 	}
-	var all []TypeKind
-	add := func(k TypeKind) {
-		if k != DefaultType && !slices.Contains(all, k) {
+	var all []cast.TypeKind
+	add := func(k cast.TypeKind) {
+		if k != cast.DefaultType && !slices.Contains(all, k) {
 			all = append(all, k)
 		}
 	}
@@ -61,22 +67,22 @@ func schemaType(raw []byte, depth int) TypeKind {
 		switch t {
 		case "integer":
 			if s.Minimum < math.MinInt64 || s.Maximum > math.MaxInt64 {
-				add(Numeric)
+				add(cast.Numeric)
 			} else {
-				add(Integer)
+				add(cast.Integer)
 			}
 		case "number":
-			add(Numeric)
+			add(cast.Numeric)
 		case "boolean":
-			add(Boolean)
+			add(cast.Boolean)
 		case "object", "array":
-			add(JSON)
+			add(cast.JSON)
 		case "string":
 			add(formatType(s.Format))
 		case "null":
 		default:
 			if t != nil || len(all) == 0 {
-				add(Auto)
+				add(cast.Auto)
 			}
 		}
 	}
@@ -84,34 +90,34 @@ func schemaType(raw []byte, depth int) TypeKind {
 }
 
 // formatType is the type of texts of a format.
-func formatType(format string) TypeKind {
+func formatType(format string) cast.TypeKind {
 	switch format {
 	case "date-time":
-		return TimestampUTC
+		return cast.TimestampUTC
 	case "date":
-		return Date
+		return cast.Date
 	case "uuid":
-		return UUID
+		return cast.UUID
 	}
-	return Text
+	return cast.Text
 }
 
-// unionOf is the type that has the values of several; Auto where it is not known, and DefaultType of none.
-func unionOf(all []TypeKind) TypeKind {
+// unionOf is the type that has the values of several; cast.Auto where it is not known, and cast.DefaultType of none.
+func unionOf(all []cast.TypeKind) cast.TypeKind {
 	switch {
 	case len(all) == 1:
 		return all[0]
 	case len(all) == 0:
-		return DefaultType
-	case slices.Contains(all, JSON):
-		return JSON
-	case len(all) == 2 && slices.Contains(all, Integer) && slices.Contains(all, Numeric):
-		return Numeric
+		return cast.DefaultType
+	case slices.Contains(all, cast.JSON):
+		return cast.JSON
+	case len(all) == 2 && slices.Contains(all, cast.Integer) && slices.Contains(all, cast.Numeric):
+		return cast.Numeric
 	}
 	for _, k := range all {
-		if !slices.Contains([]TypeKind{Text, TimestampUTC, Date, UUID}, k) {
-			return Auto
+		if !slices.Contains([]cast.TypeKind{cast.Text, cast.TimestampUTC, cast.Date, cast.UUID}, k) {
+			return cast.Auto
 		}
 	}
-	return Text
+	return cast.Text
 }

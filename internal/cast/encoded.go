@@ -1,4 +1,4 @@
-package mapping
+package cast
 
 import (
 	"bytes"
@@ -16,11 +16,11 @@ import (
 const noScale = math.MinInt
 
 // readBase64Number reads a decimal as Kafka Connect writes it.
-func (s *Scratch) readBase64Number(v *feed.Field, c *cast) (feed.Field, string) {
+func (r *Reader) readBase64Number(v *feed.Field, c *Cast) (feed.Field, string) {
 	scale := c.scale
 	switch v.Kind {
 	case feed.Int, feed.Number: // decimal.format=NUMERIC
-		return s.readNumeric(v, c)
+		return r.readNumeric(v, c)
 	case feed.JSON:
 		var ok bool
 		if v, scale, ok = scaled(v.Value); !ok {
@@ -30,19 +30,19 @@ func (s *Scratch) readBase64Number(v *feed.Field, c *cast) (feed.Field, string) 
 	if scale == noScale {
 		return *v, "it does not say how many of its digits follow the point, and numeric_base64(DIGITS,FRACTION) does"
 	}
-	if !s.decode(v) || len(s.digits) == 0 {
+	if !r.decode(v) || len(r.digits) == 0 {
 		return *v, notBase64
 	}
-	if len(s.digits) > maxNumber {
+	if len(r.digits) > maxNumber {
 		return *v, "it has more digits than a database's numbers"
 	}
-	n := new(big.Int).SetBytes(s.digits)
-	if s.digits[0]&0x80 != 0 { // two's complement
-		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(s.digits))))
+	n := new(big.Int).SetBytes(r.digits)
+	if r.digits[0]&0x80 != 0 { // two's complement
+		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(r.digits))))
 	}
-	from := len(s.bytes)
+	from := len(r.bytes)
 	if n.Sign() < 0 {
-		s.bytes = append(s.bytes, '-')
+		r.bytes = append(r.bytes, '-')
 	}
 	digits := n.Abs(n).Append(nil, 10)
 	if max(len(digits), scale+1)-min(scale, 0) >= maxNumber { // with the point
@@ -54,12 +54,12 @@ func (s *Scratch) readBase64Number(v *feed.Field, c *cast) (feed.Field, string) 
 	if zeros := scale + 1 - len(digits); zeros > 0 {
 		digits = append(bytes.Repeat([]byte{'0'}, zeros), digits...)
 	}
-	s.bytes = append(s.bytes, digits[:len(digits)-scale]...)
+	r.bytes = append(r.bytes, digits[:len(digits)-scale]...)
 	if scale > 0 {
-		s.bytes = append(append(s.bytes, '.'), digits[len(digits)-scale:]...)
+		r.bytes = append(append(r.bytes, '.'), digits[len(digits)-scale:]...)
 	}
-	made := s.made(from, feed.KindOf(s.bytes[from:]))
-	return s.readNumeric(&made, c)
+	made := r.made(from, feed.KindOf(r.bytes[from:]))
+	return r.readNumeric(&made, c)
 }
 
 // scaled reads the members of an object with a number and its scale.
@@ -80,25 +80,25 @@ func scaled(object []byte) (v *feed.Field, scale int, ok bool) {
 }
 
 // readJSONText reads JSON in a string. A column of texts gets the string.
-func (s *Scratch) readJSONText(v *feed.Field, c *cast) (feed.Field, string) {
+func (r *Reader) readJSONText(v *feed.Field, c *Cast) (feed.Field, string) {
 	if v.Kind != feed.String {
 		return *v, "it is no string with JSON"
 	}
-	text := bytes.TrimSpace(s.textOf(v))
+	text := bytes.TrimSpace(r.Text(v))
 	switch {
 	case !json.Valid(text):
 		return *v, "it is no string with JSON"
-	case c.textJSON:
+	case c.TextJSON:
 		return *v, ""
 	}
-	from := len(s.bytes)
-	s.bytes = append(s.bytes, text...)
-	return s.made(from, feed.KindOf(text)), ""
+	from := len(r.bytes)
+	r.bytes = append(r.bytes, text...)
+	return r.made(from, feed.KindOf(text)), ""
 }
 
 // readTimeOfDay reads what has gone by since midnight.
-func (s *Scratch) readTimeOfDay(v *feed.Field, c *cast) (feed.Field, string) {
-	n, why := s.integer(v)
+func (r *Reader) readTimeOfDay(v *feed.Field, c *Cast) (feed.Field, string) {
+	n, why := r.integer(v)
 	if why != "" {
 		return *v, why
 	}
@@ -109,22 +109,22 @@ func (s *Scratch) readTimeOfDay(v *feed.Field, c *cast) (feed.Field, string) {
 	if n < 0 || n > secondsPerDay*unit { // 24:00:00 is one of Postgres' times
 		return *v, "it is not in a day"
 	}
-	from, second := len(s.bytes), n/unit
-	s.bytes = fmt.Appendf(s.bytes, `"%02d:%02d:%02d`, second/3600, second/60%60, second%60)
+	from, second := len(r.bytes), n/unit
+	r.bytes = fmt.Appendf(r.bytes, `"%02d:%02d:%02d`, second/3600, second/60%60, second%60)
 	if n %= unit; n > 0 {
-		s.bytes = bytes.TrimRight(fmt.Appendf(s.bytes, ".%0*d", c.shift, n), "0")
+		r.bytes = bytes.TrimRight(fmt.Appendf(r.bytes, ".%0*d", c.shift, n), "0")
 	}
-	s.bytes = append(s.bytes, '"')
-	return s.made(from, feed.String), ""
+	r.bytes = append(r.bytes, '"')
+	return r.made(from, feed.String), ""
 }
 
 // readDouble reads a double in the spelling of its own: Java's may have digits that say nothing more.
-func (s *Scratch) readDouble(v *feed.Field, _ *cast) (feed.Field, string) {
+func (r *Reader) readDouble(v *feed.Field, _ *Cast) (feed.Field, string) {
 	n, _, ok := feed.ParseReal(v.Value)
 	if !ok {
 		return *v, ""
 	}
-	from := len(s.bytes)
-	s.bytes = feed.AppendReal(s.bytes, n)
-	return s.made(from, feed.KindOf(s.bytes[from:])), ""
+	from := len(r.bytes)
+	r.bytes = feed.AppendReal(r.bytes, n)
+	return r.made(from, feed.KindOf(r.bytes[from:])), ""
 }

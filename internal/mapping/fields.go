@@ -43,35 +43,32 @@ func (r *restNames) number(names *feed.Names, raw []byte) int32 {
 	return n
 }
 
-// named tells that a table takes fields of the row by their names.
-func (t *planned) named() bool { return t.everything || t.rest != fold.IgnoreColumns }
-
 // others adds the fields of a row that a table takes by their names. Those of its key are noted.
-func (s *Scratch) others(t *planned, object *feed.Field, key []feed.Field) *feed.Error {
-	var bad *feed.Error
-	err := s.namedFields(t, object, func(f feed.Field, name []byte) {
-		if s.stream.typing != nil && bad == nil {
-			f, bad = s.typed(f, name)
+func (b *rowBuilder) others(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field) *refusal {
+	var bad *refusal
+	refused := b.namedFields(msg, t, object, func(f feed.Field, name []byte) {
+		if types != nil && bad == nil {
+			f, bad = b.typed(t, types, f, name)
 		}
 		t.noteKey(f, key)
-		s.fields = append(s.fields, f)
+		b.fields = append(b.fields, f)
 	})
-	if err != nil {
-		return err
+	if refused != nil {
+		return refused
 	}
 	return bad
 }
 
 // namedFields calls each with the fields of a row that no column takes, and what stands between
 // the quotes of their names where they are not those of the message.
-func (s *Scratch) namedFields(t *planned, object *feed.Field, each func(f feed.Field, name []byte)) *feed.Error {
-	if t.inLine {
-		s.rest.unnumbered = s.line.Unnumbered
-		for _, f := range s.line.Fields {
-			if err := s.rest.check(t, f.Name); err != nil {
-				return err
+func (b *rowBuilder) namedFields(msg *message, t *planned, object *feed.Field, each func(f feed.Field, name []byte)) *refusal {
+	if t.row.inLine {
+		b.rest.unnumbered = msg.line.Unnumbered
+		for _, f := range msg.line.Fields {
+			if refused := b.rest.check(t, f.Name); refused != nil {
+				return refused
 			}
-			if !s.isUsed(t, f.Name) {
+			if !b.isUsed(t, f.Name) {
 				each(f, nil)
 			}
 		}
@@ -80,13 +77,13 @@ func (s *Scratch) namedFields(t *planned, object *feed.Field, each func(f feed.F
 	w := feed.Walk(object.Value)
 	w.Next()
 	for w.Next() {
-		f := feed.Field{Name: s.rest.number(t.names, w.Name), Kind: w.Kind}
+		f := feed.Field{Name: b.rest.number(t.fields.names, w.Name), Kind: w.Kind}
 		name := w.Name
 		f.Value = w.Raw()
-		if err := s.rest.check(t, f.Name); err != nil {
-			return err
+		if refused := b.rest.check(t, f.Name); refused != nil {
+			return refused
 		}
-		if !s.isUsed(t, f.Name) {
+		if !b.isUsed(t, f.Name) {
 			each(f, name)
 		}
 	}
@@ -94,45 +91,45 @@ func (s *Scratch) namedFields(t *planned, object *feed.Field, each func(f feed.F
 }
 
 // isUsed reports whether a field is none of those that a table takes by their names.
-func (s *Scratch) isUsed(t *planned, number int32) bool {
-	if number < 0 || !t.used[number] {
+func (b *rowBuilder) isUsed(t *planned, number int32) bool {
+	if number < 0 || !t.fields.used[number] {
 		return false
 	}
-	if t.taken[number] {
-		s.Lost = append(s.Lost, LostValue{t.spec.Name, t.names.Name(number), NameTaken})
+	if t.fields.taken[number] {
+		b.lost = append(b.lost, LostValue{t.spec.Name, t.fields.names.Name(number), NameTaken})
 	}
 	return true
 }
 
 // check demands that a table takes a field.
-func (r *restNames) check(t *planned, number int32) *feed.Error {
-	if t.everything || t.rest != fold.RejectColumns || number >= 0 && t.used[number] && !t.taken[number] {
+func (r *restNames) check(t *planned, number int32) *refusal {
+	if t.fields.all || t.fields.unknown != fold.RejectColumns || number >= 0 && t.fields.used[number] && !t.fields.taken[number] {
 		return nil
 	}
 	name := ""
 	if number >= 0 {
-		name = t.names.Name(number)
+		name = t.fields.names.Name(number)
 	} else {
 		name = string(r.unnumbered[^number])
 	}
-	return feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, name)
+	return t.refuse(feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, name))
 }
 
 // checkHidden rejects an element with a field that has the name of a column with its parent's key, unless it
 // repeats the key: no column could take it.
-func (s *Scratch) checkHidden(t *planned, key []feed.Field) *feed.Error {
-	for i := range t.hides {
-		h := &t.hides[i]
-		v := s.get(h.at)
-		if v == nil || h.part >= 0 && string(s.textOf(v)) == string(feed.Text(nil, key[h.part].Value, key[h.part].Kind)) {
+func (b *rowBuilder) checkHidden(t *planned, key []feed.Field) *refusal {
+	for i := range t.fields.hidden {
+		h := &t.fields.hidden[i]
+		v := b.read.Get(h.at)
+		if v == nil || h.part >= 0 && string(b.read.Text(v)) == string(feed.Text(nil, key[h.part].Value, key[h.part].Kind)) {
 			continue
 		}
 		to := ParentColumn(t.spec.Of, h.parents)
 		if to == h.title {
 			to = "parent_" + h.parents
 		}
-		return feed.Errorf(feed.BadColumn, "table %q: the element has a field %q of its own (%s), and the column of that name has the key of its parent: parent: {%s: %s} renames that one",
-			t.spec.Name, h.title, brief(v), h.parents, to)
+		return t.refuse(feed.Errorf(feed.BadColumn, "table %q: the element has a field %q of its own (%s), and the column of that name has the key of its parent: parent: {%s: %s} renames that one",
+			t.spec.Name, h.title, feed.Clip(v.Value), h.parents, to))
 	}
 	return nil
 }

@@ -1,8 +1,9 @@
-package mapping
+package cast
 
 import (
 	"bytes"
 	"fmt"
+	"math"
 
 	"github.com/weirsync/weir/internal/feed"
 )
@@ -28,19 +29,19 @@ const (
 	wrongYear = "it is not in the years 1 to 9999"
 )
 
-func (s *Scratch) readTime(v *feed.Field, c *cast) (feed.Field, string) {
+func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 	if v.Kind == feed.Bool {
 		return *v, noTime
 	}
-	text := s.textOf(v)
+	text := r.Text(v)
 	m, asItIs, why := moment{}, false, ""
 	if c.shift == 0 && len(text) <= 12 && isCount(text) {
 		for _, c := range text {
 			m.seconds = 10*m.seconds + int64(c-'0')
 		}
-	} else if d, ok := s.number(text); ok {
+	} else if d, ok := r.number(text); ok {
 		d.point -= c.shift
-		m, why = s.elapsed(d)
+		m, why = r.elapsed(d)
 	} else if c.shift == 0 {
 		m, asItIs, why = readRFC3339(text, c.utc)
 	} else {
@@ -56,14 +57,14 @@ func (s *Scratch) readTime(v *feed.Field, c *cast) (feed.Field, string) {
 	case asItIs && !c.textTime && len(text) == len(v.Value)-2:
 		return *v, ""
 	}
-	from := len(s.bytes)
-	s.bytes = m.appendTo(append(s.bytes, '"'), c.textTime)
-	s.bytes = append(s.bytes, '"')
-	return s.made(from, feed.String), ""
+	from := len(r.bytes)
+	r.bytes = m.appendTo(append(r.bytes, '"'), c.textTime)
+	r.bytes = append(r.bytes, '"')
+	return r.made(from, feed.String), ""
 }
 
 // elapsed is the moment that many seconds after 1970.
-func (s *Scratch) elapsed(d decimal) (m moment, why string) {
+func (r *Reader) elapsed(d decimal) (m moment, why string) {
 	switch {
 	case len(d.digits) == 0:
 		return m, ""
@@ -82,8 +83,8 @@ func (s *Scratch) elapsed(d decimal) (m moment, why string) {
 	}
 	m.fraction = d.digits[whole:]
 	if zeros := -d.point; zeros > 0 {
-		s.zeros = append(append(s.zeros[:0], bytes.Repeat([]byte("0"), zeros)...), m.fraction...)
-		m.fraction = s.zeros
+		r.zeros = append(append(r.zeros[:0], bytes.Repeat([]byte("0"), zeros)...), m.fraction...)
+		m.fraction = r.zeros
 	}
 	if d.negative {
 		m.seconds = -m.seconds
@@ -151,6 +152,20 @@ func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
 	}
 	m.seconds = days*secondsPerDay + int64((hour*60+minute-offset)*60+second)
 	return m, asItIs, ""
+}
+
+// Nanoseconds returns how many nanoseconds after 1970 an RFC 3339 time is. ok is false for one that is before, or
+// that nanoseconds do not tell.
+func Nanoseconds(text []byte) (n uint64, ok bool) {
+	m, _, why := readRFC3339(text, false)
+	n = uint64(m.seconds)
+	for i := range 9 {
+		n *= 10
+		if i < len(m.fraction) {
+			n += uint64(m.fraction[i] - '0')
+		}
+	}
+	return n, why == "" && len(m.fraction) <= 9 && m.seconds >= 0 && m.seconds < math.MaxInt64/1_000_000_000
 }
 
 // wholeOffset spells an offset as RFC 3339 does, where it has no minutes or no colon.
@@ -249,11 +264,11 @@ func (m *moment) appendTo(dst []byte, text bool) []byte {
 
 const noDate = "it is not a date such as 2020-05-15"
 
-func (s *Scratch) readDate(v *feed.Field, _ *cast) (feed.Field, string) {
+func (r *Reader) readDate(v *feed.Field, _ *Cast) (feed.Field, string) {
 	if v.Kind != feed.String {
 		return *v, noDate
 	}
-	text := s.textOf(v)
+	text := r.Text(v)
 	days, ok := readDay(text)
 	switch {
 	case !ok:
@@ -263,22 +278,22 @@ func (s *Scratch) readDate(v *feed.Field, _ *cast) (feed.Field, string) {
 	case len(text) == len(v.Value)-2:
 		return *v, ""
 	}
-	return s.day(days), ""
+	return r.day(days), ""
 }
 
-func (s *Scratch) readDays(v *feed.Field, _ *cast) (feed.Field, string) {
-	days, why := s.integer(v)
+func (r *Reader) readDays(v *feed.Field, _ *Cast) (feed.Field, string) {
+	days, why := r.integer(v)
 	switch {
 	case why != "":
 		return *v, why
 	case days < firstSecond/secondsPerDay || days > lastSecond/secondsPerDay:
 		return *v, wrongYear
 	}
-	return s.day(days), ""
+	return r.day(days), ""
 }
 
-func (s *Scratch) day(days int64) feed.Field {
-	from := len(s.bytes)
-	s.bytes = append(appendDay(append(s.bytes, '"'), days), '"')
-	return s.made(from, feed.String)
+func (r *Reader) day(days int64) feed.Field {
+	from := len(r.bytes)
+	r.bytes = append(appendDay(append(r.bytes, '"'), days), '"')
+	return r.made(from, feed.String)
 }

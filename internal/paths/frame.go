@@ -1,51 +1,10 @@
-package mapping
+package paths
 
 import (
 	"bytes"
 
 	"github.com/weirsync/weir/internal/feed"
 )
-
-// A tree holds the paths that a plan follows into one kind of value: a message, or an element
-// of an array.
-type tree struct{ nodes []node }
-
-// A node is where a path leads, or passes. Node 0 is the value itself.
-type node struct {
-	step   Step
-	parent int32
-	kids   []int32
-}
-
-func newTree() *tree { return &tree{nodes: []node{{parent: -1}}} }
-
-// add returns the node that steps lead to from another one.
-func (t *tree) add(from int32, steps []Step) int32 {
-	for _, step := range steps {
-		at := int32(-1)
-		for _, k := range t.nodes[from].kids {
-			if t.nodes[k].step == step {
-				at = k
-			}
-		}
-		if at < 0 {
-			at = int32(len(t.nodes))
-			t.nodes = append(t.nodes, node{step: step, parent: from})
-			t.nodes[from].kids = append(t.nodes[from].kids, at)
-		}
-		from = at
-	}
-	return from
-}
-
-// path is that of a node, for people.
-func (t *tree) path(at int32) string {
-	var steps []Step
-	for ; at > 0; at = t.nodes[at].parent {
-		steps = append([]Step{t.nodes[at].step}, steps...)
-	}
-	return Path{Base: RowBase, Steps: steps}.String()
-}
 
 // A frame is what one value has at the nodes of its tree. A nested object is stepped through
 // when the first of its members is asked for, and only once.
@@ -60,9 +19,8 @@ type frame struct {
 	met        []bool            // by node: one above had a value here
 	others     []map[string]bool // by node: names of members that no path leads to, of the first messages
 
-	index int    // of the element
-	key   []byte // of the element of an object: what is between the quotes of its name
-	name  []byte
+	element Element
+	name    []byte
 }
 
 type cell struct {

@@ -1,7 +1,8 @@
-package mapping
+package cast
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -11,11 +12,21 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A cast is how the values of a column are read, and what the column takes.
-type cast struct {
+// A Reader is the memory in which values are read.
+type Reader struct {
+	feed.Unquoter
+	bytes         []byte // of values that no message has
+	digits, zeros []byte
+}
+
+// Reset gives the memory of the values that were read back.
+func (r *Reader) Reset() { r.bytes = r.bytes[:0] }
+
+// A Cast is how the values of a column are read, and what the column takes.
+type Cast struct {
 	Type
 	asItIs uint8 // the kinds of values that stay as they are, a bit for each
-	reader func(s *Scratch, v *feed.Field, c *cast) (feed.Field, string)
+	read   func(r *Reader, v *feed.Field, c *Cast) (feed.Field, string)
 
 	// textTime asks for points in time as SQLite's functions write them, in UTC:
 	// 2020-05-15 13:30:00. Else they are as RFC 3339 has them.
@@ -24,120 +35,82 @@ type cast struct {
 	shift    int  // how many digits of a number of a point in time are behind that of its seconds
 	utc      bool // a point in time without an offset is in UTC
 	scale    int  // digits of a Base64Number after the point, or noScale
-	// textJSON tells that the column is no JSON column of the database's, and gets strings of
+	// TextJSON tells that the column is no JSON column of the database's, and gets strings of
 	// JSON as JSON.
-	textJSON bool
+	TextJSON bool
 }
 
 const anyKind = 1<<feed.Null | 1<<feed.Bool | 1<<feed.Int | 1<<feed.Number | 1<<feed.String | 1<<feed.JSON
 
-// newCast returns the cast of a type, for a database without types of its own for times and JSON
+// New returns the cast of a type, for a database without types of its own for times and JSON
 // or one that has them.
-func newCast(t Type, textTypes bool) cast {
-	c := cast{Type: t, asItIs: 1 << feed.Null, textTime: textTypes, textJSON: textTypes, fraction: 6}
+func New(t Type, textTypes bool) Cast {
+	r := rules[t.Kind]
+	c := Cast{Type: t, asItIs: 1<<feed.Null | r.keeps, read: r.read, shift: r.shift, utc: t.Kind == TimestampUTC,
+		scale: noScale, textTime: textTypes, TextJSON: textTypes, fraction: 6}
+	if t.Precision > 0 {
+		c.scale = t.Scale
+	}
 	if textTypes {
 		c.fraction = maxSeconds
-	}
-	switch t.Kind {
-	case Text:
-		c.asItIs, c.reader = c.asItIs|1<<feed.String, (*Scratch).readText
-	case Integer:
-		c.reader = (*Scratch).readInteger
-	case Real:
-		c.reader = (*Scratch).readReal
-	case Numeric:
-		c.reader = (*Scratch).readNumeric
-	case Base64Number:
-		if c.reader, c.scale = (*Scratch).readBase64Number, noScale; t.Precision > 0 {
-			c.scale = t.Scale
-		}
-	case Boolean:
-		c.asItIs, c.reader = c.asItIs|1<<feed.Bool, (*Scratch).readBoolean
-	case JSON:
-		c.asItIs, c.reader = c.asItIs|1<<feed.JSON, (*Scratch).readJSON
-	case JSONText:
-		c.asItIs, c.reader = c.asItIs|1<<feed.JSON, (*Scratch).readJSONText
-	case Timestamp:
-		c.reader = (*Scratch).readTime
-	case TimestampUTC:
-		c.utc, c.reader = true, (*Scratch).readTime
-	case TimestampMs:
-		c.shift, c.reader = 3, (*Scratch).readTime
-	case TimestampUs:
-		c.shift, c.reader = 6, (*Scratch).readTime
-	case TimestampNs:
-		c.shift, c.reader = 9, (*Scratch).readTime
-	case Date:
-		c.reader = (*Scratch).readDate
-	case DateDays:
-		c.reader = (*Scratch).readDays
-	case TimeMs:
-		c.shift, c.reader = 3, (*Scratch).readTimeOfDay
-	case TimeUs:
-		c.shift, c.reader = 6, (*Scratch).readTimeOfDay
-	case TimeNs:
-		c.shift, c.reader = 9, (*Scratch).readTimeOfDay
-	case UUID:
-		c.reader = (*Scratch).readUUID
-	case Bytes:
-		c.reader = (*Scratch).readBytes
-	default:
-		c.asItIs = anyKind
 	}
 	return c
 }
 
+// Decimal returns the cast of a [Base64Number] that has this many digits after the point.
+func Decimal(scale int, textTypes bool) Cast {
+	c := New(Type{Kind: Base64Number}, textTypes)
+	c.scale = scale
+	return c
+}
+
+// Double returns the cast of a column of doubles whose values are spelled as Java spells them.
+func Double() Cast {
+	return Cast{Type: Type{Kind: Real}, asItIs: anyKind &^ (1 << feed.Number), read: (*Reader).readDouble}
+}
+
+// Keeps reports whether values of a kind stay as they are.
+func (c *Cast) Keeps(k feed.Kind) bool { return c.asItIs&(1<<k) != 0 }
+
+// KeepsAll reports whether all values stay as they are.
+func (c *Cast) KeepsAll() bool { return c.asItIs == anyKind }
+
 // maxSeconds is how many digits of a second a text of weir's has at most.
 const maxSeconds = 1000
 
-// read returns a value in the one form that a column of the type takes, or why it has none.
+// Read returns a value in the one form that a column of the type takes, or why it has none.
 // Null stays null.
-func (s *Scratch) read(v *feed.Field, c *cast) (feed.Field, string) {
+func (r *Reader) Read(v *feed.Field, c *Cast) (feed.Field, string) {
 	switch {
-	case c.asItIs&(1<<v.Kind) != 0:
+	case c.Keeps(v.Kind):
 		return *v, ""
 	case v.Kind == feed.JSON && c.Kind != Text && c.Kind != Base64Number:
-		return *v, "an object or array is not " + article(c.Type)
+		return *v, "an object or array is not " + Article(c.Type)
 	}
-	return c.reader(s, v, c)
+	return c.read(r, v, c)
 }
 
-// article is a type for people.
-func article(t Type) string {
-	switch t.Kind {
-	case Integer:
-		return "an integer"
-	case Real:
-		return "a real"
-	case UUID:
-		return "a UUID"
-	case Base64Number:
-		return "a number in base64"
-	case JSON:
-		return "JSON"
-	case JSONText:
-		return "JSON in a text"
-	case Bytes:
-		return "bytes in base64"
-	case Date, DateDays:
-		return "a date"
-	case Timestamp, TimestampUTC, TimestampMs, TimestampUs, TimestampNs:
-		return "a timestamp"
-	case TimeMs, TimeUs, TimeNs:
-		return "a time of day"
-	}
-	return "a " + string(t.Kind)
+// Read returns the text of a value as a column of the type has it in SQLite; ok is false for one that the type cannot
+// have.
+func (t Type) Read(value []byte) (text string, ok bool) {
+	v := feed.Field{Value: value, Kind: feed.KindOf(value)}
+	c := New(t, true)
+	out, why := new(Reader).Read(&v, &c)
+	return string(feed.AppendText(nil, out.Value, out.Kind)), why == ""
 }
 
-// made is a value that s.bytes has from an index on.
-func (s *Scratch) made(from int, k feed.Kind) feed.Field {
-	return feed.Field{Value: s.bytes[from:len(s.bytes):len(s.bytes)], Kind: k}
+// Article is a type for people.
+func Article(t Type) string { return cmp.Or(rules[t.Kind].article, "a "+string(t.Kind)) }
+
+// made is a value that r.bytes has from an index on.
+func (r *Reader) made(from int, k feed.Kind) feed.Field {
+	return feed.Field{Value: r.bytes[from:len(r.bytes):len(r.bytes)], Kind: k}
 }
 
-func (s *Scratch) readText(v *feed.Field, _ *cast) (feed.Field, string) {
-	from := len(s.bytes)
-	s.bytes = appendQuoted(s.bytes, v.Value)
-	return s.made(from, feed.String), ""
+func (r *Reader) readText(v *feed.Field, _ *Cast) (feed.Field, string) {
+	from := len(r.bytes)
+	r.bytes = appendQuoted(r.bytes, v.Value)
+	return r.made(from, feed.String), ""
 }
 
 // appendQuoted appends raw JSON as a JSON string.
@@ -160,16 +133,16 @@ func appendQuoted(dst, raw []byte) []byte {
 	return append(dst, '"')
 }
 
-func (s *Scratch) readJSON(v *feed.Field, c *cast) (feed.Field, string) {
+func (r *Reader) readJSON(v *feed.Field, c *Cast) (feed.Field, string) {
 	switch {
 	case v.Kind == feed.Number:
-		if d, _ := s.number(v.Value); d.point > schema.MaxWhole || len(d.digits)-d.point > schema.MaxFraction {
+		if d, _ := r.number(v.Value); d.point > schema.MaxWhole || len(d.digits)-d.point > schema.MaxFraction {
 			return *v, "it has more digits than a database's numbers"
 		}
-	case v.Kind == feed.String && c.textJSON:
-		from := len(s.bytes)
-		s.bytes = appendQuoted(s.bytes, v.Value)
-		return s.made(from, feed.String), ""
+	case v.Kind == feed.String && c.TextJSON:
+		from := len(r.bytes)
+		r.bytes = appendQuoted(r.bytes, v.Value)
+		return r.made(from, feed.String), ""
 	}
 	return *v, ""
 }
@@ -189,18 +162,18 @@ const (
 
 // number reads a number as JSON has it, or with a plus sign or zeros in front. It is good until the
 // next call.
-func (s *Scratch) number(text []byte) (d decimal, ok bool) {
+func (r *Reader) number(text []byte) (d decimal, ok bool) {
 	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
 		d.negative, text = text[0] == '-', text[1:]
 	}
 	if len(text) > maxNumber {
 		return d, false
 	}
-	s.digits = s.digits[:0]
+	r.digits = r.digits[:0]
 	whole, at := 0, 0
 	for ; at < len(text) && isDigit(text[at]); at++ {
 		whole++
-		s.digits = append(s.digits, text[at])
+		r.digits = append(r.digits, text[at])
 	}
 	if whole == 0 {
 		return d, false
@@ -208,7 +181,7 @@ func (s *Scratch) number(text []byte) (d decimal, ok bool) {
 	if at < len(text) && text[at] == '.' {
 		from := at + 1
 		for at++; at < len(text) && isDigit(text[at]); at++ {
-			s.digits = append(s.digits, text[at])
+			r.digits = append(r.digits, text[at])
 		}
 		if at == from {
 			return d, false
@@ -224,7 +197,7 @@ func (s *Scratch) number(text []byte) (d decimal, ok bool) {
 		}
 		d.point += exponent
 	}
-	d.digits = s.digits
+	d.digits = r.digits
 	for len(d.digits) > 0 && d.digits[0] == '0' {
 		d.digits = d.digits[1:]
 		d.point--
@@ -282,7 +255,7 @@ func (d *decimal) integer() (n int64, ok bool) {
 	return int64(u), u < 1<<63
 }
 
-func (s *Scratch) readInteger(v *feed.Field, _ *cast) (feed.Field, string) {
+func (r *Reader) readInteger(v *feed.Field, _ *Cast) (feed.Field, string) {
 	switch v.Kind {
 	case feed.Int:
 		if _, ok := feed.ParseInt(v.Value, feed.Int); ok {
@@ -293,21 +266,21 @@ func (s *Scratch) readInteger(v *feed.Field, _ *cast) (feed.Field, string) {
 			return feed.Field{Value: text[:len(text):len(text)], Kind: feed.Int}, ""
 		}
 	}
-	n, why := s.integer(v)
+	n, why := r.integer(v)
 	if why != "" {
 		return *v, why
 	}
-	from := len(s.bytes)
-	s.bytes = strconv.AppendInt(s.bytes, n, 10)
-	return s.made(from, feed.Int), ""
+	from := len(r.bytes)
+	r.bytes = strconv.AppendInt(r.bytes, n, 10)
+	return r.made(from, feed.Int), ""
 }
 
 // integer is a value that is a whole number of 64 bits, as a number or as text.
-func (s *Scratch) integer(v *feed.Field) (int64, string) {
+func (r *Reader) integer(v *feed.Field) (int64, string) {
 	if v.Kind == feed.Bool {
 		return 0, "it is not an integer"
 	}
-	d, ok := s.number(s.textOf(v))
+	d, ok := r.number(r.Text(v))
 	if !ok {
 		return 0, "it is not an integer"
 	}
@@ -321,12 +294,12 @@ func (s *Scratch) integer(v *feed.Field) (int64, string) {
 	return 0, "it has more than the 64 bits of an integer"
 }
 
-func (s *Scratch) readReal(v *feed.Field, _ *cast) (feed.Field, string) {
+func (r *Reader) readReal(v *feed.Field, _ *Cast) (feed.Field, string) {
 	if v.Kind == feed.Bool {
 		return *v, "it is not a number"
 	}
-	text := s.textOf(v)
-	if _, ok := s.number(text); !ok {
+	text := r.Text(v)
+	if _, ok := r.number(text); !ok {
 		return *v, "it is not a number"
 	}
 	f, exact, ok := feed.ParseReal(bytes.TrimPrefix(text, []byte("+")))
@@ -338,17 +311,17 @@ func (s *Scratch) readReal(v *feed.Field, _ *cast) (feed.Field, string) {
 	case v.Kind != feed.String:
 		return *v, ""
 	}
-	from := len(s.bytes)
-	s.bytes = feed.AppendReal(s.bytes, f)
-	return s.made(from, feed.KindOf(s.bytes[from:])), ""
+	from := len(r.bytes)
+	r.bytes = feed.AppendReal(r.bytes, f)
+	return r.made(from, feed.KindOf(r.bytes[from:])), ""
 }
 
-func (s *Scratch) readNumeric(v *feed.Field, c *cast) (feed.Field, string) {
+func (r *Reader) readNumeric(v *feed.Field, c *Cast) (feed.Field, string) {
 	if v.Kind == feed.Bool {
 		return *v, "it is not a number"
 	}
-	text := s.textOf(v)
-	d, ok := s.number(text)
+	text := r.Text(v)
+	d, ok := r.number(text)
 	if !ok {
 		return *v, "it is not a number"
 	}
@@ -364,12 +337,12 @@ func (s *Scratch) readNumeric(v *feed.Field, c *cast) (feed.Field, string) {
 	case v.Kind != feed.String:
 		return *v, ""
 	}
-	from := len(s.bytes)
+	from := len(r.bytes)
 	if d.negative {
-		s.bytes = append(s.bytes, '-')
+		r.bytes = append(r.bytes, '-')
 	}
-	s.bytes = append(s.bytes, plain(text)...)
-	return s.made(from, feed.KindOf(s.bytes[from:])), ""
+	r.bytes = append(r.bytes, plain(text)...)
+	return r.made(from, feed.KindOf(r.bytes[from:])), ""
 }
 
 func digits(n int) string {
@@ -390,8 +363,8 @@ func plain(text []byte) []byte {
 
 var literals = map[bool][]byte{true: []byte("true"), false: []byte("false")}
 
-func (s *Scratch) readBoolean(v *feed.Field, _ *cast) (feed.Field, string) {
-	switch string(s.textOf(v)) {
+func (r *Reader) readBoolean(v *feed.Field, _ *Cast) (feed.Field, string) {
+	switch string(r.Text(v)) {
 	case "true", "1":
 		return feed.Field{Value: literals[true], Kind: feed.Bool}, ""
 	case "false", "0":
@@ -400,49 +373,49 @@ func (s *Scratch) readBoolean(v *feed.Field, _ *cast) (feed.Field, string) {
 	return *v, "it is not true, false, 1 or 0"
 }
 
-func (s *Scratch) readUUID(v *feed.Field, _ *cast) (feed.Field, string) {
+func (r *Reader) readUUID(v *feed.Field, _ *Cast) (feed.Field, string) {
 	if v.Kind != feed.String {
 		return *v, "it is not a UUID"
 	}
-	text := s.textOf(v)
-	hexes, ok := schema.AppendUUID(s.digits[:0], text)
-	if s.digits = hexes; !ok {
+	text := r.Text(v)
+	hexes, ok := schema.AppendUUID(r.digits[:0], text)
+	if r.digits = hexes; !ok {
 		return *v, "it is not a UUID"
 	}
-	from := len(s.bytes)
+	from := len(r.bytes)
 	for i, c := range hexes {
 		switch i {
 		case 0:
-			s.bytes = append(s.bytes, '"')
+			r.bytes = append(r.bytes, '"')
 		case 8, 12, 16, 20:
-			s.bytes = append(s.bytes, '-')
+			r.bytes = append(r.bytes, '-')
 		}
-		s.bytes = append(s.bytes, c)
+		r.bytes = append(r.bytes, c)
 	}
-	s.bytes = append(s.bytes, '"')
-	return s.made(from, feed.String), ""
+	r.bytes = append(r.bytes, '"')
+	return r.made(from, feed.String), ""
 }
 
-func (s *Scratch) readBytes(v *feed.Field, _ *cast) (feed.Field, string) {
-	if !s.decode(v) {
+func (r *Reader) readBytes(v *feed.Field, _ *Cast) (feed.Field, string) {
+	if !r.decode(v) {
 		return *v, notBase64
 	}
-	from := len(s.bytes)
-	s.bytes = append(s.bytes, `"\\x`...)
-	s.bytes = append(hex.AppendEncode(s.bytes, s.digits), '"')
-	return s.made(from, feed.String), ""
+	from := len(r.bytes)
+	r.bytes = append(r.bytes, `"\\x`...)
+	r.bytes = append(hex.AppendEncode(r.bytes, r.digits), '"')
+	return r.made(from, feed.String), ""
 }
 
 const notBase64 = "it is not base64"
 
-// decode has s.digits be the bytes that a value in base64 means.
-func (s *Scratch) decode(v *feed.Field) bool {
+// decode has r.digits be the bytes that a value in base64 means.
+func (r *Reader) decode(v *feed.Field) bool {
 	if v.Kind != feed.String {
 		return false
 	}
-	text := s.textOf(v)
-	s.digits = append(s.digits[:0], make([]byte, base64.StdEncoding.DecodedLen(len(text)))...)
-	n, err := base64.StdEncoding.Strict().Decode(s.digits, text)
-	s.digits = s.digits[:n]
+	text := r.Text(v)
+	r.digits = append(r.digits[:0], make([]byte, base64.StdEncoding.DecodedLen(len(text)))...)
+	n, err := base64.StdEncoding.Strict().Decode(r.digits, text)
+	r.digits = r.digits[:n]
 	return err == nil
 }

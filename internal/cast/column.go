@@ -1,0 +1,65 @@
+package cast
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// Column is the type of a column that weir makes for values of the type; Any where it is that of
+// the values that come.
+func (t Type) Column(textTypes bool) schema.Type {
+	if textTypes {
+		return rules[t.Kind].text
+	}
+	return rules[t.Kind].column
+}
+
+// Takes reports whether a column takes values of a type.
+func (t Type) Takes(c *schema.Column) bool {
+	special := rules[t.Kind].takers
+	if special == nil || c.Own || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
+		return true
+	}
+	return t.Kind != Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
+}
+
+// Fits tells that a column is as weir makes it for values of the type, so that the database refuses
+// none of them.
+func (c *Cast) Fits(x *schema.Column) bool {
+	switch c.Column(false) {
+	case schema.Instant:
+		return x.Decl == "timestamp with time zone"
+	case schema.Day:
+		return x.Decl == "date"
+	case schema.Bytes:
+		return x.Binary
+	case schema.Number:
+		return c.Precision > 0 && x.Decl == fmt.Sprintf("numeric(%d,%d)", c.Precision, c.Scale)
+	}
+	return false
+}
+
+// Make returns a column that weir makes for values of the type.
+func (c *Cast) Make(name string, key, textTypes bool) schema.Column {
+	typ := c.Column(textTypes)
+	if typ == schema.Any && c.Kind != Numeric && c.Kind != Base64Number {
+		return schema.New(name, key)
+	}
+	return schema.Column{Name: name, Type: typ, Key: key, NotNull: key, New: true, Precision: c.Precision, Scale: c.Scale}
+}
+
+// Suits reports whether a column that exists has values of the type. Where it does not, weir may
+// have made it for the values as they came: times are integers then.
+func (c *Cast) Suits(x *schema.Column) bool {
+	switch c.Kind {
+	case Base64Number, Real, Timestamp, UUID, JSONText:
+		if x.Own { // it is widened to them
+			return true
+		}
+	}
+	given := *x
+	given.Own = false
+	return c.Takes(&given)
+}

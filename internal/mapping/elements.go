@@ -1,0 +1,212 @@
+package mapping
+
+import (
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/paths"
+)
+
+// A namedElement is an element of an object whose elements are rows.
+type namedElement struct {
+	name  []byte // what is between the quotes
+	value feed.Field
+}
+
+// An elementWalk steps through the elements of an array or object.
+type elementWalk struct {
+	t       *planned
+	w       feed.Walker
+	members []namedElement // of an object
+	object  bool
+	index   int
+}
+
+// walk begins to step through the elements of a table. ok is false where there are none: they are absent or null.
+func (b *rowBuilder) walk(t *planned) (e elementWalk, ok bool, _ *refusal) {
+	v := b.read.Get(*t.nest.each)
+	if v == nil || v.Kind == feed.Null {
+		return e, false, nil
+	}
+	e = elementWalk{t: t, index: -1}
+	if v.Kind == feed.JSON {
+		e.w = feed.Walk(v.Value)
+		e.w.Next()
+		e.object = !e.w.Array()
+	}
+	switch {
+	case v.Kind != feed.JSON:
+		return e, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no array but %s", t.spec.Name, t.spec.Each, feed.Clip(v.Value)))
+	case e.object && !t.takesObjects():
+		return e, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no array but an object: a column with meta: key takes the names of its members", t.spec.Name, t.spec.Each))
+	case e.object:
+		e.members = lastMembers(&e.w)
+	}
+	return e, true, nil
+}
+
+// takesObjects tells that the elements of a table may be those of an object.
+func (t *planned) takesObjects() bool {
+	for i := range t.columns {
+		for j := range t.columns[i].sources {
+			if t.columns[i].sources[j].spec.Meta == KeyMeta {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lastMembers are the members of an object; of equal names the last alone.
+func lastMembers(w *feed.Walker) (members []namedElement) {
+	last := map[string]int{}
+	for w.Next() {
+		m := namedElement{name: w.Name, value: feed.Field{Kind: w.Kind, Value: w.Raw()}}
+		name := string(feed.AppendUnquoted(nil, w.Name))
+		if at, twice := last[name]; twice {
+			members[at].value.Value = nil
+		}
+		last[name] = len(members)
+		members = append(members, m)
+	}
+	kept := members[:0]
+	for _, m := range members {
+		if m.value.Value != nil {
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+// next has the paths of elements read the next one that the table takes.
+func (e *elementWalk) next(b *rowBuilder) (bool, *refusal) {
+	n := &e.t.nest
+	for {
+		e.index++
+		switch {
+		case e.object && e.index >= len(e.members), !e.object && !e.w.Next():
+			return false, nil
+		case e.index >= b.plan.maxEach:
+			return false, e.t.refuse(feed.Errorf(feed.BadValue, "table %q: %s has more than %d elements (max_each)", e.t.spec.Name, e.t.spec.Each, b.plan.maxEach))
+		case e.object:
+			m := &e.members[e.index]
+			b.read.BeginElement(n.element, m.value.Value, m.value.Kind, paths.Element{Index: e.index, Key: m.name})
+		default:
+			k := e.w.Kind
+			b.read.BeginElement(n.element, e.w.Raw(), k, paths.Element{Index: e.index})
+		}
+		if b.read.Holds(e.t.when) {
+			return true, nil
+		}
+	}
+}
+
+// inElement has a refusal of an element's row say which element it is.
+func (e *elementWalk) inElement(r *refusal) *refusal {
+	return &refusal{feed.Errorf(r.why.Reason, "%s (element %d of %s)", r.why.Detail, e.index, e.t.spec.Each), r.table}
+}
+
+// elements adds the changes of the rows that the elements of a table are about; some tells that
+// the table takes one of them.
+func (b *rowBuilder) elements(msg *message, t *planned, above []feed.Field) (some bool, _ *refusal) {
+	e, ok, refused := b.walk(t)
+	if refused != nil || !ok {
+		return false, refused
+	}
+	for {
+		more, refused := e.next(b)
+		if refused != nil || !more {
+			return some, refused
+		}
+		some = true
+		if refused := b.row(msg, t, above); refused != nil {
+			return some, e.inElement(refused)
+		}
+	}
+}
+
+// setCell adds the elements of a table to the fields of the row that they belong to, as one value of it. parent is the key
+// of that row.
+func (b *rowBuilder) setCell(msg *message, t *planned, parent []feed.Field) *refusal {
+	v := b.read.Get(*t.nest.each)
+	if v == nil {
+		return nil
+	}
+	f := feed.Field{Name: t.nest.setName, Value: v.Value, Kind: v.Kind}
+	if v.Kind != feed.Null {
+		from := b.sets.begin()
+		if refused := b.appendSet(msg, t, parent); refused != nil {
+			return refused
+		}
+		f.Value, f.Kind = b.sets.since(from), feed.JSON
+	}
+	b.fields = append(b.fields, f)
+	return nil
+}
+
+// appendSet adds the elements of a table, none where they are absent: the row that they belong to is whole.
+func (b *rowBuilder) appendSet(msg *message, t *planned, parent []feed.Field) *refusal {
+	b.sets.open('[')
+	defer b.sets.close(']')
+	e, ok, refused := b.walk(t)
+	for ok && refused == nil {
+		if ok, refused = e.next(b); !ok {
+			break
+		}
+		if refused := b.appendRow(msg, t, parent); refused != nil {
+			return e.inElement(refused)
+		}
+	}
+	return refused
+}
+
+// appendRow adds the row of the element at hand to a set.
+func (b *rowBuilder) appendRow(msg *message, t *planned, parent []feed.Field) *refusal {
+	b.tables[t.index].took = true
+	object, none, refused := b.object(t)
+	if refused != nil || none {
+		return refused
+	}
+	key := b.key(t, parent)
+	if refused := b.checkHidden(t, key); refused != nil {
+		return refused
+	}
+	b.sets.open('[')
+	for i := range t.columns {
+		col := &t.columns[i]
+		if col.stamp != NoStamp {
+			continue
+		}
+		f, ok, refused := b.value(msg, t, nil, col)
+		if refused != nil {
+			return refused
+		}
+		if !ok {
+			f.Value = null
+		}
+		if ok && col.refers != nil {
+			b.refer(msg, col, f)
+		}
+		if ok && col.key >= 0 {
+			key[col.key] = f
+		}
+		b.sets.value(f.Value)
+	}
+	for _, i := range t.nest.children {
+		if refused := b.appendSet(msg, &b.plan.tables[i], key); refused != nil {
+			return refused
+		}
+	}
+	if t.fields.byName() {
+		b.sets.open('{')
+		if object != nil {
+			if refused := b.namedFields(msg, t, object, func(f feed.Field, name []byte) {
+				t.noteKey(f, key)
+				b.sets.member(name, f.Value)
+			}); refused != nil {
+				return refused
+			}
+		}
+		b.sets.close('}')
+	}
+	b.sets.close(']')
+	return t.checkKey(key)
+}

@@ -1,0 +1,237 @@
+package mapping
+
+import (
+	"fmt"
+
+	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A Row is what a message says to one row of a table of the plan.
+type Row = fold.TableChange
+
+// Fate is what becomes of a message.
+type Fate uint8
+
+// What becomes of it.
+const (
+	Taken     Fate = iota
+	Ignored        // by the mapping's ignore, or that of its envelope
+	Warned         // the same, and its user is to be told
+	NoTable        // takes it
+	Announced      // it says something of the stream, and not of a row
+)
+
+// A Result is what a line says. It is good until the mapper's next line.
+type Result struct {
+	// Rows are the changes of the rows that it is about, those of parents first, and behind them one for each row that
+	// these name ([fold.Ensure]).
+	Rows    []Row
+	Fate    Fate
+	Table   int    // that rejects the line; -1: it was no table
+	Warning string // why a line that is Warned is ignored
+	Resume  []byte // from which the source resumes after the line, as JSON; nil: it does not say
+	Lost    []LostValue
+	// Discriminator is what messages that no table takes are told apart by.
+	Discriminator Discriminator
+}
+
+// A Discriminator is a value of a message by which those that no table takes are told apart, and its path; "" where it is
+// absent or the mapping has no conditions.
+type Discriminator struct {
+	Path  string
+	value []byte
+}
+
+// Value is the beginning of the value's text.
+func (d *Discriminator) Value() string { return feed.Clip(d.value) }
+
+// A LostValue is one that is not kept: of a column of a row, or of a field of a message, by its name.
+type LostValue struct {
+	Table, Name string
+	Why         Loss
+}
+
+// A Loss is why a value is not kept.
+type Loss int
+
+// Why a value is not kept.
+const (
+	KeyChanged Loss = iota // a message changed the key of a row, and has neither the column's value nor the former one
+	NameTaken              // of a field that no path reads, for a column of its name has another source
+)
+
+// An UnmatchedError ends a run: no table takes a message, and the mapping demands that one does.
+type UnmatchedError struct{ Detail string }
+
+func (e *UnmatchedError) Error() string { return e.Detail }
+
+// A refusal rejects a message for what it says to a table.
+type refusal struct {
+	why   *feed.Error
+	table int
+}
+
+func (r *refusal) Error() string { return r.why.Error() }
+
+// refuse rejects a message for what it says to the table.
+func (t *planned) refuse(err *feed.Error) *refusal { return &refusal{err, t.index} }
+
+// A Mapper maps lines: it decodes the envelope, chooses the tables that the message is for, and builds their rows.
+type Mapper struct {
+	// Names are, by the names in the database, those in the stream of tables that earlier runs have added, where
+	// several of these are one there.
+	Names map[string]string
+
+	plan    *Plan
+	read    *paths.Reader
+	decode  *envelope.Decoder // nil: the messages are the rows
+	message message           // memory for the one that is mapped
+	route   router
+	rows    rowBuilder
+}
+
+// NewMapper returns what maps lines by the plan.
+func (p *Plan) NewMapper() *Mapper {
+	m := &Mapper{plan: p, read: p.trees.NewReader()}
+	if p.stream != nil {
+		m.decode = p.stream.NewDecoder(m.read)
+	}
+	m.route.plan = p
+	m.rows = rowBuilder{plan: p, read: m.read, cast: &cast.Reader{}, decode: m.decode, types: typings{plan: p}}
+	m.grow()
+	return m
+}
+
+// Follow has the mapper know tables with the columns that the messages so far have brought. Without it, or where ok is
+// false, a table is as [Plan.Fit] made it.
+func (m *Mapper) Follow(now func(table int) (_ schema.Table, ok bool)) { m.rows.types.now = now }
+
+// Mismatches returns how many values were no object, or no array, where a path steps into one, by
+// their paths; nil where all were. What is below such a value is absent.
+func (m *Mapper) Mismatches() (all map[string]int64) {
+	m.read.Mismatches(func(at paths.Place, n int64) {
+		if all == nil {
+			all = map[string]int64{}
+		}
+		all[m.plan.title(at)] += n
+	})
+	return all
+}
+
+// Map returns what a line of a source says, which must have been scanned without an error. An error of type
+// [*feed.Error] rejects the line; any other one ends the run, but for a [*NewTable].
+func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error) {
+	m.rows.begin()
+	msg := &m.message
+	if m.decode != nil { // else it has nothing of a stream
+		*msg = message{}
+	}
+	msg.line, msg.place, msg.source = l, at, source
+	fate, err := m.fate(msg)
+	out := Result{Fate: fate, Table: -1, Lost: m.rows.lost, Warning: msg.Warning, Resume: msg.Resume}
+	if fate == NoTable && err == nil {
+		out.Discriminator = m.discriminator(msg)
+		err = m.plan.unmatchedError(&out.Discriminator)
+	}
+	if err != nil {
+		if refused, ok := err.(*refusal); ok {
+			out.Table, err = refused.table, refused.why
+		}
+		return out, err
+	}
+	if fate == Taken {
+		out.Rows = m.rows.done()
+	}
+	return out, nil
+}
+
+// fate has the row builder build the rows of a message, and returns what becomes of it.
+func (m *Mapper) fate(msg *message) (Fate, error) {
+	if m.decode != nil {
+		return m.changes(msg)
+	}
+	m.read.BeginLine(0, msg.line)
+	if m.read.Matches(m.plan.ignore) {
+		return Ignored, nil
+	}
+	taken, err := m.tables(msg, nil, m.plan.tops, m.plan.loose)
+	return fateOf(taken), err
+}
+
+func fateOf(taken bool) Fate {
+	if taken {
+		return Taken
+	}
+	return NoTable
+}
+
+// tables has rows built in those of some tables that take the row at hand: tables with a row per message, and those whose
+// elements belong to no row. of is the table in the stream; nil: there is no stream. taken tells that one of them takes it.
+func (m *Mapper) tables(msg *message, of *route, tops, loose []int) (taken bool, err error) {
+	for _, i := range tops {
+		t := &m.plan.tables[i]
+		if !m.read.Holds(t.when) {
+			continue
+		}
+		taken = true
+		if of != nil {
+			if err := m.route.claim(t, of); err != nil {
+				return taken, err
+			}
+		}
+		if refused := m.rows.row(msg, t, nil); refused != nil {
+			return taken, refused
+		}
+	}
+	for _, i := range loose {
+		t := &m.plan.tables[i]
+		some, refused := m.rows.elements(msg, t, nil)
+		if refused != nil {
+			return taken, refused
+		}
+		if taken = taken || some; some && of != nil {
+			if err := m.route.claim(t, of); err != nil {
+				return taken, err
+			}
+		}
+	}
+	return taken, nil
+}
+
+// discriminator is that of a message that no table takes.
+func (m *Mapper) discriminator(msg *message) (d Discriminator) {
+	p := m.plan
+	if p.stream != nil && p.stream.NamesTables() {
+		return Discriminator{"table", msg.Table}
+	}
+	d.Path = p.discriminator.title
+	if v := m.read.Get(p.discriminator.at); v != nil {
+		d.value = m.read.Text(v)
+	}
+	return d
+}
+
+// unmatchedError is what the mapping makes of a line that no table takes, nil where it passes over it.
+func (p *Plan) unmatchedError(d *Discriminator) error {
+	switch p.unmatched {
+	case RejectUnmatched:
+		return feed.Errorf(feed.Unmatched, "%s (unmatched: reject)", d.unmatched())
+	case FailUnmatched:
+		return &UnmatchedError{d.unmatched() + " (unmatched: fail)"}
+	}
+	return nil
+}
+
+// unmatched says that no table takes a message.
+func (d *Discriminator) unmatched() string {
+	text := "no table takes this message"
+	if d.Path != "" {
+		text += fmt.Sprintf(", in which %s is %q", d.Path, d.Value())
+	}
+	return text
+}

@@ -1,0 +1,416 @@
+package mapping
+
+import (
+	"strconv"
+
+	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// A message is the one whose rows are built.
+type message struct {
+	line             *feed.Line
+	place            fold.Place
+	source           string // its name
+	envelope.Message        // these three are of one in a stream
+	change           envelope.Change
+	row              envelope.Row // the one at hand
+}
+
+// A rowBuilder builds the rows of messages: it reads their paths, and casts their values.
+type rowBuilder struct {
+	plan   *Plan
+	read   *paths.Reader
+	cast   *cast.Reader
+	decode *envelope.Decoder
+	types  typings
+
+	changes []Row
+	named   namedRows
+	fields  []feed.Field
+	bytes   []byte     // of values that no line has
+	sets    setEncoder // another buffer: sets are made while other values are
+	rest    restNames
+	lost    []LostValue
+	tables  []tableMemory
+	known   feed.Field       // memory for the value of a meta
+	visit   func(t *planned) // of an [Explainer]: called at each row
+}
+
+// namedRows are the changes of rows that others name, in other tables.
+type namedRows struct {
+	changes []Row
+	keys    []feed.Field
+}
+
+// A tableMemory is what is kept of one table.
+type tableMemory struct {
+	key         []feed.Field // of its row at hand
+	former, now []feed.Field // keys of a row before and after a message that changes it
+	took        bool         // it has had a row
+}
+
+// begin gives back the memory of the rows of the last message.
+func (b *rowBuilder) begin() {
+	clear(b.changes)
+	clear(b.named.changes)
+	b.changes, b.named.changes, b.named.keys = b.changes[:0], b.named.changes[:0], b.named.keys[:0]
+	b.fields, b.bytes, b.lost = b.fields[:0], b.bytes[:0], b.lost[:0]
+	b.sets.reset()
+	b.cast.Reset()
+}
+
+// done returns the rows that were built, and behind them those that they name.
+func (b *rowBuilder) done() []Row {
+	b.changes = append(b.changes, b.named.changes...)
+	return b.changes
+}
+
+// row adds the change of a table's row that the message, or the element at hand, is about, and
+// those of its elements. above is the key of the row that it belongs to.
+func (b *rowBuilder) row(msg *message, t *planned, above []feed.Field) *refusal {
+	types := b.types.of(msg.Types, t)
+	var former []feed.Field
+	if msg.row.Former != nil && t.nest.each == nil {
+		var refused *refusal
+		if former, refused = b.formerKey(msg, t, types); refused != nil {
+			return refused
+		}
+		if former != nil { // what the message leaves out of the row comes from the former one
+			row, err := b.decode.Complete(&msg.change, &msg.row)
+			if err != nil {
+				return t.refuse(err)
+			}
+			b.decode.Begin(row, msg.row.Index)
+			defer b.decode.Begin(msg.row.Value, msg.row.Index)
+		}
+	}
+	object, none, refused := b.object(t)
+	if refused != nil || none {
+		return refused
+	}
+	b.visits(t)
+	c := fold.Change{Op: b.op(msg, t), Text: msg.line.Text, Version: b.version(msg, t)}
+	if types != nil {
+		c.Declared = types.declared
+	}
+	if t.isLine() {
+		c.Fields, c.Unnumbered = msg.line.Fields, msg.line.Unnumbered
+		b.changes = append(b.changes, Row{Table: t.index, Change: c})
+		return nil
+	}
+	key, from := b.key(t, above), len(b.fields)
+	for i := range above {
+		key[i].Name = t.key[i].name
+	}
+	if refused := b.values(msg, t, types, object, key, c.Op == fold.Delete); refused != nil {
+		return refused
+	}
+	c.Fields, c.Unnumbered = b.fields[from:len(b.fields):len(b.fields)], b.rest.unnumbered
+	if former != nil {
+		b.deleteFormer(t, &c, former)
+		if c.Op != fold.Delete {
+			b.leftOut(t, &c)
+		}
+	}
+	b.changes = append(b.changes, Row{Table: t.index, Change: c})
+	if c.Op == fold.Delete {
+		return nil
+	}
+	for _, i := range t.nest.children {
+		if child := &b.plan.tables[i]; !child.nest.set {
+			if _, refused := b.elements(msg, child, key); refused != nil {
+				return refused
+			}
+		}
+	}
+	return nil
+}
+
+// visits notes that a table has a row.
+func (b *rowBuilder) visits(t *planned) {
+	b.tables[t.index].took = true
+	if b.visit != nil {
+		b.visit(t)
+	}
+}
+
+// op is what becomes of the row at hand of a table.
+func (b *rowBuilder) op(msg *message, t *planned) fold.Op {
+	switch {
+	case msg.line.Deletes, msg.change.Op == envelope.Delete, b.read.Matches(t.deletes):
+		return fold.Delete
+	case msg.change.Op == envelope.Replace && t.nest.each == nil:
+		return fold.Replace
+	}
+	return fold.Upsert
+}
+
+// version is that of the row at hand of a table.
+func (b *rowBuilder) version(msg *message, t *planned) (v feed.Field) {
+	if t.row.envelopeVersion {
+		return msg.change.Version
+	}
+	if t.row.version != nil {
+		if v := b.read.Get(*t.row.version); v != nil {
+			return *v
+		}
+	}
+	return v
+}
+
+// key is the memory for the key of a table's row, which begins with that of the row above.
+func (b *rowBuilder) key(t *planned, above []feed.Field) []feed.Field {
+	key := b.tables[t.index].key
+	clear(key[copy(key, above):])
+	return key
+}
+
+// values adds the fields of a row, of which the key has those of the row above. A delete needs
+// no others than its key.
+func (b *rowBuilder) values(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
+	b.rest.unnumbered = nil
+	for i := 0; i < len(key) && t.key[i].above; i++ {
+		b.fields = append(b.fields, key[i])
+	}
+	for i := range t.columns {
+		col := &t.columns[i]
+		if deletes && col.key < 0 {
+			continue
+		}
+		f, ok, refused := b.value(msg, t, types, col)
+		if refused != nil {
+			return refused
+		}
+		if !ok {
+			continue
+		}
+		if col.refers != nil && !deletes {
+			b.refer(msg, col, f)
+		}
+		if col.key >= 0 {
+			key[col.key] = f
+		}
+		b.fields = append(b.fields, f)
+	}
+	if object != nil && (t.fields.all || t.fields.byName() && !deletes) {
+		if refused := b.others(msg, t, types, object, key); refused != nil {
+			return refused
+		}
+	}
+	if refused := t.checkKey(key); refused != nil || deletes {
+		return refused
+	}
+	if refused := b.checkHidden(t, key); refused != nil {
+		return refused
+	}
+	for _, i := range t.nest.children {
+		if child := &b.plan.tables[i]; child.nest.set {
+			if refused := b.setCell(msg, child, key); refused != nil {
+				return refused
+			}
+		}
+	}
+	return nil
+}
+
+// isLine tells that the messages are the rows, and nothing is added or left out.
+func (t *planned) isLine() bool {
+	return t.fields.all && t.row.inLine && len(t.nest.children) == 0
+}
+
+// object is the object that is the row. none tells that there is no row.
+func (b *rowBuilder) object(t *planned) (_ *feed.Field, none bool, _ *refusal) {
+	v := b.read.Get(t.row.at)
+	switch {
+	case t.row.inLine:
+		return v, false, nil
+	case t.row.nested && (v == nil || v.Kind == feed.Null):
+		if t.spec.DeletesNeedAt && b.read.Matches(t.deletes) {
+			is := "absent"
+			if v != nil {
+				is = "null"
+			}
+			return nil, false, t.refuse(feed.Errorf(feed.BadKey, "table %q: %s is %s in a message that deletes its row, so the key is unknown; --envelope knows where change streams have it, and a config file can name another place, as in %[4]s: [%[2]s.%[4]s, before.%[4]s]",
+				t.spec.Name, t.spec.At, is, t.spec.Key[0]))
+		}
+		return nil, true, nil
+	case v.Kind == feed.JSON && v.Value[0] == '{':
+		return v, false, nil
+	case t.row.nested:
+		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no object but %s", t.spec.Name, t.spec.At, feed.Clip(v.Value)))
+	}
+	return nil, false, nil // an element that is a scalar
+}
+
+// value is what a column gets. ok is false where nothing of what it comes from is present.
+func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (f feed.Field, ok bool, _ *refusal) {
+	for i := range c.sources {
+		src := &c.sources[i]
+		if src.when != nil && !b.read.Holds(src.when) {
+			continue
+		}
+		var v *feed.Field
+		switch src.kind {
+		case aConstant:
+			f = src.value
+			f.Name = c.name
+			return f, true, nil
+		case aMeta:
+			b.known = b.meta(src.spec.Meta, msg, t)
+			v = &b.known
+		default:
+			if v = b.read.At(src.at); v == nil {
+				continue
+			}
+		}
+		as := &src.cast
+		if types != nil && types.sources[src] != nil {
+			as = types.sources[src]
+		}
+		if as.Keeps(v.Kind) { // as Read would find
+			return feed.Field{Name: c.name, Kind: v.Kind, Value: v.Value}, true, nil
+		}
+		out, why := b.cast.Read(v, as)
+		if why != "" {
+			return f, false, t.refuse(feed.Errorf(feed.BadValue, "table %q, column %q: %s is %s: %s", t.spec.Name, c.spec.Name, src.title(), feed.Clip(v.Value), why))
+		}
+		out.Name = c.name
+		return out, true, nil
+	}
+	return f, false, nil
+}
+
+// refer adds the change of the row that a value names.
+func (b *rowBuilder) refer(msg *message, c *column, v feed.Field) {
+	if v.Kind == feed.Null {
+		return
+	}
+	v.Name = b.plan.tables[c.refers.table].key[0].name
+	to := &b.named
+	n := len(to.keys)
+	to.keys = append(to.keys, v)
+	to.changes = append(to.changes, Row{Table: c.refers.table, Change: fold.Change{Op: fold.Ensure, Text: msg.line.Text, Fields: to.keys[n : n+1 : n+1]}})
+}
+
+// title is what a source is called in the mapping.
+func (s *source) title() string {
+	if s.kind == aMeta {
+		return "its " + string(s.spec.Meta)
+	}
+	return s.spec.From.String()
+}
+
+// meta is what is known of a message, or of the element at hand of a table, beside its value.
+func (b *rowBuilder) meta(m Meta, msg *message, t *planned) feed.Field {
+	from, k := len(b.bytes), feed.Int
+	switch m {
+	case IndexMeta:
+		b.bytes = strconv.AppendInt(b.bytes, int64(b.read.Element(t.nest.element).Index), 10)
+	case KeyMeta:
+		name := b.read.Element(t.nest.element).Key
+		if name == nil {
+			return feed.Field{Value: null, Kind: feed.Null}
+		}
+		b.bytes, k = append(append(append(b.bytes, '"'), name...), '"'), feed.String
+	case LineMeta:
+		b.bytes = strconv.AppendInt(b.bytes, msg.place.Line, 10)
+	case OffsetMeta:
+		b.bytes = strconv.AppendInt(b.bytes, msg.place.Offset, 10)
+	default:
+		b.bytes, k = append(b.bytes, paths.Quoted(msg.source)...), feed.String
+	}
+	return feed.Field{Value: b.bytes[from:len(b.bytes):len(b.bytes)], Kind: k}
+}
+
+var null = []byte("null")
+
+// checkKey reports what is wrong with the key of a row.
+func (t *planned) checkKey(key []feed.Field) *refusal {
+	for part := range key {
+		f, k := &key[part], &t.key[part]
+		switch {
+		case k.above:
+		case f.Value == nil:
+			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q has no value in this message", t.spec.Name, k.title))
+		case f.Kind == feed.Null || f.Kind == feed.JSON:
+			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q is %s", t.spec.Name, k.title, f.Kind))
+		case string(f.Value) == `""`:
+			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q is empty", t.spec.Name, k.title))
+		}
+	}
+	return nil
+}
+
+// formerKey is the key that the row of a message had in a table, where it had another one; nil: it had none, or the same.
+func (b *rowBuilder) formerKey(msg *message, t *planned, types *typing) (_ []feed.Field, refused *refusal) {
+	x := &b.tables[t.index]
+	b.decode.Begin(msg.row.Former, msg.row.Index)
+	x.former, refused = b.keyOf(msg, t, types, x.former[:0])
+	b.decode.Begin(msg.row.Value, msg.row.Index)
+	if refused != nil || len(x.former) == 0 {
+		return nil, refused
+	}
+	if x.now, refused = b.keyOf(msg, t, types, x.now[:0]); refused != nil {
+		return nil, refused
+	}
+	for i := range x.now {
+		was, is := &x.former[i], &x.now[i]
+		if string(b.read.Text(was)) != string(feed.Text(nil, is.Value, is.Kind)) {
+			return x.former, nil
+		}
+	}
+	return nil, nil
+}
+
+// keyOf appends the key that the row at hand has in a table, if it has a row there.
+func (b *rowBuilder) keyOf(msg *message, t *planned, types *typing, to []feed.Field) ([]feed.Field, *refusal) {
+	object, none, refused := b.object(t)
+	if refused != nil || none {
+		return to, refused
+	}
+	key, from := b.key(t, nil), len(b.fields)
+	refused = b.values(msg, t, types, object, key, true)
+	b.fields = b.fields[:from]
+	for i, f := range key {
+		f.Name = t.key[i].name
+		to = append(to, f)
+	}
+	return to, refused
+}
+
+// deleteFormer adds the change that removes the row of a former key, of a row whose change is c.
+func (b *rowBuilder) deleteFormer(t *planned, c *fold.Change, key []feed.Field) {
+	if b.visit != nil {
+		b.visit(t)
+	}
+	from := len(b.fields)
+	b.fields = append(b.fields, key...)
+	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Delete, Fields: b.fields[from:len(b.fields):len(b.fields)], Version: c.Version, Text: c.Text}})
+}
+
+// leftOut notes the columns of a table that the change of a row with a new key has no value for.
+func (b *rowBuilder) leftOut(t *planned, c *fold.Change) {
+	p, now := b.plan, b.types.table(t.index)
+	has := make([]bool, len(now.Columns))
+	for _, f := range c.Fields {
+		name := ""
+		if f.Name >= 0 {
+			name = p.names.Name(f.Name)
+		} else {
+			name = string(c.Unnumbered[^f.Name])
+		}
+		if at := p.limits.Find(now, name, len(now.Columns)); at >= 0 {
+			has[at] = true
+		}
+	}
+	for i := range now.Columns {
+		if col := &now.Columns[i]; !has[i] && !col.Key && !col.Generated && !col.Serial && !col.Hidden && col.Stamp == schema.NoStamp {
+			b.lost = append(b.lost, LostValue{t.spec.Name, col.Name, KeyChanged})
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package mapping
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// This file is about the messages of change streams: which tables the rows of one in the stream are for.
+
+// changes has the rows of a message of a change stream built, and returns what becomes of it.
+func (m *Mapper) changes(msg *message) (Fate, error) {
+	p := m.plan
+	if m.decode.Passes(msg.line, p.stream.tombstones) {
+		return Ignored, nil
+	}
+	var err error
+	if msg.Message, err = m.decode.Decode(msg.line); err != nil {
+		return Announced, err
+	}
+	switch msg.Kind {
+	case envelope.Ignored:
+		return Ignored, nil
+	case envelope.Warned:
+		return Warned, nil
+	case envelope.Resumes:
+		return Announced, nil
+	case envelope.Describes:
+		return Announced, m.describe(msg)
+	case envelope.Tombstone:
+		msg.change.Op, msg.row = envelope.Delete, m.decode.TombstoneRow(msg.line)
+		if refused := m.rows.row(msg, &p.tables[p.tops[0]], nil); refused != nil {
+			return Taken, refused
+		}
+		return Taken, nil
+	}
+	of := m.route.of(msg.Table)
+	if of.isNew() && (p.stream.star == nil || !m.read.Holds(p.stream.star.when)) {
+		return NoTable, nil
+	}
+	change, rejected := m.decode.Change()
+	msg.change = change
+	switch {
+	case rejected != nil:
+		return Taken, rejected
+	case of.isNew(): // no message that is rejected, or has no row, says which key it has
+		return Taken, m.newTable(msg)
+	case change.Op == envelope.Truncate:
+		taken, err := m.truncate(msg, of)
+		return fateOf(taken), err
+	}
+	taken, err := m.eachRow(msg, of)
+	return fateOf(taken), err
+}
+
+// eachRow has the tables take the rows of a message. One without rows is taken.
+func (m *Mapper) eachRow(msg *message, of *route) (taken bool, err error) {
+	rows, rejected := m.decode.Rows(&msg.change, m.plan.maxEach)
+	if rejected != nil {
+		return true, rejected
+	}
+	for n := 0; ; n++ {
+		row, ok, rejected := rows.Next()
+		if rejected != nil {
+			return true, rejected
+		}
+		if !ok {
+			return taken || n == 0, nil
+		}
+		msg.row = row
+		some, err := m.tables(msg, of, of.tops, of.loose)
+		if taken = taken || some; err != nil {
+			return taken, err
+		}
+	}
+}
+
+// truncate adds the changes of a message that empties a table of the stream.
+func (m *Mapper) truncate(msg *message, of *route) (taken bool, err error) {
+	for _, i := range slices.Concat(of.tops, of.loose) {
+		t := &m.plan.tables[i]
+		if t.nest.each == nil && !m.read.Holds(t.when) {
+			continue
+		}
+		taken = true
+		if err := m.route.claim(t, of); err != nil {
+			return taken, err
+		}
+		if t.severalNames() && !m.plan.stream.oneTable {
+			return taken, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
+		}
+		if t.options.Version != "" {
+			return taken, t.refuse(feed.Errorf(feed.BadVersion, "table %q: a truncation has no place among versions: without them it counts where it is in the stream", t.spec.Name))
+		}
+		m.rows.truncate(msg, t)
+	}
+	return taken, nil
+}
+
+// truncate adds what empties a table, and those whose rows belong to its rows.
+func (b *rowBuilder) truncate(msg *message, t *planned) {
+	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Truncate, Text: msg.line.Text}})
+	for _, i := range t.nest.children {
+		b.truncate(msg, &b.plan.tables[i])
+	}
+}
+
+// TakesTombstones reports whether what has only the key of a row, and no table of the stream, removes the
+// row. Where a table chooses among the messages, the row may be one of those that it leaves out.
+func (m *Mapping) TakesTombstones() bool {
+	takes := false
+	for i := range m.Tables {
+		switch t := &m.Tables[i]; {
+		case t.Of != "":
+		case takes || t.IsStar() || t.Each.Base != NoBase || t.When != nil || t.Version.Base != NoBase:
+			return false
+		default:
+			takes = true
+		}
+	}
+	return takes
+}
+
+// A pattern matches names of tables in a stream.
+type pattern struct {
+	*regexp.Regexp
+	bare bool // it matches the last part of a name, of one schema
+	any  bool // it may match several names
+}
+
+// patterns are those of the names that a table has in the stream.
+func (t *Table) patterns() (all []pattern) {
+	from := t.From
+	if from == nil {
+		from = []string{t.Name}
+	}
+	for _, name := range from {
+		any := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(name))
+		all = append(all, pattern{regexp.MustCompile("(?s)^" + any + "$"), !strings.Contains(name, ".") && name != "*", strings.ContainsAny(name, "*?")})
+	}
+	return all
+}
+
+// takes reports whether a table takes rows of a name in the stream, and whether it does so by the
+// last part of it.
+func (t *planned) takes(name string) (takes, bare bool) {
+	last := name[strings.LastIndex(name, ".")+1:]
+	for _, p := range t.from {
+		if p.MatchString(name) {
+			return true, false
+		}
+		if p.bare && p.MatchString(last) {
+			takes, bare = true, true
+		}
+	}
+	return takes, bare
+}
+
+// severalNames reports whether a table may have the rows of several tables of the stream.
+func (t *planned) severalNames() bool { return len(t.from) > 1 || t.from[0].any }
+
+// A route is which tables take the rows of a name in the stream.
+type route struct {
+	name        string
+	tops, loose []int
+	only        map[int]string // by table: the part of the name of which it takes no other
+}
+
+// isNew reports whether no table takes the rows.
+func (r *route) isNew() bool { return len(r.tops)+len(r.loose) == 0 }
+
+// A router finds routes, and holds tables to one schema, or one table of the stream, where they take rows of one.
+type router struct {
+	plan     *Plan
+	routes   map[string]*route
+	claims   map[int]*route      // by table: the first of which it took a row, where it takes rows of no others
+	declared map[string]declared // by name
+}
+
+// At most this many names of tables, of at most this many bytes each, have their routes cached.
+const maxRoutes, maxRouteName = 10_000, 1000
+
+// of finds the route of a name.
+func (r *router) of(name []byte) *route {
+	if x, known := r.routes[string(name)]; known {
+		return x
+	}
+	x := r.plan.route(string(name))
+	if r.routes == nil {
+		r.routes = map[string]*route{}
+	}
+	if len(r.routes) < maxRoutes && len(name) <= maxRouteName {
+		r.routes[x.name] = x
+	}
+	return x
+}
+
+// route finds which tables take the rows of a name.
+func (p *Plan) route(name string) *route {
+	x := &route{name: name, only: map[int]string{}}
+	some := func(tables []int) (some []int) {
+		for _, i := range tables {
+			takes, bare := true, false
+			if p.stream.NamesTables() {
+				takes, bare = p.tables[i].takes(name)
+			}
+			if takes {
+				some = append(some, i)
+			}
+			if p.stream.oneTable {
+				x.only[i] = name
+			} else if bare {
+				x.only[i] = name[:strings.LastIndex(name, ".")+1]
+			}
+		}
+		return some
+	}
+	x.tops, x.loose = some(p.tops), some(p.loose)
+	return x
+}
+
+// claim demands that a table which takes rows of one schema, or of one table of the stream, does so.
+func (r *router) claim(t *planned, x *route) error {
+	only, one := x.only[t.index]
+	if !one {
+		return nil
+	}
+	was := r.claims[t.index]
+	switch {
+	case was == x:
+	case was == nil:
+		if r.claims == nil {
+			r.claims = map[int]*route{}
+		}
+		r.claims[t.index] = x
+	case was.only[t.index] != only && r.plan.stream.oneTable:
+		return fmt.Errorf("the stream has rows of two tables, %q and %q: choose one with --when, or name both in a config file", was.name, x.name)
+	case was.only[t.index] != only:
+		return fmt.Errorf("table %q: the stream has rows of %q and of %q: from says which it takes, such as from: %[2]s", t.spec.Name, was.name, x.name)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+// Package paths has the paths that lead from a message to values in it, conditions on these values, and what reads
+// both from a message.
+package paths
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A Path leads from a message to a value in it.
+type Path struct {
+	Base  Base
+	Steps []Step
+	Text  string // as it was written
+}
+
+// Base is where a path begins.
+type Base uint8
+
+// Where it begins.
+const (
+	NoBase Base = iota // the zero path leads nowhere
+	// RowBase is the object that is the row; in conditions (those of columns too) and in
+	// the version of a table it is the message, of a child the element.
+	RowBase
+	MessageBase // $
+	ParentBase  // ^: the element, or message, that holds the array of this one
+	VersionBase // the version that the message's envelope has
+)
+
+// A Step goes to a member of an object or to an element of an array.
+type Step struct {
+	Name  string
+	Index int // -1 where the step is a member
+}
+
+// ParsePath reads a path: a.b, "x.y".z, a[0], . (the value itself), $ or $.a (from the
+// message), ^.a (from the parent element).
+func ParsePath(text string) (Path, error) {
+	if !utf8.ValidString(text) {
+		return Path{}, fmt.Errorf("path %q is not UTF-8", text)
+	}
+	p := Path{Base: RowBase, Text: text}
+	if text == "." {
+		return p, nil
+	}
+	rest := text
+	if base := map[string]Base{"$": MessageBase, "^": ParentBase}[rest[:min(1, len(rest))]]; base != NoBase {
+		p.Base, rest = base, rest[1:]
+		if rest == "" {
+			return p, nil
+		}
+		if rest[0] != '.' && rest[0] != '[' {
+			return Path{}, fmt.Errorf("path %s: a name that begins with %s needs double quotes", text, text[:1])
+		}
+		rest = strings.TrimPrefix(rest, ".")
+	}
+	for {
+		step, after, err := cutStep(rest)
+		if err != nil {
+			return Path{}, fmt.Errorf("path %q: %w", text, err)
+		}
+		p.Steps = append(p.Steps, step)
+		if after == "" {
+			return p, nil
+		}
+		switch after[0] {
+		case '.':
+			rest = after[1:]
+		case '[':
+			rest = after
+		default:
+			return Path{}, fmt.Errorf("path %q: a dot is missing before %q", text, after)
+		}
+	}
+}
+
+// cutStep reads the first step of a path.
+func cutStep(text string) (step Step, rest string, err error) {
+	switch {
+	case text == "" || text[0] == '.':
+		return step, "", errors.New("a name is empty")
+	case text[0] == '[':
+		digits, rest, ok := strings.Cut(text[1:], "]")
+		n, err := strconv.ParseUint(digits, 10, 31)
+		if !ok || err != nil {
+			return step, "", errors.New("an index is a whole number in brackets, as in items[0]")
+		}
+		return Step{Index: int(n)}, rest, nil
+	case text[0] == '"':
+		d := json.NewDecoder(strings.NewReader(text))
+		step.Index = -1
+		if err := d.Decode(&step.Name); err != nil {
+			return step, "", errors.New("the name in double quotes is not a JSON string")
+		}
+		return step, text[d.InputOffset():], nil
+	}
+	end := strings.IndexFunc(text, func(r rune) bool {
+		return strings.ContainsRune(`.[]"`, r) || unicode.IsSpace(r) || unicode.IsControl(r)
+	})
+	if end < 0 {
+		end = len(text)
+	}
+	if end < len(text) && text[end] != '.' && text[end] != '[' {
+		return step, "", fmt.Errorf("a name with %q in it needs double quotes", []rune(text[end:])[0])
+	}
+	return Step{Name: text[:end], Index: -1}, text[end:], nil
+}
+
+// FieldPath is the path of the member of that name, whatever is in the name.
+func FieldPath(name string) Path {
+	p := Path{Base: RowBase, Steps: []Step{{Name: name, Index: -1}}}
+	p.Text = p.String()
+	return p
+}
+
+// String is the path as [ParsePath] reads it, in one spelling.
+func (p Path) String() string {
+	if p.IsEnvelopeVersion() {
+		return p.Text
+	}
+	var b strings.Builder
+	b.WriteString(map[Base]string{MessageBase: "$", ParentBase: "^"}[p.Base])
+	if b.Len() == 0 && len(p.Steps) == 0 && p.Base == RowBase {
+		return "."
+	}
+	for _, s := range p.Steps {
+		if s.Index >= 0 {
+			fmt.Fprintf(&b, "[%d]", s.Index)
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		if plain, err := ParsePath(s.Name); err == nil && slices.Equal(plain.Steps, []Step{s}) {
+			b.WriteString(s.Name)
+		} else {
+			b.Write(Quoted(s.Name))
+		}
+	}
+	return b.String()
+}
+
+// IsEnvelopeVersion reports whether a path is that of the version which a message's envelope has.
+func (p Path) IsEnvelopeVersion() bool { return p.Base == VersionBase }
+
+// Quoted is a JSON string.
+func Quoted(s string) []byte {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // of a string it cannot fail
+	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// MarshalText implements [encoding.TextMarshaler]: a path is the same however it is spelled.
+func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

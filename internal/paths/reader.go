@@ -1,0 +1,185 @@
+package paths
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+)
+
+// A Reader follows the paths of trees into the values at hand: one for each tree. What it returns is good until the
+// tree turns to another value.
+type Reader struct {
+	feed.Unquoter
+	trees  *Trees
+	frames []frame // by tree
+}
+
+// NewReader returns a reader. More trees, and paths, may be added: see [Reader.Grow].
+func (t *Trees) NewReader() *Reader {
+	r := &Reader{trees: t}
+	r.Grow()
+	return r
+}
+
+// Grow has the reader follow the paths that were added.
+func (r *Reader) Grow() {
+	for i, t := range *r.trees {
+		if i == len(r.frames) {
+			r.frames = append(r.frames, newFrame(t))
+		} else if len(r.frames[i].cells) < len(t.nodes) {
+			f := newFrame(t)
+			f.value = r.frames[i].value // later lines are no samples
+			copy(f.mismatches, r.frames[i].mismatches)
+			copy(f.walked, r.frames[i].walked)
+			copy(f.met, r.frames[i].met)
+			copy(f.others, r.frames[i].others)
+			r.frames[i] = f
+		}
+	}
+}
+
+// Begin turns a tree to a value.
+func (r *Reader) Begin(tree int32, value []byte, k feed.Kind) { r.frames[tree].begin(value, k) }
+
+// BeginLine turns a tree to a line.
+func (r *Reader) BeginLine(tree int32, l *feed.Line) {
+	f := &r.frames[tree]
+	f.begin(bytes.TrimSpace(l.Text), feed.JSON)
+	f.cells[0].opened = f.value
+	slots := f.tree.slots
+	for i := range l.Fields {
+		if n := l.Fields[i].Name; uint(n) < uint(len(slots)) && slots[n] > 0 {
+			f.set(slots[n], l.Fields[i].Value, l.Fields[i].Kind)
+		}
+	}
+}
+
+// An Element says which of the elements of an array, or object, a value is.
+type Element struct {
+	Index int
+	Key   []byte // of an object: what is between the quotes of its name; nil: of an array
+}
+
+// BeginElement turns a tree to an element.
+func (r *Reader) BeginElement(tree int32, value []byte, k feed.Kind, e Element) {
+	f := &r.frames[tree]
+	f.begin(value, k)
+	f.element = e
+}
+
+// Element says which element a tree has turned to.
+func (r *Reader) Element(tree int32) Element { return r.frames[tree].element }
+
+// Get returns the value at a place; nil where it is absent, or the place is [Nowhere].
+func (r *Reader) Get(at Place) *feed.Field {
+	if at.Tree < 0 {
+		return nil
+	}
+	return r.frames[at.Tree].get(at.Node)
+}
+
+// At is [Reader.Get] of a place that is not [Nowhere].
+func (r *Reader) At(at Place) *feed.Field { return r.frames[at.Tree].get(at.Node) }
+
+// Holds tests a condition.
+func (r *Reader) Holds(c Condition) bool {
+	if c == nil {
+		return true
+	}
+	for _, all := range c {
+		if r.holdAll(all) {
+			return true
+		}
+	}
+	return false
+}
+
+// Matches is [Reader.Holds] of a condition that holds never where it is not given.
+func (r *Reader) Matches(c Condition) bool { return c != nil && r.Holds(c) }
+
+func (r *Reader) holdAll(all []test) bool {
+	for i := range all {
+		if !r.holdsTest(&all[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Reader) holdsTest(t *test) bool {
+	v := r.At(t.at)
+	switch {
+	case v == nil && t.present == MustBePresent, v != nil && t.present == MustBeAbsent:
+		return false
+	case !t.compares:
+		return true
+	case v == nil:
+		return t.not
+	}
+	return r.isOneOf(v, t) != t.not
+}
+
+func (r *Reader) isOneOf(v *feed.Field, t *test) bool {
+	if v.Kind == feed.Null {
+		return t.null
+	}
+	text := r.Text(v)
+	for _, want := range t.in {
+		if bytes.Equal(text, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// Decides is where the value is that decides about a condition: that of its first test, or of the first that does not
+// hold.
+func (r *Reader) Decides(c Condition) Place {
+	for i := range c[0] {
+		if !r.holdsTest(&c[0][i]) {
+			return c[0][i].at
+		}
+	}
+	return c[0][0].at
+}
+
+// Mismatches calls back at each place whose value was no object, or no array, where a path steps into it, with how
+// often that was so. What is below such a value is absent.
+func (r *Reader) Mismatches(each func(at Place, n int64)) {
+	for i := range r.frames {
+		for at, n := range r.frames[i].mismatches {
+			if n > 0 {
+				each(Place{int32(i), int32(at)}, n)
+			}
+		}
+	}
+}
+
+// Unmet finds the first step to a place where nothing was ever found, though there was an object or array in which it
+// could have been. Of members of a line itself the scanner's names tell.
+func (r *Reader) Unmet(at Place, names *feed.Names) (missing Place, ok bool) {
+	f := &r.frames[at.Tree]
+	for n := at.Node; n > 0; n = f.tree.nodes[n].parent {
+		node := &f.tree.nodes[n]
+		if at.Tree == 0 && node.parent == 0 && node.step.Index < 0 {
+			if !names.HasMet(node.step.Name) && !f.met[n] { // which is so where the message is in an envelope
+				missing, ok = Place{at.Tree, n}, true
+			}
+		} else if f.walked[node.parent] && !f.met[n] {
+			missing, ok = Place{at.Tree, n}, true
+		}
+	}
+	return missing, ok
+}
+
+// Beside are the members that stand where a path leads nowhere; nil where these are the line's.
+func (r *Reader) Beside(at Place) []string {
+	f := &r.frames[at.Tree]
+	parent := f.tree.nodes[at.Node].parent
+	if at.Tree == 0 && parent == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(f.others[parent]))
+}

@@ -1,0 +1,172 @@
+package paths
+
+import "github.com/weirsync/weir/internal/feed"
+
+// Trees are the paths that a plan follows: a tree for each kind of value that paths begin at, such as the message, or
+// the elements of an array. They are added to while the plan is made.
+type Trees []*tree
+
+// A Place is a node of a tree: where a path leads.
+type Place struct{ Tree, Node int32 }
+
+// Nowhere is the place of a path that is not given.
+var Nowhere = Place{Tree: -1}
+
+// IsNowhere reports whether it is the place of no path.
+func (p Place) IsNowhere() bool { return p.Tree < 0 }
+
+// A tree holds the paths into one kind of value.
+type tree struct {
+	nodes []node
+	slots []int32 // by number of a field's name: its node below the root; 0 is none. See [Trees.Number]
+}
+
+// A node is where a path leads, or passes. Node 0 is the value itself.
+type node struct {
+	step   Step
+	parent int32
+	kids   []int32
+}
+
+// Grow adds a tree and returns its number.
+func (t *Trees) Grow() int32 {
+	*t = append(*t, &tree{nodes: []node{{parent: -1}}})
+	return int32(len(*t) - 1)
+}
+
+// Add returns the place that steps lead to from another one.
+func (t Trees) Add(from Place, steps []Step) Place {
+	tree := t[from.Tree]
+	for _, step := range steps {
+		at := int32(-1)
+		for _, k := range tree.nodes[from.Node].kids {
+			if tree.nodes[k].step == step {
+				at = k
+			}
+		}
+		if at < 0 {
+			at = int32(len(tree.nodes))
+			tree.nodes = append(tree.nodes, node{step: step, parent: from.Node})
+			tree.nodes[from.Node].kids = append(tree.nodes[from.Node].kids, at)
+		}
+		from.Node = at
+	}
+	return from
+}
+
+// Number has a tree know the fields of lines, whose names have these numbers, that its paths begin with.
+func (t Trees) Number(tree int32, names *feed.Names) {
+	x := t[tree]
+	for _, k := range x.nodes[0].kids {
+		if step := x.nodes[k].step; step.Index < 0 {
+			n := names.Number(step.Name)
+			for int(n) >= len(x.slots) {
+				x.slots = append(x.slots, 0)
+			}
+			x.slots[n] = k
+		}
+	}
+}
+
+// ReadsField reports whether a path begins with a field of a line, by the number of its name.
+func (t Trees) ReadsField(tree, name int32) bool {
+	slots := t[tree].slots
+	return uint(name) < uint(len(slots)) && slots[name] > 0
+}
+
+// ReadsMember reports whether a path leads from a place to a member of that name.
+func (t Trees) ReadsMember(at Place, name []byte) bool {
+	nodes := t[at.Tree].nodes
+	for _, k := range nodes[at.Node].kids {
+		if step := &nodes[k].step; step.Index < 0 && step.Name == string(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Members are the members of the value itself that paths of a tree begin with.
+func (t Trees) Members(tree int32) (names []string) {
+	nodes := t[tree].nodes
+	for _, k := range nodes[0].kids {
+		names = append(names, nodes[k].step.Name)
+	}
+	return names
+}
+
+// IsMember reports whether a place is the member of that name of the value itself.
+func (t Trees) IsMember(at Place, name string) bool {
+	n := &t[at.Tree].nodes[at.Node]
+	return n.parent == 0 && n.step == Step{Name: name, Index: -1}
+}
+
+// Name is the last step to a place, where that is a member.
+func (t Trees) Name(at Place) string { return t[at.Tree].nodes[at.Node].step.Name }
+
+// String is the path that leads to a place within its tree, for people.
+func (t Trees) String(at Place) string {
+	var steps []Step
+	for nodes, n := t[at.Tree].nodes, at.Node; n > 0; n = nodes[n].parent {
+		steps = append([]Step{nodes[n].step}, steps...)
+	}
+	return Path{Base: RowBase, Steps: steps}.String()
+}
+
+// A Condition is a [When], ready to be tested. nil holds always.
+type Condition [][]test
+
+type test struct {
+	at       Place
+	in       [][]byte // texts
+	null     bool     // null is one of the values
+	compares bool     // there are values
+	not      bool
+	present  Presence
+}
+
+// Compile returns the condition. find returns where the path of a test leads.
+func (w When) Compile(find func(t *Test) Place) Condition {
+	if w == nil {
+		return nil
+	}
+	out := Condition{}
+	for _, all := range w {
+		var tests []test
+		for i := range all {
+			t := &all[i]
+			x := test{at: find(t), compares: t.In != nil, not: t.Not, present: t.Present}
+			for _, v := range t.In {
+				if v.Null {
+					x.null = true
+				} else {
+					x.in = append(x.in, []byte(v.Text))
+				}
+			}
+			tests = append(tests, x)
+		}
+		out = append(out, tests)
+	}
+	return out
+}
+
+// Places are where the tests of a condition look for a value, but for those that ask for none.
+func (c Condition) Places() (all []Place) {
+	for _, tests := range c {
+		for i := range tests {
+			if tests[i].present != MustBeAbsent {
+				all = append(all, tests[i].at)
+			}
+		}
+	}
+	return all
+}
+
+// First are the places that the parts of a condition look at first.
+func (c Condition) First() (all []Place) {
+	for _, tests := range c {
+		if len(tests) > 0 {
+			all = append(all, tests[0].at)
+		}
+	}
+	return all
+}
