@@ -17,6 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/ladder"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
@@ -58,7 +59,7 @@ func (w *chain) writeFeed() (err error) {
 func (w *chain) mapping() (m *mapping.Mapping, err error) {
 	m = &mapping.Mapping{Unmatched: mapping.FailUnmatched, MaxEach: 1, MaxTables: w.tables}
 	for n := range w.tables {
-		t := mapping.Table{Name: tableName(n), At: mapping.FieldPath(tableName(n)), Key: []string{"key"}, ID: "id"}
+		t := mapping.Table{Name: tableName(n), At: paths.FieldPath(tableName(n)), Key: []string{"key"}, ID: "id"}
 		for _, name := range []string{"key", "a", "b"} {
 			s, serr := mapping.ParseSource("", name)
 			err = errors.Join(err, serr)

@@ -7,11 +7,12 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // A Case is a test of the file: a feed and the rows that it makes.
 type Case struct {
-	Pos  mapping.Pos
+	Pos  paths.Pos
 	Name string
 	Feed string
 	Want []WantTable
@@ -19,14 +20,14 @@ type Case struct {
 
 // A WantTable is all that a table must have; what a row does not name is not compared.
 type WantTable struct {
-	Pos  mapping.Pos
+	Pos  paths.Pos
 	Name string
 	Rows [][]WantCell
 }
 
 // A WantCell is a column of a row.
 type WantCell struct {
-	Pos    mapping.Pos
+	Pos    paths.Pos
 	Column string
 	Value  []byte // raw JSON
 }

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // A checker compares the parts of a mapping with each other.
@@ -22,7 +24,7 @@ type checker struct {
 // An edge leads to a parent.
 type edge struct {
 	to   *tableDraft
-	at   mapping.Pos
+	at   paths.Pos
 	word string // the key that makes it one
 }
 
@@ -63,7 +65,7 @@ func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.Merg
 
 // parentage checks what makes a table a child.
 func (c *checker) parentage(t *tableDraft) {
-	if t.given["each"] != nil && len(t.Each.Steps) == 0 && t.Each.Base == mapping.RowBase && !t.child() {
+	if t.given["each"] != nil && len(t.Each.Steps) == 0 && t.Each.Base == paths.RowBase && !t.child() {
 		c.fault(t.place("each"), t.where+".each", "a message is no array: name the field that has it")
 	}
 	if t.child() {
@@ -227,7 +229,7 @@ func (c *checker) sources(t *tableDraft, col mapping.Column) {
 			c.fault(s.Pos, where, "no message meets this when and that of the table")
 		}
 		for _, before := range col.From[:i] {
-			if before.When == nil && (before.Value != nil || before.Meta != mapping.NoMeta || before.From.Base != mapping.NoBase && before.From.String() == s.From.String()) {
+			if before.When == nil && (before.Value != nil || before.Meta != mapping.NoMeta || before.From.Base != paths.NoBase && before.From.String() == s.From.String()) {
 				c.fault(s.Pos, where, "never counts: a source before it always does")
 				break
 			}
@@ -236,9 +238,9 @@ func (c *checker) sources(t *tableDraft, col mapping.Column) {
 }
 
 // conditionPath is what a path leads to in the conditions of a table, in one spelling.
-func (t *tableDraft) conditionPath(p mapping.Path) string {
-	if p.Base == mapping.RowBase && t.given["each"] == nil {
-		p.Base = mapping.MessageBase
+func (t *tableDraft) conditionPath(p paths.Path) string {
+	if p.Base == paths.RowBase && t.given["each"] == nil {
+		p.Base = paths.MessageBase
 	}
 	return p.String()
 }
@@ -258,10 +260,10 @@ func (c *checker) rules(t *tableDraft) {
 	if t.FillOnly && t.DeleteWhen != nil {
 		clash("fill_only", "delete_when", "fill_only never removes a row: leave delete_when out")
 	}
-	if t.FillOnly && t.Version.Base != mapping.NoBase {
+	if t.FillOnly && t.Version.Base != paths.NoBase {
 		clash("fill_only", "version_field", "fill_only needs no version: leave one of version_field and fill_only out")
 	}
-	if t.given["version_scope"] != nil && !t.child() && t.Scope == fold.RowScope && t.Version.Base == mapping.NoBase {
+	if t.given["version_scope"] != nil && !t.child() && t.Scope == fold.RowScope && t.Version.Base == paths.NoBase {
 		clash("version_scope", "version_scope", "name the field with version_field")
 	}
 	if above := c.byName[t.Of]; t.replaced() && above != nil && above.FillOnly {
@@ -280,7 +282,7 @@ func (c *checker) versions(t *tableDraft) {
 	if !t.child() || t.replaced() {
 		return
 	}
-	own := t.Version.Base != mapping.NoBase
+	own := t.Version.Base != paths.NoBase
 	if t.given["version_scope"] != nil && !own {
 		c.fault(t.place("version_scope"), t.where+".version_scope", "the version is that of %s, and so is its scope: leave version_scope out", t.Of)
 	}
@@ -289,7 +291,7 @@ func (c *checker) versions(t *tableDraft) {
 			c.fault(t.place("version_field"), t.where+".version_field", "%s has delete_when, and a delete of its row counts as one of the rows here: they have its version; leave version_field out", of.Name)
 			return
 		}
-		if t.FillOnly && !own && of.Version.Base != mapping.NoBase {
+		if t.FillOnly && !own && of.Version.Base != paths.NoBase {
 			c.fault(t.place("fill_only"), t.where+".fill_only", "fill_only needs no version, and the rows have that of %s: leave one of version_field and fill_only out", of.Name)
 			return
 		}
@@ -298,11 +300,11 @@ func (c *checker) versions(t *tableDraft) {
 
 // paths checks that only elements have a parent.
 func (c *checker) paths(t *tableDraft) {
-	if t.given["each"] != nil && t.Each.Base != mapping.ParentBase {
+	if t.given["each"] != nil && t.Each.Base != paths.ParentBase {
 		return
 	}
-	fault := func(at mapping.Pos, where string, p mapping.Path) {
-		if p.Base == mapping.ParentBase {
+	fault := func(at paths.Pos, where string, p paths.Path) {
+		if p.Base == paths.ParentBase {
 			c.fault(at, where, "%s: ^ is the parent of an element", p.Text)
 		}
 	}
@@ -310,7 +312,7 @@ func (c *checker) paths(t *tableDraft) {
 	if t.given["each"] != nil {
 		return
 	}
-	whens := func(w mapping.When, where string) {
+	whens := func(w paths.When, where string) {
 		for _, all := range w {
 			for _, test := range all {
 				fault(test.Pos, where, test.Path)
@@ -370,7 +372,7 @@ func timed(t *tableDraft, col mapping.Column) answer {
 		switch as := t.TypeOf(&s); {
 		case s.Stamp != mapping.NoStamp || as.IsTime():
 			return yes
-		case as.Kind == mapping.Auto:
+		case as.Kind == cast.Auto:
 			best = maybe
 		}
 	}

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/quantity"
 )
 
@@ -32,7 +34,7 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 				return nil, fmt.Errorf("a row of table %s: %w", t.Name, err)
 			}
 		}
-		differ := func(at mapping.Pos, format string, args ...any) {
+		differ := func(at paths.Pos, format string, args ...any) {
 			differences = append(differences, &Fault{m.File, at, fmt.Sprintf("test %q", c.Name), "table " + t.Name + fmt.Sprintf(format, args...)})
 		}
 		if len(have) != len(want.Rows) {
@@ -99,13 +101,13 @@ func plain(raw []byte) string {
 }
 
 // typeOf is the type of a column's values; auto where it has none, or several.
-func typeOf(t *mapping.Table, name string) mapping.Type {
-	none := mapping.Type{Kind: mapping.Auto}
+func typeOf(t *mapping.Table, name string) cast.Type {
+	none := cast.Type{Kind: cast.Auto}
 	i := slices.IndexFunc(t.Columns, func(c mapping.Column) bool { return c.Name == name })
 	if i < 0 {
 		return none
 	}
-	var of mapping.Type
+	var of cast.Type
 	for j, s := range t.Columns[i].From {
 		as := t.TypeOf(&s)
 		if s.Stamp != mapping.NoStamp || s.Meta != mapping.NoMeta || j > 0 && as.Kind != of.Kind {
@@ -118,18 +120,18 @@ func typeOf(t *mapping.Table, name string) mapping.Type {
 
 // sameValue tells that a row has the value that a test wants, which is read as the column's
 // type. have is nil for NULL.
-func sameValue(t mapping.Type, want, have []byte) bool {
+func sameValue(t cast.Type, want, have []byte) bool {
 	wantNull, haveNull := string(want) == "null", have == nil || string(have) == "null"
 	if wantNull || haveNull {
 		return wantNull == haveNull
 	}
 	switch t.Kind {
-	case mapping.Text:
+	case cast.Text:
 		text, _ := t.Read(want)
 		return text == string(feed.AppendText(nil, have, feed.KindOf(have)))
-	case mapping.Auto, mapping.DefaultType:
+	case cast.Auto, cast.DefaultType:
 		return (feed.KindOf(want) == feed.String) == (feed.KindOf(have) == feed.String) && plain(want) == plain(have) || sameBoolean(want, have) || sameJSON(want, have)
-	case mapping.JSON:
+	case cast.JSON:
 		return sameJSON(want, have) || plain(want) == plain(have)
 	}
 	if plain(want) == plain(have) {

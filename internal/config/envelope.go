@@ -10,46 +10,46 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirsync/weir/internal/envelope"
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
-var envelopeKeys = []key[mapping.Envelope]{
-	{"unwrap", "the path of an object that is the message; where there is none, it is the line", "the line", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Unwrap = r.path(n, where) }},
-	{"connect_schema", "the path, in the line, of the schema of the message as Kafka Connect's JSON converter writes it: where it is present, fields of the row have its types, unless the config file names one. A line without it is unwrapped only if it has no other fields", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.ConnectSchema = r.path(n, where) }},
-	{"table", "the path of the name of the table, or those of its parts, such as schema and table: of these, those that are present", "messages name no table", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+var envelopeKeys = []key[envelope.Envelope]{
+	{"unwrap", "the path of an object that is the message; where there is none, it is the line", "the line", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unwrap = r.path(n, where) }},
+	{"connect_schema", "the path, in the line, of the schema of the message as Kafka Connect's JSON converter writes it: where it is present, fields of the row have its types, unless the config file names one. A line without it is unwrapped only if it has no other fields", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ConnectSchema = r.path(n, where) }},
+	{"table", "the path of the name of the table, or those of its parts, such as schema and table: of these, those that are present", "messages name no table", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.Table = r.paths(n, where)
 	}},
-	{"each", "the path of an array whose elements are rows", "one row for each message", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Each = r.path(n, where) }},
-	{"row", "the path of the row, or several: the first that is present and not null counts. It is an object, or an array with an object for each field, which has its `name` and `value`", "with `each`, the element", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+	{"each", "the path of an array whose elements are rows", "one row for each message", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Each = r.path(n, where) }},
+	{"row", "the path of the row, or several: the first that is present and not null counts. It is an object, or an array with an object for each field, which has its `name` and `value`", "with `each`, the element", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.Row = r.paths(n, where)
 	}},
-	{"old", "the path of what the row was before, or of some of its fields: it has the key of a delete, and the former key of an update. With `each` it is an array beside that one", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
-	{"key", "the path of an object with the fields of the key, which the row may lack, or of an array with their names: the key of a table that `'*'` makes", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
-	{"delete_when", "the messages that remove their row", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.DeleteWhen = r.when(n, where) }},
-	{"truncate_when", "the messages that remove all rows of their table", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
-	{"replace_when", "the messages whose row is whole: a column that it lacks is NULL", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.ReplaceWhen = r.when(n, where) }},
-	{"write_when", "the messages that set the columns of their row: one that is none of these, and is not removed, truncated or ignored, is rejected", "all others", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.WriteWhen = r.when(n, where) }},
-	{"insert_when", "the messages that insert their row: one with a value that counts as `absent` is rejected, for nothing else has the value", "never", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.InsertWhen = r.when(n, where) }},
-	{"ignore", "messages that are passed over, and counted: heartbeats, changes of the schema", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Ignore = r.when(n, where) }},
-	{"warn_when", "messages that are ignored with a warning, which comes once", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.WarnWhen = r.when(n, where) }},
-	{"fail_when", "messages that end the run: what they say cannot be applied, and what follows depends on it", "none", ref("when"), func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.FailWhen = r.when(n, where) }},
-	{"omit", "fields of the row that are no columns; a `*` at the end of a name stands for any text", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+	{"old", "the path of what the row was before, or of some of its fields: it has the key of a delete, and the former key of an update. With `each` it is an array beside that one", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
+	{"key", "the path of an object with the fields of the key, which the row may lack, or of an array with their names: the key of a table that `'*'` makes", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
+	{"delete_when", "the messages that remove their row", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.DeleteWhen = r.when(n, where) }},
+	{"truncate_when", "the messages that remove all rows of their table", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
+	{"replace_when", "the messages whose row is whole: a column that it lacks is NULL", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ReplaceWhen = r.when(n, where) }},
+	{"write_when", "the messages that set the columns of their row: one that is none of these, and is not removed, truncated or ignored, is rejected", "all others", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.WriteWhen = r.when(n, where) }},
+	{"insert_when", "the messages that insert their row: one with a value that counts as `absent` is rejected, for nothing else has the value", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.InsertWhen = r.when(n, where) }},
+	{"ignore", "messages that are passed over, and counted: heartbeats, changes of the schema", "none", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Ignore = r.when(n, where) }},
+	{"warn_when", "messages that are ignored with a warning, which comes once", "none", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.WarnWhen = r.when(n, where) }},
+	{"fail_when", "messages that end the run: what they say cannot be applied, and what follows depends on it", "none", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.FailWhen = r.when(n, where) }},
+	{"omit", "fields of the row that are no columns; a `*` at the end of a name stands for any text", "none", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		if e.Omit = r.names(n, where); slices.ContainsFunc(e.Omit, func(name string) bool { return strings.Contains(strings.TrimSuffix(name, "*"), "*") }) {
 			r.fault(pos(n), where, "* may be at the end of a name alone")
 		}
 	}},
-	{"absent", "a text, or several: a value of the row that is one of them counts as absent", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
-	{"unset", "the path of an array with the names of fields that are NULL, unless the row has them or is whole", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
-	{"partial", "the path of an array: where it has elements, the message changes parts of values, and is rejected unless `replace_when` holds", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Partial = r.path(n, where) }},
-	{"extended_json", "whether fields of the row have their types beside them, as in MongoDB's Extended JSON: numbers become numbers, times RFC 3339, identifiers, UUIDs and bytes (in base64) texts", "false", boolForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+	{"absent", "a text, or several: a value of the row that is one of them counts as absent", "none", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
+	{"unset", "the path of an array with the names of fields that are NULL, unless the row has them or is whole", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
+	{"partial", "the path of an array: where it has elements, the message changes parts of values, and is rejected unless `replace_when` holds", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Partial = r.path(n, where) }},
+	{"extended_json", "whether fields of the row have their types beside them, as in MongoDB's Extended JSON: numbers become numbers, times RFC 3339, identifiers, UUIDs and bytes (in base64) texts", "false", boolForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.ExtendedJSON = r.boolean(n, where)
 	}},
-	{"schema", "the path of a JSON Schema of the rows of the message's table that follow: their columns have its types, where `'*'` makes the table", "the stream describes no tables", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Schema = r.path(n, where) }},
-	{"schema_key", "the path of an array, beside `schema`, with the names of the fields that are the key", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.SchemaKey = r.path(n, where) }},
-	{"resume", "the path of a value from which the source resumes, in messages of its own: `weir sync` prints it to stdout, in a line, when all that came before it is committed", "none", textForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) { e.Resume = r.path(n, where) }},
-	{"version", "the path of the version of a message, or those of its parts, which are compared in order; `PATH as lsn`, `binlog`, `mongo_ts` or `timestamp` reads a text that has another order. It is used with `version: true` at the top of the file", "none", namesForm, func(r *reader, e *mapping.Envelope, n *yaml.Node, where string) {
+	{"schema", "the path of a JSON Schema of the rows of the message's table that follow: their columns have its types, where `'*'` makes the table", "the stream describes no tables", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Schema = r.path(n, where) }},
+	{"schema_key", "the path of an array, beside `schema`, with the names of the fields that are the key", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.SchemaKey = r.path(n, where) }},
+	{"resume", "the path of a value from which the source resumes, in messages of its own: `weir sync` prints it to stdout, in a line, when all that came before it is committed", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Resume = r.path(n, where) }},
+	{"version", "the path of the version of a message, or those of its parts, which are compared in order; `PATH as lsn`, `binlog`, `mongo_ts` or `timestamp` reads a text that has another order. It is used with `version: true` at the top of the file", "none", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		for _, item := range r.scalars(n, where, "paths") {
-			part, err := mapping.ParseVersionPart(item.Value)
+			part, err := envelope.ParseVersionPart(item.Value)
 			if err != nil {
 				r.fault(pos(item), where, "%v", err)
 			}
@@ -73,15 +73,15 @@ func (r *reader) scalars(n *yaml.Node, where, what string) (nodes []*yaml.Node) 
 }
 
 // paths reads a path, or a list of paths.
-func (r *reader) paths(n *yaml.Node, where string) (paths []mapping.Path) {
+func (r *reader) paths(n *yaml.Node, where string) (all []paths.Path) {
 	for _, item := range r.scalars(n, where, "paths") {
-		paths = append(paths, r.path(item, where))
+		all = append(all, r.path(item, where))
 	}
-	return paths
+	return all
 }
 
 // envelope reads an envelope: the name of one, or its keys.
-func (r *reader) envelope(n *yaml.Node, where string) *mapping.Envelope {
+func (r *reader) envelope(n *yaml.Node, where string) *envelope.Envelope {
 	if n.Kind == yaml.MappingNode {
 		return r.envelopeMap(n, where)
 	}
@@ -97,8 +97,8 @@ func (r *reader) envelope(n *yaml.Node, where string) *mapping.Envelope {
 }
 
 // envelopeMap reads the keys of an envelope.
-func (r *reader) envelopeMap(n *yaml.Node, where string) *mapping.Envelope {
-	e := &mapping.Envelope{}
+func (r *reader) envelopeMap(n *yaml.Node, where string) *envelope.Envelope {
+	e := &envelope.Envelope{}
 	before := len(r.faults)
 	given := readKeys(r, n, where, envelopeKeys, e)
 	if len(r.faults) > before {
@@ -112,20 +112,20 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *mapping.Envelope {
 	case given["row"] != nil && given["each"] != nil:
 		r.fault(pos(given["row"]), where, "with each, the elements are the rows: leave row out")
 	}
-	check := func(p mapping.Path, name string) {
-		if p.Base == mapping.ParentBase {
+	check := func(p paths.Path, name string) {
+		if p.Base == paths.ParentBase {
 			r.fault(pos(given[name]), join(where, name), "%s: ^ is the parent of an element, and an envelope has none", p.Text)
 		}
 	}
-	for name, paths := range map[string][]mapping.Path{"unwrap": {e.Unwrap}, "connect_schema": {e.ConnectSchema}, "table": e.Table, "each": {e.Each}, "row": e.Row, "old": {e.Old}, "key": {e.Key}, "unset": {e.Unset}, "partial": {e.Partial}, "schema": {e.Schema}, "schema_key": {e.SchemaKey}, "resume": {e.Resume}} {
-		for _, p := range paths {
+	for name, all := range map[string][]paths.Path{"unwrap": {e.Unwrap}, "connect_schema": {e.ConnectSchema}, "table": e.Table, "each": {e.Each}, "row": e.Row, "old": {e.Old}, "key": {e.Key}, "unset": {e.Unset}, "partial": {e.Partial}, "schema": {e.Schema}, "schema_key": {e.SchemaKey}, "resume": {e.Resume}} {
+		for _, p := range all {
 			check(p, name)
 		}
 	}
 	for _, part := range e.Version {
 		check(part.From, "version")
 	}
-	for name, when := range map[string]mapping.When{"delete_when": e.DeleteWhen, "truncate_when": e.TruncateWhen, "replace_when": e.ReplaceWhen, "write_when": e.WriteWhen, "insert_when": e.InsertWhen, "warn_when": e.WarnWhen, "fail_when": e.FailWhen, "ignore": e.Ignore} {
+	for name, when := range map[string]paths.When{"delete_when": e.DeleteWhen, "truncate_when": e.TruncateWhen, "replace_when": e.ReplaceWhen, "write_when": e.WriteWhen, "insert_when": e.InsertWhen, "warn_when": e.WarnWhen, "fail_when": e.FailWhen, "ignore": e.Ignore} {
 		for _, all := range when {
 			for _, test := range all {
 				check(test.Path, name)
@@ -136,7 +136,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *mapping.Envelope {
 }
 
 // Preset returns the envelope of a name.
-func Preset(name string) (*mapping.Envelope, error) {
+func Preset(name string) (*envelope.Envelope, error) {
 	names, nodes := presets()
 	i := slices.Index(names, name)
 	if i < 0 {
@@ -170,16 +170,16 @@ var presets = sync.OnceValues(func() (names []string, nodes []*yaml.Node) {
 })
 
 // version is the path of the version that messages have by their envelope.
-func (r *reader) version(e *mapping.Envelope, at mapping.Pos) mapping.Path {
+func (r *reader) version(e *envelope.Envelope, at paths.Pos) paths.Path {
 	switch {
 	case e == nil || e.Version == nil:
 		r.fault(at, "version", "needs an envelope with a version: version_field names the field of one")
-		return mapping.Path{}
-	case len(e.Version) > 1 || e.Version[0].As != mapping.NoCast:
-		return mapping.EnvelopeVersion
+		return paths.Path{}
+	case len(e.Version) > 1 || e.Version[0].As != envelope.NoCast:
+		return paths.EnvelopeVersion
 	}
 	p := e.Version[0].From
-	p.Base = mapping.MessageBase
+	p.Base = paths.MessageBase
 	return p
 }
 
@@ -230,12 +230,12 @@ func (c *checker) star(m *mappingDraft, t *tableDraft) {
 }
 
 // envelopeNode writes an envelope with its keys.
-func envelopeNode(e *mapping.Envelope) *yaml.Node {
+func envelopeNode(e *envelope.Envelope) *yaml.Node {
 	n := mapNode()
-	addPaths := func(name string, paths ...mapping.Path) {
+	addPaths := func(name string, all ...paths.Path) {
 		var texts []string
-		for _, p := range paths {
-			if p.Base != mapping.NoBase {
+		for _, p := range all {
+			if p.Base != paths.NoBase {
 				texts = append(texts, p.String())
 			}
 		}
@@ -243,7 +243,7 @@ func envelopeNode(e *mapping.Envelope) *yaml.Node {
 			add(n, name, listNode(texts))
 		}
 	}
-	addWhen := func(name string, w mapping.When) {
+	addWhen := func(name string, w paths.When) {
 		if w != nil {
 			add(n, name, whenNode(w))
 		}

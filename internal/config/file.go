@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // A File is what a config file says beside settings.
@@ -27,9 +28,9 @@ type File struct {
 // itself reads it.
 type Entry struct {
 	Name string
-	At   mapping.Pos // of the key
-	Pos  mapping.Pos // of the value
-	When bool        // the value is a condition, which the file's tables have
+	At   paths.Pos // of the key
+	Pos  paths.Pos // of the value
+	When bool      // the value is a condition, which the file's tables have
 	node *yaml.Node
 }
 
@@ -89,7 +90,7 @@ func (r *reader) entries(data []byte) (entries []Entry) {
 	}
 	if err != io.EOF {
 		line, words := syntaxFault(data, err)
-		r.fault(mapping.Pos{Line: line, Column: 1}, "", "yaml: %s", words)
+		r.fault(paths.Pos{Line: line, Column: 1}, "", "yaml: %s", words)
 		return nil
 	}
 	top := doc.Content[0]
@@ -122,7 +123,7 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 	for _, e := range entries {
 		given[e.Name] = e.node
 	}
-	var deleteWhen mapping.When
+	var deleteWhen paths.When
 	var set []Entry
 	for _, e := range entries {
 		isSetting := slices.Contains(settings, e.Name)
@@ -153,8 +154,8 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 }
 
 // finish fills in the defaults of the tables and checks the whole.
-func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen mapping.When) (File, error) {
-	place := func(name string) (at mapping.Pos) {
+func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen paths.When) (File, error) {
+	place := func(name string) (at paths.Pos) {
 		if n := given[name]; n != nil {
 			at = pos(n)
 		}
@@ -163,18 +164,18 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen
 	o := &m.defaults
 	if o.DeleteField != "" {
 		var err error
-		if deleteWhen, err = mapping.ParseWhen(o.DeleteField + "=" + o.DeleteValue); err != nil {
+		if deleteWhen, err = paths.ParseWhen(o.DeleteField + "=" + o.DeleteValue); err != nil {
 			r.fault(place("delete_when"), "delete_when", "%v", err)
 		}
 	}
-	var version mapping.Path
+	var version paths.Path
 	if o.Version != "" {
 		var err error
-		if version, err = mapping.ParsePath(o.Version); err != nil {
+		if version, err = paths.ParsePath(o.Version); err != nil {
 			r.fault(place("version_field"), "version_field", "%v", err)
 		}
-		if version.Base == mapping.RowBase {
-			version.Base = mapping.MessageBase
+		if version.Base == paths.RowBase {
+			version.Base = paths.MessageBase
 		}
 	}
 	if m.version {

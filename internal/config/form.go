@@ -3,7 +3,7 @@ package config
 import (
 	"strings"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/cast"
 )
 
 // A form is the JSON Schema of a value.
@@ -18,11 +18,11 @@ var (
 	typeForm  = form{"type": "string", "pattern": typePattern()}
 )
 
-// typePattern matches the types that [mapping.ParseType] reads.
+// typePattern matches the types that [cast.ParseType] reads.
 func typePattern() string {
-	names := make([]string, len(mapping.TypeNames))
-	for i, t := range mapping.TypeNames {
-		if names[i] = string(t); t == mapping.Numeric || t == mapping.Base64Number {
+	names := make([]string, len(cast.TypeNames))
+	for i, t := range cast.TypeNames {
+		if names[i] = string(t); t == cast.Numeric || t == cast.Base64Number {
 			names[i] += `(\([0-9 ]+(,[0-9 ]+)?\))?`
 		}
 	}

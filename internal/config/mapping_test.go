@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -35,9 +36,9 @@ func printable(t *testing.T, of mapping.Mapping) string {
 	for i := range of.Tables {
 		t := &of.Tables[i]
 		if t.Of != "" && t.Set != mapping.MergeSet {
-			t.Null, t.Version, t.FillOnly = "", mapping.Path{}, false
+			t.Null, t.Version, t.FillOnly = "", paths.Path{}, false
 		}
-		if t.Version.Base == mapping.NoBase {
+		if t.Version.Base == paths.NoBase {
 			t.Scope = ""
 		}
 		if t.Columns != nil && t.Rest != fold.AddColumns {
@@ -124,7 +125,7 @@ func TestPresets(t *testing.T) {
 		file, err := readText(t, "envelope: "+name+"\nversion: true\ntables: {a: }\n")
 		testcheck.NoError(t, err)
 		m := file.Mapping
-		if !reflect.DeepEqual(m.Envelope, want) || m.Tables[0].Version.Base != mapping.MessageBase && !m.Tables[0].Version.IsEnvelopeVersion() {
+		if !reflect.DeepEqual(m.Envelope, want) || m.Tables[0].Version.Base != paths.MessageBase && !m.Tables[0].Version.IsEnvelopeVersion() {
 			t.Errorf("%s: %+v", name, m)
 		}
 		printed, err := Print(m)

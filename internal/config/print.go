@@ -11,8 +11,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // Print writes a mapping as a file has it, with what its tables take from the top of the file
@@ -94,8 +96,8 @@ func listNode(texts []string) *yaml.Node {
 
 func tableNode(t *mapping.Table) *yaml.Node {
 	n := mapNode()
-	addPath := func(name string, p mapping.Path) {
-		if p.Base != mapping.NoBase {
+	addPath := func(name string, p paths.Path) {
+		if p.Base != paths.NoBase {
 			add(n, name, textNode(p.String()))
 		}
 	}
@@ -125,7 +127,7 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	if t.Of == "" || t.Set == mapping.MergeSet {
 		ruleNodes(n, t)
 	}
-	if t.Type.Kind != mapping.Auto {
+	if t.Type.Kind != cast.Auto {
 		add(n, "type", textNode(t.Type.String()))
 	}
 	addText(n, "unknown_fields", string(t.Rest))
@@ -165,7 +167,7 @@ func ruleNodes(n *yaml.Node, t *mapping.Table) {
 	if t.FillOnly {
 		add(n, "fill_only", plainNode("true"))
 	}
-	if t.Version.Base != mapping.NoBase {
+	if t.Version.Base != paths.NoBase {
 		if !t.Version.IsEnvelopeVersion() {
 			add(n, "version_field", textNode(t.Version.String()))
 		}
@@ -213,12 +215,12 @@ func columnNode(c mapping.Column) *yaml.Node {
 
 func sourceNode(s mapping.Source, column string) *yaml.Node {
 	n := flow(mapNode())
-	if s.From.Base != mapping.NoBase {
+	if s.From.Base != paths.NoBase {
 		from := s.From.String()
-		if s.When == nil && s.References == "" && from == mapping.FieldPath(column).String() {
+		if s.When == nil && s.References == "" && from == paths.FieldPath(column).String() {
 			from = ""
 		}
-		if s.As.Kind != mapping.DefaultType {
+		if s.As.Kind != cast.DefaultType {
 			from += []string{"as ", " as "}[min(len(from), 1)] + s.As.String()
 		}
 		switch {
@@ -253,7 +255,7 @@ func constantNode(raw []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-func whenNode(w mapping.When) *yaml.Node {
+func whenNode(w paths.When) *yaml.Node {
 	if len(w) == 1 {
 		return allNode(w[0])
 	}
@@ -264,14 +266,14 @@ func whenNode(w mapping.When) *yaml.Node {
 	return n
 }
 
-func allNode(all mapping.All) *yaml.Node {
+func allNode(all paths.All) *yaml.Node {
 	n := flow(mapNode())
 	for _, t := range all {
 		value := valuesNode(t.In)
-		if t.Not || t.Present != mapping.AnyPresence {
+		if t.Not || t.Present != paths.AnyPresence {
 			test := flow(mapNode())
-			if t.Present != mapping.AnyPresence {
-				add(test, "present", plainNode(strconv.FormatBool(t.Present == mapping.MustBePresent)))
+			if t.Present != paths.AnyPresence {
+				add(test, "present", plainNode(strconv.FormatBool(t.Present == paths.MustBePresent)))
 			}
 			if t.Not {
 				add(test, "not", value)
@@ -283,7 +285,7 @@ func allNode(all mapping.All) *yaml.Node {
 	return n
 }
 
-func valuesNode(values []mapping.Value) *yaml.Node {
+func valuesNode(values []paths.Value) *yaml.Node {
 	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
 	for _, v := range values {
 		item := textNode(v.Text)

@@ -12,12 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // A Fault is something in a config file that cannot be meant.
 type Fault struct {
 	File  string
-	Pos   mapping.Pos
+	Pos   paths.Pos
 	Where string // the key: tables.flights; "" at the top
 	Text  string
 }
@@ -37,8 +38,8 @@ type reader struct {
 	faults    []*Fault
 }
 
-func (r *reader) fault(at mapping.Pos, where, format string, args ...any) {
-	at = mapping.Pos{Line: max(at.Line, 1), Column: max(at.Column, 1)}
+func (r *reader) fault(at paths.Pos, where, format string, args ...any) {
+	at = paths.Pos{Line: max(at.Line, 1), Column: max(at.Column, 1)}
 	r.faults = append(r.faults, &Fault{r.file, at, where, fmt.Sprintf(format, args...)})
 }
 
@@ -54,7 +55,7 @@ func (r *reader) err() error {
 	return errors.Join(all...)
 }
 
-func pos(n *yaml.Node) mapping.Pos { return mapping.Pos{Line: n.Line, Column: n.Column} }
+func pos(n *yaml.Node) paths.Pos { return paths.Pos{Line: n.Line, Column: n.Column} }
 
 // A key is one that a map of the file may have. The list of a map's keys is what reads them,
 // the schema and the reference in the documentation.

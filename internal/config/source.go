@@ -8,7 +8,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // column reads what a column is made of: a source, nothing (the field of its name), or a list.
@@ -27,7 +29,7 @@ func (r *reader) column(n *yaml.Node, name, where string) []mapping.Source {
 func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source) {
 	switch {
 	case isNull(n):
-		s.From = mapping.FieldPath(column)
+		s.From = paths.FieldPath(column)
 	case n.Kind == yaml.MappingNode:
 		s = r.sourceMap(n, column, where)
 	default:
@@ -44,15 +46,15 @@ func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source) {
 
 // hinted adds the type that an unknown one may mean.
 func hinted(err error) string {
-	var unknown *mapping.UnknownTypeError
+	var unknown *cast.UnknownTypeError
 	if !errors.As(err, &unknown) {
 		return err.Error()
 	}
 	if known := otherNames[strings.ToLower(unknown.Name)]; known != "" {
 		return fmt.Sprintf("%v; did you mean %q?", err, known)
 	}
-	names := make([]string, len(mapping.TypeNames))
-	for i, t := range mapping.TypeNames {
+	names := make([]string, len(cast.TypeNames))
+	for i, t := range cast.TypeNames {
 		names[i] = string(t)
 	}
 	if hint := DidYouMean(unknown.Name, names); hint != "" {
@@ -62,13 +64,13 @@ func hinted(err error) string {
 }
 
 // otherNames are the names that types have elsewhere.
-var otherNames = map[string]mapping.TypeKind{
-	"int": mapping.Integer, "int4": mapping.Integer, "int8": mapping.Integer, "bigint": mapping.Integer, "long": mapping.Integer,
-	"string": mapping.Text, "str": mapping.Text, "varchar": mapping.Text, "char": mapping.Text,
-	"float": mapping.Real, "float8": mapping.Real, "double": mapping.Real, "double precision": mapping.Real,
-	"decimal": mapping.Numeric, "number": mapping.Numeric, "bool": mapping.Boolean, "jsonb": mapping.JSON, "object": mapping.JSON, "array": mapping.JSON,
-	"datetime": mapping.Timestamp, "timestamptz": mapping.Timestamp, "time": mapping.Timestamp,
-	"blob": mapping.Bytes, "bytea": mapping.Bytes, "binary": mapping.Bytes, "base64": mapping.Bytes,
+var otherNames = map[string]cast.TypeKind{
+	"int": cast.Integer, "int4": cast.Integer, "int8": cast.Integer, "bigint": cast.Integer, "long": cast.Integer,
+	"string": cast.Text, "str": cast.Text, "varchar": cast.Text, "char": cast.Text,
+	"float": cast.Real, "float8": cast.Real, "double": cast.Real, "double precision": cast.Real,
+	"decimal": cast.Numeric, "number": cast.Numeric, "bool": cast.Boolean, "jsonb": cast.JSON, "object": cast.JSON, "array": cast.JSON,
+	"datetime": cast.Timestamp, "timestamptz": cast.Timestamp, "time": cast.Timestamp,
+	"blob": cast.Bytes, "bytea": cast.Bytes, "binary": cast.Bytes, "base64": cast.Bytes,
 }
 
 // A sourceDraft is a source that is being read.
@@ -89,7 +91,7 @@ var sourceKeys = []key[sourceDraft]{
 			if err != nil {
 				r.fault(pos(n), where, "%s", hinted(err))
 			}
-			s.From, s.typed = read.From, read.As.Kind != mapping.DefaultType
+			s.From, s.typed = read.From, read.As.Kind != cast.DefaultType
 			if s.typed {
 				s.As = read.As
 			}
@@ -141,30 +143,30 @@ func (r *reader) sourceMap(n *yaml.Node, column, where string) mapping.Source {
 	case s.typed && given["type"] != nil:
 		r.fault(pos(given["type"]), where, "the type is named twice, by from and by type")
 	}
-	if s.From.Base == mapping.NoBase {
-		s.From = mapping.FieldPath(column)
+	if s.From.Base == paths.NoBase {
+		s.From = paths.FieldPath(column)
 	}
 	return s.Source
 }
 
-func (r *reader) path(n *yaml.Node, where string) mapping.Path {
+func (r *reader) path(n *yaml.Node, where string) paths.Path {
 	v, ok := r.text(n, where)
 	if !ok {
-		return mapping.Path{}
+		return paths.Path{}
 	}
-	p, err := mapping.ParsePath(v)
+	p, err := paths.ParsePath(v)
 	if err != nil {
 		r.fault(pos(n), where, "%v", err)
 	}
 	return p
 }
 
-func (r *reader) columnType(n *yaml.Node, where string) mapping.Type {
+func (r *reader) columnType(n *yaml.Node, where string) cast.Type {
 	v, ok := r.text(n, where)
 	if !ok {
-		return mapping.Type{}
+		return cast.Type{}
 	}
-	t, err := mapping.ParseType(v)
+	t, err := cast.ParseType(v)
 	if err != nil {
 		r.fault(pos(n), where, "%s", hinted(err))
 	}

@@ -7,8 +7,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 const defaultEvery = time.Minute
@@ -30,7 +32,7 @@ type tableDraft struct {
 }
 
 // place is where a key of the table is given, or the table.
-func (t *tableDraft) place(name string) mapping.Pos {
+func (t *tableDraft) place(name string) paths.Pos {
 	if n := t.given[name]; n != nil {
 		return pos(n)
 	}
@@ -160,7 +162,7 @@ func (r *reader) tables(m *mappingDraft, n *yaml.Node, where string) {
 }
 
 // inherit fills in what the tables leave to the top of the file, and the defaults.
-func (r *reader) inherit(m *mappingDraft, deleteWhen mapping.When, version mapping.Path) {
+func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.Path) {
 	for _, t := range m.tables {
 		o := &m.defaults
 		leave := func(name string) bool { return t.given[name] == nil }
@@ -176,7 +178,7 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen mapping.When, version mappi
 		if leave("version_field") && (!t.child() || t.replaced()) { // else it is that of the row above
 			t.Version = version
 		}
-		if leave("version_scope") && t.Version.Base != mapping.NoBase {
+		if leave("version_scope") && t.Version.Base != paths.NoBase {
 			t.Scope = o.Scope
 		}
 		if leave("delete_when") && !t.child() {
@@ -186,7 +188,7 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen mapping.When, version mappi
 			t.MaxColumns = o.MaxColumns
 		}
 		if leave("type") {
-			t.Type = mapping.Type{Kind: mapping.Auto}
+			t.Type = cast.Type{Kind: cast.Auto}
 		}
 		if leave("set") && t.child() {
 			t.Set = mapping.ReplaceSet

@@ -5,17 +5,17 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // when reads a condition: PATH=VALUE, a map of tests that must all hold, or a list of maps of
 // which one must.
-func (r *reader) when(n *yaml.Node, where string) mapping.When {
+func (r *reader) when(n *yaml.Node, where string) paths.When {
 	switch n.Kind {
 	case yaml.MappingNode:
-		return mapping.When{r.all(n, where)}
+		return paths.When{r.all(n, where)}
 	case yaml.SequenceNode:
-		var when mapping.When
+		var when paths.When
 		for _, item := range r.items(n, where, "conditions") {
 			when = append(when, r.all(item, where))
 		}
@@ -25,7 +25,7 @@ func (r *reader) when(n *yaml.Node, where string) mapping.When {
 	if !ok {
 		return nil
 	}
-	when, err := mapping.ParseWhen(v)
+	when, err := paths.ParseWhen(v)
 	if err != nil {
 		r.fault(pos(n), where, "%q: %v", v, err)
 		return nil
@@ -34,8 +34,8 @@ func (r *reader) when(n *yaml.Node, where string) mapping.When {
 	return when
 }
 
-func (r *reader) all(n *yaml.Node, where string) mapping.All {
-	var all mapping.All
+func (r *reader) all(n *yaml.Node, where string) paths.All {
+	var all paths.All
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		r.fault(pos(n), where, "the condition is empty: leave it out if it always holds")
 	}
@@ -43,11 +43,11 @@ func (r *reader) all(n *yaml.Node, where string) mapping.All {
 		t := r.test(value, join(where, name))
 		t.Pos = pos(at)
 		var err error
-		if t.Path, err = mapping.ParsePath(name); err != nil {
+		if t.Path, err = paths.ParsePath(name); err != nil {
 			r.fault(t.Pos, where, "%v", err)
 			return
 		}
-		if slices.ContainsFunc(all, func(o mapping.Test) bool { return o.Path.String() == t.Path.String() }) {
+		if slices.ContainsFunc(all, func(o paths.Test) bool { return o.Path.String() == t.Path.String() }) {
 			r.fault(t.Pos, where, "%s is tested twice: put both into one test", name)
 		}
 		all = append(all, t)
@@ -55,31 +55,31 @@ func (r *reader) all(n *yaml.Node, where string) mapping.All {
 	return all
 }
 
-var testKeys = []key[mapping.Test]{
-	{"not", "a value, or a list of values, that it must not be; an absent field is none of them", "", ref("values"), func(r *reader, t *mapping.Test, n *yaml.Node, where string) {
+var testKeys = []key[paths.Test]{
+	{"not", "a value, or a list of values, that it must not be; an absent field is none of them", "", ref("values"), func(r *reader, t *paths.Test, n *yaml.Node, where string) {
 		t.Not, t.In = true, r.values(n, where)
 	}},
-	{"present", "whether the path must lead to a value; a null is one", "", boolForm, func(r *reader, t *mapping.Test, n *yaml.Node, where string) {
-		if t.Present = mapping.MustBeAbsent; r.boolean(n, where) {
-			t.Present = mapping.MustBePresent
+	{"present", "whether the path must lead to a value; a null is one", "", boolForm, func(r *reader, t *paths.Test, n *yaml.Node, where string) {
+		if t.Present = paths.MustBeAbsent; r.boolean(n, where) {
+			t.Present = paths.MustBePresent
 		}
 	}},
 }
 
 // test reads what a value is compared with.
-func (r *reader) test(n *yaml.Node, where string) (t mapping.Test) {
+func (r *reader) test(n *yaml.Node, where string) (t paths.Test) {
 	if n.Kind != yaml.MappingNode {
 		t.In = r.values(n, where)
 		return t
 	}
-	if readKeys(r, n, where, testKeys, &t); t.In == nil && t.Present == mapping.AnyPresence && len(n.Content) == 0 {
+	if readKeys(r, n, where, testKeys, &t); t.In == nil && t.Present == paths.AnyPresence && len(n.Content) == 0 {
 		r.fault(pos(n), where, "the test is empty: a value, a list, {not: …} or {present: true}")
 	}
 	return t
 }
 
 // values reads a value or a list of values.
-func (r *reader) values(n *yaml.Node, where string) (values []mapping.Value) {
+func (r *reader) values(n *yaml.Node, where string) (values []paths.Value) {
 	nodes := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
 		nodes = r.items(n, where, "values")
@@ -92,9 +92,9 @@ func (r *reader) values(n *yaml.Node, where string) (values []mapping.Value) {
 		case isNull(item) && v == "":
 			r.fault(pos(item), where, "the value is missing: null is JSON's null, {present: true} any value")
 		default:
-			value := mapping.Value{Text: v}
+			value := paths.Value{Text: v}
 			if isNull(item) {
-				value = mapping.Value{Null: true}
+				value = paths.Value{Null: true}
 			}
 			if slices.Contains(values, value) {
 				r.fault(pos(item), where, "%s is named twice", kindOf(item))
@@ -106,14 +106,14 @@ func (r *reader) values(n *yaml.Node, where string) (values []mapping.Value) {
 }
 
 // exclude tells that no message meets both conditions. spell is a path in one spelling.
-func exclude(a, b mapping.When, spell func(mapping.Path) string) bool {
+func exclude(a, b paths.When, spell func(paths.Path) string) bool {
 	if a == nil || b == nil {
 		return false
 	}
 	for _, x := range a {
 		for _, y := range b {
-			if !slices.ContainsFunc(x, func(t mapping.Test) bool {
-				return slices.ContainsFunc(y, func(u mapping.Test) bool {
+			if !slices.ContainsFunc(x, func(t paths.Test) bool {
+				return slices.ContainsFunc(y, func(u paths.Test) bool {
 					return spell(t.Path) == spell(u.Path) && disjoint(t, u)
 				})
 			}) {
@@ -125,18 +125,18 @@ func exclude(a, b mapping.When, spell func(mapping.Path) string) bool {
 }
 
 // disjoint tells that no value meets both tests.
-func disjoint(a, b mapping.Test) bool {
+func disjoint(a, b paths.Test) bool {
 	switch {
-	case a.Present == mapping.MustBeAbsent || b.Present == mapping.MustBeAbsent:
+	case a.Present == paths.MustBeAbsent || b.Present == paths.MustBeAbsent:
 		return !meetsAbsent(a) || !meetsAbsent(b)
 	case a.In == nil || b.In == nil || a.Not && b.Not:
 		return false
 	case a.Not:
 		a, b = b, a
 	}
-	return !slices.ContainsFunc(a.In, func(v mapping.Value) bool { return slices.Contains(b.In, v) != b.Not })
+	return !slices.ContainsFunc(a.In, func(v paths.Value) bool { return slices.Contains(b.In, v) != b.Not })
 }
 
-func meetsAbsent(t mapping.Test) bool {
-	return t.Present == mapping.MustBeAbsent || t.Present == mapping.AnyPresence && t.Not
+func meetsAbsent(t paths.Test) bool {
+	return t.Present == paths.MustBeAbsent || t.Present == paths.AnyPresence && t.Not
 }

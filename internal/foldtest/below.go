@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // This file is about rows that belong to rows of other tables, and go with them.
@@ -11,7 +12,7 @@ import (
 // versioned is the table that says which version the messages of a table have; nil for none.
 func (m *Model) versioned(t *mapping.Table) *mapping.Table {
 	for !m.isSet(t) {
-		if t.Version.Base != mapping.NoBase {
+		if t.Version.Base != paths.NoBase {
 			return t
 		}
 		if t.Of == "" {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/cast"
 )
 
 var (
@@ -30,21 +30,21 @@ func rational(text string) (*big.Rat, bool) {
 // text is a value as a JSON string.
 func text(s string) raw { return raw(Value{Kind: String, Text: s}.JSON()) }
 
-// cast reads a value as a type.
-func cast(x raw, t mapping.Type, textTypes bool) (raw, bool) {
+// castTo reads a value as a type.
+func castTo(x raw, t cast.Type, textTypes bool) (raw, bool) {
 	if x.isNull() {
 		return x, true
 	}
 	v := x.value()
 	switch t.Kind {
-	case mapping.Auto, mapping.DefaultType:
+	case cast.Auto, cast.DefaultType:
 		return x, true
-	case mapping.Text:
+	case cast.Text:
 		if v.Kind == String {
 			return x, true
 		}
 		return text(v.Text), true
-	case mapping.JSON:
+	case cast.JSON:
 		if v.Kind == Number && huge(v.Text) {
 			return "", false
 		}
@@ -59,12 +59,12 @@ func cast(x raw, t mapping.Type, textTypes bool) (raw, bool) {
 	n, isNumber := rational(v.Text)
 	isNumber = isNumber && v.Kind != Bool
 	switch t.Kind {
-	case mapping.Integer:
+	case cast.Integer:
 		if !isNumber || !n.IsInt() || !n.Num().IsInt64() {
 			return "", false
 		}
 		return raw(n.Num().String()), true
-	case mapping.Real:
+	case cast.Real:
 		if !isNumber {
 			return "", false
 		}
@@ -74,24 +74,24 @@ func cast(x raw, t mapping.Type, textTypes bool) (raw, bool) {
 			return "", false
 		}
 		return raw(strconv.FormatFloat(f, 'e', -1, 64)), true
-	case mapping.Numeric:
+	case cast.Numeric:
 		return castNumeric(v, n, isNumber, t)
-	case mapping.Boolean:
+	case cast.Boolean:
 		is, known := map[string]string{"true": "true", "1": "true", "false": "false", "0": "false"}[v.Text]
 		return raw(is), known
-	case mapping.UUID:
+	case cast.UUID:
 		digits := strings.ToLower(strings.NewReplacer("-", "", "{", "", "}", "").Replace(v.Text))
 		if v.Kind != String || !uuidPattern.MatchString(digits) { // no test has odd hyphens
 			return "", false
 		}
 		return text(digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:]), true
-	case mapping.Bytes:
+	case cast.Bytes:
 		b, err := base64.StdEncoding.Strict().DecodeString(v.Text)
 		return text(`\x` + hex.EncodeToString(b)), err == nil && v.Kind == String
-	case mapping.Date:
+	case cast.Date:
 		day, err := time.Parse(time.DateOnly, v.Text)
 		return x, v.Kind == String && err == nil && dayPattern.MatchString(v.Text) && day.Year() >= 1
-	case mapping.DateDays:
+	case cast.DateDays:
 		if !isNumber || !n.IsInt() || !n.Num().IsInt64() || n.Num().CmpAbs(big.NewInt(4e6)) > 0 {
 			return "", false
 		}
@@ -101,7 +101,7 @@ func cast(x raw, t mapping.Type, textTypes bool) (raw, bool) {
 	return castTime(v, n, isNumber, t, textTypes)
 }
 
-func castNumeric(v Value, n *big.Rat, isNumber bool, t mapping.Type) (raw, bool) {
+func castNumeric(v Value, n *big.Rat, isNumber bool, t cast.Type) (raw, bool) {
 	if !isNumber {
 		return "", false
 	}
@@ -119,13 +119,13 @@ func power(of int) *big.Rat {
 	return new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(of)), nil))
 }
 
-func castTime(v Value, n *big.Rat, isNumber bool, t mapping.Type, textTypes bool) (raw, bool) {
+func castTime(v Value, n *big.Rat, isNumber bool, t cast.Type, textTypes bool) (raw, bool) {
 	parts := timePattern.FindStringSubmatch(v.Text)
 	switch {
 	case isNumber:
-		scale := map[mapping.TypeKind]int{mapping.Timestamp: 0, mapping.TimestampMs: 3, mapping.TimestampUs: 6, mapping.TimestampNs: 9}[t.Kind]
+		scale := map[cast.TypeKind]int{cast.Timestamp: 0, cast.TimestampMs: 3, cast.TimestampUs: 6, cast.TimestampNs: 9}[t.Kind]
 		n = new(big.Rat).Quo(n, power(scale))
-	case t.Kind == mapping.Timestamp && v.Kind == String && parts != nil:
+	case t.Kind == cast.Timestamp && v.Kind == String && parts != nil:
 		at, err := time.Parse(time.RFC3339, parts[1]+"T"+parts[2]+strings.ToUpper(parts[4]))
 		if err != nil {
 			return "", false

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // A Model is what a mapping makes of a feed, message after message, in its plainest form.
@@ -139,7 +140,7 @@ func (r raw) elements() (e []json.RawMessage, ok bool) {
 	return e, json.Unmarshal([]byte(r), &e) == nil
 }
 
-func (r raw) step(s mapping.Step) raw {
+func (r raw) step(s paths.Step) raw {
 	switch {
 	case r.isNull():
 		return r
@@ -164,11 +165,11 @@ type view struct {
 	line, offset       int64
 }
 
-func (v *view) get(p mapping.Path, base raw) raw {
+func (v *view) get(p paths.Path, base raw) raw {
 	switch p.Base {
-	case mapping.MessageBase:
+	case paths.MessageBase:
 		base = v.message
-	case mapping.ParentBase:
+	case paths.ParentBase:
 		base = v.parent.row
 	}
 	for _, s := range p.Steps {
@@ -177,21 +178,21 @@ func (v *view) get(p mapping.Path, base raw) raw {
 	return base
 }
 
-func (v *view) holds(w mapping.When) bool {
-	return w == nil || slices.ContainsFunc(w, func(all mapping.All) bool {
-		return !slices.ContainsFunc(all, func(t mapping.Test) bool { return !v.passes(t) })
+func (v *view) holds(w paths.When) bool {
+	return w == nil || slices.ContainsFunc(w, func(all paths.All) bool {
+		return !slices.ContainsFunc(all, func(t paths.Test) bool { return !v.passes(t) })
 	})
 }
 
-func (v *view) passes(t mapping.Test) bool {
+func (v *view) passes(t paths.Test) bool {
 	x := v.get(t.Path, v.unit)
-	if t.Present == mapping.MustBePresent && x == "" || t.Present == mapping.MustBeAbsent && x != "" {
+	if t.Present == paths.MustBePresent && x == "" || t.Present == paths.MustBeAbsent && x != "" {
 		return false
 	}
 	if t.In == nil {
 		return true
 	}
-	is := x != "" && slices.ContainsFunc(t.In, func(want mapping.Value) bool {
+	is := x != "" && slices.ContainsFunc(t.In, func(want paths.Value) bool {
 		if want.Null || x.isNull() {
 			return want.Null && x.isNull()
 		}
@@ -223,7 +224,7 @@ func (m *Model) Apply(message string, line, offset int64) (Outcome, error) {
 		t := &m.mapping.Tables[i]
 		switch {
 		case t.Of != "":
-		case t.Each.Base != mapping.NoBase:
+		case t.Each.Base != paths.NoBase:
 			some, err := m.elements(t, v, nil, &rows)
 			if err != nil {
 				return Taken, err
@@ -383,7 +384,7 @@ func (m *Model) column(t *mapping.Table, v *view, c mapping.Column, fields map[s
 				continue
 			}
 		}
-		x, ok := cast(x, m.typeOf(t, &s), m.textTypes)
+		x, ok := castTo(x, m.typeOf(t, &s), m.textTypes)
 		if !ok {
 			return fmt.Errorf("column %s does not take the value", c.Name)
 		}
@@ -417,8 +418,8 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 		return nil
 	}
 	used := map[string]bool{}
-	use := func(p mapping.Path) {
-		if p.Base == mapping.RowBase && len(p.Steps) > 0 {
+	use := func(p paths.Path) {
+		if p.Base == paths.RowBase && len(p.Steps) > 0 {
 			used[p.Steps[0].Name] = true
 		}
 	}
@@ -429,7 +430,7 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 		}
 	}
 	if len(t.At.Steps) == 0 && t.Columns != nil {
-		for _, w := range []mapping.When{t.When, t.DeleteWhen} {
+		for _, w := range []paths.When{t.When, t.DeleteWhen} {
 			for _, all := range w {
 				for _, test := range all {
 					use(test.Path)

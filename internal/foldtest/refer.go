@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/mapping"
 )
 
@@ -53,7 +54,7 @@ func (m *Model) violated() error {
 }
 
 // keyType is what the key of a table is read as, which is one column.
-func (m *Model) keyType(table string) mapping.Type {
+func (m *Model) keyType(table string) cast.Type {
 	t := m.table(table)
 	for i := range t.Columns {
 		if t.Columns[i].Name == t.Key[0] {
@@ -64,12 +65,12 @@ func (m *Model) keyType(table string) mapping.Type {
 }
 
 // typeOf is what the values of a source are read as.
-func (m *Model) typeOf(t *mapping.Table, s *mapping.Source) mapping.Type {
+func (m *Model) typeOf(t *mapping.Table, s *mapping.Source) cast.Type {
 	if s.References != "" {
 		return m.keyType(s.References)
 	}
 	as := s.As
-	if as.Kind == mapping.DefaultType {
+	if as.Kind == cast.DefaultType {
 		as = t.Type
 	}
 	return as

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -27,7 +29,7 @@ import (
 func resumes(t *testing.T, c *job.Config) {
 	t.Helper()
 	m := &mapping.Mapping{File: "t.yaml", Unmatched: mapping.IgnoreUnmatched,
-		Envelope: &mapping.Envelope{Row: []mapping.Path{mapping.FieldPath("record")}, Resume: mapping.FieldPath("value")},
+		Envelope: &envelope.Envelope{Row: []paths.Path{paths.FieldPath("record")}, Resume: paths.FieldPath("value")},
 		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, Rest: fold.AddColumns, MaxColumns: 500}}}
 	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
 }
@@ -116,10 +118,10 @@ func TestSync_RewindKeepsCounts(t *testing.T) {
 func TestMap_RewindKeepsCounts(t *testing.T) {
 	feed := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, feed, []string{`{"id":1,"of":{"a":1}}`, `{"id":2,"of":"x"}`, `{"id":3,"of":{"b":1}}`, `{"id":4,"of":{"b":1}}`})
-	path, err := mapping.ParsePath("of.a")
+	path, err := paths.ParsePath("of.a")
 	testcheck.NoError(t, err)
 	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, MaxColumns: 500, Rest: fold.IgnoreColumns,
-		Columns: []mapping.Column{{Name: "id", From: []mapping.Source{{From: mapping.FieldPath("id")}}}, {Name: "a", From: []mapping.Source{{From: path}}}}}}}
+		Columns: []mapping.Column{{Name: "id", From: []mapping.Source{{From: paths.FieldPath("id")}}}, {Name: "a", From: []mapping.Source{{From: path}}}}}}}
 	c := configOf(t, feed, "fail")
 	c.Feed = job.Feed{}
 	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))

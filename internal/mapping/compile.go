@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -19,7 +20,7 @@ const DefaultMaxEach = 100_000
 
 // A Fault is what is wrong with a mapping, and where.
 type Fault struct {
-	Pos  Pos
+	Pos  paths.Pos
 	Text string
 }
 
@@ -67,8 +68,8 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 // envelope compiles the envelope, and begins the tree of rows.
 func (c *compiler) envelope(m *Mapping) {
 	p, versioned := c.plan, slices.ContainsFunc(m.Tables, func(t Table) bool { return t.Version.Base == paths.VersionBase })
-	compiled := envelope.Compile(m.Envelope, &p.trees, c.names, m.Ignore, versioned, func(path Path) paths.Place {
-		return c.find(path, scope{}, false, Pos{}, "envelope")
+	compiled := envelope.Compile(m.Envelope, &p.trees, c.names, m.Ignore, versioned, func(path paths.Path) paths.Place {
+		return c.find(path, scope{}, false, paths.Pos{}, "envelope")
 	})
 	p.stream = &streamPlan{Compiled: compiled, oneTable: m.Envelope.OneTable, tombstones: m.TakesTombstones(), maxTables: cmp.Or(m.MaxTables, DefaultMaxTables)}
 	p.ignore, c.row = compiled.Ignore(), compiled.RowTree()
@@ -96,7 +97,7 @@ type compiler struct {
 	faults  []error
 }
 
-func (c *compiler) fault(at Pos, format string, args ...any) {
+func (c *compiler) fault(at paths.Pos, format string, args ...any) {
 	c.faults = append(c.faults, &Fault{at, fmt.Sprintf(format, args...)})
 }
 
@@ -111,7 +112,7 @@ func (c *compiler) order() (order []int) {
 	for len(order) < len(tables) {
 		next := slices.IndexFunc(tables, func(t Table) bool { return !placed[t.Name] && !slices.ContainsFunc(t.above(), waits) })
 		if next < 0 {
-			c.fault(Pos{}, "tables belong or refer to each other in a cycle, so that none can be written first")
+			c.fault(paths.Pos{}, "tables belong or refer to each other in a cycle, so that none can be written first")
 			return nil
 		}
 		placed[tables[next].Name] = true
@@ -145,24 +146,24 @@ type scope struct {
 }
 
 // find adds a path to the plan's trees. inRow tells that it begins at the row.
-func (c *compiler) find(p Path, s scope, inRow bool, pos Pos, what string) paths.Place {
+func (c *compiler) find(p paths.Path, s scope, inRow bool, pos paths.Pos, what string) paths.Place {
 	at := paths.Place{}
 	switch {
-	case p.Base == ParentBase && s.parent == nil:
+	case p.Base == paths.ParentBase && s.parent == nil:
 		c.fault(pos, "%s: %s begins at the parent of an element, and there is none", what, p)
-	case p.Base == ParentBase:
+	case p.Base == paths.ParentBase:
 		at = paths.Place{Tree: s.parent.tree, Node: s.parent.row}
-	case p.Base == RowBase && inRow:
+	case p.Base == paths.RowBase && inRow:
 		at = paths.Place{Tree: s.tree, Node: s.row}
-	case p.Base == RowBase:
+	case p.Base == paths.RowBase:
 		at.Tree = s.message
 	}
 	return c.plan.trees.Add(at, p.Steps)
 }
 
 // when compiles a condition.
-func (c *compiler) when(w When, s scope, what string) paths.Condition {
-	return w.Compile(func(t *Test) paths.Place { return c.find(t.Path, s, false, t.Pos, what) })
+func (c *compiler) when(w paths.When, s scope, what string) paths.Condition {
+	return w.Compile(func(t *paths.Test) paths.Place { return c.find(t.Path, s, false, t.Pos, what) })
 }
 
 // discriminate finds the path that most tables' conditions begin with: messages that no table
@@ -187,7 +188,7 @@ func (c *compiler) table(t *Table) {
 	out := planned{spec: t, index: len(c.plan.tables), nest: nesting{parent: -1}, row: rowPlan{nested: len(t.At.Steps) > 0},
 		fields: fieldPlan{names: c.names, used: map[int32]bool{}, taken: map[int32]bool{}}}
 	s, what := scope{tree: c.row}, fmt.Sprintf("table %q", t.Name)
-	if t.Each.Base != NoBase {
+	if t.Each.Base != paths.NoBase {
 		s = c.child(t, &out, what)
 	} else {
 		out.row.inLine, out.from = c.plan.stream == nil && !out.row.nested, t.patterns()
@@ -225,7 +226,7 @@ func (c *compiler) table(t *Table) {
 // oneName demands that no two columns of a table have names which are one to the database.
 func (c *compiler) oneName(t *planned) {
 	named := map[string]string{}
-	check := func(name string, at Pos) {
+	check := func(name string, at paths.Pos) {
 		of := c.plan.limits.FoldName(name)
 		if other, taken := named[of]; taken && other != name {
 			c.fault(at, "table %q: %q and %q are one column to the database: rename one", t.spec.Name, other, name)
@@ -283,7 +284,7 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 		}
 		out.columns = append(out.columns, x)
 	}
-	for _, w := range []When{t.When, t.DeleteWhen} {
+	for _, w := range []paths.When{t.When, t.DeleteWhen} {
 		for _, all := range w {
 			for i := range all {
 				if out.row.at == (paths.Place{Tree: s.message}) && !out.fields.all {
@@ -299,7 +300,7 @@ func (c *compiler) refers(x *column, t *Table, src *Source) {
 	x.refers = &reference{table: c.byName[src.References]}
 	to := &c.plan.tables[x.refers.table]
 	key := to.key[0].cast
-	if src.As.Kind != DefaultType && src.As != key.Type {
+	if src.As.Kind != cast.DefaultType && src.As != key.Type {
 		c.fault(src.Pos, "table %q, column %q: it is read as %s, and the key of %q as %s: read both alike", t.Name, x.spec.Name, src.As, src.References, key.Type)
 	}
 	x.sources[0].cast = key
@@ -365,7 +366,7 @@ func (c *compiler) key(t *Table, out *planned) {
 		k := keyPart{title: name, name: c.names.Number(name), cast: c.plan.cast(t.Type)}
 		if at := slices.IndexFunc(out.columns, func(x column) bool { return x.spec.Name == name }); at >= 0 && len(out.columns[at].sources) > 0 {
 			out.columns[at].key, k.cast = len(out.key), out.columns[at].cast(c.plan)
-			if k.cast.Kind == JSON || !c.plan.limits.TextTypes && (k.cast.Kind == Bytes || k.cast.Precision > 0) {
+			if k.cast.Kind == cast.JSON || !c.plan.limits.TextTypes && (k.cast.Kind == cast.Bytes || k.cast.Precision > 0) {
 				c.fault(out.columns[at].spec.Pos, "table %q: the key column %q is %s, of which the database does not say which are equal", t.Name, name, k.cast.Type)
 			}
 		}
@@ -381,7 +382,7 @@ func (c *compiler) hides(out *planned, s scope, what string) {
 	hide := func(h hiddenField) {
 		if number := c.names.Number(h.title); !out.fields.used[number] {
 			out.fields.used[number] = true
-			h.at = c.find(FieldPath(h.title), s, true, out.spec.Pos, what)
+			h.at = c.find(paths.FieldPath(h.title), s, true, out.spec.Pos, what)
 			out.fields.hidden = append(out.fields.hidden, h)
 		}
 	}
@@ -437,7 +438,7 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 }
 
 // versionTitle is where messages have their version, for people.
-func (c *compiler) versionTitle(p Path) string {
+func (c *compiler) versionTitle(p paths.Path) string {
 	if p.Base != paths.VersionBase {
 		return p.String()
 	}
@@ -451,7 +452,7 @@ func (c *compiler) versionTitle(p Path) string {
 // versioned returns the table that says which version the messages of a table have: itself, or one
 // above; nil for none.
 func (c *compiler) versioned(t *Table) *Table {
-	for ; t.Version.Base == NoBase; t = c.plan.tables[c.byName[t.Of]].spec {
+	for ; t.Version.Base == paths.NoBase; t = c.plan.tables[c.byName[t.Of]].spec {
 		if t.Of == "" {
 			return nil
 		}
@@ -467,11 +468,11 @@ func (c *compiler) versionColumn(of *Table, out *planned, what string) string {
 			continue
 		}
 		switch x.sources[0].cast.Kind {
-		case Auto, DefaultType, Text, Integer, Numeric:
+		case cast.Auto, cast.DefaultType, cast.Text, cast.Integer, cast.Numeric:
 			return x.spec.Name
 		}
 	}
-	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == RowBase && len(steps) == 1 && steps[0].Index < 0 {
+	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == paths.RowBase && len(steps) == 1 && steps[0].Index < 0 {
 		return steps[0].Name
 	}
 	path := of.Version.String()

@@ -143,7 +143,7 @@ func (b *rowBuilder) sources(msg *message, t *planned) map[string]string {
 			} else {
 				name = string(b.rest.unnumbered[^f.Name])
 			}
-			from[name] = FieldPath(name).String()
+			from[name] = paths.FieldPath(name).String()
 		})
 	}
 	return from

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weirsync/weir/internal/cast"
 )
 
 // HashPrefix begins a text of a fingerprint that stands for another one, which may be long.
@@ -48,7 +50,7 @@ func (t *Table) Fingerprint() map[string]string {
 	f := map[string]string{"from": fingerprint(t.From), "when": fingerprint(t.When), "row": t.At.String(), "each": t.Each.String(), "of": t.Of, "set": string(t.Set),
 		"parent": fingerprint(t.Parent), "id": t.ID, "columns": fingerprint(columns), "delete_when": fingerprint(t.DeleteWhen),
 		"version_field": t.Version.String()}
-	if t.Type.Kind != Auto && t.Type.Kind != DefaultType {
+	if t.Type.Kind != cast.Auto && t.Type.Kind != cast.DefaultType {
 		f["type"] = t.Type.String()
 	}
 	return present(f)

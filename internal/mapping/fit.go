@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -18,7 +19,7 @@ var stamps = map[Stamp]schema.Stamp{InsertStamp: schema.InsertStamp, UpdateStamp
 func (p *Plan) Fit(table int, t *schema.Table) error {
 	x := &p.tables[table]
 	var faults []error
-	fault := func(at Pos, format string, args ...any) {
+	fault := func(at paths.Pos, format string, args ...any) {
 		faults = append(faults, &Fault{at, fmt.Sprintf(format, args...)})
 	}
 	if x.spec.ID != "" {
@@ -200,7 +201,7 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast.Cast, s
 		fault("the database computes it")
 		return
 	}
-	if as.Kind == Bytes && c.TakesBytes() {
+	if as.Kind == cast.Bytes && c.TakesBytes() {
 		c.Type = schema.Bytes
 	}
 	if as.Fits(c) {

@@ -9,6 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/testcheck"
 )
@@ -86,7 +87,7 @@ func folded(t *testing.T, spec *mapping.Mapping, lines ...string) (fate mapping.
 // file has one, but a record of Kafka may be a delete.
 func TestMap_DeleteWithoutAVersion(t *testing.T) {
 	m := parse(t, "tables: {orders: {columns: {id}}, items: {of: orders, each: items, set: merge, key: sku, columns: {sku}}, taxes: {of: items, each: taxes, set: merge, key: code, columns: {code}, version_field: v}}")
-	when, err := mapping.ParseWhen("op=delete")
+	when, err := paths.ParseWhen("op=delete")
 	testcheck.NoError(t, err)
 	m.Tables[0].DeleteWhen = when
 	_, err = folded(t, m, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"a","v":1}]}]}`, `{"id":1,"op":"delete"}`)

@@ -6,14 +6,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // A Mapping says what becomes of the messages of a feed.
 type Mapping struct {
-	File      string    // that it was read from, for errors; "" for flags
-	Envelope  *Envelope // nil: the messages are the rows
-	Ignore    When      // messages that are passed over
+	File      string             // that it was read from, for errors; "" for flags
+	Envelope  *envelope.Envelope // nil: the messages are the rows
+	Ignore    paths.When         // messages that are passed over
 	Unmatched Unmatched
 	MaxEach   int // elements of one array
 	MaxTables int
@@ -32,16 +35,16 @@ const (
 
 // A Table is what becomes of messages in one table.
 type Table struct {
-	Pos  Pos `json:"-"` // where it is in the file
+	Pos  paths.Pos `json:"-"` // where it is in the file
 	Name string
 	// From are the names of the table in a stream, as patterns; see [Envelope.Table].
 	From []string
-	When When
-	At   Path // of the object that is the row
+	When paths.When
+	At   paths.Path // of the object that is the row
 	// Each is the array, or object, of whose elements each is a row, in the row of the
 	// table Of, or in the message where Of is "". The zero path: the table has a row per
 	// message.
-	Each Path
+	Each paths.Path
 	Of   string
 	Set  Set
 	// Parent renames the columns that a row takes over from that of Of.
@@ -50,19 +53,19 @@ type Table struct {
 	ID     string   // the column of a key that the database generates; "" for none
 	// Columns are what the row has; nil: all fields by their names.
 	Columns []Column
-	Type    Type            // of columns that name none
+	Type    cast.Type       // of columns that name none
 	Rest    fold.NewColumns // what becomes of fields that no column takes; "" leaves it to the table
 	Expire  *Expire
 	// OnCreate is SQL that is run in the transaction that makes the table.
 	OnCreate []Statement
 
-	DeleteWhen When
+	DeleteWhen paths.When
 	// DeletesNeedAt rejects a message that removes its row and has no object At: the row that it
 	// means is not known.
 	DeletesNeedAt bool
 	Null          fold.Null
 	FillOnly      bool
-	Version       Path // of the message's version; the zero path: none, of a row that belongs to another that of this one
+	Version       paths.Path // of the message's version; the zero path: none, of a row that belongs to another that of this one
 	Scope         fold.Scope
 	MaxColumns    int
 }
@@ -78,17 +81,17 @@ const (
 
 // A Column is a column and where its values come from.
 type Column struct {
-	Pos  Pos `json:"-"` // where it is in the file
+	Pos  paths.Pos `json:"-"` // where it is in the file
 	Name string
 	From []Source // the first whose When holds and whose path is present counts
 }
 
 // A Source is where a value comes from: one of From, Value, Stamp and Meta.
 type Source struct {
-	Pos   Pos `json:"-"` // where it is in the file
-	When  When
-	As    Type
-	From  Path
+	Pos   paths.Pos `json:"-"` // where it is in the file
+	When  paths.When
+	As    cast.Type
+	From  paths.Path
 	Value []byte // raw JSON; nil where the value is none of the file's
 	Stamp Stamp
 	Meta  Meta
@@ -122,7 +125,7 @@ const (
 
 // Expire is when rows of a table are removed.
 type Expire struct {
-	Pos   Pos `json:"-"` // where it is in the file
+	Pos   paths.Pos `json:"-"` // where it is in the file
 	After time.Duration
 	Of    []string // columns: all of them must be older, or NULL; nil: all timestamps and stamps
 	Every time.Duration
@@ -149,8 +152,8 @@ func (t *Table) Aging() (names []string) {
 }
 
 // TypeOf is the type that the value of a source is read as.
-func (t *Table) TypeOf(s *Source) Type {
-	if s.As.Kind == DefaultType {
+func (t *Table) TypeOf(s *Source) cast.Type {
+	if s.As.Kind == cast.DefaultType {
 		return t.Type
 	}
 	return s.As

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -25,8 +27,8 @@ func TestSpelling(t *testing.T) {
 func meaning(kind, text string) (out string, err error) {
 	switch kind {
 	case "path":
-		p, err := ParsePath(text)
-		out = map[Base]string{RowBase: "row", MessageBase: "message", ParentBase: "parent"}[p.Base]
+		p, err := paths.ParsePath(text)
+		out = map[paths.Base]string{paths.RowBase: "row", paths.MessageBase: "message", paths.ParentBase: "parent"}[p.Base]
 		for _, s := range p.Steps {
 			if s.Index >= 0 {
 				out += fmt.Sprintf(", %d", s.Index)
@@ -39,15 +41,15 @@ func meaning(kind, text string) (out string, err error) {
 		s, err := ParseSource(text, "my.column")
 		return fmt.Sprintf("%s, type %q", s.From, s.As), err
 	case "type":
-		t, err := ParseType(text)
+		t, err := cast.ParseType(text)
 		return fmt.Sprintf("%s, precision %d, scale %d", t, t.Precision, t.Scale), err
 	case "condition":
-		w, err := ParseWhen(text)
+		w, err := paths.ParseWhen(text)
 		return fmt.Sprintf("%+v", w), err
 	}
 	fields, err := envelope.SchemaFields([]byte(`{"type":"object","required":["id"],"properties":` + text + `,"additionalProperties":false}`))
 	for _, f := range fields {
-		out += fmt.Sprintf("%s from %s as %q, ", f.Name, FieldPath(f.Name), f.Type)
+		out += fmt.Sprintf("%s from %s as %q, ", f.Name, paths.FieldPath(f.Name), f.Type)
 	}
 	return strings.TrimSuffix(out, ", "), err
 }
@@ -58,11 +60,11 @@ func FuzzParsePath(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := ParsePath(text)
+		p, err := paths.ParsePath(text)
 		if err != nil {
 			return
 		}
-		again, err := ParsePath(p.String())
+		again, err := paths.ParsePath(p.String())
 		if err != nil || again.Base != p.Base || !reflect.DeepEqual(again.Steps, p.Steps) {
 			t.Errorf("%q is written %q, which is %+v, %v", text, p, again, err)
 		}

@@ -96,8 +96,8 @@ type fieldPlan struct {
 func (f *fieldPlan) byName() bool { return f.all || f.unknown != fold.IgnoreColumns }
 
 // use notes that a field of the row is read by a path, and no field that nothing takes.
-func (f *fieldPlan) use(p Path) {
-	if p.Base == RowBase && len(p.Steps) > 0 && p.Steps[0].Index < 0 {
+func (f *fieldPlan) use(p paths.Path) {
+	if p.Base == paths.RowBase && len(p.Steps) > 0 && p.Steps[0].Index < 0 {
 		f.used[f.names.Number(p.Steps[0].Name)] = true
 	}
 }
@@ -149,14 +149,14 @@ type reference struct {
 // cast is how values of a column are read; where its sources differ, as the values are.
 func (c *column) cast(p *Plan) cast.Cast {
 	if len(c.sources) == 0 {
-		return p.cast(Type{Kind: Timestamp})
+		return p.cast(cast.Type{Kind: cast.Timestamp})
 	}
 	of := c.sources[0].cast
 	for i := range c.sources {
 		t := c.sources[i].cast.Type
 		switch {
 		case t.Column(p.limits.TextTypes) != of.Column(p.limits.TextTypes):
-			return p.cast(Type{Kind: Auto})
+			return p.cast(cast.Type{Kind: cast.Auto})
 		case t.Precision == 0:
 			of.Precision, of.Scale = 0, 0
 		case of.Precision > 0:
@@ -235,7 +235,7 @@ func (p *Plan) Set(table int) bool { return p.tables[table].nest.set }
 func (p *Plan) ByName(table int) bool { return p.tables[table].fields.byName() }
 
 // cast is how values of a type are read.
-func (p *Plan) cast(as Type) cast.Cast { return cast.New(as, p.limits.TextTypes) }
+func (p *Plan) cast(as cast.Type) cast.Cast { return cast.New(as, p.limits.TextTypes) }
 
 // title is the path of a place for people: items[].price of an element.
 func (p *Plan) title(at paths.Place) string {

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -70,7 +72,7 @@ func (m *Mapper) describe(msg *message) error {
 	d := declared{key: m.decode.Key(&msg.Message)}
 	for _, f := range fields {
 		if !m.decode.Omits([]byte(f.Name)) && m.plan.mayName(f.Name) {
-			d.columns = append(d.columns, Column{Name: f.Name, From: []Source{{From: FieldPath(f.Name), As: Type{Kind: f.Type}}}})
+			d.columns = append(d.columns, Column{Name: f.Name, From: []Source{{From: paths.FieldPath(f.Name), As: cast.Type{Kind: f.Type}}}})
 		}
 	}
 	r := &m.route
@@ -167,7 +169,7 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	var keys []Column
 	for _, k := range key {
 		if t.Columns != nil && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Name == k }) {
-			keys = append(keys, Column{Name: k, From: []Source{{From: FieldPath(k)}}})
+			keys = append(keys, Column{Name: k, From: []Source{{From: paths.FieldPath(k)}}})
 		}
 	}
 	t.Columns = slices.Concat(keys, t.Columns)
@@ -214,10 +216,10 @@ func (t *Table) describe(columns []Column) {
 			c := &own[i]
 			taken = taken || c.Name == d.Name
 			for _, s := range c.From {
-				if s.From.Base != RowBase || !slices.Equal(s.From.Steps, field.Steps) {
+				if s.From.Base != paths.RowBase || !slices.Equal(s.From.Steps, field.Steps) {
 					continue
 				}
-				if taken = true; len(c.From) == 1 && s.References == "" && s.As.Kind == DefaultType && (t.Type.Kind == Auto || t.Type.Kind == DefaultType) {
+				if taken = true; len(c.From) == 1 && s.References == "" && s.As.Kind == cast.DefaultType && (t.Type.Kind == cast.Auto || t.Type.Kind == cast.DefaultType) {
 					s.As = d.From[0].As
 					c.From = []Source{s}
 				}

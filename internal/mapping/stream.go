@@ -9,6 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // This file is about the messages of change streams: which tables the rows of one in the stream are for.
@@ -117,7 +118,7 @@ func (m *Mapping) TakesTombstones() bool {
 	for i := range m.Tables {
 		switch t := &m.Tables[i]; {
 		case t.Of != "":
-		case takes || t.IsStar() || t.Each.Base != NoBase || t.When != nil || t.Version.Base != NoBase:
+		case takes || t.IsStar() || t.Each.Base != paths.NoBase || t.When != nil || t.Version.Base != paths.NoBase:
 			return false
 		default:
 			takes = true

@@ -70,7 +70,7 @@ func (y *typings) forget(table int) {
 // typing is what fields say of the rows of a table, as it is now. Columns whose type the mapping names keep that.
 func (p *Plan) typing(t *planned, have *schema.Table, fields []envelope.FieldSchema) *typing {
 	y := &typing{casts: map[string]*cast.Cast{}, sources: map[*source]*cast.Cast{}, declared: map[string]schema.Column{}}
-	if k := t.spec.Type.Kind; k != Auto && k != DefaultType {
+	if k := t.spec.Type.Kind; k != cast.Auto && k != cast.DefaultType {
 		return y
 	}
 	for i := range fields {
@@ -120,7 +120,7 @@ func (p *Plan) typeColumn(y *typing, t *planned, have *schema.Table, f *envelope
 
 // unequal tells that the database does not say which values of the type are equal, as those of a key have to be.
 func (p *Plan) unequal(c *cast.Cast) bool {
-	return c.Column(false) == schema.JSON || !p.limits.TextTypes && (c.Kind == Bytes || c.Precision > 0)
+	return c.Column(false) == schema.JSON || !p.limits.TextTypes && (c.Kind == cast.Bytes || c.Precision > 0)
 }
 
 // typed reads a field of the row by the type that the schema has for it. raw is what stands between the quotes of its name.

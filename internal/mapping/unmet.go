@@ -39,7 +39,7 @@ func (m *Mapper) Unmet() (all []Unmet) {
 			continue
 		}
 		all = m.unmetTests(all, t.deletes, of("delete_when"))
-		if t.row.version != nil && t.spec.Version.Base != NoBase {
+		if t.row.version != nil && t.spec.Version.Base != paths.NoBase {
 			all = m.unmetPath(all, of("version_field"), *t.row.version)
 		}
 		if t.described {

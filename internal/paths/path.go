@@ -147,6 +147,9 @@ func (p Path) String() string {
 	return b.String()
 }
 
+// EnvelopeVersion is the path of the version that a message's envelope has.
+var EnvelopeVersion = Path{Base: VersionBase, Text: "the envelope's version"}
+
 // IsEnvelopeVersion reports whether a path is that of the version which a message's envelope has.
 func (p Path) IsEnvelopeVersion() bool { return p.Base == VersionBase }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/weirsync/weir/internal/envelope/firehose"
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // withPreset returns the feed with the options that a named one needs and that are open, and gives its sources their
@@ -47,7 +47,7 @@ func (r *rulebook) feed(o *Feed) job.Feed {
 	match := func(name, text string) (m job.Match) {
 		if text != "" {
 			var err error
-			if m.Field, m.Value, err = mapping.CutCondition(text); err != nil {
+			if m.Field, m.Value, err = paths.CutCondition(text); err != nil {
 				r.fault(name, "--"+name+" %q: %v", text, err)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/source/kafka"
@@ -244,7 +245,7 @@ func (s *Spec) rules() (fold.Options, []error) {
 		Columns: s.Table.UnknownFields, MaxColumns: s.Table.MaxColumns}
 	if f.DeleteWhen != "" {
 		var err error
-		if o.DeleteField, o.DeleteValue, err = mapping.CutCondition(f.DeleteWhen); err != nil {
+		if o.DeleteField, o.DeleteValue, err = paths.CutCondition(f.DeleteWhen); err != nil {
 			r.fault("delete-when", "--delete-when %q: %v", f.DeleteWhen, err)
 		}
 	}
@@ -351,7 +352,7 @@ func (s *Spec) EveryTable() bool {
 
 // Resumes reports whether stdout has values from which the source resumes.
 func (s *Spec) Resumes() bool {
-	return s.Mapping != nil && s.Mapping.Envelope != nil && s.Mapping.Envelope.Resume.Base != mapping.NoBase
+	return s.Mapping != nil && s.Mapping.Envelope != nil && s.Mapping.Envelope.Resume.Base != paths.NoBase
 }
 
 // selected are the tables of the file that are written; whole is the mapping of all of them, nil

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // Narrowing are the settings that make a mapping of one table, without a file.
@@ -41,13 +43,13 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	if n.Envelope == "" && n.Row == "" && n.When == nil && n.Columns == nil {
 		return nil
 	}
-	t := mapping.Table{Name: table, Key: o.Key, Type: mapping.Type{Kind: mapping.Auto}, Rest: o.Columns, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
-	path := func(name, text string) mapping.Path {
-		p, err := mapping.ParsePath(text)
+	t := mapping.Table{Name: table, Key: o.Key, Type: cast.Type{Kind: cast.Auto}, Rest: o.Columns, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
+	path := func(name, text string) paths.Path {
+		p, err := paths.ParsePath(text)
 		switch {
 		case err != nil:
 			fault(name, "--"+name+": %v", err)
-		case p.Base == mapping.ParentBase:
+		case p.Base == paths.ParentBase:
 			fault(name, "--"+name+": %s: ^ is the parent of an element, and a message has none", text)
 		}
 		return p
@@ -75,9 +77,9 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 			continue
 		}
 		if t.When == nil {
-			t.When = mapping.When{nil}
+			t.When = paths.When{nil}
 		}
-		if slices.ContainsFunc(t.When[0], func(o mapping.Test) bool { return o.Path.String() == test.Path.String() }) {
+		if slices.ContainsFunc(t.When[0], func(o paths.Test) bool { return o.Path.String() == test.Path.String() }) {
 			fault("when", "--when: %s is named twice: %s=A,B means one of them", test.Path.Text, test.Path.Text)
 		}
 		t.When[0] = append(t.When[0], test)
@@ -102,13 +104,13 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 		}
 		for _, f := range slices.Concat(key, n.Columns) {
 			if !slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return c.Name == f }) {
-				t.Columns = append(t.Columns, mapping.Column{Name: f, From: []mapping.Source{{From: mapping.FieldPath(f)}}})
+				t.Columns = append(t.Columns, mapping.Column{Name: f, From: []mapping.Source{{From: paths.FieldPath(f)}}})
 			}
 		}
 	}
 	if o.DeleteField != "" {
 		var err error
-		if t.DeleteWhen, err = mapping.ParseWhen(o.DeleteField + "=" + o.DeleteValue); err != nil {
+		if t.DeleteWhen, err = paths.ParseWhen(o.DeleteField + "=" + o.DeleteValue); err != nil {
 			fault("delete-when", "--delete-when: %v", err)
 		}
 	}
@@ -120,14 +122,14 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 }
 
 // readWhen reads FIELD=VALUE, or FIELD=A,B for one of several values.
-func readWhen(text string) (mapping.Test, error) {
-	field, list, err := mapping.CutCondition(text)
+func readWhen(text string) (paths.Test, error) {
+	field, list, err := paths.CutCondition(text)
 	if err != nil {
-		return mapping.Test{}, err
+		return paths.Test{}, err
 	}
-	var test mapping.Test
+	var test paths.Test
 	for value := range strings.SplitSeq(list, ",") {
-		when, err := mapping.ParseWhen(field + "=" + value)
+		when, err := paths.ParseWhen(field + "=" + value)
 		if err != nil {
 			return test, err
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirsync/weir/internal/config"
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // The groups of settings, as the help shows their flags.
@@ -56,9 +56,9 @@ type Setting struct {
 	noFlag    bool
 
 	from    from
-	at      mapping.Pos // in the file, of the value
-	written []string    // the texts that its flag or variable had
-	err     error       // what is wrong with the text that it was set to
+	at      paths.Pos // in the file, of the value
+	written []string  // the texts that its flag or variable had
+	err     error     // what is wrong with the text that it was set to
 }
 
 const actionOfOneRun = "is an action of one run: give it on the command line"
@@ -224,11 +224,11 @@ func ordered(faults []error) error {
 		}
 		faults = faults[1:]
 	}
-	place := func(err error) mapping.Pos {
+	place := func(err error) paths.Pos {
 		if f, ok := errors.AsType[*config.Fault](err); ok {
 			return f.Pos
 		}
-		return mapping.Pos{}
+		return paths.Pos{}
 	}
 	slices.SortStableFunc(all, func(a, b error) int {
 		x, y := place(a), place(b)

@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
@@ -64,10 +65,10 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 	nested := func(m *mapping.Mapping, version string) func(*database) flusher {
 		m.Tables = slices.Clone(m.Tables)
 		for i := range m.Tables {
-			m.Tables[i].Version = mapping.Path{}
+			m.Tables[i].Version = paths.Path{}
 		}
 		if version != "" {
-			m.Tables[0].Version = mapping.Path{Base: mapping.RowBase, Steps: []mapping.Step{{Name: version, Index: -1}}, Text: version}
+			m.Tables[0].Version = paths.Path{Base: paths.RowBase, Steps: []paths.Step{{Name: version, Index: -1}}, Text: version}
 		}
 		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
@@ -540,7 +541,7 @@ func (p *play) change(m *mapping.Mapping, name, value string) {
 	case "no-types":
 		for _, t := range m.Tables {
 			for i := range t.Columns {
-				t.Columns[i].From[0].As = mapping.Type{}
+				t.Columns[i].From[0].As = cast.Type{}
 			}
 		}
 	case "parent-versions":

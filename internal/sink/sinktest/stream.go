@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -17,9 +19,9 @@ import (
 // there.
 func streaming(t *testing.T, tables ...mapping.Table) *mapping.Mapping {
 	t.Helper()
-	return &mapping.Mapping{Tables: tables, Envelope: &mapping.Envelope{
-		Table: []mapping.Path{path("source.schema"), path("source.table")},
-		Row:   []mapping.Path{path("after")}, Old: path("before"), Absent: []string{"?"},
+	return &mapping.Mapping{Tables: tables, Envelope: &envelope.Envelope{
+		Table: []paths.Path{path("source.schema"), path("source.table")},
+		Row:   []paths.Path{path("after")}, Old: path("before"), Absent: []string{"?"},
 		DeleteWhen: when("op=d"), TruncateWhen: when("op=t"), Ignore: when("op=m"),
 	}}
 }

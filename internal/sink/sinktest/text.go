@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // This file is about the text that the suite's mappings are written in. What cannot be read panics.
@@ -16,15 +17,15 @@ func must[T any](v T, err error) T {
 }
 
 // path is a path as a config file has it.
-func path(text string) mapping.Path { return must(mapping.ParsePath(text)) }
+func path(text string) paths.Path { return must(paths.ParsePath(text)) }
 
 // when is a condition: FIELD=VALUE, or FIELD for a field that is present.
-func when(text string) mapping.When {
+func when(text string) paths.When {
 	field, value, compares := strings.Cut(text, "=")
 	if !compares {
-		return mapping.When{{{Path: path(field), Present: mapping.MustBePresent}}}
+		return paths.When{{{Path: path(field), Present: paths.MustBePresent}}}
 	}
-	return mapping.When{{{Path: path(field), In: []mapping.Value{{Text: value}}}}}
+	return paths.When{{{Path: path(field), In: []paths.Value{{Text: value}}}}}
 }
 
 // columns are columns NAME or NAME: SOURCE, separated by a comma and a space; a source is as in a config file, or a stamp.
