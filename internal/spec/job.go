@@ -323,6 +323,8 @@ func (r *rulebook) tables(c *job.Config, table string, rules fold.Options) {
 		r.fault("tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 		return
 	case m == nil:
+		rules.DeleteField, _ = fieldName(rules.DeleteField)
+		rules.Version, _ = fieldName(rules.Version)
 		c.Tables = []job.Table{{Name: table, Fold: rules}}
 		return
 	case r.Table.Name != "" && m.File != "":

@@ -40,7 +40,9 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 		}
 		return file
 	}
-	if n.Envelope == "" && n.Row == "" && n.When == nil && n.Columns == nil {
+	_, plainDelete := fieldName(o.DeleteField)
+	_, plainVersion := fieldName(o.Version)
+	if n.Envelope == "" && n.Row == "" && n.When == nil && n.Columns == nil && plainDelete && plainVersion {
 		return nil
 	}
 	t := mapping.Table{Name: table, Key: o.Key, Type: cast.Type{Kind: cast.Auto}, Rest: o.Columns, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
@@ -119,6 +121,19 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	}
 	m.Tables = []mapping.Table{t}
 	return m
+}
+
+// fieldName returns the field of a message that a path names; ok is false for a path into a field. What is no path is the
+// name of a field.
+func fieldName(text string) (name string, ok bool) {
+	p, err := paths.ParsePath(text)
+	switch {
+	case text == "" || err != nil:
+		return text, true
+	case len(p.Steps) == 1 && p.Steps[0].Index < 0 && p.Base != paths.ParentBase:
+		return p.Steps[0].Name, true
+	}
+	return "", false
 }
 
 // readWhen reads FIELD=VALUE, or FIELD=A,B for one of several values.
