@@ -12,17 +12,17 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Reader is the memory in which values are read.
+// A Reader converts values. Results share its memory and are valid until [Reader.Reset].
 type Reader struct {
 	feed.Unquoter
 	bytes         []byte // of values that no message has
 	digits, zeros []byte
 }
 
-// Reset gives the memory of the values that were read back.
+// Reset reuses the memory of all values that were read.
 func (r *Reader) Reset() { r.bytes = r.bytes[:0] }
 
-// A Cast is how the values of a column are read, and what the column takes.
+// A Cast converts values to the type of a column.
 type Cast struct {
 	Type
 	asItIs uint8 // the kinds of values that stay as they are, a bit for each
@@ -78,8 +78,8 @@ func (c *Cast) KeepsAll() bool { return c.asItIs == anyKind }
 // maxSeconds is how many digits of a second a text of weir's has at most.
 const maxSeconds = 1000
 
-// Read returns a value in the one form that a column of the type takes, or why it has none.
-// Null stays null.
+// Read converts a value to the one form that a column of the type stores; if it cannot, the string says why. Null is
+// unchanged.
 func (r *Reader) Read(v *feed.Field, c *Cast) (feed.Field, string) {
 	switch {
 	case c.Keeps(v.Kind):
@@ -90,8 +90,7 @@ func (r *Reader) Read(v *feed.Field, c *Cast) (feed.Field, string) {
 	return c.read(r, v, c)
 }
 
-// Read returns the text of a value as a column of the type has it in SQLite; ok is false for one that the type cannot
-// have.
+// Read returns the text that SQLite stores for a value of the type; ok is false if the type cannot hold it.
 func (t Type) Read(value []byte) (text string, ok bool) {
 	v := feed.Field{Value: value, Kind: feed.KindOf(value)}
 	c := New(t, true)
@@ -99,7 +98,7 @@ func (t Type) Read(value []byte) (text string, ok bool) {
 	return string(feed.AppendText(nil, out.Value, out.Kind)), why == ""
 }
 
-// Article is a type for people.
+// Article is the type with its article, such as "an integer".
 func Article(t Type) string { return cmp.Or(rules[t.Kind].article, "a "+string(t.Kind)) }
 
 // made is a value that r.bytes has from an index on.

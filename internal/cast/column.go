@@ -16,7 +16,7 @@ func (t Type) Column(textTypes bool) schema.Type {
 	return rules[t.Kind].column
 }
 
-// Takes reports whether a column takes values of a type.
+// Takes reports whether a column can store values of the type.
 func (t Type) Takes(c *schema.Column) bool {
 	special := rules[t.Kind].takers
 	if special == nil || c.Own || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
@@ -25,8 +25,8 @@ func (t Type) Takes(c *schema.Column) bool {
 	return t.Kind != Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
 }
 
-// Fits tells that a column is as weir makes it for values of the type, so that the database refuses
-// none of them.
+// Fits reports whether a column is declared exactly as weir declares it for the type: the database rejects no such
+// value.
 func (c *Cast) Fits(x *schema.Column) bool {
 	switch c.Column(false) {
 	case schema.Instant:
@@ -50,8 +50,8 @@ func (c *Cast) Make(name string, key, textTypes bool) schema.Column {
 	return schema.Column{Name: name, Type: typ, Key: key, NotNull: key, New: true, Precision: c.Precision, Scale: c.Scale}
 }
 
-// Suits reports whether a column that exists has values of the type. Where it does not, weir may
-// have made it for the values as they came: times are integers then.
+// Suits reports whether an existing column holds values of the type. It may not: before weir knew the schema, it may
+// have created the column for unconverted values, such as integers for times.
 func (c *Cast) Suits(x *schema.Column) bool {
 	switch c.Kind {
 	case Base64Number, Real, Timestamp, UUID, JSONText:

@@ -196,7 +196,7 @@ func (e *env) rejectedBy(ctx context.Context, m *mapping.Mapping, messages [][]b
 	return text, err
 }
 
-// rowsOf are the rows that a feed makes of empty tables.
+// rowsOf returns the rows that a feed makes in empty tables.
 func (e *env) rowsOf(ctx context.Context, m *mapping.Mapping, lines string) (want []wantedRows, err error) {
 	err = e.applyCase(ctx, m, lines, 0, func(in sink.Inspector, _ *progress.Snapshot) error {
 		st, err := in.Status(ctx)

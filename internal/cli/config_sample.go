@@ -218,7 +218,7 @@ func (f *sampledField) seen() []valueKind {
 	return kinds
 }
 
-// columnType is the type for the values, "" for whatever they are, and what is to be said of it.
+// columnType returns the type that fits all values, "" if none does, and a note for the comment.
 func (f *sampledField) columnType() (of, note string) {
 	kinds := f.seen()
 	only := func(any ...valueKind) bool {

@@ -106,13 +106,13 @@ func writeFlag(b *strings.Builder, fl *pflag.Flag, columns int) {
 	b.WriteString(line + "\n")
 }
 
-// useFlagGroups has the help of a command and all below it show flags by group.
+// useFlagGroups shows flags by group in the help of a command and its subcommands.
 func (e *env) useFlagGroups(root *cobra.Command) {
 	cobra.AddTemplateFunc("flagUsages", func(f *pflag.FlagSet) string { return flagUsages(f, e.helpWidth()) })
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages |", "{{flagUsages .LocalFlags |", 1))
 }
 
-// addWhole defines the flag of a whole number, whose default the place has.
+// addWhole defines a flag for a whole number; the default is *value.
 func addWhole[T int | int64](f *pflag.FlagSet, value *T, flag, usage string) {
 	f.Var(&spec.Whole[T]{Value: value}, flag, usage)
 }
@@ -125,7 +125,7 @@ func addDuration(f *pflag.FlagSet, value *time.Duration, flag, word, usage strin
 // fileFlags take paths.
 var fileFlags = []string{"to", "config", "init", "spool", "capture", "metrics-file", "tls-ca", "tls-cert", "tls-key", "html"}
 
-// completeValues has the shell complete the values of flags.
+// completeValues registers shell completion for the values of flags.
 func completeValues(c *cobra.Command) {
 	c.Flags().VisitAll(func(fl *pflag.Flag) {
 		words, directive := []string(nil), cobra.ShellCompDirectiveNoFileComp

@@ -12,7 +12,7 @@ import (
 // foldBuffer is the memory for batches, in bytes, of commands that fold without a run.
 const foldBuffer = 256 << 20
 
-// surroundings are what a spec finds in the program and around it.
+// surroundings returns the drivers, source kinds, variables and stdin of this process.
 func (e *env) surroundings() *spec.Env {
 	around := &spec.Env{Drivers: drivers, Kinds: func(o *spec.KindOptions) source.Kinds { return kindsWith(o) }, Lookup: e.lookupEnv, Stdin: e.stdin, Log: e.log}
 	if e.environ != nil {
@@ -30,7 +30,7 @@ func (e *env) newSpec() *spec.Spec { return spec.New(e.surroundings()) }
 // load gives the settings that the command line left open their values from the environment and the config file.
 func (e *env) load(c *cobra.Command, o *spec.Spec) error {
 	if e.verbose {
-		_ = o.Setting("verbose").Set("true") // which is right
+		_ = o.Setting("verbose").Set("true") // "true" always parses
 	}
 	warnings, err := o.Load()
 	if e.verbose = o.Output.Verbose; c.Flags().Lookup("log-format") != nil {

@@ -288,10 +288,10 @@ func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.In
 	return nil
 }
 
-// rejectsRetryFor is how long a database is waited for to remove lines.
+// rejectsRetryFor is how long deleting is retried if the database is locked or unavailable.
 const rejectsRetryFor = 5 * time.Minute
 
-// removeRejects removes the lines that outboxes have sent.
+// removeRejects deletes the lines in boxes. Nothing is sent: an outbox is also the request to delete lines.
 func (e *env) removeRejects(ctx context.Context, dest spec.Destination, boxes []*sink.Outbox) (err error) {
 	w, err := dest.Open(ctx, dest.Dest, sink.Options{Level: sink.Full, Log: e.log})
 	if err != nil {

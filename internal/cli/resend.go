@@ -203,7 +203,7 @@ func (e *env) resendLines(ctx context.Context, o *resendOptions, dest *spec.Dest
 	return e.resent(c.Job, p, left.total(), err)
 }
 
-// resent says what became of the lines of a job.
+// resent logs how many lines were applied or rejected again, and returns the error with the exit code.
 func (e *env) resent(name string, p *progress.Progress, total int64, err error) error {
 	did := p.Snapshot()
 	applied := did.Lines - did.Pending - did.Rejected
@@ -280,8 +280,8 @@ func (l *keptLines) each(ctx context.Context, name string, each func(sink.Kept) 
 	})
 }
 
-// claim keeps the job from being forgotten meanwhile. The members of a consumer group may be sending what they have
-// rejected to a topic: of a job that reads Kafka, no other run may be active.
+// claim locks the job, so weir forget cannot run meanwhile. If the job reads Kafka the lock is exclusive: members of
+// its consumer group may be sending the same lines to a topic.
 func (l *keptLines) claim(ctx context.Context, claims sink.Claims) error {
 	if slices.ContainsFunc(l.sources, func(name string) bool { return sourceKinds.Traits(name).Records }) {
 		return claims.TakeJob(ctx)

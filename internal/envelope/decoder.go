@@ -51,8 +51,8 @@ const (
 
 // A Row is one row of a message.
 type Row struct {
-	Value  []byte // an object, which is never empty of its key
-	Former []byte // the same as it was before, with the values that the message has for both; nil: not known
+	Value  []byte // an object; it includes the message's key fields
+	Former []byte // the row before the change; fields that the message lacks there are those of Value; nil: unknown
 	Index  int    // among the rows of the message
 }
 
@@ -69,12 +69,12 @@ type Decoder struct {
 // NewDecoder returns a decoder whose messages the reader's paths read.
 func (c *Compiled) NewDecoder(read *paths.Reader) *Decoder { return &Decoder{Compiled: c, read: read} }
 
-// Passes reports whether a line is no message: a record without a value, and a tombstone where nothing takes these.
+// Passes reports whether a line is skipped: it is a null record, or a tombstone and tombstones are not applied.
 func (c *Compiled) Passes(l *feed.Line, tombstones bool) bool {
 	return l.Null || l.Deletes && !tombstones
 }
 
-// Decode has the paths read the message in a line, and returns what it is about. An error ends the run.
+// Decode points the reader at the message of a line and classifies the message. An error ends the run.
 func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	d.bytes, d.name = d.bytes[:0], d.name[:0]
 	m.Types = d.unwrap(l)

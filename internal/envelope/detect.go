@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Of returns the name of the envelope that a message looks to be in, or "". That of one which has only some of
-// the fields that its tool always sends is not told.
+// Of guesses the envelope of a message and returns its name, or "". A message must have all fields that its tool always
+// sends.
 func Of(message []byte) string {
 	var m fields
 	if json.Unmarshal(message, &m) != nil {

@@ -1,4 +1,4 @@
-// Package envelope reads the messages of change streams: where they have a table, a row and what becomes of it.
+// Package envelope decodes change data capture (CDC) messages: their table, row, operation and version.
 package envelope
 
 import (
@@ -12,8 +12,8 @@ import (
 //go:embed presets.yaml
 var Presets []byte
 
-// An Envelope says where the messages of a change stream have a table, a row and what becomes of it.
-// Its paths, but for Unwrap and ConnectSchema, read the message that Unwrap leads to.
+// An Envelope says where CDC messages hold their table, row, operation and version. Its paths begin at the message that
+// Unwrap finds; only Unwrap and ConnectSchema begin at the line.
 type Envelope struct {
 	Preset string     `json:"-"` // its name; "" for one of its own
 	Unwrap paths.Path // of an object that is the message; where there is none, the line is the message

@@ -53,8 +53,8 @@ func (d *Decoder) placesOfRow(c *Change) string {
 	return strings.Join(places, ", ")
 }
 
-// compose returns the object with the fields of several parts, of which those behind count before
-// those in front; nil parts have none. An array names fields that are null, or has fields as pairs.
+// compose merges parts into one object: of equal names the last is used, and nil parts are skipped. An array part holds
+// objects with name and value, or names of fields that are null.
 func (d *Decoder) compose(c *Change, parts ...*feed.Field) ([]byte, *feed.Error) {
 	var only *feed.Field
 	n := 0
@@ -163,7 +163,7 @@ func (d *Decoder) appendField(c *Change, raw, value []byte) *feed.Error {
 	return nil
 }
 
-// Complete is a row with the fields that only its former one has.
+// Complete returns a row, with the fields added that only its former state has.
 func (d *Decoder) Complete(c *Change, row *Row) ([]byte, *feed.Error) {
 	from := len(d.bytes)
 	d.bytes = append(d.bytes, bytes.TrimSpace(row.Value[:len(row.Value)-1])...)

@@ -19,7 +19,7 @@ type VersionPart struct {
 // VersionCast is how a part of a version is read.
 type VersionCast string
 
-// The casts of versions, whose texts have another order.
+// The casts for version parts whose text does not sort as the version does.
 const (
 	NoCast      VersionCast = ""
 	LSNCast     VersionCast = "lsn"       // 16/B374D848, of Postgres

@@ -17,7 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// resentRows is how many rows a batch of lines has at most that are sent again: the IDs of its lines are part of its SQL.
+// resentRows is the default --batch-rows of resend: the IDs of a batch's lines are part of its SQL.
 const resentRows = 10_000
 
 // Resent are rejected lines of one source that are to be folded again.
@@ -36,7 +36,7 @@ func Resend(ctx context.Context, c Config, lines Resent, db sink.Sink, claims si
 	c.Rejects, c.MaxRejects, c.RejectsAge = Rejects{mode: keep}, math.MaxInt64, 0
 	c.BatchRows = cmp.Or(c.BatchRows, resentRows)
 	for h := newHistory(c.Tables); ; {
-		r := newRun(&c, db, claims, p) // each attempt is a run: what the one before has committed is not kept any more
+		r := newRun(&c, db, claims, p) // a new run: lines that the last attempt committed no longer exist
 		a, err := r.begin(ctx, h, nil)
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func Resend(ctx context.Context, c Config, lines Resent, db sink.Sink, claims si
 	}
 }
 
-// admitResent reports that the source was read with other settings than those by which its lines are to be folded now.
+// admitResent returns an error if the source was read with other settings than the current ones.
 func (a *attempt) admitResent(ctx context.Context, name string) error {
 	found, err := a.run.claims.Checkpoints(ctx, name)
 	if err != nil || a.run.cfg.AcceptSettings || found[0].Settings == "" {
@@ -80,7 +80,7 @@ func (a *attempt) admitResent(ctx context.Context, name string) error {
 	return nil
 }
 
-// kind is what reads the lines. A lane of it is unnamed, so that no run resumes it.
+// kind returns a source kind that reads the lines. Its lane is unnamed, so no run resumes it.
 func (r Resent) kind() source.Kind {
 	return source.Kind{
 		Traits: func(string) source.Traits { return source.Traits{Live: true} },

@@ -6,9 +6,8 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// Below returns the tables whose rows belong to those of a table, parents before their children.
-// They name the nearest row above that has a key which the database generates, or else that of the
-// table.
+// Below returns the descendants of a table, parents before children, with the foreign key of each: to its nearest
+// ancestor whose key the database generates, or else to the table.
 func (p *Plan) Below(table int) (below []schema.Lower) {
 	var tables []int // of below
 	for i := range p.tables {
@@ -37,8 +36,7 @@ func (p *Plan) named(table int) (columns, to []string) {
 	return p.StoredKey(table)[:len(to)], to
 }
 
-// Owner returns what finds what the first column of a table's key has, where that names the row
-// that another belongs to by a key that the database generates; nil: it does not.
+// Owner returns the lookup of the generated key that the first key column of a table refers to; nil if there is none.
 func (p *Plan) Owner(table int) *schema.Lookup {
 	if o := p.tables[table].owner; o != nil {
 		return p.lookup(o.table)

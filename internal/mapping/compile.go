@@ -75,7 +75,7 @@ func (c *compiler) envelope(m *Mapping) {
 	p.ignore, c.row = compiled.Ignore(), compiled.RowTree()
 }
 
-// taken finds, when the paths of tables are known, the columns whose names are those of fields that no path reads.
+// taken marks fields that have the name of a column but that no path reads. Call it when all paths are compiled.
 func (c *compiler) taken(tables []planned) {
 	for i := range tables {
 		t := &tables[i]
@@ -101,8 +101,7 @@ func (c *compiler) fault(at paths.Pos, format string, args ...any) {
 	c.faults = append(c.faults, &Fault{at, fmt.Sprintf(format, args...)})
 }
 
-// order returns the tables so that each comes after those that it belongs or refers to, and else
-// as in the file.
+// order sorts the tables topologically: after their parents and foreign-key targets, otherwise in file order.
 func (c *compiler) order() (order []int) {
 	tables := c.mapping.Tables
 	placed := map[string]bool{}
@@ -121,7 +120,7 @@ func (c *compiler) order() (order []int) {
 	return order
 }
 
-// above are the tables whose rows those of a table need.
+// above returns the parent and the foreign-key targets of a table.
 func (t *Table) above() (names []string) {
 	if t.Of != "" {
 		names = append(names, t.Of)

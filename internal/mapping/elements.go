@@ -76,7 +76,7 @@ func lastMembers(w *feed.Walker) (members []namedElement) {
 	return kept
 }
 
-// next has the paths of elements read the next one that the table takes.
+// next points the reader at the next element that matches the table's when.
 func (e *elementWalk) next(b *rowBuilder) (bool, *refusal) {
 	n := &e.t.nest
 	for {

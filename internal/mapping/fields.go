@@ -43,7 +43,7 @@ func (r *restNames) number(names *feed.Names, raw []byte) int32 {
 	return n
 }
 
-// others adds the fields of a row that a table takes by their names. Those of its key are noted.
+// others adds the fields without a mapped column under their own names, and copies key fields to key.
 func (b *rowBuilder) others(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field) *refusal {
 	var bad *refusal
 	refused := b.namedFields(msg, t, object, func(f feed.Field, name []byte) {
@@ -90,7 +90,8 @@ func (b *rowBuilder) namedFields(msg *message, t *planned, object *feed.Field, e
 	return nil
 }
 
-// isUsed reports whether a field is none of those that a table takes by their names.
+// isUsed reports whether a column or path uses a field, so that it needs no column of its own. It also records the
+// value as lost if only the name is used.
 func (b *rowBuilder) isUsed(t *planned, number int32) bool {
 	if number < 0 || !t.fields.used[number] {
 		return false

@@ -11,7 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Row is what a message says to one row of a table of the plan.
+// A Row is the change of one row.
 type Row = fold.TableChange
 
 // Fate is what becomes of a message.
@@ -21,9 +21,9 @@ type Fate uint8
 const (
 	Taken     Fate = iota
 	Ignored        // by the mapping's ignore, or that of its envelope
-	Warned         // the same, and its user is to be told
-	NoTable        // takes it
-	Announced      // it says something of the stream, and not of a row
+	Warned         // ignored, and the user is warned
+	NoTable        // no table matches
+	Announced      // about the stream, without rows: a resume value or a table's schema
 )
 
 // A Result is what a line says. It is good until the mapper's next line.
@@ -83,8 +83,8 @@ func (t *planned) refuse(err *feed.Error) *refusal { return &refusal{err, t.inde
 
 // A Mapper maps lines: it decodes the envelope, chooses the tables that the message is for, and builds their rows.
 type Mapper struct {
-	// Names are, by the names in the database, those in the stream of tables that earlier runs have added, where
-	// several of these are one there.
+	// Names maps table names of the database to names in the stream, for tables that earlier runs added: two names in
+	// the stream must not become one table. The caller sets it before the first Map.
 	Names map[string]string
 
 	plan    *Plan
@@ -107,8 +107,8 @@ func (p *Plan) NewMapper() *Mapper {
 	return m
 }
 
-// Follow has the mapper know tables with the columns that the messages so far have brought. Without it, or where ok is
-// false, a table is as [Plan.Fit] made it.
+// Follow sets a function that returns the current columns of a table, including those that messages added. Without it,
+// or if ok is false, the mapper uses the columns from [Plan.Fit].
 func (m *Mapper) Follow(now func(table int) (_ schema.Table, ok bool)) { m.rows.types.now = now }
 
 // Mismatches returns how many values were no object, or no array, where a path steps into one, by
@@ -170,8 +170,9 @@ func fateOf(taken bool) Fate {
 	return NoTable
 }
 
-// tables has rows built in those of some tables that take the row at hand: tables with a row per message, and those whose
-// elements belong to no row. of is the table in the stream; nil: there is no stream. taken tells that one of them takes it.
+// tables builds rows for the current message, or CDC row, in the tables that match it. tops have one row per message;
+// loose have one row per array element, and no parent. of is the stream's table; nil without an envelope. taken: one
+// matched.
 func (m *Mapper) tables(msg *message, of *route, tops, loose []int) (taken bool, err error) {
 	for _, i := range tops {
 		t := &m.plan.tables[i]

@@ -1,5 +1,5 @@
-// Package mapping turns the messages of a feed into changes of rows in several tables: it
-// routes, renames, casts, and takes child rows out of arrays.
+// Package mapping turns messages into row changes of several tables: it routes messages, renames and casts fields, and
+// extracts child rows from arrays.
 package mapping
 
 import (
@@ -33,7 +33,7 @@ const (
 	FailUnmatched   Unmatched = "fail" // the run ends
 )
 
-// A Table is what becomes of messages in one table.
+// A Table says how messages become rows of one table.
 type Table struct {
 	Pos  paths.Pos `json:"-"` // where it is in the file
 	Name string
@@ -54,7 +54,7 @@ type Table struct {
 	// Columns are what the row has; nil: all fields by their names.
 	Columns []Column
 	Type    cast.Type       // of columns that name none
-	Rest    fold.NewColumns // what becomes of fields that no column takes; "" leaves it to the table
+	Rest    fold.NewColumns // fields without a column; "": ignored if Columns is set, else the fold decides
 	Expire  *Expire
 	// OnCreate is SQL that is run in the transaction that makes the table.
 	OnCreate []Statement
@@ -65,18 +65,18 @@ type Table struct {
 	DeletesNeedAt bool
 	Null          fold.Null
 	FillOnly      bool
-	Version       paths.Path // of the message's version; the zero path: none, of a row that belongs to another that of this one
+	Version       paths.Path // of the version; the zero path: the parent's for a child table, else none
 	Scope         fold.Scope
 	MaxColumns    int
 }
 
-// Set is what an array says about the child rows that it does not name.
+// Set says what happens to child rows that the array does not have.
 type Set string
 
-// What it says.
+// What happens to them.
 const (
-	ReplaceSet Set = "replace" // there are none: the array is the whole set
-	MergeSet   Set = "merge"   // nothing: its elements are sparse updates
+	ReplaceSet Set = "replace" // delete them: the array is the whole set
+	MergeSet   Set = "merge"   // keep them: the elements are sparse updates
 )
 
 // A Column is a column and where its values come from.

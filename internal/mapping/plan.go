@@ -87,15 +87,15 @@ type fieldPlan struct {
 	names   *feed.Names
 	all     bool // all fields are columns by their names
 	unknown fold.NewColumns
-	used    map[int32]bool // names of fields that are no such columns
-	taken   map[int32]bool // those of them that are read by no path: a column of the name has another source
+	used    map[int32]bool // fields that a column or path uses
+	taken   map[int32]bool // used only as a column's name: the column has another source, so the field's value is lost
 	hidden  []hiddenField
 }
 
 // byName tells that a table takes fields of the row by their names.
 func (f *fieldPlan) byName() bool { return f.all || f.unknown != fold.IgnoreColumns }
 
-// use notes that a field of the row is read by a path, and no field that nothing takes.
+// use marks the first field of a path as used.
 func (f *fieldPlan) use(p paths.Path) {
 	if p.Base == paths.RowBase && len(p.Steps) > 0 && p.Steps[0].Index < 0 {
 		f.used[f.names.Number(p.Steps[0].Name)] = true
@@ -110,12 +110,11 @@ type hiddenField struct {
 	part           int // of the key, whose value the field may repeat; -1: none, the database generates it
 }
 
-// An owner is the row above, of those that a row belongs to, whose key the database generates: the
-// nearest one. nil: there is none.
+// An owner is the nearest ancestor of a row whose key the database generates. nil: there is none.
 type owner struct {
 	column string // of the row, with that key
 	table  int    // of the row above
-	parts  int    // how many of the key are that one's, as messages have it: they are hidden
+	parts  int    // how many parts of the child's key are the owner's natural key; these columns are hidden
 }
 
 // A keyPart is a column of a key.

@@ -11,7 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A message is the one whose rows are built.
+// A message is the current message and the state of its decoding.
 type message struct {
 	line             *feed.Line
 	place            fold.Place
@@ -37,7 +37,7 @@ type rowBuilder struct {
 	rest    restNames
 	lost    []LostValue
 	tables  []tableMemory
-	known   feed.Field       // memory for the value of a meta
+	known   feed.Field       // buffer for a meta value
 	visit   func(t *planned) // of an [Explainer]: called at each row
 }
 

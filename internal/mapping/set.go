@@ -34,7 +34,7 @@ type setEncoder struct {
 
 func (e *setEncoder) reset() { e.bytes = e.bytes[:0] }
 
-// begin begins a set, and returns what since needs to know.
+// begin starts a set and returns its offset, for since.
 func (e *setEncoder) begin() (from int) {
 	e.from = len(e.bytes)
 	return e.from
@@ -127,7 +127,7 @@ type exploder struct {
 type level struct {
 	fields []feed.Field
 	sets   [][]byte
-	keys   []string // of the rows, as same told them before any was passed on, which may change it
+	keys   []string // of the rows, from same; computed before each is called, which may change the row
 	last   map[string]int
 }
 

@@ -187,7 +187,7 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	return table, errors.Join(c.faults...)
 }
 
-// Drop takes the table back that was added last.
+// Drop removes the table that [Mapper.Add] added last.
 func (m *Mapper) Drop() {
 	p := m.plan
 	last := len(p.tables) - 1
@@ -232,7 +232,7 @@ func (t *Table) describe(columns []Column) {
 	t.Columns = slices.Concat(others, own)
 }
 
-// grow has the mapper know what the plan has got since its last line.
+// grow prepares the mapper for tables and paths that were added to the plan.
 func (m *Mapper) grow() {
 	for i := len(m.rows.tables); i < len(m.plan.tables); i++ {
 		m.rows.tables = append(m.rows.tables, tableMemory{key: make([]feed.Field, len(m.plan.tables[i].key))})

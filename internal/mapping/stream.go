@@ -59,7 +59,7 @@ func (m *Mapper) changes(msg *message) (Fate, error) {
 	return fateOf(taken), err
 }
 
-// eachRow has the tables take the rows of a message. One without rows is taken.
+// eachRow maps each row of a message. A message without rows counts as matched.
 func (m *Mapper) eachRow(msg *message, of *route) (taken bool, err error) {
 	rows, rejected := m.decode.Rows(&msg.change, m.plan.maxEach)
 	if rejected != nil {
@@ -225,7 +225,7 @@ func (p *Plan) route(name string) *route {
 	return x
 }
 
-// claim demands that a table which takes rows of one schema, or of one table of the stream, does so.
+// claim returns an error if a table that may hold rows of only one schema, or one stream table, gets rows of a second.
 func (r *router) claim(t *planned, x *route) error {
 	only, one := x.only[t.index]
 	if !one {

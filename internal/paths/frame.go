@@ -6,18 +6,18 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// A frame is what one value has at the nodes of its tree. A nested object is stepped through
-// when the first of its members is asked for, and only once.
+// A frame caches the values at the nodes of a tree, for the tree's current value. An object is scanned once, when one
+// of its members is first read.
 type frame struct {
 	tree  *tree
-	value uint32 // the number of the value at hand; what the cells hold of others is void
+	value uint32 // number of the current value; cells with another number are stale
 	cells []cell
 
-	// mismatches are, by node, values that are no object, or no array, where a path steps into one.
+	// mismatches counts, by node, values that a path steps into but that are not an object, or not an array.
 	mismatches []int64
 	walked     []bool            // by node: an object or array was stepped through
-	met        []bool            // by node: one above had a value here
-	others     []map[string]bool // by node: names of members that no path leads to, of the first messages
+	met        []bool            // by node: some value was found here
+	others     []map[string]bool // by node: members that no path names, in the first messages
 
 	element Element
 	name    []byte
@@ -48,8 +48,8 @@ func (f *frame) set(at int32, value []byte, k feed.Kind) {
 	c.value, c.field.Value, c.field.Kind = f.value, value, k
 }
 
-// sampled is how many messages are looked at for names that no path leads to: one of them may be
-// meant by a path that leads nowhere.
+// sampled is how many messages are searched for members that no path names: a path that finds nothing may be a
+// misspelling of one of them.
 const (
 	sampled   = 100
 	maxOthers = 1000 // names
@@ -73,7 +73,7 @@ func (f *frame) get(at int32) *feed.Field {
 	return nil
 }
 
-// look opens the node above one, and reports whether that has a value now.
+// look opens the parent of a node, and reports whether the node then has a value.
 func (f *frame) look(at int32) bool {
 	parent := f.tree.nodes[at].parent
 	if parent < 0 || f.cells[parent].opened == f.value {
@@ -83,7 +83,7 @@ func (f *frame) look(at int32) bool {
 	return f.cells[at].value == f.value
 }
 
-// open looks up the nodes below one. In null all of them are null.
+// open finds the values of a node's children. The children of null are null.
 func (f *frame) open(at int32) {
 	f.cells[at].opened = f.value
 	v, kids := f.get(at), f.tree.nodes[at].kids

@@ -26,8 +26,8 @@ type Base uint8
 // Where it begins.
 const (
 	NoBase Base = iota // the zero path leads nowhere
-	// RowBase is the object that is the row; in conditions (those of columns too) and in
-	// the version of a table it is the message, of a child the element.
+	// RowBase is the row. Exception: in conditions and in version_field it is the whole message, or in a child table
+	// the whole element.
 	RowBase
 	MessageBase // $
 	ParentBase  // ^: the element, or message, that holds the array of this one

@@ -8,8 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// A Reader follows the paths of trees into the values at hand: one for each tree. What it returns is good until the
-// tree turns to another value.
+// A Reader reads values at places. Each tree has one current value, which a Begin method sets; a result is valid until
+// the next Begin of its tree.
 type Reader struct {
 	feed.Unquoter
 	trees  *Trees
@@ -83,7 +83,7 @@ func (r *Reader) Get(at Place) *feed.Field {
 // At is [Reader.Get] of a place that is not [Nowhere].
 func (r *Reader) At(at Place) *feed.Field { return r.frames[at.Tree].get(at.Node) }
 
-// Holds tests a condition.
+// Holds reports whether a condition holds; nil always does.
 func (r *Reader) Holds(c Condition) bool {
 	if c == nil {
 		return true
@@ -96,7 +96,7 @@ func (r *Reader) Holds(c Condition) bool {
 	return false
 }
 
-// Matches is [Reader.Holds] of a condition that holds never where it is not given.
+// Matches is [Reader.Holds], except that nil never holds.
 func (r *Reader) Matches(c Condition) bool { return c != nil && r.Holds(c) }
 
 func (r *Reader) holdAll(all []test) bool {
@@ -134,8 +134,8 @@ func (r *Reader) isOneOf(v *feed.Field, t *test) bool {
 	return false
 }
 
-// Decides is where the value is that decides about a condition: that of its first test, or of the first that does not
-// hold.
+// Decides returns the place to name in an error about a condition: its first test that fails, or else its first test.
+// Only the first alternative counts.
 func (r *Reader) Decides(c Condition) Place {
 	for i := range c[0] {
 		if !r.holdsTest(&c[0][i]) {
@@ -157,8 +157,8 @@ func (r *Reader) Mismatches(each func(at Place, n int64)) {
 	}
 }
 
-// Unmet finds the first step to a place where nothing was ever found, though there was an object or array in which it
-// could have been. Of members of a line itself the scanner's names tell.
+// Unmet returns the first step of a path that no message has had, although its parent existed. For fields of the line
+// itself it asks names.
 func (r *Reader) Unmet(at Place, names *feed.Names) (missing Place, ok bool) {
 	f := &r.frames[at.Tree]
 	for n := at.Node; n > 0; n = f.tree.nodes[n].parent {
@@ -174,7 +174,7 @@ func (r *Reader) Unmet(at Place, names *feed.Names) (missing Place, ok bool) {
 	return missing, ok
 }
 
-// Beside are the members that stand where a path leads nowhere; nil where these are the line's.
+// Beside returns the other members of a path's parent, to suggest one; nil if the parent is the line.
 func (r *Reader) Beside(at Place) []string {
 	f := &r.frames[at.Tree]
 	parent := f.tree.nodes[at.Node].parent

@@ -9,7 +9,7 @@ type Trees []*tree
 // A Place is a node of a tree: where a path leads.
 type Place struct{ Tree, Node int32 }
 
-// Nowhere is the place of a path that is not given.
+// Nowhere is the place of a path that is not set. The zero Place is not Nowhere but the root of tree 0.
 var Nowhere = Place{Tree: -1}
 
 // IsNowhere reports whether it is the place of no path.
@@ -54,7 +54,7 @@ func (t Trees) Add(from Place, steps []Step) Place {
 	return from
 }
 
-// Number has a tree know the fields of lines, whose names have these numbers, that its paths begin with.
+// Number links a tree's top-level nodes to the numbers of their names, for [Reader.BeginLine].
 func (t Trees) Number(tree int32, names *feed.Names) {
 	x := t[tree]
 	for _, k := range x.nodes[0].kids {
@@ -149,7 +149,7 @@ func (w When) Compile(find func(t *Test) Place) Condition {
 	return out
 }
 
-// Places are where the tests of a condition look for a value, but for those that ask for none.
+// Places returns the places that a condition reads, except those of tests for absence.
 func (c Condition) Places() (all []Place) {
 	for _, tests := range c {
 		for i := range tests {

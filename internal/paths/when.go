@@ -16,8 +16,8 @@ type All []Test
 type Test struct {
 	Pos     Pos `json:"-"` // where it is in the file
 	Path    Path
-	In      []Value // one of them it must be; nil where only presence counts
-	Not     bool    // none of them it must be, which absence is not either
+	In      []Value // the allowed values; nil: only presence is tested
+	Not     bool    // In has the forbidden values instead; an absent value passes
 	Present Presence
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ownFlags are of the run at hand alone: another one beside it has others, or none.
+// ownFlags are left out of the suggested command: a second run next to this one needs other values, or none.
 var ownFlags = []string{"config", "job", "accept-settings", "restart", "follow", "spool", "spool-max", "capture", "keep-captures", "metrics-addr", "metrics-file"}
 
 // backfill returns the command that fills tables of the config file from the sources of a run, as

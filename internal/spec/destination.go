@@ -15,7 +15,7 @@ type Destination struct {
 	Dest string
 }
 
-// Destination reads --to; where nothing sets it, DATABASE_URL is used. One of the other arguments may be meant for it.
+// Destination parses --to, or DATABASE_URL if --to is not set. args only improve the error: one may be the database.
 func (s *Spec) Destination(args ...string) (Destination, error) {
 	to := s.Table.To
 	if to == "" && s.env.Lookup != nil {
@@ -40,7 +40,8 @@ func (s *Spec) Destination(args ...string) (Destination, error) {
 	return Destination{}, Usage(s.fault("to", "--to: weir does not write to %s, only to %s", Redacted(scheme), s.env.forms()))
 }
 
-// MeantForTo suggests --to for the argument that is called as a database, "" where none is.
+// MeantForTo returns a hint, "did you mean --to X?", for the first argument that looks like a database; "" if none
+// does.
 func MeantForTo(args []string) string {
 	i := slices.IndexFunc(args, databaseName.MatchString)
 	if i < 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// withPreset returns the feed with the options that a named one needs and that are open, and gives its sources their
-// port. A captured file of the feed needs no login.
+// withPreset returns the feed settings, with the defaults of --feed for those that are not set. It also adds the
+// default port to URLs in sources, in place. A captured file of the feed needs no login.
 func (r *rulebook) withPreset(sources []string) Feed {
 	f := r.Feed
 	if f.Name != firehose.Name {
@@ -42,7 +42,7 @@ func (r *rulebook) withPreset(sources []string) Feed {
 	return f
 }
 
-// feed is what the job hears and says on connections.
+// feed builds the job's feed settings.
 func (r *rulebook) feed(o *Feed) job.Feed {
 	match := func(name, text string) (m job.Match) {
 		if text != "" {
@@ -108,7 +108,7 @@ func (e *Env) template(text string) (func(string) ([]byte, error), error) {
 	return render, err
 }
 
-// tls are the certificates of connections.
+// tls builds the TLS configuration of connections.
 func (r *rulebook) tls() *tls.Config {
 	o := &r.Feed
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.TLSServerName}

@@ -37,7 +37,7 @@ func (e UsageError) Unwrap() error { return e.Err }
 // ExitCode is that of wrong usage.
 func (e UsageError) ExitCode() int { return 2 }
 
-// A rulebook judges a spec, all of it, and makes what its rules are about.
+// A rulebook validates a spec, collects the faults, and builds the parts of the job.
 type rulebook struct {
 	*Spec
 	kinds  source.Kinds // without options
@@ -87,7 +87,7 @@ func (s *Spec) Job(args []string) (Destination, job.Config, error) {
 	return to, c, errors.Join(usage, sourceErr)
 }
 
-// job is the same, with the faults of sources apart, which may be those of the file system.
+// job is [Spec.Job] with two errors: usage is wrong usage; sourceErr may also come from the file system.
 func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceErr error) {
 	r := s.rulebook()
 	known := s.env.Lookup != nil
@@ -118,7 +118,7 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 		sources, table, sourceErr = r.sources(args)
 	}
 	if len(args) == 0 && s.env.Asks || toErr != nil && MeantForTo(args) != "" {
-		sourceErr = nil // stdin has no name, either, and a database is no source
+		sourceErr = nil // reported already, as a missing source or a missing --to
 	}
 	if len(s.faults) == 0 {
 		of := table
@@ -237,7 +237,7 @@ func (s *Spec) Resend(name, table string) (c job.Config, err error) {
 	return c, nil
 }
 
-// rules are those of the fold of a table, and what is wrong with them.
+// rules returns the fold options of a table, and the faults of their settings.
 func (s *Spec) rules() (fold.Options, []error) {
 	r := s.rulebook()
 	f := &s.Fold
@@ -291,13 +291,13 @@ func (r *rulebook) judgeValues() {
 	}
 }
 
-// judgeSpool needs to know whether a source is live, and whether one is stored.
+// judgeSpool checks --spool, which needs a live source, and --capture, which needs one that is not stored.
 func (r *rulebook) judgeSpool(live, stored bool) {
 	r.faultIf(r.Spool.Folder != "" && !live, "spool", "--spool is for a connection: a file needs none, and stdin cannot be asked again")
 	r.faultIf(r.Spool.Capture != "" && stored, "capture", "--capture is for a connection or stdin: a file can be read again")
 }
 
-// rejects are where bad lines go.
+// rejects parses --rejects and checks the settings for rejected lines.
 func (r *rulebook) rejects() job.Rejects {
 	o := &r.Rejects
 	to, err := job.ParseRejects(o.To)
@@ -311,7 +311,7 @@ func (r *rulebook) rejects() job.Rejects {
 	return to
 }
 
-// tables has a job make the table of the settings, or those of the file.
+// tables sets the tables of a job: those of the file, or else the one that the settings name. It overwrites r.Mapping.
 func (r *rulebook) tables(c *job.Config, table string, rules fold.Options) {
 	before := len(r.faults)
 	r.Mapping = r.Fold.Overlay(r.Mapping, table, rules, r.fault)
@@ -357,8 +357,7 @@ func (s *Spec) Resumes() bool {
 	return s.Mapping != nil && s.Mapping.Envelope != nil && s.Mapping.Envelope.Resume.Base != paths.NoBase
 }
 
-// selected are the tables of the file that are written; whole is the mapping of all of them, nil
-// where these are all.
+// selected returns the mapping of the tables to write. whole is the mapping of all tables; nil without --tables.
 func (s *Spec) selected() (m, whole *mapping.Mapping, err error) {
 	if s.Once.Tables == nil {
 		return s.Mapping, nil, nil

@@ -60,7 +60,7 @@ func IsKafka(sources []string) bool {
 	return slices.ContainsFunc(sources, kafka.Is)
 }
 
-// judgeKafka finds what is set for Kafka alone, and what is not for Kafka, or not for a group.
+// judgeKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
 func (r *rulebook) judgeKafka(sources []string, rejects *job.Rejects) {
 	k := &r.Kafka
 	if !IsKafka(sources) {
@@ -104,7 +104,7 @@ func (r *rulebook) judgeOffsets(spec *kafka.Spec) {
 	}
 }
 
-// kafka are the options of the source.
+// kafka builds the options of a Kafka source.
 func (r *rulebook) kafka(rules *fold.Options) (k kafka.Options) {
 	o, m := &r.Kafka, r.Mapping
 	k = kafka.Options{UntilEnd: o.UntilEnd, Uncommitted: o.Isolation == uncommittedIsolation, SASL: o.SASL,

@@ -18,15 +18,15 @@ import (
 	"github.com/weirsync/weir/internal/source/tcp"
 )
 
-// Env is what a run finds in the program and around it.
+// Env is what a spec needs from its process: drivers, source kinds, variables, stdin, log.
 type Env struct {
 	// Drivers are the databases that the program writes to. The last one that takes --to for a database of its kind
 	// has it; the first one takes every path.
 	Drivers []sink.Driver
 	// Kinds are the sources that it reads, by the options of single kinds.
 	Kinds func(*KindOptions) source.Kinds
-	// Lookup returns a variable of the environment; nil: the environment is not known yet, nor are the sources and
-	// the database that no file names.
+	// Lookup returns an environment variable. It is nil if a file is checked by itself: then a missing database and
+	// missing sources are not errors.
 	Lookup  func(string) (string, bool)
 	Environ []string // as [os.Environ] returns it
 	Stdin   io.Reader
@@ -60,8 +60,9 @@ const envPrefix = "WEIR_"
 // whose name begins with "weir".
 var kubernetes = regexp.MustCompile(`^WEIR_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT|ADDR))?)?)$`)
 
-// Load gives the settings that the command line left open their values from the environment and the file, and reads
-// the tables of the file. It returns what people should know of, and the faults of what it read.
+// Load sets the settings that no flag has set: first from the environment, then from the file. It reads the tables of
+// the file, too. The warnings name unknown variables. Call it once: it records its faults, and [Spec.Job] and
+// [Spec.Validate] return them again.
 func (s *Spec) Load() (warnings []string, err error) {
 	for _, variable := range s.env.Environ {
 		name, text, _ := strings.Cut(variable, "=")

@@ -40,7 +40,7 @@ func (r *rulebook) outputs(args, sources []string, rejects job.Rejects) error {
 	return ordered(r.faults)
 }
 
-// usedAs says what else of a run a path is, or "".
+// usedAs describes what else the run uses a path for; "" if nothing.
 func (r *rulebook) usedAs(path string, args, sources []string) string {
 	for _, s := range sources {
 		if r.kinds.Traits(s).Stored() && sameFile(path, s) {

@@ -19,7 +19,7 @@ type Narrowing struct {
 	Columns  []string // the fields that are stored, and the key
 }
 
-// Every reports whether the flags are for each table that messages of their envelope name.
+// Every reports whether the messages of --envelope name their tables.
 func (n *Narrowing) Every() bool {
 	e, err := config.Preset(n.Envelope)
 	return n.Envelope != "" && err == nil && e.Table != nil

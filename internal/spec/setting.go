@@ -30,7 +30,7 @@ const (
 // GroupAnnotation is the annotation of a flag that has its group.
 const GroupAnnotation = "weir_group"
 
-// from is what gave a setting its value. Each beats those before it.
+// from says what set a setting. A later constant overrides an earlier one.
 type from int
 
 const (
@@ -51,7 +51,8 @@ type Setting struct {
 	value  value
 	preset string // text of the default
 	short  string // form of the flag
-	// elsewhere says where alone it can be set, as in "is an action of one run: …"; "": by all three.
+	// elsewhere is the error if the file or (but for WEIR_CONFIG) the variable sets it, as in "is an action of one run:
+	// …"; "": both may.
 	elsewhere string
 	noFlag    bool
 
@@ -63,7 +64,7 @@ type Setting struct {
 
 const actionOfOneRun = "is an action of one run: give it on the command line"
 
-// Set takes the text of the flag. What is wrong with it is kept for [Spec.Validate], which reports all faults.
+// Set parses a flag. It always returns nil: [Spec.Job] and [Spec.Validate] report the error with all others.
 func (s *Setting) Set(text string) error {
 	if s.from = byFlag; s.err == nil {
 		s.err = s.value.Set(text)
@@ -183,8 +184,8 @@ func (s *Setting) called() string {
 	return "--" + s.Name
 }
 
-// fault makes the fault of a setting. The format calls settings as the command line does; people read each as it
-// was set, or if it was not as the setting of the fault was.
+// fault returns an error about one setting. The format names settings by flag; the error names each as the user set it:
+// by flag, variable or key. A setting that nothing set is named in the style of the setting at fault.
 func (s *Spec) fault(name, format string, args ...any) error {
 	of := s.Setting(name)
 	format = mention.ReplaceAllStringFunc(format, func(m string) string {
@@ -201,7 +202,7 @@ func (s *Spec) fault(name, format string, args ...any) error {
 	return errors.New(text)
 }
 
-// textFaults are those of texts that settings cannot hold.
+// textFaults returns an error for each value that does not parse.
 func (s *Spec) textFaults() (faults []error) {
 	for _, one := range s.settings {
 		if one.err != nil {
@@ -211,7 +212,7 @@ func (s *Spec) textFaults() (faults []error) {
 	return faults
 }
 
-// ordered joins faults: those of the file come last, in its order.
+// ordered joins errors. Those with a position in the config file come last, by line and column.
 func ordered(faults []error) error {
 	var all []error
 	for len(faults) > 0 {

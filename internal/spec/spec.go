@@ -1,5 +1,5 @@
-// Package spec is the description of a run: each of its settings is declared once, filled by flags, the environment and
-// a config file, and judged by one book of rules. It makes the configuration of the job.
+// Package spec describes a run. Each setting is declared once and can be set by a flag, an environment variable or the
+// config file. The package validates all settings and builds the job.Config.
 package spec
 
 import (
@@ -14,8 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A Spec describes a run. Its fields have the values of its settings; where 0 or "" leaves something open, [Spec.Job]
-// decides it.
+// A Spec holds the settings of a run. If a field is 0 or "", [Spec.Job] chooses the value.
 type Spec struct {
 	Source  Source
 	Table   Table
@@ -29,13 +28,13 @@ type Spec struct {
 	Once    Once
 
 	File    string           // the config file, "" for none
-	Mapping *mapping.Mapping // of its tables; nil: it has none
+	Mapping *mapping.Mapping // tables of File; nil: none. Job, FoldFiles and Resend may set it, too
 	Cases   []config.Case    // its tests
 
 	env      *Env
 	args     []string // the sources of the command line
 	settings []*Setting
-	faults   []error // of the environment and the file, but for texts of settings
+	faults   []error // from Load; values that do not parse are in Setting.err
 }
 
 // Source says what is read, and how.
@@ -76,7 +75,7 @@ type Batch struct {
 	RetryFor    time.Duration
 }
 
-// Feed is what a connection sends and hears.
+// Feed configures connections: first line, resume value, keepalives, timeouts, TLS.
 type Feed struct {
 	Name, Events    string // of a feed that weir knows
 	Init            string
@@ -126,7 +125,7 @@ type Output struct {
 	Quiet, Verbose           bool
 }
 
-// A Format is that of the log and of the summary.
+// A Format is the output format of the log or the summary.
 type Format string
 
 // The formats.
@@ -143,7 +142,7 @@ type Once struct {
 	Tables         []string // of the file, that are written; nil: all
 }
 
-// A Restart is how a run that has a checkpoint begins from the start; "" is that it does not.
+// A Restart says how a run ignores its checkpoint; "" means that it resumes.
 type Restart string
 
 // How a run begins from the start.

@@ -14,20 +14,19 @@ import (
 	"github.com/weirsync/weir/internal/config"
 )
 
-// A value is what a setting holds: the typed place of a [Spec] that texts are read into. Its methods are those of
-// [pflag.Value]. Set leaves the place as it is if a text is wrong.
+// A value parses text into a typed field of a [Spec]; it implements pflag.Value. If Set fails, the field is unchanged.
 type value interface {
 	Set(text string) error
 	String() string
 	Type() string // for the help
 }
 
-// A misfit is a text in place of something else.
+// A misfit is the error "TEXT: must be WHAT".
 type misfit struct{ text, mustBe string }
 
 func (m misfit) Error() string { return m.text + ": must be " + m.mustBe }
 
-// Named is what is wrong with the text of a setting or a flag, called by name.
+// Named prefixes the error of a value with the name of its setting or flag.
 func Named(name string, err error) error {
 	if _, ok := errors.AsType[misfit](err); ok {
 		return fmt.Errorf("%s %w", name, err)
@@ -139,7 +138,7 @@ type Duration struct {
 	Value *time.Duration
 	Word  string
 	Means time.Duration
-	Open  bool // it is not set, and decided later
+	Open  bool // not set: it prints as "", and a later step chooses the value
 }
 
 // Set reads a duration.
@@ -241,7 +240,7 @@ func (c *Choice[T]) Choices() []string {
 	return words
 }
 
-// A list is several texts. A text that is set adds to those that were set before it, and not to the default.
+// A list is a list of strings. The first Set replaces the default; later ones append.
 type list struct {
 	value  *[]string
 	commas bool // a text has several, separated by commas
