@@ -288,7 +288,7 @@ func (r *Reader) integer(v *feed.Field) (int64, string) {
 	case ok:
 		return n, ""
 	case len(d.digits) > d.point:
-		return 0, "it has a fraction, which an integer has not"
+		return 0, "it has a fraction"
 	}
 	return 0, "it has more than the 64 bits of an integer"
 }

@@ -76,9 +76,9 @@ Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
 				return err
 			}
 			if m := o.Mapping; m == nil || m.File == "" {
-				_, err = fmt.Fprintf(e.stdout, "%s is right\n", args[0])
+				_, err = fmt.Fprintf(e.stdout, "%s: valid\n", args[0])
 			} else {
-				_, err = fmt.Fprintf(e.stdout, "%s is right: %s, %s\n", args[0], quantity.Count(int64(len(o.Mapping.Tables)), "table"), quantity.Count(int64(len(o.Cases)), "test"))
+				_, err = fmt.Fprintf(e.stdout, "%s: valid: %s, %s\n", args[0], quantity.Count(int64(len(o.Mapping.Tables)), "table"), quantity.Count(int64(len(o.Cases)), "test"))
 			}
 			return err
 		},

@@ -246,7 +246,7 @@ the lines are not read again.`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if !sp.Setting("job").IsFlag() && f.table == "" && f.reason == "" && !all {
-				return usagef("--job, --table or --reason says which rejected lines are removed; --all removes those of all jobs")
+				return usagef("choose the lines with --job, --table or --reason, or remove all with --all")
 			}
 			dest, db, err := e.rejectsReader(c, sp, &f)
 			if err != nil {

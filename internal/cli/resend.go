@@ -135,7 +135,7 @@ func (o *resendOptions) target(st sink.Status) (of, table string, err error) {
 	}
 	if of == "" {
 		if len(jobs) != 1 {
-			return "", "", usagef("--job NAME says whose rejected lines are applied again; %s", jobsText(jobs))
+			return "", "", usagef("name the job with --job NAME; %s", jobsText(jobs))
 		}
 		of = jobs[0]
 	}

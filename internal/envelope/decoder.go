@@ -195,7 +195,7 @@ func (d *Decoder) Change() (c Change, err *feed.Error) {
 		if d.spec.Preset != "" {
 			where += " of the envelope " + d.spec.Preset
 		}
-		return c, feed.Errorf(feed.BadValue, "what the message does to its row is not known: %s is %s (%s)", of, is, where)
+		return c, feed.Errorf(feed.BadValue, "unknown operation: %s is %s (%s)", of, is, where)
 	}
 	return c, nil
 }

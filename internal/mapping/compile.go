@@ -111,7 +111,7 @@ func (c *compiler) order() (order []int) {
 	for len(order) < len(tables) {
 		next := slices.IndexFunc(tables, func(t Table) bool { return !placed[t.Name] && !slices.ContainsFunc(t.above(), waits) })
 		if next < 0 {
-			c.fault(paths.Pos{}, "tables belong or refer to each other in a cycle, so that none can be written first")
+			c.fault(paths.Pos{}, "parent and foreign-key references of the tables form a cycle")
 			return nil
 		}
 		placed[tables[next].Name] = true
@@ -366,7 +366,7 @@ func (c *compiler) key(t *Table, out *planned) {
 		if at := slices.IndexFunc(out.columns, func(x column) bool { return x.spec.Name == name }); at >= 0 && len(out.columns[at].sources) > 0 {
 			out.columns[at].key, k.cast = len(out.key), out.columns[at].cast(c.plan)
 			if k.cast.Kind == cast.JSON || !c.plan.limits.TextTypes && (k.cast.Kind == cast.Bytes || k.cast.Precision > 0) {
-				c.fault(out.columns[at].spec.Pos, "table %q: the key column %q is %s, of which the database does not say which are equal", t.Name, name, k.cast.Type)
+				c.fault(out.columns[at].spec.Pos, "table %q: the key column %q: %s cannot be a key: equality is undefined", t.Name, name, k.cast.Type)
 			}
 		}
 		out.key = append(out.key, k)

@@ -36,7 +36,7 @@ func (b *rowBuilder) walk(t *planned) (e elementWalk, ok bool, _ *refusal) {
 	case v.Kind != feed.JSON:
 		return e, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no array but %s", t.spec.Name, t.spec.Each, feed.Clip(v.Value)))
 	case e.object && !t.takesObjects():
-		return e, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no array but an object: a column with meta: key takes the names of its members", t.spec.Name, t.spec.Each))
+		return e, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is an object, not an array: add a column with meta: key for its member names", t.spec.Name, t.spec.Each))
 	case e.object:
 		e.members = lastMembers(&e.w)
 	}

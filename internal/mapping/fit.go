@@ -93,7 +93,7 @@ func (p *Plan) fitSurrogate(t *schema.Table, name string, fault func(why string)
 	case at >= 0 && t.Columns[at].Serial:
 		t.Columns[at].Generated = true
 	case at >= 0:
-		fault(fmt.Sprintf("it is %s, and no integer that the database generates for each row and holds unique", t.Columns[at].Declared()))
+		fault(fmt.Sprintf("it is %s, not a database-generated unique integer", t.Columns[at].Declared()))
 	case t.Exists:
 		fault("the table has no such column, and its rows would have no value in it")
 	default:

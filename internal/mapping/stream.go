@@ -96,7 +96,7 @@ func (m *Mapper) truncate(msg *message, of *route) (taken bool, err error) {
 			return taken, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
 		}
 		if t.options.Version != "" {
-			return taken, t.refuse(feed.Errorf(feed.BadVersion, "table %q: a truncation has no place among versions: without them it counts where it is in the stream", t.spec.Name))
+			return taken, t.refuse(feed.Errorf(feed.BadVersion, "table %q: truncate cannot be ordered by version: leave the version out", t.spec.Name))
 		}
 		m.rows.truncate(msg, t)
 	}
@@ -242,7 +242,7 @@ func (r *router) claim(t *planned, x *route) error {
 	case was.only[t.index] != only && r.plan.stream.oneTable:
 		return fmt.Errorf("the stream has rows of two tables, %q and %q: choose one with --when, or name both in a config file", was.name, x.name)
 	case was.only[t.index] != only:
-		return fmt.Errorf("table %q: the stream has rows of %q and of %q: from says which it takes, such as from: %[2]s", t.spec.Name, was.name, x.name)
+		return fmt.Errorf("table %q: rows of both %q and %q match: choose one with from, such as from: %[2]s", t.spec.Name, was.name, x.name)
 	}
 	return nil
 }

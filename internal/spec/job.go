@@ -293,7 +293,7 @@ func (r *rulebook) judgeValues() {
 
 // judgeSpool checks --spool, which needs a live source, and --capture, which needs one that is not stored.
 func (r *rulebook) judgeSpool(live, stored bool) {
-	r.faultIf(r.Spool.Folder != "" && !live, "spool", "--spool is for a connection: a file needs none, and stdin cannot be asked again")
+	r.faultIf(r.Spool.Folder != "" && !live, "spool", "--spool needs a connection; files are already on disk, and stdin cannot be resumed")
 	r.faultIf(r.Spool.Capture != "" && stored, "capture", "--capture is for a connection or stdin: a file can be read again")
 }
 
@@ -328,7 +328,7 @@ func (r *rulebook) tables(c *job.Config, table string, rules fold.Options) {
 		c.Tables = []job.Table{{Name: table, Fold: rules}}
 		return
 	case r.Table.Name != "" && m.File != "":
-		r.fault("table", "--table %s: %s has tables, which have names", r.Table.Name, m.File)
+		r.fault("table", "--table %s: %s names its tables; leave --table out", r.Table.Name, m.File)
 		return
 	}
 	written, whole, err := r.selected()
@@ -343,8 +343,8 @@ func (r *rulebook) tables(c *job.Config, table string, rules fold.Options) {
 		})
 	}
 	r.add(config.Locate(m.File, c.Map(written, whole, r.to.Caps.Limits)))
-	r.faultIf(c.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are those that the stream names, which are not known before it is read: drop them, or name them in a config file")
-	r.faultIf(once.Tables != nil && r.Source.Job == "", "tables", "--tables: needs a job of its own (--job NAME): that of %s is for all of its tables", m.File)
+	r.faultIf(c.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
+	r.faultIf(once.Tables != nil && r.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
 }
 
 // EveryTable reports whether the run is for each table that the messages of its envelope name.
@@ -405,7 +405,7 @@ func (r *rulebook) sources(args []string) (sources []string, table string, err e
 	case follow && slices.ContainsFunc(sources, func(s string) bool { return !r.kinds.Traits(s).Stored() }):
 		err = errors.Join(err, Usage(r.Spec.fault("follow", "--follow reads files at the same time: name only files")))
 	case live:
-		err = errors.Join(err, Usage(r.Spec.fault("source", "a connection has no end: name only one source")))
+		err = errors.Join(err, Usage(r.Spec.fault("source", "a connection must be the only source")))
 	}
 	return sources, table, err
 }

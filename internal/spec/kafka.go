@@ -80,7 +80,7 @@ func (r *rulebook) judgeKafka(sources []string, rejects *job.Rejects) {
 	r.faultIf(grouped && r.Once.DryRun, "dry-run", "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
 	r.faultIf(!grouped && (k.Group != "" || k.GroupProtocol != classicProtocol || k.GroupInstance != "" || k.Start == startCommitted),
 		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")
-	r.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH is not for a group, whose members would share what the database knows of the file: --rejects table, or topic:NAME")
+	r.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table or topic:NAME")
 	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
 		r.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic())
 		r.judgeOffsets(&spec)

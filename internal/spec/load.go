@@ -78,7 +78,7 @@ func (s *Spec) Load() (warnings []string, err error) {
 			for i, one := range s.settings {
 				names[i] = one.variable()
 			}
-			warnings = append(warnings, fmt.Sprintf("%s is no setting, and is ignored%s", name, config.DidYouMean(name, names)))
+			warnings = append(warnings, fmt.Sprintf("%s is not a setting and is ignored%s", name, config.DidYouMean(name, names)))
 		}
 	}
 	if s.File != "" {

@@ -35,7 +35,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 			given bool
 		}{{"columns", n.Columns != nil}, {"envelope", n.Envelope != ""}, {"row", n.Row != ""}, {"when", n.When != nil}} {
 			if one.given {
-				fault(one.name, "--"+one.name+": is for one table, and %s has tables: say it there", file.File)
+				fault(one.name, "--"+one.name+" cannot be combined with the tables in %s; set it there", file.File)
 			}
 		}
 		return file

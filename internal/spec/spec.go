@@ -187,11 +187,11 @@ func (s *Spec) declareSource() {
 	o, group := &s.Source, SourceGroup
 	s.declare("", "source", &sourceList{list{value: &o.Names}}, "the sources, where the command line names none: a path, a URL, or a list").noFlag = true
 	s.declare(group, "follow", (*flag)(&o.Follow), "keep reading as files grow, rotate or are truncated; wait for one that does not exist yet")
-	s.declare(group, "compression", NewChoice(&o.Compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate), "of the sources; auto recognizes gzip and zstd, deflate is raw")
+	s.declare(group, "compression", NewChoice(&o.Compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate), "compression of the sources; auto detects gzip and zstd; deflate is raw")
 	s.declare(group, "max-rate", (*rate)(&o.MaxRate), "read at most at this `RATE`, such as 5000/s (default no limit)")
 	s.declare(group, "job", (*text)(&o.Job), "the `JOB` whose checkpoints are used (default the name of the table, or of a config file with tables; stdin: none)")
 	s.declare(group, "restart", NewChoice(&s.Once.Restart, Reread, Rebuild), "read from the start: reread keeps existing rows, rebuild empties the table first").elsewhere = actionOfOneRun
-	s.declare(group, "accept-settings", (*flag)(&s.Once.AcceptSettings), "continue from a checkpoint of other settings, or of a table that was recreated since").elsewhere = actionOfOneRun
+	s.declare(group, "accept-settings", (*flag)(&s.Once.AcceptSettings), "resume although settings or table identity changed").elsewhere = actionOfOneRun
 	s.declare(group, "max-line", &o.MaxLine, "the longest line that is accepted")
 }
 
@@ -201,7 +201,7 @@ func (s *Spec) declareTable() {
 	s.declare(group, "table", (*text)(&o.Name), "the `TABLE` to write (default the name of the source file)")
 	s.declare(group, "unknown-fields", NewChoice(&o.UnknownFields, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns), "fields without a column (default add in a table that weir made, else ignore)")
 	s.declare(group, "max-columns", &Whole[int]{Value: &o.MaxColumns}, "add at most this many `COLUMNS` to a table")
-	s.declare(group, "tables", &list{value: &s.Once.Tables, commas: true}, "write only these `TABLES` of the config file, in a job of their own (--job): so a new table is filled").elsewhere = actionOfOneRun
+	s.declare(group, "tables", &list{value: &s.Once.Tables, commas: true}, "write only these `TABLES`, under a separate --job; backfills a table added later").elsewhere = actionOfOneRun
 	s.declare(group, "dry-run", (*flag)(&s.Once.DryRun), "print the tables that would be made and their first rows; write nothing").elsewhere = actionOfOneRun
 }
 
@@ -241,11 +241,11 @@ func (s *Spec) declareFeed() {
 	s.declare(group, "init", (*text)(&o.Init), "first `LINE` to send, or @FILE: a template with {{.resume}}, {{env \"NAME\"}}, {{file \"PATH\"}}")
 	s.declare(group, "resume-field", (*text)(&o.ResumeField), "`FIELD` whose last committed value is {{.resume}} when weir connects")
 	s.declare(group, "idle-timeout", &Duration{Value: &o.IdleTimeout, Word: "never", Open: true}, "reconnect when nothing arrives for this long, or disconnect a sender (default never)")
-	s.declare(group, "keepalive-when", (*text)(&o.KeepaliveWhen), "`FIELD=VALUE`: a message with it is a keepalive, and skipped")
+	s.declare(group, "keepalive-when", (*text)(&o.KeepaliveWhen), "`FIELD=VALUE`: skip messages that match; they are keepalives")
 	s.declare(group, "stale-keepalives", &Whole[int]{Value: &o.StaleKeepalives}, "reconnect after `N` keepalives in a row without a new resume value (0: never)")
-	s.declare(group, "error-when", (*text)(&o.ErrorWhen), "`FIELD=VALUE`: a message with it stops the run, with its error_msg")
+	s.declare(group, "error-when", (*text)(&o.ErrorWhen), "`FIELD=VALUE`: a message that matches stops the run, which prints its error_msg")
 	s.declare(group, "time-field", (*text)(&o.TimeField), "the `FIELD` with the time of a message (seconds since 1970, or RFC 3339), to show the lag")
-	s.declare(group, "tls-ca", (*text)(&o.TLSCA), "a PEM `FILE` of the authorities to trust (default the system's); senders to tls-listen:// then need a certificate of one")
+	s.declare(group, "tls-ca", (*text)(&o.TLSCA), "a PEM `FILE` of trusted authorities (default the system's); clients of tls-listen:// must present a certificate signed by one of them")
 	s.declare(group, "tls-cert", (*text)(&o.TLSCert), "a PEM `FILE` with the certificate to show (tls-listen:// needs one)")
 	s.declare(group, "tls-key", (*text)(&o.TLSKey), "a PEM `FILE` with the key of the certificate")
 	s.declare(group, "tls-server-name", (*text)(&o.TLSServerName), "the `NAME` that the certificate of a tls:// feed must be for (default the host)")

@@ -54,11 +54,11 @@ func TestLoad_Variables(t *testing.T) {
 	}
 	f("WEIR_TO=x", "")
 	f("WEIR_SYNCHRONOUS=off", "")
-	f("WEIR_BATCH_ROW=7", `WEIR_BATCH_ROW is no setting, and is ignored; did you mean "WEIR_BATCH_ROWS"?`)
-	f("WEIR_BACTH_ROWS=7", `WEIR_BACTH_ROWS is no setting, and is ignored; did you mean "WEIR_BATCH_ROWS"?`)
-	f("WEIR_batch_rows=7", `WEIR_batch_rows is no setting, and is ignored`)
-	f("WEIR_PASSWORD=secret", `WEIR_PASSWORD is no setting, and is ignored`)
-	f("WEIR_HOME=/", `WEIR_HOME is no setting, and is ignored`)
+	f("WEIR_BATCH_ROW=7", `WEIR_BATCH_ROW is not a setting and is ignored; did you mean "WEIR_BATCH_ROWS"?`)
+	f("WEIR_BACTH_ROWS=7", `WEIR_BACTH_ROWS is not a setting and is ignored; did you mean "WEIR_BATCH_ROWS"?`)
+	f("WEIR_batch_rows=7", `WEIR_batch_rows is not a setting and is ignored`)
+	f("WEIR_PASSWORD=secret", `WEIR_PASSWORD is not a setting and is ignored`)
+	f("WEIR_HOME=/", `WEIR_HOME is not a setting and is ignored`)
 	for _, v := range []string{"WEIR_SERVICE_HOST=10.0.0.1", "WEIR_SERVICE_PORT=80", "WEIR_SERVICE_PORT_HTTP=80", "WEIR_PORT=tcp://10.0.0.1:80", "WEIR_PORT_80_TCP=tcp://10.0.0.1:80",
 		"WEIR_PORT_80_TCP_ADDR=10.0.0.1", "WEIR_METRICS_PORT_9461_TCP_PROTO=tcp"} {
 		f(v, "")
@@ -232,8 +232,8 @@ func TestOverlay_ReportsAllFaults(t *testing.T) {
 		}
 	}
 	all := Narrowing{Row: "a", When: []string{"a=b"}, Columns: []string{"c"}}
-	f(all, &mapping.Mapping{File: "weir.yaml"}, top(), "--columns: is for one table, and weir.yaml has tables: say it there",
-		"--row: is for one table, and weir.yaml has tables: say it there", "--when: is for one table, and weir.yaml has tables: say it there")
+	f(all, &mapping.Mapping{File: "weir.yaml"}, top(), "--columns cannot be combined with the tables in weir.yaml; set it there",
+		"--row cannot be combined with the tables in weir.yaml; set it there", "--when cannot be combined with the tables in weir.yaml; set it there")
 	o := top()
 	o.Columns, o.DeleteField, o.Version = fold.AddColumns, "a..b", "^.v"
 	f(Narrowing{Row: "a..b", When: []string{"x", "a=1", "a=2", "a==b"}, Columns: []string{"g", "g"}}, nil, o,
