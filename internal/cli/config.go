@@ -87,18 +87,35 @@ Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
 
 // checkFile reads a config file without the environment. Its faults are wrong usage.
 func (e *env) checkFile(path string) (*spec.Spec, error) {
+	o := e.specOf(path)
+	_, _ = o.Load() // with all other faults it is that of Validate
+	return o, faultsOf(o.Validate())
+}
+
+// readFile reads a config file whose tables alone are used.
+func (e *env) readFile(path string) (*spec.Spec, error) {
+	o := e.specOf(path)
+	_, err := o.Load()
+	return o, faultsOf(err)
+}
+
+// specOf is of a config file by itself.
+func (e *env) specOf(path string) *spec.Spec {
 	alone := e.surroundings()
 	alone.Lookup, alone.Environ, alone.Stdin, alone.Asks = nil, nil, nil, false
 	o := spec.New(alone)
 	o.File = path
-	_, _ = o.Load() // with all other faults it is that of Validate
-	err := o.Validate()
+	return o
+}
+
+// faultsOf makes the faults of a file wrong usage, but that it cannot be read.
+func faultsOf(err error) error {
 	if unread := new(fs.PathError); errors.As(err, &unread) {
-		return nil, unread
+		return unread
 	} else if err != nil {
-		return nil, spec.Usage(err)
+		return spec.Usage(err)
 	}
-	return o, nil
+	return nil
 }
 
 func (e *env) configSchemaCommand() *cobra.Command {

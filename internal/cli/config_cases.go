@@ -34,7 +34,7 @@ Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has faults.`
 		Example: `  weir config test weir.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, err := e.checkFile(args[0])
+			file, err := e.readFile(args[0])
 			if err != nil {
 				return err
 			}

@@ -64,6 +64,10 @@ func (d *draft) addFields(m []byte) {
 	for w := feed.Walk(m); w.Next(); {
 		if w.Depth == 1 && w.Name != nil {
 			name := memberName(w.Name)
+			if name == "" { // sync rejects the message
+				w.Raw()
+				continue
+			}
 			f := d.byName[name]
 			if f == nil {
 				if len(d.fields) >= maxSampled {
@@ -317,11 +321,10 @@ func (d *draft) columns() (lines []string) {
 	}
 	for _, f := range d.fields {
 		name := f.name
-		if low := strings.ToLower(name); named[low] { // SQLite's columns do not differ by case alone
-			name += "_2"
-		} else {
-			named[low] = true
+		for n := 2; named[strings.ToLower(name)]; n++ { // SQLite's columns do not differ by case alone
+			name = fmt.Sprintf("%s_%d", f.name, n)
 		}
+		named[strings.ToLower(name)] = true
 		if name == f.name && flatten(f, name) {
 			continue
 		}

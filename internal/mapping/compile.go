@@ -36,7 +36,7 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	if m == nil || len(m.Tables) == 0 {
 		return nil, nil
 	}
-	c := &compiler{mapping: m, names: names, byName: map[string]int{}, plan: &Plan{names: names, limits: limits,
+	c := &compiler{mapping: m, names: names, byName: map[string]int{}, plan: &Plan{of: m, names: names, limits: limits,
 		unmatched: m.Unmatched, maxEach: cmp.Or(m.MaxEach, DefaultMaxEach), discriminator: discriminator{at: paths.Nowhere}}}
 	c.plan.trees.Grow()
 	if m.Envelope != nil {

@@ -15,6 +15,7 @@ import (
 // Its tables are numbered so that those that others belong or refer to come first, and else as
 // in the mapping.
 type Plan struct {
+	of            *Mapping
 	names         *feed.Names
 	limits        schema.Limits
 	trees         paths.Trees // the first is that of messages

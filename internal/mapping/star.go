@@ -173,7 +173,7 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 		}
 	}
 	t.Columns = slices.Concat(keys, t.Columns)
-	c := &compiler{names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
+	c := &compiler{mapping: p.of, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
 	c.table(&t)
 	table = len(p.tables) - 1
 	c.taken(p.tables[table:])

@@ -92,7 +92,7 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 	r := s.rulebook()
 	known := s.env.Lookup != nil
 	args = slices.Clone(args)
-	if len(args) == 0 && s.env.Asks {
+	if len(args) == 0 && s.env.Asks && len(s.faults) == 0 { // else the file may name one
 		r.add(errors.New("no source is named, and stdin is a terminal: weir sync feed.jsonl --to flights.db"))
 	}
 	rules, folding := s.rules()
@@ -105,7 +105,9 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 
 	var toErr error
 	if r.to.Driver = s.env.Drivers[0]; known || s.Table.To != "" {
-		if r.to, toErr = s.Destination(args...); s.Setting("to").err == nil {
+		r.to, toErr = s.Destination(args...)
+		unread := s.Table.To == "" && len(s.faults) > 0 // the file may name one
+		if s.Setting("to").err == nil && !unread {
 			r.add(toErr)
 		}
 	} else { // names that only SQLite takes for one are no fault of a file that names no database
@@ -319,6 +321,9 @@ func (r *rulebook) tables(c *job.Config, table string, rules fold.Options) {
 	switch {
 	case len(r.faults) > before:
 		return
+	case once.Tables != nil && len(once.Tables) == 0:
+		r.fault("tables", "--tables names no table")
+		return
 	case once.Tables != nil && (m == nil || m.File == ""):
 		r.fault("tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 		return
@@ -395,8 +400,12 @@ func (r *rulebook) sources(args []string) (sources []string, table string, err e
 	case r.Mapping != nil: // the job is named after the file
 		table = strings.TrimSuffix(filepath.Base(r.File), filepath.Ext(r.File))
 	case table == "":
-		if table, err = r.suggested(sources); err != nil && r.EveryTable() { // the job alone is called so
+		table, err = r.suggested(sources)
+		switch {
+		case err != nil && r.EveryTable(): // the job alone is called so
 			table, err = r.Fold.Envelope, nil
+		case err != nil && r.env.Lookup == nil: // a flag or a variable may name it
+			table, err = "t", nil
 		}
 	}
 	live := slices.ContainsFunc(sources, func(s string) bool { return r.kinds.Traits(s).Live })
@@ -405,7 +414,7 @@ func (r *rulebook) sources(args []string) (sources []string, table string, err e
 	case follow && slices.ContainsFunc(sources, func(s string) bool { return !r.kinds.Traits(s).Stored() }):
 		err = errors.Join(err, Usage(r.Spec.fault("follow", "--follow reads files at the same time: name only files")))
 	case live:
-		err = errors.Join(err, Usage(r.Spec.fault("source", "a connection must be the only source")))
+		err = errors.Join(err, Usage(r.sourceFault("a connection must be the only source")))
 	}
 	return sources, table, err
 }

@@ -73,8 +73,9 @@ func (r *rulebook) judgeKafka(sources []string, rejects *job.Rejects) {
 		return
 	}
 	grouped := k.Partitions == ""
-	if to := r.to; grouped && to.Files != nil && len(to.Files(to.Dest)) > 0 {
-		r.fault("source", "without --partitions, such as 0-3, topics are read by a consumer group, which needs a server: %s has one writer", to.Name)
+	known := r.env.Lookup != nil || r.Table.To != ""
+	if to := r.to; grouped && known && to.Files != nil && len(to.Files(to.Dest)) > 0 {
+		r.add(r.sourceFault("without --partitions, such as 0-3, topics are read by a consumer group, which needs a server: %s has one writer", to.Name))
 	}
 	r.faultIf(grouped && r.Once.Restart != "", "restart", "--restart is not for a group: end its members, and run weir once with the same --job, --partitions and --until-end")
 	r.faultIf(grouped && r.Once.DryRun, "dry-run", "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")

@@ -146,12 +146,14 @@ func (d *DB) readFacts(ctx context.Context, wanted []sink.TableKey) (facts []tab
 	facts = make([]tableFacts, len(wanted))
 	s := &script{}
 	s.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-	ready := s.add("SELECT %s", d.readySQL())
 	for i := range wanted {
 		if facts[i], err = d.askCatalogs(s, wanted[i].Name); err != nil {
 			return nil, err
 		}
 	}
+	// Last: the server remembers that weir's tables were missing until it reads the catalogs, so that a table that another
+	// run has just made with them would seem to be no table of weir's.
+	ready := s.add("SELECT %s", d.readySQL())
 	r, err := d.run(ctx, s)
 	if err != nil {
 		return nil, err
