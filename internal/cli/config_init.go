@@ -511,7 +511,7 @@ func quotedYAML(s string) string {
 	if plainText.MatchString(s) && !slices.Contains(yamlWords, strings.ToLower(s)) {
 		return s
 	}
-	return plainJSON([]byte(must(json.Marshal(s))))
+	return plainJSON(must(json.Marshal(s)))
 }
 
 // yamlWords are texts that YAML, or some that read it, take for other values.

@@ -283,8 +283,7 @@ func (d *draft) columns() (lines []string) {
 		taken[strings.ToLower(f.name)] = true
 	}
 	named := map[string]bool{}
-	var add func(f *sampledField, name string)
-	add = func(f *sampledField, name string) {
+	add := func(f *sampledField, name string) {
 		of, note := f.columnType()
 		d.jsonColumns[name] = of == "json"
 		source := ""

@@ -207,7 +207,6 @@ type Rows struct {
 	rows, olds feed.Walker // of several
 	max        int
 	next       int // the index of the next row
-	ended      bool
 }
 
 // Rows returns the rows of a message whose change is c, at most max.

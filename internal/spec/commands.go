@@ -49,7 +49,7 @@ func (s *Spec) backfill(job string, sources []string) func(tables []string) stri
 
 // Quoted is a word of a command as a shell reads it.
 func Quoted(word string) string {
-	if strings.ContainsAny(word, " ?&*'\"$;<>|()`\\#~!{}[]\t\n") {
+	if word == "" || strings.ContainsAny(word, " ?&*'\"$;<>|()`\\#~!{}[]\t\n") {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	return word

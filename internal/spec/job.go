@@ -111,7 +111,7 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 			r.add(toErr)
 		}
 	} else { // names that only SQLite takes for one are no fault of a file that names no database
-		r.to.Caps.Limits.FoldCase = false
+		r.to.Caps.FoldCase = false
 	}
 	noSource := len(args) == 0 && !known || len(s.faults) > 0
 	var sources []string
