@@ -210,7 +210,7 @@ func TestPage_InABrowser(t *testing.T) {
 	send(strings.Repeat("x", 10_000))
 	b.until("204 lines,")
 	b.fits(site, []string{"/", "/rejects"}, func(int64) {})
-	b.says(hostile, "--rejects", "and 8.0\u00a0kB more")
+	b.says(hostile, "weir rejects --to", "and 8.0\u00a0kB more")
 
 	// Without JavaScript it is whole, and loads itself again.
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
