@@ -29,7 +29,6 @@ type sampledField struct {
 	members  []*sampledField // of an object, in the order in which they came up
 	byName   map[string]*sampledField
 	elements *sampledField // of an array
-	ordered  bool          // no value is lower than that before it
 	last     string
 }
 
@@ -84,7 +83,7 @@ func (d *draft) addFields(m []byte) {
 }
 
 func newSampledField(above []string, name string) *sampledField {
-	return &sampledField{name: name, path: append(slices.Clone(above), name), kinds: map[valueKind]int{}, distinct: map[string]int{}, byName: map[string]*sampledField{}, ordered: true}
+	return &sampledField{name: name, path: append(slices.Clone(above), name), kinds: map[valueKind]int{}, distinct: map[string]int{}, byName: map[string]*sampledField{}}
 }
 
 // add adds a value.
@@ -103,9 +102,6 @@ func (f *sampledField) add(kind feed.Kind, raw []byte) {
 		if f.distinct[value]++; len(f.distinct) > maxDistinct {
 			delete(f.distinct, value)
 			f.many = true
-		}
-		if less(value, f.last) {
-			f.ordered = false
 		}
 		f.last = value
 	}
@@ -144,16 +140,6 @@ func (f *sampledField) addElements(raw []byte) {
 			f.elements.add(w.Kind, w.Raw())
 		}
 	}
-}
-
-// less compares numbers as numbers, and other texts as texts.
-func less(a, b string) bool {
-	x, errX := strconv.ParseFloat(a, 64)
-	y, errY := strconv.ParseFloat(b, 64)
-	if errX == nil && errY == nil {
-		return x < y
-	}
-	return b != "" && a < b
 }
 
 var (
