@@ -511,7 +511,7 @@ func (d *draft) findKinds() *sampledField {
 	return best
 }
 
-// values are those of a field, the most frequent first.
+// values returns the values of a field, the most frequent first.
 func (f *sampledField) values() []string {
 	return slices.SortedFunc(maps.Keys(f.distinct), func(a, b string) int {
 		return cmp.Or(f.distinct[b]-f.distinct[a], strings.Compare(a, b))

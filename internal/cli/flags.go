@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-const generalFlags = "General" // those of no other group
+const generalFlags = "General" // flags of no other group
 
 // flagGroups are the groups of flags, in the order in which the help shows them.
 var flagGroups = []string{spec.TableGroup, spec.SourceGroup, spec.FoldGroup, spec.BatchGroup, spec.FeedGroup, spec.KafkaGroup, spec.SpoolGroup, spec.RejectsGroup, spec.OutputGroup, generalFlags}

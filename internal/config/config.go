@@ -1,4 +1,4 @@
-// Package config reads the tables of a config file, and writes them. The settings of the file are those of package spec.
+// Package config reads the tables of a config file, and writes them. Package spec declares the settings of the file.
 package config
 
 import (

@@ -64,7 +64,7 @@ type taken struct {
 	lists  map[string]bool // settings that were set to a list
 }
 
-// keys are those of the settings.
+// keys are the keys of the settings.
 var keys = []string{"to", "null", "batch_rows", "synchronous", "key", "source", "version_field", "delete_when", "feed", "feed_events", "table", "fill_only"}
 
 func newTaken(t testing.TB) *taken {

@@ -28,7 +28,7 @@ type Message struct {
 	Warning string     // why a message that is Warned is ignored
 	Resume  []byte     // of one that Resumes, as JSON; nil: null
 	Schema  []byte     // of one that Describes: a JSON Schema
-	Types   *RowSchema // that Kafka Connect has put beside the message; nil: none
+	Types   *RowSchema // from Kafka Connect, sent with the message; nil: none
 }
 
 // A Change is what a message does to its rows.
@@ -46,7 +46,7 @@ const (
 	Update   Op = iota
 	Replace     // what the row lacks is NULL
 	Delete      // the row has its key at least
-	Truncate    // there are no rows: those of the table are removed
+	Truncate    // there are no rows: the table's rows are removed
 )
 
 // A Row is one row of a message.

@@ -36,7 +36,7 @@ type Envelope struct {
 	// Partial is an array that has elements where the message changes parts of values that it does not
 	// have; then it is rejected, unless the row is whole.
 	Partial paths.Path
-	// ExtendedJSON has fields of the row with a type beside their value, as MongoDB writes them.
+	// ExtendedJSON has fields of the row with their types, as MongoDB writes them.
 	ExtendedJSON bool
 
 	ReplaceWhen paths.When // the row is whole: what it lacks is NULL

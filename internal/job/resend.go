@@ -30,7 +30,7 @@ type Resent struct {
 
 // Resend folds rejected lines again, by the settings of a run of their job; of the configuration, Kind and Sources are
 // not used. A flush removes the lines that it was made of, in its transaction, and keeps those that are rejected again
-// with their new reason at their old place. No checkpoint of the source changes. claims are those of the job.
+// with their new reason at their old place. No checkpoint of the source changes. claims are the job's.
 func Resend(ctx context.Context, c Config, lines Resent, db sink.Sink, claims sink.Claims, p *progress.Progress) error {
 	c.Kind, c.Sources = lines.kind(), []string{lines.Source}
 	c.Rejects, c.MaxRejects, c.RejectsAge = Rejects{mode: keep}, math.MaxInt64, 0

@@ -43,7 +43,7 @@ func (b *rowBuilder) walk(t *planned) (e elementWalk, ok bool, _ *refusal) {
 	return e, true, nil
 }
 
-// takesObjects tells that the elements of a table may be those of an object.
+// takesObjects reports whether the elements of a table may be the members of an object.
 func (t *planned) takesObjects() bool {
 	for i := range t.columns {
 		for j := range t.columns[i].sources {

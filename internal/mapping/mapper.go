@@ -217,7 +217,7 @@ func (m *Mapper) discriminator(msg *message) (d Discriminator) {
 	return d
 }
 
-// unmatchedError is what the mapping makes of a line that no table takes, nil where it passes over it.
+// unmatchedError is the error about a line that matches no table; nil if the line is skipped.
 func (p *Plan) unmatchedError(d *Discriminator) error {
 	switch p.unmatched {
 	case RejectUnmatched:

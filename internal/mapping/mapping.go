@@ -16,7 +16,7 @@ import (
 type Mapping struct {
 	File      string             // that it was read from, for errors; "" for flags
 	Envelope  *envelope.Envelope // nil: the messages are the rows
-	Ignore    paths.When         // messages that are passed over
+	Ignore    paths.When         // messages that are skipped
 	Unmatched Unmatched
 	MaxEach   int // elements of one array
 	MaxTables int

@@ -63,7 +63,7 @@ type planned struct {
 	described     bool      // by the stream: it need not have what it describes
 }
 
-// nesting is what the rows of a table are to those of others.
+// nesting is how the rows of a table relate to the rows of other tables.
 type nesting struct {
 	parent   int          // the table whose rows these belong to, -1 for none
 	each     *paths.Place // where the array of the elements is, nil for none

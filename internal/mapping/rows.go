@@ -305,7 +305,7 @@ func (s *source) title() string {
 	return s.spec.From.String()
 }
 
-// meta is what is known of a message, or of the element at hand of a table, beside its value.
+// meta is what is known about a message, or about the current element of a table, apart from its value.
 func (b *rowBuilder) meta(m Meta, msg *message, t *planned) feed.Field {
 	from, k := len(b.bytes), feed.Int
 	switch m {

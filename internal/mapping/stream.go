@@ -134,7 +134,7 @@ type pattern struct {
 	any  bool // it may match several names
 }
 
-// patterns are those of the names that a table has in the stream.
+// patterns match the names that a table has in the stream.
 func (t *Table) patterns() (all []pattern) {
 	from := t.From
 	if from == nil {
