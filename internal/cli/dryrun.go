@@ -69,7 +69,7 @@ func (d *dryRun) look(f *sink.Flush) error {
 	}
 	if d.explain != nil {
 		for _, m := range fold.Messages(f.Batches) {
-			for _, field := range d.explain.Untaken(m.Text()) {
+			for _, field := range d.explain.UnusedFields(m.Text()) {
 				d.untaken[field]++
 			}
 		}

@@ -300,7 +300,7 @@ func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 
 // keyOf is the key, as the fold has it, of the row whose key fields have the given texts.
 func (e *explainer) keyOf(o fold.Options, parts []string) ([]byte, error) {
-	o = fold.Options{Key: o.Key, Columns: fold.AddColumns, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)}
+	o = fold.Options{Key: o.Key, UnknownFields: fold.AddUnknown, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)}
 	var b fold.Batch
 	var f *fold.Folder
 	var err error

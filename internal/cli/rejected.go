@@ -97,7 +97,7 @@ func fieldsForKey(o *spec.Spec, r *progress.Reason) []string {
 
 // meantForKey says how the key is set, of a message with other fields, which have these names.
 func meantForKey(o *spec.Spec, message []byte, names []string) string {
-	if of := envelope.Of(message); of != "" {
+	if of := envelope.DetectPreset(message); of != "" {
 		return "perhaps --envelope " + of
 	}
 	for _, k := range o.Fold.Key {

@@ -86,7 +86,7 @@ func (c *checker) wanted(cases []Case) {
 				c.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, DidYouMean(want.Name, c.tableNames()))
 				continue
 			}
-			if t.Columns == nil || t.Rest == fold.AddColumns {
+			if t.Columns == nil || t.UnknownFields == fold.AddUnknown {
 				continue
 			}
 			known := c.inherited(&t.Table)

@@ -60,7 +60,7 @@ var unmatched = []mapping.Unmatched{mapping.IgnoreUnmatched, mapping.RejectUnmat
 var tableKeys = []key[tableDraft]{
 	{"from", "the name of the table in the stream, TABLE or SCHEMA.TABLE, or several; `*` stands for any text, `?` for any character", "the table's own name", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.From = r.names(n, where) }},
 	{"when", "the messages that the table takes; of a child, the elements", "every message; with an envelope, each of this table", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
-	{"row", "the path of the object that is the row; where it is absent or null there is no row", "the message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.At = r.path(n, where) }},
+	{"row", "the path of the object that is the row; where it is absent or null there is no row", "the message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Row = r.path(n, where) }},
 	{"each", "the path of an array, or object: each element is a row", "a row for each message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
 	{"of", "the parent table: `each` is in its row, and the rows live and die with it", "none", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},
 	{"set", "`replace`: the array is the whole set of rows; `merge`: its elements are sparse updates", "replace", enum(mapping.ReplaceSet, mapping.MergeSet), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
@@ -86,7 +86,9 @@ var tableKeys = []key[tableDraft]{
 		})
 	}},
 	{"type", "the type of columns that name none", "auto", typeForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Type = r.columnType(n, where) }},
-	{"unknown_fields", "what becomes of fields that no column takes", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Rest = choice(r, n, where, rests...) }},
+	{"unknown_fields", "what becomes of fields that no column takes", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		t.UnknownFields = choice(r, n, where, rests...)
+	}},
 	{"expire", "when rows are removed", "never", ref("expire"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Expire = &mapping.Expire{Pos: pos(n), Every: defaultEvery}
 		if given := readKeys(r, n, where, expireKeys, t.Expire); n.Kind == yaml.MappingNode && given["after"] == nil {
@@ -108,7 +110,7 @@ var tableKeys = []key[tableDraft]{
 	{"max_columns", "the most columns that `unknown_fields: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.MaxColumns = r.number(n, where, 0) }},
 }
 
-var rests = []fold.NewColumns{fold.IgnoreColumns, fold.AddColumns, fold.RejectColumns}
+var rests = []fold.UnknownFields{fold.IgnoreUnknown, fold.AddUnknown, fold.RejectUnknown}
 
 var expireKeys = []key[mapping.Expire]{
 	{"after", "the age of the rows that are removed, such as 48h or 7d", "", textForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
@@ -194,8 +196,8 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.P
 			t.Set = mapping.ReplaceSet
 		}
 		if leave("unknown_fields") {
-			if t.Rest = o.Columns; t.Columns != nil {
-				t.Rest = fold.IgnoreColumns
+			if t.UnknownFields = o.UnknownFields; t.Columns != nil {
+				t.UnknownFields = fold.IgnoreUnknown
 			}
 		}
 	}

@@ -370,7 +370,7 @@ func (f *Folder) resolve(c *Change) error {
 	if bits.OnesCount64(seen) < len(f.now.hits) && !increasing(f.now.hits) { // else no two are the same
 		f.dropRepeated(c)
 	}
-	if f.opt.Columns == AddColumns && f.opt.MaxColumns > 0 && len(f.now.hits) > f.opt.MaxColumns {
+	if f.opt.UnknownFields == AddUnknown && f.opt.MaxColumns > 0 && len(f.now.hits) > f.opt.MaxColumns {
 		return f.checkNew(columns)
 	}
 	return nil
@@ -482,9 +482,9 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	}
 	bad := f.opt.Limits.CheckName(name)
 	switch {
-	case f.opt.Columns == RejectColumns:
+	case f.opt.UnknownFields == RejectUnknown:
 		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--unknown-fields reject)", name)
-	case f.opt.Columns == IgnoreColumns:
+	case f.opt.UnknownFields == IgnoreUnknown:
 	case bad != nil:
 		return 0, bad
 	case f.added.n < f.opt.MaxColumns:

@@ -6,15 +6,15 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// NewColumns says what becomes of a field that the table has no column for; "" leaves it to
+// UnknownFields says what becomes of a field that the table has no column for; "" leaves it to
 // the table.
-type NewColumns string
+type UnknownFields string
 
 // What becomes of such a field.
 const (
-	AddColumns    NewColumns = "add"
-	IgnoreColumns NewColumns = "ignore"
-	RejectColumns NewColumns = "reject"
+	AddUnknown    UnknownFields = "add"
+	IgnoreUnknown UnknownFields = "ignore"
+	RejectUnknown UnknownFields = "reject"
 )
 
 // Scope is what has a version: each column, or the row as a whole.
@@ -37,18 +37,18 @@ const (
 
 // Options are the rules of a fold.
 type Options struct {
-	Key         []string // the fields of the key, one at least
-	DeleteField string   // "" for none
-	DeleteValue string   // the text of the field in a message that deletes; "null" is JSON's null alone
-	Null        Null
-	FillOnly    bool   // values go only where the row has NULL
-	Version     string // the field with a message's version, "" for none
-	Scope       Scope  // of the versions, where there are any
-	Columns     NewColumns
-	MaxColumns  int           // columns that weir adds at most
-	WholeLines  bool          // [Message.Text] is the whole line
-	Limits      schema.Limits // of the database
-	Log         *slog.Logger
+	Key           []string // the fields of the key, one at least
+	DeleteField   string   // "" for none
+	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
+	Null          Null
+	FillOnly      bool   // values go only where the row has NULL
+	Version       string // the field with a message's version, "" for none
+	Scope         Scope  // of the versions, where there are any
+	UnknownFields UnknownFields
+	MaxColumns    int           // columns that weir adds at most
+	WholeLines    bool          // [Message.Text] is the whole line
+	Limits        schema.Limits // of the database
+	Log           *slog.Logger
 }
 
 // setsNull reports whether null sets NULL.

@@ -68,7 +68,7 @@ func half(lines, of [][]byte) [][]byte {
 
 // folded is the batch of messages.
 func folded(b *testing.B, lines [][]byte) *fold.Batch {
-	o := fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Log: logtest.New(b)}
+	o := fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 100, Log: logtest.New(b)}
 	if bytes.HasPrefix(lines[0], []byte(`{"v":`)) {
 		o.Version, o.Scope = "v", fold.ColumnScope
 	}

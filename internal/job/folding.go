@@ -61,7 +61,7 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		f.plan.whole.log = r.cfg.Log
 	}
 	f.plan.mapper.Names = h.streamNames
-	f.plan.mapper.Follow(func(table int) (schema.Table, bool) {
+	f.plan.mapper.UseColumns(func(table int) (schema.Table, bool) {
 		if table == len(f.folders) { // about to be added
 			return schema.Table{}, false
 		}
@@ -114,10 +114,10 @@ func (f *folding) options(t *schema.Table, o fold.Options) (fold.Options, error)
 	if t.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
 		f.run.cfg.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", t.Name))
 	}
-	if o.Columns == "" {
-		o.Columns = fold.IgnoreColumns
+	if o.UnknownFields == "" {
+		o.UnknownFields = fold.IgnoreUnknown
 		if t.Made || !t.Exists {
-			o.Columns = fold.AddColumns
+			o.UnknownFields = fold.AddUnknown
 		}
 	}
 	o.MaxColumns = min(o.MaxColumns, max(0, f.caps.Columns-len(t.Columns)-len(o.Key)))

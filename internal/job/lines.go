@@ -242,7 +242,7 @@ const likely = 10
 // tellEnvelope warns, once, of a message that looks to be in an envelope, whose fields become columns.
 func (rd *reader) tellEnvelope(l *lane, message []byte, line int64) {
 	rd.folding.looked++
-	if of := envelope.Of(message); of != "" {
+	if of := envelope.DetectPreset(message); of != "" {
 		l.log.Warn(fmt.Sprintf("%s line %d looks like a message of a change stream, whose row is in an envelope: --envelope %s reads that; without it the fields of the envelope are the columns", l.name, line, of))
 		rd.folding.looked = likely
 	}

@@ -77,7 +77,7 @@ func expireOf(plan *mapping.Plan, i int) *Expire {
 	if e == nil {
 		return nil
 	}
-	return &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Below(i), Owner: plan.Owner(i)}
+	return &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Descendants(i), Owner: plan.Owner(i)}
 }
 
 // planned maps lines by the plan of a mapping, and counts those that are for no table.

@@ -139,7 +139,7 @@ func rulesOf(t *Table) map[string]string {
 	}
 	return map[string]string{"key": strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)),
 		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
-		"unknown-fields": string(f.Columns), "max-columns": strconv.Itoa(f.MaxColumns)}
+		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns)}
 }
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values

@@ -57,7 +57,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 }
 
 func (t *addition) failed(err error) error {
-	return fmt.Errorf("table %q of the stream: %w", t.of.Of, err)
+	return fmt.Errorf("table %q of the stream: %w", t.of.StreamName, err)
 }
 
 // isOther reports that a table is one that the run has by another name.
@@ -99,7 +99,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 		}
 	}
 	if limits := &f.caps.Limits; limits.NoSchemas { // else the database has all names of the stream
-		if err := ta.settings.rename(limits.FoldName(t.of.Name), t.of.Of); err != nil {
+		if err := ta.settings.rename(limits.FoldName(t.of.Name), t.of.StreamName); err != nil {
 			return false, err
 		}
 	}

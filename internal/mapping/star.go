@@ -40,8 +40,8 @@ func (m *Mapping) With(name string) *Mapping {
 // A NewTable is the error of [Mapper.Map] for a message that needs a table which the plan does not have
 // yet: [Mapper.Add] adds it, and then the message is to be mapped again.
 type NewTable struct {
-	Name string // in the database
-	Of   string // in the stream
+	Name       string // in the database
+	StreamName string // in the stream
 	// Key is that which the stream names; nil: none.
 	Key []string
 	// Columns are those that the stream has declared.
@@ -51,7 +51,7 @@ type NewTable struct {
 	Truncates bool
 }
 
-func (n *NewTable) Error() string { return fmt.Sprintf("table %q is new in the stream", n.Of) }
+func (n *NewTable) Error() string { return fmt.Sprintf("table %q is new in the stream", n.StreamName) }
 
 // declared is what a stream says of one of its tables before it has rows.
 type declared struct {
@@ -93,7 +93,7 @@ func (p *Plan) mayName(column string) bool {
 // newTable is the table that a message needs, whose name no table takes.
 func (m *Mapper) newTable(msg *message) error {
 	p, name := m.plan, string(msg.Table)
-	n := &NewTable{Name: p.starName(name), Of: name, Truncates: msg.change.Op == envelope.Truncate}
+	n := &NewTable{Name: p.starName(name), StreamName: name, Truncates: msg.change.Op == envelope.Truncate}
 	switch {
 	case strings.Trim(n.Name, "_") == "" || len(name) > maxRouteName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) || strings.Contains("."+name+".", ".."),
 		!p.limits.NoSchemas && (strings.Count(name, ".") > 1 || strings.Contains("."+name, `."`)): // which would be read as other parts
@@ -157,7 +157,7 @@ func (p *Plan) Star() (*Table, fold.Options) {
 func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p := m.plan
 	t := *p.stream.star.spec
-	t.Name, t.From, t.Key = n.Name, []string{n.Of}, key
+	t.Name, t.From, t.Key = n.Name, []string{n.StreamName}, key
 	if n.Columns != nil {
 		for _, k := range key {
 			if !slices.ContainsFunc(slices.Concat(n.Columns, t.Columns), func(c Column) bool { return c.Name == k }) {
@@ -173,12 +173,12 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 		}
 	}
 	t.Columns = slices.Concat(keys, t.Columns)
-	c := &compiler{mapping: p.of, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
+	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
 	c.table(&t)
 	table = len(p.tables) - 1
-	c.taken(p.tables[table:])
+	c.markNameOnly(p.tables[table:])
 	p.tables[table].described = n.Columns != nil
-	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.Of) + "$")}}
+	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
 	p.fitted = append(p.fitted, schema.Table{})
 	m.grow()
 	if len(c.faults) > 0 {
@@ -194,7 +194,7 @@ func (m *Mapper) Drop() {
 	is := func(i int) bool { return i == last }
 	p.tables, p.fitted, p.tops, p.loose = p.tables[:last], p.fitted[:last], slices.DeleteFunc(p.tops, is), slices.DeleteFunc(p.loose, is)
 	m.rows.tables = m.rows.tables[:last]
-	m.rows.types.forget(last)
+	m.rows.types.remove(last)
 	delete(m.route.claims, last)
 	clear(m.route.routes)
 }
@@ -203,8 +203,8 @@ func (m *Mapper) Drop() {
 // columns stay, and get the types of their fields where it names none.
 func (t *Table) describe(columns []Column) {
 	if t.Columns == nil {
-		if t.Columns = columns; t.Rest == "" {
-			t.Rest = fold.AddColumns
+		if t.Columns = columns; t.UnknownFields == "" {
+			t.UnknownFields = fold.AddUnknown
 		}
 		return
 	}
@@ -216,7 +216,7 @@ func (t *Table) describe(columns []Column) {
 			c := &own[i]
 			taken = taken || c.Name == d.Name
 			for _, s := range c.From {
-				if s.From.Base != paths.RowBase || !slices.Equal(s.From.Steps, field.Steps) {
+				if s.From.Base != paths.DefaultBase || !slices.Equal(s.From.Steps, field.Steps) {
 					continue
 				}
 				if taken = true; len(c.From) == 1 && s.References == "" && s.As.Kind == cast.DefaultType && (t.Type.Kind == cast.Auto || t.Type.Kind == cast.DefaultType) {
@@ -225,7 +225,7 @@ func (t *Table) describe(columns []Column) {
 				}
 			}
 		}
-		if !taken && (t.Rest == fold.AddColumns || slices.Contains(t.Key, d.Name)) {
+		if !taken && (t.UnknownFields == fold.AddUnknown || slices.Contains(t.Key, d.Name)) {
 			others = append(others, d)
 		}
 	}

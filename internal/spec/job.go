@@ -244,7 +244,7 @@ func (s *Spec) rules() (fold.Options, []error) {
 	r := s.rulebook()
 	f := &s.Fold
 	o := fold.Options{Key: f.Key, Null: f.Null, FillOnly: f.FillOnly, Version: f.VersionField, Scope: f.VersionScope,
-		Columns: s.Table.UnknownFields, MaxColumns: s.Table.MaxColumns}
+		UnknownFields: s.Table.UnknownFields, MaxColumns: s.Table.MaxColumns}
 	if f.DeleteWhen != "" {
 		var err error
 		if o.DeleteField, o.DeleteValue, err = paths.CutCondition(f.DeleteWhen); err != nil {

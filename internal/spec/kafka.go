@@ -146,7 +146,7 @@ func (r *rulebook) kafka(rules *fold.Options) (k kafka.Options) {
 	default:
 		if k.Tombstones.Field = o.TombstonesByKey; rules.FillOnly {
 			r.fault("tombstones-by-key", "--fill-only never removes a row: leave --tombstones-by-key out, or set it to off")
-		} else if m != nil && m.Envelope != nil && !m.TakesTombstones() {
+		} else if m != nil && m.Envelope != nil && !m.AppliesTombstones() {
 			r.fault("tombstones-by-key", "--tombstones-by-key: a record without a value names no table of the stream, and has no version: with an envelope it removes rows of one table that takes all messages and keeps no versions; leave it out, for a message that removes the row comes before it")
 		}
 	}

@@ -50,7 +50,7 @@ type Source struct {
 // Table is the database and its table.
 type Table struct {
 	To, Name      string
-	UnknownFields fold.NewColumns
+	UnknownFields fold.UnknownFields
 	MaxColumns    int
 }
 
@@ -199,7 +199,7 @@ func (s *Spec) declareTable() {
 	o, group := &s.Table, TableGroup
 	s.declare(group, "to", (*text)(&o.To), "database `DEST`: "+s.env.forms())
 	s.declare(group, "table", (*text)(&o.Name), "the `TABLE` to write (default the name of the source file)")
-	s.declare(group, "unknown-fields", NewChoice(&o.UnknownFields, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns), "fields without a column (default add in a table that weir made, else ignore)")
+	s.declare(group, "unknown-fields", NewChoice(&o.UnknownFields, fold.AddUnknown, fold.IgnoreUnknown, fold.RejectUnknown), "fields without a column (default add in a table that weir made, else ignore)")
 	s.declare(group, "max-columns", &Whole[int]{Value: &o.MaxColumns}, "add at most this many `COLUMNS` to a table")
 	s.declare(group, "tables", &list{value: &s.Once.Tables, commas: true}, "write only these `TABLES`, under a separate --job; backfills a table added later").elsewhere = actionOfOneRun
 	s.declare(group, "dry-run", (*flag)(&s.Once.DryRun), "print the tables that would be made and their first rows; write nothing").elsewhere = actionOfOneRun

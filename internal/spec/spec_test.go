@@ -215,7 +215,7 @@ func TestOverlay_MakesOneTable(t *testing.T) {
 	f(Narrowing{}, top(), "")
 	f(Narrowing{Row: "after"}, top(), "row: after; key: id; max_columns: 500")
 	f(Narrowing{Row: "payload.after"}, rules(func(o *fold.Options) {
-		o.DeleteField, o.DeleteValue, o.Version, o.Null, o.Columns = "op", "d", "source.lsn", fold.KeepNull, fold.AddColumns
+		o.DeleteField, o.DeleteValue, o.Version, o.Null, o.UnknownFields = "op", "d", "source.lsn", fold.KeepNull, fold.AddUnknown
 	}), "row: payload.after; key: id; delete_when: {op: d}; null: keep; version_field: source.lsn; version_scope: column; unknown_fields: add; max_columns: 500")
 	f(Narrowing{When: []string{"type=a,b", "x.y=null", "z="}}, top(), `when: {type: [a, b], x.y: null, z: ""}; key: id; max_columns: 500`)
 	f(Narrowing{Columns: []string{"gate", "a.b", "id"}}, rules(func(o *fold.Options) { o.Key = []string{"id", "nr"}; o.FillOnly = true }),
@@ -235,7 +235,7 @@ func TestOverlay_ReportsAllFaults(t *testing.T) {
 	f(all, &mapping.Mapping{File: "weir.yaml"}, top(), "--columns cannot be combined with the tables in weir.yaml; set it there",
 		"--row cannot be combined with the tables in weir.yaml; set it there", "--when cannot be combined with the tables in weir.yaml; set it there")
 	o := top()
-	o.Columns, o.DeleteField, o.Version = fold.AddColumns, "a..b", "^.v"
+	o.UnknownFields, o.DeleteField, o.Version = fold.AddUnknown, "a..b", "^.v"
 	f(Narrowing{Row: "a..b", When: []string{"x", "a=1", "a=2", "a==b"}, Columns: []string{"g", "g"}}, nil, o,
 		`--row: path "a..b": a name is empty`, `--when: "x": must be FIELD=VALUE, such as op=delete`, "--when: a is named twice: a=A,B means one of them", `--when: "a==b": FIELD=VALUE has one equals sign, as in a=b`,
 		"--columns: names all columns that are stored: leave --unknown-fields out", "--columns: g,g: the names must differ, and none may be empty", `--delete-when: path "a..b": a name is empty`, "--version-field: ^.v: ^ is the parent of an element, and a message has none")
