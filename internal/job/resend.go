@@ -41,6 +41,9 @@ func Resend(ctx context.Context, c Config, lines Resent, db sink.Sink, claims si
 		if err != nil {
 			return err
 		}
+		for plan := a.folding.plan; plan != nil; plan = plan.whole {
+			plan.mapper.Undescribed = true
+		}
 		if err := a.admitResent(ctx, lines.Source); err != nil {
 			return err
 		}
