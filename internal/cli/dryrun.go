@@ -158,8 +158,8 @@ func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *
 		d.add(tables[i].Name)
 		c.Tables[i].Fold.WholeLines = m != nil
 	}
-	if c.Star != nil {
-		c.Star.Fold.WholeLines = true
+	if c.Mapping.Star != nil {
+		c.Mapping.Star.Fold.WholeLines = true
 	}
 	err = job.Fold(ctx, c, tables, caps, p, d.look, read)
 	out.close()

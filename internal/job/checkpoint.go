@@ -216,7 +216,7 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 		return false, ad.keyErr
 	}
 	words, stale, fresh := changes(&s.was, &ad.settings)
-	stale = stale && (ad.keyErr != nil || ad.cfg.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
+	stale = stale && (ad.keyErr != nil || ad.cfg.Mapping.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
 	others := ad.otherTables(s)
 	switch {
 	case ad.cfg.FromStart && stale:
@@ -260,7 +260,7 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 
 // howToRebuild is how the user gets tables without rows of other settings.
 func (ad *admission) howToRebuild() string {
-	if ad.cfg.Star != nil { // what is to be emptied is known when the stream was read
+	if ad.cfg.Mapping.Star != nil { // what is to be emptied is known when the stream was read
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
 	}
 	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {

@@ -33,8 +33,8 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// Config is what a run does: a field for each thing that can be set. A run does not change it, but NewMapper remembers the
-// tables that messages add.
+// Config is what a run does: a field for each thing that can be set. A run does not change it, but Mapping.New
+// remembers the tables that messages add.
 type Config struct {
 	Kind    source.Kind    // of all Sources
 	Sources []string       // as source.Kinds.Expand returns them
@@ -46,23 +46,11 @@ type Config struct {
 	ResumeStdin bool
 	// Tables are those that the sources' messages are applied to, parents before their
 	// children.
-	Tables []Table
-	// Star stands for the tables that messages add to these, behind them; nil: they add none.
-	Star *Table
-	// Names number the fields of the messages, where NewMapper goes by numbers that it had before; nil: the run makes them.
-	Names *feed.Names
-	// NewMapper returns what maps lines whose scanners number names as names does; the tables are fitted after it. nil: all
-	// messages are for the one table, whose columns are called as the fields are.
-	NewMapper func(names *feed.Names) (Mapper, error)
-	// Stream tells that messages are those of a change stream, in which null removes a row that an
-	// earlier message has removed.
-	Stream bool
+	Tables  []Table
+	Mapping Mapping
 	// Resume is called with each value from which the source resumes, as JSON, that the envelope of
 	// a mapping names, in order, when all that came before it is committed. nil: with none.
 	Resume func(value []byte) error
-	// Mapping is by which messages are taken, whatever the table, by the keys of a config file, for
-	// checkpoints.
-	Mapping map[string]string
 
 	BatchRows int // a set has at most; 0 is no limit
 	// BatchPeriod is the longest a line waits before it is written. 0 chooses: 1 s for connections, a piped stdin
@@ -198,7 +186,7 @@ type run struct {
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *run {
-	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), expiry: &expiry{}}
+	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), expiry: &expiry{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
 }

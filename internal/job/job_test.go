@@ -347,7 +347,7 @@ func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
 	for _, name := range tables {
 		c.Tables, options = append(c.Tables, job.Table{Name: name, Fold: o}), append(options, o)
 	}
-	c.NewMapper = func(names *feed.Names) (job.Mapper, error) {
+	c.Mapping.New = func(names *feed.Names) (job.Mapper, error) {
 		return sinktest.NewRouter(names, tables, options), nil
 	}
 	return c

@@ -97,20 +97,20 @@ func (s *settings) table(name string) (tableSettings, bool) {
 
 // settingsOf returns the settings of a run, whose tables are those of its configuration as the database names them.
 func settingsOf(c *Config, tables []Table) (s settings) {
-	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping
+	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping.Fingerprint
 	maps.Copy(s.Flags, c.Kind.Settings)
-	if c.Star != nil {
-		tables = append(slices.Clone(tables), *c.Star)
+	if c.Mapping.Star != nil {
+		tables = append(slices.Clone(tables), *c.Mapping.Star)
 	}
-	if len(tables) == 1 && c.Mapping == nil { // flags say what the table is
+	if len(tables) == 1 && c.Mapping.Fingerprint == nil { // flags say what the table is
 		maps.Copy(s.Flags, rulesOf(&tables[0]))
 		for key, text := range tables[0].Mapping {
 			if slices.Contains(narrowingKeys, key) {
 				s.Flags[strings.ReplaceAll(key, "_", "-")] = text
 			}
 		}
-		if c.Star != nil {
-			s.Flags["table"] = c.Star.Name
+		if c.Mapping.Star != nil {
+			s.Flags["table"] = c.Mapping.Star.Name
 		}
 		return s
 	}

@@ -108,7 +108,7 @@ func (m eachLine) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange,
 // onEachLine is eachLine for a run.
 func onEachLine(c *job.Config, do func(line string)) {
 	o := c.Tables[0].Fold
-	c.NewMapper = func(names *feed.Names) (job.Mapper, error) {
+	c.Mapping.New = func(names *feed.Names) (job.Mapper, error) {
 		return eachLine{fold.NewMapper(names, o), do}, nil
 	}
 }

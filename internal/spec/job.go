@@ -160,7 +160,7 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 	return r.to, job.Config{
 		Kind: *s.env.Kinds(&options).Of(sources[0]), Sources: sources, Source: src, Feed: feed,
 		Job: name, ResumeStdin: s.Source.Job != "",
-		Tables: c.Tables, Star: c.Star, Names: c.Names, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: s.backfill(name, sources),
+		Tables: c.Tables, Mapping: c.Mapping, Backfill: s.backfill(name, sources),
 		BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, MaxRate: s.Source.MaxRate, Buffer: int64(s.Batch.Buffer), Tombstones: s.Fold.Tombstones,
 		Spool:   spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures},
 		Rejects: rejects, MaxRejects: s.Rejects.Max, RejectsAge: s.Rejects.Keep, ShowRejects: s.showRejects(),
@@ -348,7 +348,7 @@ func (r *rulebook) tables(c *job.Config, table string, rules fold.Options) {
 		})
 	}
 	r.add(config.Locate(m.File, c.Map(written, whole, r.to.Caps.Limits)))
-	r.faultIf(c.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
+	r.faultIf(c.Mapping.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
 	r.faultIf(once.Tables != nil && r.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
 }
 
