@@ -151,7 +151,7 @@ func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *
 		return tables, err
 	}
 	tables, err := read(ctx, job.TableKeys(c.Tables)...)
-	if err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+	if err != nil && !(c.Restart.Rebuild && errors.As(err, new(sink.KeyError))) {
 		return err
 	}
 	for i := range tables {

@@ -35,7 +35,7 @@ func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt,
 	var keyErr error
 	found, err := r.db.Tables(ctx, TableKeys(h.tables)...)
 	if errors.As(err, new(sink.KeyError)) {
-		if !r.cfg.Rebuild {
+		if !r.cfg.Restart.Rebuild {
 			keyErr = err // the checkpoint may know the reason: other settings
 		}
 	} else if err != nil {
@@ -137,7 +137,7 @@ func (a *attempt) newPipeline(starts []start, unmarked bool, stop <-chan struct{
 	a.claimer = &claimer{cfg: c, claims: r.claims, admission: a.admission, lost: a.history.fences.lost, p: r.p, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
 	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, spooled: a.spooled(starts)}
 	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: a.settings, open: map[*lane]bool{}}
-	if c.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
+	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}
 	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unmarked: unmarked,

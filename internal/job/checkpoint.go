@@ -153,7 +153,7 @@ func (ad *admission) unwritten() (names []string) {
 // or to some where a run may bring new ones.
 func (ad *admission) writes() bool {
 	fresh := len(ad.unwritten())
-	return fresh == 0 || fresh < ad.declared && (ad.cfg.AcceptSettings || ad.cfg.FromStart) || ad.hasWritten
+	return fresh == 0 || fresh < ad.declared && (ad.cfg.Restart.AcceptSettings || ad.cfg.Restart.FromStart) || ad.hasWritten
 }
 
 // isOtherTable reports whether a table is not the one that a checkpoint was written for.
@@ -196,7 +196,7 @@ func (ad *admission) admit(s *start) (err error) {
 	if s.accepted, err = ad.mayContinue(s); err != nil {
 		return err
 	}
-	if ad.cfg.FromStart && !ad.hasBegun(s) {
+	if ad.cfg.Restart.FromStart && !ad.hasBegun(s) {
 		s.from = position{}
 	}
 	if s.from == (position{}) {
@@ -212,18 +212,18 @@ func (ad *admission) hasBegun(s *start) bool { return s.cp.Run == ad.run && !ad.
 // does by --accept-settings.
 func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 	cp, from := &s.cp, s.from
-	if ad.cfg.Rebuild || from == (position{}) || cp.Settings == "" {
+	if ad.cfg.Restart.Rebuild || from == (position{}) || cp.Settings == "" {
 		return false, ad.keyErr
 	}
 	words, stale, fresh := changes(&s.was, &ad.settings)
 	stale = stale && (ad.keyErr != nil || ad.cfg.Mapping.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
 	others := ad.otherTables(s)
 	switch {
-	case ad.cfg.FromStart && stale:
+	case ad.cfg.Restart.FromStart && stale:
 		return false, SettingsError{fmt.Sprintf("--restart reread would leave rows of the old settings in %s: %s; %s", ad.tableNames(), strings.Join(words, ", "), ad.howToRebuild())}
-	case ad.cfg.FromStart:
+	case ad.cfg.Restart.FromStart:
 		return false, ad.keyErr
-	case len(words) > 0 && !ad.cfg.AcceptSettings:
+	case len(words) > 0 && !ad.cfg.Restart.AcceptSettings:
 		ways := []string{ad.howToRebuild()}
 		if way := ad.howToFill(fresh); way != "" && ad.keyErr == nil {
 			ways = append(ways, way)
@@ -243,14 +243,14 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 
 // checkTables reports that tables are not those that a checkpoint was written for, where that matters.
 func (ad *admission) checkTables(s *start, others []*schema.Table) error {
-	if ad.cfg.FromStart || s.from == (position{}) {
+	if ad.cfg.Restart.FromStart || s.from == (position{}) {
 		return nil
 	}
 	for _, t := range others {
 		switch {
 		case !t.Exists:
 			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --restart reread rebuilds it", t.Name, s.name, s.from.line)
-		case !ad.cfg.AcceptSettings:
+		case !ad.cfg.Restart.AcceptSettings:
 			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
 				"or is unlogged and the server crashed (--restart reread reads again; --accept-settings continues with the table as it is)", t.Name, s.name, s.from.line)
 		}
@@ -271,8 +271,8 @@ func (ad *admission) howToRebuild() string {
 
 // howToFill is how the user gets the rows of new tables, "" where there are none.
 func (ad *admission) howToFill(tables []string) string {
-	if len(tables) == 0 || ad.cfg.Backfill == nil {
+	if len(tables) == 0 || ad.cfg.Restart.Backfill == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", ad.cfg.Backfill(tables), tableList(tables))
+	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", ad.cfg.Restart.Backfill(tables), tableList(tables))
 }

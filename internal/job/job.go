@@ -63,13 +63,13 @@ type Config struct {
 	// Tombstones is how long the version of a delete is remembered.
 	Tombstones time.Duration
 
-	Rejects    Rejects
-	MaxRejects int64
-	// RejectsAge is how long rejected lines are kept in the database; 0 is for good.
-	RejectsAge time.Duration
-	// ShowRejects is the command that prints them, for people.
-	ShowRejects string
+	Rejects RejectRules
+	Restart Restart
+	Log     *slog.Logger
+}
 
+// A Restart is how a run continues that does not just continue where the last one ended.
+type Restart struct {
 	FromStart bool // read from the start, over the rows that exist; once, whatever the run has to read again
 	Rebuild   bool // the same into emptied tables
 	// AcceptSettings continues from checkpoints of other settings, or of tables that were
@@ -78,8 +78,6 @@ type Config struct {
 	// Backfill returns the command that fills new tables of the job, for people; nil: there is
 	// none.
 	Backfill func(tables []string) string
-
-	Log *slog.Logger
 }
 
 const livePeriod = time.Second
@@ -99,7 +97,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	if claims == nil {
 		claims = unclaimed{}
 	}
-	c.FromStart = c.FromStart || c.Rebuild
+	c.Restart.FromStart = c.Restart.FromStart || c.Restart.Rebuild
 	r, h := newRun(&c, db, claims, p), newHistory(c.Tables)
 	a, err := r.begin(ctx, h, nil)
 	if err != nil {
@@ -109,7 +107,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 		err = errors.Join(err, r.rejects.close())
 		a.folding.countPassed(p)
 	}()
-	if r.rejects, err = c.Rejects.open(); err != nil {
+	if r.rejects, err = c.Rejects.To.open(); err != nil {
 		return err
 	}
 	if r.expiry, err = newExpiry(db, h.tables, p, c.Log); err != nil {

@@ -211,7 +211,7 @@ func TestSync_LanesComeBackBeforeTheyAreCommitted(t *testing.T) {
 			t.Run(fmt.Sprintf("kind=%d rebuild=%t", kind, rebuild), func(t *testing.T) {
 				both(t, func(t *testing.T, dest string) {
 					c := configOf(t, "", "fail")
-					c.Sources, c.BatchPeriod, c.BatchRows, c.Rebuild = nil, 0, 2, rebuild
+					c.Sources, c.BatchPeriod, c.BatchRows, c.Restart.Rebuild = nil, 0, 2, rebuild
 					p := newPartitions()
 					var a, b, again source.Cursor
 					p.steps = []func() source.Event{
