@@ -108,12 +108,13 @@ func (ad *admission) admitAll(starts []start, latest *start, tables []string) er
 
 // readLatest reads the checkpoint that the job wrote last, whose source may be none of this run: the files that
 // made a table may have been rotated away.
-func (a *attempt) readLatest(ctx context.Context) (err error) {
-	a.latest = start{}
-	if a.latest.name, a.latest.cp, err = a.run.claims.Latest(ctx); err == nil {
-		a.latest.from, err = positionOf(a.latest.cp)
+func (a *attempt) readLatest(ctx context.Context) error {
+	name, cp, err := a.run.claims.Latest(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	a.latest = start{name: name}
+	return a.latest.found(cp)
 }
 
 // startOf returns the start of a source without its checkpoint.
@@ -134,8 +135,13 @@ func (ad *admission) startOf(name string) start {
 // found gives a start the checkpoint that its source has.
 func (s *start) found(cp sink.Checkpoint) (err error) {
 	s.cp = cp
-	s.was, err = parseSettings(cp.Settings)
-	return err
+	if s.was, err = parseSettings(cp.Settings); err == nil {
+		s.from, err = positionOf(cp)
+	}
+	if err != nil {
+		return fmt.Errorf("the checkpoint of %s: %w", s.name, err)
+	}
+	return nil
 }
 
 // unwritten are the names of the tables that the job has not written to, but for those that messages
@@ -187,11 +193,8 @@ func tableList(names []string) string {
 	return "tables " + strings.Join(quoted, ", ")
 }
 
-// admit reads where a source continues, and reports why it cannot.
+// admit says where a source continues, and reports why it cannot.
 func (ad *admission) admit(s *start) (err error) {
-	if s.from, err = positionOf(s.cp); err != nil {
-		return fmt.Errorf("the checkpoint of job %q and %s: %w", ad.cfg.Job, s.name, err)
-	}
 	ad.p.CommittedBefore(s.cp.Committed)
 	if s.accepted, err = ad.mayContinue(s); err != nil {
 		return err

@@ -91,12 +91,11 @@ func (c *claimer) takeOver(ctx context.Context, name string) (*start, error) {
 }
 
 // admit admits a start that was found during the attempt.
-func (c *claimer) admit(s *start) (_ *start, err error) {
-	if s.cp.Run != c.admission.run {
-		return s, c.admission.admit(s)
+func (c *claimer) admit(s *start) (*start, error) {
+	if s.cp.Run == c.admission.run {
+		return s, nil
 	}
-	s.from, err = positionOf(s.cp)
-	return s, err
+	return s, c.admission.admit(s)
 }
 
 // take claims sources.

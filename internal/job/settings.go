@@ -78,14 +78,6 @@ func (k *keptSettings) learn(s *start) error {
 	return k.write()
 }
 
-// tableNames are nil where there is one table, which flags describe.
-func (s *settings) tableNames() (names []string) {
-	for i := range s.Tables {
-		names = append(names, s.Tables[i].Name)
-	}
-	return names
-}
-
 // table returns the settings of a table.
 func (s *settings) table(name string) (tableSettings, bool) {
 	i := slices.IndexFunc(s.Tables, func(t tableSettings) bool { return t.Name == name })
@@ -175,10 +167,10 @@ func changes(was, now *settings) (words []string, rebuild bool, fresh []string) 
 			words = append(words, fmt.Sprintf("table %q is no longer one of the job", t.Name))
 		}
 	}
-	for _, name := range now.tableNames() {
-		if _, ok := was.table(name); !ok {
-			words = append(words, fmt.Sprintf("table %q is new", name))
-			fresh = append(fresh, name)
+	for _, t := range now.Tables {
+		if _, ok := was.table(t.Name); !ok {
+			words = append(words, fmt.Sprintf("table %q is new", t.Name))
+			fresh = append(fresh, t.Name)
 		}
 	}
 	return words, rebuild, fresh
