@@ -112,7 +112,7 @@ func (w *chain) weir(ctx context.Context, p *proxy, log *slog.Logger) (first, la
 	if err != nil {
 		return first, later, err
 	}
-	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: rejects, Log: log}
+	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: job.RejectRules{To: rejects}, Log: log}
 	if err := c.Map(m, nil, db.Caps().Limits); err != nil {
 		return first, later, err
 	}

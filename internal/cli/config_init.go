@@ -112,8 +112,8 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 	table = c.Tables[0].Name
 	s := &feedSample{args: args, table: table, most: lines}
 	c.Kind = *e.surroundings().Kinds(&spec.KindOptions{File: file.Options{Stdin: e.stdin}}).Of(c.Sources[0])
-	c.Buffer, c.Log, c.Stream = foldBuffer, slog.New(slog.DiscardHandler), true
-	c.NewMapper = func(*feed.Names) (job.Mapper, error) { return s, nil }
+	c.Buffer, c.Log, c.Mapping.Stream = foldBuffer, slog.New(slog.DiscardHandler), true
+	c.Mapping.New = func(*feed.Names) (job.Mapper, error) { return s, nil }
 	p := progress.New(table)
 	err = job.Fold(ctx, c, []schema.Table{{Name: table}}, caseDriver.Caps, p, func(*sink.Flush) error { return nil }, sink.NoTables)
 	if err != nil && !errors.Is(err, errSampled) {

@@ -151,15 +151,15 @@ func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *
 		return tables, err
 	}
 	tables, err := read(ctx, job.TableKeys(c.Tables)...)
-	if err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+	if err != nil && !(c.Restart.Rebuild && errors.As(err, new(sink.KeyError))) {
 		return err
 	}
 	for i := range tables {
 		d.add(tables[i].Name)
 		c.Tables[i].Fold.WholeLines = m != nil
 	}
-	if c.Star != nil {
-		c.Star.Fold.WholeLines = true
+	if c.Mapping.Star != nil {
+		c.Mapping.Star.Fold.WholeLines = true
 	}
 	err = job.Fold(ctx, c, tables, caps, p, d.look, read)
 	out.close()

@@ -256,7 +256,7 @@ func (o *explainOptions) explainer(c *job.Config, id string) (x *explainer, err 
 
 // tableOf is the table of the mapping that the flag names.
 func (o *explainOptions) tableOf(c *job.Config) (int, error) {
-	if o.spec.Mapping.File == "" || o.of == "" && len(c.Tables) == 1 && c.Star == nil {
+	if o.spec.Mapping.File == "" || o.of == "" && len(c.Tables) == 1 && c.Mapping.Star == nil {
 		return 0, nil
 	}
 	var names []string
@@ -271,7 +271,7 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 		}
 		return at, nil
 	}
-	if o.of == "" && c.Star != nil {
+	if o.of == "" && c.Mapping.Star != nil {
 		return 0, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", o.spec.Mapping.File, mapping.Star)
 	}
 	if o.of == "" {

@@ -35,11 +35,11 @@ func rejectedText(o *spec.Spec, c *job.Config, did *progress.Snapshot) string {
 func rejectsPlace(o *spec.Spec, c *job.Config) string {
 	switch o.Rejects.To {
 	case "table":
-		return c.ShowRejects
+		return c.Rejects.Show
 	case "discard":
 		return "--rejects discard keeps none"
 	}
-	if c.Rejects.Topic() != "" { // perhaps by the next run
+	if c.Rejects.To.Topic() != "" { // perhaps by the next run
 		return "--rejects " + o.Rejects.To + " gets them"
 	}
 	return "--rejects " + o.Rejects.To + " has them"

@@ -284,7 +284,7 @@ func (r *syncRun) site() *web.Site {
 	}
 	s.RejectsAt = "--rejects " + r.o.Rejects.To
 	if r.o.Rejects.To == "table" {
-		s.RejectsAt, s.LastRejects = c.ShowRejects, r.lastRejects
+		s.RejectsAt, s.LastRejects = c.Rejects.Show, r.lastRejects
 	}
 	return s
 }

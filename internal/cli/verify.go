@@ -293,7 +293,7 @@ func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
 // run folds the sources of a job, and compares its tables.
 func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) error {
 	var names []string
-	v.several = len(c.Tables) > 1 || c.Star != nil
+	v.several = len(c.Tables) > 1 || c.Mapping.Star != nil
 	tables, err := v.Tables(ctx, job.TableKeys(c.Tables)...)
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 	if before != nil {
 		f.before, f.looked = before.counts(), before.looked
 	}
-	if r.cfg.NewMapper != nil {
-		if f.mapper, err = r.cfg.NewMapper(r.names); err != nil {
+	if r.cfg.Mapping.New != nil {
+		if f.mapper, err = r.cfg.Mapping.New(r.names); err != nil {
 			return nil, err
 		}
 		f.plan, _ = f.mapper.(*planned)
@@ -127,7 +127,7 @@ func (f *folding) options(t *schema.Table, o fold.Options) (fold.Options, error)
 
 // add merges a line of a source into a set. With an error it returns the table that rejects the line, or -1.
 func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
-	if l.Err != nil && !(l.Null && f.run.cfg.Stream) {
+	if l.Err != nil && !(l.Null && f.run.cfg.Mapping.Stream) {
 		return f.noTable(), l.Err
 	}
 	if f.mapper == nil {
@@ -154,7 +154,7 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 
 // noTable is the table that rejects a line that is no message: -1 where there are several.
 func (f *folding) noTable() int {
-	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Star == nil {
+	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Mapping.Star == nil {
 		return 0
 	}
 	return -1

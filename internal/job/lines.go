@@ -263,7 +263,7 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	rd.filler.startPeriod(l)
 	l.progress.Reject(&rejected)
 	l.reading.rejected++
-	switch rd.cfg.Rejects.mode {
+	switch rd.cfg.Rejects.To.mode {
 	case discard:
 	case fail:
 		return verdict{fate: unread, err: rejectedError(&l.start, &rejected)}
@@ -286,8 +286,8 @@ func rejectedError(of *start, r *fold.Reject) error {
 
 // tooMany ends a run whose feed is mostly bad.
 func tooMany(c *Config, p *progress.Progress, last string) error {
-	if n := p.Rejected(); n > c.MaxRejects {
-		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, c.MaxRejects, last)
+	if n := p.Rejected(); n > c.Rejects.Max {
+		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, c.Rejects.Max, last)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type Resent struct {
 // with their new reason at their old place. No checkpoint of the source changes. claims are the job's.
 func Resend(ctx context.Context, c Config, lines Resent, db sink.Sink, claims sink.Claims, p *progress.Progress) error {
 	c.Kind, c.Sources = lines.kind(), []string{lines.Source}
-	c.Rejects, c.MaxRejects, c.RejectsAge = Rejects{mode: keep}, math.MaxInt64, 0
+	c.Rejects = RejectRules{To: Rejects{mode: keep}, Max: math.MaxInt64}
 	c.BatchRows = cmp.Or(c.BatchRows, resentRows)
 	for h := newHistory(c.Tables); ; {
 		r := newRun(&c, db, claims, p) // a new run: lines that the last attempt committed no longer exist
@@ -65,7 +65,7 @@ func Resend(ctx context.Context, c Config, lines Resent, db sink.Sink, claims si
 // admitResent returns an error if the source was read with other settings than the current ones.
 func (a *attempt) admitResent(ctx context.Context, name string) error {
 	found, err := a.run.claims.Checkpoints(ctx, name)
-	if err != nil || a.run.cfg.AcceptSettings || found[0].Settings == "" {
+	if err != nil || a.run.cfg.Restart.AcceptSettings || found[0].Settings == "" {
 		return err
 	}
 	was, err := parseSettings(found[0].Settings)

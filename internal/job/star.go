@@ -37,7 +37,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 			if t.have, err = sink.Table(ctx, read, n.Name, nil); err != nil {
 				return err
 			}
-			if t.key = ta.run.cfg.Star.Key; t.have.Exists {
+			if t.key = ta.run.cfg.Mapping.Star.Key; t.have.Exists {
 				t.key = t.have.KeyColumns()
 			}
 		}
@@ -77,7 +77,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 	if t.of.Key != nil || t.have.Exists {
 		line = nil
 	}
-	f, star := ta.folding, ta.run.cfg.Star
+	f, star := ta.folding, ta.run.cfg.Mapping.Star
 	added, refused, err := f.plan.add(t.of, t.key, line)
 	if refused {
 		return false, nil

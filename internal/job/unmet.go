@@ -51,7 +51,7 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 	for _, u := range f.plan.mapper.UnresolvedPaths() { // since this attempt began
 		option := u.By
 		switch {
-		case f.run.cfg.Mapping == nil: // without a config file a flag of that name says so
+		case f.run.cfg.Mapping.Fingerprint == nil: // without a config file a flag of that name says so
 			option = "--" + strings.ReplaceAll(u.By, "_", "-")
 			if u.By == "ignore" {
 				option = "--envelope"

@@ -160,11 +160,12 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 	return r.to, job.Config{
 		Kind: *s.env.Kinds(&options).Of(sources[0]), Sources: sources, Source: src, Feed: feed,
 		Job: name, ResumeStdin: s.Source.Job != "",
-		Tables: c.Tables, Star: c.Star, Names: c.Names, NewMapper: c.NewMapper, Mapping: c.Mapping, Stream: c.Stream, Backfill: s.backfill(name, sources),
+		Tables: c.Tables, Mapping: c.Mapping,
 		BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, MaxRate: s.Source.MaxRate, Buffer: int64(s.Batch.Buffer), Tombstones: s.Fold.Tombstones,
 		Spool:   spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures},
-		Rejects: rejects, MaxRejects: s.Rejects.Max, RejectsAge: s.Rejects.Keep, ShowRejects: s.showRejects(),
-		FromStart: s.Once.Restart == Reread, Rebuild: s.Once.Restart == Rebuild, AcceptSettings: s.Once.AcceptSettings, Log: s.env.Log,
+		Rejects: job.RejectRules{To: rejects, Max: s.Rejects.Max, Age: s.Rejects.Keep, Show: s.showRejects()},
+		Restart: job.Restart{FromStart: s.Once.Restart == Reread, Rebuild: s.Once.Restart == Rebuild, AcceptSettings: s.Once.AcceptSettings, Backfill: s.backfill(name, sources)},
+		Log:     s.env.Log,
 	}, nil, nil
 }
 
@@ -208,7 +209,7 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (_ Destin
 	rejects, err := job.ParseRejects("discard")
 	c.Kind, c.Sources, c.Source.MaxLine = *r.kinds.Of(files[0]), files, int(s.Source.MaxLine)
 	c.BatchRows, c.BatchPeriod, c.Buffer = s.Batch.Rows, s.Batch.Period, int64(s.Batch.Buffer)
-	c.Rejects, c.MaxRejects, c.Log = rejects, math.MaxInt64, s.env.Log
+	c.Rejects, c.Log = job.RejectRules{To: rejects, Max: math.MaxInt64}, s.env.Log
 	return r.to, c, err
 }
 
@@ -234,7 +235,7 @@ func (s *Spec) Resend(name, table string) (c job.Config, err error) {
 		c.Source.RetryFor = s.Batch.RetryFor
 	}
 	c.BatchRows, c.Buffer, c.Tombstones = s.Batch.Rows, int64(s.Batch.Buffer), s.Fold.Tombstones
-	c.AcceptSettings, c.Log = s.Once.AcceptSettings, s.env.Log
+	c.Restart.AcceptSettings, c.Log = s.Once.AcceptSettings, s.env.Log
 	c.Resume = func([]byte) error { return nil } // the source is not read
 	return c, nil
 }
@@ -348,7 +349,7 @@ func (r *rulebook) tables(c *job.Config, table string, rules fold.Options) {
 		})
 	}
 	r.add(config.Locate(m.File, c.Map(written, whole, r.to.Caps.Limits)))
-	r.faultIf(c.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
+	r.faultIf(c.Mapping.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
 	r.faultIf(once.Tables != nil && r.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
 }
 
