@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -109,7 +110,7 @@ func (e *Env) template(text string) (func(string) ([]byte, error), error) {
 }
 
 // tls builds the TLS configuration of connections.
-func (r *rulebook) tls() *tls.Config {
+func (r *rulebook) tls(sources []string) *tls.Config {
 	o := &r.Feed
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.TLSServerName}
 	if o.TLSCA != "" {
@@ -123,7 +124,11 @@ func (r *rulebook) tls() *tls.Config {
 		c.ClientCAs, c.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert // of senders
 	}
 	switch {
-	case o.TLSCert == "" && o.TLSKey != "":
+	case o.TLSCert == "" && o.TLSKey == "":
+		if i := slices.IndexFunc(sources, func(name string) bool { return strings.HasPrefix(name, "tls-listen://") }); i >= 0 && r.env.Lookup != nil { // else a flag may name it
+			r.fault("tls-cert", "%s needs --tls-cert and --tls-key", sources[i])
+		}
+	case o.TLSCert == "":
 		r.fault("tls-key", "--tls-key and --tls-cert are needed together")
 	case o.TLSCert != "" && o.TLSKey == "":
 		r.fault("tls-cert", "--tls-cert and --tls-key are needed together")

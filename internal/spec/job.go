@@ -99,7 +99,7 @@ func (s *Spec) job(args []string) (to Destination, c job.Config, usage, sourceEr
 	r.faults = append(r.faults, folding...)
 	r.judgeValues()
 	own := r.withPreset(args)
-	src := source.Options{MaxLine: int(s.Source.MaxLine), Follow: s.Source.Follow, Compression: s.Source.Compression, TLS: r.tls()}
+	src := source.Options{MaxLine: int(s.Source.MaxLine), Follow: s.Source.Follow, Compression: s.Source.Compression, TLS: r.tls(args)}
 	feed := r.feed(&own)
 	rejects := r.rejects()
 

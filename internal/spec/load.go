@@ -84,6 +84,7 @@ func (s *Spec) Load() (warnings []string, err error) {
 	if s.File != "" {
 		s.readFile()
 	}
+	s.useDatabaseURL()
 	return warnings, ordered(slices.Concat(s.textFaults(), s.faults))
 }
 
@@ -94,6 +95,7 @@ func (s *Spec) setVariable(one *Setting, text string) {
 		s.faults = append(s.faults, fmt.Errorf("%s %s", one.variable(), one.elsewhere))
 		return
 	case one.IsFlag():
+		one.overruled = true
 		return
 	}
 	one.from, one.err = byVariable, one.value.Set(text)
@@ -126,6 +128,7 @@ func (s *Spec) setEntry(e *config.Entry) {
 		s.faults = append(s.faults, &config.Fault{File: s.File, Pos: e.At, Text: e.Name + " " + one.elsewhere})
 		return
 	case one.IsSet():
+		one.overruled = true
 		return
 	}
 	one.from, one.at = byFile, e.Pos
