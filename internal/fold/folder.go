@@ -518,8 +518,8 @@ func (f *Folder) declare(c *schema.Column, by *Change, name string) {
 // remember adds a field.
 func (f *Folder) remember(fd field, alias string) int32 {
 	n, isNew := f.fields.add(fd, alias)
-	if isNew && fd.col >= 0 {
-		f.table.Columns[fd.col].Exact = fd.name == f.opt.Version && f.opt.Scope == RowScope
+	if isNew && fd.col >= 0 && fd.name == f.opt.Version && f.opt.Scope == RowScope {
+		f.table.Columns[fd.col].Exact = true
 	}
 	return n
 }
