@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -109,7 +110,9 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 	if err != nil {
 		return nil, err
 	}
-	table = c.Tables[0].Name
+	if table == "" {
+		table = freeName(c.Tables[0].Name)
+	}
 	s := &feedSample{args: args, table: table, most: lines}
 	c.Kind = *e.surroundings().Kinds(&spec.KindOptions{File: file.Options{Stdin: e.stdin}}).Of(c.Sources[0])
 	c.Buffer, c.Log, c.Mapping.Stream = foldBuffer, slog.New(slog.DiscardHandler), true
@@ -131,6 +134,16 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 		return nil, fmt.Errorf("%s has no lines", strings.Join(args, " "))
 	}
 	return s, nil
+}
+
+// freeName is the name of a table without the beginnings that SQLite and weir have for their own.
+func freeName(table string) string {
+	for _, reserved := range []string{"sqlite_", "weir_"} {
+		if len(table) > len(reserved) && strings.EqualFold(table[:len(reserved)], reserved) {
+			return freeName(table[len(reserved):])
+		}
+	}
+	return table
 }
 
 // draft is the text of a config file, with a test whose rows are what the draft makes of its lines.
@@ -165,7 +178,7 @@ func (e *env) draft(c *cobra.Command, s *feedSample) (_ []byte, err error) {
 		}
 	}
 	if len(want) == 0 {
-		e.log.Warn("the draft has no test: its first messages make no rows")
+		e.log.Warn("the draft has no test: its first messages make no rows, or are longer than 4,000 bytes")
 		return without, nil
 	}
 	text := d.text(want)
@@ -349,6 +362,9 @@ func (d *draft) tableText(line func(string, ...any)) {
 		line("    # version_field: %s", quotedYAML(v))
 	}
 	line("    unknown_fields: add               # fields that the sample lacks become columns; or ignore, reject")
+	if most := len(d.fields) + maxDraftColumns; len(d.fields) > maxDraftColumns {
+		line("    max_columns: %d%s# the sample has %s", most, strings.Repeat(" ", 17-len(strconv.Itoa(most))), quantity.Count(int64(len(d.fields)), "field"))
+	}
 	line("    columns:")
 	for _, c := range d.columns() {
 		line("      %s", c)
@@ -412,7 +428,20 @@ func plainJSON(raw []byte) string {
 	if w.Encode(v) != nil {
 		return string(raw)
 	}
-	return strings.ReplaceAll(strings.TrimSpace(b.String()), "\x7f", `\u007f`)
+	var plain strings.Builder
+	for _, r := range strings.TrimSuffix(b.String(), "\n") {
+		if isSpecial(r) {
+			fmt.Fprintf(&plain, `\u%04x`, r)
+		} else {
+			plain.WriteRune(r)
+		}
+	}
+	return plain.String()
+}
+
+// isSpecial tells that YAML has no such character, or takes it for the end of a line.
+func isSpecial(r rune) bool {
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0xfffe && r <= 0xffff
 }
 
 const (
@@ -460,7 +489,7 @@ func (d *draft) feed() string {
 func plainLine(m []byte) string {
 	m = bytes.TrimSpace(m)
 	for _, r := range string(m) {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0xfffe && r <= 0xffff {
+		if isSpecial(r) {
 			return escapedLine(m)
 		}
 	}

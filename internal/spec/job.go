@@ -294,9 +294,11 @@ func (r *rulebook) judgeValues() {
 	}
 }
 
-// judgeSpool checks --spool, which needs a live source, and --capture, which needs one that is not stored.
+// judgeSpool checks --spool and --init, which need a live source, and --capture, which needs one that is not stored. A
+// file may have --init, as a backfill by the same file reads captures.
 func (r *rulebook) judgeSpool(live, stored bool) {
 	r.faultIf(r.Spool.Folder != "" && !live, "spool", "--spool needs a connection; files are already on disk, and stdin cannot be resumed")
+	r.faultIf(r.Setting("init").IsFlag() && !live, "init", "--init is the first line that a connection sends, and the source is none")
 	r.faultIf(r.Spool.Capture != "" && stored, "capture", "--capture is for a connection or stdin: a file can be read again")
 }
 
