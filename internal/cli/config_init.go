@@ -105,10 +105,11 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 	if lines == 0 {
 		return nil, usagef("--lines 0: a draft needs a line at least")
 	}
-	_, c, err := e.newSpec().FoldFiles(args, &spec.Destination{Driver: caseDriver}, table)
+	plan, err := e.newSpec().FoldFiles(args, &spec.Destination{Driver: caseDriver}, table)
 	if err != nil {
 		return nil, err
 	}
+	c := plan.Job
 	table = c.Tables[0].Name
 	s := &feedSample{args: args, table: table, most: lines}
 	c.Kind = *e.surroundings().Kinds(&spec.KindOptions{File: file.Options{Stdin: e.stdin}}).Of(c.Sources[0])

@@ -123,7 +123,8 @@ func (t *dryTable) empty() (names []string) {
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
-func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *mapping.Mapping, p *progress.Progress, out *printer) (err error) {
+func (e *env) dryRun(ctx context.Context, plan *spec.Plan, c job.Config, p *progress.Progress, out *printer) (err error) {
+	to, m := plan.To, plan.Mapping
 	d := &dryRun{env: e, to: to, mapping: m, found: map[string]schema.Table{}, untaken: map[string]int64{}}
 	caps := to.Caps
 	have := sink.ReadTables(sink.NoTables)

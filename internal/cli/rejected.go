@@ -79,7 +79,7 @@ func reasonText(o *spec.Spec, r *progress.Reason, several bool) string {
 // fieldsForKey are the fields of a message that lacks one of --key, nil where that is not what is
 // wrong with it.
 func fieldsForKey(o *spec.Spec, r *progress.Reason) []string {
-	if r.First.Reason != feed.BadKey || o.Mapping != nil && o.Mapping.File != "" || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
+	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
 	}
 	var names []string

@@ -288,9 +288,6 @@ func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.In
 	return nil
 }
 
-// rejectsRetryFor is how long deleting is retried if the database is locked or unavailable.
-const rejectsRetryFor = 5 * time.Minute
-
 // removeRejects deletes the lines in boxes. Nothing is sent: an outbox is also the request to delete lines.
 func (e *env) removeRejects(ctx context.Context, dest spec.Destination, boxes []*sink.Outbox) (err error) {
 	w, err := dest.Open(ctx, dest.Dest, sink.Options{Level: sink.Full, Log: e.log})
@@ -298,7 +295,7 @@ func (e *env) removeRejects(ctx context.Context, dest spec.Destination, boxes []
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	letters, err := sink.As[sink.DeadLetters](sink.Retry(w, rejectsRetryFor, func(*sink.Error) {}), "drop rejected lines")
+	letters, err := sink.As[sink.DeadLetters](sink.Retry(w, spec.DefaultRetryFor, func(*sink.Error) {}), "drop rejected lines")
 	if err != nil {
 		return err
 	}

@@ -260,10 +260,11 @@ func said(b *fold.Batch, d *sink.Difference) string {
 
 func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err error) {
 	o.spec.Batch = spec.Batch{Period: spec.Forever, Buffer: math.MaxInt64} // all is one batch
-	to, c, err := o.spec.FoldFiles(args, nil, "")
+	plan, err := o.spec.FoldFiles(args, nil, "")
 	if err != nil {
 		return err
 	}
+	to, c := plan.To, plan.Job
 	v := &verifier{env: e, show: o.show}
 	if v.at, err = o.time(c.Tables); err != nil {
 		return err
@@ -272,7 +273,7 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
-	return v.run(ctx, c, o.spec.Mapping)
+	return v.run(ctx, c, plan.Mapping)
 }
 
 // add adds a table to those that are compared.

@@ -18,7 +18,7 @@ type Destination struct {
 // Destination parses --to, or DATABASE_URL if --to is not set. args only improve the error: one may be the database.
 func (s *Spec) Destination(args ...string) (Destination, error) {
 	to := s.Table.To
-	if to == "" && s.env.Lookup != nil {
+	if to == "" && !s.env.FileOnly {
 		to, _ = s.env.Lookup("DATABASE_URL")
 	}
 	if to == "" {

@@ -1,5 +1,5 @@
 // Package spec describes a run. Each setting is declared once and can be set by a flag, an environment variable or the
-// config file. The package validates all settings and builds the job.Config.
+// config file. The package validates all settings and builds the [Plan].
 package spec
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A Spec holds the settings of a run. If a field is 0 or "", [Spec.Job] chooses the value.
+// A Spec holds the settings of a run. If a field is 0 or "", [Spec.Plan] chooses the value.
 type Spec struct {
 	Source  Source
 	Table   Table
@@ -28,7 +28,7 @@ type Spec struct {
 	Once    Once
 
 	File    string           // the config file, "" for none
-	Mapping *mapping.Mapping // tables of File; nil: none. Job, FoldFiles and Resend may set it, too
+	Mapping *mapping.Mapping // tables of File; nil: none
 	Cases   []config.Case    // its tests
 
 	env      *Env
@@ -150,8 +150,6 @@ const (
 	Reread  Restart = "reread"  // over the rows that exist
 	Rebuild Restart = "rebuild" // into emptied tables
 )
-
-const defaultRetryFor = 5 * time.Minute
 
 // New returns a spec with the defaults of all settings, for databases and sources that the program knows.
 func New(env *Env) *Spec {
