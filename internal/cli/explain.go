@@ -33,7 +33,8 @@ func (e *env) explainCommand() *cobra.Command {
 		Long: `Read captured files, in the order in which they are named, and print one row as
 they make it: each column, its value, and the file and line that set it. With
 the tables of a config file it also names the source that the value came from,
-such as "clock (type=offblock)". No database is needed.
+such as "clock (type=offblock)". No database is needed: the key of the row is
+that of --key or the config file, else id, whatever the primary key of a table.
 
 The ID of a key of several fields has as many parts, separated by commas.
 

@@ -86,6 +86,9 @@ func (e *env) resend(ctx context.Context, o *resendOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if plan, err = plan.AtDatabase(ctx, in.Tables); err != nil {
+		return err
+	}
 	c := &plan.Job
 	left := &keptLines{filter: filter, db: in}
 	if err := left.count(ctx); err != nil {

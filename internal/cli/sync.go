@@ -112,7 +112,7 @@ func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
 	}
 	e.log.Debug("the other settings have their defaults: weir config print shows all")
 	if o.Once.DryRun {
-		return e.dryRun(ctx, plan, c, p, out)
+		return e.dryRun(ctx, plan, p, out)
 	}
 	if o.Output.MetricsFile != "" {
 		if err := metrics.CheckFile(o.Output.MetricsFile); err != nil {
@@ -167,9 +167,9 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		retries.add(failure)
 		manager.started()
 	}
-	c, patience := r.job, r.job.Source.RetryFor
+	patience := r.job.Source.RetryFor
 	var db sink.Sink
-	options := sink.Options{Level: r.o.Batch.Synchronous, Cache: pageCache(c.Buffer), Log: r.log}
+	options := sink.Options{Level: r.o.Batch.Synchronous, Cache: pageCache(r.job.Buffer), Log: r.log}
 	err = sink.Patiently(ctx, patience, onRetry, func() error {
 		db, err = r.to.Open(ctx, r.to.Dest, options)
 		return err
@@ -183,12 +183,18 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 			r.metrics.Database(gauge.Name, gauge.Help, gauge.Read)
 		}
 	}
-	claims, err := r.to.OpenClaims(ctx, r.to.Dest, c.Job, options)
+	claims, err := r.to.OpenClaims(ctx, r.to.Dest, r.job.Job, options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	manager.started()
+	store := sink.Retry(db, patience, onRetry)
+	if r.plan, err = r.plan.AtDatabase(ctx, store.Tables); err != nil {
+		return err
+	}
+	c := r.plan.Job
+	c.Log = r.log
 	if r.plan.Resumes() {
 		c.Resume = func(value []byte) error {
 			_, err := r.stdout.Write(append(value, '\n'))
@@ -196,7 +202,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		}
 	}
 	err = countStored(ctx, &r.o.Output, r.storedRejects, func() error {
-		return job.Run(ctx, c, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), r.p)
+		return job.Run(ctx, c, store, sink.RetryClaims(claims, patience, onRetry), r.p)
 	})
 	if err != nil && r.plan.Mapping != nil {
 		err = config.Locate(r.plan.Mapping.File, err)

@@ -120,6 +120,12 @@ func (c *compiler) order() (order []int) {
 	return order
 }
 
+// DefaultKey is the key of a table for which nothing names one.
+const DefaultKey = "id"
+
+// UsesKeyOf reports whether rows of the table name rows of another one.
+func (t *Table) UsesKeyOf(other string) bool { return slices.Contains(t.above(), other) }
+
 // above returns the parent and the foreign-key targets of a table.
 func (t *Table) above() (names []string) {
 	if t.Of != "" {

@@ -106,7 +106,7 @@ func (b *builder) judgeOffsets(spec *kafka.Spec) {
 
 // kafka builds the options of a Kafka source.
 func (b *builder) kafka() (k kafka.Options) {
-	o, m, rules := &b.Kafka, b.plan.Mapping, &b.rules
+	o := &b.Kafka
 	k = kafka.Options{UntilEnd: o.UntilEnd, Uncommitted: o.Isolation == uncommittedIsolation, SASL: o.SASL,
 		Consumer: o.GroupProtocol == consumerProtocol, Instance: o.GroupInstance}
 	var err error
@@ -134,21 +134,7 @@ func (b *builder) kafka() (k kafka.Options) {
 		}
 		k.Fields = append(k.Fields, f)
 	}
-	switch o.TombstonesByKey {
-	case "":
-		k.Tombstones.Drop = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
-		if len(rules.Key) == 1 && !rules.FillOnly && (m == nil || m.File == "") {
-			k.Tombstones.Compacted = rules.Key[0]
-		}
-	case noTombstones:
-		k.Tombstones.Drop = true
-	default:
-		if k.Tombstones.Field = o.TombstonesByKey; rules.FillOnly {
-			b.fault("tombstones-by-key", "--fill-only never removes a row: leave --tombstones-by-key out, or set it to off")
-		} else if m != nil && m.Envelope != nil && !m.TakesTombstones() {
-			b.fault("tombstones-by-key", "--tombstones-by-key: a record without a value names no table of the stream, and has no version: with an envelope it removes rows of one table that takes all messages and keeps no versions; leave it out, for a message that removes the row comes before it")
-		}
-	}
+	k.Tombstones = b.tombstones()
 	if o.SASL != "" && !b.env.FileOnly {
 		k.Login = func() (string, string, error) { return login(b.env.Lookup, o.SASL) }
 		if _, _, err := k.Login(); err != nil {
@@ -156,6 +142,27 @@ func (b *builder) kafka() (k kafka.Options) {
 		}
 	}
 	return k
+}
+
+// tombstones says what becomes of records without a value.
+func (b *builder) tombstones() (t kafka.Tombstones) {
+	o, m, fillOnly := &b.Kafka, b.plan.Mapping, b.rules.FillOnly
+	switch o.TombstonesByKey {
+	case "":
+		t.Drop = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
+		if b.Mapping == nil && !fillOnly && len(b.plan.Job.Tables) == 1 && len(b.plan.Job.Tables[0].Fold.Key) == 1 {
+			t.Compacted = b.plan.Job.Tables[0].Fold.Key[0]
+		}
+	case noTombstones:
+		t.Drop = true
+	default:
+		if t.Field = o.TombstonesByKey; fillOnly {
+			b.fault("tombstones-by-key", "--fill-only never removes a row: leave --tombstones-by-key out, or set it to off")
+		} else if m != nil && m.Envelope != nil && !m.TakesTombstones() {
+			b.fault("tombstones-by-key", "--tombstones-by-key: a record without a value names no table of the stream, and has no version: with an envelope it removes rows of one table that takes all messages and keeps no versions; leave it out, for a message that removes the row comes before it")
+		}
+	}
+	return t
 }
 
 // login reads the credentials of a mechanism. A file is read again each time: tokens expire.

@@ -21,6 +21,10 @@ type Plan struct {
 	To      Destination
 	Mapping *mapping.Mapping // of the file, or of the settings; nil: the messages are the rows of the one table
 	Job     job.Config
+
+	spec    *Spec
+	table   string      // that the settings make
+	options KindOptions // of the job's sources
 }
 
 // Resumes reports whether stdout has values from which the source resumes.
@@ -31,8 +35,9 @@ func (p *Plan) Resumes() bool {
 // A builder makes a plan of a spec, which it does not change, and collects the faults.
 type builder struct {
 	*Spec
-	kinds  source.Kinds // without options
-	rules  fold.Options // of a table that says nothing else
+	kinds  source.Kinds        // without options
+	rules  fold.Options        // of a table that says nothing else
+	keys   map[string][]string // primary keys of tables whose key nothing names
 	plan   Plan
 	faults []error
 }
@@ -41,6 +46,7 @@ type builder struct {
 func (s *Spec) builder() *builder {
 	b := &builder{Spec: s, kinds: s.env.sources()}
 	b.rules = b.foldRules()
+	b.plan.spec = s
 	b.plan.Job = job.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log,
 		BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, Buffer: int64(s.Batch.Buffer), Tombstones: s.Fold.Tombstones,
 		AcceptSettings: s.Once.AcceptSettings}
@@ -119,7 +125,8 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 		}
 		b.tables(cmp.Or(of, "t"))
 	}
-	options := KindOptions{File: file.Options{Stdin: s.env.Stdin}, Kafka: b.kafka()}
+	options := &p.options
+	*options = KindOptions{File: file.Options{Stdin: s.env.Stdin}, Kafka: b.kafka()}
 	options.TCP.Idle = feed.IdleTimeout
 	live := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Live })
 	isKafka := IsKafka(c.Sources)
@@ -141,7 +148,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	if isKafka && s.Kafka.Partitions == "" {
 		options.Kafka.Group = cmp.Or(s.Kafka.Group, "weir-"+c.Job)
 	}
-	c.Kind = *s.env.Kinds(&options).Of(c.Sources[0])
+	c.Kind = *s.env.Kinds(options).Of(c.Sources[0])
 	c.MaxRate = s.Source.MaxRate
 	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures}
 	c.MaxRejects, c.RejectsAge, c.ShowRejects = s.Rejects.Max, s.Rejects.Keep, s.showRejects()

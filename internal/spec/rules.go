@@ -25,7 +25,7 @@ func (b *builder) foldRules() fold.Options {
 	if max := b.Source.MaxLine; max < 1 || max > source.LimitMaxLine {
 		b.fault("max-line", "--max-line %s: must be between 1B and %s", max, Size(source.LimitMaxLine))
 	}
-	b.faultIf(len(o.Key) == 0, "key", "--key names no field")
+	b.faultIf(o.Key != nil && len(o.Key) == 0, "key", "--key names no field")
 	keys := map[string]bool{}
 	for _, k := range o.Key {
 		name := strings.ToLower(k)

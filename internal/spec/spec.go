@@ -56,7 +56,7 @@ type Table struct {
 
 // Fold are the rules by which messages become rows.
 type Fold struct {
-	Key          []string
+	Key          []string // nil: the table's primary key, or id
 	DeleteWhen   string
 	Null         fold.Null
 	VersionField string
@@ -158,7 +158,7 @@ func New(env *Env) *Spec {
 		env:    env,
 		Source: Source{Compression: source.Auto, MaxLine: source.DefaultMaxLine},
 		Table:  Table{MaxColumns: 500},
-		Fold:   Fold{Key: []string{"id"}, Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
+		Fold:   Fold{Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
 		Kafka:  Kafka{GroupProtocol: classicProtocol, Start: startEarliest, Isolation: committedIsolation},
@@ -208,7 +208,7 @@ var FoldFlags = []string{"max-line", "key", "delete-when", "null", "version-fiel
 
 func (s *Spec) declareFold() {
 	o, group := &s.Fold, FoldGroup
-	s.declare(group, "key", &list{value: &o.Key, commas: true}, "`FIELD,...` that identify a row")
+	s.declare(group, "key", &list{value: &o.Key, commas: true}, "`FIELD,...` that identify a row (default the primary key of the table if that exists, else id)")
 	s.declare(group, "delete-when", (*text)(&o.DeleteWhen), "delete the row when a message has `FIELD=VALUE`; FIELD=null is JSON's null")
 	s.declare(group, "null", NewChoice(&o.Null, fold.ClearNull, fold.KeepNull), "clear: null sets NULL; keep: null is the same as absent")
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")

@@ -14,8 +14,14 @@ import (
 // tables makes the tables of the plan: those of the file, or else the one that the settings name.
 func (b *builder) tables(name string) {
 	before := len(b.faults)
-	m, once := b.Fold.Overlay(b.Mapping, name, b.rules, b.fault), &b.Once
-	b.plan.Mapping = m
+	rules, once := b.rules, &b.Once
+	if rules.Key == nil {
+		if rules.Key = b.keys[name]; rules.Key == nil {
+			rules.Key = []string{mapping.DefaultKey}
+		}
+	}
+	m := b.Fold.Overlay(b.withKeys(b.Mapping), name, rules, b.fault)
+	b.plan.table, b.plan.Mapping = name, m
 	switch {
 	case len(b.faults) > before:
 		return
@@ -26,7 +32,6 @@ func (b *builder) tables(name string) {
 		b.fault("tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 		return
 	case m == nil:
-		rules := b.rules
 		rules.DeleteField, _ = fieldName(rules.DeleteField)
 		rules.Version, _ = fieldName(rules.Version)
 		b.plan.Job.Tables = []job.Table{{Name: name, Fold: rules}}
