@@ -17,9 +17,10 @@ type Destination struct {
 
 // Destination parses --to, or DATABASE_URL if --to is not set. args only improve the error: one may be the database.
 func (s *Spec) Destination(args ...string) (Destination, error) {
-	to := s.Table.To
+	to, named := s.Table.To, "--to"
 	if to == "" && !s.env.FileOnly {
 		to, _ = s.env.Lookup("DATABASE_URL")
+		named = "DATABASE_URL"
 	}
 	if to == "" {
 		if meant := MeantForTo(args); meant != "" {
@@ -30,14 +31,14 @@ func (s *Spec) Destination(args ...string) (Destination, error) {
 	for _, d := range slices.Backward(s.env.Drivers) {
 		dest, ok, err := d.Parse(to)
 		if err != nil {
-			return Destination{}, Usage(s.fault("to", "--to: %v", err))
+			return Destination{}, Usage(s.fault("to", named+": %v", err))
 		}
 		if ok {
 			return Destination{d, dest}, nil
 		}
 	}
 	scheme, _, _ := strings.Cut(to, "://")
-	return Destination{}, Usage(s.fault("to", "--to: weir does not write to %s, only to %s", Redacted(scheme), s.env.forms()))
+	return Destination{}, Usage(s.fault("to", named+": weir does not write to %s, only to %s", Redacted(scheme), s.env.forms()))
 }
 
 // MeantForTo returns a hint, "did you mean --to X?", for the first argument that looks like a database; "" if none

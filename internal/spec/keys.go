@@ -9,7 +9,6 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -17,7 +16,7 @@ import (
 func (p *Plan) AtDatabase(ctx context.Context, read sink.ReadTables) (*Plan, error) {
 	keys := map[string][]string{}
 	for _, name := range p.withoutKey() {
-		key, err := primaryKey(ctx, read, name, p.To.Caps.Limits)
+		key, err := primaryKey(ctx, read, name, &p.To.Caps)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +58,7 @@ func (p *Plan) withoutKey() (names []string) {
 
 // primaryKey returns the primary key of a table; nil: its key is id, because the table is missing or has no primary key,
 // or because the database generates that one and id is unique.
-func primaryKey(ctx context.Context, read sink.ReadTables, name string, limits schema.Limits) ([]string, error) {
+func primaryKey(ctx context.Context, read sink.ReadTables, name string, caps *sink.Caps) ([]string, error) {
 	t, err := sink.Table(ctx, read, name, nil)
 	if errors.As(err, new(sink.NoKeyError)) || errors.As(err, new(sink.KeyError)) || err == nil && !t.Exists {
 		return nil, nil
@@ -70,7 +69,7 @@ func primaryKey(ctx context.Context, read sink.ReadTables, name string, limits s
 	if len(key) > 1 {
 		return key, nil
 	}
-	if limits.FoldName(key[0]) == limits.FoldName(mapping.DefaultKey) {
+	if caps.FoldName(key[0]) == caps.FoldName(mapping.DefaultKey) {
 		return nil, nil
 	}
 	c := &t.Columns[t.StoredKey()[0]]

@@ -142,6 +142,10 @@ func (s *Spec) setEntry(e *config.Entry) {
 	case isList:
 		one.err = errors.New("must be a single value, not a list")
 	default:
-		one.err = one.value.Set(items[0])
+		set := one.value.Set
+		if b, ok := one.value.(*flag); ok {
+			set = b.setYAML
+		}
+		one.err = set(items[0])
 	}
 }

@@ -264,3 +264,10 @@ func TestValues(t *testing.T) {
 		return fmt.Sprintf("%d, %v, shown as %s", int64(size)+int64(number), d, v)
 	})
 }
+
+// TestDestination_NamesTheVariable: a fault of DATABASE_URL is not blamed on --to.
+func TestDestination_NamesTheVariable(t *testing.T) {
+	if _, err := New(around("DATABASE_URL=mysql://db")).Destination(); err == nil || !strings.HasPrefix(err.Error(), "DATABASE_URL: weir does not write to mysql") {
+		t.Error(err)
+	}
+}
