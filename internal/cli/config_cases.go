@@ -126,10 +126,11 @@ func (e *env) applyCase(ctx context.Context, m *mapping.Mapping, lines string, b
 	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
 	o := e.newSpec()
 	o.Mapping, o.Batch = m, spec.Batch{Rows: batchRows, Buffer: foldBuffer}
-	_, c, err := o.FoldFiles([]string{feed}, &spec.Destination{Driver: caseDriver}, "")
+	plan, err := o.FoldFiles([]string{feed}, &spec.Destination{Driver: caseDriver}, "")
 	if err != nil {
 		return err
 	}
+	c := plan.Job
 	c.Log = options.Log
 	db, err := caseDriver.Open(ctx, path, options)
 	if err != nil {

@@ -106,10 +106,11 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 	if lines == 0 {
 		return nil, usagef("--lines 0: a draft needs a line at least")
 	}
-	_, c, err := e.newSpec().FoldFiles(args, &spec.Destination{Driver: caseDriver}, table)
+	plan, err := e.newSpec().FoldFiles(args, &spec.Destination{Driver: caseDriver}, table)
 	if err != nil {
 		return nil, err
 	}
+	c := plan.Job
 	if table == "" {
 		table = freeName(c.Tables[0].Name)
 	}

@@ -123,8 +123,9 @@ func (t *dryTable) empty() (names []string) {
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
-func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *mapping.Mapping, p *progress.Progress, out *printer) (err error) {
-	d := &dryRun{env: e, to: to, mapping: m, found: map[string]schema.Table{}, untaken: map[string]int64{}}
+func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress, out *printer) (err error) {
+	to := plan.To
+	d := &dryRun{env: e, to: to, found: map[string]schema.Table{}, untaken: map[string]int64{}}
 	caps := to.Caps
 	have := sink.ReadTables(sink.NoTables)
 	db, err := to.Reader(ctx, to.Dest, sink.Options{Log: e.log})
@@ -136,7 +137,12 @@ func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *
 	default:
 		return err
 	}
-	if m != nil {
+	if plan, err = plan.AtDatabase(ctx, have); err != nil {
+		return err
+	}
+	c, m := plan.Job, plan.Mapping
+	c.Log = e.log
+	if d.mapping = m; m != nil {
 		if d.explain, err = mapping.NewExplainer(m, caps.Limits); err != nil {
 			return err
 		}

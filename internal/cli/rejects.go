@@ -287,9 +287,6 @@ func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.In
 	return nil
 }
 
-// rejectsRetryFor is how long deleting is retried if the database is locked or unavailable.
-const rejectsRetryFor = 5 * time.Minute
-
 // removeRejects removes lines from the database.
 func (e *env) removeRejects(ctx context.Context, dest spec.Destination, drops []*sink.RejectsDrop) (err error) {
 	w, err := dest.Open(ctx, dest.Dest, sink.Options{Level: sink.Full, Log: e.log})
@@ -297,7 +294,7 @@ func (e *env) removeRejects(ctx context.Context, dest spec.Destination, drops []
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	letters, err := sink.As[sink.DeadLetters](sink.Retry(w, rejectsRetryFor, func(*sink.Error) {}), "drop rejected lines")
+	letters, err := sink.As[sink.DeadLetters](sink.Retry(w, spec.DefaultRetryFor, func(*sink.Error) {}), "drop rejected lines")
 	if err != nil {
 		return err
 	}

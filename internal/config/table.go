@@ -72,7 +72,7 @@ var tableKeys = []key[tableDraft]{
 			t.Parent[name] = r.name(value, join(where, name))
 		})
 	}},
-	{"key", "the column or columns that identify a row; those of a child come after its parent's", "the top-level `key`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Key = r.names(n, where) }},
+	{"key", "the column or columns that identify a row; those of a child come after its parent's", "the top-level `key`; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Key = r.names(n, where) }},
 	{"id", "the name of a surrogate integer key that the database generates", "none", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.ID = r.name(n, where) }},
 	{"columns", "the columns, each with its source", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
@@ -169,7 +169,9 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.P
 		o := &m.defaults
 		leave := func(name string) bool { return t.given[name] == nil }
 		if leave("key") && !t.child() {
-			t.Key = o.Key
+			if t.Key = o.Key; o.Key == nil {
+				t.Key, t.KeyByDefault = []string{mapping.DefaultKey}, true
+			}
 		}
 		if leave("null") {
 			t.Null = o.Null

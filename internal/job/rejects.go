@@ -46,6 +46,9 @@ const (
 	toTopic // of Kafka, by way of weir_rejects
 )
 
+// DiscardRejects only counts rejected lines.
+var DiscardRejects = Rejects{mode: discard}
+
 // ParseRejects reads the value of --rejects.
 func ParseRejects(s string) (Rejects, error) {
 	switch {

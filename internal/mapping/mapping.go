@@ -50,7 +50,9 @@ type Table struct {
 	// Parent renames the columns that a row takes over from that of Of.
 	Parent map[string]string
 	Key    []string // columns; a child's come after those of its parent
-	ID     string   // the column of a key that the database generates; "" for none
+	// KeyByDefault tells that nothing names the key: it is [DefaultKey], or the primary key of the table if that exists.
+	KeyByDefault bool
+	ID           string // the column of a key that the database generates; "" for none
 	// Columns are what the row has; nil: all fields by their names.
 	Columns       []Column
 	Type          cast.Type          // of columns that name none

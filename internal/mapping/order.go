@@ -46,6 +46,12 @@ func (c *compiler) order() (order []int) {
 	return order
 }
 
+// DefaultKey is the key of a table for which nothing names one.
+const DefaultKey = "id"
+
+// UsesKeyOf reports whether rows of the table name rows of another one.
+func (t *Table) UsesKeyOf(other string) bool { return slices.Contains(t.dependencies(), other) }
+
 // dependencies returns the parent and the foreign-key targets of a table.
 func (t *Table) dependencies() (names []string) {
 	if t.Of != "" {

@@ -20,7 +20,7 @@ const databaseURL = "DATABASE_URL"
 
 // useDatabaseURL sets --to from that variable if nothing else has.
 func (s *Spec) useDatabaseURL() {
-	if s.Table.To != "" || s.env.Lookup == nil {
+	if s.Table.To != "" || s.env.FileOnly {
 		return
 	}
 	if url, _ := s.env.Lookup(databaseURL); url != "" {

@@ -67,7 +67,7 @@ type Setting struct {
 
 const actionOfOneRun = "is an action of one run: give it on the command line"
 
-// Set parses a flag. It always returns nil: [Spec.Job] and [Spec.Validate] report the error with all others.
+// Set parses a flag. It always returns nil: [Spec.Plan] and [Spec.Validate] report the error with all others.
 func (s *Setting) Set(text string) error {
 	if s.from = byFlag; s.err == nil {
 		s.err = s.value.Set(text)

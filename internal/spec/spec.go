@@ -1,5 +1,5 @@
 // Package spec describes a run. Each setting is declared once and can be set by a flag, an environment variable or the
-// config file. The package validates all settings and builds the job.Config.
+// config file. The package validates all settings and builds the [Plan].
 package spec
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A Spec holds the settings of a run. If a field is 0 or "", [Spec.Job] chooses the value.
+// A Spec holds the settings of a run. If a field is 0 or "", [Spec.Plan] chooses the value.
 type Spec struct {
 	Source  Source
 	Table   Table
@@ -28,7 +28,7 @@ type Spec struct {
 	Once    Once
 
 	File    string           // the config file, "" for none
-	Mapping *mapping.Mapping // tables of File; nil: none. Job, FoldFiles and Resend may set it, too
+	Mapping *mapping.Mapping // tables of File; nil: none
 	Cases   []config.Case    // its tests
 
 	env      *Env
@@ -56,7 +56,7 @@ type Table struct {
 
 // Fold are the rules by which messages become rows.
 type Fold struct {
-	Key          []string
+	Key          []string // nil: the table's primary key, or id
 	DeleteWhen   string
 	Null         fold.Null
 	VersionField string
@@ -151,8 +151,6 @@ const (
 	Rebuild Restart = "rebuild" // into emptied tables
 )
 
-const defaultRetryFor = 5 * time.Minute
-
 // New returns a spec with the defaults of all settings, for databases and sources that the program knows.
 func New(env *Env) *Spec {
 	buffer := memory.Available().Buffer()
@@ -160,7 +158,7 @@ func New(env *Env) *Spec {
 		env:    env,
 		Source: Source{Compression: source.Auto, MaxLine: source.DefaultMaxLine},
 		Table:  Table{MaxColumns: 500},
-		Fold:   Fold{Key: []string{"id"}, Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
+		Fold:   Fold{Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
 		Kafka:  Kafka{GroupProtocol: classicProtocol, Start: startEarliest, Isolation: committedIsolation},
@@ -210,7 +208,7 @@ var FoldFlags = []string{"max-line", "key", "delete-when", "null", "version-fiel
 
 func (s *Spec) declareFold() {
 	o, group := &s.Fold, FoldGroup
-	s.declare(group, "key", &list{value: &o.Key, commas: true}, "`FIELD,...` that identify a row")
+	s.declare(group, "key", &list{value: &o.Key, commas: true}, "`FIELD,...` that identify a row (default the primary key of the table if that exists, else id)")
 	s.declare(group, "delete-when", (*text)(&o.DeleteWhen), "delete the row when a message has `FIELD=VALUE`; FIELD=null is JSON's null")
 	s.declare(group, "null", NewChoice(&o.Null, fold.ClearNull, fold.KeepNull), "clear: null sets NULL; keep: null is the same as absent")
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")

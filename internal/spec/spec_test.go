@@ -96,12 +96,12 @@ func TestValidate_Nonsense(t *testing.T) {
 			if s.Table.To == "" {
 				s.Table.To = "t.db"
 			}
-			_, _ = s.Load() // Job reports it
+			_, _ = s.Load() // Plan reports it
 			args := []string{feed}
 			if one.Name == "source" {
 				args = nil
 			}
-			if _, _, err := s.Job(args); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := s.Plan(args); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s %q: %v, want %s", one.Name, text, err, want)
 			}
 		}
@@ -141,7 +141,7 @@ func TestValidate_Nonsense(t *testing.T) {
 		}
 		judge(s, place)
 		alone := around()
-		alone.Lookup = nil
+		alone.FileOnly = true
 		checked := New(alone)
 		checked.File = s.File
 		_, _ = checked.Load() // Validate reports it
@@ -171,14 +171,14 @@ func TestRules(t *testing.T) {
 			s.File = filepath.Join(t.TempDir(), "weir.yaml")
 			testcheck.NoError(t, os.WriteFile(s.File, []byte(strings.ReplaceAll(given, `\n`, "\n")), 0o600))
 		}
-		_, _ = s.Load() // Job reports it
+		_, _ = s.Load() // Plan reports it
 		if s.Table.To == "" {
 			s.Table.To = "t.db"
 		}
 		if s.Table.Name == "" {
 			s.Table.Name = "t"
 		}
-		_, _, err := s.Job(nil)
+		_, err := s.Plan(nil)
 		if err == nil {
 			return "right"
 		}
@@ -263,4 +263,11 @@ func TestValues(t *testing.T) {
 		}
 		return fmt.Sprintf("%d, %v, shown as %s", int64(size)+int64(number), d, v)
 	})
+}
+
+// TestDestination_NamesTheVariable: a fault of DATABASE_URL is not blamed on --to.
+func TestDestination_NamesTheVariable(t *testing.T) {
+	if _, err := New(around("DATABASE_URL=mysql://db")).Destination(); err == nil || !strings.HasPrefix(err.Error(), "DATABASE_URL: weir does not write to mysql") {
+		t.Error(err)
+	}
 }

@@ -41,15 +41,25 @@ func (t *text) Set(s string) error { *t = text(s); return nil }
 func (t *text) String() string     { return string(*t) }
 func (t *text) Type() string       { return "string" }
 
-// flag is true or false. 1, t and yes are texts to readers of YAML.
+// flag is true or false, or what else Go programs take for one, such as 1 and f. A file has only true and false, for 1
+// and f are no booleans of YAML.
 type flag bool
 
 func (b *flag) Set(s string) error {
+	v, err := strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither true nor false", s)
+	}
+	*b = flag(v)
+	return nil
+}
+
+// setYAML sets what a file has.
+func (b *flag) setYAML(s string) error {
 	if s != "true" && s != "false" {
 		return fmt.Errorf("%q is neither true nor false", s)
 	}
-	*b = s == "true"
-	return nil
+	return b.Set(s)
 }
 
 func (b *flag) String() string { return strconv.FormatBool(bool(*b)) }
@@ -183,7 +193,7 @@ func ParseRate(text string) (float64, error) {
 	n, per, _ := strings.Cut(text, "/")
 	x, err := strconv.ParseFloat(n, 64)
 	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[per]
-	if err != nil || x <= 0 || math.IsNaN(x) || unit == 0 {
+	if err != nil || x <= 0 || math.IsNaN(x) || math.IsInf(x, 0) || unit == 0 {
 		return 0, misfit{text, "a rate such as 150/s"}
 	}
 	return x / unit.Seconds(), nil
