@@ -26,18 +26,25 @@ type frame struct {
 type cell struct {
 	value  uint32 // for which field holds
 	opened uint32 // for which the nodes below were looked up
+	parent int32  // as the node has it
 	field  feed.Field
 }
 
 func newFrame(t *tree) frame {
-	return frame{tree: t, cells: make([]cell, len(t.nodes)), mismatches: make([]int64, len(t.nodes)),
+	cells := make([]cell, len(t.nodes))
+	for i := range cells {
+		cells[i].parent = t.nodes[i].parent
+	}
+	return frame{tree: t, cells: cells, mismatches: make([]int64, len(t.nodes)),
 		walked: make([]bool, len(t.nodes)), found: make([]bool, len(t.nodes)), siblings: make([]map[string]bool, len(t.nodes))}
 }
 
 // begin turns to another value.
 func (f *frame) begin(value []byte, k feed.Kind) {
 	if f.value++; f.value == 0 {
-		clear(f.cells)
+		for i := range f.cells {
+			f.cells[i].value, f.cells[i].opened = 0, 0
+		}
 		f.value = 1
 	}
 	f.set(0, value, k)
@@ -75,7 +82,7 @@ func (f *frame) get(at int32) *feed.Field {
 
 // find opens the parent of a node, and reports whether the node then has a value.
 func (f *frame) find(at int32) bool {
-	parent := f.tree.nodes[at].parent
+	parent := f.cells[at].parent
 	if parent < 0 || f.cells[parent].opened == f.value {
 		return false
 	}
