@@ -36,6 +36,14 @@ func (n *Names) Name(number int32) string {
 	return n.byNumber[number]
 }
 
+// NameOf returns the name that a number of a line's fields stands for: below 0 it is one of the line's unnumbered names.
+func (n *Names) NameOf(number int32, unnumbered [][]byte) string {
+	if number < 0 {
+		return string(unnumbered[^number])
+	}
+	return n.Name(number)
+}
+
 // Meet returns the number of a name that a feed brings, or -1 where it gets none.
 func (n *Names) Meet(name []byte) int32 {
 	n.mu.Lock()

@@ -111,11 +111,8 @@ func (e *Explainer) UnusedFields(text []byte) (names []string) {
 		return names
 	}
 	for _, f := range e.line.Fields {
-		switch {
-		case f.Name < 0:
-			names = append(names, string(e.line.Unnumbered[^f.Name]))
-		case !p.trees.ReadsField(0, f.Name):
-			names = append(names, p.names.Name(f.Name))
+		if !p.trees.ReadsField(0, f.Name) {
+			names = append(names, p.names.NameOf(f.Name, e.line.Unnumbered))
 		}
 	}
 	return names
@@ -137,12 +134,7 @@ func (b *rowBuilder) sources(msg *message, t *planned) map[string]string {
 	}
 	if t.fields.byName() {
 		_ = b.eachUnknownField(msg, t, b.read.Get(t.row.at), func(f feed.Field, _ []byte) { // what it rejects was rejected before
-			name := ""
-			if f.Name >= 0 {
-				name = b.plan.names.Name(f.Name)
-			} else {
-				name = string(b.unknownNames.unnumbered[^f.Name])
-			}
+			name := b.plan.names.NameOf(f.Name, b.unknownNames.unnumbered)
 			from[name] = paths.FieldPath(name).String()
 		})
 	}

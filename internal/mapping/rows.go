@@ -396,13 +396,7 @@ func (b *rowBuilder) noteLostColumns(t *planned, c *fold.Change) {
 	p, now := b.plan, b.types.table(t.index)
 	has := make([]bool, len(now.Columns))
 	for _, f := range c.Fields {
-		name := ""
-		if f.Name >= 0 {
-			name = p.names.Name(f.Name)
-		} else {
-			name = string(c.Unnumbered[^f.Name])
-		}
-		if at := p.limits.Find(now, name, len(now.Columns)); at >= 0 {
+		if at := p.limits.Find(now, p.names.NameOf(f.Name, c.Unnumbered), len(now.Columns)); at >= 0 {
 			has[at] = true
 		}
 	}

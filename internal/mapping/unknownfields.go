@@ -112,12 +112,7 @@ func (r *fieldNumbers) check(t *planned, number int32) *refusal {
 	if t.fields.all || t.fields.unknown != fold.RejectUnknown || number >= 0 && t.fields.used[number] && !t.fields.nameOnly[number] {
 		return nil
 	}
-	name := ""
-	if number >= 0 {
-		name = t.fields.names.Name(number)
-	} else {
-		name = string(r.unnumbered[^number])
-	}
+	name := t.fields.names.NameOf(number, r.unnumbered)
 	return t.refuse(feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, name))
 }
 
