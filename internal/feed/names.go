@@ -175,9 +175,4 @@ func (s *Scanner) meet(raw []byte, escaped bool) (number, at int32) {
 }
 
 // Name returns the name of a field of the last line.
-func (s *Scanner) Name(f *Field) string {
-	if f.Name < 0 {
-		return string(s.unnumbered[^f.Name])
-	}
-	return s.names.Name(f.Name)
-}
+func (s *Scanner) Name(f *Field) string { return s.names.NameOf(f.Name, s.unnumbered) }
