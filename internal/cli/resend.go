@@ -82,6 +82,10 @@ func (e *env) resend(ctx context.Context, o *resendOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(st.Rejects) == 0 && o.spec.Mapping == nil && cmp.Or(o.spec.Source.Job, o.spec.Table.Name) == "" {
+		e.log.Info("no rejected lines to resend")
+		return nil
+	}
 	plan, filter, err := e.planResend(o, st)
 	if err != nil {
 		return err
@@ -158,9 +162,6 @@ func (o *resendOptions) target(st sink.Status) (of, table string, err error) {
 
 // jobsText lists jobs with rejected lines.
 func jobsText(jobs []string) string {
-	if len(jobs) == 0 {
-		return "no job of the database has any"
-	}
 	quoted := make([]string, len(jobs))
 	for i := range jobs {
 		quoted[i] = fmt.Sprintf("%q", jobs[i])
