@@ -72,7 +72,7 @@ var tableKeys = []key[tableDraft]{
 			t.Parent[name] = r.name(value, join(where, name))
 		})
 	}},
-	{"key", "the column or columns that identify a row; those of a child come after its parent's", "the top-level `key`; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Key = r.names(n, where) }},
+	{"key", "the column or columns that identify a row; those of a child come after its parent's", "the top-level `key`; else of `'*'` the key that the stream names; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Key = r.names(n, where) }},
 	{"id", "the name of a surrogate integer key that the database generates", "none", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.ID = r.name(n, where) }},
 	{"columns", "the columns, each with its source", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {

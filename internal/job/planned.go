@@ -55,7 +55,10 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 		c.Tables[i] = tableOf(i)
 	}
 	if star, options := plan.Star(); star != nil {
-		t := plannedTable(m, star, Table{Name: star.Name, Key: star.Key, Fold: options})
+		t := plannedTable(m, star, Table{Name: star.Name, Fold: options})
+		if !star.KeyByDefault {
+			t.Key = star.Key
+		}
 		c.Mapping.Star = &t
 	}
 	return nil

@@ -32,12 +32,15 @@ type addition struct {
 func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *addition, err error) {
 	t = &addition{of: n, key: n.Key}
 	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
-		read := ta.run.db.Tables
-		if n.Key == nil {
+		read, star := ta.run.db.Tables, ta.run.cfg.Mapping.Star
+		if t.key == nil {
+			t.key = star.Key
+		}
+		if t.key == nil {
 			if t.have, err = sink.Table(ctx, read, n.Name, nil); err != nil {
 				return err
 			}
-			if t.key = ta.run.cfg.Mapping.Star.Key; t.have.Exists {
+			if t.key = star.StoredKey(); t.have.Exists {
 				t.key = t.have.KeyColumns()
 			}
 		}

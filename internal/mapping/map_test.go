@@ -25,7 +25,7 @@ func parse(t testing.TB, text string) *mapping.Mapping {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	testcheck.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	f, err := config.Read(file, nil, []string{"sqlite", "postgres"}, func([]config.Entry) fold.Options {
-		return fold.Options{Key: []string{"id"}, Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
+		return fold.Options{Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
 	})
 	testcheck.NoError(t, err)
 	return f.Mapping

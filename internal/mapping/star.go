@@ -42,7 +42,7 @@ func (m *Mapping) With(name string) *Mapping {
 type NewTable struct {
 	Name       string // in the database
 	StreamName string // in the stream
-	// Key is that which the stream names; nil: none.
+	// Key is that which the stream names; nil: none, or the table that stands for others names one.
 	Key []string
 	// Columns are those that the stream has declared.
 	Columns []Column
@@ -113,18 +113,22 @@ func (m *Mapper) newTable(msg *message) error {
 	if l := strings.ToLower(last); strings.HasPrefix(l, "weir_") || strings.HasPrefix(l, "sqlite_") {
 		return feed.Errorf(feed.BadName, "the table %q has a name that belongs to the database or to weir", feed.Clip(msg.Table))
 	}
-	if d, ok := m.route.declared[name]; ok {
-		n.Key, n.Columns = d.key, d.columns
-		return n
-	}
+	d, isDeclared := m.route.declared[name]
+	n.Columns = d.columns
 	switch {
-	case !p.stream.DescribesTables():
+	case isDeclared, !p.stream.DescribesTables():
 	case m.Undescribed:
 		return feed.Errorf(feed.Unmatched, "the message that describes the table %q (the envelope's schema) is not among the rejected lines, so its key and types are unknown: name the table and its key under tables in a config file, or read the stream again from its start", feed.Clip(msg.Table))
 	default:
 		return fmt.Errorf("the stream has rows of table %q before it describes them (the envelope's schema): read it from its start", feed.Clip(msg.Table))
 	}
-	n.Key = m.decode.Key(&msg.Message)
+	switch {
+	case !p.stream.star.spec.KeyByDefault:
+	case isDeclared:
+		n.Key = d.key
+	default:
+		n.Key = m.decode.Key(&msg.Message)
+	}
 	return n
 }
 
@@ -165,7 +169,7 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	if n.Columns != nil {
 		for _, k := range key {
 			if !slices.ContainsFunc(slices.Concat(n.Columns, t.Columns), func(c Column) bool { return c.Name == k }) {
-				return 0, fmt.Errorf("its rows have no field %q, and the stream names no other key: name one with --key or in a config file, or have the source leave this table out", k)
+				return 0, fmt.Errorf("its rows have no field %q, which is its key: name another with --key or in a config file, or have the source leave this table out", k)
 			}
 		}
 		t.describe(n.Columns)

@@ -45,7 +45,11 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	if n.Envelope == "" && n.Row == "" && n.When == nil && n.Columns == nil && plainDelete && plainVersion {
 		return nil
 	}
-	t := mapping.Table{Name: table, Key: o.Key, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
+	key, byDefault := o.Key, o.Key == nil
+	if byDefault {
+		key = []string{mapping.DefaultKey}
+	}
+	t := mapping.Table{Name: table, Key: key, KeyByDefault: byDefault, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
 	path := func(name, text string) paths.Path {
 		p, err := paths.ParsePath(text)
 		switch {
@@ -100,7 +104,6 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 				break
 			}
 		}
-		key := o.Key
 		if table == mapping.Star {
 			key = nil // each table has that of its own
 		}

@@ -16,9 +16,7 @@ func (b *builder) tables(name string) {
 	before := len(b.faults)
 	rules, once := b.rules, &b.Once
 	if rules.Key == nil {
-		if rules.Key = b.keys[name]; rules.Key == nil {
-			rules.Key = []string{mapping.DefaultKey}
-		}
+		rules.Key = b.keys[name]
 	}
 	m := b.Fold.Overlay(b.withKeys(b.Mapping), name, rules, b.fault)
 	b.plan.table, b.plan.Mapping = name, m
@@ -32,6 +30,9 @@ func (b *builder) tables(name string) {
 		b.fault("tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 		return
 	case m == nil:
+		if rules.Key == nil {
+			rules.Key = []string{mapping.DefaultKey}
+		}
 		rules.DeleteField, _ = fieldName(rules.DeleteField)
 		rules.Version, _ = fieldName(rules.Version)
 		b.plan.Job.Tables = []job.Table{{Name: name, Fold: rules}}
