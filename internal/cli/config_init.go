@@ -165,17 +165,22 @@ func (e *env) draft(c *cobra.Command, s *feedSample) (_ []byte, err error) {
 	}
 	file, err := e.checkFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("the draft is not right, please report it with the feed: %w\n%s", err, without)
+		return nil, fmt.Errorf("the draft is not right, please report it with the feed: %s", strings.ReplaceAll(err.Error(), path, "weir.yaml"))
 	}
 	if d.refused, err = e.rejectedBy(c.Context(), file.Mapping, s.messages); err != nil {
-		return nil, fmt.Errorf("the draft cannot be applied to the feed: %w\n%s", err, without)
+		if c.Context().Err() != nil {
+			return nil, err
+		}
+		d.stops = err.Error()
+		e.log.Warn(fmt.Sprintf("the draft has no test: a sync with it would stop at %v", err))
+		return d.text(nil), nil
 	}
 	without = d.text(nil)
 	var want []wantedRows
 	for d.lines = testLines; len(want) == 0 && d.lines <= 16*testLines; d.lines *= 4 { // a stream may begin with other messages
 		d.testFeed = d.feed()
 		if want, err = e.rowsOf(c.Context(), file.Mapping, d.testFeed); err != nil {
-			return nil, fmt.Errorf("the draft cannot be applied to the feed: %w\n%s", err, without)
+			return nil, fmt.Errorf("the draft cannot be applied to the feed: %w", err)
 		}
 	}
 	if len(want) == 0 {
@@ -253,8 +258,10 @@ type draft struct {
 	byName   map[string]*sampledField
 	key      string
 	keyWhy   string
-	kinds    *sampledField // that tells kinds of messages apart; nil: there is none
-	refused  string        // what the draft rejects of the sample
+	streams  []*streamTable // of a change stream
+	kinds    *sampledField  // that tells kinds of messages apart; nil: there is none
+	refused  string         // what the draft rejects of the sample
+	stops    string         // where and why a sync with the draft ends
 	// jsonColumns have values that SQLite keeps as the text of JSON.
 	jsonColumns map[string]bool
 	lines       int // of the test, at most
@@ -275,6 +282,7 @@ func newDraft(s *feedSample) *draft {
 			d.envelope = name
 		}
 	}
+	d.streams = d.streamTables()
 	if len(d.fields) > 0 {
 		d.kinds = d.findKinds()
 		d.key, d.keyWhy = d.findKey()
@@ -294,6 +302,9 @@ func (d *draft) text(want []wantedRows) []byte {
 	}
 	if d.refused != "" {
 		line("# This draft rejects %s.", oneLine(d.refused))
+	}
+	if d.stops != "" {
+		line("# A sync with this draft would stop at %s", oneLine(d.stops))
 	}
 	sources := d.args
 	if slices.Equal(sources, []string{"-"}) {
@@ -335,8 +346,13 @@ func (d *draft) firehoseText(line func(string, ...any)) {
 func (d *draft) envelopeText(line func(string, ...any)) {
 	line("%-32s  # these look like its messages: docs/envelopes.md", "envelope: "+d.envelope)
 	line("tables:")
-	line("  # A table for each one that the stream names, with all of its columns. A table with a key of its own, other")
-	line("  # names or fewer columns is one more entry:")
+	if slices.ContainsFunc(d.streams, func(t *streamTable) bool { return !t.keyIsID() }) {
+		line("  # Tables whose key is not id. The stream does not name keys: these are the fewest fields that tell the rows of")
+		line("  # the sample apart. Compare them with the primary keys of the source.")
+		d.streamTablesText(line)
+	}
+	line("  # A table for each other one that the stream names, with all of its columns. A table with a key of its own,")
+	line("  # other names or fewer columns is one more entry:")
 	line("  #   orders: {from: shop.orders, key: [order_id, line], unknown_fields: add}")
 	line("  '*': {unknown_fields: add}")
 }

@@ -78,7 +78,7 @@ func (a *attempt) admitResent(ctx context.Context, name string) error {
 		return !ok && !slices.Contains(narrowingKeys, strings.ReplaceAll(flag, "-", "_"))
 	})
 	if words, _, _ := changes(&was, &now); len(words) > 0 {
-		return SettingsError{fmt.Sprintf("job %q has read %s with other settings: %s (the flags or the --config of its weir sync are needed here too; --accept-settings sends the lines by these)", a.run.cfg.Job, name, strings.Join(words, ", "))}
+		return SettingsError{fmt.Sprintf("job %q has read %s with other settings: %s (give the flags or the --config of its weir sync; --accept-settings resends the lines under the settings given here)", a.run.cfg.Job, name, strings.Join(words, ", "))}
 	}
 	return nil
 }
