@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -277,9 +278,10 @@ func newDraft(s *feedSample) *draft {
 		}
 		d.addFields(m)
 	}
-	for name, n := range envelopes {
-		if name != "" && 4*n >= min(len(s.messages), 1000) {
-			d.envelope = name
+	most := 0 // messages that look like those of one envelope
+	for _, name := range slices.Sorted(maps.Keys(envelopes)) {
+		if n := envelopes[name]; name != "" && 4*n >= min(len(s.messages), 1000) && n > most {
+			d.envelope, most = name, n
 		}
 	}
 	d.streams = d.streamTables()
@@ -351,7 +353,7 @@ func (d *draft) envelopeText(line func(string, ...any)) {
 		line("  # the sample apart. Compare them with the primary keys of the source.")
 		d.streamTablesText(line)
 	}
-	line("  # A table for each other one that the stream names, with all of its columns. A table with a key of its own,")
+	line("  # A table for each name in the stream that has no entry, with all of its columns. A table with a key of its own,")
 	line("  # other names or fewer columns is one more entry:")
 	line("  #   orders: {from: shop.orders, key: [order_id, line], unknown_fields: add}")
 	line("  '*': {unknown_fields: add}")
