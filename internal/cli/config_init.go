@@ -178,14 +178,18 @@ func (e *env) draft(c *cobra.Command, s *feedSample) (_ []byte, err error) {
 	}
 	without = d.text(nil)
 	var want []wantedRows
-	for d.lines = testLines; len(want) == 0 && d.lines <= 16*testLines; d.lines *= 4 { // a stream may begin with other messages
+	for _, limit := range testLimits {
+		d.limit = limit
 		d.testFeed = d.feed()
 		if want, err = e.rowsOf(c.Context(), file.Mapping, d.testFeed); err != nil {
 			return nil, fmt.Errorf("the draft cannot be applied to the feed: %w", err)
 		}
+		if len(want) > 0 {
+			break
+		}
 	}
 	if len(want) == 0 {
-		e.log.Warn("the draft has no test: its first messages make no rows, or are longer than 4,000 bytes")
+		e.log.Warn("the draft has no test: its first messages make no rows, or are longer than 40,000 bytes")
 		return without, nil
 	}
 	text := d.text(want)
@@ -265,7 +269,7 @@ type draft struct {
 	stops    string         // where and why a sync with the draft ends
 	// jsonColumns have values that SQLite keeps as the text of JSON.
 	jsonColumns map[string]bool
-	lines       int // of the test, at most
+	limit       testLimit
 	testFeed    string
 }
 
@@ -463,10 +467,14 @@ func isSpecial(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0xfffe && r <= 0xffff
 }
 
-const (
-	testLines   = 6    // of the test, unless more are needed for a row
-	testLineMax = 4000 // bytes of each
-)
+// A testLimit is how many lines the test of a draft has at most, and how many bytes each of them.
+type testLimit struct{ lines, bytes int }
+
+// testLimits are tried in order until the lines make a row: a stream may begin with other messages, and wide messages
+// are better than no test.
+var testLimits = []testLimit{{testLines, 4000}, {4 * testLines, 4000}, {16 * testLines, 4000}, {2, 40_000}}
+
+const testLines = 6 // of the test, unless more are needed for a row
 
 // feed is the feed of the test: the first messages that have the key, and some that update a row that they made.
 func (d *draft) feed() string {
@@ -477,10 +485,10 @@ func (d *draft) feed() string {
 		lines = append(lines, plainLine(m))
 	}
 	for _, m := range d.messages {
-		if len(lines) == d.lines {
+		if len(lines) == d.limit.lines {
 			break
 		}
-		if len(m) > testLineMax {
+		if len(m) > d.limit.bytes {
 			continue
 		}
 		if d.envelope != "" {
