@@ -13,10 +13,19 @@ type form map[string]any
 var (
 	anyForm   = form{}
 	textForm  = form{"type": []string{"string", "number", "boolean"}}
-	boolForm  = form{"type": "boolean"}
-	namesForm = oneOf(textForm, listOf(textForm))
-	typeForm  = form{"type": "string", "pattern": typePattern()}
+	boolForm  = oneOf(form{"type": "boolean"}, enum("true", "false"))
+	nameForm  = form{"type": textForm["type"], "minLength": 1}
+	namesForm = oneOf(form{"type": textForm["type"], "pattern": "^[^,]+$"}, unique(listOf(nameForm)))
+	pathForm  = form{"type": textForm["type"], "minLength": 1}
+	pathsForm = oneOf(pathForm, listOf(pathForm))
+	ageForm   = form{"type": "string", "pattern": durationPattern}
+	// conditionForm is PATH=VALUE.
+	conditionForm = form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}
+	typeForm      = form{"type": "string", "pattern": typePattern()}
 )
+
+// durationPattern matches what [ParseDuration] reads, without a sign.
+const durationPattern = `^([0-9]+d|([0-9]+d)?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h))+)$`
 
 // typePattern matches the types that [cast.ParseType] reads.
 func typePattern() string {
@@ -35,6 +44,19 @@ func listOf(item form) form { return form{"type": "array", "minItems": 1, "items
 
 func oneOf(forms ...form) form { return form{"anyOf": forms} }
 
-func countForm(least int) form { return form{"type": "integer", "minimum": least} }
+// countForm is that of a whole number, 0 or 1 at least, which may stand in quotes.
+func countForm(least int) form {
+	digits := "^(0|[1-9][0-9]*)$"
+	if least > 0 {
+		digits = "^[1-9][0-9]*$"
+	}
+	return oneOf(form{"type": "integer", "minimum": least}, form{"type": "string", "pattern": digits})
+}
+
+// unique is a list in which nothing is named twice.
+func unique(list form) form {
+	list["uniqueItems"] = true
+	return list
+}
 
 func enum[T ~string](words ...T) form { return form{"enum": words} }
