@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/weirsync/weir/internal/cast"
@@ -25,7 +26,7 @@ var (
 )
 
 // durationPattern matches what [ParseDuration] reads, without a sign.
-const durationPattern = `^([0-9]+d|([0-9]+d)?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h))+)$`
+const durationPattern = `^([0-9]+d0?|([0-9]+d)?\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
 // typePattern matches the types that [cast.ParseType] reads.
 func typePattern() string {
@@ -53,10 +54,12 @@ func countForm(least int) form {
 	return oneOf(form{"type": "integer", "minimum": least}, form{"type": "string", "pattern": digits})
 }
 
-// unique is a list in which nothing is named twice.
+// unique is a list in which no text is named twice. Numbers may be: to a schema 1 and 1.0 are one value, to the reader two.
 func unique(list form) form {
-	list["uniqueItems"] = true
-	return list
+	different, numbers := maps.Clone(list), maps.Clone(list)
+	different["uniqueItems"] = true
+	numbers["contains"] = form{"type": "number"}
+	return oneOf(different, numbers)
 }
 
 func enum[T ~string](words ...T) form { return form{"enum": words} }

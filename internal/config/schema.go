@@ -55,7 +55,7 @@ var valueForm = form{"type": []string{"string", "number", "boolean", "null"}}
 // Sizes and rates of a second, as settings read them.
 const (
 	sizePattern = `^ *([0-9]+\.?[0-9]*|\.[0-9]+) *([kKmMgGtT][iI]?[bB]?|[bB])? *$`
-	ratePattern = `^(([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)(/[smh]?)?)?$`
+	ratePattern = `^(\+?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([eE][+-]?[0-9]+)?(/[smh]?)?)?$`
 )
 
 // settingForm is that of a setting's value.

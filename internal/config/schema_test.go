@@ -18,21 +18,21 @@ import (
 
 // A jsonSchema is a JSON Schema, as far as ours go.
 type jsonSchema struct {
-	Ref                           string                 `json:"$ref"`
-	Defs                          map[string]*jsonSchema `json:"$defs"`
-	AnyOf                         []*jsonSchema
-	Type                          any // a text, or several
-	Enum                          []string
-	Pattern                       string
-	Minimum, Maximum              *float64
-	ExclusiveMinimum              *float64
-	MinLength                     int
-	MinItems, MinProperties       int
-	UniqueItems                   bool
-	Items, PropertyNames          *jsonSchema
-	Properties, PatternProperties map[string]*jsonSchema
-	Required                      []string
-	AdditionalProperties          json.RawMessage // false, or a schema
+	Ref                            string                 `json:"$ref"`
+	Defs                           map[string]*jsonSchema `json:"$defs"`
+	AnyOf                          []*jsonSchema
+	Type                           any // a text, or several
+	Enum                           []string
+	Pattern                        string
+	Minimum, Maximum               *float64
+	ExclusiveMinimum               *float64
+	MinLength                      int
+	MinItems, MinProperties        int
+	UniqueItems                    bool
+	Items, Contains, PropertyNames *jsonSchema
+	Properties, PatternProperties  map[string]*jsonSchema
+	Required                       []string
+	AdditionalProperties           json.RawMessage // false, or a schema
 }
 
 // takes judges a node.
@@ -52,6 +52,7 @@ func (s *jsonSchema) takes(root *jsonSchema, n *yaml.Node) bool {
 		kind == "number" && err == nil && (s.Minimum != nil && number < *s.Minimum || s.Maximum != nil && number > *s.Maximum || s.ExclusiveMinimum != nil && number <= *s.ExclusiveMinimum),
 		kind == "array" && (len(n.Content) < s.MinItems || s.UniqueItems && hasEqual(n.Content)),
 		kind == "object" && len(n.Content)/2 < s.MinProperties,
+		s.Contains != nil && !slices.ContainsFunc(n.Content, func(item *yaml.Node) bool { return s.Contains.takes(root, item) }),
 		s.Items != nil && slices.ContainsFunc(n.Content, func(item *yaml.Node) bool { return !s.Items.takes(root, item) }):
 		return false
 	}
@@ -68,7 +69,10 @@ func (s *jsonSchema) takes(root *jsonSchema, n *yaml.Node) bool {
 func hasEqual(items []*yaml.Node) bool {
 	return slices.ContainsFunc(items, func(a *yaml.Node) bool {
 		return slices.ContainsFunc(items, func(b *yaml.Node) bool {
-			return a != b && a.Kind == yaml.ScalarNode && a.ShortTag() == b.ShortTag() && a.Value == b.Value
+			x, errX := strconv.ParseFloat(a.Value, 64)
+			y, errY := strconv.ParseFloat(b.Value, 64)
+			numbers := a.ShortTag() != "!!str" && b.ShortTag() != "!!str" && errX == nil && errY == nil
+			return a != b && a.Kind == yaml.ScalarNode && (a.ShortTag() == b.ShortTag() && (isNull(a) || a.Value == b.Value) || numbers && x == y)
 		})
 	})
 }
