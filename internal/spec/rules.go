@@ -46,7 +46,6 @@ func (b *builder) judgeValues() {
 	o, sp := &b.Batch, &b.Spool
 	b.faultIf(b.Once.AcceptSettings && b.Once.Restart != "", "accept-settings", "--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
 	b.faultIf(b.Fold.Tombstones < 0, "tombstones", "--tombstones cannot be negative")
-	b.faultIf(b.Setting("batch-rows").IsSet() && o.Rows < 1, "batch-rows", "--batch-rows %d: must be at least 1", o.Rows)
 	b.faultIf(o.Buffer < 1<<20 || o.Buffer > 32<<30, "buffer", "--buffer %s: must be between 1MiB and 32GiB", o.Buffer)
 	b.faultIf(o.Period < 0, "batch-period", "--batch-period cannot be negative")
 	b.faultIf(o.RetryFor < 0, "retry-for", "--retry-for cannot be negative")

@@ -258,7 +258,17 @@ func (s *Spec) Schema() ([]byte, error) {
 	for _, one := range s.settings {
 		if one.InFile() {
 			_, help := pflag.UnquoteUsage(&pflag.Flag{Usage: one.Help, Value: one})
-			settings = append(settings, config.Setting{Key: one.key(), Help: help, Type: one.Type(), Choices: one.Choices()})
+			key := config.Setting{Key: one.key(), Help: help, Type: one.Type(), Choices: one.Choices()}
+			if key.Choices != nil && one.preset == "" {
+				key.Choices = append(key.Choices, "")
+			}
+			switch v := one.value.(type) {
+			case *Duration:
+				key.Word = v.Word
+			case *Whole[int]:
+				key.Least = v.Least
+			}
+			settings = append(settings, key)
 		}
 	}
 	return config.Schema(settings, s.env.databases())

@@ -65,10 +65,11 @@ func (b *flag) setYAML(s string) error {
 func (b *flag) String() string { return strconv.FormatBool(bool(*b)) }
 func (b *flag) Type() string   { return "bool" }
 
-// A Whole is a whole number from 0, in decimal. None is what it is called as long as it is not set, "" for its digits.
+// A Whole is a whole number from Least, in decimal. None is what it is called as long as it is not set, "" for its digits.
 type Whole[T int | int64] struct {
 	Value *T
 	None  string
+	Least int
 }
 
 // Set reads a number. 010 is 8 to some, so it is refused.
@@ -79,6 +80,9 @@ func (w *Whole[T]) Set(s string) error {
 	}
 	if err != nil || strconv.FormatInt(n, 10) != s || int64(T(n)) != n {
 		return fmt.Errorf("%q is not a whole number, such as 1000", s)
+	}
+	if n < int64(w.Least) {
+		return misfit{s, "at least " + strconv.Itoa(w.Least)}
 	}
 	*w.Value, w.None = T(n), ""
 	return nil
