@@ -190,25 +190,16 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	manager.started()
 	store := sink.Retry(db, patience, onRetry)
-	if r.plan, err = r.plan.AtDatabase(ctx, store.Tables); err != nil {
-		return err
+	plan, err := r.plan.AtDatabase(ctx, store.Tables)
+	if err == nil {
+		r.plan = plan
+		err = r.apply(ctx, store, sink.RetryClaims(claims, patience, onRetry))
 	}
-	c := r.plan.Job
-	c.Log = r.log
-	if r.plan.Resumes() {
-		c.Resume = func(value []byte) error {
-			_, err := r.stdout.Write(append(value, '\n'))
-			return err
-		}
-	}
-	err = countStored(ctx, &r.o.Output, r.storedRejects, func() error {
-		return job.Run(ctx, c, store, sink.RetryClaims(claims, patience, onRetry), r.p)
-	})
 	if err != nil && r.plan.Mapping != nil {
 		err = config.Locate(r.plan.Mapping.File, err)
 	}
 	r.out.close()
-	r.summarize(r.o, r.plan, c, r.p, err)
+	r.summarize(r.o, r.plan, r.plan.Job, r.p, err)
 	switch {
 	case err != nil:
 		if stops := r.p.Snapshot().Stops; isFull(err) && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
@@ -222,6 +213,19 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return codeError(exitRejected)
 	}
 	return nil
+}
+
+// apply runs the job of the plan.
+func (r *syncRun) apply(ctx context.Context, store sink.Sink, claims sink.Claims) error {
+	c := r.plan.Job
+	c.Log = r.log
+	if r.plan.Resumes() {
+		c.Resume = func(value []byte) error {
+			_, err := r.stdout.Write(append(value, '\n'))
+			return err
+		}
+	}
+	return countStored(ctx, &r.o.Output, r.storedRejects, func() error { return job.Run(ctx, c, store, claims, r.p) })
 }
 
 // isFull reports whether an error says that a disk is full, weir's own or the database's.

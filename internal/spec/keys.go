@@ -9,6 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -57,28 +58,30 @@ func (p *Plan) withoutKey() (names []string) {
 }
 
 // primaryKey returns the primary key of a table; nil: its key is id, because the table is missing or has no primary key,
-// or because the database generates that one and id is unique.
+// or because id is unique and the primary key is one that the database fills in or that weir cannot use.
 func primaryKey(ctx context.Context, read sink.ReadTables, name string, caps *sink.Caps) ([]string, error) {
 	t, err := sink.Table(ctx, read, name, nil)
-	if errors.As(err, new(sink.NoKeyError)) || errors.As(err, new(sink.KeyError)) || err == nil && !t.Exists {
+	var key []string
+	switch {
+	case errors.As(err, new(sink.NoKeyError)), errors.As(err, new(sink.KeyError)), err == nil && !t.Exists:
 		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	key := t.KeyColumns()
-	if len(key) > 1 {
-		return key, nil
-	}
-	if caps.FoldName(key[0]) == caps.FoldName(mapping.DefaultKey) {
-		return nil, nil
-	}
-	c := &t.Columns[t.StoredKey()[0]]
-	if c.Generated || c.Default != "" || strings.EqualFold(c.Decl, "INTEGER") { // SQLite generates integers
-		if _, err := sink.Table(ctx, read, name, []string{mapping.DefaultKey}); err == nil {
+	case err == nil:
+		if key = t.KeyColumns(); len(key) == 1 && caps.FoldName(key[0]) == caps.FoldName(mapping.DefaultKey) {
 			return nil, nil
 		}
+		if !slices.ContainsFunc(t.StoredKey(), func(i int) bool { return isFilled(&t.Columns[i], caps) }) {
+			return key, nil
+		}
 	}
-	return key, nil
+	if _, notID := sink.Table(ctx, read, name, []string{mapping.DefaultKey}); notID == nil {
+		return nil, nil
+	}
+	return key, err
+}
+
+// isFilled reports whether the database has a value for a column of the key that a message does not name.
+func isFilled(c *schema.Column, caps *sink.Caps) bool {
+	return c.Generated || c.Default != "" || caps.Untyped && strings.EqualFold(c.Decl, "INTEGER") // SQLite's row number
 }
 
 // withKeys returns the mapping of the file with the primary keys of tables that name no key. What the file says of other
