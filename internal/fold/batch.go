@@ -155,17 +155,17 @@ func (b *Batch) Initial(r *Row, col int) bool {
 }
 
 // Relative reports whether the value that the row sets in a column is not what the column becomes: it is to meet what the
-// database has there, by the function of the column. A row that is inserted, or NULL, has nothing to meet. See
-// [Batch.AppendMerged].
+// database has there, by the function of the column. In a row that is inserted, that replaces the one before, or that
+// has NULL there, it has nothing to meet. See [Batch.AppendMerged].
 func (b *Batch) Relative(r *Row, col int) bool {
-	if r.Replaces || b.Value(r, col) == nil {
+	if b.Value(r, col) == nil {
 		return false
 	}
 	return b.Table.Columns[col].Merge == merge.First || b.marks && b.arena.get(r.cells[col])[0] == relative
 }
 
 // AppendMerged appends what a column becomes, as raw JSON, by the value that a row sets there. have is the text that the
-// database has in it; nil: the row is missing, or the column NULL. merged is nil if the column keeps what it has, and ok
+// database has in it; nil: there is nothing to meet. merged is nil if the column keeps what it has, and ok
 // is false if its function can do nothing with that.
 func (b *Batch) AppendMerged(dst []byte, r *Row, col int, have []byte) (merged []byte, ok bool) {
 	if value := b.Value(r, col); !b.Relative(r, col) {

@@ -193,9 +193,9 @@ func randomMeeting(rnd *rand.Rand, scope fold.Scope) (m meetMessage) {
 	number := func() string {
 		return pick("1", "-1", "2.5", "0.1", "1e3", "-0", "9223372036854775807", "-9223372036854775808", "12345678901234567890.5", "1.50", "0.000001")
 	}
-	times := []string{`"2026-01-01T00:00:00Z"`, `"2026-01-01T01:00:00+02:00"`, `"2026-01-01T00:00:00.5Z"`, `"2025-12-31T23:30:00-01:00"`}
+	times := []string{`"2026-01-01T00:00:00Z"`, `"2026-01-01T01:00:00+02:00"`, `"2026-01-01T00:00:00.5Z"`, `"2025-12-31T23:30:00-01:00"`, `"2026-01-01T01:30:00+01:00"`}
 	values := map[string]func() string{"last": func() string { return pick("1", `"x"`) }, "sum": func() string { return pick(number(), number(), `"7"`) }, "real": number, "own": number,
-		"min": func() string { return pick(number(), `"9"`, `"10"`, `"abc"`, `"b"`) }, "max": func() string { return pick(number(), `"9"`, `"10"`, `"abc"`) },
+		"min": func() string { return pick(number(), "1.0", "1e0", `"9"`, `"10"`, `"abc"`, `"b"`) }, "max": func() string { return pick(number(), "1.0", `"1e3"`, `"9"`, `"10"`, `"abc"`) },
 		"at": func() string { return pick(times...) }, "day": func() string { return pick(`"2026-01-01"`, `"2025-06-30"`, `"2026-02-01"`) }, "obj": func() string { return pick(object(), object(), object(), "[1]") },
 		"first": func() string { return pick(`"1"`, `"2"`) }, "dflt": func() string { return pick(`"1"`, `"2"`) }}
 	bad := map[string]string{"sum": pick(`"x"`, "true", "[]", "1e200000"), "own": pick(`"7"`, "{}", "1e-20000"), "obj": pick("1", `"{}"`, "true"), "at": `"noon"`, "day": `"2026-13-01"`, "max": pick("[1]", "true")}
@@ -423,5 +423,97 @@ func (db *meetDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
 			}
 			row[c.Name] = string(bytes.Clone(merged))
 		}
+	}
+}
+
+func meetFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *fold.Folder {
+	o := fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 9, Log: logtest.New(t)}
+	change(&o)
+	return fold.NewFolder(&feed.Names{}, table, o)
+}
+
+// TestFold_SumsNeedNoWiderColumn: what a sum needs depends on the row in the database, so a column of weir's takes it from
+// the first number on.
+func TestFold_SumsNeedNoWiderColumn(t *testing.T) {
+	f := meetFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
+	testcheck.NoError(t, f.Fold(&fold.Batch{}, []byte(`{"id":1,"n":1,"m":1}`), fold.Place{}))
+	for _, c := range f.Table().Columns {
+		if want := map[string]schema.Type{"id": schema.Int, "n": schema.Number, "m": schema.Int}[c.Name]; c.Type != want {
+			t.Errorf("%s is %s, want %s", c.Name, c.Type, want)
+		}
+	}
+}
+
+// TestFold_MergeRefused: what cannot be kept ends the run, and says why.
+func TestFold_MergeRefused(t *testing.T) {
+	user := schema.Table{Name: "t", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "n", Type: schema.Int, Default: "5"},
+		{Name: "z", Type: schema.Int, Default: "0"}, {Name: "net", Type: schema.External, Decl: "inet"}, {Name: "j", Type: schema.JSON, Decl: "jsonb"}, {Name: "local", Type: schema.External, HoldsTime: true, Decl: "timestamp"},
+		{Name: "made", Type: schema.Int, Generated: true}}}
+	for _, c := range []struct {
+		column  string
+		f       merge.Function
+		version string
+		want    string // in the error
+	}{
+		{"n", merge.Sum, "", "has the default 5"},
+		{"n", merge.Max, "", "has the default 5"},
+		{"z", merge.Max, "", "has the default 0"},
+		{"z", merge.Sum, "", ""},
+		{"z", merge.Sum, "v", ""},
+		{"z", merge.First, "v", "with --version-field v"},
+		{"j", merge.Patch, "v", "with --version-field v"},
+		{"v", merge.Sum, "v", "with --version-field v"},
+		{"j", merge.Patch, "", ""},
+		{"j", merge.Max, "", "it is jsonb"},
+		{"z", merge.Patch, "", "it is integer"},
+		{"net", merge.Min, "", "it is inet"},
+		{"local", merge.Min, "", ""},
+		{"local", merge.Sum, "", "it is timestamp"},
+		{"made", merge.Sum, "", "the database computes it"},
+		{"id", merge.Sum, "", "part of the key"},
+		{"missing", merge.Sum, "", ""},
+		{"n", merge.Last, "", ""},
+	} {
+		o := fold.Options{Key: []string{"id"}, Merge: map[string]merge.Function{c.column: c.f}, Version: c.version}
+		if err := fold.CheckMerge(&user, o); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s of %s: %v, want %q", c.f, c.column, err, c.want)
+		}
+	}
+	f := meetFolder(t, user, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
+	if err := f.Fold(&fold.Batch{}, []byte(`{"id":"1","n":1}`), fold.Place{}); err == nil || errors.As(err, new(*feed.Error)) || !strings.Contains(err.Error(), "default 5") {
+		t.Error(err)
+	}
+	f = meetFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) {
+		o.Merge, o.Version, o.Scope, o.DeleteField, o.DeleteValue = map[string]merge.Function{"n": merge.Sum}, "v", fold.ColumnScope, "op", "d"
+	})
+	if err := f.Fold(&fold.Batch{}, []byte(`{"id":"1","v":1,"op":"d"}`), fold.Place{}); err == nil || errors.As(err, new(*feed.Error)) {
+		t.Error(err)
+	}
+}
+
+// BenchmarkFold_Sum is a sum per message, beside the last value.
+func BenchmarkFold_Sum(b *testing.B) {
+	var lines [][]byte
+	for i := range 10_000 {
+		lines = append(lines, fmt.Appendf(nil, `{"id":%d,"name":"page %d","hits":%d}`, i%1000, i%1000, i%7))
+	}
+	for _, function := range []merge.Function{merge.Last, merge.Sum, merge.Max} {
+		b.Run(function.String(), func(b *testing.B) {
+			o := fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 9}
+			if function != merge.Last {
+				o.Merge = map[string]merge.Function{"hits": function}
+			}
+			f, batch := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o), &fold.Batch{}
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, l := range lines {
+					if err := f.Fold(batch, l, fold.Place{}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				f.Seal(batch)
+				batch.Reset()
+			}
+		})
 	}
 }
