@@ -49,11 +49,11 @@ func (b *Batch) merge(r *Row, m *message, made bool) {
 	if first || m.op == Delete { // the key is spelled as by the message that makes the row
 		b.setKey(r, m)
 	}
-	width := len(b.rules.table.Columns)
+	merges, width := b.rules.merges, len(b.rules.table.Columns)
 	for i := range m.values {
 		c := m.values[i]
 		have := b.rows.cells.at(&r.cells, c.col, width)
-		if b.rules.merges {
+		if merges {
 			*have = b.meet(r, *have, m, c, first)
 		} else {
 			*have = m.put(&b.arena, *have, c.field)

@@ -36,8 +36,6 @@ func (c *Column) CheckMerge() error {
 		return bad("the database computes it")
 	case c.Stamp != NoStamp:
 		return bad("it holds the time of a flush")
-	case c.Default != "" && !c.neutral():
-		return bad("it has the default %s, so a row would depend on whether its first message names the column: drop the default", c.Default)
 	}
 	takes := []Type{Any, Int, Real, Number, Text, Affine}
 	switch c.Merge {
@@ -48,6 +46,9 @@ func (c *Column) CheckMerge() error {
 	}
 	if !c.Own && !slices.Contains(takes, c.Type) && !(c.local() && c.Merge != merge.Sum && c.Merge != merge.Patch) {
 		return bad("it is %s", c.Declared())
+	}
+	if c.Default != "" && !c.neutral() {
+		return bad("it has the default %s, so a row would depend on whether its first message names the column: drop the default", c.Default)
 	}
 	return nil
 }
@@ -115,6 +116,9 @@ func (c *Column) meets(value []byte, k feed.Kind) bool {
 	case k == feed.Bool && !c.Own && c.Type != Bool && c.Type != Text: // it would be kept as a number, and have another order
 		return false
 	}
+	if !c.hasForms() {
+		return true
+	}
 	_, ok := c.appendOrder(nil, feed.Text(nil, value, k))
 	return ok
 }
@@ -156,11 +160,18 @@ func (c *Column) AppendMerged(dst, have, value []byte) (merged []byte, ok bool) 
 	return append(dst, value...), true
 }
 
-// compare compares two texts as the column has its values in order.
-func (c *Column) compare(a, b []byte) int {
+// hasForms reports whether the order of the column's values is not that of their texts.
+func (c *Column) hasForms() bool {
 	switch c.Type {
 	case Bool, UUID, Enum, Day, Instant, Bytes, External:
-	default:
+		return true
+	}
+	return false
+}
+
+// compare compares two texts as the column has its values in order.
+func (c *Column) compare(a, b []byte) int {
+	if !c.hasForms() {
 		return feed.Compare(a, b)
 	}
 	x, xok := c.appendOrder(nil, a)
