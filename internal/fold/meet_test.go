@@ -517,3 +517,68 @@ func BenchmarkFold_Sum(b *testing.B) {
 		})
 	}
 }
+
+// nestedPair is the nesting of two tables: rows of the second belong to rows of the first. isSet tells that they are a set.
+type nestedPair struct {
+	fold.Nesting
+	isSet bool
+}
+
+func (nestedPair) Parent(table int) (int, []string) {
+	if table == 1 {
+		return 0, []string{"id"}
+	}
+	return -1, nil
+}
+
+func (n nestedPair) Set(table int) bool { return n.isSet && table == 1 }
+
+func (nestedPair) SetColumn(int) string { return "" }
+
+// TestFold_SumsOfChildRows: a row that goes with the row that it belongs to has nothing to meet, whichever comes first.
+func TestFold_SumsOfChildRows(t *testing.T) {
+	parent := schema.Table{Name: "p", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}}}
+	child := schema.Table{Name: "c", Exists: true, Key: []int{0, 1}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, {Name: "nr", Type: schema.Int, Key: true}, {Name: "n", Type: schema.Number}}}
+	pair := func(names *feed.Names) (fold.Folders, fold.Options, fold.Options) {
+		po := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+		co := po
+		co.Key, co.Merge = []string{"id", "nr"}, map[string]merge.Function{"n": merge.Sum}
+		return fold.Folders{fold.NewFolder(names, parent, po), fold.NewFolder(names, child, co)}, po, co
+	}
+	folders, _, _ := pair(&feed.Names{})
+	if err := folders.Nest(nestedPair{isSet: true}); err == nil || !strings.Contains(err.Error(), "nothing to merge with") {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		feed string // + adds 2 to the child, d deletes the parent, r replaces it
+		want string // if the database has 10
+	}{{"+", "12"}, {"++", "14"}, {"+d+", "2"}, {"d+", "2"}, {"d++", "4"}, {"r+", "2"}, {"+r+", "2"}, {"+d", ""}} {
+		names := &feed.Names{}
+		folders, po, co := pair(names)
+		testcheck.NoError(t, folders.Nest(nestedPair{}))
+		set := fold.NewSet(2)
+		for i, step := range c.feed {
+			changes := []fold.TableChange{{Table: 0, Change: *change(t, names, po, `{"id":1}`, map[rune]fold.Op{'d': fold.Delete, 'r': fold.Replace, '+': fold.Upsert}[step])}}
+			if step == '+' {
+				changes = append(changes, fold.TableChange{Table: 1, Change: *change(t, names, co, `{"id":1,"nr":1,"n":2}`, fold.Upsert)})
+			}
+			_, err := folders.Add(set, changes, fold.Place{Line: int64(i)})
+			testcheck.NoError(t, err)
+		}
+		folders.Seal(set)
+		b, got := set.Batches[1], ""
+		for _, r := range b.Sorted() {
+			have := []byte("10")
+			if r.Replaces {
+				have = nil
+			}
+			if !r.Deleted {
+				merged, _ := b.AppendMerged(nil, r, 2, have)
+				got += string(merged)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s makes %q, want %q", c.feed, got, c.want)
+		}
+	}
+}
