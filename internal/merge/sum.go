@@ -71,8 +71,8 @@ func shortInt(text []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// A number is a decimal: its digits, of which so many are behind the point. None of the digits is needless, but zeros before a
-// fraction.
+// A number is a decimal: its digits, of which so many are behind the point; these may be more than there are digits. The first
+// digit is never a zero.
 type number struct {
 	negative bool
 	digits   []byte
@@ -155,10 +155,10 @@ func (n *number) trim() {
 
 // pad appends zeros so that a number of digits is behind the point.
 func (n *number) pad(fraction int) {
-	if more := fraction - n.fraction; more > 0 {
+	if more := fraction - n.fraction; more > 0 && len(n.digits) > 0 {
 		n.digits = append(n.digits[:len(n.digits):len(n.digits)], bytes.Repeat([]byte("0"), more)...)
-		n.fraction = fraction
 	}
+	n.fraction = max(n.fraction, fraction)
 }
 
 func (n number) append(dst []byte) []byte {
