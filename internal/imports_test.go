@@ -17,14 +17,14 @@ const module = "github.com/weirsync/weir/"
 // Arrows point downwards only.
 var allowed = map[string][]string{
 	"cmd/weir": {"internal/cli"},
-	"internal/cli": {"internal/config", "internal/envelope", "internal/envelope/firehose", "internal/ladder", "internal/feed", "internal/fold", "internal/mapping", "internal/metrics", "internal/job", "internal/progress", "internal/quantity", "internal/replay", "internal/report", "internal/schema", "internal/service", "internal/sink",
+	"internal/cli": {"internal/config", "internal/envelope", "internal/envelope/firehose", "internal/ladder", "internal/feed", "internal/fold", "internal/mapping", "internal/metrics", "internal/job", "internal/paths", "internal/progress", "internal/quantity", "internal/replay", "internal/report", "internal/schema", "internal/service", "internal/sink",
 		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spec", "internal/spool", "internal/web", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/ladder": {"internal/feed", "internal/fold", "internal/job", "internal/lockfile", "internal/progress", "internal/quantity", "internal/report", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},
 	"bench/stories": {"internal/fold", "internal/job", "internal/ladder", "internal/latency", "internal/mapping", "internal/paths", "internal/pgserver", "internal/progress", "internal/quantity", "internal/report", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source/file", "internal/spool",
 		"github.com/jackc/pgx/v5"},
 	"internal/replay": {"internal/feed", "internal/source", "internal/source/file", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "golang.org/x/time/rate"},
-	"internal/spec": {"internal/cast", "internal/config", "internal/envelope/firehose", "internal/fold", "internal/job", "internal/mapping", "internal/memory", "internal/paths", "internal/realpath", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool",
+	"internal/spec": {"internal/cast", "internal/config", "internal/envelope/firehose", "internal/fold", "internal/job", "internal/mapping", "internal/memory", "internal/paths", "internal/realpath", "internal/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool",
 		"github.com/spf13/pflag"},
 	"internal/config":   {"internal/cast", "internal/envelope", "internal/feed", "internal/fold", "internal/mapping", "internal/paths", "internal/quantity", "go.yaml.in/yaml/v3"},
 	"internal/service":  {},

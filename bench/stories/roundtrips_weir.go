@@ -59,7 +59,7 @@ func (w *chain) writeFeed() (err error) {
 func (w *chain) mapping() (m *mapping.Mapping, err error) {
 	m = &mapping.Mapping{Unmatched: mapping.FailUnmatched, MaxEach: 1, MaxTables: w.tables}
 	for n := range w.tables {
-		t := mapping.Table{Name: tableName(n), At: paths.FieldPath(tableName(n)), Key: []string{"key"}, ID: "id"}
+		t := mapping.Table{Name: tableName(n), Row: paths.FieldPath(tableName(n)), Key: []string{"key"}, ID: "id"}
 		for _, name := range []string{"key", "a", "b"} {
 			s, serr := mapping.ParseSource("", name)
 			err = errors.Join(err, serr)
@@ -112,7 +112,7 @@ func (w *chain) weir(ctx context.Context, p *proxy, log *slog.Logger) (first, la
 	if err != nil {
 		return first, later, err
 	}
-	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: rejects, Log: log}
+	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: job.RejectRules{To: rejects}, Log: log}
 	if err := c.Map(m, nil, db.Caps().Limits); err != nil {
 		return first, later, err
 	}

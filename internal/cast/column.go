@@ -16,18 +16,18 @@ func (t Type) Column(textTypes bool) schema.Type {
 	return rules[t.Kind].column
 }
 
-// Takes reports whether a column can store values of the type.
-func (t Type) Takes(c *schema.Column) bool {
-	special := rules[t.Kind].takers
+// CanStoreIn reports whether a column can store values of the type.
+func (t Type) CanStoreIn(c *schema.Column) bool {
+	special := rules[t.Kind].storedIn
 	if special == nil || c.Own || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
 		return true
 	}
 	return t.Kind != Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
 }
 
-// Fits reports whether a column is declared exactly as weir declares it for the type: the database rejects no such
-// value.
-func (c *Cast) Fits(x *schema.Column) bool {
+// MatchesDeclaration reports whether a column is declared exactly as weir declares it for the type: the database rejects
+// no such value.
+func (c *Cast) MatchesDeclaration(x *schema.Column) bool {
 	switch c.Column(false) {
 	case schema.Instant:
 		return x.Decl == "timestamp with time zone"
@@ -50,9 +50,9 @@ func (c *Cast) Make(name string, key, textTypes bool) schema.Column {
 	return schema.Column{Name: name, Type: typ, Key: key, NotNull: key, New: true, Precision: c.Precision, Scale: c.Scale}
 }
 
-// Suits reports whether an existing column holds values of the type. It may not: before weir knew the schema, it may
-// have created the column for unconverted values, such as integers for times.
-func (c *Cast) Suits(x *schema.Column) bool {
+// CanStoreOrWiden reports whether an existing column stores values of the type, or is widened to them. It may do neither:
+// before weir knew the schema, it may have created the column for unconverted values, such as integers for times.
+func (c *Cast) CanStoreOrWiden(x *schema.Column) bool {
 	switch c.Kind {
 	case Base64Number, Real, Timestamp, UUID, JSONText:
 		if x.Own { // it is widened to them
@@ -61,5 +61,5 @@ func (c *Cast) Suits(x *schema.Column) bool {
 	}
 	given := *x
 	given.Own = false
-	return c.Takes(&given)
+	return c.CanStoreIn(&given)
 }

@@ -17,39 +17,39 @@ type rule struct {
 	// column and text are the types of the columns that weir makes, in a database that has types for times and JSON, and in
 	// one where they are texts; Any: it is that of the values that come.
 	column, text schema.Type
-	// takers are the types of columns of others that take the values, beside those that take a text of any kind (which take
+	// storedIn are the types of columns of others that take the values, beside those that take a text of any kind (which take
 	// no bytes); nil: all do.
-	takers []schema.Type
+	storedIn []schema.Type
 }
 
 var (
-	numbers = []schema.Type{schema.Real, schema.Number, schema.JSON}
-	moments = []schema.Type{schema.Instant}
-	days    = []schema.Type{schema.Day, schema.Instant}
-	noTaker = []schema.Type{}
+	numbers  = []schema.Type{schema.Real, schema.Number, schema.JSON}
+	moments  = []schema.Type{schema.Instant}
+	days     = []schema.Type{schema.Day, schema.Instant}
+	textOnly = []schema.Type{}
 )
 
 var rules = map[TypeKind]rule{
 	DefaultType:  {keeps: anyKind},
 	Auto:         {keeps: anyKind},
 	Text:         {keeps: 1 << feed.String, read: (*Reader).readText, column: schema.Text, text: schema.Text},
-	Integer:      {article: "an integer", read: (*Reader).readInteger, column: schema.Int, text: schema.Int, takers: append([]schema.Type{schema.Int}, numbers...)},
-	Real:         {read: (*Reader).readReal, column: schema.Real, text: schema.Real, takers: numbers},
-	Numeric:      {read: (*Reader).readNumeric, column: schema.Number, takers: numbers},
-	Base64Number: {article: "a number in base64", read: (*Reader).readBase64Number, column: schema.Number, takers: numbers},
-	Boolean:      {keeps: 1 << feed.Bool, read: (*Reader).readBoolean, column: schema.Bool, text: schema.Bool, takers: []schema.Type{schema.Bool, schema.JSON}},
-	JSON:         {article: "JSON", keeps: 1 << feed.JSON, read: (*Reader).readJSON, column: schema.JSON, text: schema.Text, takers: []schema.Type{schema.JSON}},
-	JSONText:     {article: "JSON in a text", keeps: 1 << feed.JSON, read: (*Reader).readJSONText, column: schema.JSON, text: schema.Text, takers: []schema.Type{schema.JSON}},
-	Timestamp:    {article: "a timestamp", read: (*Reader).readTime, column: schema.Instant, text: schema.Text, takers: moments},
-	TimestampUTC: {article: "a timestamp", read: (*Reader).readTime, column: schema.Instant, text: schema.Text, takers: moments},
-	TimestampMs:  {article: "a timestamp", shift: 3, read: (*Reader).readTime, column: schema.Instant, text: schema.Text, takers: moments},
-	TimestampUs:  {article: "a timestamp", shift: 6, read: (*Reader).readTime, column: schema.Instant, text: schema.Text, takers: moments},
-	TimestampNs:  {article: "a timestamp", shift: 9, read: (*Reader).readTime, column: schema.Instant, text: schema.Text, takers: moments},
-	Date:         {article: "a date", read: (*Reader).readDate, column: schema.Day, text: schema.Text, takers: days},
-	DateDays:     {article: "a date", read: (*Reader).readDays, column: schema.Day, text: schema.Text, takers: days},
-	TimeMs:       {article: "a time of day", shift: 3, read: (*Reader).readTimeOfDay, column: schema.Text, text: schema.Text, takers: noTaker},
-	TimeUs:       {article: "a time of day", shift: 6, read: (*Reader).readTimeOfDay, column: schema.Text, text: schema.Text, takers: noTaker},
-	TimeNs:       {article: "a time of day", shift: 9, read: (*Reader).readTimeOfDay, column: schema.Text, text: schema.Text, takers: noTaker},
-	UUID:         {article: "a UUID", read: (*Reader).readUUID, column: schema.UUID, text: schema.Text, takers: []schema.Type{schema.UUID}},
-	Bytes:        {article: "bytes in base64", read: (*Reader).readBytes, column: schema.Bytes, text: schema.Bytes, takers: []schema.Type{schema.Bytes}},
+	Integer:      {article: "an integer", read: (*Reader).readInteger, column: schema.Int, text: schema.Int, storedIn: append([]schema.Type{schema.Int}, numbers...)},
+	Real:         {read: (*Reader).readReal, column: schema.Real, text: schema.Real, storedIn: numbers},
+	Numeric:      {read: (*Reader).readNumeric, column: schema.Number, storedIn: numbers},
+	Base64Number: {article: "a number in base64", read: (*Reader).readBase64Number, column: schema.Number, storedIn: numbers},
+	Boolean:      {keeps: 1 << feed.Bool, read: (*Reader).readBoolean, column: schema.Bool, text: schema.Bool, storedIn: []schema.Type{schema.Bool, schema.JSON}},
+	JSON:         {article: "JSON", keeps: 1 << feed.JSON, read: (*Reader).readJSON, column: schema.JSON, text: schema.Text, storedIn: []schema.Type{schema.JSON}},
+	JSONText:     {article: "JSON in a text", keeps: 1 << feed.JSON, read: (*Reader).readJSONText, column: schema.JSON, text: schema.Text, storedIn: []schema.Type{schema.JSON}},
+	Timestamp:    {article: "a timestamp", read: (*Reader).readTime, column: schema.Instant, text: schema.Text, storedIn: moments},
+	TimestampUTC: {article: "a timestamp", read: (*Reader).readTime, column: schema.Instant, text: schema.Text, storedIn: moments},
+	TimestampMs:  {article: "a timestamp", shift: 3, read: (*Reader).readTime, column: schema.Instant, text: schema.Text, storedIn: moments},
+	TimestampUs:  {article: "a timestamp", shift: 6, read: (*Reader).readTime, column: schema.Instant, text: schema.Text, storedIn: moments},
+	TimestampNs:  {article: "a timestamp", shift: 9, read: (*Reader).readTime, column: schema.Instant, text: schema.Text, storedIn: moments},
+	Date:         {article: "a date", read: (*Reader).readDate, column: schema.Day, text: schema.Text, storedIn: days},
+	DateDays:     {article: "a date", read: (*Reader).readDays, column: schema.Day, text: schema.Text, storedIn: days},
+	TimeMs:       {article: "a time of day", shift: 3, read: (*Reader).readTimeOfDay, column: schema.Text, text: schema.Text, storedIn: textOnly},
+	TimeUs:       {article: "a time of day", shift: 6, read: (*Reader).readTimeOfDay, column: schema.Text, text: schema.Text, storedIn: textOnly},
+	TimeNs:       {article: "a time of day", shift: 9, read: (*Reader).readTimeOfDay, column: schema.Text, text: schema.Text, storedIn: textOnly},
+	UUID:         {article: "a UUID", read: (*Reader).readUUID, column: schema.UUID, text: schema.Text, storedIn: []schema.Type{schema.UUID}},
+	Bytes:        {article: "bytes in base64", read: (*Reader).readBytes, column: schema.Bytes, text: schema.Bytes, storedIn: []schema.Type{schema.Bytes}},
 }

@@ -75,7 +75,7 @@ Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
 			if err != nil {
 				return err
 			}
-			if m := o.Mapping; m == nil || m.File == "" {
+			if o.Mapping == nil {
 				_, err = fmt.Fprintf(e.stdout, "%s: valid\n", args[0])
 			} else {
 				_, err = fmt.Fprintf(e.stdout, "%s: valid: %s, %s\n", args[0], quantity.Count(int64(len(o.Mapping.Tables)), "table"), quantity.Count(int64(len(o.Cases)), "test"))
@@ -102,7 +102,7 @@ func (e *env) readFile(path string) (*spec.Spec, error) {
 // specOf is of a config file by itself.
 func (e *env) specOf(path string) *spec.Spec {
 	alone := e.surroundings()
-	alone.Lookup, alone.Environ, alone.Stdin, alone.Asks = nil, nil, nil, false
+	alone.FileOnly, alone.Environ, alone.Stdin, alone.Asks = true, nil, nil, false
 	o := spec.New(alone)
 	o.File = path
 	return o

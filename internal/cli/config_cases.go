@@ -70,6 +70,12 @@ func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
 			continue
 		}
 		failed++
+		if once, lines := texts(differences["in one batch"]), texts(differences["line by line"]); slices.Equal(once, lines) {
+			for _, d := range once {
+				fmt.Fprintln(e.stdout, printable(d))
+			}
+			continue
+		}
 		for _, batches := range []string{"in one batch", "line by line"} {
 			for _, d := range differences[batches] {
 				fmt.Fprintln(e.stdout, printable(fmt.Sprintf("%v (%s)", d, batches)))
@@ -80,6 +86,24 @@ func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
 		return fmt.Errorf("%d of %s failed", failed, quantity.Count(int64(len(file.Cases)), "test"))
 	}
 	return nil
+}
+
+// A lineError is an error about a line of a test's feed, without the temporary file that the feed was read from.
+type lineError struct {
+	error
+	feed string
+}
+
+func (e lineError) Error() string { return strings.ReplaceAll(e.error.Error(), e.feed+" line", "line") }
+
+func (e lineError) Unwrap() error { return e.error }
+
+func texts(faults []*config.Fault) []string {
+	all := make([]string, len(faults))
+	for i, f := range faults {
+		all[i] = f.Error()
+	}
+	return all
 }
 
 // rejectedInCase says which lines of a test's feed were rejected, and why the first of each reason was.
@@ -126,10 +150,11 @@ func (e *env) applyCase(ctx context.Context, m *mapping.Mapping, lines string, b
 	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
 	o := e.newSpec()
 	o.Mapping, o.Batch = m, spec.Batch{Rows: batchRows, Buffer: foldBuffer}
-	_, c, err := o.FoldFiles([]string{feed}, &spec.Destination{Driver: caseDriver}, "")
+	plan, err := o.FoldFiles([]string{feed}, &spec.Destination{Driver: caseDriver}, "")
 	if err != nil {
 		return err
 	}
+	c := plan.Job
 	c.Log = options.Log
 	db, err := caseDriver.Open(ctx, path, options)
 	if err != nil {
@@ -141,7 +166,7 @@ func (e *env) applyCase(ctx context.Context, m *mapping.Mapping, lines string, b
 	}
 	p := progress.New(names...)
 	if err := errors.Join(job.Run(ctx, c, db, nil, p), db.Close()); err != nil {
-		return config.Locate(m.File, err)
+		return lineError{config.Locate(m.File, err), feed}
 	}
 	in, err := caseDriver.Inspect(ctx, path, options)
 	if err != nil {

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -105,15 +107,18 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 	if lines == 0 {
 		return nil, usagef("--lines 0: a draft needs a line at least")
 	}
-	_, c, err := e.newSpec().FoldFiles(args, &spec.Destination{Driver: caseDriver}, table)
+	plan, err := e.newSpec().FoldFiles(args, &spec.Destination{Driver: caseDriver}, table)
 	if err != nil {
 		return nil, err
 	}
-	table = c.Tables[0].Name
+	c := plan.Job
+	if table == "" {
+		table = freeName(c.Tables[0].Name)
+	}
 	s := &feedSample{args: args, table: table, most: lines}
 	c.Kind = *e.surroundings().Kinds(&spec.KindOptions{File: file.Options{Stdin: e.stdin}}).Of(c.Sources[0])
-	c.Buffer, c.Log, c.Stream = foldBuffer, slog.New(slog.DiscardHandler), true
-	c.NewMapper = func(*feed.Names) (job.Mapper, error) { return s, nil }
+	c.Buffer, c.Log, c.Mapping.Stream = foldBuffer, slog.New(slog.DiscardHandler), true
+	c.Mapping.New = func(*feed.Names) (job.Mapper, error) { return s, nil }
 	p := progress.New(table)
 	err = job.Fold(ctx, c, []schema.Table{{Name: table}}, caseDriver.Caps, p, func(*sink.Flush) error { return nil }, sink.NoTables)
 	if err != nil && !errors.Is(err, errSampled) {
@@ -131,6 +136,16 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 		return nil, fmt.Errorf("%s has no lines", strings.Join(args, " "))
 	}
 	return s, nil
+}
+
+// freeName is the name of a table without the beginnings that SQLite and weir have for their own.
+func freeName(table string) string {
+	for _, reserved := range []string{"sqlite_", "weir_"} {
+		if len(table) > len(reserved) && strings.EqualFold(table[:len(reserved)], reserved) {
+			return freeName(table[len(reserved):])
+		}
+	}
+	return table
 }
 
 // draft is the text of a config file, with a test whose rows are what the draft makes of its lines.
@@ -151,21 +166,30 @@ func (e *env) draft(c *cobra.Command, s *feedSample) (_ []byte, err error) {
 	}
 	file, err := e.checkFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("the draft is not right, please report it with the feed: %w\n%s", err, without)
+		return nil, fmt.Errorf("the draft is not right, please report it with the feed: %s", strings.ReplaceAll(err.Error(), path, "weir.yaml"))
 	}
 	if d.refused, err = e.rejectedBy(c.Context(), file.Mapping, s.messages); err != nil {
-		return nil, fmt.Errorf("the draft cannot be applied to the feed: %w\n%s", err, without)
+		if c.Context().Err() != nil {
+			return nil, err
+		}
+		d.stops = err.Error()
+		e.log.Warn(fmt.Sprintf("the draft has no test: a sync with it would stop at %v", err))
+		return d.text(nil), nil
 	}
 	without = d.text(nil)
 	var want []wantedRows
-	for d.lines = testLines; len(want) == 0 && d.lines <= 16*testLines; d.lines *= 4 { // a stream may begin with other messages
+	for _, limit := range testLimits {
+		d.limit = limit
 		d.testFeed = d.feed()
 		if want, err = e.rowsOf(c.Context(), file.Mapping, d.testFeed); err != nil {
-			return nil, fmt.Errorf("the draft cannot be applied to the feed: %w\n%s", err, without)
+			return nil, fmt.Errorf("the draft cannot be applied to the feed: %w", err)
+		}
+		if len(want) > 0 {
+			break
 		}
 	}
 	if len(want) == 0 {
-		e.log.Warn("the draft has no test: its first messages make no rows")
+		e.log.Warn("the draft has no test: its first messages make no rows, or are longer than 40,000 bytes")
 		return without, nil
 	}
 	text := d.text(want)
@@ -239,11 +263,13 @@ type draft struct {
 	byName   map[string]*sampledField
 	key      string
 	keyWhy   string
-	kinds    *sampledField // that tells kinds of messages apart; nil: there is none
-	refused  string        // what the draft rejects of the sample
+	streams  []*streamTable // of a change stream
+	kinds    *sampledField  // that tells kinds of messages apart; nil: there is none
+	refused  string         // what the draft rejects of the sample
+	stops    string         // where and why a sync with the draft ends
 	// jsonColumns have values that SQLite keeps as the text of JSON.
 	jsonColumns map[string]bool
-	lines       int // of the test, at most
+	limit       testLimit
 	testFeed    string
 }
 
@@ -256,11 +282,13 @@ func newDraft(s *feedSample) *draft {
 		}
 		d.addFields(m)
 	}
-	for name, n := range envelopes {
-		if name != "" && 4*n >= min(len(s.messages), 1000) {
-			d.envelope = name
+	most := 0 // messages that look like those of one envelope
+	for _, name := range slices.Sorted(maps.Keys(envelopes)) {
+		if n := envelopes[name]; name != "" && 4*n >= min(len(s.messages), 1000) && n > most {
+			d.envelope, most = name, n
 		}
 	}
+	d.streams = d.streamTables()
 	if len(d.fields) > 0 {
 		d.kinds = d.findKinds()
 		d.key, d.keyWhy = d.findKey()
@@ -280,6 +308,9 @@ func (d *draft) text(want []wantedRows) []byte {
 	}
 	if d.refused != "" {
 		line("# This draft rejects %s.", oneLine(d.refused))
+	}
+	if d.stops != "" {
+		line("# A sync with this draft would stop at %s", oneLine(d.stops))
 	}
 	sources := d.args
 	if slices.Equal(sources, []string{"-"}) {
@@ -321,8 +352,13 @@ func (d *draft) firehoseText(line func(string, ...any)) {
 func (d *draft) envelopeText(line func(string, ...any)) {
 	line("%-32s  # these look like its messages: docs/envelopes.md", "envelope: "+d.envelope)
 	line("tables:")
-	line("  # A table for each one that the stream names, with all of its columns. A table with a key of its own, other")
-	line("  # names or fewer columns is one more entry:")
+	if slices.ContainsFunc(d.streams, func(t *streamTable) bool { return !t.keyIsID() }) {
+		line("  # Tables whose key is not id. The stream does not name keys: these are the fewest fields that tell the rows of")
+		line("  # the sample apart. Compare them with the primary keys of the source.")
+		d.streamTablesText(line)
+	}
+	line("  # A table for each name in the stream that has no entry, with all of its columns. A table with a key of its own,")
+	line("  # other names or fewer columns is one more entry:")
 	line("  #   orders: {from: shop.orders, key: [order_id, line], unknown_fields: add}")
 	line("  '*': {unknown_fields: add}")
 }
@@ -349,6 +385,9 @@ func (d *draft) tableText(line func(string, ...any)) {
 		line("    # version_field: %s", quotedYAML(v))
 	}
 	line("    unknown_fields: add               # fields that the sample lacks become columns; or ignore, reject")
+	if most := len(d.fields) + maxDraftColumns; len(d.fields) > maxDraftColumns {
+		line("    max_columns: %d%s# the sample has %s", most, strings.Repeat(" ", 17-len(strconv.Itoa(most))), quantity.Count(int64(len(d.fields)), "field"))
+	}
 	line("    columns:")
 	for _, c := range d.columns() {
 		line("      %s", c)
@@ -412,13 +451,30 @@ func plainJSON(raw []byte) string {
 	if w.Encode(v) != nil {
 		return string(raw)
 	}
-	return strings.ReplaceAll(strings.TrimSpace(b.String()), "\x7f", `\u007f`)
+	var plain strings.Builder
+	for _, r := range strings.TrimSuffix(b.String(), "\n") {
+		if isSpecial(r) {
+			fmt.Fprintf(&plain, `\u%04x`, r)
+		} else {
+			plain.WriteRune(r)
+		}
+	}
+	return plain.String()
 }
 
-const (
-	testLines   = 6    // of the test, unless more are needed for a row
-	testLineMax = 4000 // bytes of each
-)
+// isSpecial tells that YAML has no such character, or takes it for the end of a line.
+func isSpecial(r rune) bool {
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0xfffe && r <= 0xffff
+}
+
+// A testLimit is how many lines the test of a draft has at most, and how many bytes each of them.
+type testLimit struct{ lines, bytes int }
+
+// testLimits are tried in order until the lines make a row: a stream may begin with other messages, and wide messages
+// are better than no test.
+var testLimits = []testLimit{{testLines, 4000}, {4 * testLines, 4000}, {16 * testLines, 4000}, {2, 40_000}}
+
+const testLines = 6 // of the test, unless more are needed for a row
 
 // feed is the feed of the test: the first messages that have the key, and some that update a row that they made.
 func (d *draft) feed() string {
@@ -429,10 +485,10 @@ func (d *draft) feed() string {
 		lines = append(lines, plainLine(m))
 	}
 	for _, m := range d.messages {
-		if len(lines) == d.lines {
+		if len(lines) == d.limit.lines {
 			break
 		}
-		if len(m) > testLineMax {
+		if len(m) > d.limit.bytes {
 			continue
 		}
 		if d.envelope != "" {
@@ -460,7 +516,7 @@ func (d *draft) feed() string {
 func plainLine(m []byte) string {
 	m = bytes.TrimSpace(m)
 	for _, r := range string(m) {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0xfffe && r <= 0xffff {
+		if isSpecial(r) {
 			return escapedLine(m)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // envelopeOf is the envelope that a message looks to be in, "" for none.
-func envelopeOf(m []byte) string { return envelope.Of(m) }
+func envelopeOf(m []byte) string { return envelope.DetectPreset(m) }
 
 // A sampledField is what a sample shows of a field: of a message, or, by its path, of an object in it.
 type sampledField struct {
@@ -410,7 +410,7 @@ func (d *draft) childrenText(line func(string, ...any)) {
 		if key == "" {
 			key, index = "nr", "nr: {meta: index}, "
 		}
-		line("  # %q is an array of objects. In place of the column, a row for each of its elements:", f.name)
+		line("  # %q is an array of objects. In place of the column (and of its values in the test), a row for each element:", f.name)
 		line("  # %s_%s:", d.table, f.name)
 		line("  #   of: %s", quotedYAML(d.table))
 		line("  #   each: %s", f.name)
@@ -490,8 +490,22 @@ func (d *draft) findKey() (name, why string) {
 	}
 	if all[0].score < 30 && !keyName.MatchString(best.name) {
 		notes = append(notes, "no field looks like a key: choose the one, or the list [a, b], that identifies a row")
+	} else if with := d.besideKey(best); with != "" && !keyName.MatchString(best.name) {
+		notes = append(notes, fmt.Sprintf("if a row needs several fields: [%s, %s]", with, best.name))
 	}
 	return best.name, "  # " + oneLine(strings.Join(notes, "; "))
+}
+
+// besideKey is the first field that may be a part of the key beside another, "" for none.
+func (d *draft) besideKey(best *sampledField) string {
+	for _, f := range d.fields {
+		kinds := f.seen()
+		if f != best && f.present == len(d.messages) && len(kinds) == 1 && f.kinds[nullValue] == 0 && slices.Contains([]valueKind{intValue, textValue, uuidValue, digitsValue}, kinds[0]) &&
+			f.count() > 1 && !timeName.MatchString(f.name) && !kindName.MatchString(f.name) {
+			return quotedYAML(f.name)
+		}
+	}
+	return ""
 }
 
 // count is how many values a field has, as far as they are known.

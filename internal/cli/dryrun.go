@@ -69,7 +69,7 @@ func (d *dryRun) look(f *sink.Flush) error {
 	}
 	if d.explain != nil {
 		for _, m := range fold.Messages(f.Batches) {
-			for _, field := range d.explain.Untaken(m.Text()) {
+			for _, field := range d.explain.UnusedFields(m.Text()) {
 				d.untaken[field]++
 			}
 		}
@@ -123,8 +123,9 @@ func (t *dryTable) empty() (names []string) {
 }
 
 // dryRun reads and folds all of the sources and prints what would be written.
-func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *mapping.Mapping, p *progress.Progress, out *printer) (err error) {
-	d := &dryRun{env: e, to: to, mapping: m, found: map[string]schema.Table{}, untaken: map[string]int64{}}
+func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress, out *printer) (err error) {
+	to := plan.To
+	d := &dryRun{env: e, to: to, found: map[string]schema.Table{}, untaken: map[string]int64{}}
 	caps := to.Caps
 	have := sink.ReadTables(sink.NoTables)
 	db, err := to.Reader(ctx, to.Dest, sink.Options{Log: e.log})
@@ -136,7 +137,12 @@ func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *
 	default:
 		return err
 	}
-	if m != nil {
+	if plan, err = plan.AtDatabase(ctx, have); err != nil {
+		return err
+	}
+	c, m := plan.Job, plan.Mapping
+	c.Log = e.log
+	if d.mapping = m; m != nil {
 		if d.explain, err = mapping.NewExplainer(m, caps.Limits); err != nil {
 			return err
 		}
@@ -151,15 +157,15 @@ func (e *env) dryRun(ctx context.Context, to spec.Destination, c job.Config, m *
 		return tables, err
 	}
 	tables, err := read(ctx, job.TableKeys(c.Tables)...)
-	if err != nil && !(c.Rebuild && errors.As(err, new(sink.KeyError))) {
+	if err != nil && !(c.Restart.Rebuild && errors.As(err, new(sink.KeyError))) {
 		return err
 	}
 	for i := range tables {
 		d.add(tables[i].Name)
 		c.Tables[i].Fold.WholeLines = m != nil
 	}
-	if c.Star != nil {
-		c.Star.Fold.WholeLines = true
+	if c.Mapping.Star != nil {
+		c.Mapping.Star.Fold.WholeLines = true
 	}
 	err = job.Fold(ctx, c, tables, caps, p, d.look, read)
 	out.close()

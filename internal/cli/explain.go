@@ -33,7 +33,8 @@ func (e *env) explainCommand() *cobra.Command {
 		Long: `Read captured files, in the order in which they are named, and print one row as
 they make it: each column, its value, and the file and line that set it. With
 the tables of a config file it also names the source that the value came from,
-such as "clock (type=offblock)". No database is needed.
+such as "clock (type=offblock)". No database is needed: the key of the row is
+that of --key or the config file, else id, whatever the primary key of a table.
 
 The ID of a key of several fields has as many parts, separated by commas.
 
@@ -203,11 +204,12 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 		o.spec.Mapping = o.spec.Mapping.With(o.of)
 	}
 	caps := sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}
-	_, c, err := o.spec.FoldFiles(args, &spec.Destination{Driver: sink.Driver{Caps: caps}}, explained.Name)
+	plan, err := o.spec.FoldFiles(args, &spec.Destination{Driver: sink.Driver{Caps: caps}}, explained.Name)
 	if err != nil {
 		return err
 	}
-	x, err := o.explainer(&c, id)
+	c := plan.Job
+	x, err := o.explainer(plan, id)
 	if err != nil {
 		return spec.Usage(err)
 	}
@@ -232,10 +234,11 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 }
 
 // explainer returns what follows a row of a job's table.
-func (o *explainOptions) explainer(c *job.Config, id string) (x *explainer, err error) {
+func (o *explainOptions) explainer(plan *spec.Plan, id string) (x *explainer, err error) {
 	x = &explainer{}
-	if o.spec.Mapping != nil {
-		if x.mapping, err = mapping.NewExplainer(o.spec.Mapping, anyLimits); err != nil {
+	c := &plan.Job
+	if plan.Mapping != nil {
+		if x.mapping, err = mapping.NewExplainer(plan.Mapping, anyLimits); err != nil {
 			return nil, err
 		}
 		if x.table, err = o.tableOf(c); err != nil {
@@ -256,7 +259,7 @@ func (o *explainOptions) explainer(c *job.Config, id string) (x *explainer, err 
 
 // tableOf is the table of the mapping that the flag names.
 func (o *explainOptions) tableOf(c *job.Config) (int, error) {
-	if o.spec.Mapping.File == "" || o.of == "" && len(c.Tables) == 1 && c.Star == nil {
+	if o.spec.Mapping == nil || o.of == "" && len(c.Tables) == 1 && c.Mapping.Star == nil {
 		return 0, nil
 	}
 	var names []string
@@ -271,7 +274,7 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 		}
 		return at, nil
 	}
-	if o.of == "" && c.Star != nil {
+	if o.of == "" && c.Mapping.Star != nil {
 		return 0, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", o.spec.Mapping.File, mapping.Star)
 	}
 	if o.of == "" {
@@ -300,7 +303,7 @@ func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 
 // keyOf is the key, as the fold has it, of the row whose key fields have the given texts.
 func (e *explainer) keyOf(o fold.Options, parts []string) ([]byte, error) {
-	o = fold.Options{Key: o.Key, Columns: fold.AddColumns, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)}
+	o = fold.Options{Key: o.Key, UnknownFields: fold.AddUnknown, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)}
 	var b fold.Batch
 	var f *fold.Folder
 	var err error

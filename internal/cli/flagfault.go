@@ -15,6 +15,7 @@ import (
 
 // flagFault is a fault of a command's flags, for people.
 func (e *env) flagFault(c *cobra.Command, err error) error {
+	e.useLogFormat(c)
 	if c.HasSubCommands() { // the fault may be the command's name, before a flag of the one that was meant
 		if err := noCommand(c, e.wordsAfter(c)); err != nil {
 			return err
@@ -29,6 +30,26 @@ func (e *env) flagFault(c *cobra.Command, err error) error {
 		err = spec.Named("--"+fl.Name, cause)
 	}
 	return usagef("%s", spec.Redacted(err.Error())+similarFlag(c, err))
+}
+
+// useLogFormat has the fault written as the command line or the environment asks: the flags after the fault were not
+// parsed.
+func (e *env) useLogFormat(c *cobra.Command) {
+	if c.Flags().Lookup("log-format") == nil {
+		return
+	}
+	format, _ := e.lookupEnv("WEIR_LOG_FORMAT")
+	for i, a := range e.args {
+		if a == "--" {
+			break
+		}
+		if value, ok := strings.CutPrefix(a, "--log-format="); ok {
+			format = value
+		} else if a == "--log-format" && i+1 < len(e.args) {
+			format = e.args[i+1]
+		}
+	}
+	e.logAs(&spec.Output{LogFormat: spec.Format(format)})
 }
 
 // wordsAfter are the arguments behind the name of a command and before the first flag.

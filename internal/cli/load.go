@@ -29,8 +29,8 @@ func (e *env) newSpec() *spec.Spec { return spec.New(e.surroundings()) }
 
 // load gives the settings that the command line left open their values from the environment and the config file.
 func (e *env) load(c *cobra.Command, o *spec.Spec) error {
-	if e.verbose {
-		_ = o.Setting("verbose").Set("true") // "true" always parses
+	if f := c.Flags().Lookup("verbose"); f != nil && f.Changed {
+		_ = o.Setting("verbose").Set(f.Value.String()) // a boolean always parses
 	}
 	warnings, err := o.Load()
 	if e.verbose = o.Output.Verbose; c.Flags().Lookup("log-format") != nil {

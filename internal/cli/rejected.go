@@ -26,27 +26,35 @@ func rejectedText(o *spec.Spec, c *job.Config, did *progress.Snapshot) string {
 	reasons := slices.SortedStableFunc(slices.Values(did.Reasons), func(a, b progress.Reason) int { return cmp.Compare(b.Count, a.Count) })
 	texts := make([]string, len(reasons))
 	for i := range reasons {
-		texts[i] = reasonText(o, &reasons[i], len(c.Sources) > 1)
+		texts[i] = reasonText(o, keyOf(c), &reasons[i], len(c.Sources) > 1)
 	}
 	return fmt.Sprintf("%s of %s %s rejected: %s. %s", quantity.Grouped(did.Rejected), quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), rejectsPlace(o, c))
+}
+
+// keyOf is the key of the one table that settings make, nil where messages make their tables.
+func keyOf(c *job.Config) []string {
+	if len(c.Tables) == 0 {
+		return nil
+	}
+	return c.Tables[0].Fold.Key
 }
 
 // rejectsPlace is where the rejected lines are.
 func rejectsPlace(o *spec.Spec, c *job.Config) string {
 	switch o.Rejects.To {
 	case "table":
-		return c.ShowRejects
+		return c.Rejects.Show
 	case "discard":
 		return "--rejects discard keeps none"
 	}
-	if c.Rejects.Topic() != "" { // perhaps by the next run
+	if c.Rejects.To.Topic() != "" { // perhaps by the next run
 		return "--rejects " + o.Rejects.To + " gets them"
 	}
 	return "--rejects " + o.Rejects.To + " has them"
 }
 
 // reasonText is a reason with the first of its lines, which is in one of several sources.
-func reasonText(o *spec.Spec, r *progress.Reason, several bool) string {
+func reasonText(o *spec.Spec, key []string, r *progress.Reason, several bool) string {
 	detail := clipped(r.First.Detail, shownDetail)
 	what, place := detail, fmt.Sprintf("line %d", r.First.Line)
 	records := sourceKinds.Traits(r.Source).Records
@@ -63,8 +71,8 @@ func reasonText(o *spec.Spec, r *progress.Reason, several bool) string {
 		what, place = string(r.First.Reason), place+": "+detail
 	}
 	about := []string{place}
-	if names := fieldsForKey(o, r); names != nil {
-		meant := meantForKey(o, r.First.Text, names)
+	if names := fieldsForKey(o, key, r); names != nil {
+		meant := meantForKey(key, r.First.Text, names)
 		for i := range names {
 			names[i] = clipped(names[i], shownName)
 		}
@@ -76,10 +84,10 @@ func reasonText(o *spec.Spec, r *progress.Reason, several bool) string {
 	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Count), what, strings.Join(about, "; "))
 }
 
-// fieldsForKey are the fields of a message that lacks one of --key, nil where that is not what is
+// fieldsForKey are the fields of a message that lacks one of the key's, nil where that is not what is
 // wrong with it.
-func fieldsForKey(o *spec.Spec, r *progress.Reason) []string {
-	if r.First.Reason != feed.BadKey || o.Mapping != nil && o.Mapping.File != "" || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
+func fieldsForKey(o *spec.Spec, key []string, r *progress.Reason) []string {
+	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
 	}
 	var names []string
@@ -89,18 +97,18 @@ func fieldsForKey(o *spec.Spec, r *progress.Reason) []string {
 			w.Raw() // not what is in it
 		}
 	}
-	if len(names) == 0 || !slices.ContainsFunc(o.Fold.Key, func(k string) bool { return !slices.Contains(names, k) }) {
+	if len(names) == 0 || !slices.ContainsFunc(key, func(k string) bool { return !slices.Contains(names, k) }) {
 		return nil
 	}
 	return names
 }
 
 // meantForKey says how the key is set, of a message with other fields, which have these names.
-func meantForKey(o *spec.Spec, message []byte, names []string) string {
-	if of := envelope.Of(message); of != "" {
+func meantForKey(key []string, message []byte, names []string) string {
+	if of := envelope.DetectPreset(message); of != "" {
 		return "perhaps --envelope " + of
 	}
-	for _, k := range o.Fold.Key {
+	for _, k := range key {
 		if meant := config.DidYouMean(k, names); meant != "" && !slices.Contains(names, k) {
 			return strings.TrimPrefix(meant, "; ")
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -263,15 +262,15 @@ the lines are not read again.`,
 
 // dropRejects removes the chosen lines.
 func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.Inspector, f *rejectFilter) (err error) {
-	byJob, n := map[string]*sink.Outbox{}, 0
+	byJob, n := map[string]*sink.RejectsDrop{}, 0
 	err = f.each(ctx, db, func(k sink.Kept) error {
-		o := byJob[k.Job]
-		if o == nil {
-			o = &sink.Outbox{Job: k.Job}
-			byJob[k.Job] = o
+		drop := byJob[k.Job]
+		if drop == nil {
+			drop = &sink.RejectsDrop{Job: k.Job}
+			byJob[k.Job] = drop
 		}
-		if o.Sent = append(o.Sent, k.ID); !slices.Contains(o.Lanes, k.Source) {
-			o.Lanes = append(o.Lanes, k.Source)
+		if drop.IDs = append(drop.IDs, k.ID); !slices.Contains(drop.Lanes, k.Source) {
+			drop.Lanes = append(drop.Lanes, k.Source)
 		}
 		n++
 		return nil
@@ -288,25 +287,20 @@ func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.In
 	return nil
 }
 
-// rejectsRetryFor is how long deleting is retried if the database is locked or unavailable.
-const rejectsRetryFor = 5 * time.Minute
-
-// removeRejects deletes the lines in boxes. Nothing is sent: an outbox is also the request to delete lines.
-func (e *env) removeRejects(ctx context.Context, dest spec.Destination, boxes []*sink.Outbox) (err error) {
+// removeRejects removes lines from the database.
+func (e *env) removeRejects(ctx context.Context, dest spec.Destination, drops []*sink.RejectsDrop) (err error) {
 	w, err := dest.Open(ctx, dest.Dest, sink.Options{Level: sink.Full, Log: e.log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	letters, err := sink.As[sink.DeadLetters](sink.Retry(w, rejectsRetryFor, func(*sink.Error) {}), "drop rejected lines")
+	letters, err := sink.As[sink.DeadLetters](sink.Retry(w, spec.DefaultRetryFor, func(*sink.Error) {}), "drop rejected lines")
 	if err != nil {
 		return err
 	}
-	for _, o := range boxes {
-		for ids := range slices.Chunk(o.Sent, sink.KeptAtOnce) {
-			if _, _, err := letters.Outbox(ctx, &sink.Outbox{Job: o.Job, Lanes: o.Lanes, After: math.MaxInt64, Sent: ids}); err != nil {
-				return err
-			}
+	for _, drop := range drops {
+		if err := drop.Do(ctx, letters); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -121,6 +121,9 @@ func (o *replayOptions) plan(sp *spec.Spec, args []string) error {
 	if (o.cert != "" || o.key != "") && !strings.HasPrefix(o.to, "tls-listen://") {
 		usage = errors.Join(usage, errors.New("--tls-cert and --tls-key are for --to tls-listen://"))
 	}
+	if strings.HasPrefix(o.to, "tls-listen://") && (o.cert == "" || o.key == "") {
+		usage = errors.Join(usage, fmt.Errorf("--to %s needs --tls-cert and --tls-key", o.to))
+	}
 	if o.init != "" {
 		var err error
 		if o.Init, err = regexp.Compile(o.init); err != nil {

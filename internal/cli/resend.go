@@ -82,10 +82,18 @@ func (e *env) resend(ctx context.Context, o *resendOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	c, filter, err := e.planResend(o, st)
+	if len(st.Rejects) == 0 && o.spec.Mapping == nil && cmp.Or(o.spec.Source.Job, o.spec.Table.Name) == "" {
+		e.log.Info("no rejected lines to resend")
+		return nil
+	}
+	plan, filter, err := e.planResend(o, st)
 	if err != nil {
 		return err
 	}
+	if plan, err = plan.AtDatabase(ctx, in.Tables); err != nil {
+		return err
+	}
+	c := &plan.Job
 	left := &keptLines{filter: filter, db: in}
 	if err := left.count(ctx); err != nil {
 		return err
@@ -95,11 +103,11 @@ func (e *env) resend(ctx context.Context, o *resendOptions) (err error) {
 		e.log.Info(fmt.Sprintf("no rejected lines of job %q to resend", c.Job))
 		return nil
 	}
-	return e.resendLines(ctx, o, &dest, &c, left)
+	return e.resendLines(ctx, o, plan, left)
 }
 
 // planResend turns the options into the job whose lines are applied.
-func (e *env) planResend(o *resendOptions, st sink.Status) (c job.Config, f rejectFilter, err error) {
+func (e *env) planResend(o *resendOptions, st sink.Status) (_ *spec.Plan, f rejectFilter, err error) {
 	sp := o.spec
 	f.reason = o.reason
 	table := sp.Table.Name
@@ -107,13 +115,13 @@ func (e *env) planResend(o *resendOptions, st sink.Status) (c job.Config, f reje
 		f.table, sp.Table.Name = table, ""
 		f.job = cmp.Or(sp.Source.Job, strings.TrimSuffix(filepath.Base(sp.File), filepath.Ext(sp.File)))
 	} else if f.job, table, err = o.target(st); err != nil {
-		return c, f, err
+		return nil, f, err
 	}
 	if err := f.find(st, true); err != nil {
-		return c, f, err
+		return nil, f, err
 	}
-	c, err = sp.Resend(f.job, table)
-	return c, f, err
+	plan, err := sp.Resend(f.job, table)
+	return plan, f, err
 }
 
 // target finds the job and its table if there is no config file that names tables.
@@ -154,9 +162,6 @@ func (o *resendOptions) target(st sink.Status) (of, table string, err error) {
 
 // jobsText lists jobs with rejected lines.
 func jobsText(jobs []string) string {
-	if len(jobs) == 0 {
-		return "no job of the database has any"
-	}
 	quoted := make([]string, len(jobs))
 	for i := range jobs {
 		quoted[i] = fmt.Sprintf("%q", jobs[i])
@@ -165,7 +170,8 @@ func jobsText(jobs []string) string {
 }
 
 // resendLines applies lines, source by source.
-func (e *env) resendLines(ctx context.Context, o *resendOptions, dest *spec.Destination, c *job.Config, left *keptLines) (err error) {
+func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan, left *keptLines) (err error) {
+	dest, c := &plan.To, &plan.Job
 	limitMemory(c.Buffer)
 	options := sink.Options{Level: o.spec.Batch.Synchronous, Cache: pageCache(c.Buffer), Log: e.log}
 	patience := c.Source.RetryFor
@@ -197,8 +203,8 @@ func (e *env) resendLines(ctx context.Context, o *resendOptions, dest *spec.Dest
 			break
 		}
 	}
-	if err != nil && o.spec.Mapping != nil {
-		err = config.Locate(o.spec.Mapping.File, err)
+	if err != nil && plan.Mapping != nil {
+		err = config.Locate(plan.Mapping.File, err)
 	}
 	return e.resent(c.Job, p, left.total(), err)
 }

@@ -85,7 +85,7 @@ func countsOf(t *progress.Table) tableCounts {
 }
 
 // summarize prints what a run did.
-func (e *env) summarize(o *spec.Spec, c job.Config, p *progress.Progress, err error) {
+func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress.Progress, err error) {
 	did := p.Snapshot()
 	s := newSummary(&did, c.Sources)
 	s.Ignored, s.Passed, s.NoTable = did.Unused.Ignored, did.Unused.Passed, did.Unused.NoTable
@@ -98,7 +98,7 @@ func (e *env) summarize(o *spec.Spec, c job.Config, p *progress.Progress, err er
 	if o.Output.Summary == spec.JSON {
 		line, _ := json.Marshal(s) // a plain struct
 		to := e.stdout
-		if o.Resumes() { // which stdout has
+		if plan.Resumes() { // which stdout has
 			to = e.stderr
 		}
 		fmt.Fprintf(to, "%s\n", line)
@@ -112,10 +112,10 @@ func (e *env) summarize(o *spec.Spec, c job.Config, p *progress.Progress, err er
 		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add --restart reread adds them)", someOf(s.Ignored)))
 	}
 	if s.Passed > 0 {
-		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", ignoredBy(o.Mapping), quantity.Count(s.Passed, "message")))
+		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", ignoredBy(plan.Mapping), quantity.Count(s.Passed, "message")))
 	}
 	if len(s.NoTable) > 0 {
-		e.log.Info(fmt.Sprintf("ignored, %s: %s", noTableReason(o.Mapping), someOf(s.NoTable)))
+		e.log.Info(fmt.Sprintf("ignored, %s: %s", noTableReason(plan.Mapping), someOf(s.NoTable)))
 	}
 	if len(s.Mismatches) > 0 {
 		e.log.Info(mismatched(s.Mismatches))

@@ -88,10 +88,11 @@ func limitMemory(buffer int64) {
 
 // sync runs a job: its log, its metrics and its database.
 func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
-	to, c, err := o.Job(args)
+	plan, err := o.Plan(args)
 	if err != nil {
 		return err
 	}
+	c := plan.Job
 	tables := make([]string, len(c.Tables))
 	for i := range c.Tables {
 		tables[i] = c.Tables[i].Name
@@ -111,7 +112,7 @@ func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
 	}
 	e.log.Debug("the other settings have their defaults: weir config print shows all")
 	if o.Once.DryRun {
-		return e.dryRun(ctx, to, c, o.Mapping, p, out)
+		return e.dryRun(ctx, plan, p, out)
 	}
 	if o.Output.MetricsFile != "" {
 		if err := metrics.CheckFile(o.Output.MetricsFile); err != nil {
@@ -119,7 +120,7 @@ func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
 		}
 	}
 	limitMemory(c.Buffer)
-	run := &syncRun{env: e, o: o, to: to, job: c, p: p, metrics: newMetrics(&c, p), out: out}
+	run := &syncRun{env: e, o: o, plan: plan, to: plan.To, job: c, p: p, metrics: newMetrics(&c, p), out: out}
 	stop, err := run.serve(ctx)
 	if err == nil {
 		err = run.run(ctx)
@@ -140,6 +141,7 @@ func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
 type syncRun struct {
 	*env
 	o       *spec.Spec
+	plan    *spec.Plan
 	to      spec.Destination
 	job     job.Config
 	p       *progress.Progress
@@ -165,9 +167,9 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		retries.add(failure)
 		manager.started()
 	}
-	c, patience := r.job, r.job.Source.RetryFor
+	patience := r.job.Source.RetryFor
 	var db sink.Sink
-	options := sink.Options{Level: r.o.Batch.Synchronous, Cache: pageCache(c.Buffer), Log: r.log}
+	options := sink.Options{Level: r.o.Batch.Synchronous, Cache: pageCache(r.job.Buffer), Log: r.log}
 	err = sink.Patiently(ctx, patience, onRetry, func() error {
 		db, err = r.to.Open(ctx, r.to.Dest, options)
 		return err
@@ -181,26 +183,23 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 			r.metrics.Database(gauge.Name, gauge.Help, gauge.Read)
 		}
 	}
-	claims, err := r.to.OpenClaims(ctx, r.to.Dest, c.Job, options)
+	claims, err := r.to.OpenClaims(ctx, r.to.Dest, r.job.Job, options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	manager.started()
-	if r.o.Resumes() {
-		c.Resume = func(value []byte) error {
-			_, err := r.stdout.Write(append(value, '\n'))
-			return err
-		}
+	store := sink.Retry(db, patience, onRetry)
+	plan, err := r.plan.AtDatabase(ctx, store.Tables)
+	if err == nil {
+		r.plan = plan
+		err = r.apply(ctx, store, sink.RetryClaims(claims, patience, onRetry))
 	}
-	err = countStored(ctx, &r.o.Output, r.storedRejects, func() error {
-		return job.Run(ctx, c, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), r.p)
-	})
-	if err != nil && r.o.Mapping != nil {
-		err = config.Locate(r.o.Mapping.File, err)
+	if err != nil && r.plan.Mapping != nil {
+		err = config.Locate(r.plan.Mapping.File, err)
 	}
 	r.out.close()
-	r.summarize(r.o, c, r.p, err)
+	r.summarize(r.o, r.plan, r.plan.Job, r.p, err)
 	switch {
 	case err != nil:
 		if stops := r.p.Snapshot().Stops; isFull(err) && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
@@ -214,6 +213,19 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return codeError(exitRejected)
 	}
 	return nil
+}
+
+// apply runs the job of the plan.
+func (r *syncRun) apply(ctx context.Context, store sink.Sink, claims sink.Claims) error {
+	c := r.plan.Job
+	c.Log = r.log
+	if r.plan.Resumes() {
+		c.Resume = func(value []byte) error {
+			_, err := r.stdout.Write(append(value, '\n'))
+			return err
+		}
+	}
+	return countStored(ctx, &r.o.Output, r.storedRejects, func() error { return job.Run(ctx, c, store, claims, r.p) })
 }
 
 // isFull reports whether an error says that a disk is full, weir's own or the database's.
@@ -284,7 +296,7 @@ func (r *syncRun) site() *web.Site {
 	}
 	s.RejectsAt = "--rejects " + r.o.Rejects.To
 	if r.o.Rejects.To == "table" {
-		s.RejectsAt, s.LastRejects = c.ShowRejects, r.lastRejects
+		s.RejectsAt, s.LastRejects = c.Rejects.Show, r.lastRejects
 	}
 	return s
 }

@@ -260,19 +260,23 @@ func said(b *fold.Batch, d *sink.Difference) string {
 
 func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err error) {
 	o.spec.Batch = spec.Batch{Period: spec.Forever, Buffer: math.MaxInt64} // all is one batch
-	to, c, err := o.spec.FoldFiles(args, nil, "")
+	plan, err := o.spec.FoldFiles(args, nil, "")
 	if err != nil {
 		return err
 	}
+	to := plan.To
 	v := &verifier{env: e, show: o.show}
-	if v.at, err = o.time(c.Tables); err != nil {
+	if v.at, err = o.time(plan.Job.Tables); err != nil {
 		return err
 	}
 	if v.Inspector, err = to.Reader(ctx, to.Dest, sink.Options{Log: e.log}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
-	return v.run(ctx, c, o.spec.Mapping)
+	if plan, err = plan.AtDatabase(ctx, v.Tables); err != nil {
+		return err
+	}
+	return v.run(ctx, plan.Job, plan.Mapping)
 }
 
 // add adds a table to those that are compared.
@@ -293,7 +297,7 @@ func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
 // run folds the sources of a job, and compares its tables.
 func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) error {
 	var names []string
-	v.several = len(c.Tables) > 1 || c.Star != nil
+	v.several = len(c.Tables) > 1 || c.Mapping.Star != nil
 	tables, err := v.Tables(ctx, job.TableKeys(c.Tables)...)
 	if err != nil {
 		return err

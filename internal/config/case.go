@@ -33,7 +33,7 @@ type WantCell struct {
 }
 
 var caseKeys = []key[Case]{
-	{"name", "what the test shows", "", textForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Name = r.name(n, where) }},
+	{"name", "what the test shows", "", nameForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Name = r.name(n, where) }},
 	{"feed", "the lines of the feed", "", textForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Feed, _ = r.text(n, where) }},
 	{"want", "the rows by table, in the order of their keys; tables and columns that are not named are not compared", "", form{"type": "object", "additionalProperties": form{"type": "array", "items": form{"type": "object"}}}, func(r *reader, c *Case, n *yaml.Node, where string) {
 		r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
@@ -86,7 +86,7 @@ func (c *checker) wanted(cases []Case) {
 				c.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, DidYouMean(want.Name, c.tableNames()))
 				continue
 			}
-			if t.Columns == nil || t.Rest == fold.AddColumns {
+			if t.Columns == nil || t.UnknownFields == fold.AddUnknown {
 				continue
 			}
 			known := c.inherited(&t.Table)

@@ -65,7 +65,7 @@ func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.Merg
 
 // parentage checks what makes a table a child.
 func (c *checker) parentage(t *tableDraft) {
-	if t.given["each"] != nil && len(t.Each.Steps) == 0 && t.Each.Base == paths.RowBase && !t.child() {
+	if t.given["each"] != nil && len(t.Each.Steps) == 0 && t.Each.Base == paths.DefaultBase && !t.child() {
 		c.fault(t.place("each"), t.where+".each", "a message is no array: name the field that has it")
 	}
 	if t.child() {
@@ -239,7 +239,7 @@ func (c *checker) sources(t *tableDraft, col mapping.Column) {
 
 // conditionPath is what a path leads to in the conditions of a table, in one spelling.
 func (t *tableDraft) conditionPath(p paths.Path) string {
-	if p.Base == paths.RowBase && t.given["each"] == nil {
+	if p.Base == paths.DefaultBase && t.given["each"] == nil {
 		p.Base = paths.MessageBase
 	}
 	return p.String()
@@ -319,7 +319,7 @@ func (c *checker) paths(t *tableDraft) {
 			}
 		}
 	}
-	fault(t.place("row"), t.where+".row", t.At)
+	fault(t.place("row"), t.where+".row", t.Row)
 	fault(t.place("version_field"), t.where+".version_field", t.Version)
 	whens(t.When, t.where+".when")
 	whens(t.DeleteWhen, t.where+".delete_when")
@@ -340,7 +340,7 @@ func (c *checker) expiry(t *tableDraft) {
 	}
 	where := t.where + ".expire"
 	if e.Of == nil {
-		if t.Rest != fold.AddColumns && !slices.ContainsFunc(t.Columns, func(col mapping.Column) bool { return timed(t, col) == yes }) {
+		if t.UnknownFields != fold.AddUnknown && !slices.ContainsFunc(t.Columns, func(col mapping.Column) bool { return timed(t, col) == yes }) {
 			c.fault(e.Pos, where, "no column is a timestamp or a stamp: name those that count with of")
 		}
 		return
@@ -348,7 +348,7 @@ func (c *checker) expiry(t *tableDraft) {
 	for _, name := range e.Of {
 		i := slices.IndexFunc(t.Columns, func(col mapping.Column) bool { return col.Name == name })
 		switch {
-		case i < 0 && t.Rest != fold.AddColumns:
+		case i < 0 && t.UnknownFields != fold.AddUnknown:
 			c.fault(e.Pos, where, "no column %q among the table's columns", name)
 		case i >= 0 && timed(t, t.Columns[i]) == no:
 			c.fault(e.Pos, where, "column %q is no timestamp", name)

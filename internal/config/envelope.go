@@ -14,17 +14,17 @@ import (
 )
 
 var envelopeKeys = []key[envelope.Envelope]{
-	{"unwrap", "the path of an object that is the message; where there is none, it is the line", "the line", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unwrap = r.path(n, where) }},
-	{"connect_schema", "the path, in the line, of the schema of the message as Kafka Connect's JSON converter writes it: where it is present, fields of the row have its types, unless the config file names one. A line without it is unwrapped only if it has no other fields", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ConnectSchema = r.path(n, where) }},
-	{"table", "the path of the name of the table, or those of its parts, such as schema and table: of these, those that are present", "messages name no table", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"unwrap", "the path of an object that is the message; where there is none, it is the line", "the line", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unwrap = r.path(n, where) }},
+	{"connect_schema", "the path, in the line, of the schema of the message as Kafka Connect's JSON converter writes it: where it is present, fields of the row have its types, unless the config file names one. A line without it is unwrapped only if it has no other fields", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ConnectSchema = r.path(n, where) }},
+	{"table", "the path of the name of the table, or those of its parts, such as schema and table: of these, those that are present", "messages name no table", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.Table = r.paths(n, where)
 	}},
-	{"each", "the path of an array whose elements are rows", "one row for each message", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Each = r.path(n, where) }},
-	{"row", "the path of the row, or several: the first that is present and not null counts. It is an object, or an array with an object for each field, which has its `name` and `value`", "with `each`, the element", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"each", "the path of an array whose elements are rows", "one row for each message", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Each = r.path(n, where) }},
+	{"row", "the path of the row, or several: the first that is present and not null counts. It is an object, or an array with an object for each field, which has its `name` and `value`", "with `each`, the element", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.Row = r.paths(n, where)
 	}},
-	{"old", "the path of what the row was before, or of some of its fields: it has the key of a delete, and the former key of an update. With `each` it is an array beside that one", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
-	{"key", "the path of an object with the fields of the key, which the row may lack, or of an array with their names: the key of a table that `'*'` makes", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
+	{"old", "the path of what the row was before, or of some of its fields: it has the key of a delete, and the former key of an update. With `each` it is an array beside that one", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
+	{"key", "the path of an object with the fields of the key, which the row may lack, or of an array with their names: the key of a table that `'*'` makes, unless `key` is set", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
 	{"delete_when", "the messages that remove their row", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.DeleteWhen = r.when(n, where) }},
 	{"truncate_when", "the messages that remove all rows of their table", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
 	{"replace_when", "the messages whose row is whole: a column that it lacks is NULL", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ReplaceWhen = r.when(n, where) }},
@@ -39,15 +39,15 @@ var envelopeKeys = []key[envelope.Envelope]{
 		}
 	}},
 	{"absent", "a text, or several: a value of the row that is one of them counts as absent", "none", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
-	{"unset", "the path of an array with the names of fields that are NULL, unless the row has them or is whole", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
-	{"partial", "the path of an array: where it has elements, the message changes parts of values, and is rejected unless `replace_when` holds", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Partial = r.path(n, where) }},
+	{"unset", "the path of an array with the names of fields that are NULL, unless the row has them or is whole", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
+	{"partial", "the path of an array: where it has elements, the message changes parts of values, and is rejected unless `replace_when` holds", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Partial = r.path(n, where) }},
 	{"extended_json", "whether fields of the row have their types beside them, as in MongoDB's Extended JSON: numbers become numbers, times RFC 3339, identifiers, UUIDs and bytes (in base64) texts", "false", boolForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.ExtendedJSON = r.boolean(n, where)
 	}},
-	{"schema", "the path of a JSON Schema of the rows of the message's table that follow: their columns have its types, where `'*'` makes the table", "the stream describes no tables", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Schema = r.path(n, where) }},
-	{"schema_key", "the path of an array, beside `schema`, with the names of the fields that are the key", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.SchemaKey = r.path(n, where) }},
-	{"resume", "the path of a value from which the source resumes, in messages of its own: `weir sync` prints it to stdout, in a line, when all that came before it is committed", "none", textForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Resume = r.path(n, where) }},
-	{"version", "the path of the version of a message, or those of its parts, which are compared in order; `PATH as lsn`, `binlog`, `mongo_ts` or `timestamp` reads a text that has another order. It is used with `version: true` at the top of the file", "none", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"schema", "the path of a JSON Schema of the rows of the message's table that follow: their columns have its types, where `'*'` makes the table", "the stream describes no tables", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Schema = r.path(n, where) }},
+	{"schema_key", "the path of an array, beside `schema`, with the names of the fields that are the key", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.SchemaKey = r.path(n, where) }},
+	{"resume", "the path of a value from which the source resumes, in messages of its own: `weir sync` prints it to stdout, in a line, when all that came before it is committed", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Resume = r.path(n, where) }},
+	{"version", "the path of the version of a message, or those of its parts, which are compared in order; `PATH as lsn`, `binlog`, `mongo_ts` or `timestamp` reads a text that has another order. It is used with `version: true` at the top of the file", "none", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		for _, item := range r.scalars(n, where, "paths") {
 			part, err := envelope.ParseVersionPart(item.Value)
 			if err != nil {

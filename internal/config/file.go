@@ -174,7 +174,7 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen
 		if version, err = paths.ParsePath(o.Version); err != nil {
 			r.fault(place("version_field"), "version_field", "%v", err)
 		}
-		if version.Base == paths.RowBase {
+		if version.Base == paths.DefaultBase {
 			version.Base = paths.MessageBase
 		}
 	}

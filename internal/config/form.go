@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/weirsync/weir/internal/cast"
@@ -13,10 +14,19 @@ type form map[string]any
 var (
 	anyForm   = form{}
 	textForm  = form{"type": []string{"string", "number", "boolean"}}
-	boolForm  = form{"type": "boolean"}
-	namesForm = oneOf(textForm, listOf(textForm))
-	typeForm  = form{"type": "string", "pattern": typePattern()}
+	boolForm  = oneOf(form{"type": "boolean"}, enum("true", "false"))
+	nameForm  = form{"type": textForm["type"], "minLength": 1}
+	namesForm = oneOf(form{"type": textForm["type"], "pattern": "^[^,]+$"}, unique(listOf(nameForm)))
+	pathForm  = form{"type": textForm["type"], "minLength": 1}
+	pathsForm = oneOf(pathForm, listOf(pathForm))
+	ageForm   = form{"type": "string", "pattern": durationPattern}
+	// conditionForm is PATH=VALUE.
+	conditionForm = form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}
+	typeForm      = form{"type": "string", "pattern": typePattern()}
 )
+
+// durationPattern matches what [ParseDuration] reads, without a sign.
+const durationPattern = `^([0-9]+d0?|([0-9]+d)?\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
 // typePattern matches the types that [cast.ParseType] reads.
 func typePattern() string {
@@ -35,6 +45,21 @@ func listOf(item form) form { return form{"type": "array", "minItems": 1, "items
 
 func oneOf(forms ...form) form { return form{"anyOf": forms} }
 
-func countForm(least int) form { return form{"type": "integer", "minimum": least} }
+// countForm is that of a whole number, 0 or 1 at least, which may stand in quotes.
+func countForm(least int) form {
+	digits := "^(0|[1-9][0-9]*)$"
+	if least > 0 {
+		digits = "^[1-9][0-9]*$"
+	}
+	return oneOf(form{"type": "integer", "minimum": least}, form{"type": "string", "pattern": digits})
+}
+
+// unique is a list in which no text is named twice. Numbers may be: to a schema 1 and 1.0 are one value, to the reader two.
+func unique(list form) form {
+	different, numbers := maps.Clone(list), maps.Clone(list)
+	different["uniqueItems"] = true
+	numbers["contains"] = form{"type": "number"}
+	return oneOf(different, numbers)
+}
 
 func enum[T ~string](words ...T) form { return form{"enum": words} }

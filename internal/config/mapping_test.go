@@ -41,7 +41,7 @@ func printable(t *testing.T, of mapping.Mapping) string {
 		if t.Version.Base == paths.NoBase {
 			t.Scope = ""
 		}
-		if t.Columns != nil && t.Rest != fold.AddColumns {
+		if t.Columns != nil && t.UnknownFields != fold.AddUnknown {
 			t.MaxColumns = 0
 		}
 	}

@@ -119,7 +119,7 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	if t.When != nil {
 		add(n, "when", whenNode(t.When))
 	}
-	addPath("row", t.At)
+	addPath("row", t.Row)
 	if len(t.Key) > 0 {
 		add(n, "key", listNode(t.Key))
 	}
@@ -130,8 +130,8 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	if t.Type.Kind != cast.Auto {
 		add(n, "type", textNode(t.Type.String()))
 	}
-	addText(n, "unknown_fields", string(t.Rest))
-	if t.Columns == nil || t.Rest == fold.AddColumns {
+	addText(n, "unknown_fields", string(t.UnknownFields))
+	if t.Columns == nil || t.UnknownFields == fold.AddUnknown {
 		add(n, "max_columns", plainNode(strconv.Itoa(t.MaxColumns)))
 	}
 	if t.Expire != nil {

@@ -223,15 +223,18 @@ func Either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// number reads a whole number that is not below least. Digits after a leading zero are octal
-// to some, so that they are refused.
-func (r *reader) number(n *yaml.Node, where string, least int) int {
+// number reads a whole number that is not below least; into is unchanged if it is none. Digits
+// after a leading zero are octal to some, so that they are refused.
+func (r *reader) number(n *yaml.Node, where string, least int, into *int) {
 	v, ok := r.text(n, where)
 	i, err := strconv.Atoi(v)
-	if ok && (err != nil || i < least || strconv.Itoa(i) != v) {
+	switch {
+	case !ok:
+	case err != nil || i < least || strconv.Itoa(i) != v:
 		r.fault(pos(n), where, "%q must be a whole number, at least %d", v, least)
+	default:
+		*into = i
 	}
-	return i
 }
 
 func (r *reader) boolean(n *yaml.Node, where string) bool {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +13,8 @@ type Setting struct {
 	Key, Help string
 	Type      string   // as the flag has it: bool, int, strings
 	Choices   []string // the words that it takes; nil: others
+	Word      string   // that stands for a duration; "": none
+	Least     int      // of a number, 0 or 1
 }
 
 // Schema is the JSON Schema of a config file, which may name these kinds of databases.
@@ -28,16 +31,16 @@ func Schema(settings []Setting, databases []string) ([]byte, error) {
 	schema["title"] = "The config file of weir"
 	schema["type"] = []string{"object", "null"}
 	schema["$defs"] = form{
-		"envelope":   oneOf(enum(PresetNames()...), required(object(properties(envelopeKeys)))),
+		"envelope":   oneOf(enum(append(PresetNames(), "")...), required(object(properties(envelopeKeys)))),
 		"table":      orNull(object(properties(tableKeys))),
 		"column":     oneOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
 		"source":     oneOf(textForm, form{"type": "null"}, required(object(properties(sourceKeys)))),
-		"when":       oneOf(form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}, ref("tests"), listOf(ref("tests"))),
-		"tests":      form{"type": "object", "minProperties": 1, "additionalProperties": oneOf(ref("values"), required(object(properties(testKeys))))},
-		"values":     oneOf(valueForm, listOf(valueForm)),
-		"statements": oneOf(listOf(textForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": listOf(textForm)}),
-		"expire":     required(object(properties(expireKeys)), "after"),
-		"test":       required(object(properties(caseKeys)), keyNames(caseKeys)...),
+		"when":       oneOf(conditionForm, ref("tests"), listOf(ref("tests"))),
+		"tests":      form{"type": "object", "minProperties": 1, "propertyNames": form{"minLength": 1}, "additionalProperties": oneOf(ref("values"), required(object(properties(testKeys))))},
+		"values":     oneOf(valueForm, unique(listOf(valueForm))),
+		"statements": oneOf(listOf(nameForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": listOf(nameForm)}),
+		"expire":     required(object(properties(expireKeys, "after")), "after"),
+		"test":       required(object(properties(caseKeys, keyNames(caseKeys)...)), keyNames(caseKeys)...),
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -49,20 +52,43 @@ func Schema(settings []Setting, databases []string) ([]byte, error) {
 
 var valueForm = form{"type": []string{"string", "number", "boolean", "null"}}
 
+// Sizes and rates of a second, as settings read them.
+const (
+	sizePattern = `^ *([0-9]+\.?[0-9]*|\.[0-9]+) *([kKmMgGtT][iI]?[bB]?|[bB])? *$`
+	ratePattern = `^(\+?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([eE][+-]?[0-9]+)?(/[smh]?)?)?$`
+)
+
 // settingForm is that of a setting's value.
 func settingForm(s Setting) form {
 	var f form
 	switch {
+	case s.Key == "key":
+		f = oneOf(nameForm, unique(listOf(nameForm)))
+	case s.Key == "columns":
+		f = oneOf(textForm, unique(form{"type": "array", "items": nameForm}))
+	case s.Key == "when":
+		f = oneOf(conditionForm, form{"type": "array", "items": conditionForm})
+	case s.Key == "delete_when":
+		f = oneOf(ref("when"), enum(""))
+	case strings.HasSuffix(s.Key, "_when"):
+		f = oneOf(conditionForm, enum(""))
 	case strings.HasPrefix(s.Type, "string") && s.Type != "string":
 		f = oneOf(textForm, form{"type": "array", "items": textForm})
-	case s.Key == "delete_when":
-		f = ref("when")
 	case s.Choices != nil:
 		f = enum(s.Choices...)
 	case s.Type == "bool":
 		f = boolForm
 	case s.Type == "int":
-		f = form{"type": "integer"}
+		f = countForm(s.Least)
+	case s.Type == "duration":
+		f = oneOf(ageForm, enum("0"), form{"type": "integer", "minimum": 0, "maximum": 0})
+		if s.Word != "" {
+			f = oneOf(f, enum(s.Word))
+		}
+	case s.Type == "size":
+		f = oneOf(form{"type": "number", "minimum": 0}, form{"type": "string", "pattern": sizePattern})
+	case s.Type == "rate":
+		f = oneOf(form{"type": "number", "exclusiveMinimum": 0}, form{"type": "string", "pattern": ratePattern})
 	default:
 		f = textForm
 	}
@@ -72,12 +98,12 @@ func settingForm(s Setting) form {
 // orNull is a form that takes null as well, which is as if the key were absent.
 func orNull(f form) form { return oneOf(f, form{"type": "null"}) }
 
-// properties are the forms of keys.
-func properties[T any](keys []key[T]) form {
+// properties are the forms of keys. Those that are needed must not be null.
+func properties[T any](keys []key[T], needed ...string) form {
 	all := form{}
 	for _, k := range keys {
 		f := maps.Clone(k.form)
-		if !nullIsValue[k.name] {
+		if !nullIsValue[k.name] && !slices.Contains(needed, k.name) {
 			f = orNull(k.form)
 		}
 		f["description"] = k.about

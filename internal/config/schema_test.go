@@ -18,18 +18,21 @@ import (
 
 // A jsonSchema is a JSON Schema, as far as ours go.
 type jsonSchema struct {
-	Ref                           string                 `json:"$ref"`
-	Defs                          map[string]*jsonSchema `json:"$defs"`
-	AnyOf                         []*jsonSchema
-	Type                          any // a text, or several
-	Enum                          []string
-	Pattern                       string
-	Minimum                       *float64
-	MinItems, MinProperties       int
-	Items, PropertyNames          *jsonSchema
-	Properties, PatternProperties map[string]*jsonSchema
-	Required                      []string
-	AdditionalProperties          json.RawMessage // false, or a schema
+	Ref                            string                 `json:"$ref"`
+	Defs                           map[string]*jsonSchema `json:"$defs"`
+	AnyOf                          []*jsonSchema
+	Type                           any // a text, or several
+	Enum                           []string
+	Pattern                        string
+	Minimum, Maximum               *float64
+	ExclusiveMinimum               *float64
+	MinLength                      int
+	MinItems, MinProperties        int
+	UniqueItems                    bool
+	Items, Contains, PropertyNames *jsonSchema
+	Properties, PatternProperties  map[string]*jsonSchema
+	Required                       []string
+	AdditionalProperties           json.RawMessage // false, or a schema
 }
 
 // takes judges a node.
@@ -44,8 +47,12 @@ func (s *jsonSchema) takes(root *jsonSchema, n *yaml.Node) bool {
 	switch {
 	case s.AnyOf != nil && !slices.ContainsFunc(s.AnyOf, func(one *jsonSchema) bool { return one.takes(root, n) }),
 		s.Type != nil && !slices.Contains(types, kind) && !(n.ShortTag() == "!!int" && slices.Contains(types, "integer")),
-		s.Enum != nil && !slices.Contains(s.Enum, n.Value), !regexp.MustCompile(s.Pattern).MatchString(n.Value),
-		s.Minimum != nil && (err != nil || number < *s.Minimum), len(n.Content) < s.MinItems, kind == "object" && len(n.Content)/2 < s.MinProperties,
+		s.Enum != nil && (kind != "string" || !slices.Contains(s.Enum, n.Value)),
+		kind == "string" && (len(n.Value) < s.MinLength || !regexp.MustCompile(s.Pattern).MatchString(n.Value)),
+		kind == "number" && err == nil && (s.Minimum != nil && number < *s.Minimum || s.Maximum != nil && number > *s.Maximum || s.ExclusiveMinimum != nil && number <= *s.ExclusiveMinimum),
+		kind == "array" && (len(n.Content) < s.MinItems || s.UniqueItems && hasEqual(n.Content)),
+		kind == "object" && len(n.Content)/2 < s.MinProperties,
+		s.Contains != nil && !slices.ContainsFunc(n.Content, func(item *yaml.Node) bool { return s.Contains.takes(root, item) }),
 		s.Items != nil && slices.ContainsFunc(n.Content, func(item *yaml.Node) bool { return !s.Items.takes(root, item) }):
 		return false
 	}
@@ -56,6 +63,18 @@ func (s *jsonSchema) takes(root *jsonSchema, n *yaml.Node) bool {
 		}
 	}
 	return !slices.ContainsFunc(s.Required, func(name string) bool { return !slices.Contains(names, name) })
+}
+
+// hasEqual tells that two scalars of a list are equal.
+func hasEqual(items []*yaml.Node) bool {
+	return slices.ContainsFunc(items, func(a *yaml.Node) bool {
+		return slices.ContainsFunc(items, func(b *yaml.Node) bool {
+			x, errX := strconv.ParseFloat(a.Value, 64)
+			y, errY := strconv.ParseFloat(b.Value, 64)
+			numbers := a.ShortTag() != "!!str" && b.ShortTag() != "!!str" && errX == nil && errY == nil
+			return a != b && a.Kind == yaml.ScalarNode && (a.ShortTag() == b.ShortTag() && (isNull(a) || a.Value == b.Value) || numbers && x == y)
+		})
+	})
 }
 
 // takesMember judges a key of a map and its value.
@@ -75,6 +94,32 @@ func (s *jsonSchema) takesMember(root *jsonSchema, key, value *yaml.Node) bool {
 	return of == nil || of.takes(root, value)
 }
 
+// SchemaJudge returns what judges the text of a file by a schema.
+func SchemaJudge(t *testing.T, text []byte) func(file string) bool {
+	t.Helper()
+	var schema jsonSchema
+	testcheck.NoError(t, json.Unmarshal(text, &schema))
+	return func(file string) bool {
+		var doc yaml.Node
+		testcheck.NoError(t, yaml.Unmarshal([]byte(file), &doc))
+		return schema.takes(&schema, doc.Content[0])
+	}
+}
+
+// KeyTables returns the keys that the reader knows, with the words that they take, by the map that has them.
+func KeyTables() map[string]map[string][]string {
+	return map[string]map[string][]string{"file": wordsOf(mappingKeys), "envelope": wordsOf(envelopeKeys), "table": wordsOf(tableKeys), "source": wordsOf(sourceKeys),
+		"test": wordsOf(testKeys), "expire": wordsOf(expireKeys), "case": wordsOf(caseKeys)}
+}
+
+func wordsOf[T any](keys []key[T]) map[string][]string {
+	words := map[string][]string{}
+	for _, k := range keys {
+		words[k.name] = strings.Fields(strings.Trim(fmt.Sprint(cmp.Or[any](k.form["enum"], "")), "[]"))
+	}
+	return words
+}
+
 // The schema takes what the reader takes, and refuses what it refuses by itself, without a
 // look at other keys.
 func TestSchema_IsTheReaders(t *testing.T) {
@@ -85,13 +130,7 @@ func TestSchema_IsTheReaders(t *testing.T) {
 	}
 	text, err := Schema(settings, databases)
 	testcheck.NoError(t, err)
-	var schema jsonSchema
-	testcheck.NoError(t, json.Unmarshal(text, &schema))
-	judge := func(text string) bool {
-		var doc yaml.Node
-		testcheck.NoError(t, yaml.Unmarshal([]byte(text), &doc))
-		return schema.takes(&schema, doc.Content[0])
-	}
+	judge := SchemaJudge(t, text)
 	by := func(text string) string {
 		_, err := readText(t, text)
 		return map[[2]bool]string{{true, true}: "taken by both", {true, false}: "taken by the reader alone", {false, true}: "taken by the schema alone", {}: "refused by both"}[[2]bool{err == nil, judge(text)}]
@@ -121,12 +160,15 @@ func words(f form) string {
 		for i, one := range forms {
 			all[i] = words(one)
 		}
+		if all[0] == "whole number" || all[0] == all[1] { // the others are the same in quotes
+			return all[0]
+		}
 		return strings.Join(all, ", or ")
 	}
 	switch {
 	case f["enum"] != nil:
 		return "`" + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(f["enum"]), "[]")), "`, `") + "`"
-	case f["pattern"] != nil:
+	case f["pattern"] == typeForm["pattern"]:
 		return "type"
 	case f["type"] == "integer":
 		return "whole number"

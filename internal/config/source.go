@@ -108,7 +108,7 @@ var sourceKeys = []key[sourceDraft]{
 		s.Stamp = choice(r, n, where, mapping.InsertStamp, mapping.UpdateStamp)
 	}},
 	{"meta", "what is known beside the value: `index` (from 0) or `key` of an element, `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
-	{"references", "the table of the file that the value is a foreign key to; a row that is missing there is made with its key alone", "", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
+	{"references", "the table of the file that the value is a foreign key to; a row that is missing there is made with its key alone", "", nameForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
 }
 
 var metas = []mapping.Meta{mapping.IndexMeta, mapping.KeyMeta, mapping.LineMeta, mapping.OffsetMeta, mapping.SourceMeta}

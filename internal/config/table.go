@@ -47,8 +47,8 @@ var mappingKeys = []key[mappingDraft]{
 	{"unmatched", "what becomes of a message that no table takes: `ignore` counts it, `reject` rejects it, `fail` ends the run", "ignore", enum(unmatched...), func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
 		m.Unmatched = choice(r, n, where, unmatched...)
 	}},
-	{"max_each", "the most elements of one array; a message with more is rejected", "100000", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.MaxEach = r.number(n, where, 1) }},
-	{"max_tables", "the most tables", "100", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.MaxTables = r.number(n, where, 1) }},
+	{"max_each", "the most elements of one array; a message with more is rejected", "100000", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { r.number(n, where, 1, &m.MaxEach) }},
+	{"max_tables", "the most tables", "100", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { r.number(n, where, 1, &m.MaxTables) }},
 	{"tables", "the tables by name, NAME or SCHEMA.NAME in the database; `'*'` is for each table of a change stream that has no name here", "one table, see `table`", form{"type": "object", "minProperties": 1, "additionalProperties": ref("table")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
 		r.tables(m, n, where)
 	}},
@@ -60,20 +60,20 @@ var unmatched = []mapping.Unmatched{mapping.IgnoreUnmatched, mapping.RejectUnmat
 var tableKeys = []key[tableDraft]{
 	{"from", "the name of the table in the stream, TABLE or SCHEMA.TABLE, or several; `*` stands for any text, `?` for any character", "the table's own name", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.From = r.names(n, where) }},
 	{"when", "the messages that the table takes; of a child, the elements", "every message; with an envelope, each of this table", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
-	{"row", "the path of the object that is the row; where it is absent or null there is no row", "the message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.At = r.path(n, where) }},
-	{"each", "the path of an array, or object: each element is a row", "a row for each message", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
-	{"of", "the parent table: `each` is in its row, and the rows live and die with it", "none", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},
+	{"row", "the path of the object that is the row; where it is absent or null there is no row", "the message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Row = r.path(n, where) }},
+	{"each", "the path of an array, or object: each element is a row", "a row for each message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
+	{"of", "the parent table: `each` is in its row, and the rows live and die with it", "none", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},
 	{"set", "`replace`: the array is the whole set of rows; `merge`: its elements are sparse updates", "replace", enum(mapping.ReplaceSet, mapping.MergeSet), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Set = choice(r, n, where, mapping.ReplaceSet, mapping.MergeSet)
 	}},
-	{"parent", "new names for the columns that a child takes over from its parent, such as `{id: order_id}`", "as in the parent", form{"type": "object", "minProperties": 1, "additionalProperties": textForm}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"parent", "new names for the columns that a child takes over from its parent, such as `{id: order_id}`", "as in the parent", form{"type": "object", "additionalProperties": nameForm}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Parent = map[string]string{}
 		r.pairs(n, where, asIs, func(_ *yaml.Node, name string, value *yaml.Node) {
 			t.Parent[name] = r.name(value, join(where, name))
 		})
 	}},
-	{"key", "the column or columns that identify a row; those of a child come after its parent's", "the top-level `key`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Key = r.names(n, where) }},
-	{"id", "the name of a surrogate integer key that the database generates", "none", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.ID = r.name(n, where) }},
+	{"key", "the column or columns that identify a row; those of a child come after its parent's", "the top-level `key`; else of `'*'` the key that the stream names; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Key = r.names(n, where) }},
+	{"id", "the name of a surrogate integer key that the database generates", "none", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.ID = r.name(n, where) }},
 	{"columns", "the columns, each with its source", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 			r.fault(pos(n), where, "no column is named: leave columns out to take all fields")
@@ -86,7 +86,9 @@ var tableKeys = []key[tableDraft]{
 		})
 	}},
 	{"type", "the type of columns that name none", "auto", typeForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Type = r.columnType(n, where) }},
-	{"unknown_fields", "what becomes of fields that no column takes", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Rest = choice(r, n, where, rests...) }},
+	{"unknown_fields", "what becomes of fields that no column takes", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		t.UnknownFields = choice(r, n, where, rests...)
+	}},
 	{"expire", "when rows are removed", "never", ref("expire"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Expire = &mapping.Expire{Pos: pos(n), Every: defaultEvery}
 		if given := readKeys(r, n, where, expireKeys, t.Expire); n.Kind == yaml.MappingNode && given["after"] == nil {
@@ -101,21 +103,21 @@ var tableKeys = []key[tableDraft]{
 		t.Null = choice(r, n, where, fold.ClearNull, fold.KeepNull)
 	}},
 	{"fill_only", "write only where the row has NULL", "the top-level `fill_only`", boolForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.FillOnly = r.boolean(n, where) }},
-	{"version_field", "the path of the version of a message; of a child, of the element", "the top-level `version_field`, of the message; of a child that of its parent", textForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
+	{"version_field", "the path of the version of a message; of a child, of the element", "the top-level `version_field`, of the message; of a child that of its parent", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
 	{"version_scope", "what has a version: each `column`, or the `row`", "the top-level `version_scope`; of a child that of its parent", enum(fold.ColumnScope, fold.RowScope), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Scope = choice(r, n, where, fold.ColumnScope, fold.RowScope)
 	}},
-	{"max_columns", "the most columns that `unknown_fields: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.MaxColumns = r.number(n, where, 0) }},
+	{"max_columns", "the most columns that `unknown_fields: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { r.number(n, where, 0, &t.MaxColumns) }},
 }
 
-var rests = []fold.NewColumns{fold.IgnoreColumns, fold.AddColumns, fold.RejectColumns}
+var rests = []fold.UnknownFields{fold.IgnoreUnknown, fold.AddUnknown, fold.RejectUnknown}
 
 var expireKeys = []key[mapping.Expire]{
-	{"after", "the age of the rows that are removed, such as 48h or 7d", "", textForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
+	{"after", "the age of the rows that are removed, such as 48h or 7d", "", ageForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
 		e.After = r.duration(n, where)
 	}},
 	{"of", "the columns of which all must be older, or NULL", "all timestamp columns and stamps", namesForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) { e.Of = r.names(n, where) }},
-	{"every", "how often old rows are looked for", "1m", textForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
+	{"every", "how often old rows are looked for", "1m", ageForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
 		e.Every = r.duration(n, where)
 	}},
 }
@@ -167,7 +169,9 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.P
 		o := &m.defaults
 		leave := func(name string) bool { return t.given[name] == nil }
 		if leave("key") && !t.child() {
-			t.Key = o.Key
+			if t.Key = o.Key; o.Key == nil {
+				t.Key, t.KeyByDefault = []string{mapping.DefaultKey}, true
+			}
 		}
 		if leave("null") {
 			t.Null = o.Null
@@ -194,8 +198,8 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.P
 			t.Set = mapping.ReplaceSet
 		}
 		if leave("unknown_fields") {
-			if t.Rest = o.Columns; t.Columns != nil {
-				t.Rest = fold.IgnoreColumns
+			if t.UnknownFields = o.UnknownFields; t.Columns != nil {
+				t.UnknownFields = fold.IgnoreUnknown
 			}
 		}
 	}

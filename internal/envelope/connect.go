@@ -101,7 +101,7 @@ func (f *FieldSchema) Column(name string, key bool, as *cast.Cast, textTypes boo
 
 // connectSchemas are what schemas say, by their text.
 type connectSchemas struct {
-	known map[string]*RowSchema
+	cache map[string]*RowSchema
 	bytes int // of these texts
 }
 
@@ -115,7 +115,7 @@ func (d *Decoder) rowSchema() *RowSchema {
 		return nil
 	}
 	s := &d.schemas
-	if r, known := s.known[string(v.Value)]; known {
+	if r, known := s.cache[string(v.Value)]; known {
 		return r
 	}
 	var top FieldSchema
@@ -123,10 +123,10 @@ func (d *Decoder) rowSchema() *RowSchema {
 		top = FieldSchema{}
 	}
 	r := &RowSchema{Fields: rowFields(top, d.spec.Row), isStruct: top.Type == "struct"}
-	if s.bytes += len(v.Value); s.known == nil || s.bytes > maxSchemas {
-		s.known, s.bytes = map[string]*RowSchema{}, len(v.Value)
+	if s.bytes += len(v.Value); s.cache == nil || s.bytes > maxSchemas {
+		s.cache, s.bytes = map[string]*RowSchema{}, len(v.Value)
 	}
-	s.known[string(v.Value)] = r
+	s.cache[string(v.Value)] = r
 	return r
 }
 

@@ -69,8 +69,8 @@ type Decoder struct {
 // NewDecoder returns a decoder whose messages the reader's paths read.
 func (c *Compiled) NewDecoder(read *paths.Reader) *Decoder { return &Decoder{Compiled: c, read: read} }
 
-// Passes reports whether a line is skipped: it is a null record, or a tombstone and tombstones are not applied.
-func (c *Compiled) Passes(l *feed.Line, tombstones bool) bool {
+// Skips reports whether a line is skipped: it is a null record, or a tombstone and tombstones are not applied.
+func (c *Compiled) Skips(l *feed.Line, tombstones bool) bool {
 	return l.Null || l.Deletes && !tombstones
 }
 
@@ -253,7 +253,7 @@ func (r *Rows) Next() (row Row, ok bool, err *feed.Error) {
 		row, err = d.row(&r.change, &value, old, r.next)
 	}
 	if r.next++; err == nil {
-		d.Begin(row.Value, row.Index)
+		d.BeginRow(row.Value, row.Index)
 	}
 	return row, err == nil, err
 }
@@ -268,15 +268,15 @@ func (d *Decoder) onlyRow() (row *feed.Field) {
 	return row
 }
 
-// Begin turns the paths of rows to one.
-func (d *Decoder) Begin(row []byte, index int) {
+// BeginRow points the paths of rows at one.
+func (d *Decoder) BeginRow(row []byte, index int) {
 	d.read.BeginElement(d.rowTree, row, feed.JSON, paths.Element{Index: index})
 }
 
 // TombstoneRow is the row that a tombstone removes: a line that has the key. The paths read it then.
 func (d *Decoder) TombstoneRow(l *feed.Line) Row {
 	row := Row{Value: bytes.TrimSpace(l.Text)}
-	d.Begin(row.Value, 0)
+	d.BeginRow(row.Value, 0)
 	return row
 }
 

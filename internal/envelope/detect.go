@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Of guesses the envelope of a message and returns its name, or "". A message must have all fields that its tool always
-// sends.
-func Of(message []byte) string {
+// DetectPreset returns the name of the preset whose tool sends such messages, or "" if none does. A message must have all
+// fields that the tool always sends.
+func DetectPreset(message []byte) string {
 	var m fields
 	if json.Unmarshal(message, &m) != nil {
 		return ""

@@ -15,7 +15,7 @@ import (
 
 // TestOf has the lines in testdata/lines.txtar.
 func TestOf(t *testing.T) {
-	testcheck.GoldenLines(t, "testdata/lines.txtar", func(_ *testing.T, _, line string) string { return cmp.Or(envelope.Of([]byte(line)), "none") })
+	testcheck.GoldenLines(t, "testdata/lines.txtar", func(_ *testing.T, _, line string) string { return cmp.Or(envelope.DetectPreset([]byte(line)), "none") })
 }
 
 // TestOf_RealLines: messages that the tools have sent are told, and those of plain feeds are none.
@@ -31,7 +31,7 @@ func TestOf_RealLines(t *testing.T) {
 	} {
 		told := map[string]int{}
 		for _, line := range lines(t, filepath.Join("..", "..", "testdata", path)) {
-			if of := envelope.Of(line[bytes.LastIndexByte(line, '\t')+1:]); of != "" {
+			if of := envelope.DetectPreset(line[bytes.LastIndexByte(line, '\t')+1:]); of != "" {
 				told[of]++
 			}
 		}

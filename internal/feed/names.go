@@ -36,6 +36,14 @@ func (n *Names) Name(number int32) string {
 	return n.byNumber[number]
 }
 
+// NameOf returns the name that a number of a line's fields stands for: below 0 it is one of the line's unnumbered names.
+func (n *Names) NameOf(number int32, unnumbered [][]byte) string {
+	if number < 0 {
+		return string(unnumbered[^number])
+	}
+	return n.Name(number)
+}
+
 // Meet returns the number of a name that a feed brings, or -1 where it gets none.
 func (n *Names) Meet(name []byte) int32 {
 	n.mu.Lock()
@@ -167,9 +175,4 @@ func (s *Scanner) meet(raw []byte, escaped bool) (number, at int32) {
 }
 
 // Name returns the name of a field of the last line.
-func (s *Scanner) Name(f *Field) string {
-	if f.Name < 0 {
-		return string(s.unnumbered[^f.Name])
-	}
-	return s.names.Name(f.Name)
-}
+func (s *Scanner) Name(f *Field) string { return s.names.NameOf(f.Name, s.unnumbered) }

@@ -18,7 +18,7 @@ import (
 // TestFold_StopsBeforeAnArenaIsFull: a value past 32 GiB would be written over others.
 // The chunks before the last are left out.
 func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
-	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Limits: schema.Limits{Untyped: true}, Key: []string{"id"}, Columns: AddColumns, MaxColumns: 9, Log: logtest.New(t)})
+	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Limits: schema.Limits{Untyped: true}, Key: []string{"id"}, UnknownFields: AddUnknown, MaxColumns: 9, Log: logtest.New(t)})
 	var b Batch
 	b.arena.chunks = make([][]byte, maxArena/chunkSize)
 	b.arena.next = maxArena - align
@@ -229,7 +229,7 @@ func TestCheckVersion(t *testing.T) {
 
 // A batch is read ahead by others while it is resolved.
 func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
-	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: ColumnScope, Columns: AddColumns, MaxColumns: 9, Log: logtest.New(t)})
+	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: ColumnScope, UnknownFields: AddUnknown, MaxColumns: 9, Log: logtest.New(t)})
 	var b Batch
 	for i, line := range []string{`{"id":1,"v":7,"a":1}`, `{"id":1,"v":5,"op":"delete"}`} {
 		testcheck.NoError(t, f.Fold(&b, []byte(line), Place{Line: int64(i + 1)}))

@@ -334,7 +334,7 @@ func (x *Explosion) begin(table int) {
 	e := b.sets.rows
 	b.emptyExploded(e.Table)
 	o := b.relations.nested.folders[table].opt
-	o.Columns, o.Log = IgnoreColumns, slog.New(slog.DiscardHandler) // that was told when they were judged
+	o.UnknownFields, o.Log = IgnoreUnknown, slog.New(slog.DiscardHandler) // that was told when they were judged
 	f := NewFolder(b.relations.nested.folders[table].fields.names, e.Table, o)
 	f.table.HasConstraints = false // what made the row above is kept
 	x.folders[table] = f

@@ -28,7 +28,7 @@ func newFolder(t testing.TB, change func(*fold.Options)) *fold.Folder {
 
 // options are those of a table in a database like SQLite.
 func options(t testing.TB, change func(*fold.Options)) fold.Options {
-	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Columns: fold.AddColumns, MaxColumns: 500,
+	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", UnknownFields: fold.AddUnknown, MaxColumns: 500,
 		Limits: schema.Limits{FoldCase: true, Untyped: true}, Log: logtest.New(t)}
 	if change != nil {
 		change(&o)
@@ -128,7 +128,7 @@ func TestFold_LastOfManyEqualNames(t *testing.T) {
 // among those that may be added.
 func TestFold_HeldColumnsCountAsAdded(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, Made: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Int, Held: "view v uses it"}}}
-	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 1, Log: logtest.New(t)})
+	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 1, Log: logtest.New(t)})
 	rows(t, f, &fold.Batch{}, `{"id":1,"b":1}`)
 	if got := f.Table().Columns; len(got) != 2 {
 		t.Errorf("%d columns, want 2: %v", len(got), got)
@@ -347,7 +347,7 @@ func TestAdd_ValuesThatNoLineHas(t *testing.T) {
 func TestFold_NamesWithoutANumber(t *testing.T) {
 	long := strings.Repeat("n", 2000)
 	table := schema.Table{Name: "t", Exists: true, Key: []int{0, 2}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "a"}, {Name: "i2", Key: true}, {Name: "é"}, {Name: long}}}
-	o := fold.Options{Key: []string{"id", "i2"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: fold.ColumnScope, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+	o := fold.Options{Key: []string{"id", "i2"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: fold.ColumnScope, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
 	f, b := fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}
 	var junk strings.Builder
 	for i := range 12_000 {
@@ -375,7 +375,7 @@ func TestFold_NamesWithoutANumber(t *testing.T) {
 func TestFolders_ADeleteMakesNoColumn(t *testing.T) {
 	remove, set := `{"id":1,"gone":1}`, `{"id":2,"set":1}`
 	for _, ops := range [][]fold.Op{{fold.Delete}, {fold.Delete, fold.Upsert}, {fold.Upsert, fold.Delete}, {fold.Upsert, fold.Delete, fold.Upsert}} {
-		o, names := fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 9, Log: logtest.New(t)}, &feed.Names{}
+		o, names := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Log: logtest.New(t)}, &feed.Names{}
 		folder := fold.NewFolder(names, schema.Table{Name: "t"}, o)
 		var changes []fold.TableChange
 		for _, op := range ops {
@@ -422,7 +422,7 @@ func TestAdd_Splits(t *testing.T) {
 	} {
 		for _, unsplit := range []bool{false, true} {
 			var folders fold.Folders
-			o := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+			o := fold.Options{Key: []string{"id"}, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
 			for i, refs := range [][]schema.Ref{nil, {{Column: 1, From: []int{1}, Table: planes}}, nil, {{Column: 1, From: []int{1}, Table: planes}}} {
 				table := schema.Table{Name: fmt.Sprint("t", i), Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "plane"}}, Refs: refs}
 				folders = append(folders, fold.NewFolder(names, table, o))

@@ -151,7 +151,8 @@ func (f *Folder) Seal(b *Batch) {
 	f.table.Exists = true
 }
 
-// Ignored returns how many values each field had that found no column.
+// Ignored returns how many values each field had that found no column, whatever their message changes: a value of a message
+// whose version is outdated counts too, for often only the database knows that it is.
 func (f *Folder) Ignored() map[string]int64 {
 	m := map[string]int64{}
 	for i := range f.fields.all {
@@ -402,7 +403,7 @@ func (f *Folder) resolve(c *Change) error {
 	if bits.OnesCount64(seen) < len(f.now.hits) && !increasing(f.now.hits) { // else no two are the same
 		f.dropRepeated(c)
 	}
-	if f.opt.Columns == AddColumns && f.opt.MaxColumns > 0 && len(f.now.hits) > f.opt.MaxColumns {
+	if f.opt.UnknownFields == AddUnknown && f.opt.MaxColumns > 0 && len(f.now.hits) > f.opt.MaxColumns {
 		return f.checkNew(columns)
 	}
 	return nil
@@ -518,9 +519,9 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	}
 	bad := f.opt.Limits.CheckName(name)
 	switch {
-	case f.opt.Columns == RejectColumns:
+	case f.opt.UnknownFields == RejectUnknown:
 		return 0, feed.Errorf(feed.BadColumn, "the table has no column %q (--unknown-fields reject)", name)
-	case f.opt.Columns == IgnoreColumns:
+	case f.opt.UnknownFields == IgnoreUnknown:
 	case bad != nil:
 		return 0, bad
 	case f.added.n < f.opt.MaxColumns:
@@ -554,8 +555,8 @@ func (f *Folder) declare(c *schema.Column, by *Change, name string) {
 // remember adds a field.
 func (f *Folder) remember(fd field, alias string) int32 {
 	n, isNew := f.fields.add(fd, alias)
-	if isNew && fd.col >= 0 {
-		f.table.Columns[fd.col].Exact = fd.name == f.opt.Version && f.opt.Scope == RowScope
+	if isNew && fd.col >= 0 && fd.name == f.opt.Version && f.opt.Scope == RowScope {
+		f.table.Columns[fd.col].Exact = true
 	}
 	return n
 }

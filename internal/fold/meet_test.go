@@ -310,7 +310,7 @@ type meetDB struct {
 }
 
 func (db *meetDB) sync(t *testing.T, messages []meetMessage, scope fold.Scope, size func() int) (rejects []int) {
-	o := fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 9, Merge: maps.Clone(meetFunctions), Log: logtest.New(t)}
+	o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: maps.Clone(meetFunctions), Log: logtest.New(t)}
 	if scope != "" {
 		o.Version, o.Scope = "v", scope
 		for name, f := range o.Merge {
@@ -427,7 +427,7 @@ func (db *meetDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
 }
 
 func meetFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *fold.Folder {
-	o := fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 9, Log: logtest.New(t)}
+	o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Log: logtest.New(t)}
 	change(&o)
 	return fold.NewFolder(&feed.Names{}, table, o)
 }
@@ -499,7 +499,7 @@ func BenchmarkFold_Sum(b *testing.B) {
 	}
 	for _, function := range []merge.Function{merge.Last, merge.Sum, merge.Max} {
 		b.Run(function.String(), func(b *testing.B) {
-			o := fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 9}
+			o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9}
 			if function != merge.Last {
 				o.Merge = map[string]merge.Function{"hits": function}
 			}
@@ -540,7 +540,7 @@ func TestFold_SumsOfChildRows(t *testing.T) {
 	parent := schema.Table{Name: "p", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}}}
 	child := schema.Table{Name: "c", Exists: true, Key: []int{0, 1}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, {Name: "nr", Type: schema.Int, Key: true}, {Name: "n", Type: schema.Number}}}
 	pair := func(names *feed.Names) (fold.Folders, fold.Options, fold.Options) {
-		po := fold.Options{Key: []string{"id"}, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+		po := fold.Options{Key: []string{"id"}, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
 		co := po
 		co.Key, co.Merge = []string{"id", "nr"}, map[string]merge.Function{"n": merge.Sum}
 		return fold.Folders{fold.NewFolder(names, parent, po), fold.NewFolder(names, child, co)}, po, co

@@ -10,15 +10,15 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// NewColumns says what becomes of a field that the table has no column for; "" leaves it to
+// UnknownFields says what becomes of a field that the table has no column for; "" leaves it to
 // the table.
-type NewColumns string
+type UnknownFields string
 
 // What becomes of such a field.
 const (
-	AddColumns    NewColumns = "add"
-	IgnoreColumns NewColumns = "ignore"
-	RejectColumns NewColumns = "reject"
+	AddUnknown    UnknownFields = "add"
+	IgnoreUnknown UnknownFields = "ignore"
+	RejectUnknown UnknownFields = "reject"
 )
 
 // Scope is what has a version: each column, or the row as a whole.
@@ -41,19 +41,19 @@ const (
 
 // Options are the rules of a fold.
 type Options struct {
-	Key         []string // the fields of the key, one at least
-	DeleteField string   // "" for none
-	DeleteValue string   // the text of the field in a message that deletes; "null" is JSON's null alone
-	Null        Null
-	FillOnly    bool                      // values go only where the row has NULL
-	Version     string                    // the field with a message's version, "" for none
-	Scope       Scope                     // of the versions, where there are any
-	Merge       map[string]merge.Function // by column: how its values meet, if not by [merge.Last]
-	Columns     NewColumns
-	MaxColumns  int           // columns that weir adds at most
-	WholeLines  bool          // [Message.Text] is the whole line
-	Limits      schema.Limits // of the database
-	Log         *slog.Logger
+	Key           []string // the fields of the key, one at least
+	DeleteField   string   // "" for none
+	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
+	Null          Null
+	FillOnly      bool                      // values go only where the row has NULL
+	Version       string                    // the field with a message's version, "" for none
+	Scope         Scope                     // of the versions, where there are any
+	Merge         map[string]merge.Function // by column: how its values meet, if not by [merge.Last]
+	UnknownFields UnknownFields
+	MaxColumns    int           // columns that weir adds at most
+	WholeLines    bool          // [Message.Text] is the whole line
+	Limits        schema.Limits // of the database
+	Log           *slog.Logger
 }
 
 // function is how the values of a column meet that is not of the key.

@@ -198,7 +198,7 @@ var initials = map[string]string{"d": `"dflt"`, "e": "5"}
 // sync folds lines in batches of as many as size says, and returns the rejected ones.
 func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, messages []message, size func() int) (rejects []int) {
 	o := fold.Options{Key: rules.Key, DeleteField: rules.DeleteField, DeleteValue: rules.DeleteValue, FillOnly: rules.FillOnly,
-		Version: rules.Version, Columns: fold.IgnoreColumns, Log: logtest.New(t)}
+		Version: rules.Version, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
 	if rules.KeepNull {
 		o.Null = fold.KeepNull
 	}

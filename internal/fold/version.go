@@ -207,7 +207,7 @@ func CheckVersion(t *schema.Table, o Options) error {
 	}
 	at := o.Limits.Find(t, o.Version, 0)
 	switch {
-	case at < 0 && (o.Columns == AddColumns || o.Columns == "" && t.Made):
+	case at < 0 && (o.UnknownFields == AddUnknown || o.UnknownFields == "" && t.Made):
 		return nil
 	case at < 0:
 		return fmt.Errorf("table %q has no column %q, which a version of the whole row is kept in: add it, or leave --version-scope row out", t.Name, o.Version)

@@ -287,8 +287,8 @@ func (r raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 // row adds what a message or element says to its row of a table, and to those of its elements.
 func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]modelRow) error {
 	r := modelRow{table: t, fields: map[string]raw{}, refers: map[string]mapping.Source{}, deletes: t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen)}
-	if len(t.At.Steps) > 0 {
-		if v.row = v.get(t.At, v.unit); v.row == "" || v.row.isNull() {
+	if len(t.Row.Steps) > 0 {
+		if v.row = v.get(t.Row, v.unit); v.row == "" || v.row.isNull() {
 			return nil
 		} else if _, ok := v.row.members(); !ok {
 			return errors.New("at is no object")
@@ -414,12 +414,12 @@ func (v *view) meta(m mapping.Meta) raw {
 // rest adds the fields that no column takes.
 func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bool) error {
 	members, ok := v.row.members()
-	if !ok || t.Columns != nil && (deletes || t.Rest != "add" && t.Rest != "reject") {
+	if !ok || t.Columns != nil && (deletes || t.UnknownFields != "add" && t.UnknownFields != "reject") {
 		return nil
 	}
 	used := map[string]bool{}
 	use := func(p paths.Path) {
-		if p.Base == paths.RowBase && len(p.Steps) > 0 {
+		if p.Base == paths.DefaultBase && len(p.Steps) > 0 {
 			used[p.Steps[0].Name] = true
 		}
 	}
@@ -429,7 +429,7 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 			use(s.From)
 		}
 	}
-	if len(t.At.Steps) == 0 && t.Columns != nil {
+	if len(t.Row.Steps) == 0 && t.Columns != nil {
 		for _, w := range []paths.When{t.When, t.DeleteWhen} {
 			for _, all := range w {
 				for _, test := range all {
@@ -453,7 +453,7 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 		case name == "", strings.ContainsRune(name, 0):
 			return fmt.Errorf("a field is called %q", name)
 		case used[name]:
-		case t.Rest == "reject" && t.Columns != nil:
+		case t.UnknownFields == "reject" && t.Columns != nil:
 			return fmt.Errorf("no column takes %s", name)
 		default:
 			fields[name] = raw(x)

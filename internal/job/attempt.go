@@ -35,7 +35,7 @@ func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt,
 	var keyErr error
 	found, err := r.db.Tables(ctx, TableKeys(h.tables)...)
 	if errors.As(err, new(sink.KeyError)) {
-		if !r.cfg.Rebuild {
+		if !r.cfg.Restart.Rebuild {
 			keyErr = err // the checkpoint may know the reason: other settings
 		}
 	} else if err != nil {
@@ -92,11 +92,12 @@ func (a *attempt) read(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p := a.newPipeline(starts, unmarked, ctx.Done())
-	if p.outbox, err = a.newOutbox(src, starts, p.turns); err != nil {
+	turns := newTurns(ctx.Done())
+	outbox, err := a.newOutbox(src, starts, turns)
+	if err != nil {
 		return err
 	}
-	p.opener.outbox, p.flusher.outbox = p.outbox, p.outbox
+	p := a.newPipeline(starts, unmarked, turns, outbox)
 	if err := r.expiry.begin(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -125,9 +126,9 @@ type pipeline struct {
 	turns   *turns
 }
 
-func (a *attempt) newPipeline(starts []start, unmarked bool, stop <-chan struct{}) *pipeline {
+func (a *attempt) newPipeline(starts []start, unmarked bool, turns *turns, outbox *outbox) *pipeline {
 	r, c := a.run, a.run.cfg
-	p := &pipeline{scans: newScanPool(r.names, r.limit), expiry: r.expiry, turns: newTurns(stop)}
+	p := &pipeline{scans: newScanPool(r.names, r.limit), outbox: outbox, expiry: r.expiry, turns: turns}
 	full, free := make(chan *set), make(chan *set, 2)
 	for range 2 {
 		s := newSet(len(a.folding.tables))
@@ -135,14 +136,14 @@ func (a *attempt) newPipeline(starts []start, unmarked bool, stop <-chan struct{
 		free <- s
 	}
 	a.claimer = &claimer{cfg: c, claims: r.claims, admission: a.admission, lost: a.history.fences.lost, p: r.p, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
-	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, spooled: a.spooled(starts)}
+	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, outbox: outbox, spooled: a.spooled(starts)}
 	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: a.settings, open: map[*lane]bool{}}
-	if c.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
+	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}
 	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unmarked: unmarked,
-		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: p.turns}}
-	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, rejects: r.rejects, history: a.history, full: full, free: free, turns: p.turns}
+		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: turns}}
+	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, rejects: r.rejects, outbox: outbox, history: a.history, full: full, free: free, turns: turns}
 	return p
 }
 

@@ -68,7 +68,7 @@ func half(lines, of [][]byte) [][]byte {
 
 // folded is the batch of messages.
 func folded(b *testing.B, lines [][]byte) *fold.Batch {
-	o := fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 100, Log: logtest.New(b)}
+	o := fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 100, Log: logtest.New(b)}
 	if bytes.HasPrefix(lines[0], []byte(`{"v":`)) {
 		o.Version, o.Scope = "v", fold.ColumnScope
 	}
@@ -170,7 +170,7 @@ func BenchmarkSync(b *testing.B) {
 				i++
 				db := openSink(b, filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sink.Normal)
 				rejects, _ := job.ParseRejects("fail")
-				err = job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: rejects,
+				err = job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: job.RejectRules{To: rejects},
 					Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, progress.New("t"))
 				testcheck.NoError(b, err)
 				testcheck.NoError(b, db.Close())

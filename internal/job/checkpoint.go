@@ -108,12 +108,13 @@ func (ad *admission) admitAll(starts []start, latest *start, tables []string) er
 
 // readLatest reads the checkpoint that the job wrote last, whose source may be none of this run: the files that
 // made a table may have been rotated away.
-func (a *attempt) readLatest(ctx context.Context) (err error) {
-	a.latest = start{}
-	if a.latest.name, a.latest.cp, err = a.run.claims.Latest(ctx); err == nil {
-		a.latest.from, err = positionOf(a.latest.cp)
+func (a *attempt) readLatest(ctx context.Context) error {
+	name, cp, err := a.run.claims.Latest(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	a.latest = start{name: name}
+	return a.latest.found(cp)
 }
 
 // startOf returns the start of a source without its checkpoint.
@@ -134,8 +135,13 @@ func (ad *admission) startOf(name string) start {
 // found gives a start the checkpoint that its source has.
 func (s *start) found(cp sink.Checkpoint) (err error) {
 	s.cp = cp
-	s.was, err = parseSettings(cp.Settings)
-	return err
+	if s.was, err = parseSettings(cp.Settings); err == nil {
+		s.from, err = positionOf(cp)
+	}
+	if err != nil {
+		return fmt.Errorf("the checkpoint of %s: %w", s.name, err)
+	}
+	return nil
 }
 
 // unwritten are the names of the tables that the job has not written to, but for those that messages
@@ -153,7 +159,7 @@ func (ad *admission) unwritten() (names []string) {
 // or to some where a run may bring new ones.
 func (ad *admission) writes() bool {
 	fresh := len(ad.unwritten())
-	return fresh == 0 || fresh < ad.declared && (ad.cfg.AcceptSettings || ad.cfg.FromStart) || ad.hasWritten
+	return fresh == 0 || fresh < ad.declared && (ad.cfg.Restart.AcceptSettings || ad.cfg.Restart.FromStart) || ad.hasWritten
 }
 
 // isOtherTable reports whether a table is not the one that a checkpoint was written for.
@@ -187,16 +193,13 @@ func tableList(names []string) string {
 	return "tables " + strings.Join(quoted, ", ")
 }
 
-// admit reads where a source continues, and reports why it cannot.
+// admit says where a source continues, and reports why it cannot.
 func (ad *admission) admit(s *start) (err error) {
-	if s.from, err = positionOf(s.cp); err != nil {
-		return fmt.Errorf("the checkpoint of job %q and %s: %w", ad.cfg.Job, s.name, err)
-	}
 	ad.p.CommittedBefore(s.cp.Committed)
 	if s.accepted, err = ad.mayContinue(s); err != nil {
 		return err
 	}
-	if ad.cfg.FromStart && !ad.hasBegun(s) {
+	if ad.cfg.Restart.FromStart && !ad.hasBegun(s) {
 		s.from = position{}
 	}
 	if s.from == (position{}) {
@@ -212,18 +215,18 @@ func (ad *admission) hasBegun(s *start) bool { return s.cp.Run == ad.run && !ad.
 // does by --accept-settings.
 func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 	cp, from := &s.cp, s.from
-	if ad.cfg.Rebuild || from == (position{}) || cp.Settings == "" {
+	if ad.cfg.Restart.Rebuild || from == (position{}) || cp.Settings == "" {
 		return false, ad.keyErr
 	}
 	words, stale, fresh := changes(&s.was, &ad.settings)
-	stale = stale && (ad.keyErr != nil || ad.cfg.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
+	stale = stale && (ad.keyErr != nil || ad.cfg.Mapping.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
 	others := ad.otherTables(s)
 	switch {
-	case ad.cfg.FromStart && stale:
+	case ad.cfg.Restart.FromStart && stale:
 		return false, SettingsError{fmt.Sprintf("--restart reread would leave rows of the old settings in %s: %s; %s", ad.tableNames(), strings.Join(words, ", "), ad.howToRebuild())}
-	case ad.cfg.FromStart:
+	case ad.cfg.Restart.FromStart:
 		return false, ad.keyErr
-	case len(words) > 0 && !ad.cfg.AcceptSettings:
+	case len(words) > 0 && !ad.cfg.Restart.AcceptSettings:
 		ways := []string{ad.howToRebuild()}
 		if way := ad.howToFill(fresh); way != "" && ad.keyErr == nil {
 			ways = append(ways, way)
@@ -243,14 +246,14 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 
 // checkTables reports that tables are not those that a checkpoint was written for, where that matters.
 func (ad *admission) checkTables(s *start, others []*schema.Table) error {
-	if ad.cfg.FromStart || s.from == (position{}) {
+	if ad.cfg.Restart.FromStart || s.from == (position{}) {
 		return nil
 	}
 	for _, t := range others {
 		switch {
 		case !t.Exists:
 			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --restart reread rebuilds it", t.Name, s.name, s.from.line)
-		case !ad.cfg.AcceptSettings:
+		case !ad.cfg.Restart.AcceptSettings:
 			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
 				"or is unlogged and the server crashed (--restart reread reads again; --accept-settings continues with the table as it is)", t.Name, s.name, s.from.line)
 		}
@@ -260,7 +263,7 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 
 // howToRebuild is how the user gets tables without rows of other settings.
 func (ad *admission) howToRebuild() string {
-	if ad.cfg.Star != nil { // what is to be emptied is known when the stream was read
+	if ad.cfg.Mapping.Star != nil { // what is to be emptied is known when the stream was read
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
 	}
 	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {
@@ -271,8 +274,8 @@ func (ad *admission) howToRebuild() string {
 
 // howToFill is how the user gets the rows of new tables, "" where there are none.
 func (ad *admission) howToFill(tables []string) string {
-	if len(tables) == 0 || ad.cfg.Backfill == nil {
+	if len(tables) == 0 || ad.cfg.Restart.Backfill == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", ad.cfg.Backfill(tables), tableList(tables))
+	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", ad.cfg.Restart.Backfill(tables), tableList(tables))
 }

@@ -91,12 +91,11 @@ func (c *claimer) takeOver(ctx context.Context, name string) (*start, error) {
 }
 
 // admit admits a start that was found during the attempt.
-func (c *claimer) admit(s *start) (_ *start, err error) {
-	if s.cp.Run != c.admission.run {
-		return s, c.admission.admit(s)
+func (c *claimer) admit(s *start) (*start, error) {
+	if s.cp.Run == c.admission.run {
+		return s, nil
 	}
-	s.from, err = positionOf(s.cp)
-	return s, err
+	return s, c.admission.admit(s)
 }
 
 // take claims sources.
@@ -122,7 +121,7 @@ func (c *claimer) take(ctx context.Context, starts []start) error {
 	}
 	for i, name := range names {
 		// The flush that empties the table forgets the checkpoints of the sources to come.
-		if at, s := found[i], c.claimed[name]; (at.Seq != s.cp.Seq || at.Run != s.cp.Run) && !(c.cfg.Rebuild && at.Seq == 0) {
+		if at, s := found[i], c.claimed[name]; (at.Seq != s.cp.Seq || at.Run != s.cp.Run) && !(c.cfg.Restart.Rebuild && at.Seq == 0) {
 			return sink.ErrChanged{Err: fmt.Errorf("another run has read %s meanwhile", name)}
 		}
 	}
@@ -146,7 +145,7 @@ func (c *claimer) skipOpened(s *start) {
 func (c *claimer) logFinished() {
 	sources, rejected := c.cfg.Sources, ""
 	if c.rejected > 0 {
-		rejected = fmt.Sprintf(" (lines rejected then: %d; %s)", c.rejected, c.cfg.ShowRejects)
+		rejected = fmt.Sprintf(" (lines rejected then: %d; those that are left: %s)", c.rejected, c.cfg.Rejects.Show)
 	}
 	switch {
 	case c.finished == 0:

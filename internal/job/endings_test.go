@@ -30,7 +30,7 @@ func resumes(t *testing.T, c *job.Config) {
 	t.Helper()
 	m := &mapping.Mapping{File: "t.yaml", Unmatched: mapping.IgnoreUnmatched,
 		Envelope: &envelope.Envelope{Row: []paths.Path{paths.FieldPath("record")}, Resume: paths.FieldPath("value")},
-		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, Rest: fold.AddColumns, MaxColumns: 500}}}
+		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 500}}}
 	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
 }
 
@@ -107,7 +107,7 @@ func TestSync_RewindKeepsCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, path, []string{`{"id":1,"x":1}`, `{"id":2,"x":1}`, `{"id":3,"x":1}`, `{"id":4,"x":1}`})
 	c := configOf(t, path, "fail")
-	c.Tables[0].Fold.Columns = fold.IgnoreColumns
+	c.Tables[0].Fold.UnknownFields = fold.IgnoreUnknown
 	if n := rewound(t, c).Snapshot().Unused.Ignored["x"]; n < 4 {
 		t.Errorf("of 4 values %d were ignored", n)
 	}
@@ -120,7 +120,7 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 	write(t, feed, []string{`{"id":1,"of":{"a":1}}`, `{"id":2,"of":"x"}`, `{"id":3,"of":{"b":1}}`, `{"id":4,"of":{"b":1}}`})
 	path, err := paths.ParsePath("of.a")
 	testcheck.NoError(t, err)
-	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, MaxColumns: 500, Rest: fold.IgnoreColumns,
+	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, MaxColumns: 500, UnknownFields: fold.IgnoreUnknown,
 		Columns: []mapping.Column{{Name: "id", From: []mapping.Source{{From: paths.FieldPath("id")}}}, {Name: "a", From: []mapping.Source{{From: path}}}}}}}
 	c := configOf(t, feed, "fail")
 	c.Feed = job.Feed{}

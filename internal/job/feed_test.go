@@ -88,7 +88,7 @@ func configOf(t *testing.T, spec, rejects string) job.Config {
 		Kind: kindOf(spec), Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Job: "t",
 		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
 		Tables:    []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}},
-		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, MaxRejects: 1 << 20, Rejects: r, Log: logtest.New(t),
+		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, Rejects: job.RejectRules{To: r, Max: 1 << 20}, Log: logtest.New(t),
 	}
 }
 

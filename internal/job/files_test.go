@@ -73,7 +73,7 @@ func TestSync_RebuildOfManyFiles(t *testing.T) {
 	both(t, func(t *testing.T, dest string) {
 		c := smallFiles(t, 500)
 		succeeds(t, c, dest, nil)
-		c.Rebuild, c.BatchRows = true, 50
+		c.Restart.Rebuild, c.BatchRows = true, 50
 		warned := ""
 		c.Log = logtest.To(func(text string) { warned += text })
 		p := succeeds(t, c, dest, nil)
@@ -210,7 +210,7 @@ func TestSync_OtherFormats(t *testing.T) {
 // becomes is what a run makes of the blocks of a lane: the format that it tells, or how many lines it rejects.
 func becomes(t *testing.T, lane string, blocks ...string) (what string) {
 	inMemory(t, func(b *bubble) {
-		b.Rejects, _ = job.ParseRejects("table")
+		b.Rejects.To, _ = job.ParseRejects("table")
 		b.Feed, b.Kind.Traits = job.Feed{}, kindOf(lane).Traits
 		offset, at := int64(0), source.Cursor("")
 		b.steps = []func() source.Event{opened(lane, &at)}

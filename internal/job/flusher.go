@@ -75,8 +75,8 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	f.p.Flushing(s.Rows())
 	defer f.p.FlushEnded()
 	flush := f.flushOf(s)
-	if f.cfg.RejectsAge > 0 && f.cfg.RejectsAge < math.MaxInt64 && start.Sub(f.history.pruned) >= pruneEvery {
-		flush.DropRejects = start.Add(-f.cfg.RejectsAge)
+	if f.cfg.Rejects.Age > 0 && f.cfg.Rejects.Age < math.MaxInt64 && start.Sub(f.history.pruned) >= pruneEvery {
+		flush.DropRejects = start.Add(-f.cfg.Rejects.Age)
 	}
 	res, err := f.db.Flush(ctx, flush)
 	if err != nil {
@@ -128,7 +128,7 @@ func flushed(s *fold.Set, res *sink.Result, took time.Duration) progress.Flush {
 
 // flushOf returns the flush of a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
-	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.run, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.inDatabase(),
+	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Mapping.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.run, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To.inDatabase(),
 		Rebuild: s.rebuild, Tombstones: f.cfg.Tombstones, Sent: f.p.Sent}
 	flush.BeforeCommit = func(rejects []fold.Reject) error {
 		refused := make([]int64, len(s.lanes))
@@ -138,7 +138,7 @@ func (f *flusher) flushOf(s *set) *sink.Flush {
 		for i := range s.lanes {
 			flush.Lanes[i] = f.laneOf(&s.lanes[i], refused[i])
 		}
-		if f.cfg.Rejects.mode == fail && len(rejects) > 0 {
+		if f.cfg.Rejects.To.mode == fail && len(rejects) > 0 {
 			return rejectedError(&s.lanes[rejects[0].Lane].lane.start, &rejects[0])
 		}
 		return f.rejects.write(flush, rejects)

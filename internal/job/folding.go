@@ -35,8 +35,8 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 	if before != nil {
 		f.before, f.looked = before.counts(), before.looked
 	}
-	if r.cfg.NewMapper != nil {
-		if f.mapper, err = r.cfg.NewMapper(r.names); err != nil {
+	if r.cfg.Mapping.New != nil {
+		if f.mapper, err = r.cfg.Mapping.New(r.names); err != nil {
 			return nil, err
 		}
 		f.plan, _ = f.mapper.(*planned)
@@ -61,7 +61,7 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		f.plan.whole.log = r.cfg.Log
 	}
 	f.plan.mapper.Names = h.streamNames
-	f.plan.mapper.Follow(func(table int) (schema.Table, bool) {
+	f.plan.mapper.UseColumns(func(table int) (schema.Table, bool) {
 		if table == len(f.folders) { // about to be added
 			return schema.Table{}, false
 		}
@@ -114,10 +114,10 @@ func (f *folding) options(t *schema.Table, o fold.Options) (fold.Options, error)
 	if t.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
 		f.run.cfg.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", t.Name))
 	}
-	if o.Columns == "" {
-		o.Columns = fold.IgnoreColumns
+	if o.UnknownFields == "" {
+		o.UnknownFields = fold.IgnoreUnknown
 		if t.Made || !t.Exists {
-			o.Columns = fold.AddColumns
+			o.UnknownFields = fold.AddUnknown
 		}
 	}
 	o.MaxColumns = min(o.MaxColumns, max(0, f.caps.Columns-len(t.Columns)-len(o.Key)))
@@ -127,7 +127,7 @@ func (f *folding) options(t *schema.Table, o fold.Options) (fold.Options, error)
 
 // add merges a line of a source into a set. With an error it returns the table that rejects the line, or -1.
 func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
-	if l.Err != nil && !(l.Null && f.run.cfg.Stream) {
+	if l.Err != nil && !(l.Null && f.run.cfg.Mapping.Stream) {
 		return f.noTable(), l.Err
 	}
 	if f.mapper == nil {
@@ -154,7 +154,7 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 
 // noTable is the table that rejects a line that is no message: -1 where there are several.
 func (f *folding) noTable() int {
-	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Star == nil {
+	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Mapping.Star == nil {
 		return 0
 	}
 	return -1

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 )
 
 // judged is how many of the first lines of a source tell which format it has; fewer do if it has no more.
 const judged = 5
+
+// judgedBytes is how much of each of them is looked at.
+const judgedBytes = 64 << 10
 
 // A format is one of files that weir does not read.
 type format struct {
@@ -50,22 +54,18 @@ func (f *format) Error() string {
 	return text
 }
 
-// A beginning is that of a source, until it has brought a message or is judged: what its lines so far may be.
+// A beginning is that of a source, until it has brought a message or is judged.
 type beginning struct {
-	awaits    bool    // no message has come
-	lines     int     // that came
-	pretty    bool    // the first one begins an object that has no end
-	events    bool    // all are server-sent events
-	table     *format // all have as many cells as the first one; nil: they do not
-	separator byte    // of these
-	cells     int
+	awaits bool     // no message has come
+	lines  [][]byte // that came instead
+	torn   bool     // the first one begins an object that has no end
 }
 
 // add looks at the next block. It returns the format of the source, or nil if the source has messages, is of no known
 // format, or has brought too few lines yet. How lines are cut into blocks makes no difference.
 func (b *beginning) add(e *event) *format {
 	if e.Oversize > 0 && b.awaits {
-		first := b.lines == 0
+		first := len(b.lines) == 0
 		if *b = (beginning{}); first {
 			return markedFormat(e.Data)
 		}
@@ -80,60 +80,52 @@ func (b *beginning) add(e *event) *format {
 			return nil
 		}
 		line := bytes.Trim(l.Text, " \t\r") // one of other spaces is not blank
-		if b.lines > 0 {
-			b.next(line)
-		} else if f := markedFormat(line); f != nil {
-			return f
-		} else {
-			b.first(line, l.Err)
+		if len(b.lines) == 0 {
+			if f := markedFormat(line); f != nil {
+				return f
+			}
+			err := (*feed.Error)(nil)
+			b.torn = bytes.HasPrefix(line, []byte("{")) && errors.As(l.Err, &err) && err.Reason == feed.Truncated
 		}
-		if b.lines++; b.lines == judged {
+		b.lines = append(b.lines, bytes.Clone(line[:min(len(line), judgedBytes)]))
+		if len(b.lines) == judged {
 			return b.end()
 		}
 	}
 	return nil
 }
 
-// first looks at the first line, which is wrong for some reason.
-func (b *beginning) first(line []byte, why error) {
-	if len(line) > 0 && line[0] == '{' {
-		err := (*feed.Error)(nil)
-		b.pretty = errors.As(why, &err) && err.Reason == feed.Truncated
-		return
+// end returns the format of a source that has brought enough lines, or brings no more. A single line does not tell it.
+func (b *beginning) end() *format {
+	lines, torn := b.lines, b.torn
+	*b = beginning{}
+	switch {
+	case len(lines) < 2:
+		return nil
+	case torn:
+		return &pretty
+	case !slices.ContainsFunc(lines, func(line []byte) bool { return !isEvent(line) }):
+		return &events
 	}
-	b.events = isEvent(line)
-	if bytes.ContainsAny(line, "{}[]<>") {
-		return // the names of a table's columns have none of these
+	return tableFormat(lines)
+}
+
+// tableFormat is the format of lines that have as many cells each, more than one; nil if they do not.
+func tableFormat(lines [][]byte) *format {
+	if bytes.ContainsAny(lines[0], "{}[]<>") {
+		return nil // the names of a table's columns have none of these
 	}
 	for _, separator := range []byte("\t;,") {
-		if n := cells(line, separator); n > 1 {
-			b.table, b.separator, b.cells = tables[separator], separator, n
-			return
+		n := cells(lines[0], separator)
+		if n == 1 {
+			continue
 		}
+		if slices.ContainsFunc(lines, func(line []byte) bool { return cells(line, separator) != n }) {
+			return nil
+		}
+		return tables[separator]
 	}
-}
-
-// next looks at another line.
-func (b *beginning) next(line []byte) {
-	b.events = b.events && isEvent(line)
-	if b.table != nil && cells(line, b.separator) != b.cells {
-		b.table = nil
-	}
-}
-
-// end returns the format of a source that has brought enough lines, or brings no more. A single line does not tell it.
-func (b *beginning) end() (f *format) {
-	switch {
-	case b.lines < 2:
-	case b.pretty:
-		f = &pretty
-	case b.events:
-		f = &events
-	default:
-		f = b.table
-	}
-	*b = beginning{}
-	return f
+	return nil
 }
 
 // markedFormat is the format that the first line of a file tells, or nil.

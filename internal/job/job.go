@@ -33,8 +33,8 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// Config is what a run does: a field for each thing that can be set. A run does not change it, but NewMapper remembers the
-// tables that messages add.
+// Config is what a run does: a field for each thing that can be set. A run does not change it, but Mapping.New
+// remembers the tables that messages add.
 type Config struct {
 	Kind    source.Kind    // of all Sources
 	Sources []string       // as source.Kinds.Expand returns them
@@ -46,23 +46,11 @@ type Config struct {
 	ResumeStdin bool
 	// Tables are those that the sources' messages are applied to, parents before their
 	// children.
-	Tables []Table
-	// Star stands for the tables that messages add to these, behind them; nil: they add none.
-	Star *Table
-	// Names number the fields of the messages, where NewMapper goes by numbers that it had before; nil: the run makes them.
-	Names *feed.Names
-	// NewMapper returns what maps lines whose scanners number names as names does; the tables are fitted after it. nil: all
-	// messages are for the one table, whose columns are called as the fields are.
-	NewMapper func(names *feed.Names) (Mapper, error)
-	// Stream tells that messages are those of a change stream, in which null removes a row that an
-	// earlier message has removed.
-	Stream bool
+	Tables  []Table
+	Mapping Mapping
 	// Resume is called with each value from which the source resumes, as JSON, that the envelope of
 	// a mapping names, in order, when all that came before it is committed. nil: with none.
 	Resume func(value []byte) error
-	// Mapping is by which messages are taken, whatever the table, by the keys of a config file, for
-	// checkpoints.
-	Mapping map[string]string
 
 	BatchRows int // a set has at most; 0 is no limit
 	// BatchPeriod is the longest a line waits before it is written. 0 chooses: 1 s for connections, a piped stdin
@@ -75,13 +63,13 @@ type Config struct {
 	// Tombstones is how long the version of a delete is remembered.
 	Tombstones time.Duration
 
-	Rejects    Rejects
-	MaxRejects int64
-	// RejectsAge is how long rejected lines are kept in the database; 0 is for good.
-	RejectsAge time.Duration
-	// ShowRejects is the command that prints them, for people.
-	ShowRejects string
+	Rejects RejectRules
+	Restart Restart
+	Log     *slog.Logger
+}
 
+// A Restart is how a run continues that does not just continue where the last one ended.
+type Restart struct {
 	FromStart bool // read from the start, over the rows that exist; once, whatever the run has to read again
 	Rebuild   bool // the same into emptied tables
 	// AcceptSettings continues from checkpoints of other settings, or of tables that were
@@ -90,8 +78,6 @@ type Config struct {
 	// Backfill returns the command that fills new tables of the job, for people; nil: there is
 	// none.
 	Backfill func(tables []string) string
-
-	Log *slog.Logger
 }
 
 const livePeriod = time.Second
@@ -111,7 +97,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	if claims == nil {
 		claims = unclaimed{}
 	}
-	c.FromStart = c.FromStart || c.Rebuild
+	c.Restart.FromStart = c.Restart.FromStart || c.Restart.Rebuild
 	r, h := newRun(&c, db, claims, p), newHistory(c.Tables)
 	a, err := r.begin(ctx, h, nil)
 	if err != nil {
@@ -121,7 +107,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 		err = errors.Join(err, r.rejects.close())
 		a.folding.countPassed(p)
 	}()
-	if r.rejects, err = c.Rejects.open(); err != nil {
+	if r.rejects, err = c.Rejects.To.open(); err != nil {
 		return err
 	}
 	if r.expiry, err = newExpiry(db, h.tables, p, c.Log); err != nil {
@@ -198,7 +184,7 @@ type run struct {
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *run {
-	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), expiry: &expiry{}}
+	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), expiry: &expiry{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
 }

@@ -342,12 +342,12 @@ func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
 	rejects, err := job.ParseRejects("table")
 	testcheck.NoError(t, err)
 	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}
-	c := job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 20, Buffer: 1 << 24, Rejects: rejects, MaxRejects: 1 << 30, Log: logtest.New(t)}
+	c := job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 20, Buffer: 1 << 24, Rejects: job.RejectRules{To: rejects, Max: 1 << 30}, Log: logtest.New(t)}
 	var options []fold.Options
 	for _, name := range tables {
 		c.Tables, options = append(c.Tables, job.Table{Name: name, Fold: o}), append(options, o)
 	}
-	c.NewMapper = func(names *feed.Names) (job.Mapper, error) {
+	c.Mapping.New = func(names *feed.Names) (job.Mapper, error) {
 		return sinktest.NewRouter(names, tables, options), nil
 	}
 	return c
@@ -455,7 +455,7 @@ func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "feed.jsonl")
 		run := func(accepts bool, tables ...string) error {
 			c := tablesConfig(t, path, tables...)
-			c.AcceptSettings = accepts
+			c.Restart.AcceptSettings = accepts
 			_, err := runToEnd(t, c, dest, nil)
 			return err
 		}

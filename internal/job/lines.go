@@ -242,7 +242,7 @@ const likely = 10
 // tellEnvelope warns, once, of a message that looks to be in an envelope, whose fields become columns.
 func (rd *reader) tellEnvelope(l *lane, message []byte, line int64) {
 	rd.folding.looked++
-	if of := envelope.Of(message); of != "" {
+	if of := envelope.DetectPreset(message); of != "" {
 		l.log.Warn(fmt.Sprintf("%s line %d looks like a message of a change stream, whose row is in an envelope: --envelope %s reads that; without it the fields of the envelope are the columns", l.name, line, of))
 		rd.folding.looked = likely
 	}
@@ -263,7 +263,7 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	rd.filler.startPeriod(l)
 	l.progress.Reject(&rejected)
 	l.reading.rejected++
-	switch rd.cfg.Rejects.mode {
+	switch rd.cfg.Rejects.To.mode {
 	case discard:
 	case fail:
 		return verdict{fate: unread, err: rejectedError(&l.start, &rejected)}
@@ -286,8 +286,8 @@ func rejectedError(of *start, r *fold.Reject) error {
 
 // tooMany ends a run whose feed is mostly bad.
 func tooMany(c *Config, p *progress.Progress, last string) error {
-	if n := p.Rejected(); n > c.MaxRejects {
-		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, c.MaxRejects, last)
+	if n := p.Rejected(); n > c.Rejects.Max {
+		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, c.Rejects.Max, last)
 	}
 	return nil
 }

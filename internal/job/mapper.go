@@ -38,6 +38,22 @@ func TableKeys(tables []Table) []sink.TableKey {
 	return keys
 }
 
+// A Mapping is how a job makes rows of messages. [Config.Map] fills it. The zero value: all messages are for the one table,
+// whose columns are called as the fields are.
+type Mapping struct {
+	// New returns what maps lines whose scanners number names as names does; the tables are fitted after it.
+	New func(names *feed.Names) (Mapper, error)
+	// Names number the fields of the messages, where New goes by numbers that it had before; nil: the run makes them.
+	Names *feed.Names
+	// Star stands for the tables that messages add to those of the job, behind them; nil: they add none.
+	Star *Table
+	// Stream tells that messages are those of a change stream, in which null removes a row that an earlier message has
+	// removed.
+	Stream bool
+	// Fingerprint is by which messages are taken, whatever the table, by the keys of a config file, for checkpoints.
+	Fingerprint map[string]string
+}
+
 // A Mapper says what the lines of a job's sources mean for its tables. One goroutine uses it.
 type Mapper interface {
 	// Map returns the changes that a line makes, in the order of the tables: none where it is

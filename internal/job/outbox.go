@@ -42,7 +42,7 @@ type outbox struct {
 // newOutbox returns the outbox of a run that begins at some starts, nil where it has none.
 func (a *attempt) newOutbox(src source.Source, starts []start, turns *turns) (*outbox, error) {
 	c := a.run.cfg
-	if c.Rejects.mode != toTopic || a.run.looks {
+	if c.Rejects.To.mode != toTopic || a.run.looks {
 		return nil, nil
 	}
 	db, err := sink.As[sink.DeadLetters](a.run.db, "keep rejected lines for a topic")
@@ -51,11 +51,11 @@ func (a *attempt) newOutbox(src source.Source, starts []start, turns *turns) (*o
 	}
 	letters, ok := src.(source.DeadLetters)
 	if !ok {
-		return nil, fmt.Errorf("--rejects topic:%s: a source of this kind cannot send rejected records", c.Rejects.topic)
+		return nil, fmt.Errorf("--rejects topic:%s: a source of this kind cannot send rejected records", c.Rejects.To.topic)
 	}
-	b := &outbox{job: c.Job, topic: c.Rejects.topic, src: letters, db: db, log: c.Log, turns: turns, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1),
+	b := &outbox{job: c.Job, topic: c.Rejects.To.topic, src: letters, db: db, log: c.Log, turns: turns, wake: make(chan struct{}, 1), sent: make(chan struct{}, 1),
 		waits: backoff.Backoff{Min: outboxMinWait, Max: outboxMaxWait}}
-	if c.FromStart {
+	if c.Restart.FromStart {
 		b.reread = map[string]bool{}
 		for i := range starts {
 			b.reread[starts[i].name] = a.admission.hasBegun(&starts[i])

@@ -35,8 +35,8 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 		}, Expire: expireOf(plan, i)})
 	}
 	counts := &unmatched{noTable: map[string]int64{}, notKept: map[string]int64{}}
-	c.Names = names
-	c.NewMapper = func(of *feed.Names) (Mapper, error) {
+	c.Mapping.Names = names
+	c.Mapping.New = func(of *feed.Names) (Mapper, error) {
 		if of != names {
 			return nil, errors.New("the plan of the mapping numbers the fields otherwise than the run")
 		}
@@ -46,17 +46,20 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 		}
 		return p, nil
 	}
-	c.Stream = m.Envelope != nil
+	c.Mapping.Stream = m.Envelope != nil
 	if m.File != "" {
-		c.Mapping = m.Fingerprint()
+		c.Mapping.Fingerprint = m.Fingerprint()
 	}
 	c.Tables = make([]Table, plan.Tables())
 	for i := range c.Tables {
 		c.Tables[i] = tableOf(i)
 	}
 	if star, options := plan.Star(); star != nil {
-		t := plannedTable(m, star, Table{Name: star.Name, Key: star.Key, Fold: options})
-		c.Star = &t
+		t := plannedTable(m, star, Table{Name: star.Name, Fold: options})
+		if !star.KeyByDefault {
+			t.Key = star.Key
+		}
+		c.Mapping.Star = &t
 	}
 	return nil
 }
@@ -77,7 +80,7 @@ func expireOf(plan *mapping.Plan, i int) *Expire {
 	if e == nil {
 		return nil
 	}
-	return &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Below(i), Owner: plan.Owner(i)}
+	return &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Descendants(i), Owner: plan.Owner(i)}
 }
 
 // planned maps lines by the plan of a mapping, and counts those that are for no table.

@@ -21,6 +21,14 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
+// RejectRules say what becomes of bad lines.
+type RejectRules struct {
+	To   Rejects
+	Max  int64         // a run has of them at most
+	Age  time.Duration // they are kept in the database; 0 is for good
+	Show string        // the command that prints them, for people
+}
+
 // Rejects says where bad lines go.
 type Rejects struct {
 	mode  rejectMode
@@ -37,6 +45,9 @@ const (
 	toFile
 	toTopic // of Kafka, by way of weir_rejects
 )
+
+// DiscardRejects only counts rejected lines.
+var DiscardRejects = Rejects{mode: discard}
 
 // ParseRejects reads the value of --rejects.
 func ParseRejects(s string) (Rejects, error) {

@@ -33,13 +33,16 @@ type Resent struct {
 // with their new reason at their old place. No checkpoint of the source changes. claims are the job's.
 func Resend(ctx context.Context, c Config, lines Resent, db sink.Sink, claims sink.Claims, p *progress.Progress) error {
 	c.Kind, c.Sources = lines.kind(), []string{lines.Source}
-	c.Rejects, c.MaxRejects, c.RejectsAge = Rejects{mode: keep}, math.MaxInt64, 0
+	c.Rejects = RejectRules{To: Rejects{mode: keep}, Max: math.MaxInt64}
 	c.BatchRows = cmp.Or(c.BatchRows, resentRows)
 	for h := newHistory(c.Tables); ; {
 		r := newRun(&c, db, claims, p) // a new run: lines that the last attempt committed no longer exist
 		a, err := r.begin(ctx, h, nil)
 		if err != nil {
 			return err
+		}
+		for plan := a.folding.plan; plan != nil; plan = plan.whole {
+			plan.mapper.Undescribed = true
 		}
 		if err := a.admitResent(ctx, lines.Source); err != nil {
 			return err
@@ -62,7 +65,7 @@ func Resend(ctx context.Context, c Config, lines Resent, db sink.Sink, claims si
 // admitResent returns an error if the source was read with other settings than the current ones.
 func (a *attempt) admitResent(ctx context.Context, name string) error {
 	found, err := a.run.claims.Checkpoints(ctx, name)
-	if err != nil || a.run.cfg.AcceptSettings || found[0].Settings == "" {
+	if err != nil || a.run.cfg.Restart.AcceptSettings || found[0].Settings == "" {
 		return err
 	}
 	was, err := parseSettings(found[0].Settings)
@@ -75,7 +78,7 @@ func (a *attempt) admitResent(ctx context.Context, name string) error {
 		return !ok && !slices.Contains(narrowingKeys, strings.ReplaceAll(flag, "-", "_"))
 	})
 	if words, _, _ := changes(&was, &now); len(words) > 0 {
-		return SettingsError{fmt.Sprintf("job %q has read %s with other settings: %s (the flags or the --config of its weir sync are needed here too; --accept-settings sends the lines by these)", a.run.cfg.Job, name, strings.Join(words, ", "))}
+		return SettingsError{fmt.Sprintf("job %q has read %s with other settings: %s (give the flags or the --config of its weir sync; --accept-settings resends the lines under the settings given here)", a.run.cfg.Job, name, strings.Join(words, ", "))}
 	}
 	return nil
 }

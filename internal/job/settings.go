@@ -78,14 +78,6 @@ func (k *keptSettings) learn(s *start) error {
 	return k.write()
 }
 
-// tableNames are nil where there is one table, which flags describe.
-func (s *settings) tableNames() (names []string) {
-	for i := range s.Tables {
-		names = append(names, s.Tables[i].Name)
-	}
-	return names
-}
-
 // table returns the settings of a table.
 func (s *settings) table(name string) (tableSettings, bool) {
 	i := slices.IndexFunc(s.Tables, func(t tableSettings) bool { return t.Name == name })
@@ -97,20 +89,20 @@ func (s *settings) table(name string) (tableSettings, bool) {
 
 // settingsOf returns the settings of a run, whose tables are those of its configuration as the database names them.
 func settingsOf(c *Config, tables []Table) (s settings) {
-	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping
+	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping.Fingerprint
 	maps.Copy(s.Flags, c.Kind.Settings)
-	if c.Star != nil {
-		tables = append(slices.Clone(tables), *c.Star)
+	if c.Mapping.Star != nil {
+		tables = append(slices.Clone(tables), *c.Mapping.Star)
 	}
-	if len(tables) == 1 && c.Mapping == nil { // flags say what the table is
+	if len(tables) == 1 && c.Mapping.Fingerprint == nil { // flags say what the table is
 		maps.Copy(s.Flags, rulesOf(&tables[0]))
 		for key, text := range tables[0].Mapping {
 			if slices.Contains(narrowingKeys, key) {
 				s.Flags[strings.ReplaceAll(key, "_", "-")] = text
 			}
 		}
-		if c.Star != nil {
-			s.Flags["table"] = c.Star.Name
+		if c.Mapping.Star != nil {
+			s.Flags["table"] = c.Mapping.Star.Name
 		}
 		return s
 	}
@@ -139,7 +131,7 @@ func rulesOf(t *Table) map[string]string {
 	}
 	return map[string]string{"key": strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)),
 		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
-		"unknown-fields": string(f.Columns), "max-columns": strconv.Itoa(f.MaxColumns)}
+		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns)}
 }
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values
@@ -175,10 +167,10 @@ func changes(was, now *settings) (words []string, rebuild bool, fresh []string) 
 			words = append(words, fmt.Sprintf("table %q is no longer one of the job", t.Name))
 		}
 	}
-	for _, name := range now.tableNames() {
-		if _, ok := was.table(name); !ok {
-			words = append(words, fmt.Sprintf("table %q is new", name))
-			fresh = append(fresh, name)
+	for _, t := range now.Tables {
+		if _, ok := was.table(t.Name); !ok {
+			words = append(words, fmt.Sprintf("table %q is new", t.Name))
+			fresh = append(fresh, t.Name)
 		}
 	}
 	return words, rebuild, fresh

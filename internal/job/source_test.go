@@ -108,7 +108,7 @@ func (m eachLine) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange,
 // onEachLine is eachLine for a run.
 func onEachLine(c *job.Config, do func(line string)) {
 	o := c.Tables[0].Fold
-	c.NewMapper = func(names *feed.Names) (job.Mapper, error) {
+	c.Mapping.New = func(names *feed.Names) (job.Mapper, error) {
 		return eachLine{fold.NewMapper(names, o), do}, nil
 	}
 }
@@ -211,7 +211,7 @@ func TestSync_LanesComeBackBeforeTheyAreCommitted(t *testing.T) {
 			t.Run(fmt.Sprintf("kind=%d rebuild=%t", kind, rebuild), func(t *testing.T) {
 				both(t, func(t *testing.T, dest string) {
 					c := configOf(t, "", "fail")
-					c.Sources, c.BatchPeriod, c.BatchRows, c.Rebuild = nil, 0, 2, rebuild
+					c.Sources, c.BatchPeriod, c.BatchRows, c.Restart.Rebuild = nil, 0, 2, rebuild
 					p := newPartitions()
 					var a, b, again source.Cursor
 					p.steps = []func() source.Event{

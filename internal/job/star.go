@@ -32,12 +32,15 @@ type addition struct {
 func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *addition, err error) {
 	t = &addition{of: n, key: n.Key}
 	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
-		read := ta.run.db.Tables
-		if n.Key == nil {
+		read, star := ta.run.db.Tables, ta.run.cfg.Mapping.Star
+		if t.key == nil {
+			t.key = star.Key
+		}
+		if t.key == nil {
 			if t.have, err = sink.Table(ctx, read, n.Name, nil); err != nil {
 				return err
 			}
-			if t.key = ta.run.cfg.Star.Key; t.have.Exists {
+			if t.key = star.StoredKey(); t.have.Exists {
 				t.key = t.have.KeyColumns()
 			}
 		}
@@ -57,7 +60,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 }
 
 func (t *addition) failed(err error) error {
-	return fmt.Errorf("table %q of the stream: %w", t.of.Of, err)
+	return fmt.Errorf("table %q of the stream: %w", t.of.StreamName, err)
 }
 
 // isOther reports that a table is one that the run has by another name.
@@ -77,7 +80,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 	if t.of.Key != nil || t.have.Exists {
 		line = nil
 	}
-	f, star := ta.folding, ta.run.cfg.Star
+	f, star := ta.folding, ta.run.cfg.Mapping.Star
 	added, refused, err := f.plan.add(t.of, t.key, line)
 	if refused {
 		return false, nil
@@ -99,7 +102,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 		}
 	}
 	if limits := &f.caps.Limits; limits.NoSchemas { // else the database has all names of the stream
-		if err := ta.settings.rename(limits.FoldName(t.of.Name), t.of.Of); err != nil {
+		if err := ta.settings.rename(limits.FoldName(t.of.Name), t.of.StreamName); err != nil {
 			return false, err
 		}
 	}

@@ -48,10 +48,10 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 		}
 		return unmet, named
 	}
-	for _, u := range f.plan.mapper.Unmet() { // since this attempt began
+	for _, u := range f.plan.mapper.UnresolvedPaths() { // since this attempt began
 		option := u.By
 		switch {
-		case f.run.cfg.Mapping == nil: // without a config file a flag of that name says so
+		case f.run.cfg.Mapping.Fingerprint == nil: // without a config file a flag of that name says so
 			option = "--" + strings.ReplaceAll(u.By, "_", "-")
 			if u.By == "ignore" {
 				option = "--envelope"
@@ -61,7 +61,7 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 		case u.Table != "":
 			option = fmt.Sprintf("table %q, %s", u.Table, u.By)
 		}
-		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Beside: u.Beside})
+		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Beside: u.Siblings})
 	}
 	if f.before.mapped {
 		unmet = slices.DeleteFunc(unmet, func(u progress.Unmet) bool {

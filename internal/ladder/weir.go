@@ -24,7 +24,7 @@ type synced struct {
 // RunJob runs a job that discards rejected lines into a sink, and closes the sink. A job that was
 // stopped is an error.
 func RunJob(ctx context.Context, c job.Config, to sink.Sink, p *progress.Progress) (err error) {
-	if c.Rejects, err = job.ParseRejects("discard"); err != nil {
+	if c.Rejects.To, err = job.ParseRejects("discard"); err != nil {
 		return errors.Join(err, to.Close())
 	}
 	err = job.Run(ctx, c, to, nil, p)
@@ -48,7 +48,7 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 		one.longest = max(one.longest, f.Took)
 	})
 	if err := RunJob(ctx, job.Config{Kind: file.Kind(file.Options{}), Sources: []string{s.path}, BatchPeriod: period, Buffer: 256 << 20,
-		MaxRejects: int64(s.messages), Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)}}}, Log: c.Log}, to, p); err != nil {
+		Rejects: job.RejectRules{Max: int64(s.messages)}, Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)}}}, Log: c.Log}, to, p); err != nil {
 		return one, fmt.Errorf("weir at %s: %w", level, err)
 	}
 	took := time.Since(start)

@@ -61,7 +61,7 @@ func BenchmarkMap(b *testing.B) {
 				testcheck.NoError(b, m.Fit(i, &t))
 				folders, batches = append(folders, fold.NewFolder(m.names, t, m.Options(i))), append(batches, &fold.Batch{})
 			}
-			one := fold.NewFolder(m.names, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 200})
+			one := fold.NewFolder(m.names, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 200})
 			var l feed.Line
 			var fields []feed.Field
 			run := func(line []byte) {

@@ -22,7 +22,7 @@ type elementWalk struct {
 
 // walk begins to step through the elements of a table. ok is false where there are none: they are absent or null.
 func (b *rowBuilder) walk(t *planned) (e elementWalk, ok bool, _ *refusal) {
-	v := b.read.Get(*t.nest.each)
+	v := b.read.Get(t.nest.each)
 	if v == nil || v.Kind == feed.Null {
 		return e, false, nil
 	}
@@ -35,7 +35,7 @@ func (b *rowBuilder) walk(t *planned) (e elementWalk, ok bool, _ *refusal) {
 	switch {
 	case v.Kind != feed.JSON:
 		return e, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no array but %s", t.spec.Name, t.spec.Each, feed.Clip(v.Value)))
-	case e.object && !t.takesObjects():
+	case e.object && !t.readsMemberNames():
 		return e, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is an object, not an array: add a column with meta: key for its member names", t.spec.Name, t.spec.Each))
 	case e.object:
 		e.members = lastMembers(&e.w)
@@ -43,8 +43,8 @@ func (b *rowBuilder) walk(t *planned) (e elementWalk, ok bool, _ *refusal) {
 	return e, true, nil
 }
 
-// takesObjects reports whether the elements of a table may be the members of an object.
-func (t *planned) takesObjects() bool {
+// readsMemberNames reports whether the elements of a table may be the members of an object.
+func (t *planned) readsMemberNames() bool {
 	for i := range t.columns {
 		for j := range t.columns[i].sources {
 			if t.columns[i].sources[j].spec.Meta == KeyMeta {
@@ -99,14 +99,14 @@ func (e *elementWalk) next(b *rowBuilder) (bool, *refusal) {
 	}
 }
 
-// inElement has a refusal of an element's row say which element it is.
-func (e *elementWalk) inElement(r *refusal) *refusal {
+// atElement adds to a refusal of an element's row which element it is.
+func (e *elementWalk) atElement(r *refusal) *refusal {
 	return &refusal{feed.Errorf(r.why.Reason, "%s (element %d of %s)", r.why.Detail, e.index, e.t.spec.Each), r.table}
 }
 
-// elements adds the changes of the rows that the elements of a table are about; some tells that
+// addElements adds the changes of the rows that the elements of a table are about; some tells that
 // the table takes one of them.
-func (b *rowBuilder) elements(msg *message, t *planned, above []feed.Field) (some bool, _ *refusal) {
+func (b *rowBuilder) addElements(msg *message, t *planned, parentKey []feed.Field) (some bool, _ *refusal) {
 	e, ok, refused := b.walk(t)
 	if refused != nil || !ok {
 		return false, refused
@@ -117,16 +117,16 @@ func (b *rowBuilder) elements(msg *message, t *planned, above []feed.Field) (som
 			return some, refused
 		}
 		some = true
-		if refused := b.row(msg, t, above); refused != nil {
-			return some, e.inElement(refused)
+		if refused := b.addRow(msg, t, parentKey); refused != nil {
+			return some, e.atElement(refused)
 		}
 	}
 }
 
-// setCell adds the elements of a table to the fields of the row that they belong to, as one value of it. parent is the key
+// addSetCell adds the elements of a table to the fields of the row that they belong to, as one value of it. parent is the key
 // of that row.
-func (b *rowBuilder) setCell(msg *message, t *planned, parent []feed.Field) *refusal {
-	v := b.read.Get(*t.nest.each)
+func (b *rowBuilder) addSetCell(msg *message, t *planned, parent []feed.Field) *refusal {
+	v := b.read.Get(t.nest.each)
 	if v == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (b *rowBuilder) appendSet(msg *message, t *planned, parent []feed.Field) *r
 			break
 		}
 		if refused := b.appendRow(msg, t, parent); refused != nil {
-			return e.inElement(refused)
+			return e.atElement(refused)
 		}
 	}
 	return refused
@@ -160,13 +160,13 @@ func (b *rowBuilder) appendSet(msg *message, t *planned, parent []feed.Field) *r
 
 // appendRow adds the row of the element at hand to a set.
 func (b *rowBuilder) appendRow(msg *message, t *planned, parent []feed.Field) *refusal {
-	b.tables[t.index].took = true
+	b.tables[t.index].hasRows = true
 	object, none, refused := b.object(t)
 	if refused != nil || none {
 		return refused
 	}
 	key := b.key(t, parent)
-	if refused := b.checkHidden(t, key); refused != nil {
+	if refused := b.checkShadowed(t, key); refused != nil {
 		return refused
 	}
 	b.sets.open('[')
@@ -182,8 +182,8 @@ func (b *rowBuilder) appendRow(msg *message, t *planned, parent []feed.Field) *r
 		if !ok {
 			f.Value = null
 		}
-		if ok && col.refers != nil {
-			b.refer(msg, col, f)
+		if ok && col.references != nil {
+			b.addReferenced(msg, col, f)
 		}
 		if ok && col.key >= 0 {
 			key[col.key] = f
@@ -198,8 +198,8 @@ func (b *rowBuilder) appendRow(msg *message, t *planned, parent []feed.Field) *r
 	if t.fields.byName() {
 		b.sets.open('{')
 		if object != nil {
-			if refused := b.namedFields(msg, t, object, func(f feed.Field, name []byte) {
-				t.noteKey(f, key)
+			if refused := b.eachUnknownField(msg, t, object, func(f feed.Field, name []byte) {
+				t.setKeyPart(f, key)
 				b.sets.member(name, f.Value)
 			}); refused != nil {
 				return refused

@@ -90,11 +90,11 @@ func (e *Explainer) Sources(table int, text []byte) (rows []map[string]string) {
 	return rows
 }
 
-// Untaken returns the fields of a message with rows that no table takes.
-func (e *Explainer) Untaken(text []byte) (names []string) {
+// UnusedFields returns the fields of a message with rows that no table takes.
+func (e *Explainer) UnusedFields(text []byte) (names []string) {
 	rows, all := false, false
 	e.each(text, func(t *planned) {
-		rows, all = true, all || t.fields.byName() && !t.row.nested && t.nest.each == nil
+		rows, all = true, all || t.fields.byName() && !t.row.nested && !t.nest.isElement()
 	})
 	p := e.plan
 	switch {
@@ -111,11 +111,8 @@ func (e *Explainer) Untaken(text []byte) (names []string) {
 		return names
 	}
 	for _, f := range e.line.Fields {
-		switch {
-		case f.Name < 0:
-			names = append(names, string(e.line.Unnumbered[^f.Name]))
-		case !p.trees.ReadsField(0, f.Name):
-			names = append(names, p.names.Name(f.Name))
+		if !p.trees.ReadsField(0, f.Name) {
+			names = append(names, p.names.NameOf(f.Name, e.line.Unnumbered))
 		}
 	}
 	return names
@@ -125,8 +122,8 @@ func (e *Explainer) Untaken(text []byte) (names []string) {
 func (b *rowBuilder) sources(msg *message, t *planned) map[string]string {
 	from := map[string]string{}
 	for _, k := range t.key {
-		if k.above {
-			from[k.title] = "the row above"
+		if k.fromParent {
+			from[k.title] = "the parent row"
 		}
 	}
 	for i := range t.columns {
@@ -136,13 +133,8 @@ func (b *rowBuilder) sources(msg *message, t *planned) map[string]string {
 		}
 	}
 	if t.fields.byName() {
-		_ = b.namedFields(msg, t, b.read.Get(t.row.at), func(f feed.Field, _ []byte) { // what it rejects was rejected before
-			name := ""
-			if f.Name >= 0 {
-				name = b.plan.names.Name(f.Name)
-			} else {
-				name = string(b.rest.unnumbered[^f.Name])
-			}
+		_ = b.eachUnknownField(msg, t, b.read.Get(t.row.at), func(f feed.Field, _ []byte) { // what it rejects was rejected before
+			name := b.plan.names.NameOf(f.Name, b.unknownNames.unnumbered)
 			from[name] = paths.FieldPath(name).String()
 		})
 	}

@@ -47,7 +47,7 @@ func (m *Mapping) EnvelopeFingerprint() string { return fingerprint(m.Envelope) 
 // not count.
 func (t *Table) Fingerprint() map[string]string {
 	columns := slices.SortedFunc(slices.Values(t.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
-	f := map[string]string{"from": fingerprint(t.From), "when": fingerprint(t.When), "row": t.At.String(), "each": t.Each.String(), "of": t.Of, "set": string(t.Set),
+	f := map[string]string{"from": fingerprint(t.From), "when": fingerprint(t.When), "row": t.Row.String(), "each": t.Each.String(), "of": t.Of, "set": string(t.Set),
 		"parent": fingerprint(t.Parent), "id": t.ID, "columns": fingerprint(columns), "delete_when": fingerprint(t.DeleteWhen),
 		"version_field": t.Version.String()}
 	if t.Type.Kind != cast.Auto && t.Type.Kind != cast.DefaultType {

@@ -29,9 +29,9 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 		p.fitOwner(table, t, func(why string) { fault(x.spec.Pos, "table %q, column %q: %s", t.Name, x.owner.column, why) })
 	}
 	for i := range x.key {
-		if k := &x.key[i]; k.above && !k.hidden || x.fields.all && !k.above {
-			if k.above {
-				p.fitAbove(x, i, t)
+		if k := &x.key[i]; k.fromParent && !k.hidden || x.fields.all && !k.fromParent {
+			if k.fromParent {
+				p.fitParentKey(x, i, t)
 			}
 			p.fitColumn(t, k.title, true, k.cast, nil, func(why string) { fault(x.spec.Pos, "table %q, column %q: %s", t.Name, k.title, why) })
 		}
@@ -44,7 +44,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 			}
 			continue
 		}
-		if c.refers != nil {
+		if c.references != nil {
 			p.fitReference(t, c, func(why string) { fault(c.spec.Pos, "table %q, column %q: %s", t.Name, c.spec.Name, why) })
 			continue
 		}
@@ -56,21 +56,21 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 		}
 	}
 	// A row that others name cannot be deleted.
-	t.HasConstraints = t.HasConstraints || p.referred(table) && (p.deletes(x) || x.spec.Expire != nil)
+	t.HasConstraints = t.HasConstraints || p.isReferenced(table) && (p.canLoseRows(x) || x.spec.Expire != nil)
 	if x.nest.parent >= 0 && !t.Exists {
-		t.AddForeignKey(p.belongs(table))
+		t.AddForeignKey(p.parentForeignKey(table))
 	}
 	p.fitted[table] = t.Clone()
 	return errors.Join(faults...)
 }
 
-// deletes reports whether messages may remove rows of a table.
-func (p *Plan) deletes(x *planned) bool {
+// canLoseRows reports whether messages may remove rows of a table.
+func (p *Plan) canLoseRows(x *planned) bool {
 	return x.deletes != nil || p.stream != nil && p.stream.Removes()
 }
 
-// fitAbove has a table that lacks a part of its parent's key get a column as its parent has it.
-func (p *Plan) fitAbove(x *planned, part int, t *schema.Table) {
+// fitParentKey has a table that lacks a part of its parent's key get a column as its parent has it.
+func (p *Plan) fitParentKey(x *planned, part int, t *schema.Table) {
 	if t.Exists && !t.Made || p.limits.Find(t, x.key[part].title, len(t.Columns)) >= 0 {
 		return
 	}
@@ -80,9 +80,9 @@ func (p *Plan) fitAbove(x *planned, part int, t *schema.Table) {
 	}
 }
 
-// belongs is the foreign key of a table to that of the rows that its own belong to.
-func (p *Plan) belongs(table int) schema.ForeignKey {
-	columns, to := p.named(table)
+// parentForeignKey is the foreign key of a table to that of the rows that its own belong to.
+func (p *Plan) parentForeignKey(table int) schema.ForeignKey {
+	columns, to := p.parentReference(table)
 	return schema.ForeignKey{Columns: columns, Table: p.fitted[p.tables[table].nest.parent].Name, To: to, Cascade: true}
 }
 
@@ -106,7 +106,7 @@ func (p *Plan) fitSurrogate(t *schema.Table, name string, fault func(why string)
 func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	x := &p.tables[table]
 	ref := schema.Ref{To: p.Owner(table), Table: x.owner.table, Owner: true}
-	if !p.fitKeyOf(t, x.owner.column, ref.To.Table, true, fault) {
+	if !p.fitGeneratedKey(t, x.owner.column, ref.To.Table, true, fault) {
 		return
 	}
 	ref.Column = p.limits.Find(t, x.owner.column, 0)
@@ -125,20 +125,20 @@ func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 
 // fitReference makes a column of a table one whose values are keys of rows of another table.
 func (p *Plan) fitReference(t *schema.Table, c *column, fault func(why string)) {
-	to := &p.fitted[c.refers.table]
-	ref := schema.Ref{To: p.lookup(c.refers.table), Table: c.refers.table}
-	if c.refers.hidden == "" {
+	to := &p.fitted[c.references.table]
+	ref := schema.Ref{To: p.lookup(c.references.table), Table: c.references.table}
+	if c.references.hidden == "" {
 		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, fault)
-	} else if !p.fitKeyOf(t, c.spec.Name, ref.To.Table, false, fault) {
+	} else if !p.fitGeneratedKey(t, c.spec.Name, ref.To.Table, false, fault) {
 		return
 	}
 	if ref.Column = p.limits.Find(t, c.spec.Name, 0); ref.Column < 0 {
 		return
 	}
 	ref.From = []int{ref.Column}
-	if c.refers.hidden != "" {
-		x := to.Columns[p.limits.Find(to, p.tables[c.refers.table].key[0].title, 0)]
-		x.Name, x.Hidden, x.Key, x.NotNull, x.New = c.refers.hidden, true, false, false, !t.Exists
+	if c.references.hidden != "" {
+		x := to.Columns[p.limits.Find(to, p.tables[c.references.table].key[0].title, 0)]
+		x.Name, x.Hidden, x.Key, x.NotNull, x.New = c.references.hidden, true, false, false, !t.Exists
 		ref.From[0] = len(t.Columns)
 		t.Columns = append(t.Columns, x)
 	}
@@ -148,15 +148,15 @@ func (p *Plan) fitReference(t *schema.Table, c *column, fault func(why string)) 
 	}
 }
 
-// referred reports whether rows of other tables name those of a table.
-func (p *Plan) referred(table int) bool {
+// isReferenced reports whether rows of other tables name those of a table.
+func (p *Plan) isReferenced(table int) bool {
 	return slices.ContainsFunc(p.tables, func(x planned) bool {
-		return slices.ContainsFunc(x.columns, func(c column) bool { return c.refers != nil && c.refers.table == table })
+		return slices.ContainsFunc(x.columns, func(c column) bool { return c.references != nil && c.references.table == table })
 	})
 }
 
-// fitKeyOf makes a column of a table one for keys that the database generates for rows of another.
-func (p *Plan) fitKeyOf(t *schema.Table, name, of string, key bool, fault func(why string)) bool {
+// fitGeneratedKey makes a column of a table one for keys that the database generates for rows of another.
+func (p *Plan) fitGeneratedKey(t *schema.Table, name, of string, key bool, fault func(why string)) bool {
 	at := p.limits.Find(t, name, len(t.Columns))
 	switch {
 	case at < 0 && t.Exists && (key || !t.Made):
@@ -204,7 +204,7 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast.Cast, s
 	if as.Kind == cast.Bytes && c.TakesBytes() {
 		c.Type = schema.Bytes
 	}
-	if as.Fits(c) {
+	if as.MatchesDeclaration(c) {
 		c.Judged = false
 	}
 	if sources == nil {
@@ -212,7 +212,7 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast.Cast, s
 	}
 	for i := range sources.sources {
 		s := &sources.sources[i]
-		if !s.cast.Takes(c) {
+		if !s.cast.CanStoreIn(c) {
 			fault(fmt.Sprintf("it is %s, which does not take %s", c.Declared(), cast.Article(s.cast.Type)))
 			return
 		}

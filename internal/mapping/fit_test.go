@@ -123,7 +123,7 @@ tables:
 		t.Error(got)
 	}
 	var got []string
-	for _, u := range m.Unmet() {
+	for _, u := range m.UnresolvedPaths() {
 		got = append(got, fmt.Sprintf("%s %s.%s: %s", u.By, u.Table, u.Column, u.Path))
 	}
 	if want := []string{"ignore .: no", "columns t.v: a.b.c", "columns t.w: list[0]", "columns t.missing: o.itms"}; !slices.Equal(got, want) {

@@ -25,7 +25,7 @@ func parse(t testing.TB, text string) *mapping.Mapping {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	testcheck.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	f, err := config.Read(file, nil, []string{"sqlite", "postgres"}, func([]config.Entry) fold.Options {
-		return fold.Options{Key: []string{"id"}, Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
+		return fold.Options{Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
 	})
 	testcheck.NoError(t, err)
 	return f.Mapping
@@ -47,9 +47,9 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// TestMap_DeletesNeedAt: with --row a delete without the object that has its key is rejected; other messages
+// TestMap_DeletesNeedRow: with --row a delete without the object that has its key is rejected; other messages
 // without it make no row.
-func TestMap_DeletesNeedAt(t *testing.T) {
+func TestMap_DeletesNeedRow(t *testing.T) {
 	n := spec.Narrowing{Row: "a.row"}
 	m := newMapper(t, n.Overlay(nil, "t", fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "d"}, func(_, format string, args ...any) { t.Errorf(format, args...) }), schema.Limits{})
 	for line, want := range map[string]string{`{"op":"d","a":{"row":null}}`: "\nerror: table \"t\": a.row is null in a message that deletes its row, ", `{"op":"d","id":1}`: "\nerror: table \"t\": a.row is absent in a message that ",
@@ -118,7 +118,7 @@ func (m *mapper) becomes(text string, tombstone bool) (out string) {
 		return out + "\nerror: " + err.Error()
 	case r.Fate == mapping.Warned:
 		return out + "\nwarning: " + r.Warning
-	case r.Fate != mapping.Taken:
+	case r.Fate != mapping.Mapped:
 		return out + map[mapping.Fate]string{mapping.Ignored: "\nignored", mapping.Announced: fmt.Sprintf("\nannounced, resume at %q", r.Resume), mapping.NoTable: "\nno table takes " + r.Discriminator.Path + "=" + r.Discriminator.Value()}[r.Fate]
 	case len(r.Rows) == 0:
 		return out + "\nno row"

@@ -19,7 +19,7 @@ type Fate uint8
 
 // What becomes of it.
 const (
-	Taken     Fate = iota
+	Mapped    Fate = iota
 	Ignored        // by the mapping's ignore, or that of its envelope
 	Warned         // ignored, and the user is warned
 	NoTable        // no table matches
@@ -65,10 +65,10 @@ const (
 	NameTaken              // of a field that no path reads, for a column of its name has another source
 )
 
-// An UnmatchedError ends a run: no table takes a message, and the mapping demands that one does.
-type UnmatchedError struct{ Detail string }
+// An UnmatchedEndsRunError ends a run: no table matches a message, and the mapping has `unmatched: fail`.
+type UnmatchedEndsRunError struct{ Detail string }
 
-func (e *UnmatchedError) Error() string { return e.Detail }
+func (e *UnmatchedEndsRunError) Error() string { return e.Detail }
 
 // A refusal rejects a message for what it says to a table.
 type refusal struct {
@@ -86,6 +86,10 @@ type Mapper struct {
 	// Names maps table names of the database to names in the stream, for tables that earlier runs added: two names in
 	// the stream must not become one table. The caller sets it before the first Map.
 	Names map[string]string
+	// Undescribed says that lines come without the messages that describe their tables, as rejected lines do. A line that
+	// needs a table which the stream describes is then rejected, and does not end the run. The caller sets it before the
+	// first Map.
+	Undescribed bool
 
 	plan    *Plan
 	read    *paths.Reader
@@ -107,9 +111,11 @@ func (p *Plan) NewMapper() *Mapper {
 	return m
 }
 
-// Follow sets a function that returns the current columns of a table, including those that messages added. Without it,
+// UseColumns sets a function that returns the current columns of a table, including those that messages added. Without it,
 // or if ok is false, the mapper uses the columns from [Plan.Fit].
-func (m *Mapper) Follow(now func(table int) (_ schema.Table, ok bool)) { m.rows.types.now = now }
+func (m *Mapper) UseColumns(now func(table int) (_ schema.Table, ok bool)) {
+	m.rows.types.current = now
+}
 
 // Mismatches returns how many values were no object, or no array, where a path steps into one, by
 // their paths; nil where all were. What is below such a value is absent.
@@ -144,8 +150,8 @@ func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error)
 		}
 		return out, err
 	}
-	if fate == Taken {
-		out.Rows = m.rows.done()
+	if fate == Mapped {
+		out.Rows = m.rows.result()
 	}
 	return out, nil
 }
@@ -153,55 +159,55 @@ func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error)
 // fate has the row builder build the rows of a message, and returns what becomes of it.
 func (m *Mapper) fate(msg *message) (Fate, error) {
 	if m.decode != nil {
-		return m.changes(msg)
+		return m.mapStreamMessage(msg)
 	}
 	m.read.BeginLine(0, msg.line)
 	if m.read.Matches(m.plan.ignore) {
 		return Ignored, nil
 	}
-	taken, err := m.tables(msg, nil, m.plan.tops, m.plan.loose)
-	return fateOf(taken), err
+	matched, err := m.buildRows(msg, nil, m.plan.tops, m.plan.loose)
+	return fateOf(matched), err
 }
 
-func fateOf(taken bool) Fate {
-	if taken {
-		return Taken
+func fateOf(matched bool) Fate {
+	if matched {
+		return Mapped
 	}
 	return NoTable
 }
 
-// tables builds rows for the current message, or CDC row, in the tables that match it. tops have one row per message;
-// loose have one row per array element, and no parent. of is the stream's table; nil without an envelope. taken: one
+// buildRows builds rows for the current message, or CDC row, in the tables that match it. tops have one row per message;
+// loose have one row per array element, and no parent. of is the stream's table; nil without an envelope. matched: one
 // matched.
-func (m *Mapper) tables(msg *message, of *route, tops, loose []int) (taken bool, err error) {
+func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched bool, err error) {
 	for _, i := range tops {
 		t := &m.plan.tables[i]
 		if !m.read.Holds(t.when) {
 			continue
 		}
-		taken = true
+		matched = true
 		if of != nil {
 			if err := m.route.claim(t, of); err != nil {
-				return taken, err
+				return matched, err
 			}
 		}
-		if refused := m.rows.row(msg, t, nil); refused != nil {
-			return taken, refused
+		if refused := m.rows.addRow(msg, t, nil); refused != nil {
+			return matched, refused
 		}
 	}
 	for _, i := range loose {
 		t := &m.plan.tables[i]
-		some, refused := m.rows.elements(msg, t, nil)
+		some, refused := m.rows.addElements(msg, t, nil)
 		if refused != nil {
-			return taken, refused
+			return matched, refused
 		}
-		if taken = taken || some; some && of != nil {
+		if matched = matched || some; some && of != nil {
 			if err := m.route.claim(t, of); err != nil {
-				return taken, err
+				return matched, err
 			}
 		}
 	}
-	return taken, nil
+	return matched, nil
 }
 
 // discriminator is that of a message that no table takes.
@@ -223,7 +229,7 @@ func (p *Plan) unmatchedError(d *Discriminator) error {
 	case RejectUnmatched:
 		return feed.Errorf(feed.Unmatched, "%s (unmatched: reject)", d.unmatched())
 	case FailUnmatched:
-		return &UnmatchedError{d.unmatched() + " (unmatched: fail)"}
+		return &UnmatchedEndsRunError{d.unmatched() + " (unmatched: fail)"}
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ type Table struct {
 	// From are the names of the table in a stream, as patterns; see [Envelope.Table].
 	From []string
 	When paths.When
-	At   paths.Path // of the object that is the row
+	Row  paths.Path // of the object that is the row
 	// Each is the array, or object, of whose elements each is a row, in the row of the
 	// table Of, or in the message where Of is "". The zero path: the table has a row per
 	// message.
@@ -50,24 +50,26 @@ type Table struct {
 	// Parent renames the columns that a row takes over from that of Of.
 	Parent map[string]string
 	Key    []string // columns; a child's come after those of its parent
-	ID     string   // the column of a key that the database generates; "" for none
+	// KeyByDefault tells that nothing names the key: it is [DefaultKey], or the primary key of the table if that exists.
+	KeyByDefault bool
+	ID           string // the column of a key that the database generates; "" for none
 	// Columns are what the row has; nil: all fields by their names.
-	Columns []Column
-	Type    cast.Type       // of columns that name none
-	Rest    fold.NewColumns // fields without a column; "": ignored if Columns is set, else the fold decides
-	Expire  *Expire
+	Columns       []Column
+	Type          cast.Type          // of columns that name none
+	UnknownFields fold.UnknownFields // fields without a column; "": ignored if Columns is set, else the fold decides
+	Expire        *Expire
 	// OnCreate is SQL that is run in the transaction that makes the table.
 	OnCreate []Statement
 
 	DeleteWhen paths.When
-	// DeletesNeedAt rejects a message that removes its row and has no object At: the row that it
+	// DeletesNeedRow rejects a message that removes its row and has no object Row: the row that it
 	// means is not known.
-	DeletesNeedAt bool
-	Null          fold.Null
-	FillOnly      bool
-	Version       paths.Path // of the version; the zero path: the parent's for a child table, else none
-	Scope         fold.Scope
-	MaxColumns    int
+	DeletesNeedRow bool
+	Null           fold.Null
+	FillOnly       bool
+	Version        paths.Path // of the version; the zero path: the parent's for a child table, else none
+	Scope          fold.Scope
+	MaxColumns     int
 }
 
 // Set says what happens to child rows that the array does not have.

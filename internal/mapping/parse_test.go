@@ -28,7 +28,7 @@ func meaning(kind, text string) (out string, err error) {
 	switch kind {
 	case "path":
 		p, err := paths.ParsePath(text)
-		out = map[paths.Base]string{paths.RowBase: "row", paths.MessageBase: "message", paths.ParentBase: "parent"}[p.Base]
+		out = map[paths.Base]string{paths.DefaultBase: "row", paths.MessageBase: "message", paths.ParentBase: "parent"}[p.Base]
 		for _, s := range p.Steps {
 			if s.Index >= 0 {
 				out += fmt.Sprintf(", %d", s.Index)

@@ -15,7 +15,7 @@ import (
 // Its tables are numbered so that those that others belong or refer to come first, and else as
 // in the mapping.
 type Plan struct {
-	of            *Mapping
+	mapping       *Mapping
 	names         *feed.Names
 	limits        schema.Limits
 	trees         paths.Trees // the first is that of messages
@@ -65,47 +65,50 @@ type planned struct {
 
 // nesting is how the rows of a table relate to the rows of other tables.
 type nesting struct {
-	parent   int          // the table whose rows these belong to, -1 for none
-	each     *paths.Place // where the array of the elements is, nil for none
-	element  int32        // the tree of an element, or of the message
-	set      bool         // the rows are a set: one value of their parent's row
-	setName  int32        // the name of the column of its parent that has the set
+	parent   int         // the table whose rows these belong to, -1 for none
+	each     paths.Place // where the array or object of the elements is; nowhere: a row is no element
+	element  int32       // the tree of an element, or of the message
+	set      bool        // the rows are a set: one value of their parent's row
+	setName  int32       // the name of the column of its parent that has the set
 	children []int
 }
+
+// isElement reports whether each row is an element of an array or object.
+func (n *nesting) isElement() bool { return !n.each.IsNowhere() }
 
 // rowPlan is where a row is in its message, or element, and its version.
 type rowPlan struct {
 	inLine  bool        // the message is the row
 	nested  bool        // the row is an object within the message, or element
 	at      paths.Place // of the object
-	version *paths.Place
+	version paths.Place // nowhere: it has none, or that of the envelope
 	// envelopeVersion tells that the version is that of the message's envelope.
 	envelopeVersion bool
 }
 
 // fieldPlan is what becomes of the fields of a row that no column names.
 type fieldPlan struct {
-	names   *feed.Names
-	all     bool // all fields are columns by their names
-	unknown fold.NewColumns
-	used    map[int32]bool // fields that a column or path uses
-	taken   map[int32]bool // used only as a column's name: the column has another source, so the field's value is lost
-	hidden  []hiddenField
+	names    *feed.Names
+	all      bool // all fields are columns by their names
+	unknown  fold.UnknownFields
+	used     map[int32]bool // fields that a column or path uses
+	nameOnly map[int32]bool // used only as a column's name: the column has another source, so the field's value is lost
+	shadowed []shadowedField
 }
 
 // byName tells that a table takes fields of the row by their names.
-func (f *fieldPlan) byName() bool { return f.all || f.unknown != fold.IgnoreColumns }
+func (f *fieldPlan) byName() bool { return f.all || f.unknown != fold.IgnoreUnknown }
 
 // use marks the first field of a path as used.
 func (f *fieldPlan) use(p paths.Path) {
-	if p.Base == paths.RowBase && len(p.Steps) > 0 && p.Steps[0].Index < 0 {
+	if p.Base == paths.DefaultBase && len(p.Steps) > 0 && p.Steps[0].Index < 0 {
 		f.used[f.names.Number(p.Steps[0].Name)] = true
 	}
 }
 
-// A hiddenField is a field of an element that has the name of a column with the parent's key, so that no
+// A shadowedField is a field of an element that has the name of a column with the parent's key, so that no
 // column can take it.
-type hiddenField struct {
+type shadowedField struct {
 	title, parents string // of the column: here, and in the parent
 	at             paths.Place
 	part           int // of the key, whose value the field may repeat; -1: none, the database generates it
@@ -114,28 +117,28 @@ type hiddenField struct {
 // An owner is the nearest ancestor of a row whose key the database generates. nil: there is none.
 type owner struct {
 	column string // of the row, with that key
-	table  int    // of the row above
+	table  int    // of the parent row
 	parts  int    // how many parts of the child's key are the owner's natural key; these columns are hidden
 }
 
 // A keyPart is a column of a key.
 type keyPart struct {
-	title string
-	name  int32
-	cast  cast.Cast
-	above bool // it is of the key of the parent's row
+	title      string
+	name       int32
+	cast       cast.Cast
+	fromParent bool // it is of the key of the parent's row
 	// hidden tells that the table does not have the column: instead of it, it has the key that the
-	// database generated for a row above.
+	// database generated for an ancestor row.
 	hidden bool
 }
 
 type column struct {
-	spec    *Column
-	name    int32
-	refers  *reference // nil: to no row
-	key     int        // which part of the key, -1: none
-	stamp   Stamp
-	sources []source
+	spec       *Column
+	name       int32
+	references *reference // nil: to no row
+	key        int        // which part of the key, -1: none
+	stamp      Stamp
+	sources    []source
 }
 
 // A reference is what a column is whose values are keys of rows of another table.
@@ -221,7 +224,7 @@ func (p *Plan) StoredKey(table int) (key []string) {
 func (p *Plan) Parent(table int) (parent int, key []string) {
 	t := &p.tables[table]
 	for _, k := range t.key {
-		if k.above {
+		if k.fromParent {
 			key = append(key, k.title)
 		}
 	}
@@ -241,11 +244,11 @@ func (p *Plan) cast(as cast.Type) cast.Cast { return cast.New(as, p.limits.TextT
 func (p *Plan) title(at paths.Place) string {
 	path := p.trees.String(at)
 	for i := range p.tables {
-		if n := &p.tables[i].nest; n.each != nil && n.element == at.Tree {
+		if n := &p.tables[i].nest; n.isElement() && n.element == at.Tree {
 			if at.Node == 0 {
-				return p.title(*n.each) + "[]"
+				return p.title(n.each) + "[]"
 			}
-			return p.title(*n.each) + "[]." + path
+			return p.title(n.each) + "[]." + path
 		}
 	}
 	return path

@@ -29,20 +29,20 @@ type rowBuilder struct {
 	decode *envelope.Decoder
 	types  typings
 
-	changes []Row
-	named   namedRows
-	fields  []feed.Field
-	bytes   []byte     // of values that no line has
-	sets    setEncoder // another buffer: sets are made while other values are
-	rest    restNames
-	lost    []LostValue
-	tables  []tableMemory
-	known   feed.Field       // buffer for a meta value
-	visit   func(t *planned) // of an [Explainer]: called at each row
+	changes      []Row
+	referenced   referencedRows
+	fields       []feed.Field
+	bytes        []byte     // of values that no line has
+	sets         setEncoder // another buffer: sets are made while other values are
+	unknownNames fieldNumbers
+	lost         []LostValue
+	tables       []tableMemory
+	metaValue    feed.Field       // buffer for a meta value
+	visit        func(t *planned) // of an [Explainer]: called at each row
 }
 
-// namedRows are the changes of rows that others name, in other tables.
-type namedRows struct {
+// referencedRows are the changes of rows in other tables that the rows of a message refer to by foreign keys.
+type referencedRows struct {
 	changes []Row
 	keys    []feed.Field
 }
@@ -51,31 +51,31 @@ type namedRows struct {
 type tableMemory struct {
 	key         []feed.Field // of its row at hand
 	former, now []feed.Field // keys of a row before and after a message that changes it
-	took        bool         // it has had a row
+	hasRows     bool         // it has had a row
 }
 
 // begin gives back the memory of the rows of the last message.
 func (b *rowBuilder) begin() {
 	clear(b.changes)
-	clear(b.named.changes)
-	b.changes, b.named.changes, b.named.keys = b.changes[:0], b.named.changes[:0], b.named.keys[:0]
+	clear(b.referenced.changes)
+	b.changes, b.referenced.changes, b.referenced.keys = b.changes[:0], b.referenced.changes[:0], b.referenced.keys[:0]
 	b.fields, b.bytes, b.lost = b.fields[:0], b.bytes[:0], b.lost[:0]
 	b.sets.reset()
 	b.cast.Reset()
 }
 
-// done returns the rows that were built, and behind them those that they name.
-func (b *rowBuilder) done() []Row {
-	b.changes = append(b.changes, b.named.changes...)
+// result returns the rows that were built, and behind them those that they name.
+func (b *rowBuilder) result() []Row {
+	b.changes = append(b.changes, b.referenced.changes...)
 	return b.changes
 }
 
-// row adds the change of a table's row that the message, or the element at hand, is about, and
-// those of its elements. above is the key of the row that it belongs to.
-func (b *rowBuilder) row(msg *message, t *planned, above []feed.Field) *refusal {
+// addRow adds the change of a table's row that the message, or the element at hand, is about, and
+// those of its elements. parentKey is the key of the parent row, nil if it has no parent.
+func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *refusal {
 	types := b.types.of(msg.Types, t)
 	var former []feed.Field
-	if msg.row.Former != nil && t.nest.each == nil {
+	if msg.row.Former != nil && !t.nest.isElement() {
 		var refused *refusal
 		if former, refused = b.formerKey(msg, t, types); refused != nil {
 			return refused
@@ -85,15 +85,15 @@ func (b *rowBuilder) row(msg *message, t *planned, above []feed.Field) *refusal 
 			if err != nil {
 				return t.refuse(err)
 			}
-			b.decode.Begin(row, msg.row.Index)
-			defer b.decode.Begin(msg.row.Value, msg.row.Index)
+			b.decode.BeginRow(row, msg.row.Index)
+			defer b.decode.BeginRow(msg.row.Value, msg.row.Index)
 		}
 	}
 	object, none, refused := b.object(t)
 	if refused != nil || none {
 		return refused
 	}
-	b.visits(t)
+	b.noteRow(t)
 	c := fold.Change{Op: b.op(msg, t), Text: msg.line.Text, Version: b.version(msg, t)}
 	if types != nil {
 		c.Declared = types.declared
@@ -103,18 +103,18 @@ func (b *rowBuilder) row(msg *message, t *planned, above []feed.Field) *refusal 
 		b.changes = append(b.changes, Row{Table: t.index, Change: c})
 		return nil
 	}
-	key, from := b.key(t, above), len(b.fields)
-	for i := range above {
+	key, from := b.key(t, parentKey), len(b.fields)
+	for i := range parentKey {
 		key[i].Name = t.key[i].name
 	}
-	if refused := b.values(msg, t, types, object, key, c.Op == fold.Delete); refused != nil {
+	if refused := b.addValues(msg, t, types, object, key, c.Op == fold.Delete); refused != nil {
 		return refused
 	}
-	c.Fields, c.Unnumbered = b.fields[from:len(b.fields):len(b.fields)], b.rest.unnumbered
+	c.Fields, c.Unnumbered = b.fields[from:len(b.fields):len(b.fields)], b.unknownNames.unnumbered
 	if former != nil {
 		b.deleteFormer(t, &c, former)
 		if c.Op != fold.Delete {
-			b.leftOut(t, &c)
+			b.noteLostColumns(t, &c)
 		}
 	}
 	b.changes = append(b.changes, Row{Table: t.index, Change: c})
@@ -123,7 +123,7 @@ func (b *rowBuilder) row(msg *message, t *planned, above []feed.Field) *refusal 
 	}
 	for _, i := range t.nest.children {
 		if child := &b.plan.tables[i]; !child.nest.set {
-			if _, refused := b.elements(msg, child, key); refused != nil {
+			if _, refused := b.addElements(msg, child, key); refused != nil {
 				return refused
 			}
 		}
@@ -131,9 +131,9 @@ func (b *rowBuilder) row(msg *message, t *planned, above []feed.Field) *refusal 
 	return nil
 }
 
-// visits notes that a table has a row.
-func (b *rowBuilder) visits(t *planned) {
-	b.tables[t.index].took = true
+// noteRow notes that a table has had a row.
+func (b *rowBuilder) noteRow(t *planned) {
+	b.tables[t.index].hasRows = true
 	if b.visit != nil {
 		b.visit(t)
 	}
@@ -144,7 +144,7 @@ func (b *rowBuilder) op(msg *message, t *planned) fold.Op {
 	switch {
 	case msg.line.Deletes, msg.change.Op == envelope.Delete, b.read.Matches(t.deletes):
 		return fold.Delete
-	case msg.change.Op == envelope.Replace && t.nest.each == nil:
+	case msg.change.Op == envelope.Replace && !t.nest.isElement():
 		return fold.Replace
 	}
 	return fold.Upsert
@@ -155,26 +155,24 @@ func (b *rowBuilder) version(msg *message, t *planned) (v feed.Field) {
 	if t.row.envelopeVersion {
 		return msg.change.Version
 	}
-	if t.row.version != nil {
-		if v := b.read.Get(*t.row.version); v != nil {
-			return *v
-		}
+	if v := b.read.Get(t.row.version); v != nil {
+		return *v
 	}
 	return v
 }
 
-// key is the memory for the key of a table's row, which begins with that of the row above.
-func (b *rowBuilder) key(t *planned, above []feed.Field) []feed.Field {
+// key returns the memory for the key of a table's row, which begins with that of the parent row.
+func (b *rowBuilder) key(t *planned, parentKey []feed.Field) []feed.Field {
 	key := b.tables[t.index].key
-	clear(key[copy(key, above):])
+	clear(key[copy(key, parentKey):])
 	return key
 }
 
-// values adds the fields of a row, of which the key has those of the row above. A delete needs
+// addValues adds the fields of a row, of which the key has those of the parent row. A delete needs
 // no others than its key.
-func (b *rowBuilder) values(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
-	b.rest.unnumbered = nil
-	for i := 0; i < len(key) && t.key[i].above; i++ {
+func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
+	b.unknownNames.unnumbered = nil
+	for i := 0; i < len(key) && t.key[i].fromParent; i++ {
 		b.fields = append(b.fields, key[i])
 	}
 	for i := range t.columns {
@@ -189,8 +187,8 @@ func (b *rowBuilder) values(msg *message, t *planned, types *typing, object *fee
 		if !ok {
 			continue
 		}
-		if col.refers != nil && !deletes {
-			b.refer(msg, col, f)
+		if col.references != nil && !deletes {
+			b.addReferenced(msg, col, f)
 		}
 		if col.key >= 0 {
 			key[col.key] = f
@@ -198,19 +196,19 @@ func (b *rowBuilder) values(msg *message, t *planned, types *typing, object *fee
 		b.fields = append(b.fields, f)
 	}
 	if object != nil && (t.fields.all || t.fields.byName() && !deletes) {
-		if refused := b.others(msg, t, types, object, key); refused != nil {
+		if refused := b.unknownFields(msg, t, types, object, key); refused != nil {
 			return refused
 		}
 	}
 	if refused := t.checkKey(key); refused != nil || deletes {
 		return refused
 	}
-	if refused := b.checkHidden(t, key); refused != nil {
+	if refused := b.checkShadowed(t, key); refused != nil {
 		return refused
 	}
 	for _, i := range t.nest.children {
 		if child := &b.plan.tables[i]; child.nest.set {
-			if refused := b.setCell(msg, child, key); refused != nil {
+			if refused := b.addSetCell(msg, child, key); refused != nil {
 				return refused
 			}
 		}
@@ -230,19 +228,19 @@ func (b *rowBuilder) object(t *planned) (_ *feed.Field, none bool, _ *refusal) {
 	case t.row.inLine:
 		return v, false, nil
 	case t.row.nested && (v == nil || v.Kind == feed.Null):
-		if t.spec.DeletesNeedAt && b.read.Matches(t.deletes) {
+		if t.spec.DeletesNeedRow && b.read.Matches(t.deletes) {
 			is := "absent"
 			if v != nil {
 				is = "null"
 			}
 			return nil, false, t.refuse(feed.Errorf(feed.BadKey, "table %q: %s is %s in a message that deletes its row, so the key is unknown; --envelope knows where change streams have it, and a config file can name another place, as in %[4]s: [%[2]s.%[4]s, before.%[4]s]",
-				t.spec.Name, t.spec.At, is, t.spec.Key[0]))
+				t.spec.Name, t.spec.Row, is, t.spec.Key[0]))
 		}
 		return nil, true, nil
 	case v.Kind == feed.JSON && v.Value[0] == '{':
 		return v, false, nil
 	case t.row.nested:
-		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no object but %s", t.spec.Name, t.spec.At, feed.Clip(v.Value)))
+		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no object but %s", t.spec.Name, t.spec.Row, feed.Clip(v.Value)))
 	}
 	return nil, false, nil // an element that is a scalar
 }
@@ -261,8 +259,8 @@ func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (
 			f.Name = c.name
 			return f, true, nil
 		case aMeta:
-			b.known = b.meta(src.spec.Meta, msg, t)
-			v = &b.known
+			b.metaValue = b.meta(src.spec.Meta, msg, t)
+			v = &b.metaValue
 		default:
 			if v = b.read.At(src.at); v == nil {
 				continue
@@ -285,16 +283,16 @@ func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (
 	return f, false, nil
 }
 
-// refer adds the change of the row that a value names.
-func (b *rowBuilder) refer(msg *message, c *column, v feed.Field) {
+// addReferenced adds the change that makes the row which a value refers to.
+func (b *rowBuilder) addReferenced(msg *message, c *column, v feed.Field) {
 	if v.Kind == feed.Null {
 		return
 	}
-	v.Name = b.plan.tables[c.refers.table].key[0].name
-	to := &b.named
+	v.Name = b.plan.tables[c.references.table].key[0].name
+	to := &b.referenced
 	n := len(to.keys)
 	to.keys = append(to.keys, v)
-	to.changes = append(to.changes, Row{Table: c.refers.table, Change: fold.Change{Op: fold.Ensure, Text: msg.line.Text, Fields: to.keys[n : n+1 : n+1]}})
+	to.changes = append(to.changes, Row{Table: c.references.table, Change: fold.Change{Op: fold.Ensure, Text: msg.line.Text, Fields: to.keys[n : n+1 : n+1]}})
 }
 
 // title is what a source is called in the mapping.
@@ -334,7 +332,7 @@ func (t *planned) checkKey(key []feed.Field) *refusal {
 	for part := range key {
 		f, k := &key[part], &t.key[part]
 		switch {
-		case k.above:
+		case k.fromParent:
 		case f.Value == nil:
 			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q has no value in this message", t.spec.Name, k.title))
 		case f.Kind == feed.Null || f.Kind == feed.JSON:
@@ -349,9 +347,9 @@ func (t *planned) checkKey(key []feed.Field) *refusal {
 // formerKey is the key that the row of a message had in a table, where it had another one; nil: it had none, or the same.
 func (b *rowBuilder) formerKey(msg *message, t *planned, types *typing) (_ []feed.Field, refused *refusal) {
 	x := &b.tables[t.index]
-	b.decode.Begin(msg.row.Former, msg.row.Index)
+	b.decode.BeginRow(msg.row.Former, msg.row.Index)
 	x.former, refused = b.keyOf(msg, t, types, x.former[:0])
-	b.decode.Begin(msg.row.Value, msg.row.Index)
+	b.decode.BeginRow(msg.row.Value, msg.row.Index)
 	if refused != nil || len(x.former) == 0 {
 		return nil, refused
 	}
@@ -374,7 +372,7 @@ func (b *rowBuilder) keyOf(msg *message, t *planned, types *typing, to []feed.Fi
 		return to, refused
 	}
 	key, from := b.key(t, nil), len(b.fields)
-	refused = b.values(msg, t, types, object, key, true)
+	refused = b.addValues(msg, t, types, object, key, true)
 	b.fields = b.fields[:from]
 	for i, f := range key {
 		f.Name = t.key[i].name
@@ -393,18 +391,12 @@ func (b *rowBuilder) deleteFormer(t *planned, c *fold.Change, key []feed.Field) 
 	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Delete, Fields: b.fields[from:len(b.fields):len(b.fields)], Version: c.Version, Text: c.Text}})
 }
 
-// leftOut notes the columns of a table that the change of a row with a new key has no value for.
-func (b *rowBuilder) leftOut(t *planned, c *fold.Change) {
+// noteLostColumns notes the columns of a table that the change of a row with a new key has no value for.
+func (b *rowBuilder) noteLostColumns(t *planned, c *fold.Change) {
 	p, now := b.plan, b.types.table(t.index)
 	has := make([]bool, len(now.Columns))
 	for _, f := range c.Fields {
-		name := ""
-		if f.Name >= 0 {
-			name = p.names.Name(f.Name)
-		} else {
-			name = string(c.Unnumbered[^f.Name])
-		}
-		if at := p.limits.Find(now, name, len(now.Columns)); at >= 0 {
+		if at := p.limits.Find(now, p.names.NameOf(f.Name, c.Unnumbered), len(now.Columns)); at >= 0 {
 			has[at] = true
 		}
 	}

@@ -18,7 +18,7 @@ func hiddenColumn(table, column string) string { return schema.HiddenName(column
 
 // SetColumn returns the name of the column of its parent's batch that has the rows of a table
 // as one value, which [Plan.Exploder] reads; "" where each row is a change of its own, and where
-// the value of the table above holds them.
+// the value of the parent table holds them.
 func (p *Plan) SetColumn(table int) string {
 	if t := &p.tables[table]; t.nest.set && !p.tables[t.nest.parent].nest.set {
 		return setColumn(t.spec.Name)
@@ -117,10 +117,10 @@ func (r *setRow) members(each func(name []byte, f feed.Field)) {
 
 // An exploder makes the rows of sets. It is not safe for concurrent use.
 type exploder struct {
-	same   func(table int, c *fold.Change) string
-	plan   *Plan
-	rest   restNames
-	levels []level // by table
+	same         func(table int, c *fold.Change) string
+	plan         *Plan
+	unknownNames fieldNumbers
+	levels       []level // by table
 }
 
 // A level is the memory for one table's rows.
@@ -139,10 +139,10 @@ func (p *Plan) Exploder(same func(table int, c *fold.Change) string) fold.Explod
 
 // explode calls each with the change of every row of a set, and of the sets in it, parents first.
 // The rows are whole: columns that a change does not name are to be NULL, and rows of the table,
-// or of those that belong to it, that belong to the same row above and do not come are to go.
-// above is the key of the row that has the set, as raw values. A change is good until each
+// or of those that belong to it, that belong to the same parent row and do not come are to go.
+// parentKey is the key of the row that has the set, as raw values. A change is good until each
 // returns; its text is the row's part of the set.
-func (e *exploder) explode(table int, above [][]byte, set []byte, each func(*Row) error) error {
+func (e *exploder) explode(table int, parentKey [][]byte, set []byte, each func(*Row) error) error {
 	if feed.KindOf(set) == feed.Null {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (e *exploder) explode(table int, above [][]byte, set []byte, each func(*Row
 	children := t.nest.children
 	if len(children) > 0 {
 		l.keys, l.last = l.keys[:0], map[string]int{}
-		if err := e.rows(table, above, set, func(i int, r *Row) error {
+		if err := e.rows(table, parentKey, set, func(i int, r *Row) error {
 			key := e.same(table, &r.Change)
 			l.keys, l.last[key] = append(l.keys, key), i
 			return nil
@@ -158,7 +158,7 @@ func (e *exploder) explode(table int, above [][]byte, set []byte, each func(*Row
 			return err
 		}
 	}
-	return e.rows(table, above, set, func(i int, r *Row) error {
+	return e.rows(table, parentKey, set, func(i int, r *Row) error {
 		if len(children) == 0 {
 			return each(r)
 		}
@@ -187,14 +187,14 @@ func (e *exploder) explode(table int, above [][]byte, set []byte, each func(*Row
 
 // rows calls each with the rows of a set, without those of the sets in it, which are left in
 // the table's level.
-func (e *exploder) rows(table int, above [][]byte, set []byte, each func(i int, r *Row) error) error {
+func (e *exploder) rows(table int, parentKey [][]byte, set []byte, each func(i int, r *Row) error) error {
 	t, l := &e.plan.tables[table], &e.levels[table]
 	return eachSetRow(set, func(i int, x *setRow) error {
 		r := Row{Table: table}
 		r.Text = x.text
-		e.rest.unnumbered = nil
+		e.unknownNames.unnumbered = nil
 		l.fields, l.sets = l.fields[:0], l.sets[:0]
-		for part, value := range above {
+		for part, value := range parentKey {
 			l.fields = append(l.fields, feed.Field{Name: t.key[part].name, Value: value, Kind: feed.KindOf(value)})
 		}
 		for c := range t.columns {
@@ -209,11 +209,11 @@ func (e *exploder) rows(table int, above [][]byte, set []byte, each func(i int, 
 		}
 		if t.fields.byName() {
 			x.members(func(name []byte, f feed.Field) {
-				f.Name = e.rest.number(e.plan.names, name)
+				f.Name = e.unknownNames.number(e.plan.names, name)
 				l.fields = append(l.fields, f)
 			})
 		}
-		r.Fields, r.Unnumbered = l.fields, e.rest.unnumbered
+		r.Fields, r.Unnumbered = l.fields, e.unknownNames.unnumbered
 		return each(i, &r)
 	})
 }

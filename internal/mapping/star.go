@@ -40,9 +40,9 @@ func (m *Mapping) With(name string) *Mapping {
 // A NewTable is the error of [Mapper.Map] for a message that needs a table which the plan does not have
 // yet: [Mapper.Add] adds it, and then the message is to be mapped again.
 type NewTable struct {
-	Name string // in the database
-	Of   string // in the stream
-	// Key is that which the stream names; nil: none.
+	Name       string // in the database
+	StreamName string // in the stream
+	// Key is that which the stream names; nil: none, or the table that stands for others names one.
 	Key []string
 	// Columns are those that the stream has declared.
 	Columns []Column
@@ -51,7 +51,7 @@ type NewTable struct {
 	Truncates bool
 }
 
-func (n *NewTable) Error() string { return fmt.Sprintf("table %q is new in the stream", n.Of) }
+func (n *NewTable) Error() string { return fmt.Sprintf("table %q is new in the stream", n.StreamName) }
 
 // declared is what a stream says of one of its tables before it has rows.
 type declared struct {
@@ -93,7 +93,7 @@ func (p *Plan) mayName(column string) bool {
 // newTable is the table that a message needs, whose name no table takes.
 func (m *Mapper) newTable(msg *message) error {
 	p, name := m.plan, string(msg.Table)
-	n := &NewTable{Name: p.starName(name), Of: name, Truncates: msg.change.Op == envelope.Truncate}
+	n := &NewTable{Name: p.starName(name), StreamName: name, Truncates: msg.change.Op == envelope.Truncate}
 	switch {
 	case strings.Trim(n.Name, "_") == "" || len(name) > maxRouteName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) || strings.Contains("."+name+".", ".."),
 		!p.limits.NoSchemas && (strings.Count(name, ".") > 1 || strings.Contains("."+name, `."`)): // which would be read as other parts
@@ -113,14 +113,22 @@ func (m *Mapper) newTable(msg *message) error {
 	if l := strings.ToLower(last); strings.HasPrefix(l, "weir_") || strings.HasPrefix(l, "sqlite_") {
 		return feed.Errorf(feed.BadName, "the table %q has a name that belongs to the database or to weir", feed.Clip(msg.Table))
 	}
-	if d, ok := m.route.declared[name]; ok {
-		n.Key, n.Columns = d.key, d.columns
-		return n
-	}
-	if p.stream.DescribesTables() {
+	d, isDeclared := m.route.declared[name]
+	n.Columns = d.columns
+	switch {
+	case isDeclared, !p.stream.DescribesTables():
+	case m.Undescribed:
+		return feed.Errorf(feed.Unmatched, "the message that describes the table %q (the envelope's schema) is not among the rejected lines, so its key and types are unknown: name the table and its key under tables in a config file, or read the stream again from its start", feed.Clip(msg.Table))
+	default:
 		return fmt.Errorf("the stream has rows of table %q before it describes them (the envelope's schema): read it from its start", feed.Clip(msg.Table))
 	}
-	n.Key = m.decode.Key(&msg.Message)
+	switch {
+	case !p.stream.star.spec.KeyByDefault:
+	case isDeclared:
+		n.Key = d.key
+	default:
+		n.Key = m.decode.Key(&msg.Message)
+	}
 	return n
 }
 
@@ -157,11 +165,11 @@ func (p *Plan) Star() (*Table, fold.Options) {
 func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p := m.plan
 	t := *p.stream.star.spec
-	t.Name, t.From, t.Key = n.Name, []string{n.Of}, key
+	t.Name, t.From, t.Key = n.Name, []string{n.StreamName}, key
 	if n.Columns != nil {
 		for _, k := range key {
 			if !slices.ContainsFunc(slices.Concat(n.Columns, t.Columns), func(c Column) bool { return c.Name == k }) {
-				return 0, fmt.Errorf("its rows have no field %q, and the stream names no other key: name one with --key or in a config file, or have the source leave this table out", k)
+				return 0, fmt.Errorf("its rows have no field %q, which is its key: name another with --key or in a config file, or have the source leave this table out", k)
 			}
 		}
 		t.describe(n.Columns)
@@ -173,12 +181,12 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 		}
 	}
 	t.Columns = slices.Concat(keys, t.Columns)
-	c := &compiler{mapping: p.of, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
+	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
 	c.table(&t)
 	table = len(p.tables) - 1
-	c.taken(p.tables[table:])
+	c.markNameOnly(p.tables[table:])
 	p.tables[table].described = n.Columns != nil
-	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.Of) + "$")}}
+	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
 	p.fitted = append(p.fitted, schema.Table{})
 	m.grow()
 	if len(c.faults) > 0 {
@@ -194,7 +202,7 @@ func (m *Mapper) Drop() {
 	is := func(i int) bool { return i == last }
 	p.tables, p.fitted, p.tops, p.loose = p.tables[:last], p.fitted[:last], slices.DeleteFunc(p.tops, is), slices.DeleteFunc(p.loose, is)
 	m.rows.tables = m.rows.tables[:last]
-	m.rows.types.forget(last)
+	m.rows.types.remove(last)
 	delete(m.route.claims, last)
 	clear(m.route.routes)
 }
@@ -203,8 +211,8 @@ func (m *Mapper) Drop() {
 // columns stay, and get the types of their fields where it names none.
 func (t *Table) describe(columns []Column) {
 	if t.Columns == nil {
-		if t.Columns = columns; t.Rest == "" {
-			t.Rest = fold.AddColumns
+		if t.Columns = columns; t.UnknownFields == "" {
+			t.UnknownFields = fold.AddUnknown
 		}
 		return
 	}
@@ -216,7 +224,7 @@ func (t *Table) describe(columns []Column) {
 			c := &own[i]
 			taken = taken || c.Name == d.Name
 			for _, s := range c.From {
-				if s.From.Base != paths.RowBase || !slices.Equal(s.From.Steps, field.Steps) {
+				if s.From.Base != paths.DefaultBase || !slices.Equal(s.From.Steps, field.Steps) {
 					continue
 				}
 				if taken = true; len(c.From) == 1 && s.References == "" && s.As.Kind == cast.DefaultType && (t.Type.Kind == cast.Auto || t.Type.Kind == cast.DefaultType) {
@@ -225,7 +233,7 @@ func (t *Table) describe(columns []Column) {
 				}
 			}
 		}
-		if !taken && (t.Rest == fold.AddColumns || slices.Contains(t.Key, d.Name)) {
+		if !taken && (t.UnknownFields == fold.AddUnknown || slices.Contains(t.Key, d.Name)) {
 			others = append(others, d)
 		}
 	}

@@ -14,10 +14,10 @@ import (
 
 // This file is about the messages of change streams: which tables the rows of one in the stream are for.
 
-// changes has the rows of a message of a change stream built, and returns what becomes of it.
-func (m *Mapper) changes(msg *message) (Fate, error) {
+// mapStreamMessage has the rows of a message of a change stream built, and returns what becomes of it.
+func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 	p := m.plan
-	if m.decode.Passes(msg.line, p.stream.tombstones) {
+	if m.decode.Skips(msg.line, p.stream.tombstones) {
 		return Ignored, nil
 	}
 	var err error
@@ -35,10 +35,10 @@ func (m *Mapper) changes(msg *message) (Fate, error) {
 		return Announced, m.describe(msg)
 	case envelope.Tombstone:
 		msg.change.Op, msg.row = envelope.Delete, m.decode.TombstoneRow(msg.line)
-		if refused := m.rows.row(msg, &p.tables[p.tops[0]], nil); refused != nil {
-			return Taken, refused
+		if refused := m.rows.addRow(msg, &p.tables[p.tops[0]], nil); refused != nil {
+			return Mapped, refused
 		}
-		return Taken, nil
+		return Mapped, nil
 	}
 	of := m.route.of(msg.Table)
 	if of.isNew() && (p.stream.star == nil || !m.read.Holds(p.stream.star.when)) {
@@ -48,19 +48,19 @@ func (m *Mapper) changes(msg *message) (Fate, error) {
 	msg.change = change
 	switch {
 	case rejected != nil:
-		return Taken, rejected
+		return Mapped, rejected
 	case of.isNew(): // no message that is rejected, or has no row, says which key it has
-		return Taken, m.newTable(msg)
+		return Mapped, m.newTable(msg)
 	case change.Op == envelope.Truncate:
-		taken, err := m.truncate(msg, of)
-		return fateOf(taken), err
+		matched, err := m.truncate(msg, of)
+		return fateOf(matched), err
 	}
-	taken, err := m.eachRow(msg, of)
-	return fateOf(taken), err
+	matched, err := m.eachRow(msg, of)
+	return fateOf(matched), err
 }
 
 // eachRow maps each row of a message. A message without rows counts as matched.
-func (m *Mapper) eachRow(msg *message, of *route) (taken bool, err error) {
+func (m *Mapper) eachRow(msg *message, of *route) (matched bool, err error) {
 	rows, rejected := m.decode.Rows(&msg.change, m.plan.maxEach)
 	if rejected != nil {
 		return true, rejected
@@ -71,49 +71,49 @@ func (m *Mapper) eachRow(msg *message, of *route) (taken bool, err error) {
 			return true, rejected
 		}
 		if !ok {
-			return taken || n == 0, nil
+			return matched || n == 0, nil
 		}
 		msg.row = row
-		some, err := m.tables(msg, of, of.tops, of.loose)
-		if taken = taken || some; err != nil {
-			return taken, err
+		some, err := m.buildRows(msg, of, of.tops, of.loose)
+		if matched = matched || some; err != nil {
+			return matched, err
 		}
 	}
 }
 
 // truncate adds the changes of a message that empties a table of the stream.
-func (m *Mapper) truncate(msg *message, of *route) (taken bool, err error) {
+func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 	for _, i := range slices.Concat(of.tops, of.loose) {
 		t := &m.plan.tables[i]
-		if t.nest.each == nil && !m.read.Holds(t.when) {
+		if !t.nest.isElement() && !m.read.Holds(t.when) {
 			continue
 		}
-		taken = true
+		matched = true
 		if err := m.route.claim(t, of); err != nil {
-			return taken, err
+			return matched, err
 		}
-		if t.severalNames() && !m.plan.stream.oneTable {
-			return taken, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
+		if t.matchesSeveralNames() && !m.plan.stream.oneTable {
+			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
 		}
 		if t.options.Version != "" {
-			return taken, t.refuse(feed.Errorf(feed.BadVersion, "table %q: truncate cannot be ordered by version: leave the version out", t.spec.Name))
+			return matched, t.refuse(feed.Errorf(feed.BadVersion, "table %q: truncate cannot be ordered by version: leave the version out", t.spec.Name))
 		}
-		m.rows.truncate(msg, t)
+		m.rows.addTruncate(msg, t)
 	}
-	return taken, nil
+	return matched, nil
 }
 
-// truncate adds what empties a table, and those whose rows belong to its rows.
-func (b *rowBuilder) truncate(msg *message, t *planned) {
+// addTruncate adds what empties a table, and those whose rows belong to its rows.
+func (b *rowBuilder) addTruncate(msg *message, t *planned) {
 	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Truncate, Text: msg.line.Text}})
 	for _, i := range t.nest.children {
-		b.truncate(msg, &b.plan.tables[i])
+		b.addTruncate(msg, &b.plan.tables[i])
 	}
 }
 
-// TakesTombstones reports whether what has only the key of a row, and no table of the stream, removes the
+// AppliesTombstones reports whether what has only the key of a row, and no table of the stream, removes the
 // row. Where a table chooses among the messages, the row may be one of those that it leaves out.
-func (m *Mapping) TakesTombstones() bool {
+func (m *Mapping) AppliesTombstones() bool {
 	takes := false
 	for i := range m.Tables {
 		switch t := &m.Tables[i]; {
@@ -147,9 +147,9 @@ func (t *Table) patterns() (all []pattern) {
 	return all
 }
 
-// takes reports whether a table takes rows of a name in the stream, and whether it does so by the
+// matchesStreamName reports whether a table takes rows of a name in the stream, and whether it does so by the
 // last part of it.
-func (t *planned) takes(name string) (takes, bare bool) {
+func (t *planned) matchesStreamName(name string) (takes, bare bool) {
 	last := name[strings.LastIndex(name, ".")+1:]
 	for _, p := range t.from {
 		if p.MatchString(name) {
@@ -162,8 +162,8 @@ func (t *planned) takes(name string) (takes, bare bool) {
 	return takes, bare
 }
 
-// severalNames reports whether a table may have the rows of several tables of the stream.
-func (t *planned) severalNames() bool { return len(t.from) > 1 || t.from[0].any }
+// matchesSeveralNames reports whether a table may have the rows of several tables of the stream.
+func (t *planned) matchesSeveralNames() bool { return len(t.from) > 1 || t.from[0].any }
 
 // A route is which tables take the rows of a name in the stream.
 type route struct {
@@ -208,7 +208,7 @@ func (p *Plan) route(name string) *route {
 		for _, i := range tables {
 			takes, bare := true, false
 			if p.stream.NamesTables() {
-				takes, bare = p.tables[i].takes(name)
+				takes, bare = p.tables[i].matchesStreamName(name)
 			}
 			if takes {
 				some = append(some, i)

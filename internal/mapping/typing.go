@@ -19,9 +19,9 @@ type typing struct {
 
 // typings are what schemas say of tables.
 type typings struct {
-	plan  *Plan
-	now   func(table int) (_ schema.Table, ok bool)
-	known map[typingKey]*typing
+	plan    *Plan
+	current func(table int) (_ schema.Table, ok bool)
+	cache   map[typingKey]*typing
 }
 
 type typingKey struct {
@@ -34,8 +34,8 @@ const maxTypings = 10_000
 
 // table is a table with the columns that the messages so far have brought.
 func (y *typings) table(table int) *schema.Table {
-	if y.now != nil {
-		if now, ok := y.now(table); ok {
+	if y.current != nil {
+		if now, ok := y.current(table); ok {
 			return &now
 		}
 	}
@@ -44,25 +44,25 @@ func (y *typings) table(table int) *schema.Table {
 
 // of returns what a schema says of the rows of a table; nil: nothing.
 func (y *typings) of(r *envelope.RowSchema, t *planned) *typing {
-	if r == nil || len(r.Fields) == 0 || t.nest.each != nil || t.row.nested {
+	if r == nil || len(r.Fields) == 0 || t.nest.isElement() || t.row.nested {
 		return nil
 	}
 	key := typingKey{r, t.index}
-	if known := y.known[key]; known != nil {
+	if known := y.cache[key]; known != nil {
 		return known
 	}
-	if y.known == nil || len(y.known) >= maxTypings {
-		y.known = map[typingKey]*typing{}
+	if y.cache == nil || len(y.cache) >= maxTypings {
+		y.cache = map[typingKey]*typing{}
 	}
-	y.known[key] = y.plan.typing(t, y.table(t.index), r.Fields)
-	return y.known[key]
+	y.cache[key] = y.plan.typing(t, y.table(t.index), r.Fields)
+	return y.cache[key]
 }
 
-// forget drops what is known of a table.
-func (y *typings) forget(table int) {
-	for key := range y.known {
+// remove removes a table from the cache.
+func (y *typings) remove(table int) {
+	for key := range y.cache {
 		if key.table == table {
-			delete(y.known, key)
+			delete(y.cache, key)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func (p *Plan) typing(t *planned, have *schema.Table, fields []envelope.FieldSch
 	for i := range t.columns {
 		c := &t.columns[i]
 		delete(y.declared, c.spec.Name)
-		if len(c.sources) != 1 || c.refers != nil {
+		if len(c.sources) != 1 || c.references != nil {
 			continue
 		}
 		src := &c.sources[0]
@@ -104,13 +104,13 @@ func (p *Plan) typeColumn(y *typing, t *planned, have *schema.Table, f *envelope
 	as := f.Cast(p.limits.TextTypes)
 	at := p.limits.Find(have, name, len(have.Columns))
 	exists := at >= 0 && !(have.Columns[at].New && have.Columns[at].Type == schema.Any)
-	if as != nil && (exists && !as.Suits(&have.Columns[at]) || key && p.unequal(as)) {
+	if as != nil && (exists && !as.CanStoreOrWiden(&have.Columns[at]) || key && p.cannotBeKey(as)) {
 		return nil
 	}
 	if as != nil {
 		as.TextJSON = p.limits.TextTypes || exists && have.Columns[at].Type != schema.JSON
 	}
-	if !key || len(t.nest.children) == 0 && !p.referred(t.index) { // else other tables have columns like it
+	if !key || len(t.nest.children) == 0 && !p.isReferenced(t.index) { // else other tables have columns like it
 		if c, ok := f.Column(name, key, as, p.limits.TextTypes); ok {
 			y.declared[name] = c
 		}
@@ -118,13 +118,13 @@ func (p *Plan) typeColumn(y *typing, t *planned, have *schema.Table, f *envelope
 	return as
 }
 
-// unequal tells that the database does not say which values of the type are equal, as those of a key have to be.
-func (p *Plan) unequal(c *cast.Cast) bool {
+// cannotBeKey reports that the database does not say which values of the type are equal, as those of a key have to be.
+func (p *Plan) cannotBeKey(c *cast.Cast) bool {
 	return c.Column(false) == schema.JSON || !p.limits.TextTypes && (c.Kind == cast.Bytes || c.Precision > 0)
 }
 
-// typed reads a field of the row by the type that the schema has for it. raw is what stands between the quotes of its name.
-func (b *rowBuilder) typed(t *planned, types *typing, f feed.Field, raw []byte) (feed.Field, *refusal) {
+// readTyped reads a field of the row by the type that the schema has for it. raw is what stands between the quotes of its name.
+func (b *rowBuilder) readTyped(t *planned, types *typing, f feed.Field, raw []byte) (feed.Field, *refusal) {
 	name := raw
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		name = feed.AppendUnquoted(nil, raw)

@@ -16,8 +16,8 @@ type frame struct {
 	// mismatches counts, by node, values that a path steps into but that are not an object, or not an array.
 	mismatches []int64
 	walked     []bool            // by node: an object or array was stepped through
-	met        []bool            // by node: some value was found here
-	others     []map[string]bool // by node: members that no path names, in the first messages
+	found      []bool            // by node: some value was found here
+	siblings   []map[string]bool // by node: members that no path names, in the first messages
 
 	element Element
 	name    []byte
@@ -26,18 +26,25 @@ type frame struct {
 type cell struct {
 	value  uint32 // for which field holds
 	opened uint32 // for which the nodes below were looked up
+	parent int32  // as the node has it
 	field  feed.Field
 }
 
 func newFrame(t *tree) frame {
-	return frame{tree: t, cells: make([]cell, len(t.nodes)), mismatches: make([]int64, len(t.nodes)),
-		walked: make([]bool, len(t.nodes)), met: make([]bool, len(t.nodes)), others: make([]map[string]bool, len(t.nodes))}
+	cells := make([]cell, len(t.nodes))
+	for i := range cells {
+		cells[i].parent = t.nodes[i].parent
+	}
+	return frame{tree: t, cells: cells, mismatches: make([]int64, len(t.nodes)),
+		walked: make([]bool, len(t.nodes)), found: make([]bool, len(t.nodes)), siblings: make([]map[string]bool, len(t.nodes))}
 }
 
 // begin turns to another value.
 func (f *frame) begin(value []byte, k feed.Kind) {
 	if f.value++; f.value == 0 {
-		clear(f.cells)
+		for i := range f.cells {
+			f.cells[i].value, f.cells[i].opened = 0, 0
+		}
 		f.value = 1
 	}
 	f.set(0, value, k)
@@ -51,31 +58,31 @@ func (f *frame) set(at int32, value []byte, k feed.Kind) {
 // sampled is how many messages are searched for members that no path names: a path that finds nothing may be a
 // misspelling of one of them.
 const (
-	sampled   = 100
-	maxOthers = 1000 // names
+	sampled     = 100
+	maxSiblings = 1000 // by node
 )
 
-func (f *frame) note(at int32, name []byte) {
-	if f.others[at] == nil {
-		f.others[at] = map[string]bool{}
+func (f *frame) noteSibling(at int32, name []byte) {
+	if f.siblings[at] == nil {
+		f.siblings[at] = map[string]bool{}
 	}
-	if len(f.others[at]) < maxOthers {
-		f.others[at][string(name)] = true
+	if len(f.siblings[at]) < maxSiblings {
+		f.siblings[at][string(name)] = true
 	}
 }
 
 // get returns what the value has at a node, nil where that is absent.
 func (f *frame) get(at int32) *feed.Field {
 	c := &f.cells[at]
-	if c.value == f.value || f.look(at) {
+	if c.value == f.value || f.find(at) {
 		return &c.field
 	}
 	return nil
 }
 
-// look opens the parent of a node, and reports whether the node then has a value.
-func (f *frame) look(at int32) bool {
-	parent := f.tree.nodes[at].parent
+// find opens the parent of a node, and reports whether the node then has a value.
+func (f *frame) find(at int32) bool {
+	parent := f.cells[at].parent
 	if parent < 0 || f.cells[parent].opened == f.value {
 		return false
 	}
@@ -121,13 +128,13 @@ func (f *frame) open(at int32) {
 			kid := kids[(next+n)%len(kids)]
 			if step := &f.tree.nodes[kid].step; array && step.Index == i || !array && step.Index < 0 && step.Name == string(name) {
 				f.set(kid, w.Raw(), k)
-				f.met[kid], taken = true, true
+				f.found[kid], taken = true, true
 				next += n + 1
 				break
 			}
 		}
 		if !taken && f.value <= sampled && !array {
-			f.note(at, name)
+			f.noteSibling(at, name)
 		}
 		if k == feed.JSON {
 			w.Raw() // steps over it

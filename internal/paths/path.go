@@ -26,9 +26,9 @@ type Base uint8
 // Where it begins.
 const (
 	NoBase Base = iota // the zero path leads nowhere
-	// RowBase is the row. Exception: in conditions and in version_field it is the whole message, or in a child table
-	// the whole element.
-	RowBase
+	// DefaultBase is that of a path without $ or ^: the row. In conditions and in version_field it is the whole message,
+	// or in a child table the whole element.
+	DefaultBase
 	MessageBase // $
 	ParentBase  // ^: the element, or message, that holds the array of this one
 	VersionBase // the version that the message's envelope has
@@ -46,7 +46,7 @@ func ParsePath(text string) (Path, error) {
 	if !utf8.ValidString(text) {
 		return Path{}, fmt.Errorf("path %q is not UTF-8", text)
 	}
-	p := Path{Base: RowBase, Text: text}
+	p := Path{Base: DefaultBase, Text: text}
 	if text == "." {
 		return p, nil
 	}
@@ -115,7 +115,7 @@ func cutStep(text string) (step Step, rest string, err error) {
 
 // FieldPath is the path of the member of that name, whatever is in the name.
 func FieldPath(name string) Path {
-	p := Path{Base: RowBase, Steps: []Step{{Name: name, Index: -1}}}
+	p := Path{Base: DefaultBase, Steps: []Step{{Name: name, Index: -1}}}
 	p.Text = p.String()
 	return p
 }
@@ -127,7 +127,7 @@ func (p Path) String() string {
 	}
 	var b strings.Builder
 	b.WriteString(map[Base]string{MessageBase: "$", ParentBase: "^"}[p.Base])
-	if b.Len() == 0 && len(p.Steps) == 0 && p.Base == RowBase {
+	if b.Len() == 0 && len(p.Steps) == 0 && p.Base == DefaultBase {
 		return "."
 	}
 	for _, s := range p.Steps {

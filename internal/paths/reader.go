@@ -33,8 +33,8 @@ func (r *Reader) Grow() {
 			f.value = r.frames[i].value // later lines are no samples
 			copy(f.mismatches, r.frames[i].mismatches)
 			copy(f.walked, r.frames[i].walked)
-			copy(f.met, r.frames[i].met)
-			copy(f.others, r.frames[i].others)
+			copy(f.found, r.frames[i].found)
+			copy(f.siblings, r.frames[i].siblings)
 			r.frames[i] = f
 		}
 	}
@@ -157,29 +157,29 @@ func (r *Reader) Mismatches(each func(at Place, n int64)) {
 	}
 }
 
-// Unmet returns the first step of a path that no message has had, although its parent existed. For fields of the line
+// Unresolved returns the first step of a path that no message has had, although its parent existed. For fields of the line
 // itself it asks names.
-func (r *Reader) Unmet(at Place, names *feed.Names) (missing Place, ok bool) {
+func (r *Reader) Unresolved(at Place, names *feed.Names) (missing Place, ok bool) {
 	f := &r.frames[at.Tree]
 	for n := at.Node; n > 0; n = f.tree.nodes[n].parent {
 		node := &f.tree.nodes[n]
 		if at.Tree == 0 && node.parent == 0 && node.step.Index < 0 {
-			if !names.HasMet(node.step.Name) && !f.met[n] { // which is so where the message is in an envelope
+			if !names.HasMet(node.step.Name) && !f.found[n] { // which is so where the message is in an envelope
 				missing, ok = Place{at.Tree, n}, true
 			}
-		} else if f.walked[node.parent] && !f.met[n] {
+		} else if f.walked[node.parent] && !f.found[n] {
 			missing, ok = Place{at.Tree, n}, true
 		}
 	}
 	return missing, ok
 }
 
-// Beside returns the other members of a path's parent, to suggest one; nil if the parent is the line.
-func (r *Reader) Beside(at Place) []string {
+// Siblings returns the other members of a path's parent, to suggest one; nil if the parent is the line.
+func (r *Reader) Siblings(at Place) []string {
 	f := &r.frames[at.Tree]
 	parent := f.tree.nodes[at.Node].parent
 	if at.Tree == 0 && parent == 0 {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(f.others[parent]))
+	return slices.Sorted(maps.Keys(f.siblings[parent]))
 }

@@ -109,7 +109,7 @@ func (t Trees) String(at Place) string {
 	for nodes, n := t[at.Tree].nodes, at.Node; n > 0; n = nodes[n].parent {
 		steps = append([]Step{nodes[n].step}, steps...)
 	}
-	return Path{Base: RowBase, Steps: steps}.String()
+	return Path{Base: DefaultBase, Steps: steps}.String()
 }
 
 // A Condition is a [When], ready to be tested. nil holds always.

@@ -106,11 +106,12 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 	return grown, nil
 }
 
-// Marks are those of a table's columns, as JSON.
+// Marks are those of a table's columns, as JSON. A column that no database has gets none: it would be taken for one that
+// was dropped.
 func (t *Table) Marks() string {
 	marks := map[string]string{}
 	for i := range t.Columns {
-		if c := &t.Columns[i]; c.Own {
+		if c := &t.Columns[i]; c.Own && c.Stored() {
 			marks[c.Name] = c.Mark()
 		}
 	}

@@ -98,9 +98,11 @@ func MayEmpty(t *schema.Table, emptied func(table string) bool) error {
 // Computed is what a generated column is.
 const Computed = "is computed by the database"
 
-// NoKeyError says that a table has no key by which it could be kept.
-func NoKeyError(t *schema.Table) error {
-	return fmt.Errorf("table %q exists without a primary key, and the stream names none: name the table in a config file, with its key", t.Name)
+// A NoKeyError says that a table has no primary key.
+type NoKeyError struct{ Table string }
+
+func (e NoKeyError) Error() string {
+	return fmt.Sprintf("table %q exists without a primary key, and the stream names none: name the table in a config file, with its key", e.Table)
 }
 
 // NotUniqueError says that a table could hold a key twice. The rest is for the statement

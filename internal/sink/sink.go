@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -333,6 +335,24 @@ type Outbox struct {
 	Lanes []string // whose they are
 	After int64    // the ID behind which the next ones are; 0: all
 	Sent  []int64  // IDs of those to be removed
+}
+
+// A RejectsDrop names rejected lines of a job that are to be removed, and sent nowhere.
+type RejectsDrop struct {
+	Job   string
+	Lanes []string // whose they are
+	IDs   []int64
+}
+
+// Do removes the lines. It may be called again after any error.
+func (d *RejectsDrop) Do(ctx context.Context, s DeadLetters) error {
+	for ids := range slices.Chunk(d.IDs, KeptAtOnce) {
+		// No line comes behind the last ID that there can be.
+		if _, _, err := s.Outbox(ctx, &Outbox{Job: d.Job, Lanes: d.Lanes, After: math.MaxInt64, Sent: ids}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Kept is a rejected line as the database keeps it.

@@ -7,7 +7,11 @@ import (
 )
 
 // ownFlags are left out of the suggested command: a second run next to this one needs other values, or none.
-var ownFlags = []string{"config", "job", "accept-settings", "restart", "follow", "spool", "spool-max", "capture", "keep-captures", "metrics-addr", "metrics-file"}
+var ownFlags = []string{"config", "job", "accept-settings", "restart", "spool-max", "until-end"}
+
+// unsetFlags are left out, too, unless the config file or a variable would then set them: the suggested command sets
+// them to these.
+var unsetFlags = map[string]string{"follow": "false", "spool": "", "capture": "", "keep-captures": forever, "metrics-addr": "", "metrics-file": "", "group": "", "group-instance": ""}
 
 // backfill returns the command that fills tables of the config file from the sources of a run, as
 // people can paste it.
@@ -15,28 +19,27 @@ func (s *Spec) backfill(job string, sources []string) func(tables []string) stri
 	return func(tables []string) string {
 		args := s.args
 		words := []string{"weir", "sync", "--config", s.File}
-		if slices.ContainsFunc(sources, func(name string) bool { return !s.env.sources().Traits(name).Stored() }) {
+		if IsKafka(sources) {
+			args = append(slices.Clone(args), "--until-end")
+		} else if slices.ContainsFunc(sources, func(name string) bool { return !s.env.sources().Traits(name).Stored() }) {
 			if args = []string{"FILE..."}; s.Spool.Capture != "" {
 				args = []string{filepath.Join(s.Spool.Capture, "*")}
 			}
 		}
 		words = append(words, args...)
 		for _, one := range s.settings {
-			name, own := one.Name, slices.Contains(ownFlags, one.Name)
+			name := one.Name
+			value, unset := unsetFlags[name]
 			switch {
-			case one.IsFlag() && !own && one.Type() == "bool":
+			case unset && (one.overruled || one.from == byFile || one.from == byVariable):
+				words = append(words, "--"+name+"="+value)
+			case unset || slices.Contains(ownFlags, name) || !one.IsFlag():
+			case one.Type() == "bool":
 				words = append(words, "--"+name+"="+one.String())
-			case one.IsFlag() && !own:
+			default:
 				for _, text := range one.written {
 					words = append(words, "--"+name, one.shown(text))
 				}
-			case one.IsFlag() || !one.IsSet(): // it is left out, or not said
-			case name == "spool" || name == "capture" || name == "metrics-addr" || name == "metrics-file":
-				words = append(words, "--"+name+"=")
-			case name == "follow":
-				words = append(words, "--follow=false")
-			case name == "keep-captures":
-				words = append(words, "--keep-captures="+forever)
 			}
 		}
 		words = append(words, "--tables", strings.Join(tables, ","), "--job", job+"-"+strings.Join(tables, "-"))

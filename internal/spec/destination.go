@@ -15,12 +15,23 @@ type Destination struct {
 	Dest string
 }
 
-// Destination parses --to, or DATABASE_URL if --to is not set. args only improve the error: one may be the database.
-func (s *Spec) Destination(args ...string) (Destination, error) {
-	to := s.Table.To
-	if to == "" && s.env.Lookup != nil {
-		to, _ = s.env.Lookup("DATABASE_URL")
+// databaseURL is the variable of the database that --to, WEIR_TO and the file leave open.
+const databaseURL = "DATABASE_URL"
+
+// useDatabaseURL sets --to from that variable if nothing else has.
+func (s *Spec) useDatabaseURL() {
+	if s.Table.To != "" || s.env.FileOnly {
+		return
 	}
+	if url, _ := s.env.Lookup(databaseURL); url != "" {
+		s.Table.To, s.Setting("to").from = url, byDatabaseURL
+	}
+}
+
+// Destination parses --to, or DATABASE_URL. args only improve the error: one may be the database.
+func (s *Spec) Destination(args ...string) (Destination, error) {
+	s.useDatabaseURL() // a command without a config file has not
+	to := s.Table.To
 	if to == "" {
 		if meant := MeantForTo(args); meant != "" {
 			return Destination{}, Usagef("no database is named%s", meant)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -20,15 +21,15 @@ import (
 
 // withPreset returns the feed settings, with the defaults of --feed for those that are not set. It also adds the
 // default port to URLs in sources, in place. A captured file of the feed needs no login.
-func (r *rulebook) withPreset(sources []string) Feed {
-	f := r.Feed
+func (b *builder) withPreset(sources []string) Feed {
+	f := b.Feed
 	if f.Name != firehose.Name {
 		return f
 	}
 	for i, s := range sources {
-		t := r.kinds.Traits(s)
+		t := b.kinds.Traits(s)
 		if t.Dialed {
-			f.Init = cmp.Or(f.Init, firehose.Init(r.Source.Compression, f.Events))
+			f.Init = cmp.Or(f.Init, firehose.Init(b.Source.Compression, f.Events))
 		}
 		if u, err := url.Parse(s); err == nil && u.Host != "" && u.Port() == "" && t.Live && !t.Records {
 			sources[i] = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), firehose.Port)
@@ -43,23 +44,23 @@ func (r *rulebook) withPreset(sources []string) Feed {
 }
 
 // feed builds the job's feed settings.
-func (r *rulebook) feed(o *Feed) job.Feed {
+func (b *builder) feed(o *Feed) job.Feed {
 	match := func(name, text string) (m job.Match) {
 		if text != "" {
 			var err error
 			if m.Field, m.Value, err = paths.CutCondition(text); err != nil {
-				r.fault(name, "--"+name+" %q: %v", text, err)
+				b.fault(name, "--"+name+" %q: %v", text, err)
 			}
 		}
 		return m
 	}
-	r.faultIf(o.IdleTimeout < 0, "idle-timeout", "--idle-timeout cannot be negative")
+	b.faultIf(o.IdleTimeout < 0, "idle-timeout", "--idle-timeout cannot be negative")
 	f := job.Feed{ResumeField: o.ResumeField, Keepalive: match("keepalive-when", o.KeepaliveWhen), StaleAfter: o.StaleKeepalives,
 		Failure: match("error-when", o.ErrorWhen), Words: firehose.ErrorField, TimeField: o.TimeField}
 	if o.Init != "" {
 		var err error
-		if f.Hello, err = r.env.template(o.Init); err != nil {
-			r.fault("init", "--init: %v", err)
+		if f.Hello, err = b.env.template(o.Init); err != nil {
+			b.fault("init", "--init: %v", err)
 		}
 	}
 	return f
@@ -77,7 +78,7 @@ func (e *Env) template(text string) (func(string) ([]byte, error), error) {
 	}
 	t, err := template.New("init").Option("missingkey=error").Funcs(template.FuncMap{
 		"env": func(name string) (string, error) {
-			if e.Lookup == nil {
+			if e.FileOnly {
 				return "", nil
 			}
 			v, ok := e.Lookup(name)
@@ -109,28 +110,32 @@ func (e *Env) template(text string) (func(string) ([]byte, error), error) {
 }
 
 // tls builds the TLS configuration of connections.
-func (r *rulebook) tls() *tls.Config {
-	o := &r.Feed
+func (b *builder) tls(sources []string) *tls.Config {
+	o := &b.Feed
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.TLSServerName}
 	if o.TLSCA != "" {
 		pem, err := os.ReadFile(o.TLSCA)
 		c.RootCAs = x509.NewCertPool()
 		if err != nil {
-			r.fault("tls-ca", "--tls-ca: %v", err)
+			b.fault("tls-ca", "--tls-ca: %v", err)
 		} else if !c.RootCAs.AppendCertsFromPEM(pem) {
-			r.fault("tls-ca", "--tls-ca: %s has no PEM certificate", o.TLSCA)
+			b.fault("tls-ca", "--tls-ca: %s has no PEM certificate", o.TLSCA)
 		}
 		c.ClientCAs, c.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert // of senders
 	}
 	switch {
-	case o.TLSCert == "" && o.TLSKey != "":
-		r.fault("tls-key", "--tls-key and --tls-cert are needed together")
+	case o.TLSCert == "" && o.TLSKey == "":
+		if i := slices.IndexFunc(sources, func(name string) bool { return strings.HasPrefix(name, "tls-listen://") }); i >= 0 && !b.env.FileOnly { // else a flag may name it
+			b.fault("tls-cert", "%s needs --tls-cert and --tls-key", sources[i])
+		}
+	case o.TLSCert == "":
+		b.fault("tls-key", "--tls-key and --tls-cert are needed together")
 	case o.TLSCert != "" && o.TLSKey == "":
-		r.fault("tls-cert", "--tls-cert and --tls-key are needed together")
+		b.fault("tls-cert", "--tls-cert and --tls-key are needed together")
 	case o.TLSCert != "":
 		pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 		if err != nil {
-			r.fault("tls-cert", "--tls-cert: %v", err)
+			b.fault("tls-cert", "--tls-cert: %v", err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

@@ -19,7 +19,7 @@ func TestFeed_FirehoseHasItsPort(t *testing.T) {
 	} {
 		s, sources := New(around()), []string{source}
 		s.Feed.Name = firehose.Name
-		if s.rulebook().withPreset(sources); sources[0] != want {
+		if s.builder().withPreset(sources); sources[0] != want {
 			t.Errorf("%s: %s, want %s", source, sources[0], want)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/source/kafka"
 )
@@ -61,58 +60,58 @@ func IsKafka(sources []string) bool {
 }
 
 // judgeKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
-func (r *rulebook) judgeKafka(sources []string, rejects *job.Rejects) {
-	k := &r.Kafka
+func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
+	k := &b.Kafka
 	if !IsKafka(sources) {
-		for _, one := range r.settings {
+		for _, one := range b.settings {
 			if one.group == KafkaGroup && one.Name != "isolation" && one.String() != one.preset {
-				r.fault(one.Name, "--"+one.Name+" is for kafka:// alone")
+				b.fault(one.Name, "--"+one.Name+" is for kafka:// alone")
 			}
 		}
-		r.faultIf(rejects.Topic() != "", "rejects", "--rejects topic:NAME is for kafka:// alone: no other source names brokers")
+		b.faultIf(rejects.Topic() != "", "rejects", "--rejects topic:NAME is for kafka:// alone: no other source names brokers")
 		return
 	}
 	grouped := k.Partitions == ""
-	known := r.env.Lookup != nil || r.Table.To != ""
-	if to := r.to; grouped && known && to.Files != nil && len(to.Files(to.Dest)) > 0 {
-		r.add(r.sourceFault("without --partitions, such as 0-3, topics are read by a consumer group, which needs a server: %s has one writer", to.Name))
+	named := !b.env.FileOnly || b.Table.To != ""
+	if to := b.plan.To; grouped && named && to.Files != nil && len(to.Files(to.Dest)) > 0 {
+		b.add(b.sourceFault("without --partitions, such as 0-3, topics are read by a consumer group, which needs a server: %s has one writer", to.Name))
 	}
-	r.faultIf(grouped && r.Once.Restart != "", "restart", "--restart is not for a group: end its members, and run weir once with the same --job, --partitions and --until-end")
-	r.faultIf(grouped && r.Once.DryRun, "dry-run", "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
-	r.faultIf(!grouped && (k.Group != "" || k.GroupProtocol != classicProtocol || k.GroupInstance != "" || k.Start == startCommitted),
+	b.faultIf(grouped && b.Once.Restart != "", "restart", "--restart is not for a group: end its members, and run weir once with the same --job, --partitions and --until-end")
+	b.faultIf(grouped && b.Once.DryRun, "dry-run", "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
+	b.faultIf(!grouped && (k.Group != "" || k.GroupProtocol != classicProtocol || k.GroupInstance != "" || k.Start == startCommitted),
 		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")
-	r.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table or topic:NAME")
+	b.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table or topic:NAME")
 	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
-		r.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic())
-		r.judgeOffsets(&spec)
+		b.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic())
+		b.judgeOffsets(&spec)
 	}
-	r.faultIf(r.Feed.Init != "", "init", "--init is for connections to feeds: Kafka has --sasl")
-	r.faultIf(r.Once.DryRun && !k.UntilEnd, "dry-run", "--dry-run needs --until-end: a topic has no end")
+	b.faultIf(b.Feed.Init != "", "init", "--init is for connections to feeds: Kafka has --sasl")
+	b.faultIf(b.Once.DryRun && !k.UntilEnd, "dry-run", "--dry-run needs --until-end: a topic has no end")
 }
 
 // judgeOffsets finds the offsets of --start whose partitions are not read.
-func (r *rulebook) judgeOffsets(spec *kafka.Spec) {
-	read, err := parsePartitions(r.Kafka.Partitions)
-	for _, name := range slices.Sorted(maps.Keys(parseOffsets(r.Kafka.Start))) {
+func (b *builder) judgeOffsets(spec *kafka.Spec) {
+	read, err := parsePartitions(b.Kafka.Partitions)
+	for _, name := range slices.Sorted(maps.Keys(parseOffsets(b.Kafka.Start))) {
 		topic, number, _ := strings.Cut(name, "/")
 		n, _ := strconv.ParseInt(number, 10, 32)
 		switch {
 		case !spec.Reads(topic):
-			r.fault("start", "--start %s: the topic is not read", name)
+			b.fault("start", "--start %s: the topic is not read", name)
 		case err == nil && read != nil && !slices.Contains(read, int32(n)):
-			r.fault("start", "--start %s: --partitions leaves the partition out", name)
+			b.fault("start", "--start %s: --partitions leaves the partition out", name)
 		}
 	}
 }
 
 // kafka builds the options of a Kafka source.
-func (r *rulebook) kafka(rules *fold.Options) (k kafka.Options) {
-	o, m := &r.Kafka, r.Mapping
+func (b *builder) kafka() (k kafka.Options) {
+	o := &b.Kafka
 	k = kafka.Options{UntilEnd: o.UntilEnd, Uncommitted: o.Isolation == uncommittedIsolation, SASL: o.SASL,
 		Consumer: o.GroupProtocol == consumerProtocol, Instance: o.GroupInstance}
 	var err error
 	if k.Partitions, err = parsePartitions(o.Partitions); err != nil {
-		r.fault("partitions", "--partitions %s: %v", o.Partitions, err)
+		b.fault("partitions", "--partitions %s: %v", o.Partitions, err)
 	}
 	switch o.Start {
 	case startEarliest:
@@ -125,38 +124,45 @@ func (r *rulebook) kafka(rules *fold.Options) (k kafka.Options) {
 			break
 		}
 		if k.Start.Time, err = time.Parse(time.RFC3339, o.Start); err != nil {
-			r.fault("start", "--start %q: must be earliest, latest, committed, a time such as 2026-11-01T00:00:00Z, or offsets such as flights/0=1234", o.Start)
+			b.fault("start", "--start %q: must be earliest, latest, committed, a time such as 2026-11-01T00:00:00Z, or offsets such as flights/0=1234", o.Start)
 		}
 	}
 	for _, text := range o.RecordFields {
 		f, err := parseRecordField(text)
 		if err != nil {
-			r.fault("record-fields", "--record-fields %v", err)
+			b.fault("record-fields", "--record-fields %v", err)
 		}
 		k.Fields = append(k.Fields, f)
 	}
-	switch o.TombstonesByKey {
-	case "":
-		k.Tombstones.Drop = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
-		if len(rules.Key) == 1 && !rules.FillOnly && (m == nil || m.File == "") {
-			k.Tombstones.Compacted = rules.Key[0]
-		}
-	case noTombstones:
-		k.Tombstones.Drop = true
-	default:
-		if k.Tombstones.Field = o.TombstonesByKey; rules.FillOnly {
-			r.fault("tombstones-by-key", "--fill-only never removes a row: leave --tombstones-by-key out, or set it to off")
-		} else if m != nil && m.Envelope != nil && !m.TakesTombstones() {
-			r.fault("tombstones-by-key", "--tombstones-by-key: a record without a value names no table of the stream, and has no version: with an envelope it removes rows of one table that takes all messages and keeps no versions; leave it out, for a message that removes the row comes before it")
-		}
-	}
-	if env := r.env.Lookup; o.SASL != "" && env != nil {
-		k.Login = func() (string, string, error) { return login(env, o.SASL) }
+	k.Tombstones = b.tombstones()
+	if o.SASL != "" && !b.env.FileOnly {
+		k.Login = func() (string, string, error) { return login(b.env.Lookup, o.SASL) }
 		if _, _, err := k.Login(); err != nil {
-			r.fault("sasl", "--sasl %s: %v", o.SASL, err)
+			b.fault("sasl", "--sasl %s: %v", o.SASL, err)
 		}
 	}
 	return k
+}
+
+// tombstones says what becomes of records without a value.
+func (b *builder) tombstones() (t kafka.Tombstones) {
+	o, m, fillOnly := &b.Kafka, b.plan.Mapping, b.rules.FillOnly
+	switch o.TombstonesByKey {
+	case "":
+		t.Drop = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
+		if b.Mapping == nil && !fillOnly && len(b.plan.Job.Tables) == 1 && len(b.plan.Job.Tables[0].Fold.Key) == 1 {
+			t.Compacted = b.plan.Job.Tables[0].Fold.Key[0]
+		}
+	case noTombstones:
+		t.Drop = true
+	default:
+		if t.Field = o.TombstonesByKey; fillOnly {
+			b.fault("tombstones-by-key", "--fill-only never removes a row: leave --tombstones-by-key out, or set it to off")
+		} else if m != nil && m.Envelope != nil && !m.AppliesTombstones() {
+			b.fault("tombstones-by-key", "--tombstones-by-key: a record without a value names no table of the stream, and has no version: with an envelope it removes rows of one table that takes all messages and keeps no versions; leave it out, for a message that removes the row comes before it")
+		}
+	}
+	return t
 }
 
 // login reads the credentials of a mechanism. A file is read again each time: tokens expire.

@@ -25,11 +25,12 @@ type Env struct {
 	Drivers []sink.Driver
 	// Kinds are the sources that it reads, by the options of single kinds.
 	Kinds func(*KindOptions) source.Kinds
-	// Lookup returns an environment variable. It is nil if a file is checked by itself: then a missing database and
-	// missing sources are not errors.
-	Lookup  func(string) (string, bool)
-	Environ []string // as [os.Environ] returns it
-	Stdin   io.Reader
+	// FileOnly tells that a config file is checked by itself, without variables: then a missing database and missing
+	// sources are not errors.
+	FileOnly bool
+	Lookup   func(string) (string, bool) // returns an environment variable
+	Environ  []string                    // as [os.Environ] returns it
+	Stdin    io.Reader
 	// Asks tells that stdin is a terminal.
 	Asks bool
 	Log  *slog.Logger
@@ -61,7 +62,7 @@ const envPrefix = "WEIR_"
 var kubernetes = regexp.MustCompile(`^WEIR_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT|ADDR))?)?)$`)
 
 // Load sets the settings that no flag has set: first from the environment, then from the file. It reads the tables of
-// the file, too. The warnings name unknown variables. Call it once: it records its faults, and [Spec.Job] and
+// the file, too. The warnings name unknown variables. Call it once: it records its faults, and [Spec.Plan] and
 // [Spec.Validate] return them again.
 func (s *Spec) Load() (warnings []string, err error) {
 	for _, variable := range s.env.Environ {
@@ -84,6 +85,7 @@ func (s *Spec) Load() (warnings []string, err error) {
 	if s.File != "" {
 		s.readFile()
 	}
+	s.useDatabaseURL()
 	return warnings, ordered(slices.Concat(s.textFaults(), s.faults))
 }
 
@@ -94,6 +96,7 @@ func (s *Spec) setVariable(one *Setting, text string) {
 		s.faults = append(s.faults, fmt.Errorf("%s %s", one.variable(), one.elsewhere))
 		return
 	case one.IsFlag():
+		one.overruled = true
 		return
 	}
 	one.from, one.err = byVariable, one.value.Set(text)
@@ -110,8 +113,7 @@ func (s *Spec) readFile() {
 		for i := range entries {
 			s.setEntry(&entries[i])
 		}
-		rules, _ := s.rules() // what is wrong with them is told by those who use them
-		return rules
+		return s.builder().rules // what is wrong with them is told by those who use them
 	})
 	if s.Mapping, s.Cases = f.Mapping, f.Cases; err != nil {
 		s.faults = append(s.faults, err)
@@ -126,6 +128,7 @@ func (s *Spec) setEntry(e *config.Entry) {
 		s.faults = append(s.faults, &config.Fault{File: s.File, Pos: e.At, Text: e.Name + " " + one.elsewhere})
 		return
 	case one.IsSet():
+		one.overruled = true
 		return
 	}
 	one.from, one.at = byFile, e.Pos
@@ -142,6 +145,10 @@ func (s *Spec) setEntry(e *config.Entry) {
 	case isList:
 		one.err = errors.New("must be a single value, not a list")
 	default:
-		one.err = one.value.Set(items[0])
+		set := one.value.Set
+		if b, ok := one.value.(*flag); ok {
+			set = b.setYAML
+		}
+		one.err = set(items[0])
 	}
 }

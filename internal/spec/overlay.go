@@ -45,7 +45,11 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	if n.Envelope == "" && n.Row == "" && n.When == nil && n.Columns == nil && plainDelete && plainVersion {
 		return nil
 	}
-	t := mapping.Table{Name: table, Key: o.Key, Type: cast.Type{Kind: cast.Auto}, Rest: o.Columns, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
+	key, byDefault := o.Key, o.Key == nil
+	if byDefault {
+		key = []string{mapping.DefaultKey}
+	}
+	t := mapping.Table{Name: table, Key: key, KeyByDefault: byDefault, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
 	path := func(name, text string) paths.Path {
 		p, err := paths.ParsePath(text)
 		switch {
@@ -70,7 +74,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 		}
 	}
 	if n.Row != "" {
-		t.At, t.DeletesNeedAt = path("row", n.Row), true
+		t.Row, t.DeletesNeedRow = path("row", n.Row), true
 	}
 	for _, text := range n.When {
 		test, err := readWhen(text)
@@ -87,8 +91,8 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 		t.When[0] = append(t.When[0], test)
 	}
 	if n.Columns != nil {
-		t.Rest = fold.IgnoreColumns
-		if o.Columns == fold.AddColumns || o.Columns == fold.RejectColumns {
+		t.UnknownFields = fold.IgnoreUnknown
+		if o.UnknownFields == fold.AddUnknown || o.UnknownFields == fold.RejectUnknown {
 			fault("columns", "--columns: names all columns that are stored: leave --unknown-fields out")
 		}
 		for i, f := range n.Columns {
@@ -100,7 +104,6 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 				break
 			}
 		}
-		key := o.Key
 		if table == mapping.Star {
 			key = nil // each table has that of its own
 		}

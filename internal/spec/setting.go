@@ -34,7 +34,8 @@ const GroupAnnotation = "weir_group"
 type from int
 
 const (
-	byDefault from = iota
+	byDefault     from = iota
+	byDatabaseURL      // --to alone
 	byFile
 	byVariable
 	byFlag
@@ -56,15 +57,17 @@ type Setting struct {
 	elsewhere string
 	noFlag    bool
 
-	from    from
-	at      paths.Pos // in the file, of the value
-	written []string  // the texts that its flag or variable had
-	err     error     // what is wrong with the text that it was set to
+	from from
+	// overruled tells that the file or its variable sets it, too, and something stronger has.
+	overruled bool
+	at        paths.Pos // in the file, of the value
+	written   []string  // the texts that its flag or variable had
+	err       error     // what is wrong with the text that it was set to
 }
 
 const actionOfOneRun = "is an action of one run: give it on the command line"
 
-// Set parses a flag. It always returns nil: [Spec.Job] and [Spec.Validate] report the error with all others.
+// Set parses a flag. It always returns nil: [Spec.Plan] and [Spec.Validate] report the error with all others.
 func (s *Setting) Set(text string) error {
 	if s.from = byFlag; s.err == nil {
 		s.err = s.value.Set(text)
@@ -92,7 +95,16 @@ func (s *Setting) Choices() []string {
 }
 
 // Value is the value for people.
-func (s *Setting) Value() string { return s.shown(s.String()) }
+func (s *Setting) Value() string {
+	if l, ok := s.value.(*sourceList); ok { // each has a login of its own
+		texts := make([]string, len(*l.value))
+		for i, text := range *l.value {
+			texts[i] = s.shown(text)
+		}
+		return (&list{value: &texts}).String()
+	}
+	return s.shown(s.String())
+}
 
 // shown is what people may see of a text: nothing of --init, which has the login of a feed, and no password.
 func (s *Setting) shown(text string) string {
@@ -159,8 +171,8 @@ func (s *Spec) Origin(one *Setting) string {
 	switch one.from {
 	case byFlag:
 		return "flag --" + one.Name
-	case byVariable:
-		return "environment " + one.variable()
+	case byDatabaseURL, byVariable:
+		return "environment " + one.called()
 	case byFile:
 		return "file " + s.File
 	}
@@ -176,6 +188,8 @@ var mention = regexp.MustCompile(`--([a-z][a-z-]*[a-z])`)
 // called is the setting by the name that it was set by.
 func (s *Setting) called() string {
 	switch s.from {
+	case byDatabaseURL:
+		return databaseURL
 	case byVariable:
 		return s.variable()
 	case byFile:
@@ -244,7 +258,17 @@ func (s *Spec) Schema() ([]byte, error) {
 	for _, one := range s.settings {
 		if one.InFile() {
 			_, help := pflag.UnquoteUsage(&pflag.Flag{Usage: one.Help, Value: one})
-			settings = append(settings, config.Setting{Key: one.key(), Help: help, Type: one.Type(), Choices: one.Choices()})
+			key := config.Setting{Key: one.key(), Help: help, Type: one.Type(), Choices: one.Choices()}
+			if key.Choices != nil && one.preset == "" {
+				key.Choices = append(key.Choices, "")
+			}
+			switch v := one.value.(type) {
+			case *Duration:
+				key.Word = v.Word
+			case *Whole[int]:
+				key.Least = v.Least
+			}
+			settings = append(settings, key)
 		}
 	}
 	return config.Schema(settings, s.env.databases())

@@ -1,5 +1,5 @@
 // Package spec describes a run. Each setting is declared once and can be set by a flag, an environment variable or the
-// config file. The package validates all settings and builds the job.Config.
+// config file. The package validates all settings and builds the [Plan].
 package spec
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A Spec holds the settings of a run. If a field is 0 or "", [Spec.Job] chooses the value.
+// A Spec holds the settings of a run. If a field is 0 or "", [Spec.Plan] chooses the value.
 type Spec struct {
 	Source  Source
 	Table   Table
@@ -28,7 +28,7 @@ type Spec struct {
 	Once    Once
 
 	File    string           // the config file, "" for none
-	Mapping *mapping.Mapping // tables of File; nil: none. Job, FoldFiles and Resend may set it, too
+	Mapping *mapping.Mapping // tables of File; nil: none
 	Cases   []config.Case    // its tests
 
 	env      *Env
@@ -50,13 +50,13 @@ type Source struct {
 // Table is the database and its table.
 type Table struct {
 	To, Name      string
-	UnknownFields fold.NewColumns
+	UnknownFields fold.UnknownFields
 	MaxColumns    int
 }
 
 // Fold are the rules by which messages become rows.
 type Fold struct {
-	Key          []string
+	Key          []string // nil: the table's primary key, or id
 	DeleteWhen   string
 	Null         fold.Null
 	VersionField string
@@ -151,8 +151,6 @@ const (
 	Rebuild Restart = "rebuild" // into emptied tables
 )
 
-const defaultRetryFor = 5 * time.Minute
-
 // New returns a spec with the defaults of all settings, for databases and sources that the program knows.
 func New(env *Env) *Spec {
 	buffer := memory.Available().Buffer()
@@ -160,7 +158,7 @@ func New(env *Env) *Spec {
 		env:    env,
 		Source: Source{Compression: source.Auto, MaxLine: source.DefaultMaxLine},
 		Table:  Table{MaxColumns: 500},
-		Fold:   Fold{Key: []string{"id"}, Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
+		Fold:   Fold{Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
 		Kafka:  Kafka{GroupProtocol: classicProtocol, Start: startEarliest, Isolation: committedIsolation},
@@ -199,7 +197,7 @@ func (s *Spec) declareTable() {
 	o, group := &s.Table, TableGroup
 	s.declare(group, "to", (*text)(&o.To), "database `DEST`: "+s.env.forms())
 	s.declare(group, "table", (*text)(&o.Name), "the `TABLE` to write (default the name of the source file)")
-	s.declare(group, "unknown-fields", NewChoice(&o.UnknownFields, fold.AddColumns, fold.IgnoreColumns, fold.RejectColumns), "fields without a column (default add in a table that weir made, else ignore)")
+	s.declare(group, "unknown-fields", NewChoice(&o.UnknownFields, fold.AddUnknown, fold.IgnoreUnknown, fold.RejectUnknown), "fields without a column (default add in a table that weir made, else ignore)")
 	s.declare(group, "max-columns", &Whole[int]{Value: &o.MaxColumns}, "add at most this many `COLUMNS` to a table")
 	s.declare(group, "tables", &list{value: &s.Once.Tables, commas: true}, "write only these `TABLES`, under a separate --job; backfills a table added later").elsewhere = actionOfOneRun
 	s.declare(group, "dry-run", (*flag)(&s.Once.DryRun), "print the tables that would be made and their first rows; write nothing").elsewhere = actionOfOneRun
@@ -210,7 +208,7 @@ var FoldFlags = []string{"max-line", "key", "delete-when", "null", "version-fiel
 
 func (s *Spec) declareFold() {
 	o, group := &s.Fold, FoldGroup
-	s.declare(group, "key", &list{value: &o.Key, commas: true}, "`FIELD,...` that identify a row")
+	s.declare(group, "key", &list{value: &o.Key, commas: true}, "`FIELD,...` that identify a row (default the primary key of the table if that exists, else id)")
 	s.declare(group, "delete-when", (*text)(&o.DeleteWhen), "delete the row when a message has `FIELD=VALUE`; FIELD=null is JSON's null")
 	s.declare(group, "null", NewChoice(&o.Null, fold.ClearNull, fold.KeepNull), "clear: null sets NULL; keep: null is the same as absent")
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")
@@ -226,7 +224,7 @@ func (s *Spec) declareFold() {
 func (s *Spec) declareBatch(why string) {
 	o, group := &s.Batch, BatchGroup
 	s.declare(group, "batch-period", &Duration{Value: &o.Period, Open: true}, "write a message after this time at the latest (default 1s; files: when a batch is full)")
-	s.declare(group, "batch-rows", &Whole[int]{Value: &o.Rows, None: "no limit"}, "write a batch when it has this many `ROWS`")
+	s.declare(group, "batch-rows", &Whole[int]{Value: &o.Rows, None: "no limit", Least: 1}, "write a batch when it has this many `ROWS`")
 	s.declare(group, "buffer", &o.Buffer, "memory for batches; when full, reading pauses (default a quarter of the memory, 64MiB to 2GiB)").Why = why
 	s.declare(group, "synchronous", NewChoice(&o.Synchronous, sink.Levels...), "what a commit survives: docs/durability.md")
 	s.declare(group, "retry-for", &Duration{Value: &o.RetryFor, Word: forever, Means: Forever, Open: true}, "retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")

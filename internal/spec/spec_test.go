@@ -96,12 +96,12 @@ func TestValidate_Nonsense(t *testing.T) {
 			if s.Table.To == "" {
 				s.Table.To = "t.db"
 			}
-			_, _ = s.Load() // Job reports it
+			_, _ = s.Load() // Plan reports it
 			args := []string{feed}
 			if one.Name == "source" {
 				args = nil
 			}
-			if _, _, err := s.Job(args); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := s.Plan(args); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s %q: %v, want %s", one.Name, text, err, want)
 			}
 		}
@@ -141,7 +141,7 @@ func TestValidate_Nonsense(t *testing.T) {
 		}
 		judge(s, place)
 		alone := around()
-		alone.Lookup = nil
+		alone.FileOnly = true
 		checked := New(alone)
 		checked.File = s.File
 		_, _ = checked.Load() // Validate reports it
@@ -171,14 +171,14 @@ func TestRules(t *testing.T) {
 			s.File = filepath.Join(t.TempDir(), "weir.yaml")
 			testcheck.NoError(t, os.WriteFile(s.File, []byte(strings.ReplaceAll(given, `\n`, "\n")), 0o600))
 		}
-		_, _ = s.Load() // Job reports it
+		_, _ = s.Load() // Plan reports it
 		if s.Table.To == "" {
 			s.Table.To = "t.db"
 		}
 		if s.Table.Name == "" {
 			s.Table.Name = "t"
 		}
-		_, _, err := s.Job(nil)
+		_, err := s.Plan(nil)
 		if err == nil {
 			return "right"
 		}
@@ -215,7 +215,7 @@ func TestOverlay_MakesOneTable(t *testing.T) {
 	f(Narrowing{}, top(), "")
 	f(Narrowing{Row: "after"}, top(), "row: after; key: id; max_columns: 500")
 	f(Narrowing{Row: "payload.after"}, rules(func(o *fold.Options) {
-		o.DeleteField, o.DeleteValue, o.Version, o.Null, o.Columns = "op", "d", "source.lsn", fold.KeepNull, fold.AddColumns
+		o.DeleteField, o.DeleteValue, o.Version, o.Null, o.UnknownFields = "op", "d", "source.lsn", fold.KeepNull, fold.AddUnknown
 	}), "row: payload.after; key: id; delete_when: {op: d}; null: keep; version_field: source.lsn; version_scope: column; unknown_fields: add; max_columns: 500")
 	f(Narrowing{When: []string{"type=a,b", "x.y=null", "z="}}, top(), `when: {type: [a, b], x.y: null, z: ""}; key: id; max_columns: 500`)
 	f(Narrowing{Columns: []string{"gate", "a.b", "id"}}, rules(func(o *fold.Options) { o.Key = []string{"id", "nr"}; o.FillOnly = true }),
@@ -235,7 +235,7 @@ func TestOverlay_ReportsAllFaults(t *testing.T) {
 	f(all, &mapping.Mapping{File: "weir.yaml"}, top(), "--columns cannot be combined with the tables in weir.yaml; set it there",
 		"--row cannot be combined with the tables in weir.yaml; set it there", "--when cannot be combined with the tables in weir.yaml; set it there")
 	o := top()
-	o.Columns, o.DeleteField, o.Version = fold.AddColumns, "a..b", "^.v"
+	o.UnknownFields, o.DeleteField, o.Version = fold.AddUnknown, "a..b", "^.v"
 	f(Narrowing{Row: "a..b", When: []string{"x", "a=1", "a=2", "a==b"}, Columns: []string{"g", "g"}}, nil, o,
 		`--row: path "a..b": a name is empty`, `--when: "x": must be FIELD=VALUE, such as op=delete`, "--when: a is named twice: a=A,B means one of them", `--when: "a==b": FIELD=VALUE has one equals sign, as in a=b`,
 		"--columns: names all columns that are stored: leave --unknown-fields out", "--columns: g,g: the names must differ, and none may be empty", `--delete-when: path "a..b": a name is empty`, "--version-field: ^.v: ^ is the parent of an element, and a message has none")
@@ -263,4 +263,11 @@ func TestValues(t *testing.T) {
 		}
 		return fmt.Sprintf("%d, %v, shown as %s", int64(size)+int64(number), d, v)
 	})
+}
+
+// TestDestination_NamesTheVariable: a fault of DATABASE_URL is not blamed on --to.
+func TestDestination_NamesTheVariable(t *testing.T) {
+	if _, err := New(around("DATABASE_URL=mysql://db")).Destination(); err == nil || !strings.HasPrefix(err.Error(), "DATABASE_URL: weir does not write to mysql") {
+		t.Error(err)
+	}
 }

@@ -41,24 +41,35 @@ func (t *text) Set(s string) error { *t = text(s); return nil }
 func (t *text) String() string     { return string(*t) }
 func (t *text) Type() string       { return "string" }
 
-// flag is true or false. 1, t and yes are texts to readers of YAML.
+// flag is true or false, or what else Go programs take for one, such as 1 and f. A file has only true and false, for 1
+// and f are no booleans of YAML.
 type flag bool
 
 func (b *flag) Set(s string) error {
+	v, err := strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither true nor false", s)
+	}
+	*b = flag(v)
+	return nil
+}
+
+// setYAML sets what a file has.
+func (b *flag) setYAML(s string) error {
 	if s != "true" && s != "false" {
 		return fmt.Errorf("%q is neither true nor false", s)
 	}
-	*b = s == "true"
-	return nil
+	return b.Set(s)
 }
 
 func (b *flag) String() string { return strconv.FormatBool(bool(*b)) }
 func (b *flag) Type() string   { return "bool" }
 
-// A Whole is a whole number from 0, in decimal. None is what it is called as long as it is not set, "" for its digits.
+// A Whole is a whole number from Least, in decimal. None is what it is called as long as it is not set, "" for its digits.
 type Whole[T int | int64] struct {
 	Value *T
 	None  string
+	Least int
 }
 
 // Set reads a number. 010 is 8 to some, so it is refused.
@@ -69,6 +80,9 @@ func (w *Whole[T]) Set(s string) error {
 	}
 	if err != nil || strconv.FormatInt(n, 10) != s || int64(T(n)) != n {
 		return fmt.Errorf("%q is not a whole number, such as 1000", s)
+	}
+	if n < int64(w.Least) {
+		return misfit{s, "at least " + strconv.Itoa(w.Least)}
 	}
 	*w.Value, w.None = T(n), ""
 	return nil
@@ -183,7 +197,7 @@ func ParseRate(text string) (float64, error) {
 	n, per, _ := strings.Cut(text, "/")
 	x, err := strconv.ParseFloat(n, 64)
 	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[per]
-	if err != nil || x <= 0 || math.IsNaN(x) || unit == 0 {
+	if err != nil || x <= 0 || math.IsNaN(x) || math.IsInf(x, 0) || unit == 0 {
 		return 0, misfit{text, "a rate such as 150/s"}
 	}
 	return x / unit.Seconds(), nil

@@ -331,9 +331,6 @@ func (r *running) verifies() bool {
 	if r.rules.MaxColumns != 500 && notYet["verify where few columns are added"] {
 		return false
 	}
-	if r.mapping != nil && r.messages.fleet { // deletes that references refuse
-		return false
-	}
 	return !r.blind && (r.table == nil || !r.table.linked && !slices.ContainsFunc(r.table.columns, func(w userColumn) bool { return w.wrong != "" || w.named }))
 }
 

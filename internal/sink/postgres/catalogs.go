@@ -250,7 +250,7 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	}
 	if key == nil {
 		if key = primary; key == nil {
-			return t, sink.NoKeyError(&t.Table)
+			return t, sink.NoKeyError{Table: t.Name}
 		}
 	}
 	if t.Key, err = caps.FindKey(&t.Table, key, primary); err != nil {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -54,7 +56,7 @@ var causes = [nCauses]struct {
 	errGone:       {"another session deleted rows or changed their keys while they were written", retry, 2},
 	errRaised:     {"a trigger raises an error that may pass", retry, 2},
 	// errTaken: another session inserted a row that a MERGE was about to insert, or the two waited for each other. The next
-	// try takes a lock of the table alone, the last one writes without a MERGE.
+	// try takes an exclusive lock of the table, the last one writes without a MERGE.
 	errTaken:       {"another session wrote rows of the same keys meanwhile", retry, 3},
 	errNotNew:      {"not all rows are new", retry, 1},
 	errUnmergeable: {"the server refuses a MERGE", retry, maxTables}, // each time for one table more
@@ -204,4 +206,12 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush, failed error) (res sink.R
 		err = failed
 	}
 	return res, err
+}
+
+// isOrphaned reports whether a row was refused because the one that it belongs to is gone, which the same
+// flush had found: what has changed that is seen when it starts again. Where the row's messages
+// were kept, they are judged.
+func (a *attempt) isOrphaned(e *pgconn.PgError) bool {
+	return e != nil && e.Code == "23503" && strings.HasPrefix(e.ConstraintName, schema.OwnKeys) &&
+		slices.ContainsFunc(a.parts, func(p *part) bool { return len(p.rows) > 0 && !p.b.Table.HasConstraints })
 }

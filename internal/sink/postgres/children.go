@@ -230,18 +230,18 @@ func (p *part) cascade(above *part) statement {
 // deleteBelow deletes the rows of a table that go with a staged row s of others, but for those that are in a staging
 // table of the table's own, "" for none. EXCEPT looks at each row once, however the server joins.
 func (t *relation) deleteBelow(distinct, others, join, on, where, own string) statement {
-	var key, staged, is []string
-	for _, k := range t.Key {
+	var key, staged, is, order []string
+	for i, k := range t.Key {
 		column := fmt.Sprintf("c%d", k)
 		key, staged = append(key, t.compared(k)+" AS "+column), append(staged, "s."+column)
-		is = append(is, t.compared(k)+" = g."+column)
+		is, order = append(is, t.compared(k)+" = g."+column), append(order, fmt.Sprint(i+1))
 	}
 	except := ""
 	if own != "" {
 		except = fmt.Sprintf("\n  EXCEPT SELECT %s FROM %s s WHERE s.op IS DISTINCT FROM 's'", strings.Join(staged, ", "), own)
 	}
 	return statement{tally: removed, sql: fmt.Sprintf("DELETE FROM %s t\nUSING (\n  SELECT %s%s\n  FROM %s s%s JOIN %s t ON %s\n  WHERE %s%s\n  ORDER BY %s) g\nWHERE %s",
-		t.ident, distinct, strings.Join(key, ", "), others, join, t.ident, on, where, except, ordinals(len(key)), and(is...))}
+		t.ident, distinct, strings.Join(key, ", "), others, join, t.ident, on, where, except, strings.Join(order, ", "), and(is...))}
 }
 
 // belongs is the condition that a row of the table belongs to a staged one of the part above; join is
@@ -270,13 +270,4 @@ func (p *part) stagedKey(i int) string {
 		return fmt.Sprintf("s.c%d", caps.Find(&p.after.Table, c.Name, k))
 	}
 	return "s." + hiddenName(k)
-}
-
-// ordinals are the numbers of the first columns.
-func ordinals(n int) string {
-	s := make([]string, n)
-	for i := range s {
-		s[i] = fmt.Sprint(i + 1)
-	}
-	return strings.Join(s, ", ")
 }

@@ -285,3 +285,12 @@ func (c *client) close(ctx context.Context) {
 		c.conn, c.open = nil, false
 	}
 }
+
+// rollback ends a transaction that failed.
+func (c *client) rollback(ctx context.Context) error {
+	if !c.open {
+		return nil
+	}
+	_, err := c.query(ctx, "ROLLBACK")
+	return err
+}

@@ -288,11 +288,3 @@ func (p *part) loosen() error {
 	}
 	return nil
 }
-
-// isOrphaned reports whether a row was refused because the one that it belongs to is gone, which the same
-// flush had found: what has changed that is seen when it starts again. Where the row's messages
-// were kept, they are judged.
-func (a *attempt) isOrphaned(e *pgconn.PgError) bool {
-	return e != nil && e.Code == "23503" && strings.HasPrefix(e.ConstraintName, schema.OwnKeys) &&
-		slices.ContainsFunc(a.parts, func(p *part) bool { return len(p.rows) > 0 && !p.b.Table.HasConstraints })
-}

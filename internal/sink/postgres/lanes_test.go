@@ -95,7 +95,7 @@ func newFolder(t testing.TB, s sink.Sink, table string, change ...func(*fold.Opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := fold.Options{Key: []string{"id"}, MaxColumns: 500, Columns: fold.AddColumns, Limits: s.Caps().Limits, Log: logtest.New(t)}
+	o := fold.Options{Key: []string{"id"}, MaxColumns: 500, UnknownFields: fold.AddUnknown, Limits: s.Caps().Limits, Log: logtest.New(t)}
 	for _, c := range change {
 		c(&o)
 	}

@@ -5,7 +5,14 @@
 // of its tables, unless rows are read first (versions, repeated rows), tables are emptied,
 // or the flush is sent again or in pieces. The string begins with the fence. For each table it copies the rows into
 // a staging table, and brings the table up to date from there with one MERGE that leaves
-// alone what does not change.
+// as it is what does not change.
+//
+// A flush goes through the files in this order. flush.go tries it until it is written. begin.go makes the tables fit
+// (grow.go, rebuild.go) and begins the transaction: settings (planner.go), fence (lanes.go), locks. plan.go decides how the
+// rows of each table are written; version.go with children.go, or repeated.go, first read what the table has of them.
+// upsert.go has the statements, of a shape (shape.go, resolved.go), from a staging table (stage.go); wire.go sends them.
+// outcome.go ends the transaction and takes what came of it; cause.go has what follows an error, and refused.go writes in
+// pieces what the database rejects.
 package postgres
 
 import (

@@ -68,7 +68,7 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 			m.Tables[i].Version = paths.Path{}
 		}
 		if version != "" {
-			m.Tables[0].Version = paths.Path{Base: paths.RowBase, Steps: []paths.Step{{Name: version, Index: -1}}, Text: version}
+			m.Tables[0].Version = paths.Path{Base: paths.DefaultBase, Steps: []paths.Step{{Name: version, Index: -1}}, Text: version}
 		}
 		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
 	}

@@ -276,7 +276,7 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 	}
 	if !unique {
 		_, rel, _ := splitName(t.Name)
-		return false, sink.NotUniqueError(&t.Table, ident(cut(rel, maxName-4)+"_key"), t.ident, sink.NameList(t.KeyColumns(), ident))
+		return false, sink.NotUniqueError(&t.Table, ident(rel[:min(len(rel), maxName-4)]+"_key"), t.ident, sink.NameList(t.KeyColumns(), ident))
 	}
 	return other, nil
 }
@@ -305,8 +305,6 @@ func (t *relation) comparable(k int, column string) string {
 	}
 	return column
 }
-
-func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // declared are the types of columns that weir makes; of all others it is text.
 var declared = map[schema.Type]string{schema.Bool: "boolean", schema.Int: "bigint", schema.Real: "double precision", schema.Number: "numeric",

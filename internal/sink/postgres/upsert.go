@@ -67,16 +67,6 @@ func (u *upsert) merged() (all []statement) {
 	return all
 }
 
-// split counts a MERGE's inserts, updates and deletes by the server's counters before and after: its tag has
-// only the sum of all. The counters include what triggers and foreign keys of the table write to it; a tag does not.
-func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, deleted int64) {
-	count := func(column int) int64 { return number(after[column]) - number(before[column]) }
-	if inserted = min(count(0), all); u.removes() {
-		deleted = min(count(1), all-inserted, int64(u.acts.deletes))
-	}
-	return inserted, all - inserted - deleted, deleted
-}
-
 // mergeSQL is the MERGE of staged rows. It joins them once, and writes as it goes: no row is read
 // twice, however large the table. A row that another session deletes meanwhile, or gives another key,
 // is inserted; a key that another one inserts is an error, after which the flush is sent again. A
@@ -282,19 +272,6 @@ func distinct(image, a, b string) string {
 func and(conditions ...string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(conditions), func(c string) bool { return c == "" }), " AND ")
 }
-
-// separates reports whether separate statements take the place of a MERGE: for tables that have rules or row-level
-// security, or for which the server refuses one; for servers whose MERGE is wrong or cannot be counted; and
-// for a flush whose MERGE found each time that another session had just inserted a row of its own: these
-// statements wait for it.
-func (p *part) separates() bool {
-	d := p.a.d
-	return !d.counts || d.mergeMisses() || p.t.unmergeable || p.after.policed || p.a.tries[errTaken] == causes[errTaken].limit
-}
-
-// mergeMisses reports whether the server is one before 15.5 or 16.1: there a MERGE that has waited for an
-// UPDATE of another session may take the row for missing, and so pass by the delete of it.
-func (c *client) mergeMisses() bool { return c.version < 150005 || c.version == 160000 }
 
 // separately are the statements that take the place of a MERGE. New rows come first, in the order of their keys: who waits there for
 // another writer's row holds no lock on a row that exists. Then the rows that are to change are locked

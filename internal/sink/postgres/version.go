@@ -45,7 +45,7 @@ func (d *DB) versionsLock(table *relation) int64 {
 
 // exclusive reports whether the flush must be the only one that writes the table's versions. Others share
 // the lock of these: a flush that finds that another one has written a row of its own first starts
-// again, alone.
+// again with a lock that is exclusive.
 func (p *part) exclusive() bool {
 	b := p.b
 	switch {

@@ -62,3 +62,17 @@ func TestWiden_WhatHangsOnAColumn(t *testing.T) {
 		}
 	}
 }
+
+// TestWiden_AHeldColumnRoundsNothing: a column of doubles that cannot be widened rejects a number of which a double would
+// lose digits, as it would be widened for it.
+func TestWiden_AHeldColumnRoundsNothing(t *testing.T) {
+	db := connectEmpty(t, testpg.New(t))
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"n":0.5}`)
+	r.End()
+	db.Exec(t, "CREATE VIEW v AS SELECT id, n FROM t")
+	r = sinktest.Begin(t, db)
+	r.Flush(`{"id":2,"n":9007199254740993.5}`, `{"id":3,"n":-2495358858386807106}`, `{"id":4,"n":7}`, `{"id":5,"n":1e300}`)
+	sinktest.Expect(t, db, "SELECT id, n FROM t ORDER BY id", "1|0.5", "4|7", "5|1e+300")
+	sinktest.Expect(t, db, "SELECT line FROM weir_rejects WHERE position('view v uses it' in reason) > 0 ORDER BY line", "2", "3")
+}

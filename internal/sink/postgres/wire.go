@@ -338,8 +338,7 @@ func (w *copyWriter) close() error {
 
 // pgError returns the server's error in err, or nil.
 func pgError(err error) *pgconn.PgError {
-	var e *pgconn.PgError
-	errors.As(err, &e)
+	e, _ := errors.AsType[*pgconn.PgError](err)
 	return e
 }
 

@@ -292,7 +292,7 @@ func sealed(t *testing.T, i sink.Inspector, key []string, lines ...string) *fold
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := fold.NewFolder(&feed.Names{}, known, fold.Options{Key: key, DeleteField: "op", DeleteValue: "delete", Columns: fold.AddColumns, MaxColumns: 500, Limits: i.Caps().Limits, Log: logtest.New(t)})
+	f := fold.NewFolder(&feed.Names{}, known, fold.Options{Key: key, DeleteField: "op", DeleteValue: "delete", UnknownFields: fold.AddUnknown, MaxColumns: 500, Limits: i.Caps().Limits, Log: logtest.New(t)})
 	b := &fold.Batch{}
 	for _, line := range lines {
 		if err := f.Fold(b, []byte(line), fold.Place{}); err != nil {

@@ -146,7 +146,7 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 	merged := []int{0, 1, 1, 2}[rnd.IntN(4)] // how many levels are updates
 	for i := range m.Tables {
 		if i > 0 && rnd.IntN(3) == 0 {
-			m.Tables[i].Rest = fold.AddColumns
+			m.Tables[i].UnknownFields = fold.AddUnknown
 		}
 		if i > 0 && i <= merged {
 			m.Tables[i].Set = mapping.MergeSet

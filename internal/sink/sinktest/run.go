@@ -252,10 +252,10 @@ func (r *Run) readPlain(names *feed.Names) (keyErr error) {
 		} else if err != nil {
 			return err
 		}
-		if o.Columns == "" {
-			o.Columns = fold.IgnoreColumns
+		if o.UnknownFields == "" {
+			o.UnknownFields = fold.IgnoreUnknown
 			if t.Made || !t.Exists {
-				o.Columns = fold.AddColumns
+				o.UnknownFields = fold.AddUnknown
 			}
 		}
 		if r.Fit != nil {
@@ -510,7 +510,7 @@ func (r *Run) tryExpire(e *sink.Expiry) (all sink.Expired, err error) {
 
 // Expiry is that of the rows of one of the mapping's tables whose times are before a minute.
 func (r *Run) Expiry(table, minute int) *sink.Expiry {
-	return &sink.Expiry{Table: r.plan.Table(table).Name, Key: r.plan.StoredKey(table), Owner: r.plan.Owner(table), Of: []string{"at"}, Before: at(minute), Below: r.plan.Below(table)}
+	return &sink.Expiry{Table: r.plan.Table(table).Name, Key: r.plan.StoredKey(table), Owner: r.plan.Owner(table), Of: []string{"at"}, Before: at(minute), Below: r.plan.Descendants(table)}
 }
 
 // End closes the run; it may be called again.

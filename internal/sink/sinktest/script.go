@@ -458,7 +458,7 @@ func (p *play) setup(options string) (s Setup) {
 		case "fill-only":
 			change = append(change, fillOnly)
 		case "columns":
-			change = append(change, func(o *fold.Options) { o.Columns = fold.NewColumns(value) })
+			change = append(change, func(o *fold.Options) { o.UnknownFields = fold.UnknownFields(value) })
 		case "versions":
 			if scope := fold.Scope(value); m != nil {
 				inVersions(m, scope)
@@ -527,7 +527,7 @@ func (p *play) change(m *mapping.Mapping, name, value string) {
 		}
 	case "rest":
 		for i := range m.Tables[1:] {
-			m.Tables[1+i].Rest = fold.AddColumns
+			m.Tables[1+i].UnknownFields = fold.AddUnknown
 		}
 	case "deletes":
 		m.Tables[0].DeleteWhen, m.Tables[1].DeleteWhen = when("off"), when("gone")

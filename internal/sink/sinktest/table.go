@@ -33,7 +33,7 @@ var tableTests = []test{
 			t.Fatalf("no way out is in the error: %v", err)
 		}
 		theirs(t, db, "CREATE UNIQUE INDEX"+strings.TrimSuffix(strings.TrimSpace(statement), ";"))
-		r := Begin(t, db, func(o *fold.Options) { o.Columns = fold.IgnoreColumns })
+		r := Begin(t, db, func(o *fold.Options) { o.UnknownFields = fold.IgnoreUnknown })
 		r.Flush(`{"id":1,"kind":"a"}`, `{"id":1,"kind":"b"}`)
 		Expect(t, db, "SELECT id, kind FROM t", "1|b")
 	}},

@@ -17,7 +17,7 @@ import (
 
 func keepNull(o *fold.Options)   { o.Null = fold.KeepNull }
 func fillOnly(o *fold.Options)   { o.FillOnly = true }
-func addColumns(o *fold.Options) { o.Columns = fold.AddColumns }
+func addColumns(o *fold.Options) { o.UnknownFields = fold.AddUnknown }
 
 // options are changes of a run's options.
 type options = []func(*fold.Options)

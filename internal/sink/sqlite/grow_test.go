@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
-func addColumns(o *fold.Options) { o.Columns = fold.AddColumns }
+func addColumns(o *fold.Options) { o.UnknownFields = fold.AddUnknown }
 
 // TestWiden_TableOfOthers: columns that weir adds to a table of others are widened without
 // a trace in what else the table has, and without waking its triggers.

@@ -50,7 +50,7 @@ func newSteps(ctx context.Context, s sink.Sink, rows int) (*steps, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.folder = fold.NewFolder(&feed.Names{}, t, fold.Options{Key: []string{"id"}, Columns: fold.AddColumns, MaxColumns: 10, Limits: s.Caps().Limits, Log: slog.New(slog.DiscardHandler)})
+	st.folder = fold.NewFolder(&feed.Names{}, t, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 10, Limits: s.Caps().Limits, Log: slog.New(slog.DiscardHandler)})
 	return st, nil
 }
 

@@ -105,7 +105,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	}
 	if t.key == nil {
 		if t.key = primary; t.key == nil {
-			return t, sink.NoKeyError(&t.Table)
+			return t, sink.NoKeyError{Table: t.Name}
 		}
 	}
 	if t.Key, err = caps.FindKey(&t.Table, t.key, primary); err != nil {

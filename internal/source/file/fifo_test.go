@@ -27,8 +27,8 @@ func TestFIFO_IsAStream(t *testing.T) {
 	s := open(t, path, source.Options{}, `{"Offset":7}`)
 	got, err := drain(s)
 	testcheck.NoError(t, err)
-	if text(got) != "a\nb" || got[0].off != 0 || !got[1].tail || !s.Waits() || s.Start() != "" || s.Name != path || s.Size() != 0 {
-		t.Errorf("%+v, waits %v, name %s, size %d", got, s.Waits(), s.Name, s.Size())
+	if text(got) != "a\nb" || got[0].off != 0 || !got[1].tail || !s.Begun().Waits || s.Begun().At != "" || s.Name != path || s.Size() != 0 {
+		t.Errorf("%+v, waits %v, name %s, size %d", got, s.Begun().Waits, s.Name, s.Size())
 	}
 }
 

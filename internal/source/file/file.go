@@ -55,7 +55,7 @@ type Stream struct {
 // It returns a *NotFoundError for a file that does not exist, unless it is to be followed: then
 // Open waits for it; and a *ChangedError for a file that no longer matches from. Stdin is read up
 // to from by the first Next, which returns the *ChangedError. FIFOs and devices are
-// read from where they are, whatever from is; see Start.
+// read from where they are, whatever from is.
 func Open(ctx context.Context, spec string, o source.Options, f Options, from source.Cursor) (*Stream, error) {
 	name, err := nameOf(spec)
 	if err != nil {
@@ -244,18 +244,10 @@ func (s *Stream) readAt(off, n int64) ([]byte, error) {
 	return p, nil
 }
 
-// Start is where reading begins: the cursor that Open was given, or "" for a FIFO or a device,
-// which cannot go back.
-func (s *Stream) Start() source.Cursor { return s.at }
-
 // Begun implements [source.Lane].
 func (s *Stream) Begun() source.Begun {
 	return source.Begun{At: s.at, Waits: s.waits, Once: s.in != nil && !s.reader.Rewinds}
 }
-
-// Waits reports whether the stream may make its reader wait: all but regular files that are not
-// followed.
-func (s *Stream) Waits() bool { return s.waits }
 
 // Done reports whether the file was read to its end before and has not changed since. Next has
 // nothing to give then.
@@ -275,7 +267,7 @@ func (s *Stream) Size() int64 {
 }
 
 // RawOffset is how many bytes of the file were read so far, compressed ones
-// where it is compressed, and those before Start included where it was read
+// where it is compressed, and those before the place where reading began included where it was read
 // or sought over.
 func (s *Stream) RawOffset() int64 { return s.reader.Raw.N.Load() }
 

@@ -174,7 +174,7 @@ func TestNext_CancelledWhileStdinHangs(t *testing.T) {
 		}
 		// Nothing is lost by it.
 		io.WriteString(w, "a\nb")
-		if wantNext(t, s, "a\n"); !s.Waits() {
+		if wantNext(t, s, "a\n"); !s.Begun().Waits {
 			t.Error("a pipe does not wait")
 		}
 		testcheck.NoError(t, s.Close())

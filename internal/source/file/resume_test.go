@@ -136,8 +136,8 @@ func TestDone_FollowedFileNeverIs(t *testing.T) {
 	path := tempFile(t, []byte("a\n"))
 	lines, err := readAll(path, source.Options{}, "")
 	testcheck.NoError(t, err)
-	if s := open(t, path, source.Options{Follow: true}, lines[0].after); s.Done() || !s.Waits() {
-		t.Errorf("done %v, waits %v", s.Done(), s.Waits())
+	if s := open(t, path, source.Options{Follow: true}, lines[0].after); s.Done() || !s.Begun().Waits {
+		t.Errorf("done %v, waits %v", s.Done(), s.Begun().Waits)
 	}
 }
 
@@ -151,8 +151,8 @@ func TestStream_Properties(t *testing.T) {
 	if size := int64(len(gz(t, data))); s.Size() != size || s.RawOffset() != size {
 		t.Errorf("size %d, raw offset %d, want %d", s.Size(), s.RawOffset(), size)
 	}
-	if s.Name != path || s.Waits() {
-		t.Errorf("name %s, waits %v", s.Name, s.Waits())
+	if s.Name != path || s.Begun().Waits {
+		t.Errorf("name %s, waits %v", s.Name, s.Begun().Waits)
 	}
 
 	t.Chdir(filepath.Dir(path))
@@ -164,8 +164,8 @@ func TestStream_Properties(t *testing.T) {
 	testcheck.NoError(t, err)
 	defer in.Close()
 	s = openStdin(t, in)
-	if s.Waits() || s.Name != "stdin" || s.Size() != 0 {
-		t.Errorf("redirected stdin: waits %v, name %s, size %d", s.Waits(), s.Name, s.Size())
+	if s.Begun().Waits || s.Name != "stdin" || s.Size() != 0 {
+		t.Errorf("redirected stdin: waits %v, name %s, size %d", s.Begun().Waits, s.Name, s.Size())
 	}
 }
 

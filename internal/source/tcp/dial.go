@@ -190,7 +190,7 @@ func (s *Stream) produceDialed() error {
 			s.opts.Observer.SetConnections(s.Name, 0)
 			lost = lost.Add(time.Since(made))
 			if brought > 0 {
-				s.waitForCommit()
+				s.askWhereToResume()
 				lost = time.Now()
 			}
 			if brought >= useful {
@@ -227,18 +227,19 @@ func (s *Stream) produceDialed() error {
 	}
 }
 
-// waitForCommit waits until what was read so far is committed, and need not be asked for again.
-func (s *Stream) waitForCommit() {
+// askWhereToResume waits until what was read so far is committed, or with a spool on disk, and notes the value after which
+// the next connection asks the feed to resume.
+func (s *Stream) askWhereToResume() {
 	if !s.opts.Resumes || s.Ctx.Err() != nil {
 		return
 	}
-	committed := make(chan string, 1)
-	reached := func(at source.Point) { committed <- at.Resume }
+	safe := make(chan string, 1)
+	reached := func(at source.Point) { safe <- at.Resume }
 	if s.Send(source.Event{Kind: source.Barrier, Reached: reached}) != nil {
 		return
 	}
 	select {
-	case s.dialer.resume = <-committed:
+	case s.dialer.resume = <-safe:
 	case <-s.Ctx.Done():
 	}
 }

@@ -65,7 +65,7 @@ func isDialed(spec string) bool {
 // New returns the source of a connection or a listener, by its name.
 func New(name string, o source.Options, c Options) source.Source {
 	return source.Series([]string{name}, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
-		s, err := open(ctx, name, o, c, from.Resume)
+		s, err := Open(ctx, name, o, c, from.Resume)
 		if err != nil {
 			return nil, err
 		}
@@ -91,12 +91,8 @@ type Stream struct {
 	listener *listener // nil unless others connect
 }
 
-// Open opens a connection or a listener. A connection is made by the first Next.
-func Open(ctx context.Context, name string, o source.Options, c Options) (*Stream, error) {
-	return open(ctx, name, o, c, "")
-}
-
-func open(ctx context.Context, name string, o source.Options, c Options, resume string) (s *Stream, err error) {
+// Open opens a connection or a listener. A connection is made by the first Next, which asks the feed to resume after a value.
+func Open(ctx context.Context, name string, o source.Options, c Options, resume string) (s *Stream, err error) {
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}

@@ -125,7 +125,7 @@ func TestTCP_Cancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := s.Next(ctx)
-	_, err2 := tcp.Open(ctx, "tcp://127.0.0.1:1", source.Options{}, tcp.Options{})
+	_, err2 := tcp.Open(ctx, "tcp://127.0.0.1:1", source.Options{}, tcp.Options{}, "")
 	if !errors.Is(err, context.Canceled) || !errors.Is(err2, context.Canceled) {
 		t.Error(err, err2)
 	}
@@ -133,7 +133,7 @@ func TestTCP_Cancelled(t *testing.T) {
 
 func open(t *testing.T, name string) *tcp.Stream {
 	t.Helper()
-	s, err := tcp.Open(t.Context(), name, source.Options{}, tcp.Options{})
+	s, err := tcp.Open(t.Context(), name, source.Options{}, tcp.Options{}, "")
 	testcheck.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s

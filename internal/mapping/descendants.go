@@ -6,18 +6,18 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// Below returns the descendants of a table, parents before children, with the foreign key of each: to its nearest
+// Descendants returns the descendants of a table, parents before children, with the foreign key of each: to its nearest
 // ancestor whose key the database generates, or else to the table.
-func (p *Plan) Below(table int) (below []schema.Lower) {
+func (p *Plan) Descendants(table int) (below []schema.Lower) {
 	var tables []int // of below
 	for i := range p.tables {
 		above := p.tables[i].nest.parent
 		if above != table && !slices.Contains(tables, above) {
 			continue
 		}
-		columns, to := p.named(i)
-		for above != table && p.tables[above].spec.ID == "" { // its key begins with that of the row above it
-			_, to = p.named(above)
+		columns, to := p.parentReference(i)
+		for above != table && p.tables[above].spec.ID == "" { // its key begins with that of its parent
+			_, to = p.parentReference(above)
 			columns, above = columns[:len(to)], p.tables[above].nest.parent
 		}
 		below = append(below, schema.Lower{Table: p.tables[i].spec.Name, Key: p.StoredKey(i), Owner: p.Owner(i), Above: slices.Index(tables, above), Columns: columns, To: to})
@@ -26,9 +26,9 @@ func (p *Plan) Below(table int) (below []schema.Lower) {
 	return below
 }
 
-// named returns the columns by which the rows of a table name those that they belong to, and the
+// parentReference returns the columns by which the rows of a table name those that they belong to, and the
 // columns of these.
-func (p *Plan) named(table int) (columns, to []string) {
+func (p *Plan) parentReference(table int) (columns, to []string) {
 	parent := p.tables[table].nest.parent
 	if to = p.StoredKey(parent); p.tables[parent].spec.ID != "" {
 		to = []string{p.tables[parent].spec.ID}

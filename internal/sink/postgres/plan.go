@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -21,14 +23,6 @@ type part struct {
 	resolver *fold.Resolver // which rows are newer than what the database has; nil if they have no versions
 	plan     *tablePlan     // nil: no row is written
 	counts   sink.Counts    // what the statements did, as far as that is known
-}
-
-// A tableChange is what makes a table what a batch needs, and the table then.
-type tableChange struct {
-	ddl      []statement
-	keys     []statement // what makes its foreign keys again that a parent's change has dropped
-	after    relation
-	unmarked bool // it is unlogged, and gets its marker
 }
 
 // A way is how the rows of a table are written.
@@ -52,62 +46,60 @@ type tablePlan struct {
 	upsert
 }
 
-// fit finds the statements that make the table what the batch needs.
-func (p *part) fit() (err error) {
-	p.tableChange = tableChange{after: p.t.relation, keys: p.keys}
-	if !p.b.Used() && len(p.keys) == 0 {
-		return nil
+// mergeRows adds what writes the rows of the parts: upserts in the order of the parts, then
+// deletes in the reverse one. What the database has of rows with versions is read first, for
+// which the script so far is sent; with assumeNew, only if they do not seem to be new.
+func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
+	look := false
+	for _, p := range a.parts {
+		p.lookup, p.resolver, p.plan = nil, nil, nil
+		if p.isSet || len(p.writes) == 0 && !p.mayFollow() {
+			continue
+		}
+		if err := p.planRows(assumeNew); err != nil {
+			return err
+		}
+		look = look || p.lookup != nil
 	}
-	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t, p.a.above); err != nil {
-		return err
-	}
-	if p.t.Exists && len(p.ddl) > 0 {
-		if err := p.loosen(); err != nil {
+	if look {
+		if err := a.read(ctx); err != nil {
 			return err
 		}
 	}
-	if p.unmarked = p.after.unlogged && p.after.marker == ""; p.unmarked {
-		p.after.ID = ""
+	if err := a.decide(); err != nil {
+		return err
 	}
+	a.lockSets()
+	a.writeParts()
 	return nil
 }
 
-// change adds statements that change the table, and makes ready what is kept of its
-// versions.
-func (p *part) change() {
-	d, s := p.a.d, p.a.script
-	if len(p.ddl) > 0 {
-		s.add(briefly)
+// read reads what the database has of the rows of those parts that ask for it, and plans to write those that are newer, or
+// missing. The script so far is sent.
+func (a *attempt) read(ctx context.Context) error {
+	r, err := a.send(ctx)
+	if err != nil {
+		a.unlooked(pgError(err))
+		return err
 	}
-	if p.t.Exists {
-		d.sameColumns(s, &p.t.relation, len(p.ddl) > 0)
-	}
-	if s.put(p.ddl...); len(p.ddl) > 0 {
-		s.add(patiently)
-	}
-	if p.unmarked {
-		d.markUnlogged(s, &p.after)
-	}
-	if p.b.Versioned() && p.b.Scope == fold.ColumnScope {
-		d.readyVersions(s, &p.after)
-	}
+	return a.takeAnswers(r)
 }
 
-// isCopied reports whether the rows are copied into the table itself.
-func (p *part) isCopied() bool { return p.plan != nil && p.plan.way == copied }
-
-// newPlan plans to write some rows of a batch.
-func (p *part) newPlan(b *fold.Batch, rows []*fold.Row) *tablePlan {
-	return &tablePlan{batch: b, rows: rows, about: len(p.writes), upsert: upsert{shape: p.newShape(b, rows), again: p.a.tries[errGone] > 0}}
+// takeAnswers takes the answer to what the parts ask for.
+func (a *attempt) takeAnswers(r []result) error {
+	for _, p := range a.parts {
+		switch {
+		case p.lookup == nil:
+		case p.lookup.repeated != nil:
+			p.dropRepeated()
+		default:
+			if err := p.readVersions(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
-
-// newShape returns the shape of some rows of a batch.
-func (p *part) newShape(b *fold.Batch, rows []*fold.Row) *shape {
-	return newShape(b, p.t.stageName(), p.after, rows, p.a.current)
-}
-
-// maySeemNew reports whether rows of the table may be taken for new.
-func (p *part) maySeemNew() bool { return p.t.news.seemsNew() || !p.t.Exists }
 
 // planRows plans to write the rows, or adds what reads first what the database has of them.
 func (p *part) planRows(assumeNew bool) error {
@@ -135,6 +127,91 @@ func (p *part) planRows(assumeNew bool) error {
 		p.findRepeated()
 	}
 	return nil
+}
+
+// maySeemNew reports whether rows of the table may be taken for new.
+func (p *part) maySeemNew() bool { return p.t.news.seemsNew() || !p.t.Exists }
+
+// newPlan plans to write some rows of a batch.
+func (p *part) newPlan(b *fold.Batch, rows []*fold.Row) *tablePlan {
+	return &tablePlan{batch: b, rows: rows, about: len(p.writes), upsert: upsert{shape: p.newShape(b, rows), again: p.a.tries[errGone] > 0}}
+}
+
+// newShape returns the shape of some rows of a batch.
+func (p *part) newShape(b *fold.Batch, rows []*fold.Row) *shape {
+	return newShape(b, p.t.stageName(), p.after, rows, p.a.current)
+}
+
+// isCopied reports whether the rows are copied into the table itself.
+func (p *part) isCopied() bool { return p.plan != nil && p.plan.way == copied }
+
+// decide completes the plans, parents before children: the rows of sets are made of their parents' rows as these are
+// written.
+func (a *attempt) decide() error {
+	x := fold.NewExplosion(a.f.Batches, func(i int) *schema.Table { return &a.parts[i].after.Table })
+	tables := 0
+	for i, p := range a.parts {
+		cascading := len(a.cascading(p))
+		if tables += cascading; p.plan == nil {
+			continue
+		}
+		tables++
+		p.plan.guarded = p.plan.versions != nil && !p.exclusive()
+		switch {
+		case p.plan.isNew && cascading == 0:
+			p.plan.way = copied
+		case p.separates():
+			p.plan.way = separate
+		default:
+			p.plan.way = merged
+		}
+		if err := a.explode(x, i); err != nil {
+			return err
+		}
+	}
+	for _, p := range a.parts {
+		if p.plan != nil {
+			p.plan.only = tables == 1
+		}
+	}
+	return nil
+}
+
+// separates reports whether separate statements take the place of a MERGE: for tables that have rules or row-level
+// security, or for which the server refuses one; for servers whose MERGE is wrong or cannot be counted; and
+// for a flush whose MERGE found each time that another session had just inserted a row of its own: these
+// statements wait for it.
+func (p *part) separates() bool {
+	d := p.a.d
+	return !d.counts || d.mergeMisses() || p.t.unmergeable || p.after.policed || p.a.tries[errTaken] == causes[errTaken].limit
+}
+
+// mergeMisses reports whether the server is one before 15.5 or 16.1: there a MERGE that has waited for an
+// UPDATE of another session may take the row for missing, and so pass by the delete of it.
+func (c *client) mergeMisses() bool { return c.version < 150005 || c.version == 160000 }
+
+// writeParts adds what writes the rows as they are planned.
+func (a *attempt) writeParts() {
+	for _, p := range a.parts {
+		if p.plan != nil {
+			p.write()
+		}
+	}
+	for _, p := range slices.Backward(a.parts) {
+		from := len(a.script.statements)
+		switch {
+		case p.plan == nil || len(p.plan.rows) == 0:
+		case p.plan.acts.sweeps > 0:
+			a.script.put(p.plan.sweep())
+		case p.plan.acts.deletes > 0 && !p.plan.only:
+			a.script.put(p.plan.delete())
+		}
+		for _, above := range a.cascading(p) {
+			a.script.put(p.cascade(above))
+		}
+		p.owns(from)
+	}
+	a.script.planned = true
 }
 
 // write adds what writes the rows, but for deletes that wait until all tables have their rows.
@@ -193,17 +270,6 @@ func (p *part) tellSent(rows, of int) {
 		sent += len(other.rows)
 	}
 	p.a.f.TellSent(sent)
-}
-
-// committed makes the table what the flush has made of it.
-func (p *part) committed() {
-	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
-		p.after.Writers = append(slices.Clip(p.after.Writers), job)
-	}
-	p.t.relation, p.t.stage = p.after, stage{types: p.t.stage.types}
-	if p.a.d.pooled {
-		p.t.stage = stage{}
-	}
 }
 
 // A guess is whether the rows of the next batch seem to be all new. Each time that it is wrong, twice as many batches

@@ -1,0 +1,100 @@
+package mapping
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/paths"
+)
+
+// columns compiles the columns of a table.
+func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
+	out.fields.all = t.Columns == nil
+	for i := range t.Columns {
+		col := &t.Columns[i]
+		x := column{spec: col, name: c.names.Number(col.Name), key: -1}
+		out.fields.used[x.name] = true
+		for j := range col.From {
+			src := &col.From[j]
+			out.fields.use(src.From)
+			if src.Stamp != NoStamp {
+				x.stamp = src.Stamp
+				continue
+			}
+			x.sources = append(x.sources, c.source(t, src, s, fmt.Sprintf("%s, column %q", what, col.Name)))
+			if src.References != "" {
+				c.refers(&x, t, src)
+			}
+		}
+		out.columns = append(out.columns, x)
+	}
+	for _, w := range []paths.When{t.When, t.DeleteWhen} {
+		for _, all := range w {
+			for i := range all {
+				if out.row.at == (paths.Place{Tree: s.message}) && !out.fields.all {
+					out.fields.use(all[i].Path)
+				}
+			}
+		}
+	}
+}
+
+// refers makes a column one whose values are keys of rows of another table.
+func (c *compiler) refers(x *column, t *Table, src *Source) {
+	x.references = &reference{table: c.byName[src.References]}
+	to := &c.plan.tables[x.references.table]
+	key := to.key[0].cast
+	if src.As.Kind != cast.DefaultType && src.As != key.Type {
+		c.fault(src.Pos, "table %q, column %q: it is read as %s, and the key of %q as %s: read both alike", t.Name, x.spec.Name, src.As, src.References, key.Type)
+	}
+	x.sources[0].cast = key
+	if to.spec.ID == "" {
+		return
+	}
+	x.references.hidden = hiddenColumn(to.spec.Name, x.spec.Name)
+	x.name = c.names.Number(x.references.hidden)
+	if slices.Contains(t.Key, x.spec.Name) {
+		c.fault(x.spec.Pos, "table %q: the key column %q is one that the database generates for a row of %q: no message has it", t.Name, x.spec.Name, src.References)
+	}
+}
+
+func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
+	x := source{spec: src, when: c.when(src.When, s, what+": when"), at: paths.Nowhere, cast: c.plan.cast(t.TypeOf(src))}
+	switch {
+	case src.Value != nil:
+		x.kind = aConstant
+		why := x.fix()
+		if c.plan.limits.NoNUL && strings.Contains(string(src.Value), `\u0000`) {
+			why = "it holds a NUL, which the database's text cannot" // the fold looks for it in the message
+		}
+		if why != "" {
+			c.fault(src.Pos, "%s: the value %s: %s", what, src.Value, why)
+		}
+	case src.Meta != NoMeta:
+		x.kind = aMeta
+	default:
+		x.kind = aPath
+		x.at = c.find(src.From, s, true, src.Pos, what)
+	}
+	return x
+}
+
+// oneName demands that no two columns of a table have names which are one to the database.
+func (c *compiler) oneName(t *planned) {
+	named := map[string]string{}
+	check := func(name string, at paths.Pos) {
+		of := c.plan.limits.FoldName(name)
+		if other, taken := named[of]; taken && other != name {
+			c.fault(at, "table %q: %q and %q are one column to the database: rename one", t.spec.Name, other, name)
+		}
+		named[of] = name
+	}
+	for _, k := range t.key {
+		check(k.title, t.spec.Pos)
+	}
+	for i := range t.columns {
+		check(t.columns[i].spec.Name, t.columns[i].spec.Pos)
+	}
+}

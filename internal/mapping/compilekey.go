@@ -1,0 +1,80 @@
+package mapping
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/paths"
+)
+
+// key compiles the key: that of the parent table, and the columns of its own.
+func (c *compiler) key(t *Table, out *planned) {
+	if out.nest.parent >= 0 {
+		p := &c.plan.tables[out.nest.parent]
+		as := func(name string) string {
+			if to, renamed := t.Parent[name]; renamed {
+				return to
+			}
+			return name
+		}
+		if p.spec.ID != "" {
+			out.owner = &owner{column: as(p.spec.ID), table: out.nest.parent, parts: len(p.key)}
+		} else if p.owner != nil {
+			out.owner = &owner{column: as(p.owner.column), table: p.owner.table, parts: p.owner.parts}
+		}
+		for _, k := range p.key {
+			switch k.fromParent = true; {
+			case k.hidden:
+			case p.spec.ID != "":
+				k.title, k.hidden = hiddenColumn(p.spec.Name, k.title), true
+			default:
+				k.title = as(k.title)
+			}
+			k.name = c.names.Number(k.title)
+			out.key = append(out.key, k)
+		}
+	}
+	for _, name := range t.Key {
+		k := keyPart{title: name, name: c.names.Number(name), cast: c.plan.cast(t.Type)}
+		if at := slices.IndexFunc(out.columns, func(x column) bool { return x.spec.Name == name }); at >= 0 && len(out.columns[at].sources) > 0 {
+			out.columns[at].key, k.cast = len(out.key), out.columns[at].cast(c.plan)
+			if k.cast.Kind == cast.JSON || !c.plan.limits.TextTypes && (k.cast.Kind == cast.Bytes || k.cast.Precision > 0) {
+				c.fault(out.columns[at].spec.Pos, "table %q: the key column %q: %s cannot be a key: equality is undefined", t.Name, name, k.cast.Type)
+			}
+		}
+		out.key = append(out.key, k)
+	}
+}
+
+// shadows finds the fields of an element that no column can take, because the parent's key has their names.
+func (c *compiler) shadows(out *planned, s scope, what string) {
+	if out.nest.parent < 0 || !out.fields.byName() {
+		return
+	}
+	hide := func(h shadowedField) {
+		if number := c.names.Number(h.title); !out.fields.used[number] {
+			out.fields.used[number] = true
+			h.at = c.find(paths.FieldPath(h.title), s, true, out.spec.Pos, what)
+			out.fields.shadowed = append(out.fields.shadowed, h)
+		}
+	}
+	p := &c.plan.tables[out.nest.parent]
+	for part, k := range p.key {
+		if !out.key[part].hidden {
+			hide(shadowedField{title: out.key[part].title, parents: k.title, part: part})
+		}
+	}
+	if out.owner != nil {
+		parents := p.spec.ID
+		if parents == "" {
+			parents = p.owner.column
+		}
+		hide(shadowedField{title: out.owner.column, parents: parents, part: -1})
+	}
+}
+
+// ParentColumn is a name for the column that a child takes over from its parent, where it needs another.
+func ParentColumn(parent, name string) string {
+	return strings.TrimSuffix(parent[strings.LastIndex(parent, ".")+1:], "s") + "_" + name
+}

@@ -1,0 +1,86 @@
+package mapping
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
+)
+
+// options compiles what the fold of a table is to do.
+func (c *compiler) options(t *Table, out *planned, s scope, what string) {
+	o := fold.Options{Limits: c.plan.limits, Null: t.Null, FillOnly: t.FillOnly, UnknownFields: t.UnknownFields, MaxColumns: t.MaxColumns}
+	for _, k := range out.key {
+		o.Key = append(o.Key, k.title)
+	}
+	if t.Columns != nil && o.UnknownFields == "" {
+		o.UnknownFields = fold.IgnoreUnknown
+	}
+	out.fields.unknown = o.UnknownFields
+	if out.nest.set { // its rows are whole, and have the version of the message
+		o.Null, o.FillOnly = fold.ClearNull, false
+	} else if of := c.versioned(t); of != nil {
+		o.Version, o.Scope = c.versionTitle(of.Version), fold.ColumnScope
+		switch {
+		case of != t: // of the message, or element, that the parent row is of
+			parent := &c.plan.tables[out.nest.parent].row
+			out.row.version, out.row.envelopeVersion = parent.version, parent.envelopeVersion
+		case t.Version.Base == paths.VersionBase:
+			out.row.envelopeVersion = true
+		default:
+			out.row.version = c.find(t.Version, s, false, t.Pos, what+": version_field")
+		}
+		if of.Scope == fold.RowScope {
+			o.Version, o.Scope = c.versionColumn(of, out, what), fold.RowScope
+		}
+	}
+	out.options = o
+}
+
+// versionTitle is where messages have their version, for people.
+func (c *compiler) versionTitle(p paths.Path) string {
+	if p.Base != paths.VersionBase {
+		return p.String()
+	}
+	var parts []string
+	for _, v := range c.mapping.Envelope.Version {
+		parts = append(parts, v.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// versioned returns the table that says which version the messages of a table have: itself, or one
+// above; nil for none.
+func (c *compiler) versioned(t *Table) *Table {
+	for ; t.Version.Base == paths.NoBase; t = c.plan.tables[c.byName[t.Of]].spec {
+		if t.Of == "" {
+			return nil
+		}
+	}
+	return t
+}
+
+// versionColumn is the column that keeps the version of a whole row.
+func (c *compiler) versionColumn(of *Table, out *planned, what string) string {
+	for i := range out.columns {
+		x := &out.columns[i]
+		if len(x.sources) != 1 || out.row.version.IsNowhere() || x.sources[0].at != out.row.version || x.sources[0].when != nil {
+			continue
+		}
+		switch x.sources[0].cast.Kind {
+		case cast.Auto, cast.DefaultType, cast.Text, cast.Integer, cast.Numeric:
+			return x.spec.Name
+		}
+	}
+	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == paths.DefaultBase && len(steps) == 1 && steps[0].Index < 0 {
+		return steps[0].Name
+	}
+	path := of.Version.String()
+	if out.spec != of {
+		path = fmt.Sprintf("the version of the row of %q", out.spec.Of)
+	}
+	c.fault(out.spec.Pos, "%s: version_scope: row keeps the version in a column: add one that takes %s as it is, as an integer, numeric or text", what, path)
+	return ""
+}

@@ -1,0 +1,143 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// send sends the script so far. What follows is another one.
+func (a *attempt) send(ctx context.Context) ([]result, error) {
+	r, err := a.d.run(ctx, a.script)
+	if err != nil {
+		return nil, err
+	}
+	a.count(r)
+	a.script = &script{}
+	return r, nil
+}
+
+// end adds the rejects, the checkpoints and the COMMIT.
+func (a *attempt) end(rejects []fold.Reject) error {
+	d, f, s := a.d, a.f, a.script
+	if f.BeforeCommit != nil {
+		if err := f.BeforeCommit(rejects); err != nil {
+			return err
+		}
+	}
+	s.addAll(d.dialect().DropRejects(f)...)
+	if f.KeepRejects {
+		d.keep(s, f, rejects)
+	}
+	s.addAll(d.dialect().Record(f)...)
+	a.checkpoints()
+	s.add("COMMIT")
+	return nil
+}
+
+// count adds what the statements of the script did to the counts of the parts, and reports whether the answer got so far.
+func (a *attempt) count(r []result) bool {
+	var before [][]byte
+	var merged int64
+	for i, st := range a.script.statements {
+		switch {
+		case st.part == nil:
+			continue
+		case i >= len(r):
+			return false
+		}
+		to, n := &st.part.counts, r[i].tag.RowsAffected()
+		var ins, upd, del int64 // of rows that messages are about
+		switch st.tally {
+		case inserted:
+			ins = n
+		case updated:
+			upd = n
+		case deleted:
+			del = n
+		case removed:
+			to.Deleted += n
+		case countsBefore:
+			before = r[i].rows[0]
+		case byMerge:
+			merged = n
+		case countsAfter:
+			ins, upd, del = st.part.plan.split(merged, before, r[i].rows[0])
+		}
+		to.Inserted, to.Updated, to.Deleted, to.Unchanged = to.Inserted+ins, to.Updated+upd, to.Deleted+del, to.Unchanged-ins-upd-del
+	}
+	for _, p := range a.parts {
+		if a.script.planned && p.plan != nil {
+			p.counts.Unchanged += int64(p.plan.about)
+		}
+	}
+	return true
+}
+
+// split counts a MERGE's inserts, updates and deletes by the server's counters before and after: its tag has
+// only the sum of all. The counters include what triggers and foreign keys of the table write to it; a tag does not.
+func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, deleted int64) {
+	count := func(column int) int64 { return number(after[column]) - number(before[column]) }
+	if inserted = min(count(0), all); u.removes() {
+		deleted = min(count(1), all-inserted, int64(u.acts.deletes))
+	}
+	return inserted, all - inserted - deleted, deleted
+}
+
+// result is what the attempt did.
+func (a *attempt) result() sink.Result {
+	res := sink.Result{Tables: make([]sink.Counts, len(a.parts)), Refused: a.refused}
+	for i, p := range a.parts {
+		res.Tables[i] = p.counts
+	}
+	return res
+}
+
+// committed takes the answer of a script whose last statement was COMMIT.
+func (a *attempt) committed(r []result) error {
+	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
+		return fmt.Errorf("the server answered COMMIT with %s", tag)
+	}
+	d := a.d
+	_, ids := sink.SplitIDs(string(r[a.idAt].rows[0][0]))
+	for i, p := range a.parts {
+		if p.after.Exists && p.after.ID == "" {
+			p.after.setID(ids[i])
+		}
+		p.committed()
+		d.versions = d.versions || p.b.Used() && p.b.Scope == fold.ColumnScope
+		if p.plan == nil || a.piecewise {
+			continue
+		}
+		p.t.news.wrote(p.counts.Inserted == int64(p.plan.about))
+		p.repeatsNext()
+		if p.plan.versions != nil {
+			p.t.names = p.plan.versions.names
+		}
+	}
+	d.ready, d.named = true, "weir/"+a.f.Job
+	return nil
+}
+
+// committed makes the table what the flush has made of it.
+func (p *part) committed() {
+	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
+		p.after.Writers = append(slices.Clip(p.after.Writers), job)
+	}
+	p.t.relation, p.t.stage = p.after, stage{types: p.t.stage.types}
+	if p.a.d.pooled {
+		p.t.stage = stage{}
+	}
+}
+
+// undo rolls an attempt back that failed.
+func (a *attempt) undo(ctx context.Context) error {
+	a.restore(a.before)
+	for _, p := range a.parts {
+		p.t.stage.used = p.t.stage.types != nil // its rows are rolled back, and still there
+	}
+	return a.d.rollback(ctx)
+}

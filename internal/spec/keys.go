@@ -1,0 +1,116 @@
+package spec
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// AtDatabase returns the plan with the keys that nothing names: of a table that exists, its primary key.
+func (p *Plan) AtDatabase(ctx context.Context, read sink.ReadTables) (*Plan, error) {
+	keys := map[string][]string{}
+	for _, name := range p.withoutKey() {
+		key, err := primaryKey(ctx, read, name, &p.To.Caps)
+		if err != nil {
+			return nil, err
+		}
+		if key != nil {
+			keys[name] = key
+		}
+	}
+	if len(keys) == 0 {
+		return p, nil
+	}
+	b := p.spec.builder()
+	b.plan, b.keys = *p, keys
+	b.tables(p.table)
+	if err := b.usage(); err != nil {
+		return nil, err
+	}
+	if len(p.Job.Sources) > 0 && IsKafka(p.Job.Sources) {
+		b.plan.options.Kafka.Tombstones = b.tombstones()
+		b.plan.Job.Kind = *b.env.Kinds(&b.plan.options).Of(p.Job.Sources[0])
+	}
+	return &b.plan, nil
+}
+
+// withoutKey are the tables whose key nothing names.
+func (p *Plan) withoutKey() (names []string) {
+	switch file := p.spec.Mapping; {
+	case file != nil:
+		for i := range file.Tables {
+			// With a surrogate key, the key of the messages is another one than the primary key.
+			if t := &file.Tables[i]; t.KeyByDefault && t.ID == "" && !t.IsStar() {
+				names = append(names, t.Name)
+			}
+		}
+	case p.spec.Fold.Key == nil && p.table != mapping.Star: // [job.Run] finds the keys of tables that messages add
+		names = append(names, p.table)
+	}
+	return names
+}
+
+// primaryKey returns the primary key of a table; nil: its key is id, because the table is missing or has no primary key,
+// or because id is unique and the primary key is one that the database fills in or that weir cannot use.
+func primaryKey(ctx context.Context, read sink.ReadTables, name string, caps *sink.Caps) ([]string, error) {
+	t, err := sink.Table(ctx, read, name, nil)
+	var key []string
+	switch {
+	case errors.As(err, new(sink.NoKeyError)), errors.As(err, new(sink.KeyError)), err == nil && !t.Exists:
+		return nil, nil
+	case err == nil:
+		if key = t.KeyColumns(); len(key) == 1 && caps.FoldName(key[0]) == caps.FoldName(mapping.DefaultKey) {
+			return nil, nil
+		}
+		if !slices.ContainsFunc(t.StoredKey(), func(i int) bool { return isFilled(&t.Columns[i], caps) }) {
+			return key, nil
+		}
+	}
+	if _, notID := sink.Table(ctx, read, name, []string{mapping.DefaultKey}); notID == nil {
+		return nil, nil
+	}
+	return key, err
+}
+
+// isFilled reports whether the database has a value for a column of the key that a message does not name.
+func isFilled(c *schema.Column, caps *sink.Caps) bool {
+	return c.Generated || c.Default != "" || caps.Untyped && strings.EqualFold(c.Decl, "INTEGER") // SQLite's row number
+}
+
+// withKeys returns the mapping of the file with the primary keys of tables that name no key. What the file says of other
+// tables and columns must not depend on the database.
+func (b *builder) withKeys(m *mapping.Mapping) *mapping.Mapping {
+	if m == nil || len(b.keys) == 0 {
+		return m
+	}
+	of := *m
+	of.Tables = slices.Clone(m.Tables)
+	for i := range of.Tables {
+		t := &of.Tables[i]
+		key := b.keys[t.Name]
+		if key == nil {
+			continue
+		}
+		fault := func(at paths.Pos, why string) {
+			b.add(&config.Fault{File: m.File, Pos: at, Text: "tables." + t.Name + ": the primary key of the table is " + strings.Join(key, ", ") + ", " + why})
+		}
+		t.Key = key
+		for _, k := range key {
+			if t.Columns != nil && !slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return c.Name == k }) {
+				fault(t.Pos, "which is not among its columns: name the key with key")
+				break
+			}
+		}
+		if j := slices.IndexFunc(m.Tables, func(other mapping.Table) bool { return other.UsesKeyOf(t.Name) }); j >= 0 {
+			fault(t.Pos, "and "+m.Tables[j].Name+" depends on its key: name it with key")
+		}
+	}
+	return &of
+}

@@ -1,0 +1,86 @@
+package spec
+
+import (
+	"net"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/kafka"
+)
+
+// foldRules returns the rules of the fold of a table.
+func (b *builder) foldRules() fold.Options {
+	f := &b.Fold
+	o := fold.Options{Key: f.Key, Null: f.Null, FillOnly: f.FillOnly, Version: f.VersionField, Scope: f.VersionScope,
+		UnknownFields: b.Table.UnknownFields, MaxColumns: b.Table.MaxColumns}
+	if f.DeleteWhen != "" {
+		var err error
+		if o.DeleteField, o.DeleteValue, err = paths.CutCondition(f.DeleteWhen); err != nil {
+			b.fault("delete-when", "--delete-when %q: %v", f.DeleteWhen, err)
+		}
+	}
+	if max := b.Source.MaxLine; max < 1 || max > source.LimitMaxLine {
+		b.fault("max-line", "--max-line %s: must be between 1B and %s", max, Size(source.LimitMaxLine))
+	}
+	b.faultIf(o.Key != nil && len(o.Key) == 0, "key", "--key names no field")
+	keys := map[string]bool{}
+	for _, k := range o.Key {
+		name := strings.ToLower(k)
+		if k == "" || keys[name] {
+			b.fault("key", "--key %s: the names of the fields must differ, and none may be empty", strings.Join(o.Key, ","))
+			break
+		}
+		keys[name] = true
+	}
+	b.faultIf(o.FillOnly && o.DeleteField != "", "fill-only", "--fill-only never removes a row: leave --delete-when out")
+	b.faultIf(o.FillOnly && o.Version != "", "fill-only", "--fill-only needs no version: leave one of --version-field and --fill-only out")
+	b.faultIf(o.Scope == fold.RowScope && o.Version == "", "version-scope", "--version-scope row: name the field with --version-field")
+	return o
+}
+
+// judgeValues judges the values that need no other part of the run.
+func (b *builder) judgeValues() {
+	o, sp := &b.Batch, &b.Spool
+	b.faultIf(b.Once.AcceptSettings && b.Once.Restart != "", "accept-settings", "--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
+	b.faultIf(b.Fold.Tombstones < 0, "tombstones", "--tombstones cannot be negative")
+	b.faultIf(o.Buffer < 1<<20 || o.Buffer > 32<<30, "buffer", "--buffer %s: must be between 1MiB and 32GiB", o.Buffer)
+	b.faultIf(o.Period < 0, "batch-period", "--batch-period cannot be negative")
+	b.faultIf(o.RetryFor < 0, "retry-for", "--retry-for cannot be negative")
+	b.faultIf(sp.Folder != "" && sp.Max < 1<<20, "spool-max", "--spool-max %s: must be at least 1MiB", sp.Max)
+	keep := b.Setting("keep-captures").IsSet() && sp.KeepCaptures != Forever
+	b.faultIf(keep && (sp.Capture == "" || sp.KeepCaptures <= 0), "keep-captures", "--keep-captures: must be a duration such as 30d, and needs --capture")
+	if address := b.Output.MetricsAddr; address != "" {
+		_, port, err := net.SplitHostPort(address)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		if err != nil {
+			b.fault("metrics-addr", "--metrics-addr: %v", err)
+		}
+	}
+}
+
+// judgeSpool checks --spool and --init, which need a live source, and --capture, which needs one that is not stored. A
+// file may have --init, as a backfill by the same file reads captures.
+func (b *builder) judgeSpool(live, stored bool) {
+	b.faultIf(b.Spool.Folder != "" && !live, "spool", "--spool needs a connection; files are already on disk, and stdin cannot be resumed")
+	b.faultIf(b.Setting("init").IsFlag() && !live, "init", "--init is the first line that a connection sends, and the source is none")
+	b.faultIf(b.Spool.Capture != "" && stored, "capture", "--capture is for a connection or stdin: a file can be read again")
+}
+
+// rejects parses --rejects and checks the settings for rejected lines.
+func (b *builder) rejects() job.Rejects {
+	o := &b.Rejects
+	to, err := job.ParseRejects(o.To)
+	if err != nil {
+		b.fault("rejects", "--rejects: %v", err)
+	}
+	topic := to.Topic()
+	b.faultIf(topic != "" && !kafka.IsTopic(topic) || o.To == "topic:", "rejects", "--rejects: %q is no name of a topic", topic)
+	keep := b.Setting("keep-rejects")
+	b.faultIf(keep.IsSet() && (o.Keep <= 0 || to.Path() != "" || topic != ""), "keep-rejects", "--keep-rejects %s: must be a duration such as 30d, and needs --rejects table", keep)
+	return to
+}
