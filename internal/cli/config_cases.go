@@ -70,7 +70,7 @@ func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
 			continue
 		}
 		failed++
-		if once, lines := texts(differences["in one batch"]), texts(differences["line by line"]); slices.Equal(once, lines) {
+		if once, lines := mapped(differences["in one batch"], (*config.Fault).Error), mapped(differences["line by line"], (*config.Fault).Error); slices.Equal(once, lines) {
 			for _, d := range once {
 				fmt.Fprintln(e.stdout, printable(d))
 			}
@@ -97,14 +97,6 @@ type lineError struct {
 func (e lineError) Error() string { return strings.ReplaceAll(e.error.Error(), e.feed+" line", "line") }
 
 func (e lineError) Unwrap() error { return e.error }
-
-func texts(faults []*config.Fault) []string {
-	all := make([]string, len(faults))
-	for i, f := range faults {
-		all[i] = f.Error()
-	}
-	return all
-}
 
 // rejectedInCase says which lines of a test's feed were rejected, and why the first of each reason was.
 func rejectedInCase(did *progress.Snapshot) string {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
@@ -278,7 +279,7 @@ func newDraft(s *feedSample) *draft {
 	envelopes := map[string]int{}
 	for i, m := range s.messages {
 		if i < 1000 {
-			envelopes[envelopeOf(m)]++
+			envelopes[envelope.DetectPreset(m)]++
 		}
 		d.addFields(m)
 	}
@@ -580,10 +581,10 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func mapped(texts []string, f func(string) string) []string {
-	out := make([]string, len(texts))
-	for i := range texts {
-		out[i] = f(texts[i])
+func mapped[T any](all []T, f func(T) string) []string {
+	out := make([]string, len(all))
+	for i := range all {
+		out[i] = f(all[i])
 	}
 	return out
 }

@@ -10,13 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/quantity"
 )
-
-// envelopeOf is the envelope that a message looks to be in, "" for none.
-func envelopeOf(m []byte) string { return envelope.DetectPreset(m) }
 
 // A sampledField is what a sample shows of a field: of a message, or, by its path, of an object in it.
 type sampledField struct {

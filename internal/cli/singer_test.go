@@ -68,7 +68,7 @@ func TestSinger_Killed(t *testing.T) {
 						t.Errorf("the state %d comes behind %d", now.Upto, state)
 					}
 					if state = now.Upto; kills > 0 {
-						c.Kill()
+						go c.Kill() // which waits until all that the target prints is read
 					}
 				}
 				if code := c.Wait(); state == before || kills <= 0 && code != 0 {

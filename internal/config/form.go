@@ -45,7 +45,7 @@ func listOf(item form) form { return form{"type": "array", "minItems": 1, "items
 
 func oneOf(forms ...form) form { return form{"anyOf": forms} }
 
-// countForm is that of a whole number, 0 or 1 at least, which may stand in quotes.
+// countForm is the form of a whole number from least on, which may be quoted.
 func countForm(least int) form {
 	digits := "^(0|[1-9][0-9]*)$"
 	if least > 0 {

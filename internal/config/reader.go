@@ -223,8 +223,8 @@ func Either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// number reads a whole number that is not below least; into is unchanged if it is none. Digits
-// after a leading zero are octal to some, so that they are refused.
+// number reads a whole number of at least least, and leaves into unchanged if there is a fault. It refuses a leading
+// zero, which some readers take for octal.
 func (r *reader) number(n *yaml.Node, where string, least int, into *int) {
 	v, ok := r.text(n, where)
 	i, err := strconv.Atoi(v)

@@ -151,8 +151,8 @@ func (f *Folder) Seal(b *Batch) {
 	f.table.Exists = true
 }
 
-// Ignored returns how many values each field had that found no column, whatever their message changes: a value of a message
-// whose version is outdated counts too, for often only the database knows that it is.
+// Ignored returns how many values each field had that found no column. Values of outdated messages count too: often only
+// the database knows that a message is outdated.
 func (f *Folder) Ignored() map[string]int64 {
 	m := map[string]int64{}
 	for i := range f.fields.all {

@@ -54,7 +54,7 @@ func (f *format) Error() string {
 	return text
 }
 
-// A beginning is that of a source, until it has brought a message or is judged.
+// A beginning holds the first lines of a source, until one is a message or they are judged.
 type beginning struct {
 	awaits bool     // no message has come
 	lines  [][]byte // that came instead

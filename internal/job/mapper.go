@@ -45,10 +45,9 @@ type Mapping struct {
 	New func(names *feed.Names) (Mapper, error)
 	// Names number the fields of the messages, where New goes by numbers that it had before; nil: the run makes them.
 	Names *feed.Names
-	// Star stands for the tables that messages add to those of the job, behind them; nil: they add none.
+	// Star describes the tables that messages add to the job's; nil: they add none.
 	Star *Table
-	// Stream tells that messages are those of a change stream, in which null removes a row that an earlier message has
-	// removed.
+	// Stream is set for a change stream, where a line null comes after the message that removed the row.
 	Stream bool
 	// Fingerprint is by which messages are taken, whatever the table, by the keys of a config file, for checkpoints.
 	Fingerprint map[string]string

@@ -106,8 +106,8 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 	return grown, nil
 }
 
-// Marks are those of a table's columns, as JSON. A column that no database has gets none: it would be taken for one that
-// was dropped.
+// Marks are the marks of a table's columns, as JSON. A hidden column gets no mark: it is not in the database, and a
+// marked column that is missing there counts as dropped.
 func (t *Table) Marks() string {
 	marks := map[string]string{}
 	for i := range t.Columns {

@@ -185,7 +185,7 @@ func (s *Spec) retryFor(live bool) time.Duration {
 
 // FoldFiles returns the plan to fold files for the tables of the spec, to compare, explain or test them; to is another
 // database than that of the settings. table is the one of a spec without tables in a file; "": that of the settings, or
-// which the files suggest.
+// the one that the files suggest.
 func (s *Spec) FoldFiles(args []string, to *Destination, table string) (*Plan, error) {
 	b := s.builder()
 	p, c := &b.plan, &b.plan.Job

@@ -11,7 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 )
 
-// tables makes the tables of the plan: those of the file, or else the one that the settings name.
+// tables makes the tables of the plan: the tables of the file, or the one that the settings name.
 func (b *builder) tables(name string) {
 	before := len(b.faults)
 	rules, once := b.rules, &b.Once

@@ -14,5 +14,5 @@ func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(for
 func (e UsageError) Error() string { return e.Err.Error() }
 func (e UsageError) Unwrap() error { return e.Err }
 
-// ExitCode is that of wrong usage.
+// ExitCode is the exit code for wrong usage.
 func (e UsageError) ExitCode() int { return 2 }
