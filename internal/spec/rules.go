@@ -1,11 +1,13 @@
 package spec
 
 import (
+	"maps"
 	"net"
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/kafka"
@@ -35,10 +37,34 @@ func (b *builder) foldRules() fold.Options {
 		}
 		keys[name] = true
 	}
+	o.Merge = b.functions()
 	b.faultIf(o.FillOnly && o.DeleteField != "", "fill-only", "--fill-only never removes a row: leave --delete-when out")
 	b.faultIf(o.FillOnly && o.Version != "", "fill-only", "--fill-only needs no version: leave one of --version-field and --fill-only out")
 	b.faultIf(o.Scope == fold.RowScope && o.Version == "", "version-scope", "--version-scope row: name the field with --version-field")
 	return o
+}
+
+// functions returns the merge functions of --merge by column.
+func (b *builder) functions() map[string]merge.Function {
+	all := map[string]merge.Function{}
+	for _, text := range b.Fold.Merge {
+		at := strings.LastIndexByte(text, '=')
+		if at < 1 {
+			b.fault("merge", "--merge %q: must be COLUMN=FUNCTION, such as hits=sum", text)
+			continue
+		}
+		column := text[:at]
+		f, err := merge.Parse(text[at+1:])
+		if err != nil {
+			b.fault("merge", "--merge %s: %v", text, err)
+		}
+		if _, twice := all[column]; twice {
+			b.fault("merge", "--merge %s: the column %q is named twice", text, column)
+		}
+		all[column] = f
+	}
+	maps.DeleteFunc(all, func(_ string, f merge.Function) bool { return f == merge.Last })
+	return all
 }
 
 // judgeValues judges the values that need no other part of the run.
