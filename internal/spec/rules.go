@@ -1,8 +1,10 @@
 package spec
 
 import (
+	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -65,6 +67,36 @@ func (b *builder) functions() map[string]merge.Function {
 	}
 	maps.DeleteFunc(all, func(_ string, f merge.Function) bool { return f == merge.Last })
 	return all
+}
+
+// sums names the first column of the job's tables whose values are added; "": there is none.
+func (b *builder) sums() string {
+	tables := slices.Clone(b.plan.Job.Tables)
+	if star := b.plan.Job.Mapping.Star; star != nil {
+		tables = append(tables, *star)
+	}
+	for i := range tables {
+		if column := tables[i].Fold.Sums(); column != "" {
+			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name)
+		}
+	}
+	return ""
+}
+
+// judgeSums rejects settings by which messages would be added again to a column that has their sum.
+func (b *builder) judgeSums(feed *job.Feed, live bool) {
+	sum := b.sums()
+	if sum == "" {
+		return
+	}
+	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (one that weir did not make: empty it, weir forget its job, and sync again)", sum)
+	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: --restart rebuild of the whole job adds each once, and so does a config file of their own", b.File, sum)
+	if live && feed.ResumeField != "" && feed.Hello != nil {
+		b.add(b.sourceFault("the feed resumes at a value of %q, and may send messages again that are in %s: leave --resume-field out, or read them from Kafka", feed.ResumeField, sum))
+	}
+	if b.plan.Resumes() {
+		b.add(b.sourceFault("the source resumes at a state, and may send messages again that are in %s", sum))
+	}
 }
 
 // judgeValues judges the values that need no other part of the run.
