@@ -118,11 +118,11 @@ var faultTests = []test{
 			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 			r.End()
 			i := inspect(t, db)
-			if got := differences(t, i, 10, lines...); len(got) > 0 {
+			if got := differences(t, i, 10, nil, lines...); len(got) > 0 {
 				t.Errorf("the differences are %q", got)
 			}
 			db.Exec(t, "UPDATE t SET text = 'theirs' WHERE id = '9999'")
-			if got := differences(t, i, 10, lines...); !slices.Equal(got, []string{"9999 differs in text: theirs"}) {
+			if got := differences(t, i, 10, nil, lines...); !slices.Equal(got, []string{"9999 differs in text: theirs"}) {
 				t.Errorf("with a row that was changed the differences are %q", got)
 			}
 			if err := i.Close(); err != nil {
