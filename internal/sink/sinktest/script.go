@@ -343,7 +343,11 @@ func (p *play) expect(c step, r *player) {
 		if c.args != "" {
 			most = must(strconv.Atoi(c.args))
 		}
-		p.differences = differences(t, inspect(t, p.db), most, c.lines...)
+		o := fold.Options{}
+		if r != nil && r.Options != nil {
+			r.Options(table, &o)
+		}
+		p.differences = differences(t, inspect(t, p.db), most, o.Merge, c.lines...)
 	case "differences":
 		same(strings.Join(p.differences, "\n"), strings.Join(c.lines, "\n"))
 	default:
