@@ -457,6 +457,8 @@ func (p *play) setup(options string) (s Setup) {
 			change = append(change, keepNull)
 		case "fill-only":
 			change = append(change, fillOnly)
+		case "merge":
+			change = append(change, func(o *fold.Options) { o.Merge = functions(value) })
 		case "columns":
 			change = append(change, func(o *fold.Options) { o.UnknownFields = fold.UnknownFields(value) })
 		case "versions":
