@@ -132,7 +132,7 @@ var functions = []struct{ name, definition string }{
   END
 $$`},
 	// weir_older has numbers before other texts, which are compared byte by byte.
-	{"pg_temp.weir_older", `(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+	{"pg_temp.weir_older", `(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   number CONSTANT text := '^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$';
   is_a CONSTANT boolean := a COLLATE "C" ~ number;

@@ -21,7 +21,7 @@ CREATE OR REPLACE FUNCTION pg_temp.weir_number(base text) RETURNS numeric LANGUA
     ELSE quote_literal(base)::numeric
   END
 $$;
-CREATE OR REPLACE FUNCTION pg_temp.weir_older(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION pg_temp.weir_older(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   number CONSTANT text := '^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$';
   is_a CONSTANT boolean := a COLLATE "C" ~ number;
