@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -149,4 +150,126 @@ func meetsAs(t *testing.T, db *database, functions map[string]merge.Function, li
 	if t.Failed() {
 		t.Log(strings.Join(lines, "\n"))
 	}
+}
+
+// TestMeet_WritersAtOnce: a sum of several writers is the sum of all of them, whether their rows exist, whether they are
+// merged or written by separate statements, and with versions.
+func TestMeet_WritersAtOnce(t *testing.T) {
+	const writers, flushes, keys = 3, 12, 40
+	functions := map[string]merge.Function{"n": merge.Sum, "low": merge.Min, "o": merge.Patch}
+	for name, c := range map[string]struct {
+		separate bool
+		change   func(*fold.Options)
+	}{
+		"merged":   {},
+		"separate": {separate: true},
+		"versions": {change: versionedBy(fold.ColumnScope)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			if c.separate {
+				db.separately()
+			}
+			begin := func(job string) *sinktest.Run {
+				change := []func(*fold.Options){meets(functions)}
+				if c.change != nil {
+					change = append(change, c.change, func(o *fold.Options) { delete(o.Merge, "o") })
+				}
+				return sinktest.BeginJob(t, db, job, change...)
+			}
+			first := begin("first")
+			first.Flush(`{"id":0,"v":0,"n":0.5,"low":0}`)
+			first.End()
+			var mu sync.Mutex
+			sums := map[int]int{}
+			again := atOnce(writers, begin, flushes, func(r *sinktest.Run, rnd *rand.Rand, w, turn int) {
+				mu.Lock()
+				for range 3 * keys {
+					k, n := 1+rnd.IntN(keys*(1+turn)), rnd.IntN(5)
+					sums[k] += n
+					patch := fmt.Sprintf(`,"o":{"w%d":%d}`, w, turn)
+					if c.change != nil {
+						patch = ""
+					}
+					r.Fold(fmt.Sprintf(`{"id":%d,"v":%d,"n":%d,"low":%d%s}`, k, rnd.IntN(50), n, -n, patch))
+				}
+				mu.Unlock()
+				r.Flush()
+			})
+			t.Logf("retried for %v", again)
+			var want []string
+			for _, k := range slices.Sorted(maps.Keys(sums)) {
+				want = append(want, fmt.Sprint(k, "|", sums[k]))
+			}
+			sinktest.Expect(t, db, "SELECT id, n::text FROM t WHERE id > 0 ORDER BY id", want...)
+		})
+	}
+}
+
+// TestMeet_ASumWaitsForAnotherSession, which inserts, updates or deletes its row.
+func TestMeet_ASumWaitsForAnotherSession(t *testing.T) {
+	url := testpg.New(t)
+	for _, separate := range []bool{false, true} {
+		for sql, want := range map[string]string{
+			"INSERT INTO t (id, n) VALUES (2, 10)":                             "12",
+			"INSERT INTO t (id, n) VALUES (2, 10); DELETE FROM t WHERE id = 2": "2",
+			"UPDATE t SET n = n + 10 WHERE id = 1":                             "15", // 1 and 2 before, and 2 now
+			"DELETE FROM t WHERE id = 1":                                       "2",
+			"UPDATE t SET n = NULL WHERE id = 1":                               "2",
+			"DELETE FROM t WHERE id = 1; INSERT INTO t (id, n) VALUES (1, 20)": "22",
+		} {
+			t.Run(fmt.Sprint(sql, " separate ", separate), func(t *testing.T) {
+				db := connectEmpty(t, url)
+				if separate {
+					db.separately()
+				}
+				db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n numeric)")
+				r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum}))
+				r.Flush(`{"id":1,"n":1}`)
+				r.Flush(`{"id":1,"n":2}`, `{"id":3,"n":2}`)
+				id := 1
+				if strings.HasPrefix(sql, "INSERT") {
+					id = 2
+				}
+				other := connect(t, db.url)
+				other.Exec(t, "BEGIN; "+sql)
+				done := when(t, db, "wait_event_type = 'Lock' AND "+other.one(t, "SELECT pg_backend_pid()")+" = ANY (pg_blocking_pids(pid))", func() { other.Exec(t, "COMMIT") })
+				r.Flush(fmt.Sprintf(`{"id":%d,"n":2}`, id))
+				<-done
+				sinktest.Expect(t, db, fmt.Sprintf("SELECT n::text FROM t WHERE id = %d", id), want)
+			})
+		}
+	}
+}
+
+// TestMeet_AColumnThatOthersWiden: the functions that its new type needs are made, though the staging table stays.
+func TestMeet_AColumnThatOthersWiden(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
+	r.Flush(`{"id":1,"n":1,"top":1,"o":{"b":1}}`)
+	r.Flush(`{"id":1,"n":2,"top":2,"o":{"a":1}}`)
+	other := sinktest.BeginJob(t, db, "other")
+	other.Flush(`{"id":2,"n":"x","top":"x","o":"x"}`)
+	before := r.Checkpoint()
+	if _, err := r.TryFlush(`{"id":1,"n":0.5,"top":10,"o":{"c":{"d":null}}}`); err != nil {
+		r.Reread(before)
+		r.Flush(`{"id":1,"n":0.5,"top":10,"o":{"c":{"d":null}}}`)
+	}
+	sinktest.Expect(t, db, "SELECT n, top, o FROM t WHERE id = 1", `3.5|10|{"a":1,"b":1,"c":{}}`)
+}
+
+// TestMeet_OneOfManyRowsOverflows: the other rows are written, and each of its messages that fits.
+func TestMeet_OneOfManyRowsOverflows(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n smallint, d numeric(4,1), o varchar(13))")
+	db.Exec(t, "INSERT INTO t VALUES (7, 32760, 999, '{\"a\":1}')")
+	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "d": merge.Sum, "o": merge.Patch}))
+	for i := range 300 {
+		r.Fold(fmt.Sprintf(`{"id":%d,"n":1,"d":0.1}`, i))
+	}
+	r.Fold(`{"id":7,"n":9}`, `{"id":7,"n":1}`, `{"id":7,"d":1}`, `{"id":7,"o":{"bbbbbbbb":1}}`, `{"id":7,"o":{"b":1}}`)
+	r.Flush()
+	sinktest.Expect(t, db, "SELECT n, d::text, o FROM t WHERE id = 7", `32762|999.1|{"a":1,"b":1}`)
+	sinktest.Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "301", "303", "304")
+	sinktest.Expect(t, db, "SELECT count(*), sum(n) FROM t WHERE id <> 7", "299|299")
 }
