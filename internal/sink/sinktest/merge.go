@@ -33,6 +33,7 @@ type merging struct {
 	declared map[string]string // by column, if the table is a user's
 	checked  bool              // the user's table takes no hi of 10 or more
 	others   []string          // columns without a function
+	atOnce   bool              // nobody knows which of equal minima and maxima came first
 }
 
 // mergedBy are the functions of columns.
@@ -200,7 +201,7 @@ func (m *merging) is(t *testing.T, db Database, model *foldtest.Table) {
 		}
 		for i, c := range columns {
 			have, v := cellText(row[1+2*i], row[2+2*i]), want[c]
-			if (v.Kind == foldtest.Null) != (have == "NULL") || v.Kind != foldtest.Null && !v.Is(have) {
+			if (v.Kind == foldtest.Null) != (have == "NULL") || v.Kind != foldtest.Null && !v.Is(have) && !(m.atOnce && foldtest.Compare(v.Text, have) == 0) {
 				t.Errorf("row %v has %s in %s, want %s", row[0], have, c, v.JSON())
 			}
 		}
@@ -226,7 +227,7 @@ func randomMerges(t *testing.T, db Database, rnd *rand.Rand) {
 	m.create(t, db)
 	model = m.model()
 	var lines, rejected []string
-	ids := 1 + rnd.IntN(12)
+	ids := []int{1 + rnd.IntN(12), 1000}[rnd.IntN(4)/3]
 	for n := range 30 + rnd.IntN(200) {
 		line := m.line(rnd, ids, true)
 		if lines = append(lines, line); model.Apply([]byte(line)) != nil {
@@ -252,6 +253,7 @@ func randomMerges(t *testing.T, db Database, rnd *rand.Rand) {
 // mergesAtOnce has several jobs write their feeds at once: a sum of theirs is the sum of all.
 func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 	m := newMerging(db, rnd)
+	m.atOnce = true
 	m.rules.Merge = map[string]string{"n": "sum", "m": "sum", "lo": "min", "hi": "max"} // whatever comes first
 	if m.rules.Version == "" {
 		m.others = nil
