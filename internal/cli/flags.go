@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/spec"
 )
 
@@ -20,7 +21,7 @@ var flagGroups = []string{spec.TableGroup, spec.SourceGroup, spec.FoldGroup, spe
 // common are the flags of sync that --help shows; --help-all shows the others, too.
 var common = []string{
 	"to", "table", "key", "job", "config", "dry-run", "follow", "max-rate", "restart",
-	"delete-when", "version-field", "envelope", "row", "when", "columns", "unknown-fields",
+	"delete-when", "version-field", "merge", "envelope", "row", "when", "columns", "unknown-fields",
 	"batch-period", "buffer", "synchronous", "retry-for", "rejects", "init", "resume-field", "spool",
 	"group", "partitions", "metrics-addr", "log-format", "quiet", "verbose", helpAll, "help",
 }
@@ -134,6 +135,9 @@ func completeValues(c *cobra.Command) {
 		}
 		switch {
 		case words != nil:
+		case fl.Name == "merge":
+			_ = c.RegisterFlagCompletionFunc(fl.Name, completeFunctions) // the flag exists
+			return
 		case fl.Name == "rejects" && fl.Value.Type() == "string":
 			words, directive = []string{"table", "file:", "topic:", "fail", "discard"}, directive|cobra.ShellCompDirectiveNoSpace
 		case fl.Value.Type() == "bool" || slices.Contains(fileFlags, fl.Name):
@@ -141,4 +145,15 @@ func completeValues(c *cobra.Command) {
 		}
 		_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(words, directive)) // the flag exists
 	})
+}
+
+// completeFunctions completes COLUMN=FUNCTION, the last of several.
+func completeFunctions(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var words []string
+	if at := strings.LastIndexAny(typed, "=,"); at >= 0 && typed[at] == '=' {
+		for _, name := range merge.Names() {
+			words = append(words, typed[:at+1]+name)
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

@@ -5,25 +5,29 @@ import (
 	"cmp"
 )
 
-// Older reports whether the version a is before b. Numbers, whatever their spelling,
-// come before texts, which are compared byte by byte: any two versions have an order,
-// and it is the same for every set of them.
-func Older(a, b []byte) bool {
+// Older reports whether the version a is before b, in the order of [Compare].
+func Older(a, b []byte) bool { return Compare(a, b) < 0 }
+
+// Compare compares two texts. Numbers, whatever their spelling, come before other texts, which are compared byte by
+// byte: any two texts have an order, and it is the same for every set of them.
+func Compare(a, b []byte) int {
 	if isCount(a) && isCount(b) {
 		if len(a) != len(b) {
-			return len(a) < len(b)
+			return len(a) - len(b)
 		}
-		return bytes.Compare(a, b) < 0
+		return bytes.Compare(a, b)
 	}
 	x, xok := spelled(a)
 	y, yok := spelled(b)
 	switch {
 	case xok && yok:
-		return compareDecimals(x, y) < 0
-	case xok || yok:
-		return xok
+		return compareDecimals(x, y)
+	case xok:
+		return -1
+	case yok:
+		return 1
 	}
-	return bytes.Compare(a, b) < 0
+	return bytes.Compare(a, b)
 }
 
 // isCount reports whether text is nothing but digits, and no more than it needs.

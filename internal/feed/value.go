@@ -126,6 +126,17 @@ func IsNumber(text []byte) (Kind, bool) {
 	return k, err == nil && end == len(text)
 }
 
+// IsObject reports whether text is a JSON object that a line could hold as a value.
+func IsObject(text []byte) bool {
+	s := Scanner{line: text}
+	i := s.space(0)
+	if i == len(text) || text[i] != '{' {
+		return false
+	}
+	end, err := s.nested(i)
+	return err == nil && s.end(end) == nil
+}
+
 // ParseInt reads an integer: digits, or a number that stands for a whole one
 // (1.0, 1e3). ok is false past 64 bits and for fractions; "-0" is no integer,
 // for its sign would be lost.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -34,8 +35,9 @@ type Batch struct {
 	// Linked tells that some of the messages change other rows, too, in this table or another.
 	Linked bool
 
-	arena     arena // of all values, versions and lines
-	marks     bool  // some value begins with initial
+	arena     arena  // of all values, versions and lines
+	marks     bool   // some value begins with initial or relative
+	text      []byte // of a value that is merged
 	rules     *rules
 	rows      rowStore
 	versions  versionStore
@@ -98,6 +100,9 @@ const maxRejectText = 64 << 10 // bytes
 // JSON value does.
 const initial = ' '
 
+// relative is what a value in the arena begins with that is to meet the value that the database has: see Batch.Relative.
+const relative = '+'
+
 // Rows returns the number of rows.
 func (b *Batch) Rows() int { return len(b.rows.all) }
 
@@ -122,7 +127,7 @@ func (b *Batch) Reset() {
 	b.log.reset()
 	b.relations.reset()
 	b.sets.reset()
-	*b = Batch{arena: b.arena, rows: b.rows, versions: b.versions, log: b.log, relations: b.relations, sets: b.sets}
+	*b = Batch{text: b.text, arena: b.arena, rows: b.rows, versions: b.versions, log: b.log, relations: b.relations, sets: b.sets}
 }
 
 // Value returns the raw value that the row sets in a column, or nil where no
@@ -133,7 +138,7 @@ func (b *Batch) Value(r *Row, col int) []byte {
 	}
 	v := b.arena.get(r.cells[col])
 	switch {
-	case !b.marks || v[0] != initial:
+	case !b.marks || v[0] != initial && v[0] != relative:
 		return v
 	case len(v) == 1:
 		return nil
@@ -147,6 +152,41 @@ func (b *Batch) Value(r *Row, col int) []byte {
 // a row that exists gets the default too, for a delete took what it had.
 func (b *Batch) Initial(r *Row, col int) bool {
 	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initial
+}
+
+// Relative reports whether the value that the row sets in a column is not what the column becomes: it is to meet what the
+// database has there, by the function of the column. In a row that is inserted, that replaces the one before, or that
+// has NULL there, it has nothing to meet. See [Batch.AppendMerged].
+func (b *Batch) Relative(r *Row, col int) bool {
+	if b.Value(r, col) == nil {
+		return false
+	}
+	return b.Table.Columns[col].Merge == merge.First || b.marks && b.arena.get(r.cells[col])[0] == relative
+}
+
+// AppendMerged appends what a column becomes, as raw JSON, by the value that a row sets there. have is the text that the
+// database has in it; nil: there is nothing to meet. merged is nil if the column keeps what it has, and ok
+// is false if its function can do nothing with that.
+func (b *Batch) AppendMerged(dst []byte, r *Row, col int, have []byte) (merged []byte, ok bool) {
+	if value := b.Value(r, col); !b.Relative(r, col) {
+		return append(dst, value...), true
+	} else {
+		return b.Table.Columns[col].AppendMerged(dst, have, value)
+	}
+}
+
+// MeetNothing has the relative values of all rows meet what a row has that is inserted: nothing. A batch that is compared
+// with its table has all messages.
+func (b *Batch) MeetNothing() {
+	for i := range b.rows.all {
+		r := &b.rows.all[i]
+		for col := range r.cells {
+			if c := &b.Table.Columns[col]; c.Merges() && b.Relative(r, col) {
+				text, _ := c.AppendMerged(nil, nil, b.Value(r, col)) // the column takes it
+				r.cells[col] = b.arena.put(text)
+			}
+		}
+	}
 }
 
 // late returns where a value is that only fills a row that exists; see Initial.

@@ -72,6 +72,9 @@ func (f Folders) Nest(n Nesting) error {
 				f[of].nested.newer = folder.table.Name
 			}
 		}
+		if n.Set(i) && len(folder.opt.Merge) > 0 {
+			return fmt.Errorf("table %q: its rows are a set that each message replaces, and have nothing to merge with: leave one of set: replace and merge out", folder.table.Name)
+		}
 		if n.SetColumn(i) == "" {
 			continue
 		}

@@ -48,8 +48,12 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	}
 	some := v.drop(&out, vs, func(c int, version []byte) bool {
 		n := v.columns[c]
-		if before(version, removed) || before(version, now.columns[n]) {
+		older := before(version, now.columns[n])
+		if before(version, removed) || older && !b.Table.Columns[c].Merges() {
 			return true
+		}
+		if older {
+			return false
 		}
 		if now.columns[n] = version; b.Initial(&out, c) {
 			now.columns[n] = nil // a delete took it

@@ -2,12 +2,14 @@ package fold
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -91,22 +93,36 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 			f.table.Key = append(f.table.Key, at)
 		}
 	}
-	f.table.HasConstraints = MayReject(&f.table, &o.Limits)
+	for i := range f.table.Columns {
+		o.setFunction(&f.table.Columns[i])
+	}
+	f.table.HasConstraints = MayReject(&f.table, &o)
 	f.parts = partsOf(&f.table)
-	f.rules = rules{table: &f.table, fillOnly: o.FillOnly, parent: -1}
+	f.rules = rules{table: &f.table, merges: o.FillOnly || len(o.Merge) > 0, parent: -1}
 	if o.Version != "" {
 		f.rules.scope = o.Scope
 	}
 	return f
 }
 
+// setsNull reports whether null sets NULL in a column.
+func (f *Folder) setsNull(col int32) bool {
+	return f.opt.Null != KeepNull && f.table.Columns[col].Merge != merge.First
+}
+
 // MayReject reports whether only the database knows if it takes a row of a table: then the messages are kept.
-func MayReject(t *schema.Table, limits *schema.Limits) bool {
-	judged := func(c schema.Column) bool { return c.Judged && c.Stamp == schema.NoStamp }
-	return t.HasConstraints || limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, judged)
+func MayReject(t *schema.Table, o *Options) bool {
+	judged := func(c schema.Column) bool {
+		o.setFunction(&c)
+		return (c.Judged || c.MayOverflow()) && c.Stamp == schema.NoStamp
+	}
+	return t.HasConstraints || o.Limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, judged)
 }
 
 var errFull = fmt.Errorf("the rows of one batch take more than %d GiB, as much as it can hold: verify a smaller table", maxArena>>30)
+
+// errVersionedDelete ends a run, see docs/dev/merge.md: what a delete leaves of a sum would depend on where a batch ends.
+var errVersionedDelete = errors.New("deletes with versions cannot be applied to a table with merge functions: leave the version or the functions out")
 
 // Table returns the table as the lines so far need it.
 func (f *Folder) Table() schema.Table { return f.table.Clone() }
@@ -116,7 +132,7 @@ func (f *Folder) Table() schema.Table { return f.table.Clone() }
 func (f *Folder) Seal(b *Batch) {
 	sealed := f.rules
 	b.Table, b.Limits, sealed.table, b.rules = f.table.Clone(), f.opt.Limits, &b.Table, &sealed
-	b.FillOnly, b.Scope = sealed.fillOnly, sealed.scope
+	b.FillOnly, b.Scope = f.opt.FillOnly, sealed.scope
 	if f.opt.Version != "" {
 		b.Version = f.opt.Limits.Find(&f.table, f.opt.Version, 0)
 	}
@@ -244,7 +260,7 @@ func (f *Folder) read(c *Change) {
 		switch fd := &f.fields.all[h]; {
 		case fd.col < 0:
 			fd.ignored++
-		case fd.key < 0 && (fields[i].Kind != feed.Null || f.opt.setsNull()):
+		case fd.key < 0 && (fields[i].Kind != feed.Null || f.setsNull(fd.col)):
 			values = append(values, cell{fd.col, int32(i)})
 		}
 	}
@@ -287,6 +303,9 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 		if err := f.readVersion(&c.Version); err != nil {
 			return f.reject(err)
 		}
+		if c.Op.ends() && len(f.opt.Merge) > 0 {
+			return f.reject(errVersionedDelete)
+		}
 	} else if c.Op.ends() && f.nested != nil && f.nested.newer != "" {
 		return f.reject(feed.Errorf(feed.BadVersion, "the delete has none, and the rows of %q that go with the row do", f.nested.newer))
 	}
@@ -294,6 +313,15 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 		for i, h := range f.now.hits {
 			if fd := &f.fields.all[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
 				return f.reject(feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name))
+			}
+		}
+	}
+	if f.rules.merges {
+		for i, h := range f.now.hits {
+			if col := f.column(h, c); col != nil {
+				if err := col.Meets(c.Fields[i].Value, c.Fields[i].Kind); err != nil {
+					return f.reject(err)
+				}
 			}
 		}
 	}
@@ -474,6 +502,10 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 			why = "the database computes this column"
 		case c.Stamp != schema.NoStamp:
 			why = "this column holds the time of a flush"
+		default:
+			if err := c.CheckMerge(); err != nil {
+				return 0, err
+			}
 		}
 		if fd.col = int32(i); why != "" {
 			fd.col = none
@@ -491,6 +523,7 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	case f.added.n < f.opt.MaxColumns:
 		fd.col = int32(len(f.table.Columns))
 		f.table.Columns = append(f.table.Columns, schema.New(name, false))
+		f.opt.setFunction(&f.table.Columns[fd.col])
 		f.declare(&f.table.Columns[fd.col], by, name)
 		f.added.n++
 	case !f.added.reachedMax:
@@ -507,7 +540,7 @@ func (f *Folder) declare(c *schema.Column, by *Change, name string) {
 	switch {
 	case !declared:
 	case c.New && c.Own && c.Type == schema.Any:
-		d.Name, d.Key, d.NotNull = c.Name, c.Key, c.NotNull
+		d.Name, d.Key, d.NotNull, d.Merge = c.Name, c.Key, c.NotNull, c.Merge
 		*c = d
 		f.foreign = f.foreign || !c.Own
 	case d.Type == schema.Bytes && c.TakesBytes():

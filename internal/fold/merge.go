@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -12,9 +13,9 @@ import (
 
 // rules are what the messages of a table are merged by.
 type rules struct {
-	table    *schema.Table
-	scope    Scope // of the versions; "" if the messages have none
-	fillOnly bool
+	table  *schema.Table
+	scope  Scope // of the versions; "" if the messages have none
+	merges bool  // the values of some columns meet by other functions than the last one
 	// The next two are about rows that are changes of their own and belong to rows of another table.
 	parent   int   // the table whose rows its own belong to; -1 for none
 	children []int // the tables whose rows belong to its own
@@ -48,19 +49,78 @@ func (b *Batch) merge(r *Row, m *message, made bool) {
 	if first || m.op == Delete { // the key is spelled as by the message that makes the row
 		b.setKey(r, m)
 	}
-	fillOnly, width := b.rules.fillOnly, len(b.rules.table.Columns)
+	merges, width := b.rules.merges, len(b.rules.table.Columns)
 	for i := range m.values {
 		c := m.values[i]
-		switch have := b.rows.cells.at(&r.cells, c.col, width); {
-		case !fillOnly:
+		have := b.rows.cells.at(&r.cells, c.col, width)
+		if merges {
+			*have = b.meet(r, *have, m, c, first)
+		} else {
 			*have = m.put(&b.arena, *have, c.field)
-		case *have != 0:
-		case first || b.rules.table.Columns[c.col].Default == "":
-			*have = m.put(&b.arena, *have, c.field)
-		default: // a later message finds the column's default
-			*have = b.late(m.fields[c.field].Value)
 		}
 	}
+}
+
+// meet returns where the arena has what a message makes of a cell by the function of its column. first tells that the
+// message made the row.
+func (b *Batch) meet(r *Row, have ref, m *message, c cell, first bool) ref {
+	column, value := &b.rules.table.Columns[c.col], m.fields[c.field].Value
+	switch {
+	case column.Merge == merge.First && have != 0:
+		return have
+	case column.Merge == merge.First && !first && column.Default != "": // a later message finds the column's default
+		return b.late(value)
+	case !column.Merges(), value[0] == 'n', column.Merge == merge.Patch && value[0] != '{':
+		return m.put(&b.arena, have, c.field)
+	}
+	was, isRelative := b.met(r, have)
+	text := b.text[:0]
+	if isRelative {
+		text, b.marks = append(text, relative), true
+	}
+	if column.Merge == merge.Patch {
+		text = appendPatch(text, was, value, isRelative)
+	} else if merged, _ := column.AppendMerged(text, textOf(was), value); merged == nil {
+		return have
+	} else {
+		text = merged
+	}
+	if b.text = text; m.kept != nil { // what have is may be the log's
+		return b.arena.put(text)
+	}
+	return b.arena.set(have, text)
+}
+
+// met returns the value that another one meets in a cell, nil for none, and whether what they make is to meet the
+// database's.
+func (b *Batch) met(r *Row, have ref) (value []byte, isRelative bool) {
+	if have == 0 {
+		return nil, !r.Replaces
+	}
+	switch v := b.arena.get(have); v[0] {
+	case relative:
+		return v[1:], true
+	case initial, 'n': // a default that changes nothing
+		return nil, false
+	default:
+		return v, false
+	}
+}
+
+// textOf is the text of a raw value, nil for none.
+func textOf(value []byte) []byte {
+	if value == nil {
+		return nil
+	}
+	return feed.Text(nil, value, feed.KindOf(value))
+}
+
+// appendPatch appends what a patch makes of a value, or of patches that are to be applied to the database's.
+func appendPatch(dst, was, patch []byte, isRelative bool) []byte {
+	if isRelative {
+		return merge.AppendPatches(dst, was, patch)
+	}
+	return merge.AppendPatched(dst, was, merge.AppendPatches(nil, nil, patch))
 }
 
 // setKey puts the key of a message into its row.

@@ -1,8 +1,12 @@
 package fold
 
 import (
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -40,10 +44,12 @@ type Options struct {
 	Key           []string // the fields of the key, one at least
 	DeleteField   string   // "" for none
 	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
+	Deletes       bool     // messages may delete rows in another way than by DeleteField
 	Null          Null
-	FillOnly      bool   // values go only where the row has NULL
-	Version       string // the field with a message's version, "" for none
-	Scope         Scope  // of the versions, where there are any
+	FillOnly      bool                      // values go only where the row has NULL
+	Version       string                    // the field with a message's version, "" for none
+	Scope         Scope                     // of the versions, where there are any
+	Merge         map[string]merge.Function // by column: how its values meet, if not by [merge.Last]
 	UnknownFields UnknownFields
 	MaxColumns    int           // columns that weir adds at most
 	WholeLines    bool          // [Message.Text] is the whole line
@@ -51,5 +57,67 @@ type Options struct {
 	Log           *slog.Logger
 }
 
-// setsNull reports whether null sets NULL.
-func (o *Options) setsNull() bool { return o.Null != KeepNull && !o.FillOnly }
+// function is how the values of a column meet that is not of the key.
+func (o *Options) function(column string) merge.Function {
+	if o.FillOnly {
+		return merge.First
+	}
+	for name, f := range o.Merge {
+		if o.Limits.FoldName(name) == o.Limits.FoldName(column) {
+			return f
+		}
+	}
+	return merge.Last
+}
+
+// setFunction gives a column the function by which its values meet.
+func (o *Options) setFunction(c *schema.Column) {
+	if !c.Key && !c.Generated && c.Stamp == schema.NoStamp {
+		c.Merge = o.function(c.Name)
+	}
+}
+
+// Sums returns the first column whose values are added; "": none.
+func (o *Options) Sums() string {
+	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
+		if o.Merge[name] == merge.Sum {
+			return name
+		}
+	}
+	return ""
+}
+
+// CheckMerge reports why a table cannot be kept by the options' merge functions. A table without columns has the faults that
+// no database is needed to find.
+func CheckMerge(t *schema.Table, o Options) error {
+	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
+		f := o.Merge[name]
+		bad := func(why string, of ...any) error {
+			return fmt.Errorf("column %q cannot merge by %s: %s", name, f, fmt.Sprintf(why, of...))
+		}
+		switch {
+		case f == merge.Last:
+			continue
+		case slices.Contains(o.Key, name):
+			return bad("it is part of the key")
+		case o.FillOnly:
+			return bad("fill-only already has all columns keep their first value: leave one of the two out")
+		case o.Version != "" && name == o.Version:
+			return bad("it is the version of the messages")
+		case o.Version != "" && (f == merge.First || f == merge.Patch):
+			return bad("it goes by the order in which messages come, and these have a version (%s), which does not: leave one of the two out", o.Version)
+		case o.Version != "" && (o.Deletes || o.DeleteField != ""):
+			return bad("messages delete rows and have a version (%s), and what a delete that comes late leaves of the value is not known: leave the version or the deletes out", o.Version)
+		}
+		at := o.Limits.Find(t, name, 0)
+		if at < 0 {
+			continue
+		}
+		c := t.Columns[at]
+		c.Merge = f
+		if err := c.CheckMerge(); err != nil {
+			return fmt.Errorf("table %q: %w", t.Name, err)
+		}
+	}
+	return nil
+}

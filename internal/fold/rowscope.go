@@ -19,6 +19,8 @@ func (v *Resolver) row(out Row, vs *versions, was Stored) Resolved {
 		out.Deleted, out.Replaces = vs.live == 0 && !vs.kept, vs.tomb != 0
 		return Resolved{Row: out, Unchanged: out.Deleted && !was.Exists}
 	}
-	some := v.drop(&out, vs, func(_ int, version []byte) bool { return feed.Older(version, was.Version) })
+	some := v.drop(&out, vs, func(c int, version []byte) bool {
+		return !b.Table.Columns[c].Merges() && feed.Older(version, was.Version)
+	})
 	return Resolved{Row: out, Unchanged: !some}
 }

@@ -121,7 +121,8 @@ func (b *Batch) mergeVersioned(r *Row, m *message) {
 	if m.op.ends() {
 		b.deleteVersion(r, m.version)
 	}
-	if m.op == Delete || b.outdated(vs, m.version) {
+	outdated := b.outdated(vs, m.version)
+	if m.op == Delete || outdated && !b.rules.merges {
 		return
 	}
 	v, width := b.putVersion(m.version), len(b.rules.table.Columns)
@@ -131,13 +132,27 @@ func (b *Batch) mergeVersioned(r *Row, m *message) {
 	}
 	b.rows.cells.at(&vs.cells, int32(width-1), width)
 	for i := range m.values {
-		if c := m.values[i]; newest || !b.older(m.version, vs.cells[c.col]) {
+		if c := m.values[i]; b.rules.table.Columns[c.col].Merges() {
+			b.meetVersioned(r, vs, m, c, v)
+		} else if outdated {
+			continue
+		} else if newest || !b.older(m.version, vs.cells[c.col]) {
 			vs.cells[c.col] = v
 			have := b.rows.cells.at(&r.cells, c.col, width)
 			*have = m.put(&b.arena, *have, c.field)
 		}
 	}
 	vs.mark(r)
+}
+
+// meetVersioned has a message merge into a column that takes every message, whatever its version. The column has the newest
+// of them.
+func (b *Batch) meetVersioned(r *Row, vs *versions, m *message, c cell, v ref) {
+	if !b.older(m.version, vs.cells[c.col]) {
+		vs.cells[c.col] = v
+	}
+	have := b.rows.cells.at(&r.cells, c.col, len(b.rules.table.Columns))
+	*have = b.meet(r, *have, m, c, false)
 }
 
 // outdated reports whether a message of version v comes too late to do anything to its row.

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/merge"
 )
 
 // Type is what a column takes.
@@ -130,10 +131,11 @@ type Column struct {
 	New    bool // not in the database yet
 	Hidden bool // no database has it: a part of the key of a row that another column names
 	Stamp  Stamp
-	Exact  bool   // takes no number that a Real would round
-	Own    bool   // weir made it, and widens it to what comes
-	Held   string // what hangs on a column of weir's so that it cannot be widened
-	seen   class  // of a column of weir's: what it has to hold
+	Exact  bool           // takes no number that a Real would round
+	Own    bool           // weir made it, and widens it to what comes
+	Merge  merge.Function // how its values meet
+	Held   string         // what hangs on a column of weir's so that it cannot be widened
+	seen   class          // of a column of weir's: what it has to hold
 }
 
 // A Collation is one of a database's by which different texts are equal. It has a type that can be compared.
@@ -224,7 +226,7 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 		return nil
 	}
 	if c.Own {
-		if s := classify(value, k); s&^c.seen != 0 && !c.wholeKey(value, k) {
+		if s := c.needs(value, k); s&^c.seen != 0 && !c.wholeKey(value, k) {
 			c.widen(s)
 		}
 		return nil
@@ -232,15 +234,20 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 	if c.takes(value, k) {
 		return nil
 	}
-	text := feed.Text(nil, value, k)
-	if len(text) > 100 {
-		text = append(text[:97:97], "..."...)
-	}
 	held := ""
 	if c.Held != "" {
 		held = ", and cannot be widened: " + c.Held
 	}
-	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.Declared(), k, text, held)
+	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.Declared(), k, feed.Clip(feed.Text(nil, value, k)), held)
+}
+
+// needs is what the column has to hold for a value.
+func (c *Column) needs(value []byte, k feed.Kind) class {
+	s := classify(value, k)
+	if c.Merge == merge.Sum && s&holds[Number] != 0 {
+		return holds[Number]
+	}
+	return s
 }
 
 // Declared is the type of the column for people.

@@ -1,0 +1,584 @@
+package fold_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/merge"
+	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
+)
+
+var meetFunctions = map[string]merge.Function{"sum": merge.Sum, "real": merge.Sum, "own": merge.Sum, "min": merge.Min, "max": merge.Max, "at": merge.Max,
+	"day": merge.Min, "obj": merge.Patch, "first": merge.First, "dflt": merge.First}
+
+var meetDefaults = map[string]string{"real": "0", "obj": "{}", "dflt": `"d"`}
+
+// meetTable is a table with a column for each function.
+func meetTable(judged bool) schema.Table {
+	return schema.Table{Name: "t", Exists: true, HasConstraints: judged, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "last", Type: schema.Text},
+		{Name: "v", Type: schema.Text}, {Name: "sum", Type: schema.Number}, {Name: "real", Type: schema.Number, Default: "'0'::numeric"}, {Name: "min", Type: schema.Text}, {Name: "max", Type: schema.Any},
+		{Name: "at", Type: schema.Instant}, {Name: "day", Type: schema.Day}, {Name: "obj", Type: schema.Text, Default: "'{}'"}, {Name: "first", Type: schema.Text}, {Name: "dflt", Type: schema.Text, Default: "'d'"}}}
+}
+
+// A meetRow is a row of the plain model: raw JSON by column; none is NULL.
+type meetRow struct {
+	cells    map[string]string
+	versions map[string]int // by column
+	version  int            // of the row
+}
+
+// apply applies a message to the plain model, field after field.
+func (r *meetRow) apply(fields []meetField, version int, scope fold.Scope) {
+	newer := scope != fold.RowScope || version >= r.version
+	r.version = max(r.version, version)
+	for _, f := range fields {
+		have, has := r.cells[f.name]
+		function := meetFunctions[f.name]
+		switch {
+		case function == merge.First:
+			if !has && f.value != "null" {
+				r.cells[f.name] = f.value
+			}
+			continue
+		case function == merge.Last && (!newer || scope == fold.ColumnScope && version < r.versions[f.name]):
+			continue
+		case f.value == "null":
+			delete(r.cells, f.name)
+		case function == merge.Last:
+			r.cells[f.name] = f.value
+		case function == merge.Sum:
+			sum, _ := new(big.Rat).SetString(strings.Trim(f.value, `"`))
+			if has {
+				was, _ := new(big.Rat).SetString(have)
+				sum.Add(sum, was)
+			}
+			digits, _ := sum.FloatPrec()
+			r.cells[f.name] = sum.FloatString(digits)
+		case function == merge.Patch:
+			r.cells[f.name] = meetParse(have).patch(meetParse(f.value)).String()
+		case !has, function == merge.Min && meetCompare(f.value, have) < 0, function == merge.Max && meetCompare(f.value, have) > 0:
+			r.cells[f.name] = f.value
+		}
+		r.versions[f.name] = max(r.versions[f.name], version)
+	}
+}
+
+// meetCompare compares numbers, times and other texts.
+func meetCompare(a, b string) int {
+	a, b = strings.Trim(a, `"`), strings.Trim(b, `"`)
+	if x, err := time.Parse(time.RFC3339, a); err == nil {
+		y, _ := time.Parse(time.RFC3339, b)
+		return x.Compare(y)
+	}
+	x, xok := new(big.Rat).SetString(a)
+	y, yok := new(big.Rat).SetString(b)
+	switch {
+	case xok && yok:
+		return x.Cmp(y)
+	case xok:
+		return -1
+	case yok:
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+// A meetJSON is a value of the model: an object, whose members are in order, or another one.
+type meetJSON struct {
+	names  []string
+	member map[string]meetJSON // nil: no object
+	raw    string
+}
+
+func meetParse(text string) meetJSON {
+	d := json.NewDecoder(strings.NewReader(text))
+	if text == "" || text[0] != '{' {
+		return meetJSON{raw: text}
+	}
+	v := meetJSON{member: map[string]meetJSON{}}
+	_, _ = d.Token()
+	for d.More() {
+		name, _ := d.Token()
+		var raw json.RawMessage
+		_ = d.Decode(&raw)
+		v.set(name.(string), meetParse(string(raw)))
+	}
+	return v
+}
+
+func (v *meetJSON) set(name string, to meetJSON) {
+	if _, has := v.member[name]; !has {
+		v.names = append(v.names, name)
+	}
+	v.member[name] = to
+}
+
+// patch is MergePatch of RFC 7396.
+func (v meetJSON) patch(p meetJSON) meetJSON {
+	if p.member == nil {
+		return p
+	}
+	if v.member == nil {
+		v = meetJSON{member: map[string]meetJSON{}}
+	}
+	for _, name := range p.names {
+		if to := p.member[name]; to.raw != "null" {
+			v.set(name, v.member[name].patch(to))
+		} else if _, has := v.member[name]; has {
+			delete(v.member, name)
+			v.names = slices.DeleteFunc(slices.Clone(v.names), func(n string) bool { return n == name })
+		}
+	}
+	return v
+}
+
+func (v meetJSON) String() string {
+	if v.member == nil {
+		return v.raw
+	}
+	var all []string
+	for _, name := range v.names {
+		all = append(all, fmt.Sprintf("%q:%s", name, v.member[name]))
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
+type meetField struct{ name, value string }
+
+type meetMessage struct {
+	id      string
+	op      fold.Op
+	version int
+	fields  []meetField
+	bad     bool
+}
+
+func (m *meetMessage) line() string {
+	all := []string{fmt.Sprintf(`"id":%q,"v":%d`, m.id, m.version)}
+	for _, f := range m.fields {
+		all = append(all, fmt.Sprintf("%q:%s", f.name, f.value))
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
+func randomMeeting(rnd *rand.Rand, scope fold.Scope) (m meetMessage) {
+	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
+	m = meetMessage{id: pick("a", "a", "b", "c"), version: 1 + rnd.IntN(9)}
+	if k := rnd.IntN(12); k == 0 && scope == "" {
+		m.op = fold.Delete
+		return m
+	} else if k == 1 && scope == "" {
+		m.op = fold.Replace
+	}
+	object := func() string {
+		member := func() string {
+			return fmt.Sprintf("%q:%s", pick("x", "y", "z"), pick("1", "null", "null", `{"p":1}`, `{"q":null,"r":[1]}`, `{"p":{"s":2}}`, `"t"`, "[1]"))
+		}
+		return "{" + strings.Join([]string{member(), member()}[:rnd.IntN(3)], ",") + "}"
+	}
+	number := func() string {
+		return pick("1", "-1", "2.5", "0.1", "1e3", "-0", "9223372036854775807", "-9223372036854775808", "12345678901234567890.5", "1.50", "0.000001")
+	}
+	times := []string{`"2026-01-01T00:00:00Z"`, `"2026-01-01T01:00:00+02:00"`, `"2026-01-01T00:00:00.5Z"`, `"2025-12-31T23:30:00-01:00"`, `"2026-01-01T01:30:00+01:00"`}
+	values := map[string]func() string{"last": func() string { return pick("1", `"x"`) }, "sum": func() string { return pick(number(), number(), `"7"`) }, "real": number, "own": number,
+		"min": func() string { return pick(number(), "1.0", "1e0", `"9"`, `"10"`, `"abc"`, `"b"`) }, "max": func() string { return pick(number(), "1.0", `"1e3"`, `"9"`, `"10"`, `"abc"`) },
+		"at": func() string { return pick(times...) }, "day": func() string { return pick(`"2026-01-01"`, `"2025-06-30"`, `"2026-02-01"`) }, "obj": func() string { return pick(object(), object(), object(), "[1]") },
+		"first": func() string { return pick(`"1"`, `"2"`) }, "dflt": func() string { return pick(`"1"`, `"2"`) }}
+	bad := map[string]string{"sum": pick(`"x"`, "true", "[]", "1e200000"), "own": pick(`"7"`, "{}", "1e-20000"), "obj": pick("1", `"{}"`, "true"), "at": `"noon"`, "day": `"2026-13-01"`, "max": pick("[1]", "true")}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch f := meetFunctions[name]; {
+		case rnd.IntN(3) > 0, scope != "" && (f == merge.First || f == merge.Patch):
+			continue
+		}
+		value := values[name]()
+		if rnd.IntN(8) == 0 {
+			value = "null"
+		}
+		if b, ok := bad[name]; ok && rnd.IntN(30) == 0 {
+			value, m.bad = b, true
+		}
+		m.fields = append(m.fields, meetField{name, value})
+	}
+	return m
+}
+
+// TestFold_MergeFunctions folds random messages in batches that end anywhere, and in pieces of their messages, into a
+// database of a few maps that does with relative values what a driver has to, and demands what a plain model has of message
+// after message: its rows, its rejects, and one type for the column that weir made.
+func TestFold_MergeFunctions(t *testing.T) {
+	var met, kept, rejected int
+	sinktest.Seeds(t, 300, func(t *testing.T, rnd *rand.Rand) {
+		scope := []fold.Scope{"", "", "", fold.ColumnScope, fold.RowScope}[rnd.IntN(5)]
+		model, messages, rejects, order := map[string]*meetRow{}, []meetMessage(nil), []int(nil), []string(nil)
+		for i := range 1 + rnd.IntN(60) {
+			m := randomMeeting(rnd, scope)
+			if messages = append(messages, m); m.bad {
+				rejects = append(rejects, i)
+				continue
+			}
+			order = append(order, m.line())
+			if m.op != fold.Upsert {
+				delete(model, m.id)
+			}
+			if m.op == fold.Delete {
+				continue
+			}
+			r := model[m.id]
+			if r == nil {
+				r = &meetRow{maps.Clone(meetDefaults), map[string]int{}, 0}
+				for _, f := range m.fields { // it is inserted with what the message names
+					delete(r.cells, f.name)
+					if f.value == "null" && meetFunctions[f.name] == merge.First {
+						r.cells[f.name] = meetDefaults[f.name] // the message does not name it
+						if r.cells[f.name] == "" {
+							delete(r.cells, f.name)
+						}
+					}
+				}
+				model[m.id] = r
+			}
+			r.apply(m.fields, m.version, scope)
+		}
+		rejected += len(rejects)
+		want, marks := map[string]string{}, ""
+		for id, r := range model {
+			want[id] = meetShow(r.cells)
+		}
+		for n, cut := range []int{1, len(messages), 0, 0, 0} {
+			db := &meetDB{rows: map[string]map[string]string{}, states: map[string][]byte{}}
+			if n%2 == 1 {
+				db.apart = rnd
+			}
+			got := db.sync(t, messages, scope, func() int {
+				if cut > 0 {
+					return cut
+				}
+				return 1 + rnd.IntN(9)
+			})
+			if db.marks != marks && n > 0 && scope == "" {
+				t.Fatalf("in batches of %d the types are %s, and were %s", cut, db.marks, marks)
+			}
+			marks = db.marks
+			have := map[string]string{}
+			for id, row := range db.rows {
+				have[id] = meetShow(row)
+			}
+			if !maps.Equal(have, want) || !slices.Equal(got, rejects) {
+				t.Fatalf("scope %q\n%s\nin batches of %d, apart %v, become\n%v, rejected %v\nand should be\n%v, rejected %v", scope, strings.Join(order, "\n"), cut, db.apart != nil, have, got, want, rejects)
+			}
+			met, kept = met+db.met, kept+db.kept
+		}
+	})
+	if min(met, kept, rejected) < 100 {
+		t.Errorf("did not exercise: %d values met the database's, which kept %d, %d rejected", met, kept, rejected)
+	}
+}
+
+// meetShow shows a row as a plain text.
+func meetShow(row map[string]string) string {
+	var out []string
+	for _, c := range slices.Sorted(maps.Keys(row)) {
+		if c != "id" && c != "v" {
+			out = append(out, c+"="+row[c])
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// A meetDB is a database of one table.
+type meetDB struct {
+	rows      map[string]map[string]string // raw values by key and column
+	states    map[string][]byte
+	names     []string
+	marks     string
+	apart     *rand.Rand
+	met, kept int
+}
+
+func (db *meetDB) sync(t *testing.T, messages []meetMessage, scope fold.Scope, size func() int) (rejects []int) {
+	o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: maps.Clone(meetFunctions), Log: logtest.New(t)}
+	if scope != "" {
+		o.Version, o.Scope = "v", scope
+		for name, f := range o.Merge {
+			if f == merge.First || f == merge.Patch {
+				delete(o.Merge, name)
+			}
+		}
+	}
+	table := meetTable(db.apart != nil)
+	testcheck.NoError(t, fold.CheckMerge(&table, o))
+	names := &feed.Names{}
+	scan, mapper := feed.NewScanner(names), fold.NewMapper(names, o)
+	f, b := fold.NewFolder(names, table, o), &fold.Batch{}
+	for i, left := 0, size(); i < len(messages); i++ {
+		var line feed.Line
+		line.Scan(scan, nil, []byte(messages[i].line()))
+		testcheck.NoError(t, line.Err)
+		c := mapper.Map(&line)
+		c.Op = messages[i].op
+		var bad *feed.Error
+		if err := f.Add(b, &c, fold.Place{Line: int64(i)}); errors.As(err, &bad) {
+			rejects = append(rejects, i)
+		} else {
+			testcheck.NoError(t, err)
+		}
+		if left--; left == 0 || i == len(messages)-1 {
+			f.Seal(b)
+			db.flush(t, b, &table)
+			b.Reset()
+			left = size()
+		}
+	}
+	grown := f.Table()
+	db.marks = grown.Marks()
+	return rejects
+}
+
+func (db *meetDB) flush(t *testing.T, b *fold.Batch, table *schema.Table) {
+	if db.apart == nil {
+		db.piece(t, b, b.Sorted(), table)
+		return
+	}
+	all := []*fold.Batch{b}
+	for of := fold.Messages(all); len(of) > 0; {
+		n := 1 + db.apart.IntN(len(of))
+		db.piece(t, b, fold.Merge(all, of[:n])[0], table)
+		of = of[n:]
+	}
+}
+
+func (db *meetDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *schema.Table) {
+	if !b.Versioned() {
+		for _, r := range rows {
+			db.write(t, b, r)
+		}
+		return
+	}
+	resolver := fold.NewResolver(b, db.names, table)
+	for _, r := range rows {
+		key := string(r.Key)
+		row, exists := db.rows[key]
+		was := fold.Stored{Exists: exists && (db.states[key] != nil || b.Scope == fold.RowScope), State: db.states[key]}
+		if v, set := row["v"]; set && b.Scope == fold.RowScope {
+			was.Version = []byte(v)
+		}
+		res, err := resolver.Resolve(r, was)
+		if testcheck.NoError(t, err); !res.Unchanged {
+			db.write(t, resolver.Batch(), &res.Row)
+		}
+		if res.State != nil {
+			db.states[key] = res.State
+		}
+	}
+	db.names = resolver.Names()
+}
+
+// write does what a driver does with a row.
+func (db *meetDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
+	row, exists := db.rows[string(r.Key)]
+	if r.Deleted {
+		delete(db.rows, string(r.Key))
+		return
+	}
+	inserts := !exists || r.Replaces
+	if inserts {
+		row = maps.Clone(meetDefaults)
+		db.rows[string(r.Key)] = row
+	}
+	for i, c := range b.Table.Columns {
+		raw := b.Value(r, i)
+		switch {
+		case c.Key || raw == nil || b.Initial(r, i) && inserts: // which has the default
+		case raw[0] == 'n':
+			delete(row, c.Name)
+		default:
+			var have []byte
+			if old, set := row[c.Name]; set && !inserts {
+				have = feed.Text(nil, []byte(old), feed.KindOf([]byte(old)))
+			}
+			merged, ok := b.AppendMerged(nil, r, i, have)
+			if !ok {
+				t.Fatalf("%s: %s cannot meet %s", c.Name, raw, have)
+			}
+			if have != nil && b.Relative(r, i) {
+				db.met++
+			}
+			if merged == nil {
+				db.kept++
+				continue
+			}
+			row[c.Name] = string(bytes.Clone(merged))
+		}
+	}
+}
+
+func meetFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *fold.Folder {
+	o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Log: logtest.New(t)}
+	change(&o)
+	return fold.NewFolder(&feed.Names{}, table, o)
+}
+
+// TestFold_SumsNeedNoWiderColumn: what a sum needs depends on the row in the database, so a column of weir's takes it from
+// the first number on.
+func TestFold_SumsNeedNoWiderColumn(t *testing.T) {
+	f := meetFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
+	testcheck.NoError(t, f.Fold(&fold.Batch{}, []byte(`{"id":1,"n":1,"m":1}`), fold.Place{}))
+	for _, c := range f.Table().Columns {
+		if want := map[string]schema.Type{"id": schema.Int, "n": schema.Number, "m": schema.Int}[c.Name]; c.Type != want {
+			t.Errorf("%s is %s, want %s", c.Name, c.Type, want)
+		}
+	}
+}
+
+// TestFold_MergeRefused: what cannot be kept ends the run, and says why.
+func TestFold_MergeRefused(t *testing.T) {
+	user := schema.Table{Name: "t", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "n", Type: schema.Int, Default: "5"},
+		{Name: "z", Type: schema.Int, Default: "0"}, {Name: "net", Type: schema.External, Decl: "inet"}, {Name: "j", Type: schema.JSON, Decl: "jsonb"}, {Name: "local", Type: schema.External, HoldsTime: true, Decl: "timestamp"},
+		{Name: "made", Type: schema.Int, Generated: true}}}
+	for _, c := range []struct {
+		column  string
+		f       merge.Function
+		version string
+		want    string // in the error
+	}{
+		{"n", merge.Sum, "", "has the default 5"},
+		{"n", merge.Max, "", "has the default 5"},
+		{"z", merge.Max, "", "has the default 0"},
+		{"z", merge.Sum, "", ""},
+		{"z", merge.Sum, "v", ""},
+		{"z", merge.First, "v", "these have a version (v)"},
+		{"j", merge.Patch, "v", "these have a version (v)"},
+		{"v", merge.Sum, "v", "the version of the messages"},
+		{"j", merge.Patch, "", ""},
+		{"j", merge.Max, "", "it is jsonb"},
+		{"z", merge.Patch, "", "it is integer"},
+		{"net", merge.Min, "", "it is inet"},
+		{"local", merge.Min, "", ""},
+		{"local", merge.Sum, "", "it is timestamp"},
+		{"made", merge.Sum, "", "the database computes it"},
+		{"id", merge.Sum, "", "part of the key"},
+		{"missing", merge.Sum, "", ""},
+		{"n", merge.Last, "", ""},
+	} {
+		o := fold.Options{Key: []string{"id"}, Merge: map[string]merge.Function{c.column: c.f}, Version: c.version}
+		if err := fold.CheckMerge(&user, o); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s of %s: %v, want %q", c.f, c.column, err, c.want)
+		}
+	}
+	f := meetFolder(t, user, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
+	if err := f.Fold(&fold.Batch{}, []byte(`{"id":"1","n":1}`), fold.Place{}); err == nil || errors.As(err, new(*feed.Error)) || !strings.Contains(err.Error(), "default 5") {
+		t.Error(err)
+	}
+	f = meetFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) {
+		o.Merge, o.Version, o.Scope, o.DeleteField, o.DeleteValue = map[string]merge.Function{"n": merge.Sum}, "v", fold.ColumnScope, "op", "d"
+	})
+	if err := f.Fold(&fold.Batch{}, []byte(`{"id":"1","v":1,"op":"d"}`), fold.Place{}); err == nil || errors.As(err, new(*feed.Error)) {
+		t.Error(err)
+	}
+}
+
+// BenchmarkFold_Sum is a sum per message, beside the last value.
+func BenchmarkFold_Sum(b *testing.B) {
+	var lines [][]byte
+	for i := range 10_000 {
+		lines = append(lines, fmt.Appendf(nil, `{"id":%d,"name":"page %d","hits":%d}`, i%1000, i%1000, i%7))
+	}
+	for _, function := range []merge.Function{merge.Last, merge.Sum, merge.Max} {
+		b.Run(function.String(), func(b *testing.B) {
+			o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9}
+			if function != merge.Last {
+				o.Merge = map[string]merge.Function{"hits": function}
+			}
+			f, batch := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o), &fold.Batch{}
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, l := range lines {
+					if err := f.Fold(batch, l, fold.Place{}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				f.Seal(batch)
+				batch.Reset()
+			}
+		})
+	}
+}
+
+// nestedPair is the nesting of two tables: rows of the second belong to rows of the first. isSet tells that they are a set.
+type nestedPair struct {
+	fold.Nesting
+	isSet bool
+}
+
+func (nestedPair) Parent(table int) (int, []string) {
+	if table == 1 {
+		return 0, []string{"id"}
+	}
+	return -1, nil
+}
+
+func (n nestedPair) Set(table int) bool { return n.isSet && table == 1 }
+
+func (nestedPair) SetColumn(int) string { return "" }
+
+// TestFold_SumsOfChildRows: a row that goes with the row that it belongs to has nothing to meet, whichever comes first.
+func TestFold_SumsOfChildRows(t *testing.T) {
+	parent := schema.Table{Name: "p", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}}}
+	child := schema.Table{Name: "c", Exists: true, Key: []int{0, 1}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, {Name: "nr", Type: schema.Int, Key: true}, {Name: "n", Type: schema.Number}}}
+	pair := func(names *feed.Names) (fold.Folders, fold.Options, fold.Options) {
+		po := fold.Options{Key: []string{"id"}, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
+		co := po
+		co.Key, co.Merge = []string{"id", "nr"}, map[string]merge.Function{"n": merge.Sum}
+		return fold.Folders{fold.NewFolder(names, parent, po), fold.NewFolder(names, child, co)}, po, co
+	}
+	folders, _, _ := pair(&feed.Names{})
+	if err := folders.Nest(nestedPair{isSet: true}); err == nil || !strings.Contains(err.Error(), "nothing to merge with") {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		feed string // + adds 2 to the child, d deletes the parent, r replaces it
+		want string // if the database has 10
+	}{{"+", "12"}, {"++", "14"}, {"+d+", "2"}, {"d+", "2"}, {"d++", "4"}, {"r+", "2"}, {"+r+", "2"}, {"+d", ""}} {
+		names := &feed.Names{}
+		folders, po, co := pair(names)
+		testcheck.NoError(t, folders.Nest(nestedPair{}))
+		set := fold.NewSet(2)
+		for i, step := range c.feed {
+			changes := []fold.TableChange{{Table: 0, Change: *change(t, names, po, `{"id":1}`, map[rune]fold.Op{'d': fold.Delete, 'r': fold.Replace, '+': fold.Upsert}[step])}}
+			if step == '+' {
+				changes = append(changes, fold.TableChange{Table: 1, Change: *change(t, names, co, `{"id":1,"nr":1,"n":2}`, fold.Upsert)})
+			}
+			_, err := folders.Add(set, changes, fold.Place{Line: int64(i)})
+			testcheck.NoError(t, err)
+		}
+		folders.Seal(set)
+		b, got := set.Batches[1], ""
+		for _, r := range b.Sorted() {
+			have := []byte("10")
+			if r.Replaces {
+				have = nil
+			}
+			if !r.Deleted {
+				merged, _ := b.AppendMerged(nil, r, 2, have)
+				got += string(merged)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s makes %q, want %q", c.feed, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+// Package merge has the functions by which the value that a message names meets the value that its column has.
+package merge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Function is how a column's values meet.
+type Function uint8
+
+// The functions.
+const (
+	Last  Function = iota // the new value replaces the old one
+	First                 // the first value stays
+	Sum                   // numbers are added
+	Min                   // the least value stays
+	Max                   // the greatest value stays
+	Patch                 // objects merge member by member, by RFC 7396
+)
+
+var names = []string{"last", "first", "sum", "min", "max", "patch"}
+
+func (f Function) String() string { return names[f] }
+
+// Names are the names of all functions.
+func Names() []string { return slices.Clone(names) }
+
+// Parse returns the function of a name.
+func Parse(name string) (Function, error) {
+	i := slices.Index(names, name)
+	if i < 0 {
+		return Last, fmt.Errorf("there is no merge function %q: use one of %s", name, strings.Join(names, ", "))
+	}
+	return Function(i), nil
+}

@@ -1,0 +1,234 @@
+package schema
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/merge"
+)
+
+// This file is about columns whose values meet by a function other than the last one.
+//
+// A column of weir's that sums holds any number from its first one on: what a sum needs depends on the row in the
+// database, and whether it ever needed more would depend on where a batch ends.
+
+// Merges reports whether a value of a message meets the column's by a function that makes a value of both. [merge.First]
+// only decides whether it is written.
+func (c *Column) Merges() bool { return c.Merge > merge.First }
+
+// CheckMerge reports why the column cannot merge by its function.
+func (c *Column) CheckMerge() error {
+	bad := func(why string, of ...any) error {
+		return fmt.Errorf("column %q cannot merge by %s: %s", c.Name, c.Merge, fmt.Sprintf(why, of...))
+	}
+	if !c.Merges() {
+		return nil
+	}
+	switch {
+	case c.Key:
+		return bad("it is part of the key")
+	case c.Generated:
+		return bad("the database computes it")
+	case c.Stamp != NoStamp:
+		return bad("it holds the time of a flush")
+	}
+	takes := []Type{Any, Int, Real, Number, Text, Affine}
+	switch c.Merge {
+	case merge.Min, merge.Max:
+		takes = append(takes, Bool, UUID, Enum, Day, Instant, Bytes)
+	case merge.Patch:
+		takes = []Type{Any, Text, JSON}
+	}
+	if !c.Own && !slices.Contains(takes, c.Type) && !(c.local() && c.Merge != merge.Sum && c.Merge != merge.Patch) {
+		return bad("it is %s: %s", c.Declared(), takesWhat[c.Merge])
+	}
+	if c.Default != "" && !c.neutral() {
+		return bad("it has the default %s, so a row would depend on whether its first message names the column: drop the default", c.Default)
+	}
+	return nil
+}
+
+// takesWhat says which columns functions are for.
+var takesWhat = map[merge.Function]string{
+	merge.Sum:   "sum is for numbers, and for text that has them",
+	merge.Min:   "min is for values that have an order",
+	merge.Max:   "max is for values that have an order",
+	merge.Patch: "patch is for JSON, and for text that has it",
+}
+
+// local reports whether the column is a time without a zone: the database passes over that of a value.
+func (c *Column) local() bool { return c.Type == External && c.HoldsTime }
+
+// neutral reports whether the column's default changes nothing that it meets.
+func (c *Column) neutral() bool {
+	text, _, _ := strings.Cut(c.Default, "::")
+	text = strings.Trim(text, "()' ")
+	switch c.Merge {
+	case merge.Sum:
+		_, isNumber := feed.IsNumber([]byte(text))
+		return isNumber && zero([]byte(text))
+	case merge.Patch:
+		return strings.ReplaceAll(text, " ", "") == "{}"
+	}
+	return strings.EqualFold(text, "null")
+}
+
+// MayOverflow reports whether the database may refuse what the column's function makes of values that it takes.
+func (c *Column) MayOverflow() bool {
+	if c.Merge != merge.Sum {
+		return c.Merge == merge.Patch && c.Type == Text && c.Size > 0
+	}
+	switch c.Type {
+	case Number:
+		return strings.Contains(c.Decl, "(")
+	case Any, Bool, Int, Real:
+		return !c.Own
+	}
+	return true // a text that is no number
+}
+
+// Meets decides whether a value may meet those of the column by its function. It asks nothing of the database, so that
+// the answer does not depend on where a batch ends.
+func (c *Column) Meets(value []byte, k feed.Kind) *feed.Error {
+	if k == feed.Null || !c.Merges() || c.meets(value, k) {
+		return nil
+	}
+	wants := "numbers"
+	switch {
+	case c.Merge == merge.Patch:
+		wants = "objects and arrays"
+	case c.Merge != merge.Sum:
+		wants = "values that have an order"
+	}
+	return feed.Errorf(feed.BadValue, "column %q merges by %s, which takes %s: not the %s %q", c.Name, c.Merge, wants, k, feed.Clip(feed.Text(nil, value, k)))
+}
+
+func (c *Column) meets(value []byte, k feed.Kind) bool {
+	switch c.Merge {
+	case merge.Sum:
+		if k == feed.String && !c.readsNumbers() || k == feed.Bool || k == feed.JSON {
+			return false
+		}
+		return merge.IsSummand(feed.Text(nil, value, k))
+	case merge.Patch:
+		return k == feed.JSON
+	}
+	switch {
+	case k == feed.JSON:
+		return false
+	case k == feed.Bool && !c.Own && c.Type != Bool && c.Type != Text: // it would be kept as a number, and have another order
+		return false
+	}
+	if !c.hasForms() { // a number that is too large for a sum is too large to be compared by Postgres
+		_, isNumber := feed.IsNumber(feed.Text(nil, value, k))
+		return !isNumber || merge.IsSummand(feed.Text(nil, value, k))
+	}
+	_, ok := c.appendOrder(nil, feed.Text(nil, value, k))
+	return ok
+}
+
+// readsNumbers reports whether the column's type reads a number from a string.
+func (c *Column) readsNumbers() bool {
+	return !c.Own && (c.Type == Int || c.Type == Real || c.Type == Number)
+}
+
+// AppendMerged appends what the column has, as raw JSON, when a value meets have, the text that it had; nil: it had none,
+// or NULL. Both were admitted, unless have is the database's: ok is false if the function can do nothing with that. merged
+// is nil if the column keeps what it had.
+func (c *Column) AppendMerged(dst, have, value []byte) (merged []byte, ok bool) {
+	text := feed.Text(nil, value, feed.KindOf(value))
+	switch c.Merge {
+	case merge.First:
+		if have != nil {
+			return nil, true
+		}
+	case merge.Sum:
+		if have == nil {
+			return merge.AppendNumber(dst, text)
+		}
+		return merge.AppendSum(dst, have, text)
+	case merge.Min, merge.Max:
+		if have == nil {
+			break
+		}
+		order := c.compare(text, have)
+		if c.Merge == merge.Min {
+			order = -order
+		}
+		if order <= 0 {
+			return nil, true
+		}
+	case merge.Patch:
+		return merge.AppendPatched(dst, have, value), true
+	}
+	return append(dst, value...), true
+}
+
+// hasForms reports whether the order of the column's values is not that of their texts.
+func (c *Column) hasForms() bool {
+	switch c.Type {
+	case Bool, UUID, Enum, Day, Instant, Bytes, External:
+		return true
+	}
+	return false
+}
+
+// compare compares two texts as the column has its values in order.
+func (c *Column) compare(a, b []byte) int {
+	if !c.hasForms() {
+		return feed.Compare(a, b)
+	}
+	x, xok := c.appendOrder(nil, a)
+	y, yok := c.appendOrder(nil, b)
+	switch {
+	case !xok || !yok:
+		return feed.Compare(a, b)
+	case c.Type == Instant || c.Type == External:
+		return feed.Compare(x, y) // numbers
+	case c.Type == Enum:
+		return cmp.Compare(slices.Index(c.Labels, string(a)), slices.Index(c.Labels, string(b)))
+	}
+	return bytes.Compare(x, y)
+}
+
+// appendOrder appends a form of a text by which the column has its values in order. ok is false for one that has none.
+func (c *Column) appendOrder(dst, text []byte) (_ []byte, ok bool) {
+	switch {
+	case c.Type == Day || c.Type == Instant:
+		return c.appendTime(dst, text)
+	case c.local():
+		return appendLocal(dst, text)
+	case c.Type == UUID:
+		return AppendUUID(dst, text)
+	case c.Type == Bool:
+		return append(dst, truth(text)), true
+	case c.Type == Bytes:
+		return append(dst, bytes.ToLower(text)...), true
+	}
+	return append(dst, text...), true
+}
+
+// truth is 1 for a text that a column of booleans reads as true, and 0 for others.
+func truth(text []byte) byte {
+	switch strings.ToLower(string(text)) {
+	case "1", "t", "tr", "tru", "true", "y", "ye", "yes", "on":
+		return '1'
+	}
+	return '0'
+}
+
+// appendLocal appends a time without a zone in microseconds, for the database passes over one.
+func appendLocal(dst, text []byte) (_ []byte, ok bool) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999"} {
+		if t, err := time.Parse(layout, string(text)); err == nil {
+			t = time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+			return fmt.Appendf(dst, "%d", t.Unix()*1e6+micros(text)), true
+		}
+	}
+	return dst, false
+}
