@@ -41,7 +41,7 @@ const (
 
 // Options are the rules of a fold.
 type Options struct {
-	Key           []string // the fields of the key, one at least
+	Key           []string // the fields of the key; none: each message is a row of its own
 	DeleteField   string   // "" for none
 	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
 	Null          Null

@@ -21,7 +21,10 @@ func Constraints(t *schema.Table, quote, named func(name string) string) []strin
 	if t.Surrogate() >= 0 { // that is the primary key
 		unique = "UNIQUE"
 	}
-	all := []string{unique + " (" + NameList(t.KeyColumns(), quote) + ")"}
+	var all []string
+	if !t.Appends() {
+		all = append(all, unique+" ("+NameList(t.KeyColumns(), quote)+")")
+	}
 	for i := range t.ForeignKeys {
 		all = append(all, ForeignKey(&t.ForeignKeys[i], quote, named))
 	}
