@@ -129,10 +129,17 @@ func rulesOf(t *Table) map[string]string {
 	if f.Version != "" {
 		scope = string(f.Scope)
 	}
-	return map[string]string{"key": strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)),
+	key := strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ",")
+	if len(t.StoredKey()) == 0 {
+		key = noKey
+	}
+	return map[string]string{"key": key, "null": string(cmp.Or(f.Null, fold.ClearNull)),
 		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
 		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns)}
 }
+
+// noKey stands for the key of a table that has none. A column may be called none.
+const noKey = "(none)"
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values
 // would stay.
