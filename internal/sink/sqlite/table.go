@@ -189,6 +189,7 @@ func (d *DB) readKey(t *table, pk map[int]string) (constrained bool, err error) 
 				constrained = true
 			} else {
 				t.Columns[rowid].Serial, t.Columns[rowid].Generated = true, t.Made
+				constrained = t.Appends() // a message may name it, and no row is looked up
 			}
 		}
 	}
