@@ -247,7 +247,7 @@ func (o *explainOptions) explainer(plan *spec.Plan, id string) (x *explainer, er
 	}
 	rules := c.Tables[x.table].Fold
 	if len(rules.Key) == 0 {
-		return nil, usagef("table %q has no key (key none): each message is a row of its own, and no row has an id", c.Tables[x.table].Name)
+		return nil, usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
 	}
 	parts := []string{id}
 	if len(rules.Key) > 1 {

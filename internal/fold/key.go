@@ -36,8 +36,12 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 
 // checkAppended reports why the change at hand cannot be a row of a table without a key.
 func (f *Folder) checkAppended(c *Change) error {
-	if c.Op != Upsert {
-		return feed.Errorf(feed.BadKey, "the table has no key (key: none), so that no message can delete or replace a row of it")
+	switch c.Op {
+	case Upsert:
+	case Replace: // there is no row before it
+		c.Op = Upsert
+	default:
+		return feed.Errorf(feed.BadKey, "the table has no key (key: none), so that no message can delete a row of it")
 	}
 	for _, h := range f.now.hits {
 		if f.fields.all[h].col >= 0 {
