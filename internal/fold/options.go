@@ -76,6 +76,8 @@ func CheckMerge(t *schema.Table, o Options) error {
 		switch {
 		case f == merge.Last:
 			continue
+		case len(o.Key) == 0:
+			return fmt.Errorf("column %q cannot merge by %s: with key none each message is a row of its own, which meets no other", name, f)
 		case slices.Contains(o.Key, name):
 			return fmt.Errorf("column %q cannot merge by %s: it is part of the key", name, f)
 		case o.Version != "" && (name == o.Version || f == merge.First || f == merge.Patch):
