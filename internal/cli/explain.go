@@ -18,6 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
@@ -31,7 +32,9 @@ func (e *env) explainCommand() *cobra.Command {
 		Use:   "explain ID FILE... [--table NAME]",
 		Short: "Name the line that set each column of a row",
 		Long: `Read captured files, in the order in which they are named, and print one row as
-they make it: each column, its value, and the file and line that set it. With
+they make it: each column, its value, and the file and line that set it. Of a sum
+or a patched value it is the last of the messages that made it, which are
+counted; of a minimum or maximum the first that has it. With
 the tables of a config file it also names the source that the value came from,
 such as "clock (type=offblock)". No database is needed: the key of the row is
 that of --key or the config file, else id, whatever the primary key of a table.
@@ -70,14 +73,15 @@ type origin struct {
 	File   string          `json:"file"`
 	Line   int64           `json:"line"`
 	Source string          `json:"source,omitempty"` // in the message, as the mapping has it
+	// Messages counts those that made a sum or a patched value; 0 for others. File and Line are of the last one.
+	Messages int `json:"messages,omitempty"`
 }
 
 // An explainer follows one row.
 type explainer struct {
 	mapping *mapping.Explainer // nil where the messages are the rows
 	table   int
-	key     []byte // of the row, as the fold has it
-	fill    bool
+	key     []byte   // of the row, as the fold has it
 	origins []origin // by column of the table; without a value where none is set
 	lines   int      // that made or removed the row
 	exists  bool
@@ -177,10 +181,29 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[st
 		if b.Initial(m, i) {
 			*o = origin{Column: o.Column}
 		}
-		if v := b.Value(m, i); v != nil && (o.Value == nil || !e.fill && !b.Table.Columns[i].Key) {
-			*o = origin{o.Column, append(json.RawMessage{}, v...), from.File, from.Line, sources[o.Column]}
+		if b.Value(m, i) != nil && (o.Value == nil || !b.Table.Columns[i].Key) {
+			o.meet(b, m, i, from, sources[o.Column])
 		}
 	}
+}
+
+// meet has the value that a message sets in a column meet that of the messages before it.
+func (o *origin) meet(b *fold.Batch, m *fold.Row, col int, from origin, source string) {
+	var have []byte
+	if o.Value != nil && o.Value[0] != 'n' {
+		have = feed.Text(nil, o.Value, feed.KindOf(o.Value))
+	}
+	value, _ := b.AppendMerged(nil, m, col, have) // what the messages before it made can be met
+	if value == nil {
+		return // the column keeps what it has
+	}
+	n := 0
+	if f := b.Table.Columns[col].Merge; b.Relative(m, col) && (f == merge.Sum || f == merge.Patch) {
+		if n = 1; have != nil {
+			n += o.Messages
+		}
+	}
+	*o = origin{o.Column, value, from.File, from.Line, source, n}
 }
 
 // remove has a message remove the row.
@@ -255,7 +278,6 @@ func (o *explainOptions) explainer(plan *spec.Plan, id string) (x *explainer, er
 			return nil, fmt.Errorf("the key has %d fields, but %q has %s", len(rules.Key), id, quantity.Count(int64(len(parts)), "part"))
 		}
 	}
-	x.fill = rules.FillOnly
 	x.key, err = x.keyOf(rules, parts)
 	return x, err
 }
@@ -298,6 +320,9 @@ func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 		from := fmt.Sprintf("%s:%d", o.File, o.Line)
 		if o.Source != "" {
 			from = fmt.Sprintf("← %s, line %d of %s", printable(o.Source), o.Line, o.File)
+		}
+		if o.Messages > 1 {
+			from += fmt.Sprintf(", the last of %d messages", o.Messages)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\n", printable(o.Column), printable(string(o.Value)), from)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/spec"
 )
 
@@ -134,6 +135,9 @@ func completeValues(c *cobra.Command) {
 		}
 		switch {
 		case words != nil:
+		case fl.Name == "merge":
+			_ = c.RegisterFlagCompletionFunc(fl.Name, completeFunctions) // the flag exists
+			return
 		case fl.Name == "rejects" && fl.Value.Type() == "string":
 			words, directive = []string{"table", "file:", "topic:", "fail", "discard"}, directive|cobra.ShellCompDirectiveNoSpace
 		case fl.Value.Type() == "bool" || slices.Contains(fileFlags, fl.Name):
@@ -141,4 +145,15 @@ func completeValues(c *cobra.Command) {
 		}
 		_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(words, directive)) // the flag exists
 	})
+}
+
+// completeFunctions completes COLUMN=FUNCTION, the last of several.
+func completeFunctions(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var words []string
+	if at := strings.LastIndexAny(typed, "=,"); at >= 0 && typed[at] == '=' {
+		for _, name := range merge.Names() {
+			words = append(words, typed[:at+1]+name)
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

@@ -38,7 +38,7 @@ another run removes the same lines, the command ends with exit code 4.
 
 The lines are applied as the newest messages: a column that a later message has
 set gets the older value of the line. With --version-field the newer value stays,
-and --fill-only writes only where the table has NULL.
+--fill-only writes only where the table has NULL, and a sum adds the line once.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 lines are left that were rejected
 again, 4 another run has the lines, 130/143 stopped by a signal.`,

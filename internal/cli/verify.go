@@ -131,8 +131,11 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	return nil
 }
 
-// explode returns the batches with those of rows that are values of others' rows.
+// explode returns batches that have all messages, with those of rows that are values of others' rows.
 func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
+	for _, b := range batches {
+		b.MeetNothing()
+	}
 	all := slices.Clone(batches)
 	x := fold.NewExplosion(batches, func(i int) *schema.Table { return &batches[i].Table })
 	for i, b := range batches {

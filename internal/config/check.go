@@ -8,6 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 )
 
@@ -270,6 +271,11 @@ func (c *checker) rules(t *tableDraft) {
 	}
 	if above := c.byName[t.Of]; t.replaced() && above != nil && above.FillOnly {
 		c.fault(above.place("fill_only"), join(above.where, "fill_only"), "the rows of %s are a set that each message replaces: leave fill_only out, or give %[1]s set: merge", t.Name)
+	}
+	for _, col := range t.Columns {
+		if t.replaced() && t.Merge[col.Name] != merge.Last {
+			c.fault(col.Pos, t.where+".columns."+col.Name, "the array is the whole set of rows, so that merge has no meaning: set: merge takes elements as updates")
+		}
 	}
 	if t.replaced() {
 		for _, name := range []string{"delete_when", "null", "fill_only", "version_field", "version_scope"} {

@@ -23,7 +23,7 @@ import (
 
 // values are those that each key is tried with: some that are right for it, and others.
 var values = []string{
-	`x`, `""`, `a.b`, `a=b`, `"a,b"`, `a..b`, `7d`, `1h30m`, `-1s`, `64MiB`, `5000/s`, `+1e3/s`, `0.5/`, `+1h`, `1d0`, `1d+2.h`, `1 MiB`, `.5gb`, `"7B "`, `[1, 1.0]`, `[1, 1]`, `{a: [1, 1.0]}`, `{a: [~, null]}`, `"topic:t"`, `":9461"`, `0-3`, `offset=o`,
+	`x`, `""`, `a.b`, `a=b`, `a=sum`, `"a=min,b=max"`, `[a=first]`, `"a,b"`, `a..b`, `7d`, `1h30m`, `-1s`, `64MiB`, `5000/s`, `+1e3/s`, `0.5/`, `+1h`, `1d0`, `1d+2.h`, `1 MiB`, `.5gb`, `"7B "`, `[1, 1.0]`, `[1, 1]`, `{a: [1, 1.0]}`, `{a: [~, null]}`, `"topic:t"`, `":9461"`, `0-3`, `offset=o`,
 	`1`, `0`, `-1`, `1000`, `1.5`, `007`, `0x10`, `"1"`, `"0"`, `"-1"`, `"007"`, `"1000"`,
 	`true`, `false`, `"true"`, `True`, `yes`, `~`, `"null"`,
 	`[]`, `[a]`, `[a, b]`, `[a, a]`, `[a, A]`, `[""]`, `[1, true]`, `[~]`, `[[a]]`, `["a,b"]`, `["a=b"]`, `[{a: b}]`, `[{}]`,
@@ -90,7 +90,7 @@ var differences = []difference{
 	{`file\.tables`, `\{a: \{from: b\}\}`, "from needs an envelope"},
 	{`envelope\.(each|row)`, "~", "one of each and row is needed"},
 	{`source\.references|table\.of`, ".*", "names a table of the file"},
-	{`source\.(from|meta|stamp|type|when)`, "~", "keys that are all null are no source"},
+	{`source\.(from|meta|stamp|type|when|merge)`, "~", "keys that are all null are no source"},
 	{`table\.columns`, `\{.*`, "the key is one of the columns"},
 	{`table\.parent`, `\{.*`, "names columns of the parent"},
 	{`setting\.tls_(cert|key)`, `""|~`, "tls_cert and tls_key need each other"},

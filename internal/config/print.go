@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 )
 
@@ -159,7 +160,7 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	if t.Columns != nil {
 		columns := mapNode()
 		for _, c := range t.Columns {
-			add(columns, c.Name, columnNode(c))
+			add(columns, c.Name, columnNode(c, t.Merge[c.Name]))
 		}
 		add(n, "columns", columns)
 	}
@@ -208,13 +209,17 @@ func statementsNode(all []mapping.Statement) *yaml.Node {
 	return n
 }
 
-func columnNode(c mapping.Column) *yaml.Node {
+// columnNode writes a column whose values meet by a function, which the first of its sources says.
+func columnNode(c mapping.Column, function merge.Function) *yaml.Node {
 	if len(c.From) == 1 {
-		return sourceNode(c.From[0], c.Name)
+		return sourceNode(c.From[0], c.Name, function)
 	}
 	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
-	for _, s := range c.From {
-		source := sourceNode(s, c.Name)
+	for i, s := range c.From {
+		if i > 0 {
+			function = merge.Last
+		}
+		source := sourceNode(s, c.Name, function)
 		if source.Kind == yaml.ScalarNode && source.Value == "null" { // in a list that reads like a constant
 			source = textNode(s.From.String())
 		}
@@ -223,18 +228,19 @@ func columnNode(c mapping.Column) *yaml.Node {
 	return n
 }
 
-func sourceNode(s mapping.Source, column string) *yaml.Node {
+func sourceNode(s mapping.Source, column string, function merge.Function) *yaml.Node {
 	n := flow(mapNode())
+	isMap := s.When != nil || s.References != "" || function != merge.Last
 	if s.From.Base != paths.NoBase {
 		from := s.From.String()
-		if s.When == nil && s.References == "" && from == paths.FieldPath(column).String() {
+		if !isMap && from == paths.FieldPath(column).String() {
 			from = ""
 		}
 		if s.As.Kind != cast.DefaultType {
 			from += []string{"as ", " as "}[min(len(from), 1)] + s.As.String()
 		}
 		switch {
-		case s.When != nil || s.References != "":
+		case isMap:
 			add(n, "from", textNode(from))
 		case from == "":
 			return plainNode("null")
@@ -251,6 +257,9 @@ func sourceNode(s mapping.Source, column string) *yaml.Node {
 		add(n, "when", whenNode(s.When))
 	}
 	addText(n, "references", s.References)
+	if function != merge.Last {
+		addText(n, "merge", function.String())
+	}
 	return n
 }
 

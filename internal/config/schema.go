@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/weirsync/weir/internal/merge"
 )
 
 // A Setting is a key of the top that is a setting, for the schema.
@@ -58,6 +60,9 @@ const (
 	ratePattern = `^(\+?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([eE][+-]?[0-9]+)?(/[smh]?)?)?$`
 )
 
+// functionPattern matches COLUMN=FUNCTION, or several.
+var functionPattern = "^.+=(" + strings.Join(merge.Names(), "|") + ")$"
+
 // settingForm is that of a setting's value.
 func settingForm(s Setting) form {
 	var f form
@@ -66,6 +71,8 @@ func settingForm(s Setting) form {
 		f = oneOf(nameForm, unique(listOf(nameForm)))
 	case s.Key == "columns":
 		f = oneOf(textForm, unique(form{"type": "array", "items": nameForm}))
+	case s.Key == "merge":
+		f = oneOf(form{"type": "string", "pattern": functionPattern}, enum(""), form{"type": "array", "items": form{"type": "string", "pattern": functionPattern}})
 	case s.Key == "when":
 		f = oneOf(conditionForm, form{"type": "array", "items": conditionForm})
 	case s.Key == "delete_when":

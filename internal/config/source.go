@@ -10,23 +10,35 @@ import (
 
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// column reads what a column is made of: a source, nothing (the field of its name), or a list.
-func (r *reader) column(n *yaml.Node, name, where string) []mapping.Source {
-	if n.Kind != yaml.SequenceNode {
-		return []mapping.Source{r.source(n, name, where)}
+// column reads what a column is made of: a source, nothing (the field of its name), or a list. One of the sources may say
+// how the column's values meet.
+func (r *reader) column(n *yaml.Node, name, where string) (from []mapping.Source, function merge.Function) {
+	items := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		items = r.items(n, where, "sources")
 	}
-	var from []mapping.Source
-	for _, item := range r.items(n, where, "sources") {
-		from = append(from, r.source(item, name, where))
+	given := false
+	for _, item := range items {
+		s := r.source(item, name, where)
+		switch {
+		case s.merge == "":
+		case given && s.merge != function.String():
+			r.fault(s.Pos, where, "a column merges by one function, and a source before this one says %s", function)
+		default:
+			given = true
+			function, _ = merge.Parse(s.merge) // an unknown one is a fault already
+		}
+		from = append(from, s.Source)
 	}
-	return from
+	return from, function
 }
 
 // source reads one source of a column of that name.
-func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source) {
+func (r *reader) source(n *yaml.Node, column, where string) (s sourceDraft) {
 	switch {
 	case isNull(n):
 		s.From = paths.FieldPath(column)
@@ -35,7 +47,7 @@ func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source) {
 	default:
 		if v, ok := r.text(n, where); ok {
 			var err error
-			if s, err = mapping.ParseSource(v, column); err != nil {
+			if s.Source, err = mapping.ParseSource(v, column); err != nil {
 				r.fault(pos(n), where, "%s", hinted(err))
 			}
 		}
@@ -77,7 +89,8 @@ var otherNames = map[string]cast.TypeKind{
 type sourceDraft struct {
 	mapping.Source
 	column string
-	typed  bool // by from
+	typed  bool   // by from
+	merge  string // how the column's values meet; "": this source does not say
 }
 
 var sourceKeys = []key[sourceDraft]{
@@ -108,24 +121,27 @@ var sourceKeys = []key[sourceDraft]{
 		s.Stamp = choice(r, n, where, mapping.InsertStamp, mapping.UpdateStamp)
 	}},
 	{"meta", "what is known beside the value: `index` (from 0) or `key` of an element, `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
+	{"merge", "how the value of a message meets the value that the column has: `last` replaces it, `first` keeps it, `sum` adds, `min` and `max` keep the least or the greatest, `patch` merges objects by RFC 7396", "last", enum(merge.Names()...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+		s.merge = choice(r, n, where, merge.Names()...)
+	}},
 	{"references", "the table of the file that the value is a foreign key to; a row that is missing there is made with its key alone", "", nameForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
 }
 
 var metas = []mapping.Meta{mapping.IndexMeta, mapping.KeyMeta, mapping.LineMeta, mapping.OffsetMeta, mapping.SourceMeta}
 
 // sourceMap reads a source that is written as a map.
-func (r *reader) sourceMap(n *yaml.Node, column, where string) mapping.Source {
+func (r *reader) sourceMap(n *yaml.Node, column, where string) sourceDraft {
 	s := sourceDraft{column: column}
 	before := len(r.faults)
 	given := readKeys(r, n, where, sourceKeys, &s)
 	if len(r.faults) > before {
-		return s.Source
+		return s
 	}
 	// kinds are what a source can be, and what goes with each.
 	kinds := []struct {
 		name string
 		with []string
-	}{{"value", []string{"when"}}, {"stamp", nil}, {"meta", []string{"when"}}}
+	}{{"value", []string{"when", "merge"}}, {"stamp", nil}, {"meta", []string{"when", "merge"}}}
 	for _, k := range kinds {
 		if given[k.name] == nil {
 			continue
@@ -135,18 +151,20 @@ func (r *reader) sourceMap(n *yaml.Node, column, where string) mapping.Source {
 				r.fault(pos(given[other]), where, "%s does not go with %s", other, k.name)
 			}
 		}
-		return s.Source
+		return s
 	}
 	switch {
 	case len(given) == 0:
 		r.fault(pos(n), where, "the source is empty: name one of %s", Either([]string{"from", "value", "stamp", "meta"}))
 	case s.typed && given["type"] != nil:
 		r.fault(pos(given["type"]), where, "the type is named twice, by from and by type")
+	case given["references"] != nil && given["merge"] != nil:
+		r.fault(pos(given["merge"]), where, "merge does not go with references: the value is the key of a row")
 	}
 	if s.From.Base == paths.NoBase {
 		s.From = paths.FieldPath(column)
 	}
-	return s.Source
+	return s
 }
 
 func (r *reader) path(n *yaml.Node, where string) paths.Path {

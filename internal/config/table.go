@@ -10,6 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 )
 
@@ -89,7 +90,15 @@ var tableKeys = []key[tableDraft]{
 			if name == "" {
 				r.fault(pos(at), where, "the name of a column is empty")
 			}
-			t.Columns = append(t.Columns, mapping.Column{Pos: pos(at), Name: name, From: r.column(value, name, join(where, name))})
+			from, function := r.column(value, name, join(where, name))
+			t.Columns = append(t.Columns, mapping.Column{Pos: pos(at), Name: name, From: from})
+			if function == merge.Last {
+				return
+			}
+			if t.Merge == nil {
+				t.Merge = map[string]merge.Function{}
+			}
+			t.Merge[name] = function
 		})
 	}},
 	{"type", "the type of columns that name none", "auto", typeForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Type = r.columnType(n, where) }},

@@ -175,6 +175,20 @@ func (b *Batch) AppendMerged(dst []byte, r *Row, col int, have []byte) (merged [
 	}
 }
 
+// MeetNothing has the relative values of all rows meet what a row has that is inserted: nothing. A batch that is compared
+// with its table has all messages.
+func (b *Batch) MeetNothing() {
+	for i := range b.rows.all {
+		r := &b.rows.all[i]
+		for col := range r.cells {
+			if c := &b.Table.Columns[col]; c.Merges() && b.Relative(r, col) {
+				text, _ := c.AppendMerged(nil, nil, b.Value(r, col)) // the column takes it
+				r.cells[col] = b.arena.put(text)
+			}
+		}
+	}
+}
+
 // late returns where a value is that only fills a row that exists; see Initial.
 func (b *Batch) late(v []byte) ref {
 	b.marks = true

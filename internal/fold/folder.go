@@ -94,9 +94,9 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 		}
 	}
 	for i := range f.table.Columns {
-		f.setFunction(&f.table.Columns[i])
+		o.setFunction(&f.table.Columns[i])
 	}
-	f.table.HasConstraints = MayReject(&f.table, &o.Limits)
+	f.table.HasConstraints = MayReject(&f.table, &o)
 	f.parts = partsOf(&f.table)
 	f.rules = rules{table: &f.table, merges: o.FillOnly || len(o.Merge) > 0, parent: -1}
 	if o.Version != "" {
@@ -105,22 +105,18 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 	return f
 }
 
-// setFunction gives a column the function by which its values meet.
-func (f *Folder) setFunction(c *schema.Column) {
-	if !c.Key && !c.Generated && c.Stamp == schema.NoStamp {
-		c.Merge = f.opt.function(c.Name)
-	}
-}
-
 // setsNull reports whether null sets NULL in a column.
 func (f *Folder) setsNull(col int32) bool {
 	return f.opt.Null != KeepNull && f.table.Columns[col].Merge != merge.First
 }
 
 // MayReject reports whether only the database knows if it takes a row of a table: then the messages are kept.
-func MayReject(t *schema.Table, limits *schema.Limits) bool {
-	judged := func(c schema.Column) bool { return (c.Judged || c.MayOverflow()) && c.Stamp == schema.NoStamp }
-	return t.HasConstraints || limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, judged)
+func MayReject(t *schema.Table, o *Options) bool {
+	judged := func(c schema.Column) bool {
+		o.setFunction(&c)
+		return (c.Judged || c.MayOverflow()) && c.Stamp == schema.NoStamp
+	}
+	return t.HasConstraints || o.Limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, judged)
 }
 
 var errFull = fmt.Errorf("the rows of one batch take more than %d GiB, as much as it can hold: verify a smaller table", maxArena>>30)
@@ -536,7 +532,7 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	case f.added.n < f.opt.MaxColumns:
 		fd.col = int32(len(f.table.Columns))
 		f.table.Columns = append(f.table.Columns, schema.New(name, false))
-		f.setFunction(&f.table.Columns[fd.col])
+		f.opt.setFunction(&f.table.Columns[fd.col])
 		f.declare(&f.table.Columns[fd.col], by, name)
 		f.added.n++
 	case !f.added.reachedMax:

@@ -44,6 +44,7 @@ type Options struct {
 	Key           []string // the fields of the key; none: each message is a row of its own
 	DeleteField   string   // "" for none
 	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
+	Deletes       bool     // messages may delete rows in another way than by DeleteField
 	Null          Null
 	FillOnly      bool                      // values go only where the row has NULL
 	Version       string                    // the field with a message's version, "" for none
@@ -69,19 +70,46 @@ func (o *Options) function(column string) merge.Function {
 	return merge.Last
 }
 
-// CheckMerge reports why a table cannot be kept by the options' merge functions.
+// setFunction gives a column the function by which its values meet.
+func (o *Options) setFunction(c *schema.Column) {
+	if !c.Key && !c.Generated && c.Stamp == schema.NoStamp {
+		c.Merge = o.function(c.Name)
+	}
+}
+
+// Sums returns the first column whose values are added; "": none.
+func (o *Options) Sums() string {
+	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
+		if o.Merge[name] == merge.Sum {
+			return name
+		}
+	}
+	return ""
+}
+
+// CheckMerge reports why a table cannot be kept by the options' merge functions. A table without columns has the faults that
+// no database is needed to find.
 func CheckMerge(t *schema.Table, o Options) error {
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
 		f := o.Merge[name]
+		bad := func(why string, of ...any) error {
+			return fmt.Errorf("column %q cannot merge by %s: %s", name, f, fmt.Sprintf(why, of...))
+		}
 		switch {
 		case f == merge.Last:
 			continue
 		case len(o.Key) == 0:
 			return fmt.Errorf("column %q cannot merge by %s: with key none each message is a row of its own, which meets no other", name, f)
 		case slices.Contains(o.Key, name):
-			return fmt.Errorf("column %q cannot merge by %s: it is part of the key", name, f)
-		case o.Version != "" && (name == o.Version || f == merge.First || f == merge.Patch):
-			return fmt.Errorf("column %q cannot merge by %s with --version-field %s: leave one of them out", name, f, o.Version)
+			return bad("it is part of the key")
+		case o.FillOnly:
+			return bad("fill-only already has all columns keep their first value: leave one of the two out")
+		case o.Version != "" && name == o.Version:
+			return bad("it is the version of the messages")
+		case o.Version != "" && (f == merge.First || f == merge.Patch):
+			return bad("it goes by the order in which messages come, and these have a version (%s), which does not: leave one of the two out", o.Version)
+		case o.Version != "" && (o.Deletes || o.DeleteField != ""):
+			return bad("messages delete rows and have a version (%s), and what a delete that comes late leaves of the value is not known: leave the version or the deletes out", o.Version)
 		}
 		at := o.Limits.Find(t, name, 0)
 		if at < 0 {

@@ -15,6 +15,7 @@ import (
 type Rules struct {
 	Key                      []string
 	KeepNull, FillOnly       bool
+	Merge                    map[string]string // by column: its merge function; not with FillOnly
 	DeleteField, DeleteValue string
 	Version                  string // the field, "" for none
 	RowScope                 bool
@@ -224,10 +225,12 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 			delete(named, name)
 		case t.NoNUL && v.hasNUL():
 			return false, errors.New("NUL")
+		case !deletes && !v.canMeet(t.Merge[name]):
+			return false, fmt.Errorf("column %q merges by %s", name, t.Merge[name])
 		case slices.Contains(t.Key, name):
 		case deletes:
 		case v.Kind == Null:
-			if t.KeepNull || t.FillOnly {
+			if t.KeepNull || t.function(name) == "first" {
 				delete(named, name)
 			}
 		case c.Takes != nil && !c.Takes(v):
@@ -249,6 +252,20 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 		return deletes, err
 	}
 	return deletes, nil
+}
+
+// function is how the values of a column meet; "" is that the last one stays.
+func (t *Table) function(column string) string {
+	if t.FillOnly {
+		return "first"
+	}
+	return t.Merge[column]
+}
+
+// takesAll reports whether a column takes the values of all messages, whatever their versions.
+func (t *Table) takesAll(column string) bool {
+	f := t.function(column)
+	return f == "sum" || f == "min" || f == "max"
 }
 
 // discover finds the columns of new fields.
@@ -326,8 +343,9 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 	}
 	older := func(than string) bool { return than != "" && Compare(version, than) < 0 }
 	remembers := t.Version != "" && !t.RowScope
+	outdated := t.RowScope && old.live != "" && older(old.cells[t.Version].Text)
 	switch {
-	case remembers && (older(old.tomb) || older(t.tombOf(named))), t.RowScope && old.live != "" && older(old.cells[t.Version].Text):
+	case remembers && (older(old.tomb) || older(t.tombOf(named))), outdated && deletes:
 		return r
 	case deletes:
 		if remembers {
@@ -358,10 +376,17 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 		r.live = version
 	}
 	for c, v := range named {
-		if slices.Contains(t.Key, c) || remembers && older(r.versions[c]) || t.FillOnly && old.live != "" && old.cells[c].Kind != Null {
+		isOld := outdated || remembers && older(r.versions[c])
+		if slices.Contains(t.Key, c) || isOld && !t.takesAll(c) {
 			continue
 		}
-		r.cells[c], r.versions[c] = v, version
+		had := Value{} // the first message of a row sets what it names, whatever the default is
+		if old.live != "" {
+			had = old.cells[c]
+		}
+		if r.cells[c] = meet(t.function(c), had, v); !isOld {
+			r.versions[c] = version
+		}
 	}
 	return r
 }

@@ -49,6 +49,12 @@ func NewModel(m *mapping.Mapping, textTypes bool) *Model {
 	for i := range m.Tables {
 		t := &m.Tables[i]
 		r := Rules{Key: model.key(t), KeepNull: t.Null == "keep", FillOnly: t.FillOnly, DeleteField: opField, DeleteValue: "delete", MaxColumns: 1000}
+		if !model.isSet(t) {
+			r.Merge = map[string]string{}
+			for column, function := range t.Merge {
+				r.Merge[column] = function.String()
+			}
+		}
 		if of := model.versioned(t); of != nil {
 			r.Version, r.RowScope = versionField, of.Scope == "row"
 		}

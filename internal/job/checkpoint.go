@@ -231,7 +231,7 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 		if way := ad.howToFill(fresh); way != "" && ad.keyErr == nil {
 			ways = append(ways, way)
 		}
-		if !stale {
+		if !stale && !slices.ContainsFunc(ad.tables, func(t Table) bool { return t.Fold.Sums() != "" }) {
 			ways = append(ways, "--restart reread reads again over the rows that exist")
 		}
 		if ad.keyErr == nil {

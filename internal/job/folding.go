@@ -46,10 +46,11 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		return nil, err
 	}
 	for i := range fitted {
-		o, err := f.addFolder(&fitted[i])
+		o, err := f.options(&fitted[i])
 		if err != nil {
 			return nil, err
 		}
+		f.addFolder(&fitted[i], o)
 		f.identity = fold.NewMapper(r.names, o)
 	}
 	f.folders.Link()
@@ -71,22 +72,17 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 }
 
 // addFolder adds the folder of a table, behind those of the tables before it.
-func (f *folding) addFolder(fitted *schema.Table) (fold.Options, error) {
-	o, err := f.options(fitted, f.tables[len(f.folders)].Fold)
-	if err == nil {
-		fitted.HasConstraints = fitted.HasConstraints || f.constrained
-		f.folders = append(f.folders, fold.NewFolder(f.run.names, *fitted, o))
-	}
-	return o, err
+func (f *folding) addFolder(fitted *schema.Table, o fold.Options) {
+	fitted.HasConstraints = fitted.HasConstraints || f.constrained
+	f.folders = append(f.folders, fold.NewFolder(f.run.names, *fitted, o))
 }
 
 // addTable adds the folder of a table that a message has added.
-func (f *folding) addTable(fitted *schema.Table) error {
-	_, err := f.addFolder(fitted)
-	if err == nil && !f.run.looks {
+func (f *folding) addTable(fitted *schema.Table, o fold.Options) {
+	f.addFolder(fitted, o)
+	if !f.run.looks {
 		f.folders.Link()
 	}
-	return err
 }
 
 // fit returns tables as the job wants them. The error joins those of all.
@@ -105,11 +101,15 @@ func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
 	return fitted, errors.Join(faults...)
 }
 
-// options are the rules of the fold for a table.
-func (f *folding) options(t *schema.Table, o fold.Options) (fold.Options, error) {
+// options are the rules of the fold for the table whose folder is added next.
+func (f *folding) options(t *schema.Table) (fold.Options, error) {
+	o := f.tables[len(f.folders)].Fold
 	o.Limits = f.caps.Limits
 	if err := fold.CheckVersion(t, o); err != nil {
 		return o, err
+	}
+	if err := fold.CheckMerge(t, o); err != nil {
+		return o, SettingsError{err.Error()}
 	}
 	if t.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
 		f.run.cfg.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", t.Name))

@@ -182,15 +182,17 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	if !ok || err != nil {
 		return true, err // the mapper rejects the line
 	}
+	o, err := rd.folding.options(&t.fitted)
+	if err != nil {
+		return true, err
+	}
 	// From now on all tables keep their messages.
-	if fold.MayReject(&t.fitted, &rd.folding.caps.Limits) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
+	if fold.MayReject(&t.fitted, &o) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
 		if err := rd.split(flushing, e, at); err != nil {
 			return true, err
 		}
 	}
-	if err := rd.folding.addTable(&t.fitted); err != nil {
-		return true, err
-	}
+	rd.folding.addTable(&t.fitted, o)
 	rd.filler.set.Grow(len(rd.folding.folders))
 	return true, nil
 }

@@ -133,7 +133,11 @@ func rulesOf(t *Table) map[string]string {
 	if len(t.StoredKey()) == 0 {
 		key = noKey
 	}
-	return map[string]string{"key": key, "null": string(cmp.Or(f.Null, fold.ClearNull)),
+	functions := make([]string, 0, len(f.Merge))
+	for _, column := range slices.Sorted(maps.Keys(f.Merge)) {
+		functions = append(functions, column+"="+f.Merge[column].String())
+	}
+	return map[string]string{"merge": strings.Join(functions, ","), "key": key, "null": string(cmp.Or(f.Null, fold.ClearNull)),
 		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
 		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns)}
 }
@@ -143,7 +147,7 @@ const noKey = "(none)"
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values
 // would stay.
-var rebuildOnly = []string{"key", "fill-only", "fill_only", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type"}
+var rebuildOnly = []string{"key", "fill-only", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type"}
 
 // changes returns words for the settings that differ from those of a checkpoint, whether one of
 // them is of rebuildOnly, and the tables that are new.

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -44,6 +45,9 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 			o := &f.tables[i].Fold
 			add("--delete-when", o.DeleteField)
 			add("--version-field", o.Version)
+			for _, column := range slices.Sorted(maps.Keys(o.Merge)) {
+				add("--merge", column)
+			}
 			named = append(named, o.Key...)
 		}
 		return unmet, named

@@ -7,11 +7,12 @@ import (
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // options compiles what the fold of a table is to do.
 func (c *compiler) options(t *Table, out *planned, s scope, what string) {
-	o := fold.Options{Limits: c.plan.limits, Null: t.Null, FillOnly: t.FillOnly, UnknownFields: t.UnknownFields, MaxColumns: t.MaxColumns}
+	o := fold.Options{Limits: c.plan.limits, Null: t.Null, FillOnly: t.FillOnly, Merge: t.Merge, Deletes: c.losesRows(t), UnknownFields: t.UnknownFields, MaxColumns: t.MaxColumns}
 	o.Key = make([]string, 0, len(out.key)) // nil would be one that nothing names
 	for _, k := range out.key {
 		o.Key = append(o.Key, k.title)
@@ -21,7 +22,7 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 	}
 	out.fields.unknown = o.UnknownFields
 	if out.nest.set { // its rows are whole, and have the version of the message
-		o.Null, o.FillOnly = fold.ClearNull, false
+		o.Null, o.FillOnly, o.Merge = fold.ClearNull, false, nil
 	} else if of := c.versioned(t); of != nil {
 		o.Version, o.Scope = c.versionTitle(of.Version), fold.ColumnScope
 		switch {
@@ -37,7 +38,20 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 			o.Version, o.Scope = c.versionColumn(of, out, what), fold.RowScope
 		}
 	}
+	if err := fold.CheckMerge(&schema.Table{}, o); err != nil {
+		c.fault(t.Pos, "%s: %v", what, err)
+	}
 	out.options = o
+}
+
+// losesRows reports whether messages may remove rows of a table, also with those that they belong to.
+func (c *compiler) losesRows(t *Table) bool {
+	for ; t.DeleteWhen == nil; t = c.plan.tables[c.byName[t.Of]].spec {
+		if t.Of == "" {
+			return c.plan.stream != nil && c.plan.stream.Removes()
+		}
+	}
+	return true
 }
 
 // versionTitle is where messages have their version, for people.

@@ -9,6 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 )
 
@@ -67,7 +68,8 @@ type Table struct {
 	DeletesNeedRow bool
 	Null           fold.Null
 	FillOnly       bool
-	Version        paths.Path // of the version; the zero path: the parent's for a child table, else none
+	Merge          map[string]merge.Function // by column: how its values meet, if not by [merge.Last]
+	Version        paths.Path                // of the version; the zero path: the parent's for a child table, else none
 	Scope          fold.Scope
 	MaxColumns     int
 }

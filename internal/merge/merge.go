@@ -24,6 +24,9 @@ var names = []string{"last", "first", "sum", "min", "max", "patch"}
 
 func (f Function) String() string { return names[f] }
 
+// Names are the names of all functions.
+func Names() []string { return slices.Clone(names) }
+
 // Parse returns the function of a name.
 func Parse(name string) (Function, error) {
 	i := slices.Index(names, name)

@@ -45,12 +45,20 @@ func (c *Column) CheckMerge() error {
 		takes = []Type{Any, Text, JSON}
 	}
 	if !c.Own && !slices.Contains(takes, c.Type) && !(c.local() && c.Merge != merge.Sum && c.Merge != merge.Patch) {
-		return bad("it is %s", c.Declared())
+		return bad("it is %s: %s", c.Declared(), takesWhat[c.Merge])
 	}
 	if c.Default != "" && !c.neutral() {
 		return bad("it has the default %s, so a row would depend on whether its first message names the column: drop the default", c.Default)
 	}
 	return nil
+}
+
+// takesWhat says which columns functions are for.
+var takesWhat = map[merge.Function]string{
+	merge.Sum:   "sum is for numbers, and for text that has them",
+	merge.Min:   "min is for values that have an order",
+	merge.Max:   "max is for values that have an order",
+	merge.Patch: "patch is for JSON, and for text that has it",
 }
 
 // local reports whether the column is a time without a zone: the database passes over that of a value.

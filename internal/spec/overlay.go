@@ -33,7 +33,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 		for _, one := range []struct {
 			name  string
 			given bool
-		}{{"columns", n.Columns != nil}, {"envelope", n.Envelope != ""}, {"row", n.Row != ""}, {"when", n.When != nil}} {
+		}{{"columns", n.Columns != nil}, {"envelope", n.Envelope != ""}, {"merge", len(o.Merge) > 0}, {"row", n.Row != ""}, {"when", n.When != nil}} {
 			if one.given {
 				fault(one.name, "--"+one.name+" cannot be combined with the tables in %s; set it there", file.File)
 			}
@@ -49,7 +49,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	if byDefault {
 		key = []string{mapping.DefaultKey}
 	}
-	t := mapping.Table{Name: table, Key: key, KeyByDefault: byDefault, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields, Null: o.Null, FillOnly: o.FillOnly, MaxColumns: o.MaxColumns}
+	t := mapping.Table{Name: table, Key: key, KeyByDefault: byDefault, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields, Null: o.Null, FillOnly: o.FillOnly, Merge: o.Merge, MaxColumns: o.MaxColumns}
 	path := func(name, text string) paths.Path {
 		p, err := paths.ParsePath(text)
 		switch {

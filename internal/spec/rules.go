@@ -1,11 +1,15 @@
 package spec
 
 import (
+	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/kafka"
@@ -47,10 +51,64 @@ func (b *builder) foldRules() fold.Options {
 		}
 		keys[name] = true
 	}
+	o.Merge = b.functions()
 	b.faultIf(o.FillOnly && o.DeleteField != "", "fill-only", "--fill-only never removes a row: leave --delete-when out")
 	b.faultIf(o.FillOnly && o.Version != "", "fill-only", "--fill-only needs no version: leave one of --version-field and --fill-only out")
 	b.faultIf(o.Scope == fold.RowScope && o.Version == "", "version-scope", "--version-scope row: name the field with --version-field")
 	return o
+}
+
+// functions returns the merge functions of --merge by column.
+func (b *builder) functions() map[string]merge.Function {
+	all := map[string]merge.Function{}
+	for _, text := range b.Fold.Merge {
+		at := strings.LastIndexByte(text, '=')
+		if at < 1 {
+			b.fault("merge", "--merge %q: must be COLUMN=FUNCTION, such as hits=sum", text)
+			continue
+		}
+		column := text[:at]
+		f, err := merge.Parse(text[at+1:])
+		if err != nil {
+			b.fault("merge", "--merge %s: %v", text, err)
+		}
+		if _, twice := all[column]; twice {
+			b.fault("merge", "--merge %s: the column %q is named twice", text, column)
+		}
+		all[column] = f
+	}
+	maps.DeleteFunc(all, func(_ string, f merge.Function) bool { return f == merge.Last })
+	return all
+}
+
+// sums names the first column of the job's tables whose values are added; "": there is none.
+func (b *builder) sums() string {
+	tables := slices.Clone(b.plan.Job.Tables)
+	if star := b.plan.Job.Mapping.Star; star != nil {
+		tables = append(tables, *star)
+	}
+	for i := range tables {
+		if column := tables[i].Fold.Sums(); column != "" {
+			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name)
+		}
+	}
+	return ""
+}
+
+// judgeSums rejects settings by which messages would be added again to a column that has their sum.
+func (b *builder) judgeSums(feed *job.Feed, live bool) {
+	sum := b.sums()
+	if sum == "" {
+		return
+	}
+	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (one that weir did not make: empty it, weir forget its job, and sync again)", sum)
+	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: --restart rebuild of the whole job adds each once, and so does a config file of their own", b.File, sum)
+	if live && feed.ResumeField != "" && feed.Hello != nil {
+		b.add(b.sourceFault("the feed resumes at a value of %q, and may send messages again that are in %s: leave --resume-field out, or read them from Kafka", feed.ResumeField, sum))
+	}
+	if b.plan.Resumes() {
+		b.add(b.sourceFault("the source resumes at a state, and may send messages again that are in %s", sum))
+	}
 }
 
 // judgeValues judges the values that need no other part of the run.

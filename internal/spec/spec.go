@@ -62,6 +62,7 @@ type Fold struct {
 	VersionField string
 	VersionScope fold.Scope
 	FillOnly     bool
+	Merge        []string // COLUMN=FUNCTION
 	Tombstones   time.Duration
 	Narrowing
 }
@@ -204,7 +205,7 @@ func (s *Spec) declareTable() {
 }
 
 // FoldFlags are the flags of all commands that fold files.
-var FoldFlags = []string{"max-line", "key", "delete-when", "null", "version-field", "version-scope", "fill-only", "envelope", "row", "when", "columns", "config"}
+var FoldFlags = []string{"max-line", "key", "delete-when", "null", "version-field", "version-scope", "fill-only", "merge", "envelope", "row", "when", "columns", "config"}
 
 func (s *Spec) declareFold() {
 	o, group := &s.Fold, FoldGroup
@@ -214,6 +215,7 @@ func (s *Spec) declareFold() {
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")
 	s.declare(group, "version-scope", NewChoice(&o.VersionScope, fold.ColumnScope, fold.RowScope), "column, or row: a message older than its row changes nothing")
 	s.declare(group, "fill-only", (*flag)(&o.FillOnly), "write only where the table has NULL, so that the first value of a column stays")
+	s.declare(group, "merge", &list{value: &o.Merge, commas: true}, "`COLUMN=FUNCTION,...`: how a value meets the one that the column has: sum, min, max, first, patch (JSON objects, RFC 7396) or last")
 	s.declare(group, "envelope", NewChoice(&o.Envelope, config.PresetNames()...), "read a change data capture stream, all its tables or with --table one")
 	s.declare(group, "row", (*text)(&o.Row), "the row is the object at this `PATH` of the message, such as payload.after (default the message)")
 	s.declare(group, "when", &list{value: &o.When}, "apply only messages with `FIELD=VALUE`, or FIELD=A,B for one of several; repeated: all must hold")

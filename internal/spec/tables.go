@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // tables makes the tables of the plan: the tables of the file, or the one that the settings name.
@@ -35,6 +37,9 @@ func (b *builder) tables(name string) {
 		}
 		rules.DeleteField, _ = fieldName(rules.DeleteField)
 		rules.Version, _ = fieldName(rules.Version)
+		if err := fold.CheckMerge(&schema.Table{}, rules); err != nil {
+			b.fault("merge", "--merge: %v", err)
+		}
 		b.plan.Job.Tables = []job.Table{{Name: name, Fold: rules}}
 		return
 	case b.Table.Name != "" && m.File != "":

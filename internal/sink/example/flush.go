@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -357,8 +358,17 @@ func (w *writer) put(table int, r *fold.Row) error {
 			}
 		case raw == nil && b.Initial(r, i):
 			now[at] = nil
-		case raw != nil && (now[at] == nil || !b.FillOnly):
-			now[at] = value(raw, t.Columns[at].Type)
+		case raw != nil:
+			have, ok := []byte(nil), false
+			if text, filled := now[at].(string); filled {
+				have = []byte(text)
+			}
+			if raw, ok = b.AppendMerged(nil, r, i, have); !ok {
+				return fmt.Errorf("column %q has %q, which is nothing for its merge function", c.Name, have)
+			}
+			if raw != nil {
+				now[at] = value(raw, t.Columns[at].Type)
+			}
 		}
 	}
 	if r.Replaces { // what belonged to the row before

@@ -198,7 +198,9 @@ func (s *state) write(f *sink.Flush, b *fold.Batch, seen string, res *sink.Count
 		return t.putNewer(b, f.Tombstones, res)
 	}
 	for _, r := range b.Sorted() {
-		t.put(b, r, res)
+		if err := t.put(b, r, res); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -265,7 +267,7 @@ func (s *state) grow(b *fold.Batch) (*table, error) {
 }
 
 // put brings a row up to date.
-func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) {
+func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) error {
 	key := string(r.Key)
 	if t.Appends() {
 		t.appended++
@@ -275,11 +277,11 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) {
 	if r.Deleted {
 		if !exists {
 			res.Unchanged++
-			return
+			return nil
 		}
 		delete(t.rows, key)
 		res.Deleted++
-		return
+		return nil
 	}
 	now := row{}
 	if exists && !r.Replaces {
@@ -291,12 +293,18 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) {
 			continue // no row of the batch names it
 		}
 		c, raw := &t.Columns[at], b.Value(r, i)
-		_, filled := now[c.Name]
 		switch {
 		case raw == nil && b.Initial(r, i), raw != nil && raw[0] == 'n':
 			delete(now, c.Name)
-		case raw != nil && !(b.FillOnly && filled):
-			now[c.Name] = text(raw, c.Type)
+		case raw != nil:
+			have, filled := now[c.Name]
+			raw, ok := b.AppendMerged(nil, r, i, stored(have, filled, c.Type))
+			if !ok {
+				return fmt.Errorf("table %q: column %q has %q, which is nothing for its merge function", t.Name, c.Name, have)
+			}
+			if raw != nil {
+				now[c.Name] = text(raw, c.Type)
+			}
 		}
 	}
 	made := !exists || r.Replaces
@@ -310,7 +318,7 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) {
 		res.Inserted++
 	case maps.Equal(was, now):
 		res.Unchanged++
-		return
+		return nil
 	default:
 		res.Updated++
 	}
@@ -320,6 +328,18 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) {
 		}
 	}
 	t.rows[key] = now
+	return nil
+}
+
+// stored is what a column of a type has, as the text of a value; nil for nothing.
+func stored(text string, filled bool, as schema.Type) []byte {
+	switch {
+	case !filled:
+		return nil
+	case as == schema.Bytes:
+		return fmt.Appendf(nil, `\x%x`, text)
+	}
+	return []byte(text)
 }
 
 // stamps are the columns of a table that get the time of the flush.
@@ -374,8 +394,8 @@ func (t *table) putNewer(b *fold.Batch, tombstones time.Duration, res *sink.Coun
 		}
 		if now.Unchanged {
 			res.Unchanged++
-		} else {
-			t.put(resolver.Batch(), &now.Row, res)
+		} else if err := t.put(resolver.Batch(), &now.Row, res); err != nil {
+			return err
 		}
 		if now.State != nil {
 			kept := version{state: now.State}

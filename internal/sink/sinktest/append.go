@@ -55,7 +55,7 @@ var appendTests = []test{
 			{"others", lines{`{"a":"text","c":{"a":[1],"z":1}}`, `{"a":1.5}`, `{"a":1,"b":"y"}`, `{"c":"no JSON"}`, `{"b":"x","a":1}`}},
 			{"others", lines{`{"a":"text","c":{"a":[1],"z":1}}`, `{"a":1.5}`, `{"a":1,"b":null}`, `{"c":"no JSON","b":"x"}`, `{"b":"x","a":1}`}},
 		} {
-			have, of, err := i.Sums(t.Context(), sealed(t, i, lines{}, want.lines...))
+			have, of, err := i.Sums(t.Context(), sealed(t, i, lines{}, nil, want.lines...))
 			is := "others"
 			switch {
 			case have == of:

@@ -88,41 +88,18 @@ var faultTests = []test{
 		Seeds(t, 20, func(t *testing.T, rnd *rand.Rand) {
 			lines := randomFeed(rnd, 50+rnd.IntN(400))
 			want := plainRows(t, lines, foldtest.Rules{}, nil, feedColumns...)
-			failed := 0
-			begin := func() *Run {
-				r := Setup{}.open(t, db)
-				faults, onRetry := RandomFaults(rnd), func(*sink.Error) { failed++ }
-				r.Sink = sink.Retry(Faulty(r.Sink, faults), time.Minute, onRetry)
-				r.Claims = sink.RetryClaims(FaultyClaims(r.Claims, faults), time.Minute, onRetry)
-				if err := errors.Join(r.take(), r.read()); err != nil {
-					t.Fatal(err)
-				}
-				return r
-			}
-			r := begin()
-			start := r.cp().Line
-			for rest := lines; len(rest) > 0; {
-				n := min(1+rnd.IntN(1+rnd.IntN(60)), len(rest))
-				r.Flush(rest[:n]...)
-				rest = rest[n:]
-				if rnd.IntN(10) == 0 { // the run ends, the next one resumes
-					r.End()
-					r = begin()
-					rest = lines[r.cp().Line-start:]
-				}
-			}
+			failed := Setup{}.feedFaultily(t, db, rnd, lines)
 			if len(lines) > 200 && failed == 0 {
 				t.Error("did not exercise: no call failed")
 			}
 			Expect(t, db, "SELECT id, text, whole, real, flag, late FROM t ORDER BY id", want...)
 			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-			r.End()
 			i := inspect(t, db)
-			if got := differences(t, i, 10, lines...); len(got) > 0 {
+			if got := differences(t, i, 10, nil, lines...); len(got) > 0 {
 				t.Errorf("the differences are %q", got)
 			}
 			db.Exec(t, "UPDATE t SET text = 'theirs' WHERE id = '9999'")
-			if got := differences(t, i, 10, lines...); !slices.Equal(got, []string{"9999 differs in text: theirs"}) {
+			if got := differences(t, i, 10, nil, lines...); !slices.Equal(got, []string{"9999 differs in text: theirs"}) {
 				t.Errorf("with a row that was changed the differences are %q", got)
 			}
 			if err := i.Close(); err != nil {
@@ -131,6 +108,41 @@ var faultTests = []test{
 			db.Exec(t, "DROP TABLE t")
 		})
 	}},
+}
+
+// feedFaultily writes a feed in random batches, with calls that fail, and runs that end or are killed, whose lines the next one
+// reads from the checkpoint on. It returns how many calls failed and were repeated.
+func (s Setup) feedFaultily(t *testing.T, db Database, rnd *rand.Rand, lines []string) (failed int) {
+	t.Helper()
+	begin := func() *Run {
+		r := s.open(t, db)
+		faults, onRetry := RandomFaults(rnd), func(*sink.Error) { failed++ }
+		r.Sink = sink.Retry(Faulty(r.Sink, faults), time.Minute, onRetry)
+		r.Claims = sink.RetryClaims(FaultyClaims(r.Claims, faults), time.Minute, onRetry)
+		if err := errors.Join(r.take(), r.read()); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := begin()
+	start := r.cp().Line
+	for rest := lines; len(rest) > 0; {
+		n := min(1+rnd.IntN(1+rnd.IntN(60)), len(rest))
+		killed := rnd.IntN(10) == 0
+		if killed { // before its flush, within it, or before it learns of the commit
+			r.failing(Moment(rnd.IntN(3)), rest[:n]...)
+		} else {
+			r.Flush(rest[:n]...)
+			rest = rest[n:]
+		}
+		if killed || rnd.IntN(10) == 0 {
+			r.End()
+			r = begin()
+			rest = lines[r.cp().Line-start:]
+		}
+	}
+	r.End()
+	return failed
 }
 
 // feedColumns are the columns of random feeds.

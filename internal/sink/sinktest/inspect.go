@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -179,7 +180,7 @@ var inspectorTests = []test{
 		i := inspect(t, db)
 		others := func(most int, lines ...string) (keys []string) {
 			t.Helper()
-			if err := i.Others(t.Context(), sealed(t, i, []string{"id"}, lines...), func(key string) bool {
+			if err := i.Others(t.Context(), sealed(t, i, []string{"id"}, nil, lines...), func(key string) bool {
 				keys = append(keys, key)
 				return len(keys) < most
 			}); err != nil {
@@ -218,7 +219,7 @@ var inspectorTests = []test{
 			if err := errors.Join(err, err2); err != nil {
 				t.Fatal(err)
 			}
-			if got := differences(t, i, 10, `{"id":1,"a":"x"}`); len(st.Jobs) != jobs || len(rejects(t, i, "")) != kept || rows != total || len(got) != differing {
+			if got := differences(t, i, 10, nil, `{"id":1,"a":"x"}`); len(st.Jobs) != jobs || len(rejects(t, i, "")) != kept || rows != total || len(got) != differing {
 				t.Errorf("%d jobs, %d rows, the differences %q, and the rejects %q", len(st.Jobs), rows, got, rejects(t, i, ""))
 			}
 		}
@@ -240,7 +241,7 @@ var inspectorTests = []test{
 				t.Fatal(err)
 			}
 			rejects(t, i, "")
-			differences(t, i, 10, `{"id":1,"a":"y"}`, `{"id":2,"new":1}`)
+			differences(t, i, 10, nil, `{"id":1,"a":"y"}`, `{"id":2,"new":1}`)
 			if err := i.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -286,13 +287,14 @@ func rejects(t *testing.T, i sink.Inspector, job string) (all []string) {
 }
 
 // sealed folds lines into a batch for the table as an inspector finds it.
-func sealed(t *testing.T, i sink.Inspector, key []string, lines ...string) *fold.Batch {
+func sealed(t *testing.T, i sink.Inspector, key []string, merges map[string]merge.Function, lines ...string) *fold.Batch {
 	t.Helper()
 	known, err := sink.Table(t.Context(), i.Tables, table, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := fold.NewFolder(&feed.Names{}, known, fold.Options{Key: key, DeleteField: "op", DeleteValue: "delete", UnknownFields: fold.AddUnknown, MaxColumns: 500, Limits: i.Caps().Limits, Log: logtest.New(t)})
+	f := fold.NewFolder(&feed.Names{}, known, fold.Options{Key: key, DeleteField: "op", DeleteValue: "delete", Merge: merges, UnknownFields: fold.AddUnknown, MaxColumns: 500,
+		Limits: i.Caps().Limits, Log: logtest.New(t)})
 	b := &fold.Batch{}
 	for _, line := range lines {
 		if err := f.Fold(b, []byte(line), fold.Place{}); err != nil {
@@ -300,14 +302,15 @@ func sealed(t *testing.T, i sink.Inspector, key []string, lines ...string) *fold
 		}
 	}
 	f.Seal(b)
+	b.MeetNothing()
 	return b
 }
 
 // differences compares the table with the fold of lines, as weir verify does, and returns
 // at most that many.
-func differences(t *testing.T, i sink.Inspector, most int, lines ...string) (found []string) {
+func differences(t *testing.T, i sink.Inspector, most int, merges map[string]merge.Function, lines ...string) (found []string) {
 	t.Helper()
-	b := sealed(t, i, []string{"id"}, lines...)
+	b := sealed(t, i, []string{"id"}, merges, lines...)
 	err := i.Compare(t.Context(), b, func(d sink.Difference) bool {
 		raw := b.Value(d.Row, b.Table.Key[0])
 		text := string(feed.Text(nil, raw, feed.KindOf(raw)))

@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/testcheck"
 )
@@ -136,7 +137,8 @@ var nestedTests = []test{
 // randomSets has two jobs write a random feed in random batches, with calls that fail and runs that end anywhere.
 func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 	m := generated(t, []string{"", "oid"}[rnd.IntN(2)], []string{"", "iid"}[rnd.IntN(2)])
-	if rnd.IntN(2) == 0 {
+	versioned := rnd.IntN(2) == 0
+	if versioned {
 		scope := fold.ColumnScope
 		if rnd.IntN(3) == 0 {
 			scope = fold.RowScope
@@ -151,6 +153,9 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 		if i > 0 && i <= merged {
 			m.Tables[i].Set = mapping.MergeSet
 		}
+	}
+	if !versioned && rnd.IntN(2) == 0 {
+		mergeShop(m, rnd)
 	}
 	if merged > 0 && rnd.IntN(2) == 0 {
 		m.Tables[1].DeleteWhen = when("qty=2")
@@ -190,6 +195,24 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 	}
 	for _, n := range writers {
 		n.drop(db)
+	}
+}
+
+// mergeShop has columns of a shop merge by functions.
+func mergeShop(m *mapping.Mapping, rnd *rand.Rand) {
+	any := []merge.Function{merge.Last, merge.First, merge.Min, merge.Max}
+	for i, columns := range []string{"status", "qty more", "amount other"} {
+		m.Tables[i].Merge = map[string]merge.Function{}
+		for j, name := range strings.Fields(columns) {
+			of := any
+			if i > 0 && j == 0 {
+				of = append(of, merge.Sum, merge.Sum)
+			}
+			m.Tables[i].Merge[name] = of[rnd.IntN(len(of))]
+		}
+		if i > 0 && m.Tables[i].Set != mapping.MergeSet {
+			m.Tables[i].Merge = nil
+		}
 	}
 }
 
@@ -259,6 +282,8 @@ func (r *Run) rows(db Database, model *foldtest.Model, table int) []string {
 				cells[names[i]] = foldtest.Value{}
 			case int64:
 				cells[names[i]] = foldtest.Value{Kind: foldtest.Number, Text: strconv.FormatInt(v, 10)}
+			case float64:
+				cells[names[i]] = foldtest.Value{Kind: foldtest.Number, Text: show(v)}
 			default:
 				cells[names[i]] = foldtest.Value{Kind: foldtest.String, Text: fmt.Sprint(v)}
 			}

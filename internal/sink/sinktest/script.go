@@ -343,7 +343,11 @@ func (p *play) expect(c step, r *player) {
 		if c.args != "" {
 			most = must(strconv.Atoi(c.args))
 		}
-		p.differences = differences(t, inspect(t, p.db), most, c.lines...)
+		o := fold.Options{}
+		if r != nil && r.Options != nil {
+			r.Options(table, &o)
+		}
+		p.differences = differences(t, inspect(t, p.db), most, o.Merge, c.lines...)
 	case "differences":
 		same(strings.Join(p.differences, "\n"), strings.Join(c.lines, "\n"))
 	default:
@@ -460,6 +464,8 @@ func (p *play) setup(options string) (s Setup) {
 			change = append(change, keepNull)
 		case "fill-only":
 			change = append(change, fillOnly)
+		case "merge":
+			change = append(change, func(o *fold.Options) { o.Merge = functions(value) })
 		case "columns":
 			change = append(change, func(o *fold.Options) { o.UnknownFields = fold.UnknownFields(value) })
 		case "versions":

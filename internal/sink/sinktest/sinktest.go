@@ -69,6 +69,7 @@ func Test(t *testing.T, h Harness) {
 	}{
 		{"Fold", "", nil},
 		{"Columns", "", nil},
+		{"Merge", "", mergeTests},
 		{"Widening", "", wideningTests},
 		{"Types", "", typeTests},
 		{"Table", "", tableTests},

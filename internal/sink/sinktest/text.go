@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 )
 
@@ -39,6 +40,16 @@ func columns(text string) (all []mapping.Column) {
 			s = must(mapping.ParseSource(from, name))
 		}
 		all = append(all, mapping.Column{Name: name, From: []mapping.Source{s}})
+	}
+	return all
+}
+
+// functions are merge functions as --merge has them: COLUMN=FUNCTION, separated by commas.
+func functions(text string) map[string]merge.Function {
+	all := map[string]merge.Function{}
+	for part := range strings.SplitSeq(text, ",") {
+		column, function, _ := strings.Cut(part, "=")
+		all[column] = must(merge.Parse(function))
 	}
 	return all
 }

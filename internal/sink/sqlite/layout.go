@@ -8,6 +8,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -23,12 +24,14 @@ type layout struct {
 	key     []int         // as the database has it
 	columns []int         // that the table takes values for
 	stamps  []int         // the columns that get the time of the flush
+	merged  []int         // the columns that have merge functions
+	have    []byte        // memory for what the database has in one of these
 	now     value         // the time of the flush
 }
 
 func newLayout(b *fold.Batch, table *schema.Table) *layout {
 	n := len(b.Table.Columns)
-	l := &layout{b: b, table: *table, cols: make([]int32, n), types: make([]schema.Type, n), names: make([]string, n), key: b.Table.StoredKey(),
+	l := &layout{b: b, table: *table, have: []byte{}, cols: make([]int32, n), types: make([]schema.Type, n), names: make([]string, n), key: b.Table.StoredKey(),
 		now: value{kind: lib.SQLITE_TEXT, text: []byte(b.Time.UTC().Format(stampFormat))}}
 	for i := range b.Table.Columns {
 		c := &b.Table.Columns[i]
@@ -46,6 +49,9 @@ func newLayout(b *fold.Batch, table *schema.Table) *layout {
 		l.names[i], l.columns = quote(table.Columns[at].Name), append(l.columns, i)
 		if c.Stamp != schema.NoStamp {
 			l.stamps = append(l.stamps, i)
+		}
+		if c.Merge != merge.Last && !c.Key {
+			l.merged = append(l.merged, i)
 		}
 	}
 	return l

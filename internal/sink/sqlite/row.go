@@ -9,6 +9,7 @@ import (
 
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -79,7 +80,7 @@ const (
 func (w *writer) decide(explodes bool) {
 	n := max(1, min(manyRows, manyParams/len(w.layout.cols)))
 	w.way = strategy{together: n, explodes: explodes,
-		inserts: n > 1 && !w.statements.exact && !explodes && !w.references.any() && !w.layout.b.FillOnly && w.versions == nil}
+		inserts: n > 1 && !w.statements.exact && !explodes && !w.references.any() && w.layout.insertsAsFolded() && w.versions == nil}
 	if w.statements.sel == nil { // nothing is looked up
 		w.fresh = certainlyFresh
 	}
@@ -303,6 +304,9 @@ func (w *writer) put(r *fold.Row, vals []value, exists bool) (err error) {
 	if w.fresh++; exists {
 		w.fresh = 0
 	}
+	if err := w.merge(r, vals, exists); err != nil {
+		return err
+	}
 	switch {
 	case r.Deleted && !exists:
 		w.res.Unchanged++
@@ -328,6 +332,17 @@ func (w *writer) put(r *fold.Row, vals []value, exists bool) (err error) {
 	}
 	w.statements.forget()
 	return err
+}
+
+// merge has what a row sets meet what the table has.
+func (w *writer) merge(r *fold.Row, vals []value, exists bool) error {
+	switch {
+	case r.Deleted:
+		return nil
+	case exists && !r.Replaces:
+		return w.layout.merge(r, vals, w.statements.sel)
+	}
+	return w.layout.merge(r, vals, nil)
 }
 
 // initials has a row set columns to their defaults that a delete in the batch cleared. Values that fill such a row alone
@@ -370,10 +385,6 @@ func (w *writer) differing(vals []value) []int {
 	set := w.buffer.differs[:0]
 	for i := range vals {
 		if vals[i].kind == 0 || w.layout.b.Table.Columns[i].Key {
-			continue
-		}
-		if w.layout.b.FillOnly && !w.statements.sel.null(i) {
-			vals[i].kind = 0 // as if the row did not set it
 			continue
 		}
 		if w.holds(i, vals) {
@@ -448,8 +459,11 @@ func (w *writer) replace(vals []value) error {
 }
 
 // isRefusal reports whether an error is about the row alone: a constraint, a trigger's RAISE, a type of a STRICT table, a
-// value too big.
+// value too big, a merge function that can do nothing with what the row has.
 func isRefusal(err error) bool {
+	if errors.As(err, new(*feed.Error)) {
+		return true
+	}
 	var e *Error
 	if !errors.As(err, &e) || e.Doing != "" {
 		return false

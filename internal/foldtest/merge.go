@@ -1,0 +1,114 @@
+package foldtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+)
+
+// This file has merge functions: how the value that a message names meets the one that its column has.
+
+// canMeet reports whether a value may meet others by a function, in a column that the fold made.
+func (v Value) canMeet(function string) bool {
+	switch {
+	case v.Kind == Null, function == "first", function == "last", function == "":
+		return true
+	case function == "sum":
+		return v.Kind == Number && !huge(v.Text)
+	case function == "patch":
+		return v.Kind == JSON
+	}
+	return v.Kind != JSON
+}
+
+// meet returns what a column becomes that had a value, which is Null for none.
+func meet(function string, had, v Value) Value {
+	switch {
+	case function == "first" && had.Kind != Null:
+		return had
+	case v.Kind == Null:
+		return v
+	case function == "sum":
+		return Value{Number, sum(had, v)}
+	case function == "patch":
+		return Value{JSON, Patched(had.Text, v.Text)}
+	case had.Kind != Null && (function == "min" && Compare(v.Text, had.Text) >= 0 || function == "max" && Compare(v.Text, had.Text) <= 0):
+		return had
+	}
+	return v
+}
+
+// sum is that of two numbers, to the last digit.
+func sum(a, b Value) string {
+	total := new(big.Rat)
+	for _, v := range []Value{a, b} {
+		if n, ok := new(big.Rat).SetString(v.Text); ok { // NULL is none
+			total.Add(total, n)
+		}
+	}
+	digits, _ := total.FloatPrec()
+	return total.FloatString(digits)
+}
+
+// Patched is what a patch makes of a text, which may be no object: MergePatch of RFC 7396.
+func Patched(text, patch string) string { return parseObject(text).patch(parseObject(patch)).String() }
+
+// An object is a JSON object, or another text.
+type object struct {
+	names  []string // in their order
+	member map[string]object
+	text   string // if it is none
+}
+
+func (o *object) set(name string, to object) {
+	if _, has := o.member[name]; !has {
+		o.names = append(o.names, name)
+	}
+	o.member[name] = to
+}
+
+func parseObject(text string) object {
+	text = strings.TrimSpace(text)
+	if !json.Valid([]byte(text)) || text[0] != '{' {
+		return object{text: text}
+	}
+	o, d := object{member: map[string]object{}}, json.NewDecoder(strings.NewReader(text))
+	_, _ = d.Token()
+	for d.More() {
+		name, _ := d.Token()
+		var value json.RawMessage
+		_ = d.Decode(&value)
+		o.set(name.(string), parseObject(string(value)))
+	}
+	return o
+}
+
+func (o object) patch(p object) object {
+	if p.member == nil {
+		return p
+	}
+	patched := object{member: map[string]object{}}
+	for _, name := range o.names {
+		if p.member[name].text != "null" {
+			patched.set(name, o.member[name])
+		}
+	}
+	for _, name := range p.names {
+		if to := p.member[name]; to.text != "null" {
+			patched.set(name, patched.member[name].patch(to))
+		}
+	}
+	return patched
+}
+
+func (o object) String() string {
+	if o.member == nil {
+		return o.text
+	}
+	var all []string
+	for _, name := range o.names {
+		all = append(all, fmt.Sprintf("%q:%s", name, o.member[name]))
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}

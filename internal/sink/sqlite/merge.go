@@ -1,0 +1,71 @@
+package sqlite
+
+import (
+	"encoding/hex"
+	"slices"
+	"strconv"
+
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/merge"
+)
+
+// insertsAsFolded reports whether a row that is inserted gets the values of the batch as they are.
+func (l *layout) insertsAsFolded() bool {
+	return !slices.ContainsFunc(l.merged, func(i int) bool {
+		c := &l.b.Table.Columns[i]
+		return c.Merge == merge.First || c.Merge == merge.Patch || c.MayOverflow()
+	})
+}
+
+// merge makes of vals, which are what a row sets, what its columns become. sel is at the row that the database has; nil: there
+// is none, or nothing of it stays. An error of type [*feed.Error] is about the row alone.
+func (l *layout) merge(r *fold.Row, vals []value, sel *stmt) error {
+	for _, i := range l.merged {
+		v, c := &vals[i], &l.b.Table.Columns[i]
+		if v.kind == 0 {
+			continue
+		}
+		var have []byte
+		if sel != nil && !sel.null(i) {
+			l.have = sel.appendStored(l.have[:0], i)
+			have = l.have
+		}
+		if c.Merge == merge.First { // the value may be one that no message names, see findReferred
+			if have != nil {
+				v.kind = 0
+			}
+			continue
+		}
+		raw, ok := l.b.AppendMerged(nil, r, i, have)
+		if !ok {
+			return feed.Errorf(feed.BadValue, "column %q has %q, which is nothing for the merge function %s", c.Name, feed.Clip(have), c.Merge)
+		}
+		if raw == nil { // the column keeps what it has
+			v.kind = 0
+			continue
+		}
+		if to := &l.table.Columns[l.cols[i]]; c.MayOverflow() && !to.Own {
+			if err := to.Admit(raw, feed.KindOf(raw)); err != nil {
+				return err
+			}
+		}
+		*v = convert(raw, l.types[i])
+	}
+	return nil
+}
+
+// appendStored appends what a column of the statement's row holds, as the text of a value of a feed.
+func (s *stmt) appendStored(dst []byte, col int) []byte {
+	switch s.kind(col) {
+	case lib.SQLITE_INTEGER:
+		return strconv.AppendInt(dst, s.int(col), 10)
+	case lib.SQLITE_FLOAT:
+		return feed.AppendReal(dst, s.real(col))
+	case lib.SQLITE_BLOB:
+		return hex.AppendEncode(append(dst, `\x`...), s.blob(col))
+	}
+	return append(dst, s.bytes(col)...)
+}
