@@ -166,7 +166,8 @@ func (d *Decoder) decides(c paths.Condition) (of, is string) {
 	return d.trees.String(at), "absent"
 }
 
-// Key are the names of the fields that are the key of the message's table; nil: it does not say.
+// Key are the names of the fields that are the key of the message's table: none if it has no key, nil if
+// the message does not say.
 func (d *Decoder) Key(m *Message) []string {
 	at := d.key
 	if m.Kind == Describes {
