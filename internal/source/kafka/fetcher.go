@@ -121,7 +121,7 @@ func (f *fetcher) failed(ctx context.Context, l *lane, err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return nil
-	case errors.As(err, &session) && !isHopeless(err) && !isRefusal(err):
+	case errors.As(err, &session) && !isHopeless(err) && (!isRefusal(err) || f.brokers.connections.mayBeReplaced(err)):
 		f.cfg.common.Log.Info(fmt.Sprintf("left group %s: %v; joining it again", f.cfg.kafka.Group, session.Err))
 		return nil
 	}
