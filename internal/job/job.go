@@ -128,7 +128,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 		a = next
 	}
 	a.claimer.logFinished()
-	return h.fences.err
+	return errors.Join(h.fences.err, a.unread.err())
 }
 
 // Fold reads the sources from their starts, folds them for tables of a database with
