@@ -78,6 +78,8 @@ type Restart struct {
 	// Backfill returns the command that fills new tables of the job, for people; nil: there is
 	// none.
 	Backfill func(tables []string) string
+	// Again returns the command of this run with one more flag, for people; nil: there is none.
+	Again func(flag ...string) string
 }
 
 const livePeriod = time.Second
