@@ -82,6 +82,10 @@ func TestOpen_LoginIsReplaced(t *testing.T) {
 		t.Helper()
 		testcheck.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
+	// connectBy sets where weir connects, and what it trusts.
+	connectBy := func(ca string) {
+		db.weir = fmt.Sprintf("host=127.0.0.1 port=%d dbname=%s user=app passfile=%[3]s/pass sslmode=verify-full sslrootcert=%[3]s/%s", s.Port, db.conn.Config().Database, dir, ca)
+	}
 	serve := func() {
 		t.Helper()
 		for file, from := range map[string]string{"server.crt": "cert.pem", "server.key": "key.pem"} {
@@ -90,6 +94,11 @@ func TestOpen_LoginIsReplaced(t *testing.T) {
 			s.Configure(t, file, text)
 		}
 		db.Exec(t, "SELECT pg_reload_conf()")
+		connectBy("cert.pem")
+		for end := time.Now().Add(time.Minute); db.tryOpen(t) != nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			continue // until the server has read its configuration
+		}
+		connectBy("ca.pem")
 	}
 	trust := func() {
 		t.Helper()
@@ -99,13 +108,9 @@ func TestOpen_LoginIsReplaced(t *testing.T) {
 	}
 	s.Configure(t, "pg_hba.conf", []byte("hostssl all app 127.0.0.1/32 scram-sha-256\nhost all postgres 127.0.0.1/32 trust\n"))
 	db.Exec(t, "ALTER SYSTEM SET ssl = on")
+	write("pass", "*:*:*:app:first\n")
 	serve()
 	trust()
-	write("pass", "*:*:*:app:first\n")
-	db.weir = fmt.Sprintf("host=127.0.0.1 port=%d dbname=%s user=app passfile=%[3]s/pass sslmode=verify-full sslrootcert=%[3]s/ca.pem", s.Port, db.conn.Config().Database, dir)
-	for end := time.Now().Add(time.Minute); db.tryOpen(t) != nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		continue // until the server has read its configuration
-	}
 	r := sinktest.Begin(t, db)
 	n := 0
 	// breaks has the next flush make a new connection, whose login is refused; mend is called after the second refusal.
