@@ -60,6 +60,7 @@ type listener struct {
 
 	mu     sync.Mutex
 	tls    *tls.Config      // that was loaded last
+	failed string           // why another one could not be loaded
 	conns  map[net.Conn]int // the number of one that has brought no line yet, else 0
 	number int              // of the last
 	closed bool
@@ -286,12 +287,13 @@ func (l *listener) config(log *slog.Logger) *tls.Config {
 	c, err := l.load()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil {
-		log.Warn(fmt.Sprintf("%v; the certificates that were read before stay in use", err))
-		return l.tls
+	if err == nil {
+		l.tls, l.failed = c, ""
+	} else if why := err.Error(); why != l.failed { // once, and not for each sender
+		l.failed = why
+		log.Warn(why + "; the certificates that were read before stay in use")
 	}
-	l.tls = c
-	return c
+	return l.tls
 }
 
 // secured is a sender's connection under TLS, if the listener asks for it.
