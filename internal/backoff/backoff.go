@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// Replacement is for how long a login or a certificate is tried again that was good before and is refused: whoever
+// replaces it does so on both sides, one after the other.
+const Replacement = 5 * time.Minute
+
 // A Backoff is a sequence of waits.
 type Backoff struct {
 	Min time.Duration // the longest that the first wait takes

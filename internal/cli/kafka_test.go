@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -58,6 +59,7 @@ import (
 //	asked [MOST]                      wait until there was such a request since then; demand that there are not more
 //	damage TOPIC TEXT TIMES HOW       damage the batch with TEXT: its checksum, codec or header; -1 each time
 //	secure TOPIC…                     start a broker at $SECURE that wants TLS and a login, u and p; the first topic has {"id":1}
+//	rotate PASSWORD TOPIC MESSAGE     restart it with that password and with cert.pem as it is now, and send a message
 //	token VAR SECONDS                 put a token for OAUTHBEARER into $VAR that expires then
 //	commit GROUP OFFSET…              have the group commit offsets of the partitions of t
 //	committed GROUP OFFSET…           demand them
@@ -94,9 +96,10 @@ type kafka struct {
 	producer *kgo.Client // of transactions
 	open     bool        // its transaction
 	refusing atomic.Pointer[refusing]
-	asks     atomic.Int64      // requests to append records, since refuse
-	members  map[string]string // ids by the names of their runs
-	joining  atomic.Int64      // requests to join a group, since joins
+	asks     atomic.Int64       // requests to append records, since refuse
+	members  map[string]string  // ids by the names of their runs
+	joining  atomic.Int64       // requests to join a group, since joins
+	secured  *testkafka.Cluster // of the command secure
 }
 
 func init() {
@@ -110,7 +113,7 @@ func init() {
 				ts.Fatalf("%d requests", n)
 			}
 		},
-		"secure": secure, "token": token, "damage": damage, "commit": commit, "committed": committed, "retain": retain, "joins": joins, "member": member, "expel": expel, "fill": fill,
+		"secure": secure, "rotate": rotate, "token": token, "damage": damage, "commit": commit, "committed": committed, "retain": retain, "joins": joins, "member": member, "expel": expel, "fill": fill,
 		"compacted": compacted, "unled": unled, "truncated": truncated,
 		"forbid": func(s *script, _ *testscript.TestScript, args []string) {
 			s.c.Fault(kfake.Fault{Group: args[0], TopLevel: true, Err: kerr.GroupAuthorizationFailed, Count: -1})
@@ -256,7 +259,7 @@ func trim(s *script, ts *testscript.TestScript, args []string) {
 }
 
 func upOrDown(s *script, _ *testscript.TestScript, args []string) {
-	map[string]func(){"up": s.c.Up, "down": s.c.Down}[args[0]]()
+	map[string]func(){"up": func() { s.c.Up() }, "down": s.c.Down}[args[0]]()
 }
 
 // sync is the command line of a run that reads topics.
@@ -419,9 +422,35 @@ func secure(s *script, ts *testscript.TestScript, args []string) {
 	pair, authorities := s.Certificate()
 	c := testkafka.Start(s, kfake.SeedTopics(1, args...), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}}), kfake.EnableSASL(),
 		kfake.Superuser("PLAIN", "u", "p"), kfake.Superuser("SCRAM-SHA-256", "u", "p"), kfake.Superuser("SCRAM-SHA-512", "u", "p"))
-	client := c.Client(kgo.DialTLSConfig(&tls.Config{RootCAs: authorities}), kgo.SASL(plain.Auth{User: "u", Pass: "p"}.AsMechanism()))
-	c.Send(client, &kgo.Record{Topic: args[0], Value: []byte(`{"id":1}`)})
 	ts.Setenv("SECURE", c.Addr())
+	s.secured = c
+	s.secureSend(authorities, "p", args[0], `{"id":1}`)
+}
+
+// secureSend sends a message to the broker of the command secure.
+func (s *script) secureSend(authorities *x509.CertPool, password, topic, message string) {
+	login := plain.Auth{User: "u", Pass: password}
+	client := s.secured.Client(kgo.DialTLSConfig(&tls.Config{RootCAs: authorities}), kgo.SASL(login.AsMechanism()))
+	s.secured.Send(client, &kgo.Record{Topic: topic, Value: []byte(message)})
+}
+
+func rotate(s *script, _ *testscript.TestScript, args []string) {
+	password := args[0]
+	pair, authorities := s.Certificate()
+	s.secured.Down()
+	s.secured.Up(kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}}))
+	s.secured.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		s.secured.KeepControl()
+		login := r.(*kmsg.SASLAuthenticateRequest)
+		if string(login.SASLAuthBytes) == "\x00u\x00"+password {
+			login.SASLAuthBytes = []byte("\x00u\x00p") // what the stand-in keeps with its records
+			return nil, nil, false
+		}
+		refusal := r.ResponseKind().(*kmsg.SASLAuthenticateResponse) // the stand-in would only close the connection
+		refusal.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return refusal, nil, true
+	})
+	s.secureSend(authorities, password, args[1], args[2])
 }
 
 func token(_ *script, ts *testscript.TestScript, args []string) {

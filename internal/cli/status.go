@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -24,7 +25,8 @@ func (e *env) statusCommand() *cobra.Command {
 		Use:   "status --to DEST",
 		Short: "Show checkpoints and rejected lines",
 		Long: `Show how far each job has read each source, and how many lines were rejected and
-why. It only reads, and may run beside a sync.
+why. It only reads, and may run beside a sync. The files of a folder, from ten on,
+are one line with their sums; -v and --json list each.
 
 weir rejects prints the rejected lines.`,
 		Args: cobra.NoArgs,
@@ -88,7 +90,11 @@ func (e *env) printStatus(st sink.Status, job string) error {
 	}
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tOFFSET\tBATCHES\tUPDATED\tJOB")
-	for _, j := range st.Jobs {
+	jobs := st.Jobs
+	if !e.verbose {
+		jobs = groupFiles(jobs)
+	}
+	for _, j := range jobs {
 		updated, tables := "", printable(strings.Join(j.Tables, ", "))
 		if !j.Updated.IsZero() {
 			updated = j.Updated.Local().Format(time.DateTime)
@@ -106,6 +112,45 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", quantity.Grouped(r.Count), printable(r.Reason), printable(r.Job))
 	}
 	return t.Flush()
+}
+
+// manyFiles of one folder are one row of the status.
+const manyFiles = 10
+
+// groupFiles returns the rows of a status with the files of a folder in one row, where a job has read many of them: the
+// sums of what was read, and the time and name of the last.
+func groupFiles(jobs []sink.JobStatus) []sink.JobStatus {
+	type group struct{ job, folder string }
+	of := func(j *sink.JobStatus) group { return group{j.Job, filepath.Dir(j.Source)} }
+	count := map[group]int{}
+	for i := range jobs {
+		if filepath.IsAbs(jobs[i].Source) {
+			count[of(&jobs[i])]++
+		}
+	}
+	var rows []sink.JobStatus
+	sums := map[group]int{} // indexes into rows
+	for _, j := range jobs {
+		g := of(&j)
+		n := count[g]
+		if n < manyFiles {
+			rows = append(rows, j)
+			continue
+		}
+		at, seen := sums[g]
+		if !seen {
+			at = len(rows)
+			sums[g] = at
+			rows = append(rows, sink.JobStatus{Job: j.Job, Tables: j.Tables})
+		}
+		sum := &rows[at]
+		if !j.Updated.Before(sum.Updated) {
+			sum.Updated = j.Updated
+			sum.Source = fmt.Sprintf("%s (%s, last %s)", filepath.Join(g.folder, "*"), quantity.Count(int64(n), "file"), filepath.Base(j.Source))
+		}
+		sum.Line, sum.Offset, sum.Flushes = sum.Line+j.Line, sum.Offset+j.Offset, sum.Flushes+j.Flushes
+	}
+	return rows
 }
 
 // sample prints some rows of each table that a job writes to.

@@ -25,6 +25,7 @@ type attempt struct {
 	known     int     // lanes, when the attempt began
 	inGroup   bool    // a group says which lanes the run has; see [source.Member]
 	lanes     []*lane // that were opened
+	unread    *unreadFiles
 }
 
 // begin reads the tables and begins an attempt for them. before is what the one before has folded; nil: there was none.
@@ -53,7 +54,7 @@ func (r *run) newAttempt(h *history, before *folding, found []schema.Table) (a *
 	for i := range found {
 		h.tables[i].Name = found[i].Name
 	}
-	a = &attempt{run: r, history: h, admission: &admission{cfg: r.cfg, run: r.id, p: r.p, tables: h.tables, declared: h.declared, found: found,
+	a = &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.looks}, admission: &admission{cfg: r.cfg, run: r.id, p: r.p, tables: h.tables, declared: h.declared, found: found,
 		settings: settingsOf(r.cfg, h.tables[:h.declared]), hasWritten: h.hasWritten}}
 	if a.settings, err = keepSettings(a.admission.settings, h.streamNames); err != nil {
 		return nil, err
@@ -136,12 +137,12 @@ func (a *attempt) newPipeline(starts []start, unmarked bool, turns *turns, outbo
 		free <- s
 	}
 	a.claimer = &claimer{cfg: c, claims: r.claims, admission: a.admission, lost: a.history.fences.lost, p: r.p, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
-	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, outbox: outbox, spooled: a.spooled(starts)}
+	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, outbox: outbox, unread: a.unread, spooled: a.spooled(starts)}
 	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: a.settings, open: map[*lane]bool{}}
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}
-	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unmarked: unmarked,
+	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, unmarked: unmarked,
 		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: turns}}
 	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, rejects: r.rejects, outbox: outbox, history: a.history, full: full, free: free, turns: turns}
 	return p

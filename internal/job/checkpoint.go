@@ -252,10 +252,10 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 	for _, t := range others {
 		switch {
 		case !t.Exists:
-			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, ad.howToReadAgain("rebuilds it"))
+			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, ad.howToReadAgain("rebuilds it"+ad.once("--restart", "reread")))
 		case !ad.cfg.Restart.AcceptSettings:
-			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
-				"or is unlogged and the server crashed (%s; --accept-settings continues with the table as it is)", t.Name, s.name, s.from.line, ad.howToReadAgain("reads again"))
+			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: %s (%s; --accept-settings continues with the table as it is%s)",
+				t.Name, s.name, s.from.line, whatBecameOf(t), ad.howToReadAgain("reads again"), ad.once("--accept-settings"))
 		}
 	}
 	return nil
@@ -273,6 +273,27 @@ func (ad *admission) howToReadAgain(does string) string {
 		return ad.howToRebuild()
 	}
 	return "--restart reread " + does
+}
+
+// whatBecameOf says why a table is not what it was: what others made of its columns, or what the database does not tell.
+func whatBecameOf(t *schema.Table) string {
+	unknown := "it was dropped and recreated, restored from a dump, or is unlogged and the server crashed"
+	if len(t.Altered) == 0 {
+		return unknown
+	}
+	words := make([]string, len(t.Altered))
+	for i, a := range t.Altered {
+		words[i] = a.String()
+	}
+	return strings.Join(words, ", ") + ", or " + unknown
+}
+
+// once is the command that continues by a flag, behind what the flag does.
+func (ad *admission) once(flag ...string) string {
+	if ad.cfg.Restart.Again == nil {
+		return ""
+	}
+	return ": " + ad.cfg.Restart.Again(flag...)
 }
 
 // howToRebuild is how the user gets tables without rows of other settings.

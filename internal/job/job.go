@@ -78,6 +78,8 @@ type Restart struct {
 	// Backfill returns the command that fills new tables of the job, for people; nil: there is
 	// none.
 	Backfill func(tables []string) string
+	// Again returns the command of this run with one more flag, for people; nil: there is none.
+	Again func(flag ...string) string
 }
 
 const livePeriod = time.Second
@@ -128,7 +130,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 		a = next
 	}
 	a.claimer.logFinished()
-	return h.fences.err
+	return errors.Join(h.fences.err, a.unread.err())
 }
 
 // Fold reads the sources from their starts, folds them for tables of a database with

@@ -72,6 +72,7 @@ type opener struct {
 	claimer *claimer
 	scans   *scanPool
 	outbox  *outbox
+	unread  *unreadFiles
 	spooled func(source.Source) source.Source // keeps the lines of the one source on disk; nil: that is not wanted
 	spool   source.Source                     // that one, which is open until all is committed
 
@@ -190,7 +191,11 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	l.source, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
-		return nil, err
+		l.progress.Remove()
+		if err := o.unread.passOver(s, err); err != nil {
+			return nil, err
+		}
+		return nil, o.claimer.claims.Drop(ctx, s.name)
 	}
 	l.begun = l.source.Begun()
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}

@@ -22,6 +22,7 @@ type reader struct {
 	filler    *filler
 	scans     *scanPool
 	adder     *tableAdder
+	unread    *unreadFiles
 
 	unmarked bool  // the database does not know the file of rejects yet
 	read     bool  // there were lines
@@ -239,7 +240,7 @@ func (rd *reader) endLane(l *lane, err error) error {
 	l.progress.Close()
 	rd.filler.set.ended = append(rd.filler.set.ended, l)
 	if err != nil {
-		return err
+		return rd.unread.passOver(&l.start, err)
 	}
 	l.reading.ended = true
 	if f := l.reading.begins.end(); f != nil && !rd.cfg.Source.Follow { // else another file comes

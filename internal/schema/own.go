@@ -3,6 +3,9 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // This file is about the columns that weir made, in its own tables and in those of
@@ -61,6 +64,20 @@ func (e *HeldError) Error() string {
 type MissingError struct{ Column string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("column %q is missing", e.Column) }
+
+// An Alteration is what others made of a column that weir had made.
+type Alteration struct {
+	Column string
+	Was    Type
+	Now    string // its type; "": it is missing
+}
+
+func (a Alteration) String() string {
+	if a.Now == "" {
+		return fmt.Sprintf("column %q was %s and is missing", a.Column, a.Was)
+	}
+	return fmt.Sprintf("column %q was %s and is %s", a.Column, a.Was, a.Now)
+}
 
 // A Growth is a column that a batch adds or widens.
 type Growth struct {
@@ -121,7 +138,7 @@ func (t *Table) Marks() string {
 
 // Own finds the columns that are weir's: those that have a mark and, as made reports, the
 // declaration that weir gives to the mark's type. One that was altered by others is
-// theirs. held is why weir cannot widen a column, or "".
+// theirs, and noted. held is why weir cannot widen a column, or "".
 func (t *Table) Own(marks string, made func(c *Column, as Type) bool, held func(*Column) string) error {
 	var known map[string]string
 	if err := json.Unmarshal([]byte(marks), &known); err != nil {
@@ -135,12 +152,19 @@ func (t *Table) Own(marks string, made func(c *Column, as Type) bool, held func(
 		}
 		own := Column{Key: c.Key}
 		if own.widen(seen); !made(c, own.Type) {
+			t.Altered = append(t.Altered, Alteration{c.Name, own.Type, c.Declared()})
 			continue
 		}
 		if c.Held = held(c); c.Held == "" {
 			c.Own, c.Type, c.seen = true, own.Type, own.seen
 		} else if c.Type == Real {
 			c.Exact = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		seen, ok := markClass(known[name])
+		if ok && !slices.ContainsFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) }) {
+			t.Altered = append(t.Altered, Alteration{Column: name, Was: infer(seen)})
 		}
 	}
 	return nil

@@ -70,6 +70,8 @@ type Table struct {
 	// ID tells the table from another one that has or had its name, and from itself with
 	// columns of weir's dropped, as far as the database can; "" where it does not exist.
 	ID string
+	// Altered is what others made of columns of weir's.
+	Altered []Alteration
 	// Writers are the jobs that have written to the table, by their names in weir_jobs.
 	Writers []string
 	// Made tells that weir made the table, and nobody gave it constraints since: new

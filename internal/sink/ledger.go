@@ -300,7 +300,13 @@ func (e DroppedError) Error() string {
 // read before.
 func CheckSame(was, now *schema.Table) error {
 	if was.Exists && was.ID != "" && now.ID != was.ID {
-		return DroppedError{Table: was.Name}
+		dropped := DroppedError{Table: was.Name}
+		for _, a := range now.Altered {
+			if a.Now == "" {
+				dropped.Column = a.Column
+			}
+		}
+		return dropped
 	}
 	return nil
 }

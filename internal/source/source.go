@@ -35,8 +35,10 @@ type Options struct {
 	MaxLine     int           // bytes of a line without its newline, 1 to LimitMaxLine; 0: DefaultMaxLine
 	Follow      bool          // wait for more at the end of a plain file; streams wait anyway
 	Compression string        // Auto, None, Gzip, Zstd, Zlib or Deflate; "": Auto
-	TLS         *tls.Config   // of a connection; nil: the system's authorities, TLS 1.2 at least
 	RetryFor    time.Duration // how long weir tries to reconnect; 0: not at all
+	// TLS is asked for each connection, for certificates are replaced while a run lasts. Any goroutine may call it.
+	// nil: the system's authorities, TLS 1.2 at least.
+	TLS func() (*tls.Config, error)
 
 	// What follows is the run's.
 

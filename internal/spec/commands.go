@@ -34,12 +34,8 @@ func (s *Spec) backfill(job string, sources []string) func(tables []string) stri
 			case unset && (one.overruled || one.from == byFile || one.from == byVariable):
 				words = append(words, "--"+name+"="+value)
 			case unset || slices.Contains(ownFlags, name) || !one.IsFlag():
-			case one.Type() == "bool":
-				words = append(words, "--"+name+"="+one.String())
 			default:
-				for _, text := range one.written {
-					words = append(words, "--"+name, one.shown(text))
-				}
+				words = append(words, one.words()...)
 			}
 		}
 		words = append(words, "--tables", strings.Join(tables, ","), "--job", job+"-"+strings.Join(tables, "-"))
@@ -48,6 +44,32 @@ func (s *Spec) backfill(job string, sources []string) func(tables []string) stri
 		}
 		return strings.Join(words, " ")
 	}
+}
+
+// again returns the command of this run with one more flag, as people can paste it.
+func (s *Spec) again(flag ...string) string {
+	words := append([]string{"weir", "sync"}, s.args...)
+	for _, one := range s.settings {
+		if one.IsFlag() && one.Name != "restart" && one.Name != "accept-settings" {
+			words = append(words, one.words()...)
+		}
+	}
+	words = append(words, flag...)
+	for i := range words {
+		words[i] = Quoted(words[i])
+	}
+	return strings.Join(words, " ")
+}
+
+// words set a setting on a command line as this run's has it.
+func (one *Setting) words() (words []string) {
+	if one.Type() == "bool" {
+		return []string{"--" + one.Name + "=" + one.String()}
+	}
+	for _, text := range one.written {
+		words = append(words, "--"+one.Name, one.shown(text))
+	}
+	return words
 }
 
 // Quoted is a word of a command as a shell reads it.

@@ -67,16 +67,9 @@ func (b *builder) feed(o *Feed) job.Feed {
 }
 
 // template is the first line of a connection. It is rendered once at the start, so that a
-// variable that is not set is a fault of the command line.
+// variable that is not set is a fault of the command line. Files are read again for each connection.
 func (e *Env) template(text string) (func(string) ([]byte, error), error) {
-	if path, ok := strings.CutPrefix(text, "@"); ok {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		text = string(b)
-	}
-	t, err := template.New("init").Option("missingkey=error").Funcs(template.FuncMap{
+	functions := template.FuncMap{
 		"env": func(name string) (string, error) {
 			if e.FileOnly {
 				return "", nil
@@ -91,11 +84,20 @@ func (e *Env) template(text string) (func(string) ([]byte, error), error) {
 			b, err := os.ReadFile(path)
 			return strings.TrimSpace(string(b)), err
 		},
-	}).Parse(text)
-	if err != nil {
-		return nil, err
 	}
 	render := func(resume string) ([]byte, error) {
+		text := text
+		if path, ok := strings.CutPrefix(text, "@"); ok {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			text = string(b)
+		}
+		t, err := template.New("init").Option("missingkey=error").Funcs(functions).Parse(text)
+		if err != nil {
+			return nil, err
+		}
 		var b bytes.Buffer
 		if err := t.Execute(&b, map[string]string{"resume": resume}); err != nil {
 			if inner := errors.Unwrap(err); inner != nil {
@@ -105,24 +107,13 @@ func (e *Env) template(text string) (func(string) ([]byte, error), error) {
 		}
 		return append(bytes.TrimRight(b.Bytes(), "\r\n"), '\n'), nil
 	}
-	_, err = render("")
+	_, err := render("")
 	return render, err
 }
 
-// tls builds the TLS configuration of connections.
-func (b *builder) tls(sources []string) *tls.Config {
-	o := &b.Feed
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.TLSServerName}
-	if o.TLSCA != "" {
-		pem, err := os.ReadFile(o.TLSCA)
-		c.RootCAs = x509.NewCertPool()
-		if err != nil {
-			b.fault("tls-ca", "--tls-ca: %v", err)
-		} else if !c.RootCAs.AppendCertsFromPEM(pem) {
-			b.fault("tls-ca", "--tls-ca: %s has no PEM certificate", o.TLSCA)
-		}
-		c.ClientCAs, c.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert // of senders
-	}
+// tls returns what builds the TLS configuration of a connection. It reads the files each time, for they may be replaced.
+func (b *builder) tls(sources []string) func() (*tls.Config, error) {
+	o := b.Feed
 	switch {
 	case o.TLSCert == "" && o.TLSKey == "":
 		if i := slices.IndexFunc(sources, func(name string) bool { return strings.HasPrefix(name, "tls-listen://") }); i >= 0 && !b.env.FileOnly { // else a flag may name it
@@ -130,14 +121,56 @@ func (b *builder) tls(sources []string) *tls.Config {
 		}
 	case o.TLSCert == "":
 		b.fault("tls-key", "--tls-key and --tls-cert are needed together")
-	case o.TLSCert != "" && o.TLSKey == "":
+	case o.TLSKey == "":
 		b.fault("tls-cert", "--tls-cert and --tls-key are needed together")
-	case o.TLSCert != "":
-		pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
-		if err != nil {
-			b.fault("tls-cert", "--tls-cert: %v", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
 	}
-	return c
+	if _, err := o.authorities(); err != nil {
+		b.fault("tls-ca", "--tls-ca: %v", err)
+	}
+	if _, err := o.certificates(); err != nil {
+		b.fault("tls-cert", "--tls-cert: %v", err)
+	}
+	return func() (*tls.Config, error) {
+		ca, err := o.authorities()
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		own, err := o.certificates()
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert: %w", err)
+		}
+		c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.TLSServerName, Certificates: own, RootCAs: ca}
+		if ca != nil {
+			c.ClientCAs, c.ClientAuth = ca, tls.RequireAndVerifyClientCert // of senders
+		}
+		return c, nil
+	}
+}
+
+// authorities are those of --tls-ca; nil: the system's.
+func (o *Feed) authorities() (*x509.CertPool, error) {
+	if o.TLSCA == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(o.TLSCA)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no PEM certificate", o.TLSCA)
+	}
+	return pool, nil
+}
+
+// certificates is that of --tls-cert, where there is one.
+func (o *Feed) certificates() ([]tls.Certificate, error) {
+	if o.TLSCert == "" || o.TLSKey == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+	if err != nil {
+		return nil, err
+	}
+	return []tls.Certificate{pair}, nil
 }

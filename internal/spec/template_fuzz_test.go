@@ -2,6 +2,8 @@ package spec
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -29,4 +31,31 @@ func FuzzTemplate(f *testing.F) {
 			t.Errorf("%q, then %q", line, again)
 		}
 	})
+}
+
+// TestTemplate_FilesAreReadAgain: the secrets of a feed may be replaced while a run lasts.
+func TestTemplate_FilesAreReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("init", `login {{file "`+filepath.ToSlash(dir)+`/key"}}`)
+	write("key", "one\n")
+	render, err := (&Env{}).template("@" + filepath.Join(dir, "init"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(want string) {
+		t.Helper()
+		if got, err := render(""); string(got) != want || err != nil {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+	want("login one\n")
+	write("key", "two\n")
+	want("login two\n")
+	write("init", "hello")
+	want("hello\n")
 }

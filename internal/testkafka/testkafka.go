@@ -89,9 +89,10 @@ func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 	return c
 }
 
-// Up starts the broker again.
-func (c *Cluster) Up() {
+// Up starts the broker again; Kafka's stand-in with more options.
+func (c *Cluster) Up(more ...kfake.Opt) {
 	c.t.Helper()
+	c.opts = append(c.opts, more...)
 	var err error
 	if c.real != nil {
 		err = c.real.up()

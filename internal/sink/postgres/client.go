@@ -9,18 +9,21 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/tcp"
 )
 
 // A client has one connection to the server.
 type client struct {
-	config *pgconn.Config
-	opt    sink.Options
-	reads  bool               // writes nothing, and demands no server that can
-	conn   *pgconn.PgConn     // nil before it is made, and after it broke
-	open   bool               // a transaction is
-	warned map[string]warning // by SQLSTATE
+	dsn     string
+	config  *pgconn.Config // what dsn said when the last connection was tried
+	opt     sink.Options
+	reads   bool               // writes nothing, and demands no server that can
+	conn    *pgconn.PgConn     // nil before it is made, and after it broke
+	open    bool               // a transaction is
+	warned  map[string]warning // by SQLSTATE
+	refused time.Time          // since when the server has refused our login; zero: it does not
 	server
 	ready    bool // weir's tables exist
 	versions bool // weir_versions does
@@ -49,12 +52,12 @@ func newClient(dsn string, o sink.Options, reads bool) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{config: config, opt: o, reads: reads, warned: map[string]warning{}}, nil
+	return &client{dsn: dsn, config: config, opt: o, reads: reads, warned: map[string]warning{}}, nil
 }
 
 // Parse reads a connection string, which may be a URL or keywords and values;
 // what it leaves open comes from PG* variables, .pgpass and service files, as
-// pgconn reads them. The error does not hold the password.
+// pgconn reads them now. The error does not hold the password.
 func Parse(dsn string) (*pgconn.Config, error) {
 	c, err := pgconn.ParseConfig(dsn)
 	if err != nil {
@@ -99,15 +102,43 @@ func (c *client) connect(ctx context.Context) (made bool, err error) {
 	if c.conn != nil {
 		return false, nil
 	}
-	if c.conn, err = pgconn.ConnectConfig(ctx, c.config); err != nil {
-		c.conn = nil
-		return false, c.sinkError(err)
+	if err := c.dial(ctx); err != nil {
+		return false, err
 	}
 	if err := c.inspect(ctx); err != nil {
 		c.drop()
 		return false, c.sinkError(err)
 	}
 	return true, nil
+}
+
+// dial makes a connection. The files of passwords, services and certificates are read each time, for
+// somebody may have replaced them.
+func (c *client) dial(ctx context.Context) error {
+	config, err := Parse(c.dsn)
+	if err != nil {
+		class := sink.Permanent
+		if c.mayBeReplaced() {
+			class = sink.Transient
+		}
+		return &sink.Error{Class: class, Reason: "login", Err: err}
+	}
+	c.config = config
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return c.sinkError(err)
+	}
+	c.conn, c.refused = conn, time.Time{}
+	return nil
+}
+
+// mayBeReplaced reports, when a login or certificate is refused, whether to try it again: the server
+// took it before, and somebody may just be replacing it.
+func (c *client) mayBeReplaced() bool {
+	if c.refused.IsZero() {
+		c.refused = time.Now()
+	}
+	return c.version > 0 && time.Since(c.refused) < backoff.Replacement
 }
 
 // A serverRow is the row of serverSQL.

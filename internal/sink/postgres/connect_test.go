@@ -69,6 +69,87 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'app'", "true")
 }
 
+// TestOpen_LoginIsReplaced: a password and an authority are replaced under load, on one side after the other. Until both
+// sides have the new one, flushes are tried again.
+func TestOpen_LoginIsReplaced(t *testing.T) {
+	s := testpg.Start(t)
+	db := connect(t, s.Database(t))
+	db.Exec(t, "CREATE ROLE app LOGIN PASSWORD 'first'")
+	db.Exec(t, "GRANT CREATE ON SCHEMA public TO app")
+	dir := t.TempDir()
+	testcheck.NoError(t, testtls.Write(dir))
+	write := func(name, text string) {
+		t.Helper()
+		testcheck.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	// connectBy sets where weir connects, and what it trusts.
+	connectBy := func(ca string) {
+		db.weir = fmt.Sprintf("host=127.0.0.1 port=%d dbname=%s user=app passfile=%[3]s/pass sslmode=verify-full sslrootcert=%[3]s/%s", s.Port, db.conn.Config().Database, dir, ca)
+	}
+	serve := func() {
+		t.Helper()
+		for file, from := range map[string]string{"server.crt": "cert.pem", "server.key": "key.pem"} {
+			text, err := os.ReadFile(filepath.Join(dir, from))
+			testcheck.NoError(t, err)
+			s.Configure(t, file, text)
+		}
+		db.Exec(t, "SELECT pg_reload_conf()")
+		connectBy("cert.pem")
+		for end := time.Now().Add(time.Minute); db.tryOpen(t) != nil && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			continue // until the server has read its configuration
+		}
+		connectBy("ca.pem")
+	}
+	trust := func() {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(dir, "cert.pem"))
+		testcheck.NoError(t, err)
+		write("ca.pem", string(text))
+	}
+	s.Configure(t, "pg_hba.conf", []byte("hostssl all app 127.0.0.1/32 scram-sha-256\nhost all postgres 127.0.0.1/32 trust\n"))
+	db.Exec(t, "ALTER SYSTEM SET ssl = on")
+	write("pass", "*:*:*:app:first\n")
+	serve()
+	trust()
+	r := sinktest.Begin(t, db)
+	n := 0
+	// breaks has the next flush make a new connection, whose login is refused; mend is called after the second refusal.
+	breaks := func(reason string, mend func()) {
+		t.Helper()
+		n++
+		r.Fold(fmt.Sprintf(`{"id":%d,"a":"x"}`, n), "bad")
+		db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
+		refused := 0
+		_, err := sink.Retry(r.Sink, time.Minute, func(e *sink.Error) {
+			if e.Reason == reason && !strings.Contains(e.Error(), "terminat") && !strings.Contains(e.Error(), "EOF") {
+				if refused++; refused == 2 {
+					mend()
+				}
+			}
+		}).Flush(t.Context(), r.Seal())
+		r.Reset()
+		if err != nil || refused < 2 {
+			t.Errorf("the flush after %d refusals: %v", refused, err)
+		}
+	}
+	r.Flush(`{"id":0,"a":"x"}`)
+	db.Exec(t, "ALTER ROLE app PASSWORD 'second'")
+	breaks("login", func() { write("pass", "*:*:*:app:second\n") })
+	testcheck.NoError(t, testtls.Write(dir))
+	serve()
+	breaks("connection", trust)
+	write("ca.pem", "a torn file")
+	breaks("login", trust)
+	sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects) FROM t", "4|3")
+	if err := db.tryOpen(t); err != nil {
+		t.Error(err)
+	}
+	write("pass", "*:*:*:app:first\n")
+	if err := db.tryOpen(t); err == nil || !strings.Contains(err.Error(), "read at each connection") {
+		t.Errorf("a run that begins with the old password: %v", err)
+	}
+}
+
 // TestOpen_Standby: of two servers the one that takes writes is meant.
 func TestOpen_Standby(t *testing.T) {
 	testcheck.Only(t)

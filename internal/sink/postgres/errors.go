@@ -24,13 +24,13 @@ func (c *client) sinkError(err error) error {
 		return err // also if an error of the server's is its cause
 	}
 	e := pgError(err)
+	var connect *pgconn.ConnectError
 	if e == nil {
-		var connect *pgconn.ConnectError
 		var lost *lostError
 		switch {
 		case errors.As(err, new(cause)): // others keep changing the rows or the table
 			return &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
-		case errors.As(err, &connect) && c.isHopeless(err):
+		case errors.As(err, &connect) && c.isHopeless(err) && !c.mayBeReplaced():
 			return &sink.Error{Class: sink.Permanent, Reason: "connection", Err: fmt.Errorf("%w (not retried: check the host, sslmode and the certificates)", oneLine(err))}
 		case errors.As(err, &connect) || errors.As(err, &lost):
 			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: oneLine(err)}
@@ -38,8 +38,11 @@ func (c *client) sinkError(err error) error {
 		return err
 	}
 	class, reason, hint := classify(e)
-	if reason == "permission" {
+	switch {
+	case reason == "permission":
 		hint = c.grant(e)
+	case reason == "login" && errors.As(err, &connect) && c.mayBeReplaced():
+		class = sink.Transient
 	}
 	if hint != "" {
 		hint = " (" + hint + ")"
@@ -103,7 +106,7 @@ var states = map[string]struct {
 	"55000":          {sink.Permanent, "error", ""},
 	"57P04":          {sink.Permanent, "error", ""},
 	"42501":          {sink.Permanent, "permission", ""},
-	"28P01":          {sink.Permanent, "login", "the password may stand in PGPASSWORD or ~/.pgpass"},
+	"28P01":          {sink.Permanent, "login", "the password may stand in PGPASSWORD, or in ~/.pgpass, which is read at each connection"},
 	"28000":          {sink.Permanent, "login", ""},
 	"08":             {sink.Transient, "connection", ""},
 	"57":             {sink.Transient, "connection", ""},

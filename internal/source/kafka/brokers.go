@@ -35,8 +35,9 @@ const (
 	// requestRetries is how often the client itself sends a request again.
 	requestRetries = 2
 	// Waits before a request is sent again: the first, and the longest.
-	minWait = 250 * time.Millisecond
-	maxWait = 10 * time.Second
+	minWait     = 250 * time.Millisecond
+	maxWait     = 10 * time.Second
+	dialTimeout = 10 * time.Second
 	// silentTries is how often a broker may end a connection before its first answer to a request: it
 	// may be stopping, or want a login.
 	silentTries = 3
@@ -76,16 +77,25 @@ func (b *brokers) options() []kgo.Opt {
 	opts := []kgo.Opt{kgo.SeedBrokers(b.cfg.spec.Brokers...), kgo.ClientID("weir"), kgo.WithHooks(&b.connections), kgo.RequestRetries(requestRetries),
 		kgo.DisableClientMetrics(), kgo.MetadataMaxAge(newTopics)}
 	if b.cfg.spec.TLS {
-		c := b.cfg.common.TLS
-		if c == nil {
-			c = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		opts = append(opts, kgo.DialTLSConfig(c.Clone()))
+		opts = append(opts, kgo.Dialer(b.dialTLS))
 	}
 	if m := mechanism(&b.cfg.kafka); m != nil {
 		opts = append(opts, kgo.SASL(m))
 	}
 	return opts
+}
+
+// dialTLS connects to a broker. The files of certificates are read each time, for they may be replaced.
+func (b *brokers) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	config, err := &tls.Config{MinVersion: tls.VersionTLS12}, error(nil)
+	if load := b.cfg.common.TLS; load != nil {
+		config, err = load()
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: config}
+	return d.DialContext(ctx, network, addr)
 }
 
 // mechanism is how a client says who it is, nil for not at all.
@@ -125,7 +135,7 @@ type bearerSession struct{ sasl.Session }
 
 func (s bearerSession) Challenge(answer []byte) (done bool, next []byte, err error) {
 	if done, next, err = s.Session.Challenge(answer); err != nil {
-		err = fatalError{fmt.Errorf("the broker does not take the token: %s", answer)}
+		err = loginError{fmt.Errorf("the broker does not take the token: %s", answer)}
 	}
 	return done, next, err
 }
@@ -143,7 +153,7 @@ func (b *brokers) retry(ctx context.Context, call func() error) error {
 		err = fmt.Errorf("%s: %w", b.spec, bare(err))
 		_, wasReached := b.connections.state()
 		switch {
-		case isFatal(err) || !wasReached && isMisfit(err) || attempt >= silentTries && !b.answered && errors.As(err, new(*kgo.ErrFirstReadEOF)):
+		case isFatal(err) && !b.connections.mayBeReplaced(err) || !wasReached && isMisfit(err) || attempt >= silentTries && !b.answered && errors.As(err, new(*kgo.ErrFirstReadEOF)):
 			return err
 		case !wasReached && b.cfg.kafka.SASL != "" && errors.Is(err, io.EOF):
 			return fmt.Errorf("%s: the broker ended the connection at the login: user, password or mechanism may be wrong", b.spec)
@@ -212,16 +222,25 @@ func (c *connections) state() (connected, wasReached bool) {
 // lost returns the error of a cluster that could not be reached for too long.
 func (c *connections) lost() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	reached, err, since := len(c.reached) > 0, c.err, c.since
+	c.mu.Unlock()
 	switch {
-	case len(c.reached) > 0 || c.err == nil:
+	case reached || err == nil:
 		return nil
-	case isFatal(c.err):
-		return c.err
-	case time.Since(c.since) > c.opts.RetryFor:
-		return fmt.Errorf("no broker could be reached: %w (tried for %s; --retry-for says how long)", c.err, c.opts.RetryFor)
+	case isFatal(err) && !c.mayBeReplaced(err):
+		return err
+	case time.Since(since) > c.opts.RetryFor:
+		return fmt.Errorf("no broker could be reached: %w (tried for %s; --retry-for says how long)", err, c.opts.RetryFor)
 	}
 	return nil
+}
+
+// mayBeReplaced reports whether a refusal is to be tried again: the login was good before, and somebody may just be
+// replacing a password, a token or a certificate.
+func (c *connections) mayBeReplaced(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return isRefusal(err) && c.wasReached && (len(c.reached) > 0 || time.Since(c.since) < backoff.Replacement)
 }
 
 // errGone says that a partition begins behind an offset, or ends before it, or is of another topic of the same name.
@@ -270,16 +289,19 @@ type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }
 
+// A loginError says that a broker does not take a token.
+type loginError struct{ error }
+
 // isFatal reports whether it is of no use to try again.
 func isFatal(err error) bool {
 	var broker *kerr.Error
-	return isRefusal(err) || errors.As(err, &broker) && !broker.Retriable || errors.Is(err, kerr.UnknownTopicOrPartition)
+	return isRefusal(err) || errors.As(err, new(fatalError)) || errors.As(err, &broker) && !broker.Retriable || errors.Is(err, kerr.UnknownTopicOrPartition)
 }
 
 // isRefusal reports whether one side does not trust the other.
 func isRefusal(err error) bool {
 	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError)) || errors.As(err, new(tls.RecordHeaderError)) ||
-		tcp.IsRefusal(err) || errors.Is(err, kerr.SaslAuthenticationFailed) || errors.As(err, new(fatalError))
+		tcp.IsRefusal(err) || errors.Is(err, kerr.SaslAuthenticationFailed) || errors.As(err, new(loginError))
 }
 
 // isMisfit reports whether no broker has the name, or one seems to speak TLS or to ask for a login

@@ -151,7 +151,7 @@ func (d *dialer) Close() error {
 	return err
 }
 
-// A fatalError stays when weir reconnects.
+// A fatalError stays when weir reconnects, unless somebody is just replacing a certificate or the file of a login.
 type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }
@@ -171,6 +171,7 @@ func isUnknownHost(err error) bool {
 func (s *Stream) produceDialed() error {
 	lost := time.Now() // later by the time in which there was a connection
 	waits, attempt := backoff.Backoff{Min: minRedial, Max: maxRedial}, 0
+	worked := false // a connection has brought something
 	for {
 		err := s.dialer.connect(s.Ctx)
 		if err == nil {
@@ -192,6 +193,7 @@ func (s *Stream) produceDialed() error {
 			if brought > 0 {
 				s.askWhereToResume()
 				lost = time.Now()
+				worked = true
 			}
 			if brought >= useful {
 				waits.Reset()
@@ -203,6 +205,7 @@ func (s *Stream) produceDialed() error {
 			what = s.reader.Torn()
 			err = fmt.Errorf("%s: the feed ended%s", s.Name, what)
 		}
+		mayBeReplaced := worked && errors.As(err, new(*fatalError)) && time.Since(lost) < backoff.Replacement
 		switch {
 		case s.Ctx.Err() != nil:
 			return s.Ctx.Err()
@@ -211,7 +214,7 @@ func (s *Stream) produceDialed() error {
 				s.opts.Log.Warn(err.Error())
 			}
 			return io.EOF
-		case limit == 0 || isFatal(err):
+		case limit == 0 || isFatal(err) && !mayBeReplaced:
 			return err
 		}
 		wait, ok := waits.Next(limit - time.Since(lost))

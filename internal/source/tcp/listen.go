@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -51,13 +52,15 @@ const (
 // A listener takes senders.
 type listener struct {
 	net.Listener
-	tls     *tls.Config // nil: without
+	load    func() (*tls.Config, error) // reads the files of TLS; nil: without
 	permits []permit
 	windows chan struct{} // a token for each sender that has a zstd window
 	pool    *source.Pool  // of small blocks, for a sender that is idle keeps one
 	changed func(n int)   // is called with how many conns there are; mu is locked
 
 	mu     sync.Mutex
+	tls    *tls.Config      // that was loaded last
+	failed string           // why another one could not be loaded
 	conns  map[net.Conn]int // the number of one that has brought no line yet, else 0
 	number int              // of the last
 	closed bool
@@ -71,10 +74,16 @@ func listen(ctx context.Context, name string, o *source.Options) (*listener, err
 	}
 	l := newListener(in, name, o)
 	if scheme == tlsListenScheme {
-		if o.TLS == nil || len(o.TLS.Certificates) == 0 {
-			return nil, errors.Join(fmt.Errorf("%s needs --tls-cert and --tls-key", name), in.Close())
+		missing := fmt.Errorf("%s needs --tls-cert and --tls-key", name)
+		if l.load = o.TLS; l.load == nil {
+			return nil, errors.Join(missing, in.Close())
 		}
-		l.tls = o.TLS
+		if l.tls, err = l.load(); err == nil && len(l.tls.Certificates) == 0 {
+			err = missing
+		}
+		if err != nil {
+			return nil, errors.Join(err, in.Close())
+		}
 	}
 	return l, nil
 }
@@ -273,12 +282,26 @@ func (c *senderConn) giveBack() {
 	}
 }
 
+// config reads what TLS goes by for the next sender. While its files cannot be read, it is what was read last.
+func (l *listener) config(log *slog.Logger) *tls.Config {
+	c, err := l.load()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.tls, l.failed = c, ""
+	} else if why := err.Error(); why != l.failed { // once, and not for each sender
+		l.failed = why
+		log.Warn(why + "; the certificates that were read before stay in use")
+	}
+	return l.tls
+}
+
 // secured is a sender's connection under TLS, if the listener asks for it.
 func (s *Stream) secured(c net.Conn) (net.Conn, error) {
-	if s.listener.tls == nil {
+	if s.listener.load == nil {
 		return c, nil
 	}
-	over := tls.Server(&wire{Conn: c}, s.listener.tls)
+	over := tls.Server(&wire{Conn: c}, s.listener.config(s.opts.Log))
 	ctx, cancel := context.WithTimeout(s.Ctx, handshakeTimeout)
 	defer cancel()
 	if err := over.HandshakeContext(ctx); err != nil {

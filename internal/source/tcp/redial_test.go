@@ -10,16 +10,19 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/big"
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/testcheck"
@@ -143,7 +146,7 @@ func TestLastLine(t *testing.T) {
 		t.Run("dialled/"+name, func(t *testing.T) {
 			o, spec := o, "tcp://pipe:1"
 			if c.tls {
-				o.TLS, spec = &tls.Config{RootCAs: pool}, "tls://pipe:1"
+				o.TLS, spec = func() (*tls.Config, error) { return &tls.Config{RootCAs: pool}, nil }, "tls://pipe:1"
 			}
 			dialIn(t, spec, o, func(_ int, wire net.Conn) { send(wire, tls.Server, server) }, func(t *testing.T, s *Stream, warnings chan string) {
 				if got, err := linesOf(t, s); got != c.want || err != io.EOF {
@@ -168,6 +171,62 @@ func TestLastLine(t *testing.T) {
 					l.wantWarnings(0, "")
 				} else {
 					l.wantWarnings(1, c.warning)
+				}
+			})
+		})
+	}
+}
+
+// TestDial_CertificateIsReplaced: the feed gets a certificate of another authority, and weir's file of authorities is
+// replaced later. Until then weir reconnects, but not for good.
+func TestDial_CertificateIsReplaced(t *testing.T) {
+	first, firstPool := certificate(t)
+	second, secondPool := certificate(t)
+	for name, replaces := range map[string]bool{"and the authority": true, "alone": false} {
+		t.Run(name, func(t *testing.T) {
+			var trusted atomic.Pointer[x509.CertPool]
+			trusted.Store(firstPool)
+			torn := errors.New("the file is torn")
+			o := source.Options{RetryFor: math.MaxInt64, TLS: func() (*tls.Config, error) {
+				if trusted.Load() == nil {
+					return nil, torn
+				}
+				return &tls.Config{RootCAs: trusted.Load()}, nil
+			}}
+			serve := func(n int, wire net.Conn) {
+				pair := first
+				if n > 0 {
+					pair = second
+				}
+				if replaces && n == 2 {
+					trusted.Store(nil)
+				} else if replaces && n == 4 {
+					trusted.Store(secondPool)
+				}
+				conn := tls.Server(wire, &tls.Config{Certificates: []tls.Certificate{pair}})
+				_, _ = fmt.Fprintf(conn, "{%d}\n", n)
+				_ = wire.Close()
+			}
+			dialIn(t, "tls://pipe:1", o, serve, func(t *testing.T, s *Stream, _ chan string) {
+				got := func() (string, error) {
+					b, err := s.Next(t.Context())
+					if err != nil {
+						return "", err
+					}
+					defer b.Release()
+					return string(b.Data), nil
+				}
+				if line, err := got(); line != "{0}\n" || err != nil {
+					t.Fatalf("%q, %v", line, err)
+				}
+				begin := time.Now()
+				line, err := got()
+				if replaces {
+					if line != "{4}\n" && line != "{5}\n" || err != nil {
+						t.Errorf("%q, %v", line, err)
+					}
+				} else if waited := time.Since(begin); err == nil || !strings.Contains(err.Error(), "unknown authority") || waited < backoff.Replacement || waited > 2*backoff.Replacement {
+					t.Errorf("%q, %v after %s", line, err, waited)
 				}
 			})
 		})
@@ -214,7 +273,7 @@ func TestDial_EndsAtOnce(t *testing.T) {
 		"silence":                            {says(""), &tls.Config{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := source.Options{TLS: c.tls, RetryFor: math.MaxInt64, Hello: func(string) ([]byte, error) { return []byte("hello\n"), nil }}
+			o := source.Options{TLS: func() (*tls.Config, error) { return c.tls, nil }, RetryFor: math.MaxInt64, Hello: func(string) ([]byte, error) { return []byte("hello\n"), nil }}
 			dialIn(t, "tls://pipe:1", o, func(_ int, wire net.Conn) { c.serve(wire) }, func(t *testing.T, s *Stream, warnings chan string) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()

@@ -66,7 +66,9 @@ func listenIn(t *testing.T, o source.Options, withTLS *tls.Config, do func(l *li
 		o, err := o.WithDefaults()
 		testcheck.NoError(t, err)
 		in := newListener(&pipes{make(chan net.Conn), make(chan struct{})}, "tcp-listen://pipe", &o)
-		in.tls = withTLS
+		if withTLS != nil {
+			in.load = func() (*tls.Config, error) { return withTLS, nil }
+		}
 		l.stream = newStream("tcp-listen://pipe", o, Options{}, in)
 		l.stream.Go()
 		do(l)

@@ -33,18 +33,22 @@ func isClean(c net.Conn) func() bool {
 }
 
 // shakeHands begins TLS with a server. It closes c where that fails.
-func shakeHands(ctx context.Context, c net.Conn, addr string, config *tls.Config) (net.Conn, error) {
-	if config = config.Clone(); config == nil {
-		config = &tls.Config{}
+func shakeHands(ctx context.Context, c net.Conn, addr string, load func() (*tls.Config, error)) (net.Conn, error) {
+	config, err := &tls.Config{MinVersion: tls.VersionTLS12}, error(nil)
+	if load != nil {
+		config, err = load()
 	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	config = config.Clone()
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(addr)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	t := tls.Client(&wire{Conn: c}, config)
-	err := t.HandshakeContext(ctx)
-	if err == nil {
+	if err = t.HandshakeContext(ctx); err == nil {
 		return t, nil
 	}
 	_ = c.Close()
