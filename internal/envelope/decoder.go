@@ -100,7 +100,7 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	}
 	if d.read.Matches(d.fails) {
 		of, is := d.decides(d.fails)
-		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream, or other keys; docs/envelopes.md)", of, is)
+		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream%s, or other keys; docs/envelopes.md)", of, is, suchAs(l.Text))
 	}
 	m.Table = d.tableName()
 	if v := d.read.Get(d.schema); v != nil {
@@ -146,6 +146,14 @@ func (d *Decoder) tableName() []byte {
 		d.name = append(d.name, d.read.Text(v)...)
 	}
 	return d.name
+}
+
+// suchAs names the preset whose tool sends such messages, if there is one.
+func suchAs(message []byte) string {
+	if preset := DetectPreset(message); preset != "" {
+		return ", such as " + preset
+	}
+	return ""
 }
 
 // decides is what decides about a condition in the message, for people.

@@ -88,7 +88,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	switch {
 	case a.inGroup && errors.As(err, &fenced):
 		a.run.p.Fenced() // the group knows who has the lanes: the run joins it again
-	case a.inGroup && errors.Is(err, source.ErrNewLane):
+	case errors.Is(err, source.ErrNewLane):
 	case errors.As(err, &fenced):
 		if h.fences.note(fenced, err); len(h.fences.lost) == a.known {
 			return nil, h.fences.err

@@ -86,7 +86,7 @@ type Group struct {
 	Cursors func(ctx context.Context, lanes []string) ([]Cursor, error)
 }
 
-// ErrNewLane ends a [Member] that was given a lane which did not exist when it was opened.
+// ErrNewLane ends a source that has a lane, or as a [Member] was given one, which did not exist when it was opened.
 var ErrNewLane = errors.New("there is a new partition")
 
 // DeadLetters is a source that can send rejected records to a place of its own.

@@ -59,6 +59,17 @@ func IsKafka(sources []string) bool {
 	return slices.ContainsFunc(sources, kafka.Is)
 }
 
+// aloneForRestart is how a job that a group reads is restarted.
+const aloneForRestart = "end its members, and run weir once with the same --job, --partitions and --until-end"
+
+// AdviseGroup adds to an error that advises --restart what the members of a group do instead.
+func (p *Plan) AdviseGroup(err error) error {
+	if err == nil || p.options.Kafka.Group == "" || !strings.Contains(err.Error(), "--restart") {
+		return err
+	}
+	return fmt.Errorf("%w; --restart is not for a group: %s", err, aloneForRestart)
+}
+
 // judgeKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
 func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
 	k := &b.Kafka
@@ -76,7 +87,7 @@ func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
 	if to := b.plan.To; grouped && named && to.Files != nil && len(to.Files(to.Dest)) > 0 {
 		b.add(b.sourceFault("without --partitions, such as 0-3, topics are read by a consumer group, which needs a server: %s has one writer", to.Name))
 	}
-	b.faultIf(grouped && b.Once.Restart != "", "restart", "--restart is not for a group: end its members, and run weir once with the same --job, --partitions and --until-end")
+	b.faultIf(grouped && b.Once.Restart != "", "restart", "--restart is not for a group: "+aloneForRestart)
 	b.faultIf(grouped && b.Once.DryRun, "dry-run", "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
 	b.faultIf(!grouped && (k.Group != "" || k.GroupProtocol != classicProtocol || k.GroupInstance != "" || k.Start == startCommitted),
 		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")

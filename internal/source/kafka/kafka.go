@@ -70,6 +70,9 @@ func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Sour
 		for _, l := range c.lanes {
 			s.events = append(s.events, s.opened(l))
 		}
+		if cfg.spec.Pattern != nil && !k.UntilEnd {
+			s.closing = append(s.closing, background(c.watchTopics))
+		}
 	}
 	return s, nil
 }
@@ -138,6 +141,8 @@ func (s *Source) step(ctx context.Context) (e source.Event, err error) {
 	switch {
 	case ctx.Err() != nil:
 		return e, ctx.Err()
+	case s.catalog.grown.Load():
+		return e, source.ErrNewLane
 	case len(s.events) > 0:
 		e, s.events = s.events[0], s.events[1:]
 		return e, nil
@@ -304,6 +309,9 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.
 func (s *Source) startOf(ctx context.Context, l *lane) (int64, error) {
 	if s.cfg.kafka.Start.Committed {
 		return s.member.committedOf(l)
+	}
+	if _, was := s.cfg.common.Ends[l.name]; s.cfg.common.Ends != nil && !was {
+		return l.start, nil // all of it is new
 	}
 	return s.catalog.startOf(ctx, l)
 }
