@@ -89,6 +89,9 @@ type Group struct {
 // ErrNewLane ends a source that has a lane, or as a [Member] was given one, which did not exist when it was opened.
 var ErrNewLane = errors.New("there is a new partition")
 
+// ErrNameTaken ends a [Member] whose name in the group another one has: the next one joins without a name.
+var ErrNameTaken = errors.New("joining again without a name")
+
 // DeadLetters is a source that can send rejected records to a place of its own.
 type DeadLetters interface {
 	Source

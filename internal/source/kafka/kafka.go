@@ -42,6 +42,9 @@ var (
 
 // New connects to the brokers of a spec, and finds the partitions that are to be read.
 func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Source, err error) {
+	if o.Nameless {
+		k.Instance = ""
+	}
 	cfg := &config{kafka: k}
 	if cfg.common, err = o.WithDefaults(); err != nil {
 		return nil, err
@@ -178,6 +181,7 @@ func (s *Source) consume() error {
 	if m == nil {
 		what = append(what, kgo.ConsumePartitions(s.fetcher.offsets()))
 	} else {
+		m.grouped(false)
 		what = append(what, m.options()...)
 	}
 	consumer, err := s.fetcher.connect(what)
