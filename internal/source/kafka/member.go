@@ -231,24 +231,20 @@ func (m *member) leave(consumer *kgo.Client, stop context.CancelFunc) {
 }
 
 // expel has a member leave for which the client does not: one that waits for a rebalance, and one with a name. The others
-// would wait for its session to expire.
+// would wait for its session to expire. It leaves by its id: another member may have its name.
 func (m *member) expel(id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), commitWait)
 	defer cancel()
 	k := &m.cfg.kafka
-	var name *string
-	if k.Instance != "" {
-		name = &k.Instance
-	}
 	if k.Consumer {
 		leave := kmsg.NewPtrConsumerGroupHeartbeatRequest()
-		leave.Group, leave.MemberID, leave.MemberEpoch, leave.InstanceID = k.Group, id, -1, name // -2 would keep its partitions
+		leave.Group, leave.MemberID, leave.MemberEpoch = k.Group, id, -1 // with the client's -2 it would keep its partitions
 		_, err := leave.RequestWith(ctx, m.brokers.client)
 		return err
 	}
 	leave := kmsg.NewPtrLeaveGroupRequest()
 	of := kmsg.NewLeaveGroupRequestMember()
-	of.MemberID, of.InstanceID = id, name
+	of.MemberID = id
 	leave.Group, leave.MemberID, leave.Members = k.Group, id, []kmsg.LeaveGroupRequestMember{of}
 	_, err := leave.RequestWith(ctx, m.brokers.client)
 	return err
