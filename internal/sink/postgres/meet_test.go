@@ -243,7 +243,7 @@ func TestMeet_ASumWaitsForAnotherSession(t *testing.T) {
 	}
 }
 
-// TestMeet_AColumnThatOthersWiden: the functions that its new type needs are made, though the staging table stays.
+// TestMeet_AColumnThatOthersWiden: its values go on to meet, as texts.
 func TestMeet_AColumnThatOthersWiden(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
@@ -286,4 +286,14 @@ func TestMeet_WhatTheTableHasIsAdded(t *testing.T) {
 		r.Flush()
 	}
 	sinktest.Expect(t, db, "SELECT n::text, count(*) FROM t GROUP BY 1", "2|6000")
+}
+
+// TestMeet_APatchedColumnBecomesText: the function that its new type needs is made, though the staging table stays.
+func TestMeet_APatchedColumnBecomesText(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"o": merge.Patch}))
+	r.Flush(`{"id":1,"o":{"a":1}}`)
+	r.Flush(`{"id":1,"o":{"a":null,"b":[1e200000]}}`) // which jsonb does not take
+	r.Flush(`{"id":1,"o":{"c":2}}`)
+	sinktest.Expect(t, db, "SELECT o FROM t", `{"b":[1e200000],"c":2}`)
 }
