@@ -276,9 +276,8 @@ func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 		rnd.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 		r, rnd := Setup{Job: fmt.Sprint("job ", job), Options: m.options}.Begin(t, db), rand.New(rand.NewPCG(rnd.Uint64(), 1))
 		runs = append(runs, r)
-		if job == 0 { // the test is skipped without versions
-			r.Flush(lines[0])
-			lines = lines[1:]
+		if m.rules.Version != "" { // a driver without them skips the test
+			r.Flush(fmt.Sprintf(`{"id":2000,"v":1,"n":%d}`, job))
 		}
 		r.Sink = sink.Retry(Faulty(r.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
 		wg.Go(func() {
@@ -293,6 +292,7 @@ func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 		})
 	}
 	wg.Wait()
+	db.Exec(t, "DELETE FROM t WHERE id = 2000")
 	m.is(t, db, model)
 	if t.Failed() {
 		t.Logf("%+v", m)
