@@ -140,6 +140,7 @@ func meetsAs(t *testing.T, db *database, functions map[string]merge.Function, li
 	r := sinktest.BeginJob(t, db, "verify", meets(functions))
 	r.Fold(lines...)
 	b := r.Seal().Batches[0]
+	b.MeetNothing()
 	d, err := postgres.Inspect(t.Context(), db.url, db.options(t))
 	testcheck.NoError(t, err)
 	defer func() { testcheck.NoError(t, d.Close()) }()
