@@ -1,7 +1,9 @@
 package torture
 
 import (
+	"encoding/csv"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -189,6 +191,7 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 		return
 	}
 	columns, kind := drawColumns(rnd, c)
+	c.drawMerge(rnd, columns, kind)
 	versions := c.versions(rnd, c.writers*n)
 	for w := range c.writers {
 		s := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind, version: versions[w*n : (w+1)*n], writer: w}
@@ -218,7 +221,9 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 		c.files = append(c.files, files)
 	}
 	later := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind, version: c.versions(rnd, 20)}
-	c.drawLife(rnd, later)
+	if c.rules.Merge == nil { // else a life that reads again would add to sums
+		c.drawLife(rnd, later)
+	}
 	if appends && rnd.IntN(5) == 0 {
 		c.appended = later.lines(1 + rnd.IntN(20))
 		if c.rules.Columns != "" {
@@ -290,6 +295,13 @@ func (c *randomCase) foldArgs(to string) []string {
 	}
 	if r.FillOnly {
 		args = append(args, "--fill-only")
+	}
+	for _, column := range slices.Sorted(maps.Keys(r.Merge)) {
+		var b strings.Builder
+		w := csv.NewWriter(&b)
+		_ = w.Write([]string{column + "=" + r.Merge[column]}) // to memory
+		w.Flush()
+		args = append(args, "--merge", strings.TrimSuffix(b.String(), "\n"))
 	}
 	if r.DeleteField != "" {
 		args = append(args, "--delete-when", r.DeleteField+"="+r.DeleteValue)
