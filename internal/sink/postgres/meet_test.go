@@ -274,3 +274,16 @@ func TestMeet_OneOfManyRowsOverflows(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "301", "303", "304")
 	sinktest.Expect(t, db, "SELECT count(*), sum(n) FROM t WHERE id <> 7", "299|299")
 }
+
+// TestMeet_WhatTheTableHasIsAdded: a flush after one that changed nothing is not compared with the table, whose values it has.
+func TestMeet_WhatTheTableHasIsAdded(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum}))
+	for _, n := range []int{1, 0, 1} {
+		for i := range 6000 {
+			r.Fold(fmt.Sprintf(`{"id":%d,"n":%d}`, 10000+i, n))
+		}
+		r.Flush()
+	}
+	sinktest.Expect(t, db, "SELECT n::text, count(*) FROM t GROUP BY 1", "2|6000")
+}
