@@ -60,6 +60,7 @@ type Row struct {
 type Decoder struct {
 	*Compiled
 	read    *paths.Reader
+	line    *feed.Line
 	name    []byte
 	bytes   []byte // of values that no line has
 	numbers []uint64
@@ -76,7 +77,7 @@ func (c *Compiled) Skips(l *feed.Line, tombstones bool) bool {
 
 // Decode points the reader at the message of a line and classifies the message. An error ends the run.
 func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
-	d.bytes, d.name = d.bytes[:0], d.name[:0]
+	d.line, d.bytes, d.name = l, d.bytes[:0], d.name[:0]
 	m.Types = d.unwrap(l)
 	if l.Deletes {
 		m.Kind = Tombstone
@@ -123,10 +124,10 @@ func (d *Decoder) unwrap(l *feed.Line) *RowSchema {
 	return nil
 }
 
-// wraps reports whether a line has nothing but a schema and the message.
+// wraps reports whether a line has nothing but a schema and the message, and the key of its record.
 func (d *Decoder) wraps(l *feed.Line) bool {
 	for i := range l.Fields {
-		if !d.trees.ReadsField(d.outer, l.Fields[i].Name) {
+		if name := l.Fields[i].Name; name != d.recordKey && !d.trees.ReadsField(d.outer, name) {
 			return false
 		}
 	}
@@ -163,7 +164,13 @@ func (d *Decoder) Key(m *Message) []string {
 	if m.Kind == Describes {
 		at = d.schemaKey
 	}
-	if v := d.read.Get(at); isComposite(v) {
+	v := d.read.Get(at)
+	if at.IsNowhere() {
+		if v = d.line.Field(d.recordKey); isComposite(v) && v.Value[0] != '{' {
+			return nil
+		}
+	}
+	if isComposite(v) {
 		return keyNames(v.Value)
 	}
 	return nil

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/source/kafka"
 )
 
@@ -134,6 +137,9 @@ func (b *builder) kafka() (k kafka.Options) {
 		}
 		k.Fields = append(k.Fields, f)
 	}
+	if b.needsRecordKeys() {
+		k.Fields = append(k.Fields, kafka.RecordField{Of: "key", Name: envelope.RecordKey})
+	}
 	k.Tombstones = b.tombstones()
 	if o.SASL != "" && !b.env.FileOnly {
 		k.Login = func() (string, string, error) { return login(b.env.Lookup, o.SASL) }
@@ -142,6 +148,15 @@ func (b *builder) kafka() (k kafka.Options) {
 		}
 	}
 	return k
+}
+
+// needsRecordKeys reports whether the keys of records name those of the tables that messages add.
+func (b *builder) needsRecordKeys() bool {
+	m := b.plan.Mapping
+	if m == nil || m.Envelope == nil || m.Envelope.Key.Base != paths.NoBase || m.Envelope.SchemaKey.Base != paths.NoBase {
+		return false
+	}
+	return slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.IsStar() && t.KeyByDefault })
 }
 
 // tombstones says what becomes of records without a value.

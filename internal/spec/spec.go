@@ -52,7 +52,17 @@ type Table struct {
 	To, Name      string
 	UnknownFields fold.UnknownFields
 	MaxColumns    int
+	ForeignKeys   ForeignKeys
 }
+
+// ForeignKeys says whether the foreign keys of the tables count.
+type ForeignKeys string
+
+// What they do.
+const (
+	CheckForeignKeys  ForeignKeys = "check"
+	IgnoreForeignKeys ForeignKeys = "off"
+)
 
 // Fold are the rules by which messages become rows.
 type Fold struct {
@@ -158,7 +168,7 @@ func New(env *Env) *Spec {
 	s := &Spec{
 		env:    env,
 		Source: Source{Compression: source.Auto, MaxLine: source.DefaultMaxLine},
-		Table:  Table{MaxColumns: 500},
+		Table:  Table{MaxColumns: 500, ForeignKeys: CheckForeignKeys},
 		Fold:   Fold{Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
@@ -200,6 +210,7 @@ func (s *Spec) declareTable() {
 	s.declare(group, "table", (*text)(&o.Name), "the `TABLE` to write (default the name of the source file)")
 	s.declare(group, "unknown-fields", NewChoice(&o.UnknownFields, fold.AddUnknown, fold.IgnoreUnknown, fold.RejectUnknown), "fields without a column (default add in a table that weir made, else ignore)")
 	s.declare(group, "max-columns", &Whole[int]{Value: &o.MaxColumns}, "add at most this many `COLUMNS` to a table")
+	s.declare(group, "foreign-keys", NewChoice(&o.ForeignKeys, CheckForeignKeys, IgnoreForeignKeys), "check, or off: apply rows whose parents come later, and follow no ON DELETE")
 	s.declare(group, "tables", &list{value: &s.Once.Tables, commas: true}, "write only these `TABLES`, under a separate --job; backfills a table added later").elsewhere = actionOfOneRun
 	s.declare(group, "dry-run", (*flag)(&s.Once.DryRun), "print the tables that would be made and their first rows; write nothing").elsewhere = actionOfOneRun
 }

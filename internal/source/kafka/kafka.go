@@ -63,7 +63,7 @@ func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Sour
 	}
 	s := &Source{cfg: cfg, brokers: b, catalog: c, closing: []func(){b.client.Close, background(c.watchEnds)}}
 	s.letters = &letters{cfg: cfg, brokers: b, catalog: c}
-	s.fetcher = &fetcher{cfg: cfg, brokers: b, catalog: c, lanes: map[partition]*lane{}, texts: texter{maxLine: cfg.common.MaxLine, kafka: &cfg.kafka}}
+	s.fetcher = &fetcher{cfg: cfg, brokers: b, catalog: c, lanes: map[partition]*lane{}, texts: texter{maxLine: cfg.common.MaxLine, kafka: &cfg.kafka, keys: newKeyReader()}}
 	if k.Group != "" {
 		s.member = &member{cfg: cfg, brokers: b, catalog: c, calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: make(chan struct{})}
 	} else {
