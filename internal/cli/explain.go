@@ -267,6 +267,9 @@ func (o *explainOptions) explainer(plan *spec.Plan, id string) (x *explainer, er
 		}
 	}
 	rules := c.Tables[x.table].Fold
+	if len(rules.Key) == 0 {
+		return nil, usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
+	}
 	parts := []string{id}
 	if len(rules.Key) > 1 {
 		if parts = strings.Split(id, ","); len(parts) != len(rules.Key) {

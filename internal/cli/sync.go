@@ -198,6 +198,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	if err != nil && r.plan.Mapping != nil {
 		err = config.Locate(r.plan.Mapping.File, err)
 	}
+	err = r.plan.AdviseGroup(err)
 	r.out.close()
 	r.summarize(r.o, r.plan, r.plan.Job, r.p, err)
 	switch {

@@ -115,6 +115,8 @@ func (c *checker) references(t *tableDraft) {
 				c.fault(s.Pos, where, "%q stands for tables that have no name here: name the one that it references", s.References)
 			case to == nil:
 				c.fault(s.Pos, where, "references %q, which is no table of this file%s", s.References, DidYouMean(s.References, c.tableNames()))
+			case len(to.Key) == 0:
+				c.fault(s.Pos, where, "references %s, which has no key (key: none), by which a column could name a row of it", s.References)
 			case to.child() || len(to.Key) != 1:
 				c.fault(s.Pos, where, "references %s, whose key has several columns: one column cannot name a row of it", s.References)
 			default:

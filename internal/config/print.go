@@ -88,6 +88,10 @@ func listNode(texts []string) *yaml.Node {
 	if len(texts) == 1 && !strings.Contains(texts[0], ",") {
 		return textNode(texts[0])
 	}
+	return sequenceNode(texts)
+}
+
+func sequenceNode(texts []string) *yaml.Node {
 	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
 	for _, t := range texts {
 		n.Content = append(n.Content, textNode(t))
@@ -121,7 +125,13 @@ func tableNode(t *mapping.Table) *yaml.Node {
 		add(n, "when", whenNode(t.When))
 	}
 	addPath("row", t.Row)
-	if len(t.Key) > 0 {
+	switch {
+	case t.Key == nil:
+	case len(t.Key) == 0:
+		add(n, "key", textNode(NoKey))
+	case slices.Equal(t.Key, []string{NoKey}):
+		add(n, "key", sequenceNode(t.Key))
+	default:
 		add(n, "key", listNode(t.Key))
 	}
 	addText(n, "id", t.ID)

@@ -101,7 +101,7 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	}
 	if d.read.Matches(d.fails) {
 		of, is := d.decides(d.fails)
-		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream, or other keys; docs/envelopes.md)", of, is)
+		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream%s, or other keys; docs/envelopes.md)", of, is, suchAs(l.Text))
 	}
 	m.Table = d.tableName()
 	if v := d.read.Get(d.schema); v != nil {
@@ -149,6 +149,14 @@ func (d *Decoder) tableName() []byte {
 	return d.name
 }
 
+// suchAs names the preset whose tool sends such messages, if there is one.
+func suchAs(message []byte) string {
+	if preset := DetectPreset(message); preset != "" {
+		return ", such as " + preset
+	}
+	return ""
+}
+
 // decides is what decides about a condition in the message, for people.
 func (d *Decoder) decides(c paths.Condition) (of, is string) {
 	at := d.read.Decides(c)
@@ -158,7 +166,8 @@ func (d *Decoder) decides(c paths.Condition) (of, is string) {
 	return d.trees.String(at), "absent"
 }
 
-// Key are the names of the fields that are the key of the message's table; nil: it does not say.
+// Key are the names of the fields that are the key of the message's table: none if it has no key, nil if
+// the message does not say.
 func (d *Decoder) Key(m *Message) []string {
 	at := d.key
 	if m.Kind == Describes {

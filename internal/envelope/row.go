@@ -197,6 +197,7 @@ func hasMember(object, name []byte) bool {
 func keyNames(value []byte) (names []string) {
 	w := feed.Walk(value)
 	w.Next()
+	names = []string{}
 	array := w.Array()
 	for w.Next() {
 		name, raw := w.Name, w.Raw()

@@ -48,7 +48,7 @@ type Batch struct {
 // A Row is what a batch does to the row of one key.
 type Row struct {
 	// Key holds the key's columns in a form that is equal where the database
-	// calls keys equal.
+	// calls keys equal; without a key it is the number of the row.
 	Key []byte
 	// Replaces is set where a message deleted the row before: nothing of what
 	// the database has comes back.
@@ -212,10 +212,12 @@ func (b *Batch) Names(col int) bool {
 
 // Sorted returns the rows in the order of their keys, which is the same for
 // every writer: neighbours in the database are written together, and two
-// writers that lock rows in one order cannot deadlock.
+// writers that lock rows in one order cannot deadlock. Without a key it is that of the messages.
 func (b *Batch) Sorted() []*Row {
 	rows := pointers(b.rows.all)
-	b.sort(rows)
+	if !b.Table.Appends() { // else they are sorted
+		b.sort(rows)
+	}
 	return rows
 }
 

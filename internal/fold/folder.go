@@ -222,6 +222,10 @@ func (f *Folder) place(b *Batch, c *Change) (made bool) {
 	}
 	b.rules = &f.rules
 	b.Messages++
+	if f.table.Appends() {
+		f.now.row = b.appendRow()
+		return true
+	}
 	f.now.row, made = b.row(f.now.key)
 	return made
 }
@@ -298,6 +302,11 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 	}
 	if err := f.checkKey(c.Fields); err != nil {
 		return f.reject(err)
+	}
+	if f.table.Appends() {
+		if err := f.checkAppended(c); err != nil {
+			return f.reject(err)
+		}
 	}
 	if f.opt.Version != "" && c.Op.versioned() {
 		if err := f.readVersion(&c.Version); err != nil {

@@ -34,6 +34,23 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 	return nil
 }
 
+// checkAppended reports why the change at hand cannot be a row of a table without a key.
+func (f *Folder) checkAppended(c *Change) error {
+	switch c.Op {
+	case Upsert:
+	case Replace: // there is no row before it
+		c.Op = Upsert
+	default:
+		return feed.Errorf(feed.BadKey, "the table has no key (key: none), so that no message can delete a row of it")
+	}
+	for _, h := range f.now.hits {
+		if f.fields.all[h].col >= 0 {
+			return nil
+		}
+	}
+	return feed.Errorf(feed.BadColumn, "none of the message's fields has a column, and a row needs one")
+}
+
 // keySize returns the bytes that the texts of the change's key have, however JSON spells them.
 func (f *Folder) keySize(fields []feed.Field) (n int) {
 	for _, at := range f.now.keys {

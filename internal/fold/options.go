@@ -41,7 +41,7 @@ const (
 
 // Options are the rules of a fold.
 type Options struct {
-	Key           []string // the fields of the key, one at least
+	Key           []string // the fields of the key; none: each message is a row of its own
 	DeleteField   string   // "" for none
 	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
 	Deletes       bool     // messages may delete rows in another way than by DeleteField
@@ -103,6 +103,8 @@ func CheckMerge(t *schema.Table, o Options) error {
 			continue
 		case other != "":
 			return bad("to the database it is the same as %q, which has a function, too", other)
+		case len(o.Key) == 0:
+			return bad("with key none each message is a row of its own, which meets no other")
 		case slices.Contains(o.Key, name):
 			return bad("it is part of the key")
 		case o.FillOnly:

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/maphash"
 )
 
@@ -44,6 +45,16 @@ func (b *Batch) row(key []byte) (n int32, made bool) {
 		*at, made = slot{int32(len(s.all)), tagOf(h)}, true
 	}
 	return at.row - 1, made
+}
+
+// appendRow adds a row of a table without a key. In place of a key it has its number, so that rows are in the order of
+// their messages, and each is told from the others.
+func (b *Batch) appendRow() int32 {
+	var key [8]byte
+	n := len(b.rows.all)
+	binary.BigEndian.PutUint64(key[:], uint64(n))
+	b.rows.all = append(b.rows.all, Row{Key: b.arena.get(b.arena.put(key[:]))})
+	return int32(n)
 }
 
 // find returns the row of a key, nil if there is none.

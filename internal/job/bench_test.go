@@ -3,6 +3,7 @@ package job_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -67,8 +68,11 @@ func half(lines, of [][]byte) [][]byte {
 }
 
 // folded is the batch of messages.
-func folded(b *testing.B, lines [][]byte) *fold.Batch {
-	o := fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 100, Log: logtest.New(b)}
+func folded(b *testing.B, lines [][]byte) *fold.Batch { return foldedBy(b, lines, "id") }
+
+// foldedBy is the batch of messages for a key.
+func foldedBy(b *testing.B, lines [][]byte, key ...string) *fold.Batch {
+	o := fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: key, UnknownFields: fold.AddUnknown, MaxColumns: 100, Log: logtest.New(b)}
 	if bytes.HasPrefix(lines[0], []byte(`{"v":`)) {
 		o.Version, o.Scope = "v", fold.ColumnScope
 	}
@@ -180,14 +184,64 @@ func BenchmarkSync(b *testing.B) {
 	}
 }
 
+// BenchmarkAppend holds the whole way of a file into a new table without a key, in turns: in Postgres against a bare COPY of
+// its rows into such a table (of-copy), in SQLite against the same way into a table with a key (of-keyed). The figures are
+// medians of the ratios of the rates.
+func BenchmarkAppend(b *testing.B) {
+	var feed bytes.Buffer
+	testcheck.NoError(b, bench.Distinct(&feed, 8*benchRows, 1))
+	wide := slices.Collect(bytes.Lines(feed.Bytes()))
+	for name, lines := range map[string][][]byte{"wide": wide, "narrow": narrow(wide)} {
+		path := filepath.Join(b.TempDir(), "feed.jsonl")
+		testcheck.NoError(b, os.WriteFile(path, bytes.Join(lines, nil), 0o600))
+		load := func(b *testing.B, db sink.Sink, key ...string) time.Duration {
+			rejects, _ := job.ParseRejects("fail")
+			start := time.Now()
+			testcheck.NoError(b, job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Buffer: 32 << 20, Rejects: job.RejectRules{To: rejects},
+				Tables: []job.Table{{Name: "t", Key: key, Fold: fold.Options{Key: key, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, progress.New("t")))
+			testcheck.NoError(b, db.Close())
+			return time.Since(start)
+		}
+		b.Run("postgres/"+name, func(b *testing.B) {
+			server := testpg.Start(b, "fsync=on", "shared_buffers=256MB", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off")
+			batch := foldedBy(b, lines)
+			rows := copyLines(batch)
+			var ratios []float64
+			for b.Loop() {
+				url := server.Database(b)
+				conn, err := pgx.Connect(b.Context(), url)
+				testcheck.NoError(b, err)
+				_, err = conn.Exec(b.Context(), postgres.Create(&batch.Table))
+				testcheck.NoError(b, err)
+				start := time.Now()
+				_, err = conn.PgConn().CopyFrom(b.Context(), bytes.NewReader(rows), "COPY t FROM STDIN")
+				testcheck.NoError(b, err)
+				copied := time.Since(start)
+				_, err = conn.Exec(b.Context(), "DROP TABLE t")
+				testcheck.NoError(b, errors.Join(err, conn.Close(b.Context())))
+				ratios = append(ratios, float64(copied)/float64(load(b, openSink(b, url, sink.Full), []string{}...)))
+			}
+			b.ReportMetric(median(ratios), "of-copy")
+		})
+		b.Run("sqlite/"+name, func(b *testing.B) {
+			var ratios []float64
+			for b.Loop() {
+				keyed := load(b, openSink(b, filepath.Join(b.TempDir(), "t.db"), sink.Normal), "id")
+				ratios = append(ratios, float64(keyed)/float64(load(b, openSink(b, filepath.Join(b.TempDir(), "t.db"), sink.Normal), []string{}...)))
+			}
+			b.ReportMetric(median(ratios), "of-keyed")
+		})
+	}
+}
+
 // used is what a statement or a flush took of a server.
 type used struct {
 	wall, cpu time.Duration // the latter of its backend
 	log       int64         // bytes
 }
 
-// BenchmarkFlush_OfCopy holds flushes into Postgres against a bare COPY of the rows into an empty table with the
-// key, in turns: of-copy is the ratio of the rates. All figures are medians.
+// BenchmarkFlush_OfCopy holds flushes into Postgres against a bare COPY of the rows into an empty table with the same
+// key, or none, in turns: of-copy is the ratio of the rates. All figures are medians.
 func BenchmarkFlush_OfCopy(b *testing.B) {
 	first, second, third := folded(b, distinct(b, 1)), folded(b, distinct(b, 2)), folded(b, distinct(b, 3))
 	lines := copyLines(first)
@@ -197,6 +251,7 @@ func BenchmarkFlush_OfCopy(b *testing.B) {
 		all  []*fold.Batch // the last one is measured
 	}{
 		{"insert", sink.Counts{Inserted: benchRows}, []*fold.Batch{first}},
+		{"append", sink.Counts{Inserted: benchRows}, []*fold.Batch{foldedBy(b, distinct(b, 1))}},
 		{"update", sink.Counts{Updated: benchRows}, []*fold.Batch{first, second, third}},
 		// By a MERGE, then without one.
 		{"unchanged", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, second, second}},
@@ -251,7 +306,7 @@ func measureFlush(b *testing.B, conn *pgx.Conn, url string, want sink.Counts, ba
 	defer db.Close()
 	var pid uint32
 	testcheck.NoError(b, conn.QueryRow(b.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'weir%' ORDER BY backend_start DESC LIMIT 1").Scan(&pid))
-	if _, err := sink.Table(b.Context(), db.Tables, "t", []string{"id"}); err != nil {
+	if _, err := sink.Table(b.Context(), db.Tables, "t", batches[0].Table.KeyColumns()); err != nil {
 		b.Fatal(err)
 	}
 	var res sink.Result

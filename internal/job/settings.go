@@ -129,14 +129,21 @@ func rulesOf(t *Table) map[string]string {
 	if f.Version != "" {
 		scope = string(f.Scope)
 	}
+	key := strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ",")
+	if len(t.StoredKey()) == 0 {
+		key = noKey
+	}
 	functions := make([]string, 0, len(f.Merge))
 	for _, column := range slices.Sorted(maps.Keys(f.Merge)) {
 		functions = append(functions, column+"="+f.Merge[column].String())
 	}
-	return map[string]string{"merge": strings.Join(functions, ","), "key": strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ","), "null": string(cmp.Or(f.Null, fold.ClearNull)),
+	return map[string]string{"merge": strings.Join(functions, ","), "key": key, "null": string(cmp.Or(f.Null, fold.ClearNull)),
 		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
 		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns)}
 }
+
+// noKey stands for the key of a table that has none. A column may be called none.
+const noKey = "(none)"
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values
 // would stay.

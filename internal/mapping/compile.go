@@ -168,6 +168,7 @@ func (c *compiler) table(t *Table) {
 	}
 	c.columns(t, &out, s, what)
 	c.key(t, &out)
+	c.keyless(t, &out, what)
 	c.oneName(&out)
 	c.options(t, &out, s, what)
 	c.shadows(&out, s, what)

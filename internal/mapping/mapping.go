@@ -50,7 +50,7 @@ type Table struct {
 	Set  Set
 	// Parent renames the columns that a row takes over from that of Of.
 	Parent map[string]string
-	Key    []string // columns; a child's come after those of its parent
+	Key    []string // columns; a child's come after those of its parent. None: each message is a row of its own
 	// KeyByDefault tells that nothing names the key: it is [DefaultKey], or the primary key of the table if that exists.
 	KeyByDefault bool
 	ID           string // the column of a key that the database generates; "" for none

@@ -210,6 +210,7 @@ func (p *Plan) Options(table int) fold.Options { return p.tables[table].options 
 // StoredKey returns the columns of the key of a table as the database has it.
 func (p *Plan) StoredKey(table int) (key []string) {
 	t, own := &p.tables[table], 0
+	key = make([]string, 0, len(t.key))
 	if t.owner != nil {
 		key, own = append(key, t.owner.column), t.owner.parts
 	}

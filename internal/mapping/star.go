@@ -42,7 +42,8 @@ func (m *Mapping) With(name string) *Mapping {
 type NewTable struct {
 	Name       string // in the database
 	StreamName string // in the stream
-	// Key is that which the stream names; nil: none, or the table that stands for others names one.
+	// Key is that which the stream names: empty if it says that there is none; nil: it says nothing, or the table that stands
+	// for others names one.
 	Key []string
 	// Columns are those that the stream has declared.
 	Columns []Column
@@ -126,8 +127,10 @@ func (m *Mapper) newTable(msg *message) error {
 	case !p.stream.star.spec.KeyByDefault:
 	case isDeclared:
 		n.Key = d.key
-	default:
-		n.Key = m.decode.Key(&msg.Message)
+	default: // without a key rows may change all the same
+		if key := m.decode.Key(&msg.Message); len(key) > 0 {
+			n.Key = key
+		}
 	}
 	return n
 }

@@ -59,7 +59,7 @@ type Table struct {
 	// FullName is the same for all names that the database takes for the table.
 	FullName string
 	Columns  []Column
-	Key      []int // indexes into Columns, in the order of --key
+	Key      []int // indexes into Columns, in the order of --key; none: see [Table.Appends]
 	// Refs are columns that name rows of other tables; where rows belong to such a one, the key as
 	// the database has it is [Table.StoredKey].
 	Refs []Ref
@@ -91,6 +91,9 @@ type Table struct {
 	// columns without one.
 	Strict bool
 }
+
+// Appends reports whether the table has no key: each message is a row of its own.
+func (t *Table) Appends() bool { return len(t.Key) == 0 }
 
 // Clone returns a copy that shares nothing that changes.
 func (t *Table) Clone() Table {

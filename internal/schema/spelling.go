@@ -29,6 +29,39 @@ func sameNumber(a, b []byte) bool {
 	return bytes.Equal(feed.AppendDecimal(nil, a), feed.AppendDecimal(nil, b))
 }
 
+// AppendByValue appends one spelling for all texts of a number, or of JSON; any other text as it is.
+func AppendByValue(dst, text []byte) []byte {
+	if _, isNumber := feed.IsNumber(text); isNumber {
+		return feed.AppendDecimal(dst, text)
+	}
+	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
+		return append(dst, text...)
+	}
+	v := parse(text)
+	if v == nil {
+		return append(dst, text...)
+	}
+	spelled, _ := json.Marshal(byValue(v)) // it was parsed
+	return append(dst, spelled...)
+}
+
+// byValue is a JSON value whose numbers have one spelling.
+func byValue(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = byValue(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = byValue(v[i])
+		}
+	case json.Number:
+		return json.Number(feed.AppendDecimal(nil, []byte(v)))
+	}
+	return v
+}
+
 // parse returns a JSON object or array, or nil.
 func parse(text []byte) any {
 	d := json.NewDecoder(bytes.NewReader(text))

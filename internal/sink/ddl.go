@@ -21,7 +21,10 @@ func Constraints(t *schema.Table, quote, named func(name string) string) []strin
 	if t.Surrogate() >= 0 { // that is the primary key
 		unique = "UNIQUE"
 	}
-	all := []string{unique + " (" + NameList(t.KeyColumns(), quote) + ")"}
+	var all []string
+	if !t.Appends() {
+		all = append(all, unique+" ("+NameList(t.KeyColumns(), quote)+")")
+	}
 	for i := range t.ForeignKeys {
 		all = append(all, ForeignKey(&t.ForeignKeys[i], quote, named))
 	}
@@ -102,7 +105,7 @@ const Computed = "is computed by the database"
 type NoKeyError struct{ Table string }
 
 func (e NoKeyError) Error() string {
-	return fmt.Sprintf("table %q exists without a primary key, and the stream names none: name the table in a config file, with its key", e.Table)
+	return fmt.Sprintf("table %q exists without a primary key, and the stream names none: name the table in a config file, with its key or with key: none", e.Table)
 }
 
 // NotUniqueError says that a table could hold a key twice. The rest is for the statement

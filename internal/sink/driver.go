@@ -85,6 +85,9 @@ type Inspector interface {
 	// Others calls each with the key of every row of the table that a batch does not name, for
 	// people, until it returns false.
 	Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error
+	// Sums is Compare for a table without a key: it sums the rows of the table, and those that a batch makes, by the
+	// columns that the batch names and that have no default.
+	Sums(ctx context.Context, b *fold.Batch) (have, want RowSum, err error)
 	// Close releases the database. It is safe to call it twice.
 	Close() error
 }

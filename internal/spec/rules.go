@@ -29,9 +29,21 @@ func (b *builder) foldRules() fold.Options {
 	if max := b.Source.MaxLine; max < 1 || max > source.LimitMaxLine {
 		b.fault("max-line", "--max-line %s: must be between 1B and %s", max, Size(source.LimitMaxLine))
 	}
-	b.faultIf(o.Key != nil && len(o.Key) == 0, "key", "--key names no field")
+	keyless := o.Key != nil && len(o.Key) == 0
+	if b.Mapping == nil { // else the tables say which rules they have
+		for _, needs := range []struct {
+			name  string
+			given bool
+		}{{"delete-when", f.DeleteWhen != ""}, {"version-field", o.Version != ""}, {"fill-only", o.FillOnly}, {"tombstones-by-key", b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones}} {
+			b.faultIf(keyless && needs.given, needs.name, "--%s needs a key, and --key none makes each message a row of its own: leave one of them out", needs.name)
+		}
+	}
 	keys := map[string]bool{}
 	for _, k := range o.Key {
+		if len(o.Key) == 1 && k == "" {
+			b.fault("key", "--key names no field")
+			break
+		}
 		name := strings.ToLower(k)
 		if k == "" || keys[name] {
 			b.fault("key", "--key %s: the names of the fields must differ, and none may be empty", strings.Join(o.Key, ","))

@@ -105,6 +105,7 @@ type Kafka struct {
 	Group           string
 	GroupProtocol   groupProtocol
 	GroupInstance   string
+	SessionTimeout  time.Duration
 	Partitions      string
 	Start           string
 	UntilEnd        bool
@@ -165,6 +166,7 @@ const (
 // New returns a spec with the defaults of all settings, for databases and sources that the program knows.
 func New(env *Env) *Spec {
 	buffer := memory.Available().Buffer()
+	instance, why := stableName(env)
 	s := &Spec{
 		env:    env,
 		Source: Source{Compression: source.Auto, MaxLine: source.DefaultMaxLine},
@@ -172,7 +174,7 @@ func New(env *Env) *Spec {
 		Fold:   Fold{Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
-		Kafka:  Kafka{GroupProtocol: classicProtocol, Start: startEarliest, Isolation: committedIsolation},
+		Kafka:  Kafka{GroupProtocol: classicProtocol, GroupInstance: instance, SessionTimeout: 45 * time.Second, Start: startEarliest, Isolation: committedIsolation},
 		Spool:  Spool{Max: 10 << 30}, Rejects: Rejects{To: "table", Max: 10_000}, Output: Output{Summary: Text, LogFormat: Text},
 	}
 	s.declareSource()
@@ -180,7 +182,7 @@ func New(env *Env) *Spec {
 	s.declareFold()
 	s.declareBatch(buffer.Why)
 	s.declareFeed()
-	s.declareKafka()
+	s.declareKafka(why)
 	s.declareOutput()
 	return s
 }
@@ -220,7 +222,7 @@ var FoldFlags = []string{"max-line", "key", "delete-when", "null", "version-fiel
 
 func (s *Spec) declareFold() {
 	o, group := &s.Fold, FoldGroup
-	s.declare(group, "key", &list{value: &o.Key, commas: true}, "`FIELD,...` that identify a row (default the primary key of the table if that exists, else id)")
+	s.declare(group, "key", &keyList{list{value: &o.Key, commas: true}}, "`FIELD,...` that identify a row (default the primary key of the table if that exists, else id); none: each message is a row of its own")
 	s.declare(group, "delete-when", (*text)(&o.DeleteWhen), "delete the row when a message has `FIELD=VALUE`; FIELD=null is JSON's null")
 	s.declare(group, "null", NewChoice(&o.Null, fold.ClearNull, fold.KeepNull), "clear: null sets NULL; keep: null is the same as absent")
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")
@@ -262,11 +264,13 @@ func (s *Spec) declareFeed() {
 	s.declare(group, "tls-server-name", (*text)(&o.TLSServerName), "the `NAME` that the certificate of a tls:// feed must be for (default the host)")
 }
 
-func (s *Spec) declareKafka() {
+// declareKafka declares what is for Kafka. why tells why a member has a name without --group-instance.
+func (s *Spec) declareKafka(why string) {
 	o, group := &s.Kafka, KafkaGroup
 	s.declare(group, "group", (*text)(&o.Group), "consumer `GROUP`, and name of the job (default weir-JOB)")
 	s.declare(group, "group-protocol", NewChoice(&o.GroupProtocol, classicProtocol, consumerProtocol), "consumer has the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)")
-	s.declare(group, "group-instance", (*text)(&o.GroupInstance), "static member ID, `NAME` (group.instance.id): a restarted member keeps its partitions")
+	s.declare(group, "group-instance", (*text)(&o.GroupInstance), "static member ID, `NAME` (group.instance.id): a member that was killed has its partitions again when it restarts (default the name of a StatefulSet's pod, or of a systemd service and its host)").Why = why
+	s.declare(group, "session-timeout", &Duration{Value: &o.SessionTimeout}, "a member of a classic group that is not heard of for this long is dead, and others get its partitions")
 	s.declare(group, "partitions", (*text)(&o.Partitions), "`PARTITIONS` to read without a consumer group, such as 0-3,7")
 	s.declare(group, "start", (*text)(&o.Start), "`WHERE` a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z; or TOPIC/PARTITION=OFFSET,..., which skips the records of partitions before it")
 	s.declare(group, "until-end", (*flag)(&o.UntilEnd), "end when all records that existed at the start are committed")

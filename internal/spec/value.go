@@ -296,6 +296,36 @@ func (l *list) Type() string {
 	return "stringArray"
 }
 
+// A keyList is the fields of a key. The word none is no key; in a list it is a field.
+type keyList struct{ list }
+
+func (l *keyList) Set(s string) error {
+	switch s {
+	case config.NoKey:
+		l.list.replace([]string{})
+	case "":
+		l.replace(nil)
+	default:
+		return l.list.Set(s)
+	}
+	return nil
+}
+
+// replace sets all fields; an empty one if there are none, for that is not the word none.
+func (l *keyList) replace(items []string) {
+	if len(items) == 0 {
+		items = []string{""}
+	}
+	l.list.replace(items)
+}
+
+func (l *keyList) String() string {
+	if l.set && len(*l.value) == 0 {
+		return config.NoKey
+	}
+	return l.list.String()
+}
+
 // A sourceList is several sources. In topics of Kafka commas separate brokers and topics, so these are one.
 type sourceList struct{ list }
 

@@ -199,7 +199,7 @@ func (s *feedSource) key(part, id int) string {
 	kind := c.keys[part]
 	if part > 0 {
 		id %= 3
-	} else if c.writers == 2 && !c.inTurn && (c.rules.Version == "" || c.rules.RowScope) {
+	} else if c.writers == 2 && !c.inTurn && (c.rules.Version == "" || c.rules.RowScope) && !c.counters {
 		id += 1000 * s.writer
 	}
 	switch kind {
@@ -247,34 +247,6 @@ func (c *randomCase) versions(rnd *rand.Rand, n int) []string {
 }
 
 // drawColumns draws what columns a feed has, and of what kinds.
-// drawMerge has columns of a table that weir makes merge by functions.
-func (c *randomCase) drawMerge(rnd *rand.Rand, columns []string, kind map[string]int) {
-	r := &c.rules
-	if c.table != nil || c.writers > 1 || c.stdin || r.FillOnly || r.Columns != "" || r.MaxColumns < 500 || r.Version != "" && r.DeleteField != "" || rnd.IntN(3) != 0 {
-		return
-	}
-	r.Merge = map[string]string{}
-	for _, name := range columns {
-		functions := []string{"last", "first"}
-		switch kind[name] {
-		case smallInts, allInts, reals:
-			functions = append(functions, "sum", "sum", "min", "max")
-		case numbers:
-			functions = append(functions, "sum")
-		case texts:
-			functions = append(functions, "min", "max")
-		case documents:
-			functions = append(functions, "patch", "patch")
-		}
-		if r.Version != "" { // what goes by the order of messages is refused
-			functions = slices.DeleteFunc(functions, func(f string) bool { return f == "first" || f == "patch" })
-		}
-		if name != r.Version && !slices.Contains(r.Key, name) {
-			r.Merge[name] = pick(rnd, functions)
-		}
-	}
-}
-
 func drawColumns(rnd *rand.Rand, c *randomCase) (columns []string, kind map[string]int) {
 	kind = map[string]int{}
 	for range 1 + rnd.IntN(7) {

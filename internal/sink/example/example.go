@@ -205,7 +205,9 @@ func readTable(ctx context.Context, q querier, w sink.TableKey) (t schema.Table,
 	t.Made = true
 	key := w.Key
 	if key == nil {
-		key = primary
+		if key = primary; len(key) == 0 {
+			return t, sink.NoKeyError{Table: w.Name}
+		}
 	}
 	if t.Key, err = caps.FindKey(&t, key, primary); err != nil || len(key) != len(primary) {
 		return missing, sink.KeyError{Err: errors.Join(err, fmt.Errorf("the key of table %q is %s", w.Name, strings.Join(primary, ",")))}

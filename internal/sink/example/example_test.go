@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestSuite: the driver passes the parts of the suite that it has no excuse for.
 func TestSuite(t *testing.T) {
-	sinktest.Test(t, sinktest.Harness{New: newFile, Groups: []string{"Fold", "Columns", "Merge", "Table", "Refused", "Transaction", "Fence", "Lanes",
+	sinktest.Test(t, sinktest.Harness{New: newFile, Groups: []string{"Fold", "Append", "Columns", "Merge", "Table", "Refused", "Transaction", "Fence", "Lanes",
 		"Tables", "Several", "Checkpoints", "Driver", "Unchanged", "Stamps", "Nested", "References", "Stream"}})
 }
 

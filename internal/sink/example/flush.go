@@ -326,10 +326,15 @@ func (w *writer) put(table int, r *fold.Row) error {
 		name := quote(t.Columns[i].Name)
 		names, marks, sets = append(names, name), append(marks, "?"), append(sets, name+" = ?")
 	}
-	where, key := w.where(table, b.Table.Key, b, r, b.Table.Key)
-	found, err := query(w.ctx, w.tx, "SELECT "+strings.Join(names, ", ")+" FROM "+quote(t.Name)+where, key...)
-	if err != nil {
-		return err
+	var where string
+	var key []any
+	var found [][][]byte
+	if !b.Table.Appends() {
+		var err error
+		where, key = w.where(table, b.Table.Key, b, r, b.Table.Key)
+		if found, err = query(w.ctx, w.tx, "SELECT "+strings.Join(names, ", ")+" FROM "+quote(t.Name)+where, key...); err != nil {
+			return err
+		}
 	}
 	was, exists := make([]any, len(t.Columns)), len(found) > 0
 	for i := range was {
@@ -378,6 +383,7 @@ func (w *writer) put(table int, r *fold.Row) error {
 	for _, at := range stamps { // by itself a stamp is no difference
 		now[at] = stamp(b)
 	}
+	var err error
 	if exists {
 		count.Updated++
 		_, err = w.exec("UPDATE "+quote(t.Name)+" SET "+strings.Join(sets, ", ")+where, append(now, key...)...)

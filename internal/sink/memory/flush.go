@@ -74,6 +74,9 @@ func (s *state) table(name string, key []string) (schema.Table, error) {
 	}
 	t := known.Clone()
 	t.Writers = s.writers[name]
+	if key == nil && t.Appends() {
+		return t, sink.NoKeyError{Table: name}
+	}
 	if key == nil {
 		return t, nil
 	}
@@ -266,6 +269,10 @@ func (s *state) grow(b *fold.Batch) (*table, error) {
 // put brings a row up to date.
 func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) error {
 	key := string(r.Key)
+	if t.Appends() {
+		t.appended++
+		key = fmt.Sprintf("%020d", t.appended)
+	}
 	was, exists := t.rows[key]
 	if r.Deleted {
 		if !exists {

@@ -172,6 +172,46 @@ func (c *conn) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Dif
 	return ctx.Err()
 }
 
+// Sums implements [sink.Inspector].
+func (c *conn) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, err error) {
+	t := c.db.committed().tables[b.Table.Name]
+	if t == nil {
+		return have, want, fmt.Errorf("table %q is missing", b.Table.Name)
+	}
+	ours, texts := []int(nil), [][]byte(nil) // the columns of the batch that some message names
+	for i := range b.Table.Columns {
+		if b.Names(i) && caps.Find(&t.Table, b.Table.Columns[i].Name, i) >= 0 {
+			ours = append(ours, i)
+		}
+	}
+	for _, r := range b.Sorted() {
+		texts = texts[:0]
+		for _, i := range ours {
+			at := caps.Find(&t.Table, b.Table.Columns[i].Name, i)
+			if raw := b.Value(r, i); raw == nil || raw[0] == 'n' {
+				texts = append(texts, nil)
+			} else {
+				texts = append(texts, []byte(text(raw, t.Columns[at].Type)))
+			}
+		}
+		if !r.Deleted {
+			want.Add(texts)
+		}
+	}
+	for _, row := range t.rows {
+		texts = texts[:0]
+		for _, i := range ours {
+			if is, ok := row[b.Table.Columns[i].Name]; ok {
+				texts = append(texts, []byte(is))
+			} else {
+				texts = append(texts, nil)
+			}
+		}
+		have.Add(texts)
+	}
+	return have, want, ctx.Err()
+}
+
 // Others implements [sink.Inspector].
 func (c *conn) Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error {
 	t := c.db.committed().tables[b.Table.Name]

@@ -122,7 +122,8 @@ type row map[string]string
 
 type table struct {
 	schema.Table
-	rows map[string]row // by [fold.Row.Key]
+	rows     map[string]row // by [fold.Row.Key]; without a key by their numbers
+	appended uint64         // the number of the last row without a key
 
 	versioned []string           // the columns that have versions, see [fold.Resolver]
 	versions  map[string]version // by key

@@ -256,6 +256,9 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	if t.Key, err = caps.FindKey(&t.Table, key, primary); err != nil {
 		return missing(err)
 	}
+	if t.Appends() && ours && primary != nil {
+		return missing(sink.KeyedError(&t.Table, primary))
+	}
 	t.readKeys(l.foreignKeys)
 	other, err := t.readIndexes(l.indexes, ours)
 	if err != nil {

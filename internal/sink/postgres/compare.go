@@ -80,6 +80,55 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 	}
 }
 
+// Sums implements [sink.Inspector]. The server makes the texts of both.
+func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, err error) {
+	c, err := d.newComparison(ctx, b)
+	if err != nil {
+		return have, want, err
+	}
+	var ours, theirs []string
+	for _, u := range c.columns {
+		if of := &c.table.Columns[u.at]; of.Default == "" {
+			ours, theirs = append(ours, fmt.Sprintf("s.c%d::text", u.at)), append(theirs, "t."+ident(of.Name)+"::text")
+		}
+	}
+	rows := slices.DeleteFunc(c.rows, func(r *fold.Row) bool { return r.Deleted })
+	err = d.askRows(ctx, rows, func(rows []*fold.Row) string {
+		return "SELECT " + strings.Join(ours, ", ") + "\nFROM " + c.given(rows)
+	}, func(_ []*fold.Row, answer [][][]byte) bool {
+		for _, row := range answer {
+			want.Add(row)
+		}
+		return true
+	}, func(*fold.Row, *pgconn.PgError) bool {
+		want.Rows++ // no row of the table is like it
+		return true
+	})
+	if err != nil {
+		return have, want, err
+	}
+	return have, want, d.sinkError(d.eachRow(ctx, "SELECT "+strings.Join(theirs, ", ")+" FROM "+c.table.ident+" t", have.Add))
+}
+
+// eachRow calls each with the rows of a query, some of which are in memory at a time.
+func (d *DB) eachRow(ctx context.Context, query string, each func(row [][]byte)) error {
+	if _, err := d.query(ctx, "BEGIN READ ONLY", "DECLARE weir_rows NO SCROLL CURSOR FOR "+query); err != nil {
+		return errors.Join(err, d.rollback(ctx))
+	}
+	for more := true; more; {
+		r, err := d.query(ctx, "FETCH 10000 FROM weir_rows")
+		if err != nil {
+			return errors.Join(err, d.rollback(ctx))
+		}
+		for _, row := range r[0].rows {
+			each(row)
+		}
+		more = len(r[0].rows) > 0
+	}
+	_, err := d.query(ctx, "COMMIT")
+	return err
+}
+
 // askRows asks the database about rows, some by each statement, until answer returns false, or refused, which gets a
 // row of which the database cannot read a value. Of a statement that it cannot read, each half is asked for.
 func (d *DB) askRows(ctx context.Context, all []*fold.Row, sql func([]*fold.Row) string, answer func([]*fold.Row, [][][]byte) bool, refused func(*fold.Row, *pgconn.PgError) bool) error {

@@ -27,6 +27,10 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 	for i, c := range t.Columns {
 		read[i] = c.Name + " " + c.Decl
 	}
+	columns := "NULL" // of a table without any
+	if len(read) > 0 {
+		columns = quote(strings.Join(read, ","))
+	}
 	same := ""
 	if t.marker != "" {
 		same = fmt.Sprintf(" AND EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, literal(t.marker))
@@ -38,7 +42,7 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 	s.put(demand(errStaleTable, "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM %[3]s\n"+
 		"    AND %[1]s::regclass::oid = %[4]s AND row_security_active(%[1]s::regclass) = %[5]t%[6]s"+
 		"\n  FROM pg_attribute\n  WHERE attrelid = %[1]s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %[2]s WHERE false)",
-		quote(t.ident), t.ident, quote(strings.Join(read, ",")), t.oid, t.hides, same))
+		quote(t.ident), t.ident, columns, t.oid, t.hides, same))
 }
 
 // fit returns the statements that make the database's table what a batch needs, and the

@@ -129,8 +129,11 @@ func (p *part) planRows(assumeNew bool) error {
 	return nil
 }
 
-// maySeemNew reports whether rows of the table may be taken for new.
-func (p *part) maySeemNew() bool { return p.t.news.seemsNew() || !p.t.Exists }
+// maySeemNew reports whether rows of the table may be taken for new. Without a key all are, and the guess is that no other
+// unique index of the table has a value of theirs.
+func (p *part) maySeemNew() bool {
+	return p.t.news.seemsNew() || !p.t.Exists || p.b.Table.Appends() && !p.t.news.doubted()
+}
 
 // newPlan plans to write some rows of a batch.
 func (p *part) newPlan(b *fold.Batch, rows []*fold.Row) *tablePlan {
@@ -177,13 +180,13 @@ func (a *attempt) decide() error {
 	return nil
 }
 
-// separates reports whether separate statements take the place of a MERGE: for tables that have rules or row-level
-// security, or for which the server refuses one; for servers whose MERGE is wrong or cannot be counted; and
+// separates reports whether separate statements take the place of a MERGE: for tables that have no key, or have rules or
+// row-level security, or for which the server refuses one; for servers whose MERGE is wrong or cannot be counted; and
 // for a flush whose MERGE found each time that another session had just inserted a row of its own: these
 // statements wait for it.
 func (p *part) separates() bool {
 	d := p.a.d
-	return !d.counts || d.mergeMisses() || p.t.unmergeable || p.after.policed || p.a.tries[errTaken] == causes[errTaken].limit
+	return p.b.Table.Appends() || !d.counts || d.mergeMisses() || p.t.unmergeable || p.after.policed || p.a.tries[errTaken] == causes[errTaken].limit
 }
 
 // mergeMisses reports whether the server is one before 15.5 or 16.1: there a MERGE that has waited for an
@@ -281,7 +284,9 @@ type guess struct {
 
 const maxDoubt = 256
 
-func (g *guess) seemsNew() bool { return g.fresh > 0 && g.fresh >= g.doubt }
+func (g *guess) seemsNew() bool { return g.fresh > 0 && !g.doubted() }
+
+func (g *guess) doubted() bool { return g.fresh < g.doubt }
 
 // wrote notes whether all rows of a batch were new.
 func (g *guess) wrote(allNew bool) {

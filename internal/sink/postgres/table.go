@@ -274,7 +274,7 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 			return false, sink.KeyColumnError(&t.Table, c, "has the collation "+c.Collation.String()+", which calls different texts equal: weir could not tell which")
 		}
 	}
-	if !unique {
+	if !unique && !t.Appends() {
 		_, rel, _ := splitName(t.Name)
 		return false, sink.NotUniqueError(&t.Table, ident(rel[:min(len(rel), maxName-4)]+"_key"), t.ident, sink.NameList(t.KeyColumns(), ident))
 	}

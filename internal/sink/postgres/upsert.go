@@ -283,6 +283,9 @@ func and(conditions ...string) string {
 // another writer's row holds no lock on a row that exists. Then the rows that are to change are locked
 // in that order.
 func (u *upsert) separately() (all []statement) {
+	if u.table.Appends() {
+		return []statement{u.append()}
+	}
 	set, differs := u.assignments()
 	// A row that was just inserted may be another than the staged one, and a value that was just added must not be
 	// added again: then it is marked, and left alone.
@@ -341,6 +344,17 @@ func (u *upsert) insert(marked bool) []statement {
 		all = append(all, statement{sql: insert})
 	}
 	return all
+}
+
+// append inserts rows that have no key, in the order of their messages. Rows may name no column that the table has: one of
+// nulls alone is made with its first value.
+func (u *upsert) append() statement {
+	into, values := u.inserted()
+	columns := ""
+	if len(into) > 0 {
+		columns = " (" + strings.Join(into, ", ") + ")"
+	}
+	return statement{tally: inserted, sql: fmt.Sprintf("INSERT INTO %s%s\nSELECT %s\nFROM %s s\nORDER BY s.n", u.table.ident, columns, strings.Join(values, ", "), u.stage)}
 }
 
 // delete deletes the rows that staged ones delete.

@@ -78,6 +78,23 @@ var ledgerTests = []test{
 		r.Flush(`{"id":3,"a":1}`)
 		Expect(t, db, "SELECT id, a FROM t", "3|1")
 	}},
+	{"RebuildWithoutAKey", func(t *testing.T, db Database) {
+		r := Begin(t, db)
+		r.Flush(`{"id":1}`)
+		r.End()
+		r = Setup{Options: all(noKey)}.open(t, db)
+		if err := r.take(); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.read(); !errors.As(err, new(sink.KeyError)) {
+			t.Fatalf("no key for a table that weir made with one: %v", err)
+		}
+		r.FlushAs(rebuild, `{"id":2}`, `{"id":2}`)
+		Expect(t, db, "SELECT id FROM t", "2", "2")
+		if _, err := sink.Table(t.Context(), r.Sink.Tables, table, nil); !errors.As(err, new(sink.NoKeyError)) {
+			t.Errorf("the primary key of a table without one: %v", err)
+		}
+	}},
 	{"RebuildRemovesTheJobsOtherCheckpoints", func(t *testing.T, db Database) {
 		other := BeginTable(t, db, "u", "id")
 		other.Flush(`{"id":1}`, `theirs`)

@@ -456,6 +456,9 @@ func (p *play) setup(options string) (s Setup) {
 		case "stamps":
 			s.Fit = stamps
 		case "key":
+			if value == "none" {
+				list = lines{}
+			}
 			change = append(change, key(list...))
 		case "null":
 			change = append(change, keepNull)

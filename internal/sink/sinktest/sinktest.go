@@ -96,6 +96,7 @@ func Test(t *testing.T, h Harness) {
 		{"Surrogates", Nestable, surrogateTests},
 		{"References", Nestable, referenceTests},
 		{"Stream", "", streamTests},
+		{"Append", "", appendTests},
 		{"Faults", "", faultTests},
 	} {
 		files = slices.DeleteFunc(files, func(f fs.DirEntry) bool { return f.Name() == strings.ToLower(group.name)+".txtar" })

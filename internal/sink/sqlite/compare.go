@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	lib "modernc.org/sqlite/lib"
@@ -103,6 +105,48 @@ func (w *reader) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 		return &sink.Difference{Row: r, Kind: sink.Differs, Column: i, Have: have}, nil
 	}
 	return nil, nil
+}
+
+// Sums implements [sink.Inspector].
+func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, err error) {
+	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
+	if err != nil {
+		return have, want, err
+	}
+	d.c.tidy()
+	l := newLayout(b, &table)
+	references, err := d.c.prepareReferences(l, nil)
+	if err != nil {
+		return have, want, d.explain(err)
+	}
+	columns := slices.DeleteFunc(slices.Clone(l.columns), func(i int) bool {
+		return !b.Names(i) && !b.Table.Refers(i) || table.Columns[l.cols[i]].Default != ""
+	})
+	texts, vals := make([][]byte, len(columns)), make([]value, len(l.cols))
+	for _, r := range b.Sorted() {
+		if r.Deleted {
+			continue
+		}
+		d.c.bound.release()
+		l.read(vals, r)
+		if err := cmp.Or(ctx.Err(), references.findReferred(r, vals)); err != nil {
+			return have, want, d.explain(err)
+		}
+		for n, i := range columns {
+			texts[n] = vals[i].spelling()
+		}
+		want.Add(texts)
+	}
+	err = d.c.query("SELECT "+cmp.Or(l.list(columns), "NULL")+" FROM "+quote(table.Name), func(s *stmt) error {
+		for n := range texts {
+			if texts[n] = nil; !s.null(n) {
+				texts[n] = s.spelling(n)
+			}
+		}
+		have.Add(texts)
+		return ctx.Err()
+	})
+	return have, want, d.explain(err)
 }
 
 // Others implements [sink.Inspector].

@@ -154,8 +154,11 @@ func (l *layout) selectSQL() string {
 
 func (l *layout) deleteSQL() string { return "DELETE FROM " + quote(l.table.Name) + l.where(0) }
 
-// insertSQL inserts a number of rows.
+// insertSQL inserts a number of rows; one if there are no columns.
 func (l *layout) insertSQL(columns []int, rows int) string {
+	if len(columns) == 0 {
+		return "INSERT INTO " + quote(l.table.Name) + " DEFAULT VALUES"
+	}
 	row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
 	return "INSERT INTO " + quote(l.table.Name) + " (" + l.list(columns) + ") VALUES " + row + strings.Repeat(", "+row, rows-1)
 }

@@ -136,7 +136,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 			p.sent = sent
 			copy(p.counts, before)
 			for _, w := range p.used() {
-				w.statements.sel.reset()
+				w.statements.forget()
 			}
 		}
 		return err

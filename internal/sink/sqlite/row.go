@@ -81,6 +81,9 @@ func (w *writer) decide(explodes bool) {
 	n := max(1, min(manyRows, manyParams/len(w.layout.cols)))
 	w.way = strategy{together: n, explodes: explodes,
 		inserts: n > 1 && !w.statements.exact && !explodes && !w.references.any() && w.layout.insertsAsFolded() && w.versions == nil}
+	if w.statements.sel == nil { // nothing is looked up
+		w.fresh = certainlyFresh
+	}
 	w.buffer = rowBuffer{vals: make([]value, n*len(w.layout.cols)), width: len(w.layout.cols)}
 }
 
@@ -98,7 +101,7 @@ func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush, res *sink.Counts)
 		b = w.versions.Batch()
 	}
 	w.layout = newLayout(b, &t.Table)
-	if w.statements, err = d.c.prepareStatements(w.layout, t.HasConstraints || t.indexed); err != nil || w.states == nil {
+	if w.statements, err = d.c.prepareStatements(w.layout, t.HasConstraints || t.indexed && !b.Table.Appends()); err != nil || w.states == nil {
 		return w, err
 	}
 	return w, cmp.Or(w.states.dropOrphans(w.layout), w.states.keepNames(w.versions.Names()))
@@ -206,9 +209,12 @@ func (w *writer) row(r *fold.Row, vals []value) error {
 	if owned, err := w.relate(r, vals); err != nil || !owned {
 		return err
 	}
-	exists, err := w.layout.lookUp(w.statements.sel, vals)
-	if err != nil {
-		return err
+	exists := false
+	if w.statements.sel != nil {
+		var err error
+		if exists, err = w.layout.lookUp(w.statements.sel, vals); err != nil {
+			return err
+		}
 	}
 	return w.put(r, vals, exists)
 }
@@ -324,7 +330,7 @@ func (w *writer) put(r *fold.Row, vals []value, exists bool) (err error) {
 		err = w.statements.runUpdate(vals, differing)
 		w.counted(&w.res.Updated)
 	}
-	w.statements.sel.reset()
+	w.statements.forget()
 	return err
 }
 

@@ -10,8 +10,8 @@ type statements struct {
 	// exact has statements name only the columns that change, for tables where naming more would show: triggers,
 	// defaults, indexes. For other tables one statement for all rows saves preparing many.
 	exact  bool
-	sel    *stmt // the row that was looked up last, until reset
-	del    *stmt
+	sel    *stmt // the row that was looked up last, until reset; nil if rows have no key
+	del    *stmt // the same
 	insert *stmt // of all columns; nil if exact
 	update *stmt // of those in set; nil if exact
 	set    []int
@@ -20,13 +20,18 @@ type statements struct {
 
 func (c *conn) prepareStatements(l *layout, exact bool) (s statements, err error) {
 	s = statements{c: c, layout: l, exact: exact}
-	if s.sel, err = c.prepare(l.selectSQL()); err != nil {
-		return s, err
+	if !l.b.Table.Appends() {
+		if s.sel, err = c.prepare(l.selectSQL()); err != nil {
+			return s, err
+		}
+		if s.del, err = c.prepare(l.deleteSQL()); err != nil {
+			return s, err
+		}
 	}
-	if s.del, err = c.prepare(l.deleteSQL()); err != nil || exact {
-		return s, err
+	if exact {
+		return s, nil
 	}
-	if s.insert, err = c.prepare(l.insertSQL(l.columns, 1)); err != nil {
+	if s.insert, err = c.prepare(l.insertSQL(l.columns, 1)); err != nil || l.b.Table.Appends() {
 		return s, err
 	}
 	s.set = slices.DeleteFunc(slices.Clone(l.columns), func(i int) bool { return l.b.Table.Columns[i].Key })
@@ -34,6 +39,13 @@ func (c *conn) prepareStatements(l *layout, exact bool) (s statements, err error
 		s.update, err = c.prepare(l.updateSQL(s.set))
 	}
 	return s, err
+}
+
+// forget resets the look-up of a row.
+func (s *statements) forget() {
+	if s.sel != nil {
+		s.sel.reset()
+	}
 }
 
 func (s *statements) runDelete(vals []value) error {
@@ -46,7 +58,7 @@ func (s *statements) runDelete(vals []value) error {
 
 // runInsert inserts a row, with its stamps, whose key was not found.
 func (s *statements) runInsert(vals []value) (err error) {
-	s.sel.reset()
+	s.forget()
 	s.layout.stamp(vals)
 	insert, columns := s.insert, s.layout.columns
 	if s.exact {
@@ -99,7 +111,9 @@ func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 func (s *statements) insertMany(rows *rowBuffer, n int) (inserted int64, err error) {
 	l := s.layout
 	if s.many == "" {
-		s.many = l.insertSQL(l.columns, n) + " ON CONFLICT DO NOTHING"
+		if s.many = l.insertSQL(l.columns, n); s.sel != nil { // without a key, those that the table has are not found
+			s.many += " ON CONFLICT DO NOTHING"
+		}
 	}
 	insert, err := s.c.prepareOne(s.many)
 	if err != nil {

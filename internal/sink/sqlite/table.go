@@ -111,6 +111,9 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if t.Key, err = caps.FindKey(&t.Table, t.key, primary); err != nil {
 		return missing(err)
 	}
+	if t.Appends() && t.Made && primary != nil {
+		return missing(sink.KeyedError(&t.Table, primary))
+	}
 	constrained, err := d.readKey(t, pk)
 	if err != nil {
 		return missing(err)
@@ -186,6 +189,7 @@ func (d *DB) readKey(t *table, pk map[int]string) (constrained bool, err error) 
 				constrained = true
 			} else {
 				t.Columns[rowid].Serial, t.Columns[rowid].Generated = true, t.Made
+				constrained = t.Appends() // a message may name it, and no row is looked up
 			}
 		}
 	}
@@ -221,7 +225,7 @@ func (d *DB) readKey(t *table, pk map[int]string) (constrained bool, err error) 
 			return false, sink.KeyColumnError(&t.Table, c, sink.Computed)
 		}
 	}
-	if !unique {
+	if !unique && !t.Appends() {
 		return false, sink.NotUniqueError(&t.Table, quote(t.Name+"_key"), quote(t.Name), sink.NameList(t.KeyColumns(), quote))
 	}
 	return constrained, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"math"
+	"strconv"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -114,6 +115,19 @@ func (s *stmt) spelling(col int) []byte {
 		return feed.AppendReal(nil, s.real(col))
 	}
 	return s.bytes(col)
+}
+
+// spelling returns a value as text; nil for NULL and for none.
+func (v *value) spelling() []byte {
+	switch v.kind {
+	case lib.SQLITE_NULL, 0:
+		return nil
+	case lib.SQLITE_INTEGER:
+		return strconv.AppendInt(nil, v.int, 10)
+	case lib.SQLITE_FLOAT:
+		return feed.AppendReal(nil, v.real())
+	}
+	return v.text
 }
 
 // value returns what a column of the statement's row holds.

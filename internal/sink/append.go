@@ -1,0 +1,43 @@
+package sink
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// This file is about tables without a key, in which each message is a row of its own.
+
+// KeyedError says that weir made a table with a primary key, which rows without a key may violate.
+func KeyedError(t *schema.Table, primary []string) error {
+	return fmt.Errorf("table %q was made with the key %s: leave key none out, or have --restart rebuild make the table without a key", t.Name, strings.Join(primary, ","))
+}
+
+// A RowSum tells some rows from others, whatever their order. Two of one process are equal if they are of the same rows.
+type RowSum struct {
+	Rows int64
+	sum  uint64 // of the hashes of the rows
+}
+
+var sumSeed = maphash.MakeSeed()
+
+// Add adds a row by the texts of its columns; nil is NULL. A number or JSON counts by its value: a widened column may
+// spell it otherwise than the message.
+func (s *RowSum) Add(texts [][]byte) {
+	var row []byte
+	for _, text := range texts {
+		at := len(row)
+		row = append(row, 0, 0, 0, 0, 0)
+		if text == nil {
+			continue
+		}
+		row[at] = 1
+		row = schema.AppendByValue(row, text)
+		binary.BigEndian.PutUint32(row[at+1:], uint32(len(row)-at))
+	}
+	s.Rows++
+	s.sum += maphash.Bytes(sumSeed, row)
+}
