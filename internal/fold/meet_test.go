@@ -419,6 +419,12 @@ func TestFold_MergeRefused(t *testing.T) {
 			t.Errorf("%s of %s: %v, want %q", c.f, c.column, err, c.want)
 		}
 	}
+	two := fold.Options{Key: []string{"id"}, Merge: map[string]merge.Function{"m": merge.Sum, "M": merge.Max}}
+	testcheck.NoError(t, fold.CheckMerge(&user, two))
+	two.Limits.FoldCase = true
+	if err := fold.CheckMerge(&user, two); err == nil || !strings.Contains(err.Error(), `the same as "M"`) {
+		t.Error(err)
+	}
 	f := meetFolder(t, user, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
 	if err := f.Fold(&fold.Batch{}, []byte(`{"id":"1","n":1}`), fold.Place{}); err == nil || errors.As(err, new(*feed.Error)) || !strings.Contains(err.Error(), "default 5") {
 		t.Error(err)

@@ -90,16 +90,21 @@ func (o *Options) Sums() string {
 // CheckMerge reports why a table cannot be kept by the options' merge functions. A table without columns has the faults that
 // no database is needed to find.
 func CheckMerge(t *schema.Table, o Options) error {
+	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
 		f := o.Merge[name]
 		bad := func(why string, of ...any) error {
 			return fmt.Errorf("column %q cannot merge by %s: %s", name, f, fmt.Sprintf(why, of...))
 		}
+		other := seen[o.Limits.FoldName(name)]
+		seen[o.Limits.FoldName(name)] = name
 		switch {
 		case f == merge.Last:
 			continue
+		case other != "":
+			return bad("to the database it is the same as %q, which has a function, too", other)
 		case len(o.Key) == 0:
-			return fmt.Errorf("column %q cannot merge by %s: with key none each message is a row of its own, which meets no other", name, f)
+			return bad("with key none each message is a row of its own, which meets no other")
 		case slices.Contains(o.Key, name):
 			return bad("it is part of the key")
 		case o.FillOnly:
