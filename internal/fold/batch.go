@@ -18,9 +18,8 @@ type Batch struct {
 	Table  schema.Table
 	Limits schema.Limits // of the database
 
-	FillOnly bool  // values go only where the row has NULL
-	Scope    Scope // of the messages' versions: ColumnScope, RowScope; "" where they have none
-	Version  int   // the column of Table that holds the version, or -1
+	Scope   Scope // of the messages' versions: ColumnScope, RowScope; "" where they have none
+	Version int   // the column of Table that holds the version, or -1
 
 	// Time is when the batch was full or due, which the table's stamps get.
 	Time time.Time

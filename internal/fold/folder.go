@@ -132,7 +132,7 @@ func (f *Folder) Table() schema.Table { return f.table.Clone() }
 func (f *Folder) Seal(b *Batch) {
 	sealed := f.rules
 	b.Table, b.Limits, sealed.table, b.rules = f.table.Clone(), f.opt.Limits, &b.Table, &sealed
-	b.FillOnly, b.Scope = f.opt.FillOnly, sealed.scope
+	b.Scope = sealed.scope
 	if f.opt.Version != "" {
 		b.Version = f.opt.Limits.Find(&f.table, f.opt.Version, 0)
 	}

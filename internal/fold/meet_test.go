@@ -2,7 +2,6 @@ package fold_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
@@ -69,7 +69,7 @@ func (r *meetRow) apply(fields []meetField, version int, scope fold.Scope) {
 			digits, _ := sum.FloatPrec()
 			r.cells[f.name] = sum.FloatString(digits)
 		case function == merge.Patch:
-			r.cells[f.name] = meetParse(have).patch(meetParse(f.value)).String()
+			r.cells[f.name] = foldtest.Patched(have, f.value)
 		case !has, function == merge.Min && meetCompare(f.value, have) < 0, function == merge.Max && meetCompare(f.value, have) > 0:
 			r.cells[f.name] = f.value
 		}
@@ -95,66 +95,6 @@ func meetCompare(a, b string) int {
 		return 1
 	}
 	return strings.Compare(a, b)
-}
-
-// A meetJSON is a value of the model: an object, whose members are in order, or another one.
-type meetJSON struct {
-	names  []string
-	member map[string]meetJSON // nil: no object
-	raw    string
-}
-
-func meetParse(text string) meetJSON {
-	d := json.NewDecoder(strings.NewReader(text))
-	if text == "" || text[0] != '{' {
-		return meetJSON{raw: text}
-	}
-	v := meetJSON{member: map[string]meetJSON{}}
-	_, _ = d.Token()
-	for d.More() {
-		name, _ := d.Token()
-		var raw json.RawMessage
-		_ = d.Decode(&raw)
-		v.set(name.(string), meetParse(string(raw)))
-	}
-	return v
-}
-
-func (v *meetJSON) set(name string, to meetJSON) {
-	if _, has := v.member[name]; !has {
-		v.names = append(v.names, name)
-	}
-	v.member[name] = to
-}
-
-// patch is MergePatch of RFC 7396.
-func (v meetJSON) patch(p meetJSON) meetJSON {
-	if p.member == nil {
-		return p
-	}
-	if v.member == nil {
-		v = meetJSON{member: map[string]meetJSON{}}
-	}
-	for _, name := range p.names {
-		if to := p.member[name]; to.raw != "null" {
-			v.set(name, v.member[name].patch(to))
-		} else if _, has := v.member[name]; has {
-			delete(v.member, name)
-			v.names = slices.DeleteFunc(slices.Clone(v.names), func(n string) bool { return n == name })
-		}
-	}
-	return v
-}
-
-func (v meetJSON) String() string {
-	if v.member == nil {
-		return v.raw
-	}
-	var all []string
-	for _, name := range v.names {
-		all = append(all, fmt.Sprintf("%q:%s", name, v.member[name]))
-	}
-	return "{" + strings.Join(all, ",") + "}"
 }
 
 type meetField struct{ name, value string }

@@ -13,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
@@ -314,7 +315,7 @@ func (db *mapDB) write(b *fold.Batch, r *fold.Row) {
 			if exists {
 				db.resets++
 			}
-		case raw == nil || b.FillOnly && exists && set:
+		case raw == nil || c.Merge == merge.First && exists && set:
 		case raw[0] == 'n':
 			delete(row, c.Name)
 		default:

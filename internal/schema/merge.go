@@ -81,7 +81,7 @@ func (c *Column) neutral() bool {
 // MayOverflow reports whether the database may refuse what the column's function makes of values that it takes.
 func (c *Column) MayOverflow() bool {
 	if c.Merge != merge.Sum {
-		return false
+		return c.Merge == merge.Patch && c.Type == Text && c.Size > 0
 	}
 	switch c.Type {
 	case Number:
@@ -124,8 +124,9 @@ func (c *Column) meets(value []byte, k feed.Kind) bool {
 	case k == feed.Bool && !c.Own && c.Type != Bool && c.Type != Text: // it would be kept as a number, and have another order
 		return false
 	}
-	if !c.hasForms() {
-		return true
+	if !c.hasForms() { // a number that is too large for a sum is too large to be compared by Postgres
+		_, isNumber := feed.IsNumber(feed.Text(nil, value, k))
+		return !isNumber || merge.IsSummand(feed.Text(nil, value, k))
 	}
 	_, ok := c.appendOrder(nil, feed.Text(nil, value, k))
 	return ok

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -27,6 +29,14 @@ import (
 func TestStatements(t *testing.T) {
 	byColumn := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
 	byRow := func(o *fold.Options) { o.Version, o.Scope = "v", fold.RowScope }
+	functions := func(pairs ...any) func(o *fold.Options) {
+		return func(o *fold.Options) {
+			o.Merge = map[string]merge.Function{}
+			for p := range slices.Chunk(pairs, 2) {
+				o.Merge[p[0].(string)] = p[1].(merge.Function)
+			}
+		}
+	}
 	for name, write := range map[string]func(g *golden){
 		"upsert": func(g *golden) {
 			r := sinktest.Begin(g.t, g)
@@ -62,6 +72,36 @@ func TestStatements(t *testing.T) {
 			g.table("t", nil, "id", "a", "b")
 			r := sinktest.Begin(g.t, g, func(o *fold.Options) { o.FillOnly = true })
 			g.flush("only what is NULL is written", r.Flush, `{"id":1,"a":"x"}`, `{"id":2,"b":"x"}`)
+		},
+		"sums": func(g *golden) {
+			r := sinktest.Begin(g.t, g, functions("n", merge.Sum, "top", merge.Max))
+			g.flush("all rows seem to be new, so they are copied into the table", r.Flush, `{"id":1,"n":1,"top":5}`)
+			g.flush("the server adds, and compares", r.Flush, `{"id":1,"n":1}`, `{"id":1,"n":2,"top":7}`)
+			g.flush("a sum begins again from null", r.Flush, `{"id":1,"n":null}`, `{"id":1,"n":2}`, `{"id":2,"n":1}`)
+			g.flush("one row is replaced, and one deleted", r.Flush, `{"id":1,"op":"delete"}`, `{"id":1,"n":2,"top":1}`, `{"id":2,"op":"delete"}`)
+		},
+		"sums-separate": func(g *golden) {
+			g.table("t", func(t *relation) { t.policed, t.hides = true, true }, "id", "v")
+			r := sinktest.Begin(g.t, g, functions("v", merge.Sum))
+			g.flush("a row that is inserted is marked, so that nothing is added to it twice", r.Flush, `{"id":1,"v":1}`)
+		},
+		"patches": func(g *golden) {
+			r := sinktest.Begin(g.t, g, functions("profile", merge.Patch))
+			g.flush("patches are applied to nothing, too, so rows are not copied into the table", r.Flush, `{"id":1,"profile":{"a":1,"b":null}}`)
+			g.flush("two patches of one row", r.Flush, `{"id":1,"profile":{"a":null}}`, `{"id":1,"profile":{"a":{"c":2}}}`)
+		},
+		"merge-types": func(g *golden) {
+			g.table("t", func(t *relation) {
+				for i, kind := range []schema.Column{{Type: schema.Int, Size: 4, Decl: "integer", Default: "0"}, {Type: schema.Real, Decl: "double precision"}, {Type: schema.Number, Decl: "numeric(10,2)"},
+					{Type: schema.Number, Decl: "numeric"}, {Type: schema.Text, Decl: "character varying(20)"}, {Type: schema.Instant, Decl: "timestamp with time zone"}, {Type: schema.Text, Decl: "text"},
+					{Type: schema.JSON, Decl: "json"}, {Type: schema.Text, Decl: "text"}, {Type: schema.Text, Decl: "text"}} {
+					kind.Name = t.Columns[i+1].Name
+					t.Columns[i+1], t.cols[i+1] = kind, made(&kind)
+				}
+			}, "id", "integer", "double", "rounded", "exact", "digits", "since", "least", "json", "text", "first")
+			r := sinktest.Begin(g.t, g, functions("integer", merge.Sum, "double", merge.Sum, "rounded", merge.Sum, "exact", merge.Sum, "digits", merge.Sum, "since", merge.Max, "least", merge.Min,
+				"json", merge.Patch, "text", merge.Patch, "first", merge.First))
+			g.flush("columns of many types", r.Flush, `{"id":1,"integer":1,"double":0.5,"rounded":0.01,"exact":1,"digits":1,"since":"2026-01-01T00:00:00Z","least":"a","json":{"a":1},"text":{"a":1},"first":"x"}`)
 		},
 		"stamps": func(g *golden) {
 			r := sinktest.Setup{Fit: func(l *schema.Limits, t *schema.Table) error {

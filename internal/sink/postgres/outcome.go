@@ -127,7 +127,7 @@ func (p *part) committed() {
 	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
 		p.after.Writers = append(slices.Clip(p.after.Writers), job)
 	}
-	p.t.relation, p.t.stage = p.after, stage{types: p.t.stage.types}
+	p.t.relation, p.t.stage = p.after, stage{types: p.t.stage.types, functions: p.t.stage.functions}
 	if p.a.d.pooled {
 		p.t.stage = stage{}
 	}

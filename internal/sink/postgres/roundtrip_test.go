@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -43,6 +44,28 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 	if _, err := r.Sink.Flush(ctx, r.Seal()); err != nil {
 		t.Errorf("a flush waits for an answer before it has sent all: %v", err)
 	}
+}
+
+// TestFlush_MergeFunctionsAreOneRoundTrip: the server computes what values become, by functions that it gets once for a session.
+func TestFlush_MergeFunctionsAreOneRoundTrip(t *testing.T) {
+	db, p := throughProxy(t, testpg.New(t))
+	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
+	var made []string
+	for turn := range 4 {
+		for i := range 500 {
+			r.Fold(fmt.Sprintf(`{"id":%d,"n":1,"top":"%d","o":{"a":{"b%d":1}}}`, i, turn%2, turn))
+		}
+		p.Cut(nil)
+		r.Flush()
+		if c := p.Count(); c.Answers != 1 {
+			t.Errorf("flush %d was answered %d times: %+v", turn, c.Answers, c)
+		}
+		made = append(made, db.one(t, "SELECT string_agg(xmin || proname, ' ' ORDER BY proname) FROM pg_proc WHERE proname LIKE 'weir_%'"))
+	}
+	if made = slices.Compact(made); len(made) != 1 || !strings.Contains(made[0], "weir_older") {
+		t.Errorf("the functions are made again: %q", made)
+	}
+	sinktest.Expect(t, db, "SELECT n::text, top, o FROM t WHERE id = 499", `4|1|{"a": {"b0": 1, "b1": 1, "b2": 1, "b3": 1}}`)
 }
 
 // TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have versions:

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -17,7 +18,6 @@ type shape struct {
 	resolved []resolved
 	stamps   []stamped
 	now      string // the literal of the batch's time
-	fillOnly bool
 	acts     acts
 	marks    int // how many marks a staged row has; see [staged]
 }
@@ -39,10 +39,11 @@ func (a *acts) marked() bool { return a.deletes > 0 || a.replaces || a.sweeps > 
 type staged struct {
 	at   int // in the table
 	from int // in the batch
-	// The marks of rows that set it to NULL, and of rows in which it gets its
+	// The marks of rows that set it to NULL, with a value before that meets nothing, and of rows in which it gets its
 	// default; -1: no row has one.
 	null, initial int
 	resolved      bool // no row names it: see [resolved]
+	merge         merge.Function
 }
 
 // stamped is a column of the table that is a stamp.
@@ -57,29 +58,33 @@ type copiedValue struct {
 	from int // in the batch
 	of   *relation
 	at   int // in it
+	kind string
 }
 
 // copied are the values that are copied of each row, in their order.
 func (s *shape) copied() (all []copiedValue) {
 	for _, c := range s.columns {
 		if !c.resolved {
-			all = append(all, copiedValue{fmt.Sprintf("c%d", c.at), c.from, &s.table, c.at})
+			all = append(all, copiedValue{fmt.Sprintf("c%d", c.at), c.from, &s.table, c.at, s.table.stagedAs(c.at, c.merge)})
 		}
 	}
 	for _, r := range s.resolved {
 		for i, k := range r.key {
-			all = append(all, copiedValue{hiddenName(r.From[i]), r.From[i], k.table, k.at})
+			all = append(all, copiedValue{hiddenName(r.From[i]), r.From[i], k.table, k.at, k.table.cols[k.at].staged})
 		}
 	}
 	return all
 }
 
 // A use is what rows do with a column of the batch.
-type use struct{ named, null, initial bool }
+type use struct {
+	named, null, initial bool
+	merge                merge.Function
+}
 
 // newShape returns the shape of rows of a batch that are staged in a table. current returns the tables that they name rows of.
 func newShape(b *fold.Batch, stage string, table relation, rows []*fold.Row, current func(name string) *relation) *shape {
-	s := &shape{table: table, stage: stage, now: quote(b.Time.UTC().Format(stampFormat)), fillOnly: b.FillOnly}
+	s := &shape{table: table, stage: stage, now: quote(b.Time.UTC().Format(stampFormat))}
 	place := make([]int, len(b.Table.Columns)) // of the batch's columns in the table
 	for i := range place {
 		c := &b.Table.Columns[i]
@@ -107,6 +112,9 @@ func newShape(b *fold.Batch, stage string, table relation, rows []*fold.Row, cur
 // read takes from rows what they do, and what with each column of the batch.
 func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 	uses := make([]use, len(b.Table.Columns))
+	for i := range uses {
+		uses[i].merge = b.Table.Columns[i].Merge
+	}
 	for n, r := range rows {
 		b.CPUPrefetch(rows[n:])
 		if r.Deleted {
@@ -124,7 +132,7 @@ func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 			v := b.Value(r, i)
 			if v != nil {
 				uses[i].named = true
-				uses[i].null = uses[i].null || v[0] == 'n'
+				uses[i].null = uses[i].null || startsOver(b, r, i)
 			}
 			if !r.Deleted && b.Initial(r, i) {
 				uses[i].named, uses[i].initial = true, true
@@ -138,12 +146,18 @@ func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 	return uses
 }
 
+// startsOver reports whether a row sets a column to NULL, or to a value that meets nothing because NULL came before.
+func startsOver(b *fold.Batch, r *fold.Row, col int) bool {
+	v := b.Value(r, col)
+	return v != nil && (v[0] == 'n' || b.Table.Columns[col].Merges() && !r.Replaces && !b.Relative(r, col))
+}
+
 // add stages a column of the batch as one of the table.
 func (s *shape) add(at, from int, u use, resolved bool) {
 	i := slices.IndexFunc(s.columns, func(c staged) bool { return c.at == at })
 	if i < 0 {
 		i = len(s.columns)
-		s.columns = append(s.columns, staged{at: at, from: from, null: -1, initial: -1, resolved: resolved})
+		s.columns = append(s.columns, staged{at: at, from: from, null: -1, initial: -1, resolved: resolved, merge: u.merge})
 	}
 	c := &s.columns[i]
 	if c.null < 0 && u.null {
@@ -170,7 +184,7 @@ func (s *shape) keysOnly() *shape {
 // or a table that inherits from this one has it, rows are not copied.
 func (s *shape) copyable() bool {
 	return s.acts.deletes == 0 && len(s.columns)+len(s.stamps) > 0 && len(s.resolved) == 0 && !s.table.policed && !s.table.triggers && !s.table.inherited &&
-		!slices.ContainsFunc(s.columns, func(c staged) bool { return s.table.Columns[c.at].Default != "" })
+		!slices.ContainsFunc(s.columns, func(c staged) bool { return s.table.Columns[c.at].Default != "" || c.merge == merge.Patch })
 }
 
 // defaults reports whether the table has columns with a default, which may be

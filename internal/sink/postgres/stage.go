@@ -20,6 +20,8 @@ type stage struct {
 	types map[string]string // of its columns, but for those that each one has; nil: it is not made
 	used  bool              // it may hold rows of this transaction, or dead rows of one that was rolled back
 	rows  int               // how many, of both; 0 if that is not counted
+	// functions are the statements that made those that the session has.
+	functions []string
 }
 
 // maxStaged is how many columns of a table the staging table has room for, next to its own:
@@ -33,15 +35,15 @@ func (t *table) stageIdent() string { return fmt.Sprintf("weir_stage_%d", t.n) }
 
 const tempSchema = "pg_temp."
 
-// readyStage returns the statements that make the staging table, if the one that exists does not serve, or empty it; and
-// that table from then on, until the transaction ends.
+// readyStage returns the statements that make the staging table, if the one that exists does not serve, with the functions
+// that its columns need, or empty it; and that table from then on, until the transaction ends.
 func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	need := map[string]string{}
 	for _, c := range s.columns {
-		need[fmt.Sprintf("c%d", c.at)] = s.table.cols[c.at].staged
+		need[fmt.Sprintf("c%d", c.at)] = s.table.stagedAs(c.at, c.merge)
 	}
 	for _, v := range s.copied() {
-		need[v.name] = v.of.cols[v.at].staged
+		need[v.name] = v.kind
 	}
 	now = stage{types: map[string]string{}}
 	maps.Copy(now.types, old.types)
@@ -61,7 +63,12 @@ func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 		}
 		now.rows = old.rows
 	}
-	now.used = true
+	now.used, now.functions = true, slices.Clip(old.functions)
+	for _, f := range s.functions() {
+		if !slices.Contains(old.functions, f) {
+			all, now.functions = append(all, f), append(now.functions, f)
+		}
+	}
 	return all, now
 }
 
@@ -217,8 +224,7 @@ func (g *staging) readMarks(r *fold.Row, digits []byte) (some bool) {
 	for i := range g.columns {
 		c := &g.columns[i]
 		if c.null >= 0 {
-			raw := g.b.Value(r, c.from)
-			set(c.null, raw != nil && raw[0] == 'n')
+			set(c.null, startsOver(g.b, r, c.from))
 		}
 		if c.initial >= 0 {
 			set(c.initial, g.b.Initial(r, c.from))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -167,9 +168,9 @@ func (s *shape) inserted() (into, values []string) {
 	for i := range s.columns {
 		c := &s.columns[i]
 		into = append(into, ident(s.table.Columns[c.at].Name))
-		v := fmt.Sprintf("s.c%d", c.at)
+		v := s.alone(c)
 		if s.table.Columns[c.at].Default != "" {
-			v = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", c.begins(and(v+isNull, c.absent())), s.initial(c.at), v)
+			v = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", c.begins(and(c.value()+isNull, c.absent())), s.initial(c.at), v)
 		}
 		values = append(values, v)
 	}
@@ -206,18 +207,23 @@ func (s *shape) assignments() (set []assignment, differs string) {
 	for i := range s.columns {
 		c := &s.columns[i]
 		column, image := &s.table.Columns[c.at], s.table.cols[c.at].image
-		was, is := "t."+ident(column.Name), fmt.Sprintf("s.c%d", c.at)
+		was, named := "t."+ident(column.Name), c.value()+notNull
+		is := s.met(c, s.has(c))
 		switch {
 		case column.Key:
 			if s.acts.replaces && image != "%s" { // equal keys may be spelled otherwise
 				add(c.at, "CASE WHEN s.op = 'r' THEN "+is+" ELSE "+was+" END", "s.op = 'r' AND "+distinct(image, is, was))
 			}
-		case s.fillOnly:
-			add(c.at, "coalesce("+was+", "+is+")", was+isNull+" AND "+is+notNull)
+		case c.merge == merge.First && !s.acts.replaces:
+			add(c.at, is, was+isNull+" AND "+named)
 		case c.null < 0 && c.initial < 0 && !s.acts.replaces:
-			add(c.at, "coalesce("+is+", "+was+")", is+notNull+" AND "+distinct(image, is, was))
+			value := is
+			if c.merge != merge.Min && c.merge != merge.Max { // which pass over NULL
+				value = "coalesce(" + is + ", " + was + ")"
+			}
+			add(c.at, value, named+" AND "+distinct(image, is, was))
 		default:
-			value := fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(is+isNull, c.absent()), s.unnamed(c), is)
+			value := fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(c.value()+isNull, c.absent()), s.unnamed(c), is)
 			add(c.at, value, distinct(image, value, was))
 		}
 	}
@@ -281,9 +287,9 @@ func (u *upsert) separately() (all []statement) {
 		return []statement{u.append()}
 	}
 	set, differs := u.assignments()
-	// A row that was just inserted may be another than the staged one: then it is
-	// marked, and left alone.
-	marked := set != nil && (u.table.triggers || (u.acts.replaces || u.acts.resets) && u.defaults())
+	// A row that was just inserted may be another than the staged one, and a value that was just added must not be
+	// added again: then it is marked, and left alone.
+	marked := set != nil && (u.merges() || u.table.triggers || (u.acts.replaces || u.acts.resets) && u.defaults())
 	all = u.insert(marked)
 	lives := u.lives()
 	if marked {
@@ -322,8 +328,14 @@ func (u *upsert) insert(marked bool) []statement {
 	insert := fmt.Sprintf("INSERT INTO %s (%s)\nSELECT %s\nFROM %s s\nWHERE %s\nORDER BY s.n", u.table.ident, strings.Join(into, ", "), strings.Join(values, ", "), u.stage,
 		and(u.lives(), fmt.Sprintf("NOT EXISTS (SELECT FROM %s t WHERE %s)", u.table.ident, u.on())))
 	passing := insert + "\nON CONFLICT (" + keys + ") DO NOTHING"
+	mark := func(insert string) string {
+		return fmt.Sprintf("WITH t AS (%s\nRETURNING %s)\nUPDATE %s s SET op = 'i' FROM t WHERE %s", insert, keys, u.stage, u.on())
+	}
 	if marked {
-		passing = fmt.Sprintf("WITH t AS (%s\nRETURNING %s)\nUPDATE %s s SET op = 'i' FROM t WHERE %s", passing, keys, u.stage, u.on())
+		passing = mark(passing)
+	}
+	if u.merges() { // what was in the way above may be gone by now
+		insert = mark(insert)
 	}
 	all := []statement{{sql: passing, tally: inserted}}
 	if u.table.hides {

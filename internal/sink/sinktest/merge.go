@@ -33,6 +33,7 @@ type merging struct {
 	declared map[string]string // by column, if the table is a user's
 	checked  bool              // the user's table takes no hi of 10 or more
 	others   []string          // columns without a function
+	atOnce   bool              // nobody knows which of equal minima and maxima came first
 }
 
 // mergedBy are the functions of columns.
@@ -200,7 +201,7 @@ func (m *merging) is(t *testing.T, db Database, model *foldtest.Table) {
 		}
 		for i, c := range columns {
 			have, v := cellText(row[1+2*i], row[2+2*i]), want[c]
-			if (v.Kind == foldtest.Null) != (have == "NULL") || v.Kind != foldtest.Null && !v.Is(have) {
+			if (v.Kind == foldtest.Null) != (have == "NULL") || v.Kind != foldtest.Null && !v.Is(have) && !(m.atOnce && foldtest.Compare(v.Text, have) == 0) {
 				t.Errorf("row %v has %s in %s, want %s", row[0], have, c, v.JSON())
 			}
 		}
@@ -222,25 +223,30 @@ func cellText(value, text any) string {
 
 // randomMerges has a run, or several one after the other, write a random feed.
 func randomMerges(t *testing.T, db Database, rnd *rand.Rand) {
-	m, model := newMerging(db, rnd), (*foldtest.Table)(nil)
+	m := newMerging(db, rnd)
 	m.create(t, db)
-	model = m.model()
+	model, s := m.model(), Setup{Options: m.options}
+	if m.rules.Version != "" { // a driver without them skips the test
+		r, line := s.Begin(t, db), `{"id":2000,"v":1,"a":"a"}`
+		_ = model.Apply([]byte(line))
+		r.Flush(line)
+		r.End()
+	}
 	var lines, rejected []string
-	ids := 1 + rnd.IntN(12)
-	for n := range 30 + rnd.IntN(200) {
+	ids := []int{1 + rnd.IntN(12), 1000}[rnd.IntN(4)/3]
+	for range 30 + rnd.IntN(200) {
 		line := m.line(rnd, ids, true)
 		if lines = append(lines, line); model.Apply([]byte(line)) != nil {
-			rejected = append(rejected, fmt.Sprint(n+1))
+			rejected = append(rejected, line)
 		}
 	}
 	last := `{"id":1000,"v":1,"n":1,"m":1,"lo":1,"hi":1,"o":{},"f":"f","a":"a"}` // every column exists
 	if lines = append(lines, last); model.Apply([]byte(last)) != nil {
 		t.Fatal("the last line is rejected")
 	}
-	s := Setup{Options: m.options}
 	s.feedFaultily(t, db, rnd, lines)
 	m.is(t, db, model)
-	Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", rejected...)
+	Expect(t, db, "SELECT raw FROM weir_rejects ORDER BY line", rejected...)
 	if t.Failed() {
 		t.Logf("%+v\n%s", m, strings.Join(lines, "\n"))
 	}
@@ -252,6 +258,7 @@ func randomMerges(t *testing.T, db Database, rnd *rand.Rand) {
 // mergesAtOnce has several jobs write their feeds at once: a sum of theirs is the sum of all.
 func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 	m := newMerging(db, rnd)
+	m.atOnce = true
 	m.rules.Merge = map[string]string{"n": "sum", "m": "sum", "lo": "min", "hi": "max"} // whatever comes first
 	if m.rules.Version == "" {
 		m.others = nil
@@ -274,6 +281,9 @@ func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 		rnd.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 		r, rnd := Setup{Job: fmt.Sprint("job ", job), Options: m.options}.Begin(t, db), rand.New(rand.NewPCG(rnd.Uint64(), 1))
 		runs = append(runs, r)
+		if m.rules.Version != "" { // a driver without them skips the test
+			r.Flush(fmt.Sprintf(`{"id":2000,"v":1,"n":%d}`, job))
+		}
 		r.Sink = sink.Retry(Faulty(r.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
 		wg.Go(func() {
 			for len(lines) > 0 {
@@ -287,6 +297,7 @@ func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 		})
 	}
 	wg.Wait()
+	db.Exec(t, "DELETE FROM t WHERE id = 2000")
 	m.is(t, db, model)
 	if t.Failed() {
 		t.Logf("%+v", m)

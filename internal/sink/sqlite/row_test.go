@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -124,15 +126,19 @@ func TestFlush_MostColumns(t *testing.T) {
 // TestFlush_ManyRows: rows that one statement inserts or looks up, among rows of other states, deletes, long values, and rows
 // that were changed by hand, come out as if few were written at a time, with the same states, and are counted so.
 func TestFlush_ManyRows(t *testing.T) {
-	for _, scope := range []fold.Scope{"", fold.ColumnScope, fold.RowScope} {
-		t.Run("versions of "+string(scope), func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(1, uint64(len(scope))))
+	for name, scope := range map[string]fold.Scope{"plain": "", "sums": "", "versions of columns": fold.ColumnScope, "versions of rows": fold.RowScope} {
+		t.Run(name, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(1, uint64(len(name))))
 			const all = `{"id":-1,"v":1,"a":"x","b":"x","c":"x"}`
 			files := []*file{tempFile(t), tempFile(t)}
 			stamps := func(l *schema.Limits, t *schema.Table) error {
 				return errors.Join(l.AddStamp(t, "made", schema.InsertStamp), l.AddStamp(t, "moved", schema.UpdateStamp))
 			}
-			setup := sinktest.Setup{Fit: stamps, Options: func(_ string, o *fold.Options) { versioned(scope)(o) }}
+			setup := sinktest.Setup{Fit: stamps, Options: func(_ string, o *fold.Options) {
+				if versioned(scope)(o); name == "sums" {
+					o.Merge = map[string]merge.Function{"v": merge.Sum, "a": merge.Max, "b": merge.Min}
+				}
+			}}
 			together, apart := setup.Begin(t, files[0]), setup.Begin(t, files[1])
 			together.Flush(all)
 			apart.Flush(all)
@@ -183,6 +189,21 @@ func TestFlush_ManyRows(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFlush_ASumTooLargeAmongManyNewRows: rows that one statement would insert have sums that their columns hold, or are rejected.
+func TestFlush_ASumTooLargeAmongManyNewRows(t *testing.T) {
+	f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER)")
+	r := sinktest.Begin(t, f, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
+	for id := range 320 {
+		for range 2 {
+			r.Fold(fmt.Sprintf(`{"id":%d,"n":%d}`, id, []int{1, math.MaxInt64}[id/319]))
+		}
+	}
+	if res := r.Flush(); len(res.Refused) != 1 {
+		t.Errorf("rejected: %v", res.Refused)
+	}
+	sinktest.Expect(t, f, "SELECT n, typeof(n), count(*) FROM t GROUP BY n ORDER BY n", "2|integer|319", "9223372036854775807|integer|1")
 }
 
 // TestFlush_WideRowsInTurn: rows of a wide table that name their columns in a few ways have their statements prepared once; of

@@ -1,0 +1,275 @@
+package postgres_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/merge"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testpg"
+)
+
+// meets has the values of columns meet by functions.
+func meets(functions map[string]merge.Function) func(*fold.Options) {
+	return func(o *fold.Options) { o.Merge = functions }
+}
+
+// meetColumns are columns of others, by their names: a type, a function and values that it takes.
+var meetColumns = map[string]struct {
+	decl   string
+	by     merge.Function
+	values []string
+}{
+	"counts":   {"integer DEFAULT 0", merge.Sum, []string{"1", "-7", "0", `"12"`, "1e3", "2147480"}},
+	"total":    {"bigint", merge.Sum, []string{"1", "-7", "9007199254740993", "-9007199254740993"}},
+	"exact":    {"numeric", merge.Sum, []string{"0.1", "-0.10", "1e30", `"2.50"`, "123456789012345678901234567890.5"}},
+	"rounded":  {"numeric(12,3)", merge.Sum, []string{"0.125", "-1.5", "100", "0"}},
+	"double":   {"double precision", merge.Sum, []string{"0.5", "-0.25", "1e10", "0"}},
+	"single":   {"real", merge.Sum, []string{"0.5", "-0.25", "1024"}},
+	"digits":   {"text", merge.Sum, []string{"0.1", "-2", "1e25", "123456789012345678901234567890"}},
+	"shorter":  {"varchar(40)", merge.Sum, []string{"0.1", "-2", "7"}},
+	"small":    {"smallint", merge.Max, []string{"1", "-1", "300"}},
+	"low":      {"numeric", merge.Min, []string{"1.50", "1.5", "-0.001", "1e3"}},
+	"high":     {"double precision", merge.Max, []string{"1.5", "-1e300", "0.1"}},
+	"word":     {"text", merge.Max, []string{`"pear"`, `"Zürich"`, `"10"`, "9", `"+9.0"`, `"007"`, `"1e1"`, `""`, "true"}},
+	"least":    {`varchar(20) COLLATE "C"`, merge.Min, []string{`"pear"`, `"ä"`, `"10"`, "9", "-1e3", `"-"`}},
+	"padded":   {"char(8)", merge.Min, []string{`"pear"`, `"apple"`, `"10"`, `"9"`}},
+	"loose":    {`text COLLATE "loose"`, merge.Max, []string{`"Pear"`, `"pear"`, `"PEAR"`, `"10"`}},
+	"since":    {"timestamp", merge.Min, []string{`"2026-01-01T00:00:00Z"`, `"2026-01-01 00:00:00.5"`, `"2025-12-31T23:59:59"`}},
+	"until":    {"timestamptz", merge.Max, []string{`"2026-01-01T00:00:00Z"`, `"2026-01-01T01:00:00+02:00"`, `"2025-12-31T23:30:00-01:00"`}},
+	"day":      {"date", merge.Max, []string{`"2026-01-01"`, `"2025-06-30"`, `"2026-02-01"`}},
+	"mood":     {"mood", merge.Max, []string{`"sad"`, `"ok"`, `"happy"`}},
+	"temper":   {"temper", merge.Min, []string{`"sad"`, `"ok"`, `"happy"`}},
+	"uuid":     {"uuid", merge.Min, []string{`"00000000-0000-0000-0000-000000000001"`, `"0A000000-0000-0000-0000-000000000001"`, `"{f0000000-0000-0000-0000-000000000001}"`}},
+	"ever":     {"boolean", merge.Max, []string{"true", "false", `"true"`}},
+	"profile":  {"jsonb DEFAULT '{}'", merge.Patch, nil},
+	"ordered":  {"json", merge.Patch, nil},
+	"document": {"text", merge.Patch, nil},
+	"first":    {"text DEFAULT 'd'", merge.First, []string{`"x"`, `"y"`}},
+	"earliest": {"integer", merge.First, []string{"1", "2"}},
+	"last":     {"text", merge.Last, []string{`"x"`, `"y"`}},
+}
+
+// randomPatch is an object of few names, or an array.
+func randomPatch(rnd *rand.Rand, depth int) string {
+	var members []string
+	for range rnd.IntN(4) {
+		value := []string{"null", "null", "1", `"x y"`, `[1, null]`, "2.50"}[rnd.IntN(6)]
+		if depth > 0 && rnd.IntN(3) == 0 {
+			value = randomPatch(rnd, depth-1)
+		}
+		members = append(members, fmt.Sprintf("%q:%s", []string{"a", "b", "é\"", "d"}[rnd.IntN(4)], value))
+	}
+	if depth == 2 && rnd.IntN(12) == 0 {
+		return "[1]"
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+// TestMeet_ColumnsOfManyTypes: random messages in batches that end anywhere make what all of them at once make of nothing.
+func TestMeet_ColumnsOfManyTypes(t *testing.T) {
+	url := testpg.New(t)
+	pool := testpg.Pool(t, url, "transaction")
+	functions := map[string]merge.Function{}
+	names := slices.Sorted(maps.Keys(meetColumns))
+	create := "CREATE TABLE t (id integer PRIMARY KEY"
+	for _, name := range names {
+		functions[name] = meetColumns[name].by
+		create += ", " + name + " " + meetColumns[name].decl
+	}
+	sinktest.Seeds(t, uint64(testcheck.Rounds(12, 200)), func(t *testing.T, rnd *rand.Rand) {
+		db := connectEmpty(t, url)
+		db.Exec(t, `CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy'); CREATE DOMAIN temper AS mood;
+			CREATE COLLATION "loose" (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
+		db.Exec(t, create+")")
+		switch rnd.IntN(4) {
+		case 0:
+			db.separately()
+		case 1:
+			db.weir, db.pooled = pool, true
+		case 2:
+			db.Exec(t, "CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; CREATE TRIGGER same BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION same()")
+		}
+		r := sinktest.Begin(t, db, meets(functions))
+		var all []string
+		few := names[:]
+		for range 1 + rnd.IntN(12) {
+			if few = names; rnd.IntN(3) == 0 {
+				few = []string{names[rnd.IntN(len(names))], names[rnd.IntN(len(names))]}
+			}
+			for range 1 + rnd.IntN(12) {
+				line := fmt.Sprintf(`{"id":%d`, rnd.IntN(5))
+				if rnd.IntN(12) == 0 {
+					line += `,"op":"delete"`
+				}
+				for _, name := range few {
+					c := meetColumns[name]
+					switch {
+					case rnd.IntN(2) == 0:
+					case rnd.IntN(9) == 0:
+						line += fmt.Sprintf(",%q:null", name)
+					case c.values == nil:
+						line += fmt.Sprintf(",%q:%s", name, randomPatch(rnd, 2))
+					default:
+						line += fmt.Sprintf(",%q:%s", name, c.values[rnd.IntN(len(c.values))])
+					}
+				}
+				all = append(all, line+"}")
+				r.Fold(line + "}")
+			}
+			r.Flush()
+		}
+		r.End()
+		sinktest.Expect(t, db, "SELECT id, line, reason FROM weir_rejects")
+		meetsAs(t, db, functions, all)
+	})
+}
+
+// meetsAs demands that the table t has what lines make of nothing.
+func meetsAs(t *testing.T, db *database, functions map[string]merge.Function, lines []string) {
+	t.Helper()
+	r := sinktest.BeginJob(t, db, "verify", meets(functions))
+	r.Fold(lines...)
+	b := r.Seal().Batches[0]
+	d, err := postgres.Inspect(t.Context(), db.url, db.options(t))
+	testcheck.NoError(t, err)
+	defer func() { testcheck.NoError(t, d.Close()) }()
+	testcheck.NoError(t, d.Compare(t.Context(), b, func(diff sink.Difference) bool {
+		t.Errorf("row %s: %d in column %s, the database has %s", diff.Row.Key, diff.Kind, b.Table.Columns[diff.Column].Name, diff.Have)
+		return true
+	}))
+	if t.Failed() {
+		t.Log(strings.Join(lines, "\n"))
+	}
+}
+
+// TestMeet_WritersAtOnce: a sum of several writers is the sum of all of them, whether their rows exist, whether they are
+// merged or written by separate statements, and with versions.
+func TestMeet_WritersAtOnce(t *testing.T) {
+	const writers, flushes, keys = 3, 12, 40
+	functions := map[string]merge.Function{"n": merge.Sum, "low": merge.Min, "o": merge.Patch}
+	for name, c := range map[string]struct {
+		separate bool
+		change   func(*fold.Options)
+	}{
+		"merged":   {},
+		"separate": {separate: true},
+		"versions": {change: versionedBy(fold.ColumnScope)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := connect(t, testpg.New(t))
+			if c.separate {
+				db.separately()
+			}
+			begin := func(job string) *sinktest.Run {
+				change := []func(*fold.Options){meets(functions)}
+				if c.change != nil {
+					change = append(change, c.change, func(o *fold.Options) { delete(o.Merge, "o") })
+				}
+				return sinktest.BeginJob(t, db, job, change...)
+			}
+			first := begin("first")
+			first.Flush(`{"id":0,"v":0,"n":0.5,"low":0}`)
+			first.End()
+			var mu sync.Mutex
+			sums := map[int]int{}
+			again := atOnce(writers, begin, flushes, func(r *sinktest.Run, rnd *rand.Rand, w, turn int) {
+				mu.Lock()
+				for range 3 * keys {
+					k, n := 1+rnd.IntN(keys*(1+turn)), rnd.IntN(5)
+					sums[k] += n
+					patch := fmt.Sprintf(`,"o":{"w%d":%d}`, w, turn)
+					if c.change != nil {
+						patch = ""
+					}
+					r.Fold(fmt.Sprintf(`{"id":%d,"v":%d,"n":%d,"low":%d%s}`, k, rnd.IntN(50), n, -n, patch))
+				}
+				mu.Unlock()
+				r.Flush()
+			})
+			t.Logf("retried for %v", again)
+			var want []string
+			for _, k := range slices.Sorted(maps.Keys(sums)) {
+				want = append(want, fmt.Sprint(k, "|", sums[k]))
+			}
+			sinktest.Expect(t, db, "SELECT id, n::text FROM t WHERE id > 0 ORDER BY id", want...)
+		})
+	}
+}
+
+// TestMeet_ASumWaitsForAnotherSession, which inserts, updates or deletes its row.
+func TestMeet_ASumWaitsForAnotherSession(t *testing.T) {
+	url := testpg.New(t)
+	for _, separate := range []bool{false, true} {
+		for sql, want := range map[string]string{
+			"INSERT INTO t (id, n) VALUES (2, 10)":                             "12",
+			"INSERT INTO t (id, n) VALUES (2, 10); DELETE FROM t WHERE id = 2": "2",
+			"UPDATE t SET n = n + 10 WHERE id = 1":                             "15", // 1 and 2 before, and 2 now
+			"DELETE FROM t WHERE id = 1":                                       "2",
+			"UPDATE t SET n = NULL WHERE id = 1":                               "2",
+			"DELETE FROM t WHERE id = 1; INSERT INTO t (id, n) VALUES (1, 20)": "22",
+		} {
+			t.Run(fmt.Sprint(sql, " separate ", separate), func(t *testing.T) {
+				db := connectEmpty(t, url)
+				if separate {
+					db.separately()
+				}
+				db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n numeric)")
+				r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum}))
+				r.Flush(`{"id":1,"n":1}`)
+				r.Flush(`{"id":1,"n":2}`, `{"id":3,"n":2}`)
+				id := 1
+				if strings.HasPrefix(sql, "INSERT") {
+					id = 2
+				}
+				other := connect(t, db.url)
+				other.Exec(t, "BEGIN; "+sql)
+				done := when(t, db, "wait_event_type = 'Lock' AND "+other.one(t, "SELECT pg_backend_pid()")+" = ANY (pg_blocking_pids(pid))", func() { other.Exec(t, "COMMIT") })
+				r.Flush(fmt.Sprintf(`{"id":%d,"n":2}`, id))
+				<-done
+				sinktest.Expect(t, db, fmt.Sprintf("SELECT n::text FROM t WHERE id = %d", id), want)
+			})
+		}
+	}
+}
+
+// TestMeet_AColumnThatOthersWiden: the functions that its new type needs are made, though the staging table stays.
+func TestMeet_AColumnThatOthersWiden(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
+	r.Flush(`{"id":1,"n":1,"top":1,"o":{"b":1}}`)
+	r.Flush(`{"id":1,"n":2,"top":2,"o":{"a":1}}`)
+	other := sinktest.BeginJob(t, db, "other")
+	other.Flush(`{"id":2,"n":"x","top":"x","o":"x"}`)
+	before := r.Checkpoint()
+	if _, err := r.TryFlush(`{"id":1,"n":0.5,"top":10,"o":{"c":{"d":null}}}`); err != nil {
+		r.Reread(before)
+		r.Flush(`{"id":1,"n":0.5,"top":10,"o":{"c":{"d":null}}}`)
+	}
+	sinktest.Expect(t, db, "SELECT n, top, o FROM t WHERE id = 1", `3.5|10|{"a":1,"b":1,"c":{}}`)
+}
+
+// TestMeet_OneOfManyRowsOverflows: the other rows are written, and each of its messages that fits.
+func TestMeet_OneOfManyRowsOverflows(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n smallint, d numeric(4,1), o varchar(13))")
+	db.Exec(t, "INSERT INTO t VALUES (7, 32760, 999, '{\"a\":1}')")
+	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "d": merge.Sum, "o": merge.Patch}))
+	for i := range 300 {
+		r.Fold(fmt.Sprintf(`{"id":%d,"n":1,"d":0.1}`, i))
+	}
+	r.Fold(`{"id":7,"n":9}`, `{"id":7,"n":1}`, `{"id":7,"d":1}`, `{"id":7,"o":{"bbbbbbbb":1}}`, `{"id":7,"o":{"b":1}}`)
+	r.Flush()
+	sinktest.Expect(t, db, "SELECT n, d::text, o FROM t WHERE id = 7", `32762|999.1|{"a":1,"b":1}`)
+	sinktest.Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "301", "303", "304")
+	sinktest.Expect(t, db, "SELECT count(*), sum(n) FROM t WHERE id <> 7", "299|299")
+}

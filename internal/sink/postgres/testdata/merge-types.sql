@@ -1,0 +1,102 @@
+-- Columns of many types.
+--   {"id":1,"integer":1,"double":0.5,"rounded":0.01,"exact":1,"digits":1,"since":"2026-01-01T00:00:00Z","least":"a","json":{"a":1},"text":{"a":1},"first":"x"}
+DROP TABLE IF EXISTS pg_temp.weir_stage_0;
+CREATE TEMP TABLE weir_stage_0 (
+  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  c0 text,
+  c1 numeric,
+  c2 numeric,
+  c3 numeric,
+  c4 numeric,
+  c5 numeric,
+  c6 timestamp with time zone,
+  c7 text,
+  c8 json,
+  c9 json,
+  c10 text
+) ON COMMIT DELETE ROWS;
+CREATE OR REPLACE FUNCTION pg_temp.weir_number(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE
+    WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
+    ELSE quote_literal(base)::numeric
+  END
+$$;
+CREATE OR REPLACE FUNCTION pg_temp.weir_older(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  number CONSTANT text := '^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$';
+  is_a CONSTANT boolean := a COLLATE "C" ~ number;
+  is_b CONSTANT boolean := b COLLATE "C" ~ number;
+BEGIN
+  IF is_a AND is_b THEN
+    RETURN a::numeric < b::numeric;
+  ELSIF is_a OR is_b THEN
+    RETURN is_a;
+  END IF;
+  RETURN a COLLATE "C" < b;
+END
+$$;
+CREATE OR REPLACE FUNCTION pg_temp.weir_patch_text(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  names text[] := '{}';
+  members text[] := '{}';
+  m record;
+  i integer;
+BEGIN
+  IF json_typeof(patches) IS DISTINCT FROM 'object' THEN
+    RETURN patches;
+  END IF;
+  BEGIN
+    FOR m IN SELECT key, value FROM json_each(base::json) LOOP
+      i := coalesce(array_position(names, m.key), cardinality(names) + 1);
+      names[i] := m.key;
+      members[i] := m.value;
+    END LOOP;
+  EXCEPTION WHEN data_exception THEN
+  END;
+  FOR m IN SELECT key, value FROM json_each(patches) LOOP
+    i := array_position(names, m.key);
+    IF json_typeof(m.value) <> 'null' THEN
+      i := coalesce(i, cardinality(names) + 1);
+      names[i] := m.key;
+      members[i] := pg_temp.weir_patch_text(members[i], m.value);
+    ELSIF i IS NOT NULL THEN
+      names[i] := NULL;
+    END IF;
+  END LOOP;
+  RETURN '{' || (
+    SELECT coalesce(string_agg(to_json(u.name) || ':' || u.member, ',' ORDER BY u.i), '')
+    FROM unnest(names, members) WITH ORDINALITY u (name, member, i)
+    WHERE u.name IS NOT NULL) || '}';
+END
+$$;
+COPY pg_temp.weir_stage_0 (n, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) FROM STDIN;
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."t"'::regclass::oid) r (id);
+MERGE INTO "public"."t" t
+USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
+WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND (coalesce(t."integer", 0) + s.c1)::integer IS DISTINCT FROM t."integer"
+    OR s.c2 IS DISTINCT FROM NULL AND pg_catalog.float8send((coalesce(t."double"::text::numeric, 0) + s.c2)::double precision) IS DISTINCT FROM pg_catalog.float8send(t."double")
+    OR s.c3 IS DISTINCT FROM NULL AND pg_catalog.numeric_send((coalesce(t."rounded", 0) + s.c3)::numeric(10,2)) IS DISTINCT FROM pg_catalog.numeric_send(t."rounded")
+    OR s.c4 IS DISTINCT FROM NULL AND pg_catalog.numeric_send(trim_scale(coalesce(t."exact", 0) + s.c4)) IS DISTINCT FROM pg_catalog.numeric_send(t."exact")
+    OR s.c5 IS DISTINCT FROM NULL AND trim_scale(coalesce(pg_temp.weir_number(t."digits"), 0) + s.c5)::text IS DISTINCT FROM t."digits"
+    OR s.c6 IS DISTINCT FROM NULL AND GREATEST(t."since", s.c6) IS DISTINCT FROM t."since"
+    OR s.c7 IS DISTINCT FROM NULL AND CASE WHEN t."least" IS NULL OR pg_temp.weir_older(s.c7, t."least") THEN s.c7 ELSE t."least" END IS DISTINCT FROM t."least"
+    OR s.c8 IS DISTINCT FROM NULL AND (pg_temp.weir_patch_text(t."json"::text, s.c8)::json)::text IS DISTINCT FROM (t."json")::text
+    OR s.c9 IS DISTINCT FROM NULL AND pg_temp.weir_patch_text(t."text", s.c9) IS DISTINCT FROM t."text"
+    OR t."first" IS NOT DISTINCT FROM NULL AND s.c10 IS DISTINCT FROM NULL)
+  THEN UPDATE SET
+    "integer" = coalesce((coalesce(t."integer", 0) + s.c1)::integer, t."integer"),
+    "double" = coalesce((coalesce(t."double"::text::numeric, 0) + s.c2)::double precision, t."double"),
+    "rounded" = coalesce((coalesce(t."rounded", 0) + s.c3)::numeric(10,2), t."rounded"),
+    "exact" = coalesce(trim_scale(coalesce(t."exact", 0) + s.c4), t."exact"),
+    "digits" = coalesce(trim_scale(coalesce(pg_temp.weir_number(t."digits"), 0) + s.c5)::text, t."digits"),
+    "since" = GREATEST(t."since", s.c6),
+    "least" = CASE WHEN t."least" IS NULL OR pg_temp.weir_older(s.c7, t."least") THEN s.c7 ELSE t."least" END,
+    "json" = coalesce(pg_temp.weir_patch_text(t."json"::text, s.c8)::json, t."json"),
+    "text" = coalesce(pg_temp.weir_patch_text(t."text", s.c9), t."text"),
+    "first" = coalesce(t."first", s.c10)
+WHEN NOT MATCHED
+  THEN INSERT ("id", "integer", "double", "rounded", "exact", "digits", "since", "least", "json", "text", "first")
+    VALUES (s.c0, CASE WHEN s.c1 IS NOT DISTINCT FROM NULL THEN 0 ELSE s.c1::integer END, s.c2::double precision, s.c3::numeric(10,2), s.c4, s.c5::text, s.c6, s.c7, pg_temp.weir_patch_text(NULL, s.c8)::json, pg_temp.weir_patch_text(NULL, s.c9), s.c10);
+SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
+FROM (SELECT '"public"."t"'::regclass::oid) r (id);
