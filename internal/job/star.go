@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -36,12 +37,16 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 		if t.key == nil {
 			t.key = star.Key
 		}
-		if t.key == nil {
-			if t.have, err = sink.Table(ctx, read, n.Name, nil); err != nil {
+		keyless := n.Key != nil && len(n.Key) == 0 // the stream says so
+		if t.key == nil || keyless {
+			switch t.have, err = sink.Table(ctx, read, n.Name, nil); {
+			case keyless && errors.As(err, new(sink.NoKeyError)):
+			case err != nil:
 				return err
-			}
-			if t.key = star.StoredKey(); t.have.Exists {
+			case t.have.Exists && (!keyless || n.Declares(t.have.KeyColumns())):
 				t.key = t.have.KeyColumns()
+			case t.key == nil:
+				t.key = star.StoredKey()
 			}
 		}
 		t.have, err = sink.Table(ctx, read, n.Name, t.key)

@@ -54,6 +54,13 @@ type NewTable struct {
 
 func (n *NewTable) Error() string { return fmt.Sprintf("table %q is new in the stream", n.StreamName) }
 
+// Declares reports whether the stream has declared all of some columns.
+func (n *NewTable) Declares(columns []string) bool {
+	return !slices.ContainsFunc(columns, func(name string) bool {
+		return !slices.ContainsFunc(n.Columns, func(c Column) bool { return c.Name == name })
+	})
+}
+
 // declared is what a stream says of one of its tables before it has rows.
 type declared struct {
 	key     []string
