@@ -199,9 +199,7 @@ func (o *origin) meet(b *fold.Batch, m *fold.Row, col int, from origin, source s
 	}
 	n := 0
 	if f := b.Table.Columns[col].Merge; b.Relative(m, col) && (f == merge.Sum || f == merge.Patch) {
-		if n = 1; have != nil {
-			n += o.Messages
-		}
+		n = o.Messages + 1
 	}
 	*o = origin{o.Column, value, from.File, from.Line, source, n}
 }

@@ -21,7 +21,7 @@ var flagGroups = []string{spec.TableGroup, spec.SourceGroup, spec.FoldGroup, spe
 // common are the flags of sync that --help shows; --help-all shows the others, too.
 var common = []string{
 	"to", "table", "key", "job", "config", "dry-run", "follow", "max-rate", "restart",
-	"delete-when", "version-field", "envelope", "row", "when", "columns", "unknown-fields",
+	"delete-when", "version-field", "merge", "envelope", "row", "when", "columns", "unknown-fields",
 	"batch-period", "buffer", "synchronous", "retry-for", "rejects", "init", "resume-field", "spool",
 	"group", "partitions", "metrics-addr", "log-format", "quiet", "verbose", helpAll, "help",
 }

@@ -134,6 +134,9 @@ func (o *printer) status() status {
 	if what := waitsFor(&s); what != "" {
 		is.add(0, what)
 	}
+	if what := partitions(&s); what != "" {
+		is.add(6, what)
+	}
 	if what := writing(&s); what != "" {
 		is.add(2, what)
 	}
@@ -179,6 +182,9 @@ func waitsFor(s *progress.Snapshot) string {
 	if stalls := s.Stalls(); len(stalls) > 0 {
 		return stalls[0].String()
 	}
+	if !s.Group.Waiting.IsZero() {
+		return "waiting for the group"
+	}
 	for _, l := range s.Lanes {
 		switch {
 		case !l.Open || l.Kind == progress.File:
@@ -193,6 +199,14 @@ func waitsFor(s *progress.Snapshot) string {
 		}
 	}
 	return ""
+}
+
+// partitions says how many partitions a member of a group reads, "" outside of one.
+func partitions(s *progress.Snapshot) string {
+	if s.Group.Partitions == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s", s.OpenPartitions(), quantity.Count(int64(s.Group.Partitions), "partition"))
 }
 
 // writing says how far the flush is that is under way, "" where there is none, or it began just now.

@@ -53,7 +53,7 @@ again, 4 another run has the lines, 130/143 stopped by a signal.`,
 		},
 	}
 	f := c.Flags()
-	o.spec.AddFlags(f, append([]string{"to", "table", "job", "accept-settings", "unknown-fields", "max-columns", "tombstones",
+	o.spec.AddFlags(f, append([]string{"to", "table", "job", "accept-settings", "unknown-fields", "max-columns", "foreign-keys", "tombstones",
 		"batch-rows", "buffer", "synchronous", "retry-for"}, spec.FoldFlags...)...)
 	f.Lookup("job").Usage = "the `JOB` whose lines are applied (default the name of the table, or of a config file with tables)"
 	f.Lookup("accept-settings").Usage = "apply the lines by other settings than those of the job's checkpoints"
@@ -173,7 +173,7 @@ func jobsText(jobs []string) string {
 func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan, left *keptLines) (err error) {
 	dest, c := &plan.To, &plan.Job
 	limitMemory(c.Buffer)
-	options := sink.Options{Level: o.spec.Batch.Synchronous, Cache: pageCache(c.Buffer), Log: e.log}
+	options := o.spec.SinkOptions(pageCache(c.Buffer), e.log)
 	patience := c.Source.RetryFor
 	onRetry := func(failure *sink.Error) { e.log.Warn(fmt.Sprintf("%v; retrying", failure)) }
 	var db sink.Sink

@@ -91,6 +91,9 @@ func (r *reporter) state() string {
 		if s.Rejected > 0 {
 			status += ", " + quantity.Grouped(s.Rejected) + " rejected"
 		}
+		if what := partitions(&s); what != "" {
+			status += ", " + what
+		}
 		if !s.LastCommit.IsZero() {
 			status += ", last commit " + s.LastCommit.Format(time.TimeOnly)
 		}

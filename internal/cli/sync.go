@@ -169,7 +169,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	}
 	patience := r.job.Source.RetryFor
 	var db sink.Sink
-	options := sink.Options{Level: r.o.Batch.Synchronous, Cache: pageCache(r.job.Buffer), Log: r.log}
+	options := r.o.SinkOptions(pageCache(r.job.Buffer), r.log)
 	err = sink.Patiently(ctx, patience, onRetry, func() error {
 		db, err = r.to.Open(ctx, r.to.Dest, options)
 		return err
@@ -198,6 +198,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	if err != nil && r.plan.Mapping != nil {
 		err = config.Locate(r.plan.Mapping.File, err)
 	}
+	err = r.plan.AdviseGroup(err)
 	r.out.close()
 	r.summarize(r.o, r.plan, r.plan.Job, r.p, err)
 	switch {

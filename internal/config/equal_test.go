@@ -82,7 +82,7 @@ var differences = []difference{
 	{`setting\.(metrics_addr|partitions|record_fields|start|rejects)`, ".*", "a grammar of its own"},
 	{`setting\.(buffer|spool_max|max_line)`, `"?[0-9.]+( ?[Bb] ?)?"?|\.5gb`, "the range of a size"},
 	{".*", `\[1, 1\]`, "a number that is named twice: to a schema 1 and 1.0 are one value, to the reader two"},
-	{`setting\.keep_(captures|rejects)`, `"?0"?`, "a duration of nothing"},
+	{`setting\.(keep_(captures|rejects)|session_timeout)`, `"?0"?`, "a duration of nothing"},
 	{`setting\.key`, `\[a, A\]`, "names that differ in case alone"},
 	{`setting\.delete_when`, `[[{].*`, "only with tables"},
 	{`setting\.envelope`, `\{row: a\}`, "only with tables"},

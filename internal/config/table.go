@@ -82,7 +82,7 @@ var tableKeys = []key[tableDraft]{
 		}
 	}},
 	{"id", "the name of a surrogate integer key that the database generates", "none", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.ID = r.name(n, where) }},
-	{"columns", "the columns, each with its source", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"columns", "the columns, each with its source. With `unknown_fields: add` those of the key need not be named", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 			r.fault(pos(n), where, "no column is named: leave columns out to take all fields")
 		}
@@ -218,5 +218,25 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.P
 				t.UnknownFields = fold.IgnoreUnknown
 			}
 		}
+		t.keepKey()
 	}
+}
+
+// keepKey adds the columns of the key to the others where unknown fields become columns: else the key alone would have to
+// be named. A field that another column takes is no key by its own name.
+func (t *tableDraft) keepKey() {
+	if t.Columns == nil || t.UnknownFields != fold.AddUnknown || t.IsStar() {
+		return
+	}
+	var key []mapping.Column
+	for _, k := range t.Key {
+		from := paths.FieldPath(k)
+		has := func(col mapping.Column) bool {
+			return col.Name == k || slices.ContainsFunc(col.From, func(s mapping.Source) bool { return s.From.Base == from.Base && slices.Equal(s.From.Steps, from.Steps) })
+		}
+		if k != t.ID && !slices.ContainsFunc(t.Columns, has) {
+			key = append(key, mapping.Column{Pos: t.place("key"), Name: k, From: []mapping.Source{{From: from}}})
+		}
+	}
+	t.Columns = slices.Concat(key, t.Columns)
 }

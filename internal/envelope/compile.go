@@ -12,11 +12,12 @@ import (
 // Compiled is an envelope whose paths are in trees, ready to take lines. Most of its fields are one of the envelope each:
 // where its path leads, or its condition.
 type Compiled struct {
-	spec    *Envelope
-	trees   *paths.Trees
-	outer   int32 // the tree of lines that are unwrapped; 0: none is
-	rowTree int32 // the tree of rows
-	ignore  paths.Condition
+	spec      *Envelope
+	trees     *paths.Trees
+	outer     int32 // the tree of lines that are unwrapped; 0: none is
+	rowTree   int32 // the tree of rows
+	recordKey int32 // the number of the name [RecordKey]
+	ignore    paths.Condition
 
 	inner, connect                      paths.Place // in lines
 	each, old, key, unset, partial      paths.Place
@@ -34,7 +35,7 @@ type Compiled struct {
 // a path that begins at the message. ignore are messages that are ignored besides those of the envelope. versioned tells
 // that the version is needed.
 func Compile(spec *Envelope, trees *paths.Trees, names *feed.Names, ignore paths.When, versioned bool, find func(p paths.Path) paths.Place) *Compiled {
-	c := &Compiled{spec: spec, trees: trees, inner: paths.Nowhere, connect: paths.Nowhere, versioned: versioned}
+	c := &Compiled{spec: spec, trees: trees, inner: paths.Nowhere, connect: paths.Nowhere, versioned: versioned, recordKey: names.Number(RecordKey)}
 	if spec.Unwrap.Base != paths.NoBase {
 		c.outer = trees.Grow()
 		c.inner = trees.Add(paths.Place{Tree: c.outer}, spec.Unwrap.Steps)
@@ -68,7 +69,11 @@ func Compile(spec *Envelope, trees *paths.Trees, names *feed.Names, ignore paths
 	for i := range spec.Version {
 		c.parts = append(c.parts, versionPart{at(spec.Version[i].From), &spec.Version[i]})
 	}
-	c.omitted, c.absent = newOmitted(spec.Omit), newAbsent(spec.Absent, spec.ExtendedJSON)
+	omit := spec.Omit
+	if slices.ContainsFunc(spec.Row, func(p paths.Path) bool { return len(p.Steps) == 0 }) { // the row may be the line
+		omit = append(slices.Clone(omit), RecordKey)
+	}
+	c.omitted, c.absent = newOmitted(omit), newAbsent(spec.Absent, spec.ExtendedJSON)
 	return c
 }
 

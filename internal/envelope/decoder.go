@@ -60,6 +60,7 @@ type Row struct {
 type Decoder struct {
 	*Compiled
 	read    *paths.Reader
+	line    *feed.Line
 	name    []byte
 	bytes   []byte // of values that no line has
 	numbers []uint64
@@ -76,7 +77,7 @@ func (c *Compiled) Skips(l *feed.Line, tombstones bool) bool {
 
 // Decode points the reader at the message of a line and classifies the message. An error ends the run.
 func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
-	d.bytes, d.name = d.bytes[:0], d.name[:0]
+	d.line, d.bytes, d.name = l, d.bytes[:0], d.name[:0]
 	m.Types = d.unwrap(l)
 	if l.Deletes {
 		m.Kind = Tombstone
@@ -100,7 +101,7 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	}
 	if d.read.Matches(d.fails) {
 		of, is := d.decides(d.fails)
-		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream, or other keys; docs/envelopes.md)", of, is)
+		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream%s, or other keys; docs/envelopes.md)", of, is, suchAs(l.Text))
 	}
 	m.Table = d.tableName()
 	if v := d.read.Get(d.schema); v != nil {
@@ -123,10 +124,10 @@ func (d *Decoder) unwrap(l *feed.Line) *RowSchema {
 	return nil
 }
 
-// wraps reports whether a line has nothing but a schema and the message.
+// wraps reports whether a line has nothing but a schema and the message, and the key of its record.
 func (d *Decoder) wraps(l *feed.Line) bool {
 	for i := range l.Fields {
-		if !d.trees.ReadsField(d.outer, l.Fields[i].Name) {
+		if name := l.Fields[i].Name; name != d.recordKey && !d.trees.ReadsField(d.outer, name) {
 			return false
 		}
 	}
@@ -148,6 +149,14 @@ func (d *Decoder) tableName() []byte {
 	return d.name
 }
 
+// suchAs names the preset whose tool sends such messages, if there is one.
+func suchAs(message []byte) string {
+	if preset := DetectPreset(message); preset != "" {
+		return ", such as " + preset
+	}
+	return ""
+}
+
 // decides is what decides about a condition in the message, for people.
 func (d *Decoder) decides(c paths.Condition) (of, is string) {
 	at := d.read.Decides(c)
@@ -164,7 +173,13 @@ func (d *Decoder) Key(m *Message) []string {
 	if m.Kind == Describes {
 		at = d.schemaKey
 	}
-	if v := d.read.Get(at); isComposite(v) {
+	v := d.read.Get(at)
+	if at.IsNowhere() {
+		if v = d.line.Field(d.recordKey); isComposite(v) && v.Value[0] != '{' {
+			return nil
+		}
+	}
+	if isComposite(v) {
 		return keyNames(v.Value)
 	}
 	return nil

@@ -30,7 +30,7 @@ var signs = []struct {
 }{
 	{"debezium-mysql", func(m fields) bool {
 		source := m.object("source")
-		return m.text("op", "c", "u", "d", "r", "t") && source.text("db") && source["schema"] == nil && m.has("ts_ms")
+		return m.text("op", "c", "u", "d", "r", "t") && source.text("db") && source["schema"] == nil
 	}},
 	{"debezium", func(m fields) bool {
 		return m.text("op", "c", "u", "d", "r", "t") && m.object("source") != nil && (m.has("before") || m.has("after"))

@@ -12,6 +12,10 @@ import (
 //go:embed presets.yaml
 var Presets []byte
 
+// RecordKey is the field of a line that has the key of its record in Kafka. An object there names the fields of the key, if
+// the envelope has no Key. It is no column.
+const RecordKey = "@key"
+
 // An Envelope says where CDC messages hold their table, row, operation and version. Its paths begin at the message that
 // Unwrap finds; only Unwrap and ConnectSchema begin at the line.
 type Envelope struct {

@@ -25,18 +25,22 @@ func (l *Line) Scan(s *Scanner, fields []Field, text []byte) []Field {
 	return all
 }
 
+// Field returns the field whose name has a number, of several the last one; nil: there is none.
+func (l *Line) Field(name int32) *Field {
+	for i := len(l.Fields) - 1; i >= 0; i-- {
+		if f := &l.Fields[i]; f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
 // Get returns the text of the field whose name has a number, which may point into the line;
 // ok is false where it is absent, null, an object or an array.
 func (l *Line) Get(name int32) (text []byte, ok bool) {
-	for i := len(l.Fields) - 1; i >= 0; i-- {
-		f := &l.Fields[i]
-		if f.Name != name {
-			continue
-		}
-		if f.Kind == Null || f.Kind == JSON {
-			return nil, false
-		}
-		return Text(nil, f.Value, f.Kind), true
+	f := l.Field(name)
+	if f == nil || f.Kind == Null || f.Kind == JSON {
+		return nil, false
 	}
-	return nil, false
+	return Text(nil, f.Value, f.Kind), true
 }

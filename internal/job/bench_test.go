@@ -20,6 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -296,6 +297,52 @@ func benchmarkOfCopy(b *testing.B, lines []byte, want sink.Counts, batches []*fo
 		report("wall-µs/row", func(u used) float64 { return float64(u.wall) / 1e3 })
 		report("backend-µs/row", func(u used) float64 { return float64(u.cpu) / 1e3 })
 		report("WAL-B/row", func(u used) float64 { return float64(u.log) })
+	}
+}
+
+// BenchmarkFlush_OfLast holds flushes into Postgres of columns that merge by a function against the same flushes whose last
+// values stay, in turns: of-last is the ratio of the times, of-last-cpu of what the backend took.
+func BenchmarkFlush_OfLast(b *testing.B) {
+	for _, c := range []struct{ name, line string }{
+		{"sum", `{"id":%d,"n":%d,"a":"%[1]d","b":"some text"}`},
+		{"max", `{"id":%d,"n":%d,"a":"%[1]d","b":"some text"}`},
+		{"patch", `{"id":%d,"n":{"k%d":1,"m":{"x":2}},"a":"%[1]d","b":"some text"}`},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			server := testpg.Start(b, "fsync=on", "shared_buffers=256MB", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off")
+			conn, err := pgx.Connect(b.Context(), server.Database(b))
+			testcheck.NoError(b, err)
+			defer conn.Close(context.Background())
+			batches := func(by merge.Function) (all []*fold.Batch) {
+				for n := range 3 {
+					f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 100,
+						Merge: map[string]merge.Function{"n": by}, Log: logtest.New(b)})
+					batch := &fold.Batch{}
+					for i := range benchRows {
+						testcheck.NoError(b, f.Fold(batch, fmt.Appendf(nil, c.line, i, n+1), fold.Place{}))
+					}
+					f.Seal(batch)
+					all = append(all, batch)
+				}
+				return all
+			}
+			by, err := merge.Parse(c.name)
+			testcheck.NoError(b, err)
+			last, met := batches(merge.Last), batches(by)
+			var ratios, cpu []float64
+			for b.Loop() {
+				var took [2]used
+				for i, all := range [][]*fold.Batch{last, met} {
+					_, err := conn.Exec(b.Context(), "DROP TABLE IF EXISTS t")
+					testcheck.NoError(b, err)
+					took[i] = measureFlush(b, conn, server.Database(b), sink.Counts{Updated: benchRows}, all)
+				}
+				ratios = append(ratios, float64(took[1].wall)/float64(took[0].wall))
+				cpu = append(cpu, float64(took[1].cpu)/float64(took[0].cpu))
+			}
+			b.ReportMetric(median(ratios), "of-last")
+			b.ReportMetric(median(cpu), "of-last-cpu")
+		})
 	}
 }
 

@@ -231,7 +231,7 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 		if way := ad.howToFill(fresh); way != "" && ad.keyErr == nil {
 			ways = append(ways, way)
 		}
-		if !stale && !slices.ContainsFunc(ad.tables, func(t Table) bool { return t.Fold.Sums() != "" }) {
+		if !stale && !ad.adds() {
 			ways = append(ways, "--restart reread reads again over the rows that exist")
 		}
 		if ad.keyErr == nil {
@@ -252,13 +252,27 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 	for _, t := range others {
 		switch {
 		case !t.Exists:
-			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: --restart reread rebuilds it", t.Name, s.name, s.from.line)
+			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, ad.howToReadAgain("rebuilds it"))
 		case !ad.cfg.Restart.AcceptSettings:
 			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: it was dropped and recreated, restored from a dump, lost columns, "+
-				"or is unlogged and the server crashed (--restart reread reads again; --accept-settings continues with the table as it is)", t.Name, s.name, s.from.line)
+				"or is unlogged and the server crashed (%s; --accept-settings continues with the table as it is)", t.Name, s.name, s.from.line, ad.howToReadAgain("reads again"))
 		}
 	}
 	return nil
+}
+
+// adds reports whether a message that is read again would be added to a table again.
+func (ad *admission) adds() bool {
+	return slices.ContainsFunc(ad.tables, func(t Table) bool { return t.Fold.Sums() != "" })
+}
+
+// howToReadAgain is how the user has the sources read from their start, over the rows that exist where that is right,
+// and what it does then.
+func (ad *admission) howToReadAgain(does string) string {
+	if ad.adds() {
+		return ad.howToRebuild()
+	}
+	return "--restart reread " + does
 }
 
 // howToRebuild is how the user gets tables without rows of other settings.
@@ -267,6 +281,9 @@ func (ad *admission) howToRebuild() string {
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
 	}
 	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {
+		if ad.adds() {
+			return fmt.Sprintf("another --table, or empty %s, weir forget %s, and sync again", ad.tableNames(), ad.cfg.Job)
+		}
 		return fmt.Sprintf("another --table, or an empty %s and --restart reread", ad.tableNames())
 	}
 	return fmt.Sprintf("--restart rebuild empties %s and reads from the start", ad.tableNames())

@@ -90,7 +90,7 @@ func (a *attempt) sourceOptions() source.Options {
 		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
 		return err == nil
 	}
-	opt.Observer, opt.Buffer, opt.Ends = r.p, r.cfg.Buffer, a.history.ends
+	opt.Observer, opt.Buffer, opt.Ends, opt.Nameless = r.p, r.cfg.Buffer, a.history.ends, a.history.nameless
 	opt.Hello, opt.Resumes = r.cfg.Feed.Hello, r.cfg.Feed.ResumeField != ""
 	return opt
 }

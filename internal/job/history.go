@@ -19,6 +19,7 @@ type history struct {
 	rewinds     rewinds
 	fences      fences
 	ends        map[string]int64 // of the lanes of a catalog, when the run began
+	nameless    bool             // another member of the group has the run's name
 
 	streamNames map[string]string // see settings.Names: the reader's
 
@@ -88,7 +89,9 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	switch {
 	case a.inGroup && errors.As(err, &fenced):
 		a.run.p.Fenced() // the group knows who has the lanes: the run joins it again
-	case a.inGroup && errors.Is(err, source.ErrNewLane):
+	case errors.Is(err, source.ErrNewLane):
+	case errors.Is(err, source.ErrNameTaken):
+		h.nameless = true
 	case errors.As(err, &fenced):
 		if h.fences.note(fenced, err); len(h.fences.lost) == a.known {
 			return nil, h.fences.err

@@ -51,6 +51,7 @@ var (
 	ofKafka = map[string]string{
 		"weir_kafka_lag_records":        "Records of a partition that are not in the database yet: from its committed offset to the partition's end.",
 		"weir_kafka_partitions":         "Partitions that are read.",
+		"weir_kafka_group_partitions":   "Partitions that the consumer group divides among its members; 0 without a group.",
 		"weir_kafka_fetch_errors_total": "Fetches that failed.",
 		"weir_kafka_rebalances_total":   "Changes of the partitions that the consumer group has assigned.",
 		"weir_kafka_fenced_total":       "Flushes that were given up because another member of the group has one of their partitions.",
@@ -142,7 +143,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 
 // collectKafka sends what there is to say of partitions, if the run reads some.
 func collectKafka(s *progress.Snapshot, count, gauge emit) {
-	some, open := s.Rebalances > 0, 0
+	some := s.Group.Partitions > 0
 	for i := range s.Lanes {
 		l := &s.Lanes[i]
 		if l.Kind != progress.Partition {
@@ -150,12 +151,10 @@ func collectKafka(s *progress.Snapshot, count, gauge emit) {
 		}
 		some = true
 		gauge("weir_kafka_lag_records", float64(l.Lag), "", l.Topic, l.Number)
-		if l.Open {
-			open++
-		}
 	}
 	if some {
-		gauge("weir_kafka_partitions", float64(open), "")
+		gauge("weir_kafka_partitions", float64(s.OpenPartitions()), "")
+		gauge("weir_kafka_group_partitions", float64(s.Group.Partitions), "")
 		count("weir_kafka_fetch_errors_total", float64(s.FailedFetches), "")
 		count("weir_kafka_rebalances_total", float64(s.Rebalances), "")
 		count("weir_kafka_fenced_total", float64(s.Fenced), "")

@@ -202,6 +202,20 @@ func (p *Progress) Rebalanced() {
 	p.state.Rebalances++
 }
 
+// Grouped notes whether the run is a member of its group, which divides so many partitions, or waits to be one. A member
+// without a partition is ready: it is a reserve.
+func (p *Progress) Grouped(joined bool, partitions int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := &p.state.Group
+	switch g.Partitions = partitions; {
+	case joined:
+		g.Waiting, p.state.Begun = time.Time{}, true
+	case g.Waiting.IsZero():
+		g.Waiting = time.Now()
+	}
+}
+
 // Fenced counts a flush that found partitions taken over by other members of the group.
 func (p *Progress) Fenced() {
 	p.mu.Lock()

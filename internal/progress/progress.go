@@ -56,6 +56,7 @@ type Snapshot struct {
 	// Of a consumer group: changes of the partitions that it has assigned, and flushes that found that
 	// another member has one of theirs.
 	Rebalances, Fenced int64
+	Group              Group
 	Unused             Unused
 	LastMessage        time.Time // when it was read
 	FeedTime           time.Time // of the last message that named one
@@ -72,6 +73,22 @@ type Snapshot struct {
 	trouble     Stall     // calls of the database fail, and are retried
 	unreachable Stall     // a question to the database failed, beside the flushes
 	paused      Stall     // reading pauses
+}
+
+// A Group is the consumer group that a run reads in.
+type Group struct {
+	Partitions int       // that it divides; 0: the run is in no group
+	Waiting    time.Time // since when the run waits to be a member; zero: it is one
+}
+
+// OpenPartitions is how many partitions are read.
+func (s *Snapshot) OpenPartitions() (n int) {
+	for i := range s.Lanes {
+		if s.Lanes[i].Kind == Partition && s.Lanes[i].Open {
+			n++
+		}
+	}
+	return n
 }
 
 // Unused is what the messages have that is not written, and what options name that no message has. Its maps and
@@ -252,6 +269,9 @@ func Lag(at time.Time) time.Duration {
 func (s *Snapshot) NotReady() string {
 	if stalls := s.Stalls(); len(stalls) > 0 {
 		return stalls[0].String()
+	}
+	if !s.Group.Waiting.IsZero() {
+		return waitingForGroup
 	}
 	if !s.Begun {
 		return "not reading yet"

@@ -8,6 +8,7 @@ type Cause string
 // Why a run is stalled.
 const (
 	DatabaseUnavailable Cause = "database"          // calls fail, and are retried
+	NoGroup             Cause = "group"             // the run waits to be a member of its consumer group
 	SlowFlush           Cause = "flush"             // one runs for longer than its rows explain: a lock, or a slow database
 	SpoolFull           Cause = "spool_full"        // up to its limit
 	SpoolDiskFull       Cause = "spool_disk_full"   // there is no room on the spool's disk
@@ -16,7 +17,7 @@ const (
 
 // Causes are all causes, the one to show first before the others: a spool fills because of what comes
 // before it.
-var Causes = []Cause{DatabaseUnavailable, SlowFlush, CaptureDiskFull, SpoolDiskFull, SpoolFull}
+var Causes = []Cause{DatabaseUnavailable, NoGroup, SlowFlush, CaptureDiskFull, SpoolDiskFull, SpoolFull}
 
 // LongFlush is after how long people are told how far a flush is.
 const LongFlush = time.Second
@@ -27,6 +28,11 @@ const (
 	slowFlush = 10 * time.Second
 	slowRow   = 200 * time.Microsecond
 )
+
+// slowJoin is after how long waiting for the group counts as stalled: a group may wait for a member that is dead.
+const slowJoin = 10 * time.Second
+
+const waitingForGroup = "waiting for the group"
 
 // A Stall is a reason for which lines are not read or not written, and since when.
 type Stall struct {
@@ -58,7 +64,11 @@ func (s *Snapshot) Stalls() (all []Stall) {
 	if database.Text == "" {
 		database = s.unreachable
 	}
-	for _, stall := range []Stall{database, slow, s.paused} {
+	group := Stall{NoGroup, waitingForGroup, s.Group.Waiting}
+	if group.Since.IsZero() || time.Since(group.Since) < slowJoin {
+		group = Stall{}
+	}
+	for _, stall := range []Stall{database, group, slow, s.paused} {
 		if stall.Text != "" {
 			all = append(all, stall)
 		}

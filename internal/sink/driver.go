@@ -42,8 +42,10 @@ func (d *Driver) Reader(ctx context.Context, dest string, o Options) (Inspector,
 // Options are those that every driver takes.
 type Options struct {
 	Level Level // of what is committed; an Inspector needs none
-	Cache int   // bytes of a cache inside the program, where the database has one; 0: the driver's default
-	Log   *slog.Logger
+	// IgnoreForeignKeys has flushes neither check foreign keys nor follow their actions.
+	IgnoreForeignKeys bool
+	Cache             int // bytes of a cache inside the program, where the database has one; 0: the driver's default
+	Log               *slog.Logger
 }
 
 // A Level is how safe a commit is from a power cut.

@@ -86,8 +86,11 @@ type Group struct {
 	Cursors func(ctx context.Context, lanes []string) ([]Cursor, error)
 }
 
-// ErrNewLane ends a [Member] that was given a lane which did not exist when it was opened.
+// ErrNewLane ends a source that has a lane, or as a [Member] was given one, which did not exist when it was opened.
 var ErrNewLane = errors.New("there is a new partition")
+
+// ErrNameTaken ends a [Member] whose name in the group another one has: the next one joins without a name.
+var ErrNameTaken = errors.New("joining again without a name")
 
 // DeadLetters is a source that can send rejected records to a place of its own.
 type DeadLetters interface {

@@ -50,6 +50,7 @@ type Options struct {
 	Whole func(line []byte) bool
 	// Ends are where the lanes of a [Catalog] ended when the run began: others have appeared since. nil: it begins.
 	Ends     map[string]int64
+	Nameless bool         // a [Member] has no name in its group: another one has it
 	Buffer   int64        // bytes of memory for the batches, of which a source may take a share; 0: not limited
 	Pool     *Pool        // of memory, which other streams may share; nil: the stream has its own
 	Observer Observer     // nil: nobody
@@ -63,6 +64,8 @@ type Observer interface {
 	SenderFailed()                     // a sender was disconnected because of an error
 	FetchFailed()                      // a request for lines failed
 	Rebalanced()                       // a group has assigned lanes, or taken some away
+	// Grouped says whether the run is a member of its group, which divides so many lanes, or waits to be one.
+	Grouped(joined bool, lanes int)
 }
 
 // Unobserved is an Observer that ignores what happens.
@@ -82,6 +85,9 @@ func (Unobserved) FetchFailed() {}
 
 // Rebalanced implements [Observer].
 func (Unobserved) Rebalanced() {}
+
+// Grouped implements [Observer].
+func (Unobserved) Grouped(bool, int) {}
 
 // WithDefaults fills in what is open, and checks the rest.
 func (o Options) WithDefaults() (Options, error) {

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +14,11 @@ import (
 type Destination struct {
 	sink.Driver
 	Dest string
+}
+
+// SinkOptions are those of a run that writes. cache is in bytes.
+func (s *Spec) SinkOptions(cache int, log *slog.Logger) sink.Options {
+	return sink.Options{Level: s.Batch.Synchronous, IgnoreForeignKeys: s.Table.ForeignKeys == IgnoreForeignKeys, Cache: cache, Log: log}
 }
 
 // databaseURL is the variable of the database that --to, WEIR_TO and the file leave open.

@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/source/kafka"
 )
 
@@ -37,6 +42,34 @@ const (
 	noTombstones   = "off"
 )
 
+// leastSession is the shortest --session-timeout: three heartbeats.
+const leastSession = 3 * time.Second
+
+// ordinal is the end of the name of a StatefulSet's pod. Pods of other kinds have random names.
+var ordinal = regexp.MustCompile(`-[0-9]+$`)
+
+// stableName returns a name that this process has again when it is restarted, and no other one is likely to have at the
+// same time, and why it has one; "": it has none.
+func stableName(env *Env) (name, why string) {
+	if env.Lookup == nil {
+		return "", ""
+	}
+	variable := func(name string) string {
+		text, _ := env.Lookup(name)
+		return text
+	}
+	if pod := variable("HOSTNAME"); variable("KUBERNETES_SERVICE_HOST") != "" && ordinal.MatchString(pod) {
+		return pod, "the pod of a StatefulSet"
+	}
+	// A folder of the service's own: of two services on a host one alone has it.
+	if folder := variable("STATE_DIRECTORY"); folder != "" && variable("INVOCATION_ID") != "" {
+		if host, err := os.Hostname(); err == nil {
+			return host + "-" + filepath.Base(folder), "a systemd service on this host"
+		}
+	}
+	return "", ""
+}
+
 // parseOffsets reads TOPIC/PARTITION=OFFSET,...; nil: the text is none.
 func parseOffsets(text string) map[string]int64 {
 	of := map[string]int64{}
@@ -59,6 +92,17 @@ func IsKafka(sources []string) bool {
 	return slices.ContainsFunc(sources, kafka.Is)
 }
 
+// aloneForRestart is how a job that a group reads is restarted.
+const aloneForRestart = "end its members, and run weir once with the same --job, --partitions and --until-end"
+
+// AdviseGroup adds to an error that advises --restart what the members of a group do instead.
+func (p *Plan) AdviseGroup(err error) error {
+	if err == nil || p.options.Kafka.Group == "" || !strings.Contains(err.Error(), "--restart") {
+		return err
+	}
+	return fmt.Errorf("%w; --restart is not for a group: %s", err, aloneForRestart)
+}
+
 // judgeKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
 func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
 	k := &b.Kafka
@@ -76,10 +120,12 @@ func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
 	if to := b.plan.To; grouped && named && to.Files != nil && len(to.Files(to.Dest)) > 0 {
 		b.add(b.sourceFault("without --partitions, such as 0-3, topics are read by a consumer group, which needs a server: %s has one writer", to.Name))
 	}
-	b.faultIf(grouped && b.Once.Restart != "", "restart", "--restart is not for a group: end its members, and run weir once with the same --job, --partitions and --until-end")
+	b.faultIf(grouped && b.Once.Restart != "", "restart", "--restart is not for a group: "+aloneForRestart)
 	b.faultIf(grouped && b.Once.DryRun, "dry-run", "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
-	b.faultIf(!grouped && (k.Group != "" || k.GroupProtocol != classicProtocol || k.GroupInstance != "" || k.Start == startCommitted),
-		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance and --start committed")
+	b.faultIf(!grouped && (k.Group != "" || k.GroupProtocol != classicProtocol || b.Setting("group-instance").IsSet() || b.Setting("session-timeout").IsSet() || k.Start == startCommitted),
+		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance, --session-timeout and --start committed")
+	b.faultIf(k.GroupProtocol == consumerProtocol && b.Setting("session-timeout").IsSet(),
+		"session-timeout", "--session-timeout is of classic groups: with --group-protocol consumer it is the brokers' (group.consumer.session.timeout.ms)")
 	b.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table or topic:NAME")
 	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
 		b.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic())
@@ -108,7 +154,8 @@ func (b *builder) judgeOffsets(spec *kafka.Spec) {
 func (b *builder) kafka() (k kafka.Options) {
 	o := &b.Kafka
 	k = kafka.Options{UntilEnd: o.UntilEnd, Uncommitted: o.Isolation == uncommittedIsolation, SASL: o.SASL,
-		Consumer: o.GroupProtocol == consumerProtocol, Instance: o.GroupInstance}
+		Consumer: o.GroupProtocol == consumerProtocol, Instance: o.GroupInstance, Session: o.SessionTimeout}
+	b.faultIf(o.SessionTimeout < leastSession, "session-timeout", "--session-timeout %s: a member is heard of once a second, so it is 3s at least, and the brokers may want more (group.min.session.timeout.ms)", o.SessionTimeout)
 	var err error
 	if k.Partitions, err = parsePartitions(o.Partitions); err != nil {
 		b.fault("partitions", "--partitions %s: %v", o.Partitions, err)
@@ -134,6 +181,9 @@ func (b *builder) kafka() (k kafka.Options) {
 		}
 		k.Fields = append(k.Fields, f)
 	}
+	if b.needsRecordKeys() {
+		k.Fields = append(k.Fields, kafka.RecordField{Of: "key", Name: envelope.RecordKey})
+	}
 	k.Tombstones = b.tombstones()
 	if o.SASL != "" && !b.env.FileOnly {
 		k.Login = func() (string, string, error) { return login(b.env.Lookup, o.SASL) }
@@ -142,6 +192,15 @@ func (b *builder) kafka() (k kafka.Options) {
 		}
 	}
 	return k
+}
+
+// needsRecordKeys reports whether the keys of records name those of the tables that messages add.
+func (b *builder) needsRecordKeys() bool {
+	m := b.plan.Mapping
+	if m == nil || m.Envelope == nil || m.Envelope.Key.Base != paths.NoBase || m.Envelope.SchemaKey.Base != paths.NoBase {
+		return false
+	}
+	return slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.IsStar() && t.KeyByDefault })
 }
 
 // tombstones says what becomes of records without a value.

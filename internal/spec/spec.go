@@ -52,7 +52,17 @@ type Table struct {
 	To, Name      string
 	UnknownFields fold.UnknownFields
 	MaxColumns    int
+	ForeignKeys   ForeignKeys
 }
+
+// ForeignKeys says whether the foreign keys of the tables count.
+type ForeignKeys string
+
+// What they do.
+const (
+	CheckForeignKeys  ForeignKeys = "check"
+	IgnoreForeignKeys ForeignKeys = "off"
+)
 
 // Fold are the rules by which messages become rows.
 type Fold struct {
@@ -95,6 +105,7 @@ type Kafka struct {
 	Group           string
 	GroupProtocol   groupProtocol
 	GroupInstance   string
+	SessionTimeout  time.Duration
 	Partitions      string
 	Start           string
 	UntilEnd        bool
@@ -155,14 +166,15 @@ const (
 // New returns a spec with the defaults of all settings, for databases and sources that the program knows.
 func New(env *Env) *Spec {
 	buffer := memory.Available().Buffer()
+	instance, why := stableName(env)
 	s := &Spec{
 		env:    env,
 		Source: Source{Compression: source.Auto, MaxLine: source.DefaultMaxLine},
-		Table:  Table{MaxColumns: 500},
+		Table:  Table{MaxColumns: 500, ForeignKeys: CheckForeignKeys},
 		Fold:   Fold{Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
-		Kafka:  Kafka{GroupProtocol: classicProtocol, Start: startEarliest, Isolation: committedIsolation},
+		Kafka:  Kafka{GroupProtocol: classicProtocol, GroupInstance: instance, SessionTimeout: 45 * time.Second, Start: startEarliest, Isolation: committedIsolation},
 		Spool:  Spool{Max: 10 << 30}, Rejects: Rejects{To: "table", Max: 10_000}, Output: Output{Summary: Text, LogFormat: Text},
 	}
 	s.declareSource()
@@ -170,7 +182,7 @@ func New(env *Env) *Spec {
 	s.declareFold()
 	s.declareBatch(buffer.Why)
 	s.declareFeed()
-	s.declareKafka()
+	s.declareKafka(why)
 	s.declareOutput()
 	return s
 }
@@ -200,6 +212,7 @@ func (s *Spec) declareTable() {
 	s.declare(group, "table", (*text)(&o.Name), "the `TABLE` to write (default the name of the source file)")
 	s.declare(group, "unknown-fields", NewChoice(&o.UnknownFields, fold.AddUnknown, fold.IgnoreUnknown, fold.RejectUnknown), "fields without a column (default add in a table that weir made, else ignore)")
 	s.declare(group, "max-columns", &Whole[int]{Value: &o.MaxColumns}, "add at most this many `COLUMNS` to a table")
+	s.declare(group, "foreign-keys", NewChoice(&o.ForeignKeys, CheckForeignKeys, IgnoreForeignKeys), "check, or off: apply rows whose parents come later, and follow no ON DELETE")
 	s.declare(group, "tables", &list{value: &s.Once.Tables, commas: true}, "write only these `TABLES`, under a separate --job; backfills a table added later").elsewhere = actionOfOneRun
 	s.declare(group, "dry-run", (*flag)(&s.Once.DryRun), "print the tables that would be made and their first rows; write nothing").elsewhere = actionOfOneRun
 }
@@ -251,11 +264,13 @@ func (s *Spec) declareFeed() {
 	s.declare(group, "tls-server-name", (*text)(&o.TLSServerName), "the `NAME` that the certificate of a tls:// feed must be for (default the host)")
 }
 
-func (s *Spec) declareKafka() {
+// declareKafka declares what is for Kafka. why tells why a member has a name without --group-instance.
+func (s *Spec) declareKafka(why string) {
 	o, group := &s.Kafka, KafkaGroup
 	s.declare(group, "group", (*text)(&o.Group), "consumer `GROUP`, and name of the job (default weir-JOB)")
 	s.declare(group, "group-protocol", NewChoice(&o.GroupProtocol, classicProtocol, consumerProtocol), "consumer has the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)")
-	s.declare(group, "group-instance", (*text)(&o.GroupInstance), "static member ID, `NAME` (group.instance.id): a restarted member keeps its partitions")
+	s.declare(group, "group-instance", (*text)(&o.GroupInstance), "static member ID, `NAME` (group.instance.id): a member that was killed has its partitions again when it restarts (default the name of a StatefulSet's pod, or of a systemd service and its host)").Why = why
+	s.declare(group, "session-timeout", &Duration{Value: &o.SessionTimeout}, "a member of a classic group that is not heard of for this long is dead, and others get its partitions")
 	s.declare(group, "partitions", (*text)(&o.Partitions), "`PARTITIONS` to read without a consumer group, such as 0-3,7")
 	s.declare(group, "start", (*text)(&o.Start), "`WHERE` a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z; or TOPIC/PARTITION=OFFSET,..., which skips the records of partitions before it")
 	s.declare(group, "until-end", (*flag)(&o.UntilEnd), "end when all records that existed at the start are committed")

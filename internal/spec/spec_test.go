@@ -68,11 +68,11 @@ func TestLoad_Variables(t *testing.T) {
 // nonsense is a value that no run can have, by setting; "" is that of a setting that takes every text.
 var nonsense = map[string]string{
 	"source": "http://x", "follow": "t rue", "compression": "zip", "max-rate": "fast", "job": "", "restart": "again", "accept-settings": "maybe", "max-line": "0",
-	"to": "mysql://db", "table": "", "unknown-fields": "keep", "max-columns": "010", "tables": "nosuch", "dry-run": "2",
+	"to": "mysql://db", "table": "", "unknown-fields": "keep", "max-columns": "010", "foreign-keys": "on", "tables": "nosuch", "dry-run": "2",
 	"key": "a,a", "delete-when": "op", "null": "never", "version-field": "", "version-scope": "table", "fill-only": "yes", "merge": "hits=plus", "envelope": "debezum", "row": "a..b",
 	"when": "x", "columns": "a,a", "tombstones": "1:30", "batch-period": "5", "batch-rows": "0", "buffer": "1B", "synchronous": "maybe", "retry-for": "-1s",
 	"feed": "radio", "feed-events": "", "init": "{{", "resume-field": "", "idle-timeout": "soon", "keepalive-when": "x", "stale-keepalives": "-1", "error-when": "x", "time-field": "",
-	"tls-ca": "nosuch.pem", "tls-cert": "c", "tls-key": "k", "tls-server-name": "", "group": "g", "group-protocol": "new", "group-instance": "i", "partitions": "abc", "start": "nonsense",
+	"tls-ca": "nosuch.pem", "tls-cert": "c", "tls-key": "k", "tls-server-name": "", "group": "g", "group-protocol": "new", "group-instance": "i", "session-timeout": "1s", "partitions": "abc", "start": "nonsense",
 	"until-end": "no", "isolation": "snapshot", "tombstones-by-key": "k", "record-fields": "size=s", "sasl": "ldap", "spool": "s", "spool-max": "much", "capture": "c",
 	"keep-captures": "30d", "rejects": "some", "keep-rejects": "0s", "max-rejects": "0x10", "metrics-addr": "9461", "metrics-file": ".", "summary": "xml",
 	"log-format": "xml", "quiet": "y", "verbose": "y", "config": "nosuch.yaml",

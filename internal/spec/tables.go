@@ -46,6 +46,8 @@ func (b *builder) tables(name string) {
 		b.fault("table", "--table %s: %s names its tables; leave --table out", b.Table.Name, m.File)
 		return
 	}
+	b.faultIf(b.Table.ForeignKeys == IgnoreForeignKeys && slices.ContainsFunc(m.Tables, hasForeignKey),
+		"foreign-keys", "--foreign-keys off: child tables and references need them: leave it out")
 	written, whole, err := b.selected(m)
 	if err != nil {
 		b.add(err)
@@ -54,6 +56,12 @@ func (b *builder) tables(name string) {
 	b.add(config.Locate(m.File, b.plan.Job.Map(b.forDatabase(written), whole, b.plan.To.Caps.Limits)))
 	b.faultIf(b.plan.Job.Mapping.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
 	b.faultIf(once.Tables != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
+}
+
+// hasForeignKey reports whether weir gives a table a foreign key.
+func hasForeignKey(t mapping.Table) bool {
+	refers := func(s mapping.Source) bool { return s.References != "" }
+	return t.Of != "" || slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return slices.ContainsFunc(c.From, refers) })
 }
 
 // forDatabase returns a mapping with only the statements of on_create that are for the database.

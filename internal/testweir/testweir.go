@@ -145,10 +145,14 @@ type Run struct {
 	ended  chan struct{}
 }
 
+// nameless empties the variables by which a member of a consumer group finds a name: those of the tests themselves.
+var nameless = []string{"KUBERNETES_SERVICE_HOST=", "STATE_DIRECTORY="}
+
 // Command returns a run that is not started.
 func (f *Folder) Command(args ...string) *Run {
 	r := &Run{Cmd: exec.Command(f.Program, args...), LogFile: f.Path(fmt.Sprintf("run%d.log", runs.Add(1))), folder: f, ended: make(chan struct{})}
-	r.Dir, r.Stdout, r.Env = f.Dir, &r.out, append(os.Environ(), f.Env...)
+	r.Dir, r.Stdout, r.Env = f.Dir, &r.out, append(os.Environ(), nameless...)
+	r.Env = append(r.Env, f.Env...)
 	return r
 }
 

@@ -199,7 +199,7 @@ func (s *feedSource) key(part, id int) string {
 	kind := c.keys[part]
 	if part > 0 {
 		id %= 3
-	} else if c.writers == 2 && !c.inTurn && (c.rules.Version == "" || c.rules.RowScope) {
+	} else if c.writers == 2 && !c.inTurn && (c.rules.Version == "" || c.rules.RowScope) && !c.counters {
 		id += 1000 * s.writer
 	}
 	switch kind {

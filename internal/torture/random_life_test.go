@@ -23,7 +23,9 @@ func (c *randomCase) drawLife(rnd *rand.Rand, s *feedSource) {
 		return
 	}
 	l := &c.life
-	l.kind = pick(rnd, []string{"other settings", "a missing table", "another table", "a missing column", "a replaced file", "from the start"})
+	if l.kind = pick(rnd, []string{"other settings", "a missing table", "another table", "a missing column", "a replaced file", "from the start"}); c.merges {
+		l.kind = pick(rnd, []string{"a missing table", "another table"}) // no other is read again, for that would add twice
+	}
 	l.lines = s.lines(len(s.version))
 	if l.kind != "other settings" {
 		return
@@ -213,6 +215,9 @@ func (r *running) missingTable(another bool) error {
 	}
 	r.model()
 	r.fold = nil
+	if r.merges {
+		return r.again("--restart=rebuild")
+	}
 	return r.again("--restart=reread")
 }
 

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -76,6 +77,8 @@ type randomCase struct {
 	rejects  string // table, file
 	flags    []string
 	inTurn   bool // the writers come one after the other
+	merges   bool // the columns have merge functions
+	counters bool // they are sums, to which the writers add at once
 	late     bool // the first writer reads stdin: it begins first, and gets its lines last
 	kills    int
 	killIn   time.Duration
@@ -115,6 +118,12 @@ func (c *randomCase) drawRules(rnd *rand.Rand) {
 		c.writers, c.inTurn = 2, rnd.IntN(3) == 0
 	}
 	user := rnd.IntN(3) == 0
+	if c.merges = !user && !r.FillOnly && rnd.IntN(4) == 0; c.merges && r.Version != "" {
+		r.DeleteField, r.DeleteValue = "", ""
+	}
+	if c.counters = c.merges && c.writers == 2 && !c.inTurn && r.Version == ""; c.counters {
+		r.KeepNull, r.DeleteField, r.DeleteValue = true, "", ""
+	}
 	for range r.Key {
 		kind := pick(rnd, []string{"int", "int", "text", "mixed"})
 		if user {
@@ -189,6 +198,7 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 		return
 	}
 	columns, kind := drawColumns(rnd, c)
+	c.drawFunctions(rnd, columns)
 	versions := c.versions(rnd, c.writers*n)
 	for w := range c.writers {
 		s := &feedSource{rnd: rnd, c: c, columns: columns, kind: kind, version: versions[w*n : (w+1)*n], writer: w}
@@ -226,6 +236,26 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 			c.between = append(c.between, "CREATE VIEW seen AS SELECT * FROM t")
 		} else if c.table == nil && rnd.IntN(3) == 0 {
 			c.between = append(c.between, "CREATE INDEX theirs ON t (id)")
+		}
+	}
+}
+
+// drawFunctions draws how the values of some columns meet.
+func (c *randomCase) drawFunctions(rnd *rand.Rand, columns []string) {
+	if !c.merges {
+		return
+	}
+	functions := []string{"sum", "min", "max", "patch", "first"}
+	switch {
+	case c.counters:
+		functions = functions[:1]
+	case c.rules.Version != "":
+		functions = functions[:3]
+	}
+	c.rules.Merge = map[string]string{}
+	for _, name := range columns {
+		if c.counters || rnd.IntN(3) > 0 {
+			c.rules.Merge[name] = pick(rnd, functions)
 		}
 	}
 }
@@ -290,6 +320,9 @@ func (c *randomCase) foldArgs(to string) []string {
 	}
 	if r.FillOnly {
 		args = append(args, "--fill-only")
+	}
+	for _, column := range slices.Sorted(maps.Keys(r.Merge)) {
+		args = append(args, "--merge", column+"="+r.Merge[column])
 	}
 	if r.DeleteField != "" {
 		args = append(args, "--delete-when", r.DeleteField+"="+r.DeleteValue)

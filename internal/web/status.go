@@ -138,10 +138,14 @@ type Flushing struct {
 
 // Kafka is what happened to the partitions of a run.
 type Kafka struct {
-	LagRecords  int64 `json:"lag_records"` // of all partitions
-	FetchErrors int64 `json:"fetch_errors"`
-	Rebalances  int64 `json:"rebalances"`
-	Fenced      int64 `json:"fenced"` // flushes, by another member of the group
+	LagRecords int64 `json:"lag_records"` // of all partitions
+	Partitions int64 `json:"partitions"`  // that are read
+	// GroupPartitions are those that the consumer group divides among its members; 0 without a group.
+	GroupPartitions int64 `json:"group_partitions"`
+	WaitingForGroup bool  `json:"waiting_for_group"` // the run is no member yet, or no more
+	FetchErrors     int64 `json:"fetch_errors"`
+	Rebalances      int64 `json:"rebalances"`
+	Fenced          int64 `json:"fenced"` // flushes, by another member of the group
 }
 
 // maxSources is how many sources are shown at most.
@@ -191,13 +195,13 @@ func (s *Site) status() *Status {
 		st.Tables = append(st.Tables, Table{t.Name, perSecond(at.rows[i]-since.table(i), over), t.Messages, t.Coalesced,
 			t.Inserted, t.Updated, t.Unchanged, t.Deleted, t.Expired, some(t.Rejected)})
 	}
+	if did.Group.Partitions > 0 {
+		st.kafka(&did)
+	}
 	for i := range did.Lanes {
 		l := &did.Lanes[i]
 		if l.Kind == progress.Partition {
-			if st.Kafka == nil {
-				st.Kafka = &Kafka{FetchErrors: did.FailedFetches, Rebalances: did.Rebalances, Fenced: did.Fenced}
-			}
-			st.Kafka.LagRecords += l.Lag
+			st.kafka(&did).LagRecords += l.Lag
 		}
 		if i < maxSources {
 			st.Sources = append(st.Sources, sourceOf(l, &since, over))
@@ -206,6 +210,15 @@ func (s *Site) status() *Status {
 		}
 	}
 	return st
+}
+
+// kafka is what there is to say of partitions.
+func (st *Status) kafka(did *progress.Snapshot) *Kafka {
+	if st.Kafka == nil {
+		st.Kafka = &Kafka{Partitions: int64(did.OpenPartitions()), GroupPartitions: int64(did.Group.Partitions), WaitingForGroup: !did.Group.Waiting.IsZero(),
+			FetchErrors: did.FailedFetches, Rebalances: did.Rebalances, Fenced: did.Fenced}
+	}
+	return st.Kafka
 }
 
 func sourceOf(l *progress.LaneState, begin *sample, over float64) Source {

@@ -61,6 +61,9 @@ func (a *attempt) begin() {
 	if limit := a.mayPause(); d.idle == 0 || d.idle > limit {
 		s.add("SET LOCAL idle_in_transaction_session_timeout = %d", limit.Milliseconds())
 	}
+	if d.opt.IgnoreForeignKeys {
+		s.add("SET LOCAL session_replication_role = replica") // nothing else takes keys that are not deferrable out
+	}
 	s.add("SET LOCAL work_mem = '64MB'") // to sort a batch
 	s.add("SET LOCAL array_nulls = on")  // else a null in an array is the text NULL
 	if !d.ready {

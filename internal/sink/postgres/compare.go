@@ -184,7 +184,7 @@ func (c *comparison) difference(r *fold.Row, have [][]byte) *sink.Difference {
 		if have[i] == nil {
 			continue
 		}
-		raw := c.wanted(r, u.from)
+		raw := c.b.Value(r, u.from)
 		switch {
 		case have[i][0] == 'n':
 			return &sink.Difference{Row: r, Kind: sink.Differs, Column: u.from, Have: "NULL"}
@@ -246,7 +246,7 @@ func (c *comparison) given(rows []*fold.Row) string {
 	for n, r := range rows {
 		values := []string{strconv.Itoa(n), strconv.FormatBool(r.Deleted)}
 		for _, v := range copied {
-			raw := c.wanted(r, v.from)
+			raw := c.b.Value(r, v.from)
 			if c.b.Initial(r, v.from) {
 				raw = nil // it may have its default
 			}
@@ -266,15 +266,6 @@ func (c *comparison) given(rows []*fold.Row) string {
 		names = append(names, fmt.Sprintf("c%d", c.resolved[i].at))
 	}
 	return fmt.Sprintf("%s s (%s)", from, strings.Join(names, ", "))
-}
-
-// wanted is the raw value that the messages of a row make of nothing in a column of the batch; nil: they do not name it.
-func (c *comparison) wanted(r *fold.Row, from int) []byte {
-	if c.b.Value(r, from) == nil {
-		return nil
-	}
-	value, _ := c.b.AppendMerged(nil, r, from, nil)
-	return value
 }
 
 // literal is a raw value, nil for NULL, as a column of a table would keep it.

@@ -139,6 +139,8 @@ func (c *client) grant(e *pgconn.PgError) string {
 	}
 	to := " TO " + ident(c.config.User)
 	switch {
+	case strings.Contains(e.Message, `parameter "session_replication_role"`):
+		return "--foreign-keys off: GRANT SET ON PARAMETER session_replication_role" + to
 	case strings.HasPrefix(e.Message, "must be owner of "):
 		return "GRANT the owner's role" + to + ", or have the owner change it"
 	case !ok:

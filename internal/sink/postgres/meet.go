@@ -158,11 +158,14 @@ BEGIN
     base := '{}';
   END IF;
   FOR m IN SELECT key, value FROM json_each(patches) LOOP
-    IF json_typeof(m.value) = 'null' THEN
+    CASE json_typeof(m.value)
+    WHEN 'null' THEN
       base := base - m.key;
-    ELSE
+    WHEN 'object' THEN
       base := base || jsonb_build_object(m.key, pg_temp.weir_patch(base -> m.key, m.value));
-    END IF;
+    ELSE
+      base := base || jsonb_build_object(m.key, m.value);
+    END CASE;
   END LOOP;
   RETURN base;
 END

@@ -140,6 +140,7 @@ func meetsAs(t *testing.T, db *database, functions map[string]merge.Function, li
 	r := sinktest.BeginJob(t, db, "verify", meets(functions))
 	r.Fold(lines...)
 	b := r.Seal().Batches[0]
+	b.MeetNothing()
 	d, err := postgres.Inspect(t.Context(), db.url, db.options(t))
 	testcheck.NoError(t, err)
 	defer func() { testcheck.NoError(t, d.Close()) }()
@@ -242,7 +243,7 @@ func TestMeet_ASumWaitsForAnotherSession(t *testing.T) {
 	}
 }
 
-// TestMeet_AColumnThatOthersWiden: the functions that its new type needs are made, though the staging table stays.
+// TestMeet_AColumnThatOthersWiden: its values go on to meet, as texts.
 func TestMeet_AColumnThatOthersWiden(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
@@ -272,4 +273,54 @@ func TestMeet_OneOfManyRowsOverflows(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT n, d::text, o FROM t WHERE id = 7", `32762|999.1|{"a":1,"b":1}`)
 	sinktest.Expect(t, db, "SELECT line FROM weir_rejects ORDER BY line", "301", "303", "304")
 	sinktest.Expect(t, db, "SELECT count(*), sum(n) FROM t WHERE id <> 7", "299|299")
+}
+
+// TestMeet_WhatTheTableHasIsAdded: a flush after one that changed nothing is not compared with the table, whose values it has.
+func TestMeet_WhatTheTableHasIsAdded(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum}))
+	for _, n := range []int{1, 0, 1} {
+		for i := range 6000 {
+			r.Fold(fmt.Sprintf(`{"id":%d,"n":%d}`, 10000+i, n))
+		}
+		r.Flush()
+	}
+	sinktest.Expect(t, db, "SELECT n::text, count(*) FROM t GROUP BY 1", "2|6000")
+}
+
+// TestMeet_APatchedColumnBecomesText: the function that its new type needs is made, though the staging table stays.
+func TestMeet_APatchedColumnBecomesText(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"o": merge.Patch}))
+	r.Flush(`{"id":1,"o":{"a":1}}`)
+	r.Flush(`{"id":1,"o":{"a":null,"b":[1e200000]}}`) // which jsonb does not take
+	r.Flush(`{"id":1,"o":{"c":2}}`)
+	sinktest.Expect(t, db, "SELECT o FROM t", `{"b":[1e200000],"c":2}`)
+}
+
+// TestMeet_TablesOfManyKinds: values meet alike, whether the server can merge rows into the table or not. A row that is
+// inserted has its values once.
+func TestMeet_TablesOfManyKinds(t *testing.T) {
+	url := testpg.New(t)
+	const table = "CREATE TABLE t (id integer PRIMARY KEY, a text, b text)"
+	for name, ddl := range map[string]string{
+		"partitioned":          table + " PARTITION BY RANGE (id); CREATE TABLE t_0 PARTITION OF t DEFAULT",
+		"row security":         table + "; ALTER TABLE t ENABLE ROW LEVEL SECURITY; ALTER TABLE t FORCE ROW LEVEL SECURITY; CREATE POLICY p ON t USING (true)",
+		"rules":                table + "; CREATE RULE r AS ON DELETE TO t DO ALSO SELECT 1",
+		"triggers":             table + "; CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; CREATE TRIGGER f BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION f()",
+		"foreign tables below": foreignChild,
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := connectEmpty(t, url)
+			db.Exec(t, "DROP EXTENSION IF EXISTS postgres_fdw CASCADE")
+			db.Exec(t, ddl)
+			r := sinktest.Begin(t, db, meets(map[string]merge.Function{"a": merge.Max, "b": merge.Sum}))
+			for range 3 {
+				r.Flush(`{"id":1,"a":"9","b":1}`, `{"id":2,"a":"x","b":0.5}`)
+			}
+			r.Flush(`{"id":1,"a":"10","b":1}`, `{"id":2,"op":"delete"}`, `{"id":2,"a":"b","b":1}`, `{"id":3,"b":1}`)
+			sinktest.Counts(t, r.Flush(`{"id":1,"a":"8"}`, `{"id":3,"b":0}`, `{"id":4,"b":1}`), 1, 0, 2, 0)
+			sinktest.Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|10|4", "2|b|1", "3|NULL|1", "4|NULL|1")
+		})
+	}
 }

@@ -387,6 +387,21 @@ func (s *stmt) runWith(args ...value) error {
 	return s.run()
 }
 
+// snapshot calls f, which reads, in a transaction: all that it reads is of one state of the database.
+func (c *conn) snapshot(f func() error) error {
+	if err := c.exec("BEGIN"); err != nil {
+		return err
+	}
+	err := f()
+	if c.autocommit() { // an error ended it
+		return err
+	}
+	if end := c.exec("COMMIT"); err == nil {
+		err = end
+	}
+	return err
+}
+
 // clear binds NULL to all parameters of an INSERT. Other statements may have to be planned again after it.
 func (s *stmt) clear() { lib.Xsqlite3_clear_bindings(s.c.tls, s.p) }
 

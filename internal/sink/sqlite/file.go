@@ -92,8 +92,12 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 		return err
 	}
 	f.wal = string(mode.text) == "wal"
+	foreignKeys := "ON"
+	if f.opt.IgnoreForeignKeys {
+		foreignKeys = "OFF"
+	}
 	for _, p := range []string{
-		"trusted_schema=OFF", "foreign_keys=ON", fmt.Sprintf("cache_size=-%d", cmp.Or(f.opt.Cache, defaultCache)>>10), fmt.Sprintf("journal_size_limit=%d", walLimit),
+		"trusted_schema=OFF", "foreign_keys=" + foreignKeys, fmt.Sprintf("cache_size=-%d", cmp.Or(f.opt.Cache, defaultCache)>>10), fmt.Sprintf("journal_size_limit=%d", walLimit),
 		"synchronous=" + f.level(),
 	} {
 		if err := f.pragma(p); err != nil {

@@ -3,11 +3,13 @@ package sqlite_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 func addColumns(o *fold.Options) { o.UnknownFields = fold.AddUnknown }
@@ -95,5 +97,36 @@ func TestTables_Wide(t *testing.T) {
 	})
 	if allocs > 50*columns {
 		t.Errorf("reading %d columns took %.0f allocations", columns, allocs)
+	}
+}
+
+// TestTables_AreOfOneState: what is read of a table while another run widens it is what it was before or is then.
+func TestTables_AreOfOneState(t *testing.T) {
+	f := tempFile(t, "CREATE TABLE theirs (a)") // not in WAL mode
+	reader := f.Open(t)
+	for round := range 60 {
+		r := sinktest.BeginTable(t, f, fmt.Sprint("t", round), "id")
+		r.Flush(`{"id":1,"a":1,"b":1}`)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = r.TryFlush(`{"id":1,"a":"x","b":1.5}`)
+			_, _ = r.TryFlush(`{"id":1,"c":1,"b":"x"}`)
+		}()
+		for reads := true; reads; {
+			select {
+			case <-done:
+				reads = false
+			default:
+			}
+			got, err := sink.Table(t.Context(), reader.Tables, fmt.Sprint("t", round), []string{"id"})
+			testcheck.NoError(t, err)
+			for _, c := range got.Columns {
+				if !c.Own || strings.Contains(got.ID, "/") {
+					t.Fatalf("the table is %+v", got)
+				}
+			}
+		}
+		r.End()
 	}
 }

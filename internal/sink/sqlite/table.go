@@ -27,9 +27,11 @@ func (d *DB) table(ctx context.Context, name string, key []string) (schema.Table
 		return schema.Table{}, err
 	}
 	var t *table
-	err := d.polling(ctx, func() (err error) {
-		t, err = d.readTable(ctx, name, key)
-		return err
+	err := d.polling(ctx, func() error {
+		return d.c.snapshot(func() (err error) { // another run may be adding or widening columns
+			t, err = d.readTable(ctx, name, key)
+			return err
+		})
 	})
 	if err == nil || errors.As(err, new(sink.KeyError)) {
 		d.tables[lower(t.Name)] = t

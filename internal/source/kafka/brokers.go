@@ -40,6 +40,8 @@ const (
 	// silentTries is how often a broker may end a connection before its first answer to a request: it
 	// may be stopping, or want a login.
 	silentTries = 3
+	// newTopics is how often new topics of a pattern, and new partitions, are looked for.
+	newTopics = 10 * time.Second
 	// fetchWait is how long a broker may wait with the answer to fetch.
 	fetchWait = 1000 // milliseconds
 )
@@ -72,7 +74,7 @@ func (b *brokers) connected() bool {
 // options are those of all clients.
 func (b *brokers) options() []kgo.Opt {
 	opts := []kgo.Opt{kgo.SeedBrokers(b.cfg.spec.Brokers...), kgo.ClientID("weir"), kgo.WithHooks(&b.connections), kgo.RequestRetries(requestRetries),
-		kgo.DisableClientMetrics(), kgo.MetadataMaxAge(time.Minute)}
+		kgo.DisableClientMetrics(), kgo.MetadataMaxAge(newTopics)}
 	if b.cfg.spec.TLS {
 		c := b.cfg.common.TLS
 		if c == nil {

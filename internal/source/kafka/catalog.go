@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -23,8 +24,9 @@ type catalog struct {
 	cfg     *config
 	brokers *brokers
 	cluster string
-	nodes   int     // brokers
-	lanes   []*lane // sorted by topic and partition
+	nodes   int         // brokers
+	lanes   []*lane     // sorted by topic and partition
+	grown   atomic.Bool // there are others now: see watchTopics
 }
 
 // fetchBytes is how much a broker may send at a time.
@@ -45,8 +47,35 @@ func (c *catalog) lanesOf(of map[string][]int32) (lanes []*lane) {
 	return lanes
 }
 
-// find finds the partitions that are to be read.
+// find finds the partitions that are to be read, and what there is to know of them.
 func (c *catalog) find(ctx context.Context) error {
+	if err := c.findLanes(ctx); err != nil {
+		return err
+	}
+	k := &c.cfg.kafka
+	for _, key := range slices.Sorted(maps.Keys(k.Start.Offsets)) {
+		if !slices.ContainsFunc(c.lanes, func(l *lane) bool { return l.key() == key }) {
+			return fatalError{fmt.Errorf("--start %s=%d: there is no such partition", key, k.Start.Offsets[key])}
+		}
+	}
+	if err := c.findBounds(ctx, c.lanes...); err != nil {
+		return err
+	}
+	for _, l := range c.lanes {
+		switch first := c.cfg.common.Ends; {
+		case !k.UntilEnd:
+			l.until = -1
+		case first != nil:
+			l.until = first[l.name]
+		default:
+			l.until = l.end
+		}
+	}
+	return c.findCompacted(ctx)
+}
+
+// findLanes finds the partitions that are to be read.
+func (c *catalog) findLanes(ctx context.Context) error {
 	k, pattern, named := &c.cfg.kafka, c.cfg.spec.Pattern, c.cfg.spec.Topics
 	if k.DeadLetters != "" && pattern == nil {
 		named = append(slices.Clone(named), k.DeadLetters)
@@ -71,27 +100,9 @@ func (c *catalog) find(ctx context.Context) error {
 		}
 	}
 	if len(c.lanes) == 0 {
-		return fatalError{fmt.Errorf("no topic matches %s", pattern)}
+		return fatalError{fmt.Errorf("no topic matches %s, or none has one of the partitions to read", pattern)}
 	}
-	for _, key := range slices.Sorted(maps.Keys(k.Start.Offsets)) {
-		if !slices.ContainsFunc(c.lanes, func(l *lane) bool { return l.key() == key }) {
-			return fatalError{fmt.Errorf("--start %s=%d: there is no such partition", key, k.Start.Offsets[key])}
-		}
-	}
-	if err := c.findBounds(ctx, c.lanes...); err != nil {
-		return err
-	}
-	for _, l := range c.lanes {
-		switch first := c.cfg.common.Ends; {
-		case !k.UntilEnd:
-			l.until = -1
-		case first != nil:
-			l.until = first[l.name]
-		default:
-			l.until = l.end
-		}
-	}
-	return c.findCompacted(ctx)
+	return nil
 }
 
 // findPartitions adds the lanes of a topic.
@@ -102,7 +113,7 @@ func (c *catalog) findPartitions(t *kadm.TopicDetail) error {
 	}
 	k, numbers := &c.cfg.kafka, t.Partitions.Numbers()
 	for _, n := range k.Partitions {
-		if !slices.Contains(numbers, n) {
+		if !slices.Contains(numbers, n) && c.cfg.spec.Pattern == nil { // whose topics may have fewer
 			return fatalError{fmt.Errorf("topic %s has no partition %d: it has %d", t.Topic, n, len(numbers))}
 		}
 	}
@@ -200,6 +211,21 @@ func (c *catalog) watchEnds(ctx context.Context) {
 				l.raise(end.Offset)
 			}
 		}
+	}
+}
+
+// watchTopics notes when a topic begins to match the pattern, or has another partition that is to be read. A group tells
+// its members.
+func (c *catalog) watchTopics(ctx context.Context) {
+	for !c.grown.Load() && backoff.Sleep(ctx, newTopics) == nil {
+		now := &catalog{cfg: c.cfg, brokers: c.brokers}
+		if now.findLanes(ctx) != nil {
+			continue // the next fetch meets the same
+		}
+		isNew := func(l *lane) bool {
+			return !slices.ContainsFunc(c.lanes, func(old *lane) bool { return old.name == l.name })
+		}
+		c.grown.Store(slices.ContainsFunc(now.lanes, isNew))
 	}
 }
 

@@ -42,6 +42,9 @@ var (
 
 // New connects to the brokers of a spec, and finds the partitions that are to be read.
 func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Source, err error) {
+	if o.Nameless {
+		k.Instance = ""
+	}
 	cfg := &config{kafka: k}
 	if cfg.common, err = o.WithDefaults(); err != nil {
 		return nil, err
@@ -63,12 +66,15 @@ func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Sour
 	}
 	s := &Source{cfg: cfg, brokers: b, catalog: c, closing: []func(){b.client.Close, background(c.watchEnds)}}
 	s.letters = &letters{cfg: cfg, brokers: b, catalog: c}
-	s.fetcher = &fetcher{cfg: cfg, brokers: b, catalog: c, lanes: map[partition]*lane{}, texts: texter{maxLine: cfg.common.MaxLine, kafka: &cfg.kafka}}
+	s.fetcher = &fetcher{cfg: cfg, brokers: b, catalog: c, lanes: map[partition]*lane{}, texts: texter{maxLine: cfg.common.MaxLine, kafka: &cfg.kafka, keys: newKeyReader()}}
 	if k.Group != "" {
 		s.member = &member{cfg: cfg, brokers: b, catalog: c, calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: make(chan struct{})}
 	} else {
 		for _, l := range c.lanes {
 			s.events = append(s.events, s.opened(l))
+		}
+		if cfg.spec.Pattern != nil && !k.UntilEnd {
+			s.closing = append(s.closing, background(c.watchTopics))
 		}
 	}
 	return s, nil
@@ -138,6 +144,8 @@ func (s *Source) step(ctx context.Context) (e source.Event, err error) {
 	switch {
 	case ctx.Err() != nil:
 		return e, ctx.Err()
+	case s.catalog.grown.Load():
+		return e, source.ErrNewLane
 	case len(s.events) > 0:
 		e, s.events = s.events[0], s.events[1:]
 		return e, nil
@@ -173,6 +181,7 @@ func (s *Source) consume() error {
 	if m == nil {
 		what = append(what, kgo.ConsumePartitions(s.fetcher.offsets()))
 	} else {
+		m.grouped(false)
 		what = append(what, m.options()...)
 	}
 	consumer, err := s.fetcher.connect(what)
@@ -304,6 +313,9 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.
 func (s *Source) startOf(ctx context.Context, l *lane) (int64, error) {
 	if s.cfg.kafka.Start.Committed {
 		return s.member.committedOf(l)
+	}
+	if _, was := s.cfg.common.Ends[l.name]; s.cfg.common.Ends != nil && !was {
+		return l.start, nil // all of it is new
 	}
 	return s.catalog.startOf(ctx, l)
 }

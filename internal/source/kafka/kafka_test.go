@@ -129,11 +129,12 @@ func TestCatalog_FetchBytes(t *testing.T) {
 
 // TestAppendKey has the keys in testdata/keys.txtar.
 func TestAppendKey(t *testing.T) {
+	keys := newKeyReader()
 	testcheck.GoldenLines(t, "testdata/keys.txtar", func(t *testing.T, _, given string) string {
 		field, quoted, _ := strings.Cut(given, " ")
 		key, err := strconv.Unquote(quoted)
 		testcheck.NoError(t, err)
-		return strings.ReplaceAll(string(appendKey(nil, []byte(key), strings.TrimPrefix(field, "(none)"))), "\xff", `\xff`)
+		return strings.ReplaceAll(string(keys.appendKey(nil, []byte(key), strings.TrimPrefix(field, "(none)"))), "\xff", `\xff`)
 	})
 }
 

@@ -74,18 +74,24 @@ func (m *member) options() []kgo.Opt {
 	}
 	opts := []kgo.Opt{kgo.ConsumerGroup(k.Group), kgo.ConsumeTopics(topics...), kgo.DisableAutoCommit(), kgo.HeartbeatInterval(heartbeat),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { m.grouped(true) }),
 		kgo.AdjustFetchOffsetsFn(m.assigned), kgo.OnPartitionsRevoked(m.revoked), kgo.OnPartitionsLost(m.lost)}
 	if spec.Pattern != nil {
 		opts = append(opts, kgo.ConsumeRegex())
 	}
 	if k.Consumer {
 		opts = append(opts, kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer())
+	} else if k.Session > 0 {
+		opts = append(opts, kgo.SessionTimeout(k.Session))
 	}
 	if k.Instance != "" {
 		opts = append(opts, kgo.InstanceID(k.Instance))
 	}
 	return opts
 }
+
+// grouped tells whether the run is a member, be it without a partition, or waits to be one.
+func (m *member) grouped(joined bool) { m.cfg.common.Observer.Grouped(joined, len(m.catalog.lanes)) }
 
 // call hands a call to Next. It reports whether it has.
 func (m *member) call(ctx context.Context, c *call) bool {
@@ -158,6 +164,7 @@ func (m *member) revoked(ctx context.Context, cl *kgo.Client, of map[string][]in
 
 // lost has lanes released that the group has given to another member already.
 func (m *member) lost(ctx context.Context, _ *kgo.Client, of map[string][]int32) {
+	m.grouped(false)
 	m.call(ctx, &call{kind: lost, lanes: m.catalog.lanesOf(of)})
 }
 
@@ -211,25 +218,38 @@ func (m *member) commitOffsets(ctx context.Context, cl *kgo.Client, lanes []*lan
 func (m *member) leave(consumer *kgo.Client, stop context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
+	k := &m.cfg.kafka
 	id, _ := consumer.GroupMetadata()
 	err := consumer.LeaveGroupContext(ctx)
 	stop()
-	if k := &m.cfg.kafka; errors.Is(err, context.DeadlineExceeded) && id != "" && k.Instance == "" && !k.Consumer {
+	if id != "" && (k.Instance != "" || !k.Consumer && errors.Is(err, context.DeadlineExceeded)) {
 		err = m.expel(id)
 	}
 	if err != nil {
-		m.cfg.common.Log.Debug(fmt.Sprintf("leaving group %s: %v", m.cfg.kafka.Group, err))
+		m.cfg.common.Log.Debug(fmt.Sprintf("leaving group %s: %v", k.Group, err))
 	}
 }
 
-// expel has a member leave whose client waits for a rebalance: else the others would wait for its session to expire.
+// expel has a member leave for which the client does not: one that waits for a rebalance, and one with a name. The others
+// would wait for its session to expire.
 func (m *member) expel(id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), commitWait)
 	defer cancel()
+	k := &m.cfg.kafka
+	var name *string
+	if k.Instance != "" {
+		name = &k.Instance
+	}
+	if k.Consumer {
+		leave := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+		leave.Group, leave.MemberID, leave.MemberEpoch, leave.InstanceID = k.Group, id, -1, name // -2 would keep its partitions
+		_, err := leave.RequestWith(ctx, m.brokers.client)
+		return err
+	}
 	leave := kmsg.NewPtrLeaveGroupRequest()
 	of := kmsg.NewLeaveGroupRequestMember()
-	of.MemberID = id
-	leave.Group, leave.MemberID, leave.Members = m.cfg.kafka.Group, id, []kmsg.LeaveGroupRequestMember{of}
+	of.MemberID, of.InstanceID = id, name
+	leave.Group, leave.MemberID, leave.Members = k.Group, id, []kmsg.LeaveGroupRequestMember{of}
 	_, err := leave.RequestWith(ctx, m.brokers.client)
 	return err
 }
@@ -254,8 +274,14 @@ func (m *member) allCommitted(ctx context.Context, lanes []string) (bool, error)
 }
 
 // hopeless are the answers of a group that stay.
-var hopeless = []error{kerr.GroupAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol, kerr.FencedInstanceID,
-	kerr.UnreleasedInstanceID, kerr.InvalidSessionTimeout, kerr.UnsupportedAssignor, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion}
+var hopeless = []error{kerr.GroupAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol,
+	kerr.UnsupportedAssignor, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion}
+
+// isNameTaken reports whether an error says that another member has the name of this one. In a classic group that is
+// who joined last; in the other protocol it is the first, until it has left or its session has expired.
+func isNameTaken(err error) bool {
+	return errors.Is(err, kerr.FencedInstanceID) || errors.Is(err, kerr.UnreleasedInstanceID)
+}
 
 // isHopeless reports whether a member that got an error need not try to join again.
 func isHopeless(err error) bool {

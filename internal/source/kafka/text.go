@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -18,6 +19,7 @@ const tooLongKept = 64 << 10 // bytes
 type texter struct {
 	maxLine int
 	kafka   *Options
+	keys    keyReader
 	buf     []byte // what the message at hand has that is no part of the record's value
 }
 
@@ -92,7 +94,7 @@ func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 			return message{kind: source.NoValue, value: r.Key}, true
 		}
 		t.buf = append(t.fields(append(t.buf, '{'), r), quoted(field)...)
-		t.buf = append(appendKey(append(t.buf, ':'), r.Key, field), '}')
+		t.buf = append(t.keys.appendKey(append(t.buf, ':'), r.Key, field), '}')
 		return message{kind: source.Tombstone, before: t.buf}, true
 	}
 	value := r.Value
@@ -143,7 +145,7 @@ func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 			buf = append(buf, quoted(r.Topic)...)
 		case "key":
 			if r.Key != nil {
-				buf = appendKey(buf, r.Key, "")
+				buf = t.keys.appendKey(buf, r.Key, "")
 			}
 		case "header":
 			for _, h := range r.Headers { // the last of a name counts
@@ -173,22 +175,42 @@ func quoted(s string) []byte {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
+// A keyReader reads the keys of records.
+type keyReader struct {
+	names   *feed.Names
+	scanner *feed.Scanner
+}
+
+func newKeyReader() keyReader {
+	names := &feed.Names{}
+	return keyReader{names, feed.NewScanner(names)}
+}
+
+// member returns a member of an object; nil: it has none of that name. ok is false if the text is no object.
+func (k *keyReader) member(object []byte, name string) (value []byte, ok bool) {
+	fields, err := k.scanner.Scan(object)
+	line := feed.Line{Fields: fields}
+	if f := line.Field(k.names.Number(name)); f != nil {
+		value = f.Value
+	}
+	return value, err == nil
+}
+
 // appendKey appends the key of a record: JSON as it is, of an object (of Kafka Connect its payload)
 // the field that is the row's key, and any other text as a string.
-func appendKey(buf, key []byte, field string) []byte {
+func (k *keyReader) appendKey(buf, key []byte, field string) []byte {
 	if len(key) >= 5 && key[0] == 0 && json.Valid(key[5:]) {
 		key = key[5:]
 	}
-	if !json.Valid(key) {
+	payload, ok := k.member(key, "payload")
+	if !ok && !json.Valid(key) {
 		return append(buf, quoted(string(key))...)
 	}
-	var connect struct{ Schema, Payload json.RawMessage }
-	if json.Unmarshal(key, &connect) == nil && connect.Schema != nil && connect.Payload != nil {
-		key = connect.Payload
+	if schema, _ := k.member(key, "schema"); schema != nil && payload != nil {
+		key = payload
 	}
-	var members map[string]json.RawMessage
-	if field != "" && json.Unmarshal(key, &members) == nil && members[field] != nil {
-		key = members[field]
+	if value, _ := k.member(key, field); field != "" && value != nil {
+		key = value
 	}
 	return append(buf, bytes.TrimSpace(key)...)
 }
