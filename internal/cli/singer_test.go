@@ -5,7 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -79,4 +84,141 @@ func TestSinger_Killed(t *testing.T) {
 			f.Start("verify", "all.jsonl", "--envelope", "singer", "--to", f.To).Exit(0)
 		})
 	})
+}
+
+// TestSinger_TargetStreams: of each of the streams by which the Singer SDK tests targets, the tables are what a plain reading
+// of its messages makes of them.
+func TestSinger_TargetStreams(t *testing.T) {
+	t.Parallel()
+	streams := testcheck.Tool(t, "singer_sdk/testing/target_test_streams")
+	files, err := filepath.Glob(streams + "/*.singer")
+	testcheck.NoError(t, err)
+	if len(files) != 20 {
+		t.Errorf("there are %d streams, want 20", len(files))
+	}
+	// A record without the key of its table is rejected, and one before its schema ends the run.
+	exits := map[string]int{"record_missing_key_property": 3, "record_before_schema": 1}
+	intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
+		t.Parallel()
+		for _, path := range files {
+			name := strings.TrimSuffix(filepath.Base(path), ".singer")
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f, exit := testweir.New(t, to(t)), exits[name]
+				lines, err := os.ReadFile(path)
+				testcheck.NoError(t, err)
+				takes := func(record string) bool { return !strings.Contains(f.To, "://") || !strings.Contains(record, `\u0000`) }
+				if exit == 0 && !takes(strings.ReplaceAll(string(lines), `\\u`, "")) {
+					exit = 3 // no text in Postgres has this character
+				}
+				f.Start("sync", path, "--envelope", "singer", "--to", f.To).Exit(exit)
+				if exit == 1 {
+					return
+				}
+				for table, want := range targetTables(t, string(lines), takes) {
+					db := f.Open(f.To, "ro")
+					defer func() { _ = db.Close() }()
+					cells, err := testweir.Cells(db, fmt.Sprintf(`SELECT "%s" FROM "%s"`, strings.Join(want.columns, `", "`), table))
+					f.Check(err)
+					var got []string
+					for _, row := range cells {
+						got = append(got, want.text(row))
+					}
+					slices.Sort(got)
+					if !slices.Equal(got, want.sorted()) {
+						t.Errorf("%s has\n%s\nwant\n%s", table, strings.Join(got, "\n"), strings.Join(want.sorted(), "\n"))
+					}
+				}
+			})
+		}
+	})
+}
+
+// A targetTable is what a stream's messages make of one of its tables.
+type targetTable struct {
+	columns []string
+	types   map[string]string
+	rows    []map[string]any
+}
+
+// targetTables reads a stream, without the records that a database does not take.
+func targetTables(t *testing.T, lines string, takes func(record string) bool) map[string]*targetTable {
+	tables, keys := map[string]*targetTable{}, map[string][]string{}
+	for line := range strings.Lines(lines) {
+		var m struct {
+			Type, Stream  string
+			KeyProperties []string `json:"key_properties"`
+			Schema        struct{ Properties map[string]struct{ Type any } }
+			Record        map[string]any
+		}
+		testcheck.NoError(t, json.Unmarshal([]byte(line), &m))
+		table := tables[m.Stream]
+		switch {
+		case m.Type == "SCHEMA":
+			if keys[m.Stream] = m.KeyProperties; table == nil {
+				table = &targetTable{types: map[string]string{}}
+				tables[m.Stream] = table
+			}
+			table.columns = slices.Sorted(maps.Keys(m.Schema.Properties))
+			for name, p := range m.Schema.Properties {
+				table.types[name] = fmt.Sprint(p.Type)
+			}
+		case m.Type != "RECORD", !takes(strings.ReplaceAll(line, `\\u`, "")):
+		default:
+			key := keys[m.Stream]
+			if slices.ContainsFunc(key, func(k string) bool { return m.Record[k] == nil }) {
+				continue
+			}
+			at := slices.IndexFunc(table.rows, func(r map[string]any) bool {
+				return len(key) > 0 && !slices.ContainsFunc(key, func(k string) bool { return r[k] != m.Record[k] })
+			})
+			if at < 0 {
+				at, table.rows = len(table.rows), append(table.rows, map[string]any{})
+			}
+			maps.Copy(table.rows[at], m.Record)
+		}
+	}
+	maps.DeleteFunc(tables, func(_ string, t *targetTable) bool { return t.rows == nil }) // weir makes a table for its first row
+	return tables
+}
+
+// text is a row as the database has it, in one spelling for all databases.
+func (s *targetTable) text(row []any) string {
+	values := map[string]any{}
+	for i, cell := range row {
+		name := s.columns[i]
+		switch of := s.types[name]; {
+		case strings.Contains(of, "boolean") && cell != nil:
+			cell = cell == true || cell == int64(1)
+		case strings.Contains(of, "object"), strings.Contains(of, "array"):
+			switch text := cell.(type) {
+			case string:
+				cell = decoded([]byte(text))
+			case []byte:
+				cell = decoded(text)
+			}
+		case strings.Contains(of, "number"), strings.Contains(of, "integer"):
+			if cell != nil {
+				cell, _ = strconv.ParseFloat(fmt.Sprint(cell), 64)
+			}
+		}
+		if cell != nil {
+			values[name] = cell
+		}
+	}
+	return fmt.Sprint(values)
+}
+
+func decoded(text []byte) (value any) {
+	_ = json.Unmarshal(text, &value)
+	return value
+}
+
+// sorted are the rows as they should be.
+func (s *targetTable) sorted() (all []string) {
+	for _, r := range s.rows {
+		all = append(all, fmt.Sprint(r))
+	}
+	slices.Sort(all)
+	return all
 }
