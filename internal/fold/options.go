@@ -77,6 +77,9 @@ func (o *Options) setFunction(c *schema.Column) {
 	}
 }
 
+// Appends reports whether each message is a row of its own.
+func (o *Options) Appends() bool { return len(o.Key) == 0 }
+
 // Sums returns the first column whose values are added; "": none.
 func (o *Options) Sums() string {
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
@@ -103,7 +106,7 @@ func CheckMerge(t *schema.Table, o Options) error {
 			continue
 		case other != "":
 			return bad("to the database it is the same as %q, which has a function, too", other)
-		case len(o.Key) == 0:
+		case o.Appends():
 			return bad("with key none each message is a row of its own, which meets no other")
 		case slices.Contains(o.Key, name):
 			return bad("it is part of the key")

@@ -263,7 +263,7 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 
 // adds reports whether a message that is read again would be added to a table again.
 func (ad *admission) adds() bool {
-	return slices.ContainsFunc(ad.tables, func(t Table) bool { return t.Fold.Sums() != "" })
+	return slices.ContainsFunc(ad.tables, func(t Table) bool { return t.Fold.Sums() != "" || t.Fold.Appends() })
 }
 
 // howToReadAgain is how the user has the sources read from their start, over the rows that exist where that is right,

@@ -81,33 +81,39 @@ func (b *builder) functions() map[string]merge.Function {
 	return all
 }
 
-// sums names the first column of the job's tables whose values are added; "": there is none.
-func (b *builder) sums() string {
+// adds says to what of the job's tables a message that comes twice is added twice, "" for nothing, and whether that are sums.
+func (b *builder) adds() (to string, sums bool) {
 	tables := slices.Clone(b.plan.Job.Tables)
 	if star := b.plan.Job.Mapping.Star; star != nil {
 		tables = append(tables, *star)
 	}
 	for i := range tables {
 		if column := tables[i].Fold.Sums(); column != "" {
-			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name)
+			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name), true
+		}
+		if tables[i].Fold.Appends() {
+			to = fmt.Sprintf("the rows of table %q", tables[i].Name)
 		}
 	}
-	return ""
+	return to, false
 }
 
-// judgeSums rejects settings by which messages would be added again to a column that has their sum.
-func (b *builder) judgeSums(feed *job.Feed, live bool) {
-	sum := b.sums()
-	if sum == "" {
+// judgeRepeats rejects settings by which messages would be added again.
+func (b *builder) judgeRepeats(feed *job.Feed, live bool) {
+	to, sums := b.adds()
+	if to == "" {
 		return
 	}
-	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (one that weir did not make: empty it, weir forget its job, and sync again)", sum)
-	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: --restart rebuild of the whole job adds each once, and so does a config file of their own", b.File, sum)
+	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (one that weir did not make: empty it, weir forget its job, and sync again)", to)
+	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: --restart rebuild of the whole job adds each once, and so does a config file of their own", b.File, to)
+	if !sums { // a row that comes twice is there twice, and can be found
+		return
+	}
 	if live && feed.ResumeField != "" && feed.Hello != nil {
-		b.add(b.sourceFault("the feed resumes at a value of %q, and may send messages again that are in %s: leave --resume-field out, or read them from Kafka", feed.ResumeField, sum))
+		b.add(b.sourceFault("the feed resumes at a value of %q, and may send messages again that are in %s: leave --resume-field out, or read them from Kafka", feed.ResumeField, to))
 	}
 	if b.plan.Resumes() {
-		b.add(b.sourceFault("the source resumes at a state, and may send messages again that are in %s", sum))
+		b.add(b.sourceFault("the source resumes at a state, and may send messages again that are in %s", to))
 	}
 }
 
