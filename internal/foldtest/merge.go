@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"regexp"
 	"strings"
 )
 
@@ -19,8 +20,11 @@ func (v Value) canMeet(function string) bool {
 	case function == "patch":
 		return v.Kind == JSON
 	}
-	return v.Kind != JSON
+	return v.Kind != JSON && !(isNumber.MatchString(v.Text) && huge(v.Text))
 }
+
+// isNumber matches what is compared as a number.
+var isNumber = regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
 // meet returns what a column becomes that had a value, which is Null for none.
 func meet(function string, had, v Value) Value {

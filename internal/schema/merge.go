@@ -125,8 +125,8 @@ func (c *Column) meets(value []byte, k feed.Kind) bool {
 		return false
 	}
 	if !c.hasForms() { // a number that is too large for a sum is too large to be compared by Postgres
-		_, isNumber := feed.IsNumber(feed.Text(nil, value, k))
-		return !isNumber || merge.IsSummand(feed.Text(nil, value, k))
+		number, isNumber := feed.AsNumber(feed.Text(nil, value, k))
+		return !isNumber || merge.IsSummand(number)
 	}
 	_, ok := c.appendOrder(nil, feed.Text(nil, value, k))
 	return ok
