@@ -90,7 +90,7 @@ type sourceDraft struct {
 	mapping.Source
 	column string
 	typed  bool   // by from
-	merge  string // how the column's values meet; "": this source does not say
+	merge  string // the column's merge function; "": this source does not say
 }
 
 var sourceKeys = []key[sourceDraft]{

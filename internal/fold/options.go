@@ -10,11 +10,10 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// UnknownFields says what becomes of a field that the table has no column for; "" leaves it to
-// the table.
+// UnknownFields says what happens to a field without a column; "" leaves it to the table.
 type UnknownFields string
 
-// What becomes of such a field.
+// What happens to such a field.
 const (
 	AddUnknown    UnknownFields = "add"
 	IgnoreUnknown UnknownFields = "ignore"
@@ -41,23 +40,23 @@ const (
 
 // Options are the rules of a fold.
 type Options struct {
-	Key           []string // the fields of the key; none: each message is a row of its own
+	Key           []string // the fields of the key; none: each message is its own row
 	DeleteField   string   // "" for none
 	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
-	Deletes       bool     // messages may delete rows in another way than by DeleteField
+	Deletes       bool     // messages may delete rows without DeleteField
 	Null          Null
-	FillOnly      bool                      // values go only where the row has NULL
+	FillOnly      bool                      // values are written only where the row has NULL
 	Version       string                    // the field with a message's version, "" for none
-	Scope         Scope                     // of the versions, where there are any
-	Merge         map[string]merge.Function // by column: how its values meet, if not by [merge.Last]
+	Scope         Scope                     // of versions, if messages have any
+	Merge         map[string]merge.Function // by column, if not [merge.Last]
 	UnknownFields UnknownFields
-	MaxColumns    int           // columns that weir adds at most
+	MaxColumns    int           // how many columns weir adds at most
 	WholeLines    bool          // [Message.Text] is the whole line
 	Limits        schema.Limits // of the database
 	Log           *slog.Logger
 }
 
-// function is how the values of a column meet that is not of the key.
+// function returns the merge function of a column outside the key.
 func (o *Options) function(column string) merge.Function {
 	if o.FillOnly {
 		return merge.First
@@ -70,14 +69,14 @@ func (o *Options) function(column string) merge.Function {
 	return merge.Last
 }
 
-// setFunction gives a column the function by which its values meet.
+// setFunction sets the merge function of a column.
 func (o *Options) setFunction(c *schema.Column) {
 	if !c.Key && !c.Generated && c.Stamp == schema.NoStamp {
 		c.Merge = o.function(c.Name)
 	}
 }
 
-// Sums returns the first column whose values are added; "": none.
+// Sums returns the first column that is a sum, or "".
 func (o *Options) Sums() string {
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
 		if o.Merge[name] == merge.Sum {
@@ -87,8 +86,8 @@ func (o *Options) Sums() string {
 	return ""
 }
 
-// CheckMerge reports why a table cannot be kept by the options' merge functions. A table without columns has the faults that
-// no database is needed to find.
+// CheckMerge returns an error if a table cannot have the options' merge functions. For a table without columns it finds the
+// errors that need no database.
 func CheckMerge(t *schema.Table, o Options) error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {

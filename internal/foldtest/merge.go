@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// This file has merge functions: how the value that a message names meets the one that its column has.
+// This file has the merge functions of the model.
 
-// canMeet reports whether a value may meet others by a function, in a column that the fold made.
-func (v Value) canMeet(function string) bool {
+// canMerge reports whether a function accepts a value, in a column that the fold made.
+func (v Value) canMerge(function string) bool {
 	switch {
 	case v.Kind == Null, function == "first", function == "last", function == "":
 		return true
@@ -22,8 +22,8 @@ func (v Value) canMeet(function string) bool {
 	return v.Kind != JSON
 }
 
-// meet returns what a column becomes that had a value, which is Null for none.
-func meet(function string, had, v Value) Value {
+// merged returns the result of merging v into had, which is Null for none.
+func merged(function string, had, v Value) Value {
 	switch {
 	case function == "first" && had.Kind != Null:
 		return had
@@ -39,7 +39,7 @@ func meet(function string, had, v Value) Value {
 	return v
 }
 
-// sum is that of two numbers, to the last digit.
+// sum returns the exact sum of two numbers.
 func sum(a, b Value) string {
 	total := new(big.Rat)
 	for _, v := range []Value{a, b} {
@@ -51,7 +51,7 @@ func sum(a, b Value) string {
 	return total.FloatString(digits)
 }
 
-// Patched is what a patch makes of a text, which may be no object: MergePatch of RFC 7396.
+// Patched applies a patch to a text, which may be no object: MergePatch of RFC 7396.
 func Patched(text, patch string) string { return parseObject(text).patch(parseObject(patch)).String() }
 
 // An object is a JSON object, or another text.
