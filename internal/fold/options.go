@@ -101,19 +101,19 @@ func CheckMerge(t *schema.Table, o Options) error {
 		case f == merge.Last:
 			continue
 		case other != "":
-			return bad("to the database it is the same as %q, which has a function, too", other)
+			return bad("to the database it is the same column as %q, which has a function too", other)
 		case len(o.Key) == 0:
-			return bad("with key none each message is a row of its own, which meets no other")
+			return bad("with key none each message is its own row, so there is nothing to merge")
 		case slices.Contains(o.Key, name):
 			return bad("it is part of the key")
 		case o.FillOnly:
-			return bad("fill-only already has all columns keep their first value: leave one of the two out")
+			return bad("fill-only already keeps the first value of every column: leave one of them out")
 		case o.Version != "" && name == o.Version:
 			return bad("it is the version of the messages")
 		case o.Version != "" && (f == merge.First || f == merge.Patch):
-			return bad("it goes by the order in which messages come, and these have a version (%s), which does not: leave one of the two out", o.Version)
+			return bad("it depends on the order of arrival, and messages have a version (%s), which overrides that order: leave one of them out", o.Version)
 		case o.Version != "" && (o.Deletes || o.DeleteField != ""):
-			return bad("messages delete rows and have a version (%s), and what a delete that comes late leaves of the value is not known: leave the version or the deletes out", o.Version)
+			return bad("messages delete rows and have a version (%s), and weir cannot tell what a late delete leaves of the value: leave the version or the deletes out", o.Version)
 		}
 		at := o.Limits.Find(t, name, 0)
 		if at < 0 {
