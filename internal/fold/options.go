@@ -92,9 +92,7 @@ func CheckMerge(t *schema.Table, o Options) error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
 		f := o.Merge[name]
-		bad := func(why string, of ...any) error {
-			return fmt.Errorf("column %q cannot merge by %s: %s", name, f, fmt.Sprintf(why, of...))
-		}
+		bad := func(why string, of ...any) error { return schema.MergeError(name, f, why, of...) }
 		other := seen[o.Limits.FoldName(name)]
 		seen[o.Limits.FoldName(name)] = name
 		switch {

@@ -21,11 +21,14 @@ import (
 // not: it only decides whether the message's is written.
 func (c *Column) Merges() bool { return c.Merge > merge.First }
 
+// MergeError says why a column cannot have a merge function.
+func MergeError(column string, f merge.Function, why string, of ...any) error {
+	return fmt.Errorf("column %q cannot merge by %s: %s", column, f, fmt.Sprintf(why, of...))
+}
+
 // CheckMerge returns an error if the column cannot have its merge function.
 func (c *Column) CheckMerge() error {
-	bad := func(why string, of ...any) error {
-		return fmt.Errorf("column %q cannot merge by %s: %s", c.Name, c.Merge, fmt.Sprintf(why, of...))
-	}
+	bad := func(why string, of ...any) error { return MergeError(c.Name, c.Merge, why, of...) }
 	if !c.Merges() {
 		return nil
 	}

@@ -208,8 +208,10 @@ func (k *keyReader) appendKey(buf, key []byte, field string) []byte {
 	if schema, _ := k.member(key, "schema"); schema != nil && payload != nil {
 		key = payload
 	}
-	if value, _ := k.member(key, field); field != "" && value != nil {
-		key = value
+	if field != "" {
+		if value, _ := k.member(key, field); value != nil {
+			key = value
+		}
 	}
 	return append(buf, bytes.TrimSpace(key)...)
 }
