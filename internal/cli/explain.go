@@ -182,20 +182,20 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[st
 			*o = origin{Column: o.Column}
 		}
 		if b.Value(m, i) != nil && (o.Value == nil || !b.Table.Columns[i].Key) {
-			o.meet(b, m, i, from, sources[o.Column])
+			o.merge(b, m, i, from, sources[o.Column])
 		}
 	}
 }
 
-// meet has the value that a message sets in a column meet that of the messages before it.
-func (o *origin) meet(b *fold.Batch, m *fold.Row, col int, from origin, source string) {
+// merge merges the value that a message sets in a column into that of earlier messages.
+func (o *origin) merge(b *fold.Batch, m *fold.Row, col int, from origin, source string) {
 	var have []byte
 	if o.Value != nil && o.Value[0] != 'n' {
 		have = feed.Text(nil, o.Value, feed.KindOf(o.Value))
 	}
-	value, _ := b.AppendMerged(nil, m, col, have) // what the messages before it made can be met
+	value, _ := b.AppendMerged(nil, m, col, have) // ok, because earlier messages made have
 	if value == nil {
-		return // the column keeps what it has
+		return // the column is unchanged
 	}
 	n := 0
 	if f := b.Table.Columns[col].Merge; b.Relative(m, col) && (f == merge.Sum || f == merge.Patch) {

@@ -134,7 +134,7 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 // explode returns batches that have all messages, with those of rows that are values of others' rows.
 func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 	for _, b := range batches {
-		b.MeetNothing()
+		b.MakeAbsolute()
 	}
 	all := slices.Clone(batches)
 	x := fold.NewExplosion(batches, func(i int) *schema.Table { return &batches[i].Table })

@@ -209,7 +209,7 @@ func statementsNode(all []mapping.Statement) *yaml.Node {
 	return n
 }
 
-// columnNode writes a column whose values meet by a function, which the first of its sources says.
+// columnNode writes a column with a merge function, which its first source names.
 func columnNode(c mapping.Column, function merge.Function) *yaml.Node {
 	if len(c.From) == 1 {
 		return sourceNode(c.From[0], c.Name, function)

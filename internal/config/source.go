@@ -90,7 +90,7 @@ type sourceDraft struct {
 	mapping.Source
 	column string
 	typed  bool   // by from
-	merge  string // how the column's values meet; "": this source does not say
+	merge  string // the column's merge function; "": this source does not say
 }
 
 var sourceKeys = []key[sourceDraft]{
@@ -121,7 +121,7 @@ var sourceKeys = []key[sourceDraft]{
 		s.Stamp = choice(r, n, where, mapping.InsertStamp, mapping.UpdateStamp)
 	}},
 	{"meta", "what is known beside the value: `index` (from 0) or `key` of an element, `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
-	{"merge", "how the value of a message meets the value that the column has: `last` replaces it, `first` keeps it, `sum` adds, `min` and `max` keep the least or the greatest, `patch` merges objects by RFC 7396", "last", enum(merge.Names()...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+	{"merge", "how a message's value is merged into the column's: `last` overwrites it, `first` keeps it, `sum` adds, `min` and `max` keep the smallest or largest, `patch` merges objects by RFC 7396", "last", enum(merge.Names()...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		s.merge = choice(r, n, where, merge.Names()...)
 	}},
 	{"references", "the table of the file that the value is a foreign key to; a row that is missing there is made with its key alone", "", nameForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},

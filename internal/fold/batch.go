@@ -99,7 +99,7 @@ const maxRejectText = 64 << 10 // bytes
 // JSON value does.
 const initial = ' '
 
-// relative is what a value in the arena begins with that is to meet the value that the database has: see Batch.Relative.
+// relative is the first byte of a value in the arena that is merged into the database's: see Batch.Relative.
 const relative = '+'
 
 // Rows returns the number of rows.
@@ -153,9 +153,9 @@ func (b *Batch) Initial(r *Row, col int) bool {
 	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initial
 }
 
-// Relative reports whether the value that the row sets in a column is not what the column becomes: it is to meet what the
-// database has there, by the function of the column. In a row that is inserted, that replaces the one before, or that
-// has NULL there, it has nothing to meet. See [Batch.AppendMerged].
+// Relative reports whether the value that the row sets in a column is merged into the database's, by the function of the
+// column, instead of overwriting it. If the row is inserted or replaced, or has NULL there, it is merged with nothing. See
+// [Batch.AppendMerged].
 func (b *Batch) Relative(r *Row, col int) bool {
 	if b.Value(r, col) == nil {
 		return false
@@ -163,9 +163,8 @@ func (b *Batch) Relative(r *Row, col int) bool {
 	return b.Table.Columns[col].Merge == merge.First || b.marks && b.arena.get(r.cells[col])[0] == relative
 }
 
-// AppendMerged appends what a column becomes, as raw JSON, by the value that a row sets there. have is the text that the
-// database has in it; nil: there is nothing to meet. merged is nil if the column keeps what it has, and ok
-// is false if its function can do nothing with that.
+// AppendMerged appends the new value of a column that a row sets, as raw JSON. have is the text in the database, nil for
+// none. merged is nil if the column is unchanged, and ok is false if the column's function cannot use have.
 func (b *Batch) AppendMerged(dst []byte, r *Row, col int, have []byte) (merged []byte, ok bool) {
 	if value := b.Value(r, col); !b.Relative(r, col) {
 		return append(dst, value...), true
@@ -174,9 +173,9 @@ func (b *Batch) AppendMerged(dst []byte, r *Row, col int, have []byte) (merged [
 	}
 }
 
-// MeetNothing has the relative values of all rows meet what a row has that is inserted: nothing. A batch that is compared
-// with its table has all messages.
-func (b *Batch) MeetNothing() {
+// MakeAbsolute merges the relative values of all rows with nothing, as for rows that are inserted. It is for a batch of all
+// messages that is compared with its table.
+func (b *Batch) MakeAbsolute() {
 	for i := range b.rows.all {
 		r := &b.rows.all[i]
 		for col := range r.cells {

@@ -328,7 +328,7 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 	if f.rules.merges {
 		for i, h := range f.now.hits {
 			if col := f.column(h, c); col != nil {
-				if err := col.Meets(c.Fields[i].Value, c.Fields[i].Kind); err != nil {
+				if err := col.AdmitMerge(c.Fields[i].Value, c.Fields[i].Kind); err != nil {
 					return f.reject(err)
 				}
 			}

@@ -8,17 +8,17 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// This file has the rule by which a message changes its row. It is one for messages that come, and for those that are
-// merged apart from the others, see [Merge].
+// This file defines how a message changes its row. It serves both messages as they arrive and those merged apart from the
+// others, see [Merge].
 
-// rules are what the messages of a table are merged by.
+// rules are how messages of a table are merged.
 type rules struct {
 	table  *schema.Table
-	scope  Scope // of the versions; "" if the messages have none
-	merges bool  // the values of some columns meet by other functions than the last one
-	// The next two are about rows that are changes of their own and belong to rows of another table.
-	parent   int   // the table whose rows its own belong to; -1 for none
-	children []int // the tables whose rows belong to its own
+	scope  Scope // of versions; "" if messages have none
+	merges bool  // some columns have a merge function that computes a value
+	// The next two are for rows that are changes of their own and have a parent.
+	parent   int   // the parent table; -1 for none
+	children []int // the child tables
 }
 
 // A message is what one message says about one row.
@@ -26,7 +26,7 @@ type message struct {
 	op      Op
 	version []byte // nil if it has none
 	fields  []feed.Field
-	kept    []ref   // by field: where the arena has the fields' values, if the batch keeps its messages; else nil
+	kept    []ref   // by field: its value in the arena, if the batch keeps its messages; else nil
 	keys    []int32 // by part of the key: its field
 	values  []cell  // in the other columns
 }
@@ -34,7 +34,7 @@ type message struct {
 // A cell is a value for a column of a row.
 type cell struct{ col, field int32 }
 
-// merge merges a message into its row; made tells that it is the first of the row.
+// merge merges a message into its row. made: the message made the row.
 func (b *Batch) merge(r *Row, m *message, made bool) {
 	if b.rules.scope != "" {
 		b.mergeVersioned(r, m)
@@ -46,7 +46,7 @@ func (b *Batch) merge(r *Row, m *message, made bool) {
 		clear(r.cells)
 		r.Replaces = true
 	}
-	if first || m.op == Delete { // the key is spelled as by the message that makes the row
+	if first || m.op == Delete { // the message that makes the row decides how its key is spelled
 		b.setKey(r, m)
 	}
 	merges, width := b.rules.merges, len(b.rules.table.Columns)
@@ -54,26 +54,26 @@ func (b *Batch) merge(r *Row, m *message, made bool) {
 		c := m.values[i]
 		have := b.rows.cells.at(&r.cells, c.col, width)
 		if merges {
-			*have = b.meet(r, *have, m, c, first)
+			*have = b.mergeValue(r, *have, m, c, first)
 		} else {
 			*have = m.put(&b.arena, *have, c.field)
 		}
 	}
 }
 
-// meet returns where the arena has what a message makes of a cell by the function of its column. first tells that the
-// message made the row.
-func (b *Batch) meet(r *Row, have ref, m *message, c cell, first bool) ref {
+// mergeValue merges the value of a message into a cell by the function of its column, and returns where the arena has the
+// result. first: the message made the row, or replaces it.
+func (b *Batch) mergeValue(r *Row, have ref, m *message, c cell, first bool) ref {
 	column, value := &b.rules.table.Columns[c.col], m.fields[c.field].Value
 	switch {
 	case column.Merge == merge.First && have != 0:
 		return have
-	case column.Merge == merge.First && !first && column.Default != "": // a later message finds the column's default
+	case column.Merge == merge.First && !first && column.Default != "": // the row already has the column's default
 		return b.late(value)
 	case !column.Merges(), value[0] == 'n', column.Merge == merge.Patch && value[0] != '{':
 		return m.put(&b.arena, have, c.field)
 	}
-	was, isRelative := b.met(r, have)
+	was, isRelative := b.mergeBase(r, have)
 	text := b.text[:0]
 	if isRelative {
 		text, b.marks = append(text, relative), true
@@ -85,29 +85,28 @@ func (b *Batch) meet(r *Row, have ref, m *message, c cell, first bool) ref {
 	} else {
 		text = merged
 	}
-	if b.text = text; m.kept != nil { // what have is may be the log's
+	if b.text = text; m.kept != nil { // the value at have may belong to the log
 		return b.arena.put(text)
 	}
 	return b.arena.set(have, text)
 }
 
-// met returns the value that another one meets in a cell, nil for none, and whether what they make is to meet the
-// database's.
-func (b *Batch) met(r *Row, have ref) (value []byte, isRelative bool) {
+// mergeBase returns the value in a cell that the next one is merged into, nil for none, and whether the result is relative.
+func (b *Batch) mergeBase(r *Row, have ref) (value []byte, isRelative bool) {
 	if have == 0 {
 		return nil, !r.Replaces
 	}
 	switch v := b.arena.get(have); v[0] {
 	case relative:
 		return v[1:], true
-	case initial, 'n': // a default that changes nothing
+	case initial, 'n': // a neutral default
 		return nil, false
 	default:
 		return v, false
 	}
 }
 
-// textOf is the text of a raw value, nil for none.
+// textOf returns the text of a raw value, nil for none.
 func textOf(value []byte) []byte {
 	if value == nil {
 		return nil
@@ -115,7 +114,7 @@ func textOf(value []byte) []byte {
 	return feed.Text(nil, value, feed.KindOf(value))
 }
 
-// appendPatch appends what a patch makes of a value, or of patches that are to be applied to the database's.
+// appendPatch appends the result of patching a value. If isRelative, it extends a patch sequence for the database's value.
 func appendPatch(dst, was, patch []byte, isRelative bool) []byte {
 	if isRelative {
 		return merge.AppendPatches(dst, was, patch)
@@ -123,7 +122,7 @@ func appendPatch(dst, was, patch []byte, isRelative bool) []byte {
 	return merge.AppendPatched(dst, was, merge.AppendPatches(nil, nil, patch))
 }
 
-// setKey puts the key of a message into its row.
+// setKey sets the key of a row to the message's.
 func (b *Batch) setKey(r *Row, m *message) {
 	for part, field := range m.keys {
 		have := b.rows.cells.at(&r.cells, int32(b.rules.table.Key[part]), len(b.rules.table.Columns))
@@ -131,8 +130,8 @@ func (b *Batch) setKey(r *Row, m *message) {
 	}
 }
 
-// put returns where the arena has the value of a field, for a cell that has another one: in the other one's place if it
-// fits. A value of the log is shared with it, and never overwritten: all messages of a table are in it, or none is.
+// put returns where the arena has the value of a field that overwrites a cell, in place if it fits. A value of the log is
+// shared with the log and never overwritten: the log has all messages of a table or none.
 func (m *message) put(a *arena, have ref, field int32) ref {
 	if m.kept != nil {
 		return m.kept[field]
@@ -140,7 +139,7 @@ func (m *message) put(a *arena, have ref, field int32) ref {
 	return a.set(have, m.fields[field].Value)
 }
 
-// delete removes a row. It keeps its key.
+// delete marks a row as deleted. It keeps its key.
 func (r *Row) delete(t *schema.Table) {
 	for i := range r.cells {
 		if !slices.Contains(t.Key, i) {

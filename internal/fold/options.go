@@ -10,11 +10,10 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// UnknownFields says what becomes of a field that the table has no column for; "" leaves it to
-// the table.
+// UnknownFields says what happens to a field without a column; "" leaves it to the table.
 type UnknownFields string
 
-// What becomes of such a field.
+// What happens to such a field.
 const (
 	AddUnknown    UnknownFields = "add"
 	IgnoreUnknown UnknownFields = "ignore"
@@ -41,23 +40,23 @@ const (
 
 // Options are the rules of a fold.
 type Options struct {
-	Key           []string // the fields of the key; none: each message is a row of its own
+	Key           []string // the fields of the key; none: each message is its own row
 	DeleteField   string   // "" for none
 	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
-	Deletes       bool     // messages may delete rows in another way than by DeleteField
+	Deletes       bool     // messages may delete rows without DeleteField
 	Null          Null
-	FillOnly      bool                      // values go only where the row has NULL
+	FillOnly      bool                      // values are written only where the row has NULL
 	Version       string                    // the field with a message's version, "" for none
-	Scope         Scope                     // of the versions, where there are any
-	Merge         map[string]merge.Function // by column: how its values meet, if not by [merge.Last]
+	Scope         Scope                     // of versions, if messages have any
+	Merge         map[string]merge.Function // by column, if not [merge.Last]
 	UnknownFields UnknownFields
-	MaxColumns    int           // columns that weir adds at most
+	MaxColumns    int           // how many columns weir adds at most
 	WholeLines    bool          // [Message.Text] is the whole line
 	Limits        schema.Limits // of the database
 	Log           *slog.Logger
 }
 
-// function is how the values of a column meet that is not of the key.
+// function returns the merge function of a column outside the key.
 func (o *Options) function(column string) merge.Function {
 	if o.FillOnly {
 		return merge.First
@@ -70,17 +69,17 @@ func (o *Options) function(column string) merge.Function {
 	return merge.Last
 }
 
-// setFunction gives a column the function by which its values meet.
+// setFunction sets the merge function of a column.
 func (o *Options) setFunction(c *schema.Column) {
 	if !c.Key && !c.Generated && c.Stamp == schema.NoStamp {
 		c.Merge = o.function(c.Name)
 	}
 }
 
-// Appends reports whether each message is a row of its own.
+// Appends reports whether each message becomes a row of its own.
 func (o *Options) Appends() bool { return len(o.Key) == 0 }
 
-// Sums returns the first column whose values are added; "": none.
+// Sums returns the first column that is a sum, or "".
 func (o *Options) Sums() string {
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
 		if o.Merge[name] == merge.Sum {
@@ -90,34 +89,32 @@ func (o *Options) Sums() string {
 	return ""
 }
 
-// CheckMerge reports why a table cannot be kept by the options' merge functions. A table without columns has the faults that
-// no database is needed to find.
+// CheckMerge returns an error if a table cannot have the options' merge functions. For a table without columns it finds the
+// errors that need no database.
 func CheckMerge(t *schema.Table, o Options) error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
 		f := o.Merge[name]
-		bad := func(why string, of ...any) error {
-			return fmt.Errorf("column %q cannot merge by %s: %s", name, f, fmt.Sprintf(why, of...))
-		}
+		bad := func(why string, of ...any) error { return schema.MergeError(name, f, why, of...) }
 		other := seen[o.Limits.FoldName(name)]
 		seen[o.Limits.FoldName(name)] = name
 		switch {
 		case f == merge.Last:
 			continue
 		case other != "":
-			return bad("to the database it is the same as %q, which has a function, too", other)
+			return bad("to the database it is the same column as %q, which has a function too", other)
 		case o.Appends():
-			return bad("with key none each message is a row of its own, which meets no other")
+			return bad("with key none each message is its own row, so there is nothing to merge")
 		case slices.Contains(o.Key, name):
 			return bad("it is part of the key")
 		case o.FillOnly:
-			return bad("fill-only already has all columns keep their first value: leave one of the two out")
+			return bad("fill-only already keeps the first value of every column: leave one of them out")
 		case o.Version != "" && name == o.Version:
 			return bad("it is the version of the messages")
 		case o.Version != "" && (f == merge.First || f == merge.Patch):
-			return bad("it goes by the order in which messages come, and these have a version (%s), which does not: leave one of the two out", o.Version)
+			return bad("it depends on the order of arrival, and messages have a version (%s), which overrides that order: leave one of them out", o.Version)
 		case o.Version != "" && (o.Deletes || o.DeleteField != ""):
-			return bad("messages delete rows and have a version (%s), and what a delete that comes late leaves of the value is not known: leave the version or the deletes out", o.Version)
+			return bad("messages delete rows and have a version (%s), and weir cannot tell what a late delete leaves of the value: leave the version or the deletes out", o.Version)
 		}
 		at := o.Limits.Find(t, name, 0)
 		if at < 0 {

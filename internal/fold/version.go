@@ -152,7 +152,7 @@ func (b *Batch) meetVersioned(r *Row, vs *versions, m *message, c cell, v ref) {
 		vs.cells[c.col] = v
 	}
 	have := b.rows.cells.at(&r.cells, c.col, len(b.rules.table.Columns))
-	*have = b.meet(r, *have, m, c, false)
+	*have = b.mergeValue(r, *have, m, c, false)
 }
 
 // outdated reports whether a message of version v comes too late to do anything to its row.

@@ -225,7 +225,7 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 			delete(named, name)
 		case t.NoNUL && v.hasNUL():
 			return false, errors.New("NUL")
-		case !deletes && !v.canMeet(t.Merge[name]):
+		case !deletes && !v.canMerge(t.Merge[name]):
 			return false, fmt.Errorf("column %q merges by %s", name, t.Merge[name])
 		case slices.Contains(t.Key, name):
 		case deletes:
@@ -254,7 +254,7 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 	return deletes, nil
 }
 
-// function is how the values of a column meet; "" is that the last one stays.
+// function returns the merge function of a column; "": the last value stays.
 func (t *Table) function(column string) string {
 	if t.FillOnly {
 		return "first"
@@ -384,7 +384,7 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 		if old.live != "" {
 			had = old.cells[c]
 		}
-		if r.cells[c] = meet(t.function(c), had, v); !isOld {
+		if r.cells[c] = merged(t.function(c), had, v); !isOld {
 			r.versions[c] = version
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// This file has merge functions: how the value that a message names meets the one that its column has.
+// This file has the merge functions of the model.
 
-// canMeet reports whether a value may meet others by a function, in a column that the fold made.
-func (v Value) canMeet(function string) bool {
+// canMerge reports whether a function accepts a value, in a column that the fold made.
+func (v Value) canMerge(function string) bool {
 	switch {
 	case v.Kind == Null, function == "first", function == "last", function == "":
 		return true
@@ -23,11 +23,11 @@ func (v Value) canMeet(function string) bool {
 	return v.Kind != JSON && !(isNumber.MatchString(v.Text) && huge(v.Text))
 }
 
-// isNumber matches what is compared as a number.
+// isNumber matches what compares as a number.
 var isNumber = regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
-// meet returns what a column becomes that had a value, which is Null for none.
-func meet(function string, had, v Value) Value {
+// merged returns the result of merging v into had, which is Null for none.
+func merged(function string, had, v Value) Value {
 	switch {
 	case function == "first" && had.Kind != Null:
 		return had
@@ -43,7 +43,7 @@ func meet(function string, had, v Value) Value {
 	return v
 }
 
-// sum is that of two numbers, to the last digit.
+// sum returns the exact sum of two numbers.
 func sum(a, b Value) string {
 	total := new(big.Rat)
 	for _, v := range []Value{a, b} {
@@ -55,7 +55,7 @@ func sum(a, b Value) string {
 	return total.FloatString(digits)
 }
 
-// Patched is what a patch makes of a text, which may be no object: MergePatch of RFC 7396.
+// Patched applies a patch to a text, which may be no object: MergePatch of RFC 7396.
 func Patched(text, patch string) string { return parseObject(text).patch(parseObject(patch)).String() }
 
 // An object is a JSON object, or another text.

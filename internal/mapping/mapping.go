@@ -68,7 +68,7 @@ type Table struct {
 	DeletesNeedRow bool
 	Null           fold.Null
 	FillOnly       bool
-	Merge          map[string]merge.Function // by column: how its values meet, if not by [merge.Last]
+	Merge          map[string]merge.Function // by column, if not [merge.Last]
 	Version        paths.Path                // of the version; the zero path: the parent's for a child table, else none
 	Scope          fold.Scope
 	MaxColumns     int

@@ -1,4 +1,4 @@
-// Package merge has the functions by which the value that a message names meets the value that its column has.
+// Package merge has the functions that merge a message's value into the column's value.
 package merge
 
 import (
@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// A Function is how a column's values meet.
+// A Function is how a column's values are merged.
 type Function uint8
 
 // The functions.
 const (
-	Last  Function = iota // the new value replaces the old one
+	Last  Function = iota // the new value overwrites the old one
 	First                 // the first value stays
 	Sum                   // numbers are added
-	Min                   // the least value stays
-	Max                   // the greatest value stays
+	Min                   // the smallest value stays
+	Max                   // the largest value stays
 	Patch                 // objects merge member by member, by RFC 7396
 )
 
@@ -24,10 +24,10 @@ var names = []string{"last", "first", "sum", "min", "max", "patch"}
 
 func (f Function) String() string { return names[f] }
 
-// Names are the names of all functions.
+// Names returns the names of all functions.
 func Names() []string { return slices.Clone(names) }
 
-// Parse returns the function of a name.
+// Parse returns the function with a name.
 func Parse(name string) (Function, error) {
 	i := slices.Index(names, name)
 	if i < 0 {

@@ -6,15 +6,15 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// Patches have been scanned as values of a line before, and are no deeper than these. Of equal names in an object the last
+// Patches were scanned as values of a line before, so their depth is limited. If an object repeats a name, the last value
 // counts, in the place of the first.
 //
-// Two patches have no patch that does the same as both: {"a":null} and then {"a":{"b":1}} leaves {"a":{"b":1}} of
-// {"a":{"c":2}}, which no single patch does. [AppendPatches] makes patches in a row of them: an object that may name a
-// member several times, whose members are applied one after the other, as they stand.
+// Patches do not compose: {"a":null} and then {"a":{"b":1}} turn {"a":{"c":2}} into {"a":{"b":1}}, which no single patch
+// does. [AppendPatches] therefore builds a patch sequence: an object that may repeat a name and whose members are applied in
+// their order.
 
-// AppendPatched appends what patches in a row, or a value that is no object, make of a text, which may be nil for none.
-// Members that were there keep their places, and new ones come behind them in the order of the patches.
+// AppendPatched appends the result of applying a patch sequence, or a value that is not an object, to a text; nil is none.
+// Existing members keep their places, and new ones follow in the order of the patches.
 func AppendPatched(dst, text, patches []byte) []byte {
 	if patches[0] != '{' {
 		return append(dst, patches...)
@@ -39,21 +39,21 @@ func AppendPatched(dst, text, patches []byte) []byte {
 	return to.append(dst)
 }
 
-// AppendPatches appends patches in a row and behind them one more, an object. No patches are nil.
+// AppendPatches appends a patch sequence, nil if it is empty, extended by one more patch, an object.
 func AppendPatches(dst, patches, patch []byte) []byte {
-	var row object
+	var sequence object
 	if patches != nil {
-		eachMember(patches, func(name, value []byte) { row.push(name, value) })
+		eachMember(patches, func(name, value []byte) { sequence.push(name, value) })
 	}
 	for _, m := range readObject(patch).members {
-		row.then(m.name, m.value)
+		sequence.extend(m.name, m.value)
 	}
-	return row.append(dst)
+	return sequence.append(dst)
 }
 
-// then has one more member be applied. Of each name there are at most a null, a value that is no object, and an object, in
-// this order.
-func (o *object) then(name, value []byte) {
+// extend adds a member to a patch sequence. A name has at most a null, a value that is not an object, and an object, in this
+// order.
+func (o *object) extend(name, value []byte) {
 	at := o.find(name)
 	added := value
 	if value[0] == '{' {
@@ -62,14 +62,14 @@ func (o *object) then(name, value []byte) {
 	switch {
 	case at < 0:
 		o.push(name, added)
-	case value[0] == 'n': // it takes what the others made
+	case value[0] == 'n': // it undoes the other members of the name
 		first := at
 		for before := o.members[first].before; before >= 0; before = o.members[first].before {
 			o.remove(first)
 			first = before
 		}
 		o.members[first].value = value
-	case o.members[at].value[0] == 'n': // it comes back, behind all others
+	case o.members[at].value[0] == 'n': // the member returns as the last one
 		o.push(name, added)
 	case value[0] == '{' && o.members[at].value[0] == '{':
 		o.members[at].value = AppendPatches(nil, o.members[at].value, value)
@@ -84,21 +84,21 @@ func (o *object) then(name, value []byte) {
 	}
 }
 
-// An object is one that is being made.
+// An object is a JSON object under construction.
 type object struct {
 	members []member
-	last    map[string]int // by name, where there are many: the last member of the name
+	last    map[string]int // by name: its last member; nil if there are few
 }
 
 type member struct {
-	name, value []byte // the name as it stands between its quotes; no value: it was removed
-	before      int    // the member of the same name before it; -1: there is none
+	name, value []byte // the raw name without its quotes; a nil value: it was removed
+	before      int    // the previous member with the same name, or -1
 }
 
-// fewMembers is how many are looked through.
+// fewMembers is how many members are searched without an index.
 const fewMembers = 16
 
-// plain is a member's name without its escapes.
+// plain returns a member's name unescaped.
 func plain(name []byte) []byte {
 	if bytes.IndexByte(name, '\\') < 0 {
 		return name
@@ -106,7 +106,7 @@ func plain(name []byte) []byte {
 	return feed.AppendUnquoted(nil, name)
 }
 
-// find returns the last member of a name, -1 if there is none.
+// find returns the index of the last member with a name, or -1.
 func (o *object) find(name []byte) int {
 	name = plain(name)
 	if o.last != nil {
@@ -123,7 +123,7 @@ func (o *object) find(name []byte) int {
 	return -1
 }
 
-// push adds a member, behind others of its name.
+// push appends a member, after others with its name.
 func (o *object) push(name, value []byte) {
 	before := o.find(name)
 	o.members = append(o.members, member{name, value, before})
@@ -140,7 +140,7 @@ func (o *object) push(name, value []byte) {
 	}
 }
 
-// set gives a member a value, or adds it if there is none.
+// set sets the value of the member at an index, or appends a member if that is -1.
 func (o *object) set(at int, name, value []byte) {
 	if at < 0 {
 		o.push(name, value)
@@ -149,7 +149,7 @@ func (o *object) set(at int, name, value []byte) {
 	o.members[at].value = value
 }
 
-// remove removes the last member of a name, if there is one.
+// remove removes the member at an index, the last with its name; -1 removes none.
 func (o *object) remove(at int) {
 	if at < 0 {
 		return

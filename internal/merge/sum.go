@@ -5,14 +5,14 @@ import (
 	"strconv"
 )
 
-// A sum adds numbers of at most maxWhole digits before the point and maxFraction behind it. So 1e1000000 takes no memory, and
-// as many numbers as a feed can have do not outgrow Postgres' numeric, which takes 131072 and 16383.
+// A sum adds numbers with at most maxWhole digits before the point and maxFraction after it. So 1e1000000 cannot exhaust
+// memory, and no feed is long enough to overflow Postgres' numeric, which holds 131072 and 16383.
 const (
 	maxWhole    = 131072 - 20
 	maxFraction = 16383
 )
 
-// IsSummand reports whether a sum adds a text: a number as JSON writes it, of any length, that is not too large.
+// IsSummand reports whether a sum accepts a text: a JSON number of any length that is not too large.
 func IsSummand(text []byte) bool {
 	if _, ok := shortInt(text); ok {
 		return true
@@ -21,8 +21,7 @@ func IsSummand(text []byte) bool {
 	return ok
 }
 
-// AppendSum appends the sum of two texts, to the last digit and in the one spelling of [AppendNumber]. ok is false if one
-// of them is no summand.
+// AppendSum appends the exact sum of two texts in the form of [AppendNumber]. ok is false if one is not a summand.
 func AppendSum(dst, a, b []byte) (_ []byte, ok bool) {
 	if x, ok := shortInt(a); ok {
 		if y, ok := shortInt(b); ok {
@@ -37,8 +36,8 @@ func AppendSum(dst, a, b []byte) (_ []byte, ok bool) {
 	return x.add(y).append(dst), true
 }
 
-// AppendNumber appends the one spelling that a sum has for a number: with all of its digits and none that it does not need,
-// without an exponent. Postgres' trim_scale writes it, too.
+// AppendNumber appends a number in canonical form, as Postgres' trim_scale writes it: all digits, no trailing zeros in the
+// fraction, no exponent.
 func AppendNumber(dst, text []byte) (_ []byte, ok bool) {
 	if n, ok := shortInt(text); ok {
 		return strconv.AppendInt(dst, n, 10), true
@@ -50,7 +49,7 @@ func AppendNumber(dst, text []byte) (_ []byte, ok bool) {
 	return n.append(dst), true
 }
 
-// shortInt reads an integer of so few digits that two of them have a sum of 64 bits.
+// shortInt reads an integer with so few digits that the sum of two fits 64 bits.
 func shortInt(text []byte) (n int64, ok bool) {
 	digits, negative := text, false
 	if len(text) > 0 && text[0] == '-' {
@@ -71,8 +70,8 @@ func shortInt(text []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// A number is a decimal: its digits, of which so many are behind the point; these may be more than there are digits. The first
-// digit is never a zero.
+// A number is a decimal. fraction is how many digits follow the point, and may exceed len(digits). The first digit is never
+// zero.
 type number struct {
 	negative bool
 	digits   []byte
@@ -124,7 +123,7 @@ func parse(text []byte) (n number, ok bool) {
 	return n, true
 }
 
-// cutDigits cuts the digits off that a text begins with.
+// cutDigits splits a text after its leading digits.
 func cutDigits(text []byte) (digits, rest []byte) {
 	i := 0
 	for i < len(text) && '0' <= text[i] && text[i] <= '9' {
@@ -133,7 +132,7 @@ func cutDigits(text []byte) (digits, rest []byte) {
 	return text[:i], text[i:]
 }
 
-// readExponent returns the number of some digits, or one past all bounds.
+// readExponent returns the value of some digits, or a number above all limits.
 func readExponent(digits []byte) int {
 	const most = 1 << 30
 	n, err := strconv.Atoi(string(digits))
@@ -143,7 +142,7 @@ func readExponent(digits []byte) int {
 	return min(n, most)
 }
 
-// trim takes needless zeros off.
+// trim removes leading and trailing zeros.
 func (n *number) trim() {
 	n.digits = bytes.TrimLeft(n.digits, "0")
 	trimmed := bytes.TrimRight(n.digits, "0")
@@ -153,7 +152,7 @@ func (n *number) trim() {
 	}
 }
 
-// pad appends zeros so that a number of digits is behind the point.
+// pad appends zeros until fraction digits follow the point.
 func (n *number) pad(fraction int) {
 	if more := fraction - n.fraction; more > 0 && len(n.digits) > 0 {
 		n.digits = append(n.digits[:len(n.digits):len(n.digits)], bytes.Repeat([]byte("0"), more)...)

@@ -12,20 +12,23 @@ import (
 	"github.com/weirsync/weir/internal/merge"
 )
 
-// This file is about columns whose values meet by a function other than the last one.
+// This file is about columns with a merge function other than [merge.Last].
 //
-// A column of weir's that sums holds any number from its first one on: what a sum needs depends on the row in the
-// database, and whether it ever needed more would depend on where a batch ends.
+// A column that weir created for a sum takes any number from the start. If its type were widened on overflow instead, the
+// type would depend on where a batch ends.
 
-// Merges reports whether a value of a message meets the column's by a function that makes a value of both. [merge.First]
-// only decides whether it is written.
+// Merges reports whether the column's function computes a value from the column's and the message's. [merge.First] does
+// not: it only decides whether the message's is written.
 func (c *Column) Merges() bool { return c.Merge > merge.First }
 
-// CheckMerge reports why the column cannot merge by its function.
+// MergeError says why a column cannot have a merge function.
+func MergeError(column string, f merge.Function, why string, of ...any) error {
+	return fmt.Errorf("column %q cannot merge by %s: %s", column, f, fmt.Sprintf(why, of...))
+}
+
+// CheckMerge returns an error if the column cannot have its merge function.
 func (c *Column) CheckMerge() error {
-	bad := func(why string, of ...any) error {
-		return fmt.Errorf("column %q cannot merge by %s: %s", c.Name, c.Merge, fmt.Sprintf(why, of...))
-	}
+	bad := func(why string, of ...any) error { return MergeError(c.Name, c.Merge, why, of...) }
 	if !c.Merges() {
 		return nil
 	}
@@ -53,18 +56,18 @@ func (c *Column) CheckMerge() error {
 	return nil
 }
 
-// takesWhat says which columns functions are for.
+// takesWhat says which columns a function is for.
 var takesWhat = map[merge.Function]string{
-	merge.Sum:   "sum is for numbers, and for text that has them",
+	merge.Sum:   "sum is for numbers, and for text that holds numbers",
 	merge.Min:   "min is for values that have an order",
 	merge.Max:   "max is for values that have an order",
-	merge.Patch: "patch is for JSON, and for text that has it",
+	merge.Patch: "patch is for JSON, and for text that holds JSON",
 }
 
-// local reports whether the column is a time without a zone: the database passes over that of a value.
+// local reports whether the column is a time without a zone: the database ignores the zone of a value.
 func (c *Column) local() bool { return c.Type == External && c.HoldsTime }
 
-// neutral reports whether the column's default changes nothing that it meets.
+// neutral reports whether merging a value into the column's default gives that value.
 func (c *Column) neutral() bool {
 	text, _, _ := strings.Cut(c.Default, "::")
 	text = strings.Trim(text, "()' ")
@@ -78,7 +81,7 @@ func (c *Column) neutral() bool {
 	return strings.EqualFold(text, "null")
 }
 
-// MayOverflow reports whether the database may refuse what the column's function makes of values that it takes.
+// MayOverflow reports whether the database may reject a merged value although it accepts each of the values merged.
 func (c *Column) MayOverflow() bool {
 	if c.Merge != merge.Sum {
 		return c.Merge == merge.Patch && c.Type == Text && c.Size > 0
@@ -89,13 +92,13 @@ func (c *Column) MayOverflow() bool {
 	case Any, Bool, Int, Real:
 		return !c.Own
 	}
-	return true // a text that is no number
+	return true // the text may hold no number
 }
 
-// Meets decides whether a value may meet those of the column by its function. It asks nothing of the database, so that
-// the answer does not depend on where a batch ends.
-func (c *Column) Meets(value []byte, k feed.Kind) *feed.Error {
-	if k == feed.Null || !c.Merges() || c.meets(value, k) {
+// AdmitMerge returns an error if the column's merge function does not accept a value. It does not look at the row in the
+// database, so the answer does not depend on where a batch ends.
+func (c *Column) AdmitMerge(value []byte, k feed.Kind) *feed.Error {
+	if k == feed.Null || !c.Merges() || c.mergeable(value, k) {
 		return nil
 	}
 	wants := "numbers"
@@ -108,7 +111,7 @@ func (c *Column) Meets(value []byte, k feed.Kind) *feed.Error {
 	return feed.Errorf(feed.BadValue, "column %q merges by %s, which takes %s: not the %s %q", c.Name, c.Merge, wants, k, feed.Clip(feed.Text(nil, value, k)))
 }
 
-func (c *Column) meets(value []byte, k feed.Kind) bool {
+func (c *Column) mergeable(value []byte, k feed.Kind) bool {
 	switch c.Merge {
 	case merge.Sum:
 		if k == feed.String && !c.readsNumbers() || k == feed.Bool || k == feed.JSON {
@@ -121,10 +124,10 @@ func (c *Column) meets(value []byte, k feed.Kind) bool {
 	switch {
 	case k == feed.JSON:
 		return false
-	case k == feed.Bool && !c.Own && c.Type != Bool && c.Type != Text: // it would be kept as a number, and have another order
+	case k == feed.Bool && !c.Own && c.Type != Bool && c.Type != Text: // it would be stored as a number, which sorts differently
 		return false
 	}
-	if !c.hasForms() { // a number that is too large for a sum is too large to be compared by Postgres
+	if !c.hasForms() { // Postgres cannot compare numbers that are too large for a sum
 		number, isNumber := feed.AsNumber(feed.Text(nil, value, k))
 		return !isNumber || merge.IsSummand(number)
 	}
@@ -137,9 +140,9 @@ func (c *Column) readsNumbers() bool {
 	return !c.Own && (c.Type == Int || c.Type == Real || c.Type == Number)
 }
 
-// AppendMerged appends what the column has, as raw JSON, when a value meets have, the text that it had; nil: it had none,
-// or NULL. Both were admitted, unless have is the database's: ok is false if the function can do nothing with that. merged
-// is nil if the column keeps what it had.
+// AppendMerged appends the result of merging a value into have, as raw JSON. have is the text in the column, nil for none or
+// NULL. AdmitMerge has accepted both, unless have comes from the database: ok is false if the function cannot use it. merged
+// is nil if the column is unchanged.
 func (c *Column) AppendMerged(dst, have, value []byte) (merged []byte, ok bool) {
 	text := feed.Text(nil, value, feed.KindOf(value))
 	switch c.Merge {
@@ -169,7 +172,7 @@ func (c *Column) AppendMerged(dst, have, value []byte) (merged []byte, ok bool) 
 	return append(dst, value...), true
 }
 
-// hasForms reports whether the order of the column's values is not that of their texts.
+// hasForms reports whether the column's values sort differently from their texts.
 func (c *Column) hasForms() bool {
 	switch c.Type {
 	case Bool, UUID, Enum, Day, Instant, Bytes, External:
@@ -178,7 +181,7 @@ func (c *Column) hasForms() bool {
 	return false
 }
 
-// compare compares two texts as the column has its values in order.
+// compare compares two texts in the order of the column's type.
 func (c *Column) compare(a, b []byte) int {
 	if !c.hasForms() {
 		return feed.Compare(a, b)
@@ -196,7 +199,7 @@ func (c *Column) compare(a, b []byte) int {
 	return bytes.Compare(x, y)
 }
 
-// appendOrder appends a form of a text by which the column has its values in order. ok is false for one that has none.
+// appendOrder appends the sort key of a text in the column's type. ok is false if it has none.
 func (c *Column) appendOrder(dst, text []byte) (_ []byte, ok bool) {
 	switch {
 	case c.Type == Day || c.Type == Instant:
@@ -222,7 +225,7 @@ func truth(text []byte) byte {
 	return '0'
 }
 
-// appendLocal appends a time without a zone in microseconds, for the database passes over one.
+// appendLocal appends a time in microseconds without its zone, which the database ignores.
 func appendLocal(dst, text []byte) (_ []byte, ok bool) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999"} {
 		if t, err := time.Parse(layout, string(text)); err == nil {

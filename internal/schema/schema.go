@@ -138,7 +138,7 @@ type Column struct {
 	Stamp  Stamp
 	Exact  bool           // takes no number that a Real would round
 	Own    bool           // weir made it, and widens it to what comes
-	Merge  merge.Function // how its values meet
+	Merge  merge.Function // how its values are merged
 	Held   string         // what hangs on a column of weir's so that it cannot be widened
 	seen   class          // of a column of weir's: what it has to hold
 }

@@ -13,7 +13,7 @@ import (
 
 // KeyedError says that weir made a table with a primary key, which rows without a key may violate.
 func KeyedError(t *schema.Table, primary []string) error {
-	return fmt.Errorf("table %q was made with the key %s: leave key none out, or have --restart rebuild make the table without a key", t.Name, strings.Join(primary, ","))
+	return fmt.Errorf("table %q was made with the key %s: leave key none out, or recreate the table without a key by --restart rebuild", t.Name, strings.Join(primary, ","))
 }
 
 // A RowSum tells some rows from others, whatever their order. Two of one process are equal if they are of the same rows.

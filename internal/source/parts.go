@@ -86,10 +86,10 @@ type Group struct {
 	Cursors func(ctx context.Context, lanes []string) ([]Cursor, error)
 }
 
-// ErrNewLane ends a source that has a lane, or as a [Member] was given one, which did not exist when it was opened.
+// ErrNewLane ends a source if a lane appears, or is assigned to a [Member], that did not exist when the source was opened.
 var ErrNewLane = errors.New("there is a new partition")
 
-// ErrNameTaken ends a [Member] whose name in the group another one has: the next one joins without a name.
+// ErrNameTaken ends a [Member] if another member of the group has its name. The next one joins without a name.
 var ErrNameTaken = errors.New("joining again without a name")
 
 // DeadLetters is a source that can send rejected records to a place of its own.

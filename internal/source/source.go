@@ -36,7 +36,7 @@ type Options struct {
 	Follow      bool          // wait for more at the end of a plain file; streams wait anyway
 	Compression string        // Auto, None, Gzip, Zstd, Zlib or Deflate; "": Auto
 	RetryFor    time.Duration // how long weir tries to reconnect; 0: not at all
-	// TLS is asked for each connection, for certificates are replaced while a run lasts. Any goroutine may call it.
+	// TLS is called for each connection, because certificates may be replaced during a run. Any goroutine may call it.
 	// nil: the system's authorities, TLS 1.2 at least.
 	TLS func() (*tls.Config, error)
 
@@ -52,7 +52,7 @@ type Options struct {
 	Whole func(line []byte) bool
 	// Ends are where the lanes of a [Catalog] ended when the run began: others have appeared since. nil: it begins.
 	Ends     map[string]int64
-	Nameless bool         // a [Member] has no name in its group: another one has it
+	Nameless bool         // a [Member] joins without its name, which another member has
 	Buffer   int64        // bytes of memory for the batches, of which a source may take a share; 0: not limited
 	Pool     *Pool        // of memory, which other streams may share; nil: the stream has its own
 	Observer Observer     // nil: nobody
@@ -66,7 +66,7 @@ type Observer interface {
 	SenderFailed()                     // a sender was disconnected because of an error
 	FetchFailed()                      // a request for lines failed
 	Rebalanced()                       // a group has assigned lanes, or taken some away
-	// Grouped says whether the run is a member of its group, which divides so many lanes, or waits to be one.
+	// Grouped: the run has joined its group, or waits to join. lanes is how many the group divides.
 	Grouped(joined bool, lanes int)
 }
 

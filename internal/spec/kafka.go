@@ -45,11 +45,11 @@ const (
 // leastSession is the shortest --session-timeout: three heartbeats.
 const leastSession = 3 * time.Second
 
-// ordinal is the end of the name of a StatefulSet's pod. Pods of other kinds have random names.
+// ordinal matches the end of a StatefulSet pod's name. Other pods have random names.
 var ordinal = regexp.MustCompile(`-[0-9]+$`)
 
-// stableName returns a name that this process has again when it is restarted, and no other one is likely to have at the
-// same time, and why it has one; "": it has none.
+// stableName returns a member name that a restart of this process gets again and other processes hardly share, and where it
+// comes from; "" if there is none.
 func stableName(env *Env) (name, why string) {
 	if env.Lookup == nil {
 		return "", ""
@@ -61,7 +61,7 @@ func stableName(env *Env) (name, why string) {
 	if pod := variable("HOSTNAME"); variable("KUBERNETES_SERVICE_HOST") != "" && ordinal.MatchString(pod) {
 		return pod, "the pod of a StatefulSet"
 	}
-	// A folder of the service's own: of two services on a host one alone has it.
+	// Each service on a host has its own state directory.
 	if folder := variable("STATE_DIRECTORY"); folder != "" && variable("INVOCATION_ID") != "" {
 		if host, err := os.Hostname(); err == nil {
 			return host + "-" + filepath.Base(folder), "a systemd service on this host"
@@ -92,10 +92,10 @@ func IsKafka(sources []string) bool {
 	return slices.ContainsFunc(sources, kafka.Is)
 }
 
-// aloneForRestart is how a job that a group reads is restarted.
+// aloneForRestart says how to reread a job that belongs to a group.
 const aloneForRestart = "end its members, and run weir once with the same --job, --partitions and --until-end"
 
-// AdviseGroup adds to an error that advises --restart what the members of a group do instead.
+// AdviseGroup extends an error that advises --restart with what to do in a group.
 func (p *Plan) AdviseGroup(err error) error {
 	if err == nil || p.options.Kafka.Group == "" || !strings.Contains(err.Error(), "--restart") {
 		return err
@@ -125,7 +125,7 @@ func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
 	b.faultIf(!grouped && (k.Group != "" || k.GroupProtocol != classicProtocol || b.Setting("group-instance").IsSet() || b.Setting("session-timeout").IsSet() || k.Start == startCommitted),
 		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance, --session-timeout and --start committed")
 	b.faultIf(k.GroupProtocol == consumerProtocol && b.Setting("session-timeout").IsSet(),
-		"session-timeout", "--session-timeout is of classic groups: with --group-protocol consumer it is the brokers' (group.consumer.session.timeout.ms)")
+		"session-timeout", "--session-timeout is for the classic protocol: with --group-protocol consumer the brokers set it (group.consumer.session.timeout.ms)")
 	b.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table or topic:NAME")
 	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
 		b.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic())
@@ -155,7 +155,7 @@ func (b *builder) kafka() (k kafka.Options) {
 	o := &b.Kafka
 	k = kafka.Options{UntilEnd: o.UntilEnd, Uncommitted: o.Isolation == uncommittedIsolation, SASL: o.SASL,
 		Consumer: o.GroupProtocol == consumerProtocol, Instance: o.GroupInstance, Session: o.SessionTimeout}
-	b.faultIf(o.SessionTimeout < leastSession, "session-timeout", "--session-timeout %s: a member is heard of once a second, so it is 3s at least, and the brokers may want more (group.min.session.timeout.ms)", o.SessionTimeout)
+	b.faultIf(o.SessionTimeout < leastSession, "session-timeout", "--session-timeout %s: must be at least 3s, three heartbeats; the brokers may demand more (group.min.session.timeout.ms)", o.SessionTimeout)
 	var err error
 	if k.Partitions, err = parsePartitions(o.Partitions); err != nil {
 		b.fault("partitions", "--partitions %s: %v", o.Partitions, err)
@@ -194,7 +194,7 @@ func (b *builder) kafka() (k kafka.Options) {
 	return k
 }
 
-// needsRecordKeys reports whether the keys of records name those of the tables that messages add.
+// needsRecordKeys reports whether record keys name the key columns of tables that messages add.
 func (b *builder) needsRecordKeys() bool {
 	m := b.plan.Mapping
 	if m == nil || m.Envelope == nil || m.Envelope.Key.Base != paths.NoBase || m.Envelope.SchemaKey.Base != paths.NoBase {
@@ -203,7 +203,7 @@ func (b *builder) needsRecordKeys() bool {
 	return slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.IsStar() && t.KeyByDefault })
 }
 
-// tombstones says what becomes of records without a value.
+// tombstones says what happens to records without a value.
 func (b *builder) tombstones() (t kafka.Tombstones) {
 	o, m, fillOnly := &b.Kafka, b.plan.Mapping, b.rules.FillOnly
 	switch o.TombstonesByKey {

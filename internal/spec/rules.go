@@ -15,7 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/source/kafka"
 )
 
-// foldRules returns the rules of the fold of a table.
+// foldRules returns the update rules of a table.
 func (b *builder) foldRules() fold.Options {
 	f := &b.Fold
 	o := fold.Options{Key: f.Key, Null: f.Null, FillOnly: f.FillOnly, Version: f.VersionField, Scope: f.VersionScope,
@@ -30,7 +30,7 @@ func (b *builder) foldRules() fold.Options {
 		b.fault("max-line", "--max-line %s: must be between 1B and %s", max, Size(source.LimitMaxLine))
 	}
 	keyless := o.Key != nil && len(o.Key) == 0
-	if b.Mapping == nil { // else the tables say which rules they have
+	if b.Mapping == nil { // else the tables have their own rules
 		for _, needs := range []struct {
 			name  string
 			given bool
@@ -81,7 +81,7 @@ func (b *builder) functions() map[string]merge.Function {
 	return all
 }
 
-// adds says to what of the job's tables a message that comes twice is added twice, "" for nothing, and whether that are sums.
+// adds names what a repeated message would be added to, for an error; "" for nothing. sums reports whether that is a sum.
 func (b *builder) adds() (to string, sums bool) {
 	tables := slices.Clone(b.plan.Job.Tables)
 	if star := b.plan.Job.Mapping.Star; star != nil {
@@ -98,26 +98,26 @@ func (b *builder) adds() (to string, sums bool) {
 	return to, false
 }
 
-// judgeRepeats rejects settings by which messages would be added again.
+// judgeRepeats rejects settings that would add messages twice.
 func (b *builder) judgeRepeats(feed *job.Feed, live bool) {
 	to, sums := b.adds()
 	if to == "" {
 		return
 	}
-	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (one that weir did not make: empty it, weir forget its job, and sync again)", to)
-	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: --restart rebuild of the whole job adds each once, and so does a config file of their own", b.File, to)
-	if !sums { // a row that comes twice is there twice, and can be found
+	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (if weir did not make it: empty it, run weir forget, and sync again)", to)
+	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, to)
+	if !sums { // a repeated row can be found
 		return
 	}
 	if live && feed.ResumeField != "" && feed.Hello != nil {
-		b.add(b.sourceFault("the feed resumes at a value of %q, and may send messages again that are in %s: leave --resume-field out, or read them from Kafka", feed.ResumeField, to))
+		b.add(b.sourceFault("the feed resumes at a value of %q, and may resend messages that are already in %s: leave --resume-field out, or read them from Kafka", feed.ResumeField, to))
 	}
 	if b.plan.Resumes() {
-		b.add(b.sourceFault("the source resumes at a state, and may send messages again that are in %s", to))
+		b.add(b.sourceFault("the source resumes at a state, and may resend messages that are already in %s", to))
 	}
 }
 
-// judgeValues judges the values that need no other part of the run.
+// judgeValues checks the values that depend on no other part of the run.
 func (b *builder) judgeValues() {
 	o, sp := &b.Batch, &b.Spool
 	b.faultIf(b.Once.AcceptSettings && b.Once.Restart != "", "accept-settings", "--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
@@ -139,11 +139,11 @@ func (b *builder) judgeValues() {
 	}
 }
 
-// judgeSpool checks --spool and --init, which need a live source, and --capture, which needs one that is not stored. A
-// file may have --init, as a backfill by the same file reads captures.
+// judgeSpool checks --spool and --init, which need a live source, and --capture, which needs one that is not stored. A config
+// file may set init for a stored source, because a backfill with the same file reads captures.
 func (b *builder) judgeSpool(live, stored bool) {
 	b.faultIf(b.Spool.Folder != "" && !live, "spool", "--spool needs a connection; files are already on disk, and stdin cannot be resumed")
-	b.faultIf(b.Setting("init").IsFlag() && !live, "init", "--init is the first line that a connection sends, and the source is none")
+	b.faultIf(b.Setting("init").IsFlag() && !live, "init", "--init is the first line that a connection sends, and the source is not a connection")
 	b.faultIf(b.Spool.Capture != "" && stored, "capture", "--capture is for a connection or stdin: a file can be read again")
 }
 

@@ -228,7 +228,7 @@ func (s *Spec) declareFold() {
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")
 	s.declare(group, "version-scope", NewChoice(&o.VersionScope, fold.ColumnScope, fold.RowScope), "column, or row: a message older than its row changes nothing")
 	s.declare(group, "fill-only", (*flag)(&o.FillOnly), "write only where the table has NULL, so that the first value of a column stays")
-	s.declare(group, "merge", &list{value: &o.Merge, commas: true}, "`COLUMN=FUNCTION,...`: how a value meets the one that the column has: sum, min, max, first, patch (JSON objects, RFC 7396) or last")
+	s.declare(group, "merge", &list{value: &o.Merge, commas: true}, "`COLUMN=FUNCTION,...`: how values of a column are merged: sum, min, max, first, patch (JSON objects, RFC 7396) or last")
 	s.declare(group, "envelope", NewChoice(&o.Envelope, config.PresetNames()...), "read a change data capture stream, all its tables or with --table one")
 	s.declare(group, "row", (*text)(&o.Row), "the row is the object at this `PATH` of the message, such as payload.after (default the message)")
 	s.declare(group, "when", &list{value: &o.When}, "apply only messages with `FIELD=VALUE`, or FIELD=A,B for one of several; repeated: all must hold")
@@ -264,13 +264,13 @@ func (s *Spec) declareFeed() {
 	s.declare(group, "tls-server-name", (*text)(&o.TLSServerName), "the `NAME` that the certificate of a tls:// feed must be for (default the host)")
 }
 
-// declareKafka declares what is for Kafka. why tells why a member has a name without --group-instance.
+// declareKafka declares the settings for Kafka. why says where the default of --group-instance comes from.
 func (s *Spec) declareKafka(why string) {
 	o, group := &s.Kafka, KafkaGroup
 	s.declare(group, "group", (*text)(&o.Group), "consumer `GROUP`, and name of the job (default weir-JOB)")
 	s.declare(group, "group-protocol", NewChoice(&o.GroupProtocol, classicProtocol, consumerProtocol), "consumer has the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)")
-	s.declare(group, "group-instance", (*text)(&o.GroupInstance), "static member ID, `NAME` (group.instance.id): a member that was killed has its partitions again when it restarts (default the name of a StatefulSet's pod, or of a systemd service and its host)").Why = why
-	s.declare(group, "session-timeout", &Duration{Value: &o.SessionTimeout}, "a member of a classic group that is not heard of for this long is dead, and others get its partitions")
+	s.declare(group, "group-instance", (*text)(&o.GroupInstance), "static member ID, `NAME` (group.instance.id): a killed member gets its partitions back when it restarts (default the name of a StatefulSet's pod, or of a systemd service and its host)").Why = why
+	s.declare(group, "session-timeout", &Duration{Value: &o.SessionTimeout}, "after this long without a heartbeat, others get a member's partitions (classic protocol)")
 	s.declare(group, "partitions", (*text)(&o.Partitions), "`PARTITIONS` to read without a consumer group, such as 0-3,7")
 	s.declare(group, "start", (*text)(&o.Start), "`WHERE` a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z; or TOPIC/PARTITION=OFFSET,..., which skips the records of partitions before it")
 	s.declare(group, "until-end", (*flag)(&o.UntilEnd), "end when all records that existed at the start are committed")

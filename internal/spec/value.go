@@ -296,7 +296,7 @@ func (l *list) Type() string {
 	return "stringArray"
 }
 
-// A keyList is the fields of a key. The word none is no key; in a list it is a field.
+// A keyList is the fields of a key. The word none means no key; in a list it is a field.
 type keyList struct{ list }
 
 func (l *keyList) Set(s string) error {
@@ -311,7 +311,7 @@ func (l *keyList) Set(s string) error {
 	return nil
 }
 
-// replace sets all fields; an empty one if there are none, for that is not the word none.
+// replace sets all fields. No fields become one empty field, to differ from the word none.
 func (l *keyList) replace(items []string) {
 	if len(items) == 0 {
 		items = []string{""}

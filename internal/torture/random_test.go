@@ -240,7 +240,7 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 	}
 }
 
-// drawFunctions draws how the values of some columns meet.
+// drawFunctions draws the merge functions of some columns.
 func (c *randomCase) drawFunctions(rnd *rand.Rand, columns []string) {
 	if !c.merges {
 		return

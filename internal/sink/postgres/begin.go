@@ -62,7 +62,7 @@ func (a *attempt) begin() {
 		s.add("SET LOCAL idle_in_transaction_session_timeout = %d", limit.Milliseconds())
 	}
 	if d.opt.IgnoreForeignKeys {
-		s.add("SET LOCAL session_replication_role = replica") // nothing else takes keys that are not deferrable out
+		s.add("SET LOCAL session_replication_role = replica") // the only way to skip keys that are not deferrable
 	}
 	s.add("SET LOCAL work_mem = '64MB'") // to sort a batch
 	s.add("SET LOCAL array_nulls = on")  // else a null in an array is the text NULL

@@ -17,13 +17,13 @@ import (
 // A client has one connection to the server.
 type client struct {
 	dsn     string
-	config  *pgconn.Config // what dsn said when the last connection was tried
+	config  *pgconn.Config // dsn as parsed for the last connection attempt
 	opt     sink.Options
 	reads   bool               // writes nothing, and demands no server that can
 	conn    *pgconn.PgConn     // nil before it is made, and after it broke
 	open    bool               // a transaction is
 	warned  map[string]warning // by SQLSTATE
-	refused time.Time          // since when the server has refused our login; zero: it does not
+	refused time.Time          // since when the server has refused our login; zero if it does not
 	server
 	ready    bool // weir's tables exist
 	versions bool // weir_versions does
@@ -112,8 +112,8 @@ func (c *client) connect(ctx context.Context) (made bool, err error) {
 	return true, nil
 }
 
-// dial makes a connection. The files of passwords, services and certificates are read each time, for
-// somebody may have replaced them.
+// dial makes a connection. It rereads the files of passwords, services and certificates each time, because they may have
+// been replaced.
 func (c *client) dial(ctx context.Context) error {
 	config, err := Parse(c.dsn)
 	if err != nil {
@@ -132,8 +132,8 @@ func (c *client) dial(ctx context.Context) error {
 	return nil
 }
 
-// mayBeReplaced reports, when a login or certificate is refused, whether to try it again: the server
-// took it before, and somebody may just be replacing it.
+// mayBeReplaced reports whether to retry after a login or certificate was refused: the server accepted it before, and somebody
+// may be replacing it.
 func (c *client) mayBeReplaced() bool {
 	if c.refused.IsZero() {
 		c.refused = time.Now()

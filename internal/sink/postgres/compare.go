@@ -101,7 +101,7 @@ func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, e
 		}
 		return true
 	}, func(*fold.Row, *pgconn.PgError) bool {
-		want.Rows++ // no row of the table is like it
+		want.Rows++ // the table cannot have such a row
 		return true
 	})
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, e
 	return have, want, d.sinkError(d.eachRow(ctx, "SELECT "+strings.Join(theirs, ", ")+" FROM "+c.table.ident+" t", have.Add))
 }
 
-// eachRow calls each with the rows of a query, some of which are in memory at a time.
+// eachRow calls each with every row of a query. It holds a limited number in memory.
 func (d *DB) eachRow(ctx context.Context, query string, each func(row [][]byte)) error {
 	if _, err := d.query(ctx, "BEGIN READ ONLY", "DECLARE weir_rows NO SCROLL CURSOR FOR "+query); err != nil {
 		return errors.Join(err, d.rollback(ctx))

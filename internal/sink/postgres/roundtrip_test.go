@@ -49,7 +49,7 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 // TestFlush_MergeFunctionsAreOneRoundTrip: the server computes what values become, by functions that it gets once for a session.
 func TestFlush_MergeFunctionsAreOneRoundTrip(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
-	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
+	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
 	var made []string
 	for turn := range 4 {
 		for i := range 500 {

@@ -39,8 +39,8 @@ func (a *acts) marked() bool { return a.deletes > 0 || a.replaces || a.sweeps > 
 type staged struct {
 	at   int // in the table
 	from int // in the batch
-	// The marks of rows that set it to NULL, with a value before that meets nothing, and of rows in which it gets its
-	// default; -1: no row has one.
+	// The marks of rows in which it starts over from NULL, see [startsOver], and of rows in which it gets its default; -1:
+	// no row has one.
 	null, initial int
 	resolved      bool // no row names it: see [resolved]
 	merge         merge.Function
@@ -57,8 +57,8 @@ type copiedValue struct {
 	name string
 	from int // in the batch
 	of   *relation
-	at   int // in it
-	kind string
+	at   int    // in it
+	kind string // its type in the staging table
 }
 
 // copied are the values that are copied of each row, in their order.
@@ -146,7 +146,7 @@ func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 	return uses
 }
 
-// startsOver reports whether a row sets a column to NULL, or to a value that meets nothing because NULL came before.
+// startsOver reports whether a row sets a column to NULL, or to an absolute value because an earlier message set NULL.
 func startsOver(b *fold.Batch, r *fold.Row, col int) bool {
 	v := b.Value(r, col)
 	return v != nil && (v[0] == 'n' || b.Table.Columns[col].Merges() && !r.Replaces && !b.Relative(r, col))

@@ -20,7 +20,7 @@ type stage struct {
 	types map[string]string // of its columns, but for those that each one has; nil: it is not made
 	used  bool              // it may hold rows of this transaction, or dead rows of one that was rolled back
 	rows  int               // how many, of both; 0 if that is not counted
-	// functions are the statements that made those that the session has.
+	// functions are the statements that created the session's functions.
 	functions []string
 }
 
@@ -35,8 +35,8 @@ func (t *table) stageIdent() string { return fmt.Sprintf("weir_stage_%d", t.n) }
 
 const tempSchema = "pg_temp."
 
-// readyStage returns the statements that make the staging table, if the one that exists does not serve, with the functions
-// that its columns need, or empty it; and that table from then on, until the transaction ends.
+// readyStage returns the statements that empty the staging table, or create it anew if it does not fit, and create the
+// functions that its columns lack; and the state of the table from then on, until the transaction ends.
 func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	need := map[string]string{}
 	for _, c := range s.columns {

@@ -168,7 +168,7 @@ func (s *shape) inserted() (into, values []string) {
 	for i := range s.columns {
 		c := &s.columns[i]
 		into = append(into, ident(s.table.Columns[c.at].Name))
-		v := s.alone(c)
+		v := s.insertValue(c)
 		if s.table.Columns[c.at].Default != "" {
 			v = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", c.begins(and(c.value()+isNull, c.absent())), s.initial(c.at), v)
 		}
@@ -208,7 +208,7 @@ func (s *shape) assignments() (set []assignment, differs string) {
 		c := &s.columns[i]
 		column, image := &s.table.Columns[c.at], s.table.cols[c.at].image
 		was, named := "t."+ident(column.Name), c.value()+notNull
-		is := s.met(c, s.has(c))
+		is := s.mergedValue(c, s.mergeBase(c))
 		switch {
 		case column.Key:
 			if s.acts.replaces && image != "%s" { // equal keys may be spelled otherwise
@@ -218,7 +218,7 @@ func (s *shape) assignments() (set []assignment, differs string) {
 			add(c.at, is, was+isNull+" AND "+named)
 		case c.null < 0 && c.initial < 0 && !s.acts.replaces:
 			value := is
-			if c.merge != merge.Min && c.merge != merge.Max { // which pass over NULL
+			if c.merge != merge.Min && c.merge != merge.Max { // which ignore NULL
 				value = "coalesce(" + is + ", " + was + ")"
 			}
 			add(c.at, value, named+" AND "+distinct(image, is, was))
@@ -287,8 +287,8 @@ func (u *upsert) separately() (all []statement) {
 		return []statement{u.append()}
 	}
 	set, differs := u.assignments()
-	// A row that was just inserted may be another than the staged one, and a value that was just added must not be
-	// added again: then it is marked, and left alone.
+	// A row that was just inserted is marked, so that it is not updated as well: a trigger or default may have made it
+	// differ from the staged one, and a sum must not be added twice.
 	marked := set != nil && (u.merges() || u.table.triggers || (u.acts.replaces || u.acts.resets) && u.defaults())
 	all = u.insert(marked)
 	lives := u.lives()
@@ -334,7 +334,7 @@ func (u *upsert) insert(marked bool) []statement {
 	if marked {
 		passing = mark(passing)
 	}
-	if u.merges() { // what was in the way above may be gone by now
+	if u.merges() { // the row that conflicted above may be gone by now
 		insert = mark(insert)
 	}
 	all := []statement{{sql: passing, tally: inserted}}
@@ -346,8 +346,8 @@ func (u *upsert) insert(marked bool) []statement {
 	return all
 }
 
-// append inserts rows that have no key, in the order of their messages. Rows may name no column that the table has: one of
-// nulls alone is made with its first value.
+// append inserts rows without a key, in the order of their messages. Rows may name no existing column: a column that has
+// had only nulls is not created yet.
 func (u *upsert) append() statement {
 	into, values := u.inserted()
 	columns := ""

@@ -302,7 +302,7 @@ func sealed(t *testing.T, i sink.Inspector, key []string, merges map[string]merg
 		}
 	}
 	f.Seal(b)
-	b.MeetNothing()
+	b.MakeAbsolute()
 	return b
 }
 

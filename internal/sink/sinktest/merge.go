@@ -17,7 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// mergeTests: the values of columns meet by functions, as the plain fold has it.
+// mergeTests: columns with merge functions become what the plain fold makes of them.
 var mergeTests = []test{
 	{"RandomFeedEqualsThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 40, func(t *testing.T, rnd *rand.Rand) { randomMerges(t, db, rnd) })

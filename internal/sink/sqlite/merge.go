@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/merge"
 )
 
-// insertsAsFolded reports whether a row that is inserted gets the values of the batch as they are.
+// insertsAsFolded reports whether an inserted row gets the values of the batch unchanged.
 func (l *layout) insertsAsFolded() bool {
 	return !slices.ContainsFunc(l.merged, func(i int) bool {
 		c := &l.b.Table.Columns[i]
@@ -20,8 +20,8 @@ func (l *layout) insertsAsFolded() bool {
 	})
 }
 
-// merge makes of vals, which are what a row sets, what its columns become. sel is at the row that the database has; nil: there
-// is none, or nothing of it stays. An error of type [*feed.Error] is about the row alone.
+// merge replaces vals, which a row sets, with the merged values. sel is at the row in the database; nil: it is missing, or
+// replaced. A [*feed.Error] rejects only this row.
 func (l *layout) merge(r *fold.Row, vals []value, sel *stmt) error {
 	for _, i := range l.merged {
 		v, c := &vals[i], &l.b.Table.Columns[i]
@@ -33,7 +33,7 @@ func (l *layout) merge(r *fold.Row, vals []value, sel *stmt) error {
 			l.have = sel.appendStored(l.have[:0], i)
 			have = l.have
 		}
-		if c.Merge == merge.First { // the value may be one that no message names, see findReferred
+		if c.Merge == merge.First { // no message need name the value, see findReferred
 			if have != nil {
 				v.kind = 0
 			}
@@ -41,9 +41,9 @@ func (l *layout) merge(r *fold.Row, vals []value, sel *stmt) error {
 		}
 		raw, ok := l.b.AppendMerged(nil, r, i, have)
 		if !ok {
-			return feed.Errorf(feed.BadValue, "column %q has %q, which is nothing for the merge function %s", c.Name, feed.Clip(have), c.Merge)
+			return feed.Errorf(feed.BadValue, "column %q has %q, which the merge function %s cannot use", c.Name, feed.Clip(have), c.Merge)
 		}
-		if raw == nil { // the column keeps what it has
+		if raw == nil { // the column is unchanged
 			v.kind = 0
 			continue
 		}
@@ -57,7 +57,7 @@ func (l *layout) merge(r *fold.Row, vals []value, sel *stmt) error {
 	return nil
 }
 
-// appendStored appends what a column of the statement's row holds, as the text of a value of a feed.
+// appendStored appends the value of a column in the statement's row, as the text that a feed would have.
 func (s *stmt) appendStored(dst []byte, col int) []byte {
 	switch s.kind(col) {
 	case lib.SQLITE_INTEGER:

@@ -334,7 +334,7 @@ func (w *writer) put(r *fold.Row, vals []value, exists bool) (err error) {
 	return err
 }
 
-// merge has what a row sets meet what the table has.
+// merge merges what a row sets into what the table has.
 func (w *writer) merge(r *fold.Row, vals []value, exists bool) error {
 	switch {
 	case r.Deleted:

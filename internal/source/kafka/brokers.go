@@ -41,7 +41,7 @@ const (
 	// silentTries is how often a broker may end a connection before its first answer to a request: it
 	// may be stopping, or want a login.
 	silentTries = 3
-	// newTopics is how often new topics of a pattern, and new partitions, are looked for.
+	// newTopics is how often weir checks for new topics of a pattern and for new partitions.
 	newTopics = 10 * time.Second
 	// fetchWait is how long a broker may wait with the answer to fetch.
 	fetchWait = 1000 // milliseconds
@@ -85,7 +85,7 @@ func (b *brokers) options() []kgo.Opt {
 	return opts
 }
 
-// dialTLS connects to a broker. The files of certificates are read each time, for they may be replaced.
+// dialTLS connects to a broker. It rereads certificate files each time, because they may be replaced.
 func (b *brokers) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	config, err := &tls.Config{MinVersion: tls.VersionTLS12}, error(nil)
 	if load := b.cfg.common.TLS; load != nil {
@@ -235,8 +235,8 @@ func (c *connections) lost() error {
 	return nil
 }
 
-// mayBeReplaced reports whether a refusal is to be tried again: the login was good before, and somebody may just be
-// replacing a password, a token or a certificate.
+// mayBeReplaced reports whether to retry after a refusal: the login worked before, and somebody may be replacing a password,
+// a token or a certificate.
 func (c *connections) mayBeReplaced(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,10 +289,10 @@ type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }
 
-// A loginError says that a broker does not take a token.
+// A loginError says that a broker rejected a token.
 type loginError struct{ error }
 
-// isFatal reports whether it is of no use to try again.
+// isFatal reports whether a retry is useless.
 func isFatal(err error) bool {
 	var broker *kerr.Error
 	return isRefusal(err) || errors.As(err, new(fatalError)) || errors.As(err, &broker) && !broker.Retriable || errors.Is(err, kerr.UnknownTopicOrPartition)

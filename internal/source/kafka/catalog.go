@@ -26,7 +26,7 @@ type catalog struct {
 	cluster string
 	nodes   int         // brokers
 	lanes   []*lane     // sorted by topic and partition
-	grown   atomic.Bool // there are others now: see watchTopics
+	grown   atomic.Bool // there are new lanes: see watchTopics
 }
 
 // fetchBytes is how much a broker may send at a time.
@@ -47,7 +47,7 @@ func (c *catalog) lanesOf(of map[string][]int32) (lanes []*lane) {
 	return lanes
 }
 
-// find finds the partitions that are to be read, and what there is to know of them.
+// find finds the partitions to read, and their bounds.
 func (c *catalog) find(ctx context.Context) error {
 	if err := c.findLanes(ctx); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (c *catalog) find(ctx context.Context) error {
 	return c.findCompacted(ctx)
 }
 
-// findLanes finds the partitions that are to be read.
+// findLanes finds the partitions to read.
 func (c *catalog) findLanes(ctx context.Context) error {
 	k, pattern, named := &c.cfg.kafka, c.cfg.spec.Pattern, c.cfg.spec.Topics
 	if k.DeadLetters != "" && pattern == nil {
@@ -113,7 +113,7 @@ func (c *catalog) findPartitions(t *kadm.TopicDetail) error {
 	}
 	k, numbers := &c.cfg.kafka, t.Partitions.Numbers()
 	for _, n := range k.Partitions {
-		if !slices.Contains(numbers, n) && c.cfg.spec.Pattern == nil { // whose topics may have fewer
+		if !slices.Contains(numbers, n) && c.cfg.spec.Pattern == nil { // topics of a pattern may have fewer
 			return fatalError{fmt.Errorf("topic %s has no partition %d: it has %d", t.Topic, n, len(numbers))}
 		}
 	}
@@ -214,8 +214,8 @@ func (c *catalog) watchEnds(ctx context.Context) {
 	}
 }
 
-// watchTopics notes when a topic begins to match the pattern, or has another partition that is to be read. A group tells
-// its members.
+// watchTopics sets grown once there is a new topic that matches the pattern, or a new partition to read. It is for runs
+// without a group, which tells its members.
 func (c *catalog) watchTopics(ctx context.Context) {
 	for !c.grown.Load() && backoff.Sleep(ctx, newTopics) == nil {
 		now := &catalog{cfg: c.cfg, brokers: c.brokers}

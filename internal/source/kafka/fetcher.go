@@ -122,7 +122,7 @@ func (f *fetcher) failed(ctx context.Context, l *lane, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return nil
 	case errors.As(err, &session) && isNameTaken(err):
-		return fmt.Errorf("group %s: another member has the name %q (%w): --group-instance has a name for each", f.cfg.kafka.Group, f.cfg.kafka.Instance, source.ErrNameTaken)
+		return fmt.Errorf("group %s: another member has the name %q (%w): give each its own --group-instance", f.cfg.kafka.Group, f.cfg.kafka.Instance, source.ErrNameTaken)
 	case errors.As(err, &session) && errors.Is(err, kerr.InvalidSessionTimeout):
 		return fmt.Errorf("--session-timeout %s: %w", f.cfg.kafka.Session, err)
 	case errors.As(err, &session) && !isHopeless(err) && (!isRefusal(err) || f.brokers.connections.mayBeReplaced(err)):

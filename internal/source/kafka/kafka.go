@@ -315,7 +315,7 @@ func (s *Source) startOf(ctx context.Context, l *lane) (int64, error) {
 		return s.member.committedOf(l)
 	}
 	if _, was := s.cfg.common.Ends[l.name]; s.cfg.common.Ends != nil && !was {
-		return l.start, nil // all of it is new
+		return l.start, nil // the partition is new, so read all of it
 	}
 	return s.catalog.startOf(ctx, l)
 }

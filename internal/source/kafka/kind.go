@@ -44,8 +44,8 @@ type Options struct {
 	Partitions []int32       // of each topic, that are read; nil: Group
 	Group      string        // the consumer group that assigns the partitions
 	Consumer   bool          // the broker assigns them (KIP-848), not a member
-	Instance   string        // the member's name, which outlasts the process; "" is none
-	Session    time.Duration // after which the group takes a member that it does not hear of for dead, if not Consumer
+	Instance   string        // the member's name (group.instance.id), the same after a restart; "" is none
+	Session    time.Duration // the session timeout, if not Consumer
 
 	DeadLetters string // the topic that rejected records are sent to; "" is none
 	Start       Start

@@ -90,7 +90,7 @@ func (m *member) options() []kgo.Opt {
 	return opts
 }
 
-// grouped tells whether the run is a member, be it without a partition, or waits to be one.
+// grouped reports to the observer whether the run has joined the group, with or without partitions, or is waiting.
 func (m *member) grouped(joined bool) { m.cfg.common.Observer.Grouped(joined, len(m.catalog.lanes)) }
 
 // call hands a call to Next. It reports whether it has.
@@ -162,7 +162,7 @@ func (m *member) revoked(ctx context.Context, cl *kgo.Client, of map[string][]in
 	m.commitOffsets(ctx, cl, lanes)
 }
 
-// lost has lanes released that the group has given to another member already.
+// lost releases lanes that the group has already given to another member.
 func (m *member) lost(ctx context.Context, _ *kgo.Client, of map[string][]int32) {
 	m.grouped(false)
 	m.call(ctx, &call{kind: lost, lanes: m.catalog.lanesOf(of)})
@@ -230,15 +230,15 @@ func (m *member) leave(consumer *kgo.Client, stop context.CancelFunc) {
 	}
 }
 
-// expel has a member leave for which the client does not: one that waits for a rebalance, and one with a name. The others
-// would wait for its session to expire. It leaves by its id: another member may have its name.
+// expel sends the request to leave if the client does not: while it waits for a rebalance, or if the member has a name. Else
+// the others would wait for its session to expire. It leaves by member ID, because another member may have its name.
 func (m *member) expel(id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), commitWait)
 	defer cancel()
 	k := &m.cfg.kafka
 	if k.Consumer {
 		leave := kmsg.NewPtrConsumerGroupHeartbeatRequest()
-		leave.Group, leave.MemberID, leave.MemberEpoch = k.Group, id, -1 // with the client's -2 it would keep its partitions
+		leave.Group, leave.MemberID, leave.MemberEpoch = k.Group, id, -1 // the client's -2 would keep its partitions reserved
 		_, err := leave.RequestWith(ctx, m.brokers.client)
 		return err
 	}
@@ -269,12 +269,12 @@ func (m *member) allCommitted(ctx context.Context, lanes []string) (bool, error)
 	return true, nil
 }
 
-// hopeless are the answers of a group that stay.
+// hopeless are the answers of a group that a retry does not change.
 var hopeless = []error{kerr.GroupAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol,
 	kerr.UnsupportedAssignor, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion}
 
-// isNameTaken reports whether an error says that another member has the name of this one. In a classic group that is
-// who joined last; in the other protocol it is the first, until it has left or its session has expired.
+// isNameTaken reports whether an error says that another member has this one's name. In a classic group the last to join
+// gets it; in the consumer protocol the first keeps it, until it leaves or its session expires.
 func isNameTaken(err error) bool {
 	return errors.Is(err, kerr.FencedInstanceID) || errors.Is(err, kerr.UnreleasedInstanceID)
 }

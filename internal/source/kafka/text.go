@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// tooLongKept is how much is kept of a record that is too long.
+// tooLongKept is how much of a too long record is kept.
 const tooLongKept = 64 << 10 // bytes
 
 // A texter makes messages of records.
@@ -20,17 +20,17 @@ type texter struct {
 	maxLine int
 	kafka   *Options
 	keys    keyReader
-	buf     []byte // what the message at hand has that is no part of the record's value
+	buf     []byte // the part of the current message that is not from the record's value
 }
 
-// A message is what becomes of a record: before, then value.
+// A message is made of a record: before, then value.
 type message struct {
 	kind          source.RecordKind
 	before, value []byte
 }
 
-// fill puts records into a block, and returns how many of them it has taken; nil where none is a
-// message and the lane was not moved.
+// fill puts records into a block, and returns how many of them it consumed. The block is nil if none became a message and
+// the lane did not advance.
 func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *source.Block, taken int) {
 	b = pool.Block()
 	buf, was := b.Buf[:0], l.at
@@ -40,7 +40,7 @@ func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *sou
 		if r.LeaderEpoch != epoch && taken > 0 {
 			break
 		}
-		if r.Offset < l.at.Offset || l.until >= 0 && r.Offset >= l.until { // of a batch that was read in part; or beyond the end
+		if r.Offset < l.at.Offset || l.until >= 0 && r.Offset >= l.until { // already read, from a batch that was read in part; or beyond the end
 			taken++
 			continue
 		}
@@ -75,7 +75,7 @@ func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *sou
 	return b, taken
 }
 
-// message returns what becomes of a record, until the next one; ok is false where that is nothing.
+// message returns the message of a record, valid until the next call; ok is false if the record is skipped.
 func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 	if r.Attrs.IsControl() {
 		return m, false
@@ -101,7 +101,7 @@ func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 	if len(value) > t.maxLine {
 		return message{kind: source.TooLong, value: value[:min(len(value), tooLongKept)]}, true
 	}
-	if len(value) >= 5 && value[0] == 0 { // the wire format of a schema registry: 4 bytes of the schema's number follow
+	if len(value) >= 5 && value[0] == 0 { // the wire format of a schema registry: a 4-byte schema ID follows
 		if value = value[5:]; !isObject(value) {
 			return message{kind: source.Binary, value: r.Value[:min(len(r.Value), tooLongKept)]}, true
 		}
@@ -124,8 +124,7 @@ func isObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, space), []byte("{"))
 }
 
-// fields appends what is known of a record beside its value, each field with a comma behind it.
-// What a record lacks is absent.
+// fields appends a record's metadata as fields, each followed by a comma. What the record lacks is absent.
 func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 	for i := range t.kafka.Fields {
 		f := &t.kafka.Fields[i]
@@ -148,7 +147,7 @@ func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 				buf = t.keys.appendKey(buf, r.Key, "")
 			}
 		case "header":
-			for _, h := range r.Headers { // the last of a name counts
+			for _, h := range r.Headers { // the last header with the name counts
 				if h.Key == f.Header {
 					buf = append(buf[:value], quoted(string(h.Value))...)
 				}
@@ -163,7 +162,7 @@ func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 	return buf
 }
 
-// quoted is a string in JSON, or what is none where it is not UTF-8.
+// quoted returns a JSON string. It is invalid JSON if s is not UTF-8.
 func quoted(s string) []byte {
 	if !utf8.ValidString(s) {
 		return []byte(`"` + s + `"`)
@@ -186,7 +185,7 @@ func newKeyReader() keyReader {
 	return keyReader{names, feed.NewScanner(names)}
 }
 
-// member returns a member of an object; nil: it has none of that name. ok is false if the text is no object.
+// member returns the value of an object's member, nil if it is missing. ok is false if the text is not an object.
 func (k *keyReader) member(object []byte, name string) (value []byte, ok bool) {
 	fields, err := k.scanner.Scan(object)
 	line := feed.Line{Fields: fields}
@@ -196,8 +195,8 @@ func (k *keyReader) member(object []byte, name string) (value []byte, ok bool) {
 	return value, err == nil
 }
 
-// appendKey appends the key of a record: JSON as it is, of an object (of Kafka Connect its payload)
-// the field that is the row's key, and any other text as a string.
+// appendKey appends the key of a record: JSON unchanged, other text as a string. Kafka Connect's envelope is unwrapped, and if
+// the key is an object with the given field, only the value of that field is appended.
 func (k *keyReader) appendKey(buf, key []byte, field string) []byte {
 	if len(key) >= 5 && key[0] == 0 && json.Valid(key[5:]) {
 		key = key[5:]
@@ -209,8 +208,10 @@ func (k *keyReader) appendKey(buf, key []byte, field string) []byte {
 	if schema, _ := k.member(key, "schema"); schema != nil && payload != nil {
 		key = payload
 	}
-	if value, _ := k.member(key, field); field != "" && value != nil {
-		key = value
+	if field != "" {
+		if value, _ := k.member(key, field); value != nil {
+			key = value
+		}
 	}
 	return append(buf, bytes.TrimSpace(key)...)
 }

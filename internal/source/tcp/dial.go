@@ -151,7 +151,7 @@ func (d *dialer) Close() error {
 	return err
 }
 
-// A fatalError stays when weir reconnects, unless somebody is just replacing a certificate or the file of a login.
+// A fatalError is one that reconnecting does not solve, unless somebody is just replacing a certificate or a login's file.
 type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }
@@ -171,7 +171,7 @@ func isUnknownHost(err error) bool {
 func (s *Stream) produceDialed() error {
 	lost := time.Now() // later by the time in which there was a connection
 	waits, attempt := backoff.Backoff{Min: minRedial, Max: maxRedial}, 0
-	worked := false // a connection has brought something
+	worked := false // a connection has delivered data
 	for {
 		err := s.dialer.connect(s.Ctx)
 		if err == nil {

@@ -52,15 +52,15 @@ const (
 // A listener takes senders.
 type listener struct {
 	net.Listener
-	load    func() (*tls.Config, error) // reads the files of TLS; nil: without
+	load    func() (*tls.Config, error) // reads the TLS files; nil: no TLS
 	permits []permit
 	windows chan struct{} // a token for each sender that has a zstd window
 	pool    *source.Pool  // of small blocks, for a sender that is idle keeps one
 	changed func(n int)   // is called with how many conns there are; mu is locked
 
 	mu     sync.Mutex
-	tls    *tls.Config      // that was loaded last
-	failed string           // why another one could not be loaded
+	tls    *tls.Config      // loaded last
+	failed string           // why the last reload failed
 	conns  map[net.Conn]int // the number of one that has brought no line yet, else 0
 	number int              // of the last
 	closed bool
@@ -282,7 +282,7 @@ func (c *senderConn) giveBack() {
 	}
 }
 
-// config reads what TLS goes by for the next sender. While its files cannot be read, it is what was read last.
+// config reloads the TLS config for the next sender. If the files cannot be read, it returns the last one.
 func (l *listener) config(log *slog.Logger) *tls.Config {
 	c, err := l.load()
 	l.mu.Lock()
@@ -291,7 +291,7 @@ func (l *listener) config(log *slog.Logger) *tls.Config {
 		l.tls, l.failed = c, ""
 	} else if why := err.Error(); why != l.failed { // once, and not for each sender
 		l.failed = why
-		log.Warn(why + "; the certificates that were read before stay in use")
+		log.Warn(why + "; still using the certificates that were read before")
 	}
 	return l.tls
 }

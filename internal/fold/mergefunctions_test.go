@@ -224,7 +224,7 @@ func TestFold_MergeFunctions(t *testing.T) {
 		}
 	})
 	if min(met, kept, rejected) < 100 {
-		t.Errorf("did not exercise: %d values met the database's, which kept %d, %d rejected", met, kept, rejected)
+		t.Errorf("did not exercise: %d values merged with the database's, which kept %d, %d rejected", met, kept, rejected)
 	}
 }
 
@@ -481,7 +481,7 @@ func (n nestedPair) Set(table int) bool { return n.isSet && table == 1 }
 
 func (nestedPair) SetColumn(int) string { return "" }
 
-// TestFold_SumsOfChildRows: a row that goes with the row that it belongs to has nothing to meet, whichever comes first.
+// TestFold_SumsOfChildRows: the sum of a child that is deleted with its parent starts over, whichever comes first.
 func TestFold_SumsOfChildRows(t *testing.T) {
 	parent := schema.Table{Name: "p", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}}}
 	child := schema.Table{Name: "c", Exists: true, Key: []int{0, 1}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, {Name: "nr", Type: schema.Int, Key: true}, {Name: "n", Type: schema.Number}}}

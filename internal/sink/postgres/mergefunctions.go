@@ -8,22 +8,23 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// This file is about columns whose values meet by a function other than the last one. The server computes what they become as
-// it writes the row: it takes no round trip, and meets what another session has committed meanwhile.
+// This file is about columns with a merge function. The server merges as it writes the row: that needs no round trip, and
+// includes what another session has just committed.
 
-// stagedAs is the type of the staging table's column for a column of the table.
+// stagedAs returns the type of a column in the staging table.
 func (t *relation) stagedAs(at int, f merge.Function) string {
 	switch f {
 	case merge.Sum:
-		return "numeric" // the sum of a batch may be larger than what the row has in the end
+		return "numeric" // the sum of a batch may exceed the final sum
 	case merge.Patch:
-		return "json" // jsonb would lose the order of patches in a row, and all but the last of a name
+		return "json" // jsonb would lose order and repeated names of a patch sequence
 	}
 	return t.cols[at].staged
 }
 
-// meets has formats of what a staged value, [2], of a column of type [3] makes of what the row has, [1], and of nothing.
-func (s *shape) meets(c *staged) (met, alone string) {
+// mergeSQL returns formats of the merged value and of the value that an insert writes. %[1]s is the row's value, %[2]s the
+// staged one, and %[3]s the type of the column.
+func (s *shape) mergeSQL(c *staged) (merged, inserted string) {
 	const value = "%[2]s"
 	t, kind := s.table.Columns[c.at].Type, s.table.cols[c.at].staged
 	switch c.merge {
@@ -31,9 +32,9 @@ func (s *shape) meets(c *staged) (met, alone string) {
 		return "coalesce(%[1]s, %[2]s)", value
 	case merge.Sum:
 		switch {
-		case t == schema.Text: // it is cast by the assignment, which cuts nothing off
+		case t == schema.Text: // the assignment casts it, and cuts nothing off
 			return "trim_scale(coalesce(pg_temp.weir_number(%[1]s), 0) + %[2]s)::text", "%[2]s::text"
-		case t == schema.Real: // by its text, for a cast to numeric keeps 15 digits
+		case t == schema.Real: // through text, because a cast to numeric keeps 15 digits
 			return "(coalesce(%[1]s::text::numeric, 0) + %[2]s)::%[3]s", "%[2]s::%[3]s"
 		case kind == "numeric":
 			return "trim_scale(coalesce(%[1]s, 0) + %[2]s)", value
@@ -61,44 +62,44 @@ func (s *shape) meets(c *staged) (met, alone string) {
 	return value, value
 }
 
-// met is what a staged value makes of what the row has in the column. It is NULL, or what the row has, if the value is NULL.
-func (s *shape) met(c *staged, has string) string {
-	met, _ := s.meets(c)
-	return s.fill(met, c, s.table.comparable(c.at, has))
+// mergedValue returns the result of merging a staged value into base. If the staged value is NULL, it is NULL or base.
+func (s *shape) mergedValue(c *staged, base string) string {
+	merged, _ := s.mergeSQL(c)
+	return s.fill(merged, c, s.table.comparable(c.at, base))
 }
 
-// alone is what a staged value makes of nothing.
-func (s *shape) alone(c *staged) string {
-	_, alone := s.meets(c)
-	return s.fill(alone, c, "")
+// insertValue returns what an insert writes for a staged value.
+func (s *shape) insertValue(c *staged) string {
+	_, inserted := s.mergeSQL(c)
+	return s.fill(inserted, c, "")
 }
 
-func (s *shape) fill(format string, c *staged, has string) string {
-	// Not all formats ask for all.
-	return strings.NewReplacer("%[1]s", has, "%[2]s", c.value(), "%[3]s", s.table.cols[c.at].staged).Replace(format)
+// fill is no Sprintf, because not every format uses all arguments.
+func (s *shape) fill(format string, c *staged, base string) string {
+	return strings.NewReplacer("%[1]s", base, "%[2]s", c.value(), "%[3]s", s.table.cols[c.at].staged).Replace(format)
 }
 
 // value is the staged value of a column.
 func (c *staged) value() string { return fmt.Sprintf("s.c%d", c.at) }
 
-// has is what a staged value of a column meets in a row that exists: NULL if the row or the column starts from nothing,
-// and the default if the row began with it.
-func (s *shape) has(c *staged) string {
+// mergeBase returns what a staged value is merged into in an existing row: NULL if the row or the column starts over, and
+// the default if the row starts with it.
+func (s *shape) mergeBase(c *staged) string {
 	was := "t." + ident(s.table.Columns[c.at].Name)
-	goes := c.absent()
+	keeps := c.absent()
 	if s.acts.replaces {
-		goes = and("s.op IS DISTINCT FROM 'r'", goes)
+		keeps = and("s.op IS DISTINCT FROM 'r'", keeps)
 	}
 	switch {
-	case goes == "":
+	case keeps == "":
 		return was
 	case c.initial >= 0:
-		return fmt.Sprintf("CASE WHEN %s THEN %s WHEN get_bit(s.marks, %d) = 1 THEN %s END", goes, was, c.initial, s.initial(c.at))
+		return fmt.Sprintf("CASE WHEN %s THEN %s WHEN get_bit(s.marks, %d) = 1 THEN %s END", keeps, was, c.initial, s.initial(c.at))
 	}
-	return fmt.Sprintf("CASE WHEN %s THEN %s END", goes, was)
+	return fmt.Sprintf("CASE WHEN %s THEN %s END", keeps, was)
 }
 
-// merges reports whether writing a staged row twice is not the same as writing it once.
+// merges reports whether writing a staged row is not idempotent.
 func (s *shape) merges() bool {
 	for i := range s.columns {
 		if s.columns[i].merge > merge.First {
@@ -108,12 +109,12 @@ func (s *shape) merges() bool {
 	return false
 }
 
-// functions are the statements that make the functions that the columns of the shape need. They are temporary, as the
-// staging table is: that takes no right more than the table does, and no other session has them.
+// functions returns the statements that create the functions that the columns need. Like the staging table, they are
+// temporary: they need no further privilege, and other sessions do not see them.
 func (s *shape) functions() (all []string) {
 	for _, f := range functions {
 		for i := range s.columns {
-			if met, _ := s.meets(&s.columns[i]); strings.Contains(met, f.name+"(") {
+			if merged, _ := s.mergeSQL(&s.columns[i]); strings.Contains(merged, f.name+"(") {
 				all = append(all, "CREATE OR REPLACE FUNCTION "+f.name+f.definition)
 				break
 			}
@@ -122,16 +123,16 @@ func (s *shape) functions() (all []string) {
 	return all
 }
 
-// functions by their names. They do to values of a database what the package merge does to those of a batch.
+// functions do in the database what package merge does in a batch.
 var functions = []struct{ name, definition string }{
-	// weir_number raises an error for a text that is no number to JSON, though it may be one to a cast.
+	// weir_number raises an error for a text that is not a JSON number, even if a cast would accept it.
 	{"pg_temp.weir_number", `(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
     WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
     ELSE quote_literal(base)::numeric
   END
 $$`},
-	// weir_older has numbers before other texts, which are compared byte by byte.
+	// weir_older reports a < b: numbers sort before other texts, which compare byte by byte.
 	{"pg_temp.weir_older", `(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   number CONSTANT text := '^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$';
@@ -146,7 +147,7 @@ BEGIN
   RETURN a COLLATE "C" < b;
 END
 $$`},
-	// weir_patch applies the members of patches one after the other, as RFC 7396 has it. A name may come several times.
+	// weir_patch applies the members of a patch sequence in order, by RFC 7396. A name may repeat.
 	{"pg_temp.weir_patch", `(base jsonb, patches json) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   m record;
@@ -170,7 +171,7 @@ BEGIN
   RETURN base;
 END
 $$`},
-	// weir_patch_text is the same for texts, which keep the order of their members. One that is no object counts as {}.
+	// weir_patch_text is the same for text, which keeps the order of members. A text that is not an object counts as {}.
 	{"pg_temp.weir_patch_text", `(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   names text[] := '{}';

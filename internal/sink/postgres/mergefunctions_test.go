@@ -18,8 +18,8 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// meets has the values of columns meet by functions.
-func meets(functions map[string]merge.Function) func(*fold.Options) {
+// withMerge sets the merge functions of columns.
+func withMerge(functions map[string]merge.Function) func(*fold.Options) {
 	return func(o *fold.Options) { o.Merge = functions }
 }
 
@@ -75,8 +75,8 @@ func randomPatch(rnd *rand.Rand, depth int) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// TestMeet_ColumnsOfManyTypes: random messages in batches that end anywhere make what all of them at once make of nothing.
-func TestMeet_ColumnsOfManyTypes(t *testing.T) {
+// TestMergeFunctions_ColumnsOfManyTypes: random messages in batches that end anywhere make what all of them at once make of nothing.
+func TestMergeFunctions_ColumnsOfManyTypes(t *testing.T) {
 	url := testpg.New(t)
 	pool := testpg.Pool(t, url, "transaction")
 	functions := map[string]merge.Function{}
@@ -99,7 +99,7 @@ func TestMeet_ColumnsOfManyTypes(t *testing.T) {
 		case 2:
 			db.Exec(t, "CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; CREATE TRIGGER same BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION same()")
 		}
-		r := sinktest.Begin(t, db, meets(functions))
+		r := sinktest.Begin(t, db, withMerge(functions))
 		var all []string
 		few := names[:]
 		for range 1 + rnd.IntN(12) {
@@ -130,17 +130,17 @@ func TestMeet_ColumnsOfManyTypes(t *testing.T) {
 		}
 		r.End()
 		sinktest.Expect(t, db, "SELECT id, line, reason FROM weir_rejects")
-		meetsAs(t, db, functions, all)
+		comparesEqual(t, db, functions, all)
 	})
 }
 
-// meetsAs demands that the table t has what lines make of nothing.
-func meetsAs(t *testing.T, db *database, functions map[string]merge.Function, lines []string) {
+// comparesEqual demands that the table t is the fold of lines.
+func comparesEqual(t *testing.T, db *database, functions map[string]merge.Function, lines []string) {
 	t.Helper()
-	r := sinktest.BeginJob(t, db, "verify", meets(functions))
+	r := sinktest.BeginJob(t, db, "verify", withMerge(functions))
 	r.Fold(lines...)
 	b := r.Seal().Batches[0]
-	b.MeetNothing()
+	b.MakeAbsolute()
 	d, err := postgres.Inspect(t.Context(), db.url, db.options(t))
 	testcheck.NoError(t, err)
 	defer func() { testcheck.NoError(t, d.Close()) }()
@@ -153,9 +153,9 @@ func meetsAs(t *testing.T, db *database, functions map[string]merge.Function, li
 	}
 }
 
-// TestMeet_WritersAtOnce: a sum of several writers is the sum of all of them, whether their rows exist, whether they are
+// TestMergeFunctions_WritersAtOnce: a sum of several writers is the sum of all of them, whether their rows exist, whether they are
 // merged or written by separate statements, and with versions.
-func TestMeet_WritersAtOnce(t *testing.T) {
+func TestMergeFunctions_WritersAtOnce(t *testing.T) {
 	const writers, flushes, keys = 3, 12, 40
 	functions := map[string]merge.Function{"n": merge.Sum, "low": merge.Min, "o": merge.Patch}
 	for name, c := range map[string]struct {
@@ -172,7 +172,7 @@ func TestMeet_WritersAtOnce(t *testing.T) {
 				db.separately()
 			}
 			begin := func(job string) *sinktest.Run {
-				change := []func(*fold.Options){meets(functions)}
+				change := []func(*fold.Options){withMerge(functions)}
 				if c.change != nil {
 					change = append(change, c.change, func(o *fold.Options) { delete(o.Merge, "o") })
 				}
@@ -207,8 +207,8 @@ func TestMeet_WritersAtOnce(t *testing.T) {
 	}
 }
 
-// TestMeet_ASumWaitsForAnotherSession, which inserts, updates or deletes its row.
-func TestMeet_ASumWaitsForAnotherSession(t *testing.T) {
+// TestMergeFunctions_ASumWaitsForAnotherSession, which inserts, updates or deletes its row.
+func TestMergeFunctions_ASumWaitsForAnotherSession(t *testing.T) {
 	url := testpg.New(t)
 	for _, separate := range []bool{false, true} {
 		for sql, want := range map[string]string{
@@ -225,7 +225,7 @@ func TestMeet_ASumWaitsForAnotherSession(t *testing.T) {
 					db.separately()
 				}
 				db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n numeric)")
-				r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum}))
+				r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"n": merge.Sum}))
 				r.Flush(`{"id":1,"n":1}`)
 				r.Flush(`{"id":1,"n":2}`, `{"id":3,"n":2}`)
 				id := 1
@@ -243,10 +243,10 @@ func TestMeet_ASumWaitsForAnotherSession(t *testing.T) {
 	}
 }
 
-// TestMeet_AColumnThatOthersWiden: its values go on to meet, as texts.
-func TestMeet_AColumnThatOthersWiden(t *testing.T) {
+// TestMergeFunctions_AColumnThatOthersWiden: its values are still merged, as texts.
+func TestMergeFunctions_AColumnThatOthersWiden(t *testing.T) {
 	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
+	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
 	r.Flush(`{"id":1,"n":1,"top":1,"o":{"b":1}}`)
 	r.Flush(`{"id":1,"n":2,"top":2,"o":{"a":1}}`)
 	other := sinktest.BeginJob(t, db, "other")
@@ -259,12 +259,12 @@ func TestMeet_AColumnThatOthersWiden(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT n, top, o FROM t WHERE id = 1", `3.5|10|{"a":1,"b":1,"c":{}}`)
 }
 
-// TestMeet_OneOfManyRowsOverflows: the other rows are written, and each of its messages that fits.
-func TestMeet_OneOfManyRowsOverflows(t *testing.T) {
+// TestMergeFunctions_OneOfManyRowsOverflows: the other rows are written, and each of its messages that fits.
+func TestMergeFunctions_OneOfManyRowsOverflows(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n smallint, d numeric(4,1), o varchar(13))")
 	db.Exec(t, "INSERT INTO t VALUES (7, 32760, 999, '{\"a\":1}')")
-	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum, "d": merge.Sum, "o": merge.Patch}))
+	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"n": merge.Sum, "d": merge.Sum, "o": merge.Patch}))
 	for i := range 300 {
 		r.Fold(fmt.Sprintf(`{"id":%d,"n":1,"d":0.1}`, i))
 	}
@@ -275,10 +275,10 @@ func TestMeet_OneOfManyRowsOverflows(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), sum(n) FROM t WHERE id <> 7", "299|299")
 }
 
-// TestMeet_WhatTheTableHasIsAdded: a flush after one that changed nothing is not compared with the table, whose values it has.
-func TestMeet_WhatTheTableHasIsAdded(t *testing.T) {
+// TestMergeFunctions_WhatTheTableHasIsAdded: a flush after one that changed nothing is not compared with the table, whose values it has.
+func TestMergeFunctions_WhatTheTableHasIsAdded(t *testing.T) {
 	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"n": merge.Sum}))
+	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"n": merge.Sum}))
 	for _, n := range []int{1, 0, 1} {
 		for i := range 6000 {
 			r.Fold(fmt.Sprintf(`{"id":%d,"n":%d}`, 10000+i, n))
@@ -288,19 +288,19 @@ func TestMeet_WhatTheTableHasIsAdded(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT n::text, count(*) FROM t GROUP BY 1", "2|6000")
 }
 
-// TestMeet_APatchedColumnBecomesText: the function that its new type needs is made, though the staging table stays.
-func TestMeet_APatchedColumnBecomesText(t *testing.T) {
+// TestMergeFunctions_APatchedColumnBecomesText: the function that its new type needs is made, though the staging table stays.
+func TestMergeFunctions_APatchedColumnBecomesText(t *testing.T) {
 	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db, meets(map[string]merge.Function{"o": merge.Patch}))
+	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"o": merge.Patch}))
 	r.Flush(`{"id":1,"o":{"a":1}}`)
 	r.Flush(`{"id":1,"o":{"a":null,"b":[1e200000]}}`) // which jsonb does not take
 	r.Flush(`{"id":1,"o":{"c":2}}`)
 	sinktest.Expect(t, db, "SELECT o FROM t", `{"b":[1e200000],"c":2}`)
 }
 
-// TestMeet_TablesOfManyKinds: values meet alike, whether the server can merge rows into the table or not. A row that is
+// TestMergeFunctions_TablesOfManyKinds: values merge alike, whether the server can merge rows into the table or not. A row that is
 // inserted has its values once.
-func TestMeet_TablesOfManyKinds(t *testing.T) {
+func TestMergeFunctions_TablesOfManyKinds(t *testing.T) {
 	url := testpg.New(t)
 	const table = "CREATE TABLE t (id integer PRIMARY KEY, a text, b text)"
 	for name, ddl := range map[string]string{
@@ -314,7 +314,7 @@ func TestMeet_TablesOfManyKinds(t *testing.T) {
 			db := connectEmpty(t, url)
 			db.Exec(t, "DROP EXTENSION IF EXISTS postgres_fdw CASCADE")
 			db.Exec(t, ddl)
-			r := sinktest.Begin(t, db, meets(map[string]merge.Function{"a": merge.Max, "b": merge.Sum}))
+			r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"a": merge.Max, "b": merge.Sum}))
 			for range 3 {
 				r.Flush(`{"id":1,"a":"9","b":1}`, `{"id":2,"a":"x","b":0.5}`)
 			}
