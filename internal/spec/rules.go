@@ -35,7 +35,7 @@ func (b *builder) foldRules() fold.Options {
 			name  string
 			given bool
 		}{{"delete-when", f.DeleteWhen != ""}, {"version-field", o.Version != ""}, {"fill-only", o.FillOnly}, {"tombstones-by-key", b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones}} {
-			b.faultIf(keyless && needs.given, needs.name, "--%s needs a key, and --key none makes each message a row of its own: leave one of them out", needs.name)
+			b.faultIf(keyless && needs.given, needs.name, "--%s needs a key, and --key none makes each message its own row: leave one of them out", needs.name)
 		}
 	}
 	keys := map[string]bool{}
