@@ -76,8 +76,8 @@ func (o *Options) setFunction(c *schema.Column) {
 	}
 }
 
-// Sums returns the first column that is a sum, or "".
-func (o *Options) Sums() string {
+// SumColumn returns the first column that is a sum, or "".
+func (o *Options) SumColumn() string {
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
 		if o.Merge[name] == merge.Sum {
 			return name

@@ -154,7 +154,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures}
 	c.Rejects.Max, c.Rejects.Age, c.Rejects.Show = s.Rejects.Max, s.Rejects.Keep, s.showRejects()
 	c.Restart.FromStart, c.Restart.Rebuild = s.Once.Restart == Reread, s.Once.Restart == Rebuild
-	if c.Restart.Again = s.again; b.sums() == "" { // a second job would add messages again
+	if c.Restart.Again = s.again; b.describeSum() == "" { // a second job would add messages again
 		c.Restart.Backfill = s.backfill(c.Job, c.Sources)
 	}
 	return p, nil

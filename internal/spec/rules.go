@@ -81,14 +81,14 @@ func (b *builder) functions() map[string]merge.Function {
 	return all
 }
 
-// sums names the first column of the job's tables that is a sum, for an error; "" if there is none.
-func (b *builder) sums() string {
+// describeSum names the first column of the job's tables that is a sum, for an error; "" if there is none.
+func (b *builder) describeSum() string {
 	tables := slices.Clone(b.plan.Job.Tables)
 	if star := b.plan.Job.Mapping.Star; star != nil {
 		tables = append(tables, *star)
 	}
 	for i := range tables {
-		if column := tables[i].Fold.Sums(); column != "" {
+		if column := tables[i].Fold.SumColumn(); column != "" {
 			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name)
 		}
 	}
@@ -97,7 +97,7 @@ func (b *builder) sums() string {
 
 // judgeSums rejects settings that would add messages to a sum twice.
 func (b *builder) judgeSums(feed *job.Feed, live bool) {
-	sum := b.sums()
+	sum := b.describeSum()
 	if sum == "" {
 		return
 	}
