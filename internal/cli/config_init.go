@@ -425,7 +425,7 @@ func (d *draft) flowRow(row string) string {
 		if string(raw) == "null" {
 			continue
 		}
-		if text := feed.Text(nil, raw, feed.KindOf(raw)); d.jsonColumns[name] && json.Valid(text) {
+		if text := feed.TextOf(raw); d.jsonColumns[name] && json.Valid(text) {
 			raw = text
 		}
 		cells = append(cells, quotedYAML(name)+": "+plainJSON(raw))

@@ -191,7 +191,7 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[st
 func (o *origin) merge(b *fold.Batch, m *fold.Row, col int, from origin, source string) {
 	var have []byte
 	if o.Value != nil && o.Value[0] != 'n' {
-		have = feed.Text(nil, o.Value, feed.KindOf(o.Value))
+		have = feed.TextOf(o.Value)
 	}
 	value, _ := b.AppendMerged(nil, m, col, have) // ok, because earlier messages made have
 	if value == nil {

@@ -263,7 +263,7 @@ func said(b *fold.Batch, d *sink.Difference) string {
 	key := ""
 	for i, k := range b.Table.Key {
 		raw := b.Value(d.Row, k)
-		key += []string{"", ","}[min(i, 1)] + string(feed.Text(nil, raw, feed.KindOf(raw)))
+		key += []string{"", ","}[min(i, 1)] + string(feed.TextOf(raw))
 	}
 	key = printable(key)
 	switch d.Kind {

@@ -116,7 +116,7 @@ func (c *checker) references(t *tableDraft) {
 			case to == nil:
 				c.fault(s.Pos, where, "references %q, which is no table of this file%s", s.References, DidYouMean(s.References, c.tableNames()))
 			case len(to.Key) == 0:
-				c.fault(s.Pos, where, "references %s, which has no key (key: none), by which a column could name a row of it", s.References)
+				c.fault(s.Pos, where, "references %s, which has no key (key: none), so a column cannot reference its rows", s.References)
 			case to.child() || len(to.Key) != 1:
 				c.fault(s.Pos, where, "references %s, whose key has several columns: one column cannot name a row of it", s.References)
 			default:
@@ -272,14 +272,15 @@ func (c *checker) rules(t *tableDraft) {
 	if above := c.byName[t.Of]; t.replaced() && above != nil && above.FillOnly {
 		c.fault(above.place("fill_only"), join(above.where, "fill_only"), "the rows of %s are a set that each message replaces: leave fill_only out, or give %[1]s set: merge", t.Name)
 	}
-	for _, col := range t.Columns {
-		if t.replaced() && t.Merge[col.Name] != merge.Last {
-			c.fault(col.Pos, t.where+".columns."+col.Name, "the array is the whole set of rows, so that merge has no meaning: set: merge takes elements as updates")
-		}
-	}
 	if t.replaced() {
+		const noEffect = "the array replaces all rows, so %s has no effect: with set: merge, elements are updates"
+		for _, col := range t.Columns {
+			if t.Merge[col.Name] != merge.Last {
+				c.fault(col.Pos, t.where+".columns."+col.Name, noEffect, "merge")
+			}
+		}
 		for _, name := range []string{"delete_when", "null", "fill_only", "version_field", "version_scope"} {
-			clash(name, name, fmt.Sprintf("the array is the whole set of rows, so that %s has no meaning: set: merge takes elements as updates", name))
+			clash(name, name, fmt.Sprintf(noEffect, name))
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// column reads what a column is made of: a source, nothing (the field of its name), or a list. One of the sources may say
-// how the column's values meet.
+// column reads the sources of a column: one, none (the field with its name), or a list. One of the sources may name the
+// column's merge function.
 func (r *reader) column(n *yaml.Node, name, where string) (from []mapping.Source, function merge.Function) {
 	items := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
@@ -27,10 +27,10 @@ func (r *reader) column(n *yaml.Node, name, where string) (from []mapping.Source
 		switch {
 		case s.merge == "":
 		case given && s.merge != function.String():
-			r.fault(s.Pos, where, "a column merges by one function, and a source before this one says %s", function)
+			r.fault(s.Pos, where, "a column has one merge function, and an earlier source says %s", function)
 		default:
 			given = true
-			function, _ = merge.Parse(s.merge) // an unknown one is a fault already
+			function, _ = merge.Parse(s.merge) // an unknown one was reported before
 		}
 		from = append(from, s.Source)
 	}
@@ -148,7 +148,7 @@ func (r *reader) sourceMap(n *yaml.Node, column, where string) sourceDraft {
 		}
 		for _, other := range keyNames(sourceKeys) {
 			if given[other] != nil && other != k.name && !slices.Contains(k.with, other) {
-				r.fault(pos(given[other]), where, "%s does not go with %s", other, k.name)
+				r.fault(pos(given[other]), where, "%s cannot be combined with %s", other, k.name)
 			}
 		}
 		return s
@@ -159,7 +159,7 @@ func (r *reader) sourceMap(n *yaml.Node, column, where string) sourceDraft {
 	case s.typed && given["type"] != nil:
 		r.fault(pos(given["type"]), where, "the type is named twice, by from and by type")
 	case given["references"] != nil && given["merge"] != nil:
-		r.fault(pos(given["merge"]), where, "merge does not go with references: the value is the key of a row")
+		r.fault(pos(given["merge"]), where, "merge cannot be combined with references: the value is the key of a row")
 	}
 	if s.From.Base == paths.NoBase {
 		s.From = paths.FieldPath(column)

@@ -40,7 +40,7 @@ func (t *tableDraft) place(name string) paths.Pos {
 	return t.Pos
 }
 
-// NoKey stands in place of a key for none: each message is a row of its own.
+// NoKey is the key of a table without one: each message is its own row.
 const NoKey = "none"
 
 // mappingKeys are those of the top that are no settings.
@@ -76,7 +76,7 @@ var tableKeys = []key[tableDraft]{
 			t.Parent[name] = r.name(value, join(where, name))
 		})
 	}},
-	{"key", "the column or columns that identify a row; those of a child come after its parent's. `none`: each message is a row of its own; a column of this name is `[none]`", "the top-level `key`; else of `'*'` the key that the stream names; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"key", "the column or columns that identify a row; those of a child come after its parent's. `none`: each message is its own row; for a column named none, write `[none]`", "the top-level `key`; else of `'*'` the key that the stream names; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if t.Key = r.names(n, where); n.Kind == yaml.ScalarNode && n.Value == NoKey {
 			t.Key = []string{}
 		}

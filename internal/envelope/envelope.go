@@ -12,8 +12,8 @@ import (
 //go:embed presets.yaml
 var Presets []byte
 
-// RecordKey is the field of a line that has the key of its record in Kafka. An object there names the fields of the key, if
-// the envelope has no Key. It is no column.
+// RecordKey is the field of a line with the key of its Kafka record. If the envelope has no Key, the members of that object
+// are the key. It is not a column.
 const RecordKey = "@key"
 
 // An Envelope says where CDC messages hold their table, row, operation and version. Its paths begin at the message that

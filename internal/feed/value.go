@@ -115,6 +115,14 @@ func KindOf(value []byte) Kind {
 	return Int
 }
 
+// TextOf returns the text of a raw value that was scanned before, nil for none.
+func TextOf(raw []byte) []byte {
+	if raw == nil {
+		return nil
+	}
+	return Text(nil, raw, KindOf(raw))
+}
+
 // IsNumber reports whether text is written as a JSON number of at most 4096
 // characters, and whether as an integer.
 func IsNumber(text []byte) (Kind, bool) {

@@ -121,7 +121,7 @@ func MayReject(t *schema.Table, o *Options) bool {
 
 var errFull = fmt.Errorf("the rows of one batch take more than %d GiB, as much as it can hold: verify a smaller table", maxArena>>30)
 
-// errVersionedDelete ends a run, see docs/dev/merge.md: what a delete leaves of a sum would depend on where a batch ends.
+// errVersionedDelete ends a run, see docs/dev/merge.md: what a delete leaves of a sum would depend on batch boundaries.
 var errVersionedDelete = errors.New("deletes with versions cannot be applied to a table with merge functions: leave the version or the functions out")
 
 // Table returns the table as the lines so far need it.

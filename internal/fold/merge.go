@@ -80,7 +80,7 @@ func (b *Batch) mergeValue(r *Row, have ref, m *message, c cell, first bool) ref
 	}
 	if column.Merge == merge.Patch {
 		text = appendPatch(text, was, value, isRelative)
-	} else if merged, _ := column.AppendMerged(text, textOf(was), value); merged == nil {
+	} else if merged, _ := column.AppendMerged(text, feed.TextOf(was), value); merged == nil {
 		return have
 	} else {
 		text = merged
@@ -104,14 +104,6 @@ func (b *Batch) mergeBase(r *Row, have ref) (value []byte, isRelative bool) {
 	default:
 		return v, false
 	}
-}
-
-// textOf returns the text of a raw value, nil for none.
-func textOf(value []byte) []byte {
-	if value == nil {
-		return nil
-	}
-	return feed.Text(nil, value, feed.KindOf(value))
 }
 
 // appendPatch appends the result of patching a value. If isRelative, it extends a patch sequence for the database's value.

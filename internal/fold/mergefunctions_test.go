@@ -400,8 +400,8 @@ func TestFold_MergeRefused(t *testing.T) {
 		{"z", merge.Max, "", "has the default 0"},
 		{"z", merge.Sum, "", ""},
 		{"z", merge.Sum, "v", ""},
-		{"z", merge.First, "v", "these have a version (v)"},
-		{"j", merge.Patch, "v", "these have a version (v)"},
+		{"z", merge.First, "v", "messages have a version (v)"},
+		{"j", merge.Patch, "v", "messages have a version (v)"},
 		{"v", merge.Sum, "v", "the version of the messages"},
 		{"j", merge.Patch, "", ""},
 		{"j", merge.Max, "", "it is jsonb"},
@@ -422,7 +422,7 @@ func TestFold_MergeRefused(t *testing.T) {
 	two := fold.Options{Key: []string{"id"}, Merge: map[string]merge.Function{"m": merge.Sum, "M": merge.Max}}
 	testcheck.NoError(t, fold.CheckMerge(&user, two))
 	two.Limits.FoldCase = true
-	if err := fold.CheckMerge(&user, two); err == nil || !strings.Contains(err.Error(), `the same as "M"`) {
+	if err := fold.CheckMerge(&user, two); err == nil || !strings.Contains(err.Error(), `the same column as "M"`) {
 		t.Error(err)
 	}
 	f := meetFolder(t, user, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })

@@ -79,8 +79,8 @@ func (o *Options) setFunction(c *schema.Column) {
 // Appends reports whether each message becomes a row of its own.
 func (o *Options) Appends() bool { return len(o.Key) == 0 }
 
-// Sums returns the first column that is a sum, or "".
-func (o *Options) Sums() string {
+// SumColumn returns the first column that is a sum, or "".
+func (o *Options) SumColumn() string {
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
 		if o.Merge[name] == merge.Sum {
 			return name

@@ -133,7 +133,7 @@ func (b *Batch) mergeVersioned(r *Row, m *message) {
 	b.rows.cells.at(&vs.cells, int32(width-1), width)
 	for i := range m.values {
 		if c := m.values[i]; b.rules.table.Columns[c.col].Merges() {
-			b.meetVersioned(r, vs, m, c, v)
+			b.mergeAnyVersion(r, vs, m, c, v)
 		} else if outdated {
 			continue
 		} else if newest || !b.older(m.version, vs.cells[c.col]) {
@@ -145,9 +145,9 @@ func (b *Batch) mergeVersioned(r *Row, m *message) {
 	vs.mark(r)
 }
 
-// meetVersioned has a message merge into a column that takes every message, whatever its version. The column has the newest
-// of them.
-func (b *Batch) meetVersioned(r *Row, vs *versions, m *message, c cell, v ref) {
+// mergeAnyVersion merges a message into a column that applies every message, whatever its version. The column's version is
+// the newest of them.
+func (b *Batch) mergeAnyVersion(r *Row, vs *versions, m *message, c cell, v ref) {
 	if !b.older(m.version, vs.cells[c.col]) {
 		vs.cells[c.col] = v
 	}

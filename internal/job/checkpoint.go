@@ -231,7 +231,7 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 		if way := ad.howToFill(fresh); way != "" && ad.keyErr == nil {
 			ways = append(ways, way)
 		}
-		if !stale && !ad.adds() {
+		if !stale && !ad.addsAgain() {
 			ways = append(ways, "--restart reread reads again over the rows that exist")
 		}
 		if ad.keyErr == nil {
@@ -261,21 +261,21 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 	return nil
 }
 
-// adds reports whether a message that is read again would be added to a table again.
-func (ad *admission) adds() bool {
-	return slices.ContainsFunc(ad.tables, func(t Table) bool { return t.Fold.Sums() != "" || t.Fold.Appends() })
+// addsAgain reports whether rereading messages would add them again, to a sum or as rows.
+func (ad *admission) addsAgain() bool {
+	return slices.ContainsFunc(ad.tables, func(t Table) bool { return t.Fold.SumColumn() != "" || t.Fold.Appends() })
 }
 
-// howToReadAgain is how the user has the sources read from their start, over the rows that exist where that is right,
-// and what it does then.
+// howToReadAgain tells the user how to reread the sources from the start: over the existing rows if that is correct, with what
+// that does, else into empty tables.
 func (ad *admission) howToReadAgain(does string) string {
-	if ad.adds() {
+	if ad.addsAgain() {
 		return ad.howToRebuild()
 	}
 	return "--restart reread " + does
 }
 
-// whatBecameOf says why a table is not what it was: what others made of its columns, or what the database does not tell.
+// whatBecameOf says how a table may have changed: its altered columns, or causes that the database does not show.
 func whatBecameOf(t *schema.Table) string {
 	unknown := "it was dropped and recreated, restored from a dump, or is unlogged and the server crashed"
 	if len(t.Altered) == 0 {
@@ -288,7 +288,7 @@ func whatBecameOf(t *schema.Table) string {
 	return strings.Join(words, ", ") + ", or " + unknown
 }
 
-// once is the command that continues by a flag, behind what the flag does.
+// once returns the command that continues with a flag, after a colon.
 func (ad *admission) once(flag ...string) string {
 	if ad.cfg.Restart.Again == nil {
 		return ""
@@ -302,7 +302,7 @@ func (ad *admission) howToRebuild() string {
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
 	}
 	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {
-		if ad.adds() {
+		if ad.addsAgain() {
 			return fmt.Sprintf("another --table, or empty %s, weir forget %s, and sync again", ad.tableNames(), ad.cfg.Job)
 		}
 		return fmt.Sprintf("another --table, or an empty %s and --restart reread", ad.tableNames())

@@ -43,7 +43,7 @@ func (x *Expire) Explains(b *fold.Batch, r *fold.Row, at time.Time) bool {
 		if raw == nil || feed.KindOf(raw) == feed.Null {
 			continue
 		}
-		if t, ok := timeOf(string(feed.Text(nil, raw, feed.KindOf(raw)))); !ok || !t.Before(before) {
+		if t, ok := timeOf(string(feed.TextOf(raw))); !ok || !t.Before(before) {
 			return false
 		}
 	}

@@ -13,7 +13,7 @@ func (c *compiler) key(t *Table, out *planned) {
 	if out.nest.parent >= 0 {
 		p := &c.plan.tables[out.nest.parent]
 		if len(p.key) == 0 {
-			c.fault(t.Pos, "table %q: of: %q has no key (key: none), by which a row of this table could name its parent", t.Name, p.spec.Name)
+			c.fault(t.Pos, "table %q: of: %q has no key (key: none), so it cannot be a parent", t.Name, p.spec.Name)
 		}
 		as := func(name string) string {
 			if to, renamed := t.Parent[name]; renamed {
@@ -50,7 +50,7 @@ func (c *compiler) key(t *Table, out *planned) {
 	}
 }
 
-// keyless finds what a table without a key cannot have: whatever finds a row by its key.
+// keyless finds settings that need a key in a table without one.
 func (c *compiler) keyless(t *Table, out *planned, what string) {
 	if len(t.Key) > 0 {
 		return
@@ -60,7 +60,7 @@ func (c *compiler) keyless(t *Table, out *planned, what string) {
 		given bool
 	}{{"of", t.Of != ""}, {"id", t.ID != ""}, {"delete_when", t.DeleteWhen != nil}, {"version_field", t.Version.Base != paths.NoBase}, {"fill_only", t.FillOnly}, {"expire", t.Expire != nil}} {
 		if needs.given {
-			c.fault(t.Pos, "%s: key: none makes each message a row of its own, and %s needs a key: leave one of them out", what, needs.rule)
+			c.fault(t.Pos, "%s: %s needs a key, and key: none makes each message its own row: leave one of them out", what, needs.rule)
 		}
 	}
 }

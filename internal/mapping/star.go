@@ -42,8 +42,8 @@ func (m *Mapping) With(name string) *Mapping {
 type NewTable struct {
 	Name       string // in the database
 	StreamName string // in the stream
-	// Key is that which the stream names: empty if it says that there is none; nil: it says nothing, or the table that stands
-	// for others names one.
+	// Key is the one that the stream names: empty if it says that there is none; nil if it says nothing, or if the table '*'
+	// names one.
 	Key []string
 	// Columns are those that the stream has declared.
 	Columns []Column

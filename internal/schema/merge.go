@@ -144,7 +144,7 @@ func (c *Column) readsNumbers() bool {
 // NULL. AdmitMerge has accepted both, unless have comes from the database: ok is false if the function cannot use it. merged
 // is nil if the column is unchanged.
 func (c *Column) AppendMerged(dst, have, value []byte) (merged []byte, ok bool) {
-	text := feed.Text(nil, value, feed.KindOf(value))
+	text := feed.TextOf(value)
 	switch c.Merge {
 	case merge.First:
 		if have != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// This file is about tables without a key, in which each message is a row of its own.
+// This file is about tables without a key, in which each message is its own row.
 
-// KeyedError says that weir made a table with a primary key, which rows without a key may violate.
+// KeyedError returns the error that weir made a table with a primary key, which rows without a key may violate.
 func KeyedError(t *schema.Table, primary []string) error {
 	return fmt.Errorf("table %q was made with the key %s: leave key none out, or recreate the table without a key by --restart rebuild", t.Name, strings.Join(primary, ","))
 }
 
-// A RowSum tells some rows from others, whatever their order. Two of one process are equal if they are of the same rows.
+// A RowSum is a checksum of rows in any order. Two of one process are equal if their rows are equal.
 type RowSum struct {
 	Rows int64
 	sum  uint64 // of the hashes of the rows
@@ -24,8 +24,8 @@ type RowSum struct {
 
 var sumSeed = maphash.MakeSeed()
 
-// Add adds a row by the texts of its columns; nil is NULL. A number or JSON counts by its value: a widened column may
-// spell it otherwise than the message.
+// Add adds a row by the texts of its columns; nil is NULL. Numbers and JSON are hashed by value, because a widened column may
+// spell them differently from the message.
 func (s *RowSum) Add(texts [][]byte) {
 	var row []byte
 	for _, text := range texts {

@@ -42,7 +42,7 @@ func (d *Driver) Reader(ctx context.Context, dest string, o Options) (Inspector,
 // Options are those that every driver takes.
 type Options struct {
 	Level Level // of what is committed; an Inspector needs none
-	// IgnoreForeignKeys has flushes neither check foreign keys nor follow their actions.
+	// IgnoreForeignKeys: flushes neither check foreign keys nor run their actions.
 	IgnoreForeignKeys bool
 	Cache             int // bytes of a cache inside the program, where the database has one; 0: the driver's default
 	Log               *slog.Logger
@@ -85,7 +85,7 @@ type Inspector interface {
 	// Others calls each with the key of every row of the table that a batch does not name, for
 	// people, until it returns false.
 	Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error
-	// Sums is Compare for a table without a key: it sums the rows of the table, and those that a batch makes, by the
+	// Sums is Compare for a table without a key: it returns checksums of the table's rows and of the batch's, over the
 	// columns that the batch names and that have no default.
 	Sums(ctx context.Context, b *fold.Batch) (have, want RowSum, err error)
 	// Close releases the database. It is safe to call it twice.

@@ -155,7 +155,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	c.Rejects.Max, c.Rejects.Age, c.Rejects.Show = s.Rejects.Max, s.Rejects.Keep, s.showRejects()
 	c.Restart.FromStart, c.Restart.Rebuild = s.Once.Restart == Reread, s.Once.Restart == Rebuild
 	c.Restart.Again = s.again
-	if to, _ := b.adds(); to == "" { // else a second job would add messages again
+	if to, _ := b.addsTo(); to == "" { // else a second job would add messages again
 		c.Restart.Backfill = s.backfill(c.Job, c.Sources)
 	}
 	return p, nil

@@ -35,7 +35,7 @@ func (b *builder) foldRules() fold.Options {
 			name  string
 			given bool
 		}{{"delete-when", f.DeleteWhen != ""}, {"version-field", o.Version != ""}, {"fill-only", o.FillOnly}, {"tombstones-by-key", b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones}} {
-			b.faultIf(keyless && needs.given, needs.name, "--%s needs a key, and --key none makes each message a row of its own: leave one of them out", needs.name)
+			b.faultIf(keyless && needs.given, needs.name, "--%s needs a key, and --key none makes each message its own row: leave one of them out", needs.name)
 		}
 	}
 	keys := map[string]bool{}
@@ -81,14 +81,14 @@ func (b *builder) functions() map[string]merge.Function {
 	return all
 }
 
-// adds names what a repeated message would be added to, for an error; "" for nothing. sums reports whether that is a sum.
-func (b *builder) adds() (to string, sums bool) {
+// addsTo names what a repeated message would be added to, for an error; "" for nothing. sums reports whether that is a sum.
+func (b *builder) addsTo() (to string, sums bool) {
 	tables := slices.Clone(b.plan.Job.Tables)
 	if star := b.plan.Job.Mapping.Star; star != nil {
 		tables = append(tables, *star)
 	}
 	for i := range tables {
-		if column := tables[i].Fold.Sums(); column != "" {
+		if column := tables[i].Fold.SumColumn(); column != "" {
 			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name), true
 		}
 		if tables[i].Fold.Appends() {
@@ -100,7 +100,7 @@ func (b *builder) adds() (to string, sums bool) {
 
 // judgeRepeats rejects settings that would add messages twice.
 func (b *builder) judgeRepeats(feed *job.Feed, live bool) {
-	to, sums := b.adds()
+	to, sums := b.addsTo()
 	if to == "" {
 		return
 	}

@@ -222,7 +222,7 @@ var FoldFlags = []string{"max-line", "key", "delete-when", "null", "version-fiel
 
 func (s *Spec) declareFold() {
 	o, group := &s.Fold, FoldGroup
-	s.declare(group, "key", &keyList{list{value: &o.Key, commas: true}}, "`FIELD,...` that identify a row (default the primary key of the table if that exists, else id); none: each message is a row of its own")
+	s.declare(group, "key", &keyList{list{value: &o.Key, commas: true}}, "`FIELD,...` that identify a row (default the primary key of the table if that exists, else id); none: each message is its own row")
 	s.declare(group, "delete-when", (*text)(&o.DeleteWhen), "delete the row when a message has `FIELD=VALUE`; FIELD=null is JSON's null")
 	s.declare(group, "null", NewChoice(&o.Null, fold.ClearNull, fold.KeepNull), "clear: null sets NULL; keep: null is the same as absent")
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")

@@ -360,7 +360,7 @@ func stamp(b *fold.Batch) string { return b.Time.UTC().Format(stampFormat) }
 
 // text is the text of a value, which is not null, in a column of a type.
 func text(raw []byte, as schema.Type) string {
-	s := feed.Text(nil, raw, feed.KindOf(raw))
+	s := feed.TextOf(raw)
 	switch as { // the column took it
 	case schema.Real:
 		f, _, _ := feed.ParseReal(s)

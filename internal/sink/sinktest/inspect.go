@@ -313,7 +313,7 @@ func differences(t *testing.T, i sink.Inspector, most int, merges map[string]mer
 	b := sealed(t, i, []string{"id"}, merges, lines...)
 	err := i.Compare(t.Context(), b, func(d sink.Difference) bool {
 		raw := b.Value(d.Row, b.Table.Key[0])
-		text := string(feed.Text(nil, raw, feed.KindOf(raw)))
+		text := string(feed.TextOf(raw))
 		switch d.Kind {
 		case sink.Missing:
 			text += " is missing"

@@ -25,7 +25,7 @@ type layout struct {
 	columns []int         // that the table takes values for
 	stamps  []int         // the columns that get the time of the flush
 	merged  []int         // the columns that have merge functions
-	have    []byte        // memory for what the database has in one of these
+	have    []byte        // buffer for the database's value of one of these
 	now     value         // the time of the flush
 }
 

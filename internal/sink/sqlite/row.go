@@ -459,7 +459,7 @@ func (w *writer) replace(vals []value) error {
 }
 
 // isRefusal reports whether an error is about the row alone: a constraint, a trigger's RAISE, a type of a STRICT table, a
-// value too big, a merge function that can do nothing with what the row has.
+// value too big, a merge function that cannot use the row's value.
 func isRefusal(err error) bool {
 	if errors.As(err, new(*feed.Error)) {
 		return true

@@ -111,7 +111,7 @@ func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 func (s *statements) insertMany(rows *rowBuffer, n int) (inserted int64, err error) {
 	l := s.layout
 	if s.many == "" {
-		if s.many = l.insertSQL(l.columns, n); s.sel != nil { // without a key, those that the table has are not found
+		if s.many = l.insertSQL(l.columns, n); s.sel != nil { // without a key no row is looked up
 			s.many += " ON CONFLICT DO NOTHING"
 		}
 	}
