@@ -5,10 +5,11 @@ import (
 	"strconv"
 )
 
-// A sum adds numbers of at most maxWhole digits before the point and maxFraction behind it. So 1e1000000 takes no memory, and
-// as many numbers as a feed can have do not outgrow Postgres' numeric, which takes 131072 and 16383.
+// A sum adds numbers of at most maxWhole digits before the point and maxFraction behind it, so 1e1000000 takes no memory. The
+// sum of as many as a feed can have takes maxSum before the point, which is what Postgres' numeric takes.
 const (
-	maxWhole    = 131072 - 20
+	maxSum      = 131072
+	maxWhole    = maxSum - 20
 	maxFraction = 16383
 )
 
@@ -17,8 +18,8 @@ func IsSummand(text []byte) bool {
 	if _, ok := shortInt(text); ok {
 		return true
 	}
-	_, ok := parse(text)
-	return ok
+	n, ok := parse(text)
+	return ok && len(n.digits)-n.fraction <= maxWhole
 }
 
 // AppendSum appends the sum of two texts, to the last digit and in the one spelling of [AppendNumber]. ok is false if one
@@ -79,7 +80,7 @@ type number struct {
 	fraction int
 }
 
-// parse reads a summand.
+// parse reads a summand, or a sum of some.
 func parse(text []byte) (n number, ok bool) {
 	rest := text
 	if len(rest) > 0 && rest[0] == '-' {
@@ -117,7 +118,7 @@ func parse(text []byte) (n number, ok bool) {
 	if n.trim(); len(n.digits) == 0 {
 		return number{}, true
 	}
-	if n.fraction > maxFraction || len(n.digits)-n.fraction > maxWhole {
+	if n.fraction > maxFraction || len(n.digits)-n.fraction > maxSum {
 		return n, false
 	}
 	n.pad(max(0, n.fraction))
