@@ -122,19 +122,21 @@ func (s *shape) functions() (all []string) {
 	return all
 }
 
-// functions by their names. They do to values of a database what the package merge does to those of a batch.
+// functions by their names. They do to values of a database what the package merge does to those of a batch. No backslash is in
+// them, which means another thing without standard_conforming_strings, and they compare texts with a collation of their own,
+// for that of the column may take different names for one.
 var functions = []struct{ name, definition string }{
 	// weir_number raises an error for a text that is no number to JSON, though it may be one to a cast.
 	{"pg_temp.weir_number", `(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
-    WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
+    WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
     ELSE quote_literal(base)::numeric
   END
 $$`},
 	// weir_older has numbers before other texts, which are compared byte by byte.
 	{"pg_temp.weir_older", `(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
-  number CONSTANT text := '^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$';
+  number CONSTANT text := '^[-+]?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$';
   is_a CONSTANT boolean := a COLLATE "C" ~ number;
   is_b CONSTANT boolean := b COLLATE "C" ~ number;
 BEGIN
@@ -183,14 +185,14 @@ BEGIN
   END IF;
   BEGIN
     FOR m IN SELECT key, value FROM json_each(base::json) LOOP
-      i := coalesce(array_position(names, m.key), cardinality(names) + 1);
+      i := coalesce(array_position(names, m.key COLLATE "C"), cardinality(names) + 1);
       names[i] := m.key;
       members[i] := m.value;
     END LOOP;
   EXCEPTION WHEN data_exception THEN
   END;
   FOR m IN SELECT key, value FROM json_each(patches) LOOP
-    i := array_position(names, m.key);
+    i := array_position(names, m.key COLLATE "C");
     IF json_typeof(m.value) <> 'null' THEN
       i := coalesce(i, cardinality(names) + 1);
       names[i] := m.key;
