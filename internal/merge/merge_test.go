@@ -67,6 +67,23 @@ func TestAppendSum(t *testing.T) {
 	}
 }
 
+// TestAppendSum_OfTheLargest: a sum takes more digits than a summand, and is added to as any other.
+func TestAppendSum_OfTheLargest(t *testing.T) {
+	largest := []byte("9e131051")
+	if !merge.IsSummand(largest) || merge.IsSummand([]byte("1e131052")) {
+		t.Error("the largest summand has other digits")
+	}
+	sum, ok := merge.AppendNumber(nil, largest)
+	for range 3 {
+		if sum, ok = merge.AppendSum(nil, sum, largest); !ok {
+			t.Fatalf("nothing is added to %.5s of %d digits", sum, len(sum))
+		}
+	}
+	if len(sum) != 131053 || !strings.HasPrefix(string(sum), "360") {
+		t.Errorf("the sum is %.5s of %d digits", sum, len(sum))
+	}
+}
+
 // FuzzAppendSum: the sum is what big.Rat has, and the spelling of it is one.
 func FuzzAppendSum(f *testing.F) {
 	for _, s := range []string{"1", "-0.5", "1e3", "1.50", "99999999999999999999", "0.1e-5", "-7E+2", "x", "00"} {

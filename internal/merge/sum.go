@@ -6,9 +6,10 @@ import (
 )
 
 // A sum adds numbers with at most maxWhole digits before the point and maxFraction after it. So 1e1000000 cannot exhaust
-// memory, and no feed is long enough to overflow Postgres' numeric, which holds 131072 and 16383.
+// memory, and no feed is long enough for a sum of more than maxSum digits before the point, which Postgres' numeric holds.
 const (
-	maxWhole    = 131072 - 20
+	maxSum      = 131072
+	maxWhole    = maxSum - 20
 	maxFraction = 16383
 )
 
@@ -17,8 +18,8 @@ func IsSummand(text []byte) bool {
 	if _, ok := shortInt(text); ok {
 		return true
 	}
-	_, ok := parse(text)
-	return ok
+	n, ok := parse(text)
+	return ok && len(n.digits)-n.fraction <= maxWhole
 }
 
 // AppendSum appends the exact sum of two texts in the form of [AppendNumber]. ok is false if one is not a summand.
@@ -78,7 +79,7 @@ type number struct {
 	fraction int
 }
 
-// parse reads a summand.
+// parse reads a summand, or a sum of some.
 func parse(text []byte) (n number, ok bool) {
 	rest := text
 	if len(rest) > 0 && rest[0] == '-' {
@@ -116,7 +117,7 @@ func parse(text []byte) (n number, ok bool) {
 	if n.trim(); len(n.digits) == 0 {
 		return number{}, true
 	}
-	if n.fraction > maxFraction || len(n.digits)-n.fraction > maxWhole {
+	if n.fraction > maxFraction || len(n.digits)-n.fraction > maxSum {
 		return n, false
 	}
 	n.pad(max(0, n.fraction))

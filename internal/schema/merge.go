@@ -45,7 +45,7 @@ func (c *Column) CheckMerge() error {
 	case merge.Min, merge.Max:
 		takes = append(takes, Bool, UUID, Enum, Day, Instant, Bytes)
 	case merge.Patch:
-		takes = []Type{Any, Text, JSON}
+		takes = []Type{Any, Text, JSON, Affine} // the latter keeps objects as texts
 	}
 	if !c.Own && !slices.Contains(takes, c.Type) && !(c.local() && c.Merge != merge.Sum && c.Merge != merge.Patch) {
 		return bad("it is %s: %s", c.Declared(), takesWhat[c.Merge])

@@ -8,11 +8,12 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/merge"
 )
 
 // Respelled reports whether text, which the column holds, may be a raw value of a feed
 // that the column took in a narrower type: a widening keeps the value of a number or of
-// JSON, and not its spelling.
+// JSON, and not its spelling. Nor does Postgres keep the escapes of what it patches.
 func (c *Column) Respelled(raw, text []byte) bool {
 	switch k := feed.KindOf(raw); k {
 	case feed.Int, feed.Number:
@@ -20,7 +21,7 @@ func (c *Column) Respelled(raw, text []byte) bool {
 		return isNumber && (c.Type == Text || c.Type == Number || c.Type == Any) && sameNumber(raw, text)
 	case feed.JSON:
 		a, b := parse(raw), parse(text)
-		return c.Type == Text && a != nil && b != nil && sameJSON(a, b)
+		return (c.Type == Text || c.Merge == merge.Patch) && a != nil && b != nil && sameJSON(a, b)
 	}
 	return false
 }

@@ -188,7 +188,7 @@ func (c *comparison) difference(r *fold.Row, have [][]byte) *sink.Difference {
 		switch {
 		case have[i][0] == 'n':
 			return &sink.Difference{Row: r, Kind: sink.Differs, Column: u.from, Have: "NULL"}
-		case raw == nil || !c.table.Columns[u.at].Respelled(raw, have[i][1:]):
+		case raw == nil || !c.b.Table.Columns[u.from].Respelled(raw, have[i][1:]):
 			return &sink.Difference{Row: r, Kind: sink.Differs, Column: u.from, Have: string(have[i][1:])}
 		}
 	}

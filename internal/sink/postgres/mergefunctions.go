@@ -123,19 +123,21 @@ func (s *shape) functions() (all []string) {
 	return all
 }
 
-// functions do in the database what package merge does in a batch.
+// functions do in the database what package merge does in a batch. They contain no backslash, whose meaning depends on
+// standard_conforming_strings, and compare texts with a collation of their own, because that of the column may take
+// different names for one.
 var functions = []struct{ name, definition string }{
 	// weir_number raises an error for a text that is not a JSON number, even if a cast would accept it.
 	{"pg_temp.weir_number", `(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
-    WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
+    WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
     ELSE quote_literal(base)::numeric
   END
 $$`},
 	// weir_older reports a < b: numbers sort before other texts, which compare byte by byte.
 	{"pg_temp.weir_older", `(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
-  number CONSTANT text := '^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$';
+  number CONSTANT text := '^[-+]?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$';
   is_a CONSTANT boolean := a COLLATE "C" ~ number;
   is_b CONSTANT boolean := b COLLATE "C" ~ number;
 BEGIN
@@ -184,14 +186,14 @@ BEGIN
   END IF;
   BEGIN
     FOR m IN SELECT key, value FROM json_each(base::json) LOOP
-      i := coalesce(array_position(names, m.key), cardinality(names) + 1);
+      i := coalesce(array_position(names, m.key COLLATE "C"), cardinality(names) + 1);
       names[i] := m.key;
       members[i] := m.value;
     END LOOP;
   EXCEPTION WHEN data_exception THEN
   END;
   FOR m IN SELECT key, value FROM json_each(patches) LOOP
-    i := array_position(names, m.key);
+    i := array_position(names, m.key COLLATE "C");
     IF json_typeof(m.value) <> 'null' THEN
       i := coalesce(i, cardinality(names) + 1);
       names[i] := m.key;

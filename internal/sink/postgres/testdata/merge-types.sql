@@ -17,13 +17,13 @@ CREATE TEMP TABLE weir_stage_0 (
 ) ON COMMIT DELETE ROWS;
 CREATE OR REPLACE FUNCTION pg_temp.weir_number(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
-    WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
+    WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
     ELSE quote_literal(base)::numeric
   END
 $$;
 CREATE OR REPLACE FUNCTION pg_temp.weir_older(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
-  number CONSTANT text := '^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$';
+  number CONSTANT text := '^[-+]?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$';
   is_a CONSTANT boolean := a COLLATE "C" ~ number;
   is_b CONSTANT boolean := b COLLATE "C" ~ number;
 BEGIN
@@ -47,14 +47,14 @@ BEGIN
   END IF;
   BEGIN
     FOR m IN SELECT key, value FROM json_each(base::json) LOOP
-      i := coalesce(array_position(names, m.key), cardinality(names) + 1);
+      i := coalesce(array_position(names, m.key COLLATE "C"), cardinality(names) + 1);
       names[i] := m.key;
       members[i] := m.value;
     END LOOP;
   EXCEPTION WHEN data_exception THEN
   END;
   FOR m IN SELECT key, value FROM json_each(patches) LOOP
-    i := array_position(names, m.key);
+    i := array_position(names, m.key COLLATE "C");
     IF json_typeof(m.value) <> 'null' THEN
       i := coalesce(i, cardinality(names) + 1);
       names[i] := m.key;
