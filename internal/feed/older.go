@@ -17,8 +17,8 @@ func Compare(a, b []byte) int {
 		}
 		return bytes.Compare(a, b)
 	}
-	x, xok := spelled(a)
-	y, yok := spelled(b)
+	x, xok := AsNumber(a)
+	y, yok := AsNumber(b)
 	switch {
 	case xok && yok:
 		return compareDecimals(x, y)
@@ -40,9 +40,9 @@ func isCount(text []byte) bool {
 	return len(text) == 1 || len(text) > 1 && text[0] != '0'
 }
 
-// spelled returns a number as JSON would have it, which allows neither a plus sign
-// nor zeros in front.
-func spelled(text []byte) (number []byte, ok bool) {
+// AsNumber returns a text that [Compare] takes for a number as JSON would have it, which allows neither a plus sign nor
+// zeros in front.
+func AsNumber(text []byte) (number []byte, ok bool) {
 	number, negative := bytes.CutPrefix(text, []byte("-"))
 	if !negative {
 		number = bytes.TrimPrefix(text, []byte("+"))

@@ -76,6 +76,9 @@ func (o *Options) setFunction(c *schema.Column) {
 	}
 }
 
+// Appends reports whether each message becomes its own row.
+func (o *Options) Appends() bool { return len(o.Key) == 0 }
+
 // SumColumn returns the first column that is a sum, or "".
 func (o *Options) SumColumn() string {
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
@@ -100,7 +103,7 @@ func CheckMerge(t *schema.Table, o Options) error {
 			continue
 		case other != "":
 			return bad("to the database it is the same column as %q, which has a function too", other)
-		case len(o.Key) == 0:
+		case o.Appends():
 			return bad("with key none each message is its own row, so there is nothing to merge")
 		case slices.Contains(o.Key, name):
 			return bad("it is part of the key")

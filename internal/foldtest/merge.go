@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"regexp"
 	"strings"
 )
 
@@ -19,8 +20,11 @@ func (v Value) canMerge(function string) bool {
 	case function == "patch":
 		return v.Kind == JSON
 	}
-	return v.Kind != JSON
+	return v.Kind != JSON && !(isNumber.MatchString(v.Text) && huge(v.Text))
 }
+
+// isNumber matches what compares as a number.
+var isNumber = regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
 // merged returns the result of merging v into had, which is Null for none.
 func merged(function string, had, v Value) Value {

@@ -55,6 +55,9 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 	if err == nil && n.Truncates && !t.have.Exists {
 		return nil, nil
 	}
+	if err == nil && len(t.key) == 0 && t.have.Exists && ta.run.cfg.Restart.FromStart {
+		err = fmt.Errorf("--restart reread would add all messages again to the rows of table %q: drop it first", n.Name)
+	}
 	if err == nil {
 		err = ta.isOther(&t.have)
 	}

@@ -128,8 +128,8 @@ func (c *Column) mergeable(value []byte, k feed.Kind) bool {
 		return false
 	}
 	if !c.hasForms() { // Postgres cannot compare numbers that are too large for a sum
-		_, isNumber := feed.IsNumber(feed.Text(nil, value, k))
-		return !isNumber || merge.IsSummand(feed.Text(nil, value, k))
+		number, isNumber := feed.AsNumber(feed.Text(nil, value, k))
+		return !isNumber || merge.IsSummand(number)
 	}
 	_, ok := c.appendOrder(nil, feed.Text(nil, value, k))
 	return ok

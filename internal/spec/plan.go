@@ -136,7 +136,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 		}
 		stored := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Stored() })
 		b.judgeSpool(live && !isKafka, stored || isKafka)
-		b.judgeSums(&c.Feed, live && !isKafka)
+		b.judgeRepeats(&c.Feed, live && !isKafka)
 	}
 	if b.usage() == nil && sourceErr == nil {
 		b.outputs(args, c.Sources, c.Rejects.To)
@@ -154,7 +154,8 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures}
 	c.Rejects.Max, c.Rejects.Age, c.Rejects.Show = s.Rejects.Max, s.Rejects.Keep, s.showRejects()
 	c.Restart.FromStart, c.Restart.Rebuild = s.Once.Restart == Reread, s.Once.Restart == Rebuild
-	if c.Restart.Again = s.again; b.describeSum() == "" { // a second job would add messages again
+	c.Restart.Again = s.again
+	if to, _ := b.adds(); to == "" { // else a second job would add messages again
 		c.Restart.Backfill = s.backfill(c.Job, c.Sources)
 	}
 	return p, nil

@@ -81,33 +81,39 @@ func (b *builder) functions() map[string]merge.Function {
 	return all
 }
 
-// describeSum names the first column of the job's tables that is a sum, for an error; "" if there is none.
-func (b *builder) describeSum() string {
+// adds names what a repeated message would be added to, for an error; "" for nothing. sums reports whether that is a sum.
+func (b *builder) adds() (to string, sums bool) {
 	tables := slices.Clone(b.plan.Job.Tables)
 	if star := b.plan.Job.Mapping.Star; star != nil {
 		tables = append(tables, *star)
 	}
 	for i := range tables {
 		if column := tables[i].Fold.SumColumn(); column != "" {
-			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name)
+			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name), true
+		}
+		if tables[i].Fold.Appends() {
+			to = fmt.Sprintf("the rows of table %q", tables[i].Name)
 		}
 	}
-	return ""
+	return to, false
 }
 
-// judgeSums rejects settings that would add messages to a sum twice.
-func (b *builder) judgeSums(feed *job.Feed, live bool) {
-	sum := b.describeSum()
-	if sum == "" {
+// judgeRepeats rejects settings that would add messages twice.
+func (b *builder) judgeRepeats(feed *job.Feed, live bool) {
+	to, sums := b.adds()
+	if to == "" {
 		return
 	}
-	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (if weir did not make it: empty it, run weir forget, and sync again)", sum)
-	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, sum)
+	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (if weir did not make it: empty it, run weir forget, and sync again)", to)
+	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, to)
+	if !sums { // a repeated row can be found
+		return
+	}
 	if live && feed.ResumeField != "" && feed.Hello != nil {
-		b.add(b.sourceFault("the feed resumes at a value of %q, and may resend messages that are already in %s: leave --resume-field out, or read them from Kafka", feed.ResumeField, sum))
+		b.add(b.sourceFault("the feed resumes at a value of %q, and may resend messages that are already in %s: leave --resume-field out, or read them from Kafka", feed.ResumeField, to))
 	}
 	if b.plan.Resumes() {
-		b.add(b.sourceFault("the source resumes at a state, and may resend messages that are already in %s", sum))
+		b.add(b.sourceFault("the source resumes at a state, and may resend messages that are already in %s", to))
 	}
 }
 

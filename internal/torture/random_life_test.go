@@ -24,6 +24,10 @@ func (c *randomCase) drawLife(rnd *rand.Rand, s *feedSource) {
 	}
 	l := &c.life
 	if l.kind = pick(rnd, []string{"other settings", "a missing table", "another table", "a missing column", "a replaced file", "from the start"}); c.merges {
+		if c.writers == 2 { // a rebuild of one empties what the other has written
+			l.kind = ""
+			return
+		}
 		l.kind = pick(rnd, []string{"a missing table", "another table"}) // no other is read again, for that would add twice
 	}
 	l.lines = s.lines(len(s.version))

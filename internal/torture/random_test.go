@@ -322,7 +322,7 @@ func (c *randomCase) foldArgs(to string) []string {
 		args = append(args, "--fill-only")
 	}
 	for _, column := range slices.Sorted(maps.Keys(r.Merge)) {
-		args = append(args, "--merge", column+"="+r.Merge[column])
+		args = append(args, "--merge", `"`+strings.ReplaceAll(column, `"`, `""`)+"="+r.Merge[column]+`"`)
 	}
 	if r.DeleteField != "" {
 		args = append(args, "--delete-when", r.DeleteField+"="+r.DeleteValue)
