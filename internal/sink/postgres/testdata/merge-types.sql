@@ -37,36 +37,42 @@ END
 $$;
 CREATE OR REPLACE FUNCTION pg_temp.weir_patch_text(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-  names text[] := '{}';
-  members text[] := '{}';
-  m record;
-  i integer;
+  had json;
 BEGIN
   IF json_typeof(patches) IS DISTINCT FROM 'object' THEN
     RETURN patches;
   END IF;
   BEGIN
-    FOR m IN SELECT key, value FROM json_each(base::json) LOOP
-      i := coalesce(array_position(names, m.key COLLATE "C"), cardinality(names) + 1);
-      names[i] := m.key;
-      members[i] := m.value;
-    END LOOP;
+    had := base;
   EXCEPTION WHEN data_exception THEN
   END;
-  FOR m IN SELECT key, value FROM json_each(patches) LOOP
-    i := array_position(names, m.key COLLATE "C");
-    IF json_typeof(m.value) <> 'null' THEN
-      i := coalesce(i, cardinality(names) + 1);
-      names[i] := m.key;
-      members[i] := pg_temp.weir_patch_text(members[i], m.value);
-    ELSIF i IS NOT NULL THEN
-      names[i] := NULL;
-    END IF;
-  END LOOP;
+  IF json_typeof(had) IS DISTINCT FROM 'object' THEN
+    had := '{}';
+  END IF;
   RETURN '{' || (
-    SELECT coalesce(string_agg(to_json(u.name) || ':' || u.member, ',' ORDER BY u.i), '')
-    FROM unnest(names, members) WITH ORDINALITY u (name, member, i)
-    WHERE u.name IS NOT NULL) || '}';
+    SELECT coalesce(string_agg(to_json(name) || ':' || value, ',' ORDER BY coalesce(place, new_place)), '')
+    FROM (
+      SELECT name, CASE WHEN NOT removed THEN place END AS place, new_place,
+        CASE
+          WHEN nested IS NULL THEN coalesce(plain, CASE WHEN NOT removed THEN old END)
+          ELSE pg_temp.weir_patch_text(coalesce(plain, CASE WHEN NOT removed THEN old END), nested)
+        END AS value
+      FROM (
+        SELECT name, min(n) FILTER (WHERE kind = 'old') AS place, min(n) FILTER (WHERE kind IN ('plain', 'object')) AS new_place,
+          (array_agg(value::text ORDER BY n DESC) FILTER (WHERE kind = 'old'))[1] AS old,
+          bool_or(kind = 'null') AS removed,
+          min(value::text) FILTER (WHERE kind = 'plain') AS plain,
+          min(value::text) FILTER (WHERE kind = 'object')::json AS nested
+        FROM (
+          SELECT key COLLATE "C" AS name, value, n, 'old' AS kind FROM json_each(had) WITH ORDINALITY b (key, value, n)
+          UNION ALL
+          SELECT key, value, 4294967296 + n, CASE WHEN json_typeof(value) IN ('null', 'object') THEN json_typeof(value) ELSE 'plain' END
+          FROM json_each(patches) WITH ORDINALITY p (key, value, n)
+        ) members
+        GROUP BY name
+      ) names
+    ) patched
+    WHERE value IS NOT NULL) || '}';
 END
 $$;
 COPY pg_temp.weir_stage_0 (n, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) FROM STDIN;

@@ -8,7 +8,9 @@ CREATE TEMP TABLE weir_stage_0 (
 ) ON COMMIT DELETE ROWS;
 CREATE OR REPLACE FUNCTION pg_temp.weir_patch(base jsonb, patches json) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-  m record;
+  removed text[];
+  plain jsonb;
+  nested jsonb;
 BEGIN
   IF json_typeof(patches) IS DISTINCT FROM 'object' THEN
     RETURN patches;
@@ -16,17 +18,13 @@ BEGIN
   IF jsonb_typeof(base) IS DISTINCT FROM 'object' THEN
     base := '{}';
   END IF;
-  FOR m IN SELECT key, value FROM json_each(patches) LOOP
-    CASE json_typeof(m.value)
-    WHEN 'null' THEN
-      base := base - m.key;
-    WHEN 'object' THEN
-      base := base || jsonb_build_object(m.key, pg_temp.weir_patch(base -> m.key, m.value));
-    ELSE
-      base := base || jsonb_build_object(m.key, m.value);
-    END CASE;
-  END LOOP;
-  RETURN base;
+  SELECT array_agg(key) FILTER (WHERE json_typeof(value) = 'null'),
+    jsonb_object_agg(key, value) FILTER (WHERE json_typeof(value) NOT IN ('null', 'object'))
+  INTO removed, plain FROM json_each(patches);
+  base := base - coalesce(removed, '{}') || coalesce(plain, '{}');
+  SELECT jsonb_object_agg(key, pg_temp.weir_patch(base -> key, value))
+  INTO nested FROM json_each(patches) WHERE json_typeof(value) = 'object';
+  RETURN base || coalesce(nested, '{}');
 END
 $$;
 COPY pg_temp.weir_stage_0 (n, c0, c1) FROM STDIN;
