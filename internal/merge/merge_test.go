@@ -73,8 +73,9 @@ func TestAppendSum_OfTheLargest(t *testing.T) {
 	if !merge.IsSummand(largest) || merge.IsSummand([]byte("1e131052")) {
 		t.Error("the largest summand has other digits")
 	}
-	sum, ok := merge.AppendNumber(nil, largest)
+	sum, _ := merge.AppendNumber(nil, largest)
 	for range 3 {
+		var ok bool
 		if sum, ok = merge.AppendSum(nil, sum, largest); !ok {
 			t.Fatalf("nothing is added to %.5s of %d digits", sum, len(sum))
 		}

@@ -62,12 +62,12 @@ func (s *Spec) again(flag ...string) string {
 }
 
 // words set a setting on a command line as this run's has it.
-func (one *Setting) words() (words []string) {
-	if one.Type() == "bool" {
-		return []string{"--" + one.Name + "=" + one.String()}
+func (s *Setting) words() (words []string) {
+	if s.Type() == "bool" {
+		return []string{"--" + s.Name + "=" + s.String()}
 	}
-	for _, text := range one.written {
-		words = append(words, "--"+one.Name, one.shown(text))
+	for _, text := range s.written {
+		words = append(words, "--"+s.Name, s.shown(text))
 	}
 	return words
 }

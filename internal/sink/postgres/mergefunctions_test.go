@@ -101,9 +101,9 @@ func TestMergeFunctions_ColumnsOfManyTypes(t *testing.T) {
 		}
 		r := sinktest.Begin(t, db, withMerge(functions))
 		var all []string
-		few := names[:]
 		for range 1 + rnd.IntN(12) {
-			if few = names; rnd.IntN(3) == 0 {
+			few := names
+			if rnd.IntN(3) == 0 {
 				few = []string{names[rnd.IntN(len(names))], names[rnd.IntN(len(names))]}
 			}
 			for range 1 + rnd.IntN(12) {
