@@ -6,6 +6,8 @@ LDFLAGS := -s -w -X github.com/weirsync/weir/internal/cli.version=$(VERSION) -X 
 GOLANGCI_VERSION := v2.15.0
 GOVULNCHECK_VERSION := v1.1.4
 GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
+GORELEASER_VERSION := v2.16.0
+GORELEASER := .bin/goreleaser-$(GORELEASER_VERSION)
 
 FUZZTIME ?= 30s
 BENCHTIME ?= 1s
@@ -27,7 +29,7 @@ UNRACED := -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 AT_ONCE := -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) \* 2)
 
-.PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-backfill bench-peers bench-kafka stories soak pgo cover feed docs recording servers clean
+.PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-backfill bench-peers bench-kafka stories soak pgo cover feed docs recording servers snapshot release image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -95,6 +97,26 @@ $(GOLANGCI):
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv .bin/golangci-lint $@
 
+$(GORELEASER):
+	GOBIN=$(CURDIR)/.bin go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
+	mv .bin/goreleaser $@
+
+snapshot: $(GORELEASER) ## build what a release has into dist, but images, and publish nothing
+	$(GORELEASER) check
+	$(GORELEASER) release --snapshot --clean --skip=docker,sign
+
+release: $(GORELEASER) ## publish the tagged commit as a draft; without cosign, it is not signed
+	$(GORELEASER) release --clean $(if $(shell command -v cosign),,--skip=sign)
+
+image/data: # what the image has beside the program
+	mkdir -p $@
+	cp /etc/ssl/certs/ca-certificates.crt image
+
+image: build image/data ## build an image of this commit, called weir, by podman or docker
+	mkdir -p image/linux/$$(go env GOARCH)
+	cp bin/weir image/linux/$$(go env GOARCH)
+	$$(command -v podman || command -v docker) build -t weir -f contrib/Containerfile --build-arg TARGETPLATFORM=linux/$$(go env GOARCH) .
+
 fuzz: ## run each fuzz target for FUZZTIME
 	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
 	  for t in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$f); do \
@@ -152,4 +174,4 @@ docs: ## generate docs/cli
 	go test ./internal/cli -run Docs -update
 
 clean: ## remove what was built
-	rm -rf bin .bin dist man completions coverage.out flights.db flights.db-*
+	rm -rf bin .bin dist image man completions coverage.out flights.db flights.db-*
