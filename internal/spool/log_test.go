@@ -588,6 +588,50 @@ func TestLog_ClockSetBack(t *testing.T) {
 	}
 }
 
+// TestCompatibility: a spool that an earlier version wrote is read by this one; -update writes one of today's format, whose
+// number names its folder.
+func TestCompatibility(t *testing.T) {
+	const fixtures = "../../testdata/compatibility/spool"
+	lines := []string{"{\"id\":1}\n", "{\"id\":2}\n{\"id\":3}\n"}
+	meta := spool.Meta{ID: "A", Job: "air", Source: "tcp://feed:4000", Seq: 7}
+	open := func(t *testing.T, path string) *spool.Log {
+		d, err := spool.OpenDir(path)
+		testcheck.NoError(t, err)
+		t.Cleanup(func() { _ = d.Close() })
+		l, err := spool.Open(d, 1<<20, time.Hour)
+		testcheck.NoError(t, err)
+		return l
+	}
+	if *testcheck.Update {
+		path := t.TempDir()
+		l := open(t, path)
+		testcheck.NoError(t, l.Reset(meta, 100, "before"))
+		for i, text := range lines {
+			_, err := l.Append([]byte(text), fmt.Sprint("after ", i))
+			testcheck.NoError(t, err)
+		}
+		to := filepath.Join(fixtures, fmt.Sprint(l.Meta().Format))
+		testcheck.NoError(t, errors.Join(l.Close(), os.RemoveAll(to), os.CopyFS(to, os.DirFS(path)), os.Remove(filepath.Join(to, "lock"))))
+	}
+	formats, err := os.ReadDir(fixtures)
+	testcheck.NoError(t, err)
+	for _, f := range formats {
+		path := filepath.Join(t.TempDir(), f.Name())
+		testcheck.NoError(t, os.CopyFS(path, os.DirFS(filepath.Join(fixtures, f.Name()))))
+		l := open(t, path)
+		if got := l.Meta(); fmt.Sprint(got.Format) != f.Name() || got.ID != meta.ID || got.Job != meta.Job || got.Source != meta.Source || got.Seq != meta.Seq {
+			t.Errorf("format %s: meta is %+v", f.Name(), got)
+		}
+		text := make([]byte, 1000)
+		n, err := l.ReadLines(text, 100)
+		testcheck.NoError(t, err)
+		if want := strings.Join(lines, ""); string(text[:n]) != want || l.Resume() != "after 1" {
+			t.Errorf("format %s: %q up to %q, want %q", f.Name(), text[:n], l.Resume(), want)
+		}
+		testcheck.NoError(t, l.Close())
+	}
+}
+
 // TestOpenDir_IsForItsUser: nobody else reads what waits in it.
 func TestOpenDir_IsForItsUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b")
