@@ -1,6 +1,6 @@
 // Command mutants puts one fault at a time into weir's code, and sees that a test goes
 // red: go run ./internal/torture/mutants [NAME...]. A mutant that survives, or whose
-// place in the code is gone, is an error.
+// place in the code is gone, is an error. What the tests of NAMEs print is shown.
 package main
 
 import (
@@ -104,7 +104,10 @@ func run(dir string, names []string) error {
 			}
 			for _, m := range p.mutants {
 				start := time.Now()
-				by, err := p.caughtBy(m)
+				by, out, err := p.caughtBy(m)
+				if len(names) > 0 {
+					fmt.Printf("%s", out)
+				}
 				switch {
 				case err != nil:
 					return fmt.Errorf("%s: %w", m.name, err)
@@ -149,19 +152,19 @@ var (
 	reason = regexp.MustCompile(`(?m)^ *\w+\.go:\d+: (.*)`)
 )
 
-// caughtBy returns the first test that fails with the fault and why, "" where none does.
-func (p *program) caughtBy(m mutant) (by string, err error) {
+// caughtBy returns the first test that fails with the fault and why, "" where none does, and what the tests print.
+func (p *program) caughtBy(m mutant) (by string, out []byte, err error) {
 	out, passed, err := p.test(m.name, m.run)
 	test := failed.FindSubmatch(out)
 	switch {
 	case passed || err != nil:
-		return "", err
+		return "", out, err
 	case test == nil:
-		return "a panic or the end of time", nil
+		return "a panic or the end of time", out, nil
 	}
 	by = string(test[1])
 	if why := reason.FindSubmatch(out); why != nil {
 		by += ": " + string(why[1][:min(len(why[1]), 90)])
 	}
-	return by, nil
+	return by, out, nil
 }
