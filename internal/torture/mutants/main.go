@@ -31,6 +31,7 @@ var faults embed.FS
 
 // A mutant is a fault: in a file, old becomes new.
 type mutant struct {
+	id                   string // as long as those of others
 	name, file, old, new string
 	pkg, run             string // the tests that have to notice it
 	root                 bool   // these can only be run as root
@@ -82,7 +83,7 @@ func main() {
 	}
 }
 
-// atOnce is how many programs are built and tested at the same time: a test mostly waits.
+// atOnce is how many mutants are tested at the same time: a test mostly waits.
 const atOnce = 4
 
 func run(dir string, names []string) error {
@@ -98,11 +99,14 @@ func run(dir string, names []string) error {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, p := range programs {
-		group.Go(func() error {
-			if err := p.build(); err != nil {
-				return err
-			}
-			for _, m := range p.mutants {
+		if err := p.build(); err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		if !p.faults[0].always {
+			group.Go(p.passes)
+		}
+		for _, m := range p.mutants {
+			group.Go(func() error {
 				start := time.Now()
 				by, out, err := p.caughtBy(m)
 				if len(names) > 0 {
@@ -113,13 +117,13 @@ func run(dir string, names []string) error {
 					return fmt.Errorf("%s: %w", m.name, err)
 				case by == "":
 					fmt.Printf("SURVIVED  %s\n", m.name)
-					continue
+					return nil
 				}
 				caught.Add(1)
 				fmt.Printf("caught    %s (%.1f s)\n          by %s\n", m.name, time.Since(start).Seconds(), by)
-			}
-			return nil
-		})
+				return nil
+			})
+		}
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -154,7 +158,7 @@ var (
 
 // caughtBy returns the first test that fails with the fault and why, "" where none does, and what the tests print.
 func (p *program) caughtBy(m mutant) (by string, out []byte, err error) {
-	out, passed, err := p.test(m.name, m.run)
+	out, passed, err := p.test(m.id, m.run)
 	test := failed.FindSubmatch(out)
 	switch {
 	case passed || err != nil:
