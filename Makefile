@@ -48,10 +48,10 @@ test: ## run the tests that take minutes, against SQLite and private Postgres se
 
 check: ## run everything else: make test's packages with CHECK=1, race, mutants, benchmarks once, lint
 	.ci/needs check
-	CHECK=1 go test $(AT_ONCE) -timeout 40m ./...
+	CHECK=1 go test -vet=off $(AT_ONCE) -timeout 40m ./... # make lint vets
 	$(MAKE) race
 	$(MAKE) mutants
-	$(MAKE) benchmarks BENCHTIME=1x
+	$(MAKE) benchmarks BENCHTIME='1x -short'
 	$(MAKE) lint
 	$(MAKE) vulnerable || echo "NOT CLEAN OR NOT LOOKED UP: known faults of the dependencies, see above; this does not block" >&2
 
@@ -124,7 +124,7 @@ fuzz: ## run each fuzz target for FUZZTIME
 	  done; done
 
 benchmarks: ## run the benchmarks of the packages
-	go test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./...
+	go test -vet=off -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
 bench: build ## time the whole command and print ratios; ONLY=reference for one section, BENCH="-postgres URL" for more
 	go run ./internal/bench/table -only '$(ONLY)' $(BENCH)

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -176,7 +178,9 @@ func scripts(t *testing.T, p testscript.Params, conditions map[string]bool, setu
 			if neg {
 				ts.Fatalf("%s cannot be negated", name)
 			}
-			command(of(ts), ts, args)
+			if command(of(ts), ts, args); of(ts).Failed() {
+				ts.Fatalf("%s has failed", name)
+			}
 		}
 	}
 	testscript.Run(t, p)
@@ -382,7 +386,7 @@ func send(s *script, ts *testscript.TestScript, args []string) {
 	file, addr := args[len(args)-1], args[len(args)-2]
 	c, err := net.Dial("tcp", addr)
 	ts.Check(err)
-	if args[0] == "-tls" { // the certificate may be refused at any time
+	if args[0] == "-tls" { // the certificate that it shows may be refused at any time
 		_, authorities := s.Certificate()
 		config := &tls.Config{RootCAs: authorities, ServerName: "localhost"}
 		if args[1] != "-" {
@@ -394,7 +398,7 @@ func send(s *script, ts *testscript.TestScript, args []string) {
 	}
 	_, err = io.WriteString(c, ts.ReadFile(file))
 	err = errors.Join(err, c.Close())
-	if ts.Logf("sent: %v", err); args[0] != "-tls" {
+	if ts.Logf("sent: %v", err); args[0] != "-tls" || errors.As(err, new(*tls.CertificateVerificationError)) {
 		ts.Check(err)
 	}
 }
@@ -415,11 +419,25 @@ func scrape(s *script, ts *testscript.TestScript, args []string) {
 	}
 }
 
-func metric(s *script, _ *testscript.TestScript, args []string) {
+func metric(s *script, ts *testscript.TestScript, args []string) {
+	ended := s.ended()
 	s.Until(fmt.Sprint(args), func() bool {
+		if now := s.ended(); now != ended {
+			ts.Fatalf("a run has ended meanwhile: %s", now)
+		}
 		sum, ok := count(s.runs[args[0]], args[1])
 		return ok && whole(args[2]).MatchString(fmt.Sprint(sum))
 	})
+}
+
+// ended names the runs that have ended.
+func (s *script) ended() (names string) {
+	for _, name := range slices.Sorted(maps.Keys(s.runs)) {
+		if s.runs[name].Ended() {
+			names += " " + name
+		}
+	}
+	return names
 }
 
 // count returns the sum of all series of a metric of a run, if there is one.

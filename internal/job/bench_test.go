@@ -29,7 +29,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-const benchRows = 50_000
+var benchRows = 50_000 // TestMain: 5_000 with -short
 
 // distinct are benchRows messages of as many ids, with 38 text columns, of which each names a half.
 func distinct(b *testing.B, seed uint64) [][]byte {
@@ -120,8 +120,8 @@ func benchmarkFlush(b *testing.B, messages [3][][]byte, empty func(b *testing.B)
 	case "half":
 		next = folded(b, half(messages[1], messages[2]))
 	}
-	want := map[string]sink.Counts{"insert": {Inserted: benchRows}, "update": {Updated: benchRows}, "unchanged": {Unchanged: benchRows},
-		"half": {Updated: benchRows / 2, Unchanged: benchRows / 2}}[kind]
+	want := map[string]sink.Counts{"insert": {Inserted: int64(benchRows)}, "update": {Updated: int64(benchRows)}, "unchanged": {Unchanged: int64(benchRows)},
+		"half": {Updated: int64(benchRows / 2), Unchanged: int64(benchRows / 2)}}[kind]
 	n := 0
 	for b.Loop() {
 		b.StopTimer()
@@ -156,7 +156,7 @@ func benchmarkFlush(b *testing.B, messages [3][][]byte, empty func(b *testing.B)
 
 // BenchmarkSync is the whole way of a file into a new database.
 func BenchmarkSync(b *testing.B) {
-	const messages = 200_000
+	messages := 4 * benchRows
 	for name, write := range map[string]func(io.Writer) error{
 		"hot":      func(w io.Writer) error { return bench.Hot(w, messages, messages/20, 1) },
 		"shapes":   func(w io.Writer) error { return bench.Shapes(w, messages, messages/20, 1) },
@@ -180,7 +180,7 @@ func BenchmarkSync(b *testing.B) {
 				testcheck.NoError(b, err)
 				testcheck.NoError(b, db.Close())
 			}
-			b.ReportMetric(float64(i)*messages/b.Elapsed().Seconds(), "msg/s")
+			b.ReportMetric(float64(i*messages)/b.Elapsed().Seconds(), "msg/s")
 		})
 	}
 }
@@ -251,12 +251,12 @@ func BenchmarkFlush_OfCopy(b *testing.B) {
 		want sink.Counts
 		all  []*fold.Batch // the last one is measured
 	}{
-		{"insert", sink.Counts{Inserted: benchRows}, []*fold.Batch{first}},
-		{"append", sink.Counts{Inserted: benchRows}, []*fold.Batch{foldedBy(b, distinct(b, 1))}},
-		{"update", sink.Counts{Updated: benchRows}, []*fold.Batch{first, second, third}},
+		{"insert", sink.Counts{Inserted: int64(benchRows)}, []*fold.Batch{first}},
+		{"append", sink.Counts{Inserted: int64(benchRows)}, []*fold.Batch{foldedBy(b, distinct(b, 1))}},
+		{"update", sink.Counts{Updated: int64(benchRows)}, []*fold.Batch{first, second, third}},
 		// By a MERGE, then without one.
-		{"unchanged", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, second, second}},
-		{"repeated", sink.Counts{Unchanged: benchRows}, []*fold.Batch{first, first, first}},
+		{"unchanged", sink.Counts{Unchanged: int64(benchRows)}, []*fold.Batch{first, second, second}},
+		{"repeated", sink.Counts{Unchanged: int64(benchRows)}, []*fold.Batch{first, first, first}},
 	} {
 		b.Run(c.name, func(b *testing.B) { benchmarkOfCopy(b, lines, c.want, c.all) })
 	}
@@ -290,7 +290,7 @@ func benchmarkOfCopy(b *testing.B, lines []byte, want sink.Counts, batches []*fo
 		report := func(unit string, of func(used) float64) {
 			values := make([]float64, len(all))
 			for i, u := range all {
-				values[i] = of(u) / benchRows
+				values[i] = of(u) / float64(benchRows)
 			}
 			b.ReportMetric(median(values), name+unit)
 		}
@@ -335,7 +335,7 @@ func BenchmarkFlush_OfLast(b *testing.B) {
 				for i, all := range [][]*fold.Batch{last, met} {
 					_, err := conn.Exec(b.Context(), "DROP TABLE IF EXISTS t")
 					testcheck.NoError(b, err)
-					took[i] = measureFlush(b, conn, server.Database(b), sink.Counts{Updated: benchRows}, all)
+					took[i] = measureFlush(b, conn, server.Database(b), sink.Counts{Updated: int64(benchRows)}, all)
 				}
 				ratios = append(ratios, float64(took[1].wall)/float64(took[0].wall))
 				cpu = append(cpu, float64(took[1].cpu)/float64(took[0].cpu))

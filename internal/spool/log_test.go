@@ -522,12 +522,15 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 		begun, release := make(chan bool), make(chan bool)
 		d.syncing = func() {
 			d.syncing = nil
-			close(begun)
+			begun <- !l.IsLocked()
 			<-release
 		}
 		ended := make(chan error)
 		go func() { ended <- sync() }()
-		<-begun
+		if free := <-begun; !free {
+			close(release)
+			t.Fatal("the log is locked while the disk syncs")
+		}
 		tooLong := time.AfterFunc(2*time.Minute, func() { close(release) })
 		do()
 		if !tooLong.Stop() {

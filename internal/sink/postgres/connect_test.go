@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -113,23 +114,29 @@ func TestOpen_LoginIsReplaced(t *testing.T) {
 	trust()
 	r := sinktest.Begin(t, db)
 	n := 0
-	// breaks has the next flush make a new connection, whose login is refused; mend is called after the second refusal.
+	// breaks has the next flush make a new connection, whose login is refused; mend is called after the second refusal,
+	// and the flush ends if that does not help.
 	breaks := func(reason string, mend func()) {
 		t.Helper()
 		n++
 		r.Fold(fmt.Sprintf(`{"id":%d,"a":"x"}`, n), "bad")
 		db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
 		refused := 0
+		ctx, giveUp := context.WithCancel(t.Context())
+		defer giveUp()
 		_, err := sink.Retry(r.Sink, time.Minute, func(e *sink.Error) {
 			if e.Reason == reason && !strings.Contains(e.Error(), "terminat") && !strings.Contains(e.Error(), "EOF") {
-				if refused++; refused == 2 {
+				switch refused++; refused {
+				case 2:
 					mend()
+				case 5:
+					giveUp()
 				}
 			}
-		}).Flush(t.Context(), r.Seal())
+		}).Flush(ctx, r.Seal())
 		r.Reset()
 		if err != nil || refused < 2 {
-			t.Errorf("the flush after %d refusals: %v", refused, err)
+			t.Fatalf("the flush after %d refusals: %v", refused, err)
 		}
 	}
 	r.Flush(`{"id":0,"a":"x"}`)

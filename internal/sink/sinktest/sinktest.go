@@ -33,7 +33,6 @@ const (
 	Scripted   Trait = "statements of on_create"
 	Nestable   Trait = "tables whose rows belong to rows of others"
 	Creatable  Trait = "databases that Open makes where they are missing"
-	Numeric    Trait = "columns that keep a number as a number"
 	Alone      Trait = "a process in which nothing but the test allocates"
 )
 

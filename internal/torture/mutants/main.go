@@ -1,6 +1,6 @@
 // Command mutants puts one fault at a time into weir's code, and sees that a test goes
 // red: go run ./internal/torture/mutants [NAME...]. A mutant that survives, or whose
-// place in the code is gone, is an error.
+// place in the code is gone, is an error. What the tests of NAMEs print is shown.
 package main
 
 import (
@@ -31,6 +31,7 @@ var faults embed.FS
 
 // A mutant is a fault: in a file, old becomes new.
 type mutant struct {
+	id                   string // as long as those of others
 	name, file, old, new string
 	pkg, run             string // the tests that have to notice it
 	root                 bool   // these can only be run as root
@@ -82,7 +83,7 @@ func main() {
 	}
 }
 
-// atOnce is how many programs are built and tested at the same time: a test mostly waits.
+// atOnce is how many mutants are tested at the same time: a test mostly waits.
 const atOnce = 4
 
 func run(dir string, names []string) error {
@@ -98,25 +99,31 @@ func run(dir string, names []string) error {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, p := range programs {
-		group.Go(func() error {
-			if err := p.build(); err != nil {
-				return err
-			}
-			for _, m := range p.mutants {
+		if err := p.build(); err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		if !p.faults[0].always {
+			group.Go(p.passes)
+		}
+		for _, m := range p.mutants {
+			group.Go(func() error {
 				start := time.Now()
-				by, err := p.caughtBy(m)
+				by, out, err := p.caughtBy(m)
+				if len(names) > 0 {
+					fmt.Printf("%s", out)
+				}
 				switch {
 				case err != nil:
 					return fmt.Errorf("%s: %w", m.name, err)
 				case by == "":
 					fmt.Printf("SURVIVED  %s\n", m.name)
-					continue
+					return nil
 				}
 				caught.Add(1)
 				fmt.Printf("caught    %s (%.1f s)\n          by %s\n", m.name, time.Since(start).Seconds(), by)
-			}
-			return nil
-		})
+				return nil
+			})
+		}
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -149,19 +156,19 @@ var (
 	reason = regexp.MustCompile(`(?m)^ *\w+\.go:\d+: (.*)`)
 )
 
-// caughtBy returns the first test that fails with the fault and why, "" where none does.
-func (p *program) caughtBy(m mutant) (by string, err error) {
-	out, passed, err := p.test(m.name, m.run)
+// caughtBy returns the first test that fails with the fault and why, "" where none does, and what the tests print.
+func (p *program) caughtBy(m mutant) (by string, out []byte, err error) {
+	out, passed, err := p.test(m.id, m.run)
 	test := failed.FindSubmatch(out)
 	switch {
 	case passed || err != nil:
-		return "", err
+		return "", out, err
 	case test == nil:
-		return "a panic or the end of time", nil
+		return "a panic or the end of time", out, nil
 	}
 	by = string(test[1])
 	if why := reason.FindSubmatch(out); why != nil {
 		by += ": " + string(why[1][:min(len(why[1]), 90)])
 	}
-	return by, nil
+	return by, out, nil
 }

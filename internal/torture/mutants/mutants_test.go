@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestPlace has a program run with none of its faults, with each, and with one that cannot be turned off.
+// TestPlace runs a program with none of its faults, with each, and with one that cannot be turned off.
 func TestPlace(t *testing.T) {
 	const source = `package main
 
@@ -31,9 +33,9 @@ func main() {
 	fmt.Print(c.n)
 }
 `
-	one := mutant{name: "a", old: "c.n += i", new: "c.n -= i"}
-	other := mutant{name: "b", old: "return c.n, nil", new: "c.n *= 2\n\treturn"}
-	third := mutant{name: "c", old: "c.add(limit)", new: "c.add(5)"}
+	one := mutant{id: "mutant 0001", old: "c.n += i", new: "c.n -= i"}
+	other := mutant{id: "mutant 0002", old: "return c.n, nil", new: "c.n *= 2\n\treturn"}
+	third := mutant{id: "mutant 0003", old: "c.add(limit)", new: "c.add(5)"}
 	f := func(on, want string, always bool, mutants ...mutant) {
 		t.Helper()
 		var faults []fault
@@ -45,19 +47,21 @@ func main() {
 			faults = append(faults, at)
 		}
 		path := filepath.Join(t.TempDir(), "main.go")
-		text := apply(source, faults) + "\nvar " + current + " = \"" + on + "\"\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+		text := apply(source, faults) + "\nvar " + current + " = \"" + noMutant + "\"\n"
+		testcheck.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		if out, err := exec.Command("go", "build", "-o", path+".all", path).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
 		}
-		if out, err := exec.Command("go", "run", path).CombinedOutput(); err != nil || string(out) != want {
+		testcheck.NoError(t, turnOn(on, path+".all", path+".on"))
+		if out, err := exec.Command(path + ".on").CombinedOutput(); err != nil || string(out) != want {
 			t.Errorf("with %q on, it prints %s, %v; want %s", on, out, err, want)
 		}
 	}
-	f("", "3", false, one, other, third)
-	f("a", "-3", false, one, other, third)
-	f("b", "6", false, one, other, third)
-	f("c", "10", false, one, other, third)
-	f("", "6", true, mutant{old: "limit = 3", new: "limit = 4"})
+	f(noMutant, "3", false, one, other, third)
+	f(one.id, "-3", false, one, other, third)
+	f(other.id, "6", false, one, other, third)
+	f(third.id, "10", false, one, other, third)
+	f(noMutant, "6", true, mutant{old: "limit = 3", new: "limit = 4"})
 }
 
 // TestMutants_HaveTheirPlace: a mutant whose code was changed or moved would be noticed only

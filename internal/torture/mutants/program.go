@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -12,14 +13,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/weirsync/weir/internal/torture"
 )
 
-// A program is the test binary of a package with all faults that its tests have to notice: building
-// a binary for each takes three times as long as the tests. Each function with faults has another
-// body for each of them, which runs while the file on holds the fault's name: the processes that
-// a test starts read it too.
+// A program is the test binary of a package with all faults that its tests have to notice: building a binary for each
+// takes longer than the tests. Each function with faults has another body for each of them, which runs in the copy
+// of the binary whose text has the mutant's ID in place of noMutant. Tests start the programs that they need from it.
 type program struct {
 	pkg     string
 	mutants []mutant
@@ -27,17 +28,21 @@ type program struct {
 	dir     string
 }
 
-func (p *program) on() string     { return filepath.Join(p.dir, "on") }
 func (p *program) binary() string { return filepath.Join(p.dir, "test") }
 
-// most is how many mutants a program has at most, so that tests that wait do so at the same time.
-const most = 12
+// current is the variable with the ID of the mutant that is on, and noMutant its value in a program. IDs are as long.
+const (
+	current  = "currentMutant"
+	noMutant = "mutant none"
+)
 
 // programsOf groups mutants, the largest group first. A mutant that is not within a function has a
 // program to itself.
 func programsOf(dir string, mutants []mutant) (programs []*program, err error) {
 	of := map[string]*program{}
-	for _, m := range mutants {
+	for i := range mutants {
+		m := &mutants[i]
+		m.id = fmt.Sprintf("mutant %04d", i)
 		source, err := os.ReadFile(m.file)
 		if err != nil {
 			return nil, err
@@ -51,11 +56,11 @@ func programsOf(dir string, mutants []mutant) (programs []*program, err error) {
 			key = m.name
 		}
 		p := of[key]
-		if p == nil || len(p.mutants) == most {
+		if p == nil {
 			p = &program{pkg: m.pkg, dir: filepath.Join(dir, fmt.Sprint(len(programs)))}
 			of[key], programs = p, append(programs, p)
 		}
-		p.mutants, p.faults = append(p.mutants, m), append(p.faults, f)
+		p.mutants, p.faults = append(p.mutants, *m), append(p.faults, f)
 	}
 	slices.SortStableFunc(programs, func(a, b *program) int { return cmp.Compare(len(b.mutants), len(a.mutants)) })
 	return programs, nil
@@ -68,9 +73,6 @@ type fault struct {
 	text      string
 	always    bool // it cannot be turned on and off
 }
-
-// current is the variable with the name of the fault that is on.
-const current = "currentMutant"
 
 // place finds where in a file's text the mutant belongs.
 func (m *mutant) place(source string) (f fault, err error) {
@@ -96,7 +98,7 @@ func (m *mutant) place(source string) (f fault, err error) {
 		if r := d.Type.Results; r != nil {
 			other = fmt.Sprintf("return func() %s {%s}()", source[offset(r.Pos()):offset(r.End())], body)
 		}
-		return fault{m.file, parsed.Name.Name, begin, begin, fmt.Sprintf("\nif %s == %q { %s }\n", current, m.name, other), false}, nil
+		return fault{m.file, parsed.Name.Name, begin, begin, fmt.Sprintf("\nif %s == %q { %s }\n", current, m.id, other), false}, nil
 	}
 	return fault{m.file, parsed.Name.Name, at, end, m.new, true}, nil
 }
@@ -110,7 +112,7 @@ func apply(source string, faults []fault) string {
 	return source
 }
 
-// build builds the program, and sees that a test passes while no fault is on.
+// build builds the program.
 func (p *program) build() error {
 	if err := os.Mkdir(p.dir, 0o755); err != nil {
 		return err
@@ -126,36 +128,52 @@ func (p *program) build() error {
 			return err
 		}
 		instead[file] = apply(string(source), faults)
-		instead[filepath.Join(filepath.Dir(file), "current_mutant.go")] = fmt.Sprintf(
-			"package %s\nimport \"os\"\nvar %s = func() string { b, _ := os.ReadFile(%q); return string(b) }()\n", faults[0].pkg, current, p.on())
+		instead[filepath.Join(filepath.Dir(file), "current_mutant.go")] = fmt.Sprintf("package %s\nvar %s = %q\n", faults[0].pkg, current, noMutant)
 	}
 	config, err := torture.Overlay(p.dir, instead)
 	if err != nil {
 		return err
 	}
-	if out, err := exec.Command("go", "test", "-c", "-o", p.binary(), "-overlay", config, "-vet=off", p.pkg).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "test", "-c", "-o", p.binary(), "-overlay", config, "-vet=off", "-ldflags=-s -w", p.pkg).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s does not build with its mutants: %w\n%s", p.pkg, err, out)
 	}
-	if p.faults[0].always {
-		return nil
-	}
-	out, passed, err := p.test("", p.mutants[0].run)
+	return nil
+}
+
+// passes sees that a test passes while no fault is on.
+func (p *program) passes() error {
+	out, passed, err := p.test(noMutant, p.mutants[0].run)
 	if err == nil && !passed {
 		err = fmt.Errorf("%s fails without a mutant:\n%s", p.pkg, out)
 	}
 	return err
 }
 
-// test runs tests with a fault, "" for none.
-func (p *program) test(name, run string) (out []byte, passed bool, err error) {
-	if err := os.WriteFile(p.on(), []byte(name), 0o644); err != nil {
+// test runs tests with the mutant of an ID.
+func (p *program) test(id, run string) (out []byte, passed bool, err error) {
+	binary := filepath.Join(p.dir, id)
+	if err := turnOn(id, p.binary(), binary); err != nil {
 		return nil, false, err
 	}
-	c := exec.Command(p.binary(), "-test.failfast", "-test.timeout=90s", "-test.paniconexit0", "-test.run", run)
+	c := exec.Command(binary, "-test.failfast", "-test.timeout=90s", "-test.paniconexit0", "-test.run", run)
 	c.Dir = p.pkg
 	out, err = c.CombinedOutput()
 	if errors.As(err, new(*exec.ExitError)) {
-		return out, false, nil
+		return out, false, os.Remove(binary)
 	}
-	return out, err == nil, err
+	return out, err == nil, errors.Join(err, os.Remove(binary))
+}
+
+// turnOn copies a program with the mutant of an ID on.
+func turnOn(id, from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	for at := bytes.Index(text, []byte(noMutant)); id != noMutant && at >= 0; at = bytes.Index(text, []byte(noMutant)) {
+		copy(text[at:], id)
+	}
+	syscall.ForkLock.RLock() // a process that starts meanwhile would have the file open, and no file that is open for writing can run
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(to, text, 0o700)
 }
