@@ -46,9 +46,9 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 
 // losesRows reports whether messages may remove rows of a table, also with those that they belong to.
 func (c *compiler) losesRows(t *Table) bool {
-	for ; t.DeleteWhen == nil; t = c.plan.tables[c.byName[t.Of]].spec {
+	for ; t.DeleteWhen == nil || !t.OnDelete.removes(); t = c.plan.tables[c.byName[t.Of]].spec {
 		if t.Of == "" {
-			return c.plan.stream != nil && c.plan.stream.Removes()
+			return t.OnDelete.removes() && c.plan.stream != nil && c.plan.stream.Removes()
 		}
 	}
 	return true
