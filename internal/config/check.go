@@ -273,7 +273,7 @@ func (c *checker) rules(t *tableDraft) {
 	case t.OnDelete.Mark != "" && appends:
 		clash("on_delete", "key", "no message can mark a row of a table without a key: on_delete: row inserts the deleted row")
 	case t.OnDelete.Insert && !appends:
-		clash("on_delete", "key", "on_delete: row is for a table in which each message is its own row: key: none")
+		clash("on_delete", "key", "row is for a table in which each message is its own row: key: none")
 	}
 	if t.given["version_scope"] != nil && !t.child() && t.Scope == fold.RowScope && t.Version.Base == paths.NoBase {
 		clash("version_scope", "version_scope", "name the field with version_field")
