@@ -36,6 +36,9 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 		}
 		if of.Scope == fold.RowScope {
 			o.Version, o.Scope = c.versionColumn(of, out, what), fold.RowScope
+			for i := range out.columns { // each message sets it, also one that marks its row as deleted
+				out.columns[i].ofMessage = out.columns[i].ofMessage || out.columns[i].spec.Name == o.Version
+			}
 		}
 	}
 	if err := fold.CheckMerge(&schema.Table{}, o); err != nil {

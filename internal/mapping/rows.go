@@ -200,7 +200,7 @@ func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *
 		if !ok {
 			continue
 		}
-		if col.references != nil && !deletes {
+		if col.references != nil && (!deletes || t.mark >= 0) {
 			b.addReferenced(msg, col, f)
 		}
 		if col.key >= 0 {
