@@ -90,8 +90,10 @@ func (c *checker) wanted(cases []Case) {
 				continue
 			}
 			known := c.inherited(&t.Table)
-			if t.ID != "" {
-				known = append(known, t.ID)
+			for _, name := range []string{t.ID, t.OnDelete.Mark} {
+				if name != "" {
+					known = append(known, name)
+				}
 			}
 			for _, col := range t.Columns {
 				known = append(known, col.Name)

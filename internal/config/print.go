@@ -172,6 +172,13 @@ func ruleNodes(n *yaml.Node, t *mapping.Table) {
 	if t.DeleteWhen != nil {
 		add(n, "delete_when", whenNode(t.DeleteWhen))
 	}
+	if t.OnDelete.Insert {
+		add(n, "on_delete", textNode(insertRow))
+	} else if t.OnDelete.Mark != "" {
+		mark := flow(mapNode())
+		add(mark, "mark", textNode(t.OnDelete.Mark))
+		add(n, "on_delete", mark)
+	}
 	if t.Null == fold.KeepNull {
 		addText(n, "null", string(t.Null))
 	}

@@ -109,7 +109,7 @@ func SchemaJudge(t *testing.T, text []byte) func(file string) bool {
 // KeyTables returns the keys that the reader knows, with the words that they take, by the map that has them.
 func KeyTables() map[string]map[string][]string {
 	return map[string]map[string][]string{"file": wordsOf(mappingKeys), "envelope": wordsOf(envelopeKeys), "table": wordsOf(tableKeys), "source": wordsOf(sourceKeys),
-		"test": wordsOf(testKeys), "expire": wordsOf(expireKeys), "case": wordsOf(caseKeys)}
+		"test": wordsOf(testKeys), "expire": wordsOf(expireKeys), "on_delete": wordsOf(onDeleteKeys), "case": wordsOf(caseKeys)}
 }
 
 func wordsOf[T any](keys []key[T]) map[string][]string {
@@ -153,7 +153,7 @@ func TestSchema_IsTheReaders(t *testing.T) {
 // words is a form for people.
 func words(f form) string {
 	if name, ok := f["$ref"].(string); ok {
-		return map[string]string{"when": "WHEN", "source": "SOURCE", "values": "value or list", "expire": "map, see below", "statements": "list of text, or map", "test": "map", "envelope": "name, or map, see [envelopes](envelopes.md)"}[strings.TrimPrefix(name, "#/$defs/")]
+		return map[string]string{"when": "WHEN", "source": "SOURCE", "values": "value or list", "expire": "map, see below", "on_delete": "`delete`, `row`, or map, see below", "statements": "list of text, or map", "test": "map", "envelope": "name, or map, see [envelopes](envelopes.md)"}[strings.TrimPrefix(name, "#/$defs/")]
 	}
 	if forms, ok := f["anyOf"].([]form); ok {
 		all := make([]string, len(forms))
@@ -197,7 +197,7 @@ func reference[T any](keys []key[T]) string {
 // TestDocs_ReferenceIsCurrent compares the tables of the pages with the keys that the reader knows.
 func TestDocs_ReferenceIsCurrent(t *testing.T) {
 	current(t, "../../docs/mapping.md", map[string]string{"top": reference(mappingKeys), "table": reference(tableKeys), "source": reference(sourceKeys), "test": reference(testKeys),
-		"expire": reference(expireKeys), "case": reference(caseKeys)})
+		"expire": reference(expireKeys), "on_delete": reference(onDeleteKeys), "case": reference(caseKeys)})
 	current(t, "../../docs/envelopes.md", map[string]string{"envelope": reference(envelopeKeys)})
 }
 

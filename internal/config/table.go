@@ -115,6 +115,7 @@ var tableKeys = []key[tableDraft]{
 		t.OnCreate = r.statements(n, where)
 	}},
 	{"delete_when", "the messages that remove their row; of a child, the elements", "the top-level `delete_when`; of a child never", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.DeleteWhen = r.when(n, where) }},
+	{"on_delete", "what happens to a row that a message deletes: `delete` removes it; `{mark: COLUMN}` keeps it and makes the column true; `row`, with `key: none`, inserts it as it was, as one more row", "delete", ref("on_delete"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.OnDelete = r.onDelete(n, where) }},
 	{"null", "`clear`: null sets NULL; `keep`: null is the same as absent", "the top-level `null`", enum(fold.ClearNull, fold.KeepNull), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Null = choice(r, n, where, fold.ClearNull, fold.KeepNull)
 	}},
@@ -124,6 +125,27 @@ var tableKeys = []key[tableDraft]{
 		t.Scope = choice(r, n, where, fold.ColumnScope, fold.RowScope)
 	}},
 	{"max_columns", "the most columns that `unknown_fields: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { r.number(n, where, 0, &t.MaxColumns) }},
+}
+
+// Words of on_delete.
+const removeRow, insertRow = "delete", "row"
+
+var onDeleteWords = []string{removeRow, insertRow}
+
+var onDeleteKeys = []key[mapping.OnDelete]{
+	{"mark", "the column: true in rows that the source deleted, false in all others", "", nameForm, func(r *reader, o *mapping.OnDelete, n *yaml.Node, where string) { o.Mark = r.name(n, where) }},
+}
+
+// onDelete reads what happens to a row that a message deletes.
+func (r *reader) onDelete(n *yaml.Node, where string) (o mapping.OnDelete) {
+	if n.Kind != yaml.MappingNode {
+		o.Insert = choice(r, n, where, onDeleteWords...) == insertRow
+		return o
+	}
+	if given := readKeys(r, n, where, onDeleteKeys, &o); given["mark"] == nil {
+		r.fault(pos(n), where, "mark is missing: the column that is true in rows that the source deleted")
+	}
+	return o
 }
 
 var rests = []fold.UnknownFields{fold.IgnoreUnknown, fold.AddUnknown, fold.RejectUnknown}

@@ -211,7 +211,7 @@ func (v *view) passes(t paths.Test) bool {
 type modelRow struct {
 	table   *mapping.Table
 	fields  map[string]raw
-	deletes bool
+	deletes bool                      // and the row goes
 	refers  map[string]mapping.Source // columns that name rows of other tables
 
 	elements []modelRow // of its sets
@@ -292,7 +292,8 @@ func (r raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
 // row adds what a message or element says to its row of a table, and to those of its elements.
 func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]modelRow) error {
-	r := modelRow{table: t, fields: map[string]raw{}, refers: map[string]mapping.Source{}, deletes: t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen)}
+	deleted, mark := t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen), t.OnDelete.Mark
+	r := modelRow{table: t, fields: map[string]raw{}, refers: map[string]mapping.Source{}, deletes: deleted && mark == ""}
 	if len(t.Row.Steps) > 0 {
 		if v.row = v.get(t.Row, v.unit); v.row == "" || v.row.isNull() {
 			return nil
@@ -308,7 +309,7 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 		}
 	}
 	for _, c := range t.Columns {
-		if r.deletes && !slices.Contains(t.Key, c.Name) {
+		if deleted && !slices.Contains(t.Key, c.Name) && (r.deletes || !m.isMessages(t, c)) {
 			continue
 		}
 		if err := m.column(t, &v, c, r.fields); err != nil {
@@ -318,8 +319,16 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 			r.refers[c.Name] = c.From[0]
 		}
 	}
-	if err := m.rest(t, v, r.fields, r.deletes); err != nil {
+	before := maps.Clone(r.fields)
+	if err := m.rest(t, v, r.fields, deleted); err != nil {
 		return err
+	}
+	if mark != "" {
+		maps.DeleteFunc(r.fields, func(name string, _ raw) bool {
+			_, has := before[name]
+			return deleted && !has && !slices.Contains(t.Key, name) && !m.isRowVersion(t, paths.FieldPath(name))
+		})
+		r.fields[mark] = raw(strconv.FormatBool(deleted))
 	}
 	for _, k := range t.Key {
 		if x := r.fields[k]; x == "" || x.isNull() || x == `""` || x[0] == '{' || x[0] == '[' {
@@ -330,7 +339,7 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 	*rows = append(*rows, r)
 	for i := range m.mapping.Tables {
 		child := &m.mapping.Tables[i]
-		if child.Of != t.Name || r.deletes {
+		if child.Of != t.Name || deleted {
 			continue
 		}
 		key := map[string]raw{}
@@ -359,6 +368,19 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 		}
 	}
 	return nil
+}
+
+// isMessages reports whether a column is about the message, and not about its row, so that one that marks the row sets it.
+func (m *Model) isMessages(t *mapping.Table, c mapping.Column) bool {
+	return m.isRowVersion(t, c.From[0].From) || !slices.ContainsFunc(c.From, func(s mapping.Source) bool {
+		return s.References != "" || s.Stamp != "" || s.Value == nil && s.Meta == "" && s.From.Base != paths.MessageBase
+	})
+}
+
+// isRowVersion reports whether a path leads to the version that a table keeps of whole rows.
+func (m *Model) isRowVersion(t *mapping.Table, p paths.Path) bool {
+	of := m.versioned(t)
+	return of == t && of.Scope == "row" && p.Base != paths.NoBase && slices.Equal(p.Steps, of.Version.Steps)
 }
 
 // asSet is rows as one value; those of other tables are values of these.
@@ -423,7 +445,7 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 	if !ok || t.Columns != nil && (deletes || t.UnknownFields != "add" && t.UnknownFields != "reject") {
 		return nil
 	}
-	used := map[string]bool{}
+	used := map[string]bool{t.OnDelete.Mark: true}
 	use := func(p paths.Path) {
 		if p.Base == paths.DefaultBase && len(p.Steps) > 0 {
 			used[p.Steps[0].Name] = true

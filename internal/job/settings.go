@@ -147,7 +147,7 @@ const noKey = "(none)"
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values
 // would stay.
-var rebuildOnly = []string{"key", "fill-only", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type"}
+var rebuildOnly = []string{"key", "fill-only", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type", "on_delete"}
 
 // changes returns words for the settings that differ from those of a checkpoint, whether one of
 // them is of rebuildOnly, and the tables that are new.

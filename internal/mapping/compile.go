@@ -147,7 +147,7 @@ func (c *compiler) discriminate() {
 
 // table compiles one table. Those that it belongs to were compiled before.
 func (c *compiler) table(t *Table) {
-	out := planned{spec: t, index: len(c.plan.tables), nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0, version: paths.Nowhere},
+	out := planned{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0, version: paths.Nowhere},
 		fields: fieldPlan{names: c.names, used: map[int32]bool{}, nameOnly: map[int32]bool{}}}
 	s, what := scope{tree: c.row}, fmt.Sprintf("table %q", t.Name)
 	if t.Each.Base != paths.NoBase {
@@ -167,6 +167,7 @@ func (c *compiler) table(t *Table) {
 		out.deletes = c.when(t.DeleteWhen, s, what+": delete_when")
 	}
 	c.columns(t, &out, s, what)
+	c.mark(t, &out)
 	c.key(t, &out)
 	c.keyless(t, &out, what)
 	c.oneName(&out)

@@ -28,6 +28,7 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 				c.refers(&x, t, src)
 			}
 		}
+		x.ofMessage = len(x.sources) > 0 && !slices.ContainsFunc(col.From, readsRow)
 		out.columns = append(out.columns, x)
 	}
 	for _, w := range []paths.When{t.When, t.DeleteWhen} {
@@ -39,6 +40,31 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 			}
 		}
 	}
+}
+
+// readsRow reports whether a value comes from the row, or names a row of another table.
+func readsRow(s Source) bool {
+	return s.From.Base != paths.NoBase && s.From.Base != paths.MessageBase || s.References != ""
+}
+
+// mark compiles the column that marks deleted rows. A table without a key has none.
+func (c *compiler) mark(t *Table, out *planned) {
+	name := t.OnDelete.Mark
+	if name == "" || len(t.Key) == 0 {
+		return
+	}
+	if slices.Contains(t.Key, name) || slices.ContainsFunc(t.Columns, func(col Column) bool { return col.Name == name }) {
+		c.fault(t.Pos, "table %q: on_delete sets the column %q: leave it out of key and columns", t.Name, name)
+		return
+	}
+	x := column{spec: &Column{Pos: t.Pos, Name: name}, name: c.names.Number(name), key: -1}
+	for _, value := range []string{liveSource: "false", deletedSource: "true"} {
+		src := &Source{Pos: t.Pos, As: cast.Type{Kind: cast.Boolean}, Value: []byte(value)}
+		x.sources = append(x.sources, c.source(t, src, scope{}, ""))
+	}
+	out.fields.used[x.name] = true
+	out.mark = len(out.columns)
+	out.columns = append(out.columns, x)
 }
 
 // refers makes a column one whose values are keys of rows of another table.

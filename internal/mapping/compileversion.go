@@ -36,6 +36,9 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 		}
 		if of.Scope == fold.RowScope {
 			o.Version, o.Scope = c.versionColumn(of, out, what), fold.RowScope
+			for i := range out.columns { // each message sets it, also one that marks its row as deleted
+				out.columns[i].ofMessage = out.columns[i].ofMessage || out.columns[i].spec.Name == o.Version
+			}
 		}
 	}
 	if err := fold.CheckMerge(&schema.Table{}, o); err != nil {
@@ -46,9 +49,9 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 
 // losesRows reports whether messages may remove rows of a table, also with those that they belong to.
 func (c *compiler) losesRows(t *Table) bool {
-	for ; t.DeleteWhen == nil; t = c.plan.tables[c.byName[t.Of]].spec {
+	for ; t.DeleteWhen == nil || !t.OnDelete.removes(); t = c.plan.tables[c.byName[t.Of]].spec {
 		if t.Of == "" {
-			return c.plan.stream != nil && c.plan.stream.Removes()
+			return t.OnDelete.removes() && c.plan.stream != nil && c.plan.stream.Removes()
 		}
 	}
 	return true

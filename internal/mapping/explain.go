@@ -128,7 +128,9 @@ func (b *rowBuilder) sources(msg *message, t *planned) map[string]string {
 	}
 	for i := range t.columns {
 		c := &t.columns[i]
-		if src := b.sourceOf(c); src != nil {
+		if src := b.sourceOf(c); i == t.mark {
+			from[c.spec.Name] = "on_delete"
+		} else if src != nil {
 			from[c.spec.Name] = src.String()
 		}
 	}

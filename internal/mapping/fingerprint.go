@@ -48,7 +48,7 @@ func (m *Mapping) EnvelopeFingerprint() string { return fingerprint(m.Envelope) 
 func (t *Table) Fingerprint() map[string]string {
 	columns := slices.SortedFunc(slices.Values(t.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
 	f := map[string]string{"from": fingerprint(t.From), "when": fingerprint(t.When), "row": t.Row.String(), "each": t.Each.String(), "of": t.Of, "set": string(t.Set),
-		"parent": fingerprint(t.Parent), "id": t.ID, "columns": fingerprint(columns), "delete_when": fingerprint(t.DeleteWhen),
+		"parent": fingerprint(t.Parent), "id": t.ID, "columns": fingerprint(columns), "delete_when": fingerprint(t.DeleteWhen), "on_delete": t.OnDelete.String(),
 		"version_field": t.Version.String()}
 	if t.Type.Kind != cast.Auto && t.Type.Kind != cast.DefaultType {
 		f["type"] = t.Type.String()

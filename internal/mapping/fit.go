@@ -66,7 +66,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 
 // canLoseRows reports whether messages may remove rows of a table.
 func (p *Plan) canLoseRows(x *planned) bool {
-	return x.deletes != nil || p.stream != nil && p.stream.Removes()
+	return x.spec.OnDelete.removes() && (x.deletes != nil || p.stream != nil && p.stream.Removes())
 }
 
 // fitParentKey has a table that lacks a part of its parent's key get a column as its parent has it.

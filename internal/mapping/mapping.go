@@ -63,6 +63,7 @@ type Table struct {
 	OnCreate []Statement
 
 	DeleteWhen paths.When
+	OnDelete   OnDelete
 	// DeletesNeedRow rejects a message that removes its row and has no object Row: the row that it
 	// means is not known.
 	DeletesNeedRow bool
@@ -73,6 +74,28 @@ type Table struct {
 	Scope          fold.Scope
 	MaxColumns     int
 }
+
+// OnDelete is what happens to a row when a message deletes it. The zero value removes it.
+type OnDelete struct {
+	// Mark is the column that is true in rows that the source deleted; a later message about the row makes it false.
+	Mark string
+	// Insert inserts the deleted row as it was, in a table without a key.
+	Insert bool
+}
+
+// String is what a config file says, in short; "" if the row is removed.
+func (o OnDelete) String() string {
+	switch {
+	case o.Insert:
+		return "row"
+	case o.Mark != "":
+		return "mark " + o.Mark
+	}
+	return ""
+}
+
+// removes reports whether a message that deletes a row removes it.
+func (o OnDelete) removes() bool { return o == OnDelete{} }
 
 // Set says what happens to child rows that the array does not have.
 type Set string

@@ -56,6 +56,7 @@ type planned struct {
 	when, deletes paths.Condition
 	row           rowPlan
 	columns       []column
+	mark          int // index of the column that marks deleted rows, -1: none
 	fields        fieldPlan
 	key           []keyPart
 	owner         *owner
@@ -138,8 +139,16 @@ type column struct {
 	references *reference // nil: to no row
 	key        int        // which part of the key, -1: none
 	stamp      Stamp
-	sources    []source
+	// ofMessage tells that the column is not about the row, but about the message: no source of it reads the row.
+	ofMessage bool
+	sources   []source
 }
+
+// The sources of the column that marks deleted rows.
+const (
+	liveSource = iota
+	deletedSource
+)
 
 // A reference is what a column is whose values are keys of rows of another table.
 type reference struct {

@@ -94,7 +94,8 @@ func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *r
 		return refused
 	}
 	b.noteRow(t)
-	c := fold.Change{Op: b.op(msg, t), Text: msg.line.Text, Version: b.version(msg, t)}
+	deletes := b.deletes(msg, t)
+	c := fold.Change{Op: b.op(msg, t, deletes), Text: msg.line.Text, Version: b.version(msg, t)}
 	if types != nil {
 		c.Declared = types.declared
 	}
@@ -107,18 +108,23 @@ func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *r
 	for i := range parentKey {
 		key[i].Name = t.key[i].name
 	}
-	if refused := b.addValues(msg, t, types, object, key, c.Op == fold.Delete); refused != nil {
+	if refused := b.addValues(msg, t, types, object, key, deletes); refused != nil {
+		return refused
+	}
+	if refused := b.addMark(msg, t, deletes); refused != nil {
 		return refused
 	}
 	c.Fields, c.Unnumbered = b.fields[from:len(b.fields):len(b.fields)], b.unknownNames.unnumbered
 	if former != nil {
-		b.deleteFormer(t, &c, former)
-		if c.Op != fold.Delete {
+		if refused := b.deleteFormer(msg, t, &c, former); refused != nil {
+			return refused
+		}
+		if !deletes {
 			b.noteLostColumns(t, &c)
 		}
 	}
 	b.changes = append(b.changes, Row{Table: t.index, Change: c})
-	if c.Op == fold.Delete {
+	if deletes {
 		return nil
 	}
 	for _, i := range t.nest.children {
@@ -139,11 +145,18 @@ func (b *rowBuilder) noteRow(t *planned) {
 	}
 }
 
+// deletes reports whether the row at hand of a table is deleted. A row that is inserted all the same is not.
+func (b *rowBuilder) deletes(msg *message, t *planned) bool {
+	return !t.spec.OnDelete.Insert && (msg.line.Deletes || msg.change.Op == envelope.Delete || b.read.Matches(t.deletes))
+}
+
 // op is what becomes of the row at hand of a table.
-func (b *rowBuilder) op(msg *message, t *planned) fold.Op {
+func (b *rowBuilder) op(msg *message, t *planned, deletes bool) fold.Op {
 	switch {
-	case msg.line.Deletes, msg.change.Op == envelope.Delete, b.read.Matches(t.deletes):
+	case deletes && t.mark < 0:
 		return fold.Delete
+	case deletes:
+		return fold.Upsert
 	case msg.change.Op == envelope.Replace && !t.nest.isElement():
 		return fold.Replace
 	}
@@ -177,7 +190,7 @@ func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *
 	}
 	for i := range t.columns {
 		col := &t.columns[i]
-		if deletes && col.key < 0 {
+		if deletes && col.key < 0 || i == t.mark {
 			continue
 		}
 		f, ok, refused := b.value(msg, t, types, col)
@@ -187,7 +200,7 @@ func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *
 		if !ok {
 			continue
 		}
-		if col.references != nil && !deletes {
+		if col.references != nil && (!deletes || t.mark >= 0) {
 			b.addReferenced(msg, col, f)
 		}
 		if col.key >= 0 {
@@ -196,7 +209,7 @@ func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *
 		b.fields = append(b.fields, f)
 	}
 	if object != nil && (t.fields.all || t.fields.byName() && !deletes) {
-		if refused := b.unknownFields(msg, t, types, object, key); refused != nil {
+		if refused := b.unknownFields(msg, t, types, object, key, deletes && t.mark >= 0); refused != nil {
 			return refused
 		}
 	}
@@ -216,9 +229,39 @@ func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *
 	return nil
 }
 
+// addMark adds whether the row is deleted, if the table marks such rows. A deleted row keeps its values, and gets those of
+// the columns that are about the message.
+func (b *rowBuilder) addMark(msg *message, t *planned, deletes bool) *refusal {
+	if t.mark < 0 {
+		return nil
+	}
+	from := liveSource
+	if deletes {
+		from = deletedSource
+	}
+	mark := t.columns[t.mark].sources[from].value
+	mark.Name = t.columns[t.mark].name
+	b.fields = append(b.fields, mark)
+	if !deletes || msg.line.Deletes { // a tombstone is no message
+		return nil
+	}
+	for i := range t.columns {
+		if col := &t.columns[i]; col.ofMessage && col.key < 0 {
+			f, ok, refused := b.value(msg, t, nil, col)
+			if refused != nil {
+				return refused
+			}
+			if ok {
+				b.fields = append(b.fields, f)
+			}
+		}
+	}
+	return nil
+}
+
 // isLine tells that the messages are the rows, and nothing is added or left out.
 func (t *planned) isLine() bool {
-	return t.fields.all && t.row.inLine && len(t.nest.children) == 0
+	return t.fields.all && t.row.inLine && len(t.nest.children) == 0 && t.mark < 0
 }
 
 // object is the object that is the row. none tells that there is no row.
@@ -381,14 +424,18 @@ func (b *rowBuilder) keyOf(msg *message, t *planned, types *typing, to []feed.Fi
 	return to, refused
 }
 
-// deleteFormer adds the change that removes the row of a former key, of a row whose change is c.
-func (b *rowBuilder) deleteFormer(t *planned, c *fold.Change, key []feed.Field) {
+// deleteFormer adds the change that removes or marks the row of a former key, of a row whose change is c.
+func (b *rowBuilder) deleteFormer(msg *message, t *planned, c *fold.Change, key []feed.Field) *refusal {
 	if b.visit != nil {
 		b.visit(t)
 	}
 	from := len(b.fields)
 	b.fields = append(b.fields, key...)
-	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Delete, Fields: b.fields[from:len(b.fields):len(b.fields)], Version: c.Version, Text: c.Text}})
+	if refused := b.addMark(msg, t, true); refused != nil {
+		return refused
+	}
+	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: b.op(msg, t, true), Fields: b.fields[from:len(b.fields):len(b.fields)], Version: c.Version, Text: c.Text}})
+	return nil
 }
 
 // noteLostColumns notes the columns of a table that the change of a row with a new key has no value for.

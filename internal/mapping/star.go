@@ -176,6 +176,7 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p := m.plan
 	t := *p.stream.star.spec
 	t.Name, t.From, t.Key = n.Name, []string{n.StreamName}, key
+	n.Columns = slices.DeleteFunc(n.Columns, func(c Column) bool { return c.Name == t.OnDelete.Mark })
 	if n.Columns != nil {
 		for _, k := range key {
 			if !slices.ContainsFunc(slices.Concat(n.Columns, t.Columns), func(c Column) bool { return c.Name == k }) {

@@ -95,6 +95,12 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 		if t.matchesSeveralNames() && !m.plan.stream.oneTable {
 			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
 		}
+		if mark := t.spec.OnDelete.Mark; mark != "" {
+			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: the source removed all rows, and on_delete keeps them, but the message names none to mark: set %q yourself", t.spec.Name, mark))
+		}
+		if t.spec.OnDelete.Insert { // the message has no row to insert
+			continue
+		}
 		if t.options.Version != "" {
 			return matched, t.refuse(feed.Errorf(feed.BadVersion, "table %q: truncate cannot be ordered by version: leave the version out", t.spec.Name))
 		}
@@ -118,7 +124,7 @@ func (m *Mapping) AppliesTombstones() bool {
 	for i := range m.Tables {
 		switch t := &m.Tables[i]; {
 		case t.Of != "":
-		case takes || t.IsStar() || t.Each.Base != paths.NoBase || t.When != nil || t.Version.Base != paths.NoBase:
+		case takes || t.OnDelete.Insert || t.IsStar() || t.Each.Base != paths.NoBase || t.When != nil || t.Version.Base != paths.NoBase:
 			return false
 		default:
 			takes = true

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -43,10 +44,14 @@ func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 	return n
 }
 
-// unknownFields adds the fields without a mapped column under their own names, and copies key fields to key.
-func (b *rowBuilder) unknownFields(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field) *refusal {
+// unknownFields adds the fields without a mapped column under their own names, and copies key fields to key. markOnly leaves
+// out the fields that a message does not set which marks its row as deleted.
+func (b *rowBuilder) unknownFields(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field, markOnly bool) *refusal {
 	var bad *refusal
 	refused := b.eachUnknownField(msg, t, object, func(f feed.Field, name []byte) {
+		if markOnly && !t.marksWith(f.Name) {
+			return
+		}
 		if types != nil && bad == nil {
 			f, bad = b.readTyped(t, types, f, name)
 		}
@@ -133,6 +138,13 @@ func (b *rowBuilder) checkShadowed(t *planned, key []feed.Field) *refusal {
 			t.spec.Name, h.title, feed.Clip(v.Value), h.parents, to))
 	}
 	return nil
+}
+
+// marksWith reports whether a message that marks its row as deleted sets a field of the row: part of the key, or the column
+// that keeps the version of the row.
+func (t *planned) marksWith(name int32) bool {
+	o := &t.options
+	return o.Scope == fold.RowScope && name >= 0 && t.fields.names.Name(name) == o.Version || slices.ContainsFunc(t.key, func(k keyPart) bool { return k.name == name && !k.fromParent })
 }
 
 // setKeyPart copies a field to its part of the key, if it is one.
