@@ -98,10 +98,9 @@ func hasHeading(page, anchor string) bool {
 	return false
 }
 
-// Every test that docs/dev/testing.md names exists, and so does every row of its table
-// of inputs.
+// Every test that docs/dev/testing.md and docs/dev/input.md name exists, and so does every row of the table of inputs.
 func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
-	text, code := read(t, "../../docs/dev/testing.md"), ""
+	text, code := read(t, "../../docs/dev/testing.md")+read(t, "../../docs/dev/input.md"), ""
 	for _, file := range pages(t, "internal/*_test.go", "internal/*/*_test.go", "internal/*/*/*_test.go") {
 		code += file
 	}
