@@ -20,7 +20,6 @@ var replaced = map[string]string{
 	"went back":     "was restored to an earlier state",
 	"of account":    "important",
 	"of no account": "ignored",
-	"is no fault":   "is not an error",
 	"such a one":    "what it is",
 	"what has none": "what lacks it",
 	"where it can":  "if it can",
