@@ -101,7 +101,7 @@ func TestImportsRunDownwards(t *testing.T) {
 	}
 }
 
-// TestArchitectureShowsTheImports compares docs/architecture.md with the packages of the program:
+// TestArchitectureShowsTheImports compares docs/dev/architecture.md with the packages of the program:
 // each stands above all that it imports.
 func TestArchitectureShowsTheImports(t *testing.T) {
 	imports, height := map[string][]string{}, map[string]int{}
@@ -135,12 +135,12 @@ func TestArchitectureShowsTheImports(t *testing.T) {
 		}
 		want.WriteString("\n")
 	}
-	page, err := os.ReadFile("../docs/architecture.md")
+	page, err := os.ReadFile("../docs/dev/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if block := "```\n" + strings.TrimSuffix(want.String(), "\n") + "```\n"; !strings.Contains(string(page), block) {
-		t.Errorf("docs/architecture.md lacks this drawing of the imports:\n%s", block)
+		t.Errorf("docs/dev/architecture.md lacks this drawing of the imports:\n%s", block)
 	}
 }
 

@@ -27,7 +27,7 @@ type OverwriteConfig struct {
 	// its shared buffers.
 	Memory int64
 	// Limited says that this process and the servers that it starts run in a control group that
-	// holds them to Memory, as make stories sets it up where it can.
+	// holds them to Memory, as make stories sets it up if systemd runs the machine.
 	Limited bool
 	Rows    int // that one ladder.Timing writes at most
 	Runs    int

@@ -23,7 +23,7 @@ var (
 
 // The code that the pages for authors of drivers and sources show is that of the files that they name.
 func TestDocs_PagesShowTheCode(t *testing.T) {
-	for _, page := range []string{"docs/drivers.md", "docs/dev/sources.md"} {
+	for _, page := range []string{"docs/dev/drivers.md", "docs/dev/sources.md"} {
 		blocks := regexp.MustCompile("(?s)```(?:go|text)\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(read(t, "../../"+page), -1)
 		if len(blocks) == 0 {
 			t.Errorf("did not exercise: %s shows no code", page)
@@ -36,11 +36,10 @@ func TestDocs_PagesShowTheCode(t *testing.T) {
 	}
 }
 
-// Every link of a page leads to a page, and to a heading of it where it names one; the
-// index has all pages.
+// Every link of a page leads to a page, and to a heading of it if it names one. docs/README.md lists the pages
+// for users, docs/dev/README.md and docs/dev/decisions/README.md the others.
 func TestDocs_LinksLeadSomewhere(t *testing.T) {
-	index := read(t, "../../docs/README.md")
-	for page, text := range pages(t, "docs/*.md", "docs/dev/*.md", "README.md", "SECURITY.md") {
+	for page, text := range pages(t, "docs/*.md", "docs/dev/*.md", "docs/dev/decisions/*.md", "*.md") {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			target, anchor := "../../"+page, m[2]
 			if strings.Contains(m[1], "://") {
@@ -57,8 +56,9 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 				t.Errorf("%s: %s has no heading %s", page, target, anchor)
 			}
 		}
-		if name, ok := strings.CutPrefix(page, "docs/"); ok && name != "README.md" && !strings.Contains(index, "("+name+")") {
-			t.Errorf("docs/README.md does not list %s", name)
+		dir, name := filepath.Split(page)
+		if index := dir + "README.md"; dir != "" && name != "README.md" && !strings.Contains(read(t, "../../"+index), "("+name+")") {
+			t.Errorf("%s does not list %s", index, name)
 		}
 	}
 }
@@ -98,10 +98,9 @@ func hasHeading(page, anchor string) bool {
 	return false
 }
 
-// Every test that docs/dev/testing.md names exists, and so does every row of its table
-// of inputs.
+// Every test that docs/dev/testing.md and docs/dev/input.md name exists, and so does every row of the table of inputs.
 func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
-	text, code := read(t, "../../docs/dev/testing.md"), ""
+	text, code := read(t, "../../docs/dev/testing.md")+read(t, "../../docs/dev/input.md"), ""
 	for _, file := range pages(t, "internal/*_test.go", "internal/*/*_test.go", "internal/*/*/*_test.go") {
 		code += file
 	}

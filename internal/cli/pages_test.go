@@ -51,7 +51,7 @@ type command struct {
 func TestDocs_Commands(t *testing.T) {
 	testcheck.Only(t) // it needs many tools
 	ran, parsed := 0, 0
-	for page, text := range pages(t, "docs/*.md", "README.md", "SECURITY.md") {
+	for page, text := range pages(t, "docs/*.md", "README.md", "SECURITY.md", "CONTRIBUTING.md") {
 		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
 			parsed += parse(t, page, m[1], false)
 		}
@@ -128,7 +128,7 @@ var (
 func documented(t *testing.T) map[string][]command {
 	t.Helper()
 	all := map[string][]command{}
-	for name, text := range pages(t, "README.md", "SECURITY.md", "docs/*.md", "docs/dev/*.md", "docs/cli/*.md", "contrib/*", "docs/recording/record") {
+	for name, text := range pages(t, "README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/*.md", "docs/dev/*.md", "docs/dev/decisions/*.md", "docs/cli/*.md", "contrib/*", "docs/recording/record") {
 		switch {
 		case strings.HasPrefix(name, "docs/cli/"): // the description and the examples
 			text, _, _ = strings.Cut(text, "### Options")

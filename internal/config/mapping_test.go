@@ -86,7 +86,7 @@ func FuzzRead(f *testing.F) {
 			}
 			var fault *Fault
 			if !errors.As(err, &fault) {
-				t.Errorf("%v is no fault", err)
+				t.Errorf("%v is not a Fault", err)
 			}
 			return
 		}

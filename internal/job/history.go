@@ -102,7 +102,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	if slices.ContainsFunc(a.lanes, func(l *lane) bool { return l.lost() > 0 }) {
 		return nil, err
 	}
-	if !errors.Is(err, source.ErrNewLane) { // which is no fault
+	if !errors.Is(err, source.ErrNewLane) { // a new lane is not an error
 		if err := h.rewinds.count(err); err != nil {
 			return nil, err
 		}

@@ -265,7 +265,7 @@ func Lag(at time.Time) time.Duration {
 	return max(0, time.Since(at)) // a feed's clock may be ahead
 }
 
-// NotReady returns why the run cannot read its feeds and write what they bring, "" where it can.
+// NotReady returns why the run cannot read its feeds and write what they bring; "" if it can.
 func (s *Snapshot) NotReady() string {
 	if stalls := s.Stalls(); len(stalls) > 0 {
 		return stalls[0].String()

@@ -22,7 +22,7 @@ var Causes = []Cause{DatabaseUnavailable, NoGroup, SlowFlush, CaptureDiskFull, S
 // LongFlush is after how long people are told how far a flush is.
 const LongFlush = time.Second
 
-// A flush counts as stalled after slowFlush and slowRow for each of its rows: a large batch is no fault. The
+// A flush counts as stalled after slowFlush and slowRow for each of its rows: a large batch is no stall. The
 // slowest that was measured, a table of six times the memory (docs/dev/stories.md), took 0.12 ms a row.
 const (
 	slowFlush = 10 * time.Second

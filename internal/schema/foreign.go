@@ -43,7 +43,7 @@ func (c *Column) Like(name string, key bool) Column {
 
 // Follow has the columns of the table's foreign keys become what the columns are that they refer
 // to, where weir made both. to returns the table that one refers to, nil where it is not known. What
-// the rows need by themselves is then of no account, for those that they refer to have the same
+// the rows need by themselves is then ignored, because those that they refer to have the same
 // values: 1 and "1" are one key where 1 came first. grown is what [Table.Grow] returned, of a table
 // that exists; Follow returns what is left of it, with what became of the columns.
 func (t *Table) Follow(l *Limits, to func(*ForeignKey) *Table, grown []Growth) []Growth {

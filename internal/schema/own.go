@@ -39,7 +39,7 @@ func markClass(mark string) (class, bool) {
 }
 
 // widen has a column of weir's hold more. Of what its type takes, only the size of whole
-// numbers is of account for what it becomes later.
+// numbers matters for what it becomes later.
 func (c *Column) widen(s class) {
 	c.seen |= s
 	c.Type = infer(c.seen)

@@ -60,7 +60,7 @@ type Table struct {
 	FullName string
 	Columns  []Column
 	Key      []int // indexes into Columns, in the order of --key; none: see [Table.Appends]
-	// Refs are columns that name rows of other tables; where rows belong to such a one, the key as
+	// Refs are columns that name rows of other tables; if rows belong to such a row, the key as
 	// the database has it is [Table.StoredKey].
 	Refs []Ref
 	// OnCreate is SQL that is run in the transaction that makes the table, behind that.

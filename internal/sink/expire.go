@@ -32,7 +32,7 @@ type Expiry struct {
 const (
 	ExpireRows   = 1000
 	ExpireWindow = 10_000
-	// ExpireTime is after how long a step stops before its other rows, where it can.
+	// ExpireTime is after how long a step stops before its other rows, if it can.
 	ExpireTime = 100 * time.Millisecond
 )
 

@@ -51,7 +51,7 @@ func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Er
 		if !errors.As(err, &e) || e.Class == Permanent {
 			return err
 		}
-		if before == nil && ctx.Err() == context.Canceled { // which broke the call off: there is no fault to report
+		if before == nil && ctx.Err() == context.Canceled { // which ended the call: there is no error to report
 			return ctx.Err()
 		}
 		before = err

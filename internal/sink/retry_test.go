@@ -112,7 +112,7 @@ func TestRetry_Stopped(t *testing.T) {
 	})
 }
 
-// TestRetry_StoppedInTheFirstTry: a signal that breaks off a connection is no fault of the connection.
+// TestRetry_StoppedInTheFirstTry: a signal that breaks off a connection is not an error of the connection.
 func TestRetry_StoppedInTheFirstTry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := sink.Patiently(ctx, time.Hour, func(*sink.Error) { t.Error("a retry was reported") }, func() error {

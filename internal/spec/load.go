@@ -113,7 +113,7 @@ func (s *Spec) readFile() {
 		for i := range entries {
 			s.setEntry(&entries[i])
 		}
-		return s.builder().rules // what is wrong with them is told by those who use them
+		return s.builder().rules // commands that use them report what is wrong with them
 	})
 	if s.Mapping, s.Cases = f.Mapping, f.Cases; err != nil {
 		s.faults = append(s.faults, err)

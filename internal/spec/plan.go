@@ -165,7 +165,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 func (b *builder) destination(args []string) (err error) {
 	to := &b.plan.To
 	if to.Driver = b.env.Drivers[0]; b.env.FileOnly && b.Table.To == "" {
-		to.Caps.FoldCase = false // names that only SQLite takes for one are no fault of a file that names no database
+		to.Caps.FoldCase = false // a file that names no database may have names that only SQLite treats as one
 		return nil
 	}
 	*to, err = b.Destination(args...)

@@ -241,7 +241,7 @@ func (s *Spec) declareBatch(why string) {
 	s.declare(group, "batch-period", &Duration{Value: &o.Period, Open: true}, "write a message after this time at the latest (default 1s; files: when a batch is full)")
 	s.declare(group, "batch-rows", &Whole[int]{Value: &o.Rows, None: "no limit", Least: 1}, "write a batch when it has this many `ROWS`")
 	s.declare(group, "buffer", &o.Buffer, "memory for batches; when full, reading pauses (default a quarter of the memory, 64MiB to 2GiB)").Why = why
-	s.declare(group, "synchronous", NewChoice(&o.Synchronous, sink.Levels...), "what a commit survives: docs/durability.md")
+	s.declare(group, "synchronous", NewChoice(&o.Synchronous, sink.Levels...), "what a commit survives: docs/reliability.md")
 	s.declare(group, "retry-for", &Duration{Value: &o.RetryFor, Word: forever, Means: Forever, Open: true}, "retry a locked or unavailable database, or a lost feed (default 5m; connections: forever)")
 }
 

@@ -574,7 +574,7 @@ func (s *wayStream) drained() bool {
 	return true
 }
 
-// loses demands that a run end, and say so, if the database went back and what it read cannot be read again. A flush
+// loses demands that a run end, and say so, if the database was restored to an earlier state and what it read cannot be read again. A flush
 // that was on its way may have told already: then the run does not connect again.
 func (s *wayStream) loses(lines []string) {
 	for !s.run.Ended() {

@@ -291,7 +291,7 @@ func (t *table) intoPostgres(feed string, args ...string) command {
 	return command{args: append([]string{"bin/weir", "sync", feed, "--to", *postgres + join + "search_path=weir_bench", "--table", "t", "-q"}, args...)}
 }
 
-// emptySchema makes the schema weir_bench anew.
+// emptySchema drops the schema weir_bench and creates it.
 func (t *table) emptySchema() {
 	sql := "SET client_min_messages = error; DROP SCHEMA IF EXISTS weir_bench CASCADE; CREATE SCHEMA weir_bench; CHECKPOINT"
 	check(exec.Command("psql", "-qX", *postgres, "-c", sql).Run())

@@ -1,5 +1,5 @@
 // Package example is a driver for a database with SQL that is as plain as can be: it writes row by row, through
-// database/sql, into tables all of whose columns are texts. docs/drivers.md goes through it, and tests use it. SQLite
+// database/sql, into tables all of whose columns are texts. docs/dev/drivers.md goes through it, and tests use it. SQLite
 // stands in for the database.
 package example
 

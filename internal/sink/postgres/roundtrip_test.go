@@ -220,7 +220,7 @@ func TestExpire_TheClockEndsAStep(t *testing.T) {
 	}
 }
 
-// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not have the expiry go on for ever.
+// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not keep the expiry running for ever.
 func TestExpire_RowsThatATriggerKeeps(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	aged(t, db, "CREATE INDEX ON t (at)", "IF old.id < 1001 THEN RETURN NULL; END IF")

@@ -35,7 +35,7 @@ func (t *table) stageIdent() string { return fmt.Sprintf("weir_stage_%d", t.n) }
 
 const tempSchema = "pg_temp."
 
-// readyStage returns the statements that empty the staging table, or create it anew if it does not fit, and create the
+// readyStage returns the statements that empty the staging table, or create it again if it does not fit, and create the
 // functions that its columns lack; and the state of the table from then on, until the transaction ends.
 func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	need := map[string]string{}

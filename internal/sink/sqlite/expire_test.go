@@ -28,7 +28,7 @@ func TestExpire_SlowRowsTakeSeveralSteps(t *testing.T) {
 	}
 }
 
-// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not have the expiry go on for ever.
+// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not keep the expiry running for ever.
 func TestExpire_RowsThatATriggerKeeps(t *testing.T) {
 	db := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP)", "INSERT INTO t WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 1001) SELECT i, '2020-05-15 00:00:00' FROM g")
 	db.Exec(t, "CREATE INDEX by_at ON t (at)")
