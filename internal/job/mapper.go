@@ -1,6 +1,9 @@
 package job
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
@@ -27,6 +30,22 @@ func (t *Table) StoredKey() []string {
 		return t.Key
 	}
 	return t.Fold.Key
+}
+
+// AddsTo says what each message adds to, for an error about applying messages twice; "": a repeated message changes nothing.
+func (t *Table) AddsTo() string {
+	if column := t.Fold.SumColumn(); column != "" {
+		return fmt.Sprintf("the sums in column %q of table %q", column, t.Name)
+	}
+	if t.Fold.Appends() {
+		return fmt.Sprintf("the rows of table %q", t.Name)
+	}
+	return ""
+}
+
+// addsAgain reports whether applying messages twice would add them twice.
+func addsAgain(tables []Table) bool {
+	return slices.ContainsFunc(tables, func(t Table) bool { return t.AddsTo() != "" })
 }
 
 // TableKeys are the tables with their keys as the database has them.

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -81,21 +80,18 @@ func (b *builder) functions() map[string]merge.Function {
 	return all
 }
 
-// addsTo names what a repeated message would be added to, for an error; "" for nothing. sums reports whether that is a sum.
+// addsTo returns [job.Table.AddsTo] of the first table with sums, else of one with rows to add to.
 func (b *builder) addsTo() (to string, sums bool) {
 	tables := slices.Clone(b.plan.Job.Tables)
 	if star := b.plan.Job.Mapping.Star; star != nil {
 		tables = append(tables, *star)
 	}
 	for i := range tables {
-		if column := tables[i].Fold.SumColumn(); column != "" {
-			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name), true
-		}
-		if tables[i].Fold.Appends() {
-			to = fmt.Sprintf("the rows of table %q", tables[i].Name)
+		if t := &tables[i]; !sums && t.AddsTo() != "" {
+			to, sums = t.AddsTo(), t.Fold.SumColumn() != ""
 		}
 	}
-	return to, false
+	return to, sums
 }
 
 // judgeRepeats rejects settings that would add messages twice.
