@@ -87,10 +87,7 @@ func (b *brokers) options() []kgo.Opt {
 
 // dialTLS connects to a broker. It rereads certificate files each time, because they may be replaced.
 func (b *brokers) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	config, err := &tls.Config{MinVersion: tls.VersionTLS12}, error(nil)
-	if load := b.cfg.common.TLS; load != nil {
-		config, err = load()
-	}
+	config, err := b.cfg.common.TLS()
 	if err != nil {
 		return nil, err
 	}
