@@ -179,7 +179,7 @@ func (b *Batch) MakeAbsolute() {
 	for i := range b.rows.all {
 		r := &b.rows.all[i]
 		for col := range r.cells {
-			if c := &b.Table.Columns[col]; c.Merges() && b.Relative(r, col) {
+			if c := &b.Table.Columns[col]; c.Merge.Computes() && b.Relative(r, col) {
 				text, _ := c.AppendMerged(nil, nil, b.Value(r, col)) // the column takes it
 				r.cells[col] = b.arena.put(text)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -34,11 +35,15 @@ func (t *Table) StoredKey() []string {
 
 // AddsTo says what each message adds to, for an error about applying messages twice; "": a repeated message changes nothing.
 func (t *Table) AddsTo() string {
-	if column := t.Fold.SumColumn(); column != "" {
-		return fmt.Sprintf("the sums in column %q of table %q", column, t.Name)
+	name := fmt.Sprintf("table %q", t.Name)
+	if t.Name == mapping.Star {
+		name = "each table of the stream"
 	}
-	if t.Fold.Appends() {
-		return fmt.Sprintf("the rows of table %q", t.Name)
+	switch column := t.Fold.SumColumn(); {
+	case column != "":
+		return fmt.Sprintf("the sums in column %q of %s", column, name)
+	case t.Fold.Appends():
+		return "the rows of " + name
 	}
 	return ""
 }

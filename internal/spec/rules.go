@@ -100,7 +100,11 @@ func (b *builder) judgeRepeats(feed *job.Feed, live bool) {
 	if to == "" {
 		return
 	}
-	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (if weir did not make it: empty it, run weir forget, and sync again)", to)
+	rebuild := "--restart rebuild empties the table first (if weir did not make it: empty it, run weir forget, and sync again)"
+	if b.plan.Job.Mapping.Star != nil {
+		rebuild = "drop the tables, run weir forget, and sync again"
+	}
+	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: %s", to, rebuild)
 	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, to)
 	if !sums { // a repeated row can be found
 		return

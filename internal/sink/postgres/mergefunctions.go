@@ -103,7 +103,7 @@ func (s *shape) mergeBase(c *staged) string {
 // merges reports whether writing a staged row is not idempotent.
 func (s *shape) merges() bool {
 	for i := range s.columns {
-		if s.columns[i].merge > merge.First {
+		if s.columns[i].merge.Computes() {
 			return true
 		}
 	}
