@@ -345,7 +345,7 @@ func TestFold_SumsNeedNoWiderColumn(t *testing.T) {
 // TestFold_MergeRefused: what cannot be kept ends the run, and says why.
 func TestFold_MergeRefused(t *testing.T) {
 	user := schema.Table{Name: "t", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "n", Type: schema.Int, Default: "5"},
-		{Name: "z", Type: schema.Int, Default: "0"}, {Name: "net", Type: schema.External, Decl: "inet"}, {Name: "j", Type: schema.JSON, Decl: "jsonb"}, {Name: "local", Type: schema.External, HoldsTime: true, Decl: "timestamp"},
+		{Name: "z", Type: schema.Int, Default: "0"}, {Name: "net", Type: schema.External, Decl: "inet"}, {Name: "j", Type: schema.JSON, Decl: "jsonb"}, {Name: "local", Type: schema.External, ValueRules: schema.ValueRules{HoldsTime: true}, Decl: "timestamp"},
 		{Name: "made", Type: schema.Int, Generated: true}}}
 	for _, c := range []struct {
 		column  string

@@ -170,7 +170,7 @@ func (s *Site) status() *Status {
 	since := s.rates.since(at, did.Start)
 	over := max(now.Sub(since.at).Seconds(), 1e-3)
 	st := &Status{Job: s.Job, To: s.To, Version: s.Version, Started: did.Start.UTC(), Time: now.UTC(), NotReady: did.NotReady(), RateSeconds: over,
-		Counts:      Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
+		Counts:  Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
 		Storage: Storage{did.Buffer, s.BufferLimit, did.Spool, s.SpoolLimit},
 		Flushes: Flushes{Number: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries}, Reconnects: did.Reconnects,
 		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, UnmetFields: []string{}}
