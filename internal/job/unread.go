@@ -18,7 +18,7 @@ type unreadFiles struct {
 	count int
 }
 
-// passOver notes why a source was not read to its end, and returns the error if the run cannot go on with others.
+// passOver notes why a source was not read to its end, or returns the error if the run cannot continue with other sources.
 func (u *unreadFiles) passOver(s *start, err error) error {
 	if u.ends || len(u.cfg.Sources) < 2 || u.cfg.Source.Follow || !s.traits.Stored() || s.traits.Records || errors.Is(err, context.Canceled) {
 		return err

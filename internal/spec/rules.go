@@ -105,7 +105,7 @@ func (b *builder) judgeRepeats(feed *job.Feed, live bool) {
 		rebuild = "drop the tables, run weir forget, and sync again"
 	}
 	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: %s", to, rebuild)
-	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, to)
+	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and the job of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, to)
 	if !sums { // a repeated row can be found
 		return
 	}

@@ -125,8 +125,8 @@ func (s *shape) functions() (all []string) {
 }
 
 // functions do in the database what package merge does in a batch. They contain no backslash, whose meaning depends on
-// standard_conforming_strings, and compare texts with a collation of their own, because that of the column may take
-// different names for one.
+// standard_conforming_strings, and compare texts with a collation of their own, because different names may be equal in the
+// column's collation.
 var functions = []struct{ name, definition string }{
 	// weir_number raises an error for a text that is not a JSON number, even if a cast would accept it.
 	{"pg_temp.weir_number", `(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$

@@ -72,7 +72,7 @@ func (b *brokers) connected() bool {
 	return connected
 }
 
-// options are those of all clients.
+// options returns the options of every client.
 func (b *brokers) options() []kgo.Opt {
 	opts := []kgo.Opt{kgo.SeedBrokers(b.cfg.spec.Brokers...), kgo.ClientID("weir"), kgo.WithHooks(&b.connections), kgo.RequestRetries(requestRetries),
 		kgo.DisableClientMetrics(), kgo.MetadataMaxAge(newTopics)}
