@@ -124,7 +124,7 @@ func (e *env) rejectsListCommand() *cobra.Command {
 		Use:   "list --to DEST",
 		Short: "Print rejected lines",
 		Long: `Print rejected lines with their places and reasons, in the order in which they
-were rejected, and count them by reason. It only reads, and may run beside a sync.
+were rejected, and count them by reason. It only reads, and may run during a sync.
 
 With --raw, print the lines alone, as they came, to be corrected and sent again:
 

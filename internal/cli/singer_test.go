@@ -86,8 +86,8 @@ func TestSinger_Killed(t *testing.T) {
 	})
 }
 
-// TestSinger_TargetStreams: of each of the streams by which the Singer SDK tests targets, the tables are what a plain reading
-// of its messages makes of them.
+// TestSinger_TargetStreams: each target test stream of the Singer SDK gives the tables that a plain reading of its messages
+// gives.
 func TestSinger_TargetStreams(t *testing.T) {
 	t.Parallel()
 	streams := testcheck.Tool(t, "singer_sdk/testing/target_test_streams")

@@ -131,7 +131,7 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	return nil
 }
 
-// explode returns batches that have all messages, with those of rows that are values of others' rows.
+// explode returns batches that have all messages, including messages of rows that are values of other rows.
 func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 	for _, b := range batches {
 		b.MakeAbsolute()

@@ -1,10 +1,8 @@
 package config
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -44,7 +42,7 @@ func appendJSON(dst []byte, n *yaml.Node, budget *int) ([]byte, error) {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = append(appendString(dst, name), ':')
+			dst = append(feed.AppendString(dst, name), ':')
 			if dst, err = appendJSON(dst, n.Content[i+1], budget); err != nil {
 				return nil, err
 			}
@@ -62,13 +60,5 @@ func appendJSON(dst []byte, n *yaml.Node, budget *int) ([]byte, error) {
 			return append(dst, v...), nil
 		}
 	}
-	return appendString(dst, v), nil
-}
-
-func appendString(dst []byte, s string) []byte {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // of a string it cannot fail
-	return append(dst, strings.TrimSuffix(b.String(), "\n")...)
+	return feed.AppendString(dst, v), nil
 }

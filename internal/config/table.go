@@ -76,13 +76,13 @@ var tableKeys = []key[tableDraft]{
 			t.Parent[name] = r.name(value, join(where, name))
 		})
 	}},
-	{"key", "the column or columns that identify a row; those of a child come after its parent's. `none`: each message is its own row; for a column named none, write `[none]`", "the top-level `key`; else of `'*'` the key that the stream names; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"key", "the column or columns that identify a row; in a child table, the parent's key columns come first. `none`: each message is its own row; for a column named none, write `[none]`", "the top-level `key`; else of `'*'` the key that the stream names; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if t.Key = r.names(n, where); n.Kind == yaml.ScalarNode && n.Value == NoKey {
 			t.Key = []string{}
 		}
 	}},
 	{"id", "the name of a surrogate integer key that the database generates", "none", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.ID = r.name(n, where) }},
-	{"columns", "the columns, each with its source. With `unknown_fields: add` those of the key need not be named", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"columns", "the columns, each with its source. With `unknown_fields: add` you can leave out the key columns", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 			r.fault(pos(n), where, "no column is named: leave columns out to take all fields")
 		}

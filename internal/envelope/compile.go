@@ -129,7 +129,7 @@ type absent struct {
 
 func newAbsent(texts []string, extendedJSON bool) (a absent) {
 	for _, text := range texts {
-		a.values = append(a.values, paths.Quoted(text), []byte(text))
+		a.values = append(a.values, feed.AppendString(nil, text), []byte(text))
 	}
 	for i, v := range a.values {
 		if !slices.ContainsFunc(a.values, func(b []byte) bool { return len(b) < len(v) && bytes.Contains(v, b) }) && !slices.ContainsFunc(a.values[:i], func(b []byte) bool { return bytes.Equal(v, b) }) {

@@ -50,16 +50,21 @@ type Envelope struct {
 	// Resume has a value from which the source resumes, in messages of their own.
 	Resume paths.Path
 
-	Ignore       paths.When
-	DeleteWhen   paths.When
-	TruncateWhen paths.When
-	WriteWhen    paths.When // nil: all others; what is none of these is rejected
-	InsertWhen   paths.When // messages that insert their row: what they leave out nothing else has
-	WarnWhen     paths.When // they are ignored, with a warning
-	FailWhen     paths.When // they end the run
+	Operations
 	// Version are parts that are compared in order. They count for tables whose version is
 	// [paths.VersionBase].
 	Version []VersionPart
+}
+
+// Operations say which messages do what. A message that none of them covers is rejected.
+type Operations struct {
+	Ignore       paths.When
+	DeleteWhen   paths.When
+	TruncateWhen paths.When
+	WriteWhen    paths.When // nil: all other messages
+	InsertWhen   paths.When // messages that insert their row: nothing else has the values that they leave out
+	WarnWhen     paths.When // messages that are ignored with a warning
+	FailWhen     paths.When // messages that end the run
 }
 
 // Removes reports whether messages may remove rows, as those do that change a key.

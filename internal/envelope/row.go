@@ -135,10 +135,7 @@ func pair(k feed.Kind, raw []byte) (name, value []byte, ok bool) {
 // appendField adds a field to the object that is being made, unless it is none. raw is what stands
 // between the quotes of its name.
 func (d *Decoder) appendField(c *Change, raw, value []byte) *feed.Error {
-	name := raw
-	if bytes.IndexByte(raw, '\\') >= 0 {
-		name = feed.AppendUnquoted(nil, raw)
-	}
+	name := feed.Unquoted(nil, raw)
 	if d.Omits(name) {
 		return nil
 	}

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"strconv"
 	"time"
@@ -24,11 +25,7 @@ func Text(scratch, value []byte, k Kind) []byte {
 	if k != String {
 		return value
 	}
-	s := value[1 : len(value)-1]
-	if bytes.IndexByte(s, '\\') < 0 {
-		return s
-	}
-	return AppendUnquoted(scratch[:0], s)
+	return Unquoted(scratch, value[1:len(value)-1])
 }
 
 // Clip is a text for people, or its beginning.
@@ -58,6 +55,23 @@ func (u *Unquoter) Text(v *Field) []byte {
 	}
 	u.text = AppendUnquoted(u.text[:0], inner)
 	return u.text
+}
+
+// Unquoted returns the inside of a scanned string with its escapes resolved. It points into s, or into scratch if it fits there.
+func Unquoted(scratch, s []byte) []byte {
+	if bytes.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	return AppendUnquoted(scratch[:0], s)
+}
+
+// AppendString appends a text as a JSON string.
+func AppendString(dst []byte, text string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(text) // a string always encodes
+	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
 
 // AppendUnquoted appends the inside of a scanned string with its escapes

@@ -18,7 +18,7 @@ type Batch struct {
 	Table  schema.Table
 	Limits schema.Limits // of the database
 
-	Scope   Scope // of the messages' versions: ColumnScope, RowScope; "" where they have none
+	Scope   Scope // of the messages' versions: ColumnScope, RowScope; "" if they have none
 	Version int   // the column of Table that holds the version, or -1
 
 	// Time is when the batch was full or due, which the table's stamps get.
@@ -179,7 +179,7 @@ func (b *Batch) MakeAbsolute() {
 	for i := range b.rows.all {
 		r := &b.rows.all[i]
 		for col := range r.cells {
-			if c := &b.Table.Columns[col]; c.Merges() && b.Relative(r, col) {
+			if c := &b.Table.Columns[col]; c.Merge.Computes() && b.Relative(r, col) {
 				text, _ := c.AppendMerged(nil, nil, b.Value(r, col)) // the column takes it
 				r.cells[col] = b.arena.put(text)
 			}
@@ -211,7 +211,7 @@ func (b *Batch) Names(col int) bool {
 
 // Sorted returns the rows in the order of their keys, which is the same for
 // every writer: neighbours in the database are written together, and two
-// writers that lock rows in one order cannot deadlock. Without a key it is that of the messages.
+// writers that lock rows in one order cannot deadlock. Without a key, rows are in the order of their messages.
 func (b *Batch) Sorted() []*Row {
 	rows := pointers(b.rows.all)
 	if !b.Table.Appends() { // else they are sorted

@@ -49,7 +49,7 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	some := v.drop(&out, vs, func(c int, version []byte) bool {
 		n := v.columns[c]
 		older := before(version, now.columns[n])
-		if before(version, removed) || older && !b.Table.Columns[c].Merges() {
+		if before(version, removed) || older && !b.Table.Columns[c].Merge.Computes() {
 			return true
 		}
 		if older {

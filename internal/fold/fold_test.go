@@ -127,7 +127,7 @@ func TestFold_LastOfManyEqualNames(t *testing.T) {
 // TestFold_HeldColumnsCountAsAdded: a column of weir's that a view holds takes its place
 // among those that may be added.
 func TestFold_HeldColumnsCountAsAdded(t *testing.T) {
-	table := schema.Table{Name: "t", Exists: true, Made: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Int, Held: "view v uses it"}}}
+	table := schema.Table{Name: "t", Exists: true, Made: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Int, Widening: schema.Widening{Held: "view v uses it"}}}}
 	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 1, Log: logtest.New(t)})
 	rows(t, f, &fold.Batch{}, `{"id":1,"b":1}`)
 	if got := f.Table().Columns; len(got) != 2 {

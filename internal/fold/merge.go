@@ -70,7 +70,7 @@ func (b *Batch) mergeValue(r *Row, have ref, m *message, c cell, first bool) ref
 		return have
 	case column.Merge == merge.First && !first && column.Default != "": // the row already has the column's default
 		return b.late(value)
-	case !column.Merges(), value[0] == 'n', column.Merge == merge.Patch && value[0] != '{':
+	case !column.Merge.Computes(), value[0] == 'n', column.Merge == merge.Patch && value[0] != '{':
 		return m.put(&b.arena, have, c.field)
 	}
 	was, isRelative := b.mergeBase(r, have)

@@ -22,32 +22,32 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-var meetFunctions = map[string]merge.Function{"sum": merge.Sum, "real": merge.Sum, "own": merge.Sum, "min": merge.Min, "max": merge.Max, "at": merge.Max,
+var mergeFunctions = map[string]merge.Function{"sum": merge.Sum, "real": merge.Sum, "own": merge.Sum, "min": merge.Min, "max": merge.Max, "at": merge.Max,
 	"day": merge.Min, "obj": merge.Patch, "first": merge.First, "dflt": merge.First}
 
-var meetDefaults = map[string]string{"real": "0", "obj": "{}", "dflt": `"d"`}
+var mergeDefaults = map[string]string{"real": "0", "obj": "{}", "dflt": `"d"`}
 
-// meetTable is a table with a column for each function.
-func meetTable(judged bool) schema.Table {
+// mergeTable is a table with a column for each function.
+func mergeTable(judged bool) schema.Table {
 	return schema.Table{Name: "t", Exists: true, HasConstraints: judged, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "last", Type: schema.Text},
 		{Name: "v", Type: schema.Text}, {Name: "sum", Type: schema.Number}, {Name: "real", Type: schema.Number, Default: "'0'::numeric"}, {Name: "min", Type: schema.Text}, {Name: "max", Type: schema.Any},
 		{Name: "at", Type: schema.Instant}, {Name: "day", Type: schema.Day}, {Name: "obj", Type: schema.Text, Default: "'{}'"}, {Name: "first", Type: schema.Text}, {Name: "dflt", Type: schema.Text, Default: "'d'"}}}
 }
 
-// A meetRow is a row of the plain model: raw JSON by column; none is NULL.
-type meetRow struct {
+// A modelRow is a row of the plain model: raw JSON by column; none is NULL.
+type modelRow struct {
 	cells    map[string]string
 	versions map[string]int // by column
 	version  int            // of the row
 }
 
 // apply applies a message to the plain model, field after field.
-func (r *meetRow) apply(fields []meetField, version int, scope fold.Scope) {
+func (r *modelRow) apply(fields []mergeField, version int, scope fold.Scope) {
 	newer := scope != fold.RowScope || version >= r.version
 	r.version = max(r.version, version)
 	for _, f := range fields {
 		have, has := r.cells[f.name]
-		function := meetFunctions[f.name]
+		function := mergeFunctions[f.name]
 		switch {
 		case function == merge.First:
 			if !has && f.value != "null" {
@@ -70,15 +70,15 @@ func (r *meetRow) apply(fields []meetField, version int, scope fold.Scope) {
 			r.cells[f.name] = sum.FloatString(digits)
 		case function == merge.Patch:
 			r.cells[f.name] = foldtest.Patched(have, f.value)
-		case !has, function == merge.Min && meetCompare(f.value, have) < 0, function == merge.Max && meetCompare(f.value, have) > 0:
+		case !has, function == merge.Min && compareValues(f.value, have) < 0, function == merge.Max && compareValues(f.value, have) > 0:
 			r.cells[f.name] = f.value
 		}
 		r.versions[f.name] = max(r.versions[f.name], version)
 	}
 }
 
-// meetCompare compares numbers, times and other texts.
-func meetCompare(a, b string) int {
+// compareValues compares numbers, times and other texts.
+func compareValues(a, b string) int {
 	a, b = strings.Trim(a, `"`), strings.Trim(b, `"`)
 	if x, err := time.Parse(time.RFC3339, a); err == nil {
 		y, _ := time.Parse(time.RFC3339, b)
@@ -97,17 +97,17 @@ func meetCompare(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-type meetField struct{ name, value string }
+type mergeField struct{ name, value string }
 
-type meetMessage struct {
+type mergeMessage struct {
 	id      string
 	op      fold.Op
 	version int
-	fields  []meetField
+	fields  []mergeField
 	bad     bool
 }
 
-func (m *meetMessage) line() string {
+func (m *mergeMessage) line() string {
 	all := []string{fmt.Sprintf(`"id":%q,"v":%d`, m.id, m.version)}
 	for _, f := range m.fields {
 		all = append(all, fmt.Sprintf("%q:%s", f.name, f.value))
@@ -115,9 +115,9 @@ func (m *meetMessage) line() string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-func randomMeeting(rnd *rand.Rand, scope fold.Scope) (m meetMessage) {
+func randomMergeMessage(rnd *rand.Rand, scope fold.Scope) (m mergeMessage) {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
-	m = meetMessage{id: pick("a", "a", "b", "c"), version: 1 + rnd.IntN(9)}
+	m = mergeMessage{id: pick("a", "a", "b", "c"), version: 1 + rnd.IntN(9)}
 	if k := rnd.IntN(12); k == 0 && scope == "" {
 		m.op = fold.Delete
 		return m
@@ -140,7 +140,7 @@ func randomMeeting(rnd *rand.Rand, scope fold.Scope) (m meetMessage) {
 		"first": func() string { return pick(`"1"`, `"2"`) }, "dflt": func() string { return pick(`"1"`, `"2"`) }}
 	bad := map[string]string{"sum": pick(`"x"`, "true", "[]", "1e200000"), "own": pick(`"7"`, "{}", "1e-20000"), "obj": pick("1", `"{}"`, "true"), "at": `"noon"`, "day": `"2026-13-01"`, "max": pick("[1]", "true")}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		switch f := meetFunctions[name]; {
+		switch f := mergeFunctions[name]; {
 		case rnd.IntN(3) > 0, scope != "" && (f == merge.First || f == merge.Patch):
 			continue
 		}
@@ -151,7 +151,7 @@ func randomMeeting(rnd *rand.Rand, scope fold.Scope) (m meetMessage) {
 		if b, ok := bad[name]; ok && rnd.IntN(30) == 0 {
 			value, m.bad = b, true
 		}
-		m.fields = append(m.fields, meetField{name, value})
+		m.fields = append(m.fields, mergeField{name, value})
 	}
 	return m
 }
@@ -160,12 +160,12 @@ func randomMeeting(rnd *rand.Rand, scope fold.Scope) (m meetMessage) {
 // database of a few maps that does with relative values what a driver has to, and demands what a plain model has of message
 // after message: its rows, its rejects, and one type for the column that weir made.
 func TestFold_MergeFunctions(t *testing.T) {
-	var met, kept, rejected int
+	var merged, kept, rejected int
 	sinktest.Seeds(t, 300, func(t *testing.T, rnd *rand.Rand) {
 		scope := []fold.Scope{"", "", "", fold.ColumnScope, fold.RowScope}[rnd.IntN(5)]
-		model, messages, rejects, order := map[string]*meetRow{}, []meetMessage(nil), []int(nil), []string(nil)
+		model, messages, rejects, order := map[string]*modelRow{}, []mergeMessage(nil), []int(nil), []string(nil)
 		for i := range 1 + rnd.IntN(60) {
-			m := randomMeeting(rnd, scope)
+			m := randomMergeMessage(rnd, scope)
 			if messages = append(messages, m); m.bad {
 				rejects = append(rejects, i)
 				continue
@@ -179,11 +179,11 @@ func TestFold_MergeFunctions(t *testing.T) {
 			}
 			r := model[m.id]
 			if r == nil {
-				r = &meetRow{maps.Clone(meetDefaults), map[string]int{}, 0}
+				r = &modelRow{maps.Clone(mergeDefaults), map[string]int{}, 0}
 				for _, f := range m.fields { // it is inserted with what the message names
 					delete(r.cells, f.name)
-					if f.value == "null" && meetFunctions[f.name] == merge.First {
-						r.cells[f.name] = meetDefaults[f.name] // the message does not name it
+					if f.value == "null" && mergeFunctions[f.name] == merge.First {
+						r.cells[f.name] = mergeDefaults[f.name] // the message does not name it
 						if r.cells[f.name] == "" {
 							delete(r.cells, f.name)
 						}
@@ -196,10 +196,10 @@ func TestFold_MergeFunctions(t *testing.T) {
 		rejected += len(rejects)
 		want, marks := map[string]string{}, ""
 		for id, r := range model {
-			want[id] = meetShow(r.cells)
+			want[id] = showRow(r.cells)
 		}
 		for n, cut := range []int{1, len(messages), 0, 0, 0} {
-			db := &meetDB{rows: map[string]map[string]string{}, states: map[string][]byte{}}
+			db := &mergeDB{mapDB: newMapDB()}
 			if n%2 == 1 {
 				db.apart = rnd
 			}
@@ -215,21 +215,21 @@ func TestFold_MergeFunctions(t *testing.T) {
 			marks = db.marks
 			have := map[string]string{}
 			for id, row := range db.rows {
-				have[id] = meetShow(row)
+				have[id] = showRow(row)
 			}
 			if !maps.Equal(have, want) || !slices.Equal(got, rejects) {
 				t.Fatalf("scope %q\n%s\nin batches of %d, apart %v, become\n%v, rejected %v\nand should be\n%v, rejected %v", scope, strings.Join(order, "\n"), cut, db.apart != nil, have, got, want, rejects)
 			}
-			met, kept = met+db.met, kept+db.kept
+			merged, kept = merged+db.merged, kept+db.kept
 		}
 	})
-	if min(met, kept, rejected) < 100 {
-		t.Errorf("did not exercise: %d values merged with the database's, which kept %d, %d rejected", met, kept, rejected)
+	if min(merged, kept, rejected) < 100 {
+		t.Errorf("did not exercise: %d values merged with the database's, which kept %d, %d rejected", merged, kept, rejected)
 	}
 }
 
-// meetShow shows a row as a plain text.
-func meetShow(row map[string]string) string {
+// showRow shows a row as a plain text.
+func showRow(row map[string]string) string {
 	var out []string
 	for _, c := range slices.Sorted(maps.Keys(row)) {
 		if c != "id" && c != "v" {
@@ -239,18 +239,15 @@ func meetShow(row map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-// A meetDB is a database of one table.
-type meetDB struct {
-	rows      map[string]map[string]string // raw values by key and column
-	states    map[string][]byte
-	names     []string
-	marks     string
-	apart     *rand.Rand
-	met, kept int
+// A mergeDB is a database of one table with merge functions.
+type mergeDB struct {
+	mapDB
+	marks        string // of the table's columns
+	merged, kept int    // how many values were merged with the database's, and how many of these it kept
 }
 
-func (db *meetDB) sync(t *testing.T, messages []meetMessage, scope fold.Scope, size func() int) (rejects []int) {
-	o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: maps.Clone(meetFunctions), Log: logtest.New(t)}
+func (db *mergeDB) sync(t *testing.T, messages []mergeMessage, scope fold.Scope, size func() int) (rejects []int) {
+	o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: maps.Clone(mergeFunctions), Log: logtest.New(t)}
 	if scope != "" {
 		o.Version, o.Scope = "v", scope
 		for name, f := range o.Merge {
@@ -259,7 +256,7 @@ func (db *meetDB) sync(t *testing.T, messages []meetMessage, scope fold.Scope, s
 			}
 		}
 	}
-	table := meetTable(db.apart != nil)
+	table := mergeTable(db.apart != nil)
 	testcheck.NoError(t, fold.CheckMerge(&table, o))
 	names := &feed.Names{}
 	scan, mapper := feed.NewScanner(names), fold.NewMapper(names, o)
@@ -278,7 +275,7 @@ func (db *meetDB) sync(t *testing.T, messages []meetMessage, scope fold.Scope, s
 		}
 		if left--; left == 0 || i == len(messages)-1 {
 			f.Seal(b)
-			db.flush(t, b, &table)
+			db.flush(t, b, &table, func(b *fold.Batch, r *fold.Row) { db.write(t, b, r) })
 			b.Reset()
 			left = size()
 		}
@@ -288,47 +285,8 @@ func (db *meetDB) sync(t *testing.T, messages []meetMessage, scope fold.Scope, s
 	return rejects
 }
 
-func (db *meetDB) flush(t *testing.T, b *fold.Batch, table *schema.Table) {
-	if db.apart == nil {
-		db.piece(t, b, b.Sorted(), table)
-		return
-	}
-	all := []*fold.Batch{b}
-	for of := fold.Messages(all); len(of) > 0; {
-		n := 1 + db.apart.IntN(len(of))
-		db.piece(t, b, fold.Merge(all, of[:n])[0], table)
-		of = of[n:]
-	}
-}
-
-func (db *meetDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *schema.Table) {
-	if !b.Versioned() {
-		for _, r := range rows {
-			db.write(t, b, r)
-		}
-		return
-	}
-	resolver := fold.NewResolver(b, db.names, table)
-	for _, r := range rows {
-		key := string(r.Key)
-		row, exists := db.rows[key]
-		was := fold.Stored{Exists: exists && (db.states[key] != nil || b.Scope == fold.RowScope), State: db.states[key]}
-		if v, set := row["v"]; set && b.Scope == fold.RowScope {
-			was.Version = []byte(v)
-		}
-		res, err := resolver.Resolve(r, was)
-		if testcheck.NoError(t, err); !res.Unchanged {
-			db.write(t, resolver.Batch(), &res.Row)
-		}
-		if res.State != nil {
-			db.states[key] = res.State
-		}
-	}
-	db.names = resolver.Names()
-}
-
 // write does what a driver does with a row.
-func (db *meetDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
+func (db *mergeDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
 	row, exists := db.rows[string(r.Key)]
 	if r.Deleted {
 		delete(db.rows, string(r.Key))
@@ -336,7 +294,7 @@ func (db *meetDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
 	}
 	inserts := !exists || r.Replaces
 	if inserts {
-		row = maps.Clone(meetDefaults)
+		row = maps.Clone(mergeDefaults)
 		db.rows[string(r.Key)] = row
 	}
 	for i, c := range b.Table.Columns {
@@ -352,10 +310,10 @@ func (db *meetDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
 			}
 			merged, ok := b.AppendMerged(nil, r, i, have)
 			if !ok {
-				t.Fatalf("%s: %s cannot meet %s", c.Name, raw, have)
+				t.Fatalf("%s: %s cannot be merged into %s", c.Name, raw, have)
 			}
 			if have != nil && b.Relative(r, i) {
-				db.met++
+				db.merged++
 			}
 			if merged == nil {
 				db.kept++
@@ -366,7 +324,7 @@ func (db *meetDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
 	}
 }
 
-func meetFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *fold.Folder {
+func mergeFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *fold.Folder {
 	o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Log: logtest.New(t)}
 	change(&o)
 	return fold.NewFolder(&feed.Names{}, table, o)
@@ -375,7 +333,7 @@ func meetFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *f
 // TestFold_SumsNeedNoWiderColumn: what a sum needs depends on the row in the database, so a column of weir's takes it from
 // the first number on.
 func TestFold_SumsNeedNoWiderColumn(t *testing.T) {
-	f := meetFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
+	f := mergeFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
 	testcheck.NoError(t, f.Fold(&fold.Batch{}, []byte(`{"id":1,"n":1,"m":1}`), fold.Place{}))
 	for _, c := range f.Table().Columns {
 		if want := map[string]schema.Type{"id": schema.Int, "n": schema.Number, "m": schema.Int}[c.Name]; c.Type != want {
@@ -387,7 +345,7 @@ func TestFold_SumsNeedNoWiderColumn(t *testing.T) {
 // TestFold_MergeRefused: what cannot be kept ends the run, and says why.
 func TestFold_MergeRefused(t *testing.T) {
 	user := schema.Table{Name: "t", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "n", Type: schema.Int, Default: "5"},
-		{Name: "z", Type: schema.Int, Default: "0"}, {Name: "net", Type: schema.External, Decl: "inet"}, {Name: "j", Type: schema.JSON, Decl: "jsonb"}, {Name: "local", Type: schema.External, HoldsTime: true, Decl: "timestamp"},
+		{Name: "z", Type: schema.Int, Default: "0"}, {Name: "net", Type: schema.External, Decl: "inet"}, {Name: "j", Type: schema.JSON, Decl: "jsonb"}, {Name: "local", Type: schema.External, ValueRules: schema.ValueRules{HoldsTime: true}, Decl: "timestamp"},
 		{Name: "made", Type: schema.Int, Generated: true}}}
 	for _, c := range []struct {
 		column  string
@@ -425,11 +383,11 @@ func TestFold_MergeRefused(t *testing.T) {
 	if err := fold.CheckMerge(&user, two); err == nil || !strings.Contains(err.Error(), `the same column as "M"`) {
 		t.Error(err)
 	}
-	f := meetFolder(t, user, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
+	f := mergeFolder(t, user, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
 	if err := f.Fold(&fold.Batch{}, []byte(`{"id":"1","n":1}`), fold.Place{}); err == nil || errors.As(err, new(*feed.Error)) || !strings.Contains(err.Error(), "default 5") {
 		t.Error(err)
 	}
-	f = meetFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) {
+	f = mergeFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) {
 		o.Merge, o.Version, o.Scope, o.DeleteField, o.DeleteValue = map[string]merge.Function{"n": merge.Sum}, "v", fold.ColumnScope, "op", "d"
 	})
 	if err := f.Fold(&fold.Batch{}, []byte(`{"id":"1","v":1,"op":"d"}`), fold.Place{}); err == nil || errors.As(err, new(*feed.Error)) {

@@ -94,27 +94,17 @@ func (o *Options) SumColumn() string {
 func CheckMerge(t *schema.Table, o Options) error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
-		f := o.Merge[name]
-		bad := func(why string, of ...any) error { return schema.MergeError(name, f, why, of...) }
-		other := seen[o.Limits.FoldName(name)]
+		f, other := o.Merge[name], seen[o.Limits.FoldName(name)]
 		seen[o.Limits.FoldName(name)] = name
-		switch {
-		case f == merge.Last:
+		if f == merge.Last {
 			continue
-		case other != "":
-			return bad("to the database it is the same column as %q, which has a function too", other)
-		case o.Appends():
-			return bad("with key none each message is its own row, so there is nothing to merge")
-		case slices.Contains(o.Key, name):
-			return bad("it is part of the key")
-		case o.FillOnly:
-			return bad("fill-only already keeps the first value of every column: leave one of them out")
-		case o.Version != "" && name == o.Version:
-			return bad("it is the version of the messages")
-		case o.Version != "" && (f == merge.First || f == merge.Patch):
-			return bad("it depends on the order of arrival, and messages have a version (%s), which overrides that order: leave one of them out", o.Version)
-		case o.Version != "" && (o.Deletes || o.DeleteField != ""):
-			return bad("messages delete rows and have a version (%s), and weir cannot tell what a late delete leaves of the value: leave the version or the deletes out", o.Version)
+		}
+		why := o.whyNotMerged(name)
+		if other != "" {
+			why = fmt.Sprintf("to the database it is the same column as %q, which has a function too", other)
+		}
+		if why != "" {
+			return schema.MergeError(name, f, why)
 		}
 		at := o.Limits.Find(t, name, 0)
 		if at < 0 {
@@ -127,4 +117,26 @@ func CheckMerge(t *schema.Table, o Options) error {
 		}
 	}
 	return nil
+}
+
+// whyNotMerged says why a column cannot have its merge function with the other options; "" if it can.
+func (o *Options) whyNotMerged(column string) string {
+	f := o.Merge[column]
+	switch {
+	case o.Appends():
+		return "with key none each message is its own row, so there is nothing to merge"
+	case slices.Contains(o.Key, column):
+		return "it is part of the key"
+	case o.FillOnly:
+		return "fill-only already keeps the first value of every column: leave one of them out"
+	case o.Version == "":
+		return ""
+	case column == o.Version:
+		return "it is the version of the messages"
+	case f == merge.First || f == merge.Patch:
+		return fmt.Sprintf("it depends on the order of arrival, and messages have a version (%s), which overrides that order: leave one of them out", o.Version)
+	case o.Deletes || o.DeleteField != "":
+		return fmt.Sprintf("messages delete rows and have a version (%s), and weir cannot tell what a late delete leaves of the value: leave the version or the deletes out", o.Version)
+	}
+	return ""
 }

@@ -94,7 +94,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 			want[strings.Trim(k, `[]"`)] = show(row)
 		}
 		for _, cuts := range []int{1, len(lines), 1 + rnd.IntN(len(lines)), 0, 0} {
-			db := &mapDB{rows: map[string]map[string]string{}, states: map[string][]byte{}}
+			db := &lineDB{mapDB: newMapDB()}
 			db.sync(t, foldtest.Rules{Key: rules.Key}, before, func() int { return 1 })
 			db.ahead = rnd.IntN(2) == 0
 			if rnd.IntN(2) == 0 {
@@ -184,20 +184,29 @@ func randomLines(rnd *rand.Rand, rules foldtest.Rules, n int) (lines []message) 
 	return lines
 }
 
-// mapDB is a database of one table.
+// A mapDB is a database of one table.
 type mapDB struct {
 	rows   map[string]map[string]string // raw values by key and column; none is NULL
 	states map[string][]byte
 	names  []string
+	apart  *rand.Rand // if set, batches are written in pieces of their messages
+}
+
+func newMapDB() mapDB {
+	return mapDB{rows: map[string]map[string]string{}, states: map[string][]byte{}}
+}
+
+// A lineDB is a database of the table that random lines are for.
+type lineDB struct {
+	mapDB
 	resets int
-	apart  *rand.Rand // where set, batches are written in pieces of their messages
-	ahead  bool       // rows are prefetched
+	ahead  bool // rows are prefetched
 }
 
 var initials = map[string]string{"d": `"dflt"`, "e": "5"}
 
 // sync folds lines in batches of as many as size says, and returns the rejected ones.
-func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, messages []message, size func() int) (rejects []int) {
+func (db *lineDB) sync(t *testing.T, rules foldtest.Rules, messages []message, size func() int) (rejects []int) {
 	o := fold.Options{Key: rules.Key, DeleteField: rules.DeleteField, DeleteValue: rules.DeleteValue, FillOnly: rules.FillOnly,
 		Version: rules.Version, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
 	if rules.KeepNull {
@@ -239,7 +248,7 @@ func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, messages []message, si
 		}
 		if left--; left == 0 || i == len(lines)-1 {
 			f.Seal(b)
-			db.flush(t, b, &table)
+			db.flush(t, b, &table, db.write)
 			b.Reset()
 			if left = size(); i%3 == 0 {
 				f = fold.NewFolder(names, table, o) // another run
@@ -249,24 +258,24 @@ func (db *mapDB) sync(t *testing.T, rules foldtest.Rules, messages []message, si
 	return rejects
 }
 
-// flush writes a batch, or some of its messages after others.
-func (db *mapDB) flush(t *testing.T, b *fold.Batch, table *schema.Table) {
+// flush writes the rows of a batch, or some of its messages after others.
+func (db *mapDB) flush(t *testing.T, b *fold.Batch, table *schema.Table, write func(*fold.Batch, *fold.Row)) {
 	if db.apart == nil {
-		db.piece(t, b, b.Sorted(), table)
+		db.piece(t, b, b.Sorted(), table, write)
 		return
 	}
 	all := []*fold.Batch{b}
 	for of := fold.Messages(all); len(of) > 0; {
 		n := 1 + db.apart.IntN(len(of))
-		db.piece(t, b, fold.Merge(all, of[:n])[0], table)
+		db.piece(t, b, fold.Merge(all, of[:n])[0], table, write)
 		of = of[n:]
 	}
 }
 
-func (db *mapDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *schema.Table) {
+func (db *mapDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *schema.Table, write func(*fold.Batch, *fold.Row)) {
 	if !b.Versioned() {
 		for _, r := range rows {
-			db.write(b, r)
+			write(b, r)
 		}
 		return
 	}
@@ -281,7 +290,7 @@ func (db *mapDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *sch
 		res, err := resolver.Resolve(r, was)
 		testcheck.NoError(t, err)
 		if !res.Unchanged {
-			db.write(resolver.Batch(), &res.Row)
+			write(resolver.Batch(), &res.Row)
 		}
 		if res.State != nil {
 			db.states[key] = res.State
@@ -291,7 +300,7 @@ func (db *mapDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *sch
 }
 
 // write does what a driver does with a row.
-func (db *mapDB) write(b *fold.Batch, r *fold.Row) {
+func (db *lineDB) write(b *fold.Batch, r *fold.Row) {
 	key := string(r.Key)
 	row, exists := db.rows[key]
 	if r.Deleted {

@@ -47,8 +47,8 @@ func (b *Batch) row(key []byte) (n int32, made bool) {
 	return at.row - 1, made
 }
 
-// appendRow adds a row of a table without a key. In place of a key it has its number, so that rows are in the order of
-// their messages, and each is told from the others.
+// appendRow adds a row of a table without a key. Its number serves as its key: rows are in the order of their
+// messages, and no two are equal.
 func (b *Batch) appendRow() int32 {
 	var key [8]byte
 	n := len(b.rows.all)

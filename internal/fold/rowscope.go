@@ -20,7 +20,7 @@ func (v *Resolver) row(out Row, vs *versions, was Stored) Resolved {
 		return Resolved{Row: out, Unchanged: out.Deleted && !was.Exists}
 	}
 	some := v.drop(&out, vs, func(c int, version []byte) bool {
-		return !b.Table.Columns[c].Merges() && feed.Older(version, was.Version)
+		return !b.Table.Columns[c].Merge.Computes() && feed.Older(version, was.Version)
 	})
 	return Resolved{Row: out, Unchanged: !some}
 }

@@ -132,7 +132,7 @@ func (b *Batch) mergeVersioned(r *Row, m *message) {
 	}
 	b.rows.cells.at(&vs.cells, int32(width-1), width)
 	for i := range m.values {
-		if c := m.values[i]; b.rules.table.Columns[c.col].Merges() {
+		if c := m.values[i]; b.rules.table.Columns[c.col].Merge.Computes() {
 			b.mergeAnyVersion(r, vs, m, c, v)
 		} else if outdated {
 			continue

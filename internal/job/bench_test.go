@@ -328,11 +328,11 @@ func BenchmarkFlush_OfLast(b *testing.B) {
 			}
 			by, err := merge.Parse(c.name)
 			testcheck.NoError(b, err)
-			last, met := batches(merge.Last), batches(by)
+			last, merged := batches(merge.Last), batches(by)
 			var ratios, cpu []float64
 			for b.Loop() {
 				var took [2]used
-				for i, all := range [][]*fold.Batch{last, met} {
+				for i, all := range [][]*fold.Batch{last, merged} {
 					_, err := conn.Exec(b.Context(), "DROP TABLE IF EXISTS t")
 					testcheck.NoError(b, err)
 					took[i] = measureFlush(b, conn, server.Database(b), sink.Counts{Updated: int64(benchRows)}, all)

@@ -231,7 +231,7 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 		if way := ad.howToFill(fresh); way != "" && ad.keyErr == nil {
 			ways = append(ways, way)
 		}
-		if !stale && !ad.addsAgain() {
+		if !stale && !addsAgain(ad.tables) {
 			ways = append(ways, "--restart reread reads again over the rows that exist")
 		}
 		if ad.keyErr == nil {
@@ -261,15 +261,10 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 	return nil
 }
 
-// addsAgain reports whether rereading messages would add them again, to a sum or as rows.
-func (ad *admission) addsAgain() bool {
-	return slices.ContainsFunc(ad.tables, func(t Table) bool { return t.Fold.SumColumn() != "" || t.Fold.Appends() })
-}
-
 // howToReadAgain tells the user how to reread the sources from the start: over the existing rows if that is correct, with what
 // that does, else into empty tables.
 func (ad *admission) howToReadAgain(does string) string {
-	if ad.addsAgain() {
+	if addsAgain(ad.tables) {
 		return ad.howToRebuild()
 	}
 	return "--restart reread " + does
@@ -302,7 +297,7 @@ func (ad *admission) howToRebuild() string {
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
 	}
 	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {
-		if ad.addsAgain() {
+		if addsAgain(ad.tables) {
 			return fmt.Sprintf("another --table, or empty %s, weir forget %s, and sync again", ad.tableNames(), ad.cfg.Job)
 		}
 		return fmt.Sprintf("another --table, or an empty %s and --restart reread", ad.tableNames())

@@ -30,7 +30,7 @@ func resumes(t *testing.T, c *job.Config) {
 	t.Helper()
 	m := &mapping.Mapping{File: "t.yaml", Unmatched: mapping.IgnoreUnmatched,
 		Envelope: &envelope.Envelope{Row: []paths.Path{paths.FieldPath("record")}, Resume: paths.FieldPath("value")},
-		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 500}}}
+		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, UnknownFields: fold.AddUnknown, Rules: mapping.Rules{MaxColumns: 500}}}}
 	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
 }
 
@@ -120,7 +120,7 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 	write(t, feed, []string{`{"id":1,"of":{"a":1}}`, `{"id":2,"of":"x"}`, `{"id":3,"of":{"b":1}}`, `{"id":4,"of":{"b":1}}`})
 	path, err := paths.ParsePath("of.a")
 	testcheck.NoError(t, err)
-	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, MaxColumns: 500, UnknownFields: fold.IgnoreUnknown,
+	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, Rules: mapping.Rules{MaxColumns: 500}, UnknownFields: fold.IgnoreUnknown,
 		Columns: []mapping.Column{{Name: "id", From: []mapping.Source{{From: paths.FieldPath("id")}}}, {Name: "a", From: []mapping.Source{{From: path}}}}}}}
 	c := configOf(t, feed, "fail")
 	c.Feed = job.Feed{}

@@ -1,8 +1,12 @@
 package job
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -27,6 +31,26 @@ func (t *Table) StoredKey() []string {
 		return t.Key
 	}
 	return t.Fold.Key
+}
+
+// AddsTo says what each message adds to, for an error about applying messages twice; "": a repeated message changes nothing.
+func (t *Table) AddsTo() string {
+	name := fmt.Sprintf("table %q", t.Name)
+	if t.Name == mapping.Star {
+		name = "each table of the stream"
+	}
+	switch column := t.Fold.SumColumn(); {
+	case column != "":
+		return fmt.Sprintf("the sums in column %q of %s", column, name)
+	case t.Fold.Appends():
+		return "the rows of " + name
+	}
+	return ""
+}
+
+// addsAgain reports whether applying messages twice would add them twice.
+func addsAgain(tables []Table) bool {
+	return slices.ContainsFunc(tables, func(t Table) bool { return t.AddsTo() != "" })
 }
 
 // TableKeys are the tables with their keys as the database has them.

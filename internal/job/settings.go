@@ -142,7 +142,7 @@ func rulesOf(t *Table) map[string]string {
 		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns)}
 }
 
-// noKey stands for the key of a table that has none. A column may be called none.
+// noKey stands for a missing key in settings. The parentheses tell it from a column named none.
 const noKey = "(none)"
 
 // rebuildOnly are the settings that can change only with an empty table: old rows or values

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -55,8 +56,9 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 	if err == nil && n.Truncates && !t.have.Exists {
 		return nil, nil
 	}
-	if err == nil && len(t.key) == 0 && t.have.Exists && ta.run.cfg.Restart.FromStart {
-		err = fmt.Errorf("--restart reread would add all messages again to the rows of table %q: drop it first", n.Name)
+	added := Table{Name: n.Name, Fold: fold.Options{Key: t.key}}
+	if to := added.AddsTo(); err == nil && to != "" && t.have.Exists && ta.run.cfg.Restart.FromStart {
+		err = fmt.Errorf("--restart reread would add all messages again to %s: drop it first", to)
 	}
 	if err == nil {
 		err = ta.isOther(&t.have)

@@ -37,7 +37,7 @@ func (e *Explainer) Plan() *Plan { return e.plan }
 func (e *Explainer) Key(table int, texts []string) (c fold.Change) {
 	for i, text := range texts {
 		k := &e.plan.tables[table].key[i]
-		v := feed.Field{Value: paths.Quoted(text), Kind: feed.String}
+		v := feed.Field{Value: feed.AppendString(nil, text), Kind: feed.String}
 		f, why := e.mapper.rows.cast.Read(&v, &k.cast)
 		if why != "" { // as the column shows it, and not as the feed does
 			f = v

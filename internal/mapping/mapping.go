@@ -42,15 +42,8 @@ type Table struct {
 	From []string
 	When paths.When
 	Row  paths.Path // of the object that is the row
-	// Each is the array, or object, of whose elements each is a row, in the row of the
-	// table Of, or in the message where Of is "". The zero path: the table has a row per
-	// message.
-	Each paths.Path
-	Of   string
-	Set  Set
-	// Parent renames the columns that a row takes over from that of Of.
-	Parent map[string]string
-	Key    []string // columns; a child's come after those of its parent. None: each message is a row of its own
+	Nest
+	Key []string // columns; a child's come after those of its parent. None: each message is a row of its own
 	// KeyByDefault tells that nothing names the key: it is [DefaultKey], or the primary key of the table if that exists.
 	KeyByDefault bool
 	ID           string // the column of a key that the database generates; "" for none
@@ -67,12 +60,27 @@ type Table struct {
 	// DeletesNeedRow rejects a message that removes its row and has no object Row: the row that it
 	// means is not known.
 	DeletesNeedRow bool
-	Null           fold.Null
-	FillOnly       bool
-	Merge          map[string]merge.Function // by column, if not [merge.Last]
-	Version        paths.Path                // of the version; the zero path: the parent's for a child table, else none
-	Scope          fold.Scope
-	MaxColumns     int
+	Rules
+}
+
+// A Nest says where the rows of a table are nested in messages.
+type Nest struct {
+	// Each is an array or object with a row in each element, in the row of table Of, or in the message if Of is "". The zero
+	// path: a message is one row.
+	Each   paths.Path
+	Of     string
+	Set    Set
+	Parent map[string]string // names that the row has for columns of its parent
+}
+
+// Rules say how messages update a row, as [fold.Options] do.
+type Rules struct {
+	Null       fold.Null
+	FillOnly   bool
+	Merge      map[string]merge.Function // by column, if not [merge.Last]
+	Version    paths.Path                // of the version; the zero path: the parent's for a child table, else none
+	Scope      fold.Scope
+	MaxColumns int
 }
 
 // OnDelete is what happens to a row when a message deletes it. The zero value removes it.

@@ -363,7 +363,7 @@ func (b *rowBuilder) meta(m Meta, msg *message, t *planned) feed.Field {
 	case OffsetMeta:
 		b.bytes = strconv.AppendInt(b.bytes, msg.place.Offset, 10)
 	default:
-		b.bytes, k = append(b.bytes, paths.Quoted(msg.source)...), feed.String
+		b.bytes, k = feed.AppendString(b.bytes, msg.source), feed.String
 	}
 	return feed.Field{Value: b.bytes[from:len(b.bytes):len(b.bytes)], Kind: k}
 }

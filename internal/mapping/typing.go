@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/weirsync/weir/internal/cast"
@@ -125,10 +124,7 @@ func (p *Plan) cannotBeKey(c *cast.Cast) bool {
 
 // readTyped reads a field of the row by the type that the schema has for it. raw is what stands between the quotes of its name.
 func (b *rowBuilder) readTyped(t *planned, types *typing, f feed.Field, raw []byte) (feed.Field, *refusal) {
-	name := raw
-	if bytes.IndexByte(raw, '\\') >= 0 {
-		name = feed.AppendUnquoted(nil, raw)
-	}
+	name := feed.Unquoted(nil, raw)
 	as := types.casts[string(name)]
 	if as == nil {
 		return f, nil

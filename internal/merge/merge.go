@@ -22,6 +22,10 @@ const (
 
 var names = []string{"last", "first", "sum", "min", "max", "patch"}
 
+// Computes reports whether the function computes a value from the column's and the message's. [First] does not: it only
+// decides whether the message's value is written.
+func (f Function) Computes() bool { return f > First }
+
 func (f Function) String() string { return names[f] }
 
 // Names returns the names of all functions.

@@ -156,8 +156,8 @@ func collectKafka(s *progress.Snapshot, count, gauge emit) {
 		gauge("weir_kafka_partitions", float64(s.OpenPartitions()), "")
 		gauge("weir_kafka_group_partitions", float64(s.Group.Partitions), "")
 		count("weir_kafka_fetch_errors_total", float64(s.FailedFetches), "")
-		count("weir_kafka_rebalances_total", float64(s.Rebalances), "")
-		count("weir_kafka_fenced_total", float64(s.Fenced), "")
+		count("weir_kafka_rebalances_total", float64(s.Group.Rebalances), "")
+		count("weir_kafka_fenced_total", float64(s.Group.Fenced), "")
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/weirsync/weir/internal/feed"
 )
 
 // A Path leads from a message to a value in it.
@@ -141,7 +143,7 @@ func (p Path) String() string {
 		if plain, err := ParsePath(s.Name); err == nil && slices.Equal(plain.Steps, []Step{s}) {
 			b.WriteString(s.Name)
 		} else {
-			b.Write(Quoted(s.Name))
+			b.Write(feed.AppendString(nil, s.Name))
 		}
 	}
 	return b.String()
@@ -152,15 +154,6 @@ var EnvelopeVersion = Path{Base: VersionBase, Text: "the envelope's version"}
 
 // IsEnvelopeVersion reports whether a path is that of the version which a message's envelope has.
 func (p Path) IsEnvelopeVersion() bool { return p.Base == VersionBase }
-
-// Quoted is a JSON string.
-func Quoted(s string) []byte {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // of a string it cannot fail
-	return []byte(strings.TrimSuffix(b.String(), "\n"))
-}
 
 // MarshalText implements [encoding.TextMarshaler]: a path is the same however it is spelled.
 func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

@@ -199,7 +199,7 @@ func (p *Progress) FetchFailed() {
 func (p *Progress) Rebalanced() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Rebalances++
+	p.state.Group.Rebalances++
 }
 
 // Grouped notes whether the run is a member of its group, which divides so many partitions, or waits to be one. A member
@@ -220,7 +220,7 @@ func (p *Progress) Grouped(joined bool, partitions int) {
 func (p *Progress) Fenced() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Fenced++
+	p.state.Group.Fenced++
 }
 
 // SenderFailed counts a sender that was disconnected because of an error.

@@ -41,44 +41,43 @@ type Snapshot struct {
 
 	Lines, Bytes int64 // that were read, of all sources
 	Pending      int64 // lines of these that are not committed
-	Rejected     int64 // lines
-	// Reasons are those of the rejected lines, in the order in which they came up.
-	Reasons []Reason
-	// Stops are the sources that were not read to their ends, when the run has ended.
-	Stops []Stop
-	// Unassigned are the rejected lines that no table has rejected.
-	Unassigned map[feed.Reason]int64
-	Reconnects int64
-	// SenderErrors are senders that were disconnected because of an error.
-	SenderErrors int64
-	// FailedFetches are those of Kafka.
-	FailedFetches int64
-	// Of a consumer group: changes of the partitions that it has assigned, and flushes that found that
-	// another member has one of theirs.
-	Rebalances, Fenced int64
-	Group              Group
-	Unused             Unused
-	LastMessage        time.Time // when it was read
-	FeedTime           time.Time // of the last message that named one
+	Rejects
+	Stops         []Stop // the sources that were not read to their ends, when the run has ended
+	Reconnects    int64
+	SenderErrors  int64 // senders that were disconnected because of an error
+	FailedFetches int64 // from Kafka
+	Group         Group
+	Unused        Unused
+	LastMessage   time.Time // when it was read
+	FeedTime      time.Time // of the last message that named one
+	Buffer        int64     // bytes that the filling batch holds
+	Spool         int64     // bytes in the spool that are not committed
+	Flushes
+	stalls
+}
 
+// Rejects counts the rejected lines.
+type Rejects struct {
+	Rejected   int64
+	Reasons    []Reason              // in the order in which they came up
+	Unassigned map[feed.Reason]int64 // lines that no table has rejected
+}
+
+// Flushes counts what was written to the database.
+type Flushes struct {
 	Batches    int64
-	Buffer     int64 // bytes that the filling batch holds
-	Spool      int64 // bytes in the spool that are not committed
-	Retries    map[string]int64
-	LastFlush  time.Duration // that it took
-	LastCommit time.Time     // by this run or one before
+	Retries    map[string]int64 // of calls of the database, by reason
+	LastFlush  time.Duration    // that it took
+	LastCommit time.Time        // by this run or one before
 	Writing    Writing
-
-	step        time.Time // when the reader last did anything, if only to see that there is nothing to do; zero: it has ended
-	trouble     Stall     // calls of the database fail, and are retried
-	unreachable Stall     // a question to the database failed, beside the flushes
-	paused      Stall     // reading pauses
 }
 
 // A Group is the consumer group that a run reads in.
 type Group struct {
 	Partitions int       // that it divides; 0: the run is in no group
 	Waiting    time.Time // since when the run waits to be a member; zero: it is one
+	Rebalances int64     // changes of the partitions that are assigned to the run
+	Fenced     int64     // flushes that found that another member has one of their partitions
 }
 
 // OpenPartitions is how many partitions are read.
@@ -182,7 +181,7 @@ func (r *Rows) add(o Rows) {
 
 // New returns counts at zero of a run that writes tables.
 func New(tables ...string) *Progress {
-	p := &Progress{probed: time.Now(), state: Snapshot{Start: time.Now(), Unassigned: reasons(), Retries: map[string]int64{}}}
+	p := &Progress{probed: time.Now(), state: Snapshot{Start: time.Now(), Rejects: Rejects{Unassigned: reasons()}, Flushes: Flushes{Retries: map[string]int64{}}}}
 	for _, r := range sink.RetryReasons {
 		p.state.Retries[r] = 0
 	}

@@ -46,6 +46,14 @@ func (s Stall) String() string {
 	return s.Text + ", for " + time.Since(s.Since).Round(time.Second).String()
 }
 
+// stalls are what may stall a run.
+type stalls struct {
+	step        time.Time // when the reader last did anything, if only to find nothing to do; zero: it has ended
+	trouble     Stall     // calls of the database fail, and are retried
+	unreachable Stall     // a query between flushes failed
+	paused      Stall     // reading pauses
+}
+
 // set notes why the run is stalled, and since when if it was not.
 func (s *Stall) set(why Cause, text string) {
 	if s.Text == "" {

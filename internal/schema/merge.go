@@ -17,28 +17,27 @@ import (
 // A column that weir created for a sum takes any number from the start. If its type were widened on overflow instead, the
 // type would depend on where a batch ends.
 
-// Merges reports whether the column's function computes a value from the column's and the message's. [merge.First] does
-// not: it only decides whether the message's is written.
-func (c *Column) Merges() bool { return c.Merge > merge.First }
-
-// MergeError says why a column cannot have a merge function.
-func MergeError(column string, f merge.Function, why string, of ...any) error {
-	return fmt.Errorf("column %q cannot merge by %s: %s", column, f, fmt.Sprintf(why, of...))
+// MergeError says why a column cannot have a merge function; nil if why is empty.
+func MergeError(column string, f merge.Function, why string) error {
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("column %q cannot merge by %s: %s", column, f, why)
 }
 
 // CheckMerge returns an error if the column cannot have its merge function.
-func (c *Column) CheckMerge() error {
-	bad := func(why string, of ...any) error { return MergeError(c.Name, c.Merge, why, of...) }
-	if !c.Merges() {
-		return nil
-	}
+func (c *Column) CheckMerge() error { return MergeError(c.Name, c.Merge, c.whyNotMerged()) }
+
+func (c *Column) whyNotMerged() string {
 	switch {
+	case !c.Merge.Computes():
+		return ""
 	case c.Key:
-		return bad("it is part of the key")
+		return "it is part of the key"
 	case c.Generated:
-		return bad("the database computes it")
+		return "the database computes it"
 	case c.Stamp != NoStamp:
-		return bad("it holds the time of a flush")
+		return "it holds the time of a flush"
 	}
 	takes := []Type{Any, Int, Real, Number, Text, Affine}
 	switch c.Merge {
@@ -48,12 +47,12 @@ func (c *Column) CheckMerge() error {
 		takes = []Type{Any, Text, JSON, Affine} // the latter keeps objects as texts
 	}
 	if !c.Own && !slices.Contains(takes, c.Type) && !(c.local() && c.Merge != merge.Sum && c.Merge != merge.Patch) {
-		return bad("it is %s: %s", c.Declared(), takesWhat[c.Merge])
+		return fmt.Sprintf("it is %s: %s", c.Declared(), takesWhat[c.Merge])
 	}
 	if c.Default != "" && !c.neutral() {
-		return bad("it has the default %s, so a row would depend on whether its first message names the column: drop the default", c.Default)
+		return fmt.Sprintf("it has the default %s, so a row would depend on whether its first message names the column: drop the default", c.Default)
 	}
-	return nil
+	return ""
 }
 
 // takesWhat says which columns a function is for.
@@ -98,7 +97,7 @@ func (c *Column) MayOverflow() bool {
 // AdmitMerge returns an error if the column's merge function does not accept a value. It does not look at the row in the
 // database, so the answer does not depend on where a batch ends.
 func (c *Column) AdmitMerge(value []byte, k feed.Kind) *feed.Error {
-	if k == feed.Null || !c.Merges() || c.mergeable(value, k) {
+	if k == feed.Null || !c.Merge.Computes() || c.mergeable(value, k) {
 		return nil
 	}
 	wants := "numbers"

@@ -104,43 +104,51 @@ func (t *Table) Clone() Table {
 	return c
 }
 
-// A Column is one column of a table. It has many fields as a row of a catalog has: each is a fact of its own, and who reads
-// one needs few of the others.
+// A Column is one column of a table.
 type Column struct {
 	Name string
 	Key  bool
 	Type Type
-	// Size is the bytes of an Int or a Real, 0 meaning 8, and the characters
-	// that a Text takes at most, 0 meaning any; Bytes says that it counts bytes.
+	// Size is the bytes of an Int or a Real (0: 8), and the maximum length of a Text (0: none) in characters, or in bytes if
+	// Bytes is set.
 	Size   int
 	Bytes  bool
 	Labels []string // of an Enum; for a Bool the strings that it takes
-	// Precision and Scale are the digits of a Number that weir declares, and those of them after the
-	// point; 0, 0: any.
+	// Precision and Scale are the digits of a Number that weir declares, and how many of them follow the point; 0, 0: any.
 	Precision, Scale int
 
 	// What the database says, by its driver.
-	Decl      string    // the type as it is declared
-	Collation Collation // of the key's index; nil: texts are equal if their bytes are
+	Decl      string // the type as it is declared
 	NotNull   bool
 	Default   string // the SQL of its default, "" where that is NULL
 	Generated bool   // computed by the database, never written
-	// Serial tells that it is no part of the key, and that the database gives each row an integer
-	// there that no other has. One that is [Table.Surrogate] is Generated, too.
-	Serial    bool
-	Binary    bool // it holds bytes
-	HoldsTime bool // takes the time of a flush as it is
-	Judged    bool // the database may refuse a value that the column takes
+	// Serial columns are outside the key, and the database gives each row an integer there that no other row has. A
+	// [Table.Surrogate] is Generated, too.
+	Serial bool
+	ValueRules
 
 	// What weir makes of it.
 	New    bool // not in the database yet
-	Hidden bool // no database has it: a part of the key of a row that another column names
+	Hidden bool // in no database: a part of a parent's key, for which another column has the parent's generated key
 	Stamp  Stamp
-	Exact  bool           // takes no number that a Real would round
-	Own    bool           // weir made it, and widens it to what comes
 	Merge  merge.Function // how its values are merged
-	Held   string         // what hangs on a column of weir's so that it cannot be widened
-	seen   class          // of a column of weir's: what it has to hold
+	Widening
+}
+
+// ValueRules are what the database does with a column's values, apart from their type.
+type ValueRules struct {
+	Collation Collation // of the key's index; nil: texts are equal if their bytes are
+	Binary    bool      // values are bytes
+	HoldsTime bool      // it stores the time of a flush unchanged
+	Judged    bool      // the database may reject a value that the column accepts
+}
+
+// Widening says how a column's type may change to hold more values.
+type Widening struct {
+	Own   bool   // weir made the column, and widens it
+	Exact bool   // it takes no number that a Real would round
+	Held  string // what depends on weir's column, so it cannot be widened
+	seen  class  // the values that weir's column has to hold
 }
 
 // A Collation is one of a database's by which different texts are equal. It has a type that can be compared.
@@ -426,7 +434,7 @@ func (c *Column) appendNumber(dst, text []byte) (_ []byte, ok bool) {
 
 // New returns the column of a field that the database does not have yet.
 func New(name string, key bool) Column {
-	return Column{Name: name, Key: key, NotNull: key, New: true, Own: true}
+	return Column{Name: name, Key: key, NotNull: key, New: true, Widening: Widening{Own: true}}
 }
 
 // NewOf returns the same for values that are known to be of a type up to [JSON]. It is weir's to widen

@@ -137,8 +137,8 @@ func TestGrow_ColumnsOfOthers(t *testing.T) {
 		batch []string
 		why   string
 	}{
-		{Column{Type: Int, Decl: "bigint", Held: "view v uses it"}, []string{"1", `"x"`}, "view v uses it"},
-		{Column{Type: Int, Decl: "bigint", Held: "view v uses it"}, []string{"1", "null"}, ""},
+		{Column{Type: Int, Decl: "bigint", Widening: Widening{Held: "view v uses it"}}, []string{"1", `"x"`}, "view v uses it"},
+		{Column{Type: Int, Decl: "bigint", Widening: Widening{Held: "view v uses it"}}, []string{"1", "null"}, ""},
 		{Column{Type: Int, Decl: "INTEGER"}, []string{"1.5"}, "it is INTEGER"},
 		{Column{Type: Day, Decl: "date"}, []string{`"x"`}, "it is date"},
 		{Column{Type: Any}, []string{"1", "true", `"x"`}, ""},

@@ -109,6 +109,9 @@ func (o Options) WithDefaults() (Options, error) {
 	if o.Pool == nil {
 		o.Pool = NewPool()
 	}
+	if o.TLS == nil {
+		o.TLS = func() (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil }
+	}
 	if o.Observer == nil {
 		o.Observer = Unobserved{}
 	}

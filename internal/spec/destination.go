@@ -16,7 +16,7 @@ type Destination struct {
 	Dest string
 }
 
-// SinkOptions are those of a run that writes. cache is in bytes.
+// SinkOptions returns the options of a run that writes. cache is in bytes.
 func (s *Spec) SinkOptions(cache int, log *slog.Logger) sink.Options {
 	return sink.Options{Level: s.Batch.Synchronous, IgnoreForeignKeys: s.Table.ForeignKeys == IgnoreForeignKeys, Cache: cache, Log: log}
 }

@@ -147,7 +147,7 @@ func (b *builder) tls(sources []string) func() (*tls.Config, error) {
 	}
 }
 
-// authorities are those of --tls-ca; nil: the system's.
+// authorities returns the certificates of --tls-ca; nil: the system's.
 func (o *Feed) authorities() (*x509.CertPool, error) {
 	if o.TLSCA == "" {
 		return nil, nil
@@ -163,7 +163,7 @@ func (o *Feed) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// certificates is that of --tls-cert, where there is one.
+// certificates returns the certificate of --tls-cert, if it is set.
 func (o *Feed) certificates() ([]tls.Certificate, error) {
 	if o.TLSCert == "" || o.TLSKey == "" {
 		return nil, nil

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -81,21 +80,18 @@ func (b *builder) functions() map[string]merge.Function {
 	return all
 }
 
-// addsTo names what a repeated message would be added to, for an error; "" for nothing. sums reports whether that is a sum.
+// addsTo returns [job.Table.AddsTo] of the first table with sums, else of one with rows to add to.
 func (b *builder) addsTo() (to string, sums bool) {
 	tables := slices.Clone(b.plan.Job.Tables)
 	if star := b.plan.Job.Mapping.Star; star != nil {
 		tables = append(tables, *star)
 	}
 	for i := range tables {
-		if column := tables[i].Fold.SumColumn(); column != "" {
-			return fmt.Sprintf("the sums in column %q of table %q", column, tables[i].Name), true
-		}
-		if tables[i].Fold.Appends() {
-			to = fmt.Sprintf("the rows of table %q", tables[i].Name)
+		if t := &tables[i]; !sums && t.AddsTo() != "" {
+			to, sums = t.AddsTo(), t.Fold.SumColumn() != ""
 		}
 	}
-	return to, false
+	return to, sums
 }
 
 // judgeRepeats rejects settings that would add messages twice.
@@ -104,8 +100,12 @@ func (b *builder) judgeRepeats(feed *job.Feed, live bool) {
 	if to == "" {
 		return
 	}
-	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: --restart rebuild empties the table first (if weir did not make it: empty it, run weir forget, and sync again)", to)
-	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and that of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, to)
+	rebuild := "--restart rebuild empties the table first (if weir did not make it: empty it, run weir forget, and sync again)"
+	if b.plan.Job.Mapping.Star != nil {
+		rebuild = "drop the tables, run weir forget, and sync again"
+	}
+	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: %s", to, rebuild)
+	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and the job of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, to)
 	if !sums { // a repeated row can be found
 		return
 	}

@@ -145,7 +145,7 @@ type Run struct {
 	ended  chan struct{}
 }
 
-// nameless empties the variables by which a member of a consumer group finds a name: those of the tests themselves.
+// nameless empties the variables that give a consumer group member a name, because the tests may run with them set.
 var nameless = []string{"KUBERNETES_SERVICE_HOST=", "STATE_DIRECTORY="}
 
 // Command returns a run that is not started.

@@ -27,30 +27,35 @@ type Status struct {
 	RateSeconds float64 `json:"rate_seconds"`
 
 	Counts
+	Storage
+	Flushes
+	Reconnects int64  `json:"reconnects"`
+	Kafka      *Kafka `json:"kafka,omitempty"`
+
+	Files          *Files   `json:"files,omitempty"` // sources whose size is known; missing if there are none
+	Tables         []Table  `json:"tables"`
+	Sources        []Source `json:"sources"`          // at most maxSources
+	SourcesLeftOut int64    `json:"sources_left_out"` // how many more there are
+	Reasons        []Reason `json:"reasons"`          // of the rejected lines
+	RejectsAt      string   `json:"rejects_at"`       // the command that prints them, or the flag that sends them elsewhere
+	UnmetFields    []string `json:"unmet_fields"`     // that options name and no message has had, for people
+}
+
+// Storage is what holds messages that are not committed.
+type Storage struct {
 	BufferBytes      int64 `json:"buffer_bytes"`
 	BufferLimitBytes int64 `json:"buffer_limit_bytes"`
 	SpoolBytes       int64 `json:"spool_bytes"`
-	SpoolLimitBytes  int64 `json:"spool_limit_bytes"` // 0 where there is no spool
+	SpoolLimitBytes  int64 `json:"spool_limit_bytes"` // 0 without a spool
+}
 
-	Flushes       int64            `json:"flushes"`
-	Flushing      *Flushing        `json:"flushing,omitempty"`   // missing where no flush is under way
+// Flushes counts what was written to the database.
+type Flushes struct {
+	Number        int64            `json:"flushes"`
+	Flushing      *Flushing        `json:"flushing,omitempty"`   // missing if no flush is running
 	LastCommit    time.Time        `json:"last_commit,omitzero"` // of this run, or of the one that it resumes
 	RecentFlushes []Flush          `json:"recent_flushes"`       // the oldest first
 	Retries       map[string]int64 `json:"retries"`              // of the database, by reason
-	Reconnects    int64            `json:"reconnects"`
-	Kafka         *Kafka           `json:"kafka,omitempty"`
-
-	// Files are those that are read to their ends, and other sources whose size is known; missing where
-	// there are none.
-	Files   *Files   `json:"files,omitempty"`
-	Tables  []Table  `json:"tables"`
-	Sources []Source `json:"sources"` // at most maxSources
-	// SourcesLeftOut is how many more there are.
-	SourcesLeftOut int64    `json:"sources_left_out"`
-	Reasons        []Reason `json:"reasons"`    // of the rejected lines
-	RejectsAt      string   `json:"rejects_at"` // the command that prints them, or the flag that has them go elsewhere
-	// UnmetFields are those that options name and no message has had, for people.
-	UnmetFields []string `json:"unmet_fields"`
 }
 
 // A Stall is one such reason.
@@ -165,9 +170,9 @@ func (s *Site) status() *Status {
 	since := s.rates.since(at, did.Start)
 	over := max(now.Sub(since.at).Seconds(), 1e-3)
 	st := &Status{Job: s.Job, To: s.To, Version: s.Version, Started: did.Start.UTC(), Time: now.UTC(), NotReady: did.NotReady(), RateSeconds: over,
-		Counts:      Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
-		BufferBytes: did.Buffer, BufferLimitBytes: s.BufferLimit, SpoolBytes: did.Spool, SpoolLimitBytes: s.SpoolLimit,
-		Flushes: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries, Reconnects: did.Reconnects,
+		Counts:  Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
+		Storage: Storage{did.Buffer, s.BufferLimit, did.Spool, s.SpoolLimit},
+		Flushes: Flushes{Number: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries}, Reconnects: did.Reconnects,
 		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, UnmetFields: []string{}}
 	for _, stall := range did.Stalls() {
 		st.Stalled = append(st.Stalled, Stall{string(stall.Cause), stall.Text, stall.Since.UTC()})
@@ -216,7 +221,7 @@ func (s *Site) status() *Status {
 func (st *Status) kafka(did *progress.Snapshot) *Kafka {
 	if st.Kafka == nil {
 		st.Kafka = &Kafka{Partitions: int64(did.OpenPartitions()), GroupPartitions: int64(did.Group.Partitions), WaitingForGroup: !did.Group.Waiting.IsZero(),
-			FetchErrors: did.FailedFetches, Rebalances: did.Rebalances, Fenced: did.Fenced}
+			FetchErrors: did.FailedFetches, Rebalances: did.Group.Rebalances, Fenced: did.Group.Fenced}
 	}
 	return st.Kafka
 }

@@ -186,7 +186,7 @@ func readTable(ctx context.Context, q querier, w sink.TableKey) (t schema.Table,
 	missing, primary := t, []string{}
 	t.Exists = true
 	for _, row := range columns {
-		t.Columns = append(t.Columns, schema.Column{Name: string(row[0]), Type: schema.Text, Decl: "TEXT", NotNull: string(row[1]) == "1", HoldsTime: true})
+		t.Columns = append(t.Columns, schema.Column{Name: string(row[0]), Type: schema.Text, Decl: "TEXT", NotNull: string(row[1]) == "1", ValueRules: schema.ValueRules{HoldsTime: true}})
 		if string(row[2]) != "0" {
 			primary = append(primary, string(row[0]))
 		}

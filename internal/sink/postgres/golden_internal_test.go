@@ -83,7 +83,7 @@ func TestStatements(t *testing.T) {
 		"sums-separate": func(g *golden) {
 			g.table("t", func(t *relation) { t.policed, t.hides = true, true }, "id", "v")
 			r := sinktest.Begin(g.t, g, functions("v", merge.Sum))
-			g.flush("a row that is inserted is marked, so that nothing is added to it twice", r.Flush, `{"id":1,"v":1}`)
+			g.flush("an inserted row is marked, so nothing is added to it twice", r.Flush, `{"id":1,"v":1}`)
 		},
 		"patches": func(g *golden) {
 			r := sinktest.Begin(g.t, g, functions("profile", merge.Patch))

@@ -22,61 +22,62 @@ func (t *relation) stagedAs(at int, f merge.Function) string {
 	return t.cols[at].staged
 }
 
-// mergeSQL returns formats of the merged value and of the value that an insert writes. %[1]s is the row's value, %[2]s the
-// staged one, and %[3]s the type of the column.
-func (s *shape) mergeSQL(c *staged) (merged, inserted string) {
-	const value = "%[2]s"
+// mergedValue returns the result of merging a staged value into base. If the staged value is NULL, it is NULL or base.
+func (s *shape) mergedValue(c *staged, base string) string {
+	base, value := s.table.comparable(c.at, base), c.value()
 	t, kind := s.table.Columns[c.at].Type, s.table.cols[c.at].staged
 	switch c.merge {
 	case merge.First:
-		return "coalesce(%[1]s, %[2]s)", value
+		return fmt.Sprintf("coalesce(%s, %s)", base, value)
 	case merge.Sum:
 		switch {
 		case t == schema.Text: // the assignment casts it, and cuts nothing off
-			return "trim_scale(coalesce(pg_temp.weir_number(%[1]s), 0) + %[2]s)::text", "%[2]s::text"
+			return fmt.Sprintf("trim_scale(coalesce(pg_temp.weir_number(%s), 0) + %s)::text", base, value)
 		case t == schema.Real: // through text, because a cast to numeric keeps 15 digits
-			return "(coalesce(%[1]s::text::numeric, 0) + %[2]s)::%[3]s", "%[2]s::%[3]s"
+			return fmt.Sprintf("(coalesce(%s::text::numeric, 0) + %s)::%s", base, value, kind)
 		case kind == "numeric":
-			return "trim_scale(coalesce(%[1]s, 0) + %[2]s)", value
+			return fmt.Sprintf("trim_scale(coalesce(%s, 0) + %s)", base, value)
 		}
-		return "(coalesce(%[1]s, 0) + %[2]s)::%[3]s", "%[2]s::%[3]s"
+		return fmt.Sprintf("(coalesce(%s, 0) + %s)::%s", base, value, kind)
 	case merge.Min:
 		if t == schema.Text {
-			return "CASE WHEN %[1]s IS NULL OR pg_temp.weir_older(%[2]s, %[1]s) THEN %[2]s ELSE %[1]s END", value
+			return fmt.Sprintf("CASE WHEN %s IS NULL OR pg_temp.weir_older(%[2]s, %[1]s) THEN %[2]s ELSE %[1]s END", base, value)
 		}
-		return "LEAST(%[1]s, %[2]s)", value
+		return fmt.Sprintf("LEAST(%s, %s)", base, value)
 	case merge.Max:
 		if t == schema.Text {
-			return "CASE WHEN %[1]s IS NULL OR pg_temp.weir_older(%[1]s, %[2]s) THEN %[2]s ELSE %[1]s END", value
+			return fmt.Sprintf("CASE WHEN %s IS NULL OR pg_temp.weir_older(%[1]s, %[2]s) THEN %[2]s ELSE %[1]s END", base, value)
 		}
-		return "GREATEST(%[1]s, %[2]s)", value
+		return fmt.Sprintf("GREATEST(%s, %s)", base, value)
 	case merge.Patch:
-		switch {
-		case t == schema.Text:
-			return "pg_temp.weir_patch_text(%[1]s, %[2]s)", "pg_temp.weir_patch_text(NULL, %[2]s)"
-		case kind == "json":
-			return "pg_temp.weir_patch_text(%[1]s::text, %[2]s)::json", "pg_temp.weir_patch_text(NULL, %[2]s)::json"
-		}
-		return "pg_temp.weir_patch(%[1]s, %[2]s)", "pg_temp.weir_patch(NULL, %[2]s)"
+		return s.patched(c, base)
 	}
-	return value, value
-}
-
-// mergedValue returns the result of merging a staged value into base. If the staged value is NULL, it is NULL or base.
-func (s *shape) mergedValue(c *staged, base string) string {
-	merged, _ := s.mergeSQL(c)
-	return s.fill(merged, c, s.table.comparable(c.at, base))
+	return value
 }
 
 // insertValue returns what an insert writes for a staged value.
 func (s *shape) insertValue(c *staged) string {
-	_, inserted := s.mergeSQL(c)
-	return s.fill(inserted, c, "")
+	kind := s.table.cols[c.at].staged
+	switch {
+	case c.merge == merge.Sum && s.table.Columns[c.at].Type == schema.Text:
+		return c.value() + "::text"
+	case c.merge == merge.Sum && kind != "numeric":
+		return c.value() + "::" + kind
+	case c.merge == merge.Patch:
+		return s.patched(c, "NULL")
+	}
+	return c.value()
 }
 
-// fill is no Sprintf, because not every format uses all arguments.
-func (s *shape) fill(format string, c *staged, base string) string {
-	return strings.NewReplacer("%[1]s", base, "%[2]s", c.value(), "%[3]s", s.table.cols[c.at].staged).Replace(format)
+// patched returns the result of patching base with a staged value.
+func (s *shape) patched(c *staged, base string) string {
+	switch {
+	case s.table.Columns[c.at].Type == schema.Text:
+		return fmt.Sprintf("pg_temp.weir_patch_text(%s, %s)", base, c.value())
+	case s.table.cols[c.at].staged == "json":
+		return fmt.Sprintf("pg_temp.weir_patch_text(%s::text, %s)::json", base, c.value())
+	}
+	return fmt.Sprintf("pg_temp.weir_patch(%s, %s)", base, c.value())
 }
 
 // value is the staged value of a column.
@@ -102,7 +103,7 @@ func (s *shape) mergeBase(c *staged) string {
 // merges reports whether writing a staged row is not idempotent.
 func (s *shape) merges() bool {
 	for i := range s.columns {
-		if s.columns[i].merge > merge.First {
+		if s.columns[i].merge.Computes() {
 			return true
 		}
 	}
@@ -114,7 +115,7 @@ func (s *shape) merges() bool {
 func (s *shape) functions() (all []string) {
 	for _, f := range functions {
 		for i := range s.columns {
-			if merged, _ := s.mergeSQL(&s.columns[i]); strings.Contains(merged, f.name+"(") {
+			if strings.Contains(s.mergedValue(&s.columns[i], "NULL"), f.name+"(") {
 				all = append(all, "CREATE OR REPLACE FUNCTION "+f.name+f.definition)
 				break
 			}
@@ -124,8 +125,8 @@ func (s *shape) functions() (all []string) {
 }
 
 // functions do in the database what package merge does in a batch. They contain no backslash, whose meaning depends on
-// standard_conforming_strings, and compare texts with a collation of their own, because that of the column may take
-// different names for one.
+// standard_conforming_strings, and compare texts with a collation of their own, because different names may be equal in the
+// column's collation.
 var functions = []struct{ name, definition string }{
 	// weir_number raises an error for a text that is not a JSON number, even if a cast would accept it.
 	{"pg_temp.weir_number", `(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$

@@ -23,8 +23,8 @@ func withMerge(functions map[string]merge.Function) func(*fold.Options) {
 	return func(o *fold.Options) { o.Merge = functions }
 }
 
-// meetColumns are columns of others, by their names: a type, a function and values that it takes.
-var meetColumns = map[string]struct {
+// mergeColumns are columns of others, by their names: a type, a function and values that it takes.
+var mergeColumns = map[string]struct {
 	decl   string
 	by     merge.Function
 	values []string
@@ -80,11 +80,11 @@ func TestMergeFunctions_ColumnsOfManyTypes(t *testing.T) {
 	url := testpg.New(t)
 	pool := testpg.Pool(t, url, "transaction")
 	functions := map[string]merge.Function{}
-	names := slices.Sorted(maps.Keys(meetColumns))
+	names := slices.Sorted(maps.Keys(mergeColumns))
 	create := "CREATE TABLE t (id integer PRIMARY KEY"
 	for _, name := range names {
-		functions[name] = meetColumns[name].by
-		create += ", " + name + " " + meetColumns[name].decl
+		functions[name] = mergeColumns[name].by
+		create += ", " + name + " " + mergeColumns[name].decl
 	}
 	sinktest.Seeds(t, uint64(testcheck.Rounds(12, 200)), func(t *testing.T, rnd *rand.Rand) {
 		db := connectEmpty(t, url)
@@ -112,7 +112,7 @@ func TestMergeFunctions_ColumnsOfManyTypes(t *testing.T) {
 					line += `,"op":"delete"`
 				}
 				for _, name := range few {
-					c := meetColumns[name]
+					c := mergeColumns[name]
 					switch {
 					case rnd.IntN(2) == 0:
 					case rnd.IntN(9) == 0:

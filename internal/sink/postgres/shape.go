@@ -149,7 +149,7 @@ func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 // startsOver reports whether a row sets a column to NULL, or to an absolute value because an earlier message set NULL.
 func startsOver(b *fold.Batch, r *fold.Row, col int) bool {
 	v := b.Value(r, col)
-	return v != nil && (v[0] == 'n' || b.Table.Columns[col].Merges() && !r.Replaces && !b.Relative(r, col))
+	return v != nil && (v[0] == 'n' || b.Table.Columns[col].Merge.Computes() && !r.Replaces && !b.Relative(r, col))
 }
 
 // add stages a column of the batch as one of the table.

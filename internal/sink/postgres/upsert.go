@@ -287,8 +287,8 @@ func (u *upsert) separately() (all []statement) {
 		return []statement{u.append()}
 	}
 	set, differs := u.assignments()
-	// A row that was just inserted is marked, so that it is not updated as well: a trigger or default may have made it
-	// differ from the staged one, and a sum must not be added twice.
+	// Inserted rows are marked, so they are not updated as well: a trigger or default may have changed the row, and a sum
+	// must not be added twice.
 	marked := set != nil && (u.merges() || u.table.triggers || (u.acts.replaces || u.acts.resets) && u.defaults())
 	all = u.insert(marked)
 	lives := u.lives()

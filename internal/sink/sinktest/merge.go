@@ -103,7 +103,7 @@ func (m *merging) create(t *testing.T, db Database) {
 	theirs(t, db, "CREATE TABLE t ("+definitions+")")
 }
 
-// options are those of a run.
+// options returns the options of a run.
 func (m *merging) options(_ string, o *fold.Options) {
 	o.Merge = map[string]merge.Function{}
 	for column, function := range m.rules.Merge {

@@ -23,8 +23,8 @@ func Shop(t *testing.T) *mapping.Mapping {
 	t.Helper()
 	return &mapping.Mapping{Tables: []mapping.Table{
 		{Name: "orders", Key: []string{"id"}, DeleteWhen: when("op=delete"), Columns: columns("id: as integer, status: as text")},
-		{Name: "items", Of: "orders", Each: path("items"), Key: []string{"sku"}, Parent: map[string]string{"id": "order_id"}, Columns: columns("sku: as text, qty: as integer")},
-		{Name: "taxes", Of: "items", Each: path("taxes"), Key: []string{"code"}, Columns: columns("code: as text, amount: as integer")},
+		{Name: "items", Nest: mapping.Nest{Of: "orders", Each: path("items"), Parent: map[string]string{"id": "order_id"}}, Key: []string{"sku"}, Columns: columns("sku: as text, qty: as integer")},
+		{Name: "taxes", Nest: mapping.Nest{Of: "items", Each: path("taxes")}, Key: []string{"code"}, Columns: columns("code: as text, amount: as integer")},
 	}}
 }
 
@@ -33,7 +33,7 @@ func Baskets(t *testing.T, sets ...string) *mapping.Mapping {
 	t.Helper()
 	m := &mapping.Mapping{Tables: []mapping.Table{{Name: "baskets", Key: []string{"id"}, Columns: columns("id: as integer")}}}
 	for _, name := range sets {
-		m.Tables = append(m.Tables, mapping.Table{Name: name, Of: "baskets", Each: path(name), Key: []string{"sku"}, Parent: map[string]string{"id": "basket"}, Columns: columns("sku: as text")})
+		m.Tables = append(m.Tables, mapping.Table{Name: name, Nest: mapping.Nest{Of: "baskets", Each: path(name), Parent: map[string]string{"id": "basket"}}, Key: []string{"sku"}, Columns: columns("sku: as text")})
 	}
 	return m
 }

@@ -22,7 +22,7 @@ func streaming(t *testing.T, tables ...mapping.Table) *mapping.Mapping {
 	return &mapping.Mapping{Tables: tables, Envelope: &envelope.Envelope{
 		Table: []paths.Path{path("source.schema"), path("source.table")},
 		Row:   []paths.Path{path("after")}, Old: path("before"), Absent: []string{"?"},
-		DeleteWhen: when("op=d"), TruncateWhen: when("op=t"), Ignore: when("op=m"),
+		Operations: envelope.Operations{DeleteWhen: when("op=d"), TruncateWhen: when("op=t"), Ignore: when("op=m")},
 	}}
 }
 

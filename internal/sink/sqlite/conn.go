@@ -387,7 +387,7 @@ func (s *stmt) runWith(args ...value) error {
 	return s.run()
 }
 
-// snapshot calls f in a transaction, so that all its reads see one state of the database.
+// snapshot calls f in a transaction: all its reads see one state of the database.
 func (c *conn) snapshot(f func() error) error {
 	if err := c.exec("BEGIN"); err != nil {
 		return err

@@ -72,7 +72,7 @@ func (b *brokers) connected() bool {
 	return connected
 }
 
-// options are those of all clients.
+// options returns the options of every client.
 func (b *brokers) options() []kgo.Opt {
 	opts := []kgo.Opt{kgo.SeedBrokers(b.cfg.spec.Brokers...), kgo.ClientID("weir"), kgo.WithHooks(&b.connections), kgo.RequestRetries(requestRetries),
 		kgo.DisableClientMetrics(), kgo.MetadataMaxAge(newTopics)}
@@ -87,10 +87,7 @@ func (b *brokers) options() []kgo.Opt {
 
 // dialTLS connects to a broker. It rereads certificate files each time, because they may be replaced.
 func (b *brokers) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	config, err := &tls.Config{MinVersion: tls.VersionTLS12}, error(nil)
-	if load := b.cfg.common.TLS; load != nil {
-		config, err = load()
-	}
+	config, err := b.cfg.common.TLS()
 	if err != nil {
 		return nil, err
 	}

@@ -204,7 +204,7 @@ func (c *catalog) watchEnds(ctx context.Context) {
 	for backoff.Sleep(ctx, endsEvery) == nil {
 		ends, err := c.listEnds(ctx, topics)
 		if err != nil {
-			continue // the next fetch meets the same
+			continue // the next fetch reports it
 		}
 		for _, l := range c.lanes {
 			if end, ok := ends.Lookup(l.topic, l.number); ok {
@@ -220,7 +220,7 @@ func (c *catalog) watchTopics(ctx context.Context) {
 	for !c.grown.Load() && backoff.Sleep(ctx, newTopics) == nil {
 		now := &catalog{cfg: c.cfg, brokers: c.brokers}
 		if now.findLanes(ctx) != nil {
-			continue // the next fetch meets the same
+			continue // the next fetch reports it
 		}
 		isNew := func(l *lane) bool {
 			return !slices.ContainsFunc(c.lanes, func(old *lane) bool { return old.name == l.name })

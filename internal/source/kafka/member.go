@@ -65,7 +65,7 @@ type call struct {
 	err   error                     // ends the run
 }
 
-// options are those of a member's client.
+// options returns the options of a member's client.
 func (m *member) options() []kgo.Opt {
 	k, spec := &m.cfg.kafka, &m.cfg.spec
 	topics := spec.Topics

@@ -93,7 +93,7 @@ func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 		case field == "" || r.Key == nil:
 			return message{kind: source.NoValue, value: r.Key}, true
 		}
-		t.buf = append(t.fields(append(t.buf, '{'), r), quoted(field)...)
+		t.buf = appendString(t.fields(append(t.buf, '{'), r), field)
 		t.buf = append(t.keys.appendKey(append(t.buf, ':'), r.Key, field), '}')
 		return message{kind: source.Tombstone, before: t.buf}, true
 	}
@@ -129,7 +129,7 @@ func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 	for i := range t.kafka.Fields {
 		f := &t.kafka.Fields[i]
 		begin := len(buf)
-		buf = append(append(buf, quoted(f.Name)...), ':')
+		buf = append(appendString(buf, f.Name), ':')
 		value := len(buf)
 		switch f.Of {
 		case "offset":
@@ -141,7 +141,7 @@ func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 				buf = strconv.AppendInt(buf, ms, 10)
 			}
 		case "topic":
-			buf = append(buf, quoted(r.Topic)...)
+			buf = appendString(buf, r.Topic)
 		case "key":
 			if r.Key != nil {
 				buf = t.keys.appendKey(buf, r.Key, "")
@@ -149,7 +149,7 @@ func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 		case "header":
 			for _, h := range r.Headers { // the last header with the name counts
 				if h.Key == f.Header {
-					buf = append(buf[:value], quoted(string(h.Value))...)
+					buf = appendString(buf[:value], string(h.Value))
 				}
 			}
 		}
@@ -162,16 +162,12 @@ func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 	return buf
 }
 
-// quoted returns a JSON string. It is invalid JSON if s is not UTF-8.
-func quoted(s string) []byte {
+// appendString appends a JSON string. It is invalid JSON if s is not UTF-8.
+func appendString(buf []byte, s string) []byte {
 	if !utf8.ValidString(s) {
-		return []byte(`"` + s + `"`)
+		return append(append(append(buf, '"'), s...), '"')
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string
-	return bytes.TrimRight(b.Bytes(), "\n")
+	return feed.AppendString(buf, s)
 }
 
 // A keyReader reads the keys of records.
@@ -185,33 +181,24 @@ func newKeyReader() keyReader {
 	return keyReader{names, feed.NewScanner(names)}
 }
 
-// member returns the value of an object's member, nil if it is missing. ok is false if the text is not an object.
-func (k *keyReader) member(object []byte, name string) (value []byte, ok bool) {
-	fields, err := k.scanner.Scan(object)
-	line := feed.Line{Fields: fields}
-	if f := line.Field(k.names.Number(name)); f != nil {
-		value = f.Value
-	}
-	return value, err == nil
-}
-
 // appendKey appends the key of a record: JSON unchanged, other text as a string. Kafka Connect's envelope is unwrapped, and if
 // the key is an object with the given field, only the value of that field is appended.
 func (k *keyReader) appendKey(buf, key []byte, field string) []byte {
 	if len(key) >= 5 && key[0] == 0 && json.Valid(key[5:]) {
 		key = key[5:]
 	}
-	payload, ok := k.member(key, "payload")
-	if !ok && !json.Valid(key) {
-		return append(buf, quoted(string(key))...)
+	fields, err := k.scanner.Scan(key)
+	if err != nil && !json.Valid(key) {
+		return appendString(buf, string(key))
 	}
-	if schema, _ := k.member(key, "schema"); schema != nil && payload != nil {
-		key = payload
-	}
-	if field != "" {
-		if value, _ := k.member(key, field); value != nil {
-			key = value
+	members := feed.Line{Fields: fields}
+	if payload := members.Field(k.names.Number("payload")); payload != nil && members.Field(k.names.Number("schema")) != nil {
+		if key = payload.Value; field != "" {
+			members.Fields, _ = k.scanner.Scan(key)
 		}
+	}
+	if f := members.Field(k.names.Number(field)); field != "" && f != nil {
+		key = f.Value
 	}
 	return append(buf, bytes.TrimSpace(key)...)
 }

@@ -74,12 +74,9 @@ func listen(ctx context.Context, name string, o *source.Options) (*listener, err
 	}
 	l := newListener(in, name, o)
 	if scheme == tlsListenScheme {
-		missing := fmt.Errorf("%s needs --tls-cert and --tls-key", name)
-		if l.load = o.TLS; l.load == nil {
-			return nil, errors.Join(missing, in.Close())
-		}
+		l.load = o.TLS
 		if l.tls, err = l.load(); err == nil && len(l.tls.Certificates) == 0 {
-			err = missing
+			err = fmt.Errorf("%s needs --tls-cert and --tls-key", name)
 		}
 		if err != nil {
 			return nil, errors.Join(err, in.Close())

@@ -34,10 +34,7 @@ func isClean(c net.Conn) func() bool {
 
 // shakeHands begins TLS with a server. It closes c where that fails.
 func shakeHands(ctx context.Context, c net.Conn, addr string, load func() (*tls.Config, error)) (net.Conn, error) {
-	config, err := &tls.Config{MinVersion: tls.VersionTLS12}, error(nil)
-	if load != nil {
-		config, err = load()
-	}
+	config, err := load()
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

@@ -103,6 +103,6 @@ WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND (coalesce(t."integer", 0) + s.c
     "first" = coalesce(t."first", s.c10)
 WHEN NOT MATCHED
   THEN INSERT ("id", "integer", "double", "rounded", "exact", "digits", "since", "least", "json", "text", "first")
-    VALUES (s.c0, CASE WHEN s.c1 IS NOT DISTINCT FROM NULL THEN 0 ELSE s.c1::integer END, s.c2::double precision, s.c3::numeric(10,2), s.c4, s.c5::text, s.c6, s.c7, pg_temp.weir_patch_text(NULL, s.c8)::json, pg_temp.weir_patch_text(NULL, s.c9), s.c10);
+    VALUES (s.c0, CASE WHEN s.c1 IS NOT DISTINCT FROM NULL THEN 0 ELSE s.c1::integer END, s.c2::double precision, s.c3::numeric(10,2), s.c4, s.c5::text, s.c6, s.c7, pg_temp.weir_patch_text(NULL::text, s.c8)::json, pg_temp.weir_patch_text(NULL, s.c9), s.c10);
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

@@ -1,4 +1,4 @@
--- A row that is inserted is marked, so that nothing is added to it twice.
+-- An inserted row is marked, so nothing is added to it twice.
 --   {"id":1,"v":1}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
