@@ -337,8 +337,6 @@ func (t *planned) checkKey(key []feed.Field) *refusal {
 			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q has no value in this message", t.spec.Name, k.title))
 		case f.Kind == feed.Null || f.Kind == feed.JSON:
 			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q is %s", t.spec.Name, k.title, f.Kind))
-		case string(f.Value) == `""`:
-			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q is empty", t.spec.Name, k.title))
 		}
 	}
 	return nil

@@ -405,8 +405,9 @@ func value(raw []byte, as schema.Type) any {
 	}
 	s := feed.Text(nil, raw, k)
 	if as == schema.Real {
-		n, _, _ := feed.ParseReal(s) // 1.0 and 1 are one number
-		s = feed.AppendReal(nil, n)
+		if n, _, ok := feed.ParseReal(s); ok { // 1.0 and 1 are one number
+			s = feed.AppendReal(nil, n)
+		}
 	}
 	return string(s)
 }
