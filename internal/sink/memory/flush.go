@@ -363,7 +363,8 @@ func text(raw []byte, as schema.Type) string {
 	s := feed.TextOf(raw)
 	switch as { // the column took it
 	case schema.Real:
-		if f, _, ok := feed.ParseReal(s); ok { // else it is NaN or an infinity
+		if _, isNumber := feed.IsNumber(s); isNumber { // else it is NaN or an infinity
+			f, _, _ := feed.ParseReal(s)
 			s = feed.AppendReal(nil, f)
 		}
 	case schema.Bytes:
