@@ -67,6 +67,7 @@ type Table struct {
 	// means is not known.
 	DeletesNeedRow bool
 	Null           fold.Null
+	BadValues      fold.BadValues
 	FillOnly       bool
 	Merge          map[string]merge.Function // by column, if not [merge.Last]
 	Version        paths.Path                // of the version; the zero path: the parent's for a child table, else none

@@ -255,7 +255,7 @@ func (v *valueText) of(raw []byte, t schema.Type) []byte {
 			v.scratch = text
 		}
 		return text
-	case c == ' ' && t != schema.JSON: // [feed.JSONNull], in a column that has become text
+	case c == ' ': // [feed.JSONNull]
 		return raw[1:]
 	case c == '[' && t == schema.Array:
 		v.scratch = appendArray(v.scratch[:0], raw)
