@@ -38,6 +38,10 @@ type Cast struct {
 	// TextJSON tells that the column is no JSON column of the database's, and gets strings of
 	// JSON as JSON.
 	TextJSON bool
+	// SureUnit tells that the source's schema says what the unit of a time's number is. Of others, one that means a year
+	// after 9999 rather has another unit.
+	SureUnit bool
+	element  *Cast // of an Array
 }
 
 const anyKind = 1<<feed.Null | 1<<feed.Bool | 1<<feed.Int | 1<<feed.Number | 1<<feed.String | 1<<feed.JSON
@@ -64,6 +68,13 @@ func Decimal(scale int, textTypes bool) Cast {
 	return c
 }
 
+// ArrayOf returns the cast of JSON arrays whose elements have a cast.
+func ArrayOf(element *Cast, textTypes bool) Cast {
+	c := New(Type{Kind: Array}, textTypes)
+	c.read, c.element = (*Reader).readArray, element
+	return c
+}
+
 // Double returns the cast of a column of doubles whose values are spelled as Java spells them.
 func Double() Cast {
 	return Cast{Type: Type{Kind: Real}, asItIs: anyKind &^ (1 << feed.Number), read: (*Reader).readDouble}
@@ -84,7 +95,7 @@ func (r *Reader) Read(v *feed.Field, c *Cast) (feed.Field, string) {
 	switch {
 	case c.Keeps(v.Kind):
 		return *v, ""
-	case v.Kind == feed.JSON && c.Kind != Text && c.Kind != Base64Number:
+	case v.Kind == feed.JSON && c.Kind != Text && c.Kind != Base64Number && c.Kind != Array:
 		return *v, "an object or array is not " + Article(c.Type)
 	}
 	return c.read(r, v, c)
@@ -298,6 +309,9 @@ func (r *Reader) readReal(v *feed.Field, _ *Cast) (feed.Field, string) {
 		return *v, "it is not a number"
 	}
 	text := r.Text(v)
+	if special := schema.Special(text); special != nil {
+		return feed.Field{Value: special, Kind: feed.String}, ""
+	}
 	if _, ok := r.number(text); !ok {
 		return *v, "it is not a number"
 	}
@@ -320,6 +334,10 @@ func (r *Reader) readNumeric(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, "it is not a number"
 	}
 	text := r.Text(v)
+	special := schema.Special(text)
+	if special != nil && (c.Precision == 0 || string(special) == `"NaN"`) { // digits before the point have an end
+		return feed.Field{Value: special, Kind: feed.String}, ""
+	}
 	d, ok := r.number(text)
 	if !ok {
 		return *v, "it is not a number"

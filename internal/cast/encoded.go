@@ -79,6 +79,31 @@ func scaled(object []byte) (v *feed.Field, scale int, ok bool) {
 	return v, scale, ok && v.Kind == feed.String
 }
 
+// readArray reads an array element by element.
+func (r *Reader) readArray(v *feed.Field, c *Cast) (feed.Field, string) {
+	if v.Kind != feed.JSON || v.Value[0] != '[' {
+		return *v, "it is not an array"
+	}
+	var array []byte
+	w := feed.Walk(v.Value)
+	for w.Next(); w.Next(); {
+		element := feed.Field{Kind: w.Kind}
+		element.Value = w.Raw()
+		out, why := r.Read(&element, c.element)
+		if why != "" {
+			return *v, "its element " + feed.Clip(element.Value) + ": " + why
+		}
+		array = append(append(array, ','), out.Value...)
+	}
+	from := len(r.bytes)
+	r.bytes = append(r.bytes, '[')
+	if len(array) > 0 {
+		r.bytes = append(r.bytes, array[1:]...)
+	}
+	r.bytes = append(r.bytes, ']')
+	return r.made(from, feed.JSON), ""
+}
+
 // readJSONText reads JSON in a string. A column of texts gets the string.
 func (r *Reader) readJSONText(v *feed.Field, c *Cast) (feed.Field, string) {
 	if v.Kind != feed.String {
@@ -91,12 +116,15 @@ func (r *Reader) readJSONText(v *feed.Field, c *Cast) (feed.Field, string) {
 	case c.TextJSON:
 		return *v, ""
 	}
+	if text[0] == 'n' { // JSON's null, not that of SQL
+		return feed.Field{Value: feed.JSONNull, Kind: feed.JSON}, ""
+	}
 	from := len(r.bytes)
 	r.bytes = append(r.bytes, text...)
 	return r.made(from, feed.KindOf(text)), ""
 }
 
-// readTimeOfDay reads what has gone by since midnight.
+// readTimeOfDay reads what has gone by since midnight. MySQL's times may be negative, and longer than a day.
 func (r *Reader) readTimeOfDay(v *feed.Field, c *Cast) (feed.Field, string) {
 	n, why := r.integer(v)
 	if why != "" {
@@ -106,13 +134,14 @@ func (r *Reader) readTimeOfDay(v *feed.Field, c *Cast) (feed.Field, string) {
 	for range c.shift {
 		unit *= 10
 	}
-	if n < 0 || n > secondsPerDay*unit { // 24:00:00 is one of Postgres' times
-		return *v, "it is not in a day"
+	from, sign := len(r.bytes), ""
+	second, fraction := n/unit, n%unit
+	if n < 0 {
+		sign, second, fraction = "-", -second, -fraction
 	}
-	from, second := len(r.bytes), n/unit
-	r.bytes = fmt.Appendf(r.bytes, `"%02d:%02d:%02d`, second/3600, second/60%60, second%60)
-	if n %= unit; n > 0 {
-		r.bytes = bytes.TrimRight(fmt.Appendf(r.bytes, ".%0*d", c.shift, n), "0")
+	r.bytes = fmt.Appendf(r.bytes, `"%s%02d:%02d:%02d`, sign, second/3600, second/60%60, second%60)
+	if fraction > 0 {
+		r.bytes = bytes.TrimRight(fmt.Appendf(r.bytes, ".%0*d", c.shift, fraction), "0")
 	}
 	r.bytes = append(r.bytes, '"')
 	return r.made(from, feed.String), ""

@@ -52,4 +52,5 @@ var rules = map[TypeKind]rule{
 	TimeNs:       {article: "a time of day", shift: 9, read: (*Reader).readTimeOfDay, column: schema.Text, text: schema.Text, storedIn: textOnly},
 	UUID:         {article: "a UUID", read: (*Reader).readUUID, column: schema.UUID, text: schema.Text, storedIn: []schema.Type{schema.UUID}},
 	Bytes:        {article: "bytes in base64", read: (*Reader).readBytes, column: schema.Bytes, text: schema.Bytes, storedIn: []schema.Type{schema.Bytes}},
+	Array:        {article: "an array", column: schema.JSON, text: schema.Text, storedIn: []schema.Type{schema.JSON, schema.Array}},
 }

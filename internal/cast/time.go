@@ -8,14 +8,40 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// The seconds since 1970 at which the years that databases and RFC 3339 know begin and end: 1
-// and 9999.
+const secondsPerDay = 24 * 60 * 60
+
+// The days and seconds since 1970 that Postgres' types hold: from 4714 BC to 5874897 and 294276.
 const (
-	firstSecond = -62135596800
-	lastSecond  = 253402300799
+	firstDay    = -2440588
+	lastDay     = 2145042905
+	firstSecond = firstDay * secondsPerDay
+	lastSecond  = 9224318015999
 )
 
-const secondsPerDay = 24 * 60 * 60
+// The day and the second since 1970 at which the years 1 to 9999 begin and end.
+const (
+	firstOfYear1   = -719162
+	lastOfYear9999 = 253402300799
+)
+
+// infinities are what databases get for the moments and days before, or after, all others.
+var infinities = map[bool][]byte{true: []byte(`"-infinity"`), false: []byte(`"infinity"`)}
+
+// infiniteTimes are the numbers that Debezium sends for infinite timestamps, in milliseconds, microseconds and
+// nanoseconds; the value tells that it is the negative one.
+var infiniteTimes = map[string]bool{
+	"9223372036825200000": false, "9223372036825200": false, "9223372036854775807": false,
+	"-9223372036832400000": true, "-9223372036832400": true, "-9223372036854775808": true,
+}
+
+// infiniteDays are the numbers that it sends for infinite dates. Some versions send the positive one with the wrong sign.
+var infiniteDays = map[int64]bool{2146033979: false, -2147472692: false, math.MaxInt32: false, -2147472691: true, math.MinInt32: true}
+
+// isInfinity reports whether a text is the word for it.
+func isInfinity(text []byte) (negative, ok bool) {
+	rest, negative := bytes.CutPrefix(text, []byte("-"))
+	return negative, bytes.EqualFold(rest, []byte("infinity"))
+}
 
 // A moment is a point in time: seconds since 1970 in UTC, and the digits of a fraction of the
 // next one, without zeros at the end.
@@ -26,7 +52,8 @@ type moment struct {
 
 const (
 	noTime    = "it is not a timestamp: neither as RFC 3339 has it, such as 2020-05-15T13:30:00Z, nor a number"
-	wrongYear = "it is not in the years 1 to 9999"
+	wrongYear = "it is past the years that databases hold"
+	lateYear  = "it is after the year 9999: the number may have another unit"
 )
 
 func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
@@ -34,7 +61,7 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, noTime
 	}
 	text := r.Text(v)
-	m, asItIs, why := moment{}, false, ""
+	m, asItIs, isNumber, why := moment{}, false, true, ""
 	if c.shift == 0 && len(text) <= 12 && isCount(text) {
 		for _, c := range text {
 			m.seconds = 10*m.seconds + int64(c-'0')
@@ -44,14 +71,20 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		m, why = r.elapsed(d)
 	} else if c.shift == 0 {
 		m, asItIs, why = readRFC3339(text, c.utc)
+		isNumber = false
 	} else {
 		why = "it is not a number"
 	}
+	negative, infinite := c.infinite(text, &m, why != "")
 	switch {
+	case infinite:
+		return feed.Field{Value: infinities[negative], Kind: feed.String}, ""
 	case why != "":
 		return *v, why
 	case m.seconds < firstSecond || m.seconds > lastSecond:
 		return *v, wrongYear
+	case m.seconds > lastOfYear9999 && isNumber && !c.SureUnit:
+		return *v, lateYear
 	case len(m.fraction) > c.fraction:
 		return *v, fmt.Sprintf("it has more than %s of a second", digits(c.fraction))
 	case asItIs && !c.textTime && len(text) == len(v.Value)-2:
@@ -63,12 +96,27 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 	return r.made(from, feed.String), ""
 }
 
+// infinite reports whether a text stands for a moment before or after all others. m is the moment that it is otherwise,
+// unless it is bad.
+func (c *Cast) infinite(text []byte, m *moment, bad bool) (negative, ok bool) {
+	if bad {
+		if negative, ok = isInfinity(text); ok {
+			return negative, ok
+		}
+	}
+	// In nanoseconds the ends of 64 bits are in 1677 and 2262.
+	if bad || m.seconds < firstSecond || m.seconds > lastOfYear9999 || c.shift == 9 && len(text) >= len("9223372036854775807") {
+		negative, ok = infiniteTimes[string(text)]
+	}
+	return negative, ok
+}
+
 // elapsed is the moment that many seconds after 1970.
 func (r *Reader) elapsed(d decimal) (m moment, why string) {
 	switch {
 	case len(d.digits) == 0:
 		return m, ""
-	case d.point > 12:
+	case d.point > 13:
 		return m, wrongYear
 	}
 	whole := max(0, min(d.point, len(d.digits)))
@@ -102,21 +150,27 @@ func (r *Reader) elapsed(d decimal) (m moment, why string) {
 // readRFC3339 reads a point in time. utc takes one without an offset, which is in UTC, and an offset
 // without minutes or without a colon. asItIs tells that it is spelled as appendTo spells it.
 func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
-	const form = "2020-05-15T13:30:00"
-	if len(text) < len(form) || len(text) == len(form) && !utc || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':' {
+	const clock = "T13:30:00"
+	text, bc := bytes.CutSuffix(text, beforeChrist)
+	days, n, ok := readDay(text, bc)
+	if len(text) < n+len(clock) || len(text) == n+len(clock) && !utc {
 		return m, false, noTime
 	}
-	days, ok := readDay(text[:10])
-	hour, minute, second := twoDigits(text[11:]), twoDigits(text[14:]), twoDigits(text[17:])
+	plain := n == len("2020-05-15") && days >= firstOfYear1
+	text = text[n:]
+	if text[3] != ':' || text[6] != ':' {
+		return m, false, noTime
+	}
+	hour, minute, second := twoDigits(text[1:]), twoDigits(text[4:]), twoDigits(text[7:])
 	switch {
-	case text[10] != 'T' && text[10] != 't' && text[10] != ' ':
+	case text[0] != 'T' && text[0] != 't' && text[0] != ' ':
 		return m, false, noTime
 	case !ok || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60:
 		return m, false, noTime
 	case second == 60:
 		return m, false, "it is a leap second, which databases do not have"
 	}
-	rest := text[19:]
+	rest := text[len(clock):]
 	if len(rest) > 0 && rest[0] == '.' {
 		n := 1
 		for n < len(rest) && isDigit(rest[n]) {
@@ -130,7 +184,7 @@ func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
 		}
 		rest = rest[n:]
 	}
-	asItIs = text[10] == 'T' && string(rest) == "Z" && !bytes.HasSuffix(m.fraction, []byte("0"))
+	asItIs = plain && text[0] == 'T' && string(rest) == "Z" && !bytes.HasSuffix(m.fraction, []byte("0"))
 	m.fraction = bytes.TrimRight(m.fraction, "0")
 	offset := 0
 	if utc {
@@ -191,38 +245,69 @@ func twoDigits(b []byte) int {
 
 var monthDays = [...]int{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// readDay reads YYYY-MM-DD as days since 1970.
-func readDay(text []byte) (days int64, ok bool) {
-	if len(text) != 10 || text[4] != '-' || text[7] != '-' {
-		return 0, false
+// beforeChrist is behind days before year 1, as Postgres writes them.
+var beforeChrist = []byte(" BC")
+
+// readDay reads the YYYY-MM-DD that a text begins with as days since 1970, and returns how long it is. A year of ISO 8601 may
+// have a sign and more digits. bc says that the year is one before Christ.
+func readDay(text []byte, bc bool) (days int64, n int, ok bool) {
+	negative := false
+	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
+		negative = text[0] == '-'
+		n = 1
 	}
-	century, year, month, day := twoDigits(text), twoDigits(text[2:]), twoDigits(text[5:]), twoDigits(text[8:])
-	if century < 0 || year < 0 || month < 1 || month > 12 || day < 1 {
-		return 0, false
+	year, from := 0, n
+	for n < len(text) && isDigit(text[n]) && n-from < maxYear {
+		year = 10*year + int(text[n]-'0')
+		n++
 	}
-	year += 100 * century
+	if n-from < 4 || len(text) < n+6 || text[n] != '-' || text[n+3] != '-' {
+		return 0, 0, false
+	}
+	month, day := twoDigits(text[n+1:]), twoDigits(text[n+4:])
+	if month < 1 || month > 12 || day < 1 || bc && (year == 0 || from > 0) {
+		return 0, 0, false
+	}
+	if n += len("-05-15"); bc {
+		year = 1 - year
+	} else if negative {
+		year = -year
+	}
 	last := monthDays[month-1]
 	if month == 2 && year%4 == 0 && (year%100 != 0 || year%400 == 0) {
 		last++
 	}
 	if day > last {
-		return 0, false
+		return 0, 0, false
 	}
 	// Years that begin in March have their leap day at the end.
 	if month -= 3; month < 0 {
 		month += 12
 		year--
 	}
-	era := (year+400)/400 - 1 // of a year that may be -1
-	inEra := year - 400*era
+	era := floor(int64(year), 400)
+	inEra := year - 400*int(era)
 	dayOfYear := (153*month+2)/5 + day - 1
-	return int64(era)*146097 + int64(inEra*365+inEra/4-inEra/100+dayOfYear) - 719468, true
+	return era*146097 + int64(inEra*365+inEra/4-inEra/100+dayOfYear) - 719468, n, true
 }
 
-// appendDay is the inverse.
-func appendDay(dst []byte, days int64) []byte {
+// maxYear is how many digits a year has at most.
+const maxYear = 7
+
+// floor divides, and rounds down.
+func floor(n, by int64) int64 {
+	q := n / by
+	if n%by < 0 {
+		q--
+	}
+	return q
+}
+
+// appendDay is the inverse. A year before 1 or after 9999 is spelled for SQLite, if text is true, with the sign of ISO 8601;
+// for Postgres BC is to follow.
+func appendDay(dst []byte, days int64, text bool) []byte {
 	days += 719468
-	era := days / 146097 // no day of the years 1 to 9999 is before 0
+	era := floor(days, 146097)
 	n := int(days - era*146097)
 	inEra := (n - n/1460 + n/36524 - n/146096) / 365
 	dayOfYear := n - (365*inEra + inEra/4 - inEra/100)
@@ -233,7 +318,18 @@ func appendDay(dst []byte, days int64) []byte {
 		month -= 12
 		year++
 	}
-	dst = appendTwo(appendTwo(dst, year/100), year%100)
+	switch {
+	case 1 <= year && year <= 9999:
+		dst = appendTwo(appendTwo(dst, year/100), year%100)
+	case text && year > 0:
+		dst = fmt.Appendf(dst, "+%d", year)
+	case text && year < 0:
+		dst = fmt.Appendf(dst, "-%04d", -year)
+	case text || year > 0:
+		dst = fmt.Appendf(dst, "%04d", year)
+	default:
+		dst = fmt.Appendf(dst, "%04d", 1-year)
+	}
 	dst = appendTwo(append(dst, '-'), month)
 	return appendTwo(append(dst, '-'), day)
 }
@@ -250,7 +346,7 @@ func (m *moment) appendTo(dst []byte, text bool) []byte {
 	if text {
 		separator = ' '
 	}
-	dst = appendTwo(append(appendDay(dst, day), separator), second/3600)
+	dst = appendTwo(append(appendDay(dst, day, text), separator), second/3600)
 	dst = appendTwo(append(dst, ':'), second/60%60)
 	dst = appendTwo(append(dst, ':'), second%60)
 	if len(m.fraction) > 0 {
@@ -259,41 +355,59 @@ func (m *moment) appendTo(dst []byte, text bool) []byte {
 	if !text {
 		dst = append(dst, 'Z')
 	}
-	return dst
+	return appendEra(dst, day, text)
+}
+
+// appendEra appends what is behind a day in Postgres.
+func appendEra(dst []byte, days int64, text bool) []byte {
+	if text || days >= firstOfYear1 {
+		return dst
+	}
+	return append(dst, beforeChrist...)
 }
 
 const noDate = "it is not a date such as 2020-05-15"
 
-func (r *Reader) readDate(v *feed.Field, _ *Cast) (feed.Field, string) {
+func (r *Reader) readDate(v *feed.Field, c *Cast) (feed.Field, string) {
 	if v.Kind != feed.String {
 		return *v, noDate
 	}
 	text := r.Text(v)
-	days, ok := readDay(text)
+	if negative, ok := isInfinity(text); ok {
+		return feed.Field{Value: infinities[negative], Kind: feed.String}, ""
+	}
+	text, bc := bytes.CutSuffix(text, beforeChrist)
+	days, n, ok := readDay(text, bc)
 	switch {
-	case !ok:
+	case !ok || n < len(text):
 		return *v, noDate
-	case days < firstSecond/secondsPerDay:
+	case days < firstDay || days > lastDay:
 		return *v, wrongYear
-	case len(text) == len(v.Value)-2:
+	case len(text) == len(v.Value)-2 && n == len("2020-05-15") && days >= firstOfYear1:
 		return *v, ""
 	}
-	return r.day(days), ""
+	return r.day(days, c), ""
 }
 
-func (r *Reader) readDays(v *feed.Field, _ *Cast) (feed.Field, string) {
+func (r *Reader) readDays(v *feed.Field, c *Cast) (feed.Field, string) {
 	days, why := r.integer(v)
+	negative, infinite := infiniteDays[days]
 	switch {
 	case why != "":
 		return *v, why
-	case days < firstSecond/secondsPerDay || days > lastSecond/secondsPerDay:
+	case infinite:
+		return feed.Field{Value: infinities[negative], Kind: feed.String}, ""
+	case days < firstDay || days > lastDay:
 		return *v, wrongYear
+	case days > lastOfYear9999/secondsPerDay && !c.SureUnit:
+		return *v, lateYear
 	}
-	return r.day(days), ""
+	return r.day(days, c), ""
 }
 
-func (r *Reader) day(days int64) feed.Field {
+func (r *Reader) day(days int64, c *Cast) feed.Field {
 	from := len(r.bytes)
-	r.bytes = append(appendDay(append(r.bytes, '"'), days), '"')
+	r.bytes = appendEra(appendDay(append(r.bytes, '"'), days, c.textTime), days, c.textTime)
+	r.bytes = append(r.bytes, '"')
 	return r.made(from, feed.String)
 }

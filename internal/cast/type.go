@@ -46,6 +46,8 @@ const (
 	TimeNs       TypeKind = "time_ns"
 	UUID         TypeKind = "uuid"
 	Bytes        TypeKind = "bytes"
+	// Array is that of JSON arrays whose elements have a cast. No mapping names it.
+	Array TypeKind = "array"
 )
 
 // maxPrecision is that of numeric in Postgres.

@@ -210,6 +210,9 @@ func (d *dryRun) print(did *progress.Snapshot) {
 	if len(unused.Mismatches) > 0 {
 		say("-- %s", mismatched(unused.Mismatches))
 	}
+	if len(unused.Nulled) > 0 {
+		say("-- %s%s", storedAsNull, someOf(unused.Nulled))
+	}
 	if len(d.untaken) > 0 {
 		say("-- fields that no table takes: %s", someOf(d.untaken))
 	}

@@ -34,6 +34,8 @@ type summary struct {
 	Mismatches map[string]int64 `json:"path_mismatches,omitempty"`
 	// Lost are values that were not kept, by TABLE.COLUMN or TABLE.FIELD.
 	Lost map[string]int64 `json:"lost_values,omitempty"`
+	// Nulled are values that their columns do not take, and that were stored as NULL, by TABLE.COLUMN.
+	Nulled map[string]int64 `json:"nulled_values,omitempty"`
 	// Unmet are the fields that options name and no message has had.
 	Unmet   []string       `json:"unmet_fields,omitempty"`
 	Batches int64          `json:"batches"`
@@ -63,7 +65,7 @@ type tableCounts struct {
 func newSummary(did *progress.Snapshot, sources []string) *summary {
 	total := did.Total()
 	s := &summary{Sources: sources, Lines: did.Lines, Uncommitted: did.Pending, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected,
-		Mismatches: did.Unused.Mismatches, Lost: did.Unused.Lost, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
+		Mismatches: did.Unused.Mismatches, Lost: did.Unused.Lost, Nulled: did.Unused.Nulled, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
 	s.Rate = float64(s.Lines) / s.Seconds
 	if len(did.Tables) == 1 {
 		s.Table = did.Tables[0].Name
@@ -123,11 +125,17 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	if len(s.Lost) > 0 {
 		e.log.Warn("values that were not kept: " + someOf(s.Lost))
 	}
+	if len(s.Nulled) > 0 {
+		e.log.Warn(storedAsNull + someOf(s.Nulled))
+	}
 	e.tellUnmet(did.Unused.Unmet)
 	if s.Rejected > 0 && o.Rejects.To != "fail" { // whose error names the line
 		e.log.Warn(rejectedText(o, &c, &did))
 	}
 }
+
+// storedAsNull begins the counts of values that are stored as NULL.
+const storedAsNull = "values that do not fit their columns, stored as NULL: "
 
 // stoppedText says where a run was stopped, and how it is resumed.
 func stoppedText(o *spec.Spec, stops []progress.Stop) string {

@@ -102,7 +102,7 @@ func (r *reader) entries(data []byte) (entries []Entry) {
 		return nil
 	}
 	r.pairs(top, "", Key, func(at *yaml.Node, name string, value *yaml.Node) {
-		if !isNull(value) {
+		if value = asWord(name, value); !isNull(value) {
 			entries = append(entries, Entry{Name: name, At: pos(at), Pos: pos(value), node: value})
 		}
 	})

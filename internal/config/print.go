@@ -142,6 +142,9 @@ func tableNode(t *mapping.Table) *yaml.Node {
 		add(n, "type", textNode(t.Type.String()))
 	}
 	addText(n, "unknown_fields", string(t.UnknownFields))
+	if t.BadValues == fold.NullBad {
+		addText(n, "bad_values", string(t.BadValues))
+	}
 	if t.Columns == nil || t.UnknownFields == fold.AddUnknown {
 		add(n, "max_columns", plainNode(strconv.Itoa(t.MaxColumns)))
 	}

@@ -80,12 +80,23 @@ func keyNames[T any](keys []key[T]) []string {
 // absent.
 var nullIsValue = map[string]bool{"value": true, "not": true}
 
+// asWord returns a key's value, as a word if it is null and null is one of the key's choices.
+func asWord(name string, value *yaml.Node) *yaml.Node {
+	if name != "bad_values" || !isNull(value) || value.Value != "null" {
+		return value
+	}
+	word := *value
+	word.Tag = "!!str"
+	return &word
+}
+
 // readKeys reads a map of known keys into a value; it returns the nodes of those that are
 // given.
 func readKeys[T any](r *reader, n *yaml.Node, where string, keys []key[T], into *T) map[string]*yaml.Node {
 	given := map[string]*yaml.Node{}
 	r.pairs(n, where, Key, func(at *yaml.Node, name string, value *yaml.Node) {
 		i := slices.IndexFunc(keys, func(k key[T]) bool { return k.name == name })
+		value = asWord(name, value)
 		switch {
 		case i < 0:
 			r.fault(pos(at), where, "unknown key %q%s", at.Value, DidYouMean(name, keyNames(keys)))

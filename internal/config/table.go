@@ -119,6 +119,9 @@ var tableKeys = []key[tableDraft]{
 	{"null", "`clear`: null sets NULL; `keep`: null is the same as absent", "the top-level `null`", enum(fold.ClearNull, fold.KeepNull), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Null = choice(r, n, where, fold.ClearNull, fold.KeepNull)
 	}},
+	{"bad_values", "what becomes of a value that its column does not take: `reject` its message, or `null`: it counts as null", "the top-level `bad_values`", enum(fold.RejectBad, fold.NullBad), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		t.BadValues = choice(r, n, where, fold.RejectBad, fold.NullBad)
+	}},
 	{"fill_only", "write only where the row has NULL", "the top-level `fill_only`", boolForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.FillOnly = r.boolean(n, where) }},
 	{"version_field", "the path of the version of a message; of a child, of the element", "the top-level `version_field`, of the message; of a child that of its parent", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
 	{"version_scope", "what has a version: each `column`, or the `row`", "the top-level `version_scope`; of a child that of its parent", enum(fold.ColumnScope, fold.RowScope), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
@@ -213,6 +216,9 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.P
 		}
 		if leave("null") {
 			t.Null = o.Null
+		}
+		if leave("bad_values") {
+			t.BadValues = o.BadValues
 		}
 		if leave("fill_only") {
 			t.FillOnly = o.FillOnly

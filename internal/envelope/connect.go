@@ -26,6 +26,7 @@ type FieldSchema struct {
 	Name       string        `json:"name"` // of what the type stands for
 	Parameters connectDigits `json:"parameters"`
 	Fields     []FieldSchema `json:"fields"`
+	Items      *FieldSchema  `json:"items"` // of an array
 }
 
 type connectDigits struct {
@@ -73,8 +74,15 @@ func (f *FieldSchema) Cast(textTypes bool) *cast.Cast {
 		c = cast.Decimal(n, textTypes)
 	case kind != "":
 		c = cast.New(cast.Type{Kind: kind}, textTypes)
+		c.SureUnit = true
 	case f.Type == "bytes":
 		c = cast.New(cast.Type{Kind: cast.Bytes}, textTypes)
+	case f.Type == "array" && f.Items != nil:
+		element := f.Items.Cast(textTypes)
+		if element == nil {
+			return nil
+		}
+		c = cast.ArrayOf(element, textTypes)
 	case f.Type == "double":
 		c = cast.Double()
 	default:

@@ -111,6 +111,9 @@ func AppendUnquoted(dst, s []byte) []byte {
 	}
 }
 
+// JSONNull is JSON's null where it is a value of a JSON column, and not NULL: the blank before it tells it from that.
+var JSONNull = []byte(" null")
+
 // KindOf tells the form of a raw value that was scanned before.
 func KindOf(value []byte) Kind {
 	switch value[0] {
@@ -120,7 +123,7 @@ func KindOf(value []byte) Kind {
 		return Bool
 	case '"':
 		return String
-	case '{', '[':
+	case '{', '[', ' ':
 		return JSON
 	}
 	if bytes.ContainsAny(value, ".eE") {

@@ -37,9 +37,14 @@ type Change struct {
 	// Declared are the columns, by name, that weir makes for fields of the change, where the stream says
 	// what they hold: others are made for the values that come. Nothing writes to it.
 	Declared map[string]schema.Column
+	// Nulled are the values that count as null, for their columns do not take them.
+	Nulled []Nulled
 	// Text is the message's line. Where a value holds a NUL, it has the escape of one, too.
 	Text []byte
 }
+
+// Nulled is a value that its column does not take, and that counts as null.
+type Nulled struct{ Table, Column, Why string }
 
 // A Mapper makes changes of lines, for one table whose columns are called as the fields are.
 // Several goroutines may use it.

@@ -166,6 +166,7 @@ func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
 		if err := of.judge(s.Batches[table], &e.Change); err != nil {
 			return err
 		}
+		c.Nulled = append(c.Nulled, e.Nulled...)
 		if of.extent() != to {
 			s.before = append(s.before, undo{of, to})
 		}
@@ -355,7 +356,7 @@ func (x *Explosion) add(c *TableChange, replaces bool) error {
 	for i := range b.Table.Columns {
 		if col := &b.Table.Columns[i]; !col.Key && !col.NotNull && !col.Generated && !b.Table.Refers(i) && col.Stamp == schema.NoStamp {
 			if v := b.rows.cells.at(&r.cells, int32(i), len(b.Table.Columns)); *v == 0 {
-				*v = b.arena.put([]byte("null"))
+				*v = b.arena.put(null)
 			}
 		}
 	}

@@ -321,7 +321,10 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.now.hits {
 			if fd := &f.fields.all[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
-				return f.reject(feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name))
+				err := feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
+				if !f.setNull(c, i, err) {
+					return f.reject(err)
+				}
 			}
 		}
 	}
@@ -339,13 +342,28 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 	}
 	for i, h := range f.now.hits {
 		if col := f.column(h, c); col != nil && !col.Own && !col.Holds(c.Fields[i].Kind) {
-			if err := col.Admit(c.Fields[i].Value, c.Fields[i].Kind); err != nil {
+			if err := col.Admit(c.Fields[i].Value, c.Fields[i].Kind); err != nil && !f.setNull(c, i, err) {
 				return f.reject(err)
 			}
 		}
 	}
 	return nil
 }
+
+// setNull has a field of the change at hand, whose column does not take its value, be null, if that is asked for. The fields
+// may be those of other changes too.
+func (f *Folder) setNull(c *Change, i int, why *feed.Error) bool {
+	fd := &f.fields.all[f.now.hits[i]]
+	if !f.opt.CanNull(fd.name) {
+		return false
+	}
+	c.Fields = slices.Clone(c.Fields)
+	c.Fields[i].Kind, c.Fields[i].Value = feed.Null, null
+	c.Nulled = append(c.Nulled, Nulled{f.table.Name, fd.name, why.Detail})
+	return true
+}
+
+var null = []byte("null")
 
 // reject takes back what the change at hand has brought, which is rejected.
 func (f *Folder) reject(err error) error {

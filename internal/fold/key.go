@@ -21,8 +21,6 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 		switch fd := &fields[at]; {
 		case fd.Kind == feed.Null || fd.Kind == feed.JSON:
 			return feed.Errorf(feed.BadKey, "the key field %q is %s", name, fd.Kind)
-		case string(fd.Value) == `""`:
-			return feed.Errorf(feed.BadKey, "the key field %q is empty", name)
 		}
 		size += len(fields[at].Value)
 	}

@@ -38,6 +38,15 @@ const (
 	KeepNull  Null = "keep"  // nothing, as if the field were absent
 )
 
+// BadValues is what becomes of a value that its column does not take; "" is RejectBad.
+type BadValues string
+
+// What becomes of it.
+const (
+	RejectBad BadValues = "reject" // with its message
+	NullBad   BadValues = "null"   // it counts as null
+)
+
 // Options are the rules of a fold.
 type Options struct {
 	Key           []string // the fields of the key; none: each message is its own row
@@ -45,6 +54,7 @@ type Options struct {
 	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
 	Deletes       bool     // messages may delete rows without DeleteField
 	Null          Null
+	BadValues     BadValues
 	FillOnly      bool                      // values are written only where the row has NULL
 	Version       string                    // the field with a message's version, "" for none
 	Scope         Scope                     // of versions, if messages have any
@@ -74,6 +84,13 @@ func (o *Options) setFunction(c *schema.Column) {
 	if !c.Key && !c.Generated && c.Stamp == schema.NoStamp {
 		c.Merge = o.function(c.Name)
 	}
+}
+
+// CanNull reports whether a value that a column does not take counts as null. What decides about the row, and what is merged,
+// is rejected all the same.
+func (o *Options) CanNull(column string) bool {
+	return o.BadValues == NullBad && !slices.Contains(o.Key, column) && o.function(column) <= merge.First &&
+		(o.Scope != RowScope || column != o.Version)
 }
 
 // Appends reports whether each message becomes a row of its own.

@@ -56,6 +56,14 @@ func castTo(x raw, t cast.Type, textTypes bool) (raw, bool) {
 	if v.Kind == JSON {
 		return "", false
 	}
+	if word := strings.ToLower(v.Text); v.Kind == String {
+		switch {
+		case strings.TrimPrefix(word, "-") == "infinity" && t.IsTime():
+			return text(word), true
+		case (word == "nan" || strings.TrimPrefix(word, "-") == "infinity") && (t.Kind == cast.Real || t.Kind == cast.Numeric && t.Precision == 0):
+			return text(map[string]string{"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}[word]), true
+		}
+	}
 	n, isNumber := rational(v.Text)
 	isNumber = isNumber && v.Kind != Bool
 	switch t.Kind {
@@ -90,13 +98,13 @@ func castTo(x raw, t cast.Type, textTypes bool) (raw, bool) {
 		return text(`\x` + hex.EncodeToString(b)), err == nil && v.Kind == String
 	case cast.Date:
 		day, err := time.Parse(time.DateOnly, v.Text)
-		return x, v.Kind == String && err == nil && dayPattern.MatchString(v.Text) && day.Year() >= 1
+		return text(dayOf(day, "", textTypes)), v.Kind == String && err == nil && dayPattern.MatchString(v.Text)
 	case cast.DateDays:
 		if !isNumber || !n.IsInt() || !n.Num().IsInt64() || n.Num().CmpAbs(big.NewInt(4e6)) > 0 {
 			return "", false
 		}
 		day := time.Unix(n.Num().Int64()*86400, 0).UTC()
-		return text(day.Format(time.DateOnly)), day.Year() >= 1 && day.Year() <= 9999
+		return text(dayOf(day, "", textTypes)), day.Unix()/86400 >= -2440588 && day.Year() <= 9999
 	}
 	return castTime(v, n, isNumber, t, textTypes)
 }
@@ -148,12 +156,26 @@ func castTime(v Value, n *big.Rat, isNumber bool, t cast.Type, textTypes bool) (
 		return "", false
 	}
 	at := time.Unix(seconds.Int64(), 0).UTC()
-	if at.Year() < 1 || at.Year() > 9999 {
+	if at.Unix()/86400 < -2440588 || at.Year() > 9999 {
 		return "", false
 	}
 	fraction := strings.TrimPrefix(new(big.Rat).Sub(n, new(big.Rat).SetInt(seconds)).FloatString(digits), "0")
 	if textTypes {
-		return text(at.Format(time.DateTime) + fraction), true
+		return text(dayOf(at, at.Format(" 15:04:05")+fraction, true)), true
 	}
-	return text(fmt.Sprintf("%s%sZ", at.Format("2006-01-02T15:04:05"), fraction)), true
+	return text(dayOf(at, at.Format("T15:04:05")+fraction+"Z", false)), true
+}
+
+// dayOf is the text of a day with what follows it. Years before 1 have a sign where times are texts.
+func dayOf(day time.Time, rest string, textTypes bool) string {
+	year := day.Year()
+	switch rest = day.Format("-01-02") + rest; {
+	case year > 0:
+		return fmt.Sprintf("%04d%s", year, rest)
+	case !textTypes:
+		return fmt.Sprintf("%04d%s BC", 1-year, rest)
+	case year == 0:
+		return "0000" + rest
+	}
+	return fmt.Sprintf("-%04d%s", -year, rest)
 }

@@ -197,7 +197,7 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 	var parts []string
 	for _, k := range t.Key {
 		v, ok := named[k]
-		if !ok || v.Kind == Null || v.Kind == JSON || v.Kind == String && v.Text == "" {
+		if !ok || v.Kind == Null || v.Kind == JSON {
 			return false, errKey
 		}
 		if c := t.Column(k); c.Takes != nil && !c.Takes(v) {

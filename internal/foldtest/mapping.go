@@ -331,7 +331,7 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 		r.fields[mark] = raw(strconv.FormatBool(deleted))
 	}
 	for _, k := range t.Key {
-		if x := r.fields[k]; x == "" || x.isNull() || x == `""` || x[0] == '{' || x[0] == '[' {
+		if x := r.fields[k]; x == "" || x.isNull() || x[0] == '{' || x[0] == '[' {
 			return fmt.Errorf("the key %s is %s", k, x)
 		}
 	}

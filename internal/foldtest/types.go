@@ -27,10 +27,10 @@ var takes = []struct {
 }{
 	{BoolType, []string{"bool"}},
 	{IntType, []string{"small", "big"}},
-	{RealType, []string{"small", "real"}},
-	{NumberType, []string{"small", "big", "real", "number"}},
+	{RealType, []string{"small", "real", "special"}},
+	{NumberType, []string{"small", "big", "real", "number", "special"}},
 	{JSONType, []string{"json"}},
-	{TextType, []string{"bool", "small", "big", "real", "number", "json", "text"}},
+	{TextType, []string{"bool", "small", "big", "real", "number", "special", "json", "text"}},
 }
 
 var (
@@ -54,6 +54,8 @@ func (v Value) class() string {
 		return ""
 	case v.Kind == Bool:
 		return "bool"
+	case v.Kind == String && slices.Contains([]string{"NaN", "Infinity", "-Infinity"}, v.Text):
+		return "special"
 	case v.Kind == String, huge(v.Text):
 		return "text"
 	case v.Kind == JSON:

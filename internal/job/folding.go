@@ -132,7 +132,11 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 	}
 	if f.mapper == nil {
 		c := f.identity.Map(l)
-		return 0, f.folders.AddOnly(s.Set, &c, at)
+		err := f.folders.AddOnly(s.Set, &c, at)
+		if err == nil {
+			f.run.countNulled(c.Nulled)
+		}
+		return 0, err
 	}
 	changes, table, err := f.mapper.Map(l, source, at)
 	if err != nil {
@@ -141,7 +145,13 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 	if table, err = f.folders.Add(s.Set, changes, at); err != nil {
 		return table, err
 	}
+	for i := range changes {
+		f.run.countNulled(changes[i].Nulled)
+	}
 	if f.plan != nil {
+		if len(changes) > 0 {
+			f.run.countNulled(f.plan.nulled)
+		}
 		if f.plan.resume != nil && f.run.cfg.Resume != nil {
 			s.resume(f.plan.resume)
 		}

@@ -183,10 +183,11 @@ type run struct {
 	limit     *rate.Limiter // of lines read, all sources together; nil: none
 	rejects   *rejectFile   // the flusher's while an attempt lasts
 	expiry    *expiry
+	nulled    map[string]int64 // values that count as null, by TABLE.COLUMN; the reader's
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *run {
-	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), expiry: &expiry{}}
+	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), expiry: &expiry{}, nulled: map[string]int64{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
 }

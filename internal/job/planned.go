@@ -91,6 +91,7 @@ type planned struct {
 	log    *slog.Logger
 	resume []byte              // from which the source of the last line resumes; nil: it does not say
 	lost   []mapping.LostValue // of the last line
+	nulled []fold.Nulled       // of the last line
 	*unmatched
 	tableOf func(table int) Table
 	refused *feed.Error // of the line at hand, for which no table was added
@@ -143,7 +144,7 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 		return nil, -1, refused
 	}
 	r, err := m.mapper.Map(l, source, at)
-	m.resume, m.lost = r.Resume, r.Lost
+	m.resume, m.lost, m.nulled = r.Resume, r.Lost, r.Nulled
 	switch {
 	case err != nil:
 		return nil, r.Table, err

@@ -137,9 +137,13 @@ func rulesOf(t *Table) map[string]string {
 	for _, column := range slices.Sorted(maps.Keys(f.Merge)) {
 		functions = append(functions, column+"="+f.Merge[column].String())
 	}
-	return map[string]string{"merge": strings.Join(functions, ","), "key": key, "null": string(cmp.Or(f.Null, fold.ClearNull)),
+	rules := map[string]string{"merge": strings.Join(functions, ","), "key": key, "null": string(cmp.Or(f.Null, fold.ClearNull)),
 		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
 		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns)}
+	if f.BadValues == fold.NullBad { // checkpoints of earlier versions do not have it
+		rules["bad-values"] = string(f.BadValues)
+	}
+	return rules
 }
 
 // noKey stands for a missing key in settings. The parentheses tell it from a column named none.

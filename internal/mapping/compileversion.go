@@ -12,7 +12,7 @@ import (
 
 // options compiles what the fold of a table is to do.
 func (c *compiler) options(t *Table, out *planned, s scope, what string) {
-	o := fold.Options{Limits: c.plan.limits, Null: t.Null, FillOnly: t.FillOnly, Merge: t.Merge, Deletes: c.losesRows(t), UnknownFields: t.UnknownFields, MaxColumns: t.MaxColumns}
+	o := fold.Options{Limits: c.plan.limits, Null: t.Null, BadValues: t.BadValues, FillOnly: t.FillOnly, Merge: t.Merge, Deletes: c.losesRows(t), UnknownFields: t.UnknownFields, MaxColumns: t.MaxColumns}
 	o.Key = make([]string, 0, len(out.key)) // nil would be one that nothing names
 	for _, k := range out.key {
 		o.Key = append(o.Key, k.title)

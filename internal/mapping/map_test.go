@@ -257,9 +257,14 @@ func message(fields ...string) string {
 	for _, f := range fields {
 		name, rest, _ := strings.Cut(f, " ")
 		s, v, _ := strings.Cut(rest, " ")
+		s, isArray := strings.CutPrefix(s, "[]")
 		typ, logical, _ := strings.Cut(s, "/")
 		logical, scale, _ := strings.Cut(logical, "/")
-		schemas = append(schemas, fmt.Sprintf(`{"type":%q,"name":%q,"parameters":{"scale":%q},"field":%q}`, typ, logical, scale, name))
+		of := fmt.Sprintf(`"type":%q,"name":%q,"parameters":{"scale":%q}`, typ, logical, scale)
+		if isArray {
+			of = `"type":"array","items":{` + of + `}`
+		}
+		schemas = append(schemas, fmt.Sprintf(`{%s,"field":%q}`, of, name))
 		values = append(values, fmt.Sprintf("%q:%s", name, v))
 	}
 	return fmt.Sprintf(`{"schema":{"type":"struct","fields":[{"type":"struct","fields":[%s],"field":"after"}]},"payload":{"after":{%s}}}`, strings.Join(schemas, ","), strings.Join(values, ","))

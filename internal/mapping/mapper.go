@@ -36,6 +36,8 @@ type Result struct {
 	Warning string // why a line that is Warned is ignored
 	Resume  []byte // from which the source resumes after the line, as JSON; nil: it does not say
 	Lost    []LostValue
+	// Nulled are values that cannot be read as the type of their column, and count as null.
+	Nulled []fold.Nulled
 	// Discriminator is what messages that no table takes are told apart by.
 	Discriminator Discriminator
 }
@@ -139,7 +141,7 @@ func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error)
 	}
 	msg.line, msg.place, msg.source = l, at, source
 	fate, err := m.fate(msg)
-	out := Result{Fate: fate, Table: -1, Lost: m.rows.lost, Warning: msg.Warning, Resume: msg.Resume}
+	out := Result{Fate: fate, Table: -1, Lost: m.rows.lost, Nulled: m.rows.nulled, Warning: msg.Warning, Resume: msg.Resume}
 	if fate == NoTable && err == nil {
 		out.Discriminator = m.discriminator(msg)
 		err = m.plan.unmatchedError(&out.Discriminator)

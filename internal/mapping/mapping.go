@@ -76,6 +76,7 @@ type Nest struct {
 // Rules say how messages update a row, as [fold.Options] do.
 type Rules struct {
 	Null       fold.Null
+	BadValues  fold.BadValues
 	FillOnly   bool
 	Merge      map[string]merge.Function // by column, if not [merge.Last]
 	Version    paths.Path                // of the version; the zero path: the parent's for a child table, else none

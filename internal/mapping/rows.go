@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/weirsync/weir/internal/cast"
@@ -36,6 +37,7 @@ type rowBuilder struct {
 	sets         setEncoder // another buffer: sets are made while other values are
 	unknownNames fieldNumbers
 	lost         []LostValue
+	nulled       []fold.Nulled
 	tables       []tableMemory
 	metaValue    feed.Field       // buffer for a meta value
 	visit        func(t *planned) // of an [Explainer]: called at each row
@@ -60,6 +62,7 @@ func (b *rowBuilder) begin() {
 	clear(b.referenced.changes)
 	b.changes, b.referenced.changes, b.referenced.keys = b.changes[:0], b.referenced.changes[:0], b.referenced.keys[:0]
 	b.fields, b.bytes, b.lost = b.fields[:0], b.bytes[:0], b.lost[:0]
+	b.nulled = b.nulled[:0]
 	b.sets.reset()
 	b.cast.Reset()
 }
@@ -318,12 +321,25 @@ func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (
 		}
 		out, why := b.cast.Read(v, as)
 		if why != "" {
-			return f, false, t.refuse(feed.Errorf(feed.BadValue, "table %q, column %q: %s is %s: %s", t.spec.Name, c.spec.Name, src.title(), feed.Clip(v.Value), why))
+			why = fmt.Sprintf("%s is %s: %s", src.title(), feed.Clip(v.Value), why)
+			if !b.setNull(t, c.spec.Name, why, &out) {
+				return f, false, t.refuse(feed.Errorf(feed.BadValue, "table %q, column %q: %s", t.spec.Name, c.spec.Name, why))
+			}
 		}
 		out.Name = c.name
 		return out, true, nil
 	}
 	return f, false, nil
+}
+
+// setNull has a value be null that cannot be read as the type of its column, if that is asked for.
+func (b *rowBuilder) setNull(t *planned, column, why string, v *feed.Field) bool {
+	if !t.options.CanNull(column) {
+		return false
+	}
+	v.Kind, v.Value = feed.Null, null
+	b.nulled = append(b.nulled, fold.Nulled{Table: t.spec.Name, Column: column, Why: why})
+	return true
 }
 
 // addReferenced adds the change that makes the row which a value refers to.
@@ -380,8 +396,6 @@ func (t *planned) checkKey(key []feed.Field) *refusal {
 			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q has no value in this message", t.spec.Name, k.title))
 		case f.Kind == feed.Null || f.Kind == feed.JSON:
 			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q is %s", t.spec.Name, k.title, f.Kind))
-		case string(f.Value) == `""`:
-			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q is empty", t.spec.Name, k.title))
 		}
 	}
 	return nil

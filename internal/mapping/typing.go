@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/weirsync/weir/internal/cast"
@@ -131,7 +132,10 @@ func (b *rowBuilder) readTyped(t *planned, types *typing, f feed.Field, raw []by
 	}
 	v, why := b.cast.Read(&f, as)
 	if why != "" {
-		return f, t.refuse(feed.Errorf(feed.BadValue, "table %q: the field %q is %s: %s", t.spec.Name, name, feed.Clip(f.Value), why))
+		why = fmt.Sprintf("the field %q is %s: %s", name, feed.Clip(f.Value), why)
+		if !b.setNull(t, string(name), why, &v) {
+			return f, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s", t.spec.Name, why))
+		}
 	}
 	v.Name = f.Name
 	return v, nil

@@ -95,6 +95,7 @@ func (s *Snapshot) OpenPartitions() (n int) {
 type Unused struct {
 	Mismatches map[string]int64 // values that were no object, or no array, where a path of the mapping steps into one, by path
 	Lost       map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
+	Nulled     map[string]int64 // values that their columns do not take, and that count as null, by TABLE.COLUMN
 	Ignored    map[string]int64 // values that found no column, by field; complete when the run has ended
 	Passed     int64            // messages that were passed over
 	NoTable    map[string]int64 // messages that no table took, by what they have where the conditions of tables look

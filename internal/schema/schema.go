@@ -141,6 +141,7 @@ type ValueRules struct {
 	Binary    bool      // values are bytes
 	HoldsTime bool      // it stores the time of a flush unchanged
 	Judged    bool      // the database may reject a value that the column accepts
+	Finite    bool      // a Real or a Number takes neither NaN nor the infinities
 }
 
 // Widening says how a column's type may change to hold more values.
@@ -162,21 +163,22 @@ type Collation interface {
 type class uint8
 
 const (
-	bools    class = 1 << iota
-	smallInt       // whole and exact in a double
-	bigInt         // whole, 64 bits
-	reals          // printed again as they came by a double
-	numbers        // any other number with at most as many digits as Postgres' numeric takes
-	strs           // strings, and what is past any type of numbers
+	bools       class = 1 << iota
+	smallInt          // whole and exact in a double
+	bigInt            // whole, 64 bits
+	reals             // printed again as they came by a double
+	numbers           // any other number with at most as many digits as Postgres' numeric takes
+	notDecimals       // NaN and the infinities, which JSON has as strings
+	strs              // strings, and what is past any type of numbers
 	jsons
 	exact = smallInt | bigInt | reals // numbers of which 64 bits hold every digit
-	all   = bools | smallInt | bigInt | reals | numbers | strs | jsons
+	all   = notDecimals | bools | smallInt | bigInt | reals | numbers | strs | jsons
 )
 
 // holds is what a column of the type takes without being widened. A column of weir's
 // that is Any has seen nothing but nulls.
-var holds = [Rows + 1]class{Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals,
-	Number: smallInt | bigInt | reals | numbers, Text: all, JSON: jsons}
+var holds = [Rows + 1]class{Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals | notDecimals,
+	Number: smallInt | bigInt | reals | numbers | notDecimals, Text: all, JSON: jsons}
 
 func infer(seen class) Type {
 	if seen == 0 {
@@ -197,6 +199,9 @@ func classify(value []byte, k feed.Kind) class {
 	case feed.Bool:
 		return bools
 	case feed.String:
+		if isSpecial(value) {
+			return notDecimals
+		}
 		return strs
 	case feed.JSON:
 		if hasHuge(value) {
@@ -297,7 +302,9 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 		return ok && (bits == 0 || n>>(bits-1) == n>>63)
 	case Real, Number:
 		if k == feed.String {
-			number = feed.Text(nil, value, k)
+			if number = feed.Text(nil, value, k); Special(number) != nil {
+				return !c.Finite && !c.Exact && !c.Key && !c.Merge.Computes()
+			}
 			_, isNumber = feed.IsNumber(number)
 		}
 		if !isNumber || c.Type == Number {

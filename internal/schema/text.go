@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -35,6 +36,31 @@ func hasHuge(json []byte) bool {
 		if w.Kind == feed.Number && huge(w.Raw()) {
 			return true
 		}
+	}
+	return false
+}
+
+// specials are the numbers that are no decimals, as Postgres writes them.
+var specials = map[string][]byte{"nan": []byte(`"NaN"`), "infinity": []byte(`"Infinity"`), "-infinity": []byte(`"-Infinity"`)}
+
+// Special returns, as JSON, the number that is no decimal and that a text stands for in any spelling that Postgres reads; nil:
+// it stands for none.
+func Special(text []byte) []byte {
+	if len(text) < len("NaN") || len(text) > len("-infinity") || text[len(text)-1]|0x20 < 'f' {
+		return nil
+	}
+	word := strings.TrimPrefix(strings.ToLower(string(text)), "+")
+	if strings.HasSuffix(word, "inf") {
+		word += "inity"
+	}
+	return specials[word]
+}
+
+// isSpecial reports whether a string is one in the spelling that databases give back.
+func isSpecial(value []byte) bool {
+	switch string(value) {
+	case `"NaN"`, `"Infinity"`, `"-Infinity"`:
+		return true
 	}
 	return false
 }

@@ -50,7 +50,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 		key = []string{mapping.DefaultKey}
 	}
 	t := mapping.Table{Name: table, Key: key, KeyByDefault: byDefault, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields,
-		Rules: mapping.Rules{Null: o.Null, FillOnly: o.FillOnly, Merge: o.Merge, MaxColumns: o.MaxColumns}}
+		Rules: mapping.Rules{Null: o.Null, BadValues: o.BadValues, FillOnly: o.FillOnly, Merge: o.Merge, MaxColumns: o.MaxColumns}}
 	path := func(name, text string) paths.Path {
 		p, err := paths.ParsePath(text)
 		switch {

@@ -17,7 +17,7 @@ import (
 // foldRules returns the update rules of a table.
 func (b *builder) foldRules() fold.Options {
 	f := &b.Fold
-	o := fold.Options{Key: f.Key, Null: f.Null, FillOnly: f.FillOnly, Version: f.VersionField, Scope: f.VersionScope,
+	o := fold.Options{Key: f.Key, Null: f.Null, BadValues: f.BadValues, FillOnly: f.FillOnly, Version: f.VersionField, Scope: f.VersionScope,
 		UnknownFields: b.Table.UnknownFields, MaxColumns: b.Table.MaxColumns}
 	if f.DeleteWhen != "" {
 		var err error

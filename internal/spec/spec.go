@@ -69,6 +69,7 @@ type Fold struct {
 	Key          []string // nil: the table's primary key, or id
 	DeleteWhen   string
 	Null         fold.Null
+	BadValues    fold.BadValues
 	VersionField string
 	VersionScope fold.Scope
 	FillOnly     bool
@@ -171,7 +172,7 @@ func New(env *Env) *Spec {
 		env:    env,
 		Source: Source{Compression: source.Auto, MaxLine: source.DefaultMaxLine},
 		Table:  Table{MaxColumns: 500, ForeignKeys: CheckForeignKeys},
-		Fold:   Fold{Null: fold.ClearNull, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
+		Fold:   Fold{Null: fold.ClearNull, BadValues: fold.RejectBad, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
 		Kafka:  Kafka{GroupProtocol: classicProtocol, GroupInstance: instance, SessionTimeout: 45 * time.Second, Start: startEarliest, Isolation: committedIsolation},
@@ -218,13 +219,14 @@ func (s *Spec) declareTable() {
 }
 
 // FoldFlags are the flags of all commands that fold files.
-var FoldFlags = []string{"max-line", "key", "delete-when", "null", "version-field", "version-scope", "fill-only", "merge", "envelope", "row", "when", "columns", "config"}
+var FoldFlags = []string{"max-line", "key", "delete-when", "null", "bad-values", "version-field", "version-scope", "fill-only", "merge", "envelope", "row", "when", "columns", "config"}
 
 func (s *Spec) declareFold() {
 	o, group := &s.Fold, FoldGroup
 	s.declare(group, "key", &keyList{list{value: &o.Key, commas: true}}, "`FIELD,...` that identify a row (default the primary key of the table if that exists, else id); none: each message is its own row")
 	s.declare(group, "delete-when", (*text)(&o.DeleteWhen), "delete the row when a message has `FIELD=VALUE`; FIELD=null is JSON's null")
 	s.declare(group, "null", NewChoice(&o.Null, fold.ClearNull, fold.KeepNull), "clear: null sets NULL; keep: null is the same as absent")
+	s.declare(group, "bad-values", NewChoice(&o.BadValues, fold.RejectBad, fold.NullBad), "reject the line of a value that its column does not take; null: store NULL in its place, and count it")
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")
 	s.declare(group, "version-scope", NewChoice(&o.VersionScope, fold.ColumnScope, fold.RowScope), "column, or row: a message older than its row changes nothing")
 	s.declare(group, "fill-only", (*flag)(&o.FillOnly), "write only where the table has NULL, so that the first value of a column stays")

@@ -404,7 +404,7 @@ func value(raw []byte, as schema.Type) any {
 		return nil
 	}
 	s := feed.Text(nil, raw, k)
-	if as == schema.Real {
+	if _, isNumber := feed.IsNumber(s); isNumber && as == schema.Real {
 		n, _, _ := feed.ParseReal(s) // 1.0 and 1 are one number
 		s = feed.AppendReal(nil, n)
 	}

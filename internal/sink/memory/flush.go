@@ -363,8 +363,10 @@ func text(raw []byte, as schema.Type) string {
 	s := feed.TextOf(raw)
 	switch as { // the column took it
 	case schema.Real:
-		f, _, _ := feed.ParseReal(s)
-		s = feed.AppendReal(nil, f)
+		if _, isNumber := feed.IsNumber(s); isNumber { // else it is NaN or an infinity
+			f, _, _ := feed.ParseReal(s)
+			s = feed.AppendReal(nil, f)
+		}
 	case schema.Bytes:
 		s, _ = hex.AppendDecode(nil, s[len(`\x`):])
 	}

@@ -122,7 +122,9 @@ func (t *table) json(r row) (string, error) {
 			value = text
 			switch c.Type {
 			case schema.Bool, schema.Int, schema.Real, schema.Number, schema.JSON:
-				value = json.RawMessage(text)
+				if schema.Special([]byte(text)) == nil {
+					value = json.RawMessage(text)
+				}
 			}
 		}
 		field, err := json.Marshal(map[string]any{c.Name: value})

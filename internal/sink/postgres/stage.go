@@ -255,6 +255,8 @@ func (v *valueText) of(raw []byte, t schema.Type) []byte {
 			v.scratch = text
 		}
 		return text
+	case c == ' ': // [feed.JSONNull]
+		return raw[1:]
 	case c == '[' && t == schema.Array:
 		v.scratch = appendArray(v.scratch[:0], raw)
 		return v.scratch

@@ -82,6 +82,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		c := schema.Column{Name: s.text(0), Decl: s.text(1), NotNull: s.int(2) != 0,
 			Default: initial(s.text(3)), Generated: s.int(5) == 2 || s.int(5) == 3}
 		c.Type = affinity(c.Decl, t.Strict)
+		c.Finite = t.Strict // NaN and the infinities are texts
 		c.HoldsTime = c.Type == schema.Text || c.Type == schema.Any || c.Type == schema.Affine
 		defaults = defaults || c.Default != ""
 		if s.int(4) > 0 {

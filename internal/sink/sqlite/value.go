@@ -54,7 +54,9 @@ func convert(raw []byte, t schema.Type) value {
 	}
 	number := k
 	if k == feed.String && (t == schema.Int || t == schema.Real) {
-		number, _ = feed.IsNumber(text)
+		if is, ok := feed.IsNumber(text); ok { // else it is NaN or an infinity, a text here
+			number = is
+		}
 	}
 	switch {
 	case k == feed.Bool && raw[0] == 't':

@@ -1,0 +1,32 @@
+package job
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/progress"
+)
+
+// Of more than maxNulled columns with values that count as null, the others are counted together.
+const (
+	maxNulled    = 100
+	otherColumns = "other columns"
+)
+
+// countNulled counts values that count as null, and warns of the first of each column.
+func (r *run) countNulled(values []fold.Nulled) {
+	for _, v := range values {
+		of := v.Table + "." + v.Column
+		if _, known := r.nulled[of]; !known && len(r.nulled) >= maxNulled {
+			of = otherColumns
+		}
+		if r.nulled[of]++; r.nulled[of] == 1 {
+			r.cfg.Log.Warn(fmt.Sprintf("table %q, column %q: a value that does not fit is stored as NULL (the first one; the summary counts them): %s", v.Table, v.Column, v.Why))
+		}
+	}
+	if len(values) > 0 {
+		nulled := maps.Clone(r.nulled)
+		r.p.NoteUnused(func(u *progress.Unused) { u.Nulled = nulled })
+	}
+}
