@@ -41,7 +41,7 @@ func (f *Folder) checkAppended(c *Change) error {
 	case Replace: // there is no row before it
 		c.Op = Upsert
 	default:
-		return feed.Errorf(feed.BadKey, "the table has no key (key: none), so that no message can delete a row of it")
+		return feed.Errorf(feed.BadKey, "the table has no key (key: none), so no message can delete a row of it; on_delete: row inserts the deleted row as one more")
 	}
 	for _, h := range f.now.hits {
 		if f.fields.all[h].col >= 0 {
