@@ -52,8 +52,7 @@ check: ## run everything else: make test's packages with CHECK=1, race, mutants,
 	CHECK=1 go test -vet=off $(AT_ONCE) -timeout 40m $(PACKAGES) # make lint vets
 	$(MAKE) race
 	$(MAKE) mutants
-	$(MAKE) benchmarks BENCHTIME='1x -short'
-	$(MAKE) lint
+	$(MAKE) -j2 --output-sync=target benchmarks lint BENCHTIME='1x -short'
 	$(MAKE) vulnerable || echo "NOT CLEAN OR NOT LOOKED UP: known faults of the dependencies, see above; this does not block" >&2
 
 kafka: ## run the tests of Kafka against Apache Kafka, of which make check runs a part
