@@ -29,6 +29,9 @@ UNRACED := -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 AT_ONCE := -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) \* 2)
 
+# The packages whose tests take longest are first, so that none of them runs alone at the end.
+PACKAGES := ./internal/sink/postgres ./internal/cli ./internal/torture ./...
+
 .PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-backfill bench-peers bench-kafka stories soak pgo cover feed docs recording servers snapshot release image clean
 
 help: ## list the targets
@@ -43,16 +46,15 @@ demo: build ## sync the shipped feed into flights.db and show the result
 
 test: ## run the tests that take minutes, against SQLite and private Postgres servers
 	.ci/needs test
-	go test $(AT_ONCE) -timeout 40m ./...
+	go test $(AT_ONCE) -timeout 40m $(PACKAGES)
 	@[ -n "$$CI" ] || echo 'Not run: what only make check runs (real brokers, browsers, killed programs, power cuts); docs/dev/testing.md'
 
 check: ## run everything else: make test's packages with CHECK=1, race, mutants, benchmarks once, lint
 	.ci/needs check
-	CHECK=1 go test -vet=off $(AT_ONCE) -timeout 40m ./... # make lint vets
+	CHECK=1 go test -vet=off $(AT_ONCE) -timeout 40m $(PACKAGES) # make lint vets
 	$(MAKE) race
 	$(MAKE) mutants
-	$(MAKE) benchmarks BENCHTIME='1x -short'
-	$(MAKE) lint
+	$(MAKE) -j2 --output-sync=target benchmarks lint BENCHTIME='1x -short'
 	$(MAKE) vulnerable || echo "NOT CLEAN OR NOT LOOKED UP: known faults of the dependencies, see above; this does not block" >&2
 
 kafka: ## run the tests of Kafka against Apache Kafka, of which make check runs a part
@@ -73,7 +75,7 @@ servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver ag
 	mv $@.part $@
 
 race: ## run the tests of make test under the race detector, with CHECK=1 all; needs a C compiler
-	CGO_ENABLED=1 go test -race $(UNRACED) -vet=off $(AT_ONCE) -timeout 60m ./...
+	CGO_ENABLED=1 go test -race $(UNRACED) -vet=off $(AT_ONCE) -timeout 60m $(PACKAGES)
 
 mutants: ## put one fault at a time into the code, and see that a test fails
 	CHECK=1 go run ./internal/torture/mutants
