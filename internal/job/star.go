@@ -43,7 +43,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 			case keyless && errors.As(err, new(sink.NoKeyError)):
 			case err != nil:
 				return err
-			case t.have.Exists && (!keyless || n.Declares(t.have.KeyColumns())):
+			case t.have.Exists && (!keyless || n.Has(t.have.KeyColumns())):
 				t.key = t.have.KeyColumns()
 			case t.key == nil:
 				t.key = star.StoredKey()
@@ -85,7 +85,7 @@ func (ta *tableAdder) isOther(t *schema.Table) error {
 // rejected, which adds none, unless the stream or the database says which key the table has. open are the lanes that
 // are being read.
 func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok bool, err error) {
-	if t.of.Key != nil || t.have.Exists {
+	if len(t.of.Key) > 0 || t.have.Exists {
 		line = nil
 	}
 	f, star := ta.folding, ta.run.cfg.Mapping.Star
@@ -101,6 +101,9 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 	added.Fold.WholeLines, added.Fold.MaxColumns = star.Fold.WholeLines, star.Fold.MaxColumns
 	f.tables, f.have = append(f.tables, added), append(f.have, t.have)
 	ta.run.p.AddTable(added.Name)
+	if added.Fold.Appends() {
+		ta.run.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: its rows are inserted, and updates and deletes of them are rejected", added.Name))
+	}
 	if err := ta.admission.checkTables(ta.latest, otherAdded(&ta.latest.cp, t.have)); err != nil {
 		return false, err
 	}

@@ -47,6 +47,7 @@ type NewTable struct {
 	Key []string
 	// Columns are those that the stream has declared.
 	Columns []Column
+	fields  []string // of the message's row, if the stream says that there is no key
 	// Truncates tells that the message removes all rows: without such a table in the database there is
 	// nothing to do.
 	Truncates bool
@@ -54,10 +55,10 @@ type NewTable struct {
 
 func (n *NewTable) Error() string { return fmt.Sprintf("table %q is new in the stream", n.StreamName) }
 
-// Declares reports whether the stream has declared all of some columns.
-func (n *NewTable) Declares(columns []string) bool {
+// Has reports whether rows without a key have all of some columns.
+func (n *NewTable) Has(columns []string) bool {
 	return !slices.ContainsFunc(columns, func(name string) bool {
-		return !slices.ContainsFunc(n.Columns, func(c Column) bool { return c.Name == name })
+		return !slices.Contains(n.fields, name) && !slices.ContainsFunc(n.Columns, func(c Column) bool { return c.Name == name })
 	})
 }
 
@@ -134,9 +135,9 @@ func (m *Mapper) newTable(msg *message) error {
 	case !p.stream.star.spec.KeyByDefault:
 	case isDeclared:
 		n.Key = d.key
-	default: // without a key rows may change all the same
-		if key := m.decode.Key(&msg.Message); len(key) > 0 {
-			n.Key = key
+	default:
+		if n.Key = m.decode.Key(&msg.Message); n.Key != nil && len(n.Key) == 0 {
+			n.fields = m.decode.RowFields(&msg.change)
 		}
 	}
 	return n
@@ -176,6 +177,9 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p := m.plan
 	t := *p.stream.star.spec
 	t.Name, t.From, t.Key = n.Name, []string{n.StreamName}, key
+	if len(key) == 0 && t.KeyByDefault { // no two of its messages are about one row
+		t.Version, t.Scope = paths.Path{}, ""
+	}
 	if n.Columns != nil {
 		for _, k := range key {
 			if !slices.ContainsFunc(slices.Concat(n.Columns, t.Columns), func(c Column) bool { return c.Name == k }) {

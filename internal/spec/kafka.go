@@ -15,7 +15,6 @@ import (
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/source/kafka"
 )
 
@@ -182,7 +181,7 @@ func (b *builder) kafka() (k kafka.Options) {
 		k.Fields = append(k.Fields, f)
 	}
 	if b.needsRecordKeys() {
-		k.Fields = append(k.Fields, kafka.RecordField{Of: "key", Name: envelope.RecordKey})
+		k.Fields = append(k.Fields, kafka.RecordField{Of: "key", Name: envelope.RecordKey, Null: true})
 	}
 	k.Tombstones = b.tombstones()
 	if o.SASL != "" && !b.env.FileOnly {
@@ -197,10 +196,7 @@ func (b *builder) kafka() (k kafka.Options) {
 // needsRecordKeys reports whether record keys name the key columns of tables that messages add.
 func (b *builder) needsRecordKeys() bool {
 	m := b.plan.Mapping
-	if m == nil || m.Envelope == nil || m.Envelope.Key.Base != paths.NoBase || m.Envelope.SchemaKey.Base != paths.NoBase {
-		return false
-	}
-	return slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.IsStar() && t.KeyByDefault })
+	return m != nil && m.Envelope != nil && m.Envelope.RecordKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.IsStar() && t.KeyByDefault })
 }
 
 // tombstones says what happens to records without a value.
