@@ -33,7 +33,7 @@ type addition struct {
 func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *addition, err error) {
 	t = &addition{of: n, key: n.Key}
 	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
-		read, star := ta.run.db.Tables, ta.run.cfg.Mapping.Star
+		read, star := ta.readOrMakeSchema(n), ta.run.cfg.Mapping.Star
 		if t.key == nil {
 			t.key = star.Key
 		}
@@ -65,6 +65,30 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 		return nil, t.failed(err)
 	}
 	return t, nil
+}
+
+// readOrMakeSchema returns what reads a table. If its schema is missing, that is made, but not for a message that removes
+// rows or in a run that writes nothing.
+func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
+	return func(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+		db := ta.run.db
+		tables, err := db.Tables(ctx, wanted...)
+		var missing sink.NoSchemaError
+		switch {
+		case !errors.As(err, &missing):
+			return tables, err
+		case n.Truncates || ta.run.looks:
+			return sink.NoTables(ctx, wanted...)
+		}
+		maker, err := sink.As[sink.SchemaMaker](db, "make a schema")
+		if err == nil {
+			err = maker.MakeSchema(ctx, missing)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return db.Tables(ctx, wanted...)
+	}
 }
 
 func (t *addition) failed(err error) error {
