@@ -63,6 +63,9 @@ type Envelope struct {
 	Version []VersionPart
 }
 
+// NamesKeys reports whether messages with rows may name the key of their table.
+func (e *Envelope) NamesKeys() bool { return e.RecordKeys || e.Key.Base != paths.NoBase }
+
 // Removes reports whether messages may remove rows, as those do that change a key.
 func (e *Envelope) Removes() bool {
 	return e.DeleteWhen != nil || e.TruncateWhen != nil || e.Old.Base != paths.NoBase

@@ -33,20 +33,21 @@ type addition struct {
 func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *addition, err error) {
 	t = &addition{of: n, key: n.Key}
 	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
-		read, star := ta.readOrMakeSchema(n), ta.run.cfg.Mapping.Star
-		if t.key == nil {
-			t.key = star.Key
+		read := ta.readOrMakeSchema(n)
+		if t.key == nil && n.Table < 0 {
+			t.key = ta.run.cfg.Mapping.Star.Key
 		}
-		keyless := n.Key != nil && len(n.Key) == 0 // the stream says so
+		keyless := n.Key != nil && len(n.Key) == 0 || n.Truncates // the stream says so, or nothing
 		if t.key == nil || keyless {
 			switch t.have, err = sink.Table(ctx, read, n.Name, nil); {
 			case keyless && errors.As(err, new(sink.NoKeyError)):
+				t.key = []string{}
 			case err != nil:
 				return err
-			case t.have.Exists && (!keyless || n.Has(t.have.KeyColumns())):
+			case t.have.Exists && (!keyless || n.Truncates || n.Has(t.have.KeyColumns())):
 				t.key = t.have.KeyColumns()
 			case t.key == nil:
-				t.key = star.StoredKey()
+				t.key = []string{mapping.DefaultKey}
 			}
 		}
 		t.have, err = sink.Table(ctx, read, n.Name, t.key)
@@ -58,7 +59,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 	if err == nil && len(t.key) == 0 && t.have.Exists && ta.run.cfg.Restart.FromStart {
 		err = fmt.Errorf("--restart reread would add all messages again to the rows of table %q: drop it first", n.Name)
 	}
-	if err == nil {
+	if err == nil && n.Table < 0 {
 		err = ta.isOther(&t.have)
 	}
 	if err != nil {
@@ -105,14 +106,18 @@ func (ta *tableAdder) isOther(t *schema.Table) error {
 	return nil
 }
 
-// add adds a table for a line, behind the others. Sets that are on their way lack it. ok is false for a line that is
+// add adds a table for a line, behind the others, or names the key of one that was open. Sets that are on their way lack it,
+// or have no rows of it. ok is false for a line that is
 // rejected, which adds none, unless the stream or the database says which key the table has. open are the lanes that
 // are being read.
 func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok bool, err error) {
 	if len(t.of.Key) > 0 || t.have.Exists {
 		line = nil
 	}
-	f, star := ta.folding, ta.run.cfg.Mapping.Star
+	f, base := ta.folding, ta.run.cfg.Mapping.Star
+	if f.adding = len(f.tables); t.of.Table >= 0 {
+		f.adding, base = t.of.Table, &f.tables[t.of.Table]
+	}
 	added, refused, err := f.plan.add(t.of, t.key, line)
 	if refused {
 		return false, nil
@@ -122,9 +127,16 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 	}
 	// From here on an attempt that comes after this one has the table, too, whatever ends this one.
 	added.Name = t.have.Name
-	added.Fold.WholeLines, added.Fold.MaxColumns = star.Fold.WholeLines, star.Fold.MaxColumns
-	f.tables, f.have = append(f.tables, added), append(f.have, t.have)
-	ta.run.p.AddTable(added.Name)
+	added.Fold.WholeLines, added.Fold.MaxColumns = base.Fold.WholeLines, base.Fold.MaxColumns
+	if t.of.Table >= 0 {
+		f.tables[t.of.Table], f.have[t.of.Table] = added, t.have
+		if err := ta.settings.refresh(settingsOf(ta.run.cfg, f.tables[:ta.admission.declared])); err != nil {
+			return false, err
+		}
+	} else {
+		f.tables, f.have = append(f.tables, added), append(f.have, t.have)
+		ta.run.p.AddTable(added.Name)
+	}
 	if added.Fold.Appends() {
 		ta.run.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: its rows are inserted, and updates and deletes of them are rejected", added.Name))
 	}

@@ -52,6 +52,9 @@ func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 	case of.isNew(): // no message that is rejected, or has no row, says which key it has
 		return Mapped, m.newTable(msg)
 	}
+	if n := m.openTable(msg, of); n != nil {
+		return Mapped, n
+	}
 	if err := m.checkKeys(msg, of); err != nil {
 		return Mapped, err
 	}
