@@ -138,7 +138,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 		ta.run.p.AddTable(added.Name)
 	}
 	if added.Fold.Appends() {
-		ta.run.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: its rows are inserted, and updates and deletes of them are rejected", added.Name))
+		ta.run.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
 	}
 	if err := ta.admission.checkTables(ta.latest, otherAdded(&ta.latest.cp, t.have)); err != nil {
 		return false, err
