@@ -17,6 +17,8 @@ type checker struct {
 	*reader
 	tables []*tableDraft
 	byName map[string]*tableDraft
+	// namesKeys tells that the messages of the envelope may name the keys of tables.
+	namesKeys bool
 	family
 	// parents holds, for each table, those whose rows must exist before its own.
 	parents map[*tableDraft][]edge
@@ -31,6 +33,7 @@ type edge struct {
 
 func (r *reader) check(m *mappingDraft) {
 	c := checker{reader: r, tables: m.tables, byName: map[string]*tableDraft{}, family: family{}, parents: map[*tableDraft][]edge{}}
+	c.namesKeys = m.Envelope != nil && m.Envelope.NamesKeys()
 	if len(m.tables) > m.MaxTables {
 		r.fault(m.tables[m.MaxTables].Pos, "tables", "%d tables, and max_tables is %d", len(m.tables), m.MaxTables)
 	}
@@ -201,7 +204,7 @@ func (c *checker) columns(t *tableDraft) {
 	for _, k := range t.Key {
 		i := slices.IndexFunc(t.Columns, func(col mapping.Column) bool { return col.Name == k })
 		switch {
-		case t.Columns == nil || k == t.ID && k != "" || t.IsStar(): // which has those of the key that is known when it is added
+		case t.Columns == nil || k == t.ID && k != "" || t.IsStar() || t.KeyByDefault && c.namesKeys: // it has those of the key that is known later
 		case i < 0 && t.given["key"] == nil:
 			c.fault(t.Pos, t.where, "key is missing, and the table has no column %q", k)
 		case i < 0:

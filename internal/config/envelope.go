@@ -24,7 +24,10 @@ var envelopeKeys = []key[envelope.Envelope]{
 		e.Row = r.paths(n, where)
 	}},
 	{"old", "the path of what the row was before, or of some of its fields: it has the key of a delete, and the former key of an update. With `each` it is an array beside that one", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
-	{"key", "the path of an object with the fields of the key, which the row may lack, or of an array with their names: the key of a table that `'*'` makes, unless `key` is set", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
+	{"key", "the path of an object with the fields of the key, which the row may lack, or of an array with their names: the key of the table, unless `key` is set or the table exists", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
+	{"record_key", "whether the key of a Kafka record is the key of the row: a JSON object with its fields, or none if the table has no key", "false", boolForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+		e.RecordKeys = r.boolean(n, where)
+	}},
 	{"delete_when", "the messages that remove their row", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.DeleteWhen = r.when(n, where) }},
 	{"truncate_when", "the messages that remove all rows of their table", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
 	{"replace_when", "the messages whose row is whole: a column that it lacks is NULL", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ReplaceWhen = r.when(n, where) }},
@@ -255,6 +258,9 @@ func envelopeNode(e *envelope.Envelope) *yaml.Node {
 	addPaths("row", e.Row...)
 	addPaths("old", e.Old)
 	addPaths("key", e.Key)
+	if e.RecordKeys {
+		add(n, "record_key", plainNode("true"))
+	}
 	addWhen("delete_when", e.DeleteWhen)
 	addWhen("truncate_when", e.TruncateWhen)
 	addWhen("replace_when", e.ReplaceWhen)

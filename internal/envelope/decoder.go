@@ -3,6 +3,7 @@ package envelope
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/paths"
@@ -169,20 +170,46 @@ func (d *Decoder) decides(c paths.Condition) (of, is string) {
 // Key are the names of the fields that are the key of the message's table: none if it has no key, nil if
 // the message does not say.
 func (d *Decoder) Key(m *Message) []string {
+	if v := d.keyValue(m); v != nil {
+		return keyNames(v.Value)
+	}
+	return nil
+}
+
+// keyValue is the value that says which key the message's table has: an object, an array, or null for none. nil: the
+// message does not say.
+func (d *Decoder) keyValue(m *Message) *feed.Field {
 	at := d.key
 	if m.Kind == Describes {
 		at = d.schemaKey
 	}
 	v := d.read.Get(at)
-	if at.IsNowhere() {
-		if v = d.line.Field(d.recordKey); isComposite(v) && v.Value[0] != '{' {
-			return nil
+	switch {
+	case d.spec.RecordKeys:
+		v = d.line.Field(d.recordKey)
+		if v != nil && (v.Kind == feed.Null || isComposite(v) && v.Value[0] == '{') {
+			return v
 		}
-	}
-	if isComposite(v) {
-		return keyNames(v.Value)
+	case isComposite(v) && (m.Kind == Describes || hasElements(v.Value)): // without a key rows may change all the same
+		return v
 	}
 	return nil
+}
+
+// HasKey reports whether a message names no other key of its table than the fields.
+func (d *Decoder) HasKey(m *Message, fields []string) bool {
+	v := d.keyValue(m)
+	if v == nil {
+		return true
+	}
+	n := 0
+	for name := range keyFields(v.Value) {
+		if !slices.Contains(fields, string(name)) {
+			return false
+		}
+		n++
+	}
+	return n == 0 || n == len(fields)
 }
 
 // Change returns what a message that is [OfRows] does to them. An error rejects it.
@@ -214,6 +241,11 @@ func (d *Decoder) Change() (c Change, err *feed.Error) {
 		return c, feed.Errorf(feed.BadValue, "unknown operation: %s is %s (%s)", of, is, where)
 	}
 	return c, nil
+}
+
+// NeedsKey reports whether a message is about a row that exists, which only its key finds.
+func (d *Decoder) NeedsKey(c *Change) bool {
+	return c.Op == Delete || c.Op != Truncate && len(d.inserts) > 0 && !c.Inserts
 }
 
 // Rows steps through the rows of a message.
@@ -272,6 +304,18 @@ func (r *Rows) Next() (row Row, ok bool, err *feed.Error) {
 		d.BeginRow(row.Value, row.Index)
 	}
 	return row, err == nil, err
+}
+
+// RowFields are the names of the fields of the first row of a message whose change is c.
+func (d *Decoder) RowFields(c *Change) []string {
+	rows, err := d.Rows(c, 1)
+	if err != nil {
+		return nil
+	}
+	if row, ok, err := rows.Next(); ok && err == nil {
+		return keyNames(row.Value)
+	}
+	return nil
 }
 
 // onlyRow is the first of the places of a row that has one, or else a null.

@@ -12,8 +12,7 @@ import (
 //go:embed presets.yaml
 var Presets []byte
 
-// RecordKey is the field of a line with the key of its Kafka record. If the envelope has no Key, the members of that object
-// are the key. It is not a column.
+// RecordKey is the field of a line with the key of its Kafka record, null if it has none. It is not a column.
 const RecordKey = "@key"
 
 // An Envelope says where CDC messages hold their table, row, operation and version. Its paths begin at the message that
@@ -31,9 +30,11 @@ type Envelope struct {
 	Row      []paths.Path // the first that is present is the row: an object, or an array of its fields as pairs of name and value
 	// Old has the row as it was before, or some of it: the key of a delete, and the former key of an
 	// update. With Each it is an array beside that one.
-	Old  paths.Path
-	Key  paths.Path // an object with the fields of the key, which the row may lack; an array has their names alone
-	Omit []string   // names of fields that are no columns; a * at the end stands for any text
+	Old paths.Path
+	Key paths.Path // an object with the fields of the key, which the row may lack; an array has their names alone
+	// RecordKeys says that the key of a Kafka record is the key of its row: an object, or null if the table has no key.
+	RecordKeys bool
+	Omit       []string // names of fields that are no columns; a * at the end stands for any text
 	// Absent are texts of values that mean that there is none.
 	Absent []string
 	Unset  paths.Path // an array with the names of fields that are NULL, unless the row is whole
@@ -66,6 +67,9 @@ type Operations struct {
 	WarnWhen     paths.When // messages that are ignored with a warning
 	FailWhen     paths.When // messages that end the run
 }
+
+// NamesKeys reports whether messages with rows may name the key of their table.
+func (e *Envelope) NamesKeys() bool { return e.RecordKeys || e.Key.Base != paths.NoBase }
 
 // Removes reports whether messages may remove rows, as those do that change a key.
 func (e *Envelope) Removes() bool {

@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"bytes"
+	"iter"
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -189,26 +190,37 @@ func hasMember(object, name []byte) bool {
 	return false
 }
 
-// keyNames are the names of the fields of an object; of an array these are its elements, or their
-// names.
-func keyNames(value []byte) (names []string) {
-	w := feed.Walk(value)
-	w.Next()
-	names = []string{}
-	array := w.Array()
-	for w.Next() {
-		name, raw := w.Name, w.Raw()
-		if array {
-			if name = nil; w.Kind == feed.String {
-				name = raw[1 : len(raw)-1]
-			} else if w.Kind == feed.JSON {
-				name, _, _ = pair(w.Kind, raw)
-			}
-		}
+// keyNames are the names of the fields of a key; nil: one has no name.
+func keyNames(value []byte) []string {
+	names := []string{}
+	for name := range keyFields(value) {
 		if name == nil {
 			return nil
 		}
 		names = append(names, string(feed.AppendUnquoted(nil, name)))
 	}
 	return names
+}
+
+// keyFields yields the names of the fields of an object as they are spelled; of an array these are its elements, or their
+// names. nil is an element without a name.
+func keyFields(value []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		w := feed.Walk(value)
+		w.Next()
+		array := w.Array()
+		for w.Next() {
+			name, raw := w.Name, w.Raw()
+			if array {
+				if name = nil; w.Kind == feed.String {
+					name = raw[1 : len(raw)-1]
+				} else if w.Kind == feed.JSON {
+					name, _, _ = pair(w.Kind, raw)
+				}
+			}
+			if !yield(name) {
+				return
+			}
+		}
+	}
 }

@@ -25,13 +25,14 @@ type folding struct {
 	plan        *planned       // the mapper, where that goes by a mapping
 	identity    *fold.Mapper
 	folders     fold.Folders
+	adding      int    // the table that is being added, or whose key is being named; -1: none
 	before      counts // of the attempts before
 	looked      int    // messages of the run that were looked at for an envelope, while they are few
 }
 
 // newFolding starts a fold for tables that a database has. before is that of the attempt before; nil: there was none.
 func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *folding, err error) {
-	f = &folding{run: r, caps: r.db.Caps(), tables: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
+	f = &folding{run: r, adding: -1, caps: r.db.Caps(), tables: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
 	if before != nil {
 		f.before, f.looked = before.counts(), before.looked
 	}
@@ -46,7 +47,7 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		return nil, err
 	}
 	for i := range fitted {
-		o, err := f.options(&fitted[i])
+		o, err := f.options(i, &fitted[i])
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +64,7 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 	}
 	f.plan.mapper.Names = h.streamNames
 	f.plan.mapper.UseColumns(func(table int) (schema.Table, bool) {
-		if table == len(f.folders) { // about to be added
+		if table == f.adding {
 			return schema.Table{}, false
 		}
 		return f.folders[table].Table(), true
@@ -77,9 +78,13 @@ func (f *folding) addFolder(fitted *schema.Table, o fold.Options) {
 	f.folders = append(f.folders, fold.NewFolder(f.run.names, *fitted, o))
 }
 
-// addTable adds the folder of a table that a message has added.
+// addTable adds the folder of the table that a message has added, or puts it in the place of one that had no key yet.
 func (f *folding) addTable(fitted *schema.Table, o fold.Options) {
 	f.addFolder(fitted, o)
+	if last := len(f.folders) - 1; f.adding < last {
+		f.folders[f.adding], f.folders = f.folders[last], f.folders[:last]
+	}
+	f.adding = -1
 	if !f.run.looks {
 		f.folders.Link()
 	}
@@ -101,9 +106,9 @@ func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
 	return fitted, errors.Join(faults...)
 }
 
-// options are the rules of the fold for the table whose folder is added next.
-func (f *folding) options(t *schema.Table) (fold.Options, error) {
-	o := f.tables[len(f.folders)].Fold
+// options are the rules of the fold for a table.
+func (f *folding) options(table int, t *schema.Table) (fold.Options, error) {
+	o := f.tables[table].Fold
 	o.Limits = f.caps.Limits
 	if err := fold.CheckVersion(t, o); err != nil {
 		return o, err

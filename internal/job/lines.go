@@ -182,7 +182,7 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	if !ok || err != nil {
 		return true, err // the mapper rejects the line
 	}
-	o, err := rd.folding.options(&t.fitted)
+	o, err := rd.folding.options(rd.folding.adding, &t.fitted)
 	if err != nil {
 		return true, err
 	}

@@ -15,7 +15,9 @@ import (
 type Table struct {
 	Name string
 	Key  []string // as the database has it; nil: that of the fold
-	Fold fold.Options
+	// KeyOpen tells that the first message may name another key: see [mapping.Table].
+	KeyOpen bool
+	Fold    fold.Options
 	// Fit makes the table, as the database has it, what the job wants of it: its stamps, and
 	// what runs when it is made. nil: nothing.
 	Fit    func(*schema.Limits, *schema.Table) error

@@ -27,7 +27,11 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	}
 	tableOf := func(i int) Table {
 		t := plan.Table(i)
-		return plannedTable(m, t, Table{Name: t.Name, Key: plan.StoredKey(i), Fold: plan.Options(i), Fit: func(_ *schema.Limits, have *schema.Table) error {
+		key := plan.StoredKey(i)
+		if t.KeyOpen { // a table may exist without one
+			key = []string{}
+		}
+		return plannedTable(m, t, Table{Name: t.Name, Key: key, KeyOpen: t.KeyOpen, Fold: plan.Options(i), Fit: func(_ *schema.Limits, have *schema.Table) error {
 			for _, s := range t.OnCreate {
 				have.OnCreate = append(have.OnCreate, s.SQL)
 			}
@@ -185,7 +189,7 @@ func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line) (t Table,
 	}
 	if l != nil {
 		if _, err = m.mapper.Map(l, "", fold.Place{}); errors.As(err, &m.refused) {
-			m.mapper.Drop()
+			m.mapper.Drop(i)
 			return t, true, nil
 		}
 	}

@@ -59,6 +59,13 @@ func (k *keptSettings) write() error {
 	return err
 }
 
+// refresh takes over the settings of tables whose keys are known now.
+func (k *keptSettings) refresh(s settings) error {
+	s.Names = k.Names
+	k.settings = s
+	return k.write()
+}
+
 // rename notes what a table is called in the stream.
 func (k *keptSettings) rename(table, of string) error {
 	k.Names[table] = of
@@ -133,6 +140,9 @@ func rulesOf(t *Table) map[string]string {
 	if len(t.StoredKey()) == 0 {
 		key = noKey
 	}
+	if t.KeyOpen {
+		key = ""
+	}
 	functions := make([]string, 0, len(f.Merge))
 	for _, column := range slices.Sorted(maps.Keys(f.Merge)) {
 		functions = append(functions, column+"="+f.Merge[column].String())
@@ -153,15 +163,19 @@ const noKey = "(none)"
 // would stay.
 var rebuildOnly = []string{"key", "fill-only", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type", "on_delete"}
 
+// untilKeyed are the settings of a table that are not known while its key is open, which is then empty.
+var untilKeyed = []string{"key", "version-field", "version_field", "version-scope", "version_scope"}
+
 // changes returns words for the settings that differ from those of a checkpoint, whether one of
 // them is of rebuildOnly, and the tables that are new.
 func changes(was, now *settings) (words []string, rebuild bool, fresh []string) {
 	compare := func(prefix string, old, new map[string]string) {
+		isOpen := old["key"] == "" || new["key"] == ""
 		all := map[string]string{}
 		maps.Copy(all, old)
 		maps.Copy(all, new)
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			if old[name] == new[name] {
+			if old[name] == new[name] || isOpen && slices.Contains(untilKeyed, name) {
 				continue
 			}
 			rebuild = rebuild || slices.Contains(rebuildOnly, name)

@@ -34,20 +34,21 @@ type addition struct {
 func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *addition, err error) {
 	t = &addition{of: n, key: n.Key}
 	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
-		read, star := ta.run.db.Tables, ta.run.cfg.Mapping.Star
-		if t.key == nil {
-			t.key = star.Key
+		read := ta.readOrMakeSchema(n)
+		if t.key == nil && n.Table < 0 {
+			t.key = ta.run.cfg.Mapping.Star.Key
 		}
-		keyless := n.Key != nil && len(n.Key) == 0 // the stream says so
+		keyless := n.Key != nil && len(n.Key) == 0 || n.Truncates // the stream says so, or nothing
 		if t.key == nil || keyless {
 			switch t.have, err = sink.Table(ctx, read, n.Name, nil); {
 			case keyless && errors.As(err, new(sink.NoKeyError)):
+				t.key = []string{}
 			case err != nil:
 				return err
-			case t.have.Exists && (!keyless || n.Declares(t.have.KeyColumns())):
+			case t.have.Exists && (!keyless || n.Truncates || n.Has(t.have.KeyColumns())):
 				t.key = t.have.KeyColumns()
 			case t.key == nil:
-				t.key = star.StoredKey()
+				t.key = []string{mapping.DefaultKey}
 			}
 		}
 		t.have, err = sink.Table(ctx, read, n.Name, t.key)
@@ -60,13 +61,37 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 	if to := added.AddsTo(); err == nil && to != "" && t.have.Exists && ta.run.cfg.Restart.FromStart {
 		err = fmt.Errorf("--restart reread would add all messages again to %s: drop it first", to)
 	}
-	if err == nil {
+	if err == nil && n.Table < 0 {
 		err = ta.isOther(&t.have)
 	}
 	if err != nil {
 		return nil, t.failed(err)
 	}
 	return t, nil
+}
+
+// readOrMakeSchema returns what reads a table. If its schema is missing, that is made, but not for a message that removes
+// rows or in a run that writes nothing.
+func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
+	return func(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+		db := ta.run.db
+		tables, err := db.Tables(ctx, wanted...)
+		var missing sink.NoSchemaError
+		switch {
+		case !errors.As(err, &missing):
+			return tables, err
+		case n.Truncates || ta.run.looks:
+			return sink.NoTables(ctx, wanted...)
+		}
+		maker, err := sink.As[sink.SchemaMaker](db, "make a schema")
+		if err == nil {
+			err = maker.MakeSchema(ctx, missing)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return db.Tables(ctx, wanted...)
+	}
 }
 
 func (t *addition) failed(err error) error {
@@ -83,14 +108,18 @@ func (ta *tableAdder) isOther(t *schema.Table) error {
 	return nil
 }
 
-// add adds a table for a line, behind the others. Sets that are on their way lack it. ok is false for a line that is
+// add adds a table for a line, behind the others, or names the key of one that was open. Sets that are on their way lack it,
+// or have no rows of it. ok is false for a line that is
 // rejected, which adds none, unless the stream or the database says which key the table has. open are the lanes that
 // are being read.
 func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok bool, err error) {
-	if t.of.Key != nil || t.have.Exists {
+	if len(t.of.Key) > 0 || t.have.Exists {
 		line = nil
 	}
-	f, star := ta.folding, ta.run.cfg.Mapping.Star
+	f, base := ta.folding, ta.run.cfg.Mapping.Star
+	if f.adding = len(f.tables); t.of.Table >= 0 {
+		f.adding, base = t.of.Table, &f.tables[t.of.Table]
+	}
 	added, refused, err := f.plan.add(t.of, t.key, line)
 	if refused {
 		return false, nil
@@ -100,9 +129,19 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 	}
 	// From here on an attempt that comes after this one has the table, too, whatever ends this one.
 	added.Name = t.have.Name
-	added.Fold.WholeLines, added.Fold.MaxColumns = star.Fold.WholeLines, star.Fold.MaxColumns
-	f.tables, f.have = append(f.tables, added), append(f.have, t.have)
-	ta.run.p.AddTable(added.Name)
+	added.Fold.WholeLines, added.Fold.MaxColumns = base.Fold.WholeLines, base.Fold.MaxColumns
+	if t.of.Table >= 0 {
+		f.tables[t.of.Table], f.have[t.of.Table] = added, t.have
+		if err := ta.settings.refresh(settingsOf(ta.run.cfg, f.tables[:ta.admission.declared])); err != nil {
+			return false, err
+		}
+	} else {
+		f.tables, f.have = append(f.tables, added), append(f.have, t.have)
+		ta.run.p.AddTable(added.Name)
+	}
+	if added.Fold.Appends() {
+		ta.run.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
+	}
 	if err := ta.admission.checkTables(ta.latest, otherAdded(&ta.latest.cp, t.have)); err != nil {
 		return false, err
 	}

@@ -10,6 +10,9 @@ import (
 
 // key compiles the key: that of the parent table, and the columns of its own.
 func (c *compiler) key(t *Table, out *planned) {
+	if t.KeyByDefault && t.Of == "" {
+		out.streamKey = t.fieldsOf(t.Key)
+	}
 	if out.nest.parent >= 0 {
 		p := &c.plan.tables[out.nest.parent]
 		if len(p.key) == 0 {
@@ -48,6 +51,23 @@ func (c *compiler) key(t *Table, out *planned) {
 		}
 		out.key = append(out.key, k)
 	}
+}
+
+// fieldsOf returns the fields of the row that columns take their values from; nil if one of them takes it from elsewhere.
+func (t *Table) fieldsOf(columns []string) []string {
+	fields := slices.Clone(columns)
+	for i, name := range columns {
+		at := slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == name })
+		if at < 0 {
+			continue
+		}
+		from := t.Columns[at].From
+		if len(from) != 1 || from[0].From.Base != paths.DefaultBase || len(from[0].From.Steps) == 0 || from[0].From.Steps[0].Index >= 0 {
+			return nil
+		}
+		fields[i] = from[0].From.Steps[0].Name
+	}
+	return fields
 }
 
 // keyless finds settings that need a key in a table without one.

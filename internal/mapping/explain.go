@@ -71,7 +71,7 @@ func (e *Explainer) each(text []byte, row func(t *planned)) {
 	if n, ok := err.(*NewTable); ok && !n.Truncates {
 		key := n.Key
 		if key == nil {
-			key = e.plan.stream.star.spec.Key
+			key = e.plan.base(n).Key
 		}
 		if _, err := m.Add(n, key); err == nil {
 			_, _ = m.Map(&e.line, "", fold.Place{})

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/paths"
 )
 
 // HashPrefix begins a text of a fingerprint that stands for another one, which may be long.
@@ -47,6 +48,9 @@ func (m *Mapping) EnvelopeFingerprint() string { return fingerprint(m.Envelope) 
 // not count.
 func (t *Table) Fingerprint() map[string]string {
 	columns := slices.SortedFunc(slices.Values(t.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
+	columns = slices.DeleteFunc(columns, func(c Column) bool { // a key has its columns, whether they are named or not
+		return slices.Contains(t.Key, c.Name) && fingerprint(c.From) == fingerprint([]Source{{From: paths.FieldPath(c.Name)}})
+	})
 	f := map[string]string{"from": fingerprint(t.From), "when": fingerprint(t.When), "row": t.Row.String(), "each": t.Each.String(), "of": t.Of, "set": string(t.Set),
 		"parent": fingerprint(t.Parent), "id": t.ID, "columns": fingerprint(columns), "delete_when": fingerprint(t.DeleteWhen), "on_delete": t.OnDelete.String(),
 		"version_field": t.Version.String()}

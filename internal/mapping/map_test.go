@@ -51,7 +51,7 @@ func TestMap(t *testing.T) {
 // without it make no row.
 func TestMap_DeletesNeedRow(t *testing.T) {
 	n := spec.Narrowing{Row: "a.row"}
-	m := newMapper(t, n.Overlay(nil, "t", fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "d"}, func(_, format string, args ...any) { t.Errorf(format, args...) }), schema.Limits{})
+	m := newMapper(t, n.Overlay(nil, "t", fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "d"}, false, func(_, format string, args ...any) { t.Errorf(format, args...) }), schema.Limits{})
 	for line, want := range map[string]string{`{"op":"d","a":{"row":null}}`: "\nerror: table \"t\": a.row is null in a message that deletes its row, ", `{"op":"d","id":1}`: "\nerror: table \"t\": a.row is absent in a message that ",
 		`{"op":"u","a":{"row":null}}`: "\nno row", `{"id":1}`: "\nno row", `{"op":"d","a":{"row":{"id":7}}}`: "\ndelete t id=7"} {
 		if got := m.becomes(line, false); !strings.HasPrefix(got, want) {

@@ -94,6 +94,7 @@ type Mapper struct {
 	Undescribed bool
 
 	plan    *Plan
+	open    planned // the table that had its key named last, as it was before
 	read    *paths.Reader
 	decode  *envelope.Decoder // nil: the messages are the rows
 	message message           // memory for the one that is mapped

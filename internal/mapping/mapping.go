@@ -46,7 +46,9 @@ type Table struct {
 	Key []string // columns; a child's come after those of its parent. None: each message is a row of its own
 	// KeyByDefault tells that nothing names the key: it is [DefaultKey], or the primary key of the table if that exists.
 	KeyByDefault bool
-	ID           string // the column of a key that the database generates; "" for none
+	// KeyOpen tells that neither the mapping nor the database names the key: the first message may. Until then it is Key.
+	KeyOpen bool
+	ID      string // the column of a key that the database generates; "" for none
 	// Columns are what the row has; nil: all fields by their names.
 	Columns       []Column
 	Type          cast.Type          // of columns that name none

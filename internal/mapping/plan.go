@@ -60,6 +60,7 @@ type planned struct {
 	fields        fieldPlan
 	key           []keyPart
 	owner         *owner
+	streamKey     []string  // the fields of the key, if it is the stream's to name; nil: the mapping names it
 	from          []pattern // of its names in the stream
 	described     bool      // by the stream: it need not have what it describes
 }

@@ -392,6 +392,8 @@ func (t *planned) checkKey(key []feed.Field) *refusal {
 		f, k := &key[part], &t.key[part]
 		switch {
 		case k.fromParent:
+		case f.Value == nil && t.streamKey != nil && k.title == DefaultKey:
+			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q has no value in this message: if the key is another field, name it with --key or in a config file", t.spec.Name, k.title))
 		case f.Value == nil:
 			return t.refuse(feed.Errorf(feed.BadKey, "table %q: the key column %q has no value in this message", t.spec.Name, k.title))
 		case f.Kind == feed.Null || f.Kind == feed.JSON:

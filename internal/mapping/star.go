@@ -37,16 +37,19 @@ func (m *Mapping) With(name string) *Mapping {
 	return &with
 }
 
-// A NewTable is the error of [Mapper.Map] for a message that needs a table which the plan does not have
-// yet: [Mapper.Add] adds it, and then the message is to be mapped again.
+// A NewTable is the error of [Mapper.Map] for a message that needs a table which the plan does not have yet, or whose key
+// is still open: [Mapper.Add] adds it, or gives it the key, and then the message is to be mapped again.
 type NewTable struct {
 	Name       string // in the database
 	StreamName string // in the stream
+	// Table is the one whose key is open; -1: none, the table is new.
+	Table int
 	// Key is the one that the stream names: empty if it says that there is none; nil if it says nothing, or if the table '*'
 	// names one.
 	Key []string
 	// Columns are those that the stream has declared.
 	Columns []Column
+	fields  []string // of the message's row, if the stream says that there is no key
 	// Truncates tells that the message removes all rows: without such a table in the database there is
 	// nothing to do.
 	Truncates bool
@@ -54,10 +57,10 @@ type NewTable struct {
 
 func (n *NewTable) Error() string { return fmt.Sprintf("table %q is new in the stream", n.StreamName) }
 
-// Declares reports whether the stream has declared all of some columns.
-func (n *NewTable) Declares(columns []string) bool {
+// Has reports whether rows without a key have all of some columns.
+func (n *NewTable) Has(columns []string) bool {
 	return !slices.ContainsFunc(columns, func(name string) bool {
-		return !slices.ContainsFunc(n.Columns, func(c Column) bool { return c.Name == name })
+		return !slices.Contains(n.fields, name) && !slices.ContainsFunc(n.Columns, func(c Column) bool { return c.Name == name })
 	})
 }
 
@@ -101,7 +104,7 @@ func (p *Plan) mayName(column string) bool {
 // newTable is the table that a message needs, whose name no table takes.
 func (m *Mapper) newTable(msg *message) error {
 	p, name := m.plan, string(msg.Table)
-	n := &NewTable{Name: p.starName(name), StreamName: name, Truncates: msg.change.Op == envelope.Truncate}
+	n := &NewTable{Name: p.starName(name), StreamName: name, Table: -1, Truncates: msg.change.Op == envelope.Truncate}
 	switch {
 	case strings.Trim(n.Name, "_") == "" || len(name) > maxRouteName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) || strings.Contains("."+name+".", ".."),
 		!p.limits.NoSchemas && (strings.Count(name, ".") > 1 || strings.Contains("."+name, `."`)): // which would be read as other parts
@@ -134,12 +137,72 @@ func (m *Mapper) newTable(msg *message) error {
 	case !p.stream.star.spec.KeyByDefault:
 	case isDeclared:
 		n.Key = d.key
-	default: // without a key rows may change all the same
-		if key := m.decode.Key(&msg.Message); len(key) > 0 {
-			n.Key = key
-		}
+	default:
+		m.nameKey(msg, n)
 	}
 	return n
+}
+
+// openTable is the table that takes a message and whose key is open; nil: none.
+func (m *Mapper) openTable(msg *message, of *route) *NewTable {
+	for _, i := range of.tops {
+		t := &m.plan.tables[i]
+		if t.spec.KeyOpen && m.read.Holds(t.when) {
+			n := &NewTable{Name: t.spec.Name, StreamName: of.name, Table: i, Truncates: msg.change.Op == envelope.Truncate}
+			m.nameKey(msg, n)
+			return n
+		}
+	}
+	return nil
+}
+
+// nameKey gives a table the key that a message names. A truncation says nothing of it.
+func (m *Mapper) nameKey(msg *message, n *NewTable) {
+	if n.Truncates {
+		return
+	}
+	if n.Key = m.plan.base(n).columnsOf(m.decode.Key(&msg.Message)); n.Key != nil && len(n.Key) == 0 {
+		n.fields = m.decode.RowFields(&msg.change)
+	}
+}
+
+// base is the table that a new one is made of.
+func (p *Plan) base(n *NewTable) *Table {
+	if n.Table >= 0 {
+		return p.tables[n.Table].spec
+	}
+	return p.stream.star.spec
+}
+
+// columnsOf returns the columns that take their values from fields of the row: those of the same names where no other does.
+func (t *Table) columnsOf(fields []string) []string {
+	columns := slices.Clone(fields)
+	for i, field := range fields {
+		for _, c := range t.Columns {
+			if of := t.fieldsOf([]string{c.Name}); len(of) == 1 && of[0] == field {
+				columns[i] = c.Name
+			}
+		}
+	}
+	return columns
+}
+
+// addKeyColumns adds what lacks of the key to the columns that the mapping names.
+func (t *Table) addKeyColumns() {
+	var keys []Column
+	for _, k := range t.Key {
+		if t.Columns != nil && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Name == k }) {
+			keys = append(keys, Column{Name: k, From: []Source{{From: paths.FieldPath(k)}}})
+		}
+	}
+	t.Columns = slices.Concat(keys, t.Columns)
+}
+
+// WithKey returns the table with a key that only the stream or the database names.
+func (t Table) WithKey(key []string) Table {
+	t.Key, t.KeyOpen = key, false
+	t.addKeyColumns()
+	return t
 }
 
 // starName is the name in the database of a table in the stream.
@@ -170,12 +233,18 @@ func (p *Plan) Star() (*Table, fold.Options) {
 	return p.stream.star.spec, p.stream.star.options
 }
 
-// Add adds a table to the plan, behind the others, with a key where the new one names none. The
-// mapper must be the only one of its plan that maps lines; those that come later have the table, too.
+// Add adds a table with a key to the plan, behind the others, or gives one that is open its key. The mapper must be the
+// only one of its plan that maps lines; those that come later have the table, too.
 func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p := m.plan
-	t := *p.stream.star.spec
-	t.Name, t.From, t.Key = n.Name, []string{n.StreamName}, key
+	t := *p.base(n)
+	t.Key, t.KeyOpen = key, false
+	if t.KeyByDefault && len(key) == 0 { // no two of its messages are about one row
+		t.Version, t.Scope = paths.Path{}, ""
+	}
+	if n.Table < 0 {
+		t.Name, t.From = n.Name, []string{n.StreamName}
+	}
 	n.Columns = slices.DeleteFunc(n.Columns, func(c Column) bool { return c.Name == t.OnDelete.Mark })
 	if n.Columns != nil {
 		for _, k := range key {
@@ -185,30 +254,48 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 		}
 		t.describe(n.Columns)
 	}
-	var keys []Column
-	for _, k := range key {
-		if t.Columns != nil && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Name == k }) {
-			keys = append(keys, Column{Name: k, From: []Source{{From: paths.FieldPath(k)}}})
-		}
-	}
-	t.Columns = slices.Concat(keys, t.Columns)
+	t.addKeyColumns()
 	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
 	c.table(&t)
 	table = len(p.tables) - 1
 	c.markNameOnly(p.tables[table:])
+	if n.Table >= 0 {
+		m.replace(n.Table)
+		return n.Table, errors.Join(c.faults...)
+	}
 	p.tables[table].described = n.Columns != nil
 	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
 	p.fitted = append(p.fitted, schema.Table{})
 	m.grow()
 	if len(c.faults) > 0 {
-		m.Drop()
+		m.Drop(table)
 	}
 	return table, errors.Join(c.faults...)
 }
 
-// Drop removes the table that [Mapper.Add] added last.
-func (m *Mapper) Drop() {
+// replace puts the table that was compiled last in the place of one whose key was open.
+func (m *Mapper) replace(table int) {
 	p := m.plan
+	last := len(p.tables) - 1
+	is := func(i int) bool { return i == last }
+	m.open = p.tables[table]
+	p.tables[table] = p.tables[last]
+	p.tables[table].index = table
+	p.tables, p.tops = p.tables[:last], slices.DeleteFunc(p.tops, is)
+	p.fitted[table] = schema.Table{}
+	m.rows.tables[table] = tableMemory{key: make([]feed.Field, len(p.tables[table].key))}
+	m.rows.types.remove(table)
+	m.grow()
+}
+
+// Drop removes the table that [Mapper.Add] added last, or opens its key again.
+func (m *Mapper) Drop(table int) {
+	p := m.plan
+	if m.open.spec != nil && m.open.index == table {
+		p.tables[table] = m.open
+		m.rows.types.remove(table)
+		return
+	}
 	last := len(p.tables) - 1
 	is := func(i int) bool { return i == last }
 	p.tables, p.fitted, p.tops, p.loose = p.tables[:last], p.fitted[:last], slices.DeleteFunc(p.tops, is), slices.DeleteFunc(p.loose, is)

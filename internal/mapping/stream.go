@@ -51,12 +51,60 @@ func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 		return Mapped, rejected
 	case of.isNew(): // no message that is rejected, or has no row, says which key it has
 		return Mapped, m.newTable(msg)
+	}
+	if n := m.openTable(msg, of); n != nil {
+		return Mapped, n
+	}
+	if err := m.checkKeys(msg, of); err != nil {
+		return Mapped, err
+	}
+	switch {
 	case change.Op == envelope.Truncate:
 		matched, err := m.truncate(msg, of)
 		return fateOf(matched), err
 	}
 	matched, err := m.eachRow(msg, of)
 	return fateOf(matched), err
+}
+
+// checkKeys reports what is wrong with the key that a message names for the tables that take its rows. Rows that another
+// key tells apart would become one: that ends the run.
+func (m *Mapper) checkKeys(msg *message, of *route) error {
+	for _, i := range of.tops {
+		t := &m.plan.tables[i]
+		if t.streamKey == nil || !m.read.Holds(t.when) {
+			continue
+		}
+		if !m.decode.HasKey(&msg.Message, t.streamKey) {
+			if key := m.decode.Key(&msg.Message); len(key) > 0 && !sameNames(key, t.streamKey) {
+				return &KeyChangedError{t.spec.Name, t.spec.Key, key}
+			}
+		}
+		if len(t.streamKey) == 0 && m.decode.NeedsKey(&msg.change) {
+			return t.refuse(feed.Errorf(feed.BadKey, "table %q has no key in the stream, so an update or delete does not say which row it means: give the table of the source a primary key, or name a key under tables in a config file", t.spec.Name))
+		}
+	}
+	return nil
+}
+
+// sameNames reports whether two lists have the same names, in any order.
+func sameNames(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// A KeyChangedError ends a run: a message names another key than that of its table, which nothing but the stream or the
+// database has named.
+type KeyChangedError struct {
+	Table    string
+	Key, Now []string // none: no key
+}
+
+func (e *KeyChangedError) Error() string {
+	key := "none"
+	if len(e.Key) > 0 {
+		key = strings.Join(e.Key, ",")
+	}
+	return fmt.Sprintf("table %q: its key is %s, and from this message on the key in the stream is %s: give the table in the database that primary key and run weir again, or name the key under tables in a config file", e.Table, key, strings.Join(e.Now, ","))
 }
 
 // eachRow maps each row of a message. A message without rows counts as matched.

@@ -52,6 +52,10 @@ func (i *intercepted) Outbox(ctx context.Context, o *Outbox) (next []Kept, waiti
 	return next, waiting, err
 }
 
+func (i *intercepted) MakeSchema(ctx context.Context, missing NoSchemaError) error {
+	return i.around(ctx, "MakeSchema", nil, func() error { return i.Sink.(SchemaMaker).MakeSchema(ctx, missing) })
+}
+
 func (i *intercepted) Forget(ctx context.Context, job string) (Forgotten, error) {
 	return i.Sink.(Forgetter).Forget(ctx, job)
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // A Sink keeps tables in one database. Its methods and its optional parts' methods are called by
-// one goroutine at a time. The optional parts are [Expirer], [DeadLetters], [Forgetter] and [Gauged]:
-// [As] finds them.
+// one goroutine at a time. The optional parts are [Expirer], [DeadLetters], [SchemaMaker], [Forgetter]
+// and [Gauged]: [As] finds them.
 type Sink interface {
 	// Caps returns what the database can hold.
 	Caps() Caps
@@ -46,6 +46,19 @@ type DeadLetters interface {
 	// Outbox removes rejected lines that were sent elsewhere, and returns those that come next, at
 	// most [SentAtOnce], or else how many wait in all. It may be called again after any error.
 	Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error)
+}
+
+// A SchemaMaker is a sink whose tables are in schemas. Tables returns a [NoSchemaError] for one whose schema is missing.
+type SchemaMaker interface {
+	// MakeSchema makes the schema that an error names, unless it exists.
+	MakeSchema(ctx context.Context, missing NoSchemaError) error
+}
+
+// A NoSchemaError says that the schema of a table is missing.
+type NoSchemaError struct{ Schema, SQL string } // SQL makes it
+
+func (e NoSchemaError) Error() string {
+	return fmt.Sprintf("there is no schema %q: %s; a table whose name has a dot in it is written in double quotes", e.Schema, e.SQL)
 }
 
 // A Forgetter is a sink that can forget a job.

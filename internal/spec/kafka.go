@@ -15,7 +15,6 @@ import (
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/source/kafka"
 )
 
@@ -182,7 +181,7 @@ func (b *builder) kafka() (k kafka.Options) {
 		k.Fields = append(k.Fields, f)
 	}
 	if b.needsRecordKeys() {
-		k.Fields = append(k.Fields, kafka.RecordField{Of: "key", Name: envelope.RecordKey})
+		k.Fields = append(k.Fields, kafka.RecordField{Of: "key", Name: envelope.RecordKey, Null: true})
 	}
 	k.Tombstones = b.tombstones()
 	if o.SASL != "" && !b.env.FileOnly {
@@ -194,13 +193,10 @@ func (b *builder) kafka() (k kafka.Options) {
 	return k
 }
 
-// needsRecordKeys reports whether record keys name the key columns of tables that messages add.
+// needsRecordKeys reports whether record keys may name the keys of tables.
 func (b *builder) needsRecordKeys() bool {
 	m := b.plan.Mapping
-	if m == nil || m.Envelope == nil || m.Envelope.Key.Base != paths.NoBase || m.Envelope.SchemaKey.Base != paths.NoBase {
-		return false
-	}
-	return slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.IsStar() && t.KeyByDefault })
+	return m != nil && m.Envelope != nil && m.Envelope.RecordKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.KeyByDefault })
 }
 
 // tombstones says what happens to records without a value.
@@ -209,7 +205,7 @@ func (b *builder) tombstones() (t kafka.Tombstones) {
 	switch o.TombstonesByKey {
 	case "":
 		t.Drop = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
-		if b.Mapping == nil && !fillOnly && len(b.plan.Job.Tables) == 1 && len(b.plan.Job.Tables[0].Fold.Key) == 1 {
+		if b.Mapping == nil && !fillOnly && len(b.plan.Job.Tables) == 1 && len(b.plan.Job.Tables[0].Fold.Key) == 1 && !b.plan.Job.Tables[0].KeyOpen {
 			t.Compacted = b.plan.Job.Tables[0].Fold.Key[0]
 		}
 	case noTombstones:

@@ -13,23 +13,26 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// AtDatabase returns the plan with the keys that nothing names: of a table that exists, its primary key.
+// AtDatabase returns the plan with the keys that nothing names: of a table that exists, its primary key. Without one, the
+// key is open if messages may name it.
 func (p *Plan) AtDatabase(ctx context.Context, read sink.ReadTables) (*Plan, error) {
-	keys := map[string][]string{}
+	keys, open := map[string][]string{}, map[string]bool{}
 	for _, name := range p.withoutKey() {
-		key, err := primaryKey(ctx, read, name, &p.To.Caps)
-		if err != nil {
+		key, found, err := primaryKey(ctx, read, name, &p.To.Caps)
+		switch {
+		case !found && p.namesKeyOf(name) && (err == nil || errors.As(err, new(sink.NoKeyError))):
+			open[name] = true
+		case err != nil && !errors.As(err, new(sink.NoKeyError)):
 			return nil, err
-		}
-		if key != nil {
+		case key != nil:
 			keys[name] = key
 		}
 	}
-	if len(keys) == 0 {
+	if len(keys)+len(open) == 0 {
 		return p, nil
 	}
 	b := p.spec.builder()
-	b.plan, b.keys = *p, keys
+	b.plan, b.keys, b.open = *p, keys, open
 	b.tables(p.table)
 	if err := b.usage(); err != nil {
 		return nil, err
@@ -57,26 +60,40 @@ func (p *Plan) withoutKey() (names []string) {
 	return names
 }
 
-// primaryKey returns the primary key of a table; nil: its key is id, because the table is missing or has no primary key,
-// or because id is unique and the primary key is one that the database fills in or that weir cannot use.
-func primaryKey(ctx context.Context, read sink.ReadTables, name string, caps *sink.Caps) ([]string, error) {
+// namesKeyOf reports whether messages may name the key of a table. What else the mapping says must not depend on that key.
+func (p *Plan) namesKeyOf(name string) bool {
+	m := p.Mapping
+	if m == nil || m.Envelope == nil || !m.Envelope.NamesKeys() || p.spec.Once.Tables != nil {
+		return false
+	}
+	at := slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == name })
+	t := &m.Tables[at]
+	return t.Of == "" && t.Each.Base == paths.NoBase && t.Row.Base == paths.NoBase && t.Expire == nil &&
+		!slices.ContainsFunc(m.Tables, func(other mapping.Table) bool { return other.UsesKeyOf(name) })
+}
+
+// primaryKey returns the primary key of a table. nil: its key is id, because the table is missing or has no primary key,
+// or because id is unique and the primary key is one that the database fills in or that weir cannot use. found is false for
+// a table without a key.
+func primaryKey(ctx context.Context, read sink.ReadTables, name string, caps *sink.Caps) (key []string, found bool, err error) {
 	t, err := sink.Table(ctx, read, name, nil)
-	var key []string
 	switch {
-	case errors.As(err, new(sink.NoKeyError)), errors.As(err, new(sink.KeyError)), err == nil && !t.Exists:
-		return nil, nil
+	case errors.As(err, new(sink.KeyError)):
+		return nil, true, nil
+	case err == nil && !t.Exists:
+		return nil, false, nil
 	case err == nil:
 		if key = t.KeyColumns(); len(key) == 1 && caps.FoldName(key[0]) == caps.FoldName(mapping.DefaultKey) {
-			return nil, nil
+			return nil, true, nil
 		}
 		if !slices.ContainsFunc(t.StoredKey(), func(i int) bool { return isFilled(&t.Columns[i], caps) }) {
-			return key, nil
+			return key, true, nil
 		}
 	}
 	if _, notID := sink.Table(ctx, read, name, []string{mapping.DefaultKey}); notID == nil {
-		return nil, nil
+		return nil, true, nil
 	}
-	return key, err
+	return key, key != nil, err
 }
 
 // isFilled reports whether the database has a value for a column of the key that a message does not name.
@@ -87,19 +104,23 @@ func isFilled(c *schema.Column, caps *sink.Caps) bool {
 // withKeys returns the mapping of the file with the primary keys of tables that name no key. What the file says of other
 // tables and columns must not depend on the database.
 func (b *builder) withKeys(m *mapping.Mapping) *mapping.Mapping {
-	if m == nil || len(b.keys) == 0 {
+	if m == nil || len(b.keys)+len(b.open) == 0 {
 		return m
 	}
 	of := *m
 	of.Tables = slices.Clone(m.Tables)
 	for i := range of.Tables {
 		t := &of.Tables[i]
+		t.KeyOpen = b.open[t.Name]
 		key := b.keys[t.Name]
 		if key == nil {
 			continue
 		}
 		fault := func(at paths.Pos, why string) {
 			b.add(&config.Fault{File: m.File, Pos: at, Text: "tables." + t.Name + ": the primary key of the table is " + strings.Join(key, ", ") + ", " + why})
+		}
+		if m.Envelope != nil && m.Envelope.NamesKeys() { // the first run knew no key
+			*t = t.WithKey(key)
 		}
 		t.Key = key
 		for _, k := range key {

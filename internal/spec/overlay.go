@@ -26,9 +26,9 @@ func (n *Narrowing) Every() bool {
 }
 
 // Overlay returns the mapping of a run: that of the file, or that which the settings make for a
-// table ([mapping.Star]: for each in the stream) with the rules of a fold, or nil where there is neither. fault is
-// called with what is wrong with a setting, by its name.
-func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options, fault func(name, format string, args ...any)) *mapping.Mapping {
+// table ([mapping.Star]: for each in the stream) with the rules of a fold, or nil where there is neither. open tells that messages may
+// name the key. fault is called with what is wrong with a setting, by its name.
+func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options, open bool, fault func(name, format string, args ...any)) *mapping.Mapping {
 	if file != nil {
 		for _, one := range []struct {
 			name  string
@@ -49,7 +49,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	if byDefault {
 		key = []string{mapping.DefaultKey}
 	}
-	t := mapping.Table{Name: table, Key: key, KeyByDefault: byDefault, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields,
+	t := mapping.Table{Name: table, Key: key, KeyByDefault: byDefault, KeyOpen: open, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields,
 		Rules: mapping.Rules{Null: o.Null, BadValues: o.BadValues, FillOnly: o.FillOnly, Merge: o.Merge, MaxColumns: o.MaxColumns}}
 	path := func(name, text string) paths.Path {
 		p, err := paths.ParsePath(text)
@@ -105,8 +105,8 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 				break
 			}
 		}
-		if table == mapping.Star {
-			key = nil // each table has that of its own
+		if table == mapping.Star || open {
+			key = nil // a message names it
 		}
 		for _, f := range slices.Concat(key, n.Columns) {
 			if !slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return c.Name == f }) {

@@ -38,6 +38,7 @@ type builder struct {
 	kinds  source.Kinds        // without options
 	rules  fold.Options        // of a table that says nothing else
 	keys   map[string][]string // primary keys of tables whose key nothing names
+	open   map[string]bool     // such tables whose key messages may name
 	plan   Plan
 	faults []error
 }

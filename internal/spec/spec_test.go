@@ -194,7 +194,7 @@ func top() fold.Options {
 func TestOverlay_MakesOneTable(t *testing.T) {
 	f := func(n Narrowing, o fold.Options, want string) {
 		t.Helper()
-		m := n.Overlay(nil, "gates", o, func(_, format string, args ...any) { t.Errorf(format, args...) })
+		m := n.Overlay(nil, "gates", o, false, func(_, format string, args ...any) { t.Errorf(format, args...) })
 		if m == nil {
 			if want != "" {
 				t.Errorf("%+v makes nothing", n)
@@ -226,7 +226,7 @@ func TestOverlay_ReportsAllFaults(t *testing.T) {
 	f := func(n Narrowing, file *mapping.Mapping, o fold.Options, want ...string) {
 		t.Helper()
 		var got []string
-		n.Overlay(file, "gates", o, func(_, format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) })
+		n.Overlay(file, "gates", o, false, func(_, format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) })
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("%+v: %v\nwant %s", n, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}

@@ -20,7 +20,10 @@ func (b *builder) tables(name string) {
 	if rules.Key == nil {
 		rules.Key = b.keys[name]
 	}
-	m := b.Fold.Overlay(b.withKeys(b.Mapping), name, rules, b.fault)
+	m := b.Fold.Overlay(b.withKeys(b.Mapping), name, rules, b.open[name], b.fault)
+	if m != nil && b.Mapping == nil {
+		m.Tables[0].KeyByDefault = b.rules.Key == nil
+	}
 	b.plan.table, b.plan.Mapping = name, m
 	switch {
 	case len(b.faults) > before:

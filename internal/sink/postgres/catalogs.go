@@ -37,6 +37,18 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 	return tables, err
 }
 
+// MakeSchema implements [sink.SchemaMaker].
+func (d *DB) MakeSchema(ctx context.Context, missing sink.NoSchemaError) error {
+	if err := d.connect(ctx); err != nil {
+		return err
+	}
+	_, err := d.query(ctx, missing.SQL)
+	if e := pgError(err); e != nil && (e.Code == uniqueViolation || e.Code == duplicateSchema) { // another run has just made it
+		return nil
+	}
+	return d.sinkError(err)
+}
+
 // A tableFacts is what the catalogs have of a table.
 type tableFacts struct {
 	schema string // of the name, "" if it has none
@@ -204,7 +216,7 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	t, err := l.relation, error(nil)
 	if l.head == nil {
 		if !l.hasSchema {
-			return t, fmt.Errorf("there is no schema %q: CREATE SCHEMA %s; a table whose name has a dot in it is written in double quotes", l.schema, ident(l.schema))
+			return t, sink.NoSchemaError{Schema: l.schema, SQL: "CREATE SCHEMA " + ident(l.schema)}
 		}
 		for _, k := range key {
 			if err := caps.CheckName(k); err != nil {

@@ -76,6 +76,7 @@ func oneLine(err error) error {
 // SQLSTATEs that mean more than their class.
 const (
 	uniqueViolation    = "23505"
+	duplicateSchema    = "42P06"
 	exclusionViolation = "23P01"
 	deadlockDetected   = "40P01"
 	lockNotAvailable   = "55P03"
@@ -129,7 +130,7 @@ const ownTables = "weir_checkpoints, weir_jobs, weir_meta, weir_reject_files, we
 
 // grant is the statement that gives what was missing.
 func (c *client) grant(e *pgconn.PgError) string {
-	privileges, more := map[string]string{"schema": "USAGE, CREATE", "table": "SELECT, INSERT, UPDATE, DELETE", "sequence": "USAGE", "database": "TEMP"}, ""
+	privileges, more := map[string]string{"schema": "USAGE, CREATE", "table": "SELECT, INSERT, UPDATE, DELETE", "sequence": "USAGE", "database": "CREATE"}, ""
 	_, thing, _ := strings.Cut(e.Message, "permission denied for ")
 	kind, name, ok := strings.Cut(thing, " ")
 	if c.reads {

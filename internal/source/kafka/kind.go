@@ -79,6 +79,7 @@ type RecordField struct {
 	Of     string // one of RecordParts
 	Header string // the name of a header, where Of is "header"
 	Name   string // of the field
+	Null   bool   // a record without a key has null there; otherwise the field is absent
 }
 
 // RecordParts are what a RecordField can have.

@@ -145,6 +145,8 @@ func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 		case "key":
 			if r.Key != nil {
 				buf = t.keys.appendKey(buf, r.Key, "")
+			} else if f.Null {
+				buf = append(buf, "null"...)
 			}
 		case "header":
 			for _, h := range r.Headers { // the last header with the name counts
