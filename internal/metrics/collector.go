@@ -23,6 +23,7 @@ var (
 		"weir_reconnects_total":              "Reconnects to a feed.",
 		"weir_sender_errors_total":           "Senders disconnected because of an error.",
 		"weir_path_mismatches_total":         "Values that were no object, or no array, where a path of the mapping steps into one.",
+		"weir_ignored_values_total":          "Values of fields that have no column, by field: 20 are named, the rest are other.",
 		"weir_lost_values_total":             "Values that were not kept: those of a row whose key changed that the source left out, and fields whose column has another source.",
 		"weir_stalled_seconds":               "For how long the run has been stalled, by reason; 0: it is not for that one.",
 		"weir_flush_running_seconds":         "How long the flush that is under way has run; 0: there is none.",
@@ -60,7 +61,8 @@ var (
 
 // The labels that a metric has besides.
 var furtherLabels = map[string][]string{"weir_rejected_lines_total": {"reason"}, "weir_rows_total": {"result"}, "weir_retries_total": {"reason"}, "weir_stalled_seconds": {"reason"},
-	"weir_kafka_lag_records": {"topic", "partition"}}
+	"weir_ignored_values_total": {"field"},
+	"weir_kafka_lag_records":    {"topic", "partition"}}
 
 func newCollector(r Run, job string) *collector {
 	c := &collector{run: r, whole: map[string]*prometheus.Desc{}, parts: map[string]*prometheus.Desc{}}
@@ -107,6 +109,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			total += n
 		}
 		count(name, float64(total), "")
+	}
+	ignored := map[string]int64{} // two names may have one label
+	for field, n := range s.Unused.ByField() {
+		ignored[label(field)] += n
+	}
+	for field, n := range ignored {
+		count("weir_ignored_values_total", float64(n), "", field)
 	}
 	stalled := map[progress.Cause]float64{}
 	for _, st := range s.Stalls() {

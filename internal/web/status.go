@@ -49,6 +49,8 @@ type Status struct {
 	SourcesLeftOut int64    `json:"sources_left_out"`
 	Reasons        []Reason `json:"reasons"`    // of the rejected lines
 	RejectsAt      string   `json:"rejects_at"` // the command that prints them, or the flag that has them go elsewhere
+	// IgnoredFields have values that find no column: how many by field, and for all but 20 fields together as other.
+	IgnoredFields map[string]int64 `json:"ignored_fields"`
 	// UnmetFields are those that options name and no message has had, for people.
 	UnmetFields []string `json:"unmet_fields"`
 }
@@ -168,7 +170,7 @@ func (s *Site) status() *Status {
 		Counts:      Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
 		BufferBytes: did.Buffer, BufferLimitBytes: s.BufferLimit, SpoolBytes: did.Spool, SpoolLimitBytes: s.SpoolLimit,
 		Flushes: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries, Reconnects: did.Reconnects,
-		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, UnmetFields: []string{}}
+		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, IgnoredFields: did.Unused.ByField(), UnmetFields: []string{}}
 	for _, stall := range did.Stalls() {
 		st.Stalled = append(st.Stalled, Stall{string(stall.Cause), stall.Text, stall.Since.UTC()})
 	}
