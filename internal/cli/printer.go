@@ -177,21 +177,14 @@ func (s *status) addFiles(f *progress.Files, elapsed time.Duration) {
 	}
 }
 
-// waitsFor says what a run waits for, "" for nothing.
+// waitsFor says what a run waits for, as /readyz does, and what else holds up nobody; "" for nothing.
 func waitsFor(s *progress.Snapshot) string {
-	if stalls := s.Stalls(); len(stalls) > 0 {
-		return stalls[0].String()
-	}
-	if !s.Group.Waiting.IsZero() {
-		return "waiting for the group"
+	if why := s.NotReady(); why != "" {
+		return why
 	}
 	for _, l := range s.Lanes {
 		switch {
 		case !l.Open || l.Kind == progress.File:
-		case l.Kind == progress.Dialed && l.Connections == 0:
-			return "waiting for the feed"
-		case l.Kind == progress.Partition && l.Connections == 0:
-			return "waiting for the broker"
 		case l.Kind == progress.Listening && l.Connections == 0:
 			return "waiting for senders"
 		case s.Lines == 0:

@@ -92,7 +92,7 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 		want("waiting for lines")
 		stdin.Close()
 		live := p.Open("tcp://a:1", progress.Dialed)
-		want("waiting for the feed")
+		want("not connected to tcp://a:1")
 		p.SetConnections("tcp://a:1", 1)
 		want("waiting for lines")
 		live.Read(1, 10, true, time.Time{})

@@ -45,7 +45,7 @@ var (
 		"weir_read_bytes_total":               "Bytes read, after decompression.",
 		"weir_pending_lines":                  "Lines read that are not committed.",
 		"weir_last_message_timestamp_seconds": "When the last message was read; 0 for never.",
-		"weir_source_lag_seconds":             "How old the last message read is, by its --time-field; 0 where none has a time.",
+		"weir_source_lag_seconds":             "How old the last message read is, by its --time-field; missing where none has a time.",
 		"weir_connected":                      "1 while the feed is connected, 0 else.",
 		"weir_senders":                        "Connections that send lines.",
 	}
@@ -213,7 +213,9 @@ func collectLines(l *progress.LaneState, name string, count, gauge emit) {
 func collectSource(l *progress.LaneState, name string, count, gauge emit) {
 	collectLines(l, name, count, gauge)
 	gauge("weir_last_message_timestamp_seconds", seconds(l.LastMessage), name)
-	gauge("weir_source_lag_seconds", progress.Lag(l.FeedTime).Seconds(), name)
+	if !l.FeedTime.IsZero() {
+		gauge("weir_source_lag_seconds", progress.Lag(l.FeedTime).Seconds(), name)
+	}
 	switch l.Kind {
 	case progress.Dialed, progress.Partition:
 		gauge("weir_connected", float64(l.Connections), name)

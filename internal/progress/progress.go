@@ -400,7 +400,7 @@ func (p *Progress) Retry(e *sink.Error) {
 	if _, ok := p.state.Retries[e.Reason]; ok {
 		p.state.Retries[e.Reason]++
 	}
-	p.state.trouble.set(DatabaseUnavailable, "waiting for the database ("+e.Reason+")")
+	p.state.trouble.set(DatabaseUnavailable, waitingForDatabase+" ("+e.Reason+")")
 	for _, at := range []*time.Time{&p.state.Writing.tried, &p.state.step} {
 		if !at.IsZero() {
 			*at = time.Now()
@@ -421,7 +421,7 @@ func (p *Progress) DatabaseProbed(err error) {
 		p.state.unreachable = Stall{}
 		return
 	}
-	p.state.unreachable.set(DatabaseUnavailable, "the database cannot be reached ("+e.Reason+")")
+	p.state.unreachable.set(DatabaseUnavailable, waitingForDatabase+" ("+e.Reason+")")
 }
 
 // Rejected returns the number of lines rejected.

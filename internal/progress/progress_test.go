@@ -144,7 +144,7 @@ func TestNotReady(t *testing.T) {
 	p.DatabaseProbed(gone) // but flushes have committed
 	want("")
 	p.DatabaseProbed(gone) // a run that has nothing to write
-	want("the database cannot be reached (connection), for 0s")
+	want("waiting for the database (connection), for 0s")
 	p.DatabaseProbed(nil)
 	want("")
 	p.DatabaseProbed(gone)
