@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -88,8 +90,7 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		_, err := fmt.Fprintf(e.stdout, "%s has not written to this database.\n", who)
 		return err
 	}
-	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tOFFSET\tBATCHES\tUPDATED\tJOB")
+	rows := [][]string{{"TABLE", sourceColumn, "LINE", "OFFSET", "BATCHES", "UPDATED", "JOB"}}
 	jobs := st.Jobs
 	if !e.verbose {
 		jobs = groupFiles(jobs)
@@ -100,10 +101,14 @@ func (e *env) printStatus(st sink.Status, job string) error {
 			updated = j.Updated.Local().Format(time.DateTime)
 		}
 		if j.Source == "" { // no run resumes what the job has read
-			fmt.Fprintf(t, "%s\tstdin\t\t\t\t%s\t%s\n", tables, updated, printable(j.Job))
+			rows = append(rows, []string{tables, "stdin", "", "", "", updated, printable(j.Job)})
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), quantity.Grouped(j.Flushes), updated, printable(j.Job))
+		rows = append(rows, []string{tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), quantity.Grouped(j.Flushes), updated, printable(j.Job)})
+	}
+	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	for _, row := range fitColumns(rows, e.stdoutWidth(math.MaxInt)) {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	if len(st.Rejects) > 0 {
 		fmt.Fprintln(t, "\nREJECTED\tREASON\tJOB")
@@ -112,6 +117,45 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", quantity.Grouped(r.Count), printable(r.Reason), printable(r.Job))
 	}
 	return t.Flush()
+}
+
+const (
+	sourceColumn   = "SOURCE"
+	shortestSource = 18 // characters of a source that is shortened
+)
+
+// fitColumns returns the rows of a table as they fit into a number of characters: it shortens the sources, and leaves out
+// the columns that matter least.
+func fitColumns(rows [][]string, room int) [][]string {
+	for _, leftOut := range []string{"", "BATCHES", "OFFSET", "JOB", "UPDATED", "LINE"} {
+		if at := slices.Index(rows[0], leftOut); at >= 0 {
+			for i, row := range rows {
+				rows[i] = slices.Delete(row, at, at+1)
+			}
+		}
+		left, longest := room, 0
+		for at, title := range rows[0] {
+			widest := 0
+			for _, row := range rows {
+				widest = max(widest, utf8.RuneCountInString(row[at]))
+			}
+			if title == sourceColumn {
+				longest = widest
+				widest = 0
+			}
+			left -= widest + 2
+		}
+		if left >= min(longest, shortestSource) || leftOut == "LINE" {
+			at := slices.Index(rows[0], sourceColumn)
+			for _, row := range rows {
+				if runes := []rune(row[at]); len(runes) > left {
+					row[at] = "…" + string(runes[len(runes)-max(left-1, 0):])
+				}
+			}
+			break
+		}
+	}
+	return rows
 }
 
 // manyFiles of one folder are one row of the status.
@@ -171,7 +215,11 @@ func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n i
 			}
 			fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(table), quantity.Count(total, "row"))
 			for _, r := range rows {
-				fmt.Fprintln(e.stdout, printable(r))
+				row := []rune(printable(r))
+				if room := e.stdoutWidth(math.MaxInt); len(row) > room {
+					row = append(row[:room-1], '…')
+				}
+				fmt.Fprintln(e.stdout, string(row))
 			}
 		}
 	}
