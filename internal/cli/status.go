@@ -90,7 +90,7 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		_, err := fmt.Fprintf(e.stdout, "%s has not written to this database.\n", who)
 		return err
 	}
-	rows := [][]string{{"TABLE", sourceColumn, "LINE", "OFFSET", "BATCHES", "UPDATED", "JOB"}}
+	rows := [][]string{{"TABLE", "SOURCE", "LINE", "OFFSET", "BATCHES", "UPDATED", "JOB"}}
 	jobs := st.Jobs
 	if !e.verbose {
 		jobs = groupFiles(jobs)
@@ -107,7 +107,7 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		rows = append(rows, []string{tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), quantity.Grouped(j.Flushes), updated, printable(j.Job)})
 	}
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-	for _, row := range fitColumns(rows, e.stdoutWidth(math.MaxInt)) {
+	for _, row := range fitColumns(rows, e.lineRoom()) {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	if len(st.Rejects) > 0 {
@@ -119,43 +119,55 @@ func (e *env) printStatus(st sink.Status, job string) error {
 	return t.Flush()
 }
 
-const (
-	sourceColumn   = "SOURCE"
-	shortestSource = 18 // characters of a source that is shortened
-)
+// shortestSource is to how many characters a source is shortened before columns are left out.
+const shortestSource = 18
 
-// fitColumns returns the rows of a table as they fit into a number of characters: it shortens the sources, and leaves out
-// the columns that matter least.
+// fitColumns returns the rows of a table as they fit into a number of characters: it shortens the names of tables and
+// sources, and leaves out the columns that matter least.
 func fitColumns(rows [][]string, room int) [][]string {
-	for _, leftOut := range []string{"", "BATCHES", "OFFSET", "JOB", "UPDATED", "LINE"} {
-		if at := slices.Index(rows[0], leftOut); at >= 0 {
-			for i, row := range rows {
-				rows[i] = slices.Delete(row, at, at+1)
-			}
+	const tables, sources = 0, 1
+	for _, row := range rows {
+		if runes := []rune(row[tables]); len(runes) > room/3 {
+			row[tables] = string(runes[:room/3-1]) + "…"
 		}
-		left, longest := room, 0
-		for at, title := range rows[0] {
-			widest := 0
-			for _, row := range rows {
-				widest = max(widest, utf8.RuneCountInString(row[at]))
-			}
-			if title == sourceColumn {
-				longest = widest
-				widest = 0
-			}
-			left -= widest + 2
-		}
-		if left >= min(longest, shortestSource) || leftOut == "LINE" {
-			at := slices.Index(rows[0], sourceColumn)
-			for _, row := range rows {
-				if runes := []rune(row[at]); len(runes) > left {
-					row[at] = "…" + string(runes[len(runes)-max(left-1, 0):])
-				}
-			}
+	}
+	left := leftFor(rows, sources, room)
+	for _, least := range []string{"BATCHES", "OFFSET", "JOB", "UPDATED", "LINE"} {
+		if left >= min(columnWidth(rows, sources), shortestSource) {
 			break
+		}
+		at := slices.Index(rows[0], least)
+		for i, row := range rows {
+			rows[i] = slices.Delete(row, at, at+1)
+		}
+		left = leftFor(rows, sources, room)
+	}
+	for _, row := range rows {
+		if runes := []rune(row[sources]); len(runes) > left {
+			row[sources] = "…" + string(runes[len(runes)-max(left-1, 0):])
 		}
 	}
 	return rows
+}
+
+// lineRoom is how many characters a line has on stdout: in the last column, some terminals begin a new line.
+func (e *env) lineRoom() int { return e.stdoutWidth(math.MaxInt) - 1 }
+
+// leftFor is how many characters of a line the other columns leave for one.
+func leftFor(rows [][]string, column, room int) int {
+	for at := range rows[0] {
+		if at != column {
+			room -= columnWidth(rows, at) + 2
+		}
+	}
+	return room
+}
+
+func columnWidth(rows [][]string, at int) (widest int) {
+	for _, row := range rows {
+		widest = max(widest, utf8.RuneCountInString(row[at]))
+	}
+	return widest
 }
 
 // manyFiles of one folder are one row of the status.
@@ -216,7 +228,7 @@ func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n i
 			fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(table), quantity.Count(total, "row"))
 			for _, r := range rows {
 				row := []rune(printable(r))
-				if room := e.stdoutWidth(math.MaxInt); len(row) > room {
+				if room := e.lineRoom(); len(row) > room {
 					row = append(row[:room-1], '…')
 				}
 				fmt.Fprintln(e.stdout, string(row))
