@@ -125,7 +125,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	}
 	e.tellUnmet(did.Unused.Unmet)
 	if s.Rejected > 0 && o.Rejects.To != "fail" { // whose error names the line
-		e.log.Warn(rejectedText(o, &c, &did))
+		e.log.Warn(rejectedText(o, &c, &did), "rejected", s.Rejected, "lines", s.Lines)
 	}
 }
 

@@ -119,7 +119,8 @@ func (f *folding) options(t *schema.Table) (fold.Options, error) {
 	if o.UnknownFields == "" {
 		o.UnknownFields = fold.IgnoreUnknown
 		if t.Ruled {
-			f.run.cfg.Log.Info(fmt.Sprintf("table %q counts as yours since %s: it gets no new columns, and fields without one are ignored. To add columns, undo that or use --unknown-fields add", t.Name, t.Rule()))
+			f.run.cfg.Log.Info(fmt.Sprintf("table %q counts as yours since %s: it gets no new columns, and fields without one are ignored. "+
+				"To add columns, undo that or use --unknown-fields add", t.Name, t.Rule()))
 		}
 		if t.Made || !t.Exists {
 			o.UnknownFields = fold.AddUnknown
