@@ -88,14 +88,14 @@ func stderrWidth() int {
 	return 80
 }
 
-// helpWidth is the width of the help's lines.
-func (e *env) helpWidth() int {
+// stdoutWidth is that of the terminal that stdout is; otherwise if it is none.
+func (e *env) stdoutWidth(otherwise int) int {
 	if e.stdout == os.Stdout && e.terminal(int(os.Stdout.Fd())) {
 		if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
 			return columns
 		}
 	}
-	return 80
+	return otherwise
 }
 
 // untilSignal returns a context that the first signal ends; the second ends the

@@ -73,7 +73,8 @@ type counts struct {
 
 const (
 	lineEvery = 500 * time.Millisecond // on a terminal
-	logEvery  = 10 * time.Second       // elsewhere
+	logEvery  = 10 * time.Second       // elsewhere, in the first minute
+	logLater  = time.Minute            // after that
 )
 
 func newPrinter(e *env, o *spec.Output, p *progress.Progress) *printer {
@@ -86,7 +87,15 @@ func newPrinter(e *env, o *spec.Output, p *progress.Progress) *printer {
 		e.line.width = e.width
 		go out.tick(lineEvery, func() { out.line.show(out.status()) })
 	default:
-		go out.tick(logEvery, func() { e.log.Info(out.status().String()) })
+		var logged time.Time
+		go out.tick(logEvery, func() {
+			if time.Since(p.Snapshot().Start) > logLater+logEvery/2 && time.Since(logged) < logLater-logEvery/2 {
+				return
+			}
+			logged = time.Now()
+			s := out.status()
+			e.log.Info(s.String(), append(s.fields(), plainField, "progress")...)
+		})
 	}
 	return out
 }
@@ -122,39 +131,39 @@ func (o *printer) status() status {
 	rate := float64(now.lines-before.lines) / elapsed.Seconds()
 	o.before = now
 	var is status
-	is.add(1, quantity.Count(now.lines, "line"))
-	is.add(5, quantity.Grouped(int64(rate))+"/s")
-	is.add(8, quantity.Count(t.Total(), "row"))
+	is.add(1, quantity.Count(now.lines, "line"), "lines", now.lines)
+	is.add(5, quantity.Grouped(int64(rate))+"/s", "lines_per_second", int64(rate))
+	is.add(8, quantity.Count(t.Total(), "row"), "rows", t.Total())
 	if t.Messages > 0 {
-		is.add(10, fmt.Sprintf("%.0f %% folded", 100*float64(t.Coalesced)/float64(t.Messages)))
+		is.add(10, fmt.Sprintf("%.0f %% folded", 100*float64(t.Coalesced)/float64(t.Messages)), "coalesced_messages", t.Coalesced)
 	}
 	if s.Rejected > 0 {
-		is.add(3, quantity.Grouped(s.Rejected)+" rejected")
+		is.add(3, quantity.Grouped(s.Rejected)+" rejected", "rejected", s.Rejected)
 	}
 	if what := waitsFor(&s); what != "" {
-		is.add(0, what)
+		is.add(0, what, "waits_for", what)
 	}
 	if what := partitions(&s); what != "" {
-		is.add(6, what)
+		is.add(6, what, "partitions", s.OpenPartitions(), "group_partitions", s.Group.Partitions)
 	}
 	if what := writing(&s); what != "" {
-		is.add(2, what)
+		is.add(2, what, "flush_rows", s.Writing.Rows, "flush_sent_rows", s.Writing.Sent)
 	}
 	if o.stopped() != nil {
 		is.add(0, "stopping (Ctrl-C: at once)")
 	}
 	if s.Spool > 1e6 {
-		is.add(7, "spool "+quantity.Bytes(s.Spool))
+		is.add(7, "spool "+quantity.BinaryBytes(s.Spool), "spool_bytes", s.Spool)
 	}
 	if lag := progress.Lag(s.FeedTime); lag != 0 {
-		is.add(4, "lag "+quantity.Duration(lag))
+		is.add(4, "lag "+quantity.Duration(lag), "lag_seconds", lag.Seconds())
 		if lag > time.Second && !before.feed.IsZero() && now.feed.After(before.feed) {
 			// Seconds of the feed in a second: past 1 it catches up.
 			is.add(9, fmt.Sprintf("catching up at %.1fx", float64(now.feed.Sub(before.feed))/float64(elapsed)))
 		}
 	}
 	if s.LastFlush > 0 {
-		is.add(11, "flush "+quantity.Duration(s.LastFlush))
+		is.add(11, "flush "+quantity.Duration(s.LastFlush), "last_flush_seconds", s.LastFlush.Seconds())
 	}
 	is.addFiles(&s.Files, now.at.Sub(s.Start))
 	return is
@@ -163,35 +172,28 @@ func (o *printer) status() status {
 // addFiles adds how far a run is with its files, after some time.
 func (s *status) addFiles(f *progress.Files, elapsed time.Duration) {
 	if f.Number > 1 {
-		s.add(6, fmt.Sprintf("file %s of %s", quantity.Grouped(int64(min(f.Ended+1, f.Number))), quantity.Grouped(int64(f.Number))))
+		s.add(6, fmt.Sprintf("file %s of %s", quantity.Grouped(int64(min(f.Ended+1, f.Number))), quantity.Grouped(int64(f.Number))), "files_ended", f.Ended, "files", f.Number)
 	}
 	if f.Size == 0 || f.Offset == 0 {
 		return
 	}
-	s.add(2, fmt.Sprintf("%.0f %%", min(100, 100*float64(f.Offset)/float64(f.Size))))
+	s.add(2, fmt.Sprintf("%.0f %%", min(100, 100*float64(f.Offset)/float64(f.Size))), "offset_bytes", f.Offset, "size_bytes", f.Size)
 	if f.Offset <= f.Before {
 		return
 	}
 	if left := time.Duration(float64(elapsed) * float64(f.Size-f.Offset) / float64(f.Offset-f.Before)); left >= time.Second {
-		s.add(6, "ETA "+quantity.Duration(left.Round(time.Second)))
+		s.add(6, "ETA "+quantity.Duration(left.Round(time.Second)), "seconds_left", int64(left.Seconds()))
 	}
 }
 
-// waitsFor says what a run waits for, "" for nothing.
+// waitsFor says what a run waits for, as /readyz does, and what else holds up nobody; "" for nothing.
 func waitsFor(s *progress.Snapshot) string {
-	if stalls := s.Stalls(); len(stalls) > 0 {
-		return stalls[0].String()
-	}
-	if !s.Group.Waiting.IsZero() {
-		return "waiting for the group"
+	if why := s.NotReady(); why != "" {
+		return why
 	}
 	for _, l := range s.Lanes {
 		switch {
 		case !l.Open || l.Kind == progress.File:
-		case l.Kind == progress.Dialed && l.Connections == 0:
-			return "waiting for the feed"
-		case l.Kind == progress.Partition && l.Connections == 0:
-			return "waiting for the broker"
 		case l.Kind == progress.Listening && l.Connections == 0:
 			return "waiting for senders"
 		case s.Lines == 0:
@@ -224,11 +226,22 @@ func writing(s *progress.Snapshot) string {
 type status []statusPart
 
 type statusPart struct {
-	rank int // the highest is left out first
-	text string
+	rank   int // the highest is left out first
+	text   string
+	fields []any // the same in a JSON log: names and values
 }
 
-func (s *status) add(rank int, text string) { *s = append(*s, statusPart{rank, text}) }
+func (s *status) add(rank int, text string, fields ...any) {
+	*s = append(*s, statusPart{rank, text, fields})
+}
+
+// fields are those of all parts.
+func (s status) fields() (all []any) {
+	for i := range s {
+		all = append(all, s[i].fields...)
+	}
+	return all
+}
 
 func (s status) String() string {
 	texts := make([]string, len(s))

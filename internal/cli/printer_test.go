@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/spec"
 )
 
 func TestStatus(t *testing.T) {
@@ -29,7 +30,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("\n%s, want\n%s", got, s)
 			}
 		}
-		want("0 lines  0/s  0 rows")
+		want("0 lines  0/s  0 rows  not reading yet")
 		p.Retry(&sink.Error{Reason: "connection"})
 		want("0 lines  0/s  0 rows  waiting for the database (connection), for 1s")
 
@@ -41,7 +42,7 @@ func TestStatus(t *testing.T) {
 		p.Flushed(progress.Flush{Took: 20 * time.Millisecond, Tables: []progress.TableFlush{{Messages: 4, Coalesced: 1, Rows: progress.Rows{Inserted: 2, Unchanged: 1}}}})
 		p.SetSpool(3e6)
 		file.Close()
-		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  spool 3.0 MB  flush 20ms")
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  spool 2.9 MiB  flush 20ms")
 		p.SetSpool(0)
 
 		// The feed's own time moves by ten minutes in ten seconds; then its clock is ahead.
@@ -92,7 +93,7 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 		want("waiting for lines")
 		stdin.Close()
 		live := p.Open("tcp://a:1", progress.Dialed)
-		want("waiting for the feed")
+		want("not connected to tcp://a:1")
 		p.SetConnections("tcp://a:1", 1)
 		want("waiting for lines")
 		live.Read(1, 10, true, time.Time{})
@@ -139,10 +140,10 @@ func TestStatusLine(t *testing.T) {
 	var b bytes.Buffer
 	l := &statusLine{w: &b}
 	log := slog.New(&textHandler{w: l, prefix: logPrefix, level: slog.LevelInfo})
-	l.show(status{{1, "one"}})
+	l.show(status{{rank: 1, text: "one"}})
 	log.Warn("careful\n  CREATE INDEX\nmore\x1b[2J", "job", "j")
 	log.Debug("hidden")
-	l.show(status{{1, "two"}})
+	l.show(status{{rank: 1, text: "two"}})
 	log.Error("over", hintField, "See it.")
 	const clear = "\r\x1b[K"
 	if want := clear + "one" + clear + "weir: warning: careful\n  CREATE INDEX\nweir: more�[2J\n" + clear + "two" + clear + "weir: over\nSee it.\n"; b.String() != want {
@@ -188,4 +189,28 @@ func (h attemptsHandler) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	return nil
+}
+
+// Where nobody watches, a run that has nothing to do logs a line a minute after its first minute, of which JSON has the
+// figures as fields; --quiet none.
+func TestPrinter_LinesAMinute(t *testing.T) {
+	for _, o := range []spec.Output{{LogFormat: spec.JSON}, {Quiet: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			e := &env{stderr: &log, log: slog.New(newJSONHandler(&log, slog.LevelInfo)), line: &statusLine{w: &log}, stopped: func() os.Signal { return nil }}
+			p := progress.New("t")
+			p.Open("-", progress.Waiting).Read(1234, 10, true, time.Time{})
+			out := newPrinter(e, &o, p)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			out.close()
+			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+			switch {
+			case o.Quiet && log.Len() > 0, !o.Quiet && (len(lines) < 60 || len(lines) > 66):
+				t.Errorf("in an hour it said\n%s", log.String())
+			case !o.Quiet && !strings.Contains(lines[0], `"msg":"progress","lines":1234,"lines_per_second":123,"rows":0}`):
+				t.Errorf("fields: %s", lines[0])
+			}
+		})
+	}
 }

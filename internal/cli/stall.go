@@ -27,12 +27,12 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
 				continue
 			}
 			logged[st.Cause] = st
-			log.Warn(st.String(), "reason", string(st.Cause))
+			log.Warn(st.String(), plainField, st.Text, "reason", string(st.Cause), "seconds", int64(time.Since(st.Since).Seconds()))
 		}
 		for cause, st := range logged {
 			if !now[cause] {
 				delete(logged, cause)
-				log.Info("no longer: "+st.String(), "reason", string(cause))
+				log.Info("no longer: "+st.String(), plainField, "no longer: "+st.Text, "reason", string(cause), "seconds", int64(time.Since(st.Since).Seconds()))
 			}
 		}
 	}
@@ -52,7 +52,8 @@ func logStop(ctx context.Context, ended <-chan struct{}, p *progress.Progress, l
 		s := p.Snapshot()
 		if what := writing(&s); what != "" && time.Since(said) >= logEvery {
 			said = time.Now()
-			log.Info("stopping when this is done: " + what + "; a second signal ends the run at once")
+			log.Info("stopping when this is done: "+what+"; a second signal ends the run at once",
+				plainField, "stopping when the flush is done; a second signal ends the run at once", "flush_rows", s.Writing.Rows, "flush_sent_rows", s.Writing.Sent)
 		}
 		select {
 		case <-t.C:

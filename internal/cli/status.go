@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -88,8 +90,7 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		_, err := fmt.Fprintf(e.stdout, "%s has not written to this database.\n", who)
 		return err
 	}
-	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tOFFSET\tBATCHES\tUPDATED\tJOB")
+	rows := [][]string{{"TABLE", "SOURCE", "LINE", "OFFSET", "BATCHES", "UPDATED", "JOB"}}
 	jobs := st.Jobs
 	if !e.verbose {
 		jobs = groupFiles(jobs)
@@ -100,10 +101,14 @@ func (e *env) printStatus(st sink.Status, job string) error {
 			updated = j.Updated.Local().Format(time.DateTime)
 		}
 		if j.Source == "" { // no run resumes what the job has read
-			fmt.Fprintf(t, "%s\tstdin\t\t\t\t%s\t%s\n", tables, updated, printable(j.Job))
+			rows = append(rows, []string{tables, "stdin", "", "", "", updated, printable(j.Job)})
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), quantity.Grouped(j.Flushes), updated, printable(j.Job))
+		rows = append(rows, []string{tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), quantity.Grouped(j.Flushes), updated, printable(j.Job)})
+	}
+	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	for _, row := range fitColumns(rows, e.lineRoom()) {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	if len(st.Rejects) > 0 {
 		fmt.Fprintln(t, "\nREJECTED\tREASON\tJOB")
@@ -112,6 +117,57 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", quantity.Grouped(r.Count), printable(r.Reason), printable(r.Job))
 	}
 	return t.Flush()
+}
+
+// shortestSource is to how many characters a source is shortened before columns are left out.
+const shortestSource = 18
+
+// fitColumns returns the rows of a table as they fit into a number of characters: it shortens the names of tables and
+// sources, and leaves out the columns that matter least.
+func fitColumns(rows [][]string, room int) [][]string {
+	const tables, sources = 0, 1
+	for _, row := range rows {
+		if runes := []rune(row[tables]); len(runes) > room/3 {
+			row[tables] = string(runes[:room/3-1]) + "…"
+		}
+	}
+	left := leftFor(rows, sources, room)
+	for _, least := range []string{"BATCHES", "OFFSET", "JOB", "UPDATED", "LINE"} {
+		if left >= min(columnWidth(rows, sources), shortestSource) {
+			break
+		}
+		at := slices.Index(rows[0], least)
+		for i, row := range rows {
+			rows[i] = slices.Delete(row, at, at+1)
+		}
+		left = leftFor(rows, sources, room)
+	}
+	for _, row := range rows {
+		if runes := []rune(row[sources]); len(runes) > left {
+			row[sources] = "…" + string(runes[len(runes)-max(left-1, 0):])
+		}
+	}
+	return rows
+}
+
+// lineRoom is how many characters a line has on stdout: in the last column, some terminals begin a new line.
+func (e *env) lineRoom() int { return e.stdoutWidth(math.MaxInt) - 1 }
+
+// leftFor is how many characters of a line the other columns leave for one.
+func leftFor(rows [][]string, column, room int) int {
+	for at := range rows[0] {
+		if at != column {
+			room -= columnWidth(rows, at) + 2
+		}
+	}
+	return room
+}
+
+func columnWidth(rows [][]string, at int) (widest int) {
+	for _, row := range rows {
+		widest = max(widest, utf8.RuneCountInString(row[at]))
+	}
+	return widest
 }
 
 // manyFiles of one folder are one row of the status.
@@ -171,7 +227,11 @@ func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n i
 			}
 			fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(table), quantity.Count(total, "row"))
 			for _, r := range rows {
-				fmt.Fprintln(e.stdout, printable(r))
+				row := []rune(printable(r))
+				if room := e.lineRoom(); len(row) > room {
+					row = append(row[:room-1], '…')
+				}
+				fmt.Fprintln(e.stdout, string(row))
 			}
 		}
 	}

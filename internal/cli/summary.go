@@ -109,7 +109,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	if err != nil && s.Lines == 0 {
 		return
 	}
-	e.log.Info(s.text(shownJob(&c)))
+	e.log.Info(s.text(shownJob(&c)), plainField, "summary", "summary", s)
 	if len(s.Ignored) > 0 {
 		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add --restart reread adds them)", someOf(s.Ignored)))
 	}
@@ -130,7 +130,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	}
 	e.tellUnmet(did.Unused.Unmet)
 	if s.Rejected > 0 && o.Rejects.To != "fail" { // whose error names the line
-		e.log.Warn(rejectedText(o, &c, &did))
+		e.log.Warn(rejectedText(o, &c, &did), "rejected", s.Rejected, "lines", s.Lines)
 	}
 }
 

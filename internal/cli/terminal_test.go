@@ -120,5 +120,36 @@ func TestTerminal_StatusFits(t *testing.T) {
 	term.resize(40)
 	at := len(term.text())
 	run("sync", "tcp://127.0.0.1:1", "--to", "t.db", "--table", "live")
-	term.wait(at, 40, "^0 lines  0/s  waiting for the feed$")
+	term.wait(at, 40, `^not connected to tcp://127\.0\.0\.1:1$`)
+}
+
+// TestTerminal_TablesFit: what status prints has room in the terminal, whatever its width: sources are shortened and columns
+// left out.
+func TestTerminal_TablesFit(t *testing.T) {
+	t.Parallel()
+	l := testweir.New(t, "t.db")
+	l.Write("feed-with-a-long-name.jsonl", `{"id":1,"text":"`+strings.Repeat("x", 300)+`"}`+"\n")
+	l.Start("sync", "feed-with-a-long-name.jsonl", "--to", "t.db", "--table", "flights").Exit(0)
+	for columns, want := range map[int]string{
+		200: `(?m)^TABLE +SOURCE +LINE +OFFSET +BATCHES +UPDATED +JOB *$`,
+		80:  `(?m)^TABLE +SOURCE +LINE +OFFSET +UPDATED +JOB *\r?\nflights +….*name.jsonl +1 +\d+ +2.*flights *$`,
+		40:  `(?m)^TABLE +SOURCE +LINE *\r?\nflights +….*name.jsonl +1 *$`,
+	} {
+		term := newTerminal(t, columns)
+		c := l.Command("status", "--to", "t.db", "--sample", "1")
+		c.Stdout = term.slave
+		c.Start().Exit(0)
+		testcheck.Until(t, func() string {
+			text := strings.ReplaceAll(term.text(), "\r", "")
+			if !regexp.MustCompile(want).MatchString(text) || !strings.Contains(text, "x…\n") {
+				return fmt.Sprintf("in %d columns it is\n%s", columns, text)
+			}
+			for line := range strings.Lines(text) {
+				if n := len([]rune(line)) - 1; n > columns {
+					t.Fatalf("a line of %d characters in %d columns: %s", n, columns, line)
+				}
+			}
+			return ""
+		})
+	}
 }

@@ -137,6 +137,9 @@ func (f *filler) handOver(flushing context.Context) error {
 	}
 	f.folding.folders.Seal(s.Set)
 	f.folding.countUnmet()
+	if fresh := f.folding.countIgnored(); s.period > 0 { // else the summary names them
+		f.folding.warnIgnored(fresh)
+	}
 	select {
 	case f.full <- s:
 	case <-flushing.Done():

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -121,6 +123,10 @@ func (f *folding) options(table int, t *schema.Table) (fold.Options, error) {
 	}
 	if o.UnknownFields == "" {
 		o.UnknownFields = fold.IgnoreUnknown
+		if t.Ruled {
+			f.run.cfg.Log.Info(fmt.Sprintf("table %q counts as yours since %s: it gets no new columns, and fields without one are ignored. "+
+				"To add columns, undo that or use --unknown-fields add", t.Name, t.Rule()))
+		}
 		if t.Made || !t.Exists {
 			o.UnknownFields = fold.AddUnknown
 		}
@@ -204,13 +210,34 @@ func (f *folding) counts() counts {
 // countPassed counts what has found no table and no column.
 func (f *folding) countPassed(p *progress.Progress) {
 	f.countUnmet()
-	ignored := f.ignored()
-	p.NoteUnused(func(u *progress.Unused) {
-		u.Ignored = ignored
-		if f.plan != nil {
-			u.Passed, u.NoTable = f.plan.ignored, f.plan.noTable
+	f.countIgnored()
+	if f.plan != nil {
+		p.NoteUnused(func(u *progress.Unused) { u.Passed, u.NoTable = f.plan.ignored, f.plan.noTable })
+	}
+}
+
+// countIgnored counts the values that found no column, and returns the fields that the metrics name from now on.
+func (f *folding) countIgnored() (fresh []string) { return f.run.p.Ignored(f.ignored()) }
+
+// warnIgnored warns of fields that find no column, unless the user's settings ignore them.
+func (f *folding) warnIgnored(fields []string) {
+	unasked := func(field string) bool {
+		return slices.ContainsFunc(f.tables, func(t Table) bool {
+			return t.Fold.UnknownFields == "" && (len(f.tables) == 1 || strings.HasPrefix(field, t.Name+"."))
+		})
+	}
+	var texts []string
+	for _, field := range fields {
+		switch {
+		case field == progress.OtherFields:
+			texts = append(texts, "and others")
+		case unasked(field):
+			texts = append(texts, strconv.Quote(field))
 		}
-	})
+	}
+	if len(texts) > 0 {
+		f.run.cfg.Log.Warn(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add adds columns)", strings.Join(texts, ", ")))
+	}
 }
 
 // ignored returns how many values each field had that found no column.

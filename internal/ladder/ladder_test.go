@@ -73,10 +73,11 @@ func TestLadder_SaysWhatItDidNotCount(t *testing.T) {
 	}{
 		{Result{Advice: new(setting(enough, 100)), Sweep: []Setting{setting(enough-1, 200)}}, true},
 		{Result{Advice: new(setting(enough, 100)), Sweep: []Setting{setting(enough-1, 101), setting(enough, 200)}}, false},
-		{Result{Sweep: []Setting{setting(enough-1, 1)}}, true},
+		{Result{Sweep: []Setting{setting(8, 1), setting(enough-1, 1)}}, true},
 		{Result{Sweep: []Setting{setting(enough, 1)}}, false},
 	} {
-		if text := c.r.adviceText(); strings.Contains(text, "fewer than 10 flushes") != c.says {
+		c.r.Runs = 3
+		if text := c.r.adviceText(); strings.Contains(text, "fewer than 10 flushes") != c.says || c.says != strings.Contains(text, "try --runs 4,") {
 			t.Error(text)
 		}
 	}

@@ -77,10 +77,14 @@ func (r *Result) adviceText() string {
 		text = fmt.Sprintf("For %s: --synchronous %s --batch-period %s (%s messages/s, at most %s behind; a power cut takes %s).",
 			r.Wanted, a.Level, a.Period, quantity.Figure(a.Rate.Median), lagText(a.Lag), a.Lost)
 	}
+	runs := 0 // that the settings need which may be better
 	for i := range r.Sweep {
 		if s := &r.Sweep[i]; s.Flushes < enough && near*s.Rate.Median > fastest {
-			return text + fmt.Sprintf(" Settings with fewer than %d flushes do not count, and some of these may be better: a longer feed, and more --messages, make more of them.", enough)
+			runs = max(runs, (enough*r.Runs+s.Flushes-1)/max(s.Flushes, 1))
 		}
+	}
+	if runs > 0 {
+		text += fmt.Sprintf(" Settings with fewer than %d flushes do not count, and some of these may be better: try --runs %d, which makes enough of them, or a longer feed.", enough, runs)
 	}
 	return text
 }

@@ -23,6 +23,7 @@ var (
 		"weir_reconnects_total":              "Reconnects to a feed.",
 		"weir_sender_errors_total":           "Senders disconnected because of an error.",
 		"weir_path_mismatches_total":         "Values that were no object, or no array, where a path of the mapping steps into one.",
+		"weir_ignored_values_total":          "Values of fields that have no column, by field: 20 are named, the rest are other.",
 		"weir_lost_values_total":             "Values that were not kept: those of a row whose key changed that the source left out, and fields whose column has another source.",
 		"weir_nulled_values_total":           "Values that do not fit their column, TABLE.COLUMN, and were stored as NULL.",
 		"weir_stalled_seconds":               "For how long the run has been stalled, by reason; 0: it is not for that one.",
@@ -45,7 +46,7 @@ var (
 		"weir_read_bytes_total":               "Bytes read, after decompression.",
 		"weir_pending_lines":                  "Lines read that are not committed.",
 		"weir_last_message_timestamp_seconds": "When the last message was read; 0 for never.",
-		"weir_source_lag_seconds":             "How old the last message read is, by its --time-field; 0 where none has a time.",
+		"weir_source_lag_seconds":             "How old the last message read is, by its --time-field; missing where none has a time.",
 		"weir_connected":                      "1 while the feed is connected, 0 else.",
 		"weir_senders":                        "Connections that send lines.",
 	}
@@ -61,8 +62,9 @@ var (
 
 // The labels that a metric has besides.
 var furtherLabels = map[string][]string{"weir_rejected_lines_total": {"reason"}, "weir_rows_total": {"result"}, "weir_retries_total": {"reason"}, "weir_stalled_seconds": {"reason"},
-	"weir_nulled_values_total": {"column"},
-	"weir_kafka_lag_records":   {"topic", "partition"}}
+	"weir_nulled_values_total":  {"column"},
+	"weir_ignored_values_total": {"field"},
+	"weir_kafka_lag_records":    {"topic", "partition"}}
 
 func newCollector(r Run, job string) *collector {
 	c := &collector{run: r, whole: map[string]*prometheus.Desc{}, parts: map[string]*prometheus.Desc{}}
@@ -112,6 +114,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	for column, n := range s.Unused.Nulled {
 		count("weir_nulled_values_total", float64(n), "", column)
+	}
+	ignored := map[string]int64{} // two names may have one label
+	for field, n := range s.Unused.ByField() {
+		ignored[label(field)] += n
+	}
+	for field, n := range ignored {
+		count("weir_ignored_values_total", float64(n), "", field)
 	}
 	stalled := map[progress.Cause]float64{}
 	for _, st := range s.Stalls() {
@@ -209,7 +218,9 @@ func collectLines(l *progress.LaneState, name string, count, gauge emit) {
 func collectSource(l *progress.LaneState, name string, count, gauge emit) {
 	collectLines(l, name, count, gauge)
 	gauge("weir_last_message_timestamp_seconds", seconds(l.LastMessage), name)
-	gauge("weir_source_lag_seconds", progress.Lag(l.FeedTime).Seconds(), name)
+	if !l.FeedTime.IsZero() {
+		gauge("weir_source_lag_seconds", progress.Lag(l.FeedTime).Seconds(), name)
+	}
 	switch l.Kind {
 	case progress.Dialed, progress.Partition:
 		gauge("weir_connected", float64(l.Connections), name)

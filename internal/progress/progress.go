@@ -96,7 +96,8 @@ type Unused struct {
 	Mismatches map[string]int64 // values that were no object, or no array, where a path of the mapping steps into one, by path
 	Lost       map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
 	Nulled     map[string]int64 // values that their columns do not take, and that count as null, by TABLE.COLUMN
-	Ignored    map[string]int64 // values that found no column, by field; complete when the run has ended
+	Ignored    map[string]int64 // values that found no column, by field; up to the last flush
+	named      []string         // the fields of Ignored that came first, and OtherFields
 	Passed     int64            // messages that were passed over
 	NoTable    map[string]int64 // messages that no table took, by what they have where the conditions of tables look
 	Unmet      []Unmet
@@ -115,6 +116,42 @@ func (p *Progress) NoteUnused(note func(*Unused)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	note(&p.state.Unused)
+}
+
+// Of the fields that find no column, some are named one by one while the run lasts, and the rest together.
+const (
+	namedFields = 20
+	OtherFields = "other"
+)
+
+// Ignored notes how many values each field had that found no column, and returns the fields that [Unused.ByField] names
+// from now on.
+func (p *Progress) Ignored(counts map[string]int64) (fresh []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	u := &p.state.Unused
+	u.Ignored = counts
+	for _, field := range slices.Sorted(maps.Keys(counts)) {
+		if !slices.Contains(u.named, field) && len(u.named) >= namedFields {
+			field = OtherFields
+		}
+		if !slices.Contains(u.named, field) {
+			u.named, fresh = append(u.named, field), append(fresh, field)
+		}
+	}
+	return fresh
+}
+
+// ByField is Ignored with a bounded number of names, the same ones for the whole run.
+func (u *Unused) ByField() map[string]int64 {
+	counts := map[string]int64{}
+	for field, n := range u.Ignored {
+		if !slices.Contains(u.named, field) {
+			field = OtherFields
+		}
+		counts[field] += n
+	}
+	return counts
 }
 
 // A Reason has the rejected lines with one reason.
@@ -363,7 +400,7 @@ func (p *Progress) Retry(e *sink.Error) {
 	if _, ok := p.state.Retries[e.Reason]; ok {
 		p.state.Retries[e.Reason]++
 	}
-	p.state.trouble.set(DatabaseUnavailable, "waiting for the database ("+e.Reason+")")
+	p.state.trouble.set(DatabaseUnavailable, waitingForDatabase+" ("+e.Reason+")")
 	for _, at := range []*time.Time{&p.state.Writing.tried, &p.state.step} {
 		if !at.IsZero() {
 			*at = time.Now()
@@ -384,7 +421,7 @@ func (p *Progress) DatabaseProbed(err error) {
 		p.state.unreachable = Stall{}
 		return
 	}
-	p.state.unreachable.set(DatabaseUnavailable, "the database cannot be reached ("+e.Reason+")")
+	p.state.unreachable.set(DatabaseUnavailable, waitingForDatabase+" ("+e.Reason+")")
 }
 
 // Rejected returns the number of lines rejected.

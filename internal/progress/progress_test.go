@@ -2,6 +2,7 @@ package progress_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,7 +144,7 @@ func TestNotReady(t *testing.T) {
 	p.DatabaseProbed(gone) // but flushes have committed
 	want("")
 	p.DatabaseProbed(gone) // a run that has nothing to write
-	want("the database cannot be reached (connection), for 0s")
+	want("waiting for the database (connection), for 0s")
 	p.DatabaseProbed(nil)
 	want("")
 	p.DatabaseProbed(gone)
@@ -228,4 +229,27 @@ func TestStalls_ALargeFlushMayTakeLonger(t *testing.T) {
 		f(1_000_000, 200*time.Second, false)
 		f(1_000_000, 211*time.Second, true)
 	})
+}
+
+// Fields that find no column are named once each, up to 20; from then on the rest counts as other, and those that were
+// named keep their names.
+func TestIgnored_NamesAreBounded(t *testing.T) {
+	p := progress.New("t")
+	counts := map[string]int64{"z": 1}
+	if got := p.Ignored(counts); !slices.Equal(got, []string{"z"}) {
+		t.Errorf("named first: %q", got)
+	}
+	for i := range 100 {
+		counts[fmt.Sprintf("f%03d", i)] = 2
+	}
+	if got := p.Ignored(counts); len(got) != 20 || got[0] != "f000" || got[19] != progress.OtherFields {
+		t.Errorf("named next: %q", got)
+	}
+	if got := p.Ignored(counts); got != nil {
+		t.Errorf("named again: %q", got)
+	}
+	s := p.Snapshot()
+	if got := s.Unused.ByField(); len(got) != 21 || got["z"] != 1 || got["f018"] != 2 || got[progress.OtherFields] != 2*81 {
+		t.Errorf("counts: %v", got)
+	}
 }

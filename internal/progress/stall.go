@@ -32,7 +32,10 @@ const (
 // slowJoin is after how long waiting for the group counts as stalled: a group may wait for a member that is dead.
 const slowJoin = 10 * time.Second
 
-const waitingForGroup = "waiting for the group"
+const (
+	waitingForDatabase = "waiting for the database"
+	waitingForGroup    = "waiting for the group"
+)
 
 // A Stall is a reason for which lines are not read or not written, and since when.
 type Stall struct {

@@ -58,6 +58,19 @@ func Bytes(n int64) string {
 	return Count(n, "byte")
 }
 
+// BinaryBytes is a number of bytes of memory or of a spool, whose limits people give in such units.
+func BinaryBytes(n int64) string {
+	switch v := float64(n); {
+	case v >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", v/(1<<30))
+	case v >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", v/(1<<20))
+	case v >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", v/(1<<10))
+	}
+	return Count(n, "byte")
+}
+
 // Duration is a duration in its two largest units at most.
 func Duration(d time.Duration) string {
 	switch {

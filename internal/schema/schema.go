@@ -77,6 +77,8 @@ type Table struct {
 	// Made tells that weir made the table, and nobody gave it constraints since: new
 	// fields become columns.
 	Made bool
+	// Ruled tells that weir made the table, and somebody gave it such constraints since.
+	Ruled bool
 	// HasConstraints tells that the database may refuse a row for what only it knows
 	// (CHECK, triggers, foreign keys, other unique indexes, ones whose entries may be too long, …): a batch for the table, or for
 	// one with columns that are Judged, keeps its messages, so that a row that is refused can
@@ -96,6 +98,23 @@ type Table struct {
 
 // Appends reports whether the table has no key: each message is a row of its own.
 func (t *Table) Appends() bool { return len(t.Key) == 0 }
+
+// Rule says what made a table of weir's the user's, for people.
+func (t *Table) Rule() string {
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		switch {
+		case c.Serial:
+		case c.Generated:
+			return fmt.Sprintf("column %q is generated", c.Name)
+		case c.Default != "":
+			return fmt.Sprintf("column %q has a DEFAULT", c.Name)
+		case c.NotNull && !c.Key:
+			return fmt.Sprintf("column %q is NOT NULL", c.Name)
+		}
+	}
+	return "it has a constraint, trigger or rule"
+}
 
 // Clone returns a copy that shares nothing that changes.
 func (t *Table) Clone() Table {

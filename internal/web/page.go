@@ -23,7 +23,8 @@ var files embed.FS
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": quantity.Duration, "seconds": seconds,
 	"percent": percent, "number": number, "unit": unit, "sum": sum,
-	"bytes": func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
+	"bytes":  func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
+	"memory": func(n int64) string { return strings.ReplaceAll(quantity.BinaryBytes(n), " ", noBreak) },
 }).ParseFS(files, "*.html"))
 
 // seconds is a duration, or the longest that there is.

@@ -39,6 +39,7 @@ type Status struct {
 	Reasons        []Reason         `json:"reasons"`                 // of the rejected lines
 	RejectsAt      string           `json:"rejects_at"`              // the command that prints them, or the flag that sends them elsewhere
 	NulledValues   map[string]int64 `json:"nulled_values,omitempty"` // that do not fit and were stored as NULL, by TABLE.COLUMN
+	IgnoredFields  map[string]int64 `json:"ignored_fields"`          // values without a column, by field: the first 20 fields, and other for the rest
 	UnmetFields    []string         `json:"unmet_fields"`            // that options name and no message has had, for people
 }
 
@@ -174,7 +175,7 @@ func (s *Site) status() *Status {
 		Counts:  Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
 		Storage: Storage{did.Buffer, s.BufferLimit, did.Spool, s.SpoolLimit},
 		Flushes: Flushes{Number: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries}, Reconnects: did.Reconnects,
-		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, NulledValues: did.Unused.Nulled, UnmetFields: []string{}}
+		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, NulledValues: did.Unused.Nulled, IgnoredFields: did.Unused.ByField(), UnmetFields: []string{}}
 	for _, stall := range did.Stalls() {
 		st.Stalled = append(st.Stalled, Stall{string(stall.Cause), stall.Text, stall.Since.UTC()})
 	}

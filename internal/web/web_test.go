@@ -270,7 +270,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 			t.Errorf("the file: %+v", st.Sources[1])
 		}
 		page := string(ask("/"))
-		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "1.0\u00a0<small>kB</small>", "10<small>s</small>", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
+		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "1,000\u00a0<small>bytes</small>", "10<small>s</small>", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
 			if !strings.Contains(page, text) {
 				t.Errorf("%q is missing:\n%s", text, page)
 			}

@@ -287,7 +287,7 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	t.HasConstraints = ruled || other
 	// With constraints or triggers of its own a table is no longer only weir's: new fields do
 	// not become columns by themselves.
-	t.Made = ours && !ruled
+	t.Made, t.Ruled = ours && !ruled, ours && ruled
 	if t.marks != "" {
 		err = d.own(&t)
 	}

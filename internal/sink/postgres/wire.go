@@ -264,8 +264,12 @@ type warning struct {
 	logged time.Time
 }
 
-// warn logs a warning of the server's, unless it repeats the last one of its SQLSTATE or comes soon after it.
+// warn logs a warning of the server's, unless it repeats the last one of its SQLSTATE or comes soon after it. That a
+// session ends is reported by the call that finds it ended, if there is one.
 func (c *client) warn(code, text string) {
+	if strings.HasPrefix(code, "57P") {
+		return
+	}
 	now, last := time.Now(), c.warned[code]
 	if text != last.text && now.Sub(last.logged) >= warnEvery {
 		c.warned[code] = warning{text, now}

@@ -133,7 +133,8 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	t.HasConstraints = ruled || constrained
 	// A table that others gave constraints, or what a copy would lose, is no longer only
 	// weir's: it is taken as it is.
-	t.Made = t.Made && !ruled && !has("COLLATE")
+	ruled = ruled || has("COLLATE")
+	t.Made, t.Ruled = t.Made && !ruled, t.Made && ruled
 	if t.marks != "" {
 		err = t.own()
 	}
