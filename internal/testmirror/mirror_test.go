@@ -1,0 +1,273 @@
+// Package testmirror mirrors real databases through Debezium and Kafka.
+package testmirror
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testkafka"
+	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/testweir"
+)
+
+func TestMain(m *testing.M) { testweir.Main(testkafka.Tests{M: testpg.Tests{M: m}}, nil) }
+
+const examples = "../../examples/debezium/"
+
+// A source is a database that is mirrored.
+type source struct {
+	*generator
+	name     string // of its topics
+	schema   string // of its tables in the mirror
+	envelope string
+	odd      [][3]string
+	transact func([]string) (failed int)
+	rows     func(table string, expressions []string) map[string][]string
+	text     func(expression string) string // is its value as text
+	run      *testweir.Run
+}
+
+// A postgres is a database of a Postgres server.
+type postgres struct {
+	t   testing.TB
+	url string
+}
+
+func (p *postgres) transact(transactions []string) (failed int) {
+	p.t.Helper()
+	c, err := pgconn.Connect(p.t.Context(), p.url)
+	testcheck.NoError(p.t, err)
+	defer c.Close(context.Background())
+	for _, sql := range transactions {
+		if _, err := c.Exec(p.t.Context(), sql).ReadAll(); err != nil {
+			if strings.Contains(err.Error(), "42601") { // the syntax
+				p.t.Fatalf("%s: %v", sql, err)
+			}
+			failed++
+			_, err = c.Exec(p.t.Context(), "ROLLBACK").ReadAll()
+			testcheck.NoError(p.t, err)
+		}
+	}
+	return failed
+}
+
+// rows returns what expressions are in each row of a table, by the first of them.
+func (p *postgres) rows(table string, expressions []string) (all map[string][]string) {
+	p.t.Helper()
+	db, err := sql.Open("pgx", p.url)
+	testcheck.NoError(p.t, err)
+	defer db.Close()
+	for i, e := range expressions {
+		expressions[i] = "coalesce(" + e + ", 'NULL')"
+	}
+	rows, err := testweir.Cells(db, "SELECT "+strings.Join(expressions, ", ")+" FROM "+table)
+	testcheck.NoError(p.t, err)
+	all = map[string][]string{}
+	for _, row := range rows {
+		var cells []string
+		for _, cell := range row[1:] {
+			cells = append(cells, cell.(string))
+		}
+		all[row[0].(string)] = cells
+	}
+	return all
+}
+
+func (p *postgres) text(expression string) string { return "(" + expression + ")::text" }
+
+// TestMirror: six tables of all types and a table of odd values, in Postgres and in MariaDB, are mirrored through Debezium
+// and Kafka while random transactions run, tables change and are truncated, and weir and Connect are killed.
+// Then each value is that of its source, but for those that excuses names.
+func TestMirror(t *testing.T) {
+	testcheck.Only(t)
+	seed := uint64(time.Now().UnixNano() % 100_000)
+	if s := os.Getenv("TEST_SEED"); s != "" {
+		seed, _ = strconv.ParseUint(s, 10, 64)
+	}
+	t.Logf("TEST_SEED=%d", seed)
+
+	server := testpg.Start(t, "wal_level=logical", "TimeZone=UTC")
+	origin, mirror := &postgres{t, server.Database(t)}, &postgres{t, server.Database(t)}
+	maria := startMariaDB(t, server.Folder(t))
+	f := testweir.New(t, mirror.url)
+	origin.transact([]string{"CREATE ROLE debezium LOGIN SUPERUSER PASSWORD 'secret'"})
+	cluster := testkafka.Broker(t, 1)
+
+	random := func(n uint64, d dialect, tables []*table) *generator {
+		return &generator{Rand: rand.New(rand.NewPCG(seed, n)), dialect: d, tables: tables}
+	}
+	sources := []*source{
+		{
+			name: "shop", schema: "public", envelope: "debezium", odd: shopOdd, transact: origin.transact, rows: origin.rows, text: origin.text,
+			generator: random(1, dialect{"INSERT INTO", " ON CONFLICT DO NOTHING", "UPDATE", "DELETE FROM"}, shop()),
+		},
+		{
+			name: "depot", schema: "depot", envelope: "debezium-mysql", odd: depotOdd, transact: maria.transact, rows: maria.rows, text: func(e string) string { return e },
+			generator: random(2, dialect{"INSERT IGNORE INTO", "", "UPDATE IGNORE", "DELETE IGNORE FROM"}, depot()),
+		},
+	}
+	// The mirror has tables with foreign keys of their own, and makes all others.
+	f.Exec("CREATE SCHEMA depot")
+	for _, table := range sources[0].tables[1:4] {
+		f.Exec(table.create(""))
+	}
+	origin.transact([]string{"CREATE TYPE mood AS ENUM ('happy', 'so so'); " + shopOddTable})
+	maria.transact([]string{depotOddTable + ";"})
+	for _, s := range sources {
+		for _, table := range s.tables {
+			s.must(t, table.create("")+";")
+		}
+		for _, odd := range s.odd {
+			if odd[1] == "" {
+				s.must(t, "INSERT INTO odd (name) VALUES ('');")
+			} else {
+				s.must(t, fmt.Sprintf("INSERT INTO odd (name, %s) VALUES ('%s', %s);", odd[1], odd[0], odd[2]))
+			}
+		}
+		s.must(t, "INSERT INTO kinds (id) VALUES (1000000);") // that nothing changes
+		s.marks(t, 1)                                         // so that each table has a topic
+		s.work(t, 40)
+	}
+	connect := cluster.Connect(examples+"worker.properties", shopProperties(t, server.Port, origin.url), depotProperties(t, maria.port, cluster.Addr()))
+	waitForTopics(t, cluster, sources)
+	for _, s := range sources {
+		s.start(f, cluster)
+	}
+	both := func(n int) {
+		for _, s := range sources {
+			s.work(t, n)
+		}
+	}
+	both(60)
+	sources[0].restart(f, cluster)
+	for _, s := range sources {
+		s.must(t, "ALTER TABLE kinds ADD COLUMN more integer;", "ALTER TABLE kinds ADD COLUMN lasting integer DEFAULT 7;")
+		kinds := s.tables[0]
+		kinds.columns = append(kinds.columns, column{name: "more", kind: "integer", values: numbers(0, 9)}, column{name: "lasting", kind: "integer", values: numbers(0, 9)})
+	}
+	both(60)
+	connect.Kill()
+	both(30)
+	connect.Up()
+	for _, s := range sources {
+		s.must(t, "TRUNCATE TABLE order_lines;", "UPDATE odd SET touched = 1;")
+	}
+	both(60)
+	connect.Kill()
+	sources[1].restart(f, cluster)
+	connect.Up()
+	sources[0].must(t, "UPDATE odd SET name = 'moved' WHERE name = 'to move'")
+	both(30)
+	for _, s := range sources {
+		s.restart(f, cluster)
+		s.marks(t, 2)
+	}
+	judge := &judge{t: t}
+	for _, s := range sources {
+		if s.made < 1000 {
+			t.Errorf("did not exercise: %d operations", s.made)
+		}
+		s.caughtUp(f, 2)
+		s.run.Interrupt()
+		t.Logf("%s: %s", s.name, s.run.Log())
+		for _, table := range append(s.tables, &table{name: "odd", key: 1, columns: oddColumns(s)}) {
+			judge.compare(s, table, mirror)
+		}
+	}
+	judge.end()
+}
+
+// must runs statements, none of which may fail.
+func (s *source) must(t *testing.T, statements ...string) {
+	t.Helper()
+	if s.transact(statements) > 0 {
+		t.Fatalf("%s: it fails: %q", s.name, statements)
+	}
+}
+
+// work runs some random transactions.
+func (s *source) work(t *testing.T, n int) {
+	t.Helper()
+	before := s.made
+	if failed := s.transact(s.transactions(n)); failed > (s.made-before)/3 {
+		t.Fatalf("%s: did not exercise: %d of %d operations or their transactions failed", s.name, failed, s.made-before)
+	}
+}
+
+// marks writes a row into each table, which caughtUp waits for.
+func (s *source) marks(t *testing.T, n int) {
+	t.Helper()
+	for _, table := range s.tables {
+		columns := strings.Join(table.names()[:max(1, table.key)], ", ")
+		s.must(t, "INSERT INTO "+table.name+" ("+columns+") VALUES ("+table.marked(n)+");")
+	}
+}
+
+// caughtUp waits until the mirror has what marks wrote, of the tables that are mirrored.
+func (s *source) caughtUp(f *testweir.Folder, n int) {
+	f.Helper()
+	for _, table := range s.tables {
+		first, _, _ := strings.Cut(table.marked(n), ", ")
+		query := fmt.Sprintf("SELECT count(*) > 0 FROM %s.%s WHERE %s::text = '%s'", s.schema, table.name, table.columns[0].name, strings.Trim(first, "'"))
+		testcheck.Until(f, func() string {
+			if answer := f.Ask(query); answer != "true" && !isExcused(s.name, table.name) {
+				return query + ": " + answer + "\n" + s.run.Log()
+			}
+			return ""
+		})
+	}
+}
+
+// start starts weir.
+func (s *source) start(f *testweir.Folder, c *testkafka.Cluster) {
+	s.run = f.Start("sync", "kafka://"+c.Addr()+`/~^`+s.name+`\.`, "--envelope", s.envelope, "--group", "mirror-"+s.name, "--group-instance", s.name, "--session-timeout", "6s",
+		"--foreign-keys", "off", "--batch-period", "100ms", "--max-rejects", "1000000", "--to", f.To)
+}
+
+// restart kills weir, and starts it again.
+func (s *source) restart(f *testweir.Folder, c *testkafka.Cluster) {
+	s.run.Kill()
+	s.start(f, c)
+}
+
+// shopProperties are those of the example's connector for Postgres.
+func shopProperties(t *testing.T, port int, url string) string {
+	return testkafka.Properties(t, examples+"postgres.properties", map[string]string{
+		"database.hostname": "127.0.0.1", "database.port": fmt.Sprint(port), "database.dbname": url[strings.LastIndex(url, "/")+1:],
+	})
+}
+
+// depotProperties are those for MariaDB.
+func depotProperties(t *testing.T, port int, kafka string) string {
+	return testkafka.Properties(t, examples+"mariadb.properties", map[string]string{
+		"database.hostname": "127.0.0.1", "database.port": fmt.Sprint(port), "schema.history.internal.kafka.bootstrap.servers": kafka,
+	})
+}
+
+// waitForTopics waits until each table has its topic.
+func waitForTopics(t *testing.T, c *testkafka.Cluster, sources []*source) {
+	t.Helper()
+	admin := kadm.NewClient(c.Client())
+	testcheck.Until(t, func() string {
+		listed, err := admin.ListTopics(t.Context())
+		for _, s := range sources {
+			for _, table := range s.tables {
+				if topic := s.name + "." + s.schema + "." + table.name; err != nil || !listed.Has(topic) {
+					return fmt.Sprintf("no topic %s: %v, %v", topic, listed.Names(), err)
+				}
+			}
+		}
+		return ""
+	})
+}
