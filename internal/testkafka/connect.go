@@ -17,7 +17,7 @@ import (
 // Connect is a process of Kafka Connect, which runs the connectors of some files of properties.
 type Connect struct {
 	t     testing.TB
-	c     *Cluster
+	jars  string
 	dir   string
 	url   string
 	files []string // of properties: the worker's first
@@ -44,11 +44,15 @@ func Properties(t testing.TB, file string, values map[string]string) string {
 // It needs a cluster of Apache Kafka.
 func (c *Cluster) Connect(worker string, connectors ...string) *Connect {
 	c.t.Helper()
+	jars, err := jars("connect")
+	if err != nil {
+		testcheck.Missing(c.t, err.Error())
+	}
 	port, err := pgserver.FreePort()
 	testcheck.NoError(c.t, err)
-	x := &Connect{t: c.t, c: c, dir: c.t.TempDir(), url: fmt.Sprint("http://127.0.0.1:", port)}
+	x := &Connect{t: c.t, jars: jars, dir: c.t.TempDir(), url: fmt.Sprint("http://127.0.0.1:", port)}
 	worker = Properties(c.t, worker, map[string]string{
-		"bootstrap.servers": c.Addr(), "plugin.path": "", "listeners": x.url, "offset.storage.file.filename": filepath.Join(x.dir, "offsets"),
+		"bootstrap.servers": c.Addr(), "plugin.path": x.dir, "listeners": x.url, "offset.storage.file.filename": filepath.Join(x.dir, "offsets"),
 	})
 	for i, text := range append([]string{worker + "plugin.discovery=service_load\n"}, connectors...) {
 		file := filepath.Join(x.dir, fmt.Sprint(i, ".properties"))
@@ -71,7 +75,7 @@ func (x *Connect) Up() {
 	log, err := os.OpenFile(filepath.Join(x.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	testcheck.NoError(x.t, err)
 	defer log.Close()
-	x.cmd = x.c.real.java(append([]string{"org.apache.kafka.connect.cli.ConnectStandalone"}, x.files...)...)
+	x.cmd = java(x.jars, x.dir, append([]string{"org.apache.kafka.connect.cli.ConnectStandalone"}, x.files...)...)
 	x.cmd.Stdout, x.cmd.Stderr = log, log
 	x.done, err = pgserver.Begin(x.cmd)
 	testcheck.NoError(x.t, err)

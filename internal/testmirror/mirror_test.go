@@ -139,7 +139,7 @@ func TestMirror(t *testing.T) {
 		s.marks(t, 1)                                         // so that each table has a topic
 		s.work(t, 40)
 	}
-	connect := cluster.Connect(examples+"worker.properties", shopProperties(t, server.Port, origin.url), depotProperties(t, maria.port, cluster.Addr()))
+	connect := cluster.Connect(examples+"worker.properties", shopProperties(t, origin.url), depotProperties(t, maria.port, cluster.Addr()))
 	waitForTopics(t, cluster, sources)
 	for _, s := range sources {
 		s.start(f, cluster)
@@ -242,9 +242,11 @@ func (s *source) restart(f *testweir.Folder, c *testkafka.Cluster) {
 }
 
 // shopProperties are those of the example's connector for Postgres.
-func shopProperties(t *testing.T, port int, url string) string {
+func shopProperties(t *testing.T, url string) string {
+	config, err := pgconn.ParseConfig(url)
+	testcheck.NoError(t, err)
 	return testkafka.Properties(t, examples+"postgres.properties", map[string]string{
-		"database.hostname": "127.0.0.1", "database.port": fmt.Sprint(port), "database.dbname": url[strings.LastIndex(url, "/")+1:],
+		"database.hostname": "127.0.0.1", "database.port": fmt.Sprint(config.Port), "database.dbname": config.Database,
 	})
 }
 
