@@ -79,7 +79,18 @@ func (x *Connect) Up() {
 	x.cmd.Stdout, x.cmd.Stderr = log, log
 	x.done, err = pgserver.Begin(x.cmd)
 	testcheck.NoError(x.t, err)
-	testcheck.Until(x.t, x.idle)
+	x.Runs("the tasks", func() bool { return true })
+}
+
+// Runs waits until all tasks run, and for what depends on them. It ends the test if one fails.
+func (x *Connect) Runs(what string, done func() bool) {
+	x.t.Helper()
+	testcheck.Until(x.t, func() string {
+		if idle := x.idle(); idle != "" || done() {
+			return idle
+		}
+		return what
+	})
 }
 
 // Kill ends Connect at once, as kill -9 does.
@@ -113,6 +124,9 @@ func (x *Connect) idle() string {
 		status := new(strings.Builder)
 		_ = answer.Write(status)
 		_ = answer.Body.Close()
+		if strings.Contains(status.String(), `"state":"FAILED"`) {
+			x.t.Fatalf("%s has failed: %s", name, status)
+		}
 		if !strings.Contains(status.String(), `"tasks":[{"id":0,"state":"RUNNING"`) {
 			return fmt.Sprintf("the task of %s does not run: %s", name, status)
 		}

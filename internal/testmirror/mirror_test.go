@@ -140,35 +140,36 @@ func TestMirror(t *testing.T) {
 		s.work(t, 40)
 	}
 	connect := cluster.Connect(examples+"worker.properties", shopProperties(t, origin.url), depotProperties(t, maria.port, cluster.Addr()))
-	waitForTopics(t, cluster, sources)
+	connect.Runs("the topics", func() bool { return topics(t, cluster, sources) })
 	for _, s := range sources {
 		s.start(f, cluster)
+		s.caughtUp(f, 1)
 	}
 	both := func(n int) {
 		for _, s := range sources {
 			s.work(t, n)
 		}
 	}
-	both(60)
+	both(80)
 	sources[0].restart(f, cluster)
 	for _, s := range sources {
 		s.must(t, "ALTER TABLE kinds ADD COLUMN more integer;", "ALTER TABLE kinds ADD COLUMN lasting integer DEFAULT 7;")
 		kinds := s.tables[0]
 		kinds.columns = append(kinds.columns, column{name: "more", kind: "integer", values: numbers(0, 9)}, column{name: "lasting", kind: "integer", values: numbers(0, 9)})
 	}
-	both(60)
+	both(80)
 	connect.Kill()
-	both(30)
+	both(40)
 	connect.Up()
 	for _, s := range sources {
 		s.must(t, "TRUNCATE TABLE order_lines;", "UPDATE odd SET touched = 1;")
 	}
-	both(60)
+	both(80)
 	connect.Kill()
 	sources[1].restart(f, cluster)
 	connect.Up()
 	sources[0].must(t, "UPDATE odd SET name = 'moved' WHERE name = 'to move'")
-	both(30)
+	both(40)
 	for _, s := range sources {
 		s.restart(f, cluster)
 		s.marks(t, 2)
@@ -257,19 +258,19 @@ func depotProperties(t *testing.T, port int, kafka string) string {
 	})
 }
 
-// waitForTopics waits until each table has its topic.
-func waitForTopics(t *testing.T, c *testkafka.Cluster, sources []*source) {
+// topics reports whether each table has its topic.
+func topics(t *testing.T, c *testkafka.Cluster, sources []*source) bool {
 	t.Helper()
-	admin := kadm.NewClient(c.Client())
-	testcheck.Until(t, func() string {
-		listed, err := admin.ListTopics(t.Context())
-		for _, s := range sources {
-			for _, table := range s.tables {
-				if topic := s.name + "." + s.schema + "." + table.name; err != nil || !listed.Has(topic) {
-					return fmt.Sprintf("no topic %s: %v, %v", topic, listed.Names(), err)
-				}
+	listed, err := kadm.NewClient(c.Client()).ListTopics(t.Context())
+	testcheck.NoError(t, err)
+	for _, s := range sources {
+		for _, table := range s.tables {
+			if !listed.Has(s.topic(table)) {
+				return false
 			}
 		}
-		return ""
-	})
+	}
+	return true
 }
+
+func (s *source) topic(t *table) string { return s.name + "." + s.schema + "." + t.name }
