@@ -61,17 +61,6 @@ func (t *table) expressions(of func(column) string) (all []string) {
 	return append([]string{"concat(" + strings.Join(parts, ", '/', ") + ")"}, all...)
 }
 
-// oddColumns are the columns of the table odd that have values.
-func oddColumns(s *source) []column {
-	all := []column{{name: "name"}, {name: "touched"}}
-	for _, odd := range s.odd {
-		if odd[1] != "" {
-			all = append(all, column{name: odd[1]})
-		}
-	}
-	return all
-}
-
 // A dialect is how the sources differ in SQL.
 type dialect struct{ insert, conflict, update, remove string }
 
