@@ -101,7 +101,7 @@ func shopOdd() (*table, [][3]string) {
 func depotOdd() (*table, [][3]string) {
 	return &table{name: "odd", key: 1, columns: []column{
 			{name: "name", kind: "varchar(40) COLLATE utf8mb4_bin"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "clock", kind: "time(6)"}, {name: "born", kind: "date"},
-			{name: "local", kind: "datetime"}, {name: "y", kind: "year"}, {name: "spot", kind: "point", source: "ST_AsText(spot)"}, {name: "doc", kind: "json"},
+			{name: "local", kind: "datetime", mirror: "local AT TIME ZONE 'UTC'"}, {name: "y", kind: "year"}, {name: "spot", kind: "point", source: "ST_AsText(spot)"}, {name: "doc", kind: "json"},
 			{name: "latin", kind: "varchar(20) CHARACTER SET latin1"}, {name: "uid", kind: "uuid"},
 		}}, [][3]string{
 			{"clock beyond a day", "clock", "'838:59:59'"},
