@@ -44,7 +44,7 @@ func Properties(t testing.TB, file string, values map[string]string) string {
 // It needs a cluster of Apache Kafka.
 func (c *Cluster) Connect(worker string, connectors ...string) *Connect {
 	c.t.Helper()
-	jars, err := jars("connect")
+	jars, err := jars("debezium")
 	if err != nil {
 		testcheck.Missing(c.t, err.Error())
 	}
