@@ -133,8 +133,8 @@ func TestMirror(t *testing.T) {
 			s.must(t, fmt.Sprintf("INSERT INTO odd (name, %s) VALUES ('%s', %s);", row[1], row[0], row[2]))
 		}
 		s.must(t, "INSERT INTO kinds (id) VALUES (1000000);") // that nothing changes
-		s.marks(t, 1)                                         // so that each table has a topic
 		s.work(t, 40)
+		s.marks(t, 1) // so that each table has a topic
 	}
 	connect := cluster.Connect(examples+"worker.properties", shopProperties(t, origin.url), depotProperties(t, maria.port, cluster.Addr()))
 	connect.Runs("the topics", func() bool { return topics(t, cluster, sources) })
@@ -155,6 +155,7 @@ func TestMirror(t *testing.T) {
 		kinds := s.tables[0]
 		kinds.columns = append(kinds.columns, column{name: "more", kind: "integer", values: numbers(0, 9)}, column{name: "lasting", kind: "integer", values: numbers(0, 9)})
 	}
+	connect.Saved()
 	both(80)
 	connect.Kill()
 	both(40)
@@ -162,6 +163,7 @@ func TestMirror(t *testing.T) {
 	for _, s := range sources {
 		s.must(t, "TRUNCATE TABLE order_lines;", "UPDATE odd SET touched = 1;")
 	}
+	connect.Saved()
 	both(80)
 	connect.Kill()
 	sources[1].restart(f, cluster)
@@ -179,13 +181,13 @@ func TestMirror(t *testing.T) {
 		}
 		s.caughtUp(f, 2)
 		s.run.Interrupt()
-		if t.Failed() {
-			t.Logf("%s: %s", s.name, s.run.Log())
-		}
 		odd, _ := s.odd()
 		places := &table{name: "places", key: 1, columns: []column{{name: "id"}, {name: "name"}, {name: "opened"}}}
 		for _, table := range append(s.tables, odd, places) {
 			judge.compare(s, table, mirror)
+		}
+		if t.Failed() {
+			t.Logf("%s: %s", s.name, s.run.Log())
 		}
 	}
 	judge.end()
