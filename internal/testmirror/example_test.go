@@ -1,6 +1,7 @@
 package testmirror
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/testpg"
 )
 
 const examples = "../../examples/debezium/"
@@ -74,6 +76,24 @@ func compose(t testing.TB) map[string]service {
 		}
 	}
 	return file.Services
+}
+
+// readme runs what the README says to run with psql, until it prints what is there.
+func readme(t *testing.T, server *testpg.Server, urls map[string]string) {
+	t.Helper()
+	commands := regexp.MustCompile(`(?s)psql -U postgres (\w+) -c "([^"]+)"\n(.*?)\$ `).FindAllStringSubmatch(example(t, "README.md"), -1)
+	if len(commands) != 3 {
+		t.Fatalf("the README has %d commands", len(commands))
+	}
+	for _, c := range commands {
+		testcheck.Until(t, func() string {
+			out, err := server.Command("psql", urls[c[1]], "-c", c[2]).CombinedOutput()
+			if err != nil || string(out) != c[3] {
+				return fmt.Sprintf("%s: %v, is\n%swant\n%s", c[2], err, out, c[3])
+			}
+			return ""
+		})
+	}
 }
 
 // TestExample_Compose: the compose file is well-formed, and names files that exist. TestMirror runs what it says.

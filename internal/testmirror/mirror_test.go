@@ -174,6 +174,7 @@ func TestMirror(t *testing.T) {
 		s.restart(f, cluster)
 		s.marks(t, 2)
 	}
+	readme(t, server, map[string]string{"shop": origin.url, "mirror": mirror.url})
 	judge := &judge{t: t}
 	for _, s := range sources {
 		if s.made < 1000 {
