@@ -67,7 +67,7 @@ func shop() []*table {
 
 // shopOdd is a table with a row for each value that is not as others: the row's name, a column, the value.
 func shopOdd() (*table, [][3]string) {
-	return &table{name: "odd", key: 1, columns: []column{
+	return &table{name: "odd", key: 1, mark: "'markN'", columns: []column{
 			{name: "name", kind: "text"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "moment", kind: "timestamptz"}, {name: "local", kind: "timestamp"},
 			{name: "born", kind: "date"}, {name: "clock", kind: "time"}, {name: "d", kind: "double precision"}, {name: "r", kind: "real", mirror: "r::real"}, {name: "doc", kind: "jsonb"}, {name: "nums", kind: "numeric[]", source: "to_jsonb(nums)"},
 			{name: "days", kind: "date[]", source: "to_jsonb(days)"}, {name: "moments", kind: "timestamptz[]", source: "to_jsonb(moments)"}, {name: "raws", kind: "bytea[]", source: "to_jsonb(raws)"},
@@ -99,7 +99,7 @@ func shopOdd() (*table, [][3]string) {
 
 // depotOdd is MariaDB's.
 func depotOdd() (*table, [][3]string) {
-	return &table{name: "odd", key: 1, columns: []column{
+	return &table{name: "odd", key: 1, mark: "'markN'", columns: []column{
 			{name: "name", kind: "varchar(40) COLLATE utf8mb4_bin"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "clock", kind: "time(6)"}, {name: "born", kind: "date"},
 			{name: "local", kind: "datetime", mirror: "local AT TIME ZONE 'UTC'"}, {name: "y", kind: "year"}, {name: "spot", kind: "point", source: "ST_AsText(spot)"}, {name: "doc", kind: "json"},
 			{name: "latin", kind: "varchar(20) CHARACTER SET latin1"}, {name: "uid", kind: "uuid"},
