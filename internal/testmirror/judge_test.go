@@ -80,15 +80,12 @@ func (j *judge) compare(s *source, table *table, mirror *postgres) {
 		}
 		return s.text(c.source)
 	}))
-	has := map[string][]string{}
-	if !isExcused(s.name, table.name) {
-		has = mirror.rows(s.schema+"."+table.name, table.expressions(func(c column) string {
-			if c.mirror == "" {
-				c.mirror = c.name
-			}
-			return mirror.text(c.mirror)
-		}))
-	}
+	has := mirror.rows(s.schema+"."+table.name, table.expressions(func(c column) string {
+		if c.mirror == "" {
+			c.mirror = c.name
+		}
+		return mirror.text(c.mirror)
+	}))
 	keys := slices.Sorted(maps.Keys(want))
 	for _, key := range slices.Sorted(maps.Keys(has)) {
 		if _, ok := want[key]; !ok {
