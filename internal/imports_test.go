@@ -72,6 +72,7 @@ var allowed = map[string][]string{
 	"internal/source/kafka": {"internal/backoff", "internal/feed", "internal/source", "internal/tcp", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg",
 		"github.com/twmb/franz-go/pkg/sasl", "github.com/twmb/franz-go/pkg/sasl/oauth", "github.com/twmb/franz-go/pkg/sasl/plain", "github.com/twmb/franz-go/pkg/sasl/scram"},
 	"internal/testkafka":       {"internal/pgserver", "internal/testcheck", "internal/testtls", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg"},
+	"internal/testmirror":      {},
 	"internal/testcheck":       {"github.com/rogpeppe/go-internal/txtar"},
 	"internal/testweir":        {"internal/cli", "internal/testcheck", "internal/testtls", "github.com/jackc/pgx/v5/stdlib", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/rogpeppe/go-internal/testscript", "modernc.org/sqlite"},
 	"internal/testtls":         {},

@@ -225,7 +225,7 @@ func (e *event) scanRecords(scan *feed.Scanner) {
 // What is wrong with records that cannot be messages.
 var (
 	errNoValue = feed.Errorf(feed.NotObject, "a record without a value (--tombstones-by-key FIELD deletes the row of its key)")
-	errBinary  = feed.Errorf(feed.NotJSON, "Avro or Protobuf in the wire format of a schema registry: only JSON is read")
+	errBinary  = feed.Errorf(feed.NotJSON, "Avro or Protobuf in the wire format of a schema registry: only JSON is read; in Kafka Connect set value.converter to org.apache.kafka.connect.json.JsonConverter")
 	errTooLong = feed.Errorf(feed.TooLong, "a record over --max-line")
 )
 

@@ -62,7 +62,7 @@ func (t Tests) Run() int {
 	return code
 }
 
-var errMissing = errors.New("a Kafka broker: .ci/needs check gets its jars by Maven, and Java 17 runs them (Debian: apt install openjdk-17-jre-headless maven)")
+var errMissing = errors.New("a Kafka broker or Kafka Connect: .ci/needs check gets their jars by Maven, and Java 17 runs them (Debian: apt install openjdk-17-jre-headless maven)")
 
 // shareBroker returns the running broker. Without one a test is skipped; in CI it fails.
 func shareBroker(t testing.TB) *broker {
@@ -78,14 +78,11 @@ func shareBroker(t testing.TB) *broker {
 	return shared.broker
 }
 
-// jars is the folder that holds the broker's jars: KAFKA_JARS, or where .ci/needs puts them.
-func jars() (string, error) {
-	folder := os.Getenv("KAFKA_JARS")
-	if folder == "" {
-		_, file, _, _ := runtime.Caller(0)
-		folder = filepath.Join(filepath.Dir(file), "../../.bin/kafka")
-	}
-	if found, _ := filepath.Glob(filepath.Join(folder, "kafka_*.jar")); len(found) == 0 {
+// jars is the folder into which .ci/needs has put the jars of a pom.
+func jars(pom string) (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	folder := filepath.Join(filepath.Dir(file), "../../.bin", pom)
+	if found, _ := filepath.Glob(filepath.Join(folder, "*.jar")); len(found) == 0 {
 		return "", errMissing
 	}
 	if _, err := exec.LookPath("java"); err != nil {
@@ -96,7 +93,7 @@ func jars() (string, error) {
 
 func startBroker() (_ *broker, err error) {
 	b := &broker{}
-	if b.jars, err = jars(); err != nil {
+	if b.jars, err = jars("broker"); err != nil {
 		return nil, err
 	}
 	if b.dir, err = testcheck.Folder(os.TempDir(), "weir-kafka-"); err != nil {
@@ -150,9 +147,12 @@ func (b *broker) configure() (err error) {
 }
 
 // java is a command of Kafka's jars.
-func (b *broker) java(args ...string) *exec.Cmd {
-	c := exec.Command("java", append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(b.jars, "*")}, args...)...)
-	c.Dir, c.SysProcAttr = b.dir, attributes()
+func (b *broker) java(args ...string) *exec.Cmd { return java(b.jars, b.dir, args...) }
+
+// java is a command of the jars in a folder, which runs in another.
+func java(jars, dir string, args ...string) *exec.Cmd {
+	c := exec.Command("java", append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(jars, "*")}, args...)...)
+	c.Dir, c.SysProcAttr = dir, attributes()
 	return c
 }
 
