@@ -123,7 +123,7 @@ func (b *browser) fits(site string, paths []string, look func(width int64)) {
 	grounds := map[string]bool{}
 	for _, scheme := range []string{"light", "dark"} {
 		for _, path := range paths {
-			for _, width := range []int64{360, 800, 1400} {
+			for _, width := range []int64{360, 390, 800, 1400} {
 				b.as(width, scheme)
 				b.open(site + path)
 				if over := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
@@ -201,9 +201,9 @@ func TestPage_InABrowser(t *testing.T) {
 	if !evaluate[bool](b, "window.kept === true") || evaluate[string](b, "getSelection().toString()") != hostile {
 		t.Error("the page was loaded again, or has lost what was selected")
 	}
-	b.says("running", "not_json", hostile, "Rows/s")
-	if n := evaluate[int](b, "document.querySelectorAll('rect.rows').length"); n < 2 {
-		t.Errorf("the chart has %d bars", n)
+	b.says("Running", "not_json", hostile, "Rows/s")
+	if n := evaluate[int](b, "document.querySelectorAll('polyline').length"); n != 2 {
+		t.Errorf("%d charts are shown", n)
 	}
 
 	// It fits a phone, in the light and in the dark, and so do the rejected lines.

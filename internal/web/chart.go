@@ -2,62 +2,80 @@ package web
 
 import (
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/weirsync/weir/internal/quantity"
 )
 
-// A chart has a bar for each of the last flushes, where it was in time.
+// A chart is a line over time, with its axes.
 type chart struct {
-	Bars     []bar
-	Width    string // of a bar
-	MostRows int64
-	Longest  float64       // seconds
-	Over     time.Duration // from the first bar until now
+	Name      string
+	Line      string // points of an SVG polyline
+	Area      string // points of the polygon below it
+	Top, Half string // labels of the vertical axis
+	Over      time.Duration
 }
 
-// A bar is a flush: in the chart of rows, and in that of durations.
-type bar struct {
-	X                 string
-	RowsY, RowsHeight string
-	TookY, TookHeight string
-	Title             string
-}
-
-// The sizes of the charts, in units of their own.
+// The size of a chart in units of its own.
 const (
-	chartWidth = 600
-	rowsHeight = 60
-	tookHeight = 30
+	chartWidth  = 600
+	chartHeight = 100
 )
 
-// Chart returns nil where there was no flush.
-func (p *page) Chart() *chart {
-	all := p.RecentFlushes
-	if len(all) == 0 {
-		return nil
+// newChart returns the chart of the values at some moments.
+func newChart(name string, moments []moment, label func(float64) string, value func(before, m moment) float64) *chart {
+	first, last := moments[0].at, moments[len(moments)-1].at
+	over := max(last.Sub(first), time.Second)
+	values, most := make([]float64, len(moments)), 0.0
+	for i, m := range moments {
+		values[i] = value(moments[max(0, i-1)], m)
+		most = max(most, values[i])
 	}
-	c := &chart{Over: p.Since(all[0].Time)}
-	for _, f := range all {
-		c.MostRows, c.Longest = max(c.MostRows, f.Rows), max(c.Longest, f.Seconds)
+	top := scale(most)
+	var line strings.Builder
+	for i, m := range moments {
+		x := chartWidth * float64(m.at.Sub(first)) / float64(over)
+		fmt.Fprintf(&line, "%.1f,%.1f ", x, chartHeight*(1-values[i]/top))
 	}
-	width := min(8, 0.8*chartWidth/float64(len(all)))
-	c.Width = fmt.Sprintf("%.1f", width)
-	for _, f := range all {
-		at := 1 - float64(p.Since(f.Time))/max(1, float64(c.Over))
-		b := bar{X: fmt.Sprintf("%.1f", at*(chartWidth-width)),
-			Title: fmt.Sprintf("%s UTC: %s in %s", f.Time.Format(time.TimeOnly), quantity.Count(f.Rows, "row"), seconds(f.Seconds))}
-		b.RowsY, b.RowsHeight = column(float64(f.Rows)/float64(max(1, c.MostRows)), rowsHeight)
-		b.TookY, b.TookHeight = column(f.Seconds/max(1e-9, c.Longest), tookHeight)
-		c.Bars = append(c.Bars, b)
-	}
-	return c
+	points := strings.TrimSpace(line.String())
+	return &chart{Name: name, Line: points, Area: fmt.Sprintf("0,%d %s %d,%d", chartHeight, points, chartWidth, chartHeight),
+		Top: label(top), Half: label(top / 2), Over: over}
 }
 
-// column returns where a bar begins and how high it is, for a share of the highest one.
-func column(share, height float64) (y, h string) {
-	if share > 0 {
-		share = max(share, 1/height) // it is seen
+// scale returns the end of an axis up to most: 1, 2 or 4 times a power of ten.
+func scale(most float64) float64 {
+	if most <= 0 {
+		return 1
 	}
-	return fmt.Sprintf("%.1f", height*(1-share)), fmt.Sprintf("%.1f", height*share)
+	unit := math.Pow10(int(math.Floor(math.Log10(most))))
+	for _, times := range []float64{1, 2, 4} {
+		if most <= times*unit {
+			return times * unit
+		}
+	}
+	return 10 * unit
+}
+
+// RateChart shows the rows that were written a second.
+func (p *page) RateChart() *chart {
+	return newChart("rows written a second", p.moments, quantity.Figure, func(before, m moment) float64 {
+		over := m.at.Sub(before.at).Seconds()
+		if over <= 0 {
+			return 0
+		}
+		return float64(max(0, m.rows-before.rows)) / over
+	})
+}
+
+// LagChart shows the lag; the pending lines if it is unknown.
+func (p *page) LagChart() *chart {
+	switch {
+	case p.Kafka != nil:
+		return newChart("lag in records", p.moments, quantity.Figure, func(_, m moment) float64 { return m.lag })
+	case p.LagSeconds != nil:
+		return newChart("lag", p.moments, seconds, func(_, m moment) float64 { return m.lag })
+	}
+	return newChart("lines pending", p.moments, quantity.Figure, func(_, m moment) float64 { return float64(m.pending) })
 }

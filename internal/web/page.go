@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
@@ -21,7 +23,7 @@ import (
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": quantity.Duration, "seconds": seconds,
+	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": span, "words": words, "zero": zero, "seconds": seconds,
 	"percent": percent, "number": number, "unit": unit, "sum": sum,
 	"bytes":  func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
 	"memory": func(n int64) string { return strings.ReplaceAll(quantity.BinaryBytes(n), " ", noBreak) },
@@ -32,6 +34,28 @@ func seconds(s float64) string {
 	const longest = 9e9 // of a time.Duration are 9.2e9
 	return quantity.Duration(time.Duration(min(s, longest) * float64(time.Second)))
 }
+
+// span is a duration to the second, which does not change faster than people read.
+func span(d time.Duration) string { return quantity.Duration(d.Truncate(time.Second)) }
+
+// zero is the class of a zero in a table, which is dim.
+func zero(n any) string {
+	if fmt.Sprint(n) == "0" {
+		return " zero"
+	}
+	return ""
+}
+
+var reasonWords = map[feed.Reason]string{
+	feed.NotJSON: "is not JSON", feed.Truncated: "ends in the middle of a value", feed.TrailingData: "has data after the object",
+	feed.NotObject: "is not an object", feed.InvalidUTF8: "is not valid UTF-8", feed.Surrogate: "has half a surrogate pair",
+	feed.TooDeep: "is nested too deeply", feed.TooLong: "is too long", feed.BadKey: "has no usable key", feed.BadName: "has a field name that no column can have",
+	feed.BadValue: "has a value that does not fit", feed.BadColumn: "has a field that no column takes", feed.BadVersion: "has no usable version",
+	feed.Unmatched: "matches no table", feed.Database: "was rejected by the database",
+}
+
+// words says why a line was rejected.
+func words(reason string) string { return cmp.Or(reasonWords[feed.Reason(reason)], reason) }
 
 // noBreak is a space that keeps a unit on the line of its number.
 const noBreak = "\u00a0"
@@ -81,14 +105,39 @@ func render(w http.ResponseWriter, name string, data any) {
 }
 
 func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
-	render(w, "page.html", &page{s.status(), places{s.Records}})
+	did := s.Progress.Snapshot()
+	render(w, "page.html", &page{s.status(), places{s.Records}, s.history.upTo(momentOf(&did, time.Now()), did.Start)})
 }
 
 // page is a status as people see it.
 type page struct {
 	*Status
 	places
+	moments []moment // for the charts
 }
+
+// State says in a sentence what the run does.
+func (p *page) State() string {
+	switch quiet := p.Since(p.LastMessage); {
+	case len(p.Stalled) > 0:
+		return fmt.Sprintf("Stalled for %s: %s", span(p.Since(p.Stalled[0].Since)), p.Stalled[0].Text)
+	case p.NotReady != "":
+		return "Not ready: " + p.NotReady
+	case p.Writing() != nil:
+		return fmt.Sprintf("Writing %s for %s", quantity.Count(p.Flushing.Rows, "row"), span(p.Since(p.Flushing.Since)))
+	case p.LastMessage.IsZero():
+		return "Running: no message so far"
+	case quiet > longQuiet:
+		return fmt.Sprintf("Running: no message for %s", span(quiet))
+	}
+	return "Running"
+}
+
+// longQuiet is after how long without a message the page says so.
+const longQuiet = time.Minute
+
+// OtherStalls are the stalls that State does not name.
+func (p *page) OtherStalls() []Stall { return p.Stalled[min(1, len(p.Stalled)):] }
 
 // OnlyFiles tells that no source is live: messages of a file may be of any age.
 func (p *page) OnlyFiles() bool {

@@ -40,6 +40,7 @@ type Site struct {
 	LastRejects func(ctx context.Context, n int) ([]sink.Kept, error)
 
 	rates     rates
+	history   history
 	rejecting sync.Mutex // held while LastRejects is called
 }
 
@@ -135,6 +136,7 @@ func (s *Site) notReady() string {
 func (s *Site) Serve(ctx context.Context, l *Listener) error {
 	server := &http.Server{Handler: s.Handler(l), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	go s.sampleUntil(ctx)
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving metrics: %w", err)
 	}

@@ -316,7 +316,7 @@ func TestPage_OldMessages(t *testing.T) {
 	}
 }
 
-// A flush that is long under way takes the place of the last one.
+// A flush that is long under way takes the place of the last commit.
 func TestPage_HowFarAFlushIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := site("t")
@@ -324,7 +324,7 @@ func TestPage_HowFarAFlushIs(t *testing.T) {
 		s.Progress.Sent(412_000)
 		for _, under := range []bool{false, true, false} {
 			page := get(t, s, loopback, "GET", "localhost", "/").Body.String()
-			for text, want := range map[string]bool{"412,000 of&nbsp;1,000,000 rows sent": under, "Last flush": !under} {
+			for text, want := range map[string]bool{"412,000 of&nbsp;1,000,000 rows sent": under, "Last commit": !under} {
 				if strings.Contains(page, text) != want {
 					t.Errorf("%q is there: %v\n%s", text, !want, page)
 				}

@@ -1,0 +1,131 @@
+package cli_test
+
+import (
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/testcheck"
+	statuspage "github.com/weirsync/weir/internal/web"
+)
+
+// pageStates are states of a run for the status page. Each is the same busy run, and what happens to it last.
+var pageStates = []struct {
+	name   string
+	happen func(p *progress.Progress, l *progress.Lane)
+	says   string
+}{
+	{"running", func(*progress.Progress, *progress.Lane) {}, "Running"},
+	{"database", func(p *progress.Progress, _ *progress.Lane) { p.Retry(&sink.Error{Reason: "connection"}) },
+		"Stalled for 37s: waiting for the database (connection)"},
+	{"lock", func(p *progress.Progress, _ *progress.Lane) { p.Flushing(12_000) },
+		"Stalled for 37s: waiting for a flush to end (another session's lock, or a slow database)"},
+	{"feed", func(p *progress.Progress, _ *progress.Lane) { p.SetConnections("tcp://feed.example:7001", 0) },
+		"Not ready: not connected to tcp://feed.example:7001"},
+	{"spool", func(p *progress.Progress, _ *progress.Lane) {
+		p.Flushing(12_000)
+		p.SetSpool(1 << 30)
+		p.Pause(progress.SpoolFull)
+	}, "Stalled for 37s: the spool is full"},
+	{"capture", func(p *progress.Progress, _ *progress.Lane) { p.Pause(progress.CaptureDiskFull) },
+		"Stalled for 37s: the capture's disk is full"},
+	{"large", func(p *progress.Progress, _ *progress.Lane) {
+		p.Flushing(2_000_000)
+		p.Sent(812_000)
+	}, "Writing 2,000,000 rows for 37s"},
+	{"bad", func(p *progress.Progress, l *progress.Lane) {
+		for i, reason := range feed.Reasons {
+			l.Reject(&fold.Reject{Table: i%3 - 1, Place: fold.Place{Line: 1_234_567}, Reason: reason})
+		}
+		p.Ignored(map[string]int64{"squawk": 1_204, "a_field_with_a_very_long_name_that_goes_on_and_on_and_on": 7})
+		p.NoteUnused(func(u *progress.Unused) { u.Nulled = map[string]int64{"flights.altitude": 12} })
+	}, "Fields without a column, ignored"},
+}
+
+// statePages renders the page in each state. It takes an hour of a clock that does not wait.
+func statePages(t *testing.T) map[string]string {
+	pages := map[string]string{}
+	for _, state := range pageStates {
+		synctest.Test(t, func(t *testing.T) {
+			p := progress.New("flights", "positions")
+			site := &statuspage.Site{Job: "flights", To: "postgres://db.example/flights", Version: "v1.0.0", Progress: p, Metrics: http.NotFoundHandler(),
+				BufferLimit: 64 << 20, SpoolLimit: 1 << 30, RejectsAt: "weir rejects --to postgres://db.example/flights"}
+			l := p.Open("tcp://feed.example:7001", progress.Dialed)
+			p.SetConnections("tcp://feed.example:7001", 1)
+			for second := range 3600 {
+				rows := int64(1800 + 600*math.Sin(float64(second)/400) + float64(second*7919%211))
+				lag := time.Duration(1+second*31%3) * time.Second
+				l.Read(rows*2, rows*240, true, time.Now().Add(-lag))
+				l.Committed(rows * 2)
+				p.Flushed(progress.Flush{Took: 38 * time.Millisecond, Rows: int(rows), Tables: []progress.TableFlush{
+					{Messages: rows / 4, Rows: progress.Rows{Inserted: rows / 90, Updated: rows / 8}},
+					{Messages: rows, Coalesced: rows / 3, Rows: progress.Rows{Updated: rows / 2, Unchanged: rows / 9}}}})
+				site.Sample()
+				time.Sleep(time.Second)
+			}
+			state.happen(p, l)
+			if wait := 37 * time.Second; state.name != "running" && state.name != "bad" {
+				for range wait / time.Second {
+					site.Sample()
+					time.Sleep(time.Second)
+				}
+			}
+			listener, err := statuspage.Listen("127.0.0.1:0")
+			testcheck.NoError(t, err)
+			defer listener.Close()
+			answer, request := httptest.NewRecorder(), httptest.NewRequest("GET", "http://localhost/", nil)
+			site.Handler(listener).ServeHTTP(answer, request)
+			pages["/"+state.name] = answer.Body.String()
+		})
+	}
+	return pages
+}
+
+// TestPage_States shows the page in each state. With WEIR_SCREENSHOTS, a folder, it leaves pictures there; some of them are
+// in docs/recording.
+func TestPage_States(t *testing.T) {
+	b := newBrowser(t)
+	pages := statePages(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if text, ok := pages[r.URL.Path]; ok {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = w.Write([]byte(text))
+			return
+		}
+		if r.URL.Path == "/page.js" {
+			return // the states do not change
+		}
+		http.ServeFile(w, r, filepath.Join("../web", filepath.Base(r.URL.Path)))
+	}))
+	defer server.Close()
+	for _, state := range pageStates {
+		b.fits(server.URL, []string{"/" + state.name}, func(width int64) { b.says(state.says) })
+	}
+	folder := os.Getenv("WEIR_SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	for _, state := range pageStates {
+		for _, scheme := range []string{"light", "dark"} {
+			for name, width := range map[string]int64{"phone": 390, "tablet": 800, "wide": 1400} {
+				b.as(width, scheme)
+				b.open(server.URL + "/" + state.name)
+				shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true)})
+				testcheck.NoError(t, err)
+				testcheck.NoError(t, os.WriteFile(filepath.Join(folder, state.name+"-"+scheme+"-"+name+".png"), shot.Data, 0o666))
+			}
+		}
+	}
+}

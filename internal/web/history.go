@@ -1,0 +1,103 @@
+package web
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirsync/weir/internal/progress"
+)
+
+// history keeps what the charts show: a moment every second at first, and an hour of them every 8 seconds later.
+type history struct {
+	mu      sync.Mutex
+	step    time.Duration
+	moments []moment // the oldest first
+}
+
+// A moment is the state of a run at a time.
+type moment struct {
+	at      time.Time
+	rows    int64   // written since the start
+	lag     float64 // seconds, or records of Kafka; 0 if unknown
+	pending int64
+}
+
+const (
+	maxMoments = 450
+	firstStep  = time.Second
+	lastStep   = 8 * time.Second
+)
+
+// momentOf returns the state of a run now.
+func momentOf(s *progress.Snapshot, now time.Time) moment {
+	m := moment{at: now, pending: s.Pending}
+	for i := range s.Tables {
+		m.rows += s.Tables[i].Total()
+	}
+	if !s.FeedTime.IsZero() {
+		m.lag = progress.Lag(s.FeedTime).Seconds()
+	}
+	if s.OpenPartitions() > 0 || s.Group.Partitions > 0 {
+		m.lag = 0
+		for i := range s.Lanes {
+			m.lag += float64(s.Lanes[i].Lag)
+		}
+	}
+	return m
+}
+
+// Sample adds the present moment to the charts if one is due.
+func (s *Site) Sample() {
+	h, now := &s.history, time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.step == 0 {
+		h.step = firstStep
+	}
+	if n := len(h.moments); n > 0 && now.Sub(h.moments[n-1].at) < h.step {
+		return
+	}
+	did := s.Progress.Snapshot()
+	h.moments = append(h.moments, momentOf(&did, now))
+	switch {
+	case len(h.moments) <= maxMoments:
+	case h.step < lastStep: // keep every other moment
+		h.step *= 2
+		kept := h.moments[:0]
+		for i := 0; i < len(h.moments); i += 2 {
+			kept = append(kept, h.moments[i])
+		}
+		h.moments = kept
+	default:
+		h.moments = h.moments[1:]
+	}
+}
+
+// sampleUntil samples until ctx ends.
+func (s *Site) sampleUntil(ctx context.Context) {
+	for tick := time.NewTicker(firstStep); ; {
+		s.Sample()
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// upTo returns the moments up to now, which begin at the start of the run or an hour ago.
+func (h *history) upTo(now moment, start time.Time) []moment {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := slices.Clone(h.moments)
+	if len(all) == 0 {
+		all = append(all, moment{at: start})
+	}
+	for len(all) > 1 && now.at.Sub(all[len(all)-1].at) < firstStep {
+		all = all[:len(all)-1] // a rate over less is noise
+	}
+	return append(all, now)
+}
