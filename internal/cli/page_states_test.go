@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"bytes"
+	"image/png"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -64,11 +66,13 @@ func statePages(t *testing.T) map[string]string {
 				BufferLimit: 64 << 20, SpoolLimit: 1 << 30, RejectsAt: "weir rejects --to postgres://db.example/flights"}
 			l := p.Open("tcp://feed.example:7001", progress.Dialed)
 			p.SetConnections("tcp://feed.example:7001", 1)
+			var read int64
 			for second := range 3600 {
 				rows := int64(1800 + 600*math.Sin(float64(second)/400) + float64(second*7919%211))
-				lag := time.Duration(1+second*31%3) * time.Second
+				lag := time.Duration(1000+second*31%700) * time.Millisecond
 				l.Read(rows*2, rows*240, true, time.Now().Add(-lag))
-				l.Committed(rows * 2)
+				read += rows * 2
+				l.Committed(read - 1_200)
 				p.Flushed(progress.Flush{Took: 38 * time.Millisecond, Rows: int(rows), Tables: []progress.TableFlush{
 					{Messages: rows / 4, Rows: progress.Rows{Inserted: rows / 90, Updated: rows / 8}},
 					{Messages: rows, Coalesced: rows / 3, Rows: progress.Rows{Updated: rows / 2, Unchanged: rows / 9}}}})
@@ -124,7 +128,11 @@ func TestPage_States(t *testing.T) {
 				b.open(server.URL + "/" + state.name)
 				shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true)})
 				testcheck.NoError(t, err)
-				testcheck.NoError(t, os.WriteFile(filepath.Join(folder, state.name+"-"+scheme+"-"+name+".png"), shot.Data, 0o666))
+				picture, err := png.Decode(bytes.NewReader(shot.Data))
+				testcheck.NoError(t, err)
+				var small bytes.Buffer
+				testcheck.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, picture))
+				testcheck.NoError(t, os.WriteFile(filepath.Join(folder, state.name+"-"+scheme+"-"+name+".png"), small.Bytes(), 0o666))
 			}
 		}
 	}

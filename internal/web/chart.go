@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,22 +25,19 @@ const (
 	chartHeight = 100
 )
 
-// newChart returns the chart of the values at some moments.
-func newChart(name string, moments []moment, label func(float64) string, value func(before, m moment) float64) *chart {
+// newChart returns the chart of values at some moments.
+func newChart(name string, moments []moment, values []float64, top float64, label func(float64) string) *chart {
 	first, last := moments[0].at, moments[len(moments)-1].at
 	over := max(last.Sub(first), time.Second)
-	values, most := make([]float64, len(moments)), 0.0
-	for i, m := range moments {
-		values[i] = value(moments[max(0, i-1)], m)
-		most = max(most, values[i])
-	}
-	top := scale(most)
 	var line strings.Builder
 	for i, m := range moments {
 		x := chartWidth * float64(m.at.Sub(first)) / float64(over)
 		fmt.Fprintf(&line, "%.1f,%.1f ", x, chartHeight*(1-values[i]/top))
 	}
 	points := strings.TrimSpace(line.String())
+	if over > 10*time.Minute {
+		over = over.Round(time.Minute)
+	}
 	return &chart{Name: name, Line: points, Area: fmt.Sprintf("0,%d %s %d,%d", chartHeight, points, chartWidth, chartHeight),
 		Top: label(top), Half: label(top / 2), Over: over}
 }
@@ -60,22 +58,38 @@ func scale(most float64) float64 {
 
 // RateChart shows the rows that were written a second.
 func (p *page) RateChart() *chart {
-	return newChart("rows written a second", p.moments, quantity.Figure, func(before, m moment) float64 {
-		over := m.at.Sub(before.at).Seconds()
-		if over <= 0 {
-			return 0
-		}
-		return float64(max(0, m.rows-before.rows)) / over
-	})
+	values := make([]float64, len(p.moments))
+	for i := 1; i < len(values); i++ {
+		before, m := p.moments[i-1], p.moments[i]
+		values[i] = perSecond(m.rows-before.rows, max(m.at.Sub(before.at).Seconds(), 1e-3))
+	}
+	values[0] = values[1] // a rate needs two moments
+	return newChart("Rows written a second", p.moments, values, scale(slices.Max(values)), quantity.Figure)
 }
 
 // LagChart shows the lag; the pending lines if it is unknown.
 func (p *page) LagChart() *chart {
+	var values []float64
+	lag := p.Kafka != nil || p.LagSeconds != nil
+	for _, m := range p.moments {
+		if lag {
+			values = append(values, m.lag)
+		} else {
+			values = append(values, float64(m.pending))
+		}
+	}
+	most := slices.Max(values)
 	switch {
 	case p.Kafka != nil:
-		return newChart("lag in records", p.moments, quantity.Figure, func(_, m moment) float64 { return m.lag })
-	case p.LagSeconds != nil:
-		return newChart("lag", p.moments, seconds, func(_, m moment) float64 { return m.lag })
+		return newChart("Lag in records", p.moments, values, scale(most), quantity.Figure)
+	case !lag:
+		return newChart("Pending lines", p.moments, values, scale(most), quantity.Figure)
 	}
-	return newChart("lines pending", p.moments, quantity.Figure, func(_, m moment) float64 { return float64(m.pending) })
+	unit := 1.0
+	for _, larger := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
+		if most > larger.Seconds() {
+			unit = larger.Seconds()
+		}
+	}
+	return newChart("Lag", p.moments, values, unit*scale(most/unit), seconds)
 }

@@ -61,6 +61,7 @@ func (s *Site) Sample() {
 	}
 	did := s.Progress.Snapshot()
 	h.moments = append(h.moments, momentOf(&did, now))
+	s.rates.since(sampleOf(&did, now), did.Start) // for the first look at the page
 	switch {
 	case len(h.moments) <= maxMoments:
 	case h.step < lastStep: // keep every other moment

@@ -301,10 +301,10 @@ func TestPage_PlacesOfFilesThatHaveEnded(t *testing.T) {
 	s := site("t")
 	first := s.Progress.Open("first.jsonl", progress.File)
 	first.Reject(&fold.Reject{Place: fold.Place{Line: 3}, Reason: feed.NotJSON})
-	page(t, s, "/", "<td>line 3<")
+	page(t, s, "/", ">line 3<")
 	first.Close()
 	s.Progress.Open("second.jsonl", progress.File)
-	page(t, s, "/", `<td><span class="dim">first.jsonl, </span>line 3<`)
+	page(t, s, "/", `<span class="dim">first.jsonl, </span>line 3<`)
 }
 
 // The age of a message from before 1734 is more than a [time.Duration] has.
