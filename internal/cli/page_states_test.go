@@ -2,12 +2,17 @@ package cli_test
 
 import (
 	"bytes"
+	"image"
+	"image/color"
+	"image/draw"
 	"image/png"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,8 +102,8 @@ func statePages(t *testing.T) map[string]string {
 	return pages
 }
 
-// TestPage_States shows the page in each state. With WEIR_SCREENSHOTS, a folder, it leaves pictures there; some of them are
-// in docs/recording.
+// TestPage_States shows the page in each state. If WEIR_SCREENSHOTS names a folder, it leaves pictures there. Three are
+// in docs/recording: copy them when the page changes.
 func TestPage_States(t *testing.T) {
 	b := newBrowser(t)
 	pages := statePages(t)
@@ -128,12 +133,27 @@ func TestPage_States(t *testing.T) {
 				b.open(server.URL + "/" + state.name)
 				shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true)})
 				testcheck.NoError(t, err)
-				picture, err := png.Decode(bytes.NewReader(shot.Data))
-				testcheck.NoError(t, err)
-				var small bytes.Buffer
-				testcheck.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, picture))
-				testcheck.NoError(t, os.WriteFile(filepath.Join(folder, state.name+"-"+scheme+"-"+name+".png"), small.Bytes(), 0o666))
+				testcheck.NoError(t, os.WriteFile(filepath.Join(folder, "page-"+state.name+"-"+scheme+"-"+name+".png"), smaller(t, shot.Data), 0o666))
 			}
 		}
 	}
+}
+
+// smaller encodes a picture with the 256 colours that it has most of: a third of the bytes.
+func smaller(t *testing.T, shot []byte) []byte {
+	t.Helper()
+	picture, err := png.Decode(bytes.NewReader(shot))
+	testcheck.NoError(t, err)
+	bounds, counts := picture.Bounds(), map[color.Color]int{}
+	for y := range bounds.Dy() {
+		for x := range bounds.Dx() {
+			counts[picture.At(x, y)]++
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int { return counts[b] - counts[a] })
+	small := image.NewPaletted(bounds, colours[:min(len(colours), 256)])
+	draw.Draw(small, bounds, picture, bounds.Min, draw.Src)
+	var out bytes.Buffer
+	testcheck.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small))
+	return out.Bytes()
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// rates remembers counts of the last moments at which somebody asked, so that rates are of what
+// rates remembers counts of the last moments at which somebody asked or the history was sampled. Rates are of what
 // happened since.
 type rates struct {
 	mu      sync.Mutex

@@ -335,3 +335,41 @@ func TestPage_HowFarAFlushIs(t *testing.T) {
 		}
 	})
 }
+
+// The charts cover the run, and of a long run the last hour; a step of the rate is where it happened.
+func TestPage_Charts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site("t")
+		run := func(d time.Duration, rows int) {
+			for range d / time.Second {
+				s.Progress.Flushed(progress.Flush{Rows: rows, Tables: []progress.TableFlush{{Rows: progress.Rows{Inserted: int64(rows)}}}})
+				time.Sleep(time.Second)
+				s.Sample()
+			}
+		}
+		page(t, s, "/", "from 0 to 1, over 1s")
+		run(100*time.Second, 300)
+		page(t, s, "/", "Rows written a second, from 0 to 400, over 1m39s", "Pending lines, from 0 to 1,", `<polyline points="0.0,25.0 `, ` 600.0,25.0"/>`)
+		run(50*time.Minute, 0)
+		page(t, s, "/", "Rows written a second, from 0 to 400, over 52m")
+		run(3*time.Hour, 20)
+		page(t, s, "/", "Rows written a second, from 0 to 20, over 1h")
+	})
+}
+
+func TestPage_StateIsASentence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site("t")
+		page(t, s, "/", ">Not ready: not reading yet<")
+		l := s.Progress.Open("f", progress.Listening)
+		page(t, s, "/", ">Running: no message so far<")
+		l.Read(1, 1, true, time.Time{})
+		page(t, s, "/", ">Running<")
+		time.Sleep(5 * time.Minute)
+		page(t, s, "/", ">Running: no message for 5m<")
+		s.Progress.Flushing(10)
+		s.Progress.Pause(progress.SpoolFull)
+		time.Sleep(37 * time.Second)
+		page(t, s, "/", ">Stalled for 37s: waiting for a flush to end (another session&#39;s lock, or a slow database)<", `class="alert">Stalled for 37s: the spool is full`)
+	})
+}
