@@ -68,7 +68,7 @@ func shop() []*table {
 // shopOdd is a table with a row for each value that is not as others: the row's name, a column, the value.
 func shopOdd() (*table, [][3]string) {
 	return &table{name: "odd", key: 1, mark: "'markN'", columns: []column{
-			{name: "name", kind: "text"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "moment", kind: "timestamptz"}, {name: "local", kind: "timestamp"},
+			{name: "name", kind: "text"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "moment", kind: "timestamptz"}, {name: "local", kind: "timestamp", mirror: "local AT TIME ZONE 'UTC'"},
 			{name: "born", kind: "date"}, {name: "clock", kind: "time"}, {name: "d", kind: "double precision"}, {name: "r", kind: "real", mirror: "r::real"}, {name: "doc", kind: "jsonb"}, {name: "nums", kind: "numeric[]", source: "to_jsonb(nums)"},
 			{name: "days", kind: "date[]", source: "to_jsonb(days)"}, {name: "moments", kind: "timestamptz[]", source: "to_jsonb(moments)", mirror: `regexp_replace(moments::text, '(\.0+)?Z"', '+00:00"')`}, {name: "raws", kind: "bytea[]", source: "to_jsonb(raws)"},
 			{name: "spot", kind: "point"}, {name: "body", kind: "text"},
