@@ -53,6 +53,7 @@ type moment struct {
 const (
 	noTime    = "it is not a timestamp: neither as RFC 3339 has it, such as 2020-05-15T13:30:00Z, nor a number"
 	wrongYear = "it is past the years that databases hold"
+	lateText  = "it is after the year 9999, and such a text would sort before others"
 	lateYear  = "it is after the year 9999: the number may have another unit"
 )
 
@@ -85,6 +86,8 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, wrongYear
 	case m.seconds > lastOfYear9999 && isNumber && !c.SureUnit:
 		return *v, lateYear
+	case m.seconds > lastOfYear9999 && c.textTime:
+		return *v, lateText
 	case len(m.fraction) > c.fraction:
 		return *v, fmt.Sprintf("it has more than %s of a second", digits(c.fraction))
 	case asItIs && !c.textTime && len(text) == len(v.Value)-2:
@@ -303,8 +306,8 @@ func floor(n, by int64) int64 {
 	return q
 }
 
-// appendDay is the inverse. A year before 1 or after 9999 is spelled for SQLite, if text is true, with the sign of ISO 8601;
-// for Postgres BC is to follow.
+// appendDay is the inverse. A year before 1 is spelled for SQLite, if text is true, with the sign of ISO 8601; for Postgres BC
+// is to follow.
 func appendDay(dst []byte, days int64, text bool) []byte {
 	days += 719468
 	era := floor(days, 146097)
@@ -321,8 +324,6 @@ func appendDay(dst []byte, days int64, text bool) []byte {
 	switch {
 	case 1 <= year && year <= 9999:
 		dst = appendTwo(appendTwo(dst, year/100), year%100)
-	case text && year > 0:
-		dst = fmt.Appendf(dst, "+%d", year)
 	case text && year < 0:
 		dst = fmt.Appendf(dst, "-%04d", -year)
 	case text || year > 0:
@@ -383,6 +384,8 @@ func (r *Reader) readDate(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, noDate
 	case days < firstDay || days > lastDay:
 		return *v, wrongYear
+	case days > lastOfYear9999/secondsPerDay && c.textTime:
+		return *v, lateText
 	case len(text) == len(v.Value)-2 && n == len("2020-05-15") && days >= firstOfYear1:
 		return *v, ""
 	}
@@ -401,6 +404,8 @@ func (r *Reader) readDays(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, wrongYear
 	case days > lastOfYear9999/secondsPerDay && !c.SureUnit:
 		return *v, lateYear
+	case days > lastOfYear9999/secondsPerDay && c.textTime:
+		return *v, lateText
 	}
 	return r.day(days, c), ""
 }

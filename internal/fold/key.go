@@ -18,9 +18,8 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 		if at < 0 {
 			return feed.Errorf(feed.BadKey, "the key field %q is missing", name)
 		}
-		switch fd := &fields[at]; {
-		case fd.Kind == feed.Null || fd.Kind == feed.JSON:
-			return feed.Errorf(feed.BadKey, "the key field %q is %s", name, fd.Kind)
+		if kind := fields[at].Kind; kind == feed.Null || kind == feed.JSON {
+			return feed.Errorf(feed.BadKey, "the key field %q is %s", name, kind)
 		}
 		size += len(fields[at].Value)
 	}

@@ -89,7 +89,7 @@ func (o *Options) setFunction(c *schema.Column) {
 // CanNull reports whether a value that a column does not take counts as null. What decides about the row, and what is merged,
 // is rejected all the same.
 func (o *Options) CanNull(column string) bool {
-	return o.BadValues == NullBad && !slices.Contains(o.Key, column) && o.function(column) <= merge.First &&
+	return o.BadValues == NullBad && !slices.Contains(o.Key, column) && !o.function(column).Computes() &&
 		(o.Scope != RowScope || column != o.Version)
 }
 

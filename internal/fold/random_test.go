@@ -57,7 +57,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 	feeds, versions, defaults, late := 0, 0, 0, 0
 	var ops [fold.Truncate]int
 	sinktest.Seeds(t, 400, func(t *testing.T, rnd *rand.Rand) {
-		rules := foldtest.Rules{Key: []string{"id"}, KeepNull: rnd.IntN(4) == 0}
+		rules := foldtest.Rules{Key: []string{"id"}, KeepNull: rnd.IntN(4) == 0, NullBad: rnd.IntN(3) == 0}
 		switch rnd.IntN(5) {
 		case 0:
 			rules.FillOnly = true
@@ -211,6 +211,9 @@ func (db *lineDB) sync(t *testing.T, rules foldtest.Rules, messages []message, s
 		Version: rules.Version, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
 	if rules.KeepNull {
 		o.Null = fold.KeepNull
+	}
+	if rules.NullBad {
+		o.BadValues = fold.NullBad
 	}
 	if rules.Version != "" {
 		o.Scope = fold.ColumnScope

@@ -15,6 +15,7 @@ import (
 type Rules struct {
 	Key                      []string
 	KeepNull, FillOnly       bool
+	NullBad                  bool              // a value that its column does not take is null
 	Merge                    map[string]string // by column: its merge function; not with FillOnly
 	DeleteField, DeleteValue string
 	Version                  string // the field, "" for none
@@ -220,6 +221,10 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 	}
 	for name, v := range named {
 		c := t.Column(name)
+		if c != nil && !deletes && t.nulls(name) && (t.NoNUL && v.hasNUL() || c.Takes != nil && v.Kind != Null && !c.Takes(v)) {
+			v = Value{}
+			named[name] = v
+		}
 		switch {
 		case c == nil || c.Generated:
 			delete(named, name)
@@ -252,6 +257,12 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 		return deletes, err
 	}
 	return deletes, nil
+}
+
+// nulls reports whether values that a column does not take are null.
+func (t *Table) nulls(column string) bool {
+	function := t.function(column)
+	return t.NullBad && !slices.Contains(t.Key, column) && (function == "" || function == "first") && !(t.RowScope && column == t.Version)
 }
 
 // function returns the merge function of a column; "": the last value stays.

@@ -58,8 +58,7 @@ func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 	if err := m.checkKeys(msg, of); err != nil {
 		return Mapped, err
 	}
-	switch {
-	case change.Op == envelope.Truncate:
+	if change.Op == envelope.Truncate {
 		matched, err := m.truncate(msg, of)
 		return fateOf(matched), err
 	}

@@ -118,7 +118,7 @@ func (c *Column) mergeable(value []byte, k feed.Kind) bool {
 		}
 		return merge.IsSummand(feed.Text(nil, value, k))
 	case merge.Patch:
-		return k == feed.JSON
+		return k == feed.JSON && value[0] != feed.JSONNull[0]
 	}
 	switch {
 	case k == feed.JSON:

@@ -16,11 +16,11 @@ func shop() []*table {
 			{name: "code", kind: "varchar(20)", values: words},
 			{name: "fixed", kind: "char(5)", values: []string{"'abc'", "''", "NULL"}, source: "rpad(fixed, 5)"},
 			{name: "raw", kind: "bytea", values: []string{`'\x'`, `'\x00ff0a'`, `'\xdeadbeef'`, "NULL"}},
-			{name: "born", kind: "date", values: []string{"'1970-01-01'", "'0001-01-01'", "'2024-02-29'", "'9999-12-31'", "NULL"}},
+			{name: "born", kind: "date", values: []string{"'1970-01-01'", "'1700-03-01'", "'2024-02-29'", "'9999-12-31'", "NULL"}},
 			{name: "clock", kind: "time", values: []string{"'00:00:00'", "'13:30:00.5'", "'23:59:59.999999'", "NULL"}},
 			{name: "clockz", kind: "timetz", values: []string{"'12:00:00+02'", "'23:59:59.999999-05'", "NULL"}, source: "(clockz AT TIME ZONE 'UTC')", mirror: "clockz::timetz"},
-			{name: "local", kind: "timestamp", values: []string{"'1970-01-01'", "'2024-02-29 23:59:59.999999'", "'1582-10-04 00:00:00'", "'9999-12-31 23:59:59.999999'", "NULL"}, mirror: "local AT TIME ZONE 'UTC'"},
-			{name: "moment", kind: "timestamptz", values: []string{"'1970-01-01 00:00:00+00'", "'2024-02-29 23:59:59.999999+05:30'", "'0001-01-01 00:00:00+00'", "NULL"}},
+			{name: "local", kind: "timestamp", values: []string{"'1970-01-01'", "'2024-02-29 23:59:59.999999'", "'9999-12-31 23:59:59.999999'", "NULL"}, mirror: "local AT TIME ZONE 'UTC'"},
+			{name: "moment", kind: "timestamptz", values: []string{"'1970-01-01 00:00:00+00'", "'2024-02-29 23:59:59.999999+05:30'", "'1700-03-01 00:00:00+00'", "NULL"}},
 			{name: "took", kind: "interval", values: []string{"'0'", "'1 mon -2 days 03:04:05.000006'", "'-100 years'", "NULL"}, mirror: "took::interval"},
 			{name: "uid", kind: "uuid", values: []string{"'00000000-0000-0000-0000-000000000000'", "'123e4567-e89b-12d3-a456-426614174000'", "NULL"}},
 			{name: "doc", kind: "json", values: []string{`'{"b": 1, "a": [1, null, "x"]}'`, `'"text"'`, "'17'", "NULL"}, source: "doc::jsonb"},
@@ -68,14 +68,17 @@ func shop() []*table {
 // shopOdd is a table with a row for each value that is not as others: the row's name, a column, the value.
 func shopOdd() (*table, [][3]string) {
 	return &table{name: "odd", key: 1, mark: "'markN'", columns: []column{
-			{name: "name", kind: "text"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "moment", kind: "timestamptz"}, {name: "local", kind: "timestamp"},
+			{name: "name", kind: "text"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "moment", kind: "timestamptz"}, {name: "local", kind: "timestamp", mirror: "local AT TIME ZONE 'UTC'"},
 			{name: "born", kind: "date"}, {name: "clock", kind: "time"}, {name: "d", kind: "double precision"}, {name: "r", kind: "real", mirror: "r::real"}, {name: "doc", kind: "jsonb"}, {name: "nums", kind: "numeric[]", source: "to_jsonb(nums)"},
-			{name: "days", kind: "date[]", source: "to_jsonb(days)"}, {name: "moments", kind: "timestamptz[]", source: "to_jsonb(moments)"}, {name: "raws", kind: "bytea[]", source: "to_jsonb(raws)"},
+			{name: "days", kind: "date[]", source: "to_jsonb(days)"}, {name: "moments", kind: "timestamptz[]", source: "to_jsonb(moments)", mirror: `regexp_replace(moments::text, '(\.0+)?Z"', '+00:00"')`}, {name: "raws", kind: "bytea[]", source: "to_jsonb(raws)"},
 			{name: "spot", kind: "point"}, {name: "body", kind: "text"},
 		}}, [][3]string{
 			{"moment infinity", "moment", "'infinity'"},
 			{"moment -infinity", "moment", "'-infinity'"},
 			{"moment beyond 9999", "moment", "'12345-01-01 00:00:00+00'"},
+			{"moment early", "moment", "'0001-01-01 00:00:00+00'"},
+			{"local early", "local", "'1582-10-04 00:00:00'"},
+			{"born early", "born", "'0001-01-01'"},
 			{"moment before Christ", "moment", "'0044-03-15 00:00:00+00 BC'"},
 			{"local infinity", "local", "'infinity'"},
 			{"born infinity", "born", "'infinity'"},
@@ -100,12 +103,13 @@ func shopOdd() (*table, [][3]string) {
 // depotOdd is MariaDB's.
 func depotOdd() (*table, [][3]string) {
 	return &table{name: "odd", key: 1, mark: "'markN'", columns: []column{
-			{name: "name", kind: "varchar(40) COLLATE utf8mb4_bin"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "clock", kind: "time(6)"}, {name: "born", kind: "date"},
+			{name: "name", kind: "varchar(40) COLLATE utf8mb4_bin"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "clock", kind: "time(6)", source: "TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM clock))"}, {name: "born", kind: "date"},
 			{name: "local", kind: "datetime", mirror: "local AT TIME ZONE 'UTC'"}, {name: "y", kind: "year"}, {name: "spot", kind: "point", source: "ST_AsText(spot)"}, {name: "doc", kind: "json"},
 			{name: "latin", kind: "varchar(20) CHARACTER SET latin1"}, {name: "uid", kind: "uuid"},
 		}}, [][3]string{
 			{"clock beyond a day", "clock", "'838:59:59'"},
 			{"clock below 0", "clock", "'-12:30:00.5'"},
+			{"born early", "born", "'1000-01-01'"},
 			{"born zero", "born", "'0000-00-00'"},
 			{"local zero", "local", "'0000-00-00 00:00:00'"},
 			{"local early", "local", "'0044-03-15 00:00:00'"},
@@ -143,7 +147,7 @@ func depot() []*table {
 			{name: "bin", kind: "binary(3)", values: []string{"x'00ff0a'", "x'010203'", "NULL"}, source: hexed("bin"), mirror: unhexed("bin")},
 			{name: "raw", kind: "varbinary(10)", values: []string{"''", "x'deadbeef'", "x'00'", "NULL"}, source: hexed("raw"), mirror: unhexed("raw")},
 			{name: "file", kind: "blob", values: []string{"''", "x'00ff'", "NULL"}, source: hexed("file"), mirror: unhexed("file")},
-			{name: "born", kind: "date", values: []string{"'1970-01-01'", "'1000-01-01'", "'2024-02-29'", "'9999-12-31'", "NULL"}},
+			{name: "born", kind: "date", values: []string{"'1970-01-01'", "'1700-03-01'", "'2024-02-29'", "'9999-12-31'", "NULL"}},
 			{name: "clock", kind: "time(6)", values: []string{"'00:00:00'", "'13:30:00.5'", "'23:59:59.999999'", "NULL"}, mirror: "to_char(clock::time, 'HH24:MI:SS.US')"},
 			{name: "local", kind: "datetime(6)", values: []string{"'1970-01-01'", "'2024-02-29 23:59:59.999999'", "'9999-12-31 23:59:59.999999'", "NULL"}, mirror: "to_char(local AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"},
 			{name: "moment", kind: "timestamp(6) NULL", values: []string{"'1970-01-01 00:00:01'", "'2024-02-29 23:59:59.999999'", "NULL"}, mirror: "to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"},
