@@ -58,7 +58,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 		return nil, nil
 	}
 	added := Table{Name: n.Name, Fold: fold.Options{Key: t.key}}
-	if to := added.AddsTo(); err == nil && to != "" && t.have.Exists && ta.run.cfg.Restart.FromStart {
+	if to := added.AddsTo(); err == nil && to != "" && t.have.Exists && ta.run.cfg.Restart.FromStart && !ta.run.cfg.Restart.Rebuild {
 		err = fmt.Errorf("--restart reread would add all messages again to %s: drop it first", to)
 	}
 	if err == nil && n.Table < 0 {

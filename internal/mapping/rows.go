@@ -458,9 +458,17 @@ func (b *rowBuilder) deleteFormer(msg *message, t *planned, c *fold.Change, key 
 func (b *rowBuilder) noteLostColumns(t *planned, c *fold.Change) {
 	p, now := b.plan, b.types.table(t.index)
 	has := make([]bool, len(now.Columns))
-	for _, f := range c.Fields {
-		if at := p.limits.Find(now, p.names.NameOf(f.Name, c.Unnumbered), len(now.Columns)); at >= 0 {
+	note := func(name string) {
+		if at := p.limits.Find(now, name, len(now.Columns)); at >= 0 {
 			has[at] = true
+		}
+	}
+	for _, f := range c.Fields {
+		note(p.names.NameOf(f.Name, c.Unnumbered))
+	}
+	for i := range t.columns {
+		if col := &t.columns[i]; col.ofMessage { // the row before had no value that this one lacks
+			note(col.spec.Name)
 		}
 	}
 	for i := range now.Columns {

@@ -198,8 +198,20 @@ func (t *Table) addKeyColumns() {
 	t.Columns = slices.Concat(keys, t.Columns)
 }
 
+// Open returns the table with a key that is open. The default key is no column of it then: with unknown fields, it comes
+// with the first message that has it.
+func (t Table) Open() Table {
+	t.KeyOpen = true
+	if t.UnknownFields == fold.AddUnknown {
+		plain := fingerprint([]Source{{From: paths.FieldPath(DefaultKey)}})
+		t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column) bool { return c.Name == DefaultKey && fingerprint(c.From) == plain })
+	}
+	return t
+}
+
 // WithKey returns the table with a key that only the stream or the database names.
 func (t Table) WithKey(key []string) Table {
+	t = t.Open()
 	t.Key, t.KeyOpen = key, false
 	t.addKeyColumns()
 	return t

@@ -111,7 +111,9 @@ func (b *builder) withKeys(m *mapping.Mapping) *mapping.Mapping {
 	of.Tables = slices.Clone(m.Tables)
 	for i := range of.Tables {
 		t := &of.Tables[i]
-		t.KeyOpen = b.open[t.Name]
+		if b.open[t.Name] {
+			*t = t.Open()
+		}
 		key := b.keys[t.Name]
 		if key == nil {
 			continue
