@@ -115,16 +115,16 @@ var sourceKeys = []key[sourceDraft]{
 			s.As = as
 		}
 	}},
-	{"when", "the condition under which the source counts; it reads the message, of a child the element", "always", ref("when"), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.When = r.when(n, where) }},
+	{"when", "the condition for using this source; it reads the message, in a child the element", "always", ref("when"), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.When = r.when(n, where) }},
 	{"value", "a constant, which each message that reaches the table sets", "", anyForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Value = r.constant(n, where) }},
 	{"stamp", "the time of the flush: `insert` when the row is made, `update` also when it changes", "", enum(mapping.InsertStamp, mapping.UpdateStamp), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		s.Stamp = choice(r, n, where, mapping.InsertStamp, mapping.UpdateStamp)
 	}},
-	{"meta", "what is known beside the value: `index` (from 0) or `key` of an element, `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
-	{"merge", "how a message's value is merged into the column's: `last` overwrites it, `first` keeps it, `sum` adds, `min` and `max` keep the smallest or largest, `patch` merges objects by RFC 7396", "last", enum(merge.Names()...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+	{"meta", "metadata: `index` (from 0) or `key` of an element; `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
+	{"merge", "how a value is merged into the column: `last` overwrites it, `first` keeps it, `sum` adds, `min` and `max` keep the smallest or largest, `patch` merges objects (RFC 7396)", "last", enum(merge.Names()...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		s.merge = choice(r, n, where, merge.Names()...)
 	}},
-	{"references", "the table of the file that the value is a foreign key to; a row that is missing there is made with its key alone", "", nameForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
+	{"references", "the table of the file that the value is a foreign key to; a missing row is created there with its key alone", "", nameForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
 }
 
 var metas = []mapping.Meta{mapping.IndexMeta, mapping.KeyMeta, mapping.LineMeta, mapping.OffsetMeta, mapping.SourceMeta}

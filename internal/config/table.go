@@ -45,28 +45,28 @@ const NoKey = "none"
 
 // mappingKeys are those of the top that are no settings.
 var mappingKeys = []key[mappingDraft]{
-	{"envelope", "where the messages of a change stream have table, row and operation: the name of an envelope, or its keys", "the message is the row", ref("envelope"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Envelope = r.envelope(n, where) }},
+	{"envelope", "where the messages of a change stream have table, row and operation: a preset's name, or keys", "the message is the row", ref("envelope"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Envelope = r.envelope(n, where) }},
 	{"version", "whether a message has the version of its envelope", "false", boolForm, func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.version = r.boolean(n, where) }},
-	{"ignore", "messages that are passed over, and counted; what the envelope ignores, too, is", "none", ref("when"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Ignore = r.when(n, where) }},
-	{"unmatched", "what becomes of a message that no table takes: `ignore` counts it, `reject` rejects it, `fail` ends the run", "ignore", enum(unmatched...), func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
+	{"ignore", "messages that are ignored and counted, in addition to those that the envelope ignores", "none", ref("when"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Ignore = r.when(n, where) }},
+	{"unmatched", "what happens to a message that no table takes: `ignore` counts it, `reject` rejects it, `fail` ends the run", "ignore", enum(unmatched...), func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
 		m.Unmatched = choice(r, n, where, unmatched...)
 	}},
 	{"max_each", "the most elements of one array; a message with more is rejected", "100000", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { r.number(n, where, 1, &m.MaxEach) }},
 	{"max_tables", "the most tables", "100", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { r.number(n, where, 1, &m.MaxTables) }},
-	{"tables", "the tables by name, NAME or SCHEMA.NAME in the database; `'*'` is for each table of a change stream that has no name here", "one table, see `table`", form{"type": "object", "minProperties": 1, "additionalProperties": ref("table")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
+	{"tables", "the tables by name, NAME or SCHEMA.NAME in the database; `'*'` stands for each other table of a change stream", "one table, see `table`", form{"type": "object", "minProperties": 1, "additionalProperties": ref("table")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
 		r.tables(m, n, where)
 	}},
-	{"tests", "feeds and the rows that they make, for `weir config test`", "none", listOf(ref("test")), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.cases = r.cases(n, where) }},
+	{"tests", "feeds and expected rows, for `weir config test`", "none", listOf(ref("test")), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.cases = r.cases(n, where) }},
 }
 
 var unmatched = []mapping.Unmatched{mapping.IgnoreUnmatched, mapping.RejectUnmatched, mapping.FailUnmatched}
 
 var tableKeys = []key[tableDraft]{
-	{"from", "the name of the table in the stream, TABLE or SCHEMA.TABLE, or several; `*` stands for any text, `?` for any character", "the table's own name", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.From = r.names(n, where) }},
-	{"when", "the messages that the table takes; of a child, the elements", "every message; with an envelope, each of this table", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
-	{"row", "the path of the object that is the row; where it is absent or null there is no row", "the message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Row = r.path(n, where) }},
-	{"each", "the path of an array, or object: each element is a row", "a row for each message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
-	{"of", "the parent table: `each` is in its row, and the rows live and die with it", "none", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},
+	{"from", "the name of the table in the stream, TABLE or SCHEMA.TABLE, or several; `*` matches any text, `?` any character", "the table's own name", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.From = r.names(n, where) }},
+	{"when", "the messages that the table takes; in a child, the elements", "every message; with an envelope, each of this table", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
+	{"row", "the path of the object that is the row; if it is absent or null, there is no row", "the message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Row = r.path(n, where) }},
+	{"each", "the path of an array or object: each element is a row", "a row for each message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
+	{"of", "the parent table: `each` is in its row, and deleting that row deletes these", "none", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},
 	{"set", "`replace`: the array is the whole set of rows; `merge`: its elements are sparse updates", "replace", enum(mapping.ReplaceSet, mapping.MergeSet), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Set = choice(r, n, where, mapping.ReplaceSet, mapping.MergeSet)
 	}},
@@ -76,7 +76,7 @@ var tableKeys = []key[tableDraft]{
 			t.Parent[name] = r.name(value, join(where, name))
 		})
 	}},
-	{"key", "the column or columns that identify a row; in a child table, the parent's key columns come first. `none`: each message is its own row; for a column named none, write `[none]`", "the top-level `key`; else of `'*'` the key that the stream names; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"key", "the column or columns that identify a row; in a child table, the parent's key columns come first. `none`: each message is its own row. Write `[none]` for a column named none", "the top-level `key`; else of `'*'` the key that the stream names; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if t.Key = r.names(n, where); n.Kind == yaml.ScalarNode && n.Value == NoKey {
 			t.Key = []string{}
 		}
@@ -102,7 +102,7 @@ var tableKeys = []key[tableDraft]{
 		})
 	}},
 	{"type", "the type of columns that name none", "auto", typeForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Type = r.columnType(n, where) }},
-	{"unknown_fields", "what becomes of fields that no column takes", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"unknown_fields", "what happens to fields that no column takes", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.UnknownFields = choice(r, n, where, rests...)
 	}},
 	{"expire", "when rows are removed", "never", ref("expire"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
@@ -111,19 +111,19 @@ var tableKeys = []key[tableDraft]{
 			r.fault(pos(n), where, "after is missing: the age of the rows that are removed")
 		}
 	}},
-	{"on_create", "SQL that is run in the transaction that makes the table: a list, or a list by kind of database", "none", ref("statements"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"on_create", "SQL to run in the transaction that creates the table: a list, or a list per kind of database", "none", ref("statements"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.OnCreate = r.statements(n, where)
 	}},
-	{"delete_when", "the messages that remove their row; of a child, the elements", "the top-level `delete_when`; of a child never", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.DeleteWhen = r.when(n, where) }},
-	{"on_delete", "what happens to a row that a message deletes: `delete` removes it; `{mark: COLUMN}` keeps it and makes the column true; `row`, with `key: none`, inserts it as it was, as one more row", "delete", ref("on_delete"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.OnDelete = r.onDelete(n, where) }},
+	{"delete_when", "the messages that delete their row; in a child, the elements", "the top-level `delete_when`; of a child never", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.DeleteWhen = r.when(n, where) }},
+	{"on_delete", "what happens to a row that a message deletes: `delete` removes it; `{mark: COLUMN}` keeps it and sets the column to true; `row`, with `key: none`, inserts it once more", "delete", ref("on_delete"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.OnDelete = r.onDelete(n, where) }},
 	{"null", "`clear`: null sets NULL; `keep`: null is the same as absent", "the top-level `null`", enum(fold.ClearNull, fold.KeepNull), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Null = choice(r, n, where, fold.ClearNull, fold.KeepNull)
 	}},
-	{"bad_values", "what becomes of a value that its column does not take: `reject` its message, or `null`: it counts as null", "the top-level `bad_values`", enum(fold.RejectBad, fold.NullBad), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"bad_values", "what happens to a value that its column cannot hold: `reject` rejects its message, `null` counts it as null", "the top-level `bad_values`", enum(fold.RejectBad, fold.NullBad), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.BadValues = choice(r, n, where, fold.RejectBad, fold.NullBad)
 	}},
 	{"fill_only", "write only where the row has NULL", "the top-level `fill_only`", boolForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.FillOnly = r.boolean(n, where) }},
-	{"version_field", "the path of the version of a message; of a child, of the element", "the top-level `version_field`, of the message; of a child that of its parent", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
+	{"version_field", "the path of the version in a message; in a child, in an element", "the top-level `version_field`, of the message; of a child that of its parent", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
 	{"version_scope", "what has a version: each `column`, or the `row`", "the top-level `version_scope`; of a child that of its parent", enum(fold.ColumnScope, fold.RowScope), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Scope = choice(r, n, where, fold.ColumnScope, fold.RowScope)
 	}},

@@ -12,11 +12,11 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A tableAdder adds the tables to those of a run that its messages name first. It is the reader's.
+// A tableAdder adds a table to the run at the first message that names it. Only the reader uses it.
 type tableAdder struct {
 	run       *run
 	admission *admission
-	latest    *start // the source that the job committed last
+	latest    *start // of the source that the job committed last
 	folding   *folding
 	settings  *keptSettings
 	turns     *turns
@@ -26,11 +26,12 @@ type tableAdder struct {
 type addition struct {
 	of     *mapping.NewTable
 	key    []string
-	have   schema.Table // as the database has it
-	fitted schema.Table // as the job wants it, when it was added
+	have   schema.Table // the table in the database
+	fitted schema.Table // have, fitted to the job's settings
 }
 
-// find looks for a table in the database. It returns nil for a message that removes the rows of one which does not exist.
+// find looks the table up in the database and chooses its key. It returns nil if the message truncates a table that does
+// not exist.
 func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *addition, err error) {
 	t = &addition{of: n, key: n.Key}
 	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
@@ -38,7 +39,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 		if t.key == nil && n.Table < 0 {
 			t.key = ta.run.cfg.Mapping.Star.Key
 		}
-		keyless := n.Key != nil && len(n.Key) == 0 || n.Truncates // the stream says so, or nothing
+		keyless := n.Key != nil && len(n.Key) == 0 || n.Truncates // the stream names no key: the table has none, or this is a truncation
 		if t.key == nil || keyless {
 			switch t.have, err = sink.Table(ctx, read, n.Name, nil); {
 			case keyless && errors.As(err, new(sink.NoKeyError)):
@@ -70,8 +71,8 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 	return t, nil
 }
 
-// readOrMakeSchema returns what reads a table. If its schema is missing, that is made, but not for a message that removes
-// rows or in a run that writes nothing.
+// readOrMakeSchema returns a function that reads a table and creates its schema if that is missing. It creates none for a
+// truncation, or in a run that writes nothing.
 func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
 	return func(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
 		db := ta.run.db
@@ -98,7 +99,7 @@ func (t *addition) failed(err error) error {
 	return fmt.Errorf("table %q of the stream: %w", t.of.StreamName, err)
 }
 
-// isOther reports that a table is one that the run has by another name.
+// isOther returns an error if the run already has the table under another name.
 func (ta *tableAdder) isOther(t *schema.Table) error {
 	for _, other := range ta.folding.have {
 		if t.FullName != "" && other.FullName == t.FullName {
@@ -108,10 +109,9 @@ func (ta *tableAdder) isOther(t *schema.Table) error {
 	return nil
 }
 
-// add adds a table for a line, behind the others, or names the key of one that was open. Sets that are on their way lack it,
-// or have no rows of it. ok is false for a line that is
-// rejected, which adds none, unless the stream or the database says which key the table has. open are the lanes that
-// are being read.
+// add appends the table to the run's tables, or sets the key of a table that had none. Batches that were already started
+// have no rows of it. ok is false if the line is rejected. A rejected line adds no table, unless the stream or the database
+// gives the table's key. open has the lanes being read.
 func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok bool, err error) {
 	if len(t.of.Key) > 0 || t.have.Exists {
 		line = nil
@@ -127,7 +127,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 	if err != nil {
 		return false, t.failed(err)
 	}
-	// From here on an attempt that comes after this one has the table, too, whatever ends this one.
+	// From here on later attempts have the table too, whatever ends this one.
 	added.Name = t.have.Name
 	added.Fold.WholeLines, added.Fold.MaxColumns = base.Fold.WholeLines, base.Fold.MaxColumns
 	if t.of.Table >= 0 {
@@ -150,7 +150,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 			return false, err
 		}
 	}
-	if limits := &f.caps.Limits; limits.NoSchemas { // else the database has all names of the stream
+	if limits := &f.caps.Limits; limits.NoSchemas { // otherwise names in the database are the stream's
 		if err := ta.settings.rename(limits.FoldName(t.of.Name), t.of.StreamName); err != nil {
 			return false, err
 		}
@@ -159,13 +159,13 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 	return true, added.Fit(&f.caps.Limits, &t.fitted)
 }
 
-// check is [admission.checkTables] of a lane that begins after messages have added tables.
+// check is [admission.checkTables] for a lane that starts after messages added tables.
 func (ta *tableAdder) check(flushing context.Context, s *start) error {
 	known := len(ta.admission.found)
 	if s.cp.Run == ta.run.id || len(otherAdded(&s.cp, ta.folding.have[known:]...)) == 0 {
 		return nil
 	}
-	var now []schema.Table // another run may have made them since they were found
+	var now []schema.Table // another run may have created them since the lookup
 	err := ta.turns.take(flushing, func(ctx context.Context) (err error) {
 		now, err = ta.run.db.Tables(ctx, TableKeys(ta.folding.tables[known:])...)
 		return err
@@ -176,8 +176,8 @@ func (ta *tableAdder) check(flushing context.Context, s *start) error {
 	return ta.admission.checkTables(s, otherAdded(&s.cp, now...))
 }
 
-// otherAdded is [sink.OtherTables] of tables that messages have added. Where a checkpoint knows one table,
-// without its name, that is none of them.
+// otherAdded is [sink.OtherTables] for tables that messages added. A checkpoint of a single table has its ID without a name:
+// that is never an added table.
 func otherAdded(cp *sink.Checkpoint, tables ...schema.Table) []*schema.Table {
 	if names, _ := sink.SplitIDs(cp.TableID); names == nil {
 		return nil

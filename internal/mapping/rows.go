@@ -12,17 +12,17 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A message is the current message and the state of its decoding.
+// A message is the current message and its decoding state.
 type message struct {
 	line             *feed.Line
 	place            fold.Place
-	source           string // its name
-	envelope.Message        // these three are of one in a stream
+	source           string // the source's name
+	envelope.Message        // this and the next two: only with an envelope
 	change           envelope.Change
-	row              envelope.Row // the one at hand
+	row              envelope.Row // the current row
 }
 
-// A rowBuilder builds the rows of messages: it reads their paths, and casts their values.
+// A rowBuilder builds rows from messages: it follows paths and casts values.
 type rowBuilder struct {
 	plan   *Plan
 	read   *paths.Reader
@@ -33,30 +33,30 @@ type rowBuilder struct {
 	changes      []Row
 	referenced   referencedRows
 	fields       []feed.Field
-	bytes        []byte     // of values that no line has
-	sets         setEncoder // another buffer: sets are made while other values are
+	bytes        []byte     // buffer for values that are not part of the line
+	sets         setEncoder // has its own buffer, because sets are built while other values are
 	unknownNames fieldNumbers
 	lost         []LostValue
 	nulled       []fold.Nulled
 	tables       []tableMemory
 	metaValue    feed.Field       // buffer for a meta value
-	visit        func(t *planned) // of an [Explainer]: called at each row
+	visit        func(t *planned) // set by an [Explainer]: called for each row
 }
 
-// referencedRows are the changes of rows in other tables that the rows of a message refer to by foreign keys.
+// referencedRows has changes that create the rows which a message refers to by foreign key.
 type referencedRows struct {
 	changes []Row
 	keys    []feed.Field
 }
 
-// A tableMemory is what is kept of one table.
+// A tableMemory has the buffers of one table.
 type tableMemory struct {
-	key         []feed.Field // of its row at hand
-	former, now []feed.Field // keys of a row before and after a message that changes it
-	hasRows     bool         // it has had a row
+	key         []feed.Field // of the current row
+	former, now []feed.Field // keys of a row before and after a message that changes its key
+	hasRows     bool         // a row was built
 }
 
-// begin gives back the memory of the rows of the last message.
+// begin resets the buffers for the next message. The last message's rows become invalid.
 func (b *rowBuilder) begin() {
 	clear(b.changes)
 	clear(b.referenced.changes)
@@ -67,14 +67,14 @@ func (b *rowBuilder) begin() {
 	b.cast.Reset()
 }
 
-// result returns the rows that were built, and behind them those that they name.
+// result returns the built rows, followed by the rows that they refer to.
 func (b *rowBuilder) result() []Row {
 	b.changes = append(b.changes, b.referenced.changes...)
 	return b.changes
 }
 
-// addRow adds the change of a table's row that the message, or the element at hand, is about, and
-// those of its elements. parentKey is the key of the parent row, nil if it has no parent.
+// addRow adds the change of a table's row for the message or the current element, and the changes of its child rows.
+// parentKey is the parent row's key, nil without a parent.
 func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *refusal {
 	types := b.types.of(msg.Types, t)
 	var former []feed.Field
@@ -83,7 +83,7 @@ func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *r
 		if former, refused = b.formerKey(msg, t, types); refused != nil {
 			return refused
 		}
-		if former != nil { // what the message leaves out of the row comes from the former one
+		if former != nil { // fields that the row lacks come from the former row
 			row, err := b.decode.Complete(&msg.change, &msg.row)
 			if err != nil {
 				return t.refuse(err)
@@ -140,7 +140,7 @@ func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *r
 	return nil
 }
 
-// noteRow notes that a table has had a row.
+// noteRow records that a row of the table was built.
 func (b *rowBuilder) noteRow(t *planned) {
 	b.tables[t.index].hasRows = true
 	if b.visit != nil {
@@ -148,12 +148,12 @@ func (b *rowBuilder) noteRow(t *planned) {
 	}
 }
 
-// deletes reports whether the row at hand of a table is deleted. A row that is inserted all the same is not.
+// deletes reports whether the message deletes the current row. With on_delete: row it inserts the row instead.
 func (b *rowBuilder) deletes(msg *message, t *planned) bool {
 	return !t.spec.OnDelete.Insert && (msg.line.Deletes || msg.change.Op == envelope.Delete || b.read.Matches(t.deletes))
 }
 
-// op is what becomes of the row at hand of a table.
+// op returns the operation on the current row. A delete in a table with a mark is an upsert.
 func (b *rowBuilder) op(msg *message, t *planned, deletes bool) fold.Op {
 	switch {
 	case deletes && t.mark < 0:
@@ -166,7 +166,7 @@ func (b *rowBuilder) op(msg *message, t *planned, deletes bool) fold.Op {
 	return fold.Upsert
 }
 
-// version is that of the row at hand of a table.
+// version returns the version of the current row, empty if it has none.
 func (b *rowBuilder) version(msg *message, t *planned) (v feed.Field) {
 	if t.row.envelopeVersion {
 		return msg.change.Version
@@ -177,15 +177,14 @@ func (b *rowBuilder) version(msg *message, t *planned) (v feed.Field) {
 	return v
 }
 
-// key returns the memory for the key of a table's row, which begins with that of the parent row.
+// key returns the buffer for the row's key, which begins with a copy of parentKey.
 func (b *rowBuilder) key(t *planned, parentKey []feed.Field) []feed.Field {
 	key := b.tables[t.index].key
 	clear(key[copy(key, parentKey):])
 	return key
 }
 
-// addValues adds the fields of a row, of which the key has those of the parent row. A delete needs
-// no others than its key.
+// addValues adds the row's fields and completes its key, which already has the parent's. A delete needs only the key.
 func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
 	b.unknownNames.unnumbered = nil
 	for i := 0; i < len(key) && t.key[i].fromParent; i++ {
@@ -232,8 +231,8 @@ func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *
 	return nil
 }
 
-// addMark adds whether the row is deleted, if the table marks such rows. A deleted row keeps its values, and gets those of
-// the columns that are about the message.
+// addMark sets the mark column if the table has one. A deleted row keeps its values, except in columns that read the
+// message.
 func (b *rowBuilder) addMark(msg *message, t *planned, deletes bool) *refusal {
 	if t.mark < 0 {
 		return nil
@@ -245,7 +244,7 @@ func (b *rowBuilder) addMark(msg *message, t *planned, deletes bool) *refusal {
 	mark := t.columns[t.mark].sources[from].value
 	mark.Name = t.columns[t.mark].name
 	b.fields = append(b.fields, mark)
-	if !deletes || msg.line.Deletes { // a tombstone is no message
+	if !deletes || msg.line.Deletes { // a tombstone has no message to read
 		return nil
 	}
 	for i := range t.columns {
@@ -262,12 +261,12 @@ func (b *rowBuilder) addMark(msg *message, t *planned, deletes bool) *refusal {
 	return nil
 }
 
-// isLine tells that the messages are the rows, and nothing is added or left out.
+// isLine reports whether the line's fields are the row, with nothing added or left out.
 func (t *planned) isLine() bool {
 	return t.fields.all && t.row.inLine && len(t.nest.children) == 0 && t.mark < 0
 }
 
-// object is the object that is the row. none tells that there is no row.
+// object returns the object that is the row. none means that there is no row.
 func (b *rowBuilder) object(t *planned) (_ *feed.Field, none bool, _ *refusal) {
 	v := b.read.Get(t.row.at)
 	switch {
@@ -288,10 +287,10 @@ func (b *rowBuilder) object(t *planned) (_ *feed.Field, none bool, _ *refusal) {
 	case t.row.nested:
 		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no object but %s", t.spec.Name, t.spec.Row, feed.Clip(v.Value)))
 	}
-	return nil, false, nil // an element that is a scalar
+	return nil, false, nil // a scalar element
 }
 
-// value is what a column gets. ok is false where nothing of what it comes from is present.
+// value returns the value of a column. ok is false if none of its sources is present.
 func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (f feed.Field, ok bool, _ *refusal) {
 	for i := range c.sources {
 		src := &c.sources[i]
@@ -316,7 +315,7 @@ func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (
 		if types != nil && types.sources[src] != nil {
 			as = types.sources[src]
 		}
-		if as.Keeps(v.Kind) { // as Read would find
+		if as.Keeps(v.Kind) { // Read would return the same
 			return feed.Field{Name: c.name, Kind: v.Kind, Value: v.Value}, true, nil
 		}
 		out, why := b.cast.Read(v, as)
@@ -332,7 +331,7 @@ func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (
 	return f, false, nil
 }
 
-// setNull has a value be null that cannot be read as the type of its column, if that is asked for.
+// setNull sets a value that does not fit its column to null, if bad_values allows that. Otherwise it returns false.
 func (b *rowBuilder) setNull(t *planned, column, why string, v *feed.Field) bool {
 	if !t.options.CanNull(column) {
 		return false
@@ -342,7 +341,7 @@ func (b *rowBuilder) setNull(t *planned, column, why string, v *feed.Field) bool
 	return true
 }
 
-// addReferenced adds the change that makes the row which a value refers to.
+// addReferenced adds the change that creates the row which v refers to, if it is missing.
 func (b *rowBuilder) addReferenced(msg *message, c *column, v feed.Field) {
 	if v.Kind == feed.Null {
 		return
@@ -354,7 +353,7 @@ func (b *rowBuilder) addReferenced(msg *message, c *column, v feed.Field) {
 	to.changes = append(to.changes, Row{Table: c.references.table, Change: fold.Change{Op: fold.Ensure, Text: msg.line.Text, Fields: to.keys[n : n+1 : n+1]}})
 }
 
-// title is what a source is called in the mapping.
+// title returns the source's name for messages.
 func (s *source) title() string {
 	if s.kind == aMeta {
 		return "its " + string(s.spec.Meta)
@@ -362,7 +361,7 @@ func (s *source) title() string {
 	return s.spec.From.String()
 }
 
-// meta is what is known about a message, or about the current element of a table, apart from its value.
+// meta returns metadata of the message or of the table's current element.
 func (b *rowBuilder) meta(m Meta, msg *message, t *planned) feed.Field {
 	from, k := len(b.bytes), feed.Int
 	switch m {
@@ -386,7 +385,7 @@ func (b *rowBuilder) meta(m Meta, msg *message, t *planned) feed.Field {
 
 var null = []byte("null")
 
-// checkKey reports what is wrong with the key of a row.
+// checkKey returns why the row's key is rejected, or nil.
 func (t *planned) checkKey(key []feed.Field) *refusal {
 	for part := range key {
 		f, k := &key[part], &t.key[part]
@@ -403,7 +402,7 @@ func (t *planned) checkKey(key []feed.Field) *refusal {
 	return nil
 }
 
-// formerKey is the key that the row of a message had in a table, where it had another one; nil: it had none, or the same.
+// formerKey returns the key that the row had before the message; nil if it had none or the same one.
 func (b *rowBuilder) formerKey(msg *message, t *planned, types *typing) (_ []feed.Field, refused *refusal) {
 	x := &b.tables[t.index]
 	b.decode.BeginRow(msg.row.Former, msg.row.Index)
@@ -424,7 +423,7 @@ func (b *rowBuilder) formerKey(msg *message, t *planned, types *typing) (_ []fee
 	return nil, nil
 }
 
-// keyOf appends the key that the row at hand has in a table, if it has a row there.
+// keyOf appends the current row's key in the table, or nothing if the table has no row for it.
 func (b *rowBuilder) keyOf(msg *message, t *planned, types *typing, to []feed.Field) ([]feed.Field, *refusal) {
 	object, none, refused := b.object(t)
 	if refused != nil || none {
@@ -440,7 +439,7 @@ func (b *rowBuilder) keyOf(msg *message, t *planned, types *typing, to []feed.Fi
 	return to, refused
 }
 
-// deleteFormer adds the change that removes or marks the row of a former key, of a row whose change is c.
+// deleteFormer adds the change that deletes or marks the row of the former key. c is the change of the row with the new key.
 func (b *rowBuilder) deleteFormer(msg *message, t *planned, c *fold.Change, key []feed.Field) *refusal {
 	if b.visit != nil {
 		b.visit(t)
@@ -454,7 +453,7 @@ func (b *rowBuilder) deleteFormer(msg *message, t *planned, c *fold.Change, key 
 	return nil
 }
 
-// noteLostColumns notes the columns of a table that the change of a row with a new key has no value for.
+// noteLostColumns records the columns for which c, the change of a row with a new key, has no value.
 func (b *rowBuilder) noteLostColumns(t *planned, c *fold.Change) {
 	p, now := b.plan, b.types.table(t.index)
 	has := make([]bool, len(now.Columns))

@@ -15,17 +15,17 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// Star is the name of a table that stands for one of each name in the stream that no other takes.
+// Star is the name of the table '*', which stands for every table of the stream that no other table takes. Each of these
+// gets a table of its own, made from the settings of '*'.
 const Star = "*"
 
-// IsStar reports whether the table stands for others.
+// IsStar reports whether the table is '*'.
 func (t *Table) IsStar() bool { return t.Name == Star }
 
-// DefaultMaxTables is how many tables there are at most where a mapping names no number.
+// DefaultMaxTables is the limit of tables if the mapping sets none.
 const DefaultMaxTables = 100
 
-// With returns the mapping with a table of a name in the stream in place of the one that stands for
-// others, unless it has a table of that name.
+// With returns the mapping with '*' renamed to name. It returns m if there is no '*', or a table already has that name.
 func (m *Mapping) With(name string) *Mapping {
 	i := slices.IndexFunc(m.Tables, func(t Table) bool { return t.IsStar() })
 	if i < 0 || name == "" || slices.ContainsFunc(m.Tables, func(t Table) bool { return t.Name == name }) {
@@ -37,41 +37,39 @@ func (m *Mapping) With(name string) *Mapping {
 	return &with
 }
 
-// A NewTable is the error of [Mapper.Map] for a message that needs a table which the plan does not have yet, or whose key
-// is still open: [Mapper.Add] adds it, or gives it the key, and then the message is to be mapped again.
+// A NewTable is the error of [Mapper.Map] for a message whose table is missing from the plan, or has no key yet. Call
+// [Mapper.Add] to add the table or set its key, then map the message again.
 type NewTable struct {
 	Name       string // in the database
 	StreamName string // in the stream
-	// Table is the one whose key is open; -1: none, the table is new.
+	// Table is the index of the table that has no key yet; -1 if the table is new.
 	Table int
-	// Key is the one that the stream names: empty if it says that there is none; nil if it says nothing, or if the table '*'
-	// names one.
+	// Key is the key that the stream names. It is empty if the stream says that the table has no key, and nil if the
+	// stream says nothing or '*' sets the key.
 	Key []string
-	// Columns are those that the stream has declared.
+	// Columns are the columns that the stream declared.
 	Columns []Column
-	fields  []string // of the message's row, if the stream says that there is no key
-	// Truncates tells that the message removes all rows: without such a table in the database there is
-	// nothing to do.
+	fields  []string // fields of the message's row, if the stream says that there is no key
+	// Truncates is true if the message truncates the table. If the database has no such table, there is nothing to do.
 	Truncates bool
 }
 
 func (n *NewTable) Error() string { return fmt.Sprintf("table %q is new in the stream", n.StreamName) }
 
-// Has reports whether rows without a key have all of some columns.
+// Has reports whether rows of a table without a key have all of the columns, as fields or as declared columns.
 func (n *NewTable) Has(columns []string) bool {
 	return !slices.ContainsFunc(columns, func(name string) bool {
 		return !slices.Contains(n.fields, name) && !slices.ContainsFunc(n.Columns, func(c Column) bool { return c.Name == name })
 	})
 }
 
-// declared is what a stream says of one of its tables before it has rows.
+// declared is the stream's description of a table, which precedes its rows.
 type declared struct {
 	key     []string
-	columns []Column // that the table has from the start; nil: those that messages bring
+	columns []Column // columns of the new table; nil: taken from messages
 }
 
-// describe takes a description of the rows to come of a table. It counts for a table that a message
-// is to add.
+// describe stores the stream's description of a table, for the message that will add the table.
 func (m *Mapper) describe(msg *message) error {
 	if !m.route.of(msg.Table).isNew() || m.plan.stream.star == nil {
 		return nil
@@ -96,18 +94,18 @@ func (m *Mapper) describe(msg *message) error {
 	return nil
 }
 
-// mayName reports whether a new column may have a name. Messages with such a field are rejected, if any comes.
+// mayName reports whether a new column may have the name. If not, messages with such a field are rejected.
 func (p *Plan) mayName(column string) bool {
 	return column != "" && !strings.Contains(column, "\x00") && p.limits.CheckName(column) == nil
 }
 
-// newTable is the table that a message needs, whose name no table takes.
+// newTable returns the table that a message needs, as a [NewTable], or why the stream table's name is rejected.
 func (m *Mapper) newTable(msg *message) error {
 	p, name := m.plan, string(msg.Table)
 	n := &NewTable{Name: p.starName(name), StreamName: name, Table: -1, Truncates: msg.change.Op == envelope.Truncate}
 	switch {
 	case strings.Trim(n.Name, "_") == "" || len(name) > maxRouteName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) || strings.Contains("."+name+".", ".."),
-		!p.limits.NoSchemas && (strings.Count(name, ".") > 1 || strings.Contains("."+name, `."`)): // which would be read as other parts
+		!p.limits.NoSchemas && (strings.Count(name, ".") > 1 || strings.Contains("."+name, `."`)): // the name would be split into other parts
 		return feed.Errorf(feed.BadName, "%q cannot be the name of a table", feed.Clip(msg.Table))
 	case p.limits.MaxName > 0 && slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return len(part) > p.limits.MaxName }):
 		return feed.Errorf(feed.BadName, "the name of the table %q is longer than %d bytes, which the database takes", feed.Clip(msg.Table), p.limits.MaxName)
@@ -143,7 +141,7 @@ func (m *Mapper) newTable(msg *message) error {
 	return n
 }
 
-// openTable is the table that takes a message and whose key is open; nil: none.
+// openTable returns the table that takes the message and has no key yet, or nil.
 func (m *Mapper) openTable(msg *message, of *route) *NewTable {
 	for _, i := range of.tops {
 		t := &m.plan.tables[i]
@@ -156,7 +154,7 @@ func (m *Mapper) openTable(msg *message, of *route) *NewTable {
 	return nil
 }
 
-// nameKey gives a table the key that a message names. A truncation says nothing of it.
+// nameKey sets n.Key to the key that the message names. Truncations name none.
 func (m *Mapper) nameKey(msg *message, n *NewTable) {
 	if n.Truncates {
 		return
@@ -166,7 +164,7 @@ func (m *Mapper) nameKey(msg *message, n *NewTable) {
 	}
 }
 
-// base is the table that a new one is made of.
+// base returns the table whose settings n gets: the one without a key, or '*'.
 func (p *Plan) base(n *NewTable) *Table {
 	if n.Table >= 0 {
 		return p.tables[n.Table].spec
@@ -174,7 +172,7 @@ func (p *Plan) base(n *NewTable) *Table {
 	return p.stream.star.spec
 }
 
-// columnsOf returns the columns that take their values from fields of the row: those of the same names where no other does.
+// columnsOf maps fields of the row to columns. A field that no column reads keeps its name.
 func (t *Table) columnsOf(fields []string) []string {
 	columns := slices.Clone(fields)
 	for i, field := range fields {
@@ -187,7 +185,7 @@ func (t *Table) columnsOf(fields []string) []string {
 	return columns
 }
 
-// addKeyColumns adds what lacks of the key to the columns that the mapping names.
+// addKeyColumns adds the key's columns to the table's columns if they are missing.
 func (t *Table) addKeyColumns() {
 	var keys []Column
 	for _, k := range t.Key {
@@ -209,7 +207,7 @@ func (t Table) Open() Table {
 	return t
 }
 
-// WithKey returns the table with a key that only the stream or the database names.
+// WithKey returns the table with a key that comes from the stream or the database.
 func (t Table) WithKey(key []string) Table {
 	t = t.Open()
 	t.Key, t.KeyOpen = key, false
@@ -217,7 +215,7 @@ func (t Table) WithKey(key []string) Table {
 	return t
 }
 
-// starName is the name in the database of a table in the stream.
+// starName returns the database name of a stream table.
 func (p *Plan) starName(name string) string {
 	if p.limits.NoSchemas {
 		return strings.ReplaceAll(name, ".", "_")
@@ -225,8 +223,7 @@ func (p *Plan) starName(name string) string {
 	return name
 }
 
-// star compiles the table that stands for others, so that its paths are among those that are followed
-// and that it shows its faults.
+// star compiles '*', so that the reader follows its paths and its faults are reported, without adding it as a table.
 func (c *compiler) star(t *Table) {
 	p := c.plan
 	n, tops := len(p.tables), len(p.tops)
@@ -237,7 +234,7 @@ func (c *compiler) star(t *Table) {
 	delete(c.byName, t.Name)
 }
 
-// Star is the table that stands for others, and the rules of the fold of their rows; nil: none does.
+// Star returns the table '*' and the fold options of its rows; nil if there is none.
 func (p *Plan) Star() (*Table, fold.Options) {
 	if p.stream == nil || p.stream.star == nil {
 		return nil, fold.Options{}
@@ -245,13 +242,13 @@ func (p *Plan) Star() (*Table, fold.Options) {
 	return p.stream.star.spec, p.stream.star.options
 }
 
-// Add adds a table with a key to the plan, behind the others, or gives one that is open its key. The mapper must be the
-// only one of its plan that maps lines; those that come later have the table, too.
+// Add appends the table n to the plan with a key, or sets the key of the table n.Table. No other mapper of the plan may
+// map lines at the same time. Mappers made later have the table too.
 func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p := m.plan
 	t := *p.base(n)
 	t.Key, t.KeyOpen = key, false
-	if t.KeyByDefault && len(key) == 0 { // no two of its messages are about one row
+	if t.KeyByDefault && len(key) == 0 { // without a key, no two messages change the same row
 		t.Version, t.Scope = paths.Path{}, ""
 	}
 	if n.Table < 0 {
@@ -285,7 +282,7 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	return table, errors.Join(c.faults...)
 }
 
-// replace puts the table that was compiled last in the place of one whose key was open.
+// replace moves the last compiled table to the place of the table that had no key, which [Mapper.Drop] can restore.
 func (m *Mapper) replace(table int) {
 	p := m.plan
 	last := len(p.tables) - 1
@@ -300,7 +297,7 @@ func (m *Mapper) replace(table int) {
 	m.grow()
 }
 
-// Drop removes the table that [Mapper.Add] added last, or opens its key again.
+// Drop undoes the last [Mapper.Add]: it removes the table, or its key.
 func (m *Mapper) Drop(table int) {
 	p := m.plan
 	if m.open.spec != nil && m.open.index == table {
@@ -317,8 +314,8 @@ func (m *Mapper) Drop(table int) {
 	clear(m.route.routes)
 }
 
-// describe gives a table the columns that the stream describes, as far as it takes fields by their names. Its own
-// columns stay, and get the types of their fields where it names none.
+// describe adds the columns that the stream declared, if the table adds fields by name or needs them for its key. The
+// table's own columns stay; those without a type get the declared one.
 func (t *Table) describe(columns []Column) {
 	if t.Columns == nil {
 		if t.Columns = columns; t.UnknownFields == "" {
@@ -350,7 +347,7 @@ func (t *Table) describe(columns []Column) {
 	t.Columns = slices.Concat(others, own)
 }
 
-// grow prepares the mapper for tables and paths that were added to the plan.
+// grow extends the mapper's state to the plan's new tables and paths.
 func (m *Mapper) grow() {
 	for i := len(m.rows.tables); i < len(m.plan.tables); i++ {
 		m.rows.tables = append(m.rows.tables, tableMemory{key: make([]feed.Field, len(m.plan.tables[i].key))})
