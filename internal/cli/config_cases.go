@@ -143,6 +143,9 @@ func (e *env) applyCase(ctx context.Context, m *mapping.Mapping, lines string, b
 	o := e.newSpec()
 	o.Mapping, o.Batch = m, spec.Batch{Rows: batchRows, Buffer: foldBuffer}
 	plan, err := o.FoldFiles([]string{feed}, &spec.Destination{Driver: caseDriver}, "")
+	if err == nil {
+		plan, err = plan.AtDatabase(ctx, sink.NoTables)
+	}
 	if err != nil {
 		return err
 	}

@@ -200,6 +200,9 @@ func (ad *admission) admit(s *start) (err error) {
 		return err
 	}
 	if ad.cfg.Restart.FromStart && !ad.hasBegun(s) {
+		if name := s.was.keyless(); name != "" && !ad.cfg.Restart.Rebuild && !ad.isOtherTable(*s) {
+			return SettingsError{fmt.Sprintf("--restart reread would add all messages again to the rows of %s: %s", name, ad.howToRebuild())}
+		}
 		s.from = position{}
 	}
 	if s.from == (position{}) {

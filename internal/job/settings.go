@@ -30,6 +30,19 @@ type tableSettings struct {
 	Keys map[string]string `json:"keys"`
 }
 
+// keyless names a table without a key; "": all have one, or it is not known.
+func (s *settings) keyless() string {
+	if s.Flags["key"] == noKey {
+		return "the table"
+	}
+	for _, t := range s.Tables {
+		if t.Keys["key"] == noKey {
+			return fmt.Sprintf("table %q", t.Name)
+		}
+	}
+	return ""
+}
+
 func parseSettings(text string) (s settings, err error) {
 	if text == "" {
 		return s, nil
