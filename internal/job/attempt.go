@@ -56,7 +56,7 @@ func (r *run) newAttempt(h *history, before *folding, found []schema.Table) (a *
 	}
 	a = &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.looks}, admission: &admission{cfg: r.cfg, run: r.id, p: r.p, tables: h.tables, declared: h.declared, found: found,
 		settings: settingsOf(r.cfg, h.tables[:h.declared]), hasWritten: h.hasWritten}}
-	if a.settings, err = keepSettings(a.admission.settings, h.streamNames); err != nil {
+	if a.settings, err = keepSettings(a.admission.settings, h.streamNames, h.keyless); err != nil {
 		return nil, err
 	}
 	a.folding, err = r.newFolding(h, before, found)

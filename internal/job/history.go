@@ -22,13 +22,14 @@ type history struct {
 	nameless    bool             // another member of the group has the run's name
 
 	streamNames map[string]string // see settings.Names: the reader's
+	keyless     map[string]bool   // see settings.Keyless: the reader's
 
 	hasWritten bool      // the job has written to the tables: the flusher's
 	pruned     time.Time // when old rejects were last removed: the flusher's
 }
 
 func newHistory(tables []Table) *history {
-	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, fences: fences{moved: map[string]bool{}, lost: map[string]bool{}}}
+	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, fences: fences{moved: map[string]bool{}, lost: map[string]bool{}}}
 }
 
 // maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a

@@ -23,6 +23,8 @@ type settings struct {
 	// Names are, by the names in the database, those in the stream of tables that messages have added, where
 	// several of these are one there. They are no settings, and may grow.
 	Names map[string]string `json:"names,omitempty"`
+	// Keyless are the tables without a key that messages have added. They are no settings, either.
+	Keyless map[string]bool `json:"keyless,omitempty"`
 }
 
 type tableSettings struct {
@@ -40,6 +42,9 @@ func (s *settings) keyless() string {
 			return fmt.Sprintf("table %q", t.Name)
 		}
 	}
+	for name := range s.Keyless {
+		return fmt.Sprintf("table %q", name)
+	}
 	return ""
 }
 
@@ -55,13 +60,13 @@ func parseSettings(text string) (s settings, err error) {
 
 // keptSettings are the settings as the checkpoints to come keep them. While an attempt lasts, they are the reader's.
 type keptSettings struct {
-	settings        // with Names that may grow
+	settings        // with Names and Keyless, which may grow
 	text     string // the same
 }
 
-// keepSettings returns settings to be kept, with the names in the stream that the run knows, which grow with them.
-func keepSettings(s settings, names map[string]string) (*keptSettings, error) {
-	s.Names = names
+// keepSettings returns settings to be kept, with what a run knows of tables that messages add, which grows with them.
+func keepSettings(s settings, names map[string]string, keyless map[string]bool) (*keptSettings, error) {
+	s.Names, s.Keyless = names, keyless
 	k := &keptSettings{settings: s}
 	return k, k.write()
 }
@@ -74,7 +79,7 @@ func (k *keptSettings) write() error {
 
 // refresh takes over the settings of tables whose keys are known now.
 func (k *keptSettings) refresh(s settings) error {
-	s.Names = k.Names
+	s.Names, s.Keyless = k.Names, k.Keyless
 	k.settings = s
 	return k.write()
 }
@@ -85,11 +90,18 @@ func (k *keptSettings) rename(table, of string) error {
 	return k.write()
 }
 
-// learn notes the names of tables of the stream that the checkpoint has which a source continues from.
+// addKeyless notes that a table has no key.
+func (k *keptSettings) addKeyless(table string) error {
+	k.Keyless[table] = true
+	return k.write()
+}
+
+// learn notes what the checkpoint that a source continues from has of the tables of the stream.
 func (k *keptSettings) learn(s *start) error {
-	if s.from == (position{}) || len(s.was.Names) == 0 {
+	if s.from == (position{}) || len(s.was.Names)+len(s.was.Keyless) == 0 {
 		return nil
 	}
+	maps.Copy(k.Keyless, s.was.Keyless)
 	for name, of := range s.was.Names {
 		if _, known := k.Names[name]; !known {
 			k.Names[name] = of

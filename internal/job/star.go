@@ -139,8 +139,11 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 		f.tables, f.have = append(f.tables, added), append(f.have, t.have)
 		ta.run.p.AddTable(added.Name)
 	}
-	if added.Fold.Appends() {
+	if added.Fold.Appends() && !base.Fold.Appends() {
 		ta.run.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
+		if err := ta.settings.addKeyless(added.Name); err != nil {
+			return false, err
+		}
 	}
 	if err := ta.admission.checkTables(ta.latest, otherAdded(&ta.latest.cp, t.have)); err != nil {
 		return false, err
