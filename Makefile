@@ -156,7 +156,7 @@ stories: ## measure what engineering posts reported about upserts: docs/dev/stor
 	if systemd-run --scope -q true 2>/dev/null; then systemd-run --scope -q -p MemoryHigh=64M bin/stories -memory 67108864 overwrite; else bin/stories overwrite; fi
 	for story in readers roundtrips queue; do bin/stories $$story || exit 1; done
 
-soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1: with a spool), and see that nothing grows
+soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1: with a spool; FAULTS=1: into Postgres, with a failover and a full disk), and see that nothing grows
 	SECONDS_=$(SOAK) RATE=$(RATE) bench/soak
 
 pgo: ## profile a whole sync; builds of weir are optimized by it

@@ -57,7 +57,7 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 		"sslmode=prefer password=s3cret":                        "",
 		"sslmode=verify-full sslrootcert=$other passfile=$pass": "(not retried: check the host, sslmode and the certificates)",
 		"sslmode=disable password=s3cret":                       "no encryption",
-		"sslmode=require passfile=$wrong":                       "the password may stand in",
+		"sslmode=require passfile=$wrong":                       "the password comes from",
 	} {
 		err := open(more)
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "nonsense")) {

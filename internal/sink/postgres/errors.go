@@ -107,7 +107,7 @@ var states = map[string]struct {
 	"55000":          {sink.Permanent, "error", ""},
 	"57P04":          {sink.Permanent, "error", ""},
 	"42501":          {sink.Permanent, "permission", ""},
-	"28P01":          {sink.Permanent, "login", "the password may stand in PGPASSWORD, or in ~/.pgpass, which is read at each connection"},
+	"28P01":          {sink.Permanent, "login", "the password comes from --to, PGPASSWORD or ~/.pgpass (or PGPASSFILE); the file is read at each connection"},
 	"28000":          {sink.Permanent, "login", ""},
 	"08":             {sink.Transient, "connection", ""},
 	"57":             {sink.Transient, "connection", ""},
