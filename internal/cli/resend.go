@@ -103,6 +103,9 @@ func (e *env) resend(ctx context.Context, o *resendOptions) (err error) {
 		e.log.Info(fmt.Sprintf("no rejected lines of job %q to resend", c.Job))
 		return nil
 	}
+	if err := left.checkUnread(st, c); err != nil {
+		return err
+	}
 	return e.resendLines(ctx, o, plan, left)
 }
 
@@ -241,14 +244,15 @@ type keptLines struct {
 
 	sources []string // in the order of their first lines
 	counts  map[string]int64
-	last    int64 // ID
+	firsts  map[string]int64 // their offsets
+	last    int64            // ID
 
 	cut, unclear int64 // lines that cannot be applied; see usable
 }
 
 // count finds out which lines there are.
 func (l *keptLines) count(ctx context.Context) error {
-	l.counts, l.last = map[string]int64{}, math.MaxInt64
+	l.counts, l.firsts, l.last = map[string]int64{}, map[string]int64{}, math.MaxInt64
 	last := int64(0)
 	err := l.filter.each(ctx, l.db, func(k sink.Kept) error {
 		last = max(last, k.ID)
@@ -261,12 +265,28 @@ func (l *keptLines) count(ctx context.Context) error {
 			return nil
 		}
 		if l.counts[k.Source]++; l.counts[k.Source] == 1 {
-			l.sources = append(l.sources, k.Source)
+			l.sources, l.firsts[k.Source] = append(l.sources, k.Source), k.Offset
 		}
 		return nil
 	})
 	l.last = last
 	return err
+}
+
+// checkUnread refuses lines behind the checkpoint of their source where applying them twice would add them twice: the next
+// run reads them again. So it is if all lines were rejected and the table does not exist yet.
+func (l *keptLines) checkUnread(st sink.Status, c *job.Config) error {
+	at := slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.AddsTo() != "" })
+	if at < 0 {
+		return nil
+	}
+	for _, s := range st.Jobs {
+		if first, kept := l.firsts[s.Source]; kept && s.Job == c.Job && first >= s.Offset {
+			return usagef("nothing of %s is written yet, so the next run reads it from the start, and a resend would add its lines twice to %s: "+
+				"run weir sync with the corrected settings instead", s.Source, c.Tables[at].AddsTo())
+		}
+	}
+	return nil
 }
 
 func (l *keptLines) total() (n int64) {
