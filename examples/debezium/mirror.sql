@@ -1,4 +1,4 @@
--- The mirror: public is for the tables of shop, the schema depot for those of MariaDB's database depot.
+-- The mirror: the tables of shop are in public, the tables of MariaDB's database depot in the schema depot.
 CREATE DATABASE mirror;
 \connect mirror
 CREATE SCHEMA depot;

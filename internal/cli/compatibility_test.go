@@ -19,7 +19,7 @@ import (
 )
 
 // TestCompatibility: a database that an earlier version wrote is read and continued by this one. testdata/compatibility
-// has such databases, one of each format, at the end of feed.jsonl; -update writes those of today's format.
+// has such databases, one of each format, at the end of feed.jsonl; -update writes databases of today's format.
 func TestCompatibility(t *testing.T) {
 	const fixtures, written = "../../testdata/compatibility", "/written" // the second is the folder that they know
 	texts := map[string]string{}

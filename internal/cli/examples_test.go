@@ -166,7 +166,7 @@ type probe struct {
 	PeriodSeconds int                         `yaml:"periodSeconds"`
 }
 
-// The examples for Kubernetes have no fields but those of its API, what they name exists, and weir takes their configuration.
+// The Kubernetes examples use only fields of its API, what they name exists, and weir accepts their configuration.
 func TestExamples_Kubernetes(t *testing.T) {
 	f := testweir.New(t, "")
 	for _, file := range []string{"one.yaml", "group.yaml"} {

@@ -235,7 +235,7 @@ func (s *status) add(rank int, text string, fields ...any) {
 	*s = append(*s, statusPart{rank, text, fields})
 }
 
-// fields are those of all parts.
+// fields returns the fields of all parts.
 func (s status) fields() (all []any) {
 	for i := range s {
 		all = append(all, s[i].fields...)

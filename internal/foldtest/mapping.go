@@ -125,88 +125,6 @@ func (m *Model) Owner(table string) (owner, column string) {
 	return owner, column
 }
 
-// A raw is a value as JSON; "" is absent.
-type raw string
-
-func (r raw) value() Value { return MustParse(string(r)) }
-func (r raw) isNull() bool { return r == "null" }
-
-// members are those of an object.
-func (r raw) members() (m map[string]json.RawMessage, ok bool) {
-	if r == "" || r[0] != '{' {
-		return nil, false
-	}
-	return m, json.Unmarshal([]byte(r), &m) == nil
-}
-
-func (r raw) elements() (e []json.RawMessage, ok bool) {
-	if r == "" || r[0] != '[' {
-		return nil, false
-	}
-	return e, json.Unmarshal([]byte(r), &e) == nil
-}
-
-func (r raw) step(s paths.Step) raw {
-	switch {
-	case r.isNull():
-		return r
-	case s.Index >= 0:
-		if all, ok := r.elements(); ok && s.Index < len(all) {
-			return raw(all[s.Index])
-		}
-	default:
-		if all, ok := r.members(); ok {
-			return raw(all[s.Name])
-		}
-	}
-	return ""
-}
-
-// A view is where paths begin.
-type view struct {
-	message, unit, row raw // unit is the message or the element
-	parent             *view
-	index              int
-	name               string // of the element of an object
-	line, offset       int64
-}
-
-func (v *view) get(p paths.Path, base raw) raw {
-	switch p.Base {
-	case paths.MessageBase:
-		base = v.message
-	case paths.ParentBase:
-		base = v.parent.row
-	}
-	for _, s := range p.Steps {
-		base = base.step(s)
-	}
-	return base
-}
-
-func (v *view) holds(w paths.When) bool {
-	return w == nil || slices.ContainsFunc(w, func(all paths.All) bool {
-		return !slices.ContainsFunc(all, func(t paths.Test) bool { return !v.passes(t) })
-	})
-}
-
-func (v *view) passes(t paths.Test) bool {
-	x := v.get(t.Path, v.unit)
-	if t.Present == paths.MustBePresent && x == "" || t.Present == paths.MustBeAbsent && x != "" {
-		return false
-	}
-	if t.In == nil {
-		return true
-	}
-	is := x != "" && slices.ContainsFunc(t.In, func(want paths.Value) bool {
-		if want.Null || x.isNull() {
-			return want.Null && x.isNull()
-		}
-		return x.value().Text == want.Text
-	})
-	return is != t.Not
-}
-
 // A modelRow is what a message says to one row.
 type modelRow struct {
 	table   *mapping.Table
@@ -286,9 +204,6 @@ func (m *Model) write(rows []modelRow) error {
 	}
 	return nil
 }
-
-// MarshalJSON has a value be JSON as it came.
-func (r raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
 // row adds what a message or element says to its row of a table, and to those of its elements.
 func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]modelRow) error {
@@ -422,24 +337,6 @@ func (m *Model) column(t *mapping.Table, v *view, c mapping.Column, fields map[s
 	return nil
 }
 
-func (v *view) meta(m mapping.Meta) raw {
-	switch m {
-	case mapping.IndexMeta:
-		return raw(strconv.Itoa(v.index))
-	case mapping.KeyMeta:
-		if v.name == "" {
-			return "null"
-		}
-		return raw(Value{Kind: String, Text: v.name}.JSON())
-	case mapping.LineMeta:
-		return raw(strconv.FormatInt(v.line, 10))
-	case mapping.OffsetMeta:
-		return raw(strconv.FormatInt(v.offset, 10))
-	}
-	return `"source"`
-}
-
-// rest adds the fields that no column takes.
 func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bool) error {
 	members, ok := v.row.members()
 	if !ok || t.Columns != nil && (deletes || t.UnknownFields != "add" && t.UnknownFields != "reject") {

@@ -41,7 +41,7 @@ func Properties(t testing.TB, file string, values map[string]string) string {
 	return string(text)
 }
 
-// Connect starts Kafka Connect with the worker's properties and those of connectors, and waits until their tasks run.
+// Connect starts Kafka Connect with properties for the worker and each connector, and waits until their tasks run.
 // It needs a cluster of Apache Kafka.
 func (c *Cluster) Connect(worker string, connectors ...string) *Connect {
 	c.t.Helper()

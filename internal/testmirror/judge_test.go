@@ -24,7 +24,7 @@ var excuses = []struct{ source, table, key, column, is, why string }{
 type judge struct {
 	t      *testing.T
 	values int
-	used   [100]bool // those of excuses
+	used   [100]bool // by excuse
 }
 
 // differs reports a difference, unless it is excused.

@@ -89,7 +89,7 @@ func (p *postgres) text(expression string) string { return "(" + expression + ")
 
 // TestMirror: six tables of all types and a table of odd values, in Postgres and in MariaDB, are mirrored through Debezium
 // and Kafka while random transactions run, tables change and are truncated, and weir and Connect are killed.
-// Then each value is that of its source, but for those that excuses names.
+// Then each value equals its source, except for the listed excuses.
 func TestMirror(t *testing.T) {
 	testcheck.Only(t)
 	seed := uint64(time.Now().UnixNano() % 100_000)
@@ -261,7 +261,7 @@ func (s *source) restart(f *testweir.Folder, c *testkafka.Cluster) {
 	s.start(f, c)
 }
 
-// shopProperties are those of the example's connector for Postgres.
+// shopProperties returns the properties of the example's Postgres connector.
 func shopProperties(t *testing.T, url string) string {
 	config, err := pgconn.ParseConfig(url)
 	testcheck.NoError(t, err)

@@ -129,7 +129,7 @@ func (g *generator) operation() string {
 	return g.insert + " " + t.name + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ")" + g.conflict
 }
 
-// numbers are those of a range, as SQL.
+// numbers returns the numbers of a range as SQL.
 func numbers(from, to int) (all []string) {
 	for i := from; i <= to; i++ {
 		all = append(all, fmt.Sprint(i))

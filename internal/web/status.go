@@ -32,15 +32,20 @@ type Status struct {
 	Reconnects int64  `json:"reconnects"`
 	Kafka      *Kafka `json:"kafka,omitempty"`
 
-	Files          *Files           `json:"files,omitempty"` // sources whose size is known; missing if there are none
-	Tables         []Table          `json:"tables"`
-	Sources        []Source         `json:"sources"`                 // at most maxSources
-	SourcesLeftOut int64            `json:"sources_left_out"`        // how many more there are
-	Reasons        []Reason         `json:"reasons"`                 // of the rejected lines
-	RejectsAt      string           `json:"rejects_at"`              // the command that prints them, or the flag that sends them elsewhere
-	NulledValues   map[string]int64 `json:"nulled_values,omitempty"` // that do not fit and were stored as NULL, by TABLE.COLUMN
-	IgnoredFields  map[string]int64 `json:"ignored_fields"`          // values without a column, by field: the first 20 fields, and other for the rest
-	UnmetFields    []string         `json:"unmet_fields"`            // that options name and no message has had, for people
+	Files          *Files   `json:"files,omitempty"` // sources whose size is known; missing if there are none
+	Tables         []Table  `json:"tables"`
+	Sources        []Source `json:"sources"`          // at most maxSources
+	SourcesLeftOut int64    `json:"sources_left_out"` // how many more there are
+	Reasons        []Reason `json:"reasons"`          // of the rejected lines
+	RejectsAt      string   `json:"rejects_at"`       // the command that prints them, or the flag that sends them elsewhere
+	NotStored
+}
+
+// NotStored are the values of applied messages that no column has.
+type NotStored struct {
+	NulledValues  map[string]int64 `json:"nulled_values,omitempty"` // that do not fit and were stored as NULL, by TABLE.COLUMN
+	IgnoredFields map[string]int64 `json:"ignored_fields"`          // values without a column, by field: the first 20 fields, and other for the rest
+	UnmetFields   []string         `json:"unmet_fields"`            // that options name and no message has had, for people
 }
 
 // Storage is what holds messages that are not committed.
@@ -175,7 +180,7 @@ func (s *Site) status() *Status {
 		Counts:  Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
 		Storage: Storage{did.Buffer, s.BufferLimit, did.Spool, s.SpoolLimit},
 		Flushes: Flushes{Number: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries}, Reconnects: did.Reconnects,
-		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, NulledValues: did.Unused.Nulled, IgnoredFields: did.Unused.ByField(), UnmetFields: []string{}}
+		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, NotStored: NotStored{did.Unused.Nulled, did.Unused.ByField(), []string{}}}
 	for _, stall := range did.Stalls() {
 		st.Stalled = append(st.Stalled, Stall{string(stall.Cause), stall.Text, stall.Since.UTC()})
 	}

@@ -31,7 +31,7 @@ var faults embed.FS
 
 // A mutant is a fault: in a file, old becomes new.
 type mutant struct {
-	id                   string // as long as those of others
+	id                   string // as long as every other id
 	name, file, old, new string
 	pkg, run             string // the tests that have to notice it
 	root                 bool   // these can only be run as root
