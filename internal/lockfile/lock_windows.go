@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// File is an open file of which bytes can be locked. The locks belong to it, and not to
-// the process. One goroutine uses it at a time.
+// File is an open file whose bytes can be locked. The locks belong to it, not to the process. Only one goroutine may
+// use it at a time.
 type File struct {
 	*os.File
-	mine map[int64]uint32 // the flags of its locks: Windows keeps two locks of one byte apart
+	mine map[int64]uint32 // flags of its locks: Windows treats two locks on a byte as separate
 }
 
 func open(path string, flag int, perm os.FileMode) (*File, error) {
@@ -22,18 +22,17 @@ func open(path string, flag int, perm os.FileMode) (*File, error) {
 	return &File{f, map[int64]uint32{}}, nil
 }
 
-// Lock locks one byte of the file, which need not exist, until it is unlocked or the File
-// is closed; a shared lock that the File has of it becomes this one. busy reports that
-// another File has it, of this process or of another: then nothing has changed.
+// Lock locks one byte of the file, which need not exist, until it is unlocked or the File is closed. If the File has
+// a shared lock on it, it is upgraded. busy reports that another File, in this process or another, holds a lock; then
+// nothing changes.
 func (f *File) Lock(at int64) (busy bool, err error) {
 	return f.set(windows.LOCKFILE_EXCLUSIVE_LOCK, at)
 }
 
-// LockShared is Lock for a lock that several Files can have at a time.
+// LockShared is like Lock, for a lock that several Files can hold at once.
 func (f *File) LockShared(at int64) (busy bool, err error) { return f.set(0, at) }
 
-// set gives the byte a lock in place of the one that the File has. Windows changes no
-// lock: for a moment the byte has none.
+// set replaces the File's lock on the byte. Windows cannot change a lock, so the byte is unlocked for a moment.
 func (f *File) set(flags uint32, at int64) (busy bool, err error) {
 	was, has := f.mine[at]
 	if has && was == flags {
@@ -63,7 +62,7 @@ func (f *File) lock(flags uint32, at int64) (busy bool, err error) {
 	return false, err
 }
 
-// Unlock releases the lock of a byte, if the File has one.
+// Unlock releases the lock on a byte, if the File holds one.
 func (f *File) Unlock(at int64) error {
 	if _, has := f.mine[at]; !has {
 		return nil
