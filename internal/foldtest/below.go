@@ -7,9 +7,9 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// This file is about rows that belong to rows of other tables, and go with them.
+// This file is about child rows, which are deleted with their parents.
 
-// versioned is the table that says which version the messages of a table have; nil for none.
+// versioned returns the table that has the version of a table's messages; nil for none.
 func (m *Model) versioned(t *mapping.Table) *mapping.Table {
 	for !m.isSet(t) {
 		if t.Version.Base != paths.NoBase {
@@ -23,7 +23,7 @@ func (m *Model) versioned(t *mapping.Table) *mapping.Table {
 	return nil
 }
 
-// tombAbove is the version of the newest delete of the rows that a row belongs to.
+// tombAbove returns the version of the newest delete of a row's parents.
 func (m *Model) tombAbove(t *mapping.Table, named map[string]Value) (tomb string) {
 	var key []string
 	for _, k := range m.key(t) {
@@ -39,7 +39,7 @@ func (m *Model) tombAbove(t *mapping.Table, named map[string]Value) (tomb string
 	return tomb
 }
 
-// take has a delete of one of a table, of a version, be one of the rows that belong to it.
+// take applies the delete of a row, with a version, to its children.
 func (m *Model) take(of *mapping.Table, key []string, version raw) {
 	for i := range m.mapping.Tables {
 		t := &m.mapping.Tables[i]
