@@ -299,7 +299,7 @@ func (r *Reader) integer(v *feed.Field) (int64, string) {
 	case len(d.digits) > d.point:
 		return 0, "it has a fraction"
 	}
-	return 0, "it has more than the 64 bits of an integer"
+	return 0, "it does not fit into a 64-bit integer"
 }
 
 func (r *Reader) readReal(v *feed.Field, _ *Cast) (feed.Field, string) {
@@ -316,7 +316,7 @@ func (r *Reader) readReal(v *feed.Field, _ *Cast) (feed.Field, string) {
 	f, exact, ok := feed.ParseReal(bytes.TrimPrefix(text, []byte("+")))
 	switch {
 	case !ok:
-		return *v, "it is past what a real holds"
+		return *v, "it is outside the range of a real"
 	case !exact:
 		return *v, "it has more digits than a real holds (numeric holds them)"
 	case v.Kind != feed.String:

@@ -107,12 +107,12 @@ func (r *Reader) readArray(v *feed.Field, c *Cast) (feed.Field, string) {
 // readJSONText reads JSON from a string. A text column gets the string itself.
 func (r *Reader) readJSONText(v *feed.Field, c *Cast) (feed.Field, string) {
 	if v.Kind != feed.String {
-		return *v, "it is no string with JSON"
+		return *v, "it is not a string with JSON"
 	}
 	text := bytes.TrimSpace(r.Text(v))
 	switch {
 	case !json.Valid(text):
-		return *v, "it is no string with JSON"
+		return *v, "it is not a string with JSON"
 	case c.TextJSON:
 		return *v, ""
 	}

@@ -52,8 +52,8 @@ type moment struct {
 }
 
 const (
-	noTime    = "it is not a timestamp: neither as RFC 3339 has it, such as 2020-05-15T13:30:00Z, nor a number"
-	wrongYear = "it is past the years that databases hold"
+	noTime    = "it is not a timestamp: neither RFC 3339, such as 2020-05-15T13:30:00Z, nor a number"
+	wrongYear = "it is outside the years that databases store"
 	lateText  = "it is after the year 9999, and such a text would sort before others"
 	lateYear  = "it is after the year 9999: the number may have another unit"
 )

@@ -265,7 +265,7 @@ func (d *Decoder) Rows(c *Change, max int) (r Rows, err *feed.Error) {
 	}
 	v, former := d.read.Get(d.each), d.read.Get(d.old)
 	if !isComposite(v) || v.Value[0] != '[' {
-		return r, feed.Errorf(feed.BadValue, "%s is no array, which has the rows", d.spec.Each)
+		return r, feed.Errorf(feed.BadValue, "%s is not an array of rows", d.spec.Each)
 	}
 	r.rows = feed.Walk(v.Value)
 	r.rows.Next()

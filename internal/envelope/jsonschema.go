@@ -23,7 +23,7 @@ type DescribedField struct {
 func SchemaFields(raw []byte) (fields []DescribedField, err error) {
 	w := feed.Walk(raw)
 	if w.Next(); len(raw) == 0 || raw[0] != '{' {
-		return nil, fmt.Errorf("the schema is no object but %s", feed.Clip(raw))
+		return nil, fmt.Errorf("the schema is not an object but %s", feed.Clip(raw))
 	}
 	for w.Next() {
 		if name, value := string(w.Name), w.Raw(); name == "properties" && value[0] == '{' {

@@ -24,7 +24,7 @@ func (d *Decoder) row(c *Change, row, old *feed.Field, index int) (out Row, err 
 	switch {
 	case isComposite(row):
 	case row != nil && row.Kind != feed.Null:
-		return out, feed.Errorf(feed.BadValue, "the row is no object but %s", feed.Clip(row.Value))
+		return out, feed.Errorf(feed.BadValue, "the row is not an object but %s", feed.Clip(row.Value))
 	case key == nil:
 		return out, feed.Errorf(feed.BadValue, "the message has no row (%s)", d.placesOfRow(c))
 	default:

@@ -115,7 +115,7 @@ func (d *Decoder) version() (f feed.Field, err *feed.Error) {
 		case v != nil && v.Kind != feed.Null:
 			var ok bool
 			if d.numbers, ok = part.spec.As.append(d.numbers, v.Value, d.read.Text(v)); !ok {
-				return f, feed.Errorf(feed.BadVersion, "%s is no part of a version: %s", part.spec, feed.Clip(v.Value))
+				return f, feed.Errorf(feed.BadVersion, "%s is not valid in a version: %s", part.spec, feed.Clip(v.Value))
 			}
 		case i == 0:
 			return f, nil // the fold reports that it is missing

@@ -118,7 +118,7 @@ func MayReject(t *schema.Table, o *Options) bool {
 	return t.HasConstraints || o.Limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, judged)
 }
 
-var errFull = fmt.Errorf("the rows of one batch take more than %d GiB, as much as it can hold: verify a smaller table", maxArena>>30)
+var errFull = fmt.Errorf("the rows of one batch exceed its maximum of %d GiB: verify a smaller table", maxArena>>30)
 
 // errVersionedDelete ends a run: the rest of a sum after a delete would depend on batch boundaries. See
 // docs/dev/merge.md.
@@ -313,12 +313,12 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 			return f.reject(errVersionedDelete)
 		}
 	} else if c.Op.ends() && f.nested != nil && f.nested.newer != "" {
-		return f.reject(feed.Errorf(feed.BadVersion, "the delete has none, and the rows of %q that go with the row do", f.nested.newer))
+		return f.reject(feed.Errorf(feed.BadVersion, "the delete has no version, but the rows of %q that it also deletes have one", f.nested.newer))
 	}
 	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.now.hits {
 			if fd := &f.fields.all[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
-				err := feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
+				err := feed.Errorf(feed.BadValue, "the value of %q contains a NUL, which the database cannot store in text", fd.name)
 				if !f.setNull(c, i, err) {
 					return f.reject(err)
 				}

@@ -27,7 +27,7 @@ type state struct {
 // statesRoom is how many bytes are allocated for encoded states at once.
 const statesRoom = 16 << 10
 
-var errState = errors.New("the versions that are kept beside a row in weir_versions are damaged")
+var errState = errors.New("the versions of a row in weir_versions are damaged")
 
 // packable has the characters of most versions, numbers and times. A version with only these is packed, two
 // characters to a byte. Before a version is twice its length, plus 1 if it is packed.

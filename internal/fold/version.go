@@ -208,19 +208,19 @@ func CheckVersion(t *schema.Table, o Options) error {
 	case at < 0 && (o.UnknownFields == AddUnknown || o.UnknownFields == "" && t.Made):
 		return nil
 	case at < 0:
-		return fmt.Errorf("table %q has no column %q, which a version of the whole row is kept in: add it, or leave --version-scope row out", t.Name, o.Version)
+		return fmt.Errorf("table %q has no column %q for the row's version: add it, or leave --version-scope row out", t.Name, o.Version)
 	}
 	c := &t.Columns[at]
 	switch {
 	case c.Generated:
-		return fmt.Errorf("the column %q of table %q is computed by the database: a version of the whole row is kept in a column that weir writes", c.Name, t.Name)
+		return fmt.Errorf("the column %q of table %q is computed by the database: the row's version needs a column that weir can write", c.Name, t.Name)
 	case c.Type == schema.Real && c.Size == 4, c.Type == schema.Number && strings.Contains(c.Decl, "("):
-		return fmt.Errorf("the column %q of table %q is %s, which rounds: a version of the whole row is kept in a bigint, a numeric without a precision, or text", c.Name, t.Name, c.Decl)
+		return fmt.Errorf("the column %q of table %q is %s, which rounds: the row's version needs a bigint, a numeric without a precision, or text", c.Name, t.Name, c.Decl)
 	}
 	switch c.Type {
 	case schema.Int, schema.Real, schema.Number, schema.Text, schema.Any:
 		return nil
 	default:
-		return fmt.Errorf("the column %q of table %q is %s, which the database writes otherwise than the feed: a version of the whole row is kept as a number or text", c.Name, t.Name, c.Decl)
+		return fmt.Errorf("the column %q of table %q is %s, which the database formats differently from the feed: the row's version needs a number or text", c.Name, t.Name, c.Decl)
 	}
 }

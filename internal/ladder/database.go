@@ -261,7 +261,7 @@ func (d *Postgres) removeLeft(ctx context.Context, log *slog.Logger) error {
 		if _, err := d.Control.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
 			return err
 		}
-		log.Info(fmt.Sprintf("dropped the schema %s, which a run that was killed had left", schema))
+		log.Info(fmt.Sprintf("dropped the schema %s, left by a killed run", schema))
 	}
 	return err
 }

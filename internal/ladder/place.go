@@ -42,10 +42,10 @@ func NewPlace(parent, prefix string, log *slog.Logger) (*Place, error) {
 			continue
 		}
 		if err := left.Remove(); err != nil {
-			log.Warn(fmt.Sprintf("what a run that was killed had left stays: %v", err))
+			log.Warn(fmt.Sprintf("cannot remove what a killed run left: %v", err))
 			continue
 		}
-		log.Info(fmt.Sprintf("removed %s, which a run that was killed had left", left.Dir))
+		log.Info(fmt.Sprintf("removed %s, left by a killed run", left.Dir))
 	}
 	for {
 		p := &Place{}

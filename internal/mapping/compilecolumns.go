@@ -93,7 +93,7 @@ func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 		x.kind = aConstant
 		why := x.fix()
 		if c.plan.limits.NoNUL && strings.Contains(string(src.Value), `\u0000`) {
-			why = "it holds a NUL, which the database's text cannot" // the fold only searches the message
+			why = "it contains a NUL, which the database cannot store in text" // the fold only searches the message
 		}
 		if why != "" {
 			c.fault(src.Pos, "%s: the value %s: %s", what, src.Value, why)

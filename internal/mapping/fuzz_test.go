@@ -91,7 +91,7 @@ func TestMap_DeleteWithoutAVersion(t *testing.T) {
 	testcheck.NoError(t, err)
 	m.Tables[0].DeleteWhen = when
 	_, err = folded(t, m, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"a","v":1}]}]}`, `{"id":1,"op":"delete"}`)
-	if want := `table "orders": the delete has none, and the rows of "taxes" that go with the row do`; err == nil || err.Error() != want {
+	if want := `table "orders": the delete has no version, but the rows of "taxes" that it also deletes have one`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

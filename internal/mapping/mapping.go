@@ -89,7 +89,7 @@ type Rules struct {
 type OnDelete struct {
 	// Mark is the column that is true in rows that the source deleted; a later message about the row makes it false.
 	Mark string
-	// Insert inserts the deleted row as it was, in a table without a key.
+	// Insert inserts the deleted row unchanged, in a table without a key.
 	Insert bool
 }
 

@@ -82,7 +82,7 @@ func (l *Limits) CheckName(name string) error {
 	case l.MaxName > 0 && len(name) > l.MaxName:
 		return feed.Errorf(feed.BadName, "the field name %q has %d bytes: the database takes %d", name[:min(len(name), 100)], len(name), l.MaxName)
 	case slices.Contains(l.Reserved, name):
-		return feed.Errorf(feed.BadName, "the field name %q is one that the database keeps for itself (rename it in the feed)", name)
+		return feed.Errorf(feed.BadName, "the field name %q is reserved by the database: rename it in the feed", name)
 	}
 	return nil
 }

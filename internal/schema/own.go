@@ -139,7 +139,7 @@ func (t *Table) Marks() string {
 func (t *Table) Own(marks string, made func(c *Column, as Type) bool, held func(*Column) string) error {
 	var known map[string]string
 	if err := json.Unmarshal([]byte(marks), &known); err != nil {
-		return fmt.Errorf("what weir keeps of the columns of table %q is damaged: %w", t.Name, err)
+		return fmt.Errorf("weir's record of the columns of table %q is damaged: %w", t.Name, err)
 	}
 	for i := range t.Columns {
 		c := &t.Columns[i]

@@ -27,7 +27,7 @@ const (
 )
 
 // ErrGone is the error of a connection that Guard ended.
-var ErrGone = errors.New("the other end answers no more")
+var ErrGone = errors.New("the other end does not answer")
 
 // Guard ends the calls that wait for a connection if its other end has not answered for half a minute. Keepalives do
 // not detect that while data is in transit, and Linux alone takes a quarter of an hour (924.6 s according to the

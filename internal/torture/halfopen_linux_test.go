@@ -79,7 +79,7 @@ func TestHalfOpen(t *testing.T) {
 	send(writes.feed[1000:2000])
 	// Keepalives or the guard may notice it. Or a flush was just committed and fails silently when it cleans up, and
 	// the next one cannot connect.
-	const noticed = "connection timed out|answers no more|failed to connect"
+	const noticed = "connection timed out|the other end does not answer|failed to connect"
 	reader.Says(noticed)
 	writer.Says(noticed)
 	writes.Check(network(true))
