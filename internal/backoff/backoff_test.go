@@ -43,7 +43,7 @@ func TestNext_Limit(t *testing.T) {
 		t.Error("it may end after the limit")
 	}
 	if _, ok := b.Next(time.Second); !ok {
-		t.Error("it ends before the limit, whatever the jitter, and is refused")
+		t.Error("it always ends before the limit, and is refused")
 	}
 	if _, ok := b.Next(2*time.Second - 1); ok {
 		t.Error("the second may end after the limit")

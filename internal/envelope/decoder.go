@@ -102,7 +102,7 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	}
 	if d.read.Matches(d.fails) {
 		of, is := d.decides(d.fails)
-		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream%s, or other keys; docs/envelopes.md)", of, is, suchAs(l.Text))
+		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream%s, or other keys; docs/envelopes.md)", of, is, presetHint(l.Text))
 	}
 	m.Table = d.tableName()
 	if v := d.read.Get(d.schema); v != nil {
@@ -150,8 +150,8 @@ func (d *Decoder) tableName() []byte {
 	return d.name
 }
 
-// suchAs returns a hint at the preset for such messages, if there is one.
-func suchAs(message []byte) string {
+// presetHint returns a hint at the preset for such messages, if there is one.
+func presetHint(message []byte) string {
 	if preset := DetectPreset(message); preset != "" {
 		return ", such as " + preset
 	}
@@ -250,11 +250,11 @@ func (d *Decoder) NeedsKey(c *Change) bool {
 
 // Rows steps through the rows of a message.
 type Rows struct {
-	d          *Decoder
-	change     Change
-	rows, olds feed.Walker // if there are several
-	max        int
-	next       int // index of the next row
+	d             *Decoder
+	change        Change
+	rows, formers feed.Walker // if there are several
+	max           int
+	next          int // index of the next row
 }
 
 // Rows returns the rows of a message with change c, at most max.
@@ -270,8 +270,8 @@ func (d *Decoder) Rows(c *Change, max int) (r Rows, err *feed.Error) {
 	r.rows = feed.Walk(v.Value)
 	r.rows.Next()
 	if isComposite(former) && former.Value[0] == '[' {
-		r.olds = feed.Walk(former.Value)
-		r.olds.Next()
+		r.formers = feed.Walk(former.Value)
+		r.formers.Next()
 	}
 	return r, nil
 }
@@ -294,9 +294,9 @@ func (r *Rows) Next() (row Row, ok bool, err *feed.Error) {
 		var old *feed.Field
 		value := feed.Field{Kind: r.rows.Kind}
 		value.Value = r.rows.Raw()
-		if r.olds.Next() {
-			old = &feed.Field{Kind: r.olds.Kind}
-			old.Value = r.olds.Raw()
+		if r.formers.Next() {
+			old = &feed.Field{Kind: r.formers.Kind}
+			old.Value = r.formers.Raw()
 		}
 		row, err = d.row(&r.change, &value, old, r.next)
 	}

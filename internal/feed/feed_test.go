@@ -78,12 +78,12 @@ func FuzzScan(f *testing.F) {
 				t.Fatalf("%T %v", err, err)
 			}
 			if wantErr == nil && e.Reason != feed.TooLong && e.Reason != feed.TooDeep {
-				t.Fatalf("%q: %v; the strict parser takes it", line, err)
+				t.Fatalf("%q: %v, but the strict parser accepts it", line, err)
 			}
 			return
 		}
 		if wantErr != nil {
-			t.Fatalf("%q was taken; the strict parser says %v", line, wantErr)
+			t.Fatalf("%q was accepted, but the strict parser says %v", line, wantErr)
 		}
 		if len(fields) != len(want) {
 			t.Fatalf("%q: %d fields, want %d", line, len(fields), len(want))

@@ -7,7 +7,7 @@ import "sync"
 type Names struct {
 	mu       sync.Mutex
 	byNumber []string
-	met      []bool // by number: the name occurred in the feed
+	seen     []bool // by number: the name occurred in the feed
 	numbers  map[string]int32
 }
 
@@ -43,36 +43,36 @@ func (n *Names) NameOf(number int32, unnumbered [][]byte) string {
 	return n.Name(number)
 }
 
-// Meet returns the number of a name in the feed, or -1 if it gets none.
-func (n *Names) Meet(name []byte) int32 {
+// Intern returns the number of a name in the feed, or -1 if it gets none.
+func (n *Names) Intern(name []byte) int32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if number, ok := n.numbers[string(name)]; ok {
-		n.met[number] = true
+		n.seen[number] = true
 		return number
 	}
 	if len(n.byNumber) >= maxNames || len(name) > maxLength {
 		return -1
 	}
 	number := n.add(string(name))
-	n.met[number] = true
+	n.seen[number] = true
 	return number
 }
 
-// HasMet reports whether a name occurred in the feed. It may be wrong for names without a number.
-func (n *Names) HasMet(name string) bool {
+// HasSeen reports whether a name occurred in the feed. It may be wrong for names without a number.
+func (n *Names) HasSeen(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	number, ok := n.numbers[name]
-	return ok && n.met[number]
+	return ok && n.seen[number]
 }
 
-// Met returns the names that occurred in the feed.
-func (n *Names) Met() (names []string) {
+// Seen returns the names that occurred in the feed.
+func (n *Names) Seen() (names []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for number, met := range n.met {
-		if met {
+	for number, seen := range n.seen {
+		if seen {
 			names = append(names, n.byNumber[number])
 		}
 	}
@@ -84,7 +84,7 @@ func (n *Names) add(name string) int32 {
 		n.numbers = map[string]int32{}
 	}
 	number := int32(len(n.byNumber))
-	n.byNumber, n.met = append(n.byNumber, name), append(n.met, false)
+	n.byNumber, n.seen = append(n.byNumber, name), append(n.seen, false)
 	n.numbers[name] = number
 	return number
 }
@@ -97,8 +97,8 @@ func (n *Names) add(name string) int32 {
 type follower struct {
 	quoted string // with quotes and colon, as in most lines
 	number int32
-	next   int32 // index in Scanner.met of the first expected name; 0 if none came yet
-	other  int32 // on a path: index in Scanner.met of another name expected here; 0 if there is none
+	next   int32 // index in Scanner.followers of the first expected name; 0 if none came yet
+	other  int32 // on a path: index in Scanner.followers of another name expected here; 0 if there is none
 	path   bool
 }
 
@@ -109,30 +109,31 @@ const (
 	maxOthers = 16
 )
 
-// other returns the follower of s.met[prev], besides the first, that rest begins with, or 0. It becomes the first.
+// other returns the follower of s.followers[prev], besides the first, that rest begins with, or 0. It becomes the
+// first.
 func (s *Scanner) other(prev int32, rest []byte) int32 {
-	first := s.met[prev].next
-	for before, at := first, s.met[first].other; at > 0; before, at = at, s.met[at].other {
-		e := &s.met[at]
+	first := s.followers[prev].next
+	for before, at := first, s.followers[first].other; at > 0; before, at = at, s.followers[at].other {
+		e := &s.followers[at]
 		if len(rest) >= len(e.quoted) && string(rest[:len(e.quoted)]) == e.quoted {
-			s.met[before].other, e.other, s.met[prev].next = e.other, first, at
+			s.followers[before].other, e.other, s.followers[prev].next = e.other, first, at
 			return at
 		}
 	}
 	return 0
 }
 
-// follow makes s.met[prev] expect the name of s.met[name], and returns the name's follower there. name is 0 for a
-// name without a follower.
+// follow makes s.followers[prev] expect the name of s.followers[name], and returns the name's follower there. name is
+// 0 for a name without a follower.
 func (s *Scanner) follow(prev, name int32) int32 {
-	p := &s.met[prev]
+	p := &s.followers[prev]
 	if prev > 0 && !p.path {
 		p.next = name
 		return name
 	}
 	n := 0
-	for at := p.next; at > 0; at = s.met[at].other {
-		if s.met[at].quoted == s.met[name].quoted { // there was white space before the colon
+	for at := p.next; at > 0; at = s.followers[at].other {
+		if s.followers[at].quoted == s.followers[name].quoted { // there was white space before the colon
 			return at
 		}
 		n++
@@ -140,32 +141,32 @@ func (s *Scanner) follow(prev, name int32) int32 {
 	if name == 0 || n == maxOthers || s.paths == maxPaths {
 		return name
 	}
-	e := follower{quoted: s.met[name].quoted, number: s.met[name].number, other: p.next, path: true}
-	at := int32(len(s.met))
+	e := follower{quoted: s.followers[name].quoted, number: s.followers[name].number, other: p.next, path: true}
+	at := int32(len(s.followers))
 	p.next = at
-	s.met = append(s.met, e)
+	s.followers = append(s.followers, e)
 	s.paths++
 	return at
 }
 
-// meet returns the number of the name raw, and its index in s.met, 0 if it has none.
-func (s *Scanner) meet(raw []byte, escaped bool) (number, at int32) {
+// resolve returns the number of the name raw, and its index in s.followers, 0 if it has none.
+func (s *Scanner) resolve(raw []byte, escaped bool) (number, at int32) {
 	if at, ok := s.byName[string(raw)]; ok {
-		return s.met[at].number, at
+		return s.followers[at].number, at
 	}
 	name := raw
 	if escaped {
 		name = AppendUnquoted(nil, raw)
 	}
-	if number = s.names.Meet(name); number < 0 {
+	if number = s.names.Intern(name); number < 0 {
 		s.unnumbered = append(s.unnumbered, name)
 		return ^int32(len(s.unnumbered) - 1), 0
 	}
 	if len(s.byName) > maxNames || len(raw) > maxLength {
 		return number, 0
 	}
-	at = int32(len(s.met))
-	s.met = append(s.met, follower{quoted: `"` + string(raw) + `":`, number: number})
+	at = int32(len(s.followers))
+	s.followers = append(s.followers, follower{quoted: `"` + string(raw) + `":`, number: number})
 	s.byName[string(raw)] = at
 	return number, at
 }

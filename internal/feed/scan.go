@@ -12,7 +12,7 @@ type Scanner struct {
 	fields []Field
 
 	names      *Names
-	met        []follower // met[0] is the start of a line
+	followers  []follower // followers[0] is the start of a line
 	byName     map[string]int32
 	paths      int      // number of followers on paths
 	unnumbered [][]byte // the last line's names without a number; not reused
@@ -20,7 +20,7 @@ type Scanner struct {
 
 // NewScanner returns a scanner that numbers names in n.
 func NewScanner(n *Names) *Scanner {
-	return &Scanner{names: n, met: []follower{{}}, byName: map[string]int32{}}
+	return &Scanner{names: n, followers: []follower{{}}, byName: map[string]int32{}}
 }
 
 // Scan returns the fields of one line (without its newline) in order, including repeated names. The result is valid
@@ -54,19 +54,19 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 	for {
 		var f Field
 		var err error
-		at := s.met[prev].next
-		if e := &s.met[at]; at > 0 && i+len(e.quoted) <= len(line) && string(line[i:i+len(e.quoted)]) == e.quoted {
+		at := s.followers[prev].next
+		if e := &s.followers[at]; at > 0 && i+len(e.quoted) <= len(line) && string(line[i:i+len(e.quoted)]) == e.quoted {
 			i += len(e.quoted)
 			f.Name = e.number
 		} else if at = s.other(prev, line[i:]); at > 0 {
-			i += len(s.met[at].quoted)
-			f.Name = s.met[at].number
+			i += len(s.followers[at].quoted)
+			f.Name = s.followers[at].number
 		} else {
 			start, end, escaped := i+1, 0, false
 			if i, end, escaped, err = s.name(i); err != nil {
 				return dst, err
 			}
-			f.Name, at = s.meet(line[start:end:end], escaped)
+			f.Name, at = s.resolve(line[start:end:end], escaped)
 			at = s.follow(prev, at)
 		}
 		prev = at

@@ -15,9 +15,9 @@ const (
 // ref is the address of a value in an arena; 0 means none.
 type ref uint32
 
-// onlyInitial is the address, in every arena, of the value that consists of the initial mark alone. All rows share
+// defaultOnly is the address, in every arena, of the value that consists of the initial mark alone. All rows share
 // it.
-const onlyInitial ref = 1
+const defaultOnly ref = 1
 
 // An arena holds values, each after a 4-byte length. Reset keeps its chunks, except the memory of values larger than
 // a chunk.
@@ -29,7 +29,7 @@ type arena struct {
 // begin prepares an empty arena that has a chunk.
 func (a *arena) begin() {
 	a.next = align
-	a.put([]byte{initial})
+	a.put([]byte{initialMark})
 }
 
 func (a *arena) reset() {
@@ -48,11 +48,11 @@ func (a *arena) reset() {
 // bytes returns the number of bytes in use.
 func (a *arena) bytes() int { return a.next }
 
-func room(n int) int { return (4 + n + align - 1) &^ (align - 1) }
+func paddedSize(n int) int { return (4 + n + align - 1) &^ (align - 1) }
 
 // put copies v into the arena and returns its address.
 func (a *arena) put(v []byte) ref {
-	n := room(len(v))
+	n := paddedSize(len(v))
 	if len(a.chunks) == 0 {
 		a.grow(0, chunkSize)
 		a.begin()
@@ -96,11 +96,11 @@ func (a *arena) get(r ref) []byte {
 
 // set replaces the value at r and returns the address of the new one, which overwrites the old one if it fits.
 func (a *arena) set(r ref, v []byte) ref {
-	if r <= onlyInitial {
+	if r <= defaultOnly {
 		return a.put(v)
 	}
 	m := a.chunks[r/perChunk][r%perChunk*align:]
-	if room(len(v)) > room(int(binary.LittleEndian.Uint32(m))) {
+	if paddedSize(len(v)) > paddedSize(int(binary.LittleEndian.Uint32(m))) {
 		return a.put(v)
 	}
 	binary.LittleEndian.PutUint32(m, uint32(len(v)))

@@ -33,7 +33,7 @@ type Batch struct {
 	Linked bool
 
 	arena     arena  // of all values, versions and lines
-	marks     bool   // some value begins with initial or relative
+	marks     bool   // some value begins with initialMark or relativeMark
 	text      []byte // buffer for a merged value
 	rules     *rules
 	rows      rowStore
@@ -56,10 +56,10 @@ type Row struct {
 	// deleted unless they are in the batch. See [Explosion.Explode].
 	Sweeps bool
 
-	named    bool  // a message of the batch refers to the row, see [Ensure]
-	versions int32 // index of the row's versions in the batch, from 1; 0 means none
-	hash     uint64
-	cells    []ref // by column
+	referenced bool  // a message of the batch refers to the row, see [Ensure]
+	versions   int32 // index of the row's versions in the batch, from 1; 0 means none
+	hash       uint64
+	cells      []ref // by column
 }
 
 // A Reject is a line that could not be written, with the reason.
@@ -91,11 +91,12 @@ type Place struct {
 
 const maxRejectText = 64 << 10 // bytes
 
-// initial is the first byte of a value in the arena for which [Batch.Initial] is true. No JSON value begins with it.
-const initial = ' '
+// initialMark is the first byte of a value in the arena for which [Batch.Initial] is true. No JSON value begins with
+// it.
+const initialMark = ' '
 
-// relative is the first byte of a value in the arena for which [Batch.Relative] is true.
-const relative = '+'
+// relativeMark is the first byte of a value in the arena for which [Batch.Relative] is true.
+const relativeMark = '+'
 
 // Rows returns the number of rows.
 func (b *Batch) Rows() int { return len(b.rows.all) }
@@ -133,7 +134,7 @@ func (b *Batch) Value(r *Row, col int) []byte {
 	}
 	v := b.arena.get(r.cells[col])
 	switch {
-	case !b.marks || v[0] != initial && v[0] != relative:
+	case !b.marks || v[0] != initialMark && v[0] != relativeMark:
 		return v
 	case len(v) == 1:
 		return nil
@@ -145,7 +146,7 @@ func (b *Batch) Value(r *Row, col int) []byte {
 // inserted row then gets the default, even if there is a value: that only fills NULL in an existing row. Without a
 // value an existing row gets the default too, because a delete cleared the column.
 func (b *Batch) Initial(r *Row, col int) bool {
-	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initial
+	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initialMark
 }
 
 // Relative reports whether the value that the row sets in a column is merged into the database's value by the
@@ -155,7 +156,7 @@ func (b *Batch) Relative(r *Row, col int) bool {
 	if b.Value(r, col) == nil {
 		return false
 	}
-	return b.Table.Columns[col].Merge == merge.First || b.marks && b.arena.get(r.cells[col])[0] == relative
+	return b.Table.Columns[col].Merge == merge.First || b.marks && b.arena.get(r.cells[col])[0] == relativeMark
 }
 
 // AppendMerged appends the new value of a column that a row sets, as raw JSON. have is the text in the database, nil
@@ -182,13 +183,13 @@ func (b *Batch) MakeAbsolute() {
 	}
 }
 
-// late returns the address of a value that only fills NULL in an existing row; see [Batch.Initial].
-func (b *Batch) late(v []byte) ref {
+// putIfNull returns the address of a value that only fills NULL in an existing row; see [Batch.Initial].
+func (b *Batch) putIfNull(v []byte) ref {
 	b.marks = true
 	if len(v) == 0 {
-		return onlyInitial
+		return defaultOnly
 	}
-	return b.arena.put(append([]byte{initial}, v...))
+	return b.arena.put(append([]byte{initialMark}, v...))
 }
 
 // Names reports whether any row sets a column.

@@ -24,7 +24,7 @@ func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
 	b.arena.chunks[len(b.arena.chunks)-1] = make([]byte, chunkSize)
 	testcheck.NoError(t, f.Fold(&b, []byte(`{"id":"x","a":"the last"}`), Place{}))
 	if err := f.Fold(&b, []byte(`{"id":"x","a":"too many"}`), Place{}); err != errFull {
-		t.Errorf("a batch of %d bytes takes a line: %v", b.arena.bytes(), err)
+		t.Errorf("a batch of %d bytes accepts a line: %v", b.arena.bytes(), err)
 	}
 	f.Seal(&b)
 	if r := &b.rows.all[0]; string(r.Key) != "x" || string(b.Value(r, 1)) != `"the last"` {
@@ -53,7 +53,7 @@ func TestBatch_KeysOfOneHash(t *testing.T) {
 	for n := range keys {
 		s := b.rows.seek(hash(n), key(n))
 		if s.row != 0 {
-			t.Fatalf("key %d has the row %d before it comes", n, s.row)
+			t.Fatalf("key %d has the row %d before it was added", n, s.row)
 		}
 		b.rows.all = append(b.rows.all, Row{Key: key(n), hash: hash(n)})
 		*s = slot{int32(n + 1), tagOf(hash(n))}
@@ -61,14 +61,14 @@ func TestBatch_KeysOfOneHash(t *testing.T) {
 	for _, size := range []int{1024, 1024, 4096} {
 		for n := range keys {
 			if s := b.rows.seek(hash(n), key(n)); s.row != int32(n+1) {
-				t.Fatalf("of %d places: key %d has the row %d", size, n, s.row)
+				t.Fatalf("%d slots: key %d has the row %d", size, n, s.row)
 			}
 			if s := b.rows.seek(hash(n+1), key(n)); s.row != 0 {
-				t.Fatalf("of %d places: key %d with another hash has the row %d", size, n, s.row)
+				t.Fatalf("%d slots: key %d with another hash has the row %d", size, n, s.row)
 			}
 		}
 		if n := b.rows.likely(3 * others); n >= 0 {
-			t.Fatalf("of %d places: a tag that no row has is of row %d", size, n)
+			t.Fatalf("%d slots: an unused tag finds row %d", size, n)
 		}
 		b.rows.rehash(size)
 	}
@@ -161,7 +161,7 @@ func FuzzState(f *testing.F) {
 		s := state{live: []byte(text), tomb: other, columns: [][]byte{nil, other, []byte(text), []byte(text), nil, other}}
 		coded := s.encode()
 		if same, ok := written[string(coded)]; ok {
-			f.Errorf("%q and %q are written as the same", text, same)
+			f.Errorf("%q and %q have the same encoding", text, same)
 		}
 		written[string(coded)] = text
 		var is state
@@ -217,7 +217,7 @@ func TestCheckVersion(t *testing.T) {
 		{schema.Column{Type: schema.Real, Decl: "real", Size: 4}, "is real, which rounds"},
 		{schema.Column{Type: schema.Number, Decl: "numeric(12,2)"}, "is numeric(12,2), which rounds"},
 		{schema.Column{Type: schema.Int, Decl: "bigint", Generated: true}, "is computed"},
-		{schema.Column{Type: schema.Instant, Decl: "timestamptz"}, "writes otherwise"},
+		{schema.Column{Type: schema.Instant, Decl: "timestamptz"}, "formats differently"},
 	} {
 		c.column.Name = "v"
 		err := CheckVersion(&schema.Table{Name: "t", Exists: true, Columns: []schema.Column{c.column}}, Options{Version: "v", Scope: RowScope})
@@ -245,7 +245,7 @@ func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	if got := r.Batch().Value(&res.Row, columns); got != nil || !r.Batch().Initial(&res.Row, columns) {
-		t.Errorf("the delete leaves %q of the column that the batch did not know", got)
+		t.Errorf("the delete leaves %q in the column that the batch did not know", got)
 	}
 	if len(b.Table.Columns) != columns || b.Bytes() != bytes {
 		t.Errorf("the batch has %d columns and %d bytes, and had %d and %d", len(b.Table.Columns), b.Bytes(), columns, bytes)

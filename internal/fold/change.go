@@ -72,7 +72,7 @@ const noName = -1 << 31
 func (m *Mapper) Map(l *feed.Line) Change {
 	c := Change{Fields: l.Fields, Unnumbered: l.Unnumbered, Text: l.Text}
 	if m.deletes != noName || m.version != noName {
-		m.look(&c)
+		m.readOpAndVersion(&c)
 	}
 	if l.Deletes {
 		c.Op = Delete
@@ -80,8 +80,8 @@ func (m *Mapper) Map(l *feed.Line) Change {
 	return c
 }
 
-// look reads a change's kind and version from its fields.
-func (m *Mapper) look(c *Change) {
+// readOpAndVersion reads a change's kind and version from its fields.
+func (m *Mapper) readOpAndVersion(c *Change) {
 	for i := range c.Fields {
 		f := &c.Fields[i]
 		if f.Name == m.deletes {

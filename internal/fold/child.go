@@ -27,9 +27,9 @@ type Nesting interface {
 	Exploder(same func(table int, c *Change) string) Exploder
 }
 
-// An Exploder calls each with a change for each row of a set, and of the sets in it, parents first. above is the key
-// of the parent row, as raw values.
-type Exploder func(table int, above [][]byte, set []byte, each func(*TableChange) error) error
+// An Exploder calls each with a change for each row of a set, and of the sets in it, parents first. parentKey is the
+// key of the parent row, as raw values.
+type Exploder func(table int, parentKey [][]byte, set []byte, each func(*TableChange) error) error
 
 // A Child describes the parent of a batch's table.
 type Child struct {
@@ -61,10 +61,10 @@ func (f Folders) Nest(n Nesting) error {
 		if parent < 0 {
 			continue
 		}
-		above := f[parent]
+		parentFolder := f[parent]
 		if !n.Set(i) {
 			folder.rules.parent = parent
-			above.rules.children = append(above.rules.children, i)
+			parentFolder.rules.children = append(parentFolder.rules.children, i)
 			for of := parent; of >= 0 && folder.opt.Version != "" && f[of].opt.Version == ""; of = f[of].nested.parent {
 				f[of].nested.newer = folder.table.Name
 			}
@@ -75,14 +75,14 @@ func (f Folders) Nest(n Nesting) error {
 		if n.SetColumn(i) == "" {
 			continue
 		}
-		if above.opt.FillOnly {
-			return fmt.Errorf("table %q: its rows are a set that each message replaces, and %q is filled only: leave one of set: replace and fill_only out", folder.table.Name, above.table.Name)
+		if parentFolder.opt.FillOnly {
+			return fmt.Errorf("table %q: its rows are a set that each message replaces, and %q is filled only: leave one of set: replace and fill_only out", folder.table.Name, parentFolder.table.Name)
 		}
-		above.nested.columns[folder.fields.names.Number(n.SetColumn(i))] = i
-		if above.nested.explode == nil {
-			above.nested.explode = n.Exploder(f.sameKey)
-			for _, k := range above.opt.Key {
-				above.nested.keys = append(above.nested.keys, above.fields.names.Number(k))
+		parentFolder.nested.columns[folder.fields.names.Number(n.SetColumn(i))] = i
+		if parentFolder.nested.explode == nil {
+			parentFolder.nested.explode = n.Exploder(f.sameKey)
+			for _, k := range parentFolder.opt.Key {
+				parentFolder.nested.keys = append(parentFolder.nested.keys, parentFolder.fields.names.Number(k))
 			}
 		}
 	}
@@ -118,21 +118,21 @@ func (f *Folder) eachOfSets(c *Change, each func(*TableChange) error) error {
 	if c.Op == Delete {
 		return nil
 	}
-	var above [][]byte
+	var parentKey [][]byte
 	for i := range c.Fields {
 		child, ok := f.nested.columns[c.Fields[i].Name]
 		if !ok || c.Fields[i].Kind == feed.Null {
 			continue
 		}
-		if above == nil {
-			above = make([][]byte, len(f.nested.keys))
+		if parentKey == nil {
+			parentKey = make([][]byte, len(f.nested.keys))
 			for j := range c.Fields {
 				if part := slices.Index(f.nested.keys, c.Fields[j].Name); part >= 0 {
-					above[part] = c.Fields[j].Value
+					parentKey[part] = c.Fields[j].Value
 				}
 			}
 		}
-		if err := f.nested.explode(child, above, c.Fields[i].Value, each); err != nil {
+		if err := f.nested.explode(child, parentKey, c.Fields[i].Value, each); err != nil {
 			return err
 		}
 	}
@@ -141,34 +141,34 @@ func (f *Folder) eachOfSets(c *Change, each func(*TableChange) error) error {
 
 // setNeeds is what the rows of one message's sets need. These rows are made only when the message's row is written.
 type setNeeds struct {
-	wider []wider
-	bytes int // the most memory that [Explosion.Explode] needs for the rows
+	widenings []widening
+	bytes     int // the most memory that [Explosion.Explode] needs for the rows
 }
 
-// A wider is a value that a column must be widened for.
-type wider struct {
+// A widening is a value that a column must be widened for.
+type widening struct {
 	folder *Folder
 	col    int32
 	kind   feed.Kind
 	value  []byte
 }
 
-// judgeSets checks whether the tables of a change's sets accept their rows, and notes what they need. It returns the
+// checkSets checks whether the tables of a change's sets accept their rows, and notes what they need. It returns the
 // table that rejects one.
-func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
+func (f Folders) checkSets(s *Set, c *TableChange) (table int, err error) {
 	err = f[c.Table].eachOfSets(&c.Change, func(e *TableChange) error {
 		table = e.Table
 		of := f[table]
 		to := of.extent()
-		if err := of.judge(s.Batches[table], &e.Change); err != nil {
+		if err := of.check(s.Batches[table], &e.Change); err != nil {
 			return err
 		}
 		c.Nulled = append(c.Nulled, e.Nulled...)
 		if of.extent() != to {
 			s.before = append(s.before, undo{of, to})
 		}
-		of.eachUnheld(&e.Change, func(v *feed.Field, col int32) {
-			s.needs.wider = append(s.needs.wider, wider{of, col, v.Kind, bytes.Clone(v.Value)})
+		of.eachWidening(&e.Change, func(v *feed.Field, col int32) {
+			s.needs.widenings = append(s.needs.widenings, widening{of, col, v.Kind, bytes.Clone(v.Value)})
 		})
 		s.needs.bytes += 2*perRow + perIndexed + 4*len(of.table.Columns) + len(e.Text)
 		return nil
@@ -176,9 +176,9 @@ func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
 	return table, err
 }
 
-// meet widens the columns for the rows that were checked, and reserves their memory in the set.
-func (n *setNeeds) meet(s *Set) {
-	for _, w := range n.wider {
+// apply widens the columns for the rows that were checked, and reserves their memory in the set.
+func (n *setNeeds) apply(s *Set) {
+	for _, w := range n.widenings {
 		_ = w.folder.table.Columns[w.col].Admit(w.value, w.kind) // no error: a column of ours admits everything
 	}
 	s.explodes += n.bytes
@@ -219,10 +219,10 @@ func (b *Batch) Exploded() *Batch { return b.sets.rows }
 // Has reports whether the batch has a row with the key.
 func (b *Batch) Has(key []byte) bool { return b.rows.find(key) != nil }
 
-// Above returns the parent of a row of the batch; above is the batch of the parent table. It is nil if that has no
-// such row.
-func (b *Batch) Above(r *Row, above *Batch) *Row {
-	return above.rows.find(AppendKey(nil, &above.Table, b.keyAbove(r)))
+// ParentRow returns the parent of a row of the batch; parents is the batch of the parent table. It is nil if that has
+// no such row.
+func (b *Batch) ParentRow(r *Row, parents *Batch) *Row {
+	return parents.rows.find(AppendKey(nil, &parents.Table, b.parentKey(r)))
 }
 
 // setRows are the rows of a table of sets, as an [Explosion] makes them.
@@ -294,10 +294,10 @@ func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 	if x.explode == nil {
 		return nil
 	}
-	above := make([][]byte, len(of.Table.Key))
+	parentKey := make([][]byte, len(of.Table.Key))
 	for _, r := range rows {
 		for part, k := range of.Table.Key {
-			above[part] = of.Value(r, k)
+			parentKey[part] = of.Value(r, k)
 		}
 		for i := range batches {
 			at, ok := columns[i]
@@ -312,11 +312,11 @@ func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 			if set == nil && !goes {
 				continue
 			}
-			x.sweep(i, above)
+			x.sweep(i, parentKey)
 			if set == nil {
 				continue
 			}
-			if err := x.explode(i, above, set, func(c *TableChange) error { return x.add(c, r.Replaces) }); err != nil {
+			if err := x.explode(i, parentKey, set, func(c *TableChange) error { return x.add(c, r.Replaces) }); err != nil {
 				return fmt.Errorf("table %q: the rows of a set cannot be read back: %w", batches[i].Table.Name, err)
 			}
 		}
@@ -340,10 +340,10 @@ func (x *Explosion) begin(table int) {
 func (x *Explosion) add(c *TableChange, replaces bool) error {
 	f, b := x.folders[c.Table], x.batches[c.Table].sets.rows
 	c.Op = Replace // if a key occurs several times, the last row counts
-	if err := f.judge(b, &c.Change); err != nil {
+	if err := f.check(b, &c.Change); err != nil {
 		return err
 	}
-	f.merge(b, &c.Change, f.place(b, &c.Change), &origin{})
+	f.merge(b, &c.Change, f.prepareRow(b, &c.Change), &origin{})
 	r := &b.rows.all[f.now.row]
 	if r.Replaces = replaces; !x.batches[c.Table].relations.nested.ByName(c.Table) {
 		return nil
@@ -360,24 +360,24 @@ func (x *Explosion) add(c *TableChange, replaces bool) error {
 
 // sweep adds the entries that delete the children of a row, in a table and the tables below it, unless they are among
 // the batch's rows.
-func (x *Explosion) sweep(table int, above [][]byte) {
+func (x *Explosion) sweep(table int, parentKey [][]byte) {
 	for i := table; i < len(x.batches); i++ {
-		if i != table && (x.folders[i] == nil || !x.below(i, table)) {
+		if i != table && (x.folders[i] == nil || !x.isDescendant(i, table)) {
 			continue
 		}
 		b := x.batches[i].sets.rows
 		r := Row{Sweeps: true}
-		for part, value := range above {
+		for part, value := range parentKey {
 			*b.rows.cells.at(&r.cells, int32(b.Child.Key[part]), len(b.Table.Columns)) = b.arena.put(value)
 		}
 		b.sets.sweeps = append(b.sets.sweeps, r)
 	}
 }
 
-// below reports whether a table is a child of another, at any level.
-func (x *Explosion) below(table, above int) bool {
+// isDescendant reports whether a table is a child of another, at any level.
+func (x *Explosion) isDescendant(table, ancestor int) bool {
 	for b := x.batches[table]; b.Child != nil; b = x.batches[b.Child.Parent] {
-		if b.Child.Parent == above {
+		if b.Child.Parent == ancestor {
 			return true
 		}
 	}

@@ -14,7 +14,7 @@ func (b *Batch) removeColumns(r *Row, vs *versions, v ref) {
 	text := b.arena.get(v)
 	for i := range r.cells {
 		if !b.rules.table.Columns[i].Key && r.cells[i] != 0 && !b.older(text, vs.cells[i]) {
-			r.cells[i] = b.late(nil)
+			r.cells[i] = b.putIfNull(nil)
 		}
 	}
 	if !b.older(text, vs.live) {
@@ -38,8 +38,8 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 		bare = vs.kept
 	}
 	out.Replaces = vs.ended != 0 && !b.outlived(vs.ended, now.tomb) && !b.outlived(vs.ended, now.live)
-	above := v.tombAbove(&out)
-	removed := newest(v.applyDelete(vs), above)
+	parentTomb := v.parentTomb(&out)
+	removed := newest(v.applyDelete(vs), parentTomb)
 	if vs.live != 0 {
 		if live := b.arena.get(vs.live); !before(live, removed) && !before(live, now.live) {
 			now.live = live
@@ -72,7 +72,7 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	case out.Replaces:
 		unchanged = false
 	}
-	v.keepTomb(&out, newest(now.tomb, above))
+	v.keepTomb(&out, newest(now.tomb, parentTomb))
 	state := now.encode()
 	if bytes.Equal(state, was.State) || was.State == nil && now.isEmpty() {
 		state = nil
@@ -128,7 +128,7 @@ func (v *Resolver) clear(out *Row) (some bool) {
 		if !some {
 			out.cells = append(slices.Clone(out.cells), make([]ref, max(0, len(v.columns)-len(out.cells)))...)
 		}
-		out.cells[c], some = onlyInitial, true
+		out.cells[c], some = defaultOnly, true
 	}
 	return some
 }

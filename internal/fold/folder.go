@@ -46,15 +46,15 @@ type lineReader struct {
 
 // current is what a folder knows about the change that it checked last.
 type current struct {
-	before  extent  // what was known about the table before
-	hits    []int32 // its fields
-	unheld  bool    // some field may have to widen its column
-	keys    []int32 // index of each part of the key among its fields
-	key     []byte
-	version []byte
-	message message // what it changes in its row
-	row     int32   // the number of its row in the batch
-	judged  int     // index of the change in its message
+	before   extent  // what was known about the table before
+	hits     []int32 // its fields
+	mayWiden bool    // some field may have to widen its column
+	keys     []int32 // index of each part of the key among its fields
+	key      []byte
+	version  []byte
+	message  message // what it changes in its row
+	row      int32   // the number of its row in the batch
+	index    int     // index of the change in its message
 
 	repeats []bool // by field, for dropRepeated; all false between changes
 	text    []byte // buffer for the text of a value
@@ -111,11 +111,11 @@ func (f *Folder) setsNull(col int32) bool {
 // MayReject reports whether only the database can tell if a table accepts a row. Messages for the table are then
 // kept.
 func MayReject(t *schema.Table, o *Options) bool {
-	judged := func(c schema.Column) bool {
+	mayReject := func(c schema.Column) bool {
 		o.setFunction(&c)
 		return (c.Judged || c.MayOverflow()) && c.Stamp == schema.NoStamp
 	}
-	return t.HasConstraints || o.Limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, judged)
+	return t.HasConstraints || o.Limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, mayReject)
 }
 
 var errFull = fmt.Errorf("the rows of one batch exceed its maximum of %d GiB: verify a smaller table", maxArena>>30)
@@ -173,7 +173,7 @@ func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
 // Add merges a change into a batch that is not written to a database: for others see [Folders.AddOnly]. An error of
 // type [*feed.Error] means that the change is rejected and the batch unchanged; any other error ends the run.
 func (f *Folder) Add(b *Batch, c *Change, at Place) error {
-	if err := f.judge(b, c); err != nil {
+	if err := f.check(b, c); err != nil {
 		return err
 	}
 	f.add(b, c, at)
@@ -182,22 +182,22 @@ func (f *Folder) Add(b *Batch, c *Change, at Place) error {
 
 // add merges the change that was checked last, a message of its own, into the batch.
 func (f *Folder) add(b *Batch, c *Change, at Place) {
-	made := f.place(b, c)
+	made := f.prepareRow(b, c)
 	f.merge(b, c, made, &origin{Place: at, message: b.Messages})
 }
 
 // widen widens weir's columns for the values of the change.
 func (f *Folder) widen(c *Change) {
-	f.eachUnheld(c, func(v *feed.Field, col int32) {
+	f.eachWidening(c, func(v *feed.Field, col int32) {
 		_ = f.table.Columns[col].Admit(v.Value, v.Kind) // no error: a column of ours admits everything
 	})
 }
 
-// eachUnheld calls each with the values of the change for which one of weir's columns must be widened. Most fields
+// eachWidening calls each with the values of the change for which one of weir's columns must be widened. Most fields
 // have only kinds of values that they had before, and need no look at the column: that saves a twelfth of a hot
 // feed's scan and fold.
-func (f *Folder) eachUnheld(c *Change, each func(v *feed.Field, col int32)) {
-	if !f.now.unheld {
+func (f *Folder) eachWidening(c *Change, each func(v *feed.Field, col int32)) {
+	if !f.now.mayWiden {
 		return
 	}
 	for i, h := range f.now.hits {
@@ -211,9 +211,9 @@ func (f *Folder) eachUnheld(c *Change, each func(v *feed.Field, col int32)) {
 	}
 }
 
-// place finds or creates the row of the change that was checked last, and reports whether it created it. It also
+// prepareRow finds or creates the row of the change that was checked last, and reports whether it created it. It also
 // widens the columns, because nothing can reject the change any more.
-func (f *Folder) place(b *Batch, c *Change) (made bool) {
+func (f *Folder) prepareRow(b *Batch, c *Change) (made bool) {
 	f.widen(c)
 	f.makeKey(c.Fields)
 	if c.Op == Delete {
@@ -244,8 +244,8 @@ func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
 	}
 	r := &b.rows.all[f.now.row]
 	b.merge(r, &f.now.message, made)
-	r.named = r.named || c.Op == Ensure
-	b.relations.deletes = b.relations.deletes || f.references.named && c.Op == Delete
+	r.referenced = r.referenced || c.Op == Ensure
+	b.relations.deletes = b.relations.deletes || f.references.referenced && c.Op == Delete
 }
 
 // read prepares the change's message to its row, and counts the values without a column.
@@ -288,8 +288,8 @@ func (f *Folder) hasNUL(value []byte) bool {
 	return false
 }
 
-// judge checks whether the table accepts a change. It leaves nothing behind that forget does not remove.
-func (f *Folder) judge(b *Batch, c *Change) error {
+// check checks whether the table accepts a change. It leaves nothing behind that forget does not remove.
+func (f *Folder) check(b *Batch, c *Change) error {
 	if b.arena.bytes() > maxArena {
 		return errFull
 	}
@@ -393,7 +393,7 @@ func (f *Folder) forget(to extent) {
 // resolve finds the field of each name, and the parts of the key. If a name occurs several times, only the last one
 // stays in the change.
 func (f *Folder) resolve(c *Change) error {
-	seen, unheld := uint64(0), uint8(0) // the last six bits of the fields' numbers; kinds of values
+	seen, mayWiden := uint64(0), uint8(0) // the last six bits of the fields' numbers; kinds of values
 	f.now.hits = f.now.hits[:0]
 	for part := range f.now.keys {
 		f.now.keys[part] = none
@@ -414,12 +414,12 @@ func (f *Folder) resolve(c *Change) error {
 		f.now.hits = append(f.now.hits, h)
 		seen |= 1 << (h & 63)
 		fd := &f.fields.all[h]
-		unheld |= 1 << fields[i].Kind &^ fd.holds
+		mayWiden |= 1 << fields[i].Kind &^ fd.holds
 		if fd.key >= 0 {
 			f.now.keys[fd.key] = int32(i)
 		}
 	}
-	f.now.unheld = unheld != 0
+	f.now.mayWiden = mayWiden != 0
 	if bits.OnesCount64(seen) < len(f.now.hits) && !increasing(f.now.hits) { // else all fields differ
 		f.dropRepeated(c)
 	}

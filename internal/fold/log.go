@@ -149,12 +149,12 @@ func Merge(batches []*Batch, of []Message) [][]*Row {
 			b.read(&m, s.m)
 			b.merge(r, &m, !known)
 			if m.op.ends() {
-				merged.deleteBelow(s.Table, n, m.version)
+				merged.deleteChildren(s.Table, n, m.version)
 			}
 		}
 	}
 	for i, b := range batches {
-		merged.replaceBelow(i)
+		merged.replaceChildren(i)
 		b.sort(rows[i])
 	}
 	return rows

@@ -69,14 +69,14 @@ func (b *Batch) mergeValue(r *Row, have ref, m *message, c cell, first bool) ref
 	case column.Merge == merge.First && have != 0:
 		return have
 	case column.Merge == merge.First && !first && column.Default != "": // the row already has the column's default
-		return b.late(value)
+		return b.putIfNull(value)
 	case !column.Merge.Computes(), value[0] == 'n', column.Merge == merge.Patch && value[0] != '{':
 		return m.put(&b.arena, have, c.field)
 	}
 	was, isRelative := b.mergeBase(r, have)
 	text := b.text[:0]
 	if isRelative {
-		text, b.marks = append(text, relative), true
+		text, b.marks = append(text, relativeMark), true
 	}
 	if column.Merge == merge.Patch {
 		text = appendPatch(text, was, value, isRelative)
@@ -98,9 +98,9 @@ func (b *Batch) mergeBase(r *Row, have ref) (value []byte, isRelative bool) {
 		return nil, !r.Replaces
 	}
 	switch v := b.arena.get(have); v[0] {
-	case relative:
+	case relativeMark:
 		return v[1:], true
-	case initial, 'n': // a neutral default
+	case initialMark, 'n': // a neutral default
 		return nil, false
 	default:
 		return v, false

@@ -482,7 +482,7 @@ func TestFold_SumsOfChildRows(t *testing.T) {
 			}
 		}
 		if got != c.want {
-			t.Errorf("%s makes %q, want %q", c.feed, got, c.want)
+			t.Errorf("%s: %q, want %q", c.feed, got, c.want)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 		}
 	})
 	if feeds >= 400 && min(versions, defaults, late, ops[fold.Replace], ops[fold.Ensure]) < 50 {
-		t.Errorf("did not exercise: %d feeds with versions, %d defaults, %d columns that a late delete took, %d rows replaced, %d demanded", versions, defaults, late, ops[fold.Replace], ops[fold.Ensure])
+		t.Errorf("did not exercise: %d feeds with versions, %d defaults, %d columns cleared by a late delete, %d rows replaced, %d ensured", versions, defaults, late, ops[fold.Replace], ops[fold.Ensure])
 	}
 }
 

@@ -15,8 +15,8 @@ var ErrSplit = errors.New("the set must be written before the message is added")
 
 // references describes the references between a table and others.
 type references struct {
-	named  bool  // rows of other tables refer to its rows
-	tables []int // the tables that its rows and their children refer to
+	referenced bool  // rows of other tables refer to its rows
+	tables     []int // the tables that its rows and their children refer to
 }
 
 // splits reports whether a set must be written before the change that its table checked last: because the set deletes
@@ -29,12 +29,12 @@ func (f Folders) splits(s *Set, c *TableChange) bool {
 		return false
 	case slices.ContainsFunc(folder.references.tables, func(table int) bool { return s.Batches[table].relations.deletes }):
 		return true
-	case !folder.references.named || !b.relations.deletes && c.Op != Delete:
+	case !folder.references.referenced || !b.relations.deletes && c.Op != Delete:
 		return false
 	}
 	folder.makeKey(c.Fields)
 	r := b.rows.find(folder.now.key)
-	return r != nil && (r.Deleted || c.Op == Delete && r.named)
+	return r != nil && (r.Deleted || c.Op == Delete && r.referenced)
 }
 
 // refer records each table's references.
@@ -44,7 +44,7 @@ func (f Folders) refer() {
 			if r.Owner {
 				continue
 			}
-			f[r.Table].references.named = true
+			f[r.Table].references.referenced = true
 			for of := i; of >= 0; of = f[of].nested.parent {
 				f[of].references.tables = append(f[of].references.tables, r.Table)
 			}

@@ -21,8 +21,8 @@ type relations struct {
 
 // A link says which parent a row has.
 type link struct {
-	above int32 // number of the parent row in its batch
-	next  int32 // number of the parent's next child, from 1; 0 means none
+	parent int32 // number of the parent row in its batch
+	next   int32 // number of the parent's next child, from 1; 0 means none
 }
 
 // perLinked is the memory of a linked row: its link, and the first child of its parent.
@@ -33,20 +33,20 @@ func (s *relations) bytes() int { return perLinked * cap(s.links) }
 func (s *relations) reset() { *s = relations{links: s.links[:0], firsts: s.firsts[:0]} }
 
 // link makes the newest row a child of a row of the parent table.
-func (s *relations) link(above int32) {
-	for len(s.firsts) <= int(above) {
+func (s *relations) link(parent int32) {
+	for len(s.firsts) <= int(parent) {
 		s.firsts = append(s.firsts, 0)
 	}
-	s.links = append(s.links, link{above, s.firsts[above]})
-	s.firsts[above] = int32(len(s.links))
+	s.links = append(s.links, link{parent, s.firsts[parent]})
+	s.firsts[parent] = int32(len(s.links))
 }
 
-// eachBelow calls each with the numbers of the children of a row of the parent table.
-func (s *relations) eachBelow(above int32, each func(row int32)) {
-	if int(above) >= len(s.firsts) {
+// eachChild calls each with the numbers of the children of a row of the parent table.
+func (s *relations) eachChild(parent int32, each func(row int32)) {
+	if int(parent) >= len(s.firsts) {
 		return
 	}
-	for n := s.firsts[above]; n > 0; n = s.links[n-1].next {
+	for n := s.firsts[parent]; n > 0; n = s.links[n-1].next {
 		each(n - 1)
 	}
 }
@@ -65,18 +65,18 @@ func (f family) row(table int, n int32) *Row {
 	return f.apart[table][n]
 }
 
-// above returns the parent of a row.
-func (f family) above(table int, n int32) *Row {
+// parent returns the parent of a row.
+func (f family) parent(table int, n int32) *Row {
 	b := f.batches[table]
-	return f.row(b.rules.parent, b.relations.links[n].above)
+	return f.row(b.rules.parent, b.relations.links[n].parent)
 }
 
-// deleteBelow deletes the children of a deleted row, at all levels. With versions, this counts as a delete of each of
-// them.
-func (f family) deleteBelow(table int, row int32, version []byte) {
+// deleteChildren deletes the children of a deleted row, at all levels. With versions, this counts as a delete of each
+// of them.
+func (f family) deleteChildren(table int, row int32, version []byte) {
 	for _, i := range f.batches[table].rules.children {
 		b := f.batches[i]
-		b.relations.eachBelow(row, func(n int32) {
+		b.relations.eachChild(row, func(n int32) {
 			switch r := f.row(i, n); {
 			case r == nil:
 				return
@@ -87,7 +87,7 @@ func (f family) deleteBelow(table int, row int32, version []byte) {
 			default:
 				r.delete(b.rules.table)
 			}
-			f.deleteBelow(i, n, version)
+			f.deleteChildren(i, n, version)
 		})
 	}
 }
@@ -98,35 +98,35 @@ func (f family) inheritDeletes(table int, n int32) {
 	if len(b.relations.links) == 0 || b.rules.scope == "" {
 		return
 	}
-	if v := f.batches[b.rules.parent].Takes(f.above(table, n)); v != nil {
+	if v := f.batches[b.rules.parent].NewestDelete(f.parent(table, n)); v != nil {
 		b.deleteVersion(f.row(table, n), v)
 	}
 }
 
-// replaceBelow sets Replaces in the children of rows that replace what the database has. With versions, the deletes
+// replaceChildren sets Replaces in the children of rows that replace what the database has. With versions, the deletes
 // have done that.
-func (f family) replaceBelow(table int) {
+func (f family) replaceChildren(table int) {
 	b := f.batches[table]
 	if b.Versioned() {
 		return
 	}
 	for n := range b.relations.links {
-		r, above := f.row(table, int32(n)), f.above(table, int32(n))
-		if r != nil && above != nil && above.Replaces {
+		r, parent := f.row(table, int32(n)), f.parent(table, int32(n))
+		if r != nil && parent != nil && parent.Replaces {
 			r.Replaces = true
 		}
 	}
 }
 
-// Below sets the resolver of the parent batch, which resolves its rows first.
-func (v *Resolver) Below(above *Resolver) { v.above = above }
+// SetParent sets the resolver of the parent batch, which resolves its rows first.
+func (v *Resolver) SetParent(parent *Resolver) { v.parent = parent }
 
-// tombAbove returns the version of the newest delete of a row's parents; nil means none.
-func (v *Resolver) tombAbove(r *Row) []byte {
-	if v.above == nil || len(v.above.tombs) == 0 {
+// parentTomb returns the version of the newest delete of a row's parents; nil means none.
+func (v *Resolver) parentTomb(r *Row) []byte {
+	if v.parent == nil || len(v.parent.tombs) == 0 {
 		return nil
 	}
-	return v.above.tombs[string(AppendKey(nil, &v.above.b.Table, v.b.keyAbove(r)))]
+	return v.parent.tombs[string(AppendKey(nil, &v.parent.b.Table, v.b.parentKey(r)))]
 }
 
 // keepTomb records a row's newest delete for its children.
@@ -140,8 +140,8 @@ func (v *Resolver) keepTomb(r *Row, tomb []byte) {
 	}
 }
 
-// keyAbove returns the values of the parent row's key.
-func (b *Batch) keyAbove(r *Row) [][]byte {
+// parentKey returns the values of the parent row's key.
+func (b *Batch) parentKey(r *Row) [][]byte {
 	values := make([][]byte, len(b.Child.Key))
 	for part, k := range b.Child.Key {
 		values[part] = b.Value(r, k)
@@ -149,32 +149,32 @@ func (b *Batch) keyAbove(r *Row) [][]byte {
 	return values
 }
 
-// A Taking collects child rows in the database whose parents are deleted by messages of the flush, for a batch with
+// A Cascade collects child rows in the database whose parents are deleted by messages of the flush, for a batch with
 // versions. Each such delete counts as a message for the child row.
-type Taking struct {
-	v     *Resolver
-	given map[string]bool
-	rows  map[string]*Row
+type Cascade struct {
+	v        *Resolver
+	resolved map[string]bool
+	rows     map[string]*Row
 }
 
-// Taking returns an empty Taking. rows are the batch's rows that are resolved anyway.
-func (v *Resolver) Taking(rows []*Row) *Taking {
-	t := &Taking{v: v, given: make(map[string]bool, len(rows)), rows: map[string]*Row{}}
+// Cascade returns an empty Cascade. rows are the batch's rows that are resolved anyway.
+func (v *Resolver) Cascade(rows []*Row) *Cascade {
+	t := &Cascade{v: v, resolved: make(map[string]bool, len(rows)), rows: map[string]*Row{}}
 	for _, r := range rows {
-		t.given[string(r.Key)] = true
+		t.resolved[string(r.Key)] = true
 	}
 	return t
 }
 
 // Add applies a delete with a version to the row with these key values, which are raw JSON, and returns the row. It
 // returns nil for a row that is resolved anyway.
-func (t *Taking) Add(key [][]byte, version []byte) *Row {
+func (t *Cascade) Add(key [][]byte, version []byte) *Row {
 	b := &t.v.b
 	if slices.ContainsFunc(key, func(part []byte) bool { return part == nil }) {
 		return nil // no message has NULL in a key
 	}
 	text := AppendKey(nil, &b.Table, key)
-	if t.given[string(text)] {
+	if t.resolved[string(text)] {
 		return nil // folding the messages applied it
 	}
 	r := t.rows[string(text)]
@@ -189,22 +189,22 @@ func (t *Taking) Add(key [][]byte, version []byte) *Row {
 	return r
 }
 
-// KeysBelow returns the common prefix of the keys of a row's children. above is the parent's batch.
-func (b *Batch) KeysBelow(above *Batch, r *Row) (prefix []byte) {
+// ChildKeyPrefix returns the common prefix of the keys of a row's children. parents is the parent's batch.
+func (b *Batch) ChildKeyPrefix(parents *Batch, r *Row) (prefix []byte) {
 	for _, part := range partsOf(&b.Table) {
 		k := b.Table.Key[part]
-		of := slices.Index(b.Child.Key[:len(above.Table.Key)], k)
+		of := slices.Index(b.Child.Key[:len(parents.Table.Key)], k)
 		if of < 0 {
 			break
 		}
-		value := above.Value(r, above.Table.Key[of])
+		value := parents.Value(r, parents.Table.Key[of])
 		prefix = appendPart(prefix, &b.Table.Columns[k], value, feed.KindOf(value), true)
 	}
 	return prefix
 }
 
 // Rows returns the collected rows in key order, to be resolved.
-func (t *Taking) Rows() []*Row {
+func (t *Cascade) Rows() []*Row {
 	rows := slices.Collect(maps.Values(t.rows))
 	t.v.b.sort(rows)
 	return rows

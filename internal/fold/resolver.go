@@ -29,7 +29,7 @@ type Resolver struct {
 	columns []int32  // the number of each column of the batch's table
 	now     state
 	cleared []int32
-	above   *Resolver         // of the parent batch; nil for none
+	parent  *Resolver         // of the parent batch; nil for none
 	tombs   map[string][]byte // by key of a row: the newest delete of it and its parents
 }
 

@@ -118,10 +118,10 @@ func (s *rowStore) reset() {
 
 // A cellStore allocates the cells of rows: one per column, with the address of its value. Reset keeps its memory.
 type cellStore struct {
-	slabs [][]ref
-	begun int   // number of slabs in use
-	free  []ref // the rest of the last slab in use
-	given int   // number of cells allocated
+	slabs     [][]ref
+	begun     int   // number of slabs in use
+	free      []ref // the rest of the last slab in use
+	allocated int   // number of cells allocated
 }
 
 // at returns the cell of a column. If the row has too few cells, it gets width ones.
@@ -138,7 +138,7 @@ func (s *cellStore) widen(cells *[]ref, width int) {
 	}
 	wide := s.free[:width:width]
 	s.free = s.free[width:]
-	s.given += width
+	s.allocated += width
 	copy(wide, *cells)
 	*cells = wide
 }
@@ -153,6 +153,6 @@ func (s *cellStore) beginSlab(width int) {
 	s.begun++
 }
 
-func (s *cellStore) bytes() int { return 4 * s.given }
+func (s *cellStore) bytes() int { return 4 * s.allocated }
 
 func (s *cellStore) reset() { *s = cellStore{slabs: s.slabs} }

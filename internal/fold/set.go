@@ -112,8 +112,8 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	}
 	c := &changes[0]
 	b := s.Batches[c.Table]
-	if err := f[c.Table].judge(b, &c.Change); err != nil {
-		return c.Table, f.named(c.Table, err)
+	if err := f[c.Table].check(b, &c.Change); err != nil {
+		return c.Table, f.nameTable(c.Table, err)
 	}
 	if f.splits(s, c) || f.outgrows(s, c.Table) {
 		return c.Table, f[c.Table].reject(ErrSplit)
@@ -125,7 +125,7 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 
 // AddOnly is Add for a message with one change, of the only table.
 func (f Folders) AddOnly(s *Set, c *Change, at Place) error {
-	if err := f[0].judge(s.Batches[0], c); err != nil {
+	if err := f[0].check(s.Batches[0], c); err != nil {
 		return err
 	}
 	if f.outgrows(s, 0) {
@@ -154,14 +154,14 @@ func (f Folders) outgrows(s *Set, table int) bool {
 // apply merges the change that its table checked last into the set.
 func (f Folders) apply(s *Set, c *TableChange, at Place, number int32) {
 	folder, b, rows := f[c.Table], s.Batches[c.Table], family{batches: s.Batches}
-	made := folder.place(b, &c.Change)
+	made := folder.prepareRow(b, &c.Change)
 	if parent := folder.rules.parent; made && parent >= 0 {
 		b.relations.link(f[parent].now.row) // the message's previous change was for the parent row
 		rows.inheritDeletes(c.Table, folder.now.row)
 	}
 	folder.merge(b, &c.Change, made, &origin{at, s.messages, number})
 	if c.Op.ends() {
-		rows.deleteBelow(c.Table, folder.now.row, folder.now.message.version)
+		rows.deleteChildren(c.Table, folder.now.row, folder.now.message.version)
 	}
 }
 
@@ -176,16 +176,16 @@ type undo struct {
 
 // addSeveral is Add for a message for several rows: all changes are checked before the first is applied.
 func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int, err error) {
-	s.before, s.needs = s.before[:0], setNeeds{wider: s.needs.wider[:0]}
+	s.before, s.needs = s.before[:0], setNeeds{widenings: s.needs.widenings[:0]}
 	for i := range changes {
 		c := &changes[i]
 		folder := f[c.Table]
 		before := folder.extent()
 		s.before = append(s.before, undo{folder, before})
-		folder.now.judged = i
-		table, err := c.Table, folder.judge(s.Batches[c.Table], &c.Change)
+		folder.now.index = i
+		table, err := c.Table, folder.check(s.Batches[c.Table], &c.Change)
 		if err == nil && folder.hasSets() {
-			table, err = f.judgeSets(s, c)
+			table, err = f.checkSets(s, c)
 		}
 		if err == nil && (f.splits(s, c) || f.outgrows(s, c.Table)) {
 			err = ErrSplit
@@ -194,23 +194,23 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 			for _, u := range slices.Backward(s.before) {
 				u.folder.forget(u.to)
 			}
-			return table, f.named(table, err)
+			return table, f.nameTable(table, err)
 		}
 		if c.Op == Delete && folder.extent() != before { // a delete adds no columns
 			folder.forget(before)
-			folder.now.judged = -1
+			folder.now.index = -1
 		}
 	}
 	if len(changes) > 0 {
 		s.messages++
 	}
-	s.needs.meet(s)
+	s.needs.apply(s)
 	for i := range changes {
 		c := &changes[i]
 		folder, b := f[c.Table], s.Batches[c.Table]
-		if folder.now.judged != i { // the folder checked another change since
-			folder.now.judged = i
-			if err := folder.judge(b, &c.Change); err != nil {
+		if folder.now.index != i { // the folder checked another change since
+			folder.now.index = i
+			if err := folder.check(b, &c.Change); err != nil {
 				return c.Table, err
 			}
 		}
@@ -220,8 +220,8 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 	return -1, nil
 }
 
-// named adds the table's name to an error if there are several tables.
-func (f Folders) named(table int, err error) error {
+// nameTable adds the table's name to an error if there are several tables.
+func (f Folders) nameTable(table int, err error) error {
 	bad, ok := err.(*feed.Error)
 	if !ok || len(f) == 1 {
 		return err
@@ -241,6 +241,6 @@ func (f Folders) Seal(s *Set) {
 		}
 		f[i].Seal(b)
 		f[i].sealChild(b)
-		family{batches: s.Batches}.replaceBelow(i)
+		family{batches: s.Batches}.replaceChildren(i)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A headed row has a part of its key with it, which is compared without loading the row from memory. This halves the
+// A sortEntry has a part of its row's key, which is compared without loading the row from memory. This halves the
 // CPU time of sorting the rows of a hot feed, which precedes every flush (BenchmarkSorted: 0.64).
-type headed struct {
+type sortEntry struct {
 	head uint64
 	row  *Row
 }
@@ -20,11 +20,11 @@ type headed struct {
 func (b *Batch) sort(rows []*Row) {
 	compare, byLength := KeyOrder(&b.Table), ordersByLength(&b.Table)
 	shared := sharedPrefix(rows)
-	all := make([]headed, len(rows))
+	all := make([]sortEntry, len(rows))
 	for i, r := range rows {
-		all[i] = headed{head(r.Key, shared, byLength), r}
+		all[i] = sortEntry{head(r.Key, shared, byLength), r}
 	}
-	slices.SortFunc(all, func(x, y headed) int {
+	slices.SortFunc(all, func(x, y sortEntry) int {
 		if x.head != y.head {
 			return cmp.Compare(x.head, y.head)
 		}

@@ -14,11 +14,11 @@ const maxVersion = 256
 
 // versions are the versions of a row's messages in a batch.
 type versions struct {
-	live  ref   // the newest message that sets columns; 0 if none survives
-	tomb  ref   // the newest delete; 0 means none
-	ended ref   // the newest delete that no newer message of the row survived
-	takes ref   // the newest delete of all, which also deletes the row's children
-	cells []ref // by column, like the row's cells
+	live         ref   // the newest message that sets columns; 0 if none survives
+	tomb         ref   // the newest delete; 0 means none
+	ended        ref   // the newest delete that no newer message of the row survived
+	newestDelete ref   // the newest delete of all, which also deletes the row's children
+	cells        []ref // by column, like the row's cells
 	// ensured: another row refers to the row. kept: and no delete came after that.
 	ensured, kept bool
 }
@@ -92,11 +92,11 @@ func (b *Batch) versionAt(r ref) []byte {
 	return b.arena.get(r)
 }
 
-// Takes returns the version of the newest delete among a row's messages, which also deletes the row's children; nil
-// means none.
-func (b *Batch) Takes(r *Row) []byte {
+// NewestDelete returns the version of the newest delete among a row's messages, which also deletes the row's
+// children; nil means none.
+func (b *Batch) NewestDelete(r *Row) []byte {
 	if vs := b.versions.of(r); vs != nil {
-		return b.versionAt(vs.takes)
+		return b.versionAt(vs.newestDelete)
 	}
 	return nil
 }
@@ -165,8 +165,8 @@ func (b *Batch) outdated(vs *versions, v []byte) bool {
 // deleteVersion applies a delete with version v, of a row or a parent, to what is not newer in the row.
 func (b *Batch) deleteVersion(r *Row, v []byte) {
 	vs := b.versions.findOrMake(r)
-	if !b.older(v, vs.takes) {
-		vs.takes = b.putVersion(v)
+	if !b.older(v, vs.newestDelete) {
+		vs.newestDelete = b.putVersion(v)
 	}
 	if b.outdated(vs, v) {
 		return

@@ -23,8 +23,8 @@ func (m *Model) versioned(t *mapping.Table) *mapping.Table {
 	return nil
 }
 
-// tombAbove returns the version of the newest delete of a row's parents.
-func (m *Model) tombAbove(t *mapping.Table, named map[string]Value) (tomb string) {
+// parentTomb returns the version of the newest delete of a row's parents.
+func (m *Model) parentTomb(t *mapping.Table, named map[string]Value) (tomb string) {
 	var key []string
 	for _, k := range m.key(t) {
 		key = append(key, named[k].Text)
@@ -39,8 +39,8 @@ func (m *Model) tombAbove(t *mapping.Table, named map[string]Value) (tomb string
 	return tomb
 }
 
-// take applies the delete of a row, with a version, to its children.
-func (m *Model) take(of *mapping.Table, key []string, version raw) {
+// deleteChildren applies the delete of a row, with a version, to its children.
+func (m *Model) deleteChildren(of *mapping.Table, key []string, version raw) {
 	for i := range m.mapping.Tables {
 		t := &m.mapping.Tables[i]
 		if t.Of != of.Name || m.isSet(t) {
@@ -55,9 +55,9 @@ func (m *Model) take(of *mapping.Table, key []string, version raw) {
 				if m.versioned(t) == nil {
 					delete(m.tables[t.Name].rows, Key(own...))
 				} else {
-					m.tables[t.Name].end(Key(own...), version.value().Text)
+					m.tables[t.Name].applyDelete(Key(own...), version.value().Text)
 				}
-				m.take(t, own, version)
+				m.deleteChildren(t, own, version)
 			}
 		}
 	}

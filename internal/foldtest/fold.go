@@ -49,7 +49,7 @@ type Table struct {
 	// Violates checks a row against the database's constraints before it enters the table.
 	Violates func(t *Table, key string, row map[string]Value) error
 
-	tombAbove func(named map[string]Value) string // returns the version of the newest delete of a row's parents
+	parentTomb func(named map[string]Value) string // returns the version of the newest delete of a row's parents
 
 	rows    map[string]*row
 	births  int
@@ -251,7 +251,7 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 		return deletes, err
 	}
 	key := Key(parts...)
-	if err := t.judge(key, named, version, deletes); err != nil {
+	if err := t.check(key, named, version, deletes); err != nil {
 		return deletes, err
 	}
 	return deletes, nil
@@ -271,8 +271,8 @@ func (t *Table) function(column string) string {
 	return t.Merge[column]
 }
 
-// takesAll reports whether a column applies all messages regardless of their versions.
-func (t *Table) takesAll(column string) bool {
+// appliesAll reports whether a column applies all messages regardless of their versions.
+func (t *Table) appliesAll(column string) bool {
 	f := t.function(column)
 	return f == "sum" || f == "min" || f == "max"
 }
@@ -314,8 +314,8 @@ func (v Value) hasNUL() bool {
 	return v.Kind == String && strings.Contains(v.Text, "\x00") || v.Kind == JSON && strings.Contains(strings.ReplaceAll(v.Text, `\\`, ""), `\u0000`)
 }
 
-// judge checks the row that a message makes against the constraints, and stores it.
-func (t *Table) judge(key string, named map[string]Value, version string, deletes bool) error {
+// check checks the row that a message makes against the constraints, and stores it.
+func (t *Table) check(key string, named map[string]Value, version string, deletes bool) error {
 	old := t.rows[key]
 	if old == nil {
 		old = &row{}
@@ -332,14 +332,16 @@ func (t *Table) judge(key string, named map[string]Value, version string, delete
 
 // tombOf returns the version of the newest delete of a row's parents; "" for none.
 func (t *Table) tombOf(named map[string]Value) string {
-	if t.tombAbove == nil {
+	if t.parentTomb == nil {
 		return ""
 	}
-	return t.tombAbove(named)
+	return t.parentTomb(named)
 }
 
-// end applies a delete with a version to a row.
-func (t *Table) end(key, version string) { t.rows[key] = t.merge(t.rows[key], nil, version, true) }
+// applyDelete applies a delete with a version to a row.
+func (t *Table) applyDelete(key, version string) {
+	t.rows[key] = t.merge(t.rows[key], nil, version, true)
+}
 
 // merge returns the row that a message makes from the old one.
 func (t *Table) merge(old *row, named map[string]Value, version string, deletes bool) *row {
@@ -386,7 +388,7 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 	}
 	for c, v := range named {
 		isOld := outdated || remembers && older(r.versions[c])
-		if slices.Contains(t.Key, c) || isOld && !t.takesAll(c) {
+		if slices.Contains(t.Key, c) || isOld && !t.appliesAll(c) {
 			continue
 		}
 		had := Value{} // the first message of a row sets its columns regardless of defaults

@@ -27,9 +27,9 @@ type Outcome string
 
 // What happens to a message.
 const (
-	Taken   Outcome = "taken"
-	Ignored Outcome = "ignored"
-	NoTable Outcome = "no table"
+	Accepted Outcome = "accepted"
+	Ignored  Outcome = "ignored"
+	NoTable  Outcome = "no table"
 )
 
 // The fields that the model adds to those of the table.
@@ -59,7 +59,7 @@ func NewModel(m *mapping.Mapping, textTypes bool) *Model {
 			r.Version, r.RowScope = versionField, of.Scope == "row"
 		}
 		model.tables[t.Name] = NewTable(r, Limits{})
-		model.tables[t.Name].tombAbove = func(named map[string]Value) string { return model.tombAbove(t, named) }
+		model.tables[t.Name].parentTomb = func(named map[string]Value) string { return model.parentTomb(t, named) }
 	}
 	return model
 }
@@ -76,20 +76,20 @@ func (m *Model) isSet(t *mapping.Table) bool { return t.Of != "" && t.Set != map
 func (m *Model) Key(table string) []string { return m.key(m.table(table)) }
 
 // key returns the columns of a table's key, starting with the parent's key.
-func (m *Model) key(t *mapping.Table) []string { return append(m.keyAbove(t), t.Key...) }
+func (m *Model) key(t *mapping.Table) []string { return append(m.parentKey(t), t.Key...) }
 
-// keyAbove returns the columns of the parent's key. If the parent has a generated key, they exist only in the model.
-func (m *Model) keyAbove(t *mapping.Table) (key []string) {
+// parentKey returns the columns of the parent's key. If the parent has a generated key, they exist only in the model.
+func (m *Model) parentKey(t *mapping.Table) (key []string) {
 	if t.Of == "" {
 		return nil
 	}
-	above := m.table(t.Of)
-	for _, k := range m.key(above) {
+	parent := m.table(t.Of)
+	for _, k := range m.key(parent) {
 		if to, renamed := t.Parent[k]; renamed {
 			k = to
 		}
-		if above.ID != "" && !isOfModel(k) {
-			k = KeyColumn(above.Name, k)
+		if parent.ID != "" && !isOfModel(k) {
+			k = KeyColumn(parent.Name, k)
 		}
 		key = append(key, k)
 	}
@@ -113,9 +113,9 @@ func (m *Model) Owner(table string) (owner, column string) {
 	if t.Of == "" {
 		return "", ""
 	}
-	above := m.table(t.Of)
-	if owner, column = above.Name, above.ID; column == "" {
-		owner, column = m.Owner(above.Name)
+	parent := m.table(t.Of)
+	if owner, column = parent.Name, parent.ID; column == "" {
+		owner, column = m.Owner(parent.Name)
 	}
 	if to, renamed := t.Parent[column]; renamed {
 		column = to
@@ -149,20 +149,20 @@ func (m *Model) Apply(message string, line, offset int64) (Outcome, error) {
 		case t.Each.Base != paths.NoBase:
 			some, err := m.elements(t, v, nil, &rows)
 			if err != nil {
-				return Taken, err
+				return Accepted, err
 			}
 			taken = taken || some
 		case v.holds(t.When):
 			taken = true
 			if err := m.row(t, *v, nil, &rows); err != nil {
-				return Taken, err
+				return Accepted, err
 			}
 		}
 	}
 	if !taken {
 		return NoTable, nil
 	}
-	return Taken, m.write(rows)
+	return Accepted, m.write(rows)
 }
 
 // write writes all rows to their tables, or none.
@@ -193,7 +193,7 @@ func (m *Model) write(rows []modelRow) error {
 			for _, k := range m.key(r.table) {
 				key = append(key, r.fields[k].value().Text)
 			}
-			m.take(r.table, key, r.fields[versionField])
+			m.deleteChildren(r.table, key, r.fields[versionField])
 		}
 	}
 	if err := m.violated(); err != nil {
@@ -204,7 +204,7 @@ func (m *Model) write(rows []modelRow) error {
 }
 
 // row adds the changes of a message or element to a row, and the changes of its elements.
-func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]modelRow) error {
+func (m *Model) row(t *mapping.Table, v view, parent map[string]raw, rows *[]modelRow) error {
 	deleted, mark := t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen), t.OnDelete.Mark
 	r := modelRow{table: t, fields: map[string]raw{}, refers: map[string]mapping.Source{}, deletes: deleted && mark == ""}
 	if len(t.Row.Steps) > 0 {
@@ -214,7 +214,7 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 			return errors.New("at is no object")
 		}
 	}
-	maps.Copy(r.fields, above)
+	maps.Copy(r.fields, parent)
 	if of := m.versioned(t); of == t {
 		delete(r.fields, versionField)
 		if x := v.get(t.Version, v.unit); x != "" {
@@ -256,7 +256,7 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 			continue
 		}
 		key := map[string]raw{}
-		for i, k := range m.keyAbove(child) {
+		for i, k := range m.parentKey(child) {
 			key[k] = r.fields[m.key(t)[i]]
 		}
 		if !m.isSet(child) {
@@ -362,7 +362,7 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 			}
 		}
 	}
-	for _, k := range m.keyAbove(t) {
+	for _, k := range m.parentKey(t) {
 		used[k] = true
 	}
 	_, owner := m.Owner(t.Name)
@@ -387,7 +387,7 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 }
 
 // elements adds the changes of a table's elements.
-func (m *Model) elements(t *mapping.Table, v *view, above map[string]raw, rows *[]modelRow) (some bool, err error) {
+func (m *Model) elements(t *mapping.Table, v *view, parent map[string]raw, rows *[]modelRow) (some bool, err error) {
 	all := v.get(t.Each, v.row)
 	if all == "" || all.isNull() {
 		return false, nil
@@ -426,7 +426,7 @@ func (m *Model) elements(t *mapping.Table, v *view, above map[string]raw, rows *
 			continue
 		}
 		some = true
-		if err := m.row(t, x, above, rows); err != nil {
+		if err := m.row(t, x, parent, rows); err != nil {
 			return some, err
 		}
 	}
@@ -455,8 +455,8 @@ func (m *Model) rows(t *mapping.Table) map[string]map[string]Value {
 		return m.tables[t.Name].Rows()
 	}
 	rows := map[string]map[string]Value{}
-	for _, above := range m.rows(m.table(t.Of)) {
-		for _, x := range m.set(t, above) {
+	for _, parent := range m.rows(m.table(t.Of)) {
+		for _, x := range m.set(t, parent) {
 			var key []string
 			for _, k := range m.key(t) {
 				key = append(key, x[k].Text)
@@ -468,8 +468,8 @@ func (m *Model) rows(t *mapping.Table) map[string]map[string]Value {
 }
 
 // set returns the rows in a parent's set.
-func (m *Model) set(t *mapping.Table, above map[string]Value) (rows []map[string]Value) {
-	text, ok := above[setField+t.Name]
+func (m *Model) set(t *mapping.Table, parent map[string]Value) (rows []map[string]Value) {
+	text, ok := parent[setField+t.Name]
 	if !ok || text.Kind == Null {
 		return nil
 	}

@@ -19,9 +19,9 @@ const (
 	TextType   = "text"
 )
 
-// takes are the classes of values that each type accepts. A column's type is the first one that accepts all its
+// accepts are the classes of values that each type accepts. A column's type is the first one that accepts all its
 // classes.
-var takes = []struct {
+var accepts = []struct {
 	kind    string
 	classes []string
 }{
@@ -90,7 +90,7 @@ func (m *madeColumn) kind(key bool) string {
 	if len(m.classes) == 0 {
 		return ""
 	}
-	for _, t := range takes {
+	for _, t := range accepts {
 		if key && t.kind != IntType && t.kind != TextType {
 			continue
 		}
@@ -159,7 +159,7 @@ func (t *Table) widen(named map[string]Value) error {
 }
 
 func (t *Table) fits(kind, class string) bool {
-	for _, x := range takes {
+	for _, x := range accepts {
 		if x.kind == kind {
 			return slices.Contains(x.classes, class)
 		}

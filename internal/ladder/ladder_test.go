@@ -164,7 +164,7 @@ func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
 	exists(live.Dir, true)
 	exists(unlocked, true)
 	if said != 1 {
-		t.Errorf("it named %d places", said)
+		t.Errorf("it removed %d folders", said)
 	}
 	for _, p := range []*Place{live, last} {
 		testcheck.NoError(t, p.Remove())

@@ -18,7 +18,7 @@ import (
 type File struct {
 	*os.File
 	shared *shared
-	mine   map[int64]bool // locked bytes; the value is true for an exclusive lock
+	locks  map[int64]bool // locked bytes; the value is true for an exclusive lock
 }
 
 type shared struct {
@@ -57,7 +57,7 @@ func open(path string, flag int, perm os.FileMode) (*File, error) {
 }
 
 func (s *shared) use() *File {
-	f := &File{File: s.file, shared: s, mine: map[int64]bool{}}
+	f := &File{File: s.file, shared: s, locks: map[int64]bool{}}
 	s.users = append(s.users, f)
 	return f
 }
@@ -70,33 +70,33 @@ func (f *File) Lock(at int64) (busy bool, err error) { return f.lock(at, true) }
 // LockShared is like Lock, for a lock that several Files can hold at once.
 func (f *File) LockShared(at int64) (busy bool, err error) { return f.lock(at, false) }
 
-func (f *File) lock(at int64, alone bool) (busy bool, err error) {
+func (f *File) lock(at int64, exclusive bool) (busy bool, err error) {
 	mu.Lock()
 	defer mu.Unlock()
-	if others, theirs := f.others(at); others && (alone || theirs) {
+	if otherLocks, theirs := f.otherLocks(at); otherLocks && (exclusive || theirs) {
 		return true, nil
 	}
 	kind := int16(syscall.F_RDLCK)
-	if alone {
+	if exclusive {
 		kind = syscall.F_WRLCK
 	}
 	err = f.set(kind, at)
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
 		return true, nil
 	} else if err == nil {
-		f.mine[at] = alone
+		f.locks[at] = exclusive
 	}
 	return false, err
 }
 
-// others reports whether other Files of the process hold a lock on a byte, and whether one of those is exclusive.
-func (f *File) others(at int64) (some, alone bool) {
+// otherLocks reports whether other Files of the process hold a lock on a byte, and whether one of those is exclusive.
+func (f *File) otherLocks(at int64) (some, exclusive bool) {
 	for _, o := range f.shared.users {
-		if a, ok := o.mine[at]; ok && o != f {
-			some, alone = true, a
+		if a, ok := o.locks[at]; ok && o != f {
+			some, exclusive = true, a
 		}
 	}
-	return some, alone
+	return some, exclusive
 }
 
 // Unlock releases the lock on a byte, if the File holds one.
@@ -108,11 +108,11 @@ func (f *File) Unlock(at int64) error {
 
 // unlock keeps the process's lock if other Files still need it.
 func (f *File) unlock(at int64) error {
-	if _, has := f.mine[at]; !has {
+	if _, has := f.locks[at]; !has {
 		return nil
 	}
-	delete(f.mine, at)
-	if others, _ := f.others(at); others {
+	delete(f.locks, at)
+	if otherLocks, _ := f.otherLocks(at); otherLocks {
 		return nil
 	}
 	return f.set(syscall.F_UNLCK, at)
@@ -126,7 +126,7 @@ func (f *File) set(kind int16, at int64) error {
 func (f *File) Close() (err error) {
 	mu.Lock()
 	defer mu.Unlock()
-	for at := range f.mine {
+	for at := range f.locks {
 		err = errors.Join(err, f.unlock(at))
 	}
 	s := f.shared

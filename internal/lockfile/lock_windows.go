@@ -11,7 +11,7 @@ import (
 // use it at a time.
 type File struct {
 	*os.File
-	mine map[int64]uint32 // flags of its locks: Windows treats two locks on a byte as separate
+	locks map[int64]uint32 // flags of its locks: Windows treats two locks on a byte as separate
 }
 
 func open(path string, flag int, perm os.FileMode) (*File, error) {
@@ -34,7 +34,7 @@ func (f *File) LockShared(at int64) (busy bool, err error) { return f.set(0, at)
 
 // set replaces the File's lock on the byte. Windows cannot change a lock, so the byte is unlocked for a moment.
 func (f *File) set(flags uint32, at int64) (busy bool, err error) {
-	was, has := f.mine[at]
+	was, has := f.locks[at]
 	if has && was == flags {
 		return false, nil
 	}
@@ -52,25 +52,25 @@ func (f *File) set(flags uint32, at int64) (busy bool, err error) {
 }
 
 func (f *File) lock(flags uint32, at int64) (busy bool, err error) {
-	err = windows.LockFileEx(windows.Handle(f.Fd()), flags|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, where(at))
+	err = windows.LockFileEx(windows.Handle(f.Fd()), flags|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, overlapped(at))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return true, nil
 	}
 	if err == nil {
-		f.mine[at] = flags
+		f.locks[at] = flags
 	}
 	return false, err
 }
 
 // Unlock releases the lock on a byte, if the File holds one.
 func (f *File) Unlock(at int64) error {
-	if _, has := f.mine[at]; !has {
+	if _, has := f.locks[at]; !has {
 		return nil
 	}
-	delete(f.mine, at)
-	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, where(at))
+	delete(f.locks, at)
+	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, overlapped(at))
 }
 
-func where(at int64) *windows.Overlapped {
+func overlapped(at int64) *windows.Overlapped {
 	return &windows.Overlapped{Offset: uint32(at), OffsetHigh: uint32(at >> 32)}
 }

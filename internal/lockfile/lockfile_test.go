@@ -175,7 +175,7 @@ func TestOpenLike(t *testing.T) {
 	testcheck.NoError(t, err)
 	testcheck.NoError(t, f.Close())
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o666 {
-		t.Errorf("the file that was made is %v, %v", info.Mode(), err)
+		t.Errorf("the created file has mode %v, %v", info.Mode(), err)
 	}
 	testcheck.NoError(t, os.Chmod(path, 0o600))
 	if f, err = lockfile.OpenLike(path, model); err != nil {
@@ -183,7 +183,7 @@ func TestOpenLike(t *testing.T) {
 	}
 	testcheck.NoError(t, f.Close())
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("the mode of a file that existed was changed to %v, %v", info.Mode(), err)
+		t.Errorf("the mode of an existing file was changed to %v, %v", info.Mode(), err)
 	}
 	// Nothing is created or given away where a link points to.
 	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")

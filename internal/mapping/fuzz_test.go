@@ -49,7 +49,7 @@ func FuzzMap(f *testing.F) {
 	})
 }
 
-var outcomes = map[mapping.Fate]foldtest.Outcome{mapping.Mapped: foldtest.Taken, mapping.Ignored: foldtest.Ignored, mapping.NoTable: foldtest.NoTable}
+var outcomes = map[mapping.Fate]foldtest.Outcome{mapping.Mapped: foldtest.Accepted, mapping.Ignored: foldtest.Ignored, mapping.NoTable: foldtest.NoTable}
 
 var errScan = errors.New("the line is no message")
 

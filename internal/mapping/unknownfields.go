@@ -28,7 +28,7 @@ func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 	if n, ok := r.numbers[string(name)]; ok {
 		return n
 	}
-	n := names.Meet(name)
+	n := names.Intern(name)
 	if n < 0 {
 		r.unnumbered = append(r.unnumbered, bytes.Clone(name))
 		return ^int32(len(r.unnumbered) - 1)

@@ -178,10 +178,10 @@ func TestAppendPatches_AreAppliedAtOnce(t *testing.T) {
 			row = merge.AppendPatches(nil, row, []byte(p))
 		}
 		if got := merge.AppendPatched(nil, base, row); string(got) != string(want) {
-			t.Fatalf("%s\npatched by %s\nin a row %s\nis %s\nwant %s", base, strings.Join(patches, " "), row, got, want)
+			t.Fatalf("%s\npatched by %s\nas a sequence %s\nis %s\nwant %s", base, strings.Join(patches, " "), row, got, want)
 		}
 		if most := 6000; len(row) > most {
-			t.Fatalf("patches in a row take %d bytes", len(row))
+			t.Fatalf("the sequence has %d bytes", len(row))
 		}
 	}
 }
@@ -219,7 +219,7 @@ func FuzzAppendPatched(f *testing.F) {
 		row := merge.AppendPatches(nil, first, q)
 		got := merge.AppendPatched(nil, text, row)
 		if string(got) != string(want) || !feed.IsObject(got) || !feed.IsObject(row) {
-			t.Errorf("%q by %q and %q, in a row %q, is %q, want %q", text, p, q, row, got, want)
+			t.Errorf("%q by %q and %q, as a sequence %q, is %q, want %q", text, p, q, row, got, want)
 		}
 	})
 }

@@ -164,7 +164,7 @@ func (r *Reader) Unresolved(at Place, names *feed.Names) (missing Place, ok bool
 	for n := at.Node; n > 0; n = f.tree.nodes[n].parent {
 		node := &f.tree.nodes[n]
 		if at.Tree == 0 && node.parent == 0 && node.step.Index < 0 {
-			if !names.HasMet(node.step.Name) && !f.found[n] { // in an envelope, only found is set
+			if !names.HasSeen(node.step.Name) && !f.found[n] { // in an envelope, only found is set
 				missing, ok = Place{at.Tree, n}, true
 			}
 		} else if f.walked[node.parent] && !f.found[n] {

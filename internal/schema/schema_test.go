@@ -93,7 +93,7 @@ func own(t *testing.T, values ...string) Table {
 	marks := (&Table{Columns: []Column{c}}).Marks()
 	testcheck.NoError(t, found.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }))
 	if got := found.Columns[0]; got.Type != c.Type || !got.Own {
-		t.Errorf("%v: the column is %v, and to the next run %v (%s)", values, c.Type, got.Type, marks)
+		t.Errorf("%v: the column is %v, and in the next run %v (%s)", values, c.Type, got.Type, marks)
 	}
 	if found.Columns[1].Own {
 		t.Error("a column without a mark is weir's")
@@ -120,7 +120,7 @@ func TestGrow_IsTheUnion(t *testing.T) {
 				grown, err := have.Grow(&Limits{Untyped: true}, &batch, everything)
 				testcheck.NoError(t, err)
 				if got := have.Columns[0].Type; got != want {
-					t.Errorf("%v and then %v make %v, and together %v", parts[0], parts[1], got, want)
+					t.Errorf("%v and then %v make %v, but all at once %v", parts[0], parts[1], got, want)
 				}
 				if again, err := have.Grow(&Limits{Untyped: true}, &batch, everything); err != nil || len(again) > 0 {
 					t.Errorf("%v and then %v twice: %v, %v after %v", parts[0], parts[1], again, err, grown)
@@ -170,7 +170,7 @@ func TestOwn_WhatOthersAltered(t *testing.T) {
 		t.Errorf("weir's are %v", got)
 	}
 	if err := table.Own("damaged", nil, nil); err == nil {
-		t.Error("marks that cannot be read are taken for none")
+		t.Error("damaged marks are ignored")
 	}
 }
 
@@ -210,11 +210,11 @@ func FuzzWiden(f *testing.F) {
 		testcheck.NoError(t, table.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }))
 		was := c.Type
 		if c = table.Columns[0]; c.Type != was {
-			t.Errorf("a column that was %v is %v to the next run", was, c.Type)
+			t.Errorf("a column that was %v is %v in the next run", was, c.Type)
 		}
 		for _, v := range taken {
 			if err := admit(v); err != nil || c.Type != was {
-				t.Errorf("%s was taken, and now: %v (type %v, then %v)", v, err, was, c.Type)
+				t.Errorf("%s was accepted, and now: %v (type %v, then %v)", v, err, was, c.Type)
 			}
 		}
 	})

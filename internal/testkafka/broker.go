@@ -187,12 +187,12 @@ func (b *broker) serves() error {
 		}
 		select {
 		case <-b.done:
-			return fmt.Errorf("the broker ended: %w\n%s", err, b.said())
+			return fmt.Errorf("the broker ended: %w\n%s", err, b.logTail())
 		default:
 		}
 		if time.Now().After(end) {
 			b.kill()
-			return fmt.Errorf("the broker does not serve: %w\n%s", err, b.said())
+			return fmt.Errorf("the broker does not serve: %w\n%s", err, b.logTail())
 		}
 	}
 }
@@ -219,8 +219,8 @@ func (b *broker) kill() {
 	<-b.done
 }
 
-// said returns the end of the broker's log.
-func (b *broker) said() string {
+// logTail returns the end of the broker's log.
+func (b *broker) logTail() string {
 	text, _ := os.ReadFile(b.file("log"))
 	return string(text[max(0, len(text)-20_000):])
 }

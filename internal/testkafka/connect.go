@@ -63,7 +63,7 @@ func (c *Cluster) Connect(worker string, connectors ...string) *Connect {
 	c.t.Cleanup(func() {
 		x.Kill()
 		if c.t.Failed() {
-			c.t.Logf("Connect said:\n%s", x.said())
+			c.t.Logf("Connect said:\n%s", x.logTail())
 		}
 	})
 	x.Up()
@@ -113,8 +113,8 @@ func (x *Connect) Kill() {
 	<-x.done
 }
 
-// said returns the end of Connect's log.
-func (x *Connect) said() string {
+// logTail returns the end of Connect's log.
+func (x *Connect) logTail() string {
 	log, _ := os.ReadFile(filepath.Join(x.dir, "log"))
 	return string(log[max(0, len(log)-20_000):])
 }

@@ -72,7 +72,7 @@ func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 	c := &Cluster{t: t, port: b.ports[0], id: b.cluster, real: b}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the broker said:\n%s", b.said())
+			t.Logf("the broker said:\n%s", b.logTail())
 		}
 	})
 	if !b.running() {

@@ -30,7 +30,7 @@ func Pool(t testing.TB, url, mode string) string {
 	bin, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		if _, err := os.Stat("/usr/sbin/pgbouncer"); err != nil {
-			without(t, errNoPooler)
+			skipWithoutPostgres(t, errNoPooler)
 		}
 		bin = "/usr/sbin/pgbouncer"
 	}

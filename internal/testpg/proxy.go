@@ -201,7 +201,7 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 		if first {
 			kind = 0
 		}
-		cut, delay := p.see(fromClient, kind, len(m))
+		cut, delay := p.record(fromClient, kind, len(m))
 		if cut {
 			half, fatal := p.manner()
 			client, server := to, from
@@ -240,8 +240,8 @@ func (p *Proxy) manner() (half, fatal bool) {
 	return half, fatal
 }
 
-// see counts a message and returns what to do with it.
-func (p *Proxy) see(fromClient bool, kind byte, size int) (cut bool, delay time.Duration) {
+// record counts a message and returns what to do with it.
+func (p *Proxy) record(fromClient bool, kind byte, size int) (cut bool, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := Message{FromClient: fromClient, Type: kind, Number: p.count.Server}

@@ -68,7 +68,7 @@ func New(t testing.TB) string {
 		}
 	})
 	if shared.err != nil {
-		without(t, shared.err)
+		skipWithoutPostgres(t, shared.err)
 	}
 	return shared.server.Database(t)
 }
@@ -80,7 +80,7 @@ func Start(t testing.TB, settings ...string) *Server { return StartIn(t, "", set
 func StartIn(t testing.TB, folder string, settings ...string) *Server {
 	t.Helper()
 	if err := missing(); err != nil {
-		without(t, err)
+		skipWithoutPostgres(t, err)
 	}
 	s, err := start(folder, settings)
 	testcheck.NoError(t, err)
@@ -91,8 +91,8 @@ func StartIn(t testing.TB, folder string, settings ...string) *Server {
 	return s
 }
 
-// without ends a test because there is no Postgres: it fails in CI, and is skipped elsewhere.
-func without(t testing.TB, err error) {
+// skipWithoutPostgres ends a test because there is no Postgres: it fails in CI, and is skipped elsewhere.
+func skipWithoutPostgres(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("REQUIRE_POSTGRES") != "" || !errors.Is(err, errMissing) {
 		t.Fatal(err)
