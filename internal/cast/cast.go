@@ -25,8 +25,8 @@ func (r *Reader) Reset() { r.bytes = r.bytes[:0] }
 // A Cast converts values to the type of a column.
 type Cast struct {
 	Type
-	asItIs uint8 // the kinds of values that need no conversion, a bit for each
-	read   func(r *Reader, v *feed.Field, c *Cast) (feed.Field, string)
+	unconverted uint8 // the kinds of values that need no conversion, a bit for each
+	read        func(r *Reader, v *feed.Field, c *Cast) (feed.Field, string)
 
 	// textTime: points in time are written like SQLite's functions write them, in UTC: 2020-05-15 13:30:00. Else as
 	// in RFC 3339.
@@ -48,7 +48,7 @@ const anyKind = 1<<feed.Null | 1<<feed.Bool | 1<<feed.Int | 1<<feed.Number | 1<<
 // New returns the cast of a type. textTypes: the database has no types for times and JSON, and stores them as text.
 func New(t Type, textTypes bool) Cast {
 	r := rules[t.Kind]
-	c := Cast{Type: t, asItIs: 1<<feed.Null | r.keeps, read: r.read, shift: r.shift, utc: t.Kind == TimestampUTC,
+	c := Cast{Type: t, unconverted: 1<<feed.Null | r.keeps, read: r.read, shift: r.shift, utc: t.Kind == TimestampUTC,
 		scale: noScale, textTime: textTypes, TextJSON: textTypes, fraction: 6}
 	if t.Precision > 0 {
 		c.scale = t.Scale
@@ -75,14 +75,14 @@ func ArrayOf(element *Cast, textTypes bool) Cast {
 
 // Double returns the cast of a column of doubles that Java printed.
 func Double() Cast {
-	return Cast{Type: Type{Kind: Real}, asItIs: anyKind &^ (1 << feed.Number), read: (*Reader).readDouble}
+	return Cast{Type: Type{Kind: Real}, unconverted: anyKind &^ (1 << feed.Number), read: (*Reader).readDouble}
 }
 
 // Keeps reports whether values of a kind need no conversion.
-func (c *Cast) Keeps(k feed.Kind) bool { return c.asItIs&(1<<k) != 0 }
+func (c *Cast) Keeps(k feed.Kind) bool { return c.unconverted&(1<<k) != 0 }
 
 // KeepsAll reports whether no value needs conversion.
-func (c *Cast) KeepsAll() bool { return c.asItIs == anyKind }
+func (c *Cast) KeepsAll() bool { return c.unconverted == anyKind }
 
 // maxSeconds is the maximum number of digits of a second in a text that weir writes.
 const maxSeconds = 1000

@@ -63,7 +63,7 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, noTime
 	}
 	text := r.Text(v)
-	m, asItIs, isNumber, why := moment{}, false, true, ""
+	m, canonical, isNumber, why := moment{}, false, true, ""
 	if c.shift == 0 && len(text) <= 12 && isCount(text) {
 		for _, c := range text {
 			m.seconds = 10*m.seconds + int64(c-'0')
@@ -72,7 +72,7 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		d.point -= c.shift
 		m, why = r.elapsed(d)
 	} else if c.shift == 0 {
-		m, asItIs, why = readRFC3339(text, c.utc)
+		m, canonical, why = readRFC3339(text, c.utc)
 		isNumber = false
 	} else {
 		why = "it is not a number"
@@ -91,7 +91,7 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, lateText
 	case len(m.fraction) > c.fraction:
 		return *v, fmt.Sprintf("it has more than %s of a second", digits(c.fraction))
-	case asItIs && !c.textTime && len(text) == len(v.Value)-2:
+	case canonical && !c.textTime && len(text) == len(v.Value)-2:
 		return *v, ""
 	}
 	from := len(r.bytes)
@@ -152,8 +152,8 @@ func (r *Reader) elapsed(d decimal) (m moment, why string) {
 }
 
 // readRFC3339 reads a point in time. If utc is set, the offset may be missing (it is then UTC), or lack minutes or
-// the colon. asItIs reports whether the text is what appendTo writes.
-func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
+// the colon. canonical reports whether the text is what appendTo writes.
+func readRFC3339(text []byte, utc bool) (m moment, canonical bool, why string) {
 	const clock = "T13:30:00"
 	text, bc := bytes.CutSuffix(text, beforeChrist)
 	days, n, ok := readDay(text, bc)
@@ -188,7 +188,7 @@ func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
 		}
 		rest = rest[n:]
 	}
-	asItIs = plain && text[0] == 'T' && string(rest) == "Z" && !bytes.HasSuffix(m.fraction, []byte("0"))
+	canonical = plain && text[0] == 'T' && string(rest) == "Z" && !bytes.HasSuffix(m.fraction, []byte("0"))
 	m.fraction = bytes.TrimRight(m.fraction, "0")
 	offset := 0
 	if utc {
@@ -209,7 +209,7 @@ func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
 		return m, false, noTime
 	}
 	m.seconds = days*secondsPerDay + int64((hour*60+minute-offset)*60+second)
-	return m, asItIs, ""
+	return m, canonical, ""
 }
 
 // Nanoseconds returns an RFC 3339 time as nanoseconds after 1970. ok is false for an earlier time, or one that

@@ -139,10 +139,10 @@ func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
 	if others {
 		testcheck.NoError(t, errors.Join(os.Mkdir(strange, 0o755), os.WriteFile(filepath.Join(strange, "lock"), nil, 0o600), os.Chown(strange, 1, -1)))
 	}
-	said := 0
+	removed := 0
 	next := func() *Place {
 		t.Helper()
-		p, err := NewPlace(dir, "p-", logtest.To(func(string) { said++ }))
+		p, err := NewPlace(dir, "p-", logtest.To(func(string) { removed++ }))
 		testcheck.NoError(t, err)
 		return p
 	}
@@ -163,8 +163,8 @@ func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
 	exists(dead.Dir, false)
 	exists(live.Dir, true)
 	exists(unlocked, true)
-	if said != 1 {
-		t.Errorf("it removed %d folders", said)
+	if removed != 1 {
+		t.Errorf("it removed %d folders", removed)
 	}
 	for _, p := range []*Place{live, last} {
 		testcheck.NoError(t, p.Remove())

@@ -109,11 +109,11 @@ func (f *frame) open(at int32) {
 	f.walked[at] = true
 	w := feed.Walk(v.Value)
 	w.Next()
-	array, odd := w.Array(), false
+	array, mismatch := w.Array(), false
 	for _, k := range kids {
-		odd = odd || array != (f.tree.nodes[k].step.Index >= 0)
+		mismatch = mismatch || array != (f.tree.nodes[k].step.Index >= 0)
 	}
-	if odd {
+	if mismatch {
 		f.mismatches[at]++
 	}
 	next := 0 // index into kids: members usually have the same order as in the last object
@@ -123,17 +123,17 @@ func (f *frame) open(at int32) {
 			f.name = feed.AppendUnquoted(f.name[:0], name)
 			name = f.name
 		}
-		k, taken := w.Kind, false
+		k, matched := w.Kind, false
 		for n := range kids {
 			kid := kids[(next+n)%len(kids)]
 			if step := &f.tree.nodes[kid].step; array && step.Index == i || !array && step.Index < 0 && step.Name == string(name) {
 				f.set(kid, w.Raw(), k)
-				f.found[kid], taken = true, true
+				f.found[kid], matched = true, true
 				next += n + 1
 				break
 			}
 		}
-		if !taken && f.value <= sampled && !array {
+		if !matched && f.value <= sampled && !array {
 			f.noteSibling(at, name)
 		}
 		if k == feed.JSON {

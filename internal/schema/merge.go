@@ -39,15 +39,15 @@ func (c *Column) whyNotMerged() string {
 	case c.Stamp != NoStamp:
 		return "it holds the time of a flush"
 	}
-	takes := []Type{Any, Int, Real, Number, Text, Affine}
+	accepted := []Type{Any, Int, Real, Number, Text, Affine}
 	switch c.Merge {
 	case merge.Min, merge.Max:
-		takes = append(takes, Bool, UUID, Enum, Day, Instant, Bytes)
+		accepted = append(accepted, Bool, UUID, Enum, Day, Instant, Bytes)
 	case merge.Patch:
-		takes = []Type{Any, Text, JSON, Affine} // JSON with NUMERIC affinity stays text
+		accepted = []Type{Any, Text, JSON, Affine} // JSON with NUMERIC affinity stays text
 	}
-	if !c.Own && !slices.Contains(takes, c.Type) && !(c.local() && c.Merge != merge.Sum && c.Merge != merge.Patch) {
-		return fmt.Sprintf("it is %s: %s", c.Declared(), takesWhat[c.Merge])
+	if !c.Own && !slices.Contains(accepted, c.Type) && !(c.local() && c.Merge != merge.Sum && c.Merge != merge.Patch) {
+		return fmt.Sprintf("it is %s: %s", c.Declared(), functionTypes[c.Merge])
 	}
 	if c.Default != "" && !c.neutral() {
 		return fmt.Sprintf("it has the default %s, so a row would depend on whether its first message names the column: drop the default", c.Default)
@@ -55,8 +55,8 @@ func (c *Column) whyNotMerged() string {
 	return ""
 }
 
-// takesWhat says which columns each function is for.
-var takesWhat = map[merge.Function]string{
+// functionTypes says which columns each function is for.
+var functionTypes = map[merge.Function]string{
 	merge.Sum:   "sum is for numbers, and for text that holds numbers",
 	merge.Min:   "min is for values that have an order",
 	merge.Max:   "max is for values that have an order",

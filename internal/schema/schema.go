@@ -260,7 +260,7 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 		}
 		return nil
 	}
-	if c.takes(value, k) {
+	if c.accepts(value, k) {
 		return nil
 	}
 	held := ""
@@ -292,9 +292,9 @@ func (c *Column) wholeKey(value []byte, k feed.Kind) bool {
 	return c.Key && c.Type == Int && c.seen != 0 && k == feed.String && canonicalInt(feed.Text(nil, value, k))
 }
 
-// takes reports whether a column that weir cannot widen accepts a value: the value must survive conversion to the
+// accepts reports whether a column that weir cannot widen accepts a value: the value must survive conversion to the
 // type unless the type is meant to change it.
-func (c *Column) takes(value []byte, k feed.Kind) bool {
+func (c *Column) accepts(value []byte, k feed.Kind) bool {
 	number, isNumber := value, k == feed.Int || k == feed.Number
 	switch c.Type {
 	case Bool:
@@ -354,14 +354,14 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 		if isNumber {
 			return classify(value, k)&exact != 0
 		}
-		return k != feed.String || !bends(feed.Text(nil, value, k))
+		return k != feed.String || !affinityChanges(feed.Text(nil, value, k))
 	}
 	return true
 }
 
-// bends reports whether NUMERIC affinity would change a text: it looks like a number that would be printed
+// affinityChanges reports whether NUMERIC affinity would change a text: it looks like a number that would be printed
 // differently.
-func bends(s []byte) bool {
+func affinityChanges(s []byte) bool {
 	t := bytes.TrimSpace(s)
 	if f, err := strconv.ParseFloat(string(t), 64); err != nil && f == 0 || bytes.ContainsAny(t, "xXpP_nN") {
 		return false // not a number for SQLite: words, hex, Inf and NaN
