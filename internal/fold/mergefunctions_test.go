@@ -330,8 +330,8 @@ func mergeFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *
 	return fold.NewFolder(&feed.Names{}, table, o)
 }
 
-// TestFold_SumsNeedNoWiderColumn: the type that a sum needs depends on the row in the database, so a column of weir's
-// gets that type with the first number.
+// TestFold_SumsNeedNoWiderColumn: the type that a sum needs depends on the row in the database, so a column that weir
+// made gets that type with the first number.
 func TestFold_SumsNeedNoWiderColumn(t *testing.T) {
 	f := mergeFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
 	testcheck.NoError(t, f.Fold(&fold.Batch{}, []byte(`{"id":1,"n":1,"m":1}`), fold.Place{}))

@@ -12,7 +12,7 @@ import (
 type Set struct {
 	Batches []*Batch // parents before their children
 	Rejects []Reject
-	// Unsplit puts the whole feed into the set: no message is added only after the set was written.
+	// Unsplit disables [ErrSplit]: the whole feed goes into one set.
 	Unsplit bool
 	// Whole reports whether the set holds everything that is read.
 	Whole bool

@@ -15,9 +15,9 @@ const maxVersion = 256
 // versions are the versions of a row's messages in a batch.
 type versions struct {
 	live         ref   // the newest message that sets columns; 0 if none survives
-	tomb         ref   // the newest delete; 0 means none
+	tomb         ref   // the newest delete that was not outdated; 0 means none
 	ended        ref   // the newest delete that no newer message of the row survived
-	newestDelete ref   // the newest delete of all, which also deletes the row's children
+	newestDelete ref   // the newest delete, outdated or not: it also deletes the row's children
 	cells        []ref // by column, like the row's cells
 	// ensured: another row refers to the row. kept: and no delete came after that.
 	ensured, kept bool

@@ -16,7 +16,7 @@ import (
 // larger integers do not. All other marks are names of types.
 const smallIntegers = "small integer"
 
-// Mark returns the mark that the database stores for a column of weir's.
+// Mark returns the mark that the database stores for a column that weir made.
 func (c *Column) Mark() string {
 	if c.seen == smallInt {
 		return smallIntegers
@@ -37,7 +37,7 @@ func markClass(mark string) (class, bool) {
 	return 0, false
 }
 
-// widen makes a column of weir's hold more kinds. Within the type's kinds only the size of integers is recorded,
+// widen makes a column that weir made hold more kinds. Within the type's kinds only the size of integers is recorded,
 // because nothing else affects later widening.
 func (c *Column) widen(s class) {
 	c.seen |= s
@@ -62,7 +62,7 @@ type MissingError struct{ Column string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("column %q is missing", e.Column) }
 
-// An Alteration is a change that others made to a column of weir's.
+// An Alteration is a change that others made to a column that weir made.
 type Alteration struct {
 	Column string
 	Was    Type
@@ -84,8 +84,8 @@ type Growth struct {
 }
 
 // Grow adds and widens columns of t, a table of the database, until it holds what want holds, and returns the
-// changes. Added columns come last. Grow returns an error if a column is missing that is not new and is a timestamp
-// column, or that named reports as set by some row.
+// changes. Added columns come last. A missing column that is not new is an error if it is a timestamp column, or if
+// named reports that some row sets it.
 func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown []Growth, err error) {
 	for i := range want.Columns {
 		w := &want.Columns[i]

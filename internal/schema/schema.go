@@ -65,10 +65,10 @@ type Table struct {
 	OnCreate []string
 
 	Exists bool
-	// ID changes if the table is replaced by another one of its name, or if columns of weir's are dropped, as far as
-	// the database tells; "" if the table does not exist.
+	// ID changes if the table is replaced by another one of its name, or if columns that weir made are dropped, as
+	// far as the database tells; "" if the table does not exist.
 	ID string
-	// Altered are changes that others made to columns of weir's.
+	// Altered are changes that others made to columns that weir made.
 	Altered []Alteration
 	// Writers are the jobs that have written to the table: names in weir_jobs.
 	Writers []string
@@ -83,7 +83,7 @@ type Table struct {
 	// ForeignKeys are the foreign keys that weir made, or will make with the table. They do not count for
 	// [Table.HasConstraints] and [Table.Made].
 	ForeignKeys []ForeignKey
-	// Referrers are the tables with a foreign key of weir's to this one.
+	// Referrers are the tables with a foreign key to this one that weir made.
 	Referrers []Referrer
 	// Versioned: a run has stored a version per column of this table.
 	Versioned bool
@@ -189,7 +189,8 @@ const (
 	all   = notDecimals | bools | smallInt | bigInt | reals | numbers | strs | jsons
 )
 
-// holds says which values a type accepts without being widened. A column of weir's with type Any has had only nulls.
+// holds says which values a type accepts without being widened. A column that weir made with type Any has had only
+// nulls.
 var holds = [Rows + 1]class{Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals | notDecimals,
 	Number: smallInt | bigInt | reals | numbers | notDecimals, Text: all, JSON: jsons}
 
@@ -249,7 +250,7 @@ func (c *Column) Holds(k feed.Kind) bool {
 }
 
 // Admit returns an error if the column does not accept a value. It is called before the value is folded, so the
-// answer does not depend on where a batch ends. A column of weir's is widened until it accepts the value.
+// answer does not depend on where a batch ends. A column that weir made is widened until it accepts the value.
 func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 	if k == feed.Null {
 		return nil

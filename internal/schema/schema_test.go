@@ -80,7 +80,7 @@ func TestColumn_AppendKey(t *testing.T) {
 	})
 }
 
-// own returns a table with a column of weir's after some values, as a later run reads it.
+// own returns a table with a column that weir made after some values, as a later run reads it.
 func own(t *testing.T, values ...string) Table {
 	t.Helper()
 	c := New("c", false)
@@ -174,7 +174,7 @@ func TestOwn_WhatOthersAltered(t *testing.T) {
 	}
 }
 
-// A column of weir's that accepted a value accepts it again after any widening.
+// A column that weir made that accepted a value accepts it again after any widening.
 func FuzzWiden(f *testing.F) {
 	f.Add([]byte("1\n1.5\ntrue\n\"x\"\n{}\nnull\n9223372036854775808\n1e400"), false)
 	f.Add([]byte("\"1\"\n7\n\"a\""), true)
