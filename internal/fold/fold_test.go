@@ -123,7 +123,7 @@ func TestFold_LastOfManyEqualNames(t *testing.T) {
 	}
 }
 
-// TestFold_HeldColumnsCountAsAdded: a column that weir made that a view depends on counts towards the maximum.
+// TestFold_HeldColumnsCountAsAdded: a column that weir made counts towards the maximum even if a view depends on it.
 func TestFold_HeldColumnsCountAsAdded(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, Made: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Int, Widening: schema.Widening{Held: "view v uses it"}}}}
 	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 1, Log: logtest.New(t)})

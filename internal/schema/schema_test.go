@@ -174,7 +174,7 @@ func TestOwn_WhatOthersAltered(t *testing.T) {
 	}
 }
 
-// A column that weir made that accepted a value accepts it again after any widening.
+// A value that a column of weir accepted is accepted again after any widening.
 func FuzzWiden(f *testing.F) {
 	f.Add([]byte("1\n1.5\ntrue\n\"x\"\n{}\nnull\n9223372036854775808\n1e400"), false)
 	f.Add([]byte("\"1\"\n7\n\"a\""), true)
