@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/report"
 )
 
-// Page is the result for people.
+// Page returns the result as a report.
 func (r *Result) Page() *report.Page {
 	return &report.Page{
 		Title: "weir: the ladder",
@@ -19,7 +19,7 @@ func (r *Result) Page() *report.Page {
 	}
 }
 
-// few messages are written in less time than it takes to open a database.
+// few messages take less time to write than opening a database.
 const few = 1000
 
 func (r *Result) rungs() report.Section {
@@ -69,7 +69,7 @@ func (r *Result) settings() report.Section {
 
 func lagText(lag time.Duration) string { return lag.Round(time.Millisecond).String() }
 
-// adviceText is the advice in a sentence.
+// adviceText returns the advice as a sentence.
 func (r *Result) adviceText() string {
 	text, fastest := "No setting that was tried gives "+r.Wanted+".", 0.0
 	if a := r.Advice; a != nil {
@@ -77,7 +77,7 @@ func (r *Result) adviceText() string {
 		text = fmt.Sprintf("For %s: --synchronous %s --batch-period %s (%s messages/s, at most %s behind; a power cut takes %s).",
 			r.Wanted, a.Level, a.Period, quantity.Figure(a.Rate.Median), lagText(a.Lag), a.Lost)
 	}
-	runs := 0 // that the settings need which may be better
+	runs := 0 // runs needed by settings that may be better
 	for i := range r.Sweep {
 		if s := &r.Sweep[i]; s.Flushes < enough && near*s.Rate.Median > fastest {
 			runs = max(runs, (enough*r.Runs+s.Flushes-1)/max(s.Flushes, 1))

@@ -196,7 +196,7 @@ func (t *Table) addKeyColumns() {
 	t.Columns = slices.Concat(keys, t.Columns)
 }
 
-// Open returns the table with a key that is open. The default key is no column of it then: with unknown fields, it comes
+// Open returns the table with an open key. The default key is then not a column: with unknown fields, it is added
 // with the first message that has it.
 func (t Table) Open() Table {
 	t.KeyOpen = true
@@ -223,7 +223,7 @@ func (p *Plan) starName(name string) string {
 	return name
 }
 
-// star compiles '*', so that the reader follows its paths and its faults are reported, without adding it as a table.
+// star compiles '*' without adding it as a table, so the reader follows its paths and its faults are reported.
 func (c *compiler) star(t *Table) {
 	p := c.plan
 	n, tops := len(p.tables), len(p.tops)

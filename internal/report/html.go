@@ -15,17 +15,17 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"figure": quantity.Figure}).Parse(pageText))
 
-// HTML writes the page.
+// HTML writes the page as HTML.
 func (p *Page) HTML(w io.Writer) error { return pageTemplate.Execute(w, p) }
 
-// A mark is a place on a scale, in percent of its length.
+// A mark is a position on a scale, in percent of its length.
 type mark struct {
 	At   float64
 	Name string
 }
 
-// ends returns where the scale of the bars begins and ends: the powers of ten around all values. The
-// least one has a bar, too.
+// ends returns the ends of the scale of the bars as powers of ten. They enclose all values, with room for the
+// smallest bar.
 func (b *Bars) ends() (begin, end float64) {
 	least, most := math.Inf(1), 0.0
 	for i := range b.Rows {
@@ -49,16 +49,16 @@ func (b *Bars) Scale() []mark {
 	return marks
 }
 
-// At is the place of a value on the scale.
+// At returns the position of a value on the scale.
 func (b *Bars) At(v float64) float64 {
 	begin, end := b.ends()
 	return 100 * (math.Log10(max(v, math.Pow10(int(begin)))) - begin) / (end - begin)
 }
 
-// Width is the length between two values.
+// Width returns the distance between two values.
 func (b *Bars) Width(from, to float64) float64 { return b.At(to) - b.At(from) }
 
-// top is where the scale of the lines ends: 1, 2 or 5 times a power of ten.
+// top returns the end of the scale of the lines: 1, 2 or 5 times a power of ten.
 func (l *Lines) top() float64 {
 	most := 0.0
 	for _, c := range l.Curves {
@@ -75,7 +75,7 @@ func (l *Lines) top() float64 {
 	return 10 * unit
 }
 
-// Scale returns the marks beside the lines.
+// Scale returns the marks at the side of the lines.
 func (l *Lines) Scale() []mark {
 	var marks []mark
 	for _, part := range []float64{0, 0.25, 0.5, 0.75, 1} {
@@ -93,24 +93,24 @@ func (l *Lines) Places() []mark {
 	return marks
 }
 
-// X is the place of a mark, from the left.
+// X returns the position of a mark from the left.
 func (l *Lines) X(i int) float64 { return 4 + 92*float64(i)/float64(max(len(l.Marks)-1, 1)) }
 
-// Y is the place of a value, from above.
+// Y returns the position of a value from the top.
 func (l *Lines) Y(v float64) float64 { return 100 - 100*v/l.top() }
 
-// Beside is the place of a mark for one of the curves, so that their spreads stand side by side.
+// Beside returns the position of a mark for one of the curves, shifted so the curves' spreads do not overlap.
 func (l *Lines) Beside(curve, i int) float64 {
 	return l.X(i) + 0.8*(float64(curve)-float64(len(l.Curves)-1)/2)
 }
 
-// colors are those of curves on the page.
+// colors is the number of colors for curves.
 const colors = 8
 
-// Color is the number of a curve's color.
+// Color returns the number of a curve's color.
 func (l *Lines) Color(curve int) int { return curve % colors }
 
-// Path is a curve in SVG's words.
+// Path returns a curve as an SVG path.
 func (l *Lines) Path(curve int) string {
 	path := ""
 	for i, v := range l.Curves[curve].Values {

@@ -1,4 +1,4 @@
-// Package report shows what was measured: as text, and as a page that needs nothing beside itself.
+// Package report formats measurements as text and as a self-contained page.
 package report
 
 import (
@@ -14,28 +14,28 @@ import (
 // A Page is a report.
 type Page struct {
 	Title    string
-	Measured string // what was measured, and where
-	Result   string // in a sentence; "" for none
+	Measured string // what was measured, and on which machine
+	Result   string // one sentence; "" for none
 	Sections []Section
 }
 
 // A Section is one comparison, as a table and, on the page, as a plot.
 type Section struct {
 	Title string
-	Note  string // how to read it; on the page alone
+	Note  string // how to read it; only on the page
 	Bars  *Bars  // nil for none
 	Lines *Lines // nil for none
 	Table Table
 }
 
-// A Spread is what repeated runs gave.
+// A Spread summarizes the values of repeated runs.
 type Spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
 }
 
-// SpreadOf returns the spread of values, of which there is one at least.
+// SpreadOf returns the spread of at least one value.
 func SpreadOf(values []float64) Spread {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
@@ -46,21 +46,21 @@ func SpreadOf(values []float64) Spread {
 	return Spread{median, sorted[0], sorted[len(sorted)-1]}
 }
 
-// Bars compare ways of doing the same work, on a logarithmic scale that begins at the power of ten below the least.
+// Bars compare ways to do the same work, on a logarithmic scale that starts at the power of ten below the smallest.
 type Bars struct {
 	Unit string // "messages/s"
 	Rows []Bar
 }
 
-// A Bar is one way, and its value.
+// A Bar is one way and its value.
 type Bar struct {
 	Name  string
 	Value Spread
 }
 
-// Lines show values over something that was varied.
+// Lines show values for different settings.
 type Lines struct {
-	Unit   string // of the values, on a scale that begins at 0
+	Unit   string // of the values; the scale starts at 0
 	Over   string // what was varied
 	Marks  []string
 	Curves []Curve // each has a value for each mark
@@ -78,13 +78,13 @@ type Table struct {
 	Rows    [][]string
 }
 
-// A Column of numbers is set to the right on the page.
+// A Column of numbers is right-aligned on the page.
 type Column struct {
 	Name   string
 	Number bool
 }
 
-// Text writes the page for a terminal.
+// Text writes the report as text.
 func (p *Page) Text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, p.Measured)
@@ -106,7 +106,7 @@ func (p *Page) Text(w io.Writer) error {
 	return err
 }
 
-// short is a mark of a scale: 10k, 1M.
+// short formats a mark of a scale: 10k, 1M.
 func short(v float64) string {
 	for _, unit := range []struct {
 		of   float64

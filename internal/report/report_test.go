@@ -21,7 +21,7 @@ func TestSpreadOf(t *testing.T) {
 	f(report.Spread{Median: 2.5, Least: 1, Most: 9}, 9, 1, 2, 3)
 }
 
-// page is a report with everything that there is.
+// page is a report with every feature.
 func page() *report.Page {
 	return &report.Page{
 		Title: "a report", Measured: "a <machine>", Result: "the first",
@@ -54,7 +54,7 @@ func TestHTML(t *testing.T) {
 	html := out.String()
 	for _, want := range []string{
 		"a &lt;machine&gt;",
-		`class="fill" style="width: 50.00%"`,                 // 100 of 10,000, by decades from 1 on
+		`class="fill" style="width: 50.00%"`,                 // 100 of 10,000, on a scale of decades from 1
 		`class="spread" style="left: 25.00%; width: 50.00%"`, // 10 to 1,000
 		`left: 0.00%">1<`,
 		`left: 100.00%">10k<`,
@@ -76,11 +76,11 @@ func TestHTML(t *testing.T) {
 		t.Errorf("the scale of 10,000 and nothing is not 1k to 10k: %v", err)
 	}
 	if strings.Contains(html, "ZgotmplZ") || strings.Contains(html, "://") {
-		t.Error("the page has something that was filtered, or needs something beside itself")
+		t.Error("the template filtered something, or the page is not self-contained")
 	}
 }
 
-// TestHTML_ColorsEachCurve: a path without a color is not seen.
+// TestHTML_ColorsEachCurve: a path without a color is invisible.
 func TestHTML_ColorsEachCurve(t *testing.T) {
 	p := page()
 	l := p.Sections[0].Lines

@@ -30,7 +30,7 @@ func (p *part) deleted(each func(above *part, numbers []int)) {
 	for q := p.follows(); q != nil; q = q.follows() {
 		var numbers []int
 		for n, r := range q.writes {
-			if q.lookup != nil && q.b.Takes(r) != nil {
+			if q.lookup != nil && q.b.NewestDelete(r) != nil {
 				numbers = append(numbers, n)
 			}
 		}
@@ -71,7 +71,7 @@ func (p *part) askChildren() {
 		var in []string
 		for _, n := range numbers {
 			in = append(in, fmt.Sprint(n))
-			from := p.b.KeysBelow(above.b, above.writes[n])
+			from := p.b.ChildKeyPrefix(above.b, above.writes[n])
 			ranges = append(ranges, fmt.Sprintf(`('\x%x'::bytea, '\x%x'::bytea)`, from, after(from)))
 		}
 		join, belongs := p.belongs(above)
@@ -132,10 +132,10 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 		}
 		was[string(key)] = fold.Stored{Exists: true, State: state}
 	}
-	taking, key := p.resolver.Taking(p.writes), len(p.b.Table.Key)
+	taking, key := p.resolver.Cascade(p.writes), len(p.b.Table.Key)
 	for _, f := range p.lookup.keys {
 		for _, row := range found[f.statement].rows {
-			taken := taking.Add(row[1:1+key], f.above.b.Takes(f.above.writes[number(row[0])]))
+			taken := taking.Add(row[1:1+key], f.above.b.NewestDelete(f.above.writes[number(row[0])]))
 			if p.b.Scope == fold.RowScope && taken != nil {
 				was[string(taken.Key)] = fold.Stored{Exists: true, Version: row[1+key]}
 			}

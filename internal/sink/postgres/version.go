@@ -169,7 +169,7 @@ func (p *part) storedRows() []storedRow {
 func (p *part) newResolver(names []string) *fold.Resolver {
 	resolver := fold.NewResolver(p.b, names, &p.after.Table)
 	if above := p.follows(); above != nil && above.resolver != nil {
-		resolver.Below(above.resolver)
+		resolver.SetParent(above.resolver)
 	}
 	return resolver
 }

@@ -51,7 +51,7 @@ func (p *pieces) nestBelow(table int) error {
 	l, child := w.layout, w.layout.b.Child
 	if parent := p.writers[child.Parent].versions; parent != nil && w.versions != nil {
 		w.nested.follows = true
-		w.versions.Below(parent)
+		w.versions.SetParent(parent)
 	}
 	for of := child; of != nil; of = p.batches[of.Parent].Child {
 		above := p.writers[of.Parent]
@@ -201,16 +201,16 @@ func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 	if w == nil || !w.nested.follows {
 		return nil, nil
 	}
-	var taking *fold.Taking
+	var taking *fold.Cascade
 	for of := w.layout.b.Child; of != nil; of = p.batches[of.Parent].Child {
 		above := p.writers[of.Parent]
 		for _, r := range rows[of.Parent] {
-			v := above.layout.b.Takes(r)
+			v := above.layout.b.NewestDelete(r)
 			if v == nil {
 				continue
 			}
 			if taking == nil {
-				taking = w.versions.Taking(rows[table])
+				taking = w.versions.Cascade(rows[table])
 			}
 			below := above.nested.below[slices.IndexFunc(above.nested.below, func(b *lowerTable) bool { return b.w == w })]
 			keys, err := above.keysBelow(below, r)
