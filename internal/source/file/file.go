@@ -120,6 +120,9 @@ func (s *Stream) open(ctx context.Context, from source.Cursor) error {
 	if s.file, err = os.Open(s.Name); err != nil {
 		return err
 	}
+	if s.opts.Follow {
+		s.file = s.unrotated(s.file)
+	}
 	s.attach(s.file, s.opts.Follow)
 	return s.openFile()
 }
@@ -212,36 +215,34 @@ func (s *Stream) begin() error {
 
 // seek goes to s.from in a plain file.
 func (s *Stream) seek() error {
-	info, err := s.file.Stat()
+	head, last, err := readEnds(s.file, s.Name, s.from)
 	if err != nil {
 		return err
 	}
-	from := s.from
-	if info.Size() < from.Offset {
-		return lines.Shrank(s.Name, info.Size(), from)
-	}
-	head, err := s.readAt(0, min(lines.HeadMax, from.Offset))
-	if err != nil {
-		return err
-	}
-	lastLen := min(lines.LastMax, from.Offset)
-	last, err := s.readAt(from.Offset-lastLen, lastLen)
-	if err != nil {
-		return err
-	}
-	if _, err := s.file.Seek(from.Offset, io.SeekStart); err != nil {
+	if _, err := s.file.Seek(s.from.Offset, io.SeekStart); err != nil {
 		return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
 	}
-	s.reader.Again(from.Offset)
-	return s.reader.Resume(from, head, last)
+	s.reader.Again(s.from.Offset)
+	return s.reader.Resume(s.from, head, last)
 }
 
-func (s *Stream) readAt(off, n int64) ([]byte, error) {
-	p := make([]byte, n)
-	if _, err := s.file.ReadAt(p, off); err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
+// readEnds returns the bytes of f that a position knows: at the start, and before its offset.
+func readEnds(f *os.File, name string, p lines.Position) (head, last []byte, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
 	}
-	return p, nil
+	if info.Size() < p.Offset {
+		return nil, nil, lines.Shrank(name, info.Size(), p)
+	}
+	head, last = make([]byte, min(lines.HeadMax, p.Offset)), make([]byte, min(lines.LastMax, p.Offset))
+	if _, err = f.ReadAt(head, 0); err == nil {
+		_, err = f.ReadAt(last, p.Offset-int64(len(last)))
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", name, lines.Bare(err))
+	}
+	return head, last, nil
 }
 
 // Begun implements [source.Lane].

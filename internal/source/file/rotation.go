@@ -2,12 +2,15 @@ package file
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/weirsync/weir/internal/source/lines"
 )
 
 // successor returns the path of the file to read after own, which was at path before: the oldest of the
@@ -50,6 +53,45 @@ func successor(path string, own fs.FileInfo) (next string, doubtful []string, er
 		return path, doubtful, nil
 	}
 	return dir + common + slices.MinFunc(rotated, compareAge), doubtful, nil
+}
+
+// unrotated returns f, the file at the stream's path, or in its place the one file that was read before, if that was
+// renamed or copied since to a name that begins with the path. It closes the other.
+func (s *Stream) unrotated(f *os.File) *os.File {
+	if isOf(f, s.from) {
+		return f
+	}
+	dir, base := filepath.Split(s.Name)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return f // and its error says what changed
+	}
+	var found []*os.File
+	for _, e := range entries {
+		if e.Name() == base || !strings.HasPrefix(e.Name(), base) || !e.Type().IsRegular() {
+			continue
+		}
+		if old, err := os.Open(dir + e.Name()); err == nil && isOf(old, s.from) {
+			found = append(found, old)
+		} else if err == nil {
+			old.Close()
+		}
+	}
+	if len(found) == 1 {
+		s.opts.Log.Info(fmt.Sprintf("%s was rotated since it was read: the rest of %s comes first", s.Name, filepath.Base(found[0].Name())))
+		found = append(found, f)
+		f, found = found[0], found[1:]
+	}
+	for _, other := range found {
+		other.Close()
+	}
+	return f
+}
+
+// isOf reports whether f is the file that a position is of, as far as it tells.
+func isOf(f *os.File, p lines.Position) bool {
+	head, last, err := readEnds(f, f.Name(), p)
+	return err == nil && (p.Offset == 0 || p.Check(f.Name(), head, last) == nil)
 }
 
 var numbers = regexp.MustCompile(`[0-9]+`)

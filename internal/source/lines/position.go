@@ -47,8 +47,9 @@ func Shrank(name string, size int64, p Position) error {
 	return &source.ChangedError{Name: name, What: fmt.Sprintf("shrank below the checkpoint: %d bytes now, %d were read before", size, p.Offset)}
 }
 
-// check compares the first and last bytes before p with those of the last run.
-func (p Position) check(name string, head, last []byte) error {
+// Check compares the first and last bytes before p, at most HeadMax and LastMax of them, with what the last run read.
+// It returns a [source.ChangedError] if they differ.
+func (p Position) Check(name string, head, last []byte) error {
 	if p.HeadLen < 0 || p.HeadLen > len(head) || sum(head[:p.HeadLen]) != p.HeadSum {
 		return &source.ChangedError{Name: name, What: fmt.Sprintf("is not the file that was read before: its first %d bytes differ", p.HeadLen)}
 	}

@@ -104,7 +104,7 @@ func (r *Reader) Resume(from Position, head, last []byte) error {
 	if from.Offset == 0 {
 		return nil
 	}
-	if err := from.check(r.name, head, last); err != nil {
+	if err := from.Check(r.name, head, last); err != nil {
 		return err
 	}
 	r.off = from.Offset
