@@ -12,13 +12,14 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// An orphan is a state whose row somebody else may have deleted.
+// An orphan is a state whose row something other than weir may have deleted.
 type orphan struct {
 	key     []byte
 	deletes bool // it remembers a delete
 }
 
-// dropOrphans drops some states of rows that somebody else has deleted. One that remembers a delete becomes a tombstone.
+// dropOrphans drops states of rows that something other than weir has deleted. A state that remembers a delete becomes
+// a tombstone.
 func (s *stateStore) dropOrphans(l *layout) error {
 	name := sink.OrphansMark(s.table)
 	mark, err := s.c.mark(name)
@@ -39,7 +40,7 @@ func (s *stateStore) dropOrphans(l *layout) error {
 	return s.c.keepMark(name, pass.Mark())
 }
 
-// dropSome is one look of dropOrphans.
+// dropSome is one scan of dropOrphans.
 func (s *stateStore) dropSome(l *layout, pass *sink.Orphans, most int) error {
 	var found []orphan
 	looked, last := 0, []byte(nil)
@@ -74,10 +75,10 @@ func (s *stateStore) dropSome(l *layout, pass *sink.Orphans, most int) error {
 	return nil
 }
 
-// spellings are how many values a text of a key may stand for, in one column or another.
+// spellings is how many values a key's text may stand for, depending on the column.
 const spellings = 4
 
-// hasRowOf reports whether the table may have the row of a key as the fold has it.
+// hasRowOf reports whether the table may have the row of a key, as in the fold.
 func (c *conn) hasRowOf(l *layout, key []byte) (exists bool, err error) {
 	texts := fold.KeyTexts(&l.b.Table, key)
 	if texts == nil {
@@ -96,7 +97,7 @@ func (c *conn) hasRowOf(l *layout, key []byte) (exists bool, err error) {
 	return found.kind != lib.SQLITE_NULL, err
 }
 
-// spelled are the values of which [schema.Column.AppendKey] makes a text, whatever the type of the column.
+// spelled returns the values for which [schema.Column.AppendKey] makes a text, whatever the column's type.
 func spelled(text []byte) []value {
 	values := make([]value, spellings)
 	values[0] = value{kind: lib.SQLITE_TEXT, text: text}

@@ -11,8 +11,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// checkFile tells what keeps a path from being a database's; before is nil where there is
-// no file.
+// checkFile returns an error if a path cannot be a database. before is nil if there is no file.
 func checkFile(path string, before os.FileInfo) error {
 	if before == nil {
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
@@ -31,9 +30,9 @@ func checkFile(path string, before os.FileInfo) error {
 	return nil
 }
 
-// openUnwritable opens a file in a folder where this user may not make the files that SQLite
-// wants beside a database in WAL mode; err is what SQLite said of that. Without a log the
-// file alone is the database: it is read as one that stays as it is, and Close sees whether it did.
+// openUnwritable opens a file in a folder where this user may not create the files that SQLite needs next to a database
+// in WAL mode; err is SQLite's error. Without a log, the database is the file alone. It is then read as an immutable
+// file, and Close checks that it was not changed.
 func (f *file) openUnwritable(ctx context.Context, before os.FileInfo, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.primary() != lib.SQLITE_READONLY && e.primary() != lib.SQLITE_CANTOPEN {
@@ -51,7 +50,7 @@ func (f *file) openUnwritable(ctx context.Context, before os.FileInfo, err error
 	return nil
 }
 
-// stayed is an error where a file that was read without locks was written to meanwhile.
+// stayed returns an error if a file that was read without locks was written to meanwhile.
 func (f *file) stayed() error {
 	if f.still == nil {
 		return nil
