@@ -13,7 +13,7 @@ import (
 
 // KeyedError returns the error for a table that weir created with a primary key, which rows without a key may violate.
 func KeyedError(t *schema.Table, primary []string) error {
-	return fmt.Errorf("table %q was made with the key %s: leave key none out, or recreate the table without a key by --restart rebuild", t.Name, strings.Join(primary, ","))
+	return fmt.Errorf("table %q was created with the key %s: remove key none, or recreate the table without a key with --restart rebuild", t.Name, strings.Join(primary, ","))
 }
 
 // A RowSum is a checksum of rows in any order. Within one process, two are equal if their rows are equal.

@@ -165,7 +165,7 @@ func (p *bisection) inPieces(table int, rows []*fold.Row) error {
 			return err
 		}
 	}
-	err := search.all(rows, p.rejected)
+	err := search.writeAll(rows, p.rejected)
 	if err != nil || len(p.bad) == 0 {
 		return err
 	}
@@ -217,10 +217,10 @@ func count(rows [][]*fold.Row) (n int) {
 func (p *bisection) writeBad(messages []fold.Message) error {
 	for before := len(p.bad) + 1; len(p.bad) > 0 && len(p.bad) < before; {
 		before = len(p.bad)
-		if err := p.together(); err != nil {
+		if err := p.retryDependent(); err != nil {
 			return err
 		}
-		if err := p.again(); err != nil {
+		if err := p.retryEach(); err != nil {
 			return err
 		}
 	}
@@ -278,9 +278,9 @@ type search[T any] struct {
 	misled int                     // times that a Refusal named an item that is not rejected
 }
 
-// all writes any number of items. rejected says that writing all of them at once was rejected: then it starts with
+// writeAll writes any number of items. rejected says that writing all of them at once was rejected: then it starts with
 // pieces.
-func (s *search[T]) all(of []T, rejected bool) error {
+func (s *search[T]) writeAll(of []T, rejected bool) error {
 	if !rejected {
 		err := s.try(of)
 		var why *Refusal
@@ -288,18 +288,18 @@ func (s *search[T]) all(of []T, rejected bool) error {
 		case !errors.As(err, &why):
 			return err
 		case len(of) <= smallPiece:
-			return s.around(of, why)
+			return s.writeAround(of, why)
 		}
 	} else if len(of) <= smallPiece {
-		return s.halves(of, true)
+		return s.writeHalves(of, true)
 	}
-	return s.pieces(of, smallPiece)
+	return s.writePieces(of, smallPiece)
 }
 
-// pieces writes pieces. Their size grows by a quarter after a success and halves after a failure, so about one in four
-// fails if rejected items lie far apart, or if the database limits how many it takes at a time. Items that are not
+// writePieces writes pieces. Their size grows by a quarter after a success and halves after a failure, so about one in
+// four fails if rejected items lie far apart, or if the database limits how many it takes at a time. Items that are not
 // rejected are written about once.
-func (s *search[T]) pieces(of []T, size int) error {
+func (s *search[T]) writePieces(of []T, size int) error {
 	for len(of) > 0 {
 		n, before := min(len(of), size), s.failed
 		if err := s.write(of[:n], false); err != nil {
@@ -320,27 +320,27 @@ func (s *search[T]) write(of []T, rejected bool) error {
 		return nil
 	}
 	if rejected && len(of) > 1 {
-		return s.halves(of, true)
+		return s.writeHalves(of, true)
 	}
 	err := s.try(of)
 	var why *Refusal
 	if errors.As(err, &why) {
-		return s.around(of, why)
+		return s.writeAround(of, why)
 	}
 	return err
 }
 
-// around writes the rest of a rejected piece.
-func (s *search[T]) around(of []T, why *Refusal) error {
+// writeAround writes the rest of a rejected piece.
+func (s *search[T]) writeAround(of []T, why *Refusal) error {
 	s.failed++
 	switch {
 	case len(of) == 1:
 		s.bad++
 		return s.single(of[0], why)
 	case why.At < 0 || s.misled > s.bad:
-		return s.halves(of, true)
+		return s.writeHalves(of, true)
 	}
-	if err := s.pieces(of[:why.At], max(smallPiece, len(of)/2)); err != nil { // it need not be the first rejected item
+	if err := s.writePieces(of[:why.At], max(smallPiece, len(of)/2)); err != nil { // it need not be the first rejected item
 		return err
 	}
 	before := s.bad
@@ -350,11 +350,11 @@ func (s *search[T]) around(of []T, why *Refusal) error {
 	if s.bad == before {
 		s.misled++
 	}
-	return s.pieces(of[why.At+1:], max(smallPiece, len(of)/2)) // near a rejected item there may be more
+	return s.writePieces(of[why.At+1:], max(smallPiece, len(of)/2)) // near a rejected item there may be more
 }
 
-// halves writes a piece in two halves.
-func (s *search[T]) halves(of []T, rejected bool) error {
+// writeHalves writes a piece in two halves.
+func (s *search[T]) writeHalves(of []T, rejected bool) error {
 	half, before := len(of)/2, s.bad
 	if err := s.write(of[:half], false); err != nil {
 		return err
@@ -363,8 +363,8 @@ func (s *search[T]) halves(of []T, rejected bool) error {
 	return s.write(of[half:], rejected && s.bad == before)
 }
 
-// together retries the bad rows that need others; rows with the same need are written at once.
-func (p *bisection) together() error {
+// retryDependent retries the bad rows that need others; rows with the same need are written at once.
+func (p *bisection) retryDependent() error {
 	needs := map[string][]bad{}
 	var order []string
 	alone := p.bad[:0:0]
@@ -381,26 +381,26 @@ func (p *bisection) together() error {
 	}
 	p.bad = alone
 	for _, need := range order {
-		if err := p.all(needs[need]); err != nil {
+		if err := p.retryTogether(needs[need]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// all writes bad rows at once. If adjacent ones make that fail, it leaves them out.
-func (p *bisection) all(of []bad) error {
-	if ok, err := p.right(of); ok || err != nil {
+// retryTogether writes bad rows at once. If adjacent ones make that fail, it leaves them out.
+func (p *bisection) retryTogether(of []bad) error {
+	if ok, err := p.tryTogether(of); ok || err != nil {
 		return err
 	}
 	if len(of) <= maxTogether {
 		for size := len(of) / 2; size > 0; size /= 2 {
 			for from := 0; from < len(of); from += size {
 				to := min(from+size, len(of))
-				if ok, err := p.right(slices.Concat(of[:from], of[to:])); err != nil {
+				if ok, err := p.tryTogether(slices.Concat(of[:from], of[to:])); err != nil {
 					return err
 				} else if ok {
-					return p.all(of[from:to])
+					return p.retryTogether(of[from:to])
 				}
 			}
 		}
@@ -409,8 +409,8 @@ func (p *bisection) all(of []bad) error {
 	return nil
 }
 
-// right writes bad rows at once, and reports whether that succeeded.
-func (p *bisection) right(of []bad) (bool, error) {
+// tryTogether writes bad rows at once, and reports whether that succeeded.
+func (p *bisection) tryTogether(of []bad) (bool, error) {
 	if len(of) < 2 {
 		return false, nil
 	}
@@ -427,9 +427,9 @@ func (p *bisection) right(of []bad) (bool, error) {
 	return err == nil, err
 }
 
-// again writes the bad rows one by one, from the last: earlier ones may have been rejected because they need a later
-// one.
-func (p *bisection) again() error {
+// retryEach writes the bad rows one by one, from the last: earlier ones may have been rejected because they need a
+// later one.
+func (p *bisection) retryEach() error {
 	before := p.bad
 	p.bad = nil
 	for _, b := range slices.Backward(before) {

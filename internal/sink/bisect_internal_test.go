@@ -73,7 +73,7 @@ func TestSearch_WritesFewRowsTwice(t *testing.T) {
 					return nil
 				},
 			}
-			if err := s.all(all, true); err != nil {
+			if err := s.writeAll(all, true); err != nil {
 				t.Fatal(err)
 			}
 			slices.Sort(written)

@@ -8,8 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// CreateTable returns a CREATE TABLE statement. name is a quoted identifier, columns and constraints are SQL, and options
-// follow the closing parenthesis.
+// CreateTable returns a CREATE TABLE statement. name is a quoted identifier, columns and constraints are SQL, and
+// options follow the closing parenthesis.
 func CreateTable(name string, columns, constraints []string, options string) string {
 	return "CREATE TABLE " + name + " (\n  " + strings.Join(slices.Concat(columns, constraints), ",\n  ") + "\n)" + options
 }
@@ -84,7 +84,7 @@ func KeyColumnError(t *schema.Table, c *schema.Column, is string) error {
 // ReferredBy returns the error for a column whose type cannot change because another table, which the run does not
 // write, refers to it and would have to change too.
 func ReferredBy(t *schema.Table, r *schema.Referrer, column int) *schema.HeldError {
-	return &schema.HeldError{Table: t.Name, Column: r.Columns[column], Why: "table " + r.Table + " refers to it, and is none of this run's"}
+	return &schema.HeldError{Table: t.Name, Column: r.Columns[column], Why: "table " + r.Table + " refers to it, and this run does not write that table"}
 }
 
 // MayEmpty returns an error if rows of another table refer to rows of a table that is to be emptied. emptied reports
@@ -92,7 +92,7 @@ func ReferredBy(t *schema.Table, r *schema.Referrer, column int) *schema.HeldErr
 func MayEmpty(t *schema.Table, emptied func(table string) bool) error {
 	for _, r := range t.Referrers {
 		if !emptied(r.Table) {
-			return fmt.Errorf("--restart rebuild empties table %q, to whose rows those of table %s refer: keep both by one config file, or drop %[2]s", t.Name, r.Table)
+			return fmt.Errorf("--restart rebuild empties table %q, but rows of table %s refer to it: sync both with one config file, or drop %[2]s", t.Name, r.Table)
 		}
 	}
 	return nil
@@ -111,6 +111,6 @@ func (e NoKeyError) Error() string {
 // NotUniqueError returns the error for a table that could hold a key twice. The other arguments are SQL for a statement
 // that creates a unique index.
 func NotUniqueError(t *schema.Table, index, on, key string) error {
-	return fmt.Errorf("table %q has no primary key or unique index over exactly %s, so that it could hold a key twice; this makes one:\n    CREATE UNIQUE INDEX %s ON %s (%s);",
+	return fmt.Errorf("table %q has no primary key or unique index over exactly %s, so it could hold a key twice; this creates one:\n    CREATE UNIQUE INDEX %s ON %s (%s);",
 		t.Name, t.KeyNames(), index, on, key)
 }

@@ -54,7 +54,7 @@ func (e *Expiry) Begin(l *schema.Limits, t *schema.Table) (columns []*schema.Col
 	case !t.Exists:
 		return nil, Expired{Done: true}, nil
 	case len(e.Of) == 0:
-		return nil, res, fmt.Errorf("no column is named by which rows of table %q expire", t.Name)
+		return nil, res, fmt.Errorf("no column is named that says when rows of table %q expire", t.Name)
 	}
 	for i, name := range e.Of {
 		at := l.Find(t, name, i)

@@ -274,7 +274,7 @@ func MayRebuild(t *schema.Table, job string) error {
 	case len(others) > 0:
 		return SharedError{t.Name, others}
 	case t.Exists && !t.Made:
-		return fmt.Errorf("--restart rebuild empties tables that weir made alone: table %q is not one, or has constraints or triggers of its own", t.Name)
+		return fmt.Errorf("--restart rebuild empties only tables that weir created: table %q is not one, or others added constraints or triggers to it", t.Name)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 func (p *bisection) inOrder() error {
 	o := &ordered{p: p, why: map[rowKey]*Refusal{}}
 	search := search[fold.Message]{try: o.write, single: o.single}
-	if err := search.all(fold.Messages(p.batches), true); err != nil {
+	if err := search.writeAll(fold.Messages(p.batches), true); err != nil {
 		return err
 	}
 	p.bad = o.waiting()
@@ -92,7 +92,7 @@ func (o *ordered) single(m fold.Message, why *Refusal) error {
 	return nil
 }
 
-// waiting returns the rows of the waiting messages, grouped so that the rows changed by one message are together.
+// waiting returns the rows of the waiting messages, with the rows that one message changes in one group.
 func (o *ordered) waiting() (all []bad) {
 	group := map[rowKey]rowKey{} // union-find: each row points to another in its group, the root to itself
 	find := func(k rowKey) rowKey {

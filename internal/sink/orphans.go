@@ -16,7 +16,7 @@ type Orphans struct {
 
 const (
 	orphansEvery = time.Hour // after a pass that found few
-	orphansLook  = 1000      // states scanned per flush, plus two for each of its rows
+	orphansScan  = 1000      // states scanned per flush, plus two for each of its rows
 	// orphansAtOnce are loaded at a time. In Postgres other writers of the table wait meanwhile.
 	orphansAtOnce = 5000
 )
@@ -44,14 +44,14 @@ func (o *Orphans) Next(rows, before int) (most int) {
 	if time.Now().Before(o.Due) || before > 0 && o.After == nil {
 		return 0
 	}
-	return max(0, min(orphansAtOnce, orphansLook+2*rows-before))
+	return max(0, min(orphansAtOnce, orphansScan+2*rows-before))
 }
 
-// Took records a scan of at most most states: how many there were, the last key, and how many were dropped. At the end
-// of a pass, the next is due in an hour, or at once if an eighth was dropped.
-func (o *Orphans) Took(most, looked int, last []byte, dropped int) {
-	o.After, o.Looked, o.Dropped = last, o.Looked+looked, o.Dropped+dropped
-	if looked == most {
+// Record records a scan of at most most states: how many there were, the last key, and how many were dropped. At the
+// end of a pass, the next is due in an hour, or at once if an eighth was dropped.
+func (o *Orphans) Record(most, scanned int, last []byte, dropped int) {
+	o.After, o.Looked, o.Dropped = last, o.Looked+scanned, o.Dropped+dropped
+	if scanned == most {
 		return
 	}
 	if o.Dropped == 0 || o.Dropped < o.Looked/8 {

@@ -57,7 +57,7 @@ type SchemaMaker interface {
 type NoSchemaError struct{ Schema, SQL string } // SQL makes it
 
 func (e NoSchemaError) Error() string {
-	return fmt.Sprintf("there is no schema %q: %s; a table whose name has a dot in it is written in double quotes", e.Schema, e.SQL)
+	return fmt.Sprintf("there is no schema %q: %s; write double quotes around a table name that contains a dot", e.Schema, e.SQL)
 }
 
 // A Forgetter is a sink that can forget a job.

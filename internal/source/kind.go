@@ -26,8 +26,7 @@ type Kind struct {
 	Name func(spec string) (string, error)
 	// Suggests returns a table name for a source, or ""; nil: always "".
 	Suggests func(spec string) string
-	// Settings are those of the kind's options that affect how lines become messages, by flag. A checkpoint records
-	// them.
+	// Settings are the kind's options that affect how lines become messages, by flag. A checkpoint records them.
 	Settings map[string]string
 	// Finished reports, without opening the source, that there is nothing to read after a cursor; nil: unknown.
 	Finished func(name string, o Options, from Cursor) bool
@@ -110,5 +109,5 @@ func (all Kinds) unknown(spec string) error {
 	for i := range all {
 		usages[i] = all[i].Usage
 	}
-	return fmt.Errorf("%s: unknown kind of source; there are %s", spec, strings.Join(usages, ", "))
+	return fmt.Errorf("%s: unknown kind of source; the kinds are %s", spec, strings.Join(usages, ", "))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// memoryWait is how long a reader that has all lines before a block may take to fetch it from memory. After that it reads
-// the block from disk.
+// memoryWait is how long a reader that has all lines before a block may take to fetch it from memory. After that it
+// reads the block from disk.
 const memoryWait = 10 * time.Millisecond
 
 // A handover connects the intake of a queue, which calls publish, give and finish, with its reader, which calls take

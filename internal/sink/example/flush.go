@@ -364,7 +364,7 @@ func (w *writer) put(table int, r *fold.Row) error {
 				have = []byte(text)
 			}
 			if raw, ok = b.AppendMerged(nil, r, i, have); !ok {
-				return fmt.Errorf("column %q has %q, which is nothing for its merge function", c.Name, have)
+				return fmt.Errorf("column %q has %q, which its merge function cannot use", c.Name, have)
 			}
 			if raw != nil {
 				now[at] = value(raw, t.Columns[at].Type)

@@ -45,7 +45,7 @@ func (c *conn) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Ta
 
 func (c *conn) table(ctx context.Context, name string, key []string) (schema.Table, error) {
 	if strings.HasPrefix(name, "weir_") {
-		return schema.Table{}, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", name)
+		return schema.Table{}, fmt.Errorf("a table cannot be named %q: such names are reserved for weir", name)
 	}
 	s := c.db.committed()
 	c.seen[name] = s.id(name)
@@ -238,7 +238,7 @@ func (s *state) grow(b *fold.Batch) (*table, error) {
 	}
 	if !t.Exists {
 		if len(b.Table.OnCreate) > 0 {
-			return nil, sink.OnCreateError(t.Name, errors.New("a database in memory knows no statements"))
+			return nil, sink.OnCreateError(t.Name, errors.New("a database in memory runs no statements"))
 		}
 		t.Exists, t.Made, t.ID = true, true, sink.NewTableID()
 	}
@@ -299,7 +299,7 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) error {
 			have, filled := now[c.Name]
 			raw, ok := b.AppendMerged(nil, r, i, stored(have, filled, c.Type))
 			if !ok {
-				return fmt.Errorf("table %q: column %q has %q, which is nothing for its merge function", t.Name, c.Name, have)
+				return fmt.Errorf("table %q: column %q has %q, which its merge function cannot use", t.Name, c.Name, have)
 			}
 			if raw != nil {
 				now[c.Name] = text(raw, c.Type)

@@ -39,7 +39,7 @@ func (p *part) fit() (err error) {
 		return err
 	}
 	if p.t.Exists && len(p.ddl) > 0 {
-		if err := p.loosen(); err != nil {
+		if err := p.recreateForeignKeys(); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,7 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 			key = t.KeyColumns()
 		}
 		if t.unlogged && !known.unlogged && !d.reads {
-			d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --restart reread reads the feed again", t.Name))
+			d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and the next runs then fail until --restart reread reads the feed again", t.Name))
 		}
 		t.FullName = d.fullName(t)
 		known.relation, known.key = *t, key
@@ -184,7 +184,7 @@ func (d *DB) askCatalogs(s *script, name string) (l tableFacts, err error) {
 		return l, err
 	}
 	if strings.HasPrefix(rel, "weir_") {
-		return l, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", rel)
+		return l, fmt.Errorf("a table cannot be named %q: such names are reserved for weir", rel)
 	}
 	l.ident = identOf(l.schema, rel)
 	for _, q := range []string{headSQL, columnsSQL, indexesSQL,
@@ -232,12 +232,12 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	case "r", "p":
 	default:
 		kinds := map[string]string{"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "composite type"}
-		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kinds[head.Kind])
+		return t, fmt.Errorf("%q is a %s, not a table: weir writes only to tables", t.Name, kinds[head.Kind])
 	}
 	t.Exists = true
 	t.policed, t.triggers, t.hides = head.Policed, head.Triggers, head.Hides
 	t.inherited = head.Kind == "r" && head.Below
-	t.below = head.Kind == "p" || t.inherited
+	t.hasSubtables = head.Kind == "p" || t.inherited
 	// The mark of a table that weir created outlives it. The fill factor, which the user may have changed,
 	// distinguishes the table from another one of the same name; a dump keeps it.
 	ours := t.made != "" && strings.Contains(head.Options, "fillfactor=")
@@ -288,7 +288,7 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	// by themselves.
 	t.Made, t.Ruled = ours && !ruled, ours && ruled
 	if t.marks != "" {
-		err = d.own(&t)
+		err = d.findOwnColumns(&t)
 	}
 	return t, err
 }

@@ -265,7 +265,7 @@ func (c *Claims) connect(ctx context.Context) error {
 	}
 	for i, l := range locks {
 		if c.claimed[l] = string(r[1].rows[i][0]) == "t"; !c.claimed[l] {
-			c.opt.Log.Debug(fmt.Sprintf("another session holds %s of job %q by now", cmp.Or(l.lane, "a source"), c.Job))
+			c.opt.Log.Debug(fmt.Sprintf("another session now holds %s of job %q", cmp.Or(l.lane, "a source"), c.Job))
 		}
 	}
 	return nil

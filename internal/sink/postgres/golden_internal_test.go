@@ -55,7 +55,7 @@ func TestStatements(t *testing.T) {
 			r := sinktest.Begin(g.t, g)
 			g.quiet(r.Flush, `{"id":1,"a":"x"}`)
 			g.whole = true
-			g.flush("the lock of the table is waited for briefly, and those of rows as long as they take", r.Flush, `{"id":1,"b":"x"}`)
+			g.flush("the wait for the table lock is short, the wait for row locks unlimited", r.Flush, `{"id":1,"b":"x"}`)
 		},
 		"deletes": func(g *golden) {
 			g.table("t", nil, "id", "a")
@@ -133,7 +133,7 @@ func TestStatements(t *testing.T) {
 		"child-rows": func(g *golden) {
 			r := sinktest.BeginNested(g.t, g, sinktest.Shop(g.t), false)
 			g.quiet(r.Flush, `{"id":1,"status":"s","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":1}]}]}`)
-			g.flush("the items of an order are those of its last message", r.Flush, `{"id":1,"items":[{"sku":"y","taxes":[{"code":"b"}]}]}`, `{"id":2,"op":"delete"}`)
+			g.flush("an order has the items of its last message", r.Flush, `{"id":1,"items":[{"sku":"y","taxes":[{"code":"b"}]}]}`, `{"id":2,"op":"delete"}`)
 		},
 		"child-updates": func(g *golden) {
 			r := sinktest.BeginNested(g.t, g, sinktest.MergedShop(g.t), false)

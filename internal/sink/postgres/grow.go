@@ -74,7 +74,7 @@ func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema
 						return e
 					}
 					// The column has a dependency that the catalogs did not show.
-					return d.hold(&have, &schema.HeldError{Table: have.Name, Column: c.Name, Why: words(e)})
+					return d.recordHeld(&have, &schema.HeldError{Table: have.Name, Column: c.Name, Why: words(e)})
 				}})
 			have.cols[g.At] = made(c)
 		}
@@ -99,7 +99,7 @@ func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey)
 		return nil, have, err
 	}
 	have.Table, have.cols = want.Clone(), nil
-	have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })
+	have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return isPending(&c) })
 	have.Follow(&caps.Limits, above, nil)
 	for i := range have.Columns {
 		c := &have.Columns[i]
@@ -145,8 +145,8 @@ func (d *DB) mark(t *relation) statement {
 	return statement{sql: d.keepMark(sink.ColumnsMark(d.fullName(t)), t.marks)}
 }
 
-// own finds the columns that weir added to a table.
-func (d *DB) own(t *relation) error {
+// findOwnColumns finds the columns that weir added to a table.
+func (d *DB) findOwnColumns(t *relation) error {
 	at := 0
 	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool { return c.Decl == declare(&schema.Column{Type: as}) }, func(c *schema.Column) string {
 		at = caps.Find(&t.Table, c.Name, at)
@@ -157,9 +157,9 @@ func (d *DB) own(t *relation) error {
 	})
 }
 
-// hold records that a column cannot be widened because something depends on it; the next plan for the table respects
-// it.
-func (d *DB) hold(t *relation, held *schema.HeldError) error {
+// recordHeld records that a column cannot be widened because something depends on it; the next plan for the table
+// respects it.
+func (d *DB) recordHeld(t *relation, held *schema.HeldError) error {
 	d.stuck[d.fullName(t)+"\x00"+held.Column] = held.Why
 	return sink.ErrChanged{Err: held}
 }
@@ -237,8 +237,8 @@ func (t *relation) readKeys(rows []keyRow) {
 	}
 }
 
-// called returns the part for the table with that name, or nil.
-func (a *attempt) called(name string) *part {
+// partNamed returns the part for the table with that name, or nil.
+func (a *attempt) partNamed(name string) *part {
 	full := identOf(a.d.schemaOf(name))
 	at := slices.IndexFunc(a.parts, func(p *part) bool { return identOf(a.d.schemaOf(p.b.Table.Name)) == full })
 	if at < 0 {
@@ -249,7 +249,7 @@ func (a *attempt) called(name string) *part {
 
 // current returns a table as the flush leaves it.
 func (a *attempt) current(name string) *relation {
-	if p := a.called(name); p != nil {
+	if p := a.partNamed(name); p != nil {
 		return &p.after
 	}
 	return &a.d.tableOf(name).relation
@@ -257,15 +257,15 @@ func (a *attempt) current(name string) *relation {
 
 // above returns the table that a foreign key refers to, as the flush leaves it; nil if the flush does not write it.
 func (a *attempt) above(k *schema.ForeignKey) *schema.Table {
-	if p := a.called(k.Table); p != nil {
+	if p := a.partNamed(k.Table); p != nil {
 		return &p.after.Table
 	}
 	return nil
 }
 
-// loosen drops foreign keys to columns whose types change, and recreates them after the referring columns have changed,
-// too.
-func (p *part) loosen() error {
+// recreateForeignKeys drops foreign keys to columns whose types change, and recreates them after the referring columns
+// have changed, too.
+func (p *part) recreateForeignKeys() error {
 	changes := func(column string) bool {
 		at := caps.Find(&p.t.Table, column, 0)
 		return at >= 0 && p.t.Columns[at].Type != p.after.Columns[at].Type
@@ -275,7 +275,7 @@ func (p *part) loosen() error {
 	for _, q := range p.a.parts {
 		for i := range q.t.ForeignKeys {
 			k := &q.t.ForeignKeys[i]
-			if q.t.Exists && p.a.called(k.Table) == p && slices.ContainsFunc(k.To, changes) {
+			if q.t.Exists && p.a.partNamed(k.Table) == p && slices.ContainsFunc(k.To, changes) {
 				p.ddl = append(p.ddl, statement{sql: fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", q.t.ident, ident(k.Name))})
 				q.keys = append(q.keys, statement{sql: fmt.Sprintf("ALTER TABLE %s ADD %s", q.t.ident, sink.ForeignKey(k, ident, named))})
 			}
@@ -283,8 +283,8 @@ func (p *part) loosen() error {
 	}
 	p.ddl = append(p.ddl, ddl...)
 	for _, r := range p.t.Referrers {
-		if at := slices.IndexFunc(r.Columns, changes); at >= 0 && p.a.called(r.Table) == nil {
-			return d.hold(&p.t.relation, sink.ReferredBy(&p.t.Table, &r, at))
+		if at := slices.IndexFunc(r.Columns, changes); at >= 0 && p.a.partNamed(r.Table) == nil {
+			return d.recordHeld(&p.t.relation, sink.ReferredBy(&p.t.Table, &r, at))
 		}
 	}
 	return nil

@@ -51,7 +51,7 @@ func TestSuite_Forms(t *testing.T) {
 		url := testpg.Start(t, "track_counts=off").Database(t)
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
-			db.beside = true
+			db.parallel = true
 			db.as(t, "app")
 			// The suite's tables have their own owner; weir owns its tables.
 			db.Exec(t, "ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO app")
@@ -66,7 +66,7 @@ func TestSuite_Forms(t *testing.T) {
 		pool := testpg.Pool(t, url, "transaction")
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
-			db.beside, db.pooled = true, true
+			db.parallel, db.pooled = true, true
 			db.weir = pool
 			return db
 		}})
@@ -81,13 +81,13 @@ type database struct {
 	opt  sink.Options
 	wal  string // the log position at the last call of Logged
 
-	pooled bool // weir has no session of its own, so no session can hold a lane
-	beside bool // other tests run at the same time
+	pooled   bool // weir has no session of its own, so no session can hold a lane
+	parallel bool // other tests run at the same time
 }
 
 // Has reports traits: only the server creates databases.
 func (d *database) Has(trait sinktest.Trait) bool {
-	return trait != sinktest.Creatable && (trait != sinktest.Claimable || !d.pooled) && (trait != sinktest.Alone || !d.beside)
+	return trait != sinktest.Creatable && (trait != sinktest.Claimable || !d.pooled) && (trait != sinktest.Alone || !d.parallel)
 }
 
 // Driver returns the driver of weir.

@@ -83,8 +83,8 @@ func (s *shape) patched(c *staged, base string) string {
 // value returns a column's staged value.
 func (c *staged) value() string { return fmt.Sprintf("s.c%d", c.at) }
 
-// mergeBase returns what a staged value is merged into in an existing row: NULL if the row or the column starts over, and
-// the default if the row starts with it.
+// mergeBase returns what a staged value is merged into in an existing row: NULL if the row or the column starts over,
+// and the default if the row starts with it.
 func (s *shape) mergeBase(c *staged) string {
 	was := "t." + ident(s.table.Columns[c.at].Name)
 	keeps := c.absent()
@@ -172,7 +172,8 @@ BEGIN
   RETURN base || coalesce(nested, '{}');
 END
 $$`},
-	// weir_patch_text is the same for text, which keeps the order of members. A text that is not an object counts as {}.
+	// weir_patch_text is the same for text, which keeps the order of members. A text that is not an object counts as
+	// {}.
 	{"pg_temp.weir_patch_text", `(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   had json;

@@ -110,7 +110,7 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 	for _, n := range counts {
 		dropped += int(did[n].tag.RowsAffected())
 	}
-	pass.Took(most, len(r[0].rows), last, dropped)
+	pass.Record(most, len(r[0].rows), last, dropped)
 	_, err = d.query(ctx, d.keepMark(sink.OrphansMark(name), pass.Mark()), "COMMIT")
 	return err
 }

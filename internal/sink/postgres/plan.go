@@ -79,7 +79,7 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 func (a *attempt) read(ctx context.Context) error {
 	r, err := a.send(ctx)
 	if err != nil {
-		a.unlooked(pgError(err))
+		a.stopComparing(pgError(err))
 		return err
 	}
 	return a.takeAnswers(r)

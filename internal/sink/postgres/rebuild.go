@@ -35,7 +35,7 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 	}
 	for i, p := range a.parts {
 		p.t.relation = now[i]
-		if err := errors.Join(sink.MayRebuild(&p.t.Table, storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.called(other) != nil })); err != nil {
+		if err := errors.Join(sink.MayRebuild(&p.t.Table, storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.partNamed(other) != nil })); err != nil {
 			return rebuildError{err}
 		}
 	}

@@ -100,8 +100,9 @@ FROM (VALUES %s) r (first, last),
 		strings.Join(columns, ", "), strings.Join(ranges, ", "), s.table.ident, key, maxRange)
 }
 
-// unlooked stops comparisons for tables for which the server refused it or took too long, because it would each time.
-func (a *attempt) unlooked(e *pgconn.PgError) {
+// stopComparing stops comparisons for tables for which the server refused it or took too long, because it would each
+// time.
+func (a *attempt) stopComparing(e *pgconn.PgError) {
 	for _, p := range a.parts {
 		if p.lookup != nil && p.lookup.repeated != nil && e != nil && (isRefusal(e) || e.Code == queryCanceled) {
 			p.t.incomparable = true

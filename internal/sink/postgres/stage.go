@@ -48,7 +48,7 @@ func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	now = stage{types: map[string]string{}}
 	maps.Copy(now.types, old.types)
 	maps.Copy(now.types, need)
-	if len(now.types) > maxStaged { // including those of earlier batches
+	if len(now.types) > maxStaged { // including columns of earlier batches
 		now.types = need
 	}
 	switch {

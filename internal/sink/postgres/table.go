@@ -15,12 +15,12 @@ import (
 // A relation is a table as in the database.
 type relation struct {
 	schema.Table
-	ident    string   // its quoted name, with its schema
-	cols     []column // in the order of Table.Columns, what else is known about them
-	policed  bool     // it has rules or row-level security, which a COPY bypasses or which refuse it
-	hides    bool     // row-level security may hide rows from this user
-	below    bool     // other tables may have rows of it: partitions, or inheriting tables
-	triggers bool     // it has insert triggers, which may change the row
+	ident        string   // its quoted name, with its schema
+	cols         []column // in the order of Table.Columns, what else is known about them
+	policed      bool     // it has rules or row-level security, which a COPY bypasses or which refuse it
+	hides        bool     // row-level security may hide rows from this user
+	hasSubtables bool     // other tables may have rows of it: partitions, or inheriting tables
+	triggers     bool     // it has insert triggers, which may change the row
 	// inherited: inheriting tables may have rows with its keys, which its unique index does not know.
 	inherited bool
 	oid       string
@@ -76,7 +76,7 @@ func splitName(name string) (schemaName, table string, err error) {
 			return "", "", fmt.Errorf("the table's name %q has an empty part or a NUL; write TABLE or SCHEMA.TABLE", name)
 		}
 		if len(p) > maxName {
-			return "", "", fmt.Errorf("the name %q has %d bytes: Postgres takes %d, and would cut it off", p, len(p), maxName)
+			return "", "", fmt.Errorf("the name %q has %d bytes: Postgres would truncate it to %d", p, len(p), maxName)
 		}
 	}
 	switch len(parts) {
@@ -85,7 +85,7 @@ func splitName(name string) (schemaName, table string, err error) {
 	case 2:
 		return parts[0], parts[1], nil
 	}
-	return "", "", fmt.Errorf("the table's name %q has %d parts: TABLE or SCHEMA.TABLE is wanted, a part with a dot in it in double quotes", name, len(parts))
+	return "", "", fmt.Errorf("the table's name %q has %d parts: write TABLE or SCHEMA.TABLE, and double quotes around a part that contains a dot", name, len(parts))
 }
 
 // schemaOf returns the schema for a table, and its name there.
@@ -333,9 +333,9 @@ func made(c *schema.Column) column {
 	return m
 }
 
-// waits reports whether a new column is not created yet: its type is unknown, because all values were null, or the
+// isPending reports whether a new column is not created yet: its type is unknown, because all values were null, or the
 // database has no such type.
-func waits(c *schema.Column) bool {
+func isPending(c *schema.Column) bool {
 	return c.New && c.Type == schema.Any || !c.Stored()
 }
 
@@ -349,7 +349,7 @@ const stampFormat = "2006-01-02 15:04:05.000+00"
 func Create(t *schema.Table) string {
 	var definitions []string
 	for i := range t.Columns {
-		if c := &t.Columns[i]; !waits(c) {
+		if c := &t.Columns[i]; !isPending(c) {
 			sql := definition(c)
 			if c.Key && t.Surrogate() >= 0 { // the primary key implies it
 				sql += " NOT NULL"
@@ -376,7 +376,7 @@ func named(table string) string {
 // Plan implements [sink.Driver].
 func Plan(want *schema.Table) []string {
 	return sink.Plan(want, Create(want), func(c *schema.Column) string {
-		if waits(c) {
+		if isPending(c) {
 			return ""
 		}
 		return "ALTER TABLE " + named(want.Name) + " ADD COLUMN " + definition(c)

@@ -118,7 +118,7 @@ const hasState = "s.state IS NOT NULL"
 // relations returns a query for the OIDs of the table and of those that have rows of it.
 func (t *relation) relations() string {
 	id := "SELECT " + quote(t.ident) + "::regclass::oid"
-	if !t.below {
+	if !t.hasSubtables {
 		return id
 	}
 	return "WITH RECURSIVE below (id) AS (" + id + " UNION SELECT inhrelid FROM pg_inherits JOIN below ON inhparent = id) SELECT id FROM below"
@@ -223,7 +223,7 @@ func (s *shape) assignments() (set []assignment, differs string) {
 			}
 			add(c.at, value, named+" AND "+distinct(image, is, was))
 		default:
-			value := fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(c.value()+isNull, c.absent()), s.unnamed(c), is)
+			value := fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(c.value()+isNull, c.absent()), s.absentValue(c), is)
 			add(c.at, value, distinct(image, value, was))
 		}
 	}
@@ -232,7 +232,7 @@ func (s *shape) assignments() (set []assignment, differs string) {
 			c := &s.table.Columns[at]
 			if !c.Key && !c.Generated && !slices.ContainsFunc(s.columns, func(c staged) bool { return c.at == at }) &&
 				!slices.ContainsFunc(s.stamps, func(c stamped) bool { return c.at == at }) {
-				value := s.unnamed(&staged{at: at, null: -1, initial: -1})
+				value := s.absentValue(&staged{at: at, null: -1, initial: -1})
 				add(at, value, distinct(s.table.cols[at].image, value, "t."+ident(c.Name)))
 			}
 		}
@@ -257,9 +257,9 @@ func (s *shape) assignments() (set []assignment, differs string) {
 	return set, "(" + strings.Join(conditions, "\n    OR ") + ")"
 }
 
-// unnamed returns the value of a column that a row does not have: the table's, or the default if the row or the column
-// starts from nothing.
-func (s *shape) unnamed(c *staged) string {
+// absentValue returns the value of a column that a row does not have: the table's, or the default if the row or the
+// column starts from nothing.
+func (s *shape) absentValue(c *staged) string {
 	was := "t." + ident(s.table.Columns[c.at].Name)
 	if !s.acts.replaces && c.initial < 0 {
 		return was

@@ -58,7 +58,7 @@ var inspectorTests = []test{
 		r.In("b").Flush(`{"id":1}`, `bad`)
 		r.lanes = r.lanes[:1]
 		r.In("a").Flush(`{"id":2}`)
-		r.beside("u").Flush(`{"id":1}`)
+		r.sibling("u").Flush(`{"id":1}`)
 		Setup{Job: "unnamed", Unnamed: true}.unclaimed(t, db).Flush(`{"id":3}`)
 		st, err := inspect(t, db).Status(t.Context())
 		if err != nil {

@@ -50,7 +50,7 @@ var ledgerTests = []test{
 		first.End()
 		first, second = Begin(t, db), BeginJob(t, db, "second")
 		if id := first.known(0).ID; id != first.cp().TableID || id == second.cp().TableID {
-			t.Errorf("the table is %q, the checkpoint's %q, and that of a job whose values are gone %q", id, first.cp().TableID, second.cp().TableID)
+			t.Errorf("the table is %q, the checkpoint's %q, and the one of a job whose values are gone %q", id, first.cp().TableID, second.cp().TableID)
 		}
 	}},
 	{"OldRejectsAreRemoved", func(t *testing.T, db Database) {
@@ -110,7 +110,7 @@ var ledgerTests = []test{
 	}},
 	{"ForgetRemovesAllTablesOfAJob", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
-		u := r.beside("u", byColumn)
+		u := r.sibling("u", byColumn)
 		other := BeginJob(t, db, "other", byColumn)
 		other.Flush(`{"id":1,"v":1}`)
 		u.FlushAs(func(f *sink.Flush) { f.RejectFile = &sink.RejectFile{Path: "rejects", Size: 1, ID: "x"} }, `{"id":1,"v":1}`)

@@ -27,7 +27,7 @@ var outboxTests = []test{
 		f("1 wait", ids[2])
 		f("", 0, ids[1])
 		if n := len(rejects(t, inspect(t, db), "")); n != 2 {
-			t.Errorf("%d rejects are left, want those of another lane and another job", n)
+			t.Errorf("%d rejects are left, want the ones of another lane and another job", n)
 		}
 		f = outbox(r)
 		f("", 0)

@@ -66,7 +66,7 @@ var refusedTests = []test{
 				}
 				res := r.Flush(lines...)
 				if len(res.Refused) != want {
-					t.Errorf("beside %q, the key%s: rejected %v", bad, when, res.Refused)
+					t.Errorf("together with %q, the key%s: rejected %v", bad, when, res.Refused)
 				}
 				Expect(t, db, "SELECT id, peer FROM t ORDER BY id", "1|9", "2|3", "3|2", "5|1", "6|NULL", "9|5")
 				r.End()

@@ -169,8 +169,8 @@ func (s Setup) run(t *testing.T, db sink.Sink, claims sink.Claims) *Run {
 	return r
 }
 
-// beside returns a run of the same job with the same sink, from another source into another table.
-func (r *Run) beside(table string, change ...func(*fold.Options)) *Run {
+// sibling returns a run of the same job with the same sink, from another source into another table.
+func (r *Run) sibling(table string, change ...func(*fold.Options)) *Run {
 	r.t.Helper()
 	b := Setup{Job: r.Job, Tables: []string{table}, Sources: []string{table + ".jsonl"}, Options: all(change...)}.run(r.t, r.Sink, r.Claims)
 	b.id = r.id

@@ -177,9 +177,9 @@ func (p *play) do(c step) {
 		if _, indexed := p.option("indexed"); indexed {
 			theirs(t, p.db, "CREATE INDEX by_"+c.args+" ON t ("+c.args+")")
 		}
-	case "beside":
+	case "sibling":
 		s := p.setup(c.args)
-		p.add(c.run, c.args, p.runs[""].beside(s.Tables[0], func(o *fold.Options) { s.Options("", o) }))
+		p.add(c.run, c.args, p.runs[""].sibling(s.Tables[0], func(o *fold.Options) { s.Options("", o) }))
 	case "restart":
 		r.End()
 		p.begin(c.run, r.options)

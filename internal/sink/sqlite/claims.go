@@ -123,7 +123,7 @@ func (c *Claims) lock(lanes []string) (added []string, err error) {
 	return added, nil
 }
 
-// unlock unlocks those of the lanes that are held.
+// unlock unlocks lanes, except lanes that are not held.
 func (c *Claims) unlock(lanes []string) (err error) {
 	for _, lane := range lanes {
 		if c.lanes[lane] {

@@ -18,10 +18,10 @@ type conn struct {
 	tls   *libc.TLS
 	db    uintptr
 	stmts map[string]*stmt // by SQL; see prepare
-	// many are the statements of prepareOne, by SQL; the SQL has manySQL bytes in total.
-	many    map[string]*stmt
-	manySQL int
-	bound   bindings
+	// variants are the statements of prepareVariant, by SQL; the SQL has variantsSQL bytes in total.
+	variants    map[string]*stmt
+	variantsSQL int
+	bound       bindings
 }
 
 // bindings is C memory for bound values. Go memory must not be bound: a pointer in C does not keep it alive, and a
@@ -94,7 +94,7 @@ const slot = 8 // bytes; the size in which libc passes an argument or a pointer
 // openConn opens the file at path (a literal path, not a URI), with the named VFS of SQLite, or the default one. flags
 // are SQLite's.
 func openConn(path string, flags int32, vfs string) (_ *conn, err error) {
-	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}, many: map[string]*stmt{}}
+	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}, variants: map[string]*stmt{}}
 	c.bound.tls = c.tls
 	defer func() {
 		if err != nil {
@@ -147,7 +147,7 @@ func (c *conn) close() {
 	if c.tls == nil {
 		return
 	}
-	for _, set := range []map[string]*stmt{c.stmts, c.many} {
+	for _, set := range []map[string]*stmt{c.stmts, c.variants} {
 		for _, s := range set {
 			s.finalize()
 		}
@@ -157,7 +157,7 @@ func (c *conn) close() {
 	}
 	c.bound.free()
 	c.tls.Close()
-	c.tls, c.db, c.stmts, c.many = nil, 0, nil, nil
+	c.tls, c.db, c.stmts, c.variants = nil, 0, nil, nil
 }
 
 func (c *conn) fail(rc int32, doing string) error {
@@ -196,8 +196,8 @@ func (c *conn) checkDeferred() error {
 	return &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
 }
 
-// often describes, in errors, preparing a statement that is reused: no row is blamed for it.
-const often = "preparing a statement"
+// preparing describes, in errors, preparing a statement that is reused: no row is blamed for it.
+const preparing = "preparing a statement"
 
 // prepareNew prepares one statement. doing says what for, in errors.
 func (c *conn) prepareNew(sql, doing string) (*stmt, error) {
@@ -215,11 +215,11 @@ func (c *conn) prepareNew(sql, doing string) (*stmt, error) {
 const (
 	// maxStmts limits the statements that prepare keeps across a tidy. One takes a few kilobytes.
 	maxStmts = 200
-	// maxSQL limits the statements that prepareOne keeps, by bytes of SQL. A statement takes about ten times as much
-	// memory, and a feed can use very many combinations of columns. minMany are kept however long they are: rows of
-	// wide tables need several in turn.
-	maxSQL  = 128 << 10
-	minMany = 16
+	// maxSQL limits the statements that prepareVariant keeps, by bytes of SQL. A statement takes about ten times as
+	// much memory, and a feed can use very many combinations of columns. minVariants are kept however long they are:
+	// rows of wide tables need several in turn.
+	maxSQL      = 128 << 10
+	minVariants = 16
 )
 
 // prepare returns the statement for sql, prepared once. It stays until tidy.
@@ -227,29 +227,29 @@ func (c *conn) prepare(sql string) (*stmt, error) {
 	if s, ok := c.stmts[sql]; ok {
 		return s, nil
 	}
-	s, err := c.prepareNew(sql, often)
+	s, err := c.prepareNew(sql, preparing)
 	if err == nil {
 		c.stmts[sql] = s
 	}
 	return s, err
 }
 
-// prepareOne is prepare for a statement with many variants. Preparing others may finalize it; see maxSQL.
-func (c *conn) prepareOne(sql string) (*stmt, error) {
-	if s, ok := c.many[sql]; ok {
+// prepareVariant is prepare for a statement with many variants. Preparing others may finalize it; see maxSQL.
+func (c *conn) prepareVariant(sql string) (*stmt, error) {
+	if s, ok := c.variants[sql]; ok {
 		return s, nil
 	}
-	for old, s := range c.many { // any one
-		if c.manySQL+len(sql) <= maxSQL || len(c.many) < minMany {
+	for old, s := range c.variants { // any one
+		if c.variantsSQL+len(sql) <= maxSQL || len(c.variants) < minVariants {
 			break
 		}
 		s.finalize()
-		delete(c.many, old)
-		c.manySQL -= len(old)
+		delete(c.variants, old)
+		c.variantsSQL -= len(old)
 	}
-	s, err := c.prepareNew(sql, often)
+	s, err := c.prepareNew(sql, preparing)
 	if err == nil {
-		c.many[sql], c.manySQL = s, c.manySQL+len(sql)
+		c.variants[sql], c.variantsSQL = s, c.variantsSQL+len(sql)
 	}
 	return s, err
 }
@@ -274,8 +274,8 @@ func (c *conn) do(sql string, args ...value) error {
 	return s.runWith(args...)
 }
 
-// undone calls f. If f fails, it undoes what f did, unless the transaction has ended anyway.
-func (c *conn) undone(f func() error) error {
+// undoOnError calls f. If f fails, it undoes what f did, unless the transaction has ended anyway.
+func (c *conn) undoOnError(f func() error) error {
 	if err := c.do("SAVEPOINT weir"); err != nil {
 		return err
 	}

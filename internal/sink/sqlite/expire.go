@@ -93,16 +93,16 @@ func (x *expiry) find(ctx context.Context) (res sink.Expired, err error) {
 		}
 		sql += fmt.Sprintf(" ORDER BY %s LIMIT %d", list, sink.ExpireWindow)
 	}
-	looked := 0
+	scanned := 0
 	err = x.c.query(sql, func(s *stmt) error {
 		if len(x.found) == sink.ExpireRows {
 			return nil
 		}
 		row := s.key(len(x.names))
-		if looked++; s.int(len(x.names)) != 0 {
+		if scanned++; s.int(len(x.names)) != 0 {
 			x.found = append(x.found, row)
 		}
-		if looked == sink.ExpireWindow || len(x.found) == sink.ExpireRows {
+		if scanned == sink.ExpireWindow || len(x.found) == sink.ExpireRows {
 			x.after = &row
 		}
 		return nil
@@ -147,7 +147,7 @@ func (x *expiry) remove(ctx context.Context, res *sink.Expired) (done int, err e
 func (x *expiry) removeRow(k key, res *sink.Expired) error {
 	x.c.bound.release()
 	gone := make([]int64, len(x.aged))
-	err := x.c.undone(func() (err error) {
+	err := x.c.undoOnError(func() (err error) {
 		for i := len(gone) - 1; i >= 0; i-- { // children before parents
 			if gone[i], err = x.delete(i, k); err != nil {
 				return err
@@ -177,7 +177,7 @@ func (x *expiry) delete(table int, k key) (int64, error) {
 		return 0, nil
 	}
 	run := func(sql string, columns int) ([]key, error) {
-		s, err := x.c.prepareOne(sql + " t WHERE " + a.Where)
+		s, err := x.c.prepareVariant(sql + " t WHERE " + a.Where)
 		if err != nil {
 			return nil, err
 		}

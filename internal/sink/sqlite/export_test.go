@@ -9,8 +9,8 @@ func (d *DB) Pragma(name string) (n int64, err error) {
 // Explain classifies an error.
 func (d *DB) Explain(err error) error { return d.explain(err) }
 
-// Kept returns how many statements prepareOne keeps, and their bytes of SQL.
-func (d *DB) Kept() (statements, bytes int) { return len(d.c.many), d.c.manySQL }
+// Kept returns how many statements prepareVariant keeps, and their bytes of SQL.
+func (d *DB) Kept() (statements, bytes int) { return len(d.c.variants), d.c.variantsSQL }
 
 // MaxSQL is the limit on these bytes.
 const MaxSQL = maxSQL

@@ -90,7 +90,7 @@ func failedCommits(t *testing.T, mode string, inARow int) {
 		}
 		for _, l := range lines(out, "acked") {
 			if !strings.HasSuffix(l, " 100") {
-				t.Errorf("fsync %s: the counts are not those of the flush that happened: %s", calls, l)
+				t.Errorf("fsync %s: the counts differ from the flush that was committed: %s", calls, l)
 			}
 		}
 		resume(t, f, flushes)

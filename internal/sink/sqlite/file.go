@@ -18,12 +18,12 @@ import (
 
 // file is a connection to a database file.
 type file struct {
-	path  string
-	opt   Options
-	c     *conn       // nil if disconnected
-	id    os.FileInfo // the file that was opened
-	wal   bool
-	still os.FileInfo // state of a file read without locks, when it was opened
+	path      string
+	opt       Options
+	c         *conn       // nil if disconnected
+	id        os.FileInfo // the file that was opened
+	wal       bool
+	immutable os.FileInfo // state of a file read without locks, when it was opened
 }
 
 // open connects to the file. flags are SQLite's, for a writable file.
@@ -66,7 +66,7 @@ func (f *file) connect(ctx context.Context, name string, before os.FileInfo, fla
 // close closes the connection for good.
 func (f *file) close() error {
 	f.disconnect()
-	return f.stayed()
+	return f.checkUnchanged()
 }
 
 // disconnect closes the connection; the next flush reconnects.
@@ -154,7 +154,7 @@ func (f *file) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][
 // polling repeats a call, with short waits, while the database is locked. SQLite's own waits grow to 100 ms a step,
 // which loses against a busy writer.
 func (f *file) polling(ctx context.Context, call func() error) error {
-	end, waits := time.Now().Add(patience*time.Millisecond), backoff.Backoff{Min: 4 * time.Millisecond, Max: 8 * time.Millisecond}
+	end, waits := time.Now().Add(lockWait*time.Millisecond), backoff.Backoff{Min: 4 * time.Millisecond, Max: 8 * time.Millisecond}
 	for {
 		err := call()
 		var e *Error
@@ -211,7 +211,7 @@ var faults = map[int32]fault{
 	lib.SQLITE_IOERR:    {sink.Unknown, "io", ""},
 	lib.SQLITE_FULL:     {sink.Permanent, "full", "free some space and run weir again"},
 	lib.SQLITE_READONLY: {sink.Permanent, "readonly", "weir needs to write the file and its folder"},
-	lib.SQLITE_NOTADB:   {sink.Permanent, "notadb", "is it the right file? weir makes a new one where there is none"},
+	lib.SQLITE_NOTADB:   {sink.Permanent, "notadb", "is it the right file? weir creates a file that is missing"},
 	lib.SQLITE_CORRUPT:  {sink.Permanent, "corrupt", "the file is damaged: sqlite3 FILE .recover saves what can be read"},
 	lib.SQLITE_CANTOPEN: {sink.Permanent, "cantopen", "does the folder exist, and may weir write to it?"},
 }

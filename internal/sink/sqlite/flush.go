@@ -92,7 +92,7 @@ func (d *DB) usable(ctx context.Context) error {
 		return fmt.Errorf("the database file is missing under the run: %w", err)
 	}
 	if !os.SameFile(now, d.id) {
-		return fmt.Errorf("the database file %s was replaced by another under the run; what this run had committed since went with the old one", d.path)
+		return fmt.Errorf("the database file %s was replaced by another under the run; what this run has committed since then is lost with the old one", d.path)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 	}
 	tables = make([]*table, len(f.Batches))
 	for i, b := range f.Batches {
-		tables[i] = d.known(b)
+		tables[i] = d.lastRead(b)
 	}
 	if f.Rebuild {
 		if err := d.empty(ctx, f, tables); err != nil {
@@ -153,7 +153,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 	}
 	ids := make([]string, len(tables))
 	for i := range tables {
-		if tables[i], err = d.joined(f, f.Batches[i].Table.Name, tables[i]); err != nil {
+		if tables[i], err = d.addWriter(f, f.Batches[i].Table.Name, tables[i]); err != nil {
 			return res, nil, err
 		}
 		ids[i] = tables[i].ID

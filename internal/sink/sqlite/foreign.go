@@ -55,8 +55,8 @@ func (d *DB) readKeys(t *table) (others bool, err error) {
 	return others, err
 }
 
-// withoutOwn removes the constraints that weir created from a table's SQL.
-func (t *table) withoutOwn(sql string) string {
+// withoutOwnConstraints removes the constraints that weir created from a table's SQL.
+func (t *table) withoutOwnConstraints(sql string) string {
 	for i := range t.ForeignKeys {
 		sql = strings.Replace(sql, sink.ForeignKey(&t.ForeignKeys[i], quote, quote), "", 1)
 	}
@@ -120,9 +120,9 @@ func (t *table) held(needs *schema.Table, grown []schema.Growth, tables []*table
 	return nil
 }
 
-// createKeyed creates a table. It omits a foreign key if the parent's key has another equality than its columns, which
-// SQLite does not accept.
-func (d *DB) createKeyed(t *schema.Table) error {
+// createWithForeignKeys creates a table. It omits a foreign key if the parent's key has another equality than its
+// columns, which SQLite does not accept.
+func (d *DB) createWithForeignKeys(t *schema.Table) error {
 	if err := d.c.exec(Create(t)); err != nil || len(t.ForeignKeys) == 0 {
 		return err
 	}
@@ -138,8 +138,8 @@ func (d *DB) createKeyed(t *schema.Table) error {
 	return d.c.exec(Create(t))
 }
 
-// unkeyed calls f with foreign keys disabled.
-func (d *DB) unkeyed(f func() error) error {
+// withoutForeignKeys calls f with foreign keys disabled.
+func (d *DB) withoutForeignKeys(f func() error) error {
 	if err := d.c.set(lib.SQLITE_DBCONFIG_ENABLE_FKEY, 0); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 		if c := &needs.Columns[g.At]; g.New {
 			if c.Stamp != schema.NoStamp {
 				// Without a time, existing rows would count as the oldest.
-				if err := d.quietly("UPDATE "+quote(have.Name)+" SET "+quote(c.Name)+" = ?", text(b.Time.UTC().Format(stampFormat))); err != nil {
+				if err := d.updateQuietly("UPDATE "+quote(have.Name)+" SET "+quote(c.Name)+" = ?", text(b.Time.UTC().Format(stampFormat))); err != nil {
 					return nil, err
 				}
 			}
@@ -86,7 +86,7 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string, above
 	}
 	t := want.Clone()
 	t.Follow(&caps.Limits, referred(above), nil)
-	if err := d.createKeyed(&t); err != nil {
+	if err := d.createWithForeignKeys(&t); err != nil {
 		return nil, err
 	}
 	for _, sql := range want.OnCreate {
@@ -108,9 +108,9 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string, above
 	return d.readTable(ctx, want.Name, key)
 }
 
-// own finds the columns that weir added to a table. Without a declared type, they may be in a table that others
-// created.
-func (t *table) own() error {
+// findOwnColumns finds the columns that weir added to a table. Without a declared type, they may be in a table that
+// others created.
+func (t *table) findOwnColumns() error {
 	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool {
 		if t.Strict {
 			return strings.EqualFold(c.Decl, "ANY")
@@ -122,14 +122,14 @@ func (t *table) own() error {
 // widen changes the types of weir's columns. It records those that cannot change because something depends on them.
 func (d *DB) widen(have *table, needs *schema.Table, grown []schema.Growth) error {
 	grown = slices.DeleteFunc(slices.Clone(grown), func(g schema.Growth) bool { return g.New || needs.Columns[g.At].Type == g.From })
-	err := d.c.undone(func() error { return d.convert(&have.Table, needs, grown) })
+	err := d.c.undoOnError(func() error { return d.convert(&have.Table, needs, grown) })
 	if !isRefusal(err) {
 		return err
 	}
 	held := &schema.HeldError{Table: have.Name, Why: err.Error()}
 	for i := range grown {
 		name := needs.Columns[grown[i].At].Name
-		if len(grown) == 1 || isRefusal(d.c.undone(func() error { return d.convert(&have.Table, needs, grown[i:i+1]) })) {
+		if len(grown) == 1 || isRefusal(d.c.undoOnError(func() error { return d.convert(&have.Table, needs, grown[i:i+1]) })) {
 			have.stuck[lower(name)], held.Column = err.Error(), name
 		}
 	}
@@ -159,7 +159,7 @@ func (d *DB) convert(have, needs *schema.Table, columns []schema.Growth) error {
 	case redeclared:
 		return d.rebuild(needs, decls, from)
 	case len(sets) > 0:
-		return d.quietly("UPDATE " + quote(have.Name) + " SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(where, " OR "))
+		return d.updateQuietly("UPDATE " + quote(have.Name) + " SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(where, " OR "))
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (d *DB) addColumns(have, needs *schema.Table, grown []schema.Growth) error 
 			rebuild = true
 			continue
 		case isRowID(c.Name):
-			return fmt.Errorf("table %q cannot get a column %q: SQLite takes that name only when a table is made (rename the field, or --unknown-fields ignore)", have.Name, c.Name)
+			return fmt.Errorf("table %q cannot get a column %q: SQLite accepts that name only when a table is created (rename the field, or --unknown-fields ignore)", have.Name, c.Name)
 		}
 		if err := d.c.exec(addColumn(have, c)); err != nil {
 			return fmt.Errorf("adding column %q: %w", c.Name, err)
@@ -203,8 +203,8 @@ func declared(have *schema.Table) (decls, values []string) {
 	return decls, values
 }
 
-// quietly runs an update that observers must not notice: no trigger fires.
-func (d *DB) quietly(sql string, args ...value) error {
+// updateQuietly runs an update that observers must not notice: no trigger fires.
+func (d *DB) updateQuietly(sql string, args ...value) error {
 	if err := d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (d *DB) rebuild(t *schema.Table, decls, from []string) error {
 		decls, from = append(decls, declare(t, &t.Columns[i])), append(from, value)
 	}
 	temp := "weir_new_" + t.Name
-	return d.unkeyed(func() error { // otherwise rows that refer to the table would be deleted with it
+	return d.withoutForeignKeys(func() error { // otherwise rows that refer to the table would be deleted with it
 		return d.c.execAll(append([]string{
 			create(temp, t, decls),
 			fmt.Sprintf("INSERT INTO %s SELECT %s FROM %s", quote(temp), strings.Join(from, ", "), quote(t.Name)),

@@ -89,7 +89,7 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 			return err
 		}
 	}
-	return d.unkeyed(func() error { // no remaining row refers to a removed one
+	return d.withoutForeignKeys(func() error { // no remaining row refers to a removed one
 		for i, t := range tables {
 			if err := d.dropVersions(ctx, t.Name); err != nil {
 				return err
@@ -109,8 +109,8 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 	})
 }
 
-// joined records that a flush's job writes to a table of this name, and returns the table with its jobs.
-func (d *DB) joined(f *sink.Flush, name string, t *table) (*table, error) {
+// addWriter records that a flush's job writes to a table of this name, and returns the table with its jobs.
+func (d *DB) addWriter(f *sink.Flush, name string, t *table) (*table, error) {
 	known := slices.Contains(t.Writers, f.Job)
 	if known && !f.First() {
 		return t, nil

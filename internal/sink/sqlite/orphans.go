@@ -43,9 +43,9 @@ func (s *stateStore) dropOrphans(l *layout) error {
 // dropSome is one scan of dropOrphans.
 func (s *stateStore) dropSome(l *layout, pass *sink.Orphans, most int) error {
 	var found []orphan
-	looked, last := 0, []byte(nil)
+	scanned, last := 0, []byte(nil)
 	err := s.c.query("SELECT key, state, gone IS NULL FROM weir_versions WHERE tbl = ? AND key > coalesce(?, x'') ORDER BY key LIMIT ?", func(row *stmt) error {
-		looked, last = looked+1, bytes.Clone(row.blob(0))
+		scanned, last = scanned+1, bytes.Clone(row.blob(0))
 		if row.int(2) != 0 {
 			found = append(found, orphan{last, fold.RemembersDelete(row.blob(1))})
 		}
@@ -71,7 +71,7 @@ func (s *stateStore) dropSome(l *layout, pass *sink.Orphans, most int) error {
 			return err
 		}
 	}
-	pass.Took(most, looked, last, dropped)
+	pass.Record(most, scanned, last, dropped)
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (c *conn) hasRowOf(l *layout, key []byte) (exists bool, err error) {
 	if texts == nil {
 		return true, nil
 	}
-	s, err := c.prepareOne("SELECT 1 FROM " + quote(l.table.Name) + l.whereOf(l.finder(spellings), len(texts)))
+	s, err := c.prepareVariant("SELECT 1 FROM " + quote(l.table.Name) + l.whereOf(l.finder(spellings), len(texts)))
 	if err != nil {
 		return false, err
 	}

@@ -142,7 +142,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 		return err
 	}
 	if p.undoes {
-		err = p.c.undone(write)
+		err = p.c.undoOnError(write)
 	} else {
 		err = write()
 	}
@@ -167,7 +167,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	several := 0
 	for i, of := range rows {
-		if several += min(1, len(of)); len(of) > 0 && len(p.writers[i].nested.below) > 0 {
+		if several += min(1, len(of)); len(of) > 0 && len(p.writers[i].nested.descendants) > 0 {
 			several++
 		}
 	}

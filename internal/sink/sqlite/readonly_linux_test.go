@@ -51,7 +51,7 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 	}
 	live, err, closing := read()
 	if err != nil || closing != nil || live == 0 {
-		t.Fatalf("beside a writer: %d rows, %v, %v", live, err, closing)
+		t.Fatalf("next to a writer: %d rows, %v, %v", live, err, closing)
 	}
 	wal, err := os.ReadFile(path + "-wal")
 	testcheck.NoError(t, err)

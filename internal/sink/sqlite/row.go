@@ -171,8 +171,8 @@ func (w *writer) areNew(rows []*fold.Row) bool {
 		})
 }
 
-// insertTogether inserts those of the n rows in the buffer that the table does not have, and reports whether these are
-// all. Otherwise, and if the table rejects one, all must be written one by one.
+// insertTogether inserts the n rows in the buffer, except rows that the table has, and reports whether it inserted all.
+// If not, or if the table rejects one, all must be written one by one.
 func (w *writer) insertTogether(n int) (all bool, err error) {
 	inserted, err := w.statements.insertMany(&w.buffer, n)
 	if err != nil && (!isRefusal(err) || w.c.autocommit()) {
@@ -255,7 +255,7 @@ func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
 		w.piece.deletes = append(w.piece.deletes, delayed{r, at})
 	default:
 		w.layout.read(vals, r)
-		if !looked || len(w.nested.below) > 0 { // otherwise the statement is still at the row
+		if !looked || len(w.nested.descendants) > 0 { // otherwise the statement is still at the row
 			sel.reset()
 			err = w.row(r, vals)
 			break
@@ -279,7 +279,7 @@ func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
 // relate finds a row's parent and the rows that it refers to, and deletes the rows that are deleted with it. owned is
 // false if the parent is missing; the row then cannot exist.
 func (w *writer) relate(r *fold.Row, vals []value) (owned bool, err error) {
-	if err := w.initials(r, vals); err != nil {
+	if err := w.setDefaults(r, vals); err != nil {
 		return false, err
 	}
 	if owned, err = w.references.findOwner(r, vals); err != nil {
@@ -294,8 +294,8 @@ func (w *writer) relate(r *fold.Row, vals []value) (owned bool, err error) {
 	if w.way.explodes && !r.Deleted {
 		w.piece.written = append(w.piece.written, r)
 	}
-	if len(w.nested.below) > 0 && (r.Deleted || r.Replaces) {
-		return true, w.deleteBelow(r)
+	if len(w.nested.descendants) > 0 && (r.Deleted || r.Replaces) {
+		return true, w.deleteDescendants(r)
 	}
 	return true, nil
 }
@@ -346,25 +346,25 @@ func (w *writer) merge(r *fold.Row, vals []value, exists bool) error {
 	return w.layout.merge(r, vals, nil)
 }
 
-// initials sets columns that a delete in the batch cleared to their defaults. Values that only fill such a row are
+// setDefaults sets columns that a delete in the batch cleared to their defaults. Values that only fill such a row are
 // marked late.
-func (w *writer) initials(r *fold.Row, vals []value) error {
+func (w *writer) setDefaults(r *fold.Row, vals []value) error {
 	for i := range vals {
 		if !w.layout.b.Initial(r, i) || w.layout.cols[i] < 0 {
 			continue
 		}
 		if v := &vals[i]; v.kind != 0 {
 			v.late = true
-		} else if err := w.initial(i, v); err != nil {
+		} else if err := w.setDefault(i, v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// initial sets v to column i's default.
-func (w *writer) initial(i int, v *value) error {
-	s, err := w.c.prepareOne("SELECT " + cmp.Or(w.layout.table.Columns[w.layout.cols[i]].Default, "NULL"))
+// setDefault sets v to column i's default.
+func (w *writer) setDefault(i int, v *value) error {
+	s, err := w.c.prepareVariant("SELECT " + cmp.Or(w.layout.table.Columns[w.layout.cols[i]].Default, "NULL"))
 	if err != nil {
 		return err
 	}
@@ -446,7 +446,7 @@ func (w *writer) replace(vals []value) error {
 			continue
 		}
 		if v := &vals[i]; c.Stamp == schema.NoStamp && (v.kind == 0 || v.late) {
-			if err := w.initial(i, v); err != nil {
+			if err := w.setDefault(i, v); err != nil {
 				return err
 			}
 		}

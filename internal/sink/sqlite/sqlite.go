@@ -66,7 +66,7 @@ var (
 const (
 	unread       = -1                    // not a schema version
 	busyWait     = 10                    // ms that SQLite itself waits for a lock; short, because its waits grow in steps
-	patience     = 1000                  // ms of short polls before a lock counts as a failure
+	lockWait     = 1000                  // ms of short polls before a lock counts as a failure
 	yieldFor     = 20 * time.Millisecond // twice the longest wait between polls, see polling
 	yieldEvery   = 200 * time.Millisecond
 	defaultCache = 64 << 20 // bytes

@@ -68,7 +68,7 @@ func (s *statements) runInsert(vals []value) (err error) {
 				columns = append(columns, i)
 			}
 		}
-		if insert, err = s.c.prepareOne(s.layout.insertSQL(columns, 1)); err != nil {
+		if insert, err = s.c.prepareVariant(s.layout.insertSQL(columns, 1)); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (s *statements) runInsert(vals []value) (err error) {
 func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 	update := s.update
 	if s.exact {
-		update, err = s.c.prepareOne(s.layout.updateSQL(columns))
+		update, err = s.c.prepareVariant(s.layout.updateSQL(columns))
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (s *statements) insertMany(rows *rowBuffer, n int) (inserted int64, err err
 			s.many += " ON CONFLICT DO NOTHING"
 		}
 	}
-	insert, err := s.c.prepareOne(s.many)
+	insert, err := s.c.prepareVariant(s.many)
 	if err != nil {
 		return 0, err
 	}

@@ -28,7 +28,7 @@ import (
 )
 
 // steps is the run of a feed whose state is easy to tell from outside: batch k
-// sets n to k in every row and rejects one line, so that at any time
+// sets n to k in every row and rejects one line. At any time
 //
 //	min(n) = max(n) = flushes of the job = lines rejected.
 type steps struct {

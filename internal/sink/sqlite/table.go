@@ -21,7 +21,7 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 
 func (d *DB) table(ctx context.Context, name string, key []string) (schema.Table, error) {
 	if l := strings.ToLower(name); strings.HasPrefix(l, "sqlite_") || strings.HasPrefix(l, "weir_") {
-		return schema.Table{}, fmt.Errorf("a table cannot be named %q: names that begin so belong to SQLite and to weir", name)
+		return schema.Table{}, fmt.Errorf("a table cannot be named %q: such names are reserved for SQLite and weir", name)
 	}
 	if err := d.usable(ctx); err != nil {
 		return schema.Table{}, err
@@ -40,8 +40,8 @@ func (d *DB) table(ctx context.Context, name string, key []string) (schema.Table
 	return t.Table, d.explain(err)
 }
 
-// known returns a batch's table as it was last read.
-func (d *DB) known(b *fold.Batch) *table {
+// lastRead returns a batch's table as it was last read.
+func (d *DB) lastRead(b *fold.Batch) *table {
 	if t := d.tables[lower(b.Table.Name)]; t != nil {
 		return t
 	}
@@ -74,7 +74,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		return t, err
 	}
 	if kind != "table" {
-		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kind)
+		return t, fmt.Errorf("%q is a %s, not a table: weir writes only to tables", t.Name, kind)
 	}
 	t.Exists = true
 	defaults, primary, pk := false, []string(nil), map[int]string{}
@@ -125,7 +125,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if err != nil {
 		return t, err
 	}
-	sql = t.withoutOwn(sql)
+	sql = t.withoutOwnConstraints(sql)
 	// If the word is only part of a name, lines are kept unnecessarily.
 	has := func(word string) bool { return strings.Contains(strings.ToUpper(sql), word) }
 	ruled := linked || triggers || t.Strict || defaults || has("CHECK") ||
@@ -136,7 +136,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	ruled = ruled || has("COLLATE")
 	t.Made, t.Ruled = t.Made && !ruled, t.Made && ruled
 	if t.marks != "" {
-		err = t.own()
+		err = t.findOwnColumns()
 	}
 	return t, err
 }

@@ -181,7 +181,7 @@ func (t *follower) openNext() (*os.File, error) {
 		return nil, err
 	}
 	if len(doubtful) > 0 {
-		t.log.Warn(fmt.Sprintf("%s was replaced, and it is not clear whether it was rotated more than once since the last look: if these were %s meanwhile, sync them too: %s",
+		t.log.Warn(fmt.Sprintf("%s was replaced, and it is not clear whether it was rotated more than once since the last check: if these were %s meanwhile, sync them too: %s",
 			t.path, filepath.Base(t.path), strings.Join(doubtful, ", ")))
 	}
 	return f, nil

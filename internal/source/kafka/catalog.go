@@ -137,7 +137,7 @@ func (c *catalog) findCompacted(ctx context.Context) error {
 	}
 	for _, t := range found {
 		if t.Err != nil && t.Name != k.DeadLetters && k.Tombstones.Compacted != "" && k.Tombstones.Field == "" && !k.Tombstones.Drop {
-			c.cfg.common.Log.Warn(fmt.Sprintf("topic %s: whether it is compacted is not known: %v (--tombstones-by-key says what records without a value do)", t.Name, t.Err))
+			c.cfg.common.Log.Warn(fmt.Sprintf("topic %s: weir could not find out whether it is compacted: %v (--tombstones-by-key says what records without a value do)", t.Name, t.Err))
 		}
 		isCompacted := slices.ContainsFunc(t.Configs, func(set kadm.Config) bool {
 			return set.Key == "cleanup.policy" && strings.Contains(set.MaybeValue(), "compact")

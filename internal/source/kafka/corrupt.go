@@ -85,14 +85,15 @@ func (f *fetcher) damaged(ctx context.Context, l *lane, why error) error {
 	err := fmt.Errorf("%s: the batch at offset %d cannot be read: %w", l.name, l.at.Offset, why)
 	switch {
 	case doubt != nil:
-		return fmt.Errorf("%w; where the next one begins is not known: %w", err, doubt)
+		return fmt.Errorf("%w; the offset of the next one is unknown: %w", err, doubt)
 	case next < 0:
-		return fmt.Errorf("%w; its header is damaged, too, so that nothing says where the next one begins: --start %s/%d=OFFSET begins at an offset", err, l.topic, l.number)
+		return fmt.Errorf("%w; its header is damaged, too, so the offset of the next one is unknown: --start %s/%d=OFFSET begins at an offset", err, l.topic, l.number)
 	}
 	return fmt.Errorf("%w; --start %s/%d=%d begins behind it, without these records", err, l.topic, l.number, next)
 }
 
-// offsetAfterBatch finds the offset after a lane's next batch, which cannot be read. It returns -1 if the header is damaged, too.
+// offsetAfterBatch finds the offset after a lane's next batch, which cannot be read. It returns -1 if the header is
+// damaged, too.
 func (f *fetcher) offsetAfterBatch(ctx context.Context, l *lane) (next int64, err error) {
 	var answer *kmsg.FetchResponseTopicPartition
 	err = f.brokers.retry(ctx, func() (err error) {

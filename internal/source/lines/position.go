@@ -37,7 +37,7 @@ func ReadCursor(c source.Cursor, name string) (p Position, err error) {
 		return p, fmt.Errorf("the checkpoint of %s: %w", name, err)
 	}
 	if p.Offset < 0 {
-		return p, &source.ChangedError{Name: name, What: fmt.Sprintf("has a checkpoint that cannot be (byte %d)", p.Offset)}
+		return p, &source.ChangedError{Name: name, What: fmt.Sprintf("has an invalid checkpoint (byte %d)", p.Offset)}
 	}
 	return p, nil
 }

@@ -249,7 +249,7 @@ func (c *senderConn) readLong(p []byte) (int, error) {
 	case wait == c.idle:
 		err = silence(c.idle)
 	default:
-		err = fmt.Errorf("a line over %d KiB arrived too slowly: it may pause for %s, and else takes at least %d KiB/s", senderBlock>>10, longLinePause, longLineRate>>10)
+		err = fmt.Errorf("a line over %d KiB arrived too slowly: it may pause for %s, and otherwise has to send at least %d KiB/s", senderBlock>>10, longLinePause, longLineRate>>10)
 	}
 	return n, err
 }
