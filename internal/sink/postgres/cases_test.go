@@ -18,19 +18,20 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestCases plays the cases in testdata, each in an empty database. Their lines are
+// TestCases runs the cases in testdata, each in an empty database. Their lines are
 //
-//	> MESSAGE      of a feed; those that follow each other are one flush
+//	> MESSAGE      of a feed; consecutive messages are one flush
 //	rebuild        the next flush empties the table first
-//	meanwhile SQL  another session has run it, and commits once the next flush waits for it
+//	meanwhile SQL  another session runs it, and commits once the next flush waits for it
 //	as ROLE        weir connects as this role from now on
 //	run OPTION...  a new run opens the database, with a mapping in YAML, or with names of tables and options such as key=a,b
-//	look TABLE     weir looks for a table
-//	status         weir looks at its own tables, as weir status does
-//	SQL            of another program; $DATABASE is the database's name
-//	= RESULT       of the line above: what a flush did, the messages that it rejected, rows, or an error
+//	look TABLE     weir reads a table
+//	status         weir reads its own tables, as weir status does
+//	SQL            another program runs it; $DATABASE is the database's name
+//	= RESULT       of the line above: a flush's counts, the messages that it rejected, rows, or an error
 //
-// Those that begin with blanks continue the line above. To rewrite the results, run it with -update, and read the difference.
+// A line that begins with blanks continues the line above. To rewrite the results, run it with -update, and review the
+// difference.
 func TestCases(t *testing.T) {
 	url := testpg.New(t)
 	for _, theme := range []string{"tables", "changes", "triggers", "rejects", "rights", "widening"} {
