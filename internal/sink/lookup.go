@@ -25,17 +25,17 @@ func (f *Finder) FindAll(l *schema.Lookup, n int) string {
 }
 
 // Where returns the condition that a row's key begins with n values. key are the columns with the key in the database.
-// If above is not nil, it finds the first one.
-func (f *Finder) Where(table string, key []string, above *schema.Lookup, n int) string {
+// If parent is not nil, it finds the first one.
+func (f *Finder) Where(table string, key []string, parent *schema.Lookup, n int) string {
 	var all []string
 	first := 0
-	if above != nil {
-		first = len(above.Parts())
+	if parent != nil {
+		first = len(parent.Parts())
 		is := " = ("
 		if n < first { // there may be several
 			is = " IN ("
 		}
-		all, key = append(all, f.Quote(key[0])+is+f.FindAll(above, min(n, first))+")"), key[1:]
+		all, key = append(all, f.Quote(key[0])+is+f.FindAll(parent, min(n, first))+")"), key[1:]
 	}
 	for i := first; i < n; i++ {
 		all = append(all, f.Equal(table, key[i-first], i))

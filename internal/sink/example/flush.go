@@ -429,11 +429,11 @@ func (w *writer) remove(table int, r *fold.Row) error {
 func (w *writer) removeBelow(table int, r *fold.Row) error {
 	of := w.batches[table]
 	for i, b := range slices.Backward(w.batches) {
-		above, top := i, fold.Top(w.f.Batches, i)
-		for above > table && w.batches[above].Child != nil {
-			above = w.batches[above].Child.Parent
+		ancestor, top := i, fold.Top(w.f.Batches, i)
+		for ancestor > table && w.batches[ancestor].Child != nil {
+			ancestor = w.batches[ancestor].Child.Parent
 		}
-		if above != table || i == table || !w.tables[i].Exists || top == table && !r.Deleted {
+		if ancestor != table || i == table || !w.tables[i].Exists || top == table && !r.Deleted {
 			continue
 		}
 		where, args := w.where(i, b.Child.Key[:len(of.Table.Key)], of, r, of.Table.Key)

@@ -48,13 +48,13 @@ func (s *state) expireBelow(e *sink.Expiry, gone []row, res *sink.Expired) {
 		if s.tables[l.Table] == nil {
 			continue
 		}
-		above := gone
+		parents := gone
 		if l.Above >= 0 {
-			above = below[l.Above]
+			parents = below[l.Above]
 		}
 		t := s.copied(l.Table)
 		for _, key := range slices.Sorted(maps.Keys(t.rows)) {
-			if slices.ContainsFunc(above, func(a row) bool { return t.rows[key].belongs(a, &l) }) {
+			if slices.ContainsFunc(parents, func(a row) bool { return t.rows[key].belongs(a, &l) }) {
 				below[i] = append(below[i], t.remove(key))
 			}
 		}
@@ -63,9 +63,9 @@ func (s *state) expireBelow(e *sink.Expiry, gone []row, res *sink.Expired) {
 }
 
 // belongs reports whether the row belongs to another one.
-func (r row) belongs(above row, l *schema.Lower) bool {
+func (r row) belongs(parent row, l *schema.Lower) bool {
 	for i, name := range l.Columns {
-		if r[name] != above[l.To[i]] {
+		if r[name] != parent[l.To[i]] {
 			return false
 		}
 	}

@@ -35,7 +35,7 @@ func (p *part) fit() (err error) {
 	if !p.b.Used() && len(p.keys) == 0 {
 		return nil
 	}
-	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t, p.a.above); err != nil {
+	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t, p.a.referredTable); err != nil {
 		return err
 	}
 	if p.t.Exists && len(p.ddl) > 0 {

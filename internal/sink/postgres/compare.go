@@ -170,7 +170,7 @@ func (d *DB) newComparison(ctx context.Context, b *fold.Batch) (*comparison, err
 	if _, err := sink.Table(ctx, d.Tables, b.Table.Name, b.Table.KeyColumns()); err != nil {
 		return nil, err
 	}
-	if err := d.readAbove(ctx, &b.Table); err != nil {
+	if err := d.readReferred(ctx, &b.Table); err != nil {
 		return nil, err
 	}
 	rows, known := b.Sorted(), func(name string) *relation { return &d.tableOf(name).relation }

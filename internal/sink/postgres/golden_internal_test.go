@@ -296,7 +296,7 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 		g.says("after the answer")
 		r := make([]result, len(a.script.statements))
 		a.script = &script{}
-		err = errors.Join(err, a.takeAnswers(r))
+		err = errors.Join(err, a.useResults(r))
 	}
 	err = errors.Join(err, a.decide())
 	a.lockSets()

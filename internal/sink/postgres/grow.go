@@ -45,19 +45,19 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 		quote(t.ident), t.ident, columns, t.oid, t.hides, same))
 }
 
-// fit returns the statements that adapt the database's table to a batch, and the table afterwards. above returns the
+// fit returns the statements that adapt the database's table to a batch, and the table afterwards. referred returns the
 // tables that it refers to.
-func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []statement, _ relation, err error) {
+func (d *DB) fit(b *fold.Batch, t *table, referred func(*schema.ForeignKey) *schema.Table) (ddl []statement, _ relation, err error) {
 	have, want := t.relation, &b.Table
 	if !have.Exists {
-		return d.create(want, t, above)
+		return d.create(want, t, referred)
 	}
 	have.Table, have.cols = have.Clone(), slices.Clone(have.cols)
 	grown, err := sink.Grow(&have.Table, b)
 	if err != nil {
 		return nil, have, err
 	}
-	if grown = have.Follow(&b.Limits, above, grown); len(grown) == 0 {
+	if grown = have.Follow(&b.Limits, referred, grown); len(grown) == 0 {
 		return nil, have, nil
 	}
 	for _, g := range grown {
@@ -93,14 +93,14 @@ func addColumn(table string, c *schema.Column, now time.Time) []statement {
 }
 
 // create is fit for a table that does not exist.
-func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []statement, have relation, err error) {
+func (d *DB) create(want *schema.Table, t *table, referred func(*schema.ForeignKey) *schema.Table) (ddl []statement, have relation, err error) {
 	have = t.relation
 	if err := sink.MayCreate(want); err != nil {
 		return nil, have, err
 	}
 	have.Table, have.cols = want.Clone(), nil
 	have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return isPending(&c) })
-	have.Follow(&caps.Limits, above, nil)
+	have.Follow(&caps.Limits, referred, nil)
 	for i := range have.Columns {
 		c := &have.Columns[i]
 		c.New, c.NotNull, c.Decl = false, c.Key, declare(c)
@@ -255,8 +255,9 @@ func (a *attempt) current(name string) *relation {
 	return &a.d.tableOf(name).relation
 }
 
-// above returns the table that a foreign key refers to, as the flush leaves it; nil if the flush does not write it.
-func (a *attempt) above(k *schema.ForeignKey) *schema.Table {
+// referredTable returns the table that a foreign key refers to, as the flush leaves it; nil if the flush does not write
+// it.
+func (a *attempt) referredTable(k *schema.ForeignKey) *schema.Table {
 	if p := a.partNamed(k.Table); p != nil {
 		return &p.after.Table
 	}

@@ -82,11 +82,11 @@ func (a *attempt) read(ctx context.Context) error {
 		a.stopComparing(pgError(err))
 		return err
 	}
-	return a.takeAnswers(r)
+	return a.useResults(r)
 }
 
-// takeAnswers distributes the results to the parts.
-func (a *attempt) takeAnswers(r []result) error {
+// useResults gives the parts their results.
+func (a *attempt) useResults(r []result) error {
 	for _, p := range a.parts {
 		switch {
 		case p.lookup == nil:
@@ -103,8 +103,8 @@ func (a *attempt) takeAnswers(r []result) error {
 
 // planRows plans to write the rows, or adds statements that first read what the database has.
 func (p *part) planRows(assumeNew bool) error {
-	above := p.follows()
-	assumeNew = assumeNew && p.maySeemNew() && (above == nil || above.plan != nil && above.plan.isNew)
+	parent := p.follows()
+	assumeNew = assumeNew && p.maySeemNew() && (parent == nil || parent.plan != nil && parent.plan.isNew)
 	switch {
 	case !p.b.Versioned():
 		p.plan = p.newPlan(p.b, p.writes)
@@ -209,8 +209,8 @@ func (a *attempt) writeParts() {
 		case p.plan.acts.deletes > 0 && !p.plan.only:
 			a.script.put(p.plan.delete())
 		}
-		for _, above := range a.cascading(p) {
-			a.script.put(p.cascade(above))
+		for _, ancestor := range a.cascading(p) {
+			a.script.put(p.cascade(ancestor))
 		}
 		p.owns(from)
 	}

@@ -98,8 +98,8 @@ func (s *shape) resolutions() (all []statement) {
 	return all
 }
 
-// readAbove reads the tables to which rows of a batch refer, unless they are known.
-func (d *DB) readAbove(ctx context.Context, of *schema.Table) error {
+// readReferred reads the tables to which rows of a batch refer, unless they are known.
+func (d *DB) readReferred(ctx context.Context, of *schema.Table) error {
 	for _, ref := range of.Refs {
 		for l := ref.To; l != nil; l = l.Above {
 			if d.tableOf(l.Table).Exists {

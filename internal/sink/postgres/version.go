@@ -144,7 +144,7 @@ func (p *part) readVersions(r []result) error {
 		}
 	}
 	all := p.storedRows()
-	if err := p.takeStored(all, r[p.lookup.rows].rows); err != nil {
+	if err := p.decodeStored(all, r[p.lookup.rows].rows); err != nil {
 		return err
 	}
 	p.resolver = p.newResolver(names)
@@ -167,8 +167,8 @@ func (p *part) storedRows() []storedRow {
 // newResolver returns a resolver for the part's rows, given the names of the columns with versions.
 func (p *part) newResolver(names []string) *fold.Resolver {
 	resolver := fold.NewResolver(p.b, names, &p.after.Table)
-	if above := p.follows(); above != nil && above.resolver != nil {
-		resolver.Below(above.resolver)
+	if parent := p.follows(); parent != nil && parent.resolver != nil {
+		resolver.Below(parent.resolver)
 	}
 	return resolver
 }
@@ -206,9 +206,9 @@ type storedRow struct {
 	itself, state origin
 }
 
-// takeStored decodes what was found of rows: their numbers, the xmin of existing ones, their state or version, and the
-// xmin of the state.
-func (p *part) takeStored(all []storedRow, found [][][]byte) (err error) {
+// decodeStored decodes what was found of rows: their numbers, the xmin of existing ones, their state or version, and
+// the xmin of the state.
+func (p *part) decodeStored(all []storedRow, found [][][]byte) (err error) {
 	for _, row := range found {
 		r := &all[number(row[0])]
 		r.itself, r.was.Exists = row[1], row[1] != nil

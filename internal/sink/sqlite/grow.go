@@ -15,9 +15,9 @@ import (
 )
 
 // fit adapts a table to a batch, inside the flush's transaction, and returns it as it then is. The database's state
-// counts: others may have changed the table since it was read. above are the tables that it may refer to, in their
+// counts: others may have changed the table since it was read. parents are the tables that it may refer to, in their
 // current state.
-func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table) (*table, error) {
+func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*table) (*table, error) {
 	want := &b.Table
 	version, err := d.c.scalar("PRAGMA schema_version")
 	if err != nil {
@@ -37,14 +37,14 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 		}
 	}
 	if !have.Exists {
-		return d.create(ctx, want, was.key, above)
+		return d.create(ctx, want, was.key, parents)
 	}
 	needs := have.Clone()
 	grown, err := sink.Grow(&needs, b)
 	if err != nil {
 		return have, err
 	}
-	grown = needs.Follow(&caps.Limits, referred(above), grown)
+	grown = needs.Follow(&caps.Limits, referred(parents), grown)
 	lost := strings.Contains(have.ID, lostMark)
 	if len(grown) == 0 && !lost {
 		return have, nil
@@ -67,7 +67,7 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 			}
 		}
 	}
-	if err := have.held(&needs, grown, above); err != nil {
+	if err := have.held(&needs, grown, parents); err != nil {
 		return nil, err
 	}
 	if err := d.widen(have, &needs, grown); err != nil {
@@ -80,12 +80,12 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 }
 
 // create creates the table.
-func (d *DB) create(ctx context.Context, want *schema.Table, key []string, above []*table) (*table, error) {
+func (d *DB) create(ctx context.Context, want *schema.Table, key []string, parents []*table) (*table, error) {
 	if err := sink.MayCreate(want); err != nil {
 		return nil, err
 	}
 	t := want.Clone()
-	t.Follow(&caps.Limits, referred(above), nil)
+	t.Follow(&caps.Limits, referred(parents), nil)
 	if err := d.createWithForeignKeys(&t); err != nil {
 		return nil, err
 	}
