@@ -39,8 +39,8 @@ func (s *some) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// TestPlay_LoopGoesOn: a client resumes where it was, in whichever loop.
-func TestPlay_LoopGoesOn(t *testing.T) {
+// TestPlay_LoopResumes: a client resumes where it was, in whichever loop.
+func TestPlay_LoopResumes(t *testing.T) {
 	file := feed(t, `{"pitr":"100","id":1}`+"\n"+`{"pitr":"101","id":2}`+"\n")
 	for resume, want := range map[string]string{
 		"":      `{"pitr":"100","id":1} {"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2} {"pitr":"104","id":1}`,
@@ -65,8 +65,8 @@ func TestPlay_LoopGoesOn(t *testing.T) {
 	}
 }
 
-// TestPlay_ShiftsTheTimeAlone: everything around a time, and nested fields with its name, are unchanged.
-func TestPlay_ShiftsTheTimeAlone(t *testing.T) {
+// TestPlay_ShiftsOnlyTheTime: everything around a time, and nested fields with its name, are unchanged.
+func TestPlay_ShiftsOnlyTheTime(t *testing.T) {
 	line := ` {"a":{"t":1,"b":[{"t":2},"\"}"]}, "t" : "2020-01-01T00:00:0%sZ" ,"c":[1]} `
 	file := feed(t, strings.Replace(line, "%s", "0", 1)+"\n")
 	ctx, stop := context.WithCancel(t.Context())

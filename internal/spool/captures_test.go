@@ -128,9 +128,9 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
-// TestCaptures_OldOnesGo: captures whose lines are all too old are removed, except the last one. Other files are left
+// TestCaptures_OldOnesAreRemoved: captures whose lines are all too old are removed, except the last one. Other files are left
 // alone.
-func TestCaptures_OldOnesGo(t *testing.T) {
+func TestCaptures_OldOnesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		c := captures(t, dir, 24*time.Hour)

@@ -218,8 +218,8 @@ func TestQueue_MemoryAndDisk(t *testing.T) {
 	})
 }
 
-// TestQueue_SlowSyncStopsNobody: during a sync, lines are appended, read and committed.
-func TestQueue_SlowSyncStopsNobody(t *testing.T) {
+// TestQueue_SlowSyncBlocksNothing: during a sync, lines are appended, read and committed.
+func TestQueue_SlowSyncBlocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
 		may := make(chan struct{})
@@ -246,8 +246,8 @@ func TestQueue_SlowSyncStopsNobody(t *testing.T) {
 	})
 }
 
-// TestQueue_FullOneGoesOnAtOnce: a commit of everything makes room.
-func TestQueue_FullOneGoesOnAtOnce(t *testing.T) {
+// TestQueue_CommitMakesRoomAtOnce: a commit of everything makes room.
+func TestQueue_CommitMakesRoomAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := strings.Repeat("x", 999) + "\n"
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 2500}})
@@ -303,8 +303,8 @@ func TestQueue_End(t *testing.T) {
 	}
 }
 
-// TestQueue_FailsUnderAReaderThatIsStopped: Next is not called any more, so Close returns the error.
-func TestQueue_FailsUnderAReaderThatIsStopped(t *testing.T) {
+// TestQueue_DiskFailsAfterStop: Next is not called any more, so Close returns the error.
+func TestQueue_DiskFailsAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
 		s.send("1\n")

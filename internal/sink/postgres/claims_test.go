@@ -98,9 +98,9 @@ func TestClaims_JobIsHeldAgain(t *testing.T) {
 	}
 }
 
-// TestClaims_ServerDoesNotNoticeABreak: a connection breaks without the server noticing. The same run gets its
+// TestClaims_UnnoticedDisconnect: a connection breaks without the server noticing. The same run gets its
 // session's locks at once.
-func TestClaims_ServerDoesNotNoticeABreak(t *testing.T) {
+func TestClaims_UnnoticedDisconnect(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	p.Half(true)
 	c := db.Claims(t, "job")
@@ -116,8 +116,8 @@ func TestClaims_ServerDoesNotNoticeABreak(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())", "4|1")
 }
 
-// TestClaims_EndedRunIsWaitedFor: the server may notice late that a run was killed.
-func TestClaims_EndedRunIsWaitedFor(t *testing.T) {
+// TestClaims_WaitForAKilledRun: the server may notice late that a run was killed.
+func TestClaims_WaitForAKilledRun(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	first, second := db.Claims(t, "job"), db.Claims(t, "job")
 	take(t, first, "a")

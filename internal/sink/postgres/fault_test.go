@@ -340,9 +340,9 @@ func TestFlush_LateCommit(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
 }
 
-// TestFlush_NextConnectionBreaksToo: the server does not notice that a connection broke in the middle of a flush, and
+// TestFlush_NextConnectionAlsoBreaks: the server does not notice that a connection broke in the middle of a flush, and
 // the next one breaks before it has ended the old session, which holds the locks.
-func TestFlush_NextConnectionBreaksToo(t *testing.T) {
+func TestFlush_NextConnectionAlsoBreaks(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	r := sinktest.Begin(t, db)
@@ -571,9 +571,9 @@ func TestFlush_MayPauseLongerTheMoreRowsItHas(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT DISTINCT pause FROM limits ORDER BY pause", "10s", "11s")
 }
 
-// TestFlush_StoppedRunHoldsNobodyUp: if weir is stopped in the middle of a flush, it does not block others for long:
+// TestFlush_StoppedRunReleasesItsLocks: if weir is stopped in the middle of a flush, it does not block others for long:
 // the server ends its session, after weir's limit or its own if that is shorter.
-func TestFlush_StoppedRunHoldsNobodyUp(t *testing.T) {
+func TestFlush_StoppedRunReleasesItsLocks(t *testing.T) {
 	for name, own := range map[string]string{"weir's time": "0", "the server's": "200ms"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -276,9 +276,9 @@ func TestMergeFunctions_OneOfManyRowsOverflows(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), sum(n) FROM t WHERE id <> 7", "299|299")
 }
 
-// TestMergeFunctions_WhatTheTableHasIsAdded: after a flush that changed nothing, a flush with the same values is not
+// TestMergeFunctions_EqualValuesAreMerged: after a flush that changed nothing, a flush with the same values is not
 // compared with the table.
-func TestMergeFunctions_WhatTheTableHasIsAdded(t *testing.T) {
+func TestMergeFunctions_EqualValuesAreMerged(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"n": merge.Sum}))
 	for _, n := range []int{1, 0, 1} {

@@ -67,8 +67,8 @@ func TestFlush_Repeated(t *testing.T) {
 	}
 }
 
-// TestFlush_RepeatedBelow: an inheriting table may have the parent's keys once more, with other values.
-func TestFlush_RepeatedBelow(t *testing.T) {
+// TestFlush_RepeatedWithInheritance: an inheriting table may have the parent's keys once more, with other values.
+func TestFlush_RepeatedWithInheritance(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	db.Exec(t, "CREATE TABLE below () INHERITS (t)")
@@ -139,8 +139,8 @@ func TestFlush_RepeatedAmongOthers(t *testing.T) {
 	}
 }
 
-// TestFlush_RepeatedBesideLongTexts: if few rows have a column with long texts, all of these would be read each time.
-func TestFlush_RepeatedBesideLongTexts(t *testing.T) {
+// TestFlush_RepeatedWithLongTexts: if few rows have a column with long texts, all of these would be read each time.
+func TestFlush_RepeatedWithLongTexts(t *testing.T) {
 	testcheck.Only(t)
 	db := connect(t, testpg.Start(t, "track_activity_query_size=64kB").Database(t))
 	db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, a text, long text)")

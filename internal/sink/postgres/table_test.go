@@ -77,8 +77,8 @@ func TestTable_DefaultsInAnyBatches(t *testing.T) {
 	}
 }
 
-// TestFlush_LeavesRowsThatStay checks Postgres' counters.
-func TestFlush_LeavesRowsThatStay(t *testing.T) {
+// TestFlush_LeavesUnchangedRowsAlone checks Postgres' counters.
+func TestFlush_LeavesUnchangedRowsAlone(t *testing.T) {
 	testcheck.Only(t)
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)

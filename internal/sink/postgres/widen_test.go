@@ -26,9 +26,9 @@ var hung = []struct{ sql, says string }{
 	{"CREATE STATISTICS st ON (n + 1), id FROM t", "(SQLSTATE 42883)"}, // only the server knows
 }
 
-// TestWiden_WhatHangsOnAColumn: a value that needs a wider type is rejected, and the error names the dependency. All
+// TestWiden_DependencyOnAColumn: a value that needs a wider type is rejected, and the error names the dependency. All
 // others are written, and other columns are widened.
-func TestWiden_WhatHangsOnAColumn(t *testing.T) {
+func TestWiden_DependencyOnAColumn(t *testing.T) {
 	url := testpg.New(t)
 	for _, c := range hung {
 		for _, when := range []string{"before a run", "during a run"} {

@@ -46,9 +46,9 @@ func TestWiden_TableOfOthers(t *testing.T) {
 	}
 }
 
-// TestWiden_WhatHangsOnAColumn: if an index created by others prevents a column from being widened, values that need it
+// TestWiden_DependencyOnAColumn: if an index created by others prevents a column from being widened, values that need it
 // are rejected.
-func TestWiden_WhatHangsOnAColumn(t *testing.T) {
+func TestWiden_DependencyOnAColumn(t *testing.T) {
 	f := tempFile(t)
 	r := sinktest.Begin(t, f)
 	r.Flush(`{"id":1,"b":true,"n":1}`, `{"id":2,"b":false,"n":2}`)
@@ -100,8 +100,8 @@ func TestTables_Wide(t *testing.T) {
 	}
 }
 
-// TestTables_AreOfOneState: a table that is read while another run widens it is as before or as after.
-func TestTables_AreOfOneState(t *testing.T) {
+// TestTables_ConsistentRead: a table that is read while another run widens it is as before or as after.
+func TestTables_ConsistentRead(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE theirs (a)") // not in WAL mode
 	reader := f.Open(t)
 	for round := range 60 {

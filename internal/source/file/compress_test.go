@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-func TestCompression_ToldByFirstBytes(t *testing.T) {
+func TestCompression_DetectedByFirstBytes(t *testing.T) {
 	data := feed(50)
 	skippable := []byte("\x5a\x2a\x4d\x18\x03\x00\x00\x00abc")
 	for name, in := range map[string][]byte{
@@ -77,7 +77,7 @@ func TestCompression_CutAnywhereGivesWholeLinesThenAnError(t *testing.T) {
 
 // Streams of zlib and deflate may follow each other like members of gzip. What follows the last one is never ignored
 // silently.
-func TestCompression_WhatFollowsAStreamIsRead(t *testing.T) {
+func TestCompression_DataAfterAStreamIsRead(t *testing.T) {
 	data := feed(60)
 	for format, pack := range map[string]func(data []byte) []byte{
 		source.Gzip: func(data []byte) []byte { return gz(t, data) },

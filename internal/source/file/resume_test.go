@@ -39,7 +39,7 @@ func TestOpen_ResumesAfterEveryLine(t *testing.T) {
 	}
 }
 
-func TestOpen_TellsAnotherStdin(t *testing.T) {
+func TestOpen_DetectsAnotherStdin(t *testing.T) {
 	data := feed(30)
 	all, err := readStdin(bytes.NewReader(data), source.Options{})
 	testcheck.NoError(t, err)
@@ -76,7 +76,7 @@ func wantChanged(t *testing.T, err error, parts ...string) {
 	}
 }
 
-func TestOpen_TellsChangedFiles(t *testing.T) {
+func TestOpen_DetectsChangedFiles(t *testing.T) {
 	data := feed(400)
 	for _, form := range forms {
 		path := tempFile(t, form(t, data))

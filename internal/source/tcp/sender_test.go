@@ -172,9 +172,9 @@ func TestListen_Handshake(t *testing.T) {
 	})
 }
 
-// TestListen_SilentOnesMakeRoom: silent connections do not block the port, and a sender that has sent lines is never
+// TestListen_SilentSendersMakeRoom: silent connections do not block the port, and a sender that has sent lines is never
 // disconnected for another.
-func TestListen_SilentOnesMakeRoom(t *testing.T) {
+func TestListen_SilentSendersMakeRoom(t *testing.T) {
 	listenIn(t, source.Options{}, nil, func(l *listening) {
 		good := l.dial()
 		l.send(good, []byte("1\n"))
@@ -361,8 +361,8 @@ func TestListen_ZstdWindows(t *testing.T) {
 	})
 }
 
-// TestListen_Strangers: a connection with another protocol is closed with one warning, and delivers no line.
-func TestListen_Strangers(t *testing.T) {
+// TestListen_OtherProtocols: a connection with another protocol is closed with one warning, and delivers no line.
+func TestListen_OtherProtocols(t *testing.T) {
 	listenIn(t, source.Options{}, nil, func(l *listening) {
 		for begins, warning := range map[string]string{
 			"GET / HTTP/1.1\r\nHost: x\r\n\r\n":               "it speaks HTTP",
@@ -399,9 +399,9 @@ func sendAll(c net.Conn, line string, taken *atomic.Int64) {
 	}
 }
 
-// TestStop_WhatConnectionsSentComesYet: after Stop, every line already read from a connection comes before the end,
+// TestStop_DeliversWhatWasRead: after Stop, every line already read from a connection comes before the end,
 // because it would not be resent.
-func TestStop_WhatConnectionsSentComesYet(t *testing.T) {
+func TestStop_DeliversWhatWasRead(t *testing.T) {
 	line := `{"id":"` + strings.Repeat("x", 500) + `"}` + "\n"
 	check := func(t *testing.T, s *Stream, taken *atomic.Int64) {
 		t.Helper()
