@@ -319,7 +319,7 @@ func TestQueue_DiskFailsAfterStop(t *testing.T) {
 // TestQueue_Damage: a run that reads damaged lines from disk ends with an error that says where they are and what to
 // do; its advice works.
 func TestQueue_Damage(t *testing.T) {
-	for repeats, advice := range map[bool]string{true: "the next run asks the feed again for what is not committed", false: "sync them by themselves, and then start this run again"} {
+	for repeats, advice := range map[bool]string{true: "the next run asks the feed again for what is not committed", false: "sync them separately, and then start this run again"} {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			c := Config{Folders: Folders{Dir: dir, Max: 1 << 20}, Repeats: repeats, LastResume: lastNumber}

@@ -231,7 +231,7 @@ func (s *store) explain(err error) error {
 	if !errors.As(err, new(*DamageError)) {
 		return err
 	}
-	after := "sync them by themselves, and then start this run again"
+	after := "sync them separately, and then start this run again"
 	if s.c.Repeats {
 		after = "the next run asks the feed again for what is not committed"
 	}

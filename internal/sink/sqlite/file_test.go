@@ -304,7 +304,7 @@ func TestOpen_RefusedFiles(t *testing.T) {
 	defer socket.Close()
 	for name, want := range map[string]string{
 		path("one.db"): "one.db has 2 names (hard links)", path("two.db"): "two.db has 2 names (hard links)", path("link.db"): "two.db has 2 names (hard links)",
-		path("fifo"): "is not a regular file", path("s"): "is no regular file", "/dev/zero": "is no regular file", dir: "is a directory",
+		path("fifo"): "is not a regular file", path("s"): "is not a regular file", "/dev/zero": "is not a regular file", dir: "is a directory",
 	} {
 		for _, readOnly := range []bool{false, true} {
 			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Options: sink.Options{Level: sink.Full, Log: logtest.New(t)}, ReadOnly: readOnly})
