@@ -1,5 +1,5 @@
-// Package backoff computes the waits between retries. Each is up to twice as long as the previous one, with jitter, so
-// clients that failed together do not retry together.
+// Package backoff has the waits between tries: each up to twice as long as the one before, and
+// with jitter, so that many who failed at one moment do not try again at one moment.
 package backoff
 
 import (
@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Replacement is how long a rejected login or certificate is retried if it worked before. Whoever replaces one does so
-// on both sides, one after the other.
+// Replacement is for how long a login or a certificate is tried again that was good before and is refused: whoever
+// replaces it does so on both sides, one after the other.
 const Replacement = 5 * time.Minute
 
-// A Backoff is a sequence of waits. The zero value of next starts it at Min.
+// A Backoff is a sequence of waits.
 type Backoff struct {
-	Min time.Duration // upper bound of the first wait
-	Max time.Duration // upper bound of every wait
+	Min time.Duration // the longest that the first wait takes
+	Max time.Duration // the longest that any takes
 
-	next time.Duration // upper bound of the next wait; 0: Min
+	next time.Duration // the longest that the next takes; 0: Min
 }
 
-// Next returns the next wait: random, between half of the current bound and the bound. ok is false if the wait could
-// exceed left. The sequence then does not advance.
+// Next returns the next wait: between half of the longest and the longest. It is none, and the
+// sequence stays where it is, when it could take longer than what is left of a limit.
 func (b *Backoff) Next(left time.Duration) (wait time.Duration, ok bool) {
 	longest := max(b.next, b.Min)
 	if longest > left {
@@ -31,10 +31,10 @@ func (b *Backoff) Next(left time.Duration) (wait time.Duration, ok bool) {
 	return longest/2 + rand.N(longest/2+1), true
 }
 
-// Reset restarts the sequence, after a success.
+// Reset begins the sequence again, after a success.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Sleep waits for d. It returns ctx's error if ctx ends first.
+// Sleep waits, unless ctx ends first: then it returns ctx's error.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -36,7 +36,7 @@ func TestNext_HasJitter(t *testing.T) {
 	}
 }
 
-// TestNext_Limit: no wait may end after the limit, and a refused wait does not advance the sequence.
+// TestNext_Limit: no wait may end after the limit; and one that is refused does not count.
 func TestNext_Limit(t *testing.T) {
 	b := Backoff{Min: time.Second, Max: time.Minute}
 	if _, ok := b.Next(time.Second - 1); ok {

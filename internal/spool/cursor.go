@@ -37,7 +37,7 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 		c.Log.Warn(fmt.Sprintf("the database was restored to before the first line in %s: the lines between are lost", path))
 		return begin, nil
 	}
-	return 0, fmt.Errorf("the folder %s holds %d bytes of lines that are older than lines in the table: sync %s/*.jsonl separately, or remove them", path, held, path)
+	return 0, fmt.Errorf("the folder %s holds %d bytes of lines that were read before others that are in the table now: sync %s/*.jsonl by themselves, or remove them", path, held, path)
 }
 
 // A queueCursor is the content of a queue's [source.Cursor].

@@ -505,9 +505,9 @@ func TestLog_PowerCutLosesNothingThatWasSynced(t *testing.T) {
 	}
 }
 
-// TestLog_SlowSyncBlocksNoReader: during a sync, lines are appended, read and counted. Only an Append that starts a new
+// TestLog_SlowSyncStopsNobody: during a sync, lines are appended, read and counted. Only an Append that starts a new
 // segment has to wait for a sync.
-func TestLog_SlowSyncBlocksNoReader(t *testing.T) {
+func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
 	add := func() {

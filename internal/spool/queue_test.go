@@ -218,8 +218,8 @@ func TestQueue_MemoryAndDisk(t *testing.T) {
 	})
 }
 
-// TestQueue_SlowSyncBlocksNothing: during a sync, lines are appended, read and committed.
-func TestQueue_SlowSyncBlocksNothing(t *testing.T) {
+// TestQueue_SlowSyncStopsNobody: during a sync, lines are appended, read and committed.
+func TestQueue_SlowSyncStopsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
 		may := make(chan struct{})
@@ -517,7 +517,7 @@ func TestStartOffset(t *testing.T) {
 		"the database is older, the feed repeats":  {log: held{10, "1\n2\n"}, from: at("A", 5), config: Config{Repeats: true}, resume: "database", warns: "the feed is asked again"},
 		"the database is older, senders do not":    {log: held{10, "1\n2\n"}, from: at("A", 5), at: 10, kept: true, resume: "r2", warns: "the lines between are lost"},
 		"the database is new, senders do not":      {log: held{10, "1\n2\n"}, config: Config{Seq: 3}, at: 10, kept: true, resume: "r2", warns: "the lines between are lost"},
-		"lines were read without a spool meantime": {log: four, config: Config{Seq: 4}, kept: true, fails: "separately, or remove them"},
+		"lines were read without a spool meantime": {log: four, config: Config{Seq: 4}, kept: true, fails: "by themselves, or remove them"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder, err := Folder(t.TempDir())

@@ -25,7 +25,7 @@ func (p *part) follows() *part {
 
 // deleted calls each with an ancestor's part that looks up its rows, and the indexes of its rows that a message
 // deletes.
-func (p *part) deleted(each func(ancestor *part, numbers []int)) {
+func (p *part) deleted(each func(above *part, numbers []int)) {
 	for q := p.follows(); q != nil; q = q.follows() {
 		var numbers []int
 		for n, r := range q.writes {
@@ -50,7 +50,7 @@ func (p *part) mayFollow() (may bool) {
 
 // followed is a statement that reads the keys of the children of a part's rows.
 type followed struct {
-	ancestor  *part
+	above     *part
 	statement int
 }
 
@@ -65,16 +65,16 @@ func (p *part) askChildren() {
 		parts = append(parts, fmt.Sprintf("(%s)::text", p.version()))
 	}
 	var ranges []string
-	p.deleted(func(ancestor *part, numbers []int) {
+	p.deleted(func(above *part, numbers []int) {
 		var in []string
 		for _, n := range numbers {
 			in = append(in, fmt.Sprint(n))
-			from := p.b.KeysBelow(ancestor.b, ancestor.writes[n])
+			from := p.b.KeysBelow(above.b, above.writes[n])
 			ranges = append(ranges, fmt.Sprintf(`('\x%x'::bytea, '\x%x'::bytea)`, from, after(from)))
 		}
-		join, belongs := p.belongs(ancestor)
-		p.lookup.keys = append(p.lookup.keys, followed{ancestor, s.add("SELECT s.n, %s\nFROM %s s%s JOIN %s t ON %s\nWHERE s.n IN (%s)",
-			strings.Join(parts, ", "), ancestor.t.stageName(), join, t.ident, belongs, strings.Join(in, ", "))})
+		join, belongs := p.belongs(above)
+		p.lookup.keys = append(p.lookup.keys, followed{above, s.add("SELECT s.n, %s\nFROM %s s%s JOIN %s t ON %s\nWHERE s.n IN (%s)",
+			strings.Join(parts, ", "), above.t.stageName(), join, t.ident, belongs, strings.Join(in, ", "))})
 	})
 	if p.b.Scope == fold.ColumnScope {
 		p.lookup.states = s.add("SELECT encode(v.key, 'hex'), encode(v.state, 'hex')\nFROM (VALUES %s) g (low, high)\n  JOIN %s.weir_versions v ON v.tbl = %s AND v.key >= g.low AND v.key < g.high",
@@ -132,7 +132,7 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 	taking, key := p.resolver.Taking(p.writes), len(p.b.Table.Key)
 	for _, f := range p.lookup.keys {
 		for _, row := range found[f.statement].rows {
-			taken := taking.Add(row[1:1+key], f.ancestor.b.Takes(f.ancestor.writes[number(row[0])]))
+			taken := taking.Add(row[1:1+key], f.above.b.Takes(f.above.writes[number(row[0])]))
 			if p.b.Scope == fold.RowScope && taken != nil {
 				was[string(taken.Key)] = fold.Stored{Exists: true, Version: row[1+key]}
 			}
@@ -215,13 +215,13 @@ func (s *shape) sweep() statement {
 
 // cascade deletes the rows that belong to a deleted or replaced row of the parent's part, and are not staged
 // themselves.
-func (p *part) cascade(ancestor *part) statement {
+func (p *part) cascade(above *part) statement {
 	stage := ""
 	if p.plan != nil {
 		stage = p.t.stageName()
 	}
-	join, on := p.belongs(ancestor)
-	return p.after.deleteBelow("DISTINCT ", ancestor.t.stageName(), join, on, "s.op IN ('d', 'r')", stage)
+	join, on := p.belongs(above)
+	return p.after.deleteBelow("DISTINCT ", above.t.stageName(), join, on, "s.op IN ('d', 'r')", stage)
 }
 
 // deleteBelow deletes the rows of a table that are deleted with a staged row s of other tables, except those in the
@@ -243,16 +243,16 @@ func (t *relation) deleteBelow(distinct, others, join, on, where, own string) st
 
 // belongs returns the condition that a row of the table belongs to a staged row of the parent's part; join is what
 // stands between the two.
-func (p *part) belongs(ancestor *part) (join, on string) {
+func (p *part) belongs(above *part) (join, on string) {
 	owner := p.newShape(p.b, nil).owner()
-	if n := len(ancestor.b.Table.Key); owner != nil && n <= len(owner.From) {
-		find := owner.finder(ancestor.stagedKey).FindAll(owner.To, n)
+	if n := len(above.b.Table.Key); owner != nil && n <= len(owner.From) {
+		find := owner.finder(above.stagedKey).FindAll(owner.To, n)
 		return fmt.Sprintf("\n  CROSS JOIN LATERAL (%s) o (id)", find), fmt.Sprintf("t.%s = o.id", ident(p.after.Columns[owner.at].Name))
 	}
 	var all []string
-	for part, to := range ancestor.after.Key {
+	for part, to := range above.after.Key {
 		at, equal := p.after.Key[part], "%s = s.c%d"
-		if p.after.cols[at].staged != ancestor.after.cols[to].staged {
+		if p.after.cols[at].staged != above.after.cols[to].staged {
 			equal = "(%s)::text = s.c%d::text"
 		}
 		all = append(all, fmt.Sprintf(equal, p.after.compared(at), to))

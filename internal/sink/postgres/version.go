@@ -167,8 +167,8 @@ func (p *part) storedRows() []storedRow {
 // newResolver returns a resolver for the part's rows, given the names of the columns with versions.
 func (p *part) newResolver(names []string) *fold.Resolver {
 	resolver := fold.NewResolver(p.b, names, &p.after.Table)
-	if parent := p.follows(); parent != nil && parent.resolver != nil {
-		resolver.Below(parent.resolver)
+	if above := p.follows(); above != nil && above.resolver != nil {
+		resolver.Below(above.resolver)
 	}
 	return resolver
 }

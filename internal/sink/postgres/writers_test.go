@@ -270,8 +270,8 @@ func TestFlush_Deadlock(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
 }
 
-// TestFlush_FourRunsCreateOneTable: runs that begin at the same time create and widen one table.
-func TestFlush_FourRunsCreateOneTable(t *testing.T) {
+// TestFlush_FourMakeOneTable: runs that begin at the same time create and widen one table.
+func TestFlush_FourMakeOneTable(t *testing.T) {
 	for range 5 { // repeated, because they do not always collide
 		for _, name := range []string{"plain", "versions"} {
 			t.Run(name, func(t *testing.T) { fourMakeOneTable(t, kinds[name].change) })

@@ -43,12 +43,12 @@ func acked(out string) (n int64) {
 	return n
 }
 
-// TestFlush_FailedCommitThatSucceeded makes the nth fsync fail, for every n of a short run. SQLite then reports
+// TestFlush_CommitThatFailedAndYetHappened makes the nth fsync fail, for every n of a short run. SQLite then reports
 // that the COMMIT failed, but it may have succeeded: the file is reopened and checked, and the flush is applied once.
 //
 // Without a WAL, the COMMIT has succeeded if the journal is gone and only its folder could not be synced. With a WAL,
 // it has if the fsync on closing fails as well; otherwise SQLite removes the log with the failed transaction.
-func TestFlush_FailedCommitThatSucceeded(t *testing.T) {
+func TestFlush_CommitThatFailedAndYetHappened(t *testing.T) {
 	t.Run("journal", func(t *testing.T) { failedCommits(t, "delete", 1) })
 	t.Run("wal", func(t *testing.T) { failedCommits(t, "wal", 1) })
 	t.Run("wal twice", func(t *testing.T) { failedCommits(t, "wal", 2) })
@@ -101,9 +101,9 @@ func failedCommits(t *testing.T, mode string, inARow int) {
 	}
 }
 
-// TestFlush_DiskKeepsFailing: if fsync never works again, nothing is acked as committed for long. The run ends
+// TestFlush_DiskThatGoesOnFailing: if fsync never works again, nothing is acked as committed for long. The run ends
 // after a few tries, long before --retry-for.
-func TestFlush_DiskKeepsFailing(t *testing.T) {
+func TestFlush_DiskThatGoesOnFailing(t *testing.T) {
 	const flushes = 40
 	for _, n := range []int{5, 8, 9, 11, 12} {
 		t.Run(fmt.Sprint("from fsync ", n), func(t *testing.T) {

@@ -50,8 +50,8 @@ func TestExplain_Classes(t *testing.T) {
 	}
 }
 
-// TestOpen_LiteralPaths: no character of a path has a special meaning.
-func TestOpen_LiteralPaths(t *testing.T) {
+// TestOpen_PathsToTheLetter: no character of a path has a special meaning.
+func TestOpen_PathsToTheLetter(t *testing.T) {
 	for _, name := range []string{"we?ird.db", "we%20ird%2F.db", "we#ird.db", "a b.db", "日本 é.db", "x.db?mode=ro", "file:x.db", ":memory:", "semi;colon&and=equals.db", "-dash", "new\nline.db", "%", "sqlite:x"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -77,8 +77,8 @@ func TestOpen_LiteralPaths(t *testing.T) {
 	}
 }
 
-// TestFlush_FileRemoved: SQLite continues to write into a deleted file and reports success; weir does not.
-func TestFlush_FileRemoved(t *testing.T) {
+// TestFlush_FileWentAway: SQLite continues to write into a deleted file and reports success; weir does not.
+func TestFlush_FileWentAway(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"deleted": os.Remove,
 		"moved":   func(path string) error { return os.Rename(path, path+".moved") },

@@ -88,9 +88,9 @@ func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
 	}
 }
 
-// TestFlush_OtherWritersProceed: a backfill without pauses and another writer without pauses both finish.
+// TestFlush_OtherWritersGetOn: a backfill without pauses and another writer without pauses both finish.
 // TestTurn_PausesForOthers checks that the backfill lets others in regularly.
-func TestFlush_OtherWritersProceed(t *testing.T) {
+func TestFlush_OtherWritersGetOn(t *testing.T) {
 	const want, limit = 25, 120 * time.Second
 	rows := testcheck.Rounds(500, 5000)
 	plain := func(t *testing.T, f *file) func(context.Context) error {

@@ -202,17 +202,17 @@ func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 	}
 	var taking *fold.Taking
 	for of := w.layout.b.Child; of != nil; of = p.batches[of.Parent].Child {
-		ancestor := p.writers[of.Parent]
+		above := p.writers[of.Parent]
 		for _, r := range rows[of.Parent] {
-			v := ancestor.layout.b.Takes(r)
+			v := above.layout.b.Takes(r)
 			if v == nil {
 				continue
 			}
 			if taking == nil {
 				taking = w.versions.Taking(rows[table])
 			}
-			descendant := ancestor.nested.descendants[slices.IndexFunc(ancestor.nested.descendants, func(b *childTable) bool { return b.w == w })]
-			keys, err := ancestor.childKeys(descendant, r)
+			below := above.nested.descendants[slices.IndexFunc(above.nested.descendants, func(b *childTable) bool { return b.w == w })]
+			keys, err := above.childKeys(below, r)
 			if err != nil {
 				return nil, err
 			}

@@ -76,7 +76,7 @@ func wantChanged(t *testing.T, err error, parts ...string) {
 	}
 }
 
-func TestOpen_DetectsChangedFiles(t *testing.T) {
+func TestOpen_TellsChangedFiles(t *testing.T) {
 	data := feed(400)
 	for _, form := range forms {
 		path := tempFile(t, form(t, data))

@@ -172,9 +172,9 @@ func TestListen_Handshake(t *testing.T) {
 	})
 }
 
-// TestListen_SilentSendersMakeRoom: silent connections do not block the port, and a sender that has sent lines is never
+// TestListen_SilentOnesMakeRoom: silent connections do not block the port, and a sender that has sent lines is never
 // disconnected for another.
-func TestListen_SilentSendersMakeRoom(t *testing.T) {
+func TestListen_SilentOnesMakeRoom(t *testing.T) {
 	listenIn(t, source.Options{}, nil, func(l *listening) {
 		good := l.dial()
 		l.send(good, []byte("1\n"))
@@ -361,8 +361,8 @@ func TestListen_ZstdWindows(t *testing.T) {
 	})
 }
 
-// TestListen_OtherProtocols: a connection with another protocol is closed with one warning, and delivers no line.
-func TestListen_OtherProtocols(t *testing.T) {
+// TestListen_Strangers: a connection with another protocol is closed with one warning, and delivers no line.
+func TestListen_Strangers(t *testing.T) {
 	listenIn(t, source.Options{}, nil, func(l *listening) {
 		for begins, warning := range map[string]string{
 			"GET / HTTP/1.1\r\nHost: x\r\n\r\n":               "it speaks HTTP",
