@@ -50,7 +50,7 @@ type tablePlan struct {
 // rows with versions, it first sends the script so far, to read what the database has; with assumeNew, only if they do
 // not seem to be new.
 func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
-	look := false
+	needsRead := false
 	for _, p := range a.parts {
 		p.lookup, p.resolver, p.plan = nil, nil, nil
 		if p.isSet || len(p.writes) == 0 && !p.mayFollow() {
@@ -59,9 +59,9 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 		if err := p.planRows(assumeNew); err != nil {
 			return err
 		}
-		look = look || p.lookup != nil
+		needsRead = needsRead || p.lookup != nil
 	}
-	if look {
+	if needsRead {
 		if err := a.read(ctx); err != nil {
 			return err
 		}
