@@ -34,8 +34,8 @@ type Framing struct {
 	Live    bool                  // return whole lines after each read
 	Tail    bool                  // a last line without a newline counts
 	Rewinds bool                  // the stream can be reread from a cursor
-	Whole   func([]byte) bool     // without Tail: whether such a line counts, if the stream
-	Clean   func() bool           // ended cleanly; nil: it did
+	Whole   func([]byte) bool     // without Tail: whether a last line without a newline counts, if Clean
+	Clean   func() bool           // whether the stream ended cleanly; nil: it did
 }
 
 // A Framer cuts a decompressed stream into blocks.
