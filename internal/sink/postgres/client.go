@@ -31,7 +31,7 @@ type client struct {
 
 // A server is what each connection finds out about its server.
 type server struct {
-	version    int64         // such as 150018
+	version    int64         // 150018
 	current    string        // the schema for new tables
 	schema     string        // current as a quoted identifier; weir's own tables are there
 	pooled     bool          // a pooler may give each transaction another session
