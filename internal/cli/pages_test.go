@@ -43,10 +43,10 @@ type command struct {
 	prints string // the text that all of it prints; "": the page does not say
 }
 
-// TestDocs_Commands runs the commands of README.md, docs, examples, the help, the recording and the comments of contrib, as they are
-// printed and in their order, each page's in a folder of its own. The script of a page in testdata/script/pages says what
-// they need, and shows that they did what their page says; a page without one has commands that need nothing and end
-// with 0. Those that notRun lists are parsed, and so are those in sentences.
+// TestDocs_Commands runs the commands of README.md, docs, examples, the help, the recording and the comments of contrib,
+// as they are printed and in their order, each page's in a folder of its own. The script of a page in
+// testdata/script/pages says what they need, and shows that they did what their page says; a page without one has
+// commands that need nothing and end with 0. Those that notRun lists are parsed, and so are those in sentences.
 func TestDocs_Commands(t *testing.T) {
 	testcheck.Only(t) // it needs many tools
 	ran, parsed := 0, 0

@@ -69,7 +69,8 @@ func TestFlush_MergeFunctionsAreOneRoundTrip(t *testing.T) {
 }
 
 // TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have versions:
-// tables with foreign keys, rows with sets of two levels, and those of examples/orders/orders.yaml, whose keys the database generates.
+// tables with foreign keys, rows with sets of two levels, and those of examples/orders/orders.yaml, whose keys the database
+// generates.
 func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 	type flusher interface {
 		Flush(lines ...string) sink.Result
