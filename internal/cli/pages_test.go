@@ -86,7 +86,7 @@ func TestDocs_Commands(t *testing.T) {
 			t.Errorf("no page has commands for %s", name)
 		}
 	}
-	if ran < 80 || parsed < 60 {
+	if ran < 120 || parsed < 40 {
 		t.Errorf("did not exercise: %d commands run, %d parsed", ran, parsed)
 	}
 	feed := strings.Join(unzipped(t, "flights.jsonl.gz")[:50], "\n") + "\n"
