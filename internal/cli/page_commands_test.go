@@ -54,12 +54,14 @@ type live struct {
 //	interrupt               interrupt what runs, the last that was started first, and demand the CODEs
 //	apart                   before each command of the page, stop what runs and remove the databases
 //	instead OLD NEW…        what stands in the place of a part of the page's commands
-//	ports PORT…             free ports in the place of these
+//	ports PORT…             free ports in the place of these, which are $PORT_… too
+//	real                    have the command kafka start Apache Kafka, and not its stand-in
 //	web FILE                serve FILE over HTTP, at /events as events, at $WEB
 //	mqtt FILE               send FILE to each subscriber to MQTT, at 127.0.0.1 $PORT
 func init() {
 	commands["runs"], commands["beside"], commands["web"], commands["mqtt"] = runs, beside, web, mqtt
 	commands["interrupt"] = func(s *script, _ *testscript.TestScript, _ []string) { s.stop() }
+	commands["real"] = func(s *script, _ *testscript.TestScript, _ []string) { s.startKafka = testkafka.Broker }
 	commands["apart"] = func(s *script, _ *testscript.TestScript, _ []string) { s.apart = true }
 	commands["instead"] = func(s *script, _ *testscript.TestScript, args []string) { s.hosts = append(s.hosts, args...) }
 	commands["ports"] = func(s *script, ts *testscript.TestScript, args []string) {
@@ -67,6 +69,7 @@ func init() {
 			free, err := pgserver.FreePort()
 			ts.Check(err)
 			s.hosts = append(s.hosts, p, fmt.Sprint(free))
+			ts.Setenv("PORT_"+p, fmt.Sprint(free))
 		}
 	}
 }

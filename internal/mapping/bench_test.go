@@ -13,15 +13,15 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// firestarter is the mapping of contrib/firestarter.yaml: two tables from one feed.
+// firestarter is the mapping of examples/firehose/firestarter.yaml: two tables of one feed.
 func firestarter(t testing.TB) *mapping.Mapping {
 	settings := []string{"source", "feed", "feed_events", "to", "null"}
-	f, err := config.Read("../../contrib/firestarter.yaml", settings, nil, func([]config.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
+	f, err := config.Read("../../examples/firehose/firestarter.yaml", settings, nil, func([]config.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
 	testcheck.NoError(t, err)
 	return f.Mapping
 }
 
-// firehose makes messages of few flights: seven positions for each message of another type.
+// firehose makes messages of few flights: seven positions to one of another type.
 func firehose(n int) (lines [][]byte) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for i := range n {
@@ -43,8 +43,8 @@ func firehose(n int) (lines [][]byte) {
 	return lines
 }
 
-// BenchmarkMap measures the cost of a message: scanned; also mapped; also folded; and folded as the row of one table
-// without a mapping. Memory is for messages of known rows.
+// BenchmarkMap is what a message costs: scanned, mapped as well, and folded as well; and folded as
+// the row of one table, without a mapping. Memory is that of messages whose rows are known.
 func BenchmarkMap(b *testing.B) {
 	lines := firehose(10_000)
 	size := 0
@@ -100,7 +100,7 @@ func BenchmarkMap(b *testing.B) {
 	}
 }
 
-// TestMap_AllocatesNothing: for messages of known rows, and for messages that match no table.
+// TestMap_AllocatesNothing for messages whose rows are known, and for those that no table takes.
 func TestMap_AllocatesNothing(t *testing.T) {
 	stream := parse(t, "envelope: {unwrap: payload, table: [source.schema, source.table], row: after, old: before, delete_when: op=d, absent: '?'}\ntables: {a: {columns: {id: as integer, v}, unknown_fields: add}}")
 	for name, c := range map[string]struct {

@@ -2,7 +2,6 @@ package report
 
 import (
 	_ "embed"
-	"fmt"
 	"html/template"
 	"io"
 	"math"
@@ -15,17 +14,17 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"figure": quantity.Figure}).Parse(pageText))
 
-// HTML writes the page as HTML.
+// HTML writes the page.
 func (p *Page) HTML(w io.Writer) error { return pageTemplate.Execute(w, p) }
 
-// A mark is a position on a scale, in percent of its length.
+// A mark is a place on a scale, in percent of its length.
 type mark struct {
 	At   float64
 	Name string
 }
 
-// ends returns the ends of the scale of the bars as powers of ten. They enclose all values, with room for the
-// smallest bar.
+// ends returns where the scale of the bars begins and ends: the powers of ten around all values. The
+// least one has a bar, too.
 func (b *Bars) ends() (begin, end float64) {
 	least, most := math.Inf(1), 0.0
 	for i := range b.Rows {
@@ -49,7 +48,7 @@ func (b *Bars) Scale() []mark {
 	return marks
 }
 
-// At returns the position of a value on the scale.
+// At is the place of a value on the scale.
 func (b *Bars) At(v float64) float64 {
 	begin, end := b.ends()
 	return 100 * (math.Log10(max(v, math.Pow10(int(begin)))) - begin) / (end - begin)
@@ -58,11 +57,14 @@ func (b *Bars) At(v float64) float64 {
 // Width returns the distance between two values.
 func (b *Bars) Width(from, to float64) float64 { return b.At(to) - b.At(from) }
 
-// top returns the end of the scale of the lines: 1, 2 or 5 times a power of ten.
-func (l *Lines) top() float64 {
+// IsBest reports whether the page marks a row, counted from 0.
+func (s *Section) IsBest(row int) bool { return row+1 == s.Best }
+
+// top returns the end of the scale of the dots: 1, 2 or 5 times a power of ten.
+func (d *Dots) top() float64 {
 	most := 0.0
-	for _, c := range l.Curves {
-		for _, v := range c.Values {
+	for _, s := range d.Series {
+		for _, v := range s.Values {
 			most = max(most, v.Most)
 		}
 	}
@@ -75,46 +77,39 @@ func (l *Lines) top() float64 {
 	return 10 * unit
 }
 
-// Scale returns the marks at the side of the lines.
-func (l *Lines) Scale() []mark {
+// Scale returns the marks at the side of the dots.
+func (d *Dots) Scale() []mark {
 	var marks []mark
 	for _, part := range []float64{0, 0.25, 0.5, 0.75, 1} {
-		marks = append(marks, mark{100 - 100*part, short(part * l.top())})
+		marks = append(marks, mark{100 - 100*part, short(part * d.top())})
 	}
 	return marks
 }
 
-// Places returns the marks under the lines.
-func (l *Lines) Places() []mark {
+// Places returns the marks under the dots.
+func (d *Dots) Places() []mark {
 	var marks []mark
-	for i, name := range l.Marks {
-		marks = append(marks, mark{l.X(i), name})
+	for i, name := range d.Marks {
+		marks = append(marks, mark{d.at(i, 0.5), name})
 	}
 	return marks
 }
 
-// X returns the position of a mark from the left.
-func (l *Lines) X(i int) float64 { return 4 + 92*float64(i)/float64(max(len(l.Marks)-1, 1)) }
+// at returns a position in a mark's share of the width: 0 is its left end, 1 its right.
+func (d *Dots) at(mark int, part float64) float64 {
+	return 100 * (float64(mark) + part) / float64(len(d.Marks))
+}
+
+// X returns the position of a value from the left: the series are next to each other at each mark.
+func (d *Dots) X(series, mark int) float64 {
+	return d.at(mark, 0.2+0.6*(float64(series)+0.5)/float64(len(d.Series)))
+}
 
 // Y returns the position of a value from the top.
-func (l *Lines) Y(v float64) float64 { return 100 - 100*v/l.top() }
+func (d *Dots) Y(v float64) float64 { return 100 - 100*v/d.top() }
 
-// Beside returns the position of a mark for one of the curves, shifted so the curves' spreads do not overlap.
-func (l *Lines) Beside(curve, i int) float64 {
-	return l.X(i) + 0.8*(float64(curve)-float64(len(l.Curves)-1)/2)
-}
-
-// colors is the number of colors for curves.
+// colors is the number of colors for series.
 const colors = 8
 
-// Color returns the number of a curve's color.
-func (l *Lines) Color(curve int) int { return curve % colors }
-
-// Path returns a curve as an SVG path.
-func (l *Lines) Path(curve int) string {
-	path := ""
-	for i, v := range l.Curves[curve].Values {
-		path += fmt.Sprintf("%c%.2f %.2f", "ML"[min(i, 1)], l.Beside(curve, i), l.Y(v.Median))
-	}
-	return path
-}
+// Color returns the number of a series' color.
+func (d *Dots) Color(series int) int { return series % colors }

@@ -1,4 +1,4 @@
-// Package report formats measurements as text and as a self-contained page.
+// Package report shows what was measured: as text, and as a page that needs nothing beside itself.
 package report
 
 import (
@@ -14,28 +14,29 @@ import (
 // A Page is a report.
 type Page struct {
 	Title    string
-	Measured string // what was measured, and on which machine
-	Result   string // one sentence; "" for none
+	Measured string // what was measured, and where
+	Result   string // in a sentence; "" for none
 	Sections []Section
 }
 
 // A Section is one comparison, as a table and, on the page, as a plot.
 type Section struct {
 	Title string
-	Note  string // how to read it; only on the page
+	Note  string // how to read it; on the page alone
 	Bars  *Bars  // nil for none
-	Lines *Lines // nil for none
+	Dots  *Dots  // nil for none
 	Table Table
+	Best  int // number of the row, and of the bar, that the page marks; from 1, 0 for none
 }
 
-// A Spread summarizes the values of repeated runs.
+// A Spread is what repeated runs gave.
 type Spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
 }
 
-// SpreadOf returns the spread of at least one value.
+// SpreadOf returns the spread of values, of which there is one at least.
 func SpreadOf(values []float64) Spread {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
@@ -46,28 +47,28 @@ func SpreadOf(values []float64) Spread {
 	return Spread{median, sorted[0], sorted[len(sorted)-1]}
 }
 
-// Bars compare ways to do the same work, on a logarithmic scale that starts at the power of ten below the smallest.
+// Bars compare ways of doing the same work, on a logarithmic scale that begins at the power of ten below the least.
 type Bars struct {
 	Unit string // "messages/s"
 	Rows []Bar
 }
 
-// A Bar is one way and its value.
+// A Bar is one way, and its value.
 type Bar struct {
 	Name  string
 	Value Spread
 }
 
-// Lines show values for different settings.
-type Lines struct {
-	Unit   string // of the values; the scale starts at 0
+// Dots show values over something that was varied. No line connects medians: it would show trends in noise.
+type Dots struct {
+	Unit   string // of the values, on a scale that begins at 0
 	Over   string // what was varied
 	Marks  []string
-	Curves []Curve // each has a value for each mark
+	Series []Series // each has a value for each mark
 }
 
-// A Curve is the values of one line.
-type Curve struct {
+// A Series is the values of one color.
+type Series struct {
 	Name   string
 	Values []Spread
 }
@@ -78,13 +79,13 @@ type Table struct {
 	Rows    [][]string
 }
 
-// A Column of numbers is right-aligned on the page.
+// A Column of numbers is set to the right on the page.
 type Column struct {
 	Name   string
 	Number bool
 }
 
-// Text writes the report as text.
+// Text writes the page for a terminal.
 func (p *Page) Text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, p.Measured)
@@ -106,7 +107,7 @@ func (p *Page) Text(w io.Writer) error {
 	return err
 }
 
-// short formats a mark of a scale: 10k, 1M.
+// short is a mark of a scale: 10k, 1M.
 func short(v float64) string {
 	for _, unit := range []struct {
 		of   float64

@@ -21,7 +21,7 @@ func TestSpreadOf(t *testing.T) {
 	f(report.Spread{Median: 2.5, Least: 1, Most: 9}, 9, 1, 2, 3)
 }
 
-// page is a report with every feature.
+// page is a report with everything that there is.
 func page() *report.Page {
 	return &report.Page{
 		Title: "a report", Measured: "a <machine>", Result: "the first",
@@ -31,10 +31,11 @@ func page() *report.Page {
 				{Name: "slow", Value: report.Spread{Median: 100, Least: 10, Most: 1000}},
 				{Name: "fast", Value: report.Spread{Median: 10_000, Least: 10_000, Most: 10_000}},
 			}},
-			Lines: &report.Lines{Unit: "rows/s", Over: "size", Marks: []string{"1", "2"}, Curves: []report.Curve{
+			Dots: &report.Dots{Unit: "rows/s", Over: "size", Marks: []string{"1", "2"}, Series: []report.Series{
 				{Name: "one", Values: []report.Spread{{}, {Median: 300, Least: 200, Most: 350}}},
 			}},
 			Table: report.Table{Columns: []report.Column{{Name: "way"}, {Name: "rows/s", Number: true}}, Rows: [][]string{{"slow", "10"}, {"fast", "1,000"}}},
+			Best:  2,
 		}},
 	}
 }
@@ -54,15 +55,17 @@ func TestHTML(t *testing.T) {
 	html := out.String()
 	for _, want := range []string{
 		"a &lt;machine&gt;",
-		`class="fill" style="width: 50.00%"`,                 // 100 of 10,000, on a scale of decades from 1
+		`class="fill" style="width: 50.00%"`,                 // 100 of 10,000, by decades from 1 on
 		`class="spread" style="left: 25.00%; width: 50.00%"`, // 10 to 1,000
 		`left: 0.00%">1<`,
 		`left: 100.00%">10k<`,
 		"rows/s, logarithmic",
 		`style="top: 0.00%">500<`, // the scale of the lines ends there
 		`V30.00"`,                 // 350 of 500
-		"L96.00 40.00",            // 300 of 500
-		`<td class="n">1,000`,
+		`d="M75.00 40.00h0"`,      // 300 of 500, in the middle of the second mark's half
+		`<td data-name="way">slow<td class="n" data-name="rows/s">10`,
+		`<tr class="best"><td data-name="way">fast`,
+		`<div class="row best"><div class="name"><span>fast`,
 		`<th class="n">rows/s`,
 	} {
 		if !strings.Contains(html, want) {
@@ -76,23 +79,23 @@ func TestHTML(t *testing.T) {
 		t.Errorf("the scale of 10,000 and nothing is not 1k to 10k: %v", err)
 	}
 	if strings.Contains(html, "ZgotmplZ") || strings.Contains(html, "://") {
-		t.Error("the template filtered something, or the page is not self-contained")
+		t.Error("the page has something that was filtered, or needs something beside itself")
 	}
 }
 
-// TestHTML_ColorsEachCurve: a path without a color is invisible.
-func TestHTML_ColorsEachCurve(t *testing.T) {
+// TestHTML_ColorsEachSeries: a path without a color is not seen.
+func TestHTML_ColorsEachSeries(t *testing.T) {
 	p := page()
-	l := p.Sections[0].Lines
+	d := p.Sections[0].Dots
 	for range 10 {
-		l.Curves = append(l.Curves, l.Curves[0])
+		d.Series = append(d.Series, d.Series[0])
 	}
 	var out strings.Builder
 	testcheck.NoError(t, p.HTML(&out))
-	for i := range l.Curves {
-		class := fmt.Sprintf("c%d", l.Color(i))
+	for i := range d.Series {
+		class := fmt.Sprintf("c%d", d.Color(i))
 		if !strings.Contains(out.String(), `<path class="`+class+`"`) || !strings.Contains(out.String(), "."+class+" { stroke: var(--"+class+")") || strings.Count(out.String(), "--"+class+": #") != 2 {
-			t.Errorf("curve %d: the page has no color %s", i, class)
+			t.Errorf("series %d: the page has no color %s", i, class)
 		}
 	}
 }

@@ -70,7 +70,8 @@ func TestFlush_MergeFunctionsAreOneRoundTrip(t *testing.T) {
 }
 
 // TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have versions:
-// tables with foreign keys, rows with sets of two levels, and those of contrib/orders.yaml, whose keys the database generates.
+// tables with foreign keys, rows with sets of two levels, and those of examples/orders/orders.yaml, whose keys the database
+// generates.
 func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 	type flusher interface {
 		Flush(lines ...string) sink.Result
@@ -97,7 +98,7 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
 	}
 	orders := func() *mapping.Mapping {
-		file, err := config.Read("../../../contrib/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]config.Entry) fold.Options {
+		file, err := config.Read("../../../examples/orders/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]config.Entry) fold.Options {
 			return fold.Options{Version: "updated_at", Scope: fold.ColumnScope}
 		})
 		if err != nil {
