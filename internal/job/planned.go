@@ -97,9 +97,9 @@ type planned struct {
 	// mapLine is the mapper's Map, or MapAlone for the whole mapping, of which some tables are not in this run.
 	mapLine func(l *feed.Line, source string, at fold.Place) (mapping.Result, error)
 	log     *slog.Logger
-	resume []byte              // from which the source of the last line resumes; nil: it does not say
-	lost   []mapping.LostValue // of the last line
-	nulled []fold.Nulled       // of the last line
+	resume  []byte              // from which the source of the last line resumes; nil: it does not say
+	lost    []mapping.LostValue // of the last line
+	nulled  []fold.Nulled       // of the last line
 	*unmatched
 	tableOf func(table int) Table
 	refused *feed.Error // of the line at hand, for which no table was added
