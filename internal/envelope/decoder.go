@@ -79,13 +79,14 @@ func (c *Compiled) Skips(l *feed.Line, tombstones bool) bool {
 // Decode makes the message of a line the reader's current value, and classifies it. An error ends the run.
 func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	d.line, d.bytes, d.name = l, d.bytes[:0], d.name[:0]
-	m.Types = d.unwrap(l)
+	isNull := false
+	m.Types, isNull = d.unwrap(l)
 	if l.Deletes {
 		m.Kind = Tombstone
 		return m, nil
 	}
 	switch {
-	case d.read.Matches(d.ignore):
+	case isNull || d.read.Matches(d.ignore):
 		m.Kind = Ignored
 		return m, nil
 	case d.read.Matches(d.warns):
@@ -111,18 +112,20 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	return m, nil
 }
 
-// unwrap makes the message in a line the reader's current value, and returns its schema.
-func (d *Decoder) unwrap(l *feed.Line) *RowSchema {
+// unwrap makes the message in a line the reader's current value, and returns its schema. isNull is true for a line with nothing
+// but a null message and its schema, as some converters write a record without a value.
+func (d *Decoder) unwrap(l *feed.Line) (types *RowSchema, isNull bool) {
 	if d.outer > 0 {
 		d.read.BeginLine(d.outer, l)
 		v := d.read.Get(d.inner)
 		if v != nil && v.Kind == feed.JSON && v.Value[0] == '{' && (d.connect.IsNowhere() || d.wraps(l) || d.hasSchema()) {
 			d.read.Begin(0, v.Value, feed.JSON)
-			return d.rowSchema()
+			return d.rowSchema(), false
 		}
+		isNull = v != nil && v.Kind == feed.Null && !d.connect.IsNowhere() && d.wraps(l)
 	}
 	d.read.BeginLine(0, l)
-	return nil
+	return nil, isNull
 }
 
 // wraps reports whether a line has only a schema, the message, and the key of its record.

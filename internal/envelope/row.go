@@ -3,6 +3,7 @@ package envelope
 import (
 	"bytes"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -189,14 +190,16 @@ func hasMember(object, name []byte) bool {
 	return false
 }
 
-// keyNames returns the names of the fields of a key; nil if one has no name.
+// keyNames returns the names of the fields of a key, each once; nil if one has no name.
 func keyNames(value []byte) []string {
 	names := []string{}
-	for name := range keyFields(value) {
-		if name == nil {
+	for raw := range keyFields(value) {
+		if raw == nil {
 			return nil
 		}
-		names = append(names, string(feed.AppendUnquoted(nil, name)))
+		if name := string(feed.AppendUnquoted(nil, raw)); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	return names
 }

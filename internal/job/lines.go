@@ -178,13 +178,9 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	if t == nil || err != nil {
 		return false, err
 	}
-	ok, err := rd.adder.add(t, &e.lines[i], rd.filler.open)
+	o, ok, err := rd.adder.add(t, &e.lines[i], rd.filler.open)
 	if !ok || err != nil {
 		return true, err // the mapper rejects the line
-	}
-	o, err := rd.folding.options(rd.folding.adding, &t.fitted)
-	if err != nil {
-		return true, err
 	}
 	// From now on all tables keep their messages.
 	if fold.MayReject(&t.fitted, &o) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {

@@ -53,8 +53,9 @@ func (c *compiler) mark(t *Table, out *planned) {
 	if name == "" || len(t.Key) == 0 {
 		return
 	}
-	if slices.Contains(t.Key, name) || slices.ContainsFunc(t.Columns, func(col Column) bool { return col.Name == name }) {
-		c.fault(t.Pos, "table %q: on_delete sets the column %q: leave it out of key and columns", t.Name, name)
+	same := func(other string) bool { return strings.EqualFold(other, name) } // databases differ in which names are one
+	if same(t.ID) || slices.ContainsFunc(t.Key, same) || slices.ContainsFunc(t.Columns, func(col Column) bool { return same(col.Name) }) {
+		c.fault(t.Pos, "table %q: on_delete sets the column %q: leave it out of key, id and columns", t.Name, name)
 		return
 	}
 	x := column{spec: &Column{Pos: t.Pos, Name: name}, name: c.names.Number(name), key: -1}

@@ -92,7 +92,7 @@ func (c *compiler) versionColumn(of *Table, out *planned, what string) string {
 			return x.spec.Name
 		}
 	}
-	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == paths.DefaultBase && len(steps) == 1 && steps[0].Index < 0 {
+	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == paths.DefaultBase && len(steps) == 1 && steps[0].Index < 0 && !strings.EqualFold(steps[0].Name, of.OnDelete.Mark) {
 		return steps[0].Name
 	}
 	path := of.Version.String()

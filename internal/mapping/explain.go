@@ -28,6 +28,12 @@ func NewExplainer(m *Mapping, limits schema.Limits) (*Explainer, error) {
 	return &Explainer{plan: plan, scan: feed.NewScanner(names), mapper: plan.NewMapper()}, nil
 }
 
+// SetKey sets the key of a table whose key is open.
+func (e *Explainer) SetKey(table int, key []string) error {
+	_, err := e.mapper.Add(&NewTable{Name: e.plan.Table(table).Name, Table: table}, key)
+	return err
+}
+
 // Plan returns the plan that is explained.
 func (e *Explainer) Plan() *Plan { return e.plan }
 
@@ -63,18 +69,8 @@ func (e *Explainer) each(text []byte, row func(t *planned)) {
 	if e.fields = e.line.Scan(e.scan, e.fields[:0], text); e.line.Err != nil {
 		return // it makes no rows
 	}
-	m := e.mapper
-	m.rows.visit = row
-	_, err := m.Map(&e.line, "", fold.Place{}) // an error was reported before
-	if n, ok := err.(*NewTable); ok && !n.Truncates {
-		key := n.Key
-		if key == nil {
-			key = e.plan.base(n).Key
-		}
-		if _, err := m.Add(n, key); err == nil {
-			_, _ = m.Map(&e.line, "", fold.Place{})
-		}
-	}
+	e.mapper.rows.visit = row
+	_, _ = e.mapper.MapAlone(&e.line, "", fold.Place{}) // an error was reported before
 }
 
 // Sources returns, for each row that a line makes in a table, the source of each column's value.

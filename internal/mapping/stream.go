@@ -99,11 +99,7 @@ type KeyChangedError struct {
 }
 
 func (e *KeyChangedError) Error() string {
-	key := "none"
-	if len(e.Key) > 0 {
-		key = strings.Join(e.Key, ",")
-	}
-	return fmt.Sprintf("table %q: its key is %s, and from this message on the key in the stream is %s: give the table in the database that primary key and run weir again, or name the key under tables in a config file", e.Table, key, strings.Join(e.Now, ","))
+	return fmt.Sprintf("table %q: its key is %s, and from this message on the key in the stream is %s: give the table in the database that primary key and run weir again, or name the key under tables in a config file", e.Table, keyText(e.Key), keyText(e.Now))
 }
 
 // eachRow maps each row of a message. A message without rows counts as matched.
@@ -142,8 +138,8 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 		if t.matchesSeveralNames() && !m.plan.stream.oneTable {
 			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
 		}
-		if mark := t.spec.OnDelete.Mark; mark != "" {
-			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: the source removed all rows, and on_delete keeps them, but the message names none to mark: set %q yourself", t.spec.Name, mark))
+		if t.spec.OnDelete.Mark != "" { // also without a key, where no row has a mark
+			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: the source removed all rows, and on_delete keeps them, but the message names none to mark: mark or delete them yourself", t.spec.Name))
 		}
 		if t.spec.OnDelete.Insert { // the message has no row to insert
 			continue

@@ -134,5 +134,8 @@ func (l *begunLane) Committed(c source.Cursor) {
 	if at, err := readCursor(c, l.lane); err == nil && c != "" {
 		l.committed.Store(at.Offset)
 		l.of.member.commitSoon()
+		if l.of.member != nil && l.until >= 0 && at.Offset >= l.until {
+			l.of.member.polling.interrupt() // Next asks whether all lanes are committed
+		}
 	}
 }
