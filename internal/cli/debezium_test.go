@@ -194,7 +194,7 @@ func (d *debezium) compare() {
 	d.Write("want.yaml", config)
 	d.Env = []string{"PGTZ=UTC"}
 	run := d.Start("verify", "want.jsonl", "--config", "want.yaml", "--to", d.To, "--show", "30")
-	if code := run.Wait(); code != 0 || strings.Count(run.Out(), " are the fold of ") != len(d.tables) {
+	if code := run.Wait(); code != 0 || strings.Count(run.Out(), " match ") != len(d.tables) {
 		d.Errorf("exit %d\n%.2000s\n%.2000s", code, run.Out(), run.Log())
 	}
 	d.Has("0", "SELECT count(*) FROM weir_rejects")

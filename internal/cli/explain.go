@@ -83,6 +83,7 @@ type explainer struct {
 	mapping *mapping.Explainer // nil where the messages are the rows
 	table   int
 	id      string
+	by      []string // the key's fields
 	key     []byte   // of the row, as the fold has it; nil: no message has named the key of its table yet
 	origins []origin // by column of the table; without a value where none is set
 	lines   int      // that made or removed the row
@@ -268,7 +269,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	}
 	switch {
 	case x.lines == 0:
-		return fmt.Errorf("none of %s names the row %s", quantity.Count(p.Snapshot().Lines, "line"), id)
+		return fmt.Errorf("none of %s names the row %s, by the key %s", quantity.Count(p.Snapshot().Lines, "line"), id, strings.Join(x.by, ","))
 	case !x.exists:
 		return fmt.Errorf("the row %s was removed by %s, line %d, and no later line names it", id, x.removed.File, x.removed.Line)
 	}
@@ -298,6 +299,7 @@ func (e *explainer) find(key []string) (err error) {
 	if len(key) == 0 {
 		return usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
 	}
+	e.by = key
 	parts := []string{e.id}
 	if len(key) > 1 {
 		if parts = strings.Split(e.id, ","); len(parts) != len(key) {

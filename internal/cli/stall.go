@@ -32,7 +32,7 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
 		for cause, st := range logged {
 			if !now[cause] {
 				delete(logged, cause)
-				log.Info("no longer: "+st.String(), plainField, "no longer: "+st.Text, "reason", string(cause), "seconds", int64(time.Since(st.Since).Seconds()))
+				log.Info("stall ended: "+st.String(), plainField, "stall ended: "+st.Text, "reason", string(cause), "seconds", int64(time.Since(st.Since).Seconds()))
 			}
 		}
 	}

@@ -355,33 +355,30 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 	return errors.Join(faults...)
 }
 
-// report prints that a table is the fold of the lines, or returns how it differs.
+// report prints that a table matches the lines, or returns how it differs.
 func (v *verifier) report(t *verified, lines string) error {
 	name, err := json.Marshal(t.Name)
 	if err != nil {
 		return err
 	}
-	rows, are := quantity.Count(int64(t.live), "row"), "are"
+	rows, match := quantity.Count(int64(t.live), "row"), "match"
 	if t.live == 1 {
-		are = "is"
+		match = "matches"
 	}
 	others := ""
 	if n := t.others(); n > 0 {
-		others = ", and " + quantity.Count(n, "other row")
+		others = ", and the table has " + quantity.Count(n, "other row")
 	}
 	switch {
 	case t.different > 0:
-		if others != "" {
-			others += " in the table"
-		}
-		return fmt.Errorf("%s%s in %s from the fold of %s%s", t.prefix, quantity.Count(int64(t.different), "difference"), quantity.Count(int64(t.rows), "row"), lines, others)
+		return fmt.Errorf("%s%s in %s, compared with %s%s", t.prefix, quantity.Count(int64(t.different), "difference"), quantity.Count(int64(t.rows), "row"), lines, others)
 	case others != "":
-		return fmt.Errorf("%sthe %s of the fold %s in the table%s", t.prefix, rows, are, others)
+		return fmt.Errorf("%s%s %s%s", t.prefix, rows, match, others)
 	}
 	apart := ""
 	if t.ages {
 		apart = fmt.Sprintf(", but for %s that had expired", quantity.Count(int64(t.expired), "row"))
 	}
-	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s the fold of %s%s\n", rows, name, are, lines, apart)
+	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s %s%s\n", rows, name, match, lines, apart)
 	return err
 }
