@@ -250,7 +250,7 @@ func (v *verifier) nameOthers(ctx context.Context, t *verified, b *fold.Batch) e
 		return nil
 	}
 	return v.Others(ctx, b, func(key string) bool {
-		v.print(t, "%s: the table has the row, the fold does not", printable(key))
+		v.print(t, "%s: the table has the row, the lines do not", printable(key))
 		return v.show > 0
 	})
 }
