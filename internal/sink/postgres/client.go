@@ -124,7 +124,9 @@ func (c *client) dial(ctx context.Context) error {
 		return &sink.Error{Class: class, Reason: "login", Err: err}
 	}
 	c.config = config
-	conn, err := pgconn.ConnectConfig(ctx, config)
+	connecting, done := sink.UntilStop(ctx)
+	defer done()
+	conn, err := pgconn.ConnectConfig(connecting, config)
 	if err != nil {
 		return c.sinkError(err)
 	}

@@ -32,8 +32,10 @@ func (c *client) sinkError(err error) error {
 			return &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
 		case errors.As(err, &connect) && c.isHopeless(err) && !c.mayBeReplaced():
 			return &sink.Error{Class: sink.Permanent, Reason: "connection", Err: fmt.Errorf("%w (not retried: check the host, sslmode and the certificates)", oneLine(err))}
-		case errors.As(err, &connect) || errors.As(err, &lost):
+		case errors.As(err, &connect):
 			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: oneLine(err)}
+		case errors.As(err, &lost):
+			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: fmt.Errorf("%s: %w", c.where(), oneLine(err))}
 		}
 		return err
 	}
