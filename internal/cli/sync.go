@@ -246,7 +246,7 @@ func (r *syncRun) apply(ctx context.Context, store sink.Sink, claims sink.Claims
 // isFull reports whether an error says that a disk is full, weir's own or the database's.
 func isFull(err error) bool {
 	failed, ok := errors.AsType[*sink.Error](err)
-	return spool.IsFull(err) || ok && failed.Reason == "full"
+	return spool.IsFull(err) || ok && failed.Reason == sink.DiskFull
 }
 
 // inspect opens the database to read beside the run.
