@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -12,18 +13,20 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// An outage is a run that follows a file into a database that can be made unreachable.
+// An outage is a run that follows a file into a database that can be made unreachable. Its connection string names two
+// servers, of which the other is unreachable at first.
 type outage struct {
 	*testweir.Folder
-	proxy *testpg.Proxy
-	run   *testweir.Run
+	proxy, other *testpg.Proxy
+	run          *testweir.Run
 }
 
 func newOutage(t *testing.T) *outage {
 	to := testpg.New(t)
-	o := &outage{Folder: testweir.New(t, to), proxy: testpg.NewProxy(t, to)}
+	o := &outage{Folder: testweir.New(t, to), proxy: testpg.NewProxy(t, to), other: testpg.NewProxy(t, to)}
+	o.other.Refuse(true)
 	o.Write("feed.jsonl", "")
-	o.run = o.start(o.proxy.URL())
+	o.start()
 	o.line(`{"id":1}`)
 	o.Until("the first row", func() bool {
 		return strings.Contains(o.run.Get("/metrics"), `weir_rows_total{result="inserted",table="t",weir_job="t"} 1`)
@@ -31,8 +34,13 @@ func newOutage(t *testing.T) *outage {
 	return o
 }
 
-func (o *outage) start(to string) *testweir.Run {
-	return o.Start("sync", "feed.jsonl", "--follow", "--table", "t", "--to", to, "--batch-period", "10ms", "--metrics-addr", "127.0.0.1:0")
+func (o *outage) start() {
+	to, err := url.Parse(o.proxy.URL())
+	o.Check(err)
+	other, err := url.Parse(o.other.URL())
+	o.Check(err)
+	to.Host += "," + other.Host
+	o.run = o.Start("sync", "feed.jsonl", "--follow", "--table", "t", "--to", to.String(), "--batch-period", "10ms", "--metrics-addr", "127.0.0.1:0")
 }
 
 func (o *outage) line(text string) {
@@ -54,7 +62,8 @@ func (o *outage) cut(line string) {
 }
 
 // While the database is unreachable, all that can be looked at says so in the same words, and once: the flush that waits for
-// it is no stall of its own. The log says it at once, names the server, and says when it is over.
+// it is no stall of its own. The log says it at once, names the server, and says when it is over: here another server takes
+// over.
 func TestOutage_AllSaySo(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t)
@@ -71,7 +80,7 @@ func TestOutage_AllSaySo(t *testing.T) {
 			t.Errorf("%s does not say %s:\n%s", path, match, body)
 		}
 	}
-	o.proxy.Refuse(false)
+	o.other.Refuse(false)
 	o.run.Says(`weir: connected to postgres://\S+ again after \d`)
 	o.Until("the second row", func() bool { return o.Ask("SELECT count(*) FROM t") == "2" })
 	if log := o.run.Log(); strings.Count(log, "waiting for the database") != 1 || strings.Contains(log, "no longer") {
@@ -93,7 +102,7 @@ func TestOutage_Stopped(t *testing.T) {
 	}
 	o.Has("1", "SELECT count(*) FROM t")
 	o.proxy.Refuse(false)
-	o.run = o.start(o.proxy.URL())
+	o.start()
 	o.Until("the second row", func() bool { return o.Ask("SELECT count(*) FROM t") == "2" })
 	o.cut(`{"id":3}`)
 	o.proxy.Refuse(false)

@@ -143,13 +143,15 @@ func (e *env) wrapped(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		left := columns
-		for i, part := range strings.SplitAfter(line, "; ") {
-			if i > 0 && len(part) > left {
-				b.WriteString("\n  ")
-				left = columns
+		for i, part := range strings.Split(line, "; ") {
+			switch left -= len("; ") + len(part); {
+			case i > 0 && left < 0:
+				b.WriteString(";\n  ")
+				left = columns - len(part)
+			case i > 0:
+				b.WriteString("; ")
 			}
 			b.WriteString(part)
-			left -= len(part)
 		}
 	}
 	return b.String()

@@ -134,7 +134,7 @@ func TestTerminal_SummaryFits(t *testing.T) {
 	c.Start().Exit(0)
 	testcheck.Until(t, func() string {
 		text := term.text()
-		if !regexp.MustCompile(`weir: feed: 2,000 lines .*/s; \r\n  rows: 1 inserted, .*; \r\n  1 batch, .* folded\r\n`).MatchString(text) {
+		if !regexp.MustCompile(`weir: feed: 2,000 lines .*/s;\r\n  rows: 1 inserted, .*;\r\n  1 batch, .* folded\r\n`).MatchString(text) {
 			return fmt.Sprintf("%q", text)
 		}
 		return ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ type client struct {
 
 // A server is what each connection asks of it.
 type server struct {
+	addr       string        // its address, if the connection string names several servers
 	version    int64         // 150018
 	current    string        // the schema that tables are made in
 	schema     string        // the same as an identifier; weir's own tables are there
@@ -130,7 +132,10 @@ func (c *client) dial(ctx context.Context) error {
 	if err != nil {
 		return c.sinkError(err)
 	}
-	c.conn, c.refused = conn, time.Time{}
+	c.conn, c.refused, c.addr = conn, time.Time{}, ""
+	if slices.ContainsFunc(config.Fallbacks, func(other *pgconn.FallbackConfig) bool { return other.Host != config.Host || other.Port != config.Port }) {
+		c.addr = conn.Conn().RemoteAddr().String()
+	}
 	return nil
 }
 
@@ -297,8 +302,11 @@ func (c *client) watch(ctx context.Context) error {
 	return c.sinkError(err)
 }
 
-// where names the server, without secrets.
+// where names the server, without secrets: of several, the one that was connected to last.
 func (c *client) where() string {
+	if c.addr != "" {
+		return c.addr + "/" + c.config.Database
+	}
 	return fmt.Sprintf("%s:%d/%s", c.config.Host, c.config.Port, c.config.Database)
 }
 
