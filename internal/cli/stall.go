@@ -50,11 +50,8 @@ func logStop(ctx context.Context, ended <-chan struct{}, p *progress.Progress, l
 	defer t.Stop()
 	for {
 		s := p.Snapshot()
-		what := writing(&s)
-		if st := s.Unavailable(); st.Err != nil {
-			what = st.String()
-		}
-		if what != "" && time.Since(said) >= logEvery {
+		away := s.Unavailable().Err // for which it does not wait for long
+		if what := writing(&s); what != "" && (away == nil || !away.Unavailable()) && time.Since(said) >= logEvery {
 			said = time.Now()
 			log.Info("stopping when this is done: "+what+"; a second signal ends the run at once",
 				plainField, "stopping when the flush is done; a second signal ends the run at once", "flush_rows", s.Writing.Rows, "flush_sent_rows", s.Writing.Sent)
