@@ -50,8 +50,8 @@ func logStop(ctx context.Context, ended <-chan struct{}, p *progress.Progress, l
 	defer t.Stop()
 	for {
 		s := p.Snapshot()
-		away := s.Unavailable().Err // for which it does not wait for long
-		if what := writing(&s); what != "" && (away == nil || !away.Unavailable()) && time.Since(said) >= logEvery {
+		failure := s.Unavailable().Err
+		if what := writing(&s); what != "" && (failure == nil || !failure.Unavailable()) && time.Since(said) >= logEvery {
 			said = time.Now()
 			log.Info("stopping when this is done: "+what+"; a second signal ends the run at once",
 				plainField, "stopping when the flush is done; a second signal ends the run at once", "flush_rows", s.Writing.Rows, "flush_sent_rows", s.Writing.Sent)

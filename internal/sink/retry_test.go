@@ -166,10 +166,10 @@ func TestRetry_RunIsStopped(t *testing.T) {
 		back, took time.Duration // after the run was stopped
 		stopped    bool
 	}{
-		"it stays away": {"connection", time.Hour, time.Second, true},
-		"it is back":    {"connection", 0, 5 * time.Millisecond, false},
-		"it is full":    {"disk_full", time.Hour, time.Second, true},
-		"it is locked":  {"locked", 20 * time.Second, 25 * time.Second, false},
+		"it stays unreachable": {"connection", time.Hour, time.Second, true},
+		"it is back":           {"connection", 0, 5 * time.Millisecond, false},
+		"it is full":           {"disk_full", time.Hour, time.Second, true},
+		"it is locked":         {"locked", 20 * time.Second, 25 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
