@@ -158,8 +158,12 @@ func (o *printer) status() status {
 	if lag := progress.Lag(s.FeedTime); lag != 0 {
 		is.add(4, "lag "+quantity.Duration(lag), "lag_seconds", lag.Seconds())
 		if lag > time.Second && !before.feed.IsZero() && now.feed.After(before.feed) {
-			// Seconds of the feed in a second: past 1 it catches up.
-			is.add(9, fmt.Sprintf("catching up at %.1fx", float64(now.feed.Sub(before.feed))/float64(elapsed)))
+			switch speed := float64(now.feed.Sub(before.feed)) / float64(elapsed); { // seconds of the feed in a second
+			case speed >= 1.05:
+				is.add(9, fmt.Sprintf("catching up at %.1fx", speed))
+			case speed < 0.95:
+				is.add(9, fmt.Sprintf("falling behind at %.1fx", speed))
+			}
 		}
 	}
 	if s.LastFlush > 0 {

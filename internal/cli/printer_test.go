@@ -2,10 +2,9 @@ package cli
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,6 +52,8 @@ func TestStatus(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		live.Read(0, 0, true, began.Add(10*time.Minute))
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  catching up at 60.0x  flush 20ms")
+		live.Read(0, 0, true, began.Add(10*time.Minute+600*time.Millisecond))
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  falling behind at 0.6x  flush 20ms")
 		live.Read(0, 0, true, time.Now().Add(time.Minute))
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  flush 20ms")
 		stopped = os.Interrupt
@@ -151,44 +152,53 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// TestRetryLog: a failure is reported when it comes first, and at most every ten seconds; a short
-// lock is not.
-func TestRetryLog(t *testing.T) {
+// A connection that is lost is logged at once, then once a minute, and when the database is back; a lock only if it lasts.
+func TestOutageLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var attempts []int64
-		l := &retryLog{log: slog.New(attemptsHandler(func(n int64) { attempts = append(attempts, n) })), troubles: map[string]trouble{}}
-		fails := func(reason string, times int, want ...int64) { // once a second
-			t.Helper()
-			attempts = nil
-			for n := range times {
-				l.add(&sink.Error{Class: sink.Transient, Reason: reason, Err: context.DeadlineExceeded, Attempt: n + 1})
+		var log strings.Builder
+		p := progress.New("t")
+		l := &outageLog{log: slog.New(&textHandler{w: &log, level: slog.LevelInfo}), p: p, to: "DB"}
+		fails := func(reason string, seconds int) { // once a second
+			for n := range seconds {
+				e := &sink.Error{Class: sink.Transient, Reason: reason, Err: errors.New("it failed"), Attempt: n + 1}
+				p.Retry(e)
+				l.retried(e)
 				time.Sleep(time.Second)
 			}
-			if !slices.Equal(attempts, want) {
-				t.Errorf("%s was reported at attempts %v, want %v", reason, attempts, want)
+			p.Retry(nil)
+			l.retried(nil)
+		}
+		says := func(want ...string) {
+			t.Helper()
+			if got := strings.TrimSpace(log.String()); got != strings.Join(want, "\n") {
+				t.Errorf("it says\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 			}
+			log.Reset()
 		}
-		fails("connection", 25, 1, 12, 23)
-		fails("locked", 12, 12)
-		time.Sleep(time.Hour)
-		fails("locked", 1)
-	})
-}
-
-// attemptsHandler hears the attempts of messages.
-type attemptsHandler func(n int64)
-
-func (h attemptsHandler) Enabled(context.Context, slog.Level) bool { return true }
-func (h attemptsHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h attemptsHandler) WithGroup(string) slog.Handler            { return h }
-func (h attemptsHandler) Handle(_ context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "attempt" {
-			h(a.Value.Int64())
+		fails("connection", 192)
+		const waiting = "warning: waiting for the database (connection)"
+		says(waiting+": it failed", waiting+", for 1m0s: it failed", waiting+", for 2m0s: it failed", waiting+", for 3m0s: it failed", "connected to DB again after 3m12s")
+		time.Sleep(time.Minute)
+		for range 30 { // in a minute
+			fails("connection", 1)
+			time.Sleep(time.Second)
 		}
-		return true
+		says(waiting+": it failed", "connected to DB again after 1s")
+		time.Sleep(time.Minute)
+		fails("locked", 9)
+		says()
+		fails("locked", 12)
+		says("warning: waiting for the database (locked), for 10s: it failed", "DB can be written again after 12s")
+		time.Sleep(time.Minute)
+		fails("disk_full", 12)
+		says("warning: waiting for the database (disk full): it failed", "DB can be written again after 12s")
+		time.Sleep(time.Minute)
+		p.DatabaseProbed(&sink.Error{Class: sink.Transient, Reason: "connection", Err: errors.New("it failed")}) // by a run that is idle
+		l.note()
+		p.DatabaseProbed(nil)
+		l.note()
+		says(waiting+": it failed", "connected to DB again after 0s")
 	})
-	return nil
 }
 
 // Where nobody watches, a run that has nothing to do logs a line a minute after its first minute, of which JSON has the

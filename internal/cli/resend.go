@@ -178,7 +178,16 @@ func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan
 	limitMemory(c.Buffer)
 	options := o.spec.SinkOptions(pageCache(c.Buffer), e.log)
 	patience := c.Source.RetryFor
-	onRetry := func(failure *sink.Error) { e.log.Warn(fmt.Sprintf("%v; retrying", failure)) }
+	names := make([]string, len(c.Tables))
+	for i := range c.Tables {
+		names[i] = c.Tables[i].Name
+	}
+	p := progress.New(names...)
+	outage := &outageLog{log: e.log, p: p, to: dest.Shown()}
+	onRetry := func(failure *sink.Error) {
+		p.Retry(failure)
+		outage.retried(failure)
+	}
 	var db sink.Sink
 	if err := sink.Patiently(ctx, patience, onRetry, func() error {
 		db, err = dest.Open(ctx, dest.Dest, options)
@@ -195,11 +204,6 @@ func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan
 	if err := left.claim(ctx, claims); err != nil {
 		return err
 	}
-	names := make([]string, len(c.Tables))
-	for i := range c.Tables {
-		names[i] = c.Tables[i].Name
-	}
-	p := progress.New(names...)
 	for _, name := range left.sources {
 		lines := job.Resent{Source: name, Each: func(ctx context.Context, each func(sink.Kept) error) error { return left.each(ctx, name, each) }}
 		if err = job.Resend(ctx, *c, lines, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), p); err != nil {

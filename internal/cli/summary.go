@@ -109,7 +109,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	if err != nil && s.Lines == 0 {
 		return
 	}
-	e.log.Info(s.text(shownJob(&c)), plainField, "summary", "summary", s)
+	e.log.Info(e.wrapped(s.text(shownJob(&c))), plainField, "summary", "summary", s)
 	if len(s.Ignored) > 0 {
 		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add --restart reread adds them)", someOf(s.Ignored)))
 	}
@@ -132,6 +132,29 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	if s.Rejected > 0 && o.Rejects.To != "fail" { // whose error names the line
 		e.log.Warn(rejectedText(o, &c, &did), "rejected", s.Rejected, "lines", s.Lines)
 	}
+}
+
+// wrapped breaks the lines of a text behind semicolons, so that they fit the terminal that stderr is.
+func (e *env) wrapped(text string) string {
+	if e.line.width == nil {
+		return text
+	}
+	columns := e.line.width() - len(logPrefix)
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		left := columns
+		for i, part := range strings.Split(line, "; ") {
+			switch left -= len("; ") + len(part); {
+			case i > 0 && left < 0:
+				b.WriteString(";\n  ")
+				left = columns - len(part)
+			case i > 0:
+				b.WriteString("; ")
+			}
+			b.WriteString(part)
+		}
+	}
+	return b.String()
 }
 
 // storedAsNull begins the counts of values that are stored as NULL.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/metrics"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spec"
@@ -155,16 +155,16 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	defer stop()
 	var stalls sync.WaitGroup
 	watching, unwatch := context.WithCancel(ctx)
-	stalls.Go(func() { logStalls(watching, r.p, r.log) })
+	outage := &outageLog{log: r.log, p: r.p, to: r.to.Shown()}
+	stalls.Go(func() { logStalls(watching, r.p, r.log, outage) })
 	ended := make(chan struct{})
 	stalls.Go(func() { logStop(ctx, ended, r.p, r.log) })
 	defer stalls.Wait()
 	defer close(ended)
 	defer unwatch()
-	retries := &retryLog{log: r.log, verbose: r.verbose, troubles: map[string]trouble{}}
 	onRetry := func(failure *sink.Error) {
 		r.p.Retry(failure)
-		retries.add(failure)
+		outage.retried(failure)
 		manager.started()
 	}
 	patience := r.job.Source.RetryFor
@@ -175,7 +175,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return err
 	})
 	if err != nil {
-		return err
+		return r.stoppedIn(ctx, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if g, ok := db.(sink.Gauged); ok {
@@ -206,7 +206,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		if stops := r.p.Snapshot().Stops; isFull(err) && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
 			err = fmt.Errorf("%w; the same command resumes where it stopped", err)
 		}
-		return err
+		return r.stoppedIn(ctx, err)
 	case ctx.Err() != nil:
 		r.log.Info(stoppedText(r.o, r.p.Snapshot().Stops))
 		return ctx.Err()
@@ -214,6 +214,20 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return codeError(exitRejected)
 	}
 	return nil
+}
+
+// stoppedIn returns the error of a run, which is that of ctx if the run was stopped while the database was unavailable. It then
+// logs what the database does not have.
+func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.As(err, new(sink.StoppedError)) {
+		return err
+	}
+	s, left := r.p.Snapshot(), ""
+	if s.Pending > 0 {
+		left = " and lacks " + quantity.Count(s.Pending, "line") + " that this run has read"
+	}
+	r.log.Warn(fmt.Sprintf("the database is unavailable%s: %v; %s", left, err, stoppedText(r.o, s.Stops)), "pending_lines", s.Pending)
+	return ctx.Err()
 }
 
 // apply runs the job of the plan.
@@ -232,7 +246,7 @@ func (r *syncRun) apply(ctx context.Context, store sink.Sink, claims sink.Claims
 // isFull reports whether an error says that a disk is full, weir's own or the database's.
 func isFull(err error) bool {
 	failed, ok := errors.AsType[*sink.Error](err)
-	return spool.IsFull(err) || ok && failed.Reason == "full"
+	return spool.IsFull(err) || ok && failed.Reason == sink.DiskFull
 }
 
 // inspect opens the database to read beside the run.
@@ -282,7 +296,7 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 // site is what a run serves.
 func (r *syncRun) site() *web.Site {
 	c := &r.job
-	s := &web.Site{Job: shownJob(c), To: cmp.Or(spec.Redacted(r.to.Dest), r.to.Name), Version: version,
+	s := &web.Site{Job: shownJob(c), To: r.to.Shown(), Version: version,
 		Records:  func(name string) bool { return c.Kind.Traits(name).Records },
 		Progress: r.p, Metrics: r.metrics.Handler(), BufferLimit: c.Buffer}
 	if c.Spool.Dir != "" {

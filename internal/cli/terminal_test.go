@@ -123,6 +123,24 @@ func TestTerminal_StatusFits(t *testing.T) {
 	term.wait(at, 40, `^not connected to tcp://127\.0\.0\.1:1$`)
 }
 
+// TestTerminal_SummaryFits: it is broken into lines that have room in the terminal.
+func TestTerminal_SummaryFits(t *testing.T) {
+	t.Parallel()
+	l := testweir.New(t, "t.db")
+	l.Write("feed.jsonl", strings.Repeat(`{"id":1,"a":2}`+"\n", 2_000))
+	term := newTerminal(t, 80)
+	c := l.Command("sync", "feed.jsonl", "--to", "t.db")
+	c.Stderr, c.Env = term.slave, append(c.Env, "TERM=xterm", "NO_COLOR=")
+	c.Start().Exit(0)
+	testcheck.Until(t, func() string {
+		text := term.text()
+		if !regexp.MustCompile(`weir: feed: 2,000 lines .*/s;\r\n  rows: 1 inserted, .*;\r\n  1 batch, .* folded\r\n`).MatchString(text) {
+			return fmt.Sprintf("%q", text)
+		}
+		return ""
+	})
+}
+
 // TestTerminal_TablesFit: what status prints has room in the terminal, whatever its width: sources are shortened and columns
 // left out.
 func TestTerminal_TablesFit(t *testing.T) {

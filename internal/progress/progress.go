@@ -393,14 +393,18 @@ func (p *Progress) CommittedBefore(at time.Time) {
 	}
 }
 
-// Retry counts a call of the database that is retried.
+// Retry counts a call of the database that is retried; nil says that one which was has been answered. See [sink.Retry].
 func (p *Progress) Retry(e *sink.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if e == nil {
+		p.state.trouble, p.state.unreachable = Stall{}, Stall{}
+		return
+	}
 	if _, ok := p.state.Retries[e.Reason]; ok {
 		p.state.Retries[e.Reason]++
 	}
-	p.state.trouble.set(DatabaseUnavailable, waitingForDatabase+" ("+e.Reason+")")
+	p.state.trouble.failed(e)
 	for _, at := range []*time.Time{&p.state.Writing.tried, &p.state.step} {
 		if !at.IsZero() {
 			*at = time.Now()
@@ -421,7 +425,7 @@ func (p *Progress) DatabaseProbed(err error) {
 		p.state.unreachable = Stall{}
 		return
 	}
-	p.state.unreachable.set(DatabaseUnavailable, waitingForDatabase+" ("+e.Reason+")")
+	p.state.unreachable.failed(e)
 }
 
 // Rejected returns the number of lines rejected.

@@ -131,20 +131,20 @@ func TestNotReady(t *testing.T) {
 	}
 	want("not reading yet")
 	p.Retry(&sink.Error{Reason: "connection"})
-	want("waiting for the database (connection), for 0s")
+	want("waiting for the database (connection)")
 	l := p.Open("tcp://a:1", progress.Dialed)
 	want("not connected to tcp://a:1")
 	p.SetConnections("tcp://a:1", 1)
 	want("")
 	p.Retry(&sink.Error{Reason: "locked"})
-	want("waiting for the database (locked), for 0s")
+	want("waiting for the database (locked)")
 	p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
 	want("")
 	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
 	p.DatabaseProbed(gone) // but flushes have committed
 	want("")
 	p.DatabaseProbed(gone) // a run that has nothing to write
-	want("waiting for the database (connection), for 0s")
+	want("waiting for the database (connection)")
 	p.DatabaseProbed(nil)
 	want("")
 	p.DatabaseProbed(gone)
@@ -206,6 +206,25 @@ func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
 			t.Errorf("paused for %q: %v", cause, all)
 		}
 	}
+}
+
+// TestStalls_AnOutageIsOne: the flush that waits for the database is no stall of its own. Any call that is answered ends it.
+func TestStalls_AnOutageIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := progress.New("t")
+		p.Flushing(1)
+		p.Retry(&sink.Error{Reason: "connection"})
+		time.Sleep(time.Minute)
+		s := p.Snapshot()
+		if all := s.Stalls(); len(all) != 1 || all[0].String() != "waiting for the database (connection), for 1m0s" {
+			t.Errorf("%v", all)
+		}
+		p.FlushEnded()
+		p.Retry(nil)
+		if s := p.Snapshot(); len(s.Stalls()) > 0 || s.Retries["connection"] != 1 {
+			t.Errorf("after it: %v, retries %v", s.Stalls(), s.Retries)
+		}
+	})
 }
 
 // TestStalls_ALargeFlushMayTakeLonger than one of a few rows, before the run counts as stalled.

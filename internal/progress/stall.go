@@ -1,6 +1,11 @@
 package progress
 
-import "time"
+import (
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink"
+)
 
 // A Cause says why a run is stalled. It is one of Causes, so a metric may have it as a label.
 type Cause string
@@ -32,21 +37,22 @@ const (
 // slowJoin is after how long waiting for the group counts as stalled: a group may wait for a member that is dead.
 const slowJoin = 10 * time.Second
 
-const (
-	waitingForDatabase = "waiting for the database"
-	waitingForGroup    = "waiting for the group"
-)
+const waitingForGroup = "waiting for the group"
 
 // A Stall is a reason for which lines are not read or not written, and since when.
 type Stall struct {
 	Cause Cause
 	Text  string // for people, without the time
 	Since time.Time
+	Err   *sink.Error // of the database; nil unless that is the cause
 }
 
 // String is what all say of a stall: log, status line, page and /readyz.
 func (s Stall) String() string {
-	return s.Text + ", for " + time.Since(s.Since).Round(time.Second).String()
+	if lasts := time.Since(s.Since).Round(time.Second); lasts > 0 {
+		return s.Text + ", for " + lasts.String()
+	}
+	return s.Text
 }
 
 // stalls are what may stall a run.
@@ -57,25 +63,22 @@ type stalls struct {
 	paused      Stall     // reading pauses
 }
 
-// set notes why the run is stalled, and since when if it was not.
-func (s *Stall) set(why Cause, text string) {
-	if s.Text == "" {
+// failed notes why the database is unavailable, and since when if it was not.
+func (s *Stall) failed(e *sink.Error) {
+	if s.Err == nil {
 		s.Since = time.Now()
 	}
-	s.Cause, s.Text = why, text
+	s.Cause, s.Text, s.Err = DatabaseUnavailable, "waiting for the database ("+strings.ReplaceAll(e.Reason, "_", " ")+")", e
 }
 
 // Stalls returns why the run is stalled now, in the order of Causes.
 func (s *Snapshot) Stalls() (all []Stall) {
-	slow := Stall{SlowFlush, "waiting for a flush to end (another session's lock, or a slow database)", s.Writing.Began}
-	if slow.Since.IsZero() || time.Since(slow.Since) < slowFlush+time.Duration(s.Writing.Rows)*slowRow {
+	slow := Stall{Cause: SlowFlush, Text: "waiting for a flush to end (another session's lock, or a slow database)", Since: s.Writing.Began}
+	database := s.Unavailable()
+	if database.Err != nil || slow.Since.IsZero() || time.Since(slow.Since) < slowFlush+time.Duration(s.Writing.Rows)*slowRow {
 		slow = Stall{}
 	}
-	database := s.trouble
-	if database.Text == "" {
-		database = s.unreachable
-	}
-	group := Stall{NoGroup, waitingForGroup, s.Group.Waiting}
+	group := Stall{Cause: NoGroup, Text: waitingForGroup, Since: s.Group.Waiting}
 	if group.Since.IsZero() || time.Since(group.Since) < slowJoin {
 		group = Stall{}
 	}
@@ -85,6 +88,14 @@ func (s *Snapshot) Stalls() (all []Stall) {
 		}
 	}
 	return all
+}
+
+// Unavailable is the stall by [DatabaseUnavailable]; the zero Stall if there is none.
+func (s *stalls) Unavailable() Stall {
+	if s.trouble.Err != nil {
+		return s.trouble
+	}
+	return s.unreachable
 }
 
 var pauses = map[Cause]string{
@@ -97,5 +108,5 @@ var pauses = map[Cause]string{
 func (p *Progress) Pause(why Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.paused = Stall{why, pauses[why], time.Now()}
+	p.state.paused = Stall{Cause: why, Text: pauses[why], Since: time.Now()}
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -15,6 +16,9 @@ type Destination struct {
 	sink.Driver
 	Dest string
 }
+
+// Shown is the database for people, without a password.
+func (d Destination) Shown() string { return cmp.Or(Redacted(d.Dest), d.Name) }
 
 // SinkOptions returns the options of a run that writes. cache is in bytes.
 func (s *Spec) SinkOptions(cache int, log *slog.Logger) sink.Options {

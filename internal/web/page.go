@@ -120,7 +120,7 @@ type page struct {
 func (p *page) State() string {
 	switch quiet := p.Since(p.LastMessage); {
 	case len(p.Stalled) > 0:
-		return fmt.Sprintf("Stalled for %s: %s", span(p.Since(p.Stalled[0].Since)), p.Stalled[0].Text)
+		return p.StallText(p.Stalled[0])
 	case p.NotReady != "":
 		return "Not ready: " + p.NotReady
 	case p.Writing() != nil:
@@ -135,6 +135,14 @@ func (p *page) State() string {
 
 // longQuiet is after how long without a message the page says so.
 const longQuiet = time.Minute
+
+// StallText says in a sentence why the run is stalled.
+func (p *page) StallText(s Stall) string {
+	if lasts := p.Since(s.Since); lasts >= time.Second {
+		return fmt.Sprintf("Stalled for %s: %s", span(lasts), s.Text)
+	}
+	return "Stalled: " + s.Text
+}
 
 // OtherStalls are the stalls that State does not name.
 func (p *page) OtherStalls() []Stall { return p.Stalled[min(1, len(p.Stalled)):] }
