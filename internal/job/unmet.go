@@ -9,8 +9,8 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// countUnmet notes the fields that options name and that no message has had. The reader calls it, or
-// it is called when the reader has ended.
+// countUnmet records the fields that options name and that no message had. Only the reader may call it, until it has
+// ended.
 func (f *folding) countUnmet() {
 	met := f.run.names.Met()
 	if len(met) == 0 {
@@ -26,7 +26,7 @@ func (f *folding) countUnmet() {
 	f.run.p.NoteUnused(func(u *progress.Unused) { u.Unmet = unmet })
 }
 
-// unmet returns these fields, and the fields of messages that options name.
+// unmet returns those fields, and all fields of messages that options name.
 func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 	add := func(option, field string) {
 		if field == "" {
@@ -52,10 +52,10 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 		}
 		return unmet, named
 	}
-	for _, u := range f.plan.mapper.UnresolvedPaths() { // since this attempt began
+	for _, u := range f.plan.mapper.UnresolvedPaths() {
 		option := u.By
 		switch {
-		case f.run.cfg.Mapping.Fingerprint == nil: // without a config file a flag of that name says so
+		case f.run.cfg.Mapping.Fingerprint == nil: // without a config file, a flag sets it
 			option = "--" + strings.ReplaceAll(u.By, "_", "-")
 			if u.By == "ignore" {
 				option = "--envelope"
