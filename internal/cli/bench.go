@@ -53,7 +53,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		if o.Messages < 1 || o.For <= 0 || o.Runs < 1 || o.Lag <= 0 {
 			return usagef("--messages, --for, --runs and --lag must be more than 0")
 		}
-		if _, err := os.Stat(filepath.Dir(html)); err != nil { // before it takes minutes
+		if _, err := os.Stat(filepath.Dir(html)); err != nil { // fail before it takes minutes
 			return usagef("--html: %w", err)
 		}
 		if o.Log = slog.New(&textHandler{w: e.line, level: e}); len(args) > 0 {
@@ -64,7 +64,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			return err
 		}
 		if html != "" {
-			err = writeHTML(html, r.Page()) // on an error the rest is still printed: it took minutes
+			err = writeHTML(html, r.Page()) // print the rest even if this fails: it took minutes
 		}
 		if asJSON {
 			return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
@@ -85,7 +85,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	return c
 }
 
-// benchDatabase returns the place in the database that --to names.
+// benchDatabase returns the database and schema that --to names.
 func benchDatabase(sp *spec.Spec) (ladder.Database, error) {
 	d, err := sp.Destination()
 	if err != nil {

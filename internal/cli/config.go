@@ -85,21 +85,21 @@ Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
 	}
 }
 
-// checkFile reads a config file without the environment. Its faults are wrong usage.
+// checkFile reads a config file without environment variables. Its faults are usage errors.
 func (e *env) checkFile(path string) (*spec.Spec, error) {
 	o := e.specOf(path)
-	_, _ = o.Load() // with all other faults it is that of Validate
+	_, _ = o.Load() // Validate returns its error with all others
 	return o, faultsOf(o.Validate())
 }
 
-// readFile reads a config file whose tables alone are used.
+// readFile reads a config file of which only the tables are used.
 func (e *env) readFile(path string) (*spec.Spec, error) {
 	o := e.specOf(path)
 	_, err := o.Load()
 	return o, faultsOf(err)
 }
 
-// specOf is of a config file by itself.
+// specOf returns the spec of a config file without environment variables.
 func (e *env) specOf(path string) *spec.Spec {
 	alone := e.surroundings()
 	alone.FileOnly, alone.Environ, alone.Stdin, alone.Asks = true, nil, nil, false
@@ -108,7 +108,7 @@ func (e *env) specOf(path string) *spec.Spec {
 	return o
 }
 
-// faultsOf makes the faults of a file wrong usage, but that it cannot be read.
+// faultsOf makes the faults of a file usage errors, except that it cannot be read.
 func faultsOf(err error) error {
 	if unread := new(fs.PathError); errors.As(err, &unread) {
 		return unread

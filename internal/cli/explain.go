@@ -62,7 +62,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 
 type explainOptions struct {
 	spec   *spec.Spec
-	of     string // the table
+	of     string // name of the table
 	asJSON bool
 }
 
@@ -77,7 +77,7 @@ type origin struct {
 	Messages int `json:"messages,omitempty"`
 }
 
-// An explainer follows one row.
+// An explainer follows one row through the messages.
 type explainer struct {
 	mapping *mapping.Explainer // nil where the messages are the rows
 	table   int
@@ -91,7 +91,7 @@ type explainer struct {
 	state, version []byte   // what a database would keep of them
 }
 
-// look takes the messages of a flush.
+// look handles the messages of a flush.
 func (e *explainer) look(f *sink.Flush) error {
 	batches := slices.Clone(f.Batches)
 	if at := batches[e.table].Truncated; at != nil && e.exists {

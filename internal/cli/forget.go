@@ -51,7 +51,7 @@ func (e *env) forget(ctx context.Context, dest spec.Destination, job string) (er
 		return usagef("the name of the job is empty: weir status lists them")
 	}
 	o := sink.Options{Level: sink.Full, Log: e.log}
-	st, err := statusOf(ctx, dest, o) // the database may be missing; Open would make it
+	st, err := statusOf(ctx, dest, o) // Open would create a missing database
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (e *env) forget(ctx context.Context, dest spec.Destination, job string) (er
 	return nil
 }
 
-// status asks a database that exists for its jobs.
+// statusOf returns the jobs in a database without creating it.
 func statusOf(ctx context.Context, d spec.Destination, o sink.Options) (st sink.Status, err error) {
 	db, err := d.Reader(ctx, d.Dest, o)
 	if err != nil {
@@ -97,7 +97,7 @@ func statusOf(ctx context.Context, d spec.Destination, o sink.Options) (st sink.
 	return st, errors.Join(err, db.Close())
 }
 
-// unknownJob is the error for a job that a database does not have.
+// unknownJob returns the error for a job that is not in a database.
 func unknownJob(st sink.Status, job string) error {
 	var names, plain []string
 	for _, j := range st.Jobs {

@@ -6,8 +6,7 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// public is an argument of the command line as everybody may see it; before is its
-// predecessor.
+// public returns a command-line argument without passwords. before is the previous argument.
 func public(before, arg string) string {
 	if before == "--init" {
 		return spec.Hidden

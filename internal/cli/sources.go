@@ -8,10 +8,10 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// kindsWith are the kinds of sources that weir reads, by their options. The first one has paths and stdin.
+// kindsWith returns the supported kinds of sources with their options. The first one handles paths and stdin.
 var kindsWith = func(o *spec.KindOptions) source.Kinds {
 	return source.Kinds{file.Kind(o.File), tcp.Dialed(o.TCP), tcp.Listening(o.TCP), kafka.Kind(o.Kafka)}
 }
 
-// sourceKinds are the same without options: they tell kinds apart, and what their sources are like.
+// sourceKinds are the kinds without options. They only classify sources.
 var sourceKinds = kindsWith(&spec.KindOptions{})

@@ -8,8 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// logStalls logs when a run stalls and when it continues, until ctx ends. That the database is unavailable
-// is logged with each failure, and here when it has been for that long.
+// logStalls logs when a run stalls and when it continues, until ctx ends. Each failed call of the database is logged
+// already, so it logs that only after the database was unavailable for that long.
 func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
 	logged := map[progress.Cause]progress.Stall{}
 	t := time.NewTicker(time.Second)
@@ -38,7 +38,7 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
 	}
 }
 
-// logStop says what a run that was stopped waits for, until it has ended.
+// logStop logs what a stopping run is waiting for, until it has ended.
 func logStop(ctx context.Context, ended <-chan struct{}, p *progress.Progress, log *slog.Logger) {
 	select {
 	case <-ctx.Done():

@@ -67,7 +67,7 @@ type verifyOptions struct {
 	at   string
 }
 
-// time returns that of the comparison of some tables.
+// time returns the time for which tables are compared.
 func (o *verifyOptions) time(tables []job.Table) (at time.Time, err error) {
 	expiring := slices.IndexFunc(tables, func(t job.Table) bool { return t.Expire != nil })
 	switch {
@@ -84,29 +84,29 @@ func (o *verifyOptions) time(tables []job.Table) (at time.Time, err error) {
 	return at, nil
 }
 
-// A verifier compares what would be written with the tables.
+// A verifier compares the expected rows with the tables.
 type verifier struct {
 	sink.Inspector
 	env     *env
 	show    int // differences that may still be printed
 	at      time.Time
 	tables  []verified
-	several bool // tables, or there may be
+	several bool // there are several tables, or there may be
 }
 
-// verified is what came of the comparison of a table.
+// verified is the result of comparing a table.
 type verified struct {
 	schema.Table
-	// expire is when its rows are removed, nil for never.
+	// expire tells when its rows are removed; nil: never.
 	expire *job.Expire
-	ages   bool   // its rows, or those that they belong to, expire
-	prefix string // of what is printed
+	ages   bool   // its rows or their ancestors expire
+	prefix string // of each printed line
 
 	rows, live int
-	present    int // of the rows of the fold, those that the table has
+	present    int // rows of the fold that are in the table
 	different  int
-	total      int64 // rows of the table
-	expired    int   // rows that the table may lack because they, or those that they belong to, were old
+	total      int64 // rows in the table
+	expired    int   // rows that may be missing because they or their ancestors have expired
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
@@ -131,7 +131,7 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	return nil
 }
 
-// explode returns batches that have all messages, including messages of rows that are values of other rows.
+// explode returns batches with all messages, including messages of rows that are values of other rows.
 func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 	for _, b := range batches {
 		b.MakeAbsolute()
@@ -140,7 +140,7 @@ func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 	x := fold.NewExplosion(batches, func(i int) *schema.Table { return &batches[i].Table })
 	for i, b := range batches {
 		if b.Child != nil && b.Child.Set {
-			all[i] = b.Exploded() // by now
+			all[i] = b.Exploded() // its parents were exploded before
 		} else if err := x.Explode(i, b, b.Sorted()); err != nil {
 			return nil, err
 		}
@@ -148,13 +148,13 @@ func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 	return all, nil
 }
 
-// differs counts a difference, and prints it if it is one of the first.
+// differs counts a difference and prints it if it is one of the first.
 func (v *verifier) differs(t *verified, format string, args ...any) {
 	t.different++
 	v.print(t, format, args...)
 }
 
-// print prints what is wrong with a table, if that is one of the first things.
+// print prints a line about a table, unless the limit is reached.
 func (v *verifier) print(t *verified, format string, args ...any) {
 	if v.show > 0 {
 		v.show--
@@ -162,8 +162,7 @@ func (v *verifier) print(t *verified, format string, args ...any) {
 	}
 }
 
-// expired reports whether a row of a table may be missing because it, or one that it belongs to, was
-// old.
+// expired reports whether a row may be missing because it or one of its ancestors has expired.
 func (v *verifier) expired(batches []*fold.Batch, table int, r *fold.Row) bool {
 	for {
 		b := batches[table]
@@ -187,12 +186,12 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 	case t.Exists:
 	case t.rows > 0:
 		return fmt.Errorf("table %q is missing", t.Name)
-	default: // no line of the feed makes one
+	default: // no line of the feed makes a row
 		return nil
 	}
 	rows, caps := b.Sorted(), v.Caps()
 	for i := range b.Table.Columns {
-		// A column of nulls alone may be missing: Postgres gets it with its first value.
+		// A column may be missing if all its values are null: weir adds it with its first value.
 		c := &b.Table.Columns[i]
 		if c.Stored() && caps.Find(&t.Table, c.Name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
 			v.differs(t, "the table lacks the column %s", printable(c.Name))
@@ -228,13 +227,13 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 	return v.nameOthers(ctx, t, b)
 }
 
-// compareSums compares a table without a key, whose rows cannot be told apart, with its batch.
+// compareSums compares a table without a key with its batch, by number of rows and sum of their hashes.
 func (v *verifier) compareSums(ctx context.Context, t *verified, b *fold.Batch) error {
 	have, want, err := v.Sums(ctx, b)
 	if err != nil {
 		return err
 	}
-	t.present = int(t.total) // which of them are others is unknown
+	t.present = int(t.total) // which rows are extra is unknown
 	switch {
 	case have.Rows != want.Rows:
 		v.differs(t, "the table has %s, and the messages make %s", quantity.Count(have.Rows, "row"), quantity.Grouped(want.Rows))
@@ -244,7 +243,7 @@ func (v *verifier) compareSums(ctx context.Context, t *verified, b *fold.Batch) 
 	return nil
 }
 
-// nameOthers names the first rows that the table has and the fold does not.
+// nameOthers prints the first rows that are in the table and not in the fold.
 func (v *verifier) nameOthers(ctx context.Context, t *verified, b *fold.Batch) error {
 	if t.others() == 0 || v.show == 0 {
 		return nil
@@ -255,10 +254,10 @@ func (v *verifier) nameOthers(ctx context.Context, t *verified, b *fold.Batch) e
 	})
 }
 
-// others is how many rows the table has and the fold does not.
+// others returns the number of rows that are in the table and not in the fold.
 func (t *verified) others() int64 { return max(0, t.total-int64(t.present)) }
 
-// said is a difference for people.
+// said describes a difference.
 func said(b *fold.Batch, d *sink.Difference) string {
 	key := ""
 	for i, k := range b.Table.Key {
@@ -282,7 +281,7 @@ func said(b *fold.Batch, d *sink.Difference) string {
 }
 
 func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err error) {
-	o.spec.Batch = spec.Batch{Period: spec.Forever, Buffer: math.MaxInt64} // all is one batch
+	o.spec.Batch = spec.Batch{Period: spec.Forever, Buffer: math.MaxInt64} // one batch holds everything
 	plan, err := o.spec.FoldFiles(args, nil, "")
 	if err != nil {
 		return err
@@ -302,7 +301,7 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 	return v.run(ctx, plan.Job, plan.Mapping)
 }
 
-// add adds a table to those that are compared.
+// add adds a table to compare.
 func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
 	of := verified{Table: t}
 	if t.Exists {
@@ -317,7 +316,7 @@ func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
 	return nil
 }
 
-// run folds the sources of a job, and compares its tables.
+// run folds the sources of a job and compares its tables.
 func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) error {
 	var names []string
 	v.several = len(c.Tables) > 1 || c.Mapping.Star != nil
@@ -355,7 +354,7 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 	return errors.Join(faults...)
 }
 
-// report prints that a table is the fold of the lines, or returns how it differs.
+// report prints that a table equals the fold of the lines, or returns an error that counts the differences.
 func (v *verifier) report(t *verified, lines string) error {
 	name, err := json.Marshal(t.Name)
 	if err != nil {
