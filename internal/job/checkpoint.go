@@ -152,8 +152,8 @@ func (ad *admission) unwritten() (names []string) {
 	return names
 }
 
-// writes reports whether the job may write to its tables: it has written to all of them, or to some and the run may
-// add new ones.
+// writes reports whether the job may write to its tables: it has written to all of them, or to some and the run may add
+// new ones.
 func (ad *admission) writes() bool {
 	fresh := len(ad.unwritten())
 	return fresh == 0 || fresh < ad.declared && (ad.cfg.Restart.AcceptSettings || ad.cfg.Restart.FromStart) || ad.hasWritten

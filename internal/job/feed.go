@@ -16,8 +16,7 @@ import (
 // A Feed describes a feed's control messages and connections, not the columns of its messages.
 type Feed struct {
 	// Hello returns what weir sends on a new connection to resume after a value of ResumeField ("": from the
-	// beginning).
-	// nil: it sends nothing.
+	// beginning). nil: it sends nothing.
 	Hello       func(resume string) ([]byte, error)
 	ResumeField string
 	// Keepalive matches messages that only say that the feed is alive. After StaleAfter of them in a row with the same
@@ -107,9 +106,9 @@ var ecma = crc64.MakeTable(crc64.ECMA)
 // maxRepeats is how many rejected lines are remembered for one resume value.
 const maxRepeats = 64
 
-// again reports whether a rejected line was seen before with the current resume value. A feed that resumes there
-// sends the line again, and the line has no resume value of its own. A feed that resumes with the message of that value
-// (not after it) may also send the rejected lines right before.
+// again reports whether a rejected line was seen before with the current resume value. A feed that resumes there sends
+// the line again, and the line has no resume value of its own. A feed that resumes with the message of that value (not
+// after it) may also send the rejected lines right before.
 func (h *feedState) again(line []byte) bool {
 	sum := fmt.Sprintf(" %016x", crc64.Checksum(line, ecma))
 	add(&h.behind, sum)

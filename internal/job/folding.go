@@ -217,8 +217,7 @@ func (f *folding) countPassed(p *progress.Progress) {
 }
 
 // countIgnored counts the values that found no column, and returns the fields that the metrics have named since the
-// last
-// call.
+// last call.
 func (f *folding) countIgnored() (fresh []string) { return f.run.p.Ignored(f.ignored()) }
 
 // warnIgnored warns of fields that have no column, unless the user's settings ignore them.

@@ -9,8 +9,7 @@ import (
 )
 
 // join joins the consumer group: it writes the start positions of all lanes that have no checkpoint yet, including
-// lanes
-// that other members will read.
+// lanes that other members will read.
 func (a *attempt) join(ctx context.Context, member source.Member, starts []start) error {
 	group, err := sink.As[sink.GroupClaims](a.run.claims, "share a job between the members of a consumer group (--group)")
 	if err != nil {

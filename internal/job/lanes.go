@@ -50,8 +50,7 @@ type lane struct {
 	begin    position      // of the first line
 	period   time.Duration // longest that a line waits to be written; 0: no limit
 	// prompt keeps period even while more lines are waiting to be read. Otherwise a batch is filled until no more lines
-	// are
-	// waiting, for [catchUpPeriod] at most.
+	// are waiting, for [catchUpPeriod] at most.
 	prompt bool
 
 	reading laneReading // owned by the reader
@@ -180,8 +179,8 @@ func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error 
 	}
 }
 
-// begin claims a lane that a source opened. back means that this attempt has read it before. It returns nil if there
-// is nothing to read.
+// begin claims a lane that a source opened. back means that this attempt has read it before. It returns nil if there is
+// nothing to read.
 func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, error) {
 	s, err := o.claimer.claim(ctx, e.Lane)
 	if err != nil || s == nil {
@@ -266,8 +265,8 @@ func (l *lane) countUnfoldedBlock(b *source.Block) {
 	l.countUnfolded(int64(n), max(b.Oversize, int64(len(b.Data))))
 }
 
-// lost counts the lines that were read, are not in the database, and cannot be read again by this run. Lines of a
-// spool are lost only if they were committed, and removed from the spool, before the database was restored.
+// lost counts the lines that were read, are not in the database, and cannot be read again by this run. Lines of a spool
+// are lost only if they were committed, and removed from the spool, before the database was restored.
 func (l *lane) lost() int64 {
 	switch {
 	case l.rereadable() == byThisRun:

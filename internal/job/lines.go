@@ -62,8 +62,7 @@ func (rd *reader) foreign(l *lane, f *format) error {
 }
 
 // oversize rejects a line that exceeds the limit, of which only the beginning was read. It returns 0 if the line is
-// left
-// for the next run.
+// left for the next run.
 func (rd *reader) oversize(e *event) (at int, err error) {
 	r := &e.lane.reading
 	was := r.feed

@@ -19,8 +19,7 @@ type Table struct {
 	KeyOpen bool
 	Fold    fold.Options
 	// Fit changes a table, as read from the database, to what the job wants: its stamps, and the SQL that creates it.
-	// nil:
-	// it changes nothing.
+	// nil: it changes nothing.
 	Fit    func(*schema.Limits, *schema.Table) error
 	Expire *Expire // when rows are removed; nil: never
 	// Mapping has the table's settings in checkpoints, by key of a config file. nil if messages are rows.
@@ -82,10 +81,8 @@ type Mapping struct {
 // A Mapper turns the lines of a job's sources into changes of its tables. It is for one goroutine.
 type Mapper interface {
 	// Map returns the changes that a line makes, in the order of the tables; none if the line is for no table. The line
-	// was
-	// scanned without an error, or is null in a stream. source is the name of its source. A [*feed.Error] rejects the
-	// line;
-	// any other error ends the run. table is the index of the table that rejects the line, or -1. The changes are valid
-	// until the next call.
+	// was scanned without an error, or is null in a stream. source is the name of its source. A [*feed.Error] rejects
+	// the line; any other error ends the run. table is the index of the table that rejects the line, or -1. The changes
+	// are valid until the next call.
 	Map(l *feed.Line, source string, at fold.Place) (changes []fold.TableChange, table int, err error)
 }

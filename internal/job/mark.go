@@ -27,8 +27,7 @@ type mark struct {
 type feedMark struct {
 	Resume string `json:"resume,omitempty"` // the feed's resume value
 	// Rejected identifies the rejected lines after it, which the feed may send again: for each a space and its CRC-64
-	// (ECMA)
-	// in 16 hexadecimal digits. Before identifies the rejected lines right before its first message.
+	// (ECMA) in 16 hexadecimal digits. Before identifies the rejected lines right before its first message.
 	Rejected string `json:"rejected,omitempty"`
 	Before   string `json:"before,omitempty"`
 }

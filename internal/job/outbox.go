@@ -34,8 +34,7 @@ type outbox struct {
 	waits      backoff.Backoff
 
 	// reread are, with --restart reread, the lanes that are read again, whose old letters are discarded. nil: old
-	// letters
-	// are sent too. The flusher owns it.
+	// letters are sent too. The flusher owns it.
 	reread map[string]bool
 }
 

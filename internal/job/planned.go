@@ -180,8 +180,8 @@ func (m *planned) count(r *mapping.Result) {
 	}
 }
 
-// add appends a table with a key. refused is true if the line that names the key is rejected, because then nothing
-// else confirms the key. If the line is nil, the table is added in any case.
+// add appends a table with a key. refused is true if the line that names the key is rejected, because then nothing else
+// confirms the key. If the line is nil, the table is added in any case.
 func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error) {
 	i, err := m.mapper.Add(n, key)
 	if err != nil {

@@ -104,8 +104,8 @@ func (r *Rejects) Check() error {
 // inDatabase reports whether weir_rejects keeps bad lines.
 func (r *Rejects) inDatabase() bool { return r.mode == keep || r.mode == toTopic }
 
-// A rejectFile is the reject file of a run. It is locked, and stays open for all attempts. The flusher writes it. It
-// is nil if bad lines go elsewhere.
+// A rejectFile is the reject file of a run. It is locked, and stays open for all attempts. The flusher writes it. It is
+// nil if bad lines go elsewhere.
 type rejectFile struct {
 	*lockfile.File
 	path  string
@@ -175,8 +175,8 @@ func (r *Rejects) open() (_ *rejectFile, err error) {
 	return f, nil
 }
 
-// resume truncates what an uncommitted flush has written. unmarked means that the database does not have the file's
-// ID yet, so it could not detect what a crash in the job's first flush leaves.
+// resume truncates what an uncommitted flush has written. unmarked means that the database does not have the file's ID
+// yet, so it could not detect what a crash in the job's first flush leaves.
 func (f *rejectFile) resume(ctx context.Context, claims sink.Claims) (unmarked bool, err error) {
 	if f == nil {
 		return false, nil

@@ -31,8 +31,7 @@ type event struct {
 const maxScanners = 4
 
 // longBlock is the size in bytes from which a block is scanned and folded alone: at most the next block is scanned
-// ahead,
-// and its memory is not reused.
+// ahead, and its memory is not reused.
 const longBlock = 1 << 20
 
 // A scanPool is the stage between the sources and the reader. It scans blocks on several cores and returns them in the

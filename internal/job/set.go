@@ -59,8 +59,7 @@ func (s *set) resume(value []byte) {
 const resumeOverhead = 64
 
 // isEmpty reports whether there is nothing to write. A lane that is unnamed has no checkpoint to write, unless it
-// resends
-// lines.
+// resends lines.
 func (s *set) isEmpty() bool {
 	for i := range s.lanes {
 		if l := s.lanes[i].lane; !l.unnamed || l.resends() != nil {

@@ -18,8 +18,7 @@ type settings struct {
 	Flags map[string]string `json:"flags"`          // by name
 	Keys  map[string]string `json:"keys,omitempty"` // of a mapping, for all tables
 	// Tables are in the job's order, which is also the order of the identities in a checkpoint. nil if Flags describe
-	// the
-	// only table.
+	// the only table.
 	Tables []tableSettings `json:"tables,omitempty"`
 	// Names map the names in the database of tables that messages added to the names in the stream, if several of those
 	// are one name in the database. They are no settings, and may grow.
