@@ -51,8 +51,8 @@ func (f *rejectFilter) flags(flags *pflag.FlagSet, sp *spec.Spec, verb string) {
 	flags.StringVar(&f.reason, "reason", "", verb+" only lines with this `REASON`, such as not_json or value")
 }
 
-// find checks that the database has what the filter names. named means that the user has named the job; then an
-// unknown job is an error.
+// find checks that the database has what the filter names. named means that the user has named the job; then an unknown
+// job is an error.
 func (f *rejectFilter) find(st sink.Status, named bool) error {
 	if of := ofJob(st, f.job); f.job != "" && named && len(of.Jobs) == 0 && len(of.Rejects) == 0 {
 		return unknownJob(st, f.job)

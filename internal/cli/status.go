@@ -122,8 +122,8 @@ func (e *env) printStatus(st sink.Status, job string) error {
 // shortestSource is how far source names are shortened, in characters, before columns are omitted.
 const shortestSource = 18
 
-// fitColumns makes a table fit into a number of characters. It shortens the names of tables and sources, and then
-// omits the least important columns.
+// fitColumns makes a table fit into a number of characters. It shortens the names of tables and sources, and then omits
+// the least important columns.
 func fitColumns(rows [][]string, room int) [][]string {
 	const tables, sources = 0, 1
 	for _, row := range rows {
@@ -173,8 +173,8 @@ func columnWidth(rows [][]string, at int) (widest int) {
 // manyFiles is from how many files of a folder on they share one row.
 const manyFiles = 10
 
-// groupFiles merges the rows of many files in the same folder into one row with their sums and the time and name of
-// the last file.
+// groupFiles merges the rows of many files in the same folder into one row with their sums and the time and name of the
+// last file.
 func groupFiles(jobs []sink.JobStatus) []sink.JobStatus {
 	type group struct{ job, folder string }
 	of := func(j *sink.JobStatus) group { return group{j.Job, filepath.Dir(j.Source)} }

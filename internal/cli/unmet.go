@@ -11,8 +11,8 @@ import (
 // shownUnmet is the maximum number of fields that are named.
 const shownUnmet = 10
 
-// tellUnmet names the fields that options name and no message had. It warns if a field is probably mistyped; others
-// may just be missing from the input of this run.
+// tellUnmet names the fields that options name and no message had. It warns if a field is probably mistyped; others may
+// just be missing from the input of this run.
 func (e *env) tellUnmet(unmet []progress.Unmet) {
 	var absent []string
 	for i := range unmet {
