@@ -12,15 +12,15 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A checker compares the parts of a mapping with each other.
+// A checker checks the parts of a mapping against each other.
 type checker struct {
 	*reader
 	tables []*tableDraft
 	byName map[string]*tableDraft
-	// namesKeys tells that the messages of the envelope may name the keys of tables.
+	// namesKeys is true if messages of the envelope may name the keys of tables.
 	namesKeys bool
 	family
-	// parents holds, for each table, those whose rows must exist before its own.
+	// parents holds, for each table, the tables whose rows must exist first.
 	parents map[*tableDraft][]edge
 }
 
@@ -28,7 +28,7 @@ type checker struct {
 type edge struct {
 	to   *tableDraft
 	at   paths.Pos
-	word string // the key that makes it one
+	word string // the key in the file that makes it a parent
 }
 
 func (r *reader) check(m *mappingDraft) {
@@ -62,7 +62,7 @@ func (r *reader) check(m *mappingDraft) {
 	}
 }
 
-// child tells that the rows of a table are in the row of another.
+// child reports whether the rows of a table come from the row of another table.
 func (t *tableDraft) child() bool { return t.given["of"] != nil }
 
 func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.MergeSet }
@@ -129,7 +129,7 @@ func (c *checker) references(t *tableDraft) {
 	}
 }
 
-// cycles reports the tables that are their own parents.
+// cycles reports tables that are their own ancestors.
 func (c *checker) cycles() (found bool) {
 	const done = 2
 	state := map[*tableDraft]int{}
@@ -159,13 +159,13 @@ func (c *checker) cycles() (found bool) {
 	return found
 }
 
-// names checks that each name of a table is one column.
+// names checks that each name in a table is a single column.
 func (c *checker) names(t *tableDraft) {
 	own := map[string]bool{}
 	for _, col := range t.Columns {
 		own[col.Name] = true
 	}
-	if t.Columns == nil { // of the key at least it is known
+	if t.Columns == nil { // the key at least is known
 		for _, k := range t.Key {
 			own[k] = true
 		}
@@ -204,7 +204,7 @@ func (c *checker) columns(t *tableDraft) {
 	for _, k := range t.Key {
 		i := slices.IndexFunc(t.Columns, func(col mapping.Column) bool { return col.Name == k })
 		switch {
-		case t.Columns == nil || k == t.ID && k != "" || t.IsStar() || t.KeyByDefault && c.namesKeys: // it has those of the key that is known later
+		case t.Columns == nil || k == t.ID && k != "" || t.IsStar() || t.KeyByDefault && c.namesKeys: // its columns include a key that becomes known later
 		case i < 0 && t.given["key"] == nil:
 			c.fault(t.Pos, t.where, "key is missing, and the table has no column %q", k)
 		case i < 0:
@@ -243,7 +243,7 @@ func (c *checker) sources(t *tableDraft, col mapping.Column) {
 	}
 }
 
-// conditionPath is what a path leads to in the conditions of a table, in one spelling.
+// conditionPath returns the normalized form of a path in the conditions of a table.
 func (t *tableDraft) conditionPath(p paths.Path) string {
 	if p.Base == paths.DefaultBase && t.given["each"] == nil {
 		p.Base = paths.MessageBase
@@ -251,8 +251,8 @@ func (t *tableDraft) conditionPath(p paths.Path) string {
 	return p.String()
 }
 
-// rules checks that the rules of a table's fold go together. Those that are all from the top
-// of the file are checked there.
+// rules checks that the update rules of a table are compatible. Rules that all come from the top of the file are
+// checked there.
 func (c *checker) rules(t *tableDraft) {
 	clash := func(one, other, why string) {
 		at := one
@@ -297,8 +297,8 @@ func (c *checker) rules(t *tableDraft) {
 	}
 }
 
-// versions checks that the rows of a child whose elements are updates can have the version of the row
-// that they belong to: a delete of that counts as one of theirs.
+// versions checks that the rows of a child whose elements are updates can have their parent's version, because deleting
+// the parent deletes them too.
 func (c *checker) versions(t *tableDraft) {
 	if !t.child() || t.replaced() {
 		return
@@ -319,7 +319,7 @@ func (c *checker) versions(t *tableDraft) {
 	}
 }
 
-// paths checks that only elements have a parent.
+// paths checks that only elements refer to a parent.
 func (c *checker) paths(t *tableDraft) {
 	if t.given["each"] != nil && t.Each.Base != paths.ParentBase {
 		return
@@ -352,8 +352,7 @@ func (c *checker) paths(t *tableDraft) {
 	}
 }
 
-// expiry checks that expire has columns with times. What only the database knows of columns is
-// checked when a run starts.
+// expiry checks that expire names columns that hold times. What only the database knows is checked when a run starts.
 func (c *checker) expiry(t *tableDraft) {
 	e := t.Expire
 	if e == nil || t.Columns == nil {
@@ -377,7 +376,7 @@ func (c *checker) expiry(t *tableDraft) {
 	}
 }
 
-// An answer may be left to the database.
+// An answer may be unknown until the database is asked.
 type answer int
 
 const (
@@ -386,7 +385,7 @@ const (
 	yes
 )
 
-// timed tells whether a column holds times.
+// timed reports whether a column holds times.
 func timed(t *tableDraft, col mapping.Column) answer {
 	best := no
 	for _, s := range col.From {

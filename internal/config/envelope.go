@@ -61,7 +61,7 @@ var envelopeKeys = []key[envelope.Envelope]{
 	}},
 }
 
-// scalars returns a single value, or those of a list.
+// scalars returns a single value, or the values of a list.
 func (r *reader) scalars(n *yaml.Node, where, what string) (nodes []*yaml.Node) {
 	items := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
@@ -83,7 +83,7 @@ func (r *reader) paths(n *yaml.Node, where string) (all []paths.Path) {
 	return all
 }
 
-// envelope reads an envelope: the name of one, or its keys.
+// envelope reads an envelope: a preset's name, or keys.
 func (r *reader) envelope(n *yaml.Node, where string) *envelope.Envelope {
 	if n.Kind == yaml.MappingNode {
 		return r.envelopeMap(n, where)
@@ -138,7 +138,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *envelope.Envelope {
 	return e
 }
 
-// Preset returns the envelope of a name.
+// Preset returns the envelope preset with a name.
 func Preset(name string) (*envelope.Envelope, error) {
 	names, nodes := presets()
 	i := slices.Index(names, name)
@@ -154,17 +154,17 @@ func Preset(name string) (*envelope.Envelope, error) {
 	return e, nil
 }
 
-// PresetNames are the names of the envelopes that have one.
+// PresetNames returns the names of the presets.
 func PresetNames() []string {
 	names, _ := presets()
 	return names
 }
 
-// presets are those of the program, which each command's flags name; nobody writes to them.
+// presets are the built-in envelopes. They must not be changed.
 var presets = sync.OnceValues(func() (names []string, nodes []*yaml.Node) {
 	var doc yaml.Node
 	if err := yaml.NewDecoder(bytes.NewReader(envelope.Presets)).Decode(&doc); err != nil {
-		panic(err) // it is part of the program
+		panic(err) // it is built in
 	}
 	for i := 0; i < len(doc.Content[0].Content); i += 2 {
 		names, nodes = append(names, doc.Content[0].Content[i].Value), append(nodes, doc.Content[0].Content[i+1])
@@ -172,7 +172,7 @@ var presets = sync.OnceValues(func() (names []string, nodes []*yaml.Node) {
 	return names, nodes
 })
 
-// version is the path of the version that messages have by their envelope.
+// version returns the path of the version in an envelope's messages.
 func (r *reader) version(e *envelope.Envelope, at paths.Pos) paths.Path {
 	switch {
 	case e == nil || e.Version == nil:
@@ -186,7 +186,7 @@ func (r *reader) version(e *envelope.Envelope, at paths.Pos) paths.Path {
 	return p
 }
 
-// envelopes checks what the tables have to do with the envelope.
+// envelopes checks the tables against the envelope.
 func (c *checker) envelopes(m *mappingDraft) {
 	for _, t := range m.tables {
 		switch {
@@ -213,7 +213,7 @@ func (c *checker) envelopes(m *mappingDraft) {
 	}
 }
 
-// star checks the table that stands for those that no other takes.
+// star checks the table '*', which stands for all tables that are not named.
 func (c *checker) star(m *mappingDraft, t *tableDraft) {
 	if m.Envelope == nil || m.Envelope.Table == nil {
 		c.fault(t.Pos, t.where, "is for all names of tables that no other takes, and needs an envelope with table, which says where a message has the name")
