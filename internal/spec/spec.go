@@ -27,22 +27,22 @@ type Spec struct {
 	Output  Output
 	Once    Once
 
-	File    string           // the config file, "" for none
-	Mapping *mapping.Mapping // tables of File; nil: none
-	Cases   []config.Case    // its tests
+	File    string           // the config file, or ""
+	Mapping *mapping.Mapping // tables of File, or nil
+	Cases   []config.Case    // tests in File
 
 	env      *Env
-	args     []string // the sources of the command line
+	args     []string // sources on the command line
 	settings []*Setting
 	faults   []error // from Load; values that do not parse are in Setting.err
 }
 
-// Source says what is read, and how.
+// Source has the settings of the sources.
 type Source struct {
-	Names       []string // of the file or the environment
+	Names       []string // from the file or the environment
 	Follow      bool
 	Compression string
-	MaxRate     float64 // lines a second
+	MaxRate     float64 // lines per second
 	MaxLine     Size
 	Job         string
 }
@@ -55,16 +55,16 @@ type Table struct {
 	ForeignKeys   ForeignKeys
 }
 
-// ForeignKeys says whether the foreign keys of the tables count.
+// ForeignKeys tells whether the foreign keys of the tables matter.
 type ForeignKeys string
 
-// What they do.
+// The values of ForeignKeys.
 const (
 	CheckForeignKeys  ForeignKeys = "check"
 	IgnoreForeignKeys ForeignKeys = "off"
 )
 
-// Fold are the rules by which messages become rows.
+// Fold has the update rules.
 type Fold struct {
 	Key          []string // nil: the table's primary key, or id
 	DeleteWhen   string
@@ -78,7 +78,7 @@ type Fold struct {
 	Narrowing
 }
 
-// Batch says when batches are written, and how.
+// Batch has the settings of batches.
 type Batch struct {
 	Period      time.Duration
 	Rows        int
@@ -87,9 +87,9 @@ type Batch struct {
 	RetryFor    time.Duration
 }
 
-// Feed configures connections: first line, resume value, keepalives, timeouts, TLS.
+// Feed has the settings of connections: first line, resume value, keepalives, timeouts, TLS.
 type Feed struct {
-	Name, Events    string // of a feed that weir knows
+	Name, Events    string // of a known feed
 	Init            string
 	ResumeField     string
 	IdleTimeout     time.Duration
@@ -101,7 +101,7 @@ type Feed struct {
 	TLSCA, TLSCert, TLSKey, TLSServerName string
 }
 
-// Kafka says which records of topics are read.
+// Kafka has the settings of topics.
 type Kafka struct {
 	Group           string
 	GroupProtocol   groupProtocol
@@ -116,7 +116,7 @@ type Kafka struct {
 	SASL            string
 }
 
-// Spool says what is kept of a connection's lines.
+// Spool has the settings for keeping a connection's lines on disk.
 type Spool struct {
 	Folder       string
 	Max          Size
@@ -124,14 +124,14 @@ type Spool struct {
 	KeepCaptures time.Duration
 }
 
-// Rejects says what becomes of bad lines.
+// Rejects has the settings for bad lines.
 type Rejects struct {
 	To   string
 	Keep time.Duration
 	Max  int64
 }
 
-// Output is what people and Prometheus see of a run.
+// Output has the settings of logs, summaries and metrics.
 type Output struct {
 	MetricsAddr, MetricsFile string
 	Summary, LogFormat       Format
@@ -147,24 +147,24 @@ const (
 	JSON Format = "json"
 )
 
-// Once are the actions of one run.
+// Once has the settings that apply to one run.
 type Once struct {
 	Restart        Restart
 	AcceptSettings bool
 	DryRun         bool
-	Tables         []string // of the file, that are written; nil: all
+	Tables         []string // tables of the file to write; nil: all
 }
 
-// A Restart says how a run ignores its checkpoint; "" means that it resumes.
+// A Restart is how a run ignores its checkpoint; "": it resumes.
 type Restart string
 
-// How a run begins from the start.
+// The values of Restart.
 const (
-	Reread  Restart = "reread"  // over the rows that exist
+	Reread  Restart = "reread"  // over the existing rows
 	Rebuild Restart = "rebuild" // into emptied tables
 )
 
-// New returns a spec with the defaults of all settings, for databases and sources that the program knows.
+// New returns a spec with default settings.
 func New(env *Env) *Spec {
 	buffer := memory.Available().Buffer()
 	instance, why := stableName(env)
@@ -266,7 +266,7 @@ func (s *Spec) declareFeed() {
 	s.declare(group, "tls-server-name", (*text)(&o.TLSServerName), "the `NAME` that the certificate of a tls:// feed must be for (default the host)")
 }
 
-// declareKafka declares the settings for Kafka. why says where the default of --group-instance comes from.
+// declareKafka declares the settings of Kafka. why is the origin of the default of --group-instance.
 func (s *Spec) declareKafka(why string) {
 	o, group := &s.Kafka, KafkaGroup
 	s.declare(group, "group", (*text)(&o.Group), "consumer `GROUP`, and name of the job (default weir-JOB)")
@@ -282,7 +282,7 @@ func (s *Spec) declareKafka(why string) {
 	s.declare(group, "sasl", NewChoice(&o.SASL, "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"), "log in with KAFKA_USERNAME and KAFKA_PASSWORD or KAFKA_PASSWORD_FILE (of oauthbearer the token)")
 }
 
-// declareOutput declares what a run leaves beside its tables.
+// declareOutput declares the settings of logs, summaries and metrics.
 func (s *Spec) declareOutput() {
 	sp, group := &s.Spool, SpoolGroup
 	s.declare(group, "spool", (*text)(&sp.Folder), "keep a connection's lines in this `FOLDER` until they are committed, so that reading continues while the database is unavailable")
