@@ -9,14 +9,14 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// A collector reads all counts of a run at one moment.
+// A collector collects all counts of a run from one snapshot.
 type collector struct {
 	run   Run
-	whole map[string]*prometheus.Desc // of metrics of the run, by their names
-	parts map[string]*prometheus.Desc // of the same by table or source
+	whole map[string]*prometheus.Desc // metrics of the run by name
+	parts map[string]*prometheus.Desc // metrics with a label for the table or source, by name
 }
 
-// What is collected: by run, or by table or source besides.
+// The metrics: of the run, or by table or source too.
 var (
 	ofRun = map[string]string{
 		"weir_retries_total":                 "Database calls that were retried.",
@@ -60,7 +60,7 @@ var (
 	}
 )
 
-// The labels that a metric has besides.
+// Further labels of metrics.
 var furtherLabels = map[string][]string{"weir_rejected_lines_total": {"reason"}, "weir_rows_total": {"result"}, "weir_retries_total": {"reason"}, "weir_stalled_seconds": {"reason"},
 	"weir_nulled_values_total":  {"column"},
 	"weir_ignored_values_total": {"field"},
@@ -80,11 +80,10 @@ func newCollector(r Run, job string) *collector {
 	return c
 }
 
-// Describe implements [prometheus.Collector]. It has nothing to say before a run: some metrics
-// have more labels in one run than in another.
+// Describe implements [prometheus.Collector]. It describes nothing, because labels differ between runs.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
-// emit sends a value: that of a table or a source where part names one.
+// emit sends a value. part is the table or source, or "".
 type emit func(name string, value float64, part string, labels ...string)
 
 // Collect implements [prometheus.Collector].
@@ -115,7 +114,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for column, n := range s.Unused.Nulled {
 		count("weir_nulled_values_total", float64(n), "", column)
 	}
-	ignored := map[string]int64{} // two names may have one label
+	ignored := map[string]int64{} // two names may become the same label
 	for field, n := range s.Unused.ByField() {
 		ignored[label(field)] += n
 	}
@@ -155,7 +154,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	collectKafka(&s, count, gauge)
 }
 
-// collectKafka sends what there is to say of partitions, if the run reads some.
+// collectKafka sends the counts of partitions, if the run reads Kafka.
 func collectKafka(s *progress.Snapshot, count, gauge emit) {
 	some := s.Group.Partitions > 0
 	for i := range s.Lanes {
@@ -187,8 +186,8 @@ func collectTable(t *progress.Table, count emit) {
 	count("weir_coalesced_messages_total", float64(t.Coalesced), t.Name)
 }
 
-// collectSources sends the sums of all sources; or by source, with those of files that are read
-// to their ends beside them.
+// collectSources sends the sums of all sources, or the counts of each source. It then adds up the files that are read
+// to their ends.
 func (c *collector) collectSources(s *progress.Snapshot, count, gauge emit) {
 	all := progress.LaneState{Lines: s.Lines, Bytes: s.Bytes, Pending: s.Pending, FeedTime: s.FeedTime, LastMessage: s.LastMessage}
 	lanes := slices.DeleteFunc(s.Lanes, func(l progress.LaneState) bool { return l.Kind == progress.File })
