@@ -77,7 +77,7 @@ func exposed(t *testing.T) map[string][]string {
 // named matches the names of metrics in an expression or a page.
 var named = regexp.MustCompile(`\b(weir|process)_[a-z_]+`)
 
-// The alerts, their test, the dashboard and docs/metrics.md only name existing metrics, and the page has all of weir's.
+// The alerts, their test, the dashboard and docs/monitoring.md only name existing metrics, and the page has all of weir's.
 func TestContrib_MetricsExist(t *testing.T) {
 	have := exposed(t)
 	others := []string{"weir_job", "weir_rejects"} // a label and a table
@@ -96,11 +96,11 @@ func TestContrib_MetricsExist(t *testing.T) {
 	for _, file := range []string{"alerts.yml", "alerts_test.yml", "grafana/weir.json"} {
 		uses("contrib/" + file)
 	}
-	documented := uses("docs/metrics.md")
+	documented := uses("docs/monitoring.md")
 	part := regexp.MustCompile("_(bucket|sum|count)$")
 	for name := range have {
 		if name = part.ReplaceAllString(name, ""); strings.HasPrefix(name, "weir_") && !slices.Contains(documented, name) {
-			t.Errorf("docs/metrics.md lacks %s", name)
+			t.Errorf("docs/monitoring.md lacks %s", name)
 		}
 	}
 }

@@ -33,9 +33,9 @@ type WantCell struct {
 }
 
 var caseKeys = []key[Case]{
-	{"name", "what the test shows", "", nameForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Name = r.name(n, where) }},
-	{"feed", "the lines of the feed", "", textForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Feed, _ = r.text(n, where) }},
-	{"want", "the rows by table, in the order of their keys; tables and columns that are not named are not compared", "", form{"type": "object", "additionalProperties": form{"type": "array", "items": form{"type": "object"}}}, func(r *reader, c *Case, n *yaml.Node, where string) {
+	{"name", "name of the test", "", nameForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Name = r.name(n, where) }},
+	{"feed", "lines of the feed", "", textForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Feed, _ = r.text(n, where) }},
+	{"want", "rows by table, in key order; other tables and columns are not compared", "", form{"type": "object", "additionalProperties": form{"type": "array", "items": form{"type": "object"}}}, func(r *reader, c *Case, n *yaml.Node, where string) {
 		r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
 			c.Want = append(c.Want, WantTable{pos(at), name, r.wantRows(value, join(where, name))})
 		})

@@ -14,43 +14,43 @@ import (
 )
 
 var envelopeKeys = []key[envelope.Envelope]{
-	{"unwrap", "the path of the object that is the message. If it is missing, the whole line is the message", "the line", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unwrap = r.path(n, where) }},
-	{"connect_schema", "the path, in the line, of the message's Kafka Connect schema. If present, it gives the types of fields, unless the config file names one. A line without it is unwrapped only if it has no other fields", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ConnectSchema = r.path(n, where) }},
-	{"table", "the path of the table's name, or the paths of its parts, such as schema and table; missing parts are left out", "messages name no table", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"unwrap", "path of the message in the line. If nothing is there, the line is the message", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unwrap = r.path(n, where) }},
+	{"connect_schema", "path of the message's Kafka Connect schema in the line, which gives fields their types", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ConnectSchema = r.path(n, where) }},
+	{"table", "path of the table's name, or of its parts, such as schema and table", "", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.Table = r.paths(n, where)
 	}},
-	{"each", "the path of an array whose elements are rows", "one row for each message", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Each = r.path(n, where) }},
-	{"row", "the path of the row, or several: the first that is present and not null counts. The row is an object, or an array of objects with `name` and `value`", "with `each`, the element", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"each", "path of an array whose elements are rows", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Each = r.path(n, where) }},
+	{"row", "path of the row, or several: the first that is not null counts. An object, or an array of `{name, value}`", "with `each`, the element", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.Row = r.paths(n, where)
 	}},
-	{"old", "the path of the row before the change, or of some of its fields: it has the key of a delete, and the former key of an update. With `each` it is an array parallel to that one", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
-	{"key", "the path of an object with the key's fields, which the row may lack, or of an array of their names. They are the table's key unless `key` is set or the table exists", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
-	{"record_key", "whether the Kafka record's key is the row's key: a JSON object with its fields, or none if the table has no key", "false", boolForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"old", "path of the row before the change, or of a part with its key; with `each`, of a parallel array", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
+	{"key", "path of an object with the key's fields, or of an array of their names", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Key = r.path(n, where) }},
+	{"record_key", "whether the Kafka record's key is the row's key", "", boolForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.RecordKeys = r.boolean(n, where)
 	}},
-	{"delete_when", "the messages that delete their row", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.DeleteWhen = r.when(n, where) }},
-	{"truncate_when", "the messages that truncate their table", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
-	{"replace_when", "the messages whose row is complete: columns that it lacks become NULL", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ReplaceWhen = r.when(n, where) }},
-	{"write_when", "the messages that set columns of their row. A message that matches neither this nor a delete, truncate or ignore condition is rejected", "all others", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.WriteWhen = r.when(n, where) }},
-	{"insert_when", "the messages that insert their row. One with an `absent` value is rejected, because nothing else has the value", "never", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.InsertWhen = r.when(n, where) }},
-	{"ignore", "messages that are ignored and counted, such as heartbeats and schema changes", "none", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Ignore = r.when(n, where) }},
-	{"warn_when", "messages that are ignored with one warning", "none", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.WarnWhen = r.when(n, where) }},
-	{"fail_when", "messages that end the run, because they cannot be applied and later ones depend on them", "none", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.FailWhen = r.when(n, where) }},
-	{"omit", "fields of the row that are not columns; a `*` at the end of a name matches any text", "none", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"delete_when", "messages that delete their row", "", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.DeleteWhen = r.when(n, where) }},
+	{"truncate_when", "messages that truncate their table", "", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.TruncateWhen = r.when(n, where) }},
+	{"replace_when", "messages with the complete row: columns that it lacks become NULL", "", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.ReplaceWhen = r.when(n, where) }},
+	{"write_when", "messages that set columns; those that match no condition are rejected", "all others", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.WriteWhen = r.when(n, where) }},
+	{"insert_when", "messages that insert their row; rejected if a value is `absent`", "", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.InsertWhen = r.when(n, where) }},
+	{"ignore", "messages to ignore and count, such as heartbeats", "", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Ignore = r.when(n, where) }},
+	{"warn_when", "messages to ignore with one warning", "", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.WarnWhen = r.when(n, where) }},
+	{"fail_when", "messages that end the run", "", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.FailWhen = r.when(n, where) }},
+	{"omit", "fields of the row that are not columns; `ts_*` names a prefix", "", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		if e.Omit = r.names(n, where); slices.ContainsFunc(e.Omit, func(name string) bool { return strings.Contains(strings.TrimSuffix(name, "*"), "*") }) {
 			r.fault(pos(n), where, "* may be at the end of a name alone")
 		}
 	}},
-	{"absent", "values of the row that count as absent", "none", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
-	{"unset", "the path of an array of field names to set to NULL, unless the row has them or is complete", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
-	{"partial", "the path of an array. If it has elements, the message changes parts of values, and is rejected unless `replace_when` holds", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Partial = r.path(n, where) }},
-	{"extended_json", "whether fields carry their types, as in MongoDB's Extended JSON. Numbers become numbers, times RFC 3339; identifiers, UUIDs and bytes (base64) become text", "false", boolForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"absent", "values that mean that the field is absent", "", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
+	{"unset", "path of an array of fields that become NULL", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
+	{"partial", "path of an array. If it has elements, the message changes parts of values and is rejected, unless its row is complete", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Partial = r.path(n, where) }},
+	{"extended_json", "whether fields carry their types, as in MongoDB's Extended JSON", "", boolForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.ExtendedJSON = r.boolean(n, where)
 	}},
-	{"schema", "the path of a JSON Schema for the table's later rows. New columns get its types if `'*'` makes the table", "the stream describes no tables", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Schema = r.path(n, where) }},
-	{"schema_key", "the path of an array, next to `schema`, of the key's field names", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.SchemaKey = r.path(n, where) }},
-	{"resume", "the path of the value to resume the source from, in messages of its own. `weir sync` prints it to stdout, one per line, once everything before it is committed", "none", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Resume = r.path(n, where) }},
-	{"version", "the path of the message's version, or of its parts, compared in order. `PATH as lsn`, `binlog`, `mongo_ts` or `timestamp` reads text that sorts differently. Used with `version: true` at the top of the file", "none", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"schema", "path of a JSON Schema with the types of new columns, for tables that `'*'` stands for", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Schema = r.path(n, where) }},
+	{"schema_key", "path of an array of the key's fields, next to `schema`", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.SchemaKey = r.path(n, where) }},
+	{"resume", "path of the value to resume the source from, printed to stdout once everything before it is committed", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Resume = r.path(n, where) }},
+	{"version", "path of the version, or of its parts, compared in order; `PATH as lsn`, `binlog`, `mongo_ts` or `timestamp` reads log positions. Needs `version: true`", "", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		for _, item := range r.scalars(n, where, "paths") {
 			part, err := envelope.ParseVersionPart(item.Value)
 			if err != nil {

@@ -62,9 +62,17 @@ func pos(n *yaml.Node) paths.Pos { return paths.Pos{Line: n.Line, Column: n.Colu
 type key[T any] struct {
 	name  string
 	about string
-	def   string // the default, in the reference
+	def   string // the default, in the reference; "": nothing
 	form  form   // of the value
 	read  func(r *reader, into *T, n *yaml.Node, where string)
+}
+
+// description returns what the key means, for editors and docs.
+func (k key[T]) description() string {
+	if k.def == "" {
+		return k.about
+	}
+	return k.about + " (default: " + k.def + ")"
 }
 
 // keyNames returns the names of keys.

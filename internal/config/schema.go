@@ -114,10 +114,7 @@ func properties[T any](keys []key[T], needed ...string) form {
 		if !nullIsValue[k.name] && !slices.Contains(needed, k.name) {
 			f = orNull(k.form)
 		}
-		f["description"] = k.about
-		if k.def != "" {
-			f["description"] = k.about + " (default: " + k.def + ")"
-		}
+		f["description"] = k.description()
 		all[k.name] = f
 	}
 	return all

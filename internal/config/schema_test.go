@@ -149,46 +149,12 @@ func TestSchema_IsTheReaders(t *testing.T) {
 	})
 }
 
-// words describes a form.
-func words(f form) string {
-	if name, ok := f["$ref"].(string); ok {
-		return map[string]string{"when": "WHEN", "source": "SOURCE", "values": "value or list", "expire": "map, see below", "on_delete": "`delete`, `row`, or map, see below", "statements": "list of text, or map", "test": "map", "envelope": "name, or map, see [envelopes](envelopes.md)"}[strings.TrimPrefix(name, "#/$defs/")]
-	}
-	if forms, ok := f["anyOf"].([]form); ok {
-		all := make([]string, len(forms))
-		for i, one := range forms {
-			all[i] = words(one)
-		}
-		if all[0] == "whole number" || all[0] == all[1] { // the others are the same in quotes
-			return all[0]
-		}
-		return strings.Join(all, ", or ")
-	}
-	switch {
-	case f["enum"] != nil:
-		return "`" + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(f["enum"]), "[]")), "`, `") + "`"
-	case f["pattern"] == typeForm["pattern"]:
-		return "type"
-	case f["type"] == "integer":
-		return "whole number"
-	case f["type"] == "boolean":
-		return "`true`, `false`"
-	case f["type"] == "array":
-		return "list of " + words(f["items"].(form))
-	case f["type"] == "object":
-		return "map"
-	case f["type"] != nil:
-		return "text"
-	}
-	return "value"
-}
-
 // reference returns a table of the keys of a map.
 func reference[T any](keys []key[T]) string {
 	var b strings.Builder
-	b.WriteString("| key | what | form | default |\n|---|---|---|---|\n")
+	b.WriteString("| key | what |\n|---|---|\n")
 	for _, k := range keys {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.name, k.about, words(k.form), k.def)
+		fmt.Fprintf(&b, "| `%s` | %s |\n", k.name, k.description())
 	}
 	return b.String()
 }

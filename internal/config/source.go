@@ -94,7 +94,7 @@ type sourceDraft struct {
 }
 
 var sourceKeys = []key[sourceDraft]{
-	{"from", "the path of the value, or PATH as TYPE", "the field of the column's name", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+	{"from", "path of the value, or PATH as TYPE", "the field of the column's name", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		if n.Kind == yaml.SequenceNode {
 			r.fault(pos(n), where, "must be one path; a list of sources stands in place of the map")
 			return
@@ -110,21 +110,21 @@ var sourceKeys = []key[sourceDraft]{
 			}
 		}
 	}},
-	{"type", "the type that the value is read as", "the table's `type`", typeForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+	{"type", "type that the value is read as", "the table's `type`", typeForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		if as := r.columnType(n, where); !s.typed {
 			s.As = as
 		}
 	}},
-	{"when", "the condition for using this source; it reads the message, in a child the element", "always", ref("when"), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.When = r.when(n, where) }},
-	{"value", "a constant, which each message that reaches the table sets", "", anyForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Value = r.constant(n, where) }},
-	{"stamp", "the time of the flush: `insert` when the row is made, `update` also when it changes", "", enum(mapping.InsertStamp, mapping.UpdateStamp), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+	{"when", "messages that use this source; in a child table, elements", "", ref("when"), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.When = r.when(n, where) }},
+	{"value", "constant that each message sets", "", anyForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Value = r.constant(n, where) }},
+	{"stamp", "time of the flush: `insert` when the row is created, `update` also when it changes", "", enum(mapping.InsertStamp, mapping.UpdateStamp), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		s.Stamp = choice(r, n, where, mapping.InsertStamp, mapping.UpdateStamp)
 	}},
-	{"meta", "metadata: `index` (from 0) or `key` of an element; `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
-	{"merge", "how a value is merged into the column: `last` overwrites it, `first` keeps it, `sum` adds, `min` and `max` keep the smallest or largest, `patch` merges objects (RFC 7396)", "last", enum(merge.Names()...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
+	{"meta", "`index` (from 0) or `key` of an element; `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
+	{"merge", "how a value changes the column: `last` overwrites it, `first` keeps it, `sum` adds, `min` and `max` keep the smallest or largest, `patch` merges objects", "last", enum(merge.Names()...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		s.merge = choice(r, n, where, merge.Names()...)
 	}},
-	{"references", "the table of the file that the value is a foreign key to; a missing row is created there with its key alone", "", nameForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
+	{"references", "table of the file that the value is a foreign key to; a missing row is created with its key alone", "", nameForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
 }
 
 var metas = []mapping.Meta{mapping.IndexMeta, mapping.KeyMeta, mapping.LineMeta, mapping.OffsetMeta, mapping.SourceMeta}

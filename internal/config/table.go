@@ -45,44 +45,44 @@ const NoKey = "none"
 
 // mappingKeys are the top-level keys that are not settings.
 var mappingKeys = []key[mappingDraft]{
-	{"envelope", "where the messages of a change stream have table, row and operation: a preset's name, or keys", "the message is the row", ref("envelope"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Envelope = r.envelope(n, where) }},
-	{"version", "whether a message has the version of its envelope", "false", boolForm, func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.version = r.boolean(n, where) }},
-	{"ignore", "messages that are ignored and counted, in addition to those that the envelope ignores", "none", ref("when"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Ignore = r.when(n, where) }},
-	{"unmatched", "what happens to a message that no table takes: `ignore` counts it, `reject` rejects it, `fail` ends the run", "ignore", enum(unmatched...), func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
+	{"envelope", "how to read a change stream: a preset's name, or keys", "the message is the row", ref("envelope"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Envelope = r.envelope(n, where) }},
+	{"version", "whether to use the envelope's version", "", boolForm, func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.version = r.boolean(n, where) }},
+	{"ignore", "messages to ignore and count, in addition to the envelope's", "", ref("when"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Ignore = r.when(n, where) }},
+	{"unmatched", "messages that no table takes: `ignore` and count them, `reject` them, or `fail`, which ends the run", "ignore", enum(unmatched...), func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
 		m.Unmatched = choice(r, n, where, unmatched...)
 	}},
-	{"max_each", "the most elements of one array; a message with more is rejected", "100000", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { r.number(n, where, 1, &m.MaxEach) }},
-	{"max_tables", "the most tables", "100", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { r.number(n, where, 1, &m.MaxTables) }},
-	{"tables", "the tables by name, NAME or SCHEMA.NAME in the database; `'*'` stands for each other table of a change stream", "one table, see `table`", form{"type": "object", "minProperties": 1, "additionalProperties": ref("table")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
+	{"max_each", "most elements of an array", "100000", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { r.number(n, where, 1, &m.MaxEach) }},
+	{"max_tables", "most tables", "100", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { r.number(n, where, 1, &m.MaxTables) }},
+	{"tables", "the tables: NAME or SCHEMA.NAME; `'*'` stands for each other table of a change stream", "one table, see `table`", form{"type": "object", "minProperties": 1, "additionalProperties": ref("table")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
 		r.tables(m, n, where)
 	}},
-	{"tests", "feeds and expected rows, for `weir config test`", "none", listOf(ref("test")), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.cases = r.cases(n, where) }},
+	{"tests", "feeds and expected rows, see below", "", listOf(ref("test")), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.cases = r.cases(n, where) }},
 }
 
 var unmatched = []mapping.Unmatched{mapping.IgnoreUnmatched, mapping.RejectUnmatched, mapping.FailUnmatched}
 
 var tableKeys = []key[tableDraft]{
-	{"from", "the name of the table in the stream, TABLE or SCHEMA.TABLE, or several; `*` matches any text, `?` any character", "the table's own name", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.From = r.names(n, where) }},
-	{"when", "the messages that the table takes; in a child, the elements", "every message; with an envelope, each of this table", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
-	{"row", "the path of the object that is the row; if it is absent or null, there is no row", "the message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Row = r.path(n, where) }},
-	{"each", "the path of an array or object: each element is a row", "a row for each message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
-	{"of", "the parent table: `each` is in its row, and deleting that row deletes these", "none", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},
-	{"set", "`replace`: the array is the whole set of rows; `merge`: its elements are sparse updates", "replace", enum(mapping.ReplaceSet, mapping.MergeSet), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"from", "tables of the stream to take, TABLE or SCHEMA.TABLE; `*` matches any text, `?` any character", "the table's own name", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.From = r.names(n, where) }},
+	{"when", "messages that the table takes; in a child table, elements", "all; with an envelope, all of this table", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
+	{"row", "path of the object that is the row; without the object there is no row", "the message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Row = r.path(n, where) }},
+	{"each", "path of an array or object: each element is a row", "", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
+	{"of", "parent table: `each` is in its row, and deleting that row deletes these", "", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},
+	{"set", "`replace`: the array is the complete set of rows; `merge`: its elements are updates", "replace", enum(mapping.ReplaceSet, mapping.MergeSet), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Set = choice(r, n, where, mapping.ReplaceSet, mapping.MergeSet)
 	}},
-	{"parent", "new names for the columns that a child takes over from its parent, such as `{id: order_id}`", "as in the parent", form{"type": "object", "additionalProperties": nameForm}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"parent", "new names for the parent's columns, such as `{id: order_id}`", "", form{"type": "object", "additionalProperties": nameForm}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Parent = map[string]string{}
 		r.pairs(n, where, asIs, func(_ *yaml.Node, name string, value *yaml.Node) {
 			t.Parent[name] = r.name(value, join(where, name))
 		})
 	}},
-	{"key", "the column or columns that identify a row; in a child table, the parent's key columns come first. `none`: each message is its own row. Write `[none]` for a column named none", "the top-level `key`; else of `'*'` the key that the stream names; else the primary key of the table if that exists, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"key", "columns that identify a row; in a child, after the parent's key. `none`: each message is a new row", "the top-level `key`; of `'*'` the stream's key; else the existing table's primary key, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if t.Key = r.names(n, where); n.Kind == yaml.ScalarNode && n.Value == NoKey {
 			t.Key = []string{}
 		}
 	}},
-	{"id", "the name of a surrogate integer key that the database generates", "none", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.ID = r.name(n, where) }},
-	{"columns", "the columns, each with its source. With `unknown_fields: add` you can leave out the key columns", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"id", "name of an integer key that the database generates", "", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.ID = r.name(n, where) }},
+	{"columns", "columns and their sources; with `unknown_fields: add` you can leave out the key", "all fields by their names", form{"type": "object", "minProperties": 1, "additionalProperties": ref("column")}, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 			r.fault(pos(n), where, "no column is named: leave columns out to take all fields")
 		}
@@ -101,33 +101,33 @@ var tableKeys = []key[tableDraft]{
 			t.Merge[name] = function
 		})
 	}},
-	{"type", "the type of columns that name none", "auto", typeForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Type = r.columnType(n, where) }},
-	{"unknown_fields", "what happens to fields that no column takes", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"type", "type of columns that name none", "auto", typeForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Type = r.columnType(n, where) }},
+	{"unknown_fields", "fields that no column takes: `ignore` them, `add` columns, or `reject` the message", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.UnknownFields = choice(r, n, where, rests...)
 	}},
-	{"expire", "when rows are removed", "never", ref("expire"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"expire", "age at which rows are removed, see below", "", ref("expire"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Expire = &mapping.Expire{Pos: pos(n), Every: defaultEvery}
 		if given := readKeys(r, n, where, expireKeys, t.Expire); n.Kind == yaml.MappingNode && given["after"] == nil {
 			r.fault(pos(n), where, "after is missing: the age of the rows that are removed")
 		}
 	}},
-	{"on_create", "SQL to run in the transaction that creates the table: a list, or a list per kind of database", "none", ref("statements"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"on_create", "list of SQL to run when weir creates the table, or lists by database (`postgres: […]`)", "", ref("statements"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.OnCreate = r.statements(n, where)
 	}},
-	{"delete_when", "the messages that delete their row; in a child, the elements", "the top-level `delete_when`; of a child never", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.DeleteWhen = r.when(n, where) }},
-	{"on_delete", "what happens to a row that a message deletes: `delete` removes it; `{mark: COLUMN}` keeps it and sets the column to true; `row`, with `key: none`, inserts it once more", "delete", ref("on_delete"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.OnDelete = r.onDelete(n, where) }},
-	{"null", "`clear`: null sets NULL; `keep`: null is the same as absent", "the top-level `null`", enum(fold.ClearNull, fold.KeepNull), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"delete_when", "messages that delete their row; in a child table, elements", "the top-level `delete_when`; in a child never", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.DeleteWhen = r.when(n, where) }},
+	{"on_delete", "what a delete does: `delete` removes the row; `{mark: COLUMN}` keeps it and sets the column to true; `row`, with `key: none`, inserts it once more", "delete", ref("on_delete"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.OnDelete = r.onDelete(n, where) }},
+	{"null", "`clear`: null sets NULL; `keep`: null counts as absent", "the top-level `null`", enum(fold.ClearNull, fold.KeepNull), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Null = choice(r, n, where, fold.ClearNull, fold.KeepNull)
 	}},
-	{"bad_values", "what happens to a value that its column cannot hold: `reject` rejects its message, `null` counts it as null", "the top-level `bad_values`", enum(fold.RejectBad, fold.NullBad), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"bad_values", "values that their column cannot hold: `reject` the message, or count them as `null`", "the top-level `bad_values`", enum(fold.RejectBad, fold.NullBad), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.BadValues = choice(r, n, where, fold.RejectBad, fold.NullBad)
 	}},
-	{"fill_only", "write only where the row has NULL", "the top-level `fill_only`", boolForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.FillOnly = r.boolean(n, where) }},
-	{"version_field", "the path of the version in a message; in a child, in an element", "the top-level `version_field`, of the message; of a child that of its parent", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
-	{"version_scope", "what has a version: each `column`, or the `row`", "the top-level `version_scope`; of a child that of its parent", enum(fold.ColumnScope, fold.RowScope), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"fill_only", "whether to write only where the row has NULL", "the top-level `fill_only`", boolForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.FillOnly = r.boolean(n, where) }},
+	{"version_field", "path of the version", "the top-level `version_field`; in a child the parent's", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Version = r.path(n, where) }},
+	{"version_scope", "what has a version: each `column`, or the `row`", "the top-level `version_scope`; in a child the parent's", enum(fold.ColumnScope, fold.RowScope), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.Scope = choice(r, n, where, fold.ColumnScope, fold.RowScope)
 	}},
-	{"max_columns", "the most columns that `unknown_fields: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { r.number(n, where, 0, &t.MaxColumns) }},
+	{"max_columns", "most columns that `unknown_fields: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { r.number(n, where, 0, &t.MaxColumns) }},
 }
 
 // Values of on_delete.
@@ -136,7 +136,7 @@ const removeRow, insertRow = "delete", "row"
 var onDeleteWords = []string{removeRow, insertRow}
 
 var onDeleteKeys = []key[mapping.OnDelete]{
-	{"mark", "the column: true in rows that the source deleted, false in all others", "", nameForm, func(r *reader, o *mapping.OnDelete, n *yaml.Node, where string) { o.Mark = r.name(n, where) }},
+	{"mark", "column that is true in deleted rows, false in others", "", nameForm, func(r *reader, o *mapping.OnDelete, n *yaml.Node, where string) { o.Mark = r.name(n, where) }},
 }
 
 // onDelete reads what happens to a row that a message deletes.
@@ -154,11 +154,11 @@ func (r *reader) onDelete(n *yaml.Node, where string) (o mapping.OnDelete) {
 var rests = []fold.UnknownFields{fold.IgnoreUnknown, fold.AddUnknown, fold.RejectUnknown}
 
 var expireKeys = []key[mapping.Expire]{
-	{"after", "the age of the rows that are removed, such as 48h or 7d", "", ageForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
+	{"after", "age of these rows, such as 48h or 7d", "", ageForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
 		e.After = r.duration(n, where)
 	}},
-	{"of", "the columns of which all must be older, or NULL", "all timestamp columns and stamps", namesForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) { e.Of = r.names(n, where) }},
-	{"every", "how often old rows are looked for", "1m", ageForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
+	{"of", "columns that are all older, or NULL", "all timestamp columns and stamps", namesForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) { e.Of = r.names(n, where) }},
+	{"every", "how often they are removed", "1m", ageForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
 		e.Every = r.duration(n, where)
 	}},
 }

@@ -55,10 +55,10 @@ func (r *reader) all(n *yaml.Node, where string) paths.All {
 }
 
 var testKeys = []key[paths.Test]{
-	{"not", "a value, or a list of values, that it must not be; an absent field is none of them", "", ref("values"), func(r *reader, t *paths.Test, n *yaml.Node, where string) {
+	{"not", "value or values that it must not be; an absent field matches", "", ref("values"), func(r *reader, t *paths.Test, n *yaml.Node, where string) {
 		t.Not, t.In = true, r.values(n, where)
 	}},
-	{"present", "whether the path must lead to a value; a null is one", "", boolForm, func(r *reader, t *paths.Test, n *yaml.Node, where string) {
+	{"present", "whether the path must lead to a value; null is one", "", boolForm, func(r *reader, t *paths.Test, n *yaml.Node, where string) {
 		if t.Present = paths.MustBeAbsent; r.boolean(n, where) {
 			t.Present = paths.MustBePresent
 		}

@@ -1,6 +1,7 @@
 package spool_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -188,5 +189,38 @@ func TestIsFull(t *testing.T) {
 	}
 	if spool.IsFull(syscall.EIO) {
 		t.Error("a broken disk is full")
+	}
+}
+
+// TestCompatibility_Captures: the captures of an earlier version are read, and the next one gets the next number;
+// -update writes some of today's format, whose number names their folder.
+func TestCompatibility_Captures(t *testing.T) {
+	const fixtures = "../../testdata/compatibility/captures"
+	add := func(dir, line string) {
+		c := captures(t, dir, 0)
+		testcheck.NoError(t, errors.Join(c.Add(time.Now(), strings.NewReader(line)), c.Close()))
+	}
+	if *testcheck.Update {
+		dir := t.TempDir()
+		add(dir, "{\"id\":1}\n")
+		add(dir, "{\"id\":2}\n")
+		testcheck.NoError(t, errors.Join(os.Remove(captured(t, dir)[1]), os.Remove(filepath.Join(dir, ".weir", "lock")))) // moved away
+		text, err := os.ReadFile(filepath.Join(dir, ".weir", "captures.json"))
+		testcheck.NoError(t, err)
+		var state struct{ Format int }
+		testcheck.NoError(t, json.Unmarshal(text, &state))
+		to := filepath.Join(fixtures, fmt.Sprint(state.Format))
+		testcheck.NoError(t, errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(dir))))
+	}
+	formats, err := os.ReadDir(fixtures)
+	testcheck.NoError(t, err)
+	for _, f := range formats {
+		dir := filepath.Join(t.TempDir(), f.Name())
+		testcheck.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(fixtures, f.Name()))))
+		add(dir, "{\"id\":3}\n")
+		got := captured(t, dir)
+		if len(got) != 2 || !strings.HasPrefix(filepath.Base(got[1]), "000000000003-") || contentOf(t, got[0])+contentOf(t, got[1]) != "{\"id\":1}\n{\"id\":3}\n" {
+			t.Errorf("format %s: captures are %q", f.Name(), got)
+		}
 	}
 }
