@@ -158,7 +158,7 @@ func (o *printer) status() status {
 	if lag := progress.Lag(s.FeedTime); lag != 0 {
 		is.add(4, "lag "+quantity.Duration(lag), "lag_seconds", lag.Seconds())
 		if lag > time.Second && !before.feed.IsZero() && now.feed.After(before.feed) {
-			// Feed time that passes in one second: above 1 it catches up.
+			// Seconds of the feed in a second: past 1 it catches up.
 			is.add(9, fmt.Sprintf("catching up at %.1fx", float64(now.feed.Sub(before.feed))/float64(elapsed)))
 		}
 	}

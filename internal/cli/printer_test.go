@@ -150,7 +150,8 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// TestRetryLog: a failure is reported at once, and then at most every ten seconds; a short lock is not.
+// TestRetryLog: a failure is reported when it comes first, and at most every ten seconds; a short
+// lock is not.
 func TestRetryLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts []int64
@@ -173,7 +174,7 @@ func TestRetryLog(t *testing.T) {
 	})
 }
 
-// attemptsHandler receives the attribute attempts of messages.
+// attemptsHandler hears the attempts of messages.
 type attemptsHandler func(n int64)
 
 func (h attemptsHandler) Enabled(context.Context, slog.Level) bool { return true }

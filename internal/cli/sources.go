@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// kindsWith returns the supported kinds of sources with their options. The first one handles paths and stdin.
+// kindsWith are the kinds of sources that weir reads, by their options. The first one has paths and stdin.
 var kindsWith = func(o *spec.KindOptions) source.Kinds {
 	return source.Kinds{file.Kind(o.File), tcp.Dialed(o.TCP), tcp.Listening(o.TCP), kafka.Kind(o.Kafka)}
 }

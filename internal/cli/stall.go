@@ -8,8 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// logStalls logs when a run stalls and when it continues, until ctx ends. Each failed call of the database is logged
-// already, so it logs that only after the database was unavailable for that long.
+// logStalls logs when a run stalls and when it continues, until ctx ends. That the database is unavailable
+// is logged with each failure, and here when it has been for that long.
 func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
 	logged := map[progress.Cause]progress.Stall{}
 	t := time.NewTicker(time.Second)

@@ -123,7 +123,8 @@ func TestTerminal_StatusFits(t *testing.T) {
 	term.wait(at, 40, `^not connected to tcp://127\.0\.0\.1:1$`)
 }
 
-// TestTerminal_TablesFit: the output of status fits into the terminal: sources are shortened and columns omitted.
+// TestTerminal_TablesFit: what status prints has room in the terminal, whatever its width: sources are shortened and columns
+// left out.
 func TestTerminal_TablesFit(t *testing.T) {
 	t.Parallel()
 	l := testweir.New(t, "t.db")

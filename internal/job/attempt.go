@@ -150,8 +150,8 @@ func (a *attempt) newPipeline(starts []start, unmarked bool, turns *turns, outbo
 
 // run reads the sources. src is the source of all of them if it is already open, else nil.
 func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) error {
-	// Lines that were read are folded and written even if reading is stopped, so flushing ends only with an error. That
-	// error ends folding and reading too.
+	// What was read is folded and written even when reading was stopped, so flushing ends
+	// only with an error; that ends folding and reading too.
 	g, flushing := errgroup.WithContext(context.WithoutCancel(ctx))
 	folding, cancel := context.WithCancel(flushing)
 	defer cancel()

@@ -108,7 +108,7 @@ func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
 	return fitted, errors.Join(faults...)
 }
 
-// options returns the fold's options for a table.
+// options are the rules of the fold for a table.
 func (f *folding) options(table int, t *schema.Table) (fold.Options, error) {
 	o := f.tables[table].Fold
 	o.Limits = f.caps.Limits

@@ -93,7 +93,7 @@ type planned struct {
 	plan   *mapping.Plan
 	mapper *mapping.Mapper
 	log    *slog.Logger
-	resume []byte              // resume value of the last line; nil: none
+	resume []byte              // from which the source of the last line resumes; nil: it does not say
 	lost   []mapping.LostValue // of the last line
 	nulled []fold.Nulled       // of the last line
 	*unmatched
@@ -140,7 +140,7 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 	if m.whole != nil {
 		changes, _, err := m.whole.Map(l, source, at)
 		if m.resume = m.whole.resume; err != nil || len(changes) == 0 {
-			return nil, -1, err // the table may not be part of this run
+			return nil, -1, err // the table may be none of this run
 		}
 	}
 	if refused := m.refused; refused != nil {
@@ -180,8 +180,8 @@ func (m *planned) count(r *mapping.Result) {
 	}
 }
 
-// add appends a table with a key. refused is true if the line that names the key is rejected, because then nothing else
-// confirms the key. If the line is nil, the table is added in any case.
+// add adds a table behind the others, with a key; not for a line that is refused then: nothing else says
+// that this is the key. A nil line adds it in any case.
 func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error) {
 	i, err := m.mapper.Add(n, key)
 	if err != nil {

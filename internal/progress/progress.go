@@ -392,7 +392,7 @@ func (p *Progress) CommittedBefore(at time.Time) {
 	}
 }
 
-// Retry counts a database call that is retried.
+// Retry counts a call of the database that is retried.
 func (p *Progress) Retry(e *sink.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

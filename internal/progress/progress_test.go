@@ -141,7 +141,7 @@ func TestNotReady(t *testing.T) {
 	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
 	p.DatabaseProbed(gone) // but flushes commit
 	want("")
-	p.DatabaseProbed(gone) // the run has nothing to write
+	p.DatabaseProbed(gone) // a run that has nothing to write
 	want("waiting for the database (connection), for 0s")
 	p.DatabaseProbed(nil)
 	want("")
@@ -206,7 +206,7 @@ func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
 	}
 }
 
-// A large flush may take longer than a small one before the run counts as stalled.
+// TestStalls_ALargeFlushMayTakeLonger than one of a few rows, before the run counts as stalled.
 func TestStalls_ALargeFlushMayTakeLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := func(rows int, after time.Duration, want bool) {

@@ -56,7 +56,7 @@ type stalls struct {
 	paused      Stall     // reading pauses
 }
 
-// set sets the reason and, if the run was not stalled, the time.
+// set notes why the run is stalled, and since when if it was not.
 func (s *Stall) set(why Cause, text string) {
 	if s.Text == "" {
 		s.Since = time.Now()
