@@ -134,7 +134,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	}
 }
 
-// storedAsNull introduces the counts of values that are stored as NULL.
+// storedAsNull begins the counts of values that are stored as NULL.
 const storedAsNull = "values that do not fit their columns, stored as NULL: "
 
 // stoppedText tells where a run was stopped and how to resume it.

@@ -215,7 +215,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// apply runs the plan's job.
+// apply runs the job of the plan.
 func (r *syncRun) apply(ctx context.Context, store sink.Sink, claims sink.Claims) error {
 	c := r.plan.Job
 	c.Log = r.log

@@ -42,7 +42,7 @@ type KindOptions struct {
 	Kafka kafka.Options
 }
 
-// sources returns the kinds of sources without options. They only classify sources.
+// sources are the kinds of sources without options: they tell kinds apart, and what their sources are like.
 func (e *Env) sources() source.Kinds { return e.Kinds(&KindOptions{}) }
 
 // databases returns the names of the drivers in a config file.

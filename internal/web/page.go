@@ -136,7 +136,7 @@ func (p *page) State() string {
 // longQuiet is the time without a message from which the page mentions it.
 const longQuiet = time.Minute
 
-// OtherStalls returns the stalls that State does not mention.
+// OtherStalls are the stalls that State does not name.
 func (p *page) OtherStalls() []Stall { return p.Stalled[min(1, len(p.Stalled)):] }
 
 // OnlyFiles reports that no source is live. Messages of a file may have any age.
