@@ -106,7 +106,7 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 		}
 	}
 	if lines == 0 {
-		return nil, usagef("--lines 0: a draft needs a line at least")
+		return nil, usagef("--lines 0: a draft needs at least one line")
 	}
 	plan, err := e.newSpec().FoldFiles(args, &spec.Destination{Driver: caseDriver}, table)
 	if err != nil {
@@ -167,7 +167,7 @@ func (e *env) draft(c *cobra.Command, s *feedSample) (_ []byte, err error) {
 	}
 	file, err := e.checkFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("the draft is not right, please report it with the feed: %s", strings.ReplaceAll(err.Error(), path, "weir.yaml"))
+		return nil, fmt.Errorf("weir made an invalid draft, please report it with the feed: %s", strings.ReplaceAll(err.Error(), path, "weir.yaml"))
 	}
 	if d.refused, err = e.rejectedBy(c.Context(), file.Mapping, s.messages); err != nil {
 		if c.Context().Err() != nil {
@@ -344,7 +344,7 @@ func (d *draft) firehoseText(line func(string, ...any)) {
 	if d.byName["ident"] == nil || d.envelope != "" {
 		return
 	}
-	line("# The messages look like those of FlightAware's Firehose. To read it live:")
+	line("# The messages look like FlightAware's Firehose. To read it live:")
 	line("#   source: tls://firehose.flightaware.com")
 	line("#   feed: firehose")
 	line("# contrib/firestarter.yaml maps all of its messages to the tables of Firestarter: docs/firestarter.md.")

@@ -330,7 +330,7 @@ func (d *draft) columns() (lines []string) {
 		lines = append(lines, line)
 	}
 	if left > 0 {
-		lines = append(lines, fmt.Sprintf("# %d fields more are left out here: names that are data belong into a json column, or into rows (each: .)", left))
+		lines = append(lines, fmt.Sprintf("# %d more fields are left out: names that are data belong in a json column, or in rows (each: .)", left))
 	}
 	return lines
 }

@@ -21,7 +21,7 @@ func (e *env) forgetCommand() *cobra.Command {
 		Use:   "forget JOB --to DEST",
 		Short: "Remove a job's checkpoints and rejected lines",
 		Long: `Remove what weir keeps of a job in a database: its rejected lines, and its
-checkpoints, so that the next run of the job reads its sources from the start.
+checkpoints, so the next run of the job reads its sources from the start.
 The table stays as it is. The versions of its values are removed too, unless
 another job has written to the table.
 

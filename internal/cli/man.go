@@ -94,7 +94,7 @@ var environment = []entry{
 	{"PGHOST, PGPORT, PGDATABASE, PGUSER, PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE, …", "What a connection string of Postgres leaves open, as for psql.", false},
 	{"KAFKA_USERNAME, KAFKA_PASSWORD, KAFKA_PASSWORD_FILE", "The login of --sasl. A file is read again at each connection.", true},
 	{"NOTIFY_SOCKET, WATCHDOG_USEC", "Where a service manager wants to be told that the run has started and is alive; see sd_notify(3).", true},
-	{"GOMEMLIMIT", "A limit of the program's memory in place of the one that weir sets by --buffer.", true},
+	{"GOMEMLIMIT", "The program's memory limit, instead of the one that weir derives from --buffer.", true},
 }
 
 var files = []entry{

@@ -136,7 +136,7 @@ Of a line of more than 64 KiB, the first 64 KiB are kept.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if l.raw && l.json {
-				return usagef("--raw prints the lines alone, --json all that is known of them: leave one out")
+				return usagef("--raw and --json cannot be combined")
 			}
 			_, db, err := e.rejectsReader(c, sp, &f)
 			if err != nil {

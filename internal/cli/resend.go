@@ -56,7 +56,7 @@ again, 4 another run has the lines, 130/143 stopped by a signal.`,
 	o.spec.AddFlags(f, append([]string{"to", "table", "job", "accept-settings", "unknown-fields", "max-columns", "foreign-keys", "tombstones",
 		"batch-rows", "buffer", "synchronous", "retry-for"}, spec.FoldFlags...)...)
 	f.Lookup("job").Usage = "the `JOB` whose lines are applied (default the name of the table, or of a config file with tables)"
-	f.Lookup("accept-settings").Usage = "apply the lines by other settings than those of the job's checkpoints"
+	f.Lookup("accept-settings").Usage = "apply the lines although settings differ from the job's checkpoints"
 	f.StringVar(&o.reason, "reason", "", "apply only lines with this `REASON`, such as value or database")
 	f.SortFlags = false
 	return c
@@ -219,7 +219,7 @@ func (e *env) resent(name string, p *progress.Progress, total int64, err error) 
 	text := fmt.Sprintf("job %q: applied %s of %s", name, quantity.Grouped(max(0, applied)), quantity.Count(total, "rejected line"))
 	if err != nil {
 		if applied > 0 || errors.Is(err, context.Canceled) {
-			e.log.Info(text + "; the same command applies the others")
+			e.log.Info(text + "; the same command applies the rest")
 		}
 		return err
 	}
@@ -319,7 +319,7 @@ func (l *keptLines) claim(ctx context.Context, claims sink.Claims) error {
 // warn logs how many lines were not applied, and why.
 func (l *keptLines) warn(e *env) {
 	if l.cut > 0 {
-		e.log.Warn(fmt.Sprintf("%s cannot be applied: only the first 64 KiB are kept of each", quantity.Count(l.cut, "rejected line")))
+		e.log.Warn(fmt.Sprintf("%s cannot be applied: only the first 64 KiB of each are kept", quantity.Count(l.cut, "rejected line")))
 	}
 	if l.unclear > 0 {
 		e.log.Warn(fmt.Sprintf("%s with one field cannot be applied: it may stand for a record without a value, which deletes a row", quantity.Count(l.unclear, "rejected record")))

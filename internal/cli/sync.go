@@ -39,7 +39,7 @@ of its source and its rejected lines: the same command resumes there.
 A SOURCE is a file or a glob (plain, gzip or zstd, recognized by content), - for
 stdin, tcp://host:port or tls://host:port to connect to a feed,
 tcp-listen://host:port (tls-listen://) to accept senders, or
-kafka://broker:9092,…/topic,… (kafka+tls://; ~PATTERN in place of the topics).
+kafka://broker:9092,…/topic,… (kafka+tls://; ~PATTERN instead of topics).
 
 DEST is an SQLite file, created if it is missing, or a Postgres database: a URL,
 or keywords and values as in psql. PG* variables, .pgpass and service files fill

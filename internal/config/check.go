@@ -70,7 +70,7 @@ func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.Merg
 // parentage checks what makes a table a child.
 func (c *checker) parentage(t *tableDraft) {
 	if t.given["each"] != nil && len(t.Each.Steps) == 0 && t.Each.Base == paths.DefaultBase && !t.child() {
-		c.fault(t.place("each"), t.where+".each", "a message is no array: name the field that has it")
+		c.fault(t.place("each"), t.where+".each", "a message is not an array: name the field that has one")
 	}
 	if t.child() {
 		if parent := c.byName[t.Of]; t.Of == mapping.Star {
@@ -84,7 +84,7 @@ func (c *checker) parentage(t *tableDraft) {
 			c.fault(t.Pos, t.where, "each is missing: the path of the array in %s whose elements are the rows", t.Of)
 		}
 		if t.given["key"] == nil {
-			c.fault(t.Pos, t.where, "key is missing: the column that tells the elements of one array apart")
+			c.fault(t.Pos, t.where, "key is missing: the column that identifies an element")
 		}
 		return
 	}
@@ -214,7 +214,7 @@ func (c *checker) columns(t *tableDraft) {
 			}
 			c.fault(t.place("key"), t.where+".key", "no column %q among the table's columns%s", k, DidYouMean(k, names))
 		case len(t.Columns[i].From) == 1 && t.Columns[i].From[0].Stamp != mapping.NoStamp:
-			c.fault(t.Columns[i].Pos, t.where+".key", "%s is a stamp, which no message knows: it cannot identify a row", k)
+			c.fault(t.Columns[i].Pos, t.where+".key", "%s is a stamp, which no message has: it cannot identify a row", k)
 		}
 	}
 	for _, col := range t.Columns {
@@ -229,14 +229,14 @@ func (c *checker) sources(t *tableDraft, col mapping.Column) {
 		case s.Stamp != mapping.NoStamp && len(col.From) > 1:
 			c.fault(s.Pos, where, "a column with a stamp has no other source")
 		case (s.Meta == mapping.IndexMeta || s.Meta == mapping.KeyMeta) && t.given["each"] == nil:
-			c.fault(s.Pos, where, "meta: %s is of an element, and the table has no each", s.Meta)
+			c.fault(s.Pos, where, "meta: %s belongs to an element, and the table has no each", s.Meta)
 		}
 		if exclude(t.When, s.When, t.conditionPath) {
-			c.fault(s.Pos, where, "no message meets this when and that of the table")
+			c.fault(s.Pos, where, "no message meets both this when and the table's")
 		}
 		for _, before := range col.From[:i] {
 			if before.When == nil && (before.Value != nil || before.Meta != mapping.NoMeta || before.From.Base != paths.NoBase && before.From.String() == s.From.String()) {
-				c.fault(s.Pos, where, "never counts: a source before it always does")
+				c.fault(s.Pos, where, "unreachable: an earlier source always has a value")
 				break
 			}
 		}
@@ -305,15 +305,15 @@ func (c *checker) versions(t *tableDraft) {
 	}
 	own := t.Version.Base != paths.NoBase
 	if t.given["version_scope"] != nil && !own {
-		c.fault(t.place("version_scope"), t.where+".version_scope", "the version is that of %s, and so is its scope: leave version_scope out", t.Of)
+		c.fault(t.place("version_scope"), t.where+".version_scope", "the version and its scope come from %s: leave version_scope out", t.Of)
 	}
 	for of := c.byName[t.Of]; of != nil; of = c.byName[of.Of] {
 		if own && of.DeleteWhen != nil {
-			c.fault(t.place("version_field"), t.where+".version_field", "%s has delete_when, and a delete of its row counts as one of the rows here: they have its version; leave version_field out", of.Name)
+			c.fault(t.place("version_field"), t.where+".version_field", "%s has delete_when, and a delete of its row deletes the rows here: they use its version; leave version_field out", of.Name)
 			return
 		}
 		if t.FillOnly && !own && of.Version.Base != paths.NoBase {
-			c.fault(t.place("fill_only"), t.where+".fill_only", "fill_only needs no version, and the rows have that of %s: leave one of version_field and fill_only out", of.Name)
+			c.fault(t.place("fill_only"), t.where+".fill_only", "fill_only needs no version, and the rows use the version of %s: leave one of version_field and fill_only out", of.Name)
 			return
 		}
 	}
@@ -361,7 +361,7 @@ func (c *checker) expiry(t *tableDraft) {
 	where := t.where + ".expire"
 	if e.Of == nil {
 		if t.UnknownFields != fold.AddUnknown && !slices.ContainsFunc(t.Columns, func(col mapping.Column) bool { return timed(t, col) == yes }) {
-			c.fault(e.Pos, where, "no column is a timestamp or a stamp: name those that count with of")
+			c.fault(e.Pos, where, "no column is a timestamp or a stamp: name the columns to check with of")
 		}
 		return
 	}
@@ -371,7 +371,7 @@ func (c *checker) expiry(t *tableDraft) {
 		case i < 0 && t.UnknownFields != fold.AddUnknown:
 			c.fault(e.Pos, where, "no column %q among the table's columns", name)
 		case i >= 0 && timed(t, t.Columns[i]) == no:
-			c.fault(e.Pos, where, "column %q is no timestamp", name)
+			c.fault(e.Pos, where, "column %q is not a timestamp", name)
 		}
 	}
 }

@@ -38,7 +38,7 @@ var envelopeKeys = []key[envelope.Envelope]{
 	{"fail_when", "messages that end the run", "", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.FailWhen = r.when(n, where) }},
 	{"omit", "fields of the row that are not columns; `ts_*` names a prefix", "", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		if e.Omit = r.names(n, where); slices.ContainsFunc(e.Omit, func(name string) bool { return strings.Contains(strings.TrimSuffix(name, "*"), "*") }) {
-			r.fault(pos(n), where, "* may be at the end of a name alone")
+			r.fault(pos(n), where, "* may only be at the end of a name")
 		}
 	}},
 	{"absent", "values that mean that the field is absent", "", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
@@ -111,7 +111,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *envelope.Envelope {
 	case given["row"] == nil && given["each"] == nil:
 		r.fault(pos(n), where, "row is missing: the path of the row in a message")
 	case given["connect_schema"] != nil && given["unwrap"] == nil:
-		r.fault(pos(given["connect_schema"]), where, "connect_schema is that of the message in a line: unwrap says where that is")
+		r.fault(pos(given["connect_schema"]), where, "connect_schema needs unwrap: the path of the message")
 	case given["row"] != nil && given["each"] != nil:
 		r.fault(pos(given["row"]), where, "with each, the elements are the rows: leave row out")
 	}
@@ -192,14 +192,14 @@ func (c *checker) envelopes(m *mappingDraft) {
 		switch {
 		case t.given["from"] == nil:
 		case t.child():
-			c.fault(t.place("from"), t.where+".from", "the rows are in those of %s, which says from where these come", t.Of)
+			c.fault(t.place("from"), t.where+".from", "the rows come from messages of %s: set from there", t.Of)
 		case m.Envelope == nil || m.Envelope.Table == nil:
-			c.fault(t.place("from"), t.where+".from", "needs an envelope with table, which says where a message has the name")
+			c.fault(t.place("from"), t.where+".from", "needs an envelope with table: the path of the table's name")
 		}
 		if t.IsStar() {
 			c.star(m, t)
 		} else if m.Envelope != nil && t.given["from"] == nil && strings.ContainsAny(t.Name, "*?") {
-			c.fault(t.Pos, t.where, "the name is that of one table in the database: give it one, and the pattern to from")
+			c.fault(t.Pos, t.where, "a table has one name in the database: give it a name, and put the pattern into from")
 		}
 		if m.Envelope == nil || !m.Envelope.Removes() {
 			continue
@@ -208,7 +208,7 @@ func (c *checker) envelopes(m *mappingDraft) {
 			c.fault(t.place("fill_only"), t.where, "fill_only never removes a row, and the envelope has delete_when, truncate_when or old: leave fill_only out")
 		}
 		if t.child() && !t.replaced() && t.given["version_field"] != nil {
-			c.fault(t.place("version_field"), t.where+".version_field", "the envelope has delete_when, and a delete of a row of %s counts as one of the rows here: they have its version; leave version_field out", t.Of)
+			c.fault(t.place("version_field"), t.where+".version_field", "the envelope has delete_when, and a delete of a row of %s deletes the rows here: they use its version; leave version_field out", t.Of)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (c *checker) envelopes(m *mappingDraft) {
 // star checks the table '*', which stands for all tables that are not named.
 func (c *checker) star(m *mappingDraft, t *tableDraft) {
 	if m.Envelope == nil || m.Envelope.Table == nil {
-		c.fault(t.Pos, t.where, "is for all names of tables that no other takes, and needs an envelope with table, which says where a message has the name")
+		c.fault(t.Pos, t.where, "stands for all tables without an entry, and needs an envelope with table: the path of the table's name")
 	}
 	for _, key := range []string{"from", "of", "each", "id", "expire"} {
 		if t.given[key] != nil {

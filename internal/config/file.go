@@ -180,7 +180,7 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen
 	}
 	if m.version {
 		if o.Version != "" {
-			r.fault(place("version"), "version", "the version is that of version_field, or of the envelope: leave one out")
+			r.fault(place("version"), "version", "version_field and the envelope's version cannot be combined: leave one out")
 		}
 		version = r.version(m.Envelope, place("version"))
 	}

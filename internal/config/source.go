@@ -96,7 +96,7 @@ type sourceDraft struct {
 var sourceKeys = []key[sourceDraft]{
 	{"from", "path of the value, or PATH as TYPE", "the field of the column's name", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		if n.Kind == yaml.SequenceNode {
-			r.fault(pos(n), where, "must be one path; a list of sources stands in place of the map")
+			r.fault(pos(n), where, "must be one path; for several sources, write a list instead of the map")
 			return
 		}
 		if v, ok := r.text(n, where); ok {

@@ -89,7 +89,7 @@ func (r *reader) values(n *yaml.Node, where string) (values []paths.Value) {
 		case !ok:
 			r.fault(pos(item), where, "must be a value, not %s", kindOf(item))
 		case isNull(item) && v == "":
-			r.fault(pos(item), where, "the value is missing: null is JSON's null, {present: true} any value")
+			r.fault(pos(item), where, "the value is missing: write null for JSON's null, or {present: true} for any value")
 		default:
 			value := paths.Value{Text: v}
 			if isNull(item) {

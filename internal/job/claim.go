@@ -145,7 +145,7 @@ func (c *claimer) skipOpened(s *start) {
 func (c *claimer) logFinished() {
 	sources, rejected := c.cfg.Sources, ""
 	if c.rejected > 0 {
-		rejected = fmt.Sprintf(" (lines rejected then: %d; those that are left: %s)", c.rejected, c.cfg.Rejects.Show)
+		rejected = fmt.Sprintf(" (lines rejected then: %d; to show them: %s)", c.rejected, c.cfg.Rejects.Show)
 	}
 	switch {
 	case c.finished == 0:

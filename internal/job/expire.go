@@ -204,7 +204,7 @@ func (e *expiry) step(ctx context.Context, x *expirer) error {
 		return nil
 	}
 	if x.kept > 0 {
-		e.log.Warn(fmt.Sprintf("%d old rows of table %q stay, for the database does not let them go: %s", x.kept, t.Name, x.why), "table", t.Name)
+		e.log.Warn(fmt.Sprintf("%d old rows of table %q remain, because the database does not delete them: %s", x.kept, t.Name, x.why), "table", t.Name)
 	}
 	if did.Missing != "" && !x.missing {
 		x.missing = true

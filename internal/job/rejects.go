@@ -65,7 +65,7 @@ func ParseRejects(s string) (Rejects, error) {
 		topic := s[len("topic:"):]
 		return Rejects{mode: toTopic, topic: topic}, nil
 	}
-	return Rejects{}, fmt.Errorf("%q is none of table, file:PATH, topic:NAME, fail and discard", s)
+	return Rejects{}, fmt.Errorf("%q must be table, file:PATH, topic:NAME, fail or discard", s)
 }
 
 // rejectLine is a line of the reject file.
@@ -164,7 +164,7 @@ func (r *Rejects) open() (_ *rejectFile, err error) {
 	if busy, err := f.Lock(lockAt); err != nil {
 		return nil, errors.Join(fmt.Errorf("the file for rejects %s: %w", r.path, err), f.Close())
 	} else if busy {
-		return nil, errors.Join(fmt.Errorf("the file for rejects %s is that of another run: take another one", r.path), f.Close())
+		return nil, errors.Join(fmt.Errorf("the file for rejects %s is in use by another run: name another file", r.path), f.Close())
 	}
 	if f.first, err = checkRejects(f.File.File); err == nil {
 		f.size, err = f.Seek(0, io.SeekEnd)
@@ -186,7 +186,7 @@ func (f *rejectFile) resume(ctx context.Context, claims sink.Claims) (unmarked b
 	case err != nil:
 		return false, err
 	case mark != "" && mark != m.ID:
-		return false, fmt.Errorf("the file for rejects %s has lines that job %q wrote beside another database, or under another path, or before `weir forget` or a restore: move it away, or name another file", f.path, f.first.Job)
+		return false, fmt.Errorf("the file for rejects %s has lines that job %q wrote with another database, under another path, or before `weir forget` or a restore: move it away, or name another file", f.path, f.first.Job)
 	case mark == "" && (m.ID == "" || m.Size > f.size): // it is new, or the old file was moved away
 		f.size, f.mark, unmarked = 0, rand.Text(), true
 	default:

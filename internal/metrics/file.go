@@ -26,7 +26,7 @@ func (r *Registry) WriteFile(path string, exitCode int, succeeded bool) error {
 	}
 	r.gauge("weir_exit_code", "Exit code of the last run.", func() float64 { return float64(exitCode) })
 	r.gauge("weir_run_end_timestamp_seconds", "When the last run ended.", func() float64 { return now })
-	r.gauge(lastSuccess, "When a run last did all that it had to, with exit code 0 or 3; 0 for never.", func() float64 { return success })
+	r.gauge(lastSuccess, "When a run last succeeded, with exit code 0 or 3; 0 for never.", func() float64 { return success })
 	return fileError(path, prometheus.WriteToTextfile(path, r.run))
 }
 

@@ -43,7 +43,7 @@ func New(r Run) *Registry {
 	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	job := label(r.Job)
 	reg.MustRegister(newCollector(r, job))
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_build_info", Help: "1, labelled with what was built.",
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_build_info", Help: "1, labeled with the build.",
 		ConstLabels: prometheus.Labels{"version": r.Version, "commit": r.Commit, "goversion": runtime.Version()}}, func() float64 { return 1 }))
 
 	labels := prometheus.Labels{jobLabel: job}
@@ -75,7 +75,7 @@ func (r *Registry) Database(name, help string, read func() int64) {
 // RejectsStored sets how many rejected lines of the job the database keeps. It must not be called concurrently.
 func (r *Registry) RejectsStored(n int64) {
 	if r.rejects == nil {
-		r.rejects = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rejects_stored", Help: "Rejected lines of the job that the database keeps, of this run and those before.",
+		r.rejects = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rejects_stored", Help: "Rejected lines of the job in the database, from all runs.",
 			ConstLabels: prometheus.Labels{jobLabel: r.job}})
 		r.run.MustRegister(r.rejects)
 	}

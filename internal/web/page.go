@@ -270,7 +270,7 @@ func (s *Site) serveRejects(local bool) http.HandlerFunc {
 		case s.LastRejects == nil:
 			p.Why = "The database does not keep them:"
 		case !local:
-			p.Why = "They may hold anything that the feed does, so that they are shown only where weir listens on the loopback interface, as with --metrics-addr 127.0.0.1:PORT."
+			p.Why = "They may contain any data of the feed, so they are shown only if weir listens on the loopback interface, as with --metrics-addr 127.0.0.1:PORT."
 		default:
 			p.Why = s.readRejects(r.Context(), p)
 		}
