@@ -243,7 +243,7 @@ Documentation: https://github.com/weirsync/weir/tree/main/docs, in packages also
 		Args:  cobra.NoArgs,
 		Run:   func(*cobra.Command, []string) { fmt.Fprint(e.stdout, e.versionText()) },
 	})
-	finish(root)
+	prepare(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, args []string) error {
@@ -272,12 +272,12 @@ func noCommand(c *cobra.Command, args []string) error {
 	return usagef("%s has no command %q%s", c.CommandPath(), spec.Redacted(args[0]), meant)
 }
 
-// finish prepares a command and its subcommands: wrong arguments become usage errors, and the shell completes flag
+// prepare prepares a command and its subcommands: wrong arguments become usage errors, and the shell completes flag
 // values. An error suggests --to if an argument looks like a database.
-func finish(c *cobra.Command) {
+func prepare(c *cobra.Command) {
 	completeValues(c)
 	for _, sub := range c.Commands() {
-		finish(sub)
+		prepare(sub)
 	}
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {

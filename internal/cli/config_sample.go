@@ -486,14 +486,14 @@ func (d *draft) findKey() (name, why string) {
 	}
 	if all[0].score < 30 && !keyName.MatchString(best.name) {
 		notes = append(notes, "no field looks like a key: choose the one, or the list [a, b], that identifies a row")
-	} else if with := d.besideKey(best); with != "" && !keyName.MatchString(best.name) {
+	} else if with := d.secondKeyField(best); with != "" && !keyName.MatchString(best.name) {
 		notes = append(notes, fmt.Sprintf("if a row needs several fields: [%s, %s]", with, best.name))
 	}
 	return best.name, "  # " + oneLine(strings.Join(notes, "; "))
 }
 
-// besideKey returns the first field that may form a composite key with another, or "".
-func (d *draft) besideKey(best *sampledField) string {
+// secondKeyField returns the first field that may form a composite key with another, or "".
+func (d *draft) secondKeyField(best *sampledField) string {
 	for _, f := range d.fields {
 		kinds := f.seen()
 		if f != best && f.present == len(d.messages) && len(kinds) == 1 && f.kinds[nullValue] == 0 && slices.Contains([]valueKind{intValue, textValue, uuidValue, digitsValue}, kinds[0]) &&

@@ -177,7 +177,7 @@ func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress,
 	}
 	did := p.Snapshot()
 	d.print(&did)
-	e.tellUnmet(did.Unused.Unmet)
+	e.logUnmet(did.Unused.Unmet)
 	if did.Rejected > 0 {
 		return codeError(exitRejected)
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// public returns a command-line argument without passwords. before is the previous argument.
-func public(before, arg string) string {
+// redactArg returns a command-line argument without passwords. before is the previous argument.
+func redactArg(before, arg string) string {
 	if before == "--init" {
 		return spec.Hidden
 	}

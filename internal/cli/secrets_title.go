@@ -12,7 +12,7 @@ import (
 func hideSecrets(args []string) {
 	before := ""
 	for i, a := range args {
-		title := public(before, a)
+		title := redactArg(before, a)
 		before = a
 		if title == a {
 			continue

@@ -128,7 +128,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	if len(s.Nulled) > 0 {
 		e.log.Warn(storedAsNull + someOf(s.Nulled))
 	}
-	e.tellUnmet(did.Unused.Unmet)
+	e.logUnmet(did.Unused.Unmet)
 	if s.Rejected > 0 && o.Rejects.To != "fail" { // the error names the line
 		e.log.Warn(rejectedText(o, &c, &did), "rejected", s.Rejected, "lines", s.Lines)
 	}

@@ -11,9 +11,9 @@ import (
 // shownUnmet is the maximum number of fields that are named.
 const shownUnmet = 10
 
-// tellUnmet names the fields that options name and no message had. It warns if a field is probably mistyped; others may
+// logUnmet names the fields that options name and no message had. It warns if a field is probably mistyped; others may
 // just be missing from the input of this run.
-func (e *env) tellUnmet(unmet []progress.Unmet) {
+func (e *env) logUnmet(unmet []progress.Unmet) {
 	var absent []string
 	for i := range unmet {
 		text, mistyped := unmetText(&unmet[i])
@@ -34,6 +34,6 @@ func (e *env) tellUnmet(unmet []progress.Unmet) {
 
 // unmetText describes such a field. If it is probably mistyped, the text suggests the right one.
 func unmetText(u *progress.Unmet) (text string, mistyped bool) {
-	meant := config.DidYouMean(u.Name, u.Beside)
+	meant := config.DidYouMean(u.Name, u.Siblings)
 	return fmt.Sprintf("%q (%s)%s", u.Field, u.Option, meant), meant != ""
 }

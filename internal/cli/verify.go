@@ -218,13 +218,13 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 			t.live--
 			return true
 		}
-		v.differs(t, "%s", said(b, &d))
+		v.differs(t, "%s", describe(b, &d))
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	return v.nameOthers(ctx, t, b)
+	return v.printExtra(ctx, t, b)
 }
 
 // compareSums compares a table without a key with its batch, by number of rows and sum of their hashes.
@@ -243,9 +243,9 @@ func (v *verifier) compareSums(ctx context.Context, t *verified, b *fold.Batch) 
 	return nil
 }
 
-// nameOthers prints the first rows that are in the table and not in the fold.
-func (v *verifier) nameOthers(ctx context.Context, t *verified, b *fold.Batch) error {
-	if t.others() == 0 || v.show == 0 {
+// printExtra prints the first rows that are in the table and not in the fold.
+func (v *verifier) printExtra(ctx context.Context, t *verified, b *fold.Batch) error {
+	if t.extra() == 0 || v.show == 0 {
 		return nil
 	}
 	return v.Others(ctx, b, func(key string) bool {
@@ -254,11 +254,11 @@ func (v *verifier) nameOthers(ctx context.Context, t *verified, b *fold.Batch) e
 	})
 }
 
-// others returns the number of rows that are in the table and not in the fold.
-func (t *verified) others() int64 { return max(0, t.total-int64(t.present)) }
+// extra returns the number of rows that are in the table and not in the fold.
+func (t *verified) extra() int64 { return max(0, t.total-int64(t.present)) }
 
-// said describes a difference.
-func said(b *fold.Batch, d *sink.Difference) string {
+// describe describes a difference.
+func describe(b *fold.Batch, d *sink.Difference) string {
 	key := ""
 	for i, k := range b.Table.Key {
 		raw := b.Value(d.Row, k)
@@ -365,7 +365,7 @@ func (v *verifier) report(t *verified, lines string) error {
 		are = "is"
 	}
 	others := ""
-	if n := t.others(); n > 0 {
+	if n := t.extra(); n > 0 {
 		others = ", and " + quantity.Count(n, "other row")
 	}
 	switch {

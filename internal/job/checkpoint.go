@@ -63,7 +63,7 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 		if starts[i].unnamed {
 			continue
 		}
-		if err := starts[i].found(found[0]); err != nil {
+		if err := starts[i].setCheckpoint(found[0]); err != nil {
 			return nil, err
 		}
 		found = found[1:]
@@ -112,7 +112,7 @@ func (a *attempt) readLatest(ctx context.Context) error {
 		return err
 	}
 	a.latest = start{name: name}
-	return a.latest.found(cp)
+	return a.latest.setCheckpoint(cp)
 }
 
 // startOf returns the start of a source, without its checkpoint.
@@ -130,8 +130,8 @@ func (ad *admission) startOf(name string) start {
 	return s
 }
 
-// found sets the checkpoint of a start.
-func (s *start) found(cp sink.Checkpoint) (err error) {
+// setCheckpoint sets the checkpoint of a start.
+func (s *start) setCheckpoint(cp sink.Checkpoint) (err error) {
 	s.cp = cp
 	if s.was, err = parseSettings(cp.Settings); err == nil {
 		s.from, err = positionOf(cp)
@@ -255,7 +255,7 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, ad.howToReadAgain("rebuilds it"+ad.once("--restart", "reread")))
 		case !ad.cfg.Restart.AcceptSettings:
 			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: %s (%s; --accept-settings continues with the table as it is%s)",
-				t.Name, s.name, s.from.line, whatBecameOf(t), ad.howToReadAgain("reads again"), ad.once("--accept-settings"))
+				t.Name, s.name, s.from.line, describeChanges(t), ad.howToReadAgain("reads again"), ad.once("--accept-settings"))
 		}
 	}
 	return nil
@@ -270,8 +270,8 @@ func (ad *admission) howToReadAgain(does string) string {
 	return "--restart reread " + does
 }
 
-// whatBecameOf lists how a table may have changed: its altered columns, and causes that the database does not show.
-func whatBecameOf(t *schema.Table) string {
+// describeChanges lists how a table may have changed: its altered columns, and causes that the database does not show.
+func describeChanges(t *schema.Table) string {
 	unknown := "it was dropped and recreated, restored from a dump, or is unlogged and the server crashed"
 	if len(t.Altered) == 0 {
 		return unknown

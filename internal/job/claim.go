@@ -45,7 +45,7 @@ func (c *claimer) claim(ctx context.Context, name string) (*start, error) {
 		if n == 0 {
 			return c.claimNew(ctx, name)
 		}
-		if err := c.take(ctx, c.starts[:n]); err != nil {
+		if err := c.claimStarts(ctx, c.starts[:n]); err != nil {
 			return nil, err
 		}
 		c.starts = c.starts[n:]
@@ -63,7 +63,7 @@ func (c *claimer) claimNew(ctx context.Context, name string) (*start, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.found(found[0]); err != nil {
+	if err := s.setCheckpoint(found[0]); err != nil {
 		return nil, err
 	}
 	return c.admit(&s)
@@ -78,7 +78,7 @@ func (c *claimer) takeOver(ctx context.Context, name string) (*start, error) {
 		return nil, err
 	}
 	s := c.admission.startOf(name)
-	if err := s.found(found[0]); err != nil {
+	if err := s.setCheckpoint(found[0]); err != nil {
 		return nil, err
 	}
 	switch others := c.admission.otherTables(&s); {
@@ -98,8 +98,8 @@ func (c *claimer) admit(s *start) (*start, error) {
 	return s, c.admission.admit(s)
 }
 
-// take claims sources. It skips the files that were read to their ends before.
-func (c *claimer) take(ctx context.Context, starts []start) error {
+// claimStarts claims sources. It skips the files that were read to their ends before.
+func (c *claimer) claimStarts(ctx context.Context, starts []start) error {
 	var names []string
 	for i := range starts {
 		s := &starts[i]

@@ -106,10 +106,10 @@ var ecma = crc64.MakeTable(crc64.ECMA)
 // maxRepeats is how many rejected lines are remembered for one resume value.
 const maxRepeats = 64
 
-// again reports whether a rejected line was seen before with the current resume value. A feed that resumes there sends
+// seen reports whether a rejected line was seen before with the current resume value. A feed that resumes there sends
 // the line again, and the line has no resume value of its own. A feed that resumes with the message of that value (not
 // after it) may also send the rejected lines right before.
-func (h *feedState) again(line []byte) bool {
+func (h *feedState) seen(line []byte) bool {
 	sum := fmt.Sprintf(" %016x", crc64.Checksum(line, ecma))
 	add(&h.behind, sum)
 	return h.opening && strings.Contains(h.Before, sum) || !add(&h.Rejected, sum)

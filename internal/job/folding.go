@@ -29,14 +29,14 @@ type folding struct {
 	folders     fold.Folders
 	adding      int    // index of the table that is being added or whose key is being set; -1: none
 	before      counts // of earlier attempts
-	looked      int    // messages that tellEnvelope has looked at
+	probed      int    // messages checked for an envelope
 }
 
 // newFolding starts a fold for tables of a database. before is the folding of the previous attempt, or nil.
 func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *folding, err error) {
 	f = &folding{run: r, adding: -1, caps: r.db.Caps(), tables: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
 	if before != nil {
-		f.before, f.looked = before.counts(), before.looked
+		f.before, f.probed = before.counts(), before.probed
 	}
 	if r.cfg.Mapping.New != nil {
 		if f.mapper, err = r.cfg.Mapping.New(r.names); err != nil {

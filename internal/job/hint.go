@@ -9,11 +9,11 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// judged is how many lines at most are inspected to recognize the format of a source.
-const judged = 5
+// badLinesToDecide is how many lines at most are inspected to recognize the format of a source.
+const badLinesToDecide = 5
 
-// judgedBytes is how much of each line is inspected.
-const judgedBytes = 64 << 10
+// inspectedBytes is how much of each line is inspected.
+const inspectedBytes = 64 << 10
 
 // A format is a file format that weir does not read.
 type format struct {
@@ -87,8 +87,8 @@ func (b *beginning) add(e *event) *format {
 			err := (*feed.Error)(nil)
 			b.torn = bytes.HasPrefix(line, []byte("{")) && errors.As(l.Err, &err) && err.Reason == feed.Truncated
 		}
-		b.lines = append(b.lines, bytes.Clone(line[:min(len(line), judgedBytes)]))
-		if len(b.lines) == judged {
+		b.lines = append(b.lines, bytes.Clone(line[:min(len(line), inspectedBytes)]))
+		if len(b.lines) == badLinesToDecide {
 			return b.end()
 		}
 	}

@@ -29,7 +29,7 @@ type history struct {
 }
 
 func newHistory(tables []Table) *history {
-	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, fences: fences{moved: map[string]bool{}, lost: map[string]bool{}}}
+	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, fences: fences{fencedOnce: map[string]bool{}, lost: map[string]bool{}}}
 }
 
 // maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a rewind. A server that is
@@ -59,19 +59,19 @@ func (r *rewinds) count(why error) error {
 
 // fences tracks the sources that other runs have written to since this run claimed them.
 type fences struct {
-	moved map[string]bool // fenced once
-	lost  map[string]bool // fenced more than once: another run has them now
-	err   error           // names the lost sources
+	fencedOnce map[string]bool // fenced once
+	lost       map[string]bool // fenced more than once: another run has them now
+	err        error           // names the lost sources
 }
 
 // note records which sources another run has written to. The first time, that may have been the last flush of a killed
 // run, which arrived after its claim was released. The source then still belongs to this run.
 func (f *fences) note(err sink.FencedError, why error) {
 	for _, name := range err.Lanes {
-		if f.moved[name] {
+		if f.fencedOnce[name] {
 			f.lost[name] = true
 		}
-		f.moved[name] = true
+		f.fencedOnce[name] = true
 	}
 	if len(f.lost) > 0 {
 		f.err = why

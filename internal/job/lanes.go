@@ -192,7 +192,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	finished := err == io.EOF
 	if err != nil && !finished {
 		l.progress.Remove()
-		if err := o.unread.passOver(s, err); err != nil {
+		if err := o.unread.noteUnread(s, err); err != nil {
 			return nil, err
 		}
 		return nil, o.claimer.claims.Drop(ctx, s.name)
@@ -223,7 +223,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	o.mu.Lock()
 	o.lanes = append(o.lanes, l)
 	o.mu.Unlock()
-	o.outbox.more() // an earlier run may have left letters
+	o.outbox.wakeUp() // an earlier run may have left letters
 	if finished {
 		o.claimer.skipOpened(s)
 	} else {

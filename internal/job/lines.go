@@ -216,8 +216,8 @@ func (rd *reader) foldLine(e *event, i, at int) verdict {
 	table, err := rd.folding.add(rd.filler.set, line, l.name, place)
 	switch err := err.(type) {
 	case nil:
-		if rd.folding.mapper == nil && rd.folding.looked < likely {
-			rd.tellEnvelope(l, line.Text, place.Line)
+		if rd.folding.mapper == nil && rd.folding.probed < envelopeProbes {
+			rd.warnEnvelope(l, line.Text, place.Line)
 		}
 		rd.countMessage(l)
 		return verdict{}
@@ -239,16 +239,16 @@ func (rd *reader) foldLine(e *event, i, at int) verdict {
 	}
 }
 
-// likely is how many messages of a run are checked for an envelope. A change stream may begin with some that are not
+// envelopeProbes is how many messages of a run are checked for an envelope. A change stream may begin with some that are not
 // rows.
-const likely = 10
+const envelopeProbes = 10
 
-// tellEnvelope warns, once, if a message looks like an envelope whose fields would become columns.
-func (rd *reader) tellEnvelope(l *lane, message []byte, line int64) {
-	rd.folding.looked++
+// warnEnvelope warns, once, if a message looks like an envelope whose fields would become columns.
+func (rd *reader) warnEnvelope(l *lane, message []byte, line int64) {
+	rd.folding.probed++
 	if of := envelope.DetectPreset(message); of != "" {
 		l.log.Warn(fmt.Sprintf("%s line %d looks like a message of a change stream, whose row is in an envelope: --envelope %s reads that; without it the fields of the envelope are the columns", l.name, line, of))
-		rd.folding.looked = likely
+		rd.folding.probed = envelopeProbes
 	}
 }
 
@@ -260,7 +260,7 @@ func (rd *reader) countMessage(l *lane) {
 
 // reject handles a line that cannot be folded.
 func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) verdict {
-	if rd.cfg.Feed.resumes(l.traits) && l.reading.feed.again(line) {
+	if rd.cfg.Feed.resumes(l.traits) && l.reading.feed.seen(line) {
 		return verdict{} // counted when it came first
 	}
 	rejected := fold.NewReject(at, table, why, line)

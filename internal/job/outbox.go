@@ -63,8 +63,8 @@ func (a *attempt) newOutbox(src source.Source, starts []start, turns *turns) (*o
 	return b, nil
 }
 
-// more signals that letters may be waiting.
-func (b *outbox) more() {
+// wakeUp signals that letters may be waiting.
+func (b *outbox) wakeUp() {
 	if b != nil {
 		notify(b.wake)
 	}
@@ -89,7 +89,7 @@ func (b *outbox) committed(f *sink.Flush, rejects int) {
 		}
 	}
 	if rejects > 0 {
-		b.more()
+		b.wakeUp()
 	}
 }
 

@@ -239,7 +239,7 @@ func (rd *reader) endLane(l *lane, err error) error {
 	l.progress.Close()
 	rd.filler.set.ended = append(rd.filler.set.ended, l)
 	if err != nil {
-		return rd.unread.passOver(&l.start, err)
+		return rd.unread.noteUnread(&l.start, err)
 	}
 	l.reading.ended = true
 	if f := l.reading.begins.end(); f != nil && !rd.cfg.Source.Follow { // a followed file may be replaced

@@ -19,8 +19,8 @@ func (f *folding) countUnmet() {
 	unmet, named := f.unmet()
 	met = slices.DeleteFunc(met, func(name string) bool { return slices.Contains(named, name) })
 	for i := range unmet {
-		if unmet[i].Beside == nil {
-			unmet[i].Beside = met
+		if unmet[i].Siblings == nil {
+			unmet[i].Siblings = met
 		}
 	}
 	f.run.p.NoteUnused(func(u *progress.Unused) { u.Unmet = unmet })
@@ -65,7 +65,7 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 		case u.Table != "":
 			option = fmt.Sprintf("table %q, %s", u.Table, u.By)
 		}
-		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Beside: u.Siblings})
+		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Siblings: u.Siblings})
 	}
 	if f.before.mapped {
 		unmet = slices.DeleteFunc(unmet, func(u progress.Unmet) bool {

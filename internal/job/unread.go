@@ -18,8 +18,8 @@ type unreadFiles struct {
 	count int
 }
 
-// passOver records why a source was not read to its end. It returns the error if the run cannot continue without it.
-func (u *unreadFiles) passOver(s *start, err error) error {
+// noteUnread records why a source was not read to its end. It returns the error if the run cannot continue without it.
+func (u *unreadFiles) noteUnread(s *start, err error) error {
 	if u.ends || len(u.cfg.Sources) < 2 || u.cfg.Source.Follow || !s.traits.Stored() || s.traits.Records || errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -104,10 +104,10 @@ type Unused struct {
 
 // Unmet is a field that an option names and no message had.
 type Unmet struct {
-	Option string   // or part of the config file
-	Field  string   // its path
-	Name   string   // last part of the path
-	Beside []string // other fields that messages have at the same level and no option names
+	Option   string   // or part of the config file
+	Field    string   // its path
+	Name     string   // last part of the path
+	Siblings []string // other fields that messages have at the same level and no option names
 }
 
 // NoteUnused calls note to update the counts of unused values.

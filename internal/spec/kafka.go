@@ -102,8 +102,8 @@ func (p *Plan) AdviseGroup(err error) error {
 	return fmt.Errorf("%w; --restart is not for a group: %s", err, aloneForRestart)
 }
 
-// judgeKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
-func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
+// checkKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
+func (b *builder) checkKafka(sources []string, rejects *job.Rejects) {
 	k := &b.Kafka
 	if !IsKafka(sources) {
 		for _, one := range b.settings {
@@ -128,14 +128,14 @@ func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
 	b.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table or topic:NAME")
 	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
 		b.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so dead letters would come back", rejects.Topic())
-		b.judgeOffsets(&spec)
+		b.checkOffsets(&spec)
 	}
 	b.faultIf(b.Feed.Init != "", "init", "--init is for connections to feeds: Kafka has --sasl")
 	b.faultIf(b.Once.DryRun && !k.UntilEnd, "dry-run", "--dry-run needs --until-end: a topic has no end")
 }
 
-// judgeOffsets finds the offsets of --start whose partitions are not read.
-func (b *builder) judgeOffsets(spec *kafka.Spec) {
+// checkOffsets finds the offsets of --start whose partitions are not read.
+func (b *builder) checkOffsets(spec *kafka.Spec) {
 	read, err := parsePartitions(b.Kafka.Partitions)
 	for _, name := range slices.Sorted(maps.Keys(parseOffsets(b.Kafka.Start))) {
 		topic, number, _ := strings.Cut(name, "/")

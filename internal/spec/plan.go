@@ -104,7 +104,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	if len(args) == 0 && s.env.Asks && len(s.faults) == 0 { // otherwise the file may name one
 		b.add(errors.New("no source is named, and stdin is a terminal: weir sync feed.jsonl --to flights.db"))
 	}
-	b.judgeValues()
+	b.checkValues()
 	feed := b.withPreset(args)
 	c.Source.Follow, c.Source.Compression, c.Source.TLS = s.Source.Follow, s.Source.Compression, b.tls(args)
 	c.Feed, c.Rejects.To = b.feed(&feed), b.rejects()
@@ -132,12 +132,12 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	live := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Live })
 	isKafka := IsKafka(c.Sources)
 	if sourceErr == nil && !noSource {
-		if b.judgeKafka(c.Sources, &c.Rejects.To); isKafka {
+		if b.checkKafka(c.Sources, &c.Rejects.To); isKafka {
 			live = !s.Kafka.UntilEnd
 		}
 		stored := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Stored() })
-		b.judgeSpool(live && !isKafka, stored || isKafka)
-		b.judgeRepeats(&c.Feed, live && !isKafka)
+		b.checkSpool(live && !isKafka, stored || isKafka)
+		b.checkRepeats(&c.Feed, live && !isKafka)
 	}
 	if b.usage() == nil && sourceErr == nil {
 		b.outputs(args, c.Sources, c.Rejects.To)
@@ -237,7 +237,7 @@ func (s *Spec) Resend(name, table string) (*Plan, error) {
 	if p.To, err = s.Destination(); err != nil {
 		return p, err
 	}
-	b.judgeValues()
+	b.checkValues()
 	if s.EveryTable() {
 		table = mapping.Star
 	}
