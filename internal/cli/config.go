@@ -63,11 +63,11 @@ func (e *env) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a config file",
-		Long: `Check a config file by itself, without the environment, the sources and the
-database, and print all of its faults, each with file, line and column: those
-that sync would report before it connects. Files that settings name are read.
+		Long: `Check a config file without the environment, the sources and the database, and
+print all errors that sync would report before it connects, each with file, line
+and column. Files that settings name are read.
 
-Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
+Exit codes: 0 the file is valid, 1 failed, 2 it has errors.`,
 		Example: `  weir config check weir.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -122,8 +122,7 @@ func (e *env) configSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of config files",
-		Long: `Print the JSON Schema of config files, with which editors complete and check
-them. With the YAML language server, the first line of a file names it:
+		Long: `Print the JSON Schema of config files. Editors use it to complete and check them. With the YAML language server, the first line of a file names it:
 
   # yaml-language-server: $schema=weir.schema.json`,
 		Example: `  weir config schema >weir.schema.json`,

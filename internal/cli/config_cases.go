@@ -27,10 +27,10 @@ func (e *env) configTestCommand() *cobra.Command {
 		Use:   "test FILE",
 		Short: "Run the tests of a config file",
 		Long: `Run the tests of a config file: apply the feed of each to empty tables in
-SQLite, once in one batch and once line by line, and compare the rows with those
-that the test wants. on_create and expire are left out.
+SQLite, once in one batch and once line by line, and compare the rows with the
+rows that the test expects. on_create and expire are ignored.
 
-Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has faults.`,
+Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has errors.`,
 		Example: `  weir config test weir.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -20,10 +20,10 @@ func (e *env) forgetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forget JOB --to DEST",
 		Short: "Remove a job's checkpoints and rejected lines",
-		Long: `Remove what weir keeps of a job in a database: its rejected lines, and its
-checkpoints, so the next run of the job reads its sources from the start.
-The table stays as it is. The versions of its values are removed too, unless
-another job has written to the table.
+		Long: `Remove the rejected lines and checkpoints of a job from a database. The next run
+of the job then reads its sources from the start. The rows of the table do not
+change. The versions of its values are also removed, unless another job has
+written to the table.
 
 weir status lists the jobs.
 

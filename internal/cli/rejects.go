@@ -126,7 +126,7 @@ func (e *env) rejectsListCommand() *cobra.Command {
 		Long: `Print rejected lines with their places and reasons, in the order in which they
 were rejected, and count them by reason. It only reads, and may run during a sync.
 
-With --raw, print the lines alone, as they came, to be corrected and sent again:
+With --raw, print only the original lines, to correct and resend them:
 
     weir rejects list --to flights.db --raw | jq -c … | weir sync - --to flights.db --table flights
 
@@ -239,8 +239,8 @@ func (e *env) rejectsDropCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drop --to DEST",
 		Short: "Remove rejected lines",
-		Long: `Remove rejected lines from weir_rejects, and say how many. The checkpoints stay:
-the lines are not read again.`,
+		Long: `Remove rejected lines from weir_rejects, and print how many. The checkpoints do
+not change: the lines are not read again.`,
 		Example: `  weir rejects drop --to flights.db --job flights --reason not_json`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {

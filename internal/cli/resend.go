@@ -28,17 +28,17 @@ func (e *env) rejectsResendCommand() *cobra.Command {
 		Use:   "resend --to DEST",
 		Short: "Apply rejected lines again",
 		Long: `Apply the rejected lines of a job again: after a column was altered, a constraint
-was dropped, or weir or its config file was corrected. The settings are those of
-weir sync of the job: the same flags, or the same --config.
+was dropped, or weir or its config file was corrected. Use the settings of the
+job's weir sync: the same flags, or the same --config.
 
-Each batch is one transaction that also removes its lines from weir_rejects, so
-that a line is applied once, whatever ends the command. What is rejected again
-stays at its place with its new reason. A sync of the job may run meanwhile; if
+Each batch is one transaction that also removes its lines from weir_rejects, so a
+line is applied once, whatever ends the command. Lines that are rejected again
+stay there with their new reason. A sync of the job may run at the same time; if
 another run removes the same lines, the command ends with exit code 4.
 
 The lines are applied as the newest messages: a column that a later message has
-set gets the older value of the line. With --version-field the newer value stays,
---fill-only writes only where the table has NULL, and a sum adds the line once.
+set gets the older value of the line. With --version-field the newer value wins,
+--fill-only only writes columns that are NULL, and a sum adds the line once.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 lines are left that were rejected
 again, 4 another run has the lines, 130/143 stopped by a signal.`,

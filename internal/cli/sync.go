@@ -43,7 +43,7 @@ kafka://broker:9092,…/topic,… (kafka+tls://; ~PATTERN instead of topics).
 
 DEST is an SQLite file, created if it is missing, or a Postgres database: a URL,
 or keywords and values as in psql. PG* variables, .pgpass and service files fill
-in the rest. The table is made from the feed, or taken as it is.
+in the rest. The table is created from the feed, unless it exists.
 
 ` + exitHelp,
 		Example: `  weir sync flights.jsonl.gz --to flights.db

@@ -32,15 +32,16 @@ func (e *env) verifyCommand() *cobra.Command {
 table, or all tables of the config file, with the result. It only reads, and
 prints the first differences.
 
-The whole fold is held in memory: about as much as the table has bytes. Columns
-that no message names are not compared. A column that none of a row's messages
-names must be NULL, unless it has a default. A number or JSON whose spelling a
-widened column may have changed is compared by value. Of a table without a key
-(--key none) the number of rows is compared, and a sum of their hashes.
+The whole result is held in memory, which takes about as many bytes as the table.
+Columns that no message names are not compared. A column that none of a row's
+messages names must be NULL, unless it has a default. Numbers and JSON are
+compared by value if widening the column may have respelled them. For a table
+without a key (--key none), the number of rows and a sum of their hashes are
+compared.
 
-A table whose rows expire needs --at, the time of the comparison: rows that may
-be missing because they, or rows that they belong to, had expired by then are
-counted apart.
+A table whose rows expire needs --at, the time of the comparison. Rows that may
+be missing because they or their parents had expired by then are counted
+separately.
 
 Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db
