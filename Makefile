@@ -32,7 +32,7 @@ AT_ONCE := -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) \* 2)
 # The packages whose tests take longest are first, so that none of them runs alone at the end.
 PACKAGES := ./internal/sink/postgres ./internal/cli ./internal/torture ./...
 
-.PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-backfill bench-peers bench-kafka stories soak pgo cover feed docs recording servers snapshot release image clean
+.PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-backfill bench-peers bench-kafka stories soak pgo cover feed docs recording screenshots servers snapshot release image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -171,6 +171,9 @@ feed: ## generate the shipped feed again
 
 recording: build ## record the terminal session of the README; needs Python
 	docs/recording/record
+
+screenshots: ## take the pictures of the status page in docs/recording again; needs a browser
+	CHECK=1 go test ./internal/cli -run TestPage_States -update
 
 docs: ## generate docs/cli
 	go test ./internal/cli -run Docs -update

@@ -1,4 +1,4 @@
-// Package internal holds the rules of the tree.
+// Package internal has tests for the whole tree.
 package internal
 
 import (
@@ -13,12 +13,11 @@ import (
 
 const module = "github.com/weirsync/weir/"
 
-// allowed is what each package may import of the module and of other modules.
-// Arrows point downwards only.
+// allowed is what each package may import from the module and from other modules. Arrows point only downwards.
 var allowed = map[string][]string{
 	"cmd/weir": {"internal/cli"},
 	"internal/cli": {"internal/config", "internal/envelope", "internal/envelope/firehose", "internal/ladder", "internal/feed", "internal/fold", "internal/mapping", "internal/merge", "internal/metrics", "internal/job", "internal/paths", "internal/progress", "internal/quantity", "internal/replay", "internal/report", "internal/schema", "internal/service", "internal/sink",
-		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spec", "internal/spool", "internal/web", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
+		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file", "internal/spec", "internal/spool", "internal/web", "github.com/spf13/cobra", "github.com/spf13/cobra/doc", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/ladder": {"internal/feed", "internal/fold", "internal/job", "internal/lockfile", "internal/progress", "internal/quantity", "internal/report", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib"},
 	"bench/stories": {"internal/fold", "internal/job", "internal/ladder", "internal/latency", "internal/mapping", "internal/paths", "internal/pgserver", "internal/progress", "internal/quantity", "internal/report", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source/file", "internal/spool",
@@ -102,12 +101,12 @@ func TestImportsRunDownwards(t *testing.T) {
 	}
 }
 
-// TestArchitectureShowsTheImports compares docs/dev/architecture.md with the packages of the program:
-// each stands above all that it imports.
+// TestArchitectureShowsTheImports compares docs/dev/architecture.md with the program's packages: each must be above
+// all that it imports.
 func TestArchitectureShowsTheImports(t *testing.T) {
 	imports, height := map[string][]string{}, map[string]int{}
 	var levels [][]string
-	for _, line := range list(t, "-pgo=off", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../cmd/weir") { // what is imported comes first
+	for _, line := range list(t, "-pgo=off", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../cmd/weir") { // imported packages come first
 		pkg, all, _ := strings.Cut(line, " ")
 		pkg, ours := strings.CutPrefix(pkg, module)
 		if !ours {
@@ -145,7 +144,7 @@ func TestArchitectureShowsTheImports(t *testing.T) {
 	}
 }
 
-// TestDriversAreNamedOnce: the commands know the kinds of databases by one list.
+// TestDriversAreNamedOnce: only one list of the commands names the kinds of databases.
 func TestDriversAreNamedOnce(t *testing.T) {
 	files, err := filepath.Glob("cli/*.go")
 	if err != nil {
@@ -162,7 +161,7 @@ func TestDriversAreNamedOnce(t *testing.T) {
 	}
 }
 
-// TestProgramHasNoTestLibrary keeps helpers of tests out of what users run.
+// TestProgramHasNoTestLibrary: the program does not include test helpers.
 func TestProgramHasNoTestLibrary(t *testing.T) {
 	for _, dep := range list(t, "-pgo=off", "-deps", "../cmd/weir") {
 		for _, banned := range []string{"testing", "testscript", "testweir", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "sink/example", "sourcetest", "source/example", "kfake", "internal/bench"} {

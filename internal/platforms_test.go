@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestProgramCompilesForOtherPlatforms type-checks the program for systems that these tests do not run on: of
-// dependencies the declarations alone, which takes a second where compiling them takes a minute.
+// TestProgramCompilesForOtherPlatforms type-checks the program for platforms that the tests do not run on. It reads
+// only the declarations of dependencies, which takes a second instead of a minute.
 func TestProgramCompilesForOtherPlatforms(t *testing.T) {
 	for _, platform := range []string{"windows/amd64", "darwin/arm64", "freebsd/amd64"} {
 		t.Run(platform, func(t *testing.T) {
@@ -34,11 +34,11 @@ func TestProgramCompilesForOtherPlatforms(t *testing.T) {
 type pkg struct {
 	ImportPath, Dir string
 	GoFiles         []string
-	ImportMap       map[string]string // what an import means, if it is not what it says
+	ImportMap       map[string]string // what an import means, if not what it says
 	Module          struct{ Main bool }
 }
 
-// packages returns those of the program, each after what it imports.
+// packages returns the program's packages, each after its imports.
 func packages(t *testing.T, env ...string) (all []pkg) {
 	t.Helper()
 	list := exec.Command("go", "list", "-pgo=off", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module", "../cmd/weir")
@@ -59,7 +59,7 @@ func packages(t *testing.T, env ...string) (all []pkg) {
 	}
 }
 
-// check type-checks a package whose imports are checked.
+// check type-checks a package whose imports were checked.
 func (p *pkg) check(t *testing.T, sizes types.Sizes, checked map[string]*types.Package) *types.Package {
 	t.Helper()
 	positions := token.NewFileSet()
@@ -78,7 +78,7 @@ func (p *pkg) check(t *testing.T, sizes types.Sizes, checked map[string]*types.P
 			}
 			return checked[path]
 		})}
-	done, _ := c.Check(p.ImportPath, positions, files, nil) // Error has the faults
+	done, _ := c.Check(p.ImportPath, positions, files, nil) // Error has the errors
 	return done
 }
 

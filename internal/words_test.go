@@ -23,6 +23,17 @@ var replaced = map[string]string{
 	"such a one":    "what it is",
 	"what has none": "what lacks it",
 	"where it can":  "if it can",
+
+	"becomes of it":  "happens to it",
+	"comes of it":    "results",
+	"takes back":     "undoes",
+	"is void":        "is invalid",
+	"of equal names": "if a name occurs several times",
+	"calls back":     "calls each",
+	"comes to know":  "learns",
+	"has gone by":    "has passed",
+	"may be had":     "is available",
+	"looks whether":  "checks whether",
 }
 
 // TestWords finds these phrases in code, comments, messages and docs.

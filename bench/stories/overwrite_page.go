@@ -36,17 +36,17 @@ func (t *OverwriteTable) section() report.Section {
 	s := report.Section{
 		Title: t.Database + ": overwriting random rows",
 		Note:  "At each size all ways write the same number of rows, from opening the database to closing it: rows with new keys behind all others, rows with new keys in between, and random rows of the table. The ratios are the time of each way, in times of that of new keys behind all others: the median of the runs, the least and the most.",
-		Lines: &report.Lines{Unit: "times the time of inserting in key order", Over: "size of the table, in times of the memory",
-			Curves: []report.Curve{{Name: "insert in between"}, {Name: "overwrite"}}},
+		Dots: &report.Dots{Unit: "times the time of inserting in key order", Over: "size of the table, in times of the memory",
+			Series: []report.Series{{Name: "insert in between"}, {Name: "overwrite"}}},
 		Table: report.Table{Columns: append([]report.Column{{Name: "of memory", Number: true}, {Name: "table", Number: true}, {Name: "insert in between", Number: true}, {Name: "overwrite", Number: true},
 			{Name: "a run writes", Number: true}}, overwriteColumnsOf...)},
 	}
 	for i := range t.Sizes {
 		z := &t.Sizes[i]
-		s.Lines.Marks = append(s.Lines.Marks, fmt.Sprintf("%g", z.Times))
+		s.Dots.Marks = append(s.Dots.Marks, fmt.Sprintf("%g", z.Times))
 		row := []string{fmt.Sprintf("%g", z.Times), quantity.Bytes(z.Bytes)}
 		for c, ratio := range []report.Spread{z.ScatteredRatio, z.Ratio} {
-			s.Lines.Curves[c].Values = append(s.Lines.Curves[c].Values, ratio)
+			s.Dots.Series[c].Values = append(s.Dots.Series[c].Values, ratio)
 			row = append(row, spreadText(ratio))
 		}
 		row = append(row, quantity.Count(int64(z.Written), "row"))

@@ -36,15 +36,15 @@ func (r *ReadersResult) queries(name string) report.Section {
 	s := report.Section{
 		Title: "Queries for " + name,
 		Note:  "Longest is the slowest of all queries. \"During flushes\" are queries that began and ended while one flush of weir's was under way, so that they did not wait for it.",
-		Lines: &report.Lines{Unit: "queries/s of all readers", Over: "readers"},
+		Dots:  &report.Dots{Unit: "queries/s of all readers", Over: "readers"},
 		Table: report.Table{Columns: []report.Column{{Name: "weir writes", Number: true}, {Name: "readers", Number: true}, {Name: "queries/s", Number: true}, {Name: "of idle", Number: true},
 			{Name: "p50", Number: true}, {Name: "p99", Number: true}, {Name: "longest", Number: true}, {Name: "during flushes", Number: true}}},
 	}
 	for i := range r.Writing {
 		w := &r.Writing[i]
-		curve := report.Curve{Name: "weir writes " + w.wantedText()}
+		series := report.Series{Name: "weir writes " + w.wantedText()}
 		if w.Wanted == 0 {
-			curve.Name = "weir is idle"
+			series.Name = "weir is idle"
 		}
 		for k := range w.Reads {
 			read := &w.Reads[k]
@@ -52,13 +52,13 @@ func (r *ReadersResult) queries(name string) report.Section {
 				continue
 			}
 			if i == 0 {
-				s.Lines.Marks = append(s.Lines.Marks, fmt.Sprint(read.Readers))
+				s.Dots.Marks = append(s.Dots.Marks, fmt.Sprint(read.Readers))
 			}
-			curve.Values = append(curve.Values, read.Rate)
+			series.Values = append(series.Values, read.Rate)
 			s.Table.Rows = append(s.Table.Rows, []string{w.wantedText(), fmt.Sprint(read.Readers), spreadText(read.Rate), spreadText(read.Kept),
 				latencyText(read.P50), latencyText(read.P99), latencyText(read.Longest), quantity.Grouped(int64(read.InFlight))})
 		}
-		s.Lines.Curves = append(s.Lines.Curves, curve)
+		s.Dots.Series = append(s.Dots.Series, series)
 	}
 	return s
 }
@@ -76,16 +76,16 @@ func (r *ReadersResult) writes() report.Section {
 	s := report.Section{
 		Title: "What weir writes meanwhile",
 		Note:  "The size of SQLite's write-ahead log; of Postgres, what was written to its log since the first query.",
-		Lines: &report.Lines{Unit: "bytes of the log", Over: "seconds of queries"},
+		Dots:  &report.Dots{Unit: "bytes of the log", Over: "seconds of queries"},
 		Table: report.Table{Columns: []report.Column{{Name: "weir writes", Number: true}, {Name: "updates/s", Number: true}, {Name: "flushes", Number: true}, {Name: "longest flush", Number: true},
 			{Name: "log at last", Number: true}}},
 	}
 	for k := range r.Writing[0].WAL {
-		s.Lines.Marks = append(s.Lines.Marks, quantity.Figure(r.For.Seconds()*float64(k+1)))
+		s.Dots.Marks = append(s.Dots.Marks, quantity.Figure(r.For.Seconds()*float64(k+1)))
 	}
 	for i := range r.Writing {
 		w := &r.Writing[i]
-		s.Lines.Curves = append(s.Lines.Curves, report.Curve{Name: w.wantedText(), Values: w.WAL})
+		s.Dots.Series = append(s.Dots.Series, report.Series{Name: w.wantedText(), Values: w.WAL})
 		s.Table.Rows = append(s.Table.Rows, []string{w.wantedText(), spreadText(w.Reached), quantity.Grouped(int64(w.Flushes)), latencyText(w.Longest), quantity.Bytes(int64(w.WAL[len(w.WAL)-1].Median))})
 	}
 	return s

@@ -1,5 +1,5 @@
-// Package backoff has the waits between tries: each up to twice as long as the one before, and
-// with jitter, so that many who failed at one moment do not try again at one moment.
+// Package backoff computes waits between retries: each is up to twice as long as the one before, with jitter, so
+// clients that failed together do not retry together.
 package backoff
 
 import (
@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Replacement is for how long a login or a certificate is tried again that was good before and is refused: whoever
-// replaces it does so on both sides, one after the other.
+// Replacement is how long a rejected login or certificate that worked before is retried: replacing it takes a while,
+// because both sides must change.
 const Replacement = 5 * time.Minute
 
 // A Backoff is a sequence of waits.
 type Backoff struct {
-	Min time.Duration // the longest that the first wait takes
-	Max time.Duration // the longest that any takes
+	Min time.Duration // maximum of the first wait
+	Max time.Duration // maximum of all waits
 
-	next time.Duration // the longest that the next takes; 0: Min
+	next time.Duration // maximum of the next wait; 0 means Min
 }
 
-// Next returns the next wait: between half of the longest and the longest. It is none, and the
-// sequence stays where it is, when it could take longer than what is left of a limit.
+// Next returns the next wait: between half of its maximum and the maximum. If the maximum exceeds left, ok is false
+// and the sequence does not advance.
 func (b *Backoff) Next(left time.Duration) (wait time.Duration, ok bool) {
 	longest := max(b.next, b.Min)
 	if longest > left {
@@ -31,10 +31,10 @@ func (b *Backoff) Next(left time.Duration) (wait time.Duration, ok bool) {
 	return longest/2 + rand.N(longest/2+1), true
 }
 
-// Reset begins the sequence again, after a success.
+// Reset restarts the sequence after a success.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Sleep waits, unless ctx ends first: then it returns ctx's error.
+// Sleep waits, or returns ctx's error if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -36,14 +36,14 @@ func TestNext_HasJitter(t *testing.T) {
 	}
 }
 
-// TestNext_Limit: no wait may end after the limit; and one that is refused does not count.
+// TestNext_Limit: no wait may end after the limit, and a refused one does not advance the sequence.
 func TestNext_Limit(t *testing.T) {
 	b := Backoff{Min: time.Second, Max: time.Minute}
 	if _, ok := b.Next(time.Second - 1); ok {
 		t.Error("it may end after the limit")
 	}
 	if _, ok := b.Next(time.Second); !ok {
-		t.Error("it ends before the limit, whatever the jitter, and is refused")
+		t.Error("it always ends before the limit, and is refused")
 	}
 	if _, ok := b.Next(2*time.Second - 1); ok {
 		t.Error("the second may end after the limit")

@@ -1,6 +1,5 @@
-// Package bench makes feeds for tests and benchmarks: the shipped flight feed,
-// and feeds whose shape is chosen to be fast or slow to fold. A feed is the same
-// for the same seed, on every machine.
+// Package bench makes feeds for tests and benchmarks: the shipped flight feed, and feeds that are fast or slow to
+// fold by design. The same seed makes the same feed on every machine.
 package bench
 
 import (
@@ -10,22 +9,21 @@ import (
 	"strconv"
 )
 
-// Hot writes n messages on ids rows, each of about 340 bytes, which name every
-// second of 38 text columns.
+// Hot writes n messages on ids rows, each of about 340 bytes, which set every second of 38 text columns.
 func Hot(w io.Writer, n, ids int, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return columns(w, n, r, func(int) int { return r.IntN(ids) })
 }
 
-// shapes are the types of the messages of Shapes, the first column that each names, and how
-// far the next one is.
+// shapes are the types of the messages of Shapes, each with the first column that it sets and the distance to the
+// next.
 var shapes = [...]struct {
 	name        string
 	first, step int
 }{{"schedule", 0, 2}, {"plan", 1, 2}, {"departure", 0, 3}, {"arrival", 1, 3}, {"position", 2, 4}, {"gate", 3, 5}}
 
-// Shapes is Hot with a column type, whose six values say which 7 to 19 columns follow: the
-// name that follows a name depends on the message's type.
+// Shapes is Hot with a type column. Its six values determine which 7 to 19 columns follow, so the order of names
+// depends on the message's type.
 func Shapes(w io.Writer, n, ids int, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 3))
 	return messages(w, n, func(b []byte, _ int) []byte {
@@ -36,7 +34,7 @@ func Shapes(w io.Writer, n, ids int, seed uint64) error {
 	})
 }
 
-// Distinct is Hot with a row of its own for each message.
+// Distinct is Hot with a separate row for each message.
 func Distinct(w io.Writer, n int, seed uint64) error {
 	return columns(w, n, rand.New(rand.NewPCG(seed, 1)), func(i int) int { return i })
 }
@@ -58,7 +56,7 @@ func columns(w io.Writer, n int, r *rand.Rand, id func(int) int) error {
 	})
 }
 
-// messages writes n objects; members appends all of one but its last brace.
+// messages writes n objects; members appends an object without its last brace.
 func messages(w io.Writer, n int, members func(b []byte, i int) []byte) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	var b []byte
@@ -71,14 +69,14 @@ func messages(w io.Writer, n int, members func(b []byte, i int) []byte) error {
 	return out.Flush()
 }
 
-// appendID begins a message.
+// appendID appends the start of a message.
 func appendID(b []byte, id int) []byte {
 	b = append(b, `{"id":"FLT`...)
 	b = strconv.AppendInt(b, int64(100_000_000+id), 10)
 	return append(b, `-17636"`...)
 }
 
-// appendColumns appends every step-th of 37 columns, from the first on.
+// appendColumns appends every step-th of 37 columns, starting with first.
 func appendColumns(b []byte, first, step int, r *rand.Rand) []byte {
 	const width = 37
 	for c := first; c < width; c += step {

@@ -10,8 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/bench"
 )
 
-// TestFlights_ShippedFeedIsCurrent keeps testdata from drifting away from what
-// makes it.
+// TestFlights_ShippedFeedIsCurrent: testdata is what the generator makes.
 func TestFlights_ShippedFeedIsCurrent(t *testing.T) {
 	f, err := os.Open("../../testdata/flights.jsonl.gz")
 	if err != nil {

@@ -41,17 +41,17 @@ var (
 	fixes    = []string{"MERIT", "HFD", "PUT", "TUSKY", "DOGAL", "BEXET", "LIMRI", "NUBDI", "OCK", "BIG", "KOMAN", "VEULE", "TERKU", "RESMI"}
 )
 
-// A flight says one thing after the other, in the order of its life.
+// A flight sends messages in the order of its life.
 type flight struct {
-	next  time.Time // when it speaks again
-	order int       // of flights that speak at one time
+	next  time.Time // time of its next message
+	order int       // among flights with a message at the same time
 	say   func(f *flight) (message, bool)
 
 	id       string
 	from, to airport
 	start    time.Time
 	flying   time.Duration
-	done     float64 // of the way, 0 to 1
+	done     float64 // part of the way, 0 to 1
 	step     int
 }
 
@@ -73,9 +73,8 @@ func (m message) append(b []byte) ([]byte, error) {
 	return append(b, '}', '\n'), nil
 }
 
-// Flights writes what n flights say over one afternoon, in the order of time:
-// some twenty sparse messages each. A schedule names most columns, a position
-// five, a gate that is taken back is null.
+// Flights writes the messages of n flights over one afternoon, in time order: some twenty sparse messages each. A
+// schedule sets most columns, a position five, and a withdrawn gate is null.
 func Flights(w io.Writer, n int, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 2))
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -116,8 +115,7 @@ func Flights(w io.Writer, n int, seed uint64) error {
 	return out.Flush()
 }
 
-// speak returns the type and the fields of the flight's next message, and
-// whether another follows.
+// speak returns the type and the fields of the flight's next message, and whether another one follows.
 func (f *flight) speak(r *rand.Rand, code, name string, number int) (message, bool) {
 	f.step++
 	epoch := func(t time.Time) string { return fmt.Sprint(t.Unix()) }
@@ -163,7 +161,7 @@ func (f *flight) speak(r *rand.Rand, code, name string, number int) (message, bo
 	return message{"flifo", "baggage", fmt.Sprint(1 + r.IntN(18)), "gate_dest", gate()}, false
 }
 
-// queue is a heap of flights by who speaks next.
+// queue is a heap of flights by the time of their next message.
 type queue []*flight
 
 func (q queue) Len() int { return len(q) }

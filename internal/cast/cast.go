@@ -15,7 +15,7 @@ import (
 // A Reader converts values. Results share its memory and are valid until [Reader.Reset].
 type Reader struct {
 	feed.Unquoter
-	bytes         []byte // of values that no message has
+	bytes         []byte // backing memory of converted values
 	digits, zeros []byte
 }
 
@@ -25,32 +25,30 @@ func (r *Reader) Reset() { r.bytes = r.bytes[:0] }
 // A Cast converts values to the type of a column.
 type Cast struct {
 	Type
-	asItIs uint8 // the kinds of values that stay as they are, a bit for each
-	read   func(r *Reader, v *feed.Field, c *Cast) (feed.Field, string)
+	unconverted uint8 // the kinds of values that need no conversion, a bit for each
+	read        func(r *Reader, v *feed.Field, c *Cast) (feed.Field, string)
 
-	// textTime asks for points in time as SQLite's functions write them, in UTC:
-	// 2020-05-15 13:30:00. Else they are as RFC 3339 has them.
+	// textTime: points in time are written like SQLite's functions write them, in UTC: 2020-05-15 13:30:00. Else as
+	// in RFC 3339.
 	textTime bool
-	fraction int  // digits of a second that the column holds
-	shift    int  // how many digits of a number of a point in time are behind that of its seconds
+	fraction int  // digits of a second that the column stores
+	shift    int  // number of decimal digits of a second in a numeric point in time: 3 for milliseconds
 	utc      bool // a point in time without an offset is in UTC
-	scale    int  // digits of a Base64Number after the point, or noScale
-	// TextJSON tells that the column is no JSON column of the database's, and gets strings of
-	// JSON as JSON.
+	scale    int  // of a Base64Number: digits after the point, or noScale
+	// TextJSON: the database has no JSON type, and strings of JSON are stored as JSON strings.
 	TextJSON bool
-	// SureUnit tells that the source's schema says what the unit of a time's number is. Of others, one that means a year
-	// after 9999 rather has another unit.
+	// SureUnit: the source's schema declares the unit of numeric times. If it does not, a year after 9999 probably
+	// means another unit.
 	SureUnit bool
 	element  *Cast // of an Array
 }
 
 const anyKind = 1<<feed.Null | 1<<feed.Bool | 1<<feed.Int | 1<<feed.Number | 1<<feed.String | 1<<feed.JSON
 
-// New returns the cast of a type, for a database without types of its own for times and JSON
-// or one that has them.
+// New returns the cast of a type. textTypes: the database has no types for times and JSON, and stores them as text.
 func New(t Type, textTypes bool) Cast {
 	r := rules[t.Kind]
-	c := Cast{Type: t, asItIs: 1<<feed.Null | r.keeps, read: r.read, shift: r.shift, utc: t.Kind == TimestampUTC,
+	c := Cast{Type: t, unconverted: 1<<feed.Null | r.keeps, read: r.read, shift: r.shift, utc: t.Kind == TimestampUTC,
 		scale: noScale, textTime: textTypes, TextJSON: textTypes, fraction: 6}
 	if t.Precision > 0 {
 		c.scale = t.Scale
@@ -61,36 +59,36 @@ func New(t Type, textTypes bool) Cast {
 	return c
 }
 
-// Decimal returns the cast of a [Base64Number] that has this many digits after the point.
+// Decimal returns the cast of a [Base64Number] with this many digits after the point.
 func Decimal(scale int, textTypes bool) Cast {
 	c := New(Type{Kind: Base64Number}, textTypes)
 	c.scale = scale
 	return c
 }
 
-// ArrayOf returns the cast of JSON arrays whose elements have a cast.
+// ArrayOf returns the cast of JSON arrays whose elements have the given cast.
 func ArrayOf(element *Cast, textTypes bool) Cast {
 	c := New(Type{Kind: Array}, textTypes)
 	c.read, c.element = (*Reader).readArray, element
 	return c
 }
 
-// Double returns the cast of a column of doubles whose values are spelled as Java spells them.
+// Double returns the cast of a column of doubles that Java printed.
 func Double() Cast {
-	return Cast{Type: Type{Kind: Real}, asItIs: anyKind &^ (1 << feed.Number), read: (*Reader).readDouble}
+	return Cast{Type: Type{Kind: Real}, unconverted: anyKind &^ (1 << feed.Number), read: (*Reader).readDouble}
 }
 
-// Keeps reports whether values of a kind stay as they are.
-func (c *Cast) Keeps(k feed.Kind) bool { return c.asItIs&(1<<k) != 0 }
+// Keeps reports whether values of a kind need no conversion.
+func (c *Cast) Keeps(k feed.Kind) bool { return c.unconverted&(1<<k) != 0 }
 
-// KeepsAll reports whether all values stay as they are.
-func (c *Cast) KeepsAll() bool { return c.asItIs == anyKind }
+// KeepsAll reports whether no value needs conversion.
+func (c *Cast) KeepsAll() bool { return c.unconverted == anyKind }
 
-// maxSeconds is how many digits of a second a text of weir's has at most.
+// maxSeconds is the maximum number of digits of a second in a text that weir writes.
 const maxSeconds = 1000
 
-// Read converts a value to the one form that a column of the type stores; if it cannot, the string says why. Null is
-// unchanged.
+// Read converts a value to the form that a column of the type stores. If that is impossible, the string is the
+// reason. Null is unchanged.
 func (r *Reader) Read(v *feed.Field, c *Cast) (feed.Field, string) {
 	switch {
 	case c.Keeps(v.Kind):
@@ -101,7 +99,7 @@ func (r *Reader) Read(v *feed.Field, c *Cast) (feed.Field, string) {
 	return c.read(r, v, c)
 }
 
-// Read returns the text that SQLite stores for a value of the type; ok is false if the type cannot hold it.
+// Read returns the text that SQLite stores for a value of the type. ok is false if the type cannot hold it.
 func (t Type) Read(value []byte) (text string, ok bool) {
 	v := feed.Field{Value: value, Kind: feed.KindOf(value)}
 	c := New(t, true)
@@ -109,10 +107,10 @@ func (t Type) Read(value []byte) (text string, ok bool) {
 	return string(feed.AppendText(nil, out.Value, out.Kind)), why == ""
 }
 
-// Article is the type with its article, such as "an integer".
+// Article returns the type with its article, such as "an integer".
 func Article(t Type) string { return cmp.Or(rules[t.Kind].article, "a "+string(t.Kind)) }
 
-// made is a value that r.bytes has from an index on.
+// made returns the value that starts at an index of r.bytes.
 func (r *Reader) made(from int, k feed.Kind) feed.Field {
 	return feed.Field{Value: r.bytes[from:len(r.bytes):len(r.bytes)], Kind: k}
 }
@@ -157,8 +155,8 @@ func (r *Reader) readJSON(v *feed.Field, c *Cast) (feed.Field, string) {
 	return *v, ""
 }
 
-// A decimal is a number: 0.DIGITS times ten to the power of point. The digits have no zero at
-// either end, and zero has none.
+// A decimal is a number: 0.DIGITS times ten to the power of point. The digits have no zero at either end; zero has no
+// digits.
 type decimal struct {
 	negative bool
 	digits   []byte
@@ -170,8 +168,8 @@ const (
 	maxExponent = 1 << 30
 )
 
-// number reads a number as JSON has it, or with a plus sign or zeros in front. It is good until the
-// next call.
+// number reads a JSON number, which may also have a plus sign or leading zeros. The result is valid until the next
+// call.
 func (r *Reader) number(text []byte) (d decimal, ok bool) {
 	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
 		d.negative, text = text[0] == '-', text[1:]
@@ -235,7 +233,7 @@ func readExponent(text []byte) (n int, ok bool) {
 	return n, len(text) > 0
 }
 
-// isCount reports whether text is a whole number of few digits, and spelled as an integer is.
+// isCount reports whether text is a short non-negative integer without leading zeros.
 func isCount(text []byte) bool {
 	for _, c := range text {
 		if !isDigit(c) {
@@ -247,7 +245,7 @@ func isCount(text []byte) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// integer returns a number that is whole and has 64 bits at most.
+// integer returns the number if it is an integer of 64 bits.
 func (d *decimal) integer() (n int64, ok bool) {
 	if len(d.digits) > d.point || d.point > 19 {
 		return 0, len(d.digits) == 0
@@ -285,7 +283,7 @@ func (r *Reader) readInteger(v *feed.Field, _ *Cast) (feed.Field, string) {
 	return r.made(from, feed.Int), ""
 }
 
-// integer is a value that is a whole number of 64 bits, as a number or as text.
+// integer reads an integer of 64 bits from a number or a string.
 func (r *Reader) integer(v *feed.Field) (int64, string) {
 	if v.Kind == feed.Bool {
 		return 0, "it is not an integer"
@@ -301,7 +299,7 @@ func (r *Reader) integer(v *feed.Field) (int64, string) {
 	case len(d.digits) > d.point:
 		return 0, "it has a fraction"
 	}
-	return 0, "it has more than the 64 bits of an integer"
+	return 0, "it does not fit into a 64-bit integer"
 }
 
 func (r *Reader) readReal(v *feed.Field, _ *Cast) (feed.Field, string) {
@@ -318,7 +316,7 @@ func (r *Reader) readReal(v *feed.Field, _ *Cast) (feed.Field, string) {
 	f, exact, ok := feed.ParseReal(bytes.TrimPrefix(text, []byte("+")))
 	switch {
 	case !ok:
-		return *v, "it is past what a real holds"
+		return *v, "it is outside the range of a real"
 	case !exact:
 		return *v, "it has more digits than a real holds (numeric holds them)"
 	case v.Kind != feed.String:
@@ -335,7 +333,7 @@ func (r *Reader) readNumeric(v *feed.Field, c *Cast) (feed.Field, string) {
 	}
 	text := r.Text(v)
 	special := schema.Special(text)
-	if special != nil && (c.Precision == 0 || string(special) == `"NaN"`) { // digits before the point have an end
+	if special != nil && (c.Precision == 0 || string(special) == `"NaN"`) { // the digits before the point are limited
 		return feed.Field{Value: special, Kind: feed.String}, ""
 	}
 	d, ok := r.number(text)
@@ -369,7 +367,7 @@ func digits(n int) string {
 	return fmt.Sprintf("%d digits", n)
 }
 
-// plain is the text of a number without its sign and the zeros that JSON does not allow.
+// plain returns the text of a number without its sign and leading zeros.
 func plain(text []byte) []byte {
 	text = bytes.TrimLeft(text, "+-")
 	for len(text) > 1 && text[0] == '0' && isDigit(text[1]) {
@@ -425,7 +423,7 @@ func (r *Reader) readBytes(v *feed.Field, _ *Cast) (feed.Field, string) {
 
 const notBase64 = "it is not base64"
 
-// decode has r.digits be the bytes that a value in base64 means.
+// decode decodes a base64 value into r.digits.
 func (r *Reader) decode(v *feed.Field) bool {
 	if v.Kind != feed.String {
 		return false

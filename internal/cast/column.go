@@ -7,8 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// Column is the type of a column that weir makes for values of the type; Any where it is that of
-// the values that come.
+// Column returns the type of a column that weir makes for the type; Any if its values decide.
 func (t Type) Column(textTypes bool) schema.Type {
 	if textTypes {
 		return rules[t.Kind].text
@@ -25,8 +24,8 @@ func (t Type) CanStoreIn(c *schema.Column) bool {
 	return t.Kind != Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
 }
 
-// MatchesDeclaration reports whether a column is declared exactly as weir declares it for the type: the database rejects
-// no such value.
+// MatchesDeclaration reports whether a column is declared exactly as weir declares it for the type, so the database
+// accepts all values of the type.
 func (c *Cast) MatchesDeclaration(x *schema.Column) bool {
 	switch c.Column(false) {
 	case schema.Instant:
@@ -41,7 +40,7 @@ func (c *Cast) MatchesDeclaration(x *schema.Column) bool {
 	return false
 }
 
-// Make returns a column that weir makes for values of the type.
+// Make returns a new column for values of the type.
 func (c *Cast) Make(name string, key, textTypes bool) schema.Column {
 	typ := c.Column(textTypes)
 	if typ == schema.Any && c.Kind != Numeric && c.Kind != Base64Number {
@@ -50,12 +49,13 @@ func (c *Cast) Make(name string, key, textTypes bool) schema.Column {
 	return schema.Column{Name: name, Type: typ, Key: key, NotNull: key, New: true, Precision: c.Precision, Scale: c.Scale}
 }
 
-// CanStoreOrWiden reports whether an existing column stores values of the type, or is widened to them. It may do neither:
-// before weir knew the schema, it may have created the column for unconverted values, such as integers for times.
+// CanStoreOrWiden reports whether an existing column stores values of the type, or can be widened to. It may do
+// neither: before weir knew the schema, it may have created the column for unconverted values, such as integers for
+// times.
 func (c *Cast) CanStoreOrWiden(x *schema.Column) bool {
 	switch c.Kind {
 	case Base64Number, Real, Timestamp, UUID, JSONText:
-		if x.Own { // it is widened to them
+		if x.Own { // it is widened
 			return true
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// noScale is that of a Base64Number whose objects alone say how many digits follow the point.
+// noScale marks a Base64Number whose scale is in each value.
 const noScale = math.MinInt
 
-// readBase64Number reads a decimal as Kafka Connect writes it.
+// readBase64Number reads a decimal in Kafka Connect's encoding.
 func (r *Reader) readBase64Number(v *feed.Field, c *Cast) (feed.Field, string) {
 	scale := c.scale
 	switch v.Kind {
@@ -45,7 +45,7 @@ func (r *Reader) readBase64Number(v *feed.Field, c *Cast) (feed.Field, string) {
 		r.bytes = append(r.bytes, '-')
 	}
 	digits := n.Abs(n).Append(nil, 10)
-	if max(len(digits), scale+1)-min(scale, 0) >= maxNumber { // with the point
+	if max(len(digits), scale+1)-min(scale, 0) >= maxNumber { // the point counts too
 		return *v, "it has more digits than a database's numbers"
 	}
 	if scale < 0 {
@@ -62,7 +62,7 @@ func (r *Reader) readBase64Number(v *feed.Field, c *Cast) (feed.Field, string) {
 	return r.readNumeric(&made, c)
 }
 
-// scaled reads the members of an object with a number and its scale.
+// scaled reads the value and the scale from an object.
 func scaled(object []byte) (v *feed.Field, scale int, ok bool) {
 	v = &feed.Field{Value: object, Kind: feed.JSON}
 	w := feed.Walk(object)
@@ -79,7 +79,7 @@ func scaled(object []byte) (v *feed.Field, scale int, ok bool) {
 	return v, scale, ok && v.Kind == feed.String
 }
 
-// readArray reads an array element by element.
+// readArray converts an array element by element.
 func (r *Reader) readArray(v *feed.Field, c *Cast) (feed.Field, string) {
 	if v.Kind != feed.JSON || v.Value[0] != '[' {
 		return *v, "it is not an array"
@@ -104,19 +104,19 @@ func (r *Reader) readArray(v *feed.Field, c *Cast) (feed.Field, string) {
 	return r.made(from, feed.JSON), ""
 }
 
-// readJSONText reads JSON in a string. A column of texts gets the string.
+// readJSONText reads JSON from a string. A text column gets the string itself.
 func (r *Reader) readJSONText(v *feed.Field, c *Cast) (feed.Field, string) {
 	if v.Kind != feed.String {
-		return *v, "it is no string with JSON"
+		return *v, "it is not a string with JSON"
 	}
 	text := bytes.TrimSpace(r.Text(v))
 	switch {
 	case !json.Valid(text):
-		return *v, "it is no string with JSON"
+		return *v, "it is not a string with JSON"
 	case c.TextJSON:
 		return *v, ""
 	}
-	if text[0] == 'n' { // JSON's null, not that of SQL
+	if text[0] == 'n' { // JSON null, not SQL NULL
 		return feed.Field{Value: feed.JSONNull, Kind: feed.JSON}, ""
 	}
 	from := len(r.bytes)
@@ -124,7 +124,7 @@ func (r *Reader) readJSONText(v *feed.Field, c *Cast) (feed.Field, string) {
 	return r.made(from, feed.KindOf(text)), ""
 }
 
-// readTimeOfDay reads what has gone by since midnight. MySQL's times may be negative, and longer than a day.
+// readTimeOfDay reads the time since midnight. MySQL's times may be negative or longer than a day.
 func (r *Reader) readTimeOfDay(v *feed.Field, c *Cast) (feed.Field, string) {
 	n, why := r.integer(v)
 	if why != "" {
@@ -147,7 +147,7 @@ func (r *Reader) readTimeOfDay(v *feed.Field, c *Cast) (feed.Field, string) {
 	return r.made(from, feed.String), ""
 }
 
-// readDouble reads a double in the spelling of its own: Java's may have digits that say nothing more.
+// readDouble rewrites a double in its shortest form: Java may print more digits than necessary.
 func (r *Reader) readDouble(v *feed.Field, _ *Cast) (feed.Field, string) {
 	n, _, ok := feed.ParseReal(v.Value)
 	if !ok {

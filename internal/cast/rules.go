@@ -5,20 +5,20 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// TypeNames are the types by name.
+// TypeNames are the names of all types.
 var TypeNames = []TypeKind{Auto, Text, Integer, Real, Numeric, Base64Number, Boolean, JSON, JSONText, Timestamp, TimestampUTC, TimestampMs, TimestampUs, TimestampNs, Date, DateDays, TimeMs, TimeUs, TimeNs, UUID, Bytes}
 
-// A rule is what there is to know of a kind of types.
+// A rule describes a kind of types.
 type rule struct {
-	article string // and the name, for people; "" is a and the kind's name
-	keeps   uint8  // the kinds of values, besides null, that stay as they are, a bit for each
+	article string // the name with its article, for messages; "" means "a" and the name
+	keeps   uint8  // the kinds of values, besides null, that need no conversion, a bit for each
 	read    func(r *Reader, v *feed.Field, c *Cast) (feed.Field, string)
-	shift   int // how many digits of a number of a point in time are behind that of its seconds
-	// column and text are the types of the columns that weir makes, in a database that has types for times and JSON, and in
-	// one where they are texts; Any: it is that of the values that come.
+	shift   int // number of decimal digits of a second in a numeric point in time
+	// column and text are the types of columns that weir makes: in a database with types for times and JSON, and in
+	// one without. Any means that the values decide.
 	column, text schema.Type
-	// storedIn are the types of columns of others that take the values, beside those that take a text of any kind (which take
-	// no bytes); nil: all do.
+	// storedIn are the column types that can store the values, in addition to text types (which cannot store bytes);
+	// nil means all types can.
 	storedIn []schema.Type
 }
 

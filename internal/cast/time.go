@@ -10,7 +10,7 @@ import (
 
 const secondsPerDay = 24 * 60 * 60
 
-// The days and seconds since 1970 that Postgres' types hold: from 4714 BC to 5874897 and 294276.
+// Days and seconds since 1970 at the limits of Postgres' types: from 4714 BC to the years 5874897 and 294276.
 const (
 	firstDay    = -2440588
 	lastDay     = 2145042905
@@ -18,41 +18,42 @@ const (
 	lastSecond  = 9224318015999
 )
 
-// The day and the second since 1970 at which the years 1 to 9999 begin and end.
+// The first day of year 1 and the last second of year 9999, since 1970.
 const (
 	firstOfYear1   = -719162
 	lastOfYear9999 = 253402300799
 )
 
-// infinities are what databases get for the moments and days before, or after, all others.
+// infinities are the values stored for infinite times and dates. The key is true for negative ones.
 var infinities = map[bool][]byte{true: []byte(`"-infinity"`), false: []byte(`"infinity"`)}
 
 // infiniteTimes are the numbers that Debezium sends for infinite timestamps, in milliseconds, microseconds and
-// nanoseconds; the value tells that it is the negative one.
+// nanoseconds. The value is true for negative ones.
 var infiniteTimes = map[string]bool{
 	"9223372036825200000": false, "9223372036825200": false, "9223372036854775807": false,
 	"-9223372036832400000": true, "-9223372036832400": true, "-9223372036854775808": true,
 }
 
-// infiniteDays are the numbers that it sends for infinite dates. Some versions send the positive one with the wrong sign.
+// infiniteDays are the numbers that Debezium sends for infinite dates. Some versions send the positive one with the
+// wrong sign.
 var infiniteDays = map[int64]bool{2146033979: false, -2147472692: false, math.MaxInt32: false, -2147472691: true, math.MinInt32: true}
 
-// isInfinity reports whether a text is the word for it.
+// isInfinity reports whether a text is "infinity" or "-infinity".
 func isInfinity(text []byte) (negative, ok bool) {
 	rest, negative := bytes.CutPrefix(text, []byte("-"))
 	return negative, bytes.EqualFold(rest, []byte("infinity"))
 }
 
-// A moment is a point in time: seconds since 1970 in UTC, and the digits of a fraction of the
-// next one, without zeros at the end.
+// A moment is a point in time: seconds since 1970 in UTC, and the digits of a fraction of a second without trailing
+// zeros.
 type moment struct {
 	seconds  int64
 	fraction []byte
 }
 
 const (
-	noTime    = "it is not a timestamp: neither as RFC 3339 has it, such as 2020-05-15T13:30:00Z, nor a number"
-	wrongYear = "it is past the years that databases hold"
+	noTime    = "it is not a timestamp: neither RFC 3339, such as 2020-05-15T13:30:00Z, nor a number"
+	wrongYear = "it is outside the years that databases store"
 	lateText  = "it is after the year 9999, and such a text would sort before others"
 	lateYear  = "it is after the year 9999: the number may have another unit"
 )
@@ -62,7 +63,7 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, noTime
 	}
 	text := r.Text(v)
-	m, asItIs, isNumber, why := moment{}, false, true, ""
+	m, canonical, isNumber, why := moment{}, false, true, ""
 	if c.shift == 0 && len(text) <= 12 && isCount(text) {
 		for _, c := range text {
 			m.seconds = 10*m.seconds + int64(c-'0')
@@ -71,7 +72,7 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		d.point -= c.shift
 		m, why = r.elapsed(d)
 	} else if c.shift == 0 {
-		m, asItIs, why = readRFC3339(text, c.utc)
+		m, canonical, why = readRFC3339(text, c.utc)
 		isNumber = false
 	} else {
 		why = "it is not a number"
@@ -90,7 +91,7 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, lateText
 	case len(m.fraction) > c.fraction:
 		return *v, fmt.Sprintf("it has more than %s of a second", digits(c.fraction))
-	case asItIs && !c.textTime && len(text) == len(v.Value)-2:
+	case canonical && !c.textTime && len(text) == len(v.Value)-2:
 		return *v, ""
 	}
 	from := len(r.bytes)
@@ -99,22 +100,22 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 	return r.made(from, feed.String), ""
 }
 
-// infinite reports whether a text stands for a moment before or after all others. m is the moment that it is otherwise,
-// unless it is bad.
+// infinite reports whether a text means an infinite time. m is the time that it means otherwise; bad reports that it
+// means none.
 func (c *Cast) infinite(text []byte, m *moment, bad bool) (negative, ok bool) {
 	if bad {
 		if negative, ok = isInfinity(text); ok {
 			return negative, ok
 		}
 	}
-	// In nanoseconds the ends of 64 bits are in 1677 and 2262.
+	// In nanoseconds, 64 bits cover only the years 1677 to 2262.
 	if bad || m.seconds < firstSecond || m.seconds > lastOfYear9999 || c.shift == 9 && len(text) >= len("9223372036854775807") {
 		negative, ok = infiniteTimes[string(text)]
 	}
 	return negative, ok
 }
 
-// elapsed is the moment that many seconds after 1970.
+// elapsed returns the moment d seconds after 1970.
 func (r *Reader) elapsed(d decimal) (m moment, why string) {
 	switch {
 	case len(d.digits) == 0:
@@ -139,7 +140,7 @@ func (r *Reader) elapsed(d decimal) (m moment, why string) {
 	}
 	if d.negative {
 		m.seconds = -m.seconds
-		if n := len(m.fraction); n > 0 { // the rest of the second before
+		if n := len(m.fraction); n > 0 { // count the fraction from the second before
 			m.seconds--
 			for i := range m.fraction[:n-1] {
 				m.fraction[i] = '0' + '9' - m.fraction[i]
@@ -150,9 +151,9 @@ func (r *Reader) elapsed(d decimal) (m moment, why string) {
 	return m, ""
 }
 
-// readRFC3339 reads a point in time. utc takes one without an offset, which is in UTC, and an offset
-// without minutes or without a colon. asItIs tells that it is spelled as appendTo spells it.
-func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
+// readRFC3339 reads a point in time. If utc is set, the offset may be missing (it is then UTC), or lack minutes or
+// the colon. canonical reports whether the text is what appendTo writes.
+func readRFC3339(text []byte, utc bool) (m moment, canonical bool, why string) {
 	const clock = "T13:30:00"
 	text, bc := bytes.CutSuffix(text, beforeChrist)
 	days, n, ok := readDay(text, bc)
@@ -187,7 +188,7 @@ func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
 		}
 		rest = rest[n:]
 	}
-	asItIs = plain && text[0] == 'T' && string(rest) == "Z" && !bytes.HasSuffix(m.fraction, []byte("0"))
+	canonical = plain && text[0] == 'T' && string(rest) == "Z" && !bytes.HasSuffix(m.fraction, []byte("0"))
 	m.fraction = bytes.TrimRight(m.fraction, "0")
 	offset := 0
 	if utc {
@@ -208,11 +209,11 @@ func readRFC3339(text []byte, utc bool) (m moment, asItIs bool, why string) {
 		return m, false, noTime
 	}
 	m.seconds = days*secondsPerDay + int64((hour*60+minute-offset)*60+second)
-	return m, asItIs, ""
+	return m, canonical, ""
 }
 
-// Nanoseconds returns how many nanoseconds after 1970 an RFC 3339 time is. ok is false for one that is before, or
-// that nanoseconds do not tell.
+// Nanoseconds returns an RFC 3339 time as nanoseconds after 1970. ok is false for an earlier time, or one that
+// nanoseconds cannot express.
 func Nanoseconds(text []byte) (n uint64, ok bool) {
 	m, _, why := readRFC3339(text, false)
 	n = uint64(m.seconds)
@@ -225,7 +226,7 @@ func Nanoseconds(text []byte) (n uint64, ok bool) {
 	return n, why == "" && len(m.fraction) <= 9 && m.seconds >= 0 && m.seconds < math.MaxInt64/1_000_000_000
 }
 
-// wholeOffset spells an offset as RFC 3339 does, where it has no minutes or no colon.
+// wholeOffset adds the minutes or the colon that an offset lacks in RFC 3339.
 func wholeOffset(text []byte) []byte {
 	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
 		switch len(text) {
@@ -238,7 +239,7 @@ func wholeOffset(text []byte) []byte {
 	return text
 }
 
-// twoDigits reads a number of two digits; -1 is none.
+// twoDigits reads a number of two digits; -1 if it is none.
 func twoDigits(b []byte) int {
 	if !isDigit(b[0]) || !isDigit(b[1]) {
 		return -1
@@ -248,11 +249,11 @@ func twoDigits(b []byte) int {
 
 var monthDays = [...]int{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// beforeChrist is behind days before year 1, as Postgres writes them.
+// beforeChrist follows dates before year 1 in Postgres.
 var beforeChrist = []byte(" BC")
 
-// readDay reads the YYYY-MM-DD that a text begins with as days since 1970, and returns how long it is. A year of ISO 8601 may
-// have a sign and more digits. bc says that the year is one before Christ.
+// readDay reads YYYY-MM-DD at the start of a text. It returns the days since 1970 and the number of bytes read. The
+// year may have a sign and more digits, as in ISO 8601. bc reports that the year is BC.
 func readDay(text []byte, bc bool) (days int64, n int, ok bool) {
 	negative := false
 	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
@@ -283,7 +284,7 @@ func readDay(text []byte, bc bool) (days int64, n int, ok bool) {
 	if day > last {
 		return 0, 0, false
 	}
-	// Years that begin in March have their leap day at the end.
+	// In years that start in March the leap day is the last day.
 	if month -= 3; month < 0 {
 		month += 12
 		year--
@@ -294,10 +295,10 @@ func readDay(text []byte, bc bool) (days int64, n int, ok bool) {
 	return era*146097 + int64(inEra*365+inEra/4-inEra/100+dayOfYear) - 719468, n, true
 }
 
-// maxYear is how many digits a year has at most.
+// maxYear is the maximum number of digits of a year.
 const maxYear = 7
 
-// floor divides, and rounds down.
+// floor divides and rounds down.
 func floor(n, by int64) int64 {
 	q := n / by
 	if n%by < 0 {
@@ -306,8 +307,8 @@ func floor(n, by int64) int64 {
 	return q
 }
 
-// appendDay is the inverse. A year before 1 is spelled for SQLite, if text is true, with the sign of ISO 8601; for Postgres BC
-// is to follow.
+// appendDay is the inverse of readDay. If text is true (SQLite), years before 1 have the sign of ISO 8601; for
+// Postgres, appendEra must follow.
 func appendDay(dst []byte, days int64, text bool) []byte {
 	days += 719468
 	era := floor(days, 146097)
@@ -337,7 +338,7 @@ func appendDay(dst []byte, days int64, text bool) []byte {
 
 func appendTwo(dst []byte, n int) []byte { return append(dst, '0'+byte(n/10), '0'+byte(n%10)) }
 
-// appendTo appends a moment as RFC 3339 has it, or as text without a zone.
+// appendTo appends a moment as RFC 3339, or if text is true as SQLite's text without a zone.
 func (m *moment) appendTo(dst []byte, text bool) []byte {
 	day, second := m.seconds/secondsPerDay, int(m.seconds%secondsPerDay)
 	if second < 0 {
@@ -359,7 +360,7 @@ func (m *moment) appendTo(dst []byte, text bool) []byte {
 	return appendEra(dst, day, text)
 }
 
-// appendEra appends what is behind a day in Postgres.
+// appendEra appends Postgres' suffix for years before 1.
 func appendEra(dst []byte, days int64, text bool) []byte {
 	if text || days >= firstOfYear1 {
 		return dst

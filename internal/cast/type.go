@@ -1,5 +1,5 @@
-// Package cast reads values of messages as the types of columns: each value gets the one form that a column of the type
-// takes, or a reason why it has none.
+// Package cast converts values of messages to the types of columns: each value gets the form that a column of the
+// type stores, or a reason why it has none.
 package cast
 
 import (
@@ -11,25 +11,25 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Type is what a column's values are read as; see [ParseType].
+// A Type is the type that a column's values are converted to; see [ParseType].
 type Type struct {
 	Kind             TypeKind
-	Precision, Scale int // of Numeric; 0, 0: any
+	Precision, Scale int // of Numeric; 0, 0 means any
 }
 
 // TypeKind is the kind of a type.
 type TypeKind string
 
-// The kinds of types. The zero one is that of the table.
+// The kinds of types. The zero value means the table's type.
 const (
 	DefaultType TypeKind = ""
-	Auto        TypeKind = "auto" // as weir finds it from the values
+	Auto        TypeKind = "auto" // inferred from the values
 	Text        TypeKind = "text"
 	Integer     TypeKind = "integer"
 	Real        TypeKind = "real"
 	Numeric     TypeKind = "numeric"
-	// Base64Number is a number as Kafka Connect has it: base64 of its digits without the point, as a binary
-	// number of two's complement, or an object with these as value, and scale.
+	// Base64Number is a number in Kafka Connect's encoding: base64 of its digits without the point as a two's
+	// complement integer, or an object with that as value, and scale.
 	Base64Number TypeKind = "numeric_base64"
 	Boolean      TypeKind = "boolean"
 	JSON         TypeKind = "json"
@@ -46,11 +46,11 @@ const (
 	TimeNs       TypeKind = "time_ns"
 	UUID         TypeKind = "uuid"
 	Bytes        TypeKind = "bytes"
-	// Array is that of JSON arrays whose elements have a cast. No mapping names it.
+	// Array is for JSON arrays whose elements have a cast. Mappings cannot use it.
 	Array TypeKind = "array"
 )
 
-// maxPrecision is that of numeric in Postgres.
+// maxPrecision is the limit of numeric in Postgres.
 const maxPrecision = 1000
 
 // An UnknownTypeError names a type that does not exist.
@@ -58,7 +58,7 @@ type UnknownTypeError struct{ Name string }
 
 func (e *UnknownTypeError) Error() string { return fmt.Sprintf("unknown type %q", e.Name) }
 
-// ParseType reads a type: one of [TypeNames], numeric(p) or numeric(p,s), and so numeric_base64.
+// ParseType parses a type: one of [TypeNames], numeric(p), numeric(p,s), numeric_base64(p) or numeric_base64(p,s).
 func ParseType(text string) (Type, error) {
 	name, rest, brackets := strings.Cut(text, "(")
 	t := Type{Kind: TypeKind(strings.TrimSpace(name))}
@@ -84,7 +84,7 @@ func ParseType(text string) (Type, error) {
 	return t, nil
 }
 
-// String is the type as [ParseType] reads it.
+// String returns the type as [ParseType] reads it.
 func (t Type) String() string {
 	switch {
 	case t.Precision == 0:
@@ -95,13 +95,13 @@ func (t Type) String() string {
 	return fmt.Sprintf("%s(%d,%d)", t.Kind, t.Precision, t.Scale)
 }
 
-// IsTime reports whether values of the type are points in time, or days.
+// IsTime reports whether values of the type are points in time or dates.
 func (t Type) IsTime() bool {
 	c := rules[t.Kind].column
 	return c == schema.Instant || c == schema.Day
 }
 
-// CutAs splits PATH as TYPE, where each part may be missing. A field may be called as.
+// CutAs splits "PATH as TYPE"; either part may be missing. A field may have the name as.
 func CutAs(text string) (path, typ string, ok bool) {
 	if rest, after := strings.CutPrefix(text, "as "); after && !strings.HasPrefix(strings.TrimSpace(rest)+" ", "as ") {
 		return "", strings.TrimSpace(rest), true

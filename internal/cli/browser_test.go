@@ -12,13 +12,16 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	"github.com/weirsync/weir/internal/ladder"
 	"github.com/weirsync/weir/internal/report"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testweir"
 )
@@ -251,12 +254,15 @@ func TestReport_InABrowser(t *testing.T) {
 		Title: "Ways", Note: "Longer is faster.", Bars: &bars,
 		Table: report.Table{Columns: []report.Column{{Name: "way"}, {Name: "messages/s", Number: true}}, Rows: [][]string{{"way 0", "3"}, {strings.Repeat("a long name ", 9), "1,000,000"}}},
 	}, {
-		Title: "Sizes", Lines: &report.Lines{Unit: "ms", Over: "rows", Marks: []string{"1", "1,000", "1,000,000"}, Curves: []report.Curve{{Name: "a", Values: at(1, 5, 1000)}, {Name: "b", Values: at(0.1, 3, 999)}}},
+		Title: "Sizes", Dots: &report.Dots{Unit: "ms", Over: "rows", Marks: []string{"1", "1,000", "1,000,000"}, Series: []report.Series{{Name: "a", Values: at(1, 5, 1000)}, {Name: "b", Values: at(0.1, 3, 999)}}},
 	}}}
-	f, err := os.Create(filepath.Join(dir, "report.html"))
-	testcheck.NoError(t, err)
-	testcheck.NoError(t, page.HTML(f))
-	testcheck.NoError(t, f.Close())
+	write := func(name string, page *report.Page) {
+		f, err := os.Create(filepath.Join(dir, name))
+		testcheck.NoError(t, err)
+		testcheck.NoError(t, page.HTML(f))
+		testcheck.NoError(t, f.Close())
+	}
+	write("report.html", &page)
 	site := "file://" + dir
 	b.fits(site, []string{"/report.html"}, func(width int64) {
 		// Bars end within their scales, and the bracket of the spread is at least 3 pixels wide.
@@ -269,5 +275,26 @@ func TestReport_InABrowser(t *testing.T) {
 		}
 	})
 	b.says("One is faster.", "messages/s, logarithmic", "1,000,000", "way 4")
+
+	// The tables of weir bench fit a phone too, and the best way and the advised setting are marked.
+	result := ladder.Result{Database: "SQLite 3.53 at /var/lib/weir/flights.db", Feed: "flights.jsonl.gz", Runs: 3, Messages: 200_000, Work: 36_883, IDs: 1_200, Columns: 38, Wanted: "a lag of at most 2s"}
+	for i := range 7 {
+		result.Rungs = append(result.Rungs, ladder.Rung{Name: "lookup and write of each message, a transaction each", Lost: "a batch, and what was committed since the last sync",
+			Speedup: float64(i + 1), Cost: ladder.Cost{Rate: at(float64(12_000 * (1 + i)))[0], Syncs: 37_142, Written: 123_456_789}})
+	}
+	for i := range 15 {
+		result.Sweep = append(result.Sweep, ladder.Setting{Level: []sink.Level{sink.Off, sink.Normal, sink.Full}[i/5], Period: 200 * time.Millisecond, Flushes: 30, Lag: time.Second,
+			Lost: "what was committed since the last sync, which the next run reads again", Cost: ladder.Cost{Rate: at(float64(700_000 + i*7919%5*31_000))[0], Syncs: 31, Written: 98_765_432}})
+	}
+	result.Advice = &result.Sweep[12]
+	write("ladder.html", result.Page())
+	b.fits(site, []string{"/ladder.html"}, func(width int64) {
+		if over := evaluate[int](b, `Math.max(...[...document.querySelectorAll(".table")].map(t => t.scrollWidth - t.clientWidth))`); over > 0 && width <= 390 {
+			t.Errorf("a table is %d pixels wider than %d", over, width)
+		}
+		if marked := evaluate[string](b, `[...document.querySelectorAll("tr.best")].map(r => [...r.parentNode.children].indexOf(r)).join()`); marked != "6,12" {
+			t.Errorf("the rows %s are marked", marked)
+		}
+	})
 	b.calm(site)
 }

@@ -347,7 +347,7 @@ func (d *draft) firehoseText(line func(string, ...any)) {
 	line("# The messages look like FlightAware's Firehose. To read it live:")
 	line("#   source: tls://firehose.flightaware.com")
 	line("#   feed: firehose")
-	line("# contrib/firestarter.yaml maps all of its messages to the tables of Firestarter: docs/firestarter.md.")
+	line("# examples/firehose/firestarter.yaml maps all of its messages to the tables of Firestarter: docs/firestarter.md.")
 }
 
 func (d *draft) envelopeText(line func(string, ...any)) {

@@ -37,9 +37,9 @@ func TestDocs_PagesShowTheCode(t *testing.T) {
 }
 
 // Every link in a page leads to an existing page and heading. docs/README.md lists the pages for users,
-// docs/dev/README.md and docs/dev/decisions/README.md the others.
+// docs/dev/README.md, docs/dev/decisions/README.md and examples/README.md the others.
 func TestDocs_LinksLeadSomewhere(t *testing.T) {
-	for page, text := range pages(t, "docs/*.md", "docs/dev/*.md", "docs/dev/decisions/*.md", "*.md") {
+	for page, text := range pages(t, "docs/*.md", "docs/dev/*.md", "docs/dev/decisions/*.md", "examples/*.md", "examples/*/*.md", "*.md") {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			target, anchor := "../../"+page, m[2]
 			if strings.Contains(m[1], "://") {
@@ -57,6 +57,9 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 			}
 		}
 		dir, name := filepath.Split(page)
+		if example, ok := strings.CutPrefix(dir, "examples/"); ok && example != "" { // examples/README.md lists its folder
+			dir, name = "examples/", example+name
+		}
 		if index := dir + "README.md"; dir != "" && name != "README.md" && !strings.Contains(read(t, "../../"+index), "("+name+")") {
 			t.Errorf("%s does not list %s", index, name)
 		}

@@ -38,13 +38,38 @@ type compose struct {
 	Services map[string]struct {
 		Image           string
 		Command         []string
+		Environment     map[string]string
 		Volumes, Ports  []string
 		ReadOnly        bool   `yaml:"read_only"`
 		StopGracePeriod string `yaml:"stop_grace_period"`
 		Restart         string
 		DependsOn       []string `yaml:"depends_on"`
+		Healthcheck     struct {
+			Test     []string
+			Interval string
+			Retries  int
+		}
 	}
 	Volumes map[string]struct{}
+}
+
+// The services of examples/kafka are where its weir.yml expects them. The Kafka image without settings is at
+// localhost:9092. TestDocs_Commands runs the README against Apache Kafka.
+func TestExamples_Kafka(t *testing.T) {
+	const folder = "../../examples/kafka/"
+	services := strictly[compose](t, folder+"compose.yaml")[0].Services
+	config := strictly[struct {
+		Source, Group, To string
+		SessionTimeout    string `yaml:"session_timeout"`
+	}](t, folder+"weir.yml")[0]
+	if k := services["kafka"]; !slices.Equal(k.Ports, []string{"127.0.0.1:9092:9092"}) || len(k.Environment) > 0 || config.Source != "kafka://localhost:9092/flights" {
+		t.Errorf("the topic is %s, and the broker %+v", config.Source, k)
+	}
+	p := services["postgres"]
+	port, _ := strings.CutSuffix(strings.TrimPrefix(p.Ports[0], "127.0.0.1:"), ":5432")
+	if want := "postgres://postgres:" + p.Environment["POSTGRES_PASSWORD"] + "@localhost:" + port + "/" + p.Environment["POSTGRES_DB"]; config.To != want {
+		t.Errorf("the database is %s, want %s", config.To, want)
+	}
 }
 
 // The commands of examples/live-prometheus work on this machine instead of in containers, and Prometheus accepts its

@@ -37,7 +37,8 @@ or a patched value it is the last of the messages that made it, which are
 counted; of a minimum or maximum the first that has it. With
 the tables of a config file it also names the source that the value came from,
 such as "clock (type=offblock)". No database is needed: the key of the row is
-that of --key or the config file, else id, whatever the primary key of a table.
+that of --key or the config file, else the one that a change stream names, else
+id, whatever the primary key of a table.
 
 The ID of a key of several fields has as many parts, separated by commas.
 
@@ -81,7 +82,8 @@ type origin struct {
 type explainer struct {
 	mapping *mapping.Explainer // nil where the messages are the rows
 	table   int
-	key     []byte   // of the row, as the fold has it
+	id      string
+	key     []byte   // of the row, as the fold has it; nil: no message has named the key of its table yet
 	origins []origin // by column of the table; without a value where none is set
 	lines   int      // that made or removed the row
 	exists  bool
@@ -104,6 +106,16 @@ func (e *explainer) look(f *sink.Flush) error {
 		e.names, batches[e.table] = resolver.Names(), resolver.Batch()
 	}
 	b := batches[e.table]
+	if e.key == nil && b.Rows() > 0 {
+		key := b.Table.KeyColumns()
+		err := e.mapping.SetKey(e.table, key)
+		if err == nil {
+			err = e.find(key)
+		}
+		if err != nil {
+			return spec.Usage(err)
+		}
+	}
 	for _, m := range fold.Messages(batches) {
 		var rows []int // of the table, those that are the row
 		n := 0
@@ -226,6 +238,9 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	}
 	caps := sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}
 	plan, err := o.spec.FoldFiles(args, &spec.Destination{Driver: sink.Driver{Caps: caps}}, explained.Name)
+	if err == nil {
+		plan, err = plan.AtDatabase(ctx, sink.NoTables)
+	}
 	if err != nil {
 		return err
 	}
@@ -234,15 +249,21 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	if err != nil {
 		return spec.Usage(err)
 	}
-	// The sets of a table with constraints keep their messages one by one.
-	var tables []schema.Table
 	for i := range c.Tables {
 		c.Tables[i].Fold.MaxColumns, c.Tables[i].Fold.WholeLines = math.MaxInt32, true
-		tables = append(tables, schema.Table{Name: c.Tables[i].Name, HasConstraints: true})
+	}
+	// The sets of a table with constraints keep their messages one by one.
+	read := func(_ context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+		return sink.EachTable(wanted, func(_ int, w sink.TableKey) (schema.Table, error) {
+			return schema.Table{Name: w.Name, HasConstraints: true}, nil
+		})
+	}
+	tables, err := read(ctx, job.TableKeys(c.Tables)...)
+	if err != nil {
+		return err
 	}
 	p := progress.New(make([]string, len(tables))...)
-	// A table that a message adds is none of those that are explained.
-	if err := job.Fold(ctx, c, tables, caps, p, x.look, sink.NoTables); err != nil {
+	if err := job.Fold(ctx, c, tables, caps, p, x.look, read); err != nil {
 		return err
 	}
 	switch {
@@ -256,7 +277,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 
 // explainer returns what follows a row of a job's table.
 func (o *explainOptions) explainer(plan *spec.Plan, id string) (x *explainer, err error) {
-	x = &explainer{}
+	x = &explainer{id: id}
 	c := &plan.Job
 	if plan.Mapping != nil {
 		if x.mapping, err = mapping.NewExplainer(plan.Mapping, anyLimits); err != nil {
@@ -266,18 +287,25 @@ func (o *explainOptions) explainer(plan *spec.Plan, id string) (x *explainer, er
 			return nil, err
 		}
 	}
-	rules := c.Tables[x.table].Fold
-	if len(rules.Key) == 0 {
-		return nil, usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
+	if t := &c.Tables[x.table]; !t.KeyOpen {
+		err = x.find(t.Fold.Key)
 	}
-	parts := []string{id}
-	if len(rules.Key) > 1 {
-		if parts = strings.Split(id, ","); len(parts) != len(rules.Key) {
-			return nil, fmt.Errorf("the key has %d fields, but %q has %s", len(rules.Key), id, quantity.Count(int64(len(parts)), "part"))
+	return x, err
+}
+
+// find finds the key of the row in a table with that key.
+func (e *explainer) find(key []string) (err error) {
+	if len(key) == 0 {
+		return usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
+	}
+	parts := []string{e.id}
+	if len(key) > 1 {
+		if parts = strings.Split(e.id, ","); len(parts) != len(key) {
+			return fmt.Errorf("the key has %d fields, but %q has %s", len(key), e.id, quantity.Count(int64(len(parts)), "part"))
 		}
 	}
-	x.key, err = x.keyOf(rules, parts)
-	return x, err
+	e.key, err = e.keyOf(key, parts)
+	return err
 }
 
 // tableOf is the table of the mapping that the flag names.
@@ -328,8 +356,8 @@ func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 }
 
 // keyOf is the key, as the fold has it, of the row whose key fields have the given texts.
-func (e *explainer) keyOf(o fold.Options, parts []string) ([]byte, error) {
-	o = fold.Options{Key: o.Key, UnknownFields: fold.AddUnknown, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)}
+func (e *explainer) keyOf(key, parts []string) ([]byte, error) {
+	o := fold.Options{Key: key, UnknownFields: fold.AddUnknown, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)}
 	var b fold.Batch
 	var f *fold.Folder
 	var err error
@@ -340,7 +368,7 @@ func (e *explainer) keyOf(o fold.Options, parts []string) ([]byte, error) {
 		}
 	} else {
 		message := map[string]string{}
-		for i, n := range o.Key {
+		for i, n := range key {
 			message[n] = parts[i]
 		}
 		line, _ := json.Marshal(message) // of texts

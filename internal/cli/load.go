@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spec"
 )
 
@@ -14,7 +13,7 @@ const foldBuffer = 256 << 20
 
 // surroundings returns the drivers, source kinds, variables and stdin of this process.
 func (e *env) surroundings() *spec.Env {
-	around := &spec.Env{Drivers: drivers, Kinds: func(o *spec.KindOptions) source.Kinds { return kindsWith(o) }, Lookup: e.lookupEnv, Stdin: e.stdin, Log: e.log}
+	around := &spec.Env{Drivers: drivers, Kinds: kindsWith, Lookup: e.lookupEnv, Stdin: e.stdin, Log: e.log}
 	if e.environ != nil {
 		around.Environ = e.environ()
 	}

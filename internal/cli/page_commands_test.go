@@ -55,12 +55,14 @@ type live struct {
 //	interrupt               interrupt background commands, the newest first, and check the CODEs
 //	apart                   before each command of the page, stop background commands and remove the databases
 //	instead OLD NEW…        replace a part of the page's commands
-//	ports PORT…             replace these ports by free ones
+//	ports PORT…             replace these ports by free ones, $PORT_… too
+//	real                    let the command kafka start Apache Kafka instead of its stand-in
 //	web FILE                serve FILE over HTTP at $WEB, and as events at $WEB/events
 //	mqtt FILE               send FILE to each subscriber to MQTT, at 127.0.0.1 $PORT
 func init() {
 	commands["runs"], commands["beside"], commands["web"], commands["mqtt"] = runs, beside, web, mqtt
 	commands["interrupt"] = func(s *script, _ *testscript.TestScript, _ []string) { s.stop() }
+	commands["real"] = func(s *script, _ *testscript.TestScript, _ []string) { s.startKafka = testkafka.Broker }
 	commands["apart"] = func(s *script, _ *testscript.TestScript, _ []string) { s.apart = true }
 	commands["instead"] = func(s *script, _ *testscript.TestScript, args []string) { s.hosts = append(s.hosts, args...) }
 	commands["ports"] = func(s *script, ts *testscript.TestScript, args []string) {
@@ -68,6 +70,7 @@ func init() {
 			free, err := pgserver.FreePort()
 			ts.Check(err)
 			s.hosts = append(s.hosts, p, fmt.Sprint(free))
+			ts.Setenv("PORT_"+p, fmt.Sprint(free))
 		}
 	}
 }

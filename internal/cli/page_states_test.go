@@ -102,8 +102,8 @@ func statePages(t *testing.T) map[string]string {
 	return pages
 }
 
-// TestPage_States opens the page in each state. It writes screenshots to the folder in WEIR_SCREENSHOTS. Three of them
-// are in docs/recording: copy them when the page changes.
+// TestPage_States opens the page in each state. -update takes the screenshots in docs/recording again. If
+// WEIR_SCREENSHOTS names a folder, screenshots of all states are written there.
 func TestPage_States(t *testing.T) {
 	b := newBrowser(t)
 	pages := statePages(t)
@@ -122,18 +122,25 @@ func TestPage_States(t *testing.T) {
 	for _, state := range pageStates {
 		b.fits(server.URL, []string{"/" + state.name}, func(width int64) { b.says(state.says) })
 	}
-	folder := os.Getenv("WEIR_SCREENSHOTS")
+	folder, all := os.Getenv("WEIR_SCREENSHOTS"), true
+	if *testcheck.Update {
+		folder, all = "../../docs/recording", false
+	}
 	if folder == "" {
 		return
 	}
 	for _, state := range pageStates {
 		for _, scheme := range []string{"light", "dark"} {
 			for name, width := range map[string]int64{"phone": 390, "tablet": 800, "wide": 1400} {
+				path := filepath.Join(folder, "page-"+state.name+"-"+scheme+"-"+name+".png")
+				if _, err := os.Stat(path); err != nil && !all {
+					continue
+				}
 				b.as(width, scheme)
 				b.open(server.URL + "/" + state.name)
 				shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true)})
 				testcheck.NoError(t, err)
-				testcheck.NoError(t, os.WriteFile(filepath.Join(folder, "page-"+state.name+"-"+scheme+"-"+name+".png"), smaller(t, shot.Data), 0o666))
+				testcheck.NoError(t, os.WriteFile(path, smaller(t, shot.Data), 0o666))
 			}
 		}
 	}

@@ -21,16 +21,18 @@ import (
 
 // notRun are the commands that cannot run here, by prefix, with the reason. Their arguments for weir are parsed.
 var notRun = map[string]string{
-	"git clone https://":    "it downloads the source",
-	"make demo":             "it writes into the source's folder",
-	"make test":             "it runs the tests",
-	"websocat -n":           "Debian has no websocat",
-	"journalctl ":           "the machine may have no journal",
-	"kubectl ":              "there is no cluster",
-	"duckdb -c":             "Debian has no duckdb",
-	"systemctl ":            "the machine may not be run by systemd",
-	"useradd --system weir": "it changes the machine",
-	"podman ":               "it needs an image, and rights that a test has not",
+	"git clone https://":             "it downloads the source",
+	"make demo":                      "it writes into the source's folder",
+	"make test":                      "it runs the tests",
+	"websocat -n":                    "Debian has no websocat",
+	"journalctl ":                    "the machine may have no journal",
+	"kubectl ":                       "there is no cluster",
+	"duckdb -c":                      "Debian has no duckdb",
+	"systemctl ":                     "the machine may not be run by systemd",
+	"useradd --system weir":          "it changes the machine",
+	"podman ":                        "it needs an image, and rights that a test has not",
+	"docker compose ":                "it needs images; TestExamples and TestMirror run what it starts",
+	"curl -s http://127.0.0.1:9090/": "TestContrib_AlertsFireByTheirFaults starts a Prometheus",
 }
 
 // A command is a command in a page.
@@ -41,14 +43,14 @@ type command struct {
 	prints string // expected output; "": unknown
 }
 
-// TestDocs_Commands runs the commands of README.md, docs, the help, the recording, and the comments of contrib, as
-// printed and in order, with a folder per page. The script of a page in testdata/script/pages sets up what they need
-// and checks their results. Without a script, commands must need nothing and exit with 0. Commands in notRun, and
-// commands in sentences, are only parsed.
+// TestDocs_Commands runs the commands of README.md, docs, examples, the help, the recording, and the comments of
+// contrib, as printed and in order, with a folder per page. The script of a page in testdata/script/pages sets up what
+// they need and checks their results. Without a script, commands must need nothing and exit with 0. Commands in notRun,
+// and commands in sentences, are only parsed.
 func TestDocs_Commands(t *testing.T) {
 	testcheck.Only(t) // it needs many tools
 	ran, parsed := 0, 0
-	for page, text := range pages(t, "docs/*.md", "README.md", "SECURITY.md", "CONTRIBUTING.md") {
+	for page, text := range pages(t, "docs/*.md", "examples/*/README.md", "README.md", "SECURITY.md", "CONTRIBUTING.md") {
 		for _, m := range codeSpan.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
 			parsed += parse(t, page, m[1], false)
 		}
@@ -84,7 +86,7 @@ func TestDocs_Commands(t *testing.T) {
 			t.Errorf("no page has commands for %s", name)
 		}
 	}
-	if ran < 80 || parsed < 60 {
+	if ran < 120 || parsed < 40 {
 		t.Errorf("did not exercise: %d commands run, %d parsed", ran, parsed)
 	}
 	feed := strings.Join(unzipped(t, "flights.jsonl.gz")[:50], "\n") + "\n"
@@ -125,7 +127,7 @@ var (
 func documented(t *testing.T) map[string][]command {
 	t.Helper()
 	all := map[string][]command{}
-	for name, text := range pages(t, "README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/*.md", "docs/dev/*.md", "docs/dev/decisions/*.md", "docs/cli/*.md", "contrib/*", "docs/recording/record") {
+	for name, text := range pages(t, "README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/*.md", "docs/dev/*.md", "docs/dev/decisions/*.md", "docs/cli/*.md", "examples/*/README.md", "contrib/*", "docs/recording/record") {
 		switch {
 		case strings.HasPrefix(name, "docs/cli/"): // the description and the examples
 			text, _, _ = strings.Cut(text, "### Options")

@@ -345,7 +345,7 @@ func start(s *script, ts *testscript.TestScript, args []string) {
 
 // environment returns variables for commands that run in the background.
 func environment(ts *testscript.TestScript) (all []string) {
-	for _, name := range []string{"HOME", "TERM", "TMPDIR", "FH_USERNAME", "FH_APIKEY", "KAFKA_USERNAME", "KAFKA_PASSWORD", "KAFKA_PASSWORD_FILE", "WEIR_SPOOL", "WEIR_CAPTURE", "WEIR_BATCH_PERIOD", "WEIR_TLS_CA",
+	for _, name := range []string{"HOME", "TERM", "TMPDIR", "FH_USERNAME", "FH_APIKEY", "KAFKA_USERNAME", "KAFKA_PASSWORD", "KAFKA_PASSWORD_FILE", "WEIR_SPOOL", "WEIR_CAPTURE", "WEIR_BATCH_PERIOD", "WEIR_TLS_CA", "WEIR_TO",
 		"PGTZ", "PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGPASSFILE", "NOTIFY_SOCKET", "WATCHDOG_USEC", "HOSTNAME", "KUBERNETES_SERVICE_HOST"} {
 		if value := ts.Getenv(name); value != "" {
 			all = append(all, name+"="+value)

@@ -174,7 +174,7 @@ func (v *verifier) expired(batches []*fold.Batch, table int, r *fold.Row) bool {
 			return false
 		}
 		table = b.Child.Parent
-		if r = b.Above(r, batches[table]); r == nil {
+		if r = b.ParentRow(r, batches[table]); r == nil {
 			return false
 		}
 	}

@@ -13,10 +13,6 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
-	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/source/file"
-	"github.com/weirsync/weir/internal/source/kafka"
-	"github.com/weirsync/weir/internal/source/tcp"
 	"github.com/weirsync/weir/internal/spec"
 	"github.com/weirsync/weir/internal/testcheck"
 )
@@ -102,10 +98,7 @@ func TestSchema_EqualsReader(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	newSpec := func() *spec.Spec {
-		return spec.New(&spec.Env{Drivers: []sink.Driver{sqlite.Driver}, FileOnly: true, Lookup: func(string) (string, bool) { return "x", true },
-			Kinds: func(o *spec.KindOptions) source.Kinds {
-				return source.Kinds{file.Kind(o.File), tcp.Dialed(o.TCP), tcp.Listening(o.TCP), kafka.Kind(o.Kafka)}
-			}})
+		return spec.New(&spec.Env{Drivers: []sink.Driver{sqlite.Driver}, FileOnly: true, Lookup: func(string) (string, bool) { return "x", true }, Kinds: spec.Kinds})
 	}
 	schema, err := newSpec().Schema()
 	testcheck.NoError(t, err)

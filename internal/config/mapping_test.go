@@ -66,8 +66,8 @@ func printed(t *testing.T, m *mapping.Mapping) {
 
 // FuzzRead reads files: each fault has a position, and a valid mapping can be printed and read again.
 func FuzzRead(f *testing.F) {
-	for _, name := range []string{"firestarter", "orders"} {
-		text, err := os.ReadFile("../../contrib/" + name + ".yaml")
+	for _, name := range []string{"firehose/firestarter", "orders/orders"} {
+		text, err := os.ReadFile("../../examples/" + name + ".yaml")
 		testcheck.NoError(f, err)
 		f.Add(string(text))
 	}

@@ -134,8 +134,8 @@ func TestSchema_IsTheReaders(t *testing.T) {
 		_, err := readText(t, text)
 		return map[[2]bool]string{{true, true}: "taken by both", {true, false}: "taken by the reader alone", {false, true}: "taken by the schema alone", {}: "refused by both"}[[2]bool{err == nil, judge(text)}]
 	}
-	for _, name := range []string{"firestarter", "orders"} {
-		text, err := os.ReadFile("../../contrib/" + name + ".yaml")
+	for _, name := range []string{"firehose/firestarter", "orders/orders"} {
+		text, err := os.ReadFile("../../examples/" + name + ".yaml")
 		testcheck.NoError(t, err)
 		if got := by(string(text)); got != "taken by both" {
 			t.Errorf("%s is %s", name, got)

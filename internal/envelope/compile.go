@@ -9,17 +9,17 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// Compiled is an envelope whose paths are in trees, ready to take lines. Most of its fields are one of the envelope each:
-// where its path leads, or its condition.
+// Compiled is an envelope whose paths have been added to trees. Most of its fields are the place of a path of the
+// envelope, or one of its conditions.
 type Compiled struct {
 	spec      *Envelope
 	trees     *paths.Trees
-	outer     int32 // the tree of lines that are unwrapped; 0: none is
+	outer     int32 // the tree of wrapped lines; 0 if lines are not unwrapped
 	rowTree   int32 // the tree of rows
-	recordKey int32 // the number of the name [RecordKey]
+	recordKey int32 // number of the name [RecordKey]
 	ignore    paths.Condition
 
-	inner, connect                      paths.Place // in lines
+	inner, connect                      paths.Place // in the outer tree
 	each, old, key, unset, partial      paths.Place
 	schema, schemaKey, resume           paths.Place
 	table, rows                         []paths.Place
@@ -31,9 +31,9 @@ type Compiled struct {
 	absent                              absent
 }
 
-// Compile adds the paths of an envelope to trees, of which the first is that of messages, and a tree of their rows. find adds
-// a path that begins at the message. ignore are messages that are ignored besides those of the envelope. versioned tells
-// that the version is needed.
+// Compile adds an envelope's paths to trees, whose first tree is for messages, and a tree for their rows. find adds a
+// path that starts at the message. ignore matches more messages to ignore. versioned reports whether versions are
+// needed.
 func Compile(spec *Envelope, trees *paths.Trees, names *feed.Names, ignore paths.When, versioned bool, find func(p paths.Path) paths.Place) *Compiled {
 	c := &Compiled{spec: spec, trees: trees, inner: paths.Nowhere, connect: paths.Nowhere, versioned: versioned, recordKey: names.Number(RecordKey)}
 	if spec.Unwrap.Base != paths.NoBase {
@@ -77,7 +77,7 @@ func Compile(spec *Envelope, trees *paths.Trees, names *feed.Names, ignore paths
 	return c
 }
 
-// RowTree is the tree of the paths that begin at a row.
+// RowTree returns the tree of paths that start at a row.
 func (c *Compiled) RowTree() int32 { return c.rowTree }
 
 // NamesTables reports whether messages name their table.
@@ -89,10 +89,10 @@ func (c *Compiled) DescribesTables() bool { return !c.schema.IsNowhere() }
 // Removes reports whether messages may remove rows.
 func (c *Compiled) Removes() bool { return c.spec.Removes() }
 
-// Ignore is the condition of messages that are ignored.
+// Ignore returns the condition for messages to ignore.
 func (c *Compiled) Ignore() paths.Condition { return c.ignore }
 
-// omitted are names of fields that are no columns, and what such names begin with.
+// omitted are the names, and prefixes of names, of fields that are not columns.
 type omitted struct{ names, prefixes [][]byte }
 
 func newOmitted(patterns []string) (o omitted) {
@@ -106,7 +106,7 @@ func newOmitted(patterns []string) (o omitted) {
 	return o
 }
 
-// Omits reports whether a field is no column.
+// Omits reports whether a field is not a column.
 func (c *Compiled) Omits(name []byte) bool {
 	for _, n := range c.omitted.names {
 		if string(n) == string(name) {
@@ -121,10 +121,10 @@ func (c *Compiled) Omits(name []byte) bool {
 	return false
 }
 
-// absent are values, as raw JSON, that mean that there is none.
+// absent are raw JSON values that mean that the field is absent.
 type absent struct {
 	values [][]byte
-	hints  [][]byte // one of them is in each row that may not be copied as it is
+	hints  [][]byte // each row that may not be copied unchanged contains one of these
 }
 
 func newAbsent(texts []string, extendedJSON bool) (a absent) {
@@ -151,7 +151,7 @@ func (a *absent) has(raw []byte) bool {
 	return false
 }
 
-// mayBeIn reports whether some value in a row may not be copied as it is.
+// mayBeIn reports whether a row may not be copied unchanged.
 func (a *absent) mayBeIn(row []byte) bool {
 	for _, h := range a.hints {
 		if bytes.Contains(row, h) {

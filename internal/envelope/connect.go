@@ -10,20 +10,20 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// This file is about the schemas that Kafka Connect's JSON converter puts into each message: they say
-// which types the fields of its row have.
+// This file is about the schemas that Kafka Connect's JSON converter adds to each message. They declare the types of
+// the row's fields.
 
-// A RowSchema is what a schema says of the row of a message.
+// A RowSchema is the schema of a message's row.
 type RowSchema struct {
 	Fields   []FieldSchema
-	isStruct bool // it is the schema of objects, as a message's is
+	isStruct bool // it is a schema of objects, as required for messages
 }
 
 // A FieldSchema is the schema of one field, or of a message.
 type FieldSchema struct {
 	Field      string        `json:"field"`
 	Type       string        `json:"type"`
-	Name       string        `json:"name"` // of what the type stands for
+	Name       string        `json:"name"` // the logical type
 	Parameters connectDigits `json:"parameters"`
 	Fields     []FieldSchema `json:"fields"`
 	Items      *FieldSchema  `json:"items"` // of an array
@@ -33,7 +33,7 @@ type connectDigits struct {
 	Scale string `json:"scale"` // of a decimal
 }
 
-// logical are the types of values by the names that Kafka Connect and Debezium have for them.
+// logical has the types for Kafka Connect's and Debezium's logical types.
 var logical = map[string]cast.TypeKind{
 	"org.apache.kafka.connect.data.Date":      cast.DateDays,
 	"org.apache.kafka.connect.data.Time":      cast.TimeMs,
@@ -54,14 +54,14 @@ var logical = map[string]cast.TypeKind{
 	"io.debezium.data.Uuid":                 cast.UUID,
 }
 
-// plainTypes are the types of columns for values that are as they come. weir widens such a column where
-// the source's column becomes another one.
+// plainTypes are the types of columns for values without conversion. weir widens such a column if the source's column
+// changes.
 var plainTypes = map[string]schema.Type{
 	"boolean": schema.Bool, "string": schema.Text, "array": schema.JSON, "map": schema.JSON, "struct": schema.JSON,
 	"int8": schema.Int, "int16": schema.Int, "int32": schema.Int, "int64": schema.Int, "float": schema.Real, "double": schema.Real,
 }
 
-// Cast is how the values of the field are read; nil: as they come.
+// Cast returns the conversion for the field's values; nil if they need none.
 func (f *FieldSchema) Cast(textTypes bool) *cast.Cast {
 	kind := logical[f.Name]
 	var c cast.Cast
@@ -91,8 +91,8 @@ func (f *FieldSchema) Cast(textTypes bool) *cast.Cast {
 	return &c
 }
 
-// Column returns the column that weir makes for values of the field, which as reads; ok is false where the values that
-// come decide.
+// Column returns the column that weir makes for the field's values, which as converts. ok is false if the values
+// decide its type.
 func (f *FieldSchema) Column(name string, key bool, as *cast.Cast, textTypes bool) (c schema.Column, ok bool) {
 	plain := plainTypes[f.Type]
 	if as != nil {
@@ -107,16 +107,16 @@ func (f *FieldSchema) Column(name string, key bool, as *cast.Cast, textTypes boo
 	return as.Make(name, key, textTypes), true
 }
 
-// connectSchemas are what schemas say, by their text.
+// connectSchemas caches parsed schemas by their text.
 type connectSchemas struct {
 	cache map[string]*RowSchema
-	bytes int // of these texts
+	bytes int // total size of the texts
 }
 
-// maxSchemas is how many bytes of texts of schemas are kept, with what they say.
+// maxSchemas is the maximum total size of the texts of cached schemas.
 const maxSchemas = 8 << 20
 
-// rowSchema returns what the schema of the line at hand says; nil: there is none.
+// rowSchema returns the schema in the current line; nil if there is none.
 func (d *Decoder) rowSchema() *RowSchema {
 	v := d.read.Get(d.connect)
 	if v == nil || v.Kind != feed.JSON {
@@ -127,7 +127,7 @@ func (d *Decoder) rowSchema() *RowSchema {
 		return r
 	}
 	var top FieldSchema
-	if json.Unmarshal(v.Value, &top) != nil { // it is no such schema
+	if json.Unmarshal(v.Value, &top) != nil { // not such a schema
 		top = FieldSchema{}
 	}
 	r := &RowSchema{Fields: rowFields(top, d.spec.Row), isStruct: top.Type == "struct"}
@@ -138,13 +138,13 @@ func (d *Decoder) rowSchema() *RowSchema {
 	return r
 }
 
-// hasSchema reports whether a line has the schema of a message. It is not one of the message's fields then.
+// hasSchema reports whether the line has the schema of a message. If so, it is not one of the message's fields.
 func (d *Decoder) hasSchema() bool {
 	r := d.rowSchema()
 	return r != nil && r.isStruct
 }
 
-// rowFields are the fields of the first struct that a path leads to.
+// rowFields returns the fields of the first struct that one of the paths leads to.
 func rowFields(top FieldSchema, row []paths.Path) []FieldSchema {
 	for _, path := range row {
 		of, found := top, true

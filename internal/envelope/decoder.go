@@ -9,66 +9,66 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A Kind is what a message is about.
+// A Kind is what a message is for.
 type Kind uint8
 
-// What it is about.
+// The kinds of messages.
 const (
-	OfRows    Kind = iota // it changes rows, or removes all of a table: see [Decoder.Change]
-	Tombstone             // a key without a row: the row of that key is removed
+	OfRows    Kind = iota // changes rows or truncates a table: see [Decoder.Change]
+	Tombstone             // a key without a row: delete the row with that key
 	Ignored
-	Warned    // it is ignored, and the user is to be told why
-	Resumes   // it has a value from which the source resumes
-	Describes // rows to come of its table
+	Warned    // ignored, with a warning to the user
+	Resumes   // has a resume value for the source
+	Describes // describes the future rows of its table
 )
 
-// A Message is what a line says before its rows are looked at.
+// A Message is what a line says, apart from its rows.
 type Message struct {
 	Kind    Kind
-	Table   []byte     // its name in the stream; "" where the envelope has none
+	Table   []byte     // the table's name in the stream; "" if the envelope has none
 	Warning string     // why a message that is Warned is ignored
-	Resume  []byte     // of one that Resumes, as JSON; nil: null
-	Schema  []byte     // of one that Describes: a JSON Schema
-	Types   *RowSchema // from Kafka Connect, sent with the message; nil: none
+	Resume  []byte     // of a message that Resumes: JSON; nil for null
+	Schema  []byte     // of a message that Describes: a JSON Schema
+	Types   *RowSchema // from Kafka Connect, sent with the message; nil for none
 }
 
 // A Change is what a message does to its rows.
 type Change struct {
 	Op      Op
-	Inserts bool       // the row is new: nothing else has the values that it leaves out
-	Version feed.Field // of the message; the zero one: it has none
+	Inserts bool       // the row is new, so fields that it omits have no value anywhere
+	Version feed.Field // of the message; the zero value means none
 }
 
-// An Op is what becomes of a row.
+// An Op is what happens to a row.
 type Op uint8
 
-// What becomes of it.
+// What happens to a row.
 const (
 	Update   Op = iota
-	Replace     // what the row lacks is NULL
-	Delete      // the row has its key at least
-	Truncate    // there are no rows: the table's rows are removed
+	Replace     // columns that the row lacks become NULL
+	Delete      // the row has at least its key
+	Truncate    // there are no rows: the table is emptied
 )
 
 // A Row is one row of a message.
 type Row struct {
 	Value  []byte // an object; it includes the message's key fields
-	Former []byte // the row before the change; fields that the message lacks there are those of Value; nil: unknown
-	Index  int    // among the rows of the message
+	Former []byte // the row before the change; fields that the message omits there have the values of Value; nil if unknown
+	Index  int    // index among the rows of the message
 }
 
-// A Decoder reads the messages of one stream. What it returns is good until the next line.
+// A Decoder reads the messages of one stream. Results are valid until the next line.
 type Decoder struct {
 	*Compiled
 	read    *paths.Reader
 	line    *feed.Line
 	name    []byte
-	bytes   []byte // of values that no line has
+	bytes   []byte // backing memory of composed values
 	numbers []uint64
 	schemas connectSchemas
 }
 
-// NewDecoder returns a decoder whose messages the reader's paths read.
+// NewDecoder returns a decoder that reads messages with read.
 func (c *Compiled) NewDecoder(read *paths.Reader) *Decoder { return &Decoder{Compiled: c, read: read} }
 
 // Skips reports whether a line is skipped: it is a null record, or a tombstone and tombstones are not applied.
@@ -76,16 +76,17 @@ func (c *Compiled) Skips(l *feed.Line, tombstones bool) bool {
 	return l.Null || l.Deletes && !tombstones
 }
 
-// Decode points the reader at the message of a line and classifies the message. An error ends the run.
+// Decode makes the message of a line the reader's current value, and classifies it. An error ends the run.
 func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	d.line, d.bytes, d.name = l, d.bytes[:0], d.name[:0]
-	m.Types = d.unwrap(l)
+	isNull := false
+	m.Types, isNull = d.unwrap(l)
 	if l.Deletes {
 		m.Kind = Tombstone
 		return m, nil
 	}
 	switch {
-	case d.read.Matches(d.ignore):
+	case isNull || d.read.Matches(d.ignore):
 		m.Kind = Ignored
 		return m, nil
 	case d.read.Matches(d.warns):
@@ -102,7 +103,7 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	}
 	if d.read.Matches(d.fails) {
 		of, is := d.decides(d.fails)
-		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream%s, or other keys; docs/envelopes.md)", of, is, suchAs(l.Text))
+		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream%s, or other keys; docs/envelopes.md)", of, is, presetHint(l.Text))
 	}
 	m.Table = d.tableName()
 	if v := d.read.Get(d.schema); v != nil {
@@ -111,21 +112,23 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	return m, nil
 }
 
-// unwrap turns the paths to the message of a line, and returns what its schema says.
-func (d *Decoder) unwrap(l *feed.Line) *RowSchema {
+// unwrap makes the message in a line the reader's current value, and returns its schema. isNull is true for a line with nothing
+// but a null message and its schema, as some converters write a record without a value.
+func (d *Decoder) unwrap(l *feed.Line) (types *RowSchema, isNull bool) {
 	if d.outer > 0 {
 		d.read.BeginLine(d.outer, l)
 		v := d.read.Get(d.inner)
 		if v != nil && v.Kind == feed.JSON && v.Value[0] == '{' && (d.connect.IsNowhere() || d.wraps(l) || d.hasSchema()) {
 			d.read.Begin(0, v.Value, feed.JSON)
-			return d.rowSchema()
+			return d.rowSchema(), false
 		}
+		isNull = v != nil && v.Kind == feed.Null && !d.connect.IsNowhere() && d.wraps(l)
 	}
 	d.read.BeginLine(0, l)
-	return nil
+	return nil, isNull
 }
 
-// wraps reports whether a line has nothing but a schema and the message, and the key of its record.
+// wraps reports whether a line has only a schema, the message, and the key of its record.
 func (d *Decoder) wraps(l *feed.Line) bool {
 	for i := range l.Fields {
 		if name := l.Fields[i].Name; name != d.recordKey && !d.trees.ReadsField(d.outer, name) {
@@ -135,7 +138,7 @@ func (d *Decoder) wraps(l *feed.Line) bool {
 	return true
 }
 
-// tableName is the name of the message's table: its parts that are present.
+// tableName joins the parts of the table's name that are present.
 func (d *Decoder) tableName() []byte {
 	for _, part := range d.table {
 		v := d.read.Get(part)
@@ -150,15 +153,15 @@ func (d *Decoder) tableName() []byte {
 	return d.name
 }
 
-// suchAs names the preset whose tool sends such messages, if there is one.
-func suchAs(message []byte) string {
+// presetHint returns a hint at the preset for such messages, if there is one.
+func presetHint(message []byte) string {
 	if preset := DetectPreset(message); preset != "" {
 		return ", such as " + preset
 	}
 	return ""
 }
 
-// decides is what decides about a condition in the message, for people.
+// decides returns the path and value in the message that decide a condition, for an error.
 func (d *Decoder) decides(c paths.Condition) (of, is string) {
 	at := d.read.Decides(c)
 	if v := d.read.Get(at); v != nil {
@@ -167,8 +170,8 @@ func (d *Decoder) decides(c paths.Condition) (of, is string) {
 	return d.trees.String(at), "absent"
 }
 
-// Key are the names of the fields that are the key of the message's table: none if it has no key, nil if
-// the message does not say.
+// Key returns the names of the key fields of the message's table: empty if it has no key, nil if the message does not
+// say.
 func (d *Decoder) Key(m *Message) []string {
 	if v := d.keyValue(m); v != nil {
 		return keyNames(v.Value)
@@ -176,8 +179,8 @@ func (d *Decoder) Key(m *Message) []string {
 	return nil
 }
 
-// keyValue is the value that says which key the message's table has: an object, an array, or null for none. nil: the
-// message does not say.
+// keyValue returns the value that describes the key of the message's table: an object, an array, or null for no key.
+// It is nil if the message does not say.
 func (d *Decoder) keyValue(m *Message) *feed.Field {
 	at := d.key
 	if m.Kind == Describes {
@@ -190,13 +193,13 @@ func (d *Decoder) keyValue(m *Message) *feed.Field {
 		if v != nil && (v.Kind == feed.Null || isComposite(v) && v.Value[0] == '{') {
 			return v
 		}
-	case isComposite(v) && (m.Kind == Describes || hasElements(v.Value)): // without a key rows may change all the same
+	case isComposite(v) && (m.Kind == Describes || hasElements(v.Value)): // rows may change even if the table has no key
 		return v
 	}
 	return nil
 }
 
-// HasKey reports whether a message names no other key of its table than the fields.
+// HasKey reports whether the message names no key of its table other than fields.
 func (d *Decoder) HasKey(m *Message, fields []string) bool {
 	v := d.keyValue(m)
 	if v == nil {
@@ -212,7 +215,7 @@ func (d *Decoder) HasKey(m *Message, fields []string) bool {
 	return n == 0 || n == len(fields)
 }
 
-// Change returns what a message that is [OfRows] does to them. An error rejects it.
+// Change returns what a message of kind [OfRows] does to its rows. An error rejects the message.
 func (d *Decoder) Change() (c Change, err *feed.Error) {
 	if d.read.Matches(d.truncates) {
 		c.Op = Truncate
@@ -243,21 +246,21 @@ func (d *Decoder) Change() (c Change, err *feed.Error) {
 	return c, nil
 }
 
-// NeedsKey reports whether a message is about a row that exists, which only its key finds.
+// NeedsKey reports whether a message is for an existing row, which only its key finds.
 func (d *Decoder) NeedsKey(c *Change) bool {
 	return c.Op == Delete || c.Op != Truncate && len(d.inserts) > 0 && !c.Inserts
 }
 
 // Rows steps through the rows of a message.
 type Rows struct {
-	d          *Decoder
-	change     Change
-	rows, olds feed.Walker // of several
-	max        int
-	next       int // the index of the next row
+	d             *Decoder
+	change        Change
+	rows, formers feed.Walker // if there are several
+	max           int
+	next          int // index of the next row
 }
 
-// Rows returns the rows of a message whose change is c, at most max.
+// Rows returns the rows of a message with change c, at most max.
 func (d *Decoder) Rows(c *Change, max int) (r Rows, err *feed.Error) {
 	r = Rows{d: d, change: *c, max: max}
 	if d.each.IsNowhere() {
@@ -265,18 +268,18 @@ func (d *Decoder) Rows(c *Change, max int) (r Rows, err *feed.Error) {
 	}
 	v, former := d.read.Get(d.each), d.read.Get(d.old)
 	if !isComposite(v) || v.Value[0] != '[' {
-		return r, feed.Errorf(feed.BadValue, "%s is no array, which has the rows", d.spec.Each)
+		return r, feed.Errorf(feed.BadValue, "%s is not an array of rows", d.spec.Each)
 	}
 	r.rows = feed.Walk(v.Value)
 	r.rows.Next()
 	if isComposite(former) && former.Value[0] == '[' {
-		r.olds = feed.Walk(former.Value)
-		r.olds.Next()
+		r.formers = feed.Walk(former.Value)
+		r.formers.Next()
 	}
 	return r, nil
 }
 
-// Next returns the next row, and has the paths read it. ok is false where there is none.
+// Next returns the next row, and makes it the current value of the row paths. ok is false after the last row.
 func (r *Rows) Next() (row Row, ok bool, err *feed.Error) {
 	d := r.d
 	if d.each.IsNowhere() {
@@ -294,9 +297,9 @@ func (r *Rows) Next() (row Row, ok bool, err *feed.Error) {
 		var old *feed.Field
 		value := feed.Field{Kind: r.rows.Kind}
 		value.Value = r.rows.Raw()
-		if r.olds.Next() {
-			old = &feed.Field{Kind: r.olds.Kind}
-			old.Value = r.olds.Raw()
+		if r.formers.Next() {
+			old = &feed.Field{Kind: r.formers.Kind}
+			old.Value = r.formers.Raw()
 		}
 		row, err = d.row(&r.change, &value, old, r.next)
 	}
@@ -306,7 +309,7 @@ func (r *Rows) Next() (row Row, ok bool, err *feed.Error) {
 	return row, err == nil, err
 }
 
-// RowFields are the names of the fields of the first row of a message whose change is c.
+// RowFields returns the names of the fields of the first row of a message with change c.
 func (d *Decoder) RowFields(c *Change) []string {
 	rows, err := d.Rows(c, 1)
 	if err != nil {
@@ -318,7 +321,7 @@ func (d *Decoder) RowFields(c *Change) []string {
 	return nil
 }
 
-// onlyRow is the first of the places of a row that has one, or else a null.
+// onlyRow returns the first value that is not null among the possible places of the row, else null or nil.
 func (d *Decoder) onlyRow() (row *feed.Field) {
 	for _, at := range d.rows {
 		if v := d.read.Get(at); row == nil || row.Kind == feed.Null {
@@ -328,22 +331,23 @@ func (d *Decoder) onlyRow() (row *feed.Field) {
 	return row
 }
 
-// BeginRow points the paths of rows at one.
+// BeginRow makes a row the current value of the row paths.
 func (d *Decoder) BeginRow(row []byte, index int) {
 	d.read.BeginElement(d.rowTree, row, feed.JSON, paths.Element{Index: index})
 }
 
-// TombstoneRow is the row that a tombstone removes: a line that has the key. The paths read it then.
+// TombstoneRow returns the row that a tombstone deletes, which is the line with the key, and makes it the current
+// value of the row paths.
 func (d *Decoder) TombstoneRow(l *feed.Line) Row {
 	row := Row{Value: bytes.TrimSpace(l.Text)}
 	d.BeginRow(row.Value, 0)
 	return row
 }
 
-// isComposite reports whether there is a value that is an object or an array.
+// isComposite reports whether a value is an object or an array.
 func isComposite(v *feed.Field) bool { return v != nil && v.Kind == feed.JSON }
 
-// hasElements reports whether an array, or object, is not empty.
+// hasElements reports whether an array or object is not empty.
 func hasElements(value []byte) bool {
 	w := feed.Walk(value)
 	w.Next() // into it

@@ -23,7 +23,7 @@ func DetectPreset(message []byte) string {
 	return ""
 }
 
-// signs tell the messages of change streams; the first that fits counts.
+// signs recognize the messages of CDC tools; the first match counts.
 var signs = []struct {
 	envelope string
 	of       func(m fields) bool
@@ -64,15 +64,15 @@ var signs = []struct {
 	}},
 }
 
-// fields are those of an object.
+// fields are the fields of an object.
 type fields map[string]json.RawMessage
 
-// has reports whether there are all of some fields.
+// has reports whether all of the names exist.
 func (m fields) has(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return m[name] == nil })
 }
 
-// hasOther reports whether there are others than some fields.
+// hasOther reports whether any other names exist.
 func (m fields) hasOther(names ...string) bool {
 	for name := range m {
 		if !slices.Contains(names, name) {
@@ -82,7 +82,7 @@ func (m fields) hasOther(names ...string) bool {
 	return false
 }
 
-// text reports whether a field is a text, and one of these if there are any.
+// text reports whether a field is a string, and one of these if any are given.
 func (m fields) text(name string, of ...string) bool {
 	var text *string
 	return json.Unmarshal(m[name], &text) == nil && text != nil && (len(of) == 0 || slices.Contains(of, *text))
@@ -90,6 +90,6 @@ func (m fields) text(name string, of ...string) bool {
 
 // object returns a field that is an object, else nil.
 func (m fields) object(name string) (o fields) {
-	_ = json.Unmarshal(m[name], &o) // of anything else it stays nil
+	_ = json.Unmarshal(m[name], &o) // if it is not an object, o stays nil
 	return o
 }

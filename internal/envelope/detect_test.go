@@ -13,12 +13,12 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestOf has the lines in testdata/lines.txtar.
+// TestOf runs the cases in testdata/lines.txtar.
 func TestOf(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/lines.txtar", func(_ *testing.T, _, line string) string { return cmp.Or(envelope.DetectPreset([]byte(line)), "none") })
 }
 
-// TestOf_RealLines: messages that the tools have sent are told, and those of plain feeds are none.
+// TestOf_RealLines: messages that the tools have sent are recognized, and messages of plain feeds are not.
 func TestOf_RealLines(t *testing.T) {
 	for path, want := range map[string]string{
 		"debezium/precise.plain.tsv.gz":                    "debezium",
@@ -41,7 +41,7 @@ func TestOf_RealLines(t *testing.T) {
 	}
 }
 
-// lines are those of a file.
+// lines returns the lines of a file.
 func lines(t *testing.T, path string) (all [][]byte) {
 	t.Helper()
 	data, err := os.ReadFile(path)

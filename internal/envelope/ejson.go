@@ -7,11 +7,11 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// appendPlain adds a value without the type that MongoDB's Extended JSON puts beside it: numbers as
-// numbers, times as RFC 3339, and identifiers, UUIDs and bytes (in base64) as texts. Other values, and
-// those within documents and arrays, stay as they are.
+// appendPlain appends a value without the type wrapper of MongoDB's Extended JSON: numbers as numbers, times as RFC
+// 3339, and identifiers, UUIDs and bytes (in base64) as strings. Other values, and values inside documents and
+// arrays, are unchanged.
 func appendPlain(dst, value []byte) []byte {
-	name, of, kind := only(value)
+	name, of, kind := onlyMember(value)
 	switch name {
 	case "$oid", "$uuid", "$symbol", "$code":
 		if kind == feed.String {
@@ -30,7 +30,7 @@ func appendPlain(dst, value []byte) []byte {
 		if kind == feed.String {
 			return append(dst, of...)
 		}
-		if inner, text, kind := only(of); inner == "$numberLong" && kind == feed.String {
+		if inner, text, kind := onlyMember(of); inner == "$numberLong" && kind == feed.String {
 			of = text[1 : len(text)-1]
 		}
 		if ms, err := strconv.ParseInt(string(of), 10, 64); err == nil {
@@ -49,8 +49,8 @@ func appendPlain(dst, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// only returns the member of an object that has one; "" of other values.
-func only(value []byte) (name string, raw []byte, kind feed.Kind) {
+// onlyMember returns the member of an object with exactly one member; "" for other values.
+func onlyMember(value []byte) (name string, raw []byte, kind feed.Kind) {
 	if value[0] != '{' {
 		return "", nil, 0
 	}

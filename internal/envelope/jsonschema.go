@@ -10,20 +10,20 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// maxNested is how deep schemas of one value may stand in each other.
+// maxNested is how deep schemas of one value may be nested.
 const maxNested = 10
 
-// A DescribedField is a field of rows to come.
+// A DescribedField is a field of future rows.
 type DescribedField struct {
 	Name string
 	Type cast.TypeKind
 }
 
-// SchemaFields are the fields of rows that a JSON Schema describes, in its order.
+// SchemaFields returns the fields that a JSON Schema describes, in its order.
 func SchemaFields(raw []byte) (fields []DescribedField, err error) {
 	w := feed.Walk(raw)
 	if w.Next(); len(raw) == 0 || raw[0] != '{' {
-		return nil, fmt.Errorf("the schema is no object but %s", feed.Clip(raw))
+		return nil, fmt.Errorf("the schema is not an object but %s", feed.Clip(raw))
 	}
 	for w.Next() {
 		if name, value := string(w.Name), w.Raw(); name == "properties" && value[0] == '{' {
@@ -37,14 +37,14 @@ func SchemaFields(raw []byte) (fields []DescribedField, err error) {
 	return fields, nil
 }
 
-// schemaType is the type of the values that a JSON Schema describes: cast.Auto where they have none in
-// common, and that of the table where there are none but null.
+// schemaType returns the type of the values that a JSON Schema describes: cast.Auto if they have no common type, and
+// cast.DefaultType if only null is allowed.
 func schemaType(raw []byte, depth int) cast.TypeKind {
 	var s struct {
 		Type         any
 		Format       string
 		AnyOf, OneOf []json.RawMessage
-		// Within these are whole numbers; without them they have 64 bits.
+		// An integer is between these; if they are absent, it has 64 bits.
 		Minimum, Maximum float64
 	}
 	if json.Unmarshal(raw, &s) != nil || depth > maxNested {
@@ -89,7 +89,7 @@ func schemaType(raw []byte, depth int) cast.TypeKind {
 	return unionOf(all)
 }
 
-// formatType is the type of texts of a format.
+// formatType returns the type of strings with a format.
 func formatType(format string) cast.TypeKind {
 	switch format {
 	case "date-time":
@@ -102,7 +102,7 @@ func formatType(format string) cast.TypeKind {
 	return cast.Text
 }
 
-// unionOf is the type that has the values of several; cast.Auto where it is not known, and cast.DefaultType of none.
+// unionOf returns a type for the values of several types: cast.Auto if there is none, cast.DefaultType for no types.
 func unionOf(all []cast.TypeKind) cast.TypeKind {
 	switch {
 	case len(all) == 1:

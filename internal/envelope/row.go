@@ -3,13 +3,14 @@ package envelope
 import (
 	"bytes"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// row makes a row of the parts that a message has of it: the row itself, and what it was before.
+// row composes a row from the parts of the message: the row itself, and the row before the change.
 func (d *Decoder) row(c *Change, row, old *feed.Field, index int) (out Row, err *feed.Error) {
 	key := d.read.Get(d.key)
 	if !isComposite(key) || key.Value[0] == '[' {
@@ -24,7 +25,7 @@ func (d *Decoder) row(c *Change, row, old *feed.Field, index int) (out Row, err 
 	switch {
 	case isComposite(row):
 	case row != nil && row.Kind != feed.Null:
-		return out, feed.Errorf(feed.BadValue, "the row is no object but %s", feed.Clip(row.Value))
+		return out, feed.Errorf(feed.BadValue, "the row is not an object but %s", feed.Clip(row.Value))
 	case key == nil:
 		return out, feed.Errorf(feed.BadValue, "the message has no row (%s)", d.placesOfRow(c))
 	default:
@@ -42,7 +43,7 @@ func (d *Decoder) row(c *Change, row, old *feed.Field, index int) (out Row, err 
 	return out, err
 }
 
-// placesOfRow are where a row may be, for people.
+// placesOfRow returns the paths where a row may be, for an error.
 func (d *Decoder) placesOfRow(c *Change) string {
 	var places []string
 	for _, p := range d.spec.Row {
@@ -54,8 +55,8 @@ func (d *Decoder) placesOfRow(c *Change) string {
 	return strings.Join(places, ", ")
 }
 
-// compose merges parts into one object: of equal names the last is used, and nil parts are skipped. An array part holds
-// objects with name and value, or names of fields that are null.
+// compose merges parts into one object: if a name occurs several times, the last one is used. nil parts are skipped.
+// A part that is an array contains objects with name and value, or names of fields that are null.
 func (d *Decoder) compose(c *Change, parts ...*feed.Field) ([]byte, *feed.Error) {
 	var only *feed.Field
 	n := 0
@@ -82,7 +83,7 @@ func (d *Decoder) compose(c *Change, parts ...*feed.Field) ([]byte, *feed.Error)
 	return d.bytes[from:len(d.bytes):len(d.bytes)], nil
 }
 
-// appendFields adds the fields of an object, or of an array.
+// appendFields appends the fields of an object or of an array of fields.
 func (d *Decoder) appendFields(c *Change, v *feed.Field) *feed.Error {
 	w := feed.Walk(v.Value)
 	w.Next()
@@ -112,8 +113,7 @@ func (d *Decoder) appendFields(c *Change, v *feed.Field) *feed.Error {
 
 var null = []byte("null")
 
-// pair reads an element of an array of fields: an object with name and value, or the name of a field
-// that is null.
+// pair reads an element of an array of fields: an object with name and value, or the name of a field that is null.
 func pair(k feed.Kind, raw []byte) (name, value []byte, ok bool) {
 	if k == feed.String {
 		return raw[1 : len(raw)-1], null, true
@@ -133,8 +133,8 @@ func pair(k feed.Kind, raw []byte) (name, value []byte, ok bool) {
 	return name, value, name != nil
 }
 
-// appendField adds a field to the object that is being made, unless it is none. raw is what stands
-// between the quotes of its name.
+// appendField appends a field to the object under construction, unless it is omitted or absent. raw is the name
+// between its quotes.
 func (d *Decoder) appendField(c *Change, raw, value []byte) *feed.Error {
 	name := feed.Unquoted(nil, raw)
 	if d.Omits(name) {
@@ -179,7 +179,7 @@ func (d *Decoder) Complete(c *Change, row *Row) ([]byte, *feed.Error) {
 	return d.bytes[from:len(d.bytes):len(d.bytes)], nil
 }
 
-// hasMember reports whether an object has a member whose name is spelled like that.
+// hasMember reports whether an object has a member with this raw name.
 func hasMember(object, name []byte) bool {
 	w := feed.Walk(object)
 	for w.Next(); w.Next(); w.Raw() {
@@ -190,20 +190,22 @@ func hasMember(object, name []byte) bool {
 	return false
 }
 
-// keyNames are the names of the fields of a key; nil: one has no name.
+// keyNames returns the names of the fields of a key, each once; nil if one has no name.
 func keyNames(value []byte) []string {
 	names := []string{}
-	for name := range keyFields(value) {
-		if name == nil {
+	for raw := range keyFields(value) {
+		if raw == nil {
 			return nil
 		}
-		names = append(names, string(feed.AppendUnquoted(nil, name)))
+		if name := string(feed.AppendUnquoted(nil, raw)); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	return names
 }
 
-// keyFields yields the names of the fields of an object as they are spelled; of an array these are its elements, or their
-// names. nil is an element without a name.
+// keyFields yields the raw names of the fields of an object, or of an array of names or fields. It yields nil for an
+// element without a name.
 func keyFields(value []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		w := feed.Walk(value)

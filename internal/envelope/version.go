@@ -10,16 +10,16 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A VersionPart is one of the numbers that a version consists of.
+// A VersionPart is one of the numbers of a version.
 type VersionPart struct {
 	From paths.Path
 	As   VersionCast
 }
 
-// VersionCast is how a part of a version is read.
+// VersionCast is how a part of a version is parsed.
 type VersionCast string
 
-// The casts for version parts whose text does not sort as the version does.
+// The casts for parts whose text does not sort like the version.
 const (
 	NoCast      VersionCast = ""
 	LSNCast     VersionCast = "lsn"       // 16/B374D848, of Postgres
@@ -28,10 +28,10 @@ const (
 	RFC3339Cast VersionCast = "timestamp" // 2020-05-15T13:30:00.5Z
 )
 
-// VersionCasts are the casts by name.
+// VersionCasts are the names of all casts.
 var VersionCasts = []VersionCast{LSNCast, BinlogCast, MongoCast, RFC3339Cast}
 
-// ParseVersionPart reads PATH or PATH as CAST.
+// ParseVersionPart parses PATH or PATH as CAST.
 func ParseVersionPart(text string) (v VersionPart, err error) {
 	path, as, typed := cast.CutAs(strings.TrimSpace(text))
 	if v.From, err = paths.ParsePath(path); err != nil {
@@ -50,7 +50,7 @@ func ParseVersionPart(text string) (v VersionPart, err error) {
 	return v, fmt.Errorf("%q: a version is read as %s, or as it is", as, strings.Join(names, ", "))
 }
 
-// String is the part as [ParseVersionPart] reads it.
+// String returns the part as [ParseVersionPart] reads it.
 func (v VersionPart) String() string {
 	if v.As == NoCast {
 		return v.From.String()
@@ -58,7 +58,7 @@ func (v VersionPart) String() string {
 	return fmt.Sprintf("%s as %s", v.From, v.As)
 }
 
-// append adds the numbers of a part of a version.
+// append appends the numbers of a part of a version.
 func (c VersionCast) append(numbers []uint64, raw, text []byte) (_ []uint64, ok bool) {
 	switch c {
 	case LSNCast:
@@ -102,7 +102,7 @@ type versionPart struct {
 	spec *VersionPart
 }
 
-// version is the version that the parts of a message make; the zero value: it has none.
+// version returns the version in a message; the zero value if it has none.
 func (d *Decoder) version() (f feed.Field, err *feed.Error) {
 	if !d.versioned {
 		return f, nil
@@ -115,10 +115,10 @@ func (d *Decoder) version() (f feed.Field, err *feed.Error) {
 		case v != nil && v.Kind != feed.Null:
 			var ok bool
 			if d.numbers, ok = part.spec.As.append(d.numbers, v.Value, d.read.Text(v)); !ok {
-				return f, feed.Errorf(feed.BadVersion, "%s is no part of a version: %s", part.spec, feed.Clip(v.Value))
+				return f, feed.Errorf(feed.BadVersion, "%s is not valid in a version: %s", part.spec, feed.Clip(v.Value))
 			}
 		case i == 0:
-			return f, nil // the fold says that it is missing
+			return f, nil // the fold reports that it is missing
 		default:
 			d.numbers = append(d.numbers, 0)
 		}
@@ -127,7 +127,7 @@ func (d *Decoder) version() (f feed.Field, err *feed.Error) {
 	f.Kind = feed.Int
 	if len(d.numbers) == 1 {
 		d.bytes = strconv.AppendUint(d.bytes, d.numbers[0], 10)
-	} else { // texts have the order of the numbers, of which each has as many digits
+	} else { // all numbers have the same number of digits, so texts sort like numbers
 		f.Kind = feed.String
 		for i, n := range d.numbers {
 			d.bytes = append(d.bytes, `"/`[min(i, 1)])

@@ -1,27 +1,25 @@
-// Package feed cuts a line of a feed into the fields of one message.
+// Package feed splits a line of a feed into the fields of a message.
 //
-// A line is validated and cut in one pass; values stay raw bytes of the line
-// until somebody needs them decoded. The package accepts strict JSON (RFC 8259
-// with I-JSON's strings): what it accepts, any other parser accepts, with the
-// same values.
+// A line is validated and split in one pass; values stay raw bytes of the line until they are needed in another form.
+// The package accepts strict JSON (RFC 8259 with I-JSON's strings): every other parser accepts the same lines with
+// the same values.
 package feed
 
 import "fmt"
 
 const (
 	maxDepth  = 1000 // levels of nesting
-	maxNumber = 4096 // characters; keeps a number from being a denial of service for whoever converts it
-	// maxFields bounds the memory of a line's fields, which take 32 bytes each. No table has that
-	// many columns.
+	maxNumber = 4096 // characters; so converting a number cannot take forever
+	// maxFields limits the memory of a line's fields, which take 32 bytes each. No table has that many columns.
 	maxFields = 1 << 16
 )
 
-// A Field is one member of a message's object, or a value that was made in the place of one.
+// A Field is one member of a message's object, or a value made from one.
 type Field struct {
-	// Value is raw JSON without white space around it. A scanner's points into the line.
+	// Value is raw JSON without surrounding white space. A scanner's fields point into the line.
 	Value []byte
-	// Name is the number of the name in the scanner's [Names], or below 0 that of a name
-	// without a number: ^Name is its index in [Line.Unnumbered].
+	// Name is the number of the name in the scanner's [Names]. If it is negative, the name has no number, and ^Name
+	// is its index in [Line.Unnumbered].
 	Name int32
 	Kind Kind
 }
@@ -43,11 +41,10 @@ func (k Kind) String() string {
 	return [...]string{"null", "boolean", "integer", "number", "string", "object or array"}[k]
 }
 
-// Reason says why a line was rejected, in the few words that a metric's label
-// takes.
+// Reason is why a line was rejected, short enough for a metric's label.
 type Reason string
 
-// Why lines are rejected.
+// The reasons for rejecting lines.
 const (
 	NotJSON      Reason = "not_json"
 	Truncated    Reason = "truncated"
@@ -62,23 +59,23 @@ const (
 	BadValue     Reason = "value"
 	BadColumn    Reason = "column"
 	BadVersion   Reason = "version"
-	Unmatched    Reason = "unmatched" // no table takes it
+	Unmatched    Reason = "unmatched" // no table accepts it
 	Database     Reason = "database"
 )
 
-// Reasons lists every reason, for metrics that start at zero.
+// Reasons has all reasons, for metrics that start at zero.
 var Reasons = []Reason{NotJSON, Truncated, TrailingData, NotObject, InvalidUTF8, Surrogate,
 	TooDeep, TooLong, BadKey, BadName, BadValue, BadColumn, BadVersion, Unmatched, Database}
 
-// An Error tells why a line cannot become a message.
+// An Error is why a line is not a valid message.
 type Error struct {
 	Reason Reason
-	Detail string // for people; quotes what it takes from the line
+	Detail string // for users; quotes parts of the line
 }
 
 func (e *Error) Error() string { return e.Detail }
 
-// Errorf makes an Error.
+// Errorf returns an Error.
 func Errorf(r Reason, format string, args ...any) *Error {
 	return &Error{r, fmt.Sprintf(format, args...)}
 }

@@ -23,7 +23,7 @@ import (
 
 const flight = `{"pitr":"1795180486","type":"position","id":"SAS2004-1795180966-schedule-0373","lat":50.68949,"lon":-8.10804,"alt":37000,"gs":484,"heading":357,"gate_dest":"D24","terminal_dest":"3","route":"MERIT HFD PUT TUSKY DOGAL BEXET","reg":"N547WR","aircrafttype":"B738","orig":"SBGR","dest":"LEMD","diverted":false,"estimated_in":"1795185902"}`
 
-// adversarial are the lines that parsers disagree on.
+// adversarial has lines that parsers disagree on.
 var adversarial = []string{
 	flight, `{}`, ` { } `, `{"a":1}`, "{\"a\":1}\r", `{"a":1,"a":2}`, `{"a":{"b":[1,{"c":null}]},"d":[]}`,
 	`{"a":"é😀\u00e9\ud83d\ude00\"\\\/\b\f\n\r\t"}`, `{"\u0061":"x"}`, `{"":1}`, `{"a":"\u0000"}`,
@@ -36,8 +36,8 @@ var adversarial = []string{
 	"\ufeff{}", `{"a":1}//c`, `/*c*/{}`, "{\"a\":\u00a01}", "{\"a\":1\x00}", `{"a":"` + strings.Repeat("x", 7) + `"}`, `{"a":"` + strings.Repeat("x", 8) + `é"}`, `{"a":"` + strings.Repeat("x", 9) + `\n"}`,
 }
 
-// FuzzScan holds the scanner against a strict parser: the same lines are taken,
-// with the same names, values and kinds.
+// FuzzScan compares the scanner with a strict parser: both accept the same lines, with the same names, values and
+// kinds.
 func FuzzScan(f *testing.F) {
 	for _, line := range adversarial {
 		f.Add([]byte(line))
@@ -46,13 +46,13 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte(`{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if bytes.IndexByte(line, '\n') >= 0 {
-			return // no line holds one
+			return // no line contains a newline
 		}
 		before := bytes.Clone(line)
 		s := feed.NewScanner(&feed.Names{})
 		first, _ := s.Scan(line)
 		first = slices.Clone(first)
-		fields, err := s.Scan(line) // all names are known now and expected
+		fields, err := s.Scan(line) // now all names are known and expected
 		if err == nil && !slices.EqualFunc(fields, first, func(a, b feed.Field) bool {
 			return a.Name == b.Name && a.Kind == b.Kind && string(a.Value) == string(b.Value)
 		}) {
@@ -78,12 +78,12 @@ func FuzzScan(f *testing.F) {
 				t.Fatalf("%T %v", err, err)
 			}
 			if wantErr == nil && e.Reason != feed.TooLong && e.Reason != feed.TooDeep {
-				t.Fatalf("%q: %v; the strict parser takes it", line, err)
+				t.Fatalf("%q: %v, but the strict parser accepts it", line, err)
 			}
 			return
 		}
 		if wantErr != nil {
-			t.Fatalf("%q was taken; the strict parser says %v", line, wantErr)
+			t.Fatalf("%q was accepted, but the strict parser says %v", line, wantErr)
 		}
 		if len(fields) != len(want) {
 			t.Fatalf("%q: %d fields, want %d", line, len(fields), len(want))
@@ -107,7 +107,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// strict reads one object with a parser of others.
+// strict parses one object with another parser.
 func strict(line []byte) (members []step, err error) {
 	steps, err := strictly(line, func(step int) bool { return step == 0 })
 	switch {
@@ -136,7 +136,7 @@ func kindOf(v jsontext.Value) feed.Kind {
 	return feed.JSON
 }
 
-// TestScan has the lines in testdata/lines.txtar, which are no messages.
+// TestScan runs the cases in testdata/lines.txtar: lines that are not messages.
 func TestScan(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/lines.txtar", func(t *testing.T, _, line string) string {
 		line = repeated.ReplaceAllStringFunc(strings.ReplaceAll(line, `\xff`, "\xff"), func(s string) string {
@@ -154,7 +154,7 @@ func TestScan(t *testing.T) {
 
 var repeated = regexp.MustCompile(`.\*\d+`)
 
-// TestScan_EveryTornLineIsTruncated is what leaving a torn last line rests on.
+// TestScan_EveryTornLineIsTruncated: otherwise a torn last line would not be left for the next run.
 func TestScan_EveryTornLineIsTruncated(t *testing.T) {
 	for _, line := range []string{flight, `{"ä":"é😀\u00e9\ud83d\ude00\n","n":[-1.5e+3,{"x":true}],"z":null}`} {
 		for i := 1; i < len(line); i++ {
@@ -180,7 +180,7 @@ func TestParseInt_TakesWholeNumbersOf64Bits(t *testing.T) {
 	}
 }
 
-// TestParseReal_ExactMeansNoDigitIsLost compares with arithmetic that loses none.
+// TestParseReal_ExactMeansNoDigitIsLost compares with exact arithmetic.
 func TestParseReal_ExactMeansNoDigitIsLost(t *testing.T) {
 	for _, in := range []string{"0", "-0", "0.1", "1.50", "37.61894", "1e300", "1e-300", "5e-324", "4.9e-324", "123456789012345", "12345678901234567", "0.30000000000000004",
 		"0.300000000000000044", "9007199254740993", "1e22", "1e23", "100000000000000000000", "1.7976931348623157e308", "00", "2.2250738585072014e-308"} {
@@ -204,8 +204,8 @@ func TestParseReal_ExactMeansNoDigitIsLost(t *testing.T) {
 	}
 }
 
-// TestScan_OrdersOfNames: whatever came before, a name is recognized in every place, and a feed
-// that brings ever other orders does not make the scanner grow.
+// TestScan_OrdersOfNames: a name is recognized in every position after any others, and a feed with ever new orders
+// does not make the scanner grow.
 func TestScan_OrdersOfNames(t *testing.T) {
 	s, r := feed.NewScanner(&feed.Names{}), rand.New(rand.NewPCG(1, 1))
 	var line []byte
@@ -267,7 +267,7 @@ func BenchmarkScan(b *testing.B) {
 	bench("shapes", bytes.Split(bytes.TrimSpace(shapes.Bytes()), []byte("\n"))...)
 }
 
-// TestScan_TooManyFields: a line's fields are bounded, and so is the memory that they take.
+// TestScan_TooManyFields: the number of a line's fields is limited, and so is their memory.
 func TestScan_TooManyFields(t *testing.T) {
 	s := feed.NewScanner(&feed.Names{})
 	line := func(n int) []byte { return []byte("{" + strings.Repeat(`"a":1,`, n-1) + `"a":1}`) }
@@ -281,8 +281,8 @@ func TestScan_TooManyFields(t *testing.T) {
 	}
 }
 
-// TestScan_NamesPastTheLimit: names that are too many or too long have no number, but those that
-// the program looks for; the fields have their names all the same.
+// TestScan_NamesPastTheLimit: names that are too many or too long have no number, unless the program asked for one.
+// The fields still have their names.
 func TestScan_NamesPastTheLimit(t *testing.T) {
 	var names feed.Names
 	wanted := names.Number("wanted")
@@ -334,7 +334,7 @@ type step struct {
 	kind      feed.Kind
 }
 
-// walked steps through a value; into reports which objects and arrays it steps into.
+// walked returns the steps through a value; into decides which objects and arrays it steps into.
 func walked(value []byte, into func(step int) bool) []step {
 	var steps []step
 	w := feed.Walk(value)
@@ -348,7 +348,7 @@ func walked(value []byte, into func(step int) bool) []step {
 	return steps
 }
 
-// strictly are the steps that a strict parser makes of it.
+// strictly returns the steps from a strict parser.
 func strictly(value []byte, into func(step int) bool) (steps []step, err error) {
 	d := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true))
 	var walk func(depth int, s step) error
@@ -387,8 +387,8 @@ func strictly(value []byte, into func(step int) bool) (steps []step, err error) 
 	return steps, err
 }
 
-// FuzzWalk holds the walk through a value that the scanner takes against a strict parser; skip
-// says which objects and arrays are read whole.
+// FuzzWalk compares walks through values that the scanner accepts with a strict parser. skip decides which objects
+// and arrays are read with Raw.
 func FuzzWalk(f *testing.F) {
 	for _, line := range adversarial {
 		f.Add([]byte(line), uint64(0))
@@ -411,7 +411,7 @@ func FuzzWalk(f *testing.F) {
 	})
 }
 
-// TestWalk_OffsetAndArray are of the value at hand, before it is read and after.
+// TestWalk_OffsetAndArray: both are right before and after Raw.
 func TestWalk_OffsetAndArray(t *testing.T) {
 	text := `{"a": [1, {"b":2}], "c":{}}`
 	w := feed.Walk([]byte(text))
@@ -422,7 +422,7 @@ func TestWalk_OffsetAndArray(t *testing.T) {
 			t.Errorf("%s at %d, array %v", raw, at, array)
 		}
 		if w.Depth == 0 {
-			w = feed.Walk([]byte(text)) // it was read whole
+			w = feed.Walk([]byte(text)) // Raw has read all of it
 			w.Next()
 		}
 	}

@@ -2,18 +2,18 @@ package feed
 
 import "bytes"
 
-// A Line is a line of a feed as a scanner left it.
+// A Line is a scanned line of a feed.
 type Line struct {
 	Text       []byte // without its newline
 	Fields     []Field
-	Unnumbered [][]byte // the names of the fields that have none in [Names]
+	Unnumbered [][]byte // names of fields that have no number in [Names]
 	Err        error    // of the scan
-	Null       bool     // it is JSON's null, which Err says is no message
-	Blank      bool     // it holds nothing but white space, and is to be passed over
-	Deletes    bool     // it removes its row, whatever it says
+	Null       bool     // it is JSON null; Err says that this is no message
+	Blank      bool     // it has only white space, and is to be skipped
+	Deletes    bool     // it deletes its row, whatever its fields are
 }
 
-// Scan makes l hold the line text, whose fields it appends to fields.
+// Scan sets l to the scanned line text. It appends the line's fields to fields, and returns the result.
 func (l *Line) Scan(s *Scanner, fields []Field, text []byte) []Field {
 	all, err := s.Append(fields, text)
 	if *l = (Line{Text: text, Err: err}); err != nil {
@@ -25,7 +25,7 @@ func (l *Line) Scan(s *Scanner, fields []Field, text []byte) []Field {
 	return all
 }
 
-// Field returns the field whose name has a number, of several the last one; nil: there is none.
+// Field returns the last field whose name has a number; nil if there is none.
 func (l *Line) Field(name int32) *Field {
 	for i := len(l.Fields) - 1; i >= 0; i-- {
 		if f := &l.Fields[i]; f.Name == name {
@@ -35,8 +35,8 @@ func (l *Line) Field(name int32) *Field {
 	return nil
 }
 
-// Get returns the text of the field whose name has a number, which may point into the line;
-// ok is false where it is absent, null, an object or an array.
+// Get returns the text of the last field whose name has a number. The text may point into the line. ok is false if
+// the field is absent, null, an object or an array.
 func (l *Line) Get(name int32) (text []byte, ok bool) {
 	f := l.Field(name)
 	if f == nil || f.Kind == Null || f.Kind == JSON {

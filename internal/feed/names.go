@@ -2,24 +2,23 @@ package feed
 
 import "sync"
 
-// Names numbers the names of a feed's fields, so that whoever deals with many
-// lines looks a name up once. Scanners on several goroutines may share it.
+// Names numbers the names of a feed's fields, so a name is looked up once and not for every line. Several goroutines
+// may share it.
 type Names struct {
 	mu       sync.Mutex
 	byNumber []string
-	met      []bool // by number: a feed has brought the name
+	seen     []bool // by number: the name occurred in the feed
 	numbers  map[string]int32
 }
 
 const (
-	// A feed's names past the first 10,000, and those longer than 1,000 bytes, get no
-	// number: a feed cannot make the memory for them grow.
+	// Names after the first 10,000, and names over 1,000 bytes, get no number, so a feed cannot use unlimited memory.
 	maxNames  = 10000
 	maxLength = 1000 // bytes
 )
 
-// Number returns the number of a name, from 0. It numbers every name: it is for those that the
-// program looks for, before it scans.
+// Number returns the number of a name, from 0. It numbers every name: use it before scanning, for names that the
+// program needs.
 func (n *Names) Number(name string) int32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -29,14 +28,14 @@ func (n *Names) Number(name string) int32 {
 	return n.add(name)
 }
 
-// Name returns the name that has a number.
+// Name returns the name with a number.
 func (n *Names) Name(number int32) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.byNumber[number]
 }
 
-// NameOf returns the name that a number of a line's fields stands for: below 0 it is one of the line's unnumbered names.
+// NameOf returns the name of a field: negative numbers refer to the line's unnumbered names.
 func (n *Names) NameOf(number int32, unnumbered [][]byte) string {
 	if number < 0 {
 		return string(unnumbered[^number])
@@ -44,36 +43,36 @@ func (n *Names) NameOf(number int32, unnumbered [][]byte) string {
 	return n.Name(number)
 }
 
-// Meet returns the number of a name that a feed brings, or -1 where it gets none.
-func (n *Names) Meet(name []byte) int32 {
+// Intern returns the number of a name in the feed, or -1 if it gets none.
+func (n *Names) Intern(name []byte) int32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if number, ok := n.numbers[string(name)]; ok {
-		n.met[number] = true
+		n.seen[number] = true
 		return number
 	}
 	if len(n.byNumber) >= maxNames || len(name) > maxLength {
 		return -1
 	}
 	number := n.add(string(name))
-	n.met[number] = true
+	n.seen[number] = true
 	return number
 }
 
-// HasMet reports whether a feed has brought a name. It may not know of one that gets no number.
-func (n *Names) HasMet(name string) bool {
+// HasSeen reports whether a name occurred in the feed. It may be wrong for names without a number.
+func (n *Names) HasSeen(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	number, ok := n.numbers[name]
-	return ok && n.met[number]
+	return ok && n.seen[number]
 }
 
-// Met returns the names that a feed has brought.
-func (n *Names) Met() (names []string) {
+// Seen returns the names that occurred in the feed.
+func (n *Names) Seen() (names []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for number, met := range n.met {
-		if met {
+	for number, seen := range n.seen {
+		if seen {
 			names = append(names, n.byNumber[number])
 		}
 	}
@@ -85,57 +84,56 @@ func (n *Names) add(name string) int32 {
 		n.numbers = map[string]int32{}
 	}
 	number := int32(len(n.byNumber))
-	n.byNumber, n.met = append(n.byNumber, name), append(n.met, false)
+	n.byNumber, n.seen = append(n.byNumber, name), append(n.seen, false)
 	n.numbers[name] = number
 	return number
 }
 
-// A follower is a name, and what a scanner expects after it. The names of most feeds come in few
-// orders, one for each type of message, so that one comparison both checks and resolves a name:
-// a tenth off a hot feed. A follower on a path stands for all names of a message up to
-// it, so that what it expects depends on the type: another tenth off the CPU of a feed of six
-// types (BenchmarkScan/shapes). Names for which there is no path any more have one follower each, wherever they
-// come, which expects what came after it last time.
+// A follower is a name, and what a scanner expects after it. Most feeds have few orders of names, one for each type
+// of message, so one comparison usually both checks and resolves a name: that saves a tenth of a hot feed's CPU. A
+// follower on a path stands for all names of a message up to this one, so what it expects depends on the type: that
+// saves another tenth for a feed of six types (BenchmarkScan/shapes). When there are too many paths, further names
+// have one follower each, which expects what came after it last time.
 type follower struct {
-	quoted string // as it stands in most lines: with its quotes and the colon
+	quoted string // with quotes and colon, as in most lines
 	number int32
-	next   int32 // in Scanner.met: the first that is expected; 0 where none came yet
-	other  int32 // in Scanner.met: on a path, what else is expected in this place; 0 where nothing is
+	next   int32 // index in Scanner.followers of the first expected name; 0 if none came yet
+	other  int32 // on a path: index in Scanner.followers of another name expected here; 0 if there is none
 	path   bool
 }
 
-// A feed whose messages name their fields in ever other orders cannot make a scanner grow past maxPaths
-// followers on paths, of 40 bytes each, nor have it compare a name with more than maxOthers.
+// If messages have ever new orders of names, a scanner has at most maxPaths followers on paths, of 40 bytes each, and
+// compares a name with at most maxOthers.
 const (
 	maxPaths  = 4096
 	maxOthers = 16
 )
 
-// other returns the follower of s.met[prev], after the first, that the rest of a line begins
-// with, and 0 if there is none. It is the first from now on.
+// other returns the follower of s.followers[prev], besides the first, that rest begins with, or 0. It becomes the
+// first.
 func (s *Scanner) other(prev int32, rest []byte) int32 {
-	first := s.met[prev].next
-	for before, at := first, s.met[first].other; at > 0; before, at = at, s.met[at].other {
-		e := &s.met[at]
+	first := s.followers[prev].next
+	for before, at := first, s.followers[first].other; at > 0; before, at = at, s.followers[at].other {
+		e := &s.followers[at]
 		if len(rest) >= len(e.quoted) && string(rest[:len(e.quoted)]) == e.quoted {
-			s.met[before].other, e.other, s.met[prev].next = e.other, first, at
+			s.followers[before].other, e.other, s.followers[prev].next = e.other, first, at
 			return at
 		}
 	}
 	return 0
 }
 
-// follow has s.met[prev] expect the name of s.met[name], which is 0 where it has none, and returns the
-// name's follower in this place.
+// follow makes s.followers[prev] expect the name of s.followers[name], and returns the name's follower there. name is
+// 0 for a name without a follower.
 func (s *Scanner) follow(prev, name int32) int32 {
-	p := &s.met[prev]
+	p := &s.followers[prev]
 	if prev > 0 && !p.path {
 		p.next = name
 		return name
 	}
 	n := 0
-	for at := p.next; at > 0; at = s.met[at].other {
-		if s.met[at].quoted == s.met[name].quoted { // white space stands before the colon
+	for at := p.next; at > 0; at = s.followers[at].other {
+		if s.followers[at].quoted == s.followers[name].quoted { // there was white space before the colon
 			return at
 		}
 		n++
@@ -143,33 +141,32 @@ func (s *Scanner) follow(prev, name int32) int32 {
 	if name == 0 || n == maxOthers || s.paths == maxPaths {
 		return name
 	}
-	e := follower{quoted: s.met[name].quoted, number: s.met[name].number, other: p.next, path: true}
-	at := int32(len(s.met))
+	e := follower{quoted: s.followers[name].quoted, number: s.followers[name].number, other: p.next, path: true}
+	at := int32(len(s.followers))
 	p.next = at
-	s.met = append(s.met, e)
+	s.followers = append(s.followers, e)
 	s.paths++
 	return at
 }
 
-// meet returns the number of a name, which stands in the line as raw, and where in s.met it
-// is, 0 if it is not.
-func (s *Scanner) meet(raw []byte, escaped bool) (number, at int32) {
+// resolve returns the number of the name raw, and its index in s.followers, 0 if it has none.
+func (s *Scanner) resolve(raw []byte, escaped bool) (number, at int32) {
 	if at, ok := s.byName[string(raw)]; ok {
-		return s.met[at].number, at
+		return s.followers[at].number, at
 	}
 	name := raw
 	if escaped {
 		name = AppendUnquoted(nil, raw)
 	}
-	if number = s.names.Meet(name); number < 0 {
+	if number = s.names.Intern(name); number < 0 {
 		s.unnumbered = append(s.unnumbered, name)
 		return ^int32(len(s.unnumbered) - 1), 0
 	}
 	if len(s.byName) > maxNames || len(raw) > maxLength {
 		return number, 0
 	}
-	at = int32(len(s.met))
-	s.met = append(s.met, follower{quoted: `"` + string(raw) + `":`, number: number})
+	at = int32(len(s.followers))
+	s.followers = append(s.followers, follower{quoted: `"` + string(raw) + `":`, number: number})
 	s.byName[string(raw)] = at
 	return number, at
 }

@@ -5,11 +5,11 @@ import (
 	"cmp"
 )
 
-// Older reports whether the version a is before b, in the order of [Compare].
+// Older reports whether version a is before version b in the order of [Compare].
 func Older(a, b []byte) bool { return Compare(a, b) < 0 }
 
-// Compare compares two texts. Numbers, whatever their spelling, come before other texts, which are compared byte by
-// byte: any two texts have an order, and it is the same for every set of them.
+// Compare compares two texts. Numbers, in any spelling, come before other texts, which are compared byte by byte. The
+// order is total.
 func Compare(a, b []byte) int {
 	if isCount(a) && isCount(b) {
 		if len(a) != len(b) {
@@ -30,7 +30,7 @@ func Compare(a, b []byte) int {
 	return bytes.Compare(a, b)
 }
 
-// isCount reports whether text is nothing but digits, and no more than it needs.
+// isCount reports whether text has only digits, and no leading zero.
 func isCount(text []byte) bool {
 	for _, c := range text {
 		if !isDigit(c) {
@@ -40,8 +40,7 @@ func isCount(text []byte) bool {
 	return len(text) == 1 || len(text) > 1 && text[0] != '0'
 }
 
-// AsNumber returns a text that [Compare] takes for a number as JSON would have it, which allows neither a plus sign nor
-// zeros in front.
+// AsNumber returns a text that [Compare] treats as a number in JSON's form, without a plus sign or leading zeros.
 func AsNumber(text []byte) (number []byte, ok bool) {
 	number, negative := bytes.CutPrefix(text, []byte("-"))
 	if !negative {
@@ -73,7 +72,7 @@ func compareDecimals(a, b []byte) int {
 	return as * bytes.Compare(ad, bd)
 }
 
-// sign returns that of a number with such digits.
+// sign returns the sign of a number with these digits.
 func sign(number, digits []byte) int {
 	switch {
 	case len(digits) == 0:

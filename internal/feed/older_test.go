@@ -3,13 +3,12 @@ package feed
 import "testing"
 
 func TestOlder(t *testing.T) {
-	// Each is older than the next. Numbers come before texts, also where the text
-	// is before them byte by byte.
+	// Each is older than the next. Numbers come before texts, even if the text sorts first byte by byte.
 	for _, ordered := range [][]string{
 		{"-1e99999999999999999999", "-1e400", "-1e-99999999999999999999", "0", "0.1e-99999999999999999999", "5", "12e9223372036854775807"},
 		{"-1e400", "-10", "-9.5", "-9", "-0.001", "0", "1e-400", "0.5", "9", "10", "1700000000", "1700000000.5", "12345678901234567890", "12345678901234567891", "1e400"},
 		{"9", "10", "", "--2", "-a", "10a", "2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z", "2026-11-20T10:00:00Z1", "9a", "a"},
-		{"+7", "008", "+", "1_000"}, // the first two are numbers, though JSON writes them otherwise
+		{"+7", "008", "+", "1_000"}, // the first two are numbers, although not in JSON
 	} {
 		for i, a := range ordered {
 			for j, b := range ordered {
@@ -26,7 +25,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// FuzzOlder: of any three versions, each two have an order, and it is no circle.
+// FuzzOlder: any two of three versions have an order, and it is transitive.
 func FuzzOlder(f *testing.F) {
 	f.Add("9", "10", "1a")
 	f.Add("1.0", "1", "-")

@@ -6,26 +6,25 @@ import (
 	"unicode/utf8"
 )
 
-// A Scanner cuts lines. It is not safe for concurrent use.
+// A Scanner splits lines into fields. It is not safe for concurrent use.
 type Scanner struct {
 	line   []byte
 	fields []Field
 
 	names      *Names
-	met        []follower // 0 is the beginning of a line
+	followers  []follower // followers[0] is the start of a line
 	byName     map[string]int32
-	paths      int      // how many of met are on a path
-	unnumbered [][]byte // the last line's names without a number; never written again
+	paths      int      // number of followers on paths
+	unnumbered [][]byte // the last line's names without a number; not reused
 }
 
-// NewScanner returns a scanner that numbers names as n does.
+// NewScanner returns a scanner that numbers names in n.
 func NewScanner(n *Names) *Scanner {
-	return &Scanner{names: n, met: []follower{{}}, byName: map[string]int32{}}
+	return &Scanner{names: n, followers: []follower{{}}, byName: map[string]int32{}}
 }
 
-// Scan returns the fields of one line (without its newline) in order, equal
-// names included. The result is good until the next call.
-// An error is always an [*Error].
+// Scan returns the fields of one line (without its newline) in order, including repeated names. The result is valid
+// until the next call. An error is always an [*Error].
 func (s *Scanner) Scan(line []byte) ([]Field, error) {
 	fields, err := s.Append(s.fields[:0], line)
 	if err != nil {
@@ -35,8 +34,8 @@ func (s *Scanner) Scan(line []byte) ([]Field, error) {
 	return fields, nil
 }
 
-// Append is [Scanner.Scan] into memory of the caller's: it appends the line's
-// fields to dst. After an error there may be some of them behind dst's end.
+// Append is like [Scanner.Scan], but appends the line's fields to dst. After an error some fields may be in the
+// memory after dst's end.
 func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 	s.line, s.unnumbered = line, nil
 	i := s.space(0)
@@ -55,23 +54,23 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 	for {
 		var f Field
 		var err error
-		at := s.met[prev].next
-		if e := &s.met[at]; at > 0 && i+len(e.quoted) <= len(line) && string(line[i:i+len(e.quoted)]) == e.quoted {
+		at := s.followers[prev].next
+		if e := &s.followers[at]; at > 0 && i+len(e.quoted) <= len(line) && string(line[i:i+len(e.quoted)]) == e.quoted {
 			i += len(e.quoted)
 			f.Name = e.number
 		} else if at = s.other(prev, line[i:]); at > 0 {
-			i += len(s.met[at].quoted)
-			f.Name = s.met[at].number
+			i += len(s.followers[at].quoted)
+			f.Name = s.followers[at].number
 		} else {
 			start, end, escaped := i+1, 0, false
 			if i, end, escaped, err = s.name(i); err != nil {
 				return dst, err
 			}
-			f.Name, at = s.meet(line[start:end:end], escaped)
+			f.Name, at = s.resolve(line[start:end:end], escaped)
 			at = s.follow(prev, at)
 		}
 		prev = at
-		// Most feeds have no white space here: a compare, no call.
+		// Most feeds have no white space here, and then a comparison is enough.
 		if i < len(line) && line[i] <= ' ' {
 			i = s.space(i)
 		}
@@ -100,7 +99,7 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 	}
 }
 
-// noObject is what is wrong with a line that has something else than an object at i.
+// noObject returns the error for a line that has something other than an object at i.
 func (s *Scanner) noObject(i int) error {
 	end, _, err := s.value(i)
 	if err == nil {
@@ -112,8 +111,7 @@ func (s *Scanner) noObject(i int) error {
 	return err
 }
 
-// space returns the index of the first byte at or after i that is not white
-// space.
+// space returns the index of the first byte at or after i that is not white space.
 func (s *Scanner) space(i int) int {
 	for i < len(s.line) {
 		switch s.line[i] {
@@ -133,7 +131,7 @@ func (s *Scanner) end(i int) error {
 	return nil
 }
 
-// value checks the value at i and returns the index after it.
+// value checks the value at i, and returns the index after it and its kind.
 func (s *Scanner) value(i int) (int, Kind, error) {
 	if i >= len(s.line) {
 		return i, Null, s.unexpected(i, "a value")
@@ -213,9 +211,8 @@ const (
 	tops = 0x8080808080808080
 )
 
-// string checks the string whose quote is at i, and returns the index after its
-// closing quote and whether it holds escapes. Eight bytes are looked at in one
-// step: BenchmarkScan loses about half of its speed when they are taken singly.
+// string checks the string whose opening quote is at i, and returns the index after its closing quote and whether it
+// has escapes. It checks eight bytes at a time: byte by byte, BenchmarkScan is about half as fast.
 func (s *Scanner) string(i int) (int, bool, error) {
 	b, start := s.line, i
 	i++
@@ -224,8 +221,7 @@ func (s *Scanner) string(i int) (int, bool, error) {
 		for i+8 <= len(b) {
 			x := binary.LittleEndian.Uint64(b[i:])
 			q, e := x^(ones*'"'), x^(ones*'\\')
-			// The lowest marked byte is the first that is a quote, a backslash,
-			// a control character or not ASCII.
+			// The lowest marked byte is the first quote, backslash, control character or non-ASCII byte.
 			if m := ((q-ones)&^q | (e-ones)&^e | (x-ones*0x20)&^x | x) & tops; m != 0 {
 				i += bits.TrailingZeros64(m) >> 3
 				break
@@ -259,8 +255,7 @@ func (s *Scanner) string(i int) (int, bool, error) {
 	}
 }
 
-// escape checks the escape at i and returns its length; a surrogate pair is one
-// escape.
+// escape checks the escape at i and returns its length. A surrogate pair is one escape.
 func (s *Scanner) escape(i int) (int, error) {
 	b := s.line
 	if i+1 >= len(b) {
@@ -309,15 +304,14 @@ func hex4(b []byte, i int) (r rune, ok bool) {
 	return r, true
 }
 
-// nested checks the object or array at i without recursion: a bit a level says
-// which of the two is open.
+// nested checks the object or array at i without recursion: a bit per level says which of the two is open.
 func (s *Scanner) nested(i int) (int, error) {
 	b := s.line
 	var objects [maxDepth/64 + 1]uint64
 	depth := 1 // the message itself
 	var err error
 	for {
-		// Here stands a value.
+		// A value starts here.
 		if i = s.space(i); i < len(b) && (b[i] == '{' || b[i] == '[') {
 			if depth++; depth > maxDepth {
 				return i, Errorf(TooDeep, "nesting over %d levels at byte %d", maxDepth, i)
@@ -344,7 +338,7 @@ func (s *Scanner) nested(i int) (int, error) {
 		} else if i, _, err = s.value(i); err != nil {
 			return i, err
 		}
-		// A value has ended: close what it closes.
+		// A value has ended: close the objects and arrays that end here.
 		for {
 			if depth == 1 {
 				return i, nil
@@ -377,8 +371,8 @@ func closer(object bool) byte {
 	return ']'
 }
 
-// name checks the name of a field at i and its colon, and returns the index after the colon,
-// that of the name's closing quote, and whether the name holds escapes.
+// name checks the name at i and its colon. It returns the index after the colon, the index of the name's closing
+// quote, and whether the name has escapes.
 func (s *Scanner) name(i int) (after, quote int, escaped bool, err error) {
 	if i >= len(s.line) || s.line[i] != '"' {
 		return i, i, false, s.unexpected(i, "a field name")

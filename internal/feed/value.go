@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// AppendText appends a value as text: a string without its quotes and escapes,
-// anything else as it was written.
+// AppendText appends a value as text: a string without quotes and escapes, anything else unchanged.
 func AppendText(dst, value []byte, k Kind) []byte {
 	if k == String {
 		return AppendUnquoted(dst, value[1:len(value)-1])
@@ -19,8 +18,7 @@ func AppendText(dst, value []byte, k Kind) []byte {
 	return append(dst, value...)
 }
 
-// Text is AppendText without the copy where the value has no escapes: the
-// result may point into value or into scratch.
+// Text is AppendText without a copy if the value has no escapes: the result may point into value or scratch.
 func Text(scratch, value []byte, k Kind) []byte {
 	if k != String {
 		return value
@@ -28,7 +26,7 @@ func Text(scratch, value []byte, k Kind) []byte {
 	return Unquoted(scratch, value[1:len(value)-1])
 }
 
-// Clip is a text for people, or its beginning.
+// Clip returns a text for messages to users, shortened if it is long.
 func Clip(text []byte) string {
 	const most = 100
 	if len(text) <= most {
@@ -41,10 +39,10 @@ func Clip(text []byte) string {
 	return string(text[:n]) + "..."
 }
 
-// An Unquoter is the memory for texts of values that have escapes.
+// An Unquoter holds the memory for texts of values with escapes.
 type Unquoter struct{ text []byte }
 
-// Text is a value as text. It is good until the next call.
+// Text returns a value as text. It is valid until the next call.
 func (u *Unquoter) Text(v *Field) []byte {
 	if v.Kind != String {
 		return v.Value
@@ -57,7 +55,8 @@ func (u *Unquoter) Text(v *Field) []byte {
 	return u.text
 }
 
-// Unquoted returns the inside of a scanned string with its escapes resolved. It points into s, or into scratch if it fits there.
+// Unquoted returns the inside of a scanned string without escapes. It points into s, or into scratch if it fits
+// there.
 func Unquoted(scratch, s []byte) []byte {
 	if bytes.IndexByte(s, '\\') < 0 {
 		return s
@@ -70,12 +69,11 @@ func AppendString(dst []byte, text string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(text) // a string always encodes
+	_ = e.Encode(text) // encoding a string never fails
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
 
-// AppendUnquoted appends the inside of a scanned string with its escapes
-// resolved.
+// AppendUnquoted appends the inside of a scanned string without escapes.
 func AppendUnquoted(dst, s []byte) []byte {
 	for {
 		i := bytes.IndexByte(s, '\\')
@@ -111,10 +109,10 @@ func AppendUnquoted(dst, s []byte) []byte {
 	}
 }
 
-// JSONNull is JSON's null where it is a value of a JSON column, and not NULL: the blank before it tells it from that.
+// JSONNull is JSON null as a value of a JSON column. The leading blank distinguishes it from NULL.
 var JSONNull = []byte(" null")
 
-// KindOf tells the form of a raw value that was scanned before.
+// KindOf returns the kind of a scanned raw value.
 func KindOf(value []byte) Kind {
 	switch value[0] {
 	case 'n':
@@ -132,7 +130,7 @@ func KindOf(value []byte) Kind {
 	return Int
 }
 
-// TextOf returns the text of a raw value that was scanned before, nil for none.
+// TextOf returns the text of a scanned raw value, nil for none.
 func TextOf(raw []byte) []byte {
 	if raw == nil {
 		return nil
@@ -140,8 +138,7 @@ func TextOf(raw []byte) []byte {
 	return Text(nil, raw, KindOf(raw))
 }
 
-// IsNumber reports whether text is written as a JSON number of at most 4096
-// characters, and whether as an integer.
+// IsNumber reports whether text is a JSON number of at most 4096 characters, and returns its kind.
 func IsNumber(text []byte) (Kind, bool) {
 	if len(text) == 0 || text[0] != '-' && !isDigit(text[0]) {
 		return Null, false
@@ -151,7 +148,7 @@ func IsNumber(text []byte) (Kind, bool) {
 	return k, err == nil && end == len(text)
 }
 
-// IsObject reports whether text is a JSON object that a line could hold as a value.
+// IsObject reports whether text is a JSON object that would be valid in a line.
 func IsObject(text []byte) bool {
 	s := Scanner{line: text}
 	i := s.space(0)
@@ -162,9 +159,8 @@ func IsObject(text []byte) bool {
 	return err == nil && s.end(end) == nil
 }
 
-// ParseInt reads an integer: digits, or a number that stands for a whole one
-// (1.0, 1e3). ok is false past 64 bits and for fractions; "-0" is no integer,
-// for its sign would be lost.
+// ParseInt parses an integer: digits, or a number with an integral value (1.0, 1e3). ok is false beyond 64 bits and
+// for fractions. "-0" is not an integer, because its sign would be lost.
 func ParseInt(number []byte, k Kind) (n int64, ok bool) {
 	if k == Int {
 		return parseDigits(number)
@@ -197,24 +193,22 @@ func parseDigits(b []byte) (n int64, ok bool) {
 	return int64(u), u < 1<<63
 }
 
-// ParseReal reads a number as the nearest double. ok is false where it is past
-// a double's range, at either end; exact is set if the double still prints
-// as this number, so that no digit is lost.
+// ParseReal parses a number as the nearest double. ok is false outside a double's range, at either end. exact reports
+// whether the double prints as the same number, so no digit is lost.
 func ParseReal(number []byte) (f float64, exact, ok bool) {
 	f, err := strconv.ParseFloat(string(number), 64)
 	if err != nil || f == 0 && bytes.ContainsAny(mantissa(number), "123456789") {
 		return 0, false, false
 	}
-	// Fifteen digits survive a double and back (DBL_DIG), if its exponent is
-	// not extreme.
+	// Fifteen digits survive conversion to a double and back (DBL_DIG), if the exponent is not extreme.
 	if len(number) <= 15 && math.Abs(f) > 1e-300 {
 		return f, true, true
 	}
 	return f, exactly(number, f), true
 }
 
-// AppendReal appends the text of a double: the fewest digits that read back as the same
-// double, in the notation of Postgres. Wherever weir turns a double into text, this is it.
+// AppendReal appends the text of a double: the fewest digits that parse as the same double, in Postgres' notation.
+// weir always converts doubles to text this way.
 func AppendReal(dst []byte, f float64) []byte {
 	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e15) {
 		return strconv.AppendFloat(dst, f, 'e', -1, 64)
@@ -229,8 +223,7 @@ func mantissa(number []byte) []byte {
 	return number
 }
 
-// exactly reports whether f, printed with as few digits as tell it from its
-// neighbours, is the same decimal as number.
+// exactly reports whether f, printed with the fewest digits that identify it, is the same decimal as number.
 func exactly(number []byte, f float64) bool {
 	var buf [32]byte
 	ad, ae := decimal(number)
@@ -238,11 +231,11 @@ func exactly(number []byte, f float64) bool {
 	return ae == be && bytes.Equal(ad, bd)
 }
 
-// maxExponent is what larger exponents count as.
+// maxExponent is the limit that larger exponents are reduced to.
 const maxExponent = 1 << 30
 
-// decimal returns the digits of a number without zeros at either end, and the
-// power of ten of the point before the first of them.
+// decimal returns the digits of a number without zeros at either end, and the power of ten of the point before the
+// first of them.
 func decimal(number []byte) (digits []byte, exp int) {
 	m := mantissa(number)
 	if len(m) < len(number) {
@@ -264,8 +257,7 @@ func decimal(number []byte) (digits []byte, exp int) {
 	return digits, exp
 }
 
-// AppendDecimal appends one spelling for all those of a number's value. That of an
-// integer of 64 bits is its digits.
+// AppendDecimal appends one spelling for all spellings of a number. An integer of 64 bits is spelled as its digits.
 func AppendDecimal(dst, number []byte) []byte {
 	digits, exp := decimal(number)
 	if len(digits) == 0 {
@@ -282,8 +274,8 @@ func AppendDecimal(dst, number []byte) []byte {
 	return strconv.AppendInt(dst, int64(exp), 10)
 }
 
-// Seconds reads a time, as seconds since 1970 or as RFC 3339 has it, and returns the
-// seconds; NaN where text is none.
+// Seconds parses a time, in seconds since 1970 or as RFC 3339, and returns seconds since 1970; NaN if text is
+// neither.
 func Seconds(text string) float64 {
 	if s, err := strconv.ParseFloat(text, 64); err == nil {
 		return s

@@ -2,8 +2,8 @@ package feed
 
 import "bytes"
 
-// A Walker steps through a value that was scanned: the value itself, then what is nested in
-// it, depth first. It allocates nothing.
+// A Walker steps through a scanned value: the value itself, then its members and elements, depth first. It allocates
+// nothing.
 //
 //	w := feed.Walk(value)
 //	for w.Next() {
@@ -12,20 +12,20 @@ import "bytes"
 type Walker struct {
 	// Depth is 0 for the value itself, 1 for its members or elements, and so on.
 	Depth int
-	// Name is what is between the quotes of a member's name, with its escapes; nil elsewhere.
+	// Name is the raw name of a member, between its quotes; nil for other values.
 	Name []byte
 	Kind Kind
 
 	json       []byte
-	start, end int // of the value at hand; of an object or array only its bracket, until Raw
-	depth      int // of what stands at end
+	start, end int // of the current value; of an object or array only its bracket, until Raw
+	depth      int // at end
 }
 
-// Walk returns a walker that stands before a value.
+// Walk returns a walker positioned before a value.
 func Walk(value []byte) Walker { return Walker{json: value} }
 
-// Next steps to the next value and reports whether there is one. It steps into an object or
-// array unless [Walker.Raw] has read it.
+// Next steps to the next value and reports whether there is one. It steps into an object or array unless [Walker.Raw]
+// has read it.
 func (w *Walker) Next() bool {
 	b, i := w.json, w.end
 	w.Name = nil
@@ -73,7 +73,7 @@ func (w *Walker) at(start, end int, k Kind) bool {
 	return true
 }
 
-// Raw returns the raw JSON of the value at hand, of an object or array with all that is in it.
+// Raw returns the raw JSON of the current value; for an object or array, all of it.
 func (w *Walker) Raw() []byte {
 	for w.depth > w.Depth { // the object or array is still open
 		switch w.json[w.end] {
@@ -89,13 +89,13 @@ func (w *Walker) Raw() []byte {
 	return w.json[w.start:w.end:w.end]
 }
 
-// Array reports whether the value at hand is an array.
+// Array reports whether the current value is an array.
 func (w *Walker) Array() bool { return w.json[w.start] == '[' }
 
-// Offset is where the value at hand begins in the one that is walked.
+// Offset returns the index of the current value in the walked one.
 func (w *Walker) Offset() int { return w.start }
 
-// stringEnd returns the index behind the closing quote of the string whose quote is at i.
+// stringEnd returns the index after the closing quote of the string whose opening quote is at i.
 func stringEnd(b []byte, i int) int {
 	for from := i + 1; ; {
 		end := from + bytes.IndexByte(b[from:], '"')

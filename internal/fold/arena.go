@@ -4,38 +4,38 @@ import "encoding/binary"
 
 const (
 	chunkSize = 1 << 20 // bytes
-	align     = 8       // a ref counts in these, so that 32 bits reach 32 GiB
+	align     = 8       // a ref counts in units of 8 bytes, so 32 bits address 32 GiB
 	perChunk  = chunkSize / align
 
-	// maxArena is what an arena holds at most, in bytes, before one more line: one of
-	// 256 MiB takes less than what is left of the 32 GiB.
+	// maxArena limits the bytes in an arena before another line is added. A line has at most 256 MiB, which still
+	// fits below 32 GiB.
 	maxArena = 28 << 30
 )
 
-// ref is the address of a value in an arena; 0 is none.
+// ref is the address of a value in an arena; 0 means none.
 type ref uint32
 
-// onlyInitial is the address, in each arena, of the value that is nothing but initial. Rows
-// share it.
-const onlyInitial ref = 1
+// defaultOnly is the address, in every arena, of the value that consists of the initial mark alone. All rows share
+// it.
+const defaultOnly ref = 1
 
-// An arena holds values, each behind a 4-byte length. Its chunks are kept over
-// a reset; values larger than a chunk have memory of their own, which is not.
+// An arena holds values, each after a 4-byte length. Reset keeps its chunks, except the memory of values larger than
+// a chunk.
 type arena struct {
 	chunks [][]byte
-	next   int // bytes used of all chunks; the first 8 stay free, for ref 0
+	next   int // bytes used in all chunks; the first 8 are unused because ref 0 means none
 }
 
-// begin makes an arena that has a chunk an empty one.
+// begin prepares an empty arena that has a chunk.
 func (a *arena) begin() {
 	a.next = align
-	a.put([]byte{initial})
+	a.put([]byte{initialMark})
 }
 
 func (a *arena) reset() {
 	for i, c := range a.chunks {
 		if len(c) != chunkSize {
-			a.chunks = a.chunks[:i] // large values are rare: forget all behind the first
+			a.chunks = a.chunks[:i] // large values are rare: drop all chunks from the first of them on
 			break
 		}
 		poison(c[:min(len(c), max(0, a.next-i*chunkSize))])
@@ -45,14 +45,14 @@ func (a *arena) reset() {
 	}
 }
 
-// bytes returns what the arena's values take.
+// bytes returns the number of bytes in use.
 func (a *arena) bytes() int { return a.next }
 
-func room(n int) int { return (4 + n + align - 1) &^ (align - 1) }
+func paddedSize(n int) int { return (4 + n + align - 1) &^ (align - 1) }
 
-// put copies v into the arena.
+// put copies v into the arena and returns its address.
 func (a *arena) put(v []byte) ref {
-	n := room(len(v))
+	n := paddedSize(len(v))
 	if len(a.chunks) == 0 {
 		a.grow(0, chunkSize)
 		a.begin()
@@ -72,8 +72,8 @@ func (a *arena) put(v []byte) ref {
 	return r
 }
 
-// grow makes room for n bytes from chunk at on. A large value spans several
-// chunks of one piece of memory, so that its address stays a simple sum.
+// grow makes room for n bytes from chunk at onward. A large value spans several chunks of one allocation, so its
+// address is still a simple sum.
 func (a *arena) grow(at, n int) {
 	a.chunks = a.chunks[:at]
 	size := (n + chunkSize - 1) / chunkSize * chunkSize
@@ -84,24 +84,23 @@ func (a *arena) grow(at, n int) {
 	a.chunks = append(a.chunks, piece)
 }
 
-// at returns where r is.
+// at returns a pointer to the length of the value at r.
 func (a *arena) at(r ref) *byte { return &a.chunks[r/perChunk][r%perChunk*align] }
 
-// get returns the value at r; it is good until the arena is reset.
+// get returns the value at r. It is valid until the arena is reset.
 func (a *arena) get(r ref) []byte {
 	m := a.chunks[r/perChunk][r%perChunk*align:]
 	n := binary.LittleEndian.Uint32(m)
 	return m[4 : 4+n : 4+n]
 }
 
-// set replaces the value at r and returns where the new one is: in the old
-// one's place where it fits.
+// set replaces the value at r and returns the address of the new one, which overwrites the old one if it fits.
 func (a *arena) set(r ref, v []byte) ref {
-	if r <= onlyInitial {
+	if r <= defaultOnly {
 		return a.put(v)
 	}
 	m := a.chunks[r/perChunk][r%perChunk*align:]
-	if room(len(v)) > room(int(binary.LittleEndian.Uint32(m))) {
+	if paddedSize(len(v)) > paddedSize(int(binary.LittleEndian.Uint32(m))) {
 		return a.put(v)
 	}
 	binary.LittleEndian.PutUint32(m, uint32(len(v)))
@@ -109,7 +108,8 @@ func (a *arena) set(r ref, v []byte) ref {
 	return r
 }
 
-// copyShort is copy for what is mostly short: a call takes longer than copying its bytes, a twentieth of a hot feed's fold.
+// copyShort is copy, faster for values of 8 to 16 bytes, which are the most frequent: calling copy took a twentieth
+// of a hot feed's fold.
 func copyShort(to, v []byte) {
 	if n := len(v); n < 8 || n > 16 {
 		copy(to, v)

@@ -1,5 +1,4 @@
-// Package fold merges the messages of a feed into batches: one row per key,
-// with the last value that any message named for each column.
+// Package fold merges the messages of a feed into batches: one row per key, with the last value for each column.
 package fold
 
 import (
@@ -11,32 +10,31 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Batch is what one transaction writes. One goroutine owns it at a time.
+// A Batch is the rows of one table that a transaction writes. One goroutine owns it at a time.
 type Batch struct {
-	// Table is the table as the batch's rows need it, with the columns and
-	// types that it must have before they are written.
+	// Table is the table that the rows need: with the columns and types that it must have before they are written.
 	Table  schema.Table
 	Limits schema.Limits // of the database
 
 	Scope   Scope // of the messages' versions: ColumnScope, RowScope; "" if they have none
 	Version int   // the column of Table that holds the version, or -1
 
-	// Time is when the batch was full or due, which the table's stamps get.
+	// Time is when the batch was full or due. It is the value of the table's timestamp columns.
 	Time time.Time
 
-	// Messages counts the messages folded; Rows() of them became rows.
+	// Messages counts the folded messages; they became Rows() rows.
 	Messages int64
-	// Truncated is the place of the message by which the table loses all rows that it had before the
-	// batch; nil: it keeps them.
+	// Truncated is the position of the message that truncates the table before the batch's rows are written; nil if
+	// there is none.
 	Truncated *Place
-	// Child says whose rows the batch's belong to; nil: to none.
+	// Child describes the parent table; nil if there is none.
 	Child *Child
-	// Linked tells that some of the messages change other rows, too, in this table or another.
+	// Linked reports whether a message of the batch also changes other rows, in this table or another.
 	Linked bool
 
 	arena     arena  // of all values, versions and lines
-	marks     bool   // some value begins with initial or relative
-	text      []byte // of a value that is merged
+	marks     bool   // some value begins with initialMark or relativeMark
+	text      []byte // buffer for a merged value
 	rules     *rules
 	rows      rowStore
 	versions  versionStore
@@ -45,76 +43,75 @@ type Batch struct {
 	sets      setRows
 }
 
-// A Row is what a batch does to the row of one key.
+// A Row is what a batch changes in the row of one key.
 type Row struct {
-	// Key holds the key's columns in a form that is equal where the database
-	// calls keys equal; without a key it is the number of the row.
+	// Key is the row's key in a form that is equal if the database treats the keys as equal. In a table without a key
+	// it is the row's number.
 	Key []byte
-	// Replaces is set where a message deleted the row before: nothing of what
-	// the database has comes back.
+	// Replaces is set if a message deleted the row first: no value of the database's row is kept.
 	Replaces bool
-	// Deleted is set where nothing followed the delete.
+	// Deleted is set if the row's last change is a delete.
 	Deleted bool
-	// Sweeps is set where this is no row, but has the key of a row above alone: of the rows
-	// that belong to it, only those among the batch's stay. See [Explosion.Explode].
+	// Sweeps marks an entry that is no row, and has only the key of a parent row: the children of that row are
+	// deleted unless they are in the batch. See [Explosion.Explode].
 	Sweeps bool
 
-	named    bool  // a message of the batch names the row in another one, see [Ensure]
-	versions int32 // number of the row's versions in the batch, from 1; 0 is none
-	hash     uint64
-	cells    []ref // by column
+	referenced bool  // a message of the batch refers to the row, see [Ensure]
+	versions   int32 // index of the row's versions in the batch, from 1; 0 means none
+	hash       uint64
+	cells      []ref // by column
 }
 
-// A Reject is a line that could not be written, and why.
+// A Reject is a line that could not be written, with the reason.
 type Reject struct {
 	Place
-	Table  int // that rejects it, by its batch; -1 for none
+	Table  int // index of the batch whose table rejects it; -1 for none
 	Reason feed.Reason
 	Detail string
 	Text   []byte // the line, or its first 64 KiB
 }
 
-// Why is the reason with its detail, as it is kept beside the line.
+// Why returns the reason and its detail, as stored with the line.
 func (r *Reject) Why() string { return string(r.Reason) + ": " + r.Detail }
 
-// NewReject returns the reject of a line that cannot be a message, or not one for a table. It
-// has a copy of the text.
+// NewReject returns the reject of a line that is not a message, or not one for a table. It copies text.
 func NewReject(at Place, table int, err *feed.Error, text []byte) Reject {
 	return Reject{at, table, err.Reason, err.Detail, bytes.Clone(text[:min(len(text), maxRejectText)])}
 }
 
-// Bytes returns the memory that the reject takes.
+// Bytes returns the memory that the reject uses.
 func (r *Reject) Bytes() int { return len(r.Text) + len(r.Detail) + 100 }
 
-// A Place is where a line stands in its source.
+// A Place is the position of a line in its source.
 type Place struct {
-	Lane   int   // the source, as an index into the lanes of the flush
+	Lane   int   // index of the source among the lanes of the flush
 	Line   int64 // from 1
-	Offset int64 // bytes before it in the decompressed stream
+	Offset int64 // of the line's first byte in the decompressed stream
 }
 
 const maxRejectText = 64 << 10 // bytes
 
-// initial is what a value in the arena begins with where Batch.Initial tells of it. No
-// JSON value does.
-const initial = ' '
+// initialMark is the first byte of a value in the arena for which [Batch.Initial] is true. No JSON value begins with
+// it.
+const initialMark = ' '
 
-// relative is the first byte of a value in the arena that is merged into the database's: see Batch.Relative.
-const relative = '+'
+// relativeMark is the first byte of a value in the arena for which [Batch.Relative] is true.
+const relativeMark = '+'
 
 // Rows returns the number of rows.
 func (b *Batch) Rows() int { return len(b.rows.all) }
 
-// Bytes returns the memory that the batch holds its content in.
+// Bytes returns the memory that the content uses.
 func (b *Batch) Bytes() int {
 	return b.arena.bytes() + b.rows.bytes() + b.versions.bytes() + b.log.bytes() + b.relations.bytes()
 }
 
-// keptArena is how much of its arena a batch keeps whatever it needed of it last, in bytes.
+// keptArena is how many bytes of its arena a batch always keeps when it is reset.
 const keptArena = 16 * chunkSize
 
-// Reset empties the batch. It keeps its memory for the next content, unless it needed less than an eighth of it: a
-// live run that has caught up gives back what that took. What was read from it is void.
+// Reset empties the batch; everything that was read from it becomes invalid. The batch keeps its memory for the next
+// content, unless it used less than an eighth of it: a live run that has caught up frees the memory that it needed to
+// do so.
 func (b *Batch) Reset() {
 	if held := len(b.arena.chunks) * chunkSize; held > keptArena && b.arena.bytes() < held/8 {
 		*b = Batch{}
@@ -129,15 +126,15 @@ func (b *Batch) Reset() {
 	*b = Batch{text: b.text, arena: b.arena, rows: b.rows, versions: b.versions, log: b.log, relations: b.relations, sets: b.sets}
 }
 
-// Value returns the raw value that the row sets in a column, or nil where no
-// message named it. It is good until the batch is reset.
+// Value returns the raw value that the row sets in a column, nil if no message sets it. It is valid until the batch
+// is reset.
 func (b *Batch) Value(r *Row, col int) []byte {
 	if col >= len(r.cells) || r.cells[col] == 0 {
 		return nil
 	}
 	v := b.arena.get(r.cells[col])
 	switch {
-	case !b.marks || v[0] != initial && v[0] != relative:
+	case !b.marks || v[0] != initialMark && v[0] != relativeMark:
 		return v
 	case len(v) == 1:
 		return nil
@@ -145,26 +142,25 @@ func (b *Batch) Value(r *Row, col int) []byte {
 	return v[1:]
 }
 
-// Initial reports whether a column begins with its default, which is what it would have
-// if its row had been written message by message: a row that is inserted has the
-// default, even if there is a value, which only fills a row that exists; without a value
-// a row that exists gets the default too, for a delete took what it had.
+// Initial reports whether a column starts at its default, because message by message the row would have had it. An
+// inserted row then gets the default, even if there is a value: that only fills NULL in an existing row. Without a
+// value an existing row gets the default too, because a delete cleared the column.
 func (b *Batch) Initial(r *Row, col int) bool {
-	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initial
+	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initialMark
 }
 
-// Relative reports whether the value that the row sets in a column is merged into the database's, by the function of the
-// column, instead of overwriting it. If the row is inserted or replaced, or has NULL there, it is merged with nothing. See
-// [Batch.AppendMerged].
+// Relative reports whether the value that the row sets in a column is merged into the database's value by the
+// column's merge function, and does not overwrite it. If the row is inserted or replaced, or has NULL there, the
+// value is merged with nothing. See [Batch.AppendMerged].
 func (b *Batch) Relative(r *Row, col int) bool {
 	if b.Value(r, col) == nil {
 		return false
 	}
-	return b.Table.Columns[col].Merge == merge.First || b.marks && b.arena.get(r.cells[col])[0] == relative
+	return b.Table.Columns[col].Merge == merge.First || b.marks && b.arena.get(r.cells[col])[0] == relativeMark
 }
 
-// AppendMerged appends the new value of a column that a row sets, as raw JSON. have is the text in the database, nil for
-// none. merged is nil if the column is unchanged, and ok is false if the column's function cannot use have.
+// AppendMerged appends the new value of a column that a row sets, as raw JSON. have is the text in the database, nil
+// for none. merged is nil if the column is unchanged. ok is false if the merge function cannot use have.
 func (b *Batch) AppendMerged(dst []byte, r *Row, col int, have []byte) (merged []byte, ok bool) {
 	if value := b.Value(r, col); !b.Relative(r, col) {
 		return append(dst, value...), true
@@ -173,33 +169,33 @@ func (b *Batch) AppendMerged(dst []byte, r *Row, col int, have []byte) (merged [
 	}
 }
 
-// MakeAbsolute merges the relative values of all rows with nothing, as for rows that are inserted. It is for a batch of all
-// messages that is compared with its table.
+// MakeAbsolute merges the relative values of all rows with nothing, as if the rows were inserted. Use it on a batch
+// of all messages to compare it with its table.
 func (b *Batch) MakeAbsolute() {
 	for i := range b.rows.all {
 		r := &b.rows.all[i]
 		for col := range r.cells {
 			if c := &b.Table.Columns[col]; c.Merge.Computes() && b.Relative(r, col) {
-				text, _ := c.AppendMerged(nil, nil, b.Value(r, col)) // the column takes it
+				text, _ := c.AppendMerged(nil, nil, b.Value(r, col)) // no error: the column admitted the value
 				r.cells[col] = b.arena.put(text)
 			}
 		}
 	}
 }
 
-// late returns where a value is that only fills a row that exists; see Initial.
-func (b *Batch) late(v []byte) ref {
+// putIfNull returns the address of a value that only fills NULL in an existing row; see [Batch.Initial].
+func (b *Batch) putIfNull(v []byte) ref {
 	b.marks = true
 	if len(v) == 0 {
-		return onlyInitial
+		return defaultOnly
 	}
-	return b.arena.put(append([]byte{initial}, v...))
+	return b.arena.put(append([]byte{initialMark}, v...))
 }
 
-// Names reports whether some row sets a column.
+// Names reports whether any row sets a column.
 func (b *Batch) Names(col int) bool {
 	if b.Child != nil && b.Child.Set {
-		return true // they are whole
+		return true // rows of a set have all columns
 	}
 	for i := range b.rows.all {
 		if b.Value(&b.rows.all[i], col) != nil {
@@ -209,12 +205,11 @@ func (b *Batch) Names(col int) bool {
 	return false
 }
 
-// Sorted returns the rows in the order of their keys, which is the same for
-// every writer: neighbours in the database are written together, and two
-// writers that lock rows in one order cannot deadlock. Without a key, rows are in the order of their messages.
+// Sorted returns the rows in key order. All writers use this order, so neighbours in the database are written
+// together and writers cannot deadlock on row locks. Without a key, rows are in the order of their messages.
 func (b *Batch) Sorted() []*Row {
 	rows := pointers(b.rows.all)
-	if !b.Table.Appends() { // else they are sorted
+	if !b.Table.Appends() { // else they are already in order
 		b.sort(rows)
 	}
 	return rows

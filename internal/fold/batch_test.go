@@ -15,8 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestFold_StopsBeforeAnArenaIsFull: a value past 32 GiB would be written over others.
-// The chunks before the last are left out.
+// TestFold_StopsBeforeAnArenaIsFull: a value past 32 GiB would overwrite others. Only the last chunk is allocated.
 func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
 	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Limits: schema.Limits{Untyped: true}, Key: []string{"id"}, UnknownFields: AddUnknown, MaxColumns: 9, Log: logtest.New(t)})
 	var b Batch
@@ -25,7 +24,7 @@ func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
 	b.arena.chunks[len(b.arena.chunks)-1] = make([]byte, chunkSize)
 	testcheck.NoError(t, f.Fold(&b, []byte(`{"id":"x","a":"the last"}`), Place{}))
 	if err := f.Fold(&b, []byte(`{"id":"x","a":"too many"}`), Place{}); err != errFull {
-		t.Errorf("a batch of %d bytes takes a line: %v", b.arena.bytes(), err)
+		t.Errorf("a batch of %d bytes accepts a line: %v", b.arena.bytes(), err)
 	}
 	f.Seal(&b)
 	if r := &b.rows.all[0]; string(r.Key) != "x" || string(b.Value(r, 1)) != `"the last"` {
@@ -33,7 +32,7 @@ func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
 	}
 }
 
-// TestArena_AddressesReachItsEnd puts a value where the addresses end.
+// TestArena_AddressesReachItsEnd puts a value at the last address.
 func TestArena_AddressesReachItsEnd(t *testing.T) {
 	const end = 1 << 32 * align
 	a := arena{chunks: make([][]byte, end/chunkSize), next: end - 2*align}
@@ -43,18 +42,18 @@ func TestArena_AddressesReachItsEnd(t *testing.T) {
 	}
 }
 
-// TestBatch_KeysOfOneHash: rows whose keys have the same hash, and the same tag, are told apart by the keys, before
-// and after the index has grown.
+// TestBatch_KeysOfOneHash: rows with the same hash and tag are distinguished by their keys, before and after the
+// index grows.
 func TestBatch_KeysOfOneHash(t *testing.T) {
 	const keys, others = 300, 1 << 32
-	hash := func(n int) uint64 { return uint64(n%3) * others } // of one place in the index
+	hash := func(n int) uint64 { return uint64(n%3) * others } // all start at the same slot
 	key := func(n int) []byte { return fmt.Append(nil, n) }
 	b := new(Batch)
 	b.rows.rehash(1024)
 	for n := range keys {
 		s := b.rows.seek(hash(n), key(n))
 		if s.row != 0 {
-			t.Fatalf("key %d has the row %d before it comes", n, s.row)
+			t.Fatalf("key %d has the row %d before it was added", n, s.row)
 		}
 		b.rows.all = append(b.rows.all, Row{Key: key(n), hash: hash(n)})
 		*s = slot{int32(n + 1), tagOf(hash(n))}
@@ -62,20 +61,21 @@ func TestBatch_KeysOfOneHash(t *testing.T) {
 	for _, size := range []int{1024, 1024, 4096} {
 		for n := range keys {
 			if s := b.rows.seek(hash(n), key(n)); s.row != int32(n+1) {
-				t.Fatalf("of %d places: key %d has the row %d", size, n, s.row)
+				t.Fatalf("%d slots: key %d has the row %d", size, n, s.row)
 			}
 			if s := b.rows.seek(hash(n+1), key(n)); s.row != 0 {
-				t.Fatalf("of %d places: key %d with another hash has the row %d", size, n, s.row)
+				t.Fatalf("%d slots: key %d with another hash has the row %d", size, n, s.row)
 			}
 		}
 		if n := b.rows.likely(3 * others); n >= 0 {
-			t.Fatalf("of %d places: a tag that no row has is of row %d", size, n)
+			t.Fatalf("%d slots: an unused tag finds row %d", size, n)
 		}
 		b.rows.rehash(size)
 	}
 }
 
-// TestBatch_ResetGivesMemoryBack: a batch keeps its memory for the next content of its size, but not for a small one.
+// TestBatch_ResetGivesMemoryBack: a batch keeps its memory for content of the same size, but not after a small
+// content.
 func TestBatch_ResetGivesMemoryBack(t *testing.T) {
 	b, value := new(Batch), bytes.Repeat([]byte("x"), 1000)
 	fill := func(rows int) {
@@ -103,8 +103,7 @@ func TestBatch_ResetGivesMemoryBack(t *testing.T) {
 	}
 }
 
-// TestBatch_SortedIsTheKeyOrder of rows whose keys share beginnings of any length, hold NULs, and are each
-// other's beginnings.
+// TestBatch_SortedIsTheKeyOrder: also for keys that share prefixes, contain NULs, or are prefixes of each other.
 func TestBatch_SortedIsTheKeyOrder(t *testing.T) {
 	for n := range 2000 {
 		rnd := rand.New(rand.NewPCG(uint64(n), 1))
@@ -142,14 +141,15 @@ func BenchmarkSorted(b *testing.B) {
 	}
 }
 
-// keyed returns a batch for a table with one column, its key.
+// keyed returns a batch for a table whose only column is its key.
 func keyed(of schema.Type) *Batch {
 	key := schema.New("id", true)
 	key.Type = of
 	return &Batch{Table: schema.Table{Columns: []schema.Column{key}, Key: []int{0}}}
 }
 
-// FuzzState: each version comes back as it was written, beside any other, and states that differ are written otherwise.
+// FuzzState: each version is decoded as it was encoded, next to any other, and different states have different
+// encodings.
 func FuzzState(f *testing.F) {
 	texts := []string{"7", "+5", "007", "-0", "0", "00", ".", "--", "1e3", "1.50", "2026-11-23T05:15:07.5+01:00", "2026-11-23 05:15", "\x00", "a\x00b", "\xc3\xa9", "ab", "abc"}
 	for _, n := range []int{63, 64, 127, 128, 255, maxVersion} {
@@ -161,7 +161,7 @@ func FuzzState(f *testing.F) {
 		s := state{live: []byte(text), tomb: other, columns: [][]byte{nil, other, []byte(text), []byte(text), nil, other}}
 		coded := s.encode()
 		if same, ok := written[string(coded)]; ok {
-			f.Errorf("%q and %q are written as the same", text, same)
+			f.Errorf("%q and %q have the same encoding", text, same)
 		}
 		written[string(coded)] = text
 		var is state
@@ -169,7 +169,7 @@ func FuzzState(f *testing.F) {
 			f.Errorf("%q and %q became %q %q %q, %v", text, other, is.live, is.tomb, is.columns, err)
 		}
 		f.Add(coded, uint8(6))
-		f.Add(coded[:len(coded)/2], uint8(6)) // is damaged, or another state
+		f.Add(coded[:len(coded)/2], uint8(6)) // damaged, or another state
 	}
 	f.Add([]byte{1, 3, '7', 2}, uint8(0))
 	f.Add([]byte{0, 0, 200, 1}, uint8(3))
@@ -190,7 +190,7 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// TestState_Size: states are short, for in a table whose rows change in no order each page of them is written.
+// TestState_Size: states are short, because updates in random order rewrite every page of the table of states.
 func TestState_Size(t *testing.T) {
 	for version, want := range map[string]int{"1000000000": 10, "2026-11-23T05:15:07Z": 15, "17.25": 8, "b": 6} {
 		s := state{live: []byte(version), columns: [][]byte{nil}}
@@ -203,7 +203,7 @@ func TestState_Size(t *testing.T) {
 	}
 }
 
-// TestCheckVersion: a version of the whole row is kept where it stays as it is.
+// TestCheckVersion: a version of the whole row needs a column that stores it unchanged.
 func TestCheckVersion(t *testing.T) {
 	for _, c := range []struct {
 		column schema.Column
@@ -217,7 +217,7 @@ func TestCheckVersion(t *testing.T) {
 		{schema.Column{Type: schema.Real, Decl: "real", Size: 4}, "is real, which rounds"},
 		{schema.Column{Type: schema.Number, Decl: "numeric(12,2)"}, "is numeric(12,2), which rounds"},
 		{schema.Column{Type: schema.Int, Decl: "bigint", Generated: true}, "is computed"},
-		{schema.Column{Type: schema.Instant, Decl: "timestamptz"}, "writes otherwise"},
+		{schema.Column{Type: schema.Instant, Decl: "timestamptz"}, "formats differently"},
 	} {
 		c.column.Name = "v"
 		err := CheckVersion(&schema.Table{Name: "t", Exists: true, Columns: []schema.Column{c.column}}, Options{Version: "v", Scope: RowScope})
@@ -227,7 +227,7 @@ func TestCheckVersion(t *testing.T) {
 	}
 }
 
-// A batch is read ahead by others while it is resolved.
+// Other goroutines read the batch ahead while it is resolved.
 func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
 	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: ColumnScope, UnknownFields: AddUnknown, MaxColumns: 9, Log: logtest.New(t)})
 	var b Batch
@@ -245,7 +245,7 @@ func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	if got := r.Batch().Value(&res.Row, columns); got != nil || !r.Batch().Initial(&res.Row, columns) {
-		t.Errorf("the delete leaves %q of the column that the batch did not know", got)
+		t.Errorf("the delete leaves %q in the column that the batch did not know", got)
 	}
 	if len(b.Table.Columns) != columns || b.Bytes() != bytes {
 		t.Errorf("the batch has %d columns and %d bytes, and had %d and %d", len(b.Table.Columns), b.Bytes(), columns, bytes)

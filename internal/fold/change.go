@@ -12,49 +12,47 @@ type Op uint8
 const (
 	Upsert  Op = iota // sets the columns that it names
 	Delete            // removes the row
-	Replace           // sets the columns that it names, and nothing else is left of the row
-	// Ensure makes the row, with its key alone, unless it exists. It has no version, and is older than
-	// all.
+	Replace           // sets the columns that it names and clears the others
+	// Ensure creates the row, with only its key, unless it exists. It has no version and is older than all messages.
 	Ensure
-	// Truncate removes all rows of the table, and has no fields. The other changes of its message are of
-	// the same kind.
+	// Truncate removes all rows of the table. It has no fields, and the other changes of its message are Truncates
+	// too.
 	Truncate
 )
 
-// ends reports whether nothing is left of the row as it was.
+// ends reports whether the change removes all earlier values of the row.
 func (o Op) ends() bool { return o == Delete || o == Replace }
 
-// versioned reports whether it has a version, where the table's messages have.
+// versioned reports whether the change has a version if the table's messages have versions.
 func (o Op) versioned() bool { return o < Ensure }
 
 // A Change is what one message says about one row of a table.
 type Change struct {
 	Op Op
-	// Fields are the values, those of the key among them. Of equal names the last counts.
+	// Fields are the values, including the key's. If a name occurs several times, the last one counts.
 	Fields     []feed.Field
 	Unnumbered [][]byte   // as in [feed.Line]
-	Version    feed.Field // without a Value where the message has none
-	// Declared are the columns, by name, that weir makes for fields of the change, where the stream says
-	// what they hold: others are made for the values that come. Nothing writes to it.
+	Version    feed.Field // without a Value if the message has none
+	// Declared has, by name, the columns to create for fields whose type the stream declares; for others, the values
+	// decide. It is read-only.
 	Declared map[string]schema.Column
-	// Nulled are the values that count as null, for their columns do not take them.
+	// Nulled are the values that count as null because their columns do not admit them.
 	Nulled []Nulled
-	// Text is the message's line. Where a value holds a NUL, it has the escape of one, too.
+	// Text is the message's line. If a value holds a NUL, Text holds the escape of one.
 	Text []byte
 }
 
-// Nulled is a value that its column does not take, and that counts as null.
+// Nulled is a value that counts as null because its column does not admit it.
 type Nulled struct{ Table, Column, Why string }
 
-// A Mapper makes changes of lines, for one table whose columns are called as the fields are.
-// Several goroutines may use it.
+// A Mapper makes changes from lines, for one table whose columns have the names of the fields. Several goroutines may
+// use it.
 type Mapper struct {
-	deletes, version int32 // the numbers of their fields, or noName
+	deletes, version int32 // numbers of the fields, or noName
 	deleteValue      string
 }
 
-// NewMapper returns the mapper of a fold's options, for lines whose scanners number names as
-// names does.
+// NewMapper returns the mapper of a fold's options, for lines that were scanned with names.
 func NewMapper(names *feed.Names, o Options) *Mapper {
 	m := &Mapper{deletes: noName, version: noName, deleteValue: o.DeleteValue}
 	if o.DeleteField != "" {
@@ -66,15 +64,15 @@ func NewMapper(names *feed.Names, o Options) *Mapper {
 	return m
 }
 
-// noName is the number of no name.
+// noName is a number that no name has.
 const noName = -1 << 31
 
-// Map returns what a line says, which must have been scanned without an error. The change's
-// memory is the line's.
+// Map returns the change that a line makes. The line must have been scanned without an error; the change points into
+// its memory.
 func (m *Mapper) Map(l *feed.Line) Change {
 	c := Change{Fields: l.Fields, Unnumbered: l.Unnumbered, Text: l.Text}
 	if m.deletes != noName || m.version != noName {
-		m.look(&c)
+		m.readOpAndVersion(&c)
 	}
 	if l.Deletes {
 		c.Op = Delete
@@ -82,8 +80,8 @@ func (m *Mapper) Map(l *feed.Line) Change {
 	return c
 }
 
-// look takes what a change's fields say of its kind and its version.
-func (m *Mapper) look(c *Change) {
+// readOpAndVersion reads a change's kind and version from its fields.
+func (m *Mapper) readOpAndVersion(c *Change) {
 	for i := range c.Fields {
 		f := &c.Fields[i]
 		if f.Name == m.deletes {

@@ -10,52 +10,49 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Nesting says which tables have rows that belong to rows of others. Several goroutines may
-// use it.
+// A Nesting describes which tables are children of others. Several goroutines may use it.
 type Nesting interface {
-	// Parent returns the table whose rows those of a table belong to, and the columns that have
-	// the key of such a row, in the order of its key; -1 for none.
+	// Parent returns the parent of a table, -1 for none, and the columns that hold the parent's key, in the order of
+	// that key.
 	Parent(table int) (parent int, key []string)
-	// Set reports whether the rows of a table are one value of the row that they belong to, and
-	// no changes of their own.
+	// Set reports whether all children of a row are one value of it, a set: then they are not changed one by one.
 	Set(table int) bool
-	// SetColumn returns the column of its parent's batch that has such a value; "" where the value
-	// of the table above holds it.
+	// SetColumn returns the column of the parent's batch that holds the set; "" if the set is part of a value of the
+	// parent's own set.
 	SetColumn(table int) string
-	// ByName reports whether a table has fields by their names, so that a whole row does not name
-	// all that it omits.
+	// ByName reports whether a table's fields are listed by name, so an element need not have all of them.
 	ByName(table int) bool
-	// Exploder returns what makes the rows of such values. same returns one text for all spellings
-	// of the key of a change.
+	// Exploder returns the function that makes the rows of sets. same returns the same text for all spellings of the
+	// key of a change.
 	Exploder(same func(table int, c *Change) string) Exploder
 }
 
-// An Exploder calls each with a change of each row of a set, and of the sets in it, parents first.
-// above is the key of the row that has the set, as raw values.
-type Exploder func(table int, above [][]byte, set []byte, each func(*TableChange) error) error
+// An Exploder calls each with a change for each row of a set, and of the sets in it, parents first. parentKey is the
+// key of the parent row, as raw values.
+type Exploder func(table int, parentKey [][]byte, set []byte, each func(*TableChange) error) error
 
-// A Child says whose rows those of a batch belong to.
+// A Child describes the parent of a batch's table.
 type Child struct {
-	Parent int   // the batch of the rows above
-	Key    []int // the columns of Table that have the key of such a row, in the order of its table's
-	// Set tells that the rows are values of the rows above: [Explode] makes them when these are
-	// written, and the batch has none.
+	Parent int   // index of the parent's batch
+	Key    []int // columns of Table that hold the parent's key, in the order of that key
+	// Set reports whether the rows are values of the parent rows. The batch then has no rows: [Explosion.Explode]
+	// makes them when the parents are written.
 	Set bool
 }
 
-// nested is what a folder of a table of several knows of the others.
+// nested is what a folder knows about the folders of related tables.
 type nested struct {
 	Nesting
 	folders Folders
 	table   int
 	parent  int
-	newer   string        // a table below, whose rows have versions and this one's none; "" is none
-	columns map[int32]int // the tables whose rows are values of this one's, by the number of their field
-	keys    []int32       // the fields of the key of such a row
+	newer   string        // a child table, whose rows have versions while this table's have none; "" for none
+	columns map[int32]int // the tables whose rows are values of this table's, by the number of their field
+	keys    []int32       // numbers of the fields of this table's key
 	explode Exploder
 }
 
-// Nest has the folders keep tables whose rows belong to rows of others.
+// Nest declares which folders are for child tables.
 func (f Folders) Nest(n Nesting) error {
 	for i, folder := range f {
 		parent, _ := n.Parent(i)
@@ -64,10 +61,10 @@ func (f Folders) Nest(n Nesting) error {
 		if parent < 0 {
 			continue
 		}
-		above := f[parent]
+		parentFolder := f[parent]
 		if !n.Set(i) {
 			folder.rules.parent = parent
-			above.rules.children = append(above.rules.children, i)
+			parentFolder.rules.children = append(parentFolder.rules.children, i)
 			for of := parent; of >= 0 && folder.opt.Version != "" && f[of].opt.Version == ""; of = f[of].nested.parent {
 				f[of].nested.newer = folder.table.Name
 			}
@@ -78,14 +75,14 @@ func (f Folders) Nest(n Nesting) error {
 		if n.SetColumn(i) == "" {
 			continue
 		}
-		if above.opt.FillOnly {
-			return fmt.Errorf("table %q: its rows are a set that each message replaces, and %q is filled only: leave one of set: replace and fill_only out", folder.table.Name, above.table.Name)
+		if parentFolder.opt.FillOnly {
+			return fmt.Errorf("table %q: its rows are a set that each message replaces, and %q is filled only: leave one of set: replace and fill_only out", folder.table.Name, parentFolder.table.Name)
 		}
-		above.nested.columns[folder.fields.names.Number(n.SetColumn(i))] = i
-		if above.nested.explode == nil {
-			above.nested.explode = n.Exploder(f.sameKey)
-			for _, k := range above.opt.Key {
-				above.nested.keys = append(above.nested.keys, above.fields.names.Number(k))
+		parentFolder.nested.columns[folder.fields.names.Number(n.SetColumn(i))] = i
+		if parentFolder.nested.explode == nil {
+			parentFolder.nested.explode = n.Exploder(f.sameKey)
+			for _, k := range parentFolder.opt.Key {
+				parentFolder.nested.keys = append(parentFolder.nested.keys, parentFolder.fields.names.Number(k))
 			}
 		}
 	}
@@ -93,8 +90,8 @@ func (f Folders) Nest(n Nesting) error {
 	return nil
 }
 
-// sameKey is the key of an element of a set. The folder comes to know nothing by it: an element
-// that another one of its key makes void is not judged.
+// sameKey returns the key of an element of a set. The folder does not remember the element's fields, because an
+// element that a later one with the same key replaces is not checked.
 func (f Folders) sameKey(table int, c *Change) string {
 	of := f[table]
 	for part, k := range of.opt.Key {
@@ -107,71 +104,71 @@ func (f Folders) sameKey(table int, c *Change) string {
 		}
 	}
 	if of.checkKey(c.Fields) != nil {
-		return "" // the last of these is judged
+		return "" // the last element without a key is checked and rejected
 	}
 	of.makeKey(c.Fields)
 	return string(of.now.key)
 }
 
-// hasSets tells that rows of other tables are values of the table's.
+// hasSets reports whether rows of other tables are values of the table's rows.
 func (f *Folder) hasSets() bool { return f.nested != nil && f.nested.explode != nil }
 
-// eachOfSets calls each with the changes of the rows that are values of a row.
+// eachOfSets calls each with the changes for the rows of the sets of a row.
 func (f *Folder) eachOfSets(c *Change, each func(*TableChange) error) error {
 	if c.Op == Delete {
 		return nil
 	}
-	var above [][]byte
+	var parentKey [][]byte
 	for i := range c.Fields {
 		child, ok := f.nested.columns[c.Fields[i].Name]
 		if !ok || c.Fields[i].Kind == feed.Null {
 			continue
 		}
-		if above == nil {
-			above = make([][]byte, len(f.nested.keys))
+		if parentKey == nil {
+			parentKey = make([][]byte, len(f.nested.keys))
 			for j := range c.Fields {
 				if part := slices.Index(f.nested.keys, c.Fields[j].Name); part >= 0 {
-					above[part] = c.Fields[j].Value
+					parentKey[part] = c.Fields[j].Value
 				}
 			}
 		}
-		if err := f.nested.explode(child, above, c.Fields[i].Value, each); err != nil {
+		if err := f.nested.explode(child, parentKey, c.Fields[i].Value, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// setNeeds are what the rows need that are values of the rows of one message: they are made when those are written.
+// setNeeds is what the rows of one message's sets need. These rows are made only when the message's row is written.
 type setNeeds struct {
-	wider []wider
-	bytes int // that [Explosion.Explode] takes for the rows at most
+	widenings []widening
+	bytes     int // the most memory that [Explosion.Explode] needs for the rows
 }
 
-// A wider is a value for which a column has to be widened.
-type wider struct {
+// A widening is a value that a column must be widened for.
+type widening struct {
 	folder *Folder
 	col    int32
 	kind   feed.Kind
 	value  []byte
 }
 
-// judgeSets decides whether the tables of the rows that are values of a change's row take them, and notes what they
-// need. The table that does not is returned.
-func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
+// checkSets checks whether the tables of a change's sets accept their rows, and notes what they need. It returns the
+// table that rejects one.
+func (f Folders) checkSets(s *Set, c *TableChange) (table int, err error) {
 	err = f[c.Table].eachOfSets(&c.Change, func(e *TableChange) error {
 		table = e.Table
 		of := f[table]
 		to := of.extent()
-		if err := of.judge(s.Batches[table], &e.Change); err != nil {
+		if err := of.check(s.Batches[table], &e.Change); err != nil {
 			return err
 		}
 		c.Nulled = append(c.Nulled, e.Nulled...)
 		if of.extent() != to {
 			s.before = append(s.before, undo{of, to})
 		}
-		of.eachUnheld(&e.Change, func(v *feed.Field, col int32) {
-			s.needs.wider = append(s.needs.wider, wider{of, col, v.Kind, bytes.Clone(v.Value)})
+		of.eachWidening(&e.Change, func(v *feed.Field, col int32) {
+			s.needs.widenings = append(s.needs.widenings, widening{of, col, v.Kind, bytes.Clone(v.Value)})
 		})
 		s.needs.bytes += 2*perRow + perIndexed + 4*len(of.table.Columns) + len(e.Text)
 		return nil
@@ -179,25 +176,23 @@ func (f Folders) judgeSets(s *Set, c *TableChange) (table int, err error) {
 	return table, err
 }
 
-// meet makes room in the set, and in the tables' columns, for the rows that were judged.
-func (n *setNeeds) meet(s *Set) {
-	for _, w := range n.wider {
-		_ = w.folder.table.Columns[w.col].Admit(w.value, w.kind) // which takes everything
+// apply widens the columns for the rows that were checked, and reserves their memory in the set.
+func (n *setNeeds) apply(s *Set) {
+	for _, w := range n.widenings {
+		_ = w.folder.table.Columns[w.col].Admit(w.value, w.kind) // no error: a column of ours admits everything
 	}
 	s.explodes += n.bytes
 }
 
-// keyHasTypes tells that the table can be made, if it is missing: while it has had no rows, nothing
-// may tell the types of its key.
+// keyHasTypes reports whether a missing table can be created: until it has rows, the types of its key may be unknown.
 func (f *Folder) keyHasTypes() bool {
 	return f.opt.Limits.Untyped || !slices.ContainsFunc(f.table.Columns, func(c schema.Column) bool { return c.Key && c.New && c.Type == schema.Any })
 }
 
-// Used reports whether the batch, or one whose rows its own belong to, has rows: its table is
-// needed, if it can be made.
+// Used reports whether the batch or the batch of a parent has rows, so its table is needed.
 func (b *Batch) Used() bool { return b.relations.used || len(b.rows.all) > 0 }
 
-// sealChild tells a batch whose rows its own belong to.
+// sealChild sets the batch's parent.
 func (f *Folder) sealChild(b *Batch) {
 	if b.relations.nested = f.nested; f.nested == nil || f.nested.parent < 0 {
 		return
@@ -209,7 +204,8 @@ func (f *Folder) sealChild(b *Batch) {
 	}
 }
 
-// Top returns the table whose rows have those of a table of sets as values, itself where it is none.
+// Top returns the table whose rows hold the sets that a table's rows belong to; the table itself if its rows are not
+// in sets.
 func Top(batches []*Batch, table int) int {
 	for b := batches[table]; b.Child != nil && b.Child.Set; b = batches[table] {
 		table = b.Child.Parent
@@ -217,22 +213,22 @@ func Top(batches []*Batch, table int) int {
 	return table
 }
 
-// Exploded is the batch of the rows of a child's table that the last [Explosion.Explode] made.
+// Exploded returns the batch of the rows that the last [Explosion.Explode] made for a set's table.
 func (b *Batch) Exploded() *Batch { return b.sets.rows }
 
-// Has reports whether the batch has a row of a key.
+// Has reports whether the batch has a row with the key.
 func (b *Batch) Has(key []byte) bool { return b.rows.find(key) != nil }
 
-// Above returns the row that one of the batch belongs to, of the batch of these; nil where that has
-// none.
-func (b *Batch) Above(r *Row, above *Batch) *Row {
-	return above.rows.find(AppendKey(nil, &above.Table, b.keyAbove(r)))
+// ParentRow returns the parent of a row of the batch; parents is the batch of the parent table. It is nil if that has
+// no such row.
+func (b *Batch) ParentRow(r *Row, parents *Batch) *Row {
+	return parents.rows.find(AppendKey(nil, &parents.Table, b.parentKey(r)))
 }
 
-// setRows are the rows of a table that are values of others', as an [Explosion] makes them.
+// setRows are the rows of a table of sets, as an [Explosion] makes them.
 type setRows struct {
-	rows   *Batch // nil before the first time
-	sweeps []Row  // in the batch of the rows
+	rows   *Batch // nil until the first use
+	sweeps []Row  // rows that sweep, stored with the batch of the rows
 }
 
 func (s *setRows) reset() {
@@ -242,16 +238,15 @@ func (s *setRows) reset() {
 	s.sweeps = s.sweeps[:0]
 }
 
-// An Explosion makes the rows of the tables whose rows are values of others', in [Batch.Exploded] of
-// their batches.
+// An Explosion makes the rows of sets, in [Batch.Exploded] of their batches.
 type Explosion struct {
 	batches []*Batch
-	folders []*Folder // by table, nil where the last Explode made none of its rows
+	folders []*Folder // by table; nil if the last Explode made no rows for it
 	explode Exploder
 }
 
-// NewExplosion returns one for the tables as the database has them: the rows are whole, also in
-// columns that the run does not know because others have added them.
+// NewExplosion returns an Explosion for the tables of the database. The rows it makes have all columns, including
+// columns that others added and the run does not know.
 func NewExplosion(batches []*Batch, table func(i int) *schema.Table) *Explosion {
 	for i, b := range batches {
 		if b.Child == nil || !b.Child.Set {
@@ -277,13 +272,13 @@ func (b *Batch) emptyExploded(table schema.Table) {
 	e.Table, e.Limits, e.Time, e.Version, e.Child, e.relations.used = table, b.Limits, b.Time, -1, b.Child, true
 }
 
-// Explode makes the rows that are values of those of a batch, as they are written. They are
-// whole: a column that an element omits is NULL. Behind them are those that sweep. of is the batch
-// of the rows: the parent-th, or what a [Resolver] makes of it.
+// Explode makes the rows of the sets of a batch's rows, in the order in which they are written, and then the entries
+// that sweep. The rows have all columns: a column that an element omits is NULL. of is the parent batch, or a
+// [Resolver]'s version of it.
 func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 	batches := x.batches
 	x.folders, x.explode = make([]*Folder, len(batches)), nil
-	columns := map[int]int{} // of the rows, by the table whose rows they have
+	columns := map[int]int{} // the columns that hold the sets, by table
 	for i, b := range batches {
 		if b.Child == nil || !b.Child.Set || b.Child.Parent != parent && x.folders[b.Child.Parent] == nil {
 			continue
@@ -299,10 +294,10 @@ func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 	if x.explode == nil {
 		return nil
 	}
-	above := make([][]byte, len(of.Table.Key))
+	parentKey := make([][]byte, len(of.Table.Key))
 	for _, r := range rows {
 		for part, k := range of.Table.Key {
-			above[part] = of.Value(r, k)
+			parentKey[part] = of.Value(r, k)
 		}
 		for i := range batches {
 			at, ok := columns[i]
@@ -317,11 +312,11 @@ func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 			if set == nil && !goes {
 				continue
 			}
-			x.sweep(i, above)
+			x.sweep(i, parentKey)
 			if set == nil {
 				continue
 			}
-			if err := x.explode(i, above, set, func(c *TableChange) error { return x.add(c, r.Replaces) }); err != nil {
+			if err := x.explode(i, parentKey, set, func(c *TableChange) error { return x.add(c, r.Replaces) }); err != nil {
 				return fmt.Errorf("table %q: the rows of a set cannot be read back: %w", batches[i].Table.Name, err)
 			}
 		}
@@ -329,26 +324,26 @@ func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 	return nil
 }
 
-// begin starts with the rows of a table.
+// begin prepares a table for its rows.
 func (x *Explosion) begin(table int) {
 	b := x.batches[table]
 	e := b.sets.rows
 	b.emptyExploded(e.Table)
 	o := b.relations.nested.folders[table].opt
-	o.UnknownFields, o.Log = IgnoreUnknown, slog.New(slog.DiscardHandler) // that was told when they were judged
+	o.UnknownFields, o.Log = IgnoreUnknown, slog.New(slog.DiscardHandler) // logged before, when the rows were checked
 	f := NewFolder(b.relations.nested.folders[table].fields.names, e.Table, o)
-	f.table.HasConstraints = false // what made the row above is kept
+	f.table.HasConstraints = false // the parent's message is kept, and that is enough
 	x.folders[table] = f
 }
 
-// add adds a row.
+// add adds a row of a set.
 func (x *Explosion) add(c *TableChange, replaces bool) error {
 	f, b := x.folders[c.Table], x.batches[c.Table].sets.rows
-	c.Op = Replace // of one key the last counts, as a whole
-	if err := f.judge(b, &c.Change); err != nil {
+	c.Op = Replace // if a key occurs several times, the last row counts
+	if err := f.check(b, &c.Change); err != nil {
 		return err
 	}
-	f.merge(b, &c.Change, f.place(b, &c.Change), &origin{})
+	f.merge(b, &c.Change, f.prepareRow(b, &c.Change), &origin{})
 	r := &b.rows.all[f.now.row]
 	if r.Replaces = replaces; !x.batches[c.Table].relations.nested.ByName(c.Table) {
 		return nil
@@ -363,34 +358,33 @@ func (x *Explosion) add(c *TableChange, replaces bool) error {
 	return nil
 }
 
-// sweep has the rows go that belong to a row and are not among those of the batch, of a table and
-// those below it.
-func (x *Explosion) sweep(table int, above [][]byte) {
+// sweep adds the entries that delete the children of a row, in a table and the tables below it, unless they are among
+// the batch's rows.
+func (x *Explosion) sweep(table int, parentKey [][]byte) {
 	for i := table; i < len(x.batches); i++ {
-		if i != table && (x.folders[i] == nil || !x.below(i, table)) {
+		if i != table && (x.folders[i] == nil || !x.isDescendant(i, table)) {
 			continue
 		}
 		b := x.batches[i].sets.rows
 		r := Row{Sweeps: true}
-		for part, value := range above {
+		for part, value := range parentKey {
 			*b.rows.cells.at(&r.cells, int32(b.Child.Key[part]), len(b.Table.Columns)) = b.arena.put(value)
 		}
 		b.sets.sweeps = append(b.sets.sweeps, r)
 	}
 }
 
-// below tells that the rows of a table belong to those of another, at any level.
-func (x *Explosion) below(table, above int) bool {
+// isDescendant reports whether a table is a child of another, at any level.
+func (x *Explosion) isDescendant(table, ancestor int) bool {
 	for b := x.batches[table]; b.Child != nil; b = x.batches[b.Child.Parent] {
-		if b.Child.Parent == above {
+		if b.Child.Parent == ancestor {
 			return true
 		}
 	}
 	return false
 }
 
-// Sweeps returns the rows that sweep; of their values, those of the columns of the key above
-// alone are set.
+// Sweeps returns the entries that sweep. Only the columns of the parent's key have values.
 func (b *Batch) Sweeps() []*Row {
 	return pointers(b.sets.sweeps)
 }

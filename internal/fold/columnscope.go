@@ -7,15 +7,14 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// removeColumns has a delete of version v take the values of a row that are not newer. They
-// leave their columns' defaults behind, for the database may have a row that lives on by newer
-// messages.
+// removeColumns removes the values of a row that are not newer than a delete with version v. The columns get their
+// defaults, because the database's row may survive thanks to newer messages.
 func (b *Batch) removeColumns(r *Row, vs *versions, v ref) {
-	b.marks = true // with versions, a delete may leave defaults behind wherever it goes; see Resolver.clear
+	b.marks = true // with versions, any delete may leave defaults; see Resolver.clear
 	text := b.arena.get(v)
 	for i := range r.cells {
 		if !b.rules.table.Columns[i].Key && r.cells[i] != 0 && !b.older(text, vs.cells[i]) {
-			r.cells[i] = b.late(nil)
+			r.cells[i] = b.putIfNull(nil)
 		}
 	}
 	if !b.older(text, vs.live) {
@@ -23,24 +22,24 @@ func (b *Batch) removeColumns(r *Row, vs *versions, v ref) {
 	}
 }
 
-// column resolves a row each of whose columns has a version.
+// column resolves a row whose columns have a version each.
 func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err error) {
 	b, now := &v.b, &v.now
 	if err := now.decode(was.State, len(v.names)); err != nil {
 		return res, err
 	}
-	if !was.Exists { // whoever removed it, nothing of it is left that could be newer
+	if !was.Exists { // whoever removed the row, nothing newer is left of it
 		now.live = nil
 		clear(now.columns)
 	}
-	// A row that no message made, but another one needs, is older than all messages.
+	// A row that only a reference created is older than all messages.
 	bare := vs.ensured || was.Exists && now.live == nil
 	if vs.tomb != 0 && !b.outlived(vs.tomb, now.tomb) {
 		bare = vs.kept
 	}
 	out.Replaces = vs.ended != 0 && !b.outlived(vs.ended, now.tomb) && !b.outlived(vs.ended, now.live)
-	above := v.tombAbove(&out)
-	removed := newest(v.applyDelete(vs), above)
+	parentTomb := v.parentTomb(&out)
+	removed := newest(v.applyDelete(vs), parentTomb)
 	if vs.live != 0 {
 		if live := b.arena.get(vs.live); !before(live, removed) && !before(live, now.live) {
 			now.live = live
@@ -56,7 +55,7 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 			return false
 		}
 		if now.columns[n] = version; b.Initial(&out, c) {
-			now.columns[n] = nil // a delete took it
+			now.columns[n] = nil // a delete cleared it
 		}
 		return false
 	})
@@ -66,14 +65,14 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	out.Deleted = now.live == nil && !bare
 	unchanged := !some
 	switch {
-	case was.State == nil: // nobody looked whether it exists
+	case was.State == nil: // nobody checked whether the row exists
 		unchanged = false
 	case !was.Exists:
 		unchanged = out.Deleted
 	case out.Replaces:
 		unchanged = false
 	}
-	v.keepTomb(&out, newest(now.tomb, above))
+	v.keepTomb(&out, newest(now.tomb, parentTomb))
 	state := now.encode()
 	if bytes.Equal(state, was.State) || was.State == nil && now.isEmpty() {
 		state = nil
@@ -81,9 +80,8 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	return Resolved{Row: out, Unchanged: unchanged, State: state}, nil
 }
 
-// applyDelete has the batch's newest delete take what is not newer of the row's state, and
-// returns the version of the delete that the batch's messages have to be compared with; nil
-// where that is the batch's own, with which they were.
+// applyDelete applies the batch's newest delete to the row's state. It returns the version of the delete that the
+// batch's messages must be compared with, nil if that is the batch's own: they already were.
 func (v *Resolver) applyDelete(vs *versions) (removed []byte) {
 	b, now := &v.b, &v.now
 	v.cleared = v.cleared[:0]
@@ -103,10 +101,10 @@ func (v *Resolver) applyDelete(vs *versions) (removed []byte) {
 	return nil
 }
 
-// before reports whether a version is older than another one, if there is one.
+// before reports whether a version is older than another. Nothing is older than a missing version.
 func before(version, other []byte) bool { return other != nil && feed.Older(version, other) }
 
-// newest returns the newer one of two versions, the first where they are equal; nil is none.
+// newest returns the newer of two versions, the first if they are equal. nil means none.
 func newest(version, other []byte) []byte {
 	if version == nil || before(version, other) {
 		return other
@@ -114,13 +112,13 @@ func newest(version, other []byte) []byte {
 	return version
 }
 
-// outlived reports whether a delete is older than another version, if there is one.
+// outlived reports whether a delete is older than another version. A missing version is not newer.
 func (b *Batch) outlived(deleted ref, version []byte) bool {
 	return before(b.arena.get(deleted), version)
 }
 
-// clear gives the columns their default whose values a delete took from a row that lives
-// on, and reports whether there are any.
+// clear sets the defaults of the columns that a delete cleared in a row that survives, and reports whether there are
+// any.
 func (v *Resolver) clear(out *Row) (some bool) {
 	for _, n := range v.cleared {
 		c := slices.Index(v.columns, n)
@@ -130,7 +128,7 @@ func (v *Resolver) clear(out *Row) (some bool) {
 		if !some {
 			out.cells = append(slices.Clone(out.cells), make([]ref, max(0, len(v.columns)-len(out.cells)))...)
 		}
-		out.cells[c], some = onlyInitial, true
+		out.cells[c], some = defaultOnly, true
 	}
 	return some
 }

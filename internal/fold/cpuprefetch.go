@@ -7,22 +7,22 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// cpuPrefetchStep is how many lines, or rows, are between two steps of fetching what one of them will touch.
+// cpuPrefetchStep is the number of lines, or rows, between two steps of prefetching for the same one.
 const cpuPrefetchStep = 4
 
-// inCache is how large a batch is, in bytes, that needs no prefetching.
+// inCache is the size in bytes below which a batch needs no prefetching.
 const inCache = 1 << 20
 
-// An upcoming line is one that is about to be folded.
+// An upcoming line will be folded soon.
 type upcoming struct {
-	hash uint64 // of its key; 0: unknown
-	row  int32  // that it likely goes to, by its number; -1: unknown. It may be of another batch
+	hash uint64 // of its key; 0 if unknown
+	row  int32  // number of the row that it probably changes; -1 if unknown. It may belong to an earlier batch
 }
 
-// CPUPrefetch has the memory fetched that folding lines will touch, of which lines[at] is at hand, where that
-// can be told: the text of the key, the place in the index, the row, its key and cells, and their values, each when
-// the one before is likely there, for the fold would wait for each. It is to be called for each line in order. A hot feed
-// takes a fifth less time (BenchmarkFold/hot). It changes nothing.
+// CPUPrefetch loads the memory that folding the lines after lines[at] will touch into the CPU's cache: the text of
+// the key, its index slot, the row, the row's key and cells, and their values, each step when the one before has
+// probably arrived. Call it for each line in order. A hot feed takes a fifth less time (BenchmarkFold/hot). It has no
+// other effect.
 func (f *Folder) CPUPrefetch(b *Batch, lines []feed.Line, at int) {
 	if len(f.now.keys) != 1 || len(b.rows.all) == 0 || b.arena.bytes() < inCache {
 		return
@@ -43,7 +43,7 @@ func (f *Folder) CPUPrefetch(b *Batch, lines []feed.Line, at int) {
 	}
 }
 
-// keyOf is the text of a line's key, if it is where that of the line before was and a plain string, or nil.
+// keyOf returns the text of a line's key if it is a plain string in the same position as in the last line, else nil.
 func (f *Folder) keyOf(lines []feed.Line, i int) []byte {
 	if uint(i) >= uint(len(lines)) {
 		return nil
@@ -81,7 +81,7 @@ func (f *Folder) prefetchRow(b *Batch, lines []feed.Line, i int) {
 	}
 }
 
-// upcomingRow is the row that a line likely goes to, or nil.
+// upcomingRow returns the row that a line probably changes, or nil.
 func (f *Folder) upcomingRow(b *Batch, lines []feed.Line, i int) *Row {
 	if uint(i) >= uint(len(lines)) {
 		return nil
@@ -142,9 +142,10 @@ func (b *Batch) prefetchVersions(r *Row) {
 	}
 }
 
-// CPUPrefetch has the memory fetched that [Batch.Value] of rows will touch, of which the first
-// is at hand: the row itself, then its cells, then their values, each when the one before is likely there. A whole run of a hot
-// feed takes a fifteenth less CPU (BenchmarkSync/hot, BenchmarkSync/shapes). It changes nothing.
+// CPUPrefetch loads the memory that [Batch.Value] will touch into the CPU's cache; rows[0] is the next row to be
+// read. It loads the row, then its cells, then their values, each step when the one before has probably arrived. A
+// whole run of a hot feed takes a fifteenth less CPU (BenchmarkSync/hot, BenchmarkSync/shapes). It has no other
+// effect.
 func (b *Batch) CPUPrefetch(rows []*Row) {
 	const step = cpuPrefetchStep
 	if len(rows) > 3*step {

@@ -4,7 +4,7 @@ package fold
 
 import "unsafe"
 
-// cpuPrefetch brings the memory at p near. It is a hint: p may be anything.
+// cpuPrefetch loads the memory at p into the CPU's cache. It is a hint: p may be any address.
 //
 //go:noescape
 func cpuPrefetch(p unsafe.Pointer)

@@ -2,36 +2,36 @@ package fold
 
 import "github.com/weirsync/weir/internal/feed"
 
-// A field is what a folder knows of a name that messages have.
+// A field is what a folder knows about a field name.
 type field struct {
 	name    string
-	col     int32 // -1: ignored
-	key     int32 // which part of the key, -1: none
-	holds   uint8 // the kinds, a bit each, for which its column is known to need no widening
+	col     int32 // index of its column; -1: ignored
+	key     int32 // index of its part of the key; -1: none
+	holds   uint8 // a bit per kind: the column is known to hold it without widening
 	ignored int64
 }
 
 const (
 	none      = int32(-1)
-	maxFields = 10000 // past this number of names, those that are ignored share one field
+	maxFields = 10000 // after this many names, all further names that are ignored share one field
 
 	otherNames = "\x00other names" // no field has a NUL in its name
 )
 
-// A fieldSet is the fields that messages have had, by the order in which they were first seen.
+// A fieldSet has the fields of the messages so far, in the order of their first occurrence.
 type fieldSet struct {
 	names    *feed.Names
 	all      []field
 	byName   map[string]int32 // index into all
-	byAlias  map[string]int32 // the same of fields with a column, by their names as the database compares them
-	byNumber []int32          // index into all by the number of the name, or -1
+	byAlias  map[string]int32 // fields with a column, by the form of the name that the database compares
+	byNumber []int32          // index into all, by the number of the name; -1 if unknown
 }
 
 func newFieldSet(names *feed.Names) fieldSet {
 	return fieldSet{names: names, byName: map[string]int32{}, byAlias: map[string]int32{}}
 }
 
-// add adds a field, unless it shares that of other names.
+// add adds a field, unless it has to share the one for other names.
 func (s *fieldSet) add(fd field, alias string) (n int32, isNew bool) {
 	if len(s.all) >= maxFields && fd.col < 0 && fd.key < 0 {
 		fd.name = otherNames
@@ -48,7 +48,7 @@ func (s *fieldSet) add(fd field, alias string) (n int32, isNew bool) {
 	return n, true
 }
 
-// setNumber notes which field the name with a number is.
+// setNumber records the field of the name with a number.
 func (s *fieldSet) setNumber(number, field int32) {
 	for int(number) >= len(s.byNumber) {
 		s.byNumber = append(s.byNumber, none)
@@ -56,7 +56,7 @@ func (s *fieldSet) setNumber(number, field int32) {
 	s.byNumber[number] = field
 }
 
-// forget takes back all but the first n fields.
+// forget removes all but the first n fields.
 func (s *fieldSet) forget(n int, alias func(name string) string) {
 	for _, fd := range s.all[n:] {
 		delete(s.byName, fd.name)

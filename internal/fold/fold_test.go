@@ -19,14 +19,14 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// table is one that does not exist.
+// table returns a table that does not exist.
 var table = schema.Table{Name: "t"}
 
 func newFolder(t testing.TB, change func(*fold.Options)) *fold.Folder {
 	return fold.NewFolder(&feed.Names{}, table, options(t, change))
 }
 
-// options are those of a table in a database like SQLite.
+// options returns options for a database like SQLite.
 func options(t testing.TB, change func(*fold.Options)) fold.Options {
 	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", UnknownFields: fold.AddUnknown, MaxColumns: 500,
 		Limits: schema.Limits{FoldCase: true, Untyped: true}, Log: logtest.New(t)}
@@ -36,7 +36,7 @@ func options(t testing.TB, change func(*fold.Options)) fold.Options {
 	return o
 }
 
-// rows folds lines and returns the batch's rows as text, in the order of keys.
+// rows folds lines and returns the batch's rows as text, in key order.
 func rows(t testing.TB, f *fold.Folder, b *fold.Batch, lines ...string) string {
 	t.Helper()
 	for i, l := range lines {
@@ -70,7 +70,7 @@ func dumpRows(b *fold.Batch, rows []*fold.Row) string {
 	return out.String()
 }
 
-// TestFold has the feeds in testdata/rows.txtar.
+// TestFold runs the feeds in testdata/rows.txtar.
 func TestFold(t *testing.T) {
 	testcheck.Golden(t, "testdata/rows.txtar", func(t *testing.T, _, text string) (out string) {
 		o, b := options(t, nil), &fold.Batch{}
@@ -101,13 +101,12 @@ func TestFold(t *testing.T) {
 	})
 }
 
-// TestFold_LastOfManyEqualNames: nothing of a line depends on a value that comes again in it, however many fields
-// there are.
+// TestFold_LastOfManyEqualNames: only the last value of a name matters, however many fields a line has.
 func TestFold_LastOfManyEqualNames(t *testing.T) {
-	if got := rows(t, newFolder(t, nil), &fold.Batch{}, `{"id":1`+strings.Repeat(`,"a":1`, 60_000)+`,"a":2}`); got != "\"1\" a=2\n" { // more than there may be columns
+	if got := rows(t, newFolder(t, nil), &fold.Batch{}, `{"id":1`+strings.Repeat(`,"a":1`, 60_000)+`,"a":2}`); got != "\"1\" a=2\n" { // more than the most columns
 		t.Error(got)
 	}
-	many, back := `{"id":1`, `{"id":1` // more than the quick look tells apart, in both orders
+	many, back := `{"id":1`, `{"id":1` // more than the bit set distinguishes, in both orders
 	for i := range 100 {
 		many += fmt.Sprintf(`,"c%d":%d`, i, i)
 		back += fmt.Sprintf(`,"c%d":"x"`, 99-i)
@@ -124,8 +123,7 @@ func TestFold_LastOfManyEqualNames(t *testing.T) {
 	}
 }
 
-// TestFold_HeldColumnsCountAsAdded: a column of weir's that a view holds takes its place
-// among those that may be added.
+// TestFold_HeldColumnsCountAsAdded: a column that weir made counts towards the maximum even if a view depends on it.
 func TestFold_HeldColumnsCountAsAdded(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, Made: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Int, Widening: schema.Widening{Held: "view v uses it"}}}}
 	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 1, Log: logtest.New(t)})
@@ -148,7 +146,7 @@ func TestFold_LongPartsOfAKeyDoNotRunTogether(t *testing.T) {
 	}
 }
 
-// TestFold_Widens columns by the values of all messages that are taken, in any order, and by no others.
+// TestFold_Widens: columns are widened by the values of all accepted messages, in any order, and by no others.
 func TestFold_Widens(t *testing.T) {
 	values := []string{"null", "true", "1", "-0", "9007199254740993", "99999999999999999999", "1.5", "1e400", `"x"`, `"1"`, "{}", "[1]", "[1e999999]"}
 	sinktest.Seeds(t, 300, func(t *testing.T, rnd *rand.Rand) {
@@ -195,8 +193,8 @@ func TestFold_Widens(t *testing.T) {
 	})
 }
 
-// TestBatch_ValuesOfAllSizes overwrites values by longer and shorter ones, past the
-// size of the arena's chunks, and uses the batch again.
+// TestBatch_ValuesOfAllSizes overwrites values with longer and shorter ones, also longer than a chunk, and reuses the
+// batch.
 func TestBatch_ValuesOfAllSizes(t *testing.T) {
 	f, b := newFolder(t, nil), &fold.Batch{}
 	for round := range 3 {
@@ -220,7 +218,7 @@ func TestBatch_ValuesOfAllSizes(t *testing.T) {
 	}
 }
 
-// flights are the lines of the shipped feed.
+// flights returns the lines of the shipped feed.
 func flights(tb testing.TB) [][]byte {
 	var buf bytes.Buffer
 	testcheck.NoError(tb, bench.Flights(&buf, bench.ShippedFlights, bench.ShippedSeed))
@@ -236,14 +234,14 @@ func TestFold_KnownRowAllocatesNothing(t *testing.T) {
 		}
 	}
 	all()
-	all() // values have found their room
+	all() // values have reached their final size
 	if n := testing.AllocsPerRun(3, all); n > float64(len(lines))/1000 {
 		t.Errorf("%v allocations for %d messages", n, len(lines))
 	}
 }
 
-// BenchmarkFold scans and folds into rows that the batch has: the shipped feed, and
-// hot ones, of one and of six types, whose rows are more than the core's cache holds.
+// BenchmarkFold scans and folds messages for existing rows: the shipped feed, and hot feeds of one and of six types,
+// whose rows exceed the CPU's cache.
 func BenchmarkFold(b *testing.B) {
 	b.Run("flights", func(b *testing.B) { benchmarkFold(b, flights(b)) })
 	for _, hot := range []struct {
@@ -287,7 +285,7 @@ func benchmarkFold(b *testing.B, lines [][]byte) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "msg/s")
 }
 
-// change is what a line says, with another op.
+// change returns the change that a line makes, with another op.
 func change(t *testing.T, names *feed.Names, o fold.Options, line string, op fold.Op) *fold.Change {
 	var l feed.Line
 	if l.Scan(feed.NewScanner(names), nil, []byte(line)); l.Err != nil {
@@ -298,8 +296,7 @@ func change(t *testing.T, names *feed.Names, o fold.Options, line string, op fol
 	return &c
 }
 
-// TestAdd_TablesShareAScan: one line's fields go to several tables, which find their own among
-// them, though each drops what is repeated.
+// TestAdd_TablesShareAScan: the fields of a line serve several tables, although each drops repeated fields.
 func TestAdd_TablesShareAScan(t *testing.T) {
 	names, o := &feed.Names{}, options(t, nil)
 	var l feed.Line
@@ -328,7 +325,7 @@ func TestAdd_TablesShareAScan(t *testing.T) {
 	}
 }
 
-// TestAdd_ValuesThatNoLineHas: a value may be a renamed one of the line, or a constant.
+// TestAdd_ValuesThatNoLineHas: a value may have another name than in the line, or be a constant.
 func TestAdd_ValuesThatNoLineHas(t *testing.T) {
 	names := &feed.Names{}
 	f, b := fold.NewFolder(names, table, options(t, nil)), &fold.Batch{}
@@ -342,8 +339,7 @@ func TestAdd_ValuesThatNoLineHas(t *testing.T) {
 	}
 }
 
-// TestFold_NamesWithoutANumber: a feed whose names are too many to be numbered, or too long,
-// is folded as any other.
+// TestFold_NamesWithoutANumber: a feed with too many or too long names to be numbered is folded like any other.
 func TestFold_NamesWithoutANumber(t *testing.T) {
 	long := strings.Repeat("n", 2000)
 	table := schema.Table{Name: "t", Exists: true, Key: []int{0, 2}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "a"}, {Name: "i2", Key: true}, {Name: "é"}, {Name: long}}}
@@ -371,7 +367,7 @@ func TestFold_NamesWithoutANumber(t *testing.T) {
 	}
 }
 
-// TestFolders_ADeleteMakesNoColumn: not beside other changes of the same message either.
+// TestFolders_ADeleteMakesNoColumn: also with other changes in the same message.
 func TestFolders_ADeleteMakesNoColumn(t *testing.T) {
 	remove, set := `{"id":1,"gone":1}`, `{"id":2,"set":1}`
 	for _, ops := range [][]fold.Op{{fold.Delete}, {fold.Delete, fold.Upsert}, {fold.Upsert, fold.Delete}, {fold.Upsert, fold.Delete, fold.Upsert}} {
@@ -395,8 +391,7 @@ func TestFolders_ADeleteMakesNoColumn(t *testing.T) {
 	}
 }
 
-// TestAdd_Splits: a set is written before a message by which the database would decide otherwise, whether
-// a row may be deleted, than when the delete came.
+// TestAdd_Splits: a set is written before a message that would change the outcome of an earlier delete.
 func TestAdd_Splits(t *testing.T) {
 	names := &feed.Names{}
 	type about struct {
@@ -444,7 +439,7 @@ func TestAdd_Splits(t *testing.T) {
 	}
 }
 
-// crewed is the nesting of four tables: rows of the last belong to rows of the one before it.
+// crewed nests four tables: the last is a child of the third.
 type crewed struct{ fold.Nesting }
 
 func (crewed) Parent(table int) (int, []string) {

@@ -13,12 +13,11 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Folder folds changes into batches for one table. It is not safe for
-// concurrent use.
+// A Folder folds changes into batches for one table. It is not safe for concurrent use.
 type Folder struct {
 	opt     Options
 	table   schema.Table
-	parts   []int // of the key, in the order of the table's columns
+	parts   []int // the parts of the key, in the order of the table's columns
 	foreign bool  // the table has columns that weir did not make
 	added   addedColumns
 	rules   rules
@@ -32,45 +31,44 @@ type Folder struct {
 	references references
 }
 
-// addedColumns are the columns of the table that weir made.
+// addedColumns counts the table's columns that weir added.
 type addedColumns struct {
 	n          int
-	reachedMax bool // and a field was ignored, which was logged
+	reachedMax bool // a field was ignored because of the maximum, and that was logged
 }
 
-// A lineReader makes changes of lines, for [Folder.Fold].
+// A lineReader makes changes from lines, for [Folder.Fold].
 type lineReader struct {
 	mapper *Mapper
 	scan   *feed.Scanner
-	fields []feed.Field // of the line at hand
+	fields []feed.Field // buffer for the fields of a line
 }
 
-// A current is what a folder knows of the change that it judged last, until it judges the next.
+// current is what a folder knows about the change that it checked last.
 type current struct {
-	before  extent  // what was known of the table before
-	hits    []int32 // its fields
-	unheld  bool    // one of them may have to widen its column
-	keys    []int32 // where among its fields each part of the key is
-	key     []byte
-	version []byte
-	message message // what it says to its row
-	row     int32   // the number of its row in the batch
-	judged  int     // its number in its message
+	before   extent  // what was known about the table before
+	hits     []int32 // its fields
+	mayWiden bool    // some field may have to widen its column
+	keys     []int32 // index of each part of the key among its fields
+	key      []byte
+	version  []byte
+	message  message // what it changes in its row
+	row      int32   // the number of its row in the batch
+	index    int     // index of the change in its message
 
 	repeats []bool // by field, for dropRepeated; all false between changes
-	text    []byte // of a part of it
+	text    []byte // buffer for the text of a value
 }
 
-// A NamesError ends a run: the table cannot have both names.
+// A NamesError ends a run: a table cannot have both columns.
 type NamesError struct{ First, Second string }
 
 func (e *NamesError) Error() string {
 	return fmt.Sprintf("the feed has the fields %q and %q, which are one column name to the database: rename one in the feed", e.First, e.Second)
 }
 
-// NewFolder starts a fold for a table as the database has it; where it does not
-// exist it needs only its name, and the columns that it is to have from the start. The
-// folders of several tables may share names.
+// NewFolder returns a folder for a table of the database. If the table does not exist, t has its name, and the
+// columns that it must have from the start. The folders of several tables may share names.
 func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 	f := &Folder{opt: o, table: t.Clone(), fields: newFieldSet(names), now: current{keys: make([]int32, len(o.Key))}}
 	f.lines = lineReader{mapper: NewMapper(names, o), scan: feed.NewScanner(names)}
@@ -83,7 +81,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 	}
 	if !t.Exists {
 		f.table.Made = true
-		f.table.Key = make([]int, 0, len(o.Key)) // that of t may be read by others
+		f.table.Key = make([]int, 0, len(o.Key)) // others may read t's key
 		for i, k := range o.Key {
 			at := o.Limits.Find(&f.table, k, i)
 			if at < 0 {
@@ -110,25 +108,26 @@ func (f *Folder) setsNull(col int32) bool {
 	return f.opt.Null != KeepNull && f.table.Columns[col].Merge != merge.First
 }
 
-// MayReject reports whether only the database knows if it takes a row of a table: then the messages are kept.
+// MayReject reports whether only the database can tell if a table accepts a row. Messages for the table are then
+// kept.
 func MayReject(t *schema.Table, o *Options) bool {
-	judged := func(c schema.Column) bool {
+	mayReject := func(c schema.Column) bool {
 		o.setFunction(&c)
 		return (c.Judged || c.MayOverflow()) && c.Stamp == schema.NoStamp
 	}
-	return t.HasConstraints || o.Limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, judged)
+	return t.HasConstraints || o.Limits.MayOverflow(t) || slices.ContainsFunc(t.Columns, mayReject)
 }
 
-var errFull = fmt.Errorf("the rows of one batch take more than %d GiB, as much as it can hold: verify a smaller table", maxArena>>30)
+var errFull = fmt.Errorf("the rows of one batch exceed its maximum of %d GiB: verify a smaller table", maxArena>>30)
 
-// errVersionedDelete ends a run, see docs/dev/merge.md: what a delete leaves of a sum would depend on batch boundaries.
+// errVersionedDelete ends a run: the rest of a sum after a delete would depend on batch boundaries. See
+// docs/dev/merge.md.
 var errVersionedDelete = errors.New("deletes with versions cannot be applied to a table with merge functions: leave the version or the functions out")
 
-// Table returns the table as the lines so far need it.
+// Table returns the table that the lines so far need.
 func (f *Folder) Table() schema.Table { return f.table.Clone() }
 
-// Seal gives the batch the table that its rows need; the batch is then ready to
-// be written.
+// Seal sets the table that the batch's rows need. The batch is then ready to be written.
 func (f *Folder) Seal(b *Batch) {
 	sealed := f.rules
 	b.Table, b.Limits, sealed.table, b.rules = f.table.Clone(), f.opt.Limits, &b.Table, &sealed
@@ -137,18 +136,18 @@ func (f *Folder) Seal(b *Batch) {
 		b.Version = f.opt.Limits.Find(&f.table, f.opt.Version, 0)
 	}
 	if !b.Used() {
-		return // rejects alone make no table
+		return // rejects alone create no table
 	}
 	for i := range f.table.Columns {
 		if c := &f.table.Columns[i]; f.opt.Limits.Untyped || c.Type != schema.Any {
 			c.New = false
-		} // else it waits for a value to have a type
+		} // else it stays new until a value decides its type
 	}
 	f.table.Exists = true
 }
 
-// Ignored returns how many values each field had that found no column. Values of outdated messages count too: often only
-// the database knows that a message is outdated.
+// Ignored returns, by field, the number of values that were ignored because the field has no column. Values of
+// outdated messages count too: often only the database knows that a message is outdated.
 func (f *Folder) Ignored() map[string]int64 {
 	m := map[string]int64{}
 	for i := range f.fields.all {
@@ -159,8 +158,8 @@ func (f *Folder) Ignored() map[string]int64 {
 	return m
 }
 
-// Fold merges a line, without its newline, into the batch: it is [feed.Line.Scan],
-// [Mapper.Map] and [Folder.Add] in one.
+// Fold merges a line, without its newline, into the batch. It combines [feed.Line.Scan], [Mapper.Map] and
+// [Folder.Add].
 func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
 	var l feed.Line
 	r := &f.lines
@@ -171,34 +170,34 @@ func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
 	return f.Add(b, &c, at)
 }
 
-// Add merges a change into a batch that no database gets: see [Folders.AddOnly]. An error of type [*feed.Error] means that the
-// message is none for this table and that the batch is as it was; any other error ends the run.
+// Add merges a change into a batch that is not written to a database: for others see [Folders.AddOnly]. An error of
+// type [*feed.Error] means that the change is rejected and the batch unchanged; any other error ends the run.
 func (f *Folder) Add(b *Batch, c *Change, at Place) error {
-	if err := f.judge(b, c); err != nil {
+	if err := f.check(b, c); err != nil {
 		return err
 	}
 	f.add(b, c, at)
 	return nil
 }
 
-// add merges the change that was judged last, which is a message, into the batch.
+// add merges the change that was checked last, a message of its own, into the batch.
 func (f *Folder) add(b *Batch, c *Change, at Place) {
-	made := f.place(b, c)
+	made := f.prepareRow(b, c)
 	f.merge(b, c, made, &origin{Place: at, message: b.Messages})
 }
 
-// widen has the columns of weir's hold the values of the change at hand.
+// widen widens weir's columns for the values of the change.
 func (f *Folder) widen(c *Change) {
-	f.eachUnheld(c, func(v *feed.Field, col int32) {
-		_ = f.table.Columns[col].Admit(v.Value, v.Kind) // which takes everything
+	f.eachWidening(c, func(v *feed.Field, col int32) {
+		_ = f.table.Columns[col].Admit(v.Value, v.Kind) // no error: a column of ours admits everything
 	})
 }
 
-// eachUnheld calls each with the values of the change at hand for which a column of weir's has to be widened. Most
-// messages bring nothing that a field has not brought before: to look at each column takes a twelfth of a hot feed's
-// scan and fold.
-func (f *Folder) eachUnheld(c *Change, each func(v *feed.Field, col int32)) {
-	if !f.now.unheld {
+// eachWidening calls each with the values of the change for which one of weir's columns must be widened. Most fields
+// have only kinds of values that they had before, and need no look at the column: that saves a twelfth of a hot
+// feed's scan and fold.
+func (f *Folder) eachWidening(c *Change, each func(v *feed.Field, col int32)) {
+	if !f.now.mayWiden {
 		return
 	}
 	for i, h := range f.now.hits {
@@ -207,18 +206,18 @@ func (f *Folder) eachUnheld(c *Change, each func(v *feed.Field, col int32)) {
 		case col != nil && col.Own && !col.Holds(k):
 			each(&c.Fields[i], fd.col)
 		case col != nil || fd.col < 0:
-			fd.holds |= 1 << k // for good: a column is never narrowed
+			fd.holds |= 1 << k // stays true: a column is never narrowed
 		}
 	}
 }
 
-// place finds the row of the change that was judged last, and reports whether it had to be made. Nothing can
-// reject the change any more: so the columns of weir's are widened only now.
-func (f *Folder) place(b *Batch, c *Change) (made bool) {
+// prepareRow finds or creates the row of the change that was checked last, and reports whether it created it. It also
+// widens the columns, because nothing can reject the change any more.
+func (f *Folder) prepareRow(b *Batch, c *Change) (made bool) {
 	f.widen(c)
 	f.makeKey(c.Fields)
 	if c.Op == Delete {
-		f.forget(f.now.before) // without values it makes no column
+		f.forget(f.now.before) // a delete adds no columns
 	}
 	b.rules = &f.rules
 	b.Messages++
@@ -236,7 +235,7 @@ func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
 	if f.table.HasConstraints {
 		text := c.Text
 		if c.Op == Ensure {
-			text = nil // a row of the same message has it
+			text = nil // another row of the same message has it
 		}
 		if !f.opt.WholeLines {
 			text = text[:min(len(text), maxRejectText)]
@@ -245,11 +244,11 @@ func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
 	}
 	r := &b.rows.all[f.now.row]
 	b.merge(r, &f.now.message, made)
-	r.named = r.named || c.Op == Ensure
-	b.relations.deletes = b.relations.deletes || f.references.named && c.Op == Delete
+	r.referenced = r.referenced || c.Op == Ensure
+	b.relations.deletes = b.relations.deletes || f.references.referenced && c.Op == Delete
 }
 
-// read notes what a change says to its row, and counts the values that have no column.
+// read prepares the change's message to its row, and counts the values without a column.
 func (f *Folder) read(c *Change) {
 	m := &f.now.message
 	m.op, m.version, m.fields, m.kept, m.keys, m.values = c.Op, nil, c.Fields, nil, f.now.keys, m.values[:0]
@@ -273,8 +272,7 @@ func (f *Folder) read(c *Change) {
 
 var escapedNUL = []byte(`\u0000`)
 
-// hasNUL reports whether a string or name in a value holds the character NUL, which JSON can
-// only write as an escape.
+// hasNUL reports whether a string or name in a value holds the character NUL, which JSON can write only as an escape.
 func (f *Folder) hasNUL(value []byte) bool {
 	w := feed.Walk(value)
 	for w.Next() {
@@ -290,9 +288,8 @@ func (f *Folder) hasNUL(value []byte) bool {
 	return false
 }
 
-// judge decides whether the table takes a change. All that is left of it without apply is
-// what forget takes back.
-func (f *Folder) judge(b *Batch, c *Change) error {
+// check checks whether the table accepts a change. It leaves nothing behind that forget does not remove.
+func (f *Folder) check(b *Batch, c *Change) error {
 	if b.arena.bytes() > maxArena {
 		return errFull
 	}
@@ -316,12 +313,12 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 			return f.reject(errVersionedDelete)
 		}
 	} else if c.Op.ends() && f.nested != nil && f.nested.newer != "" {
-		return f.reject(feed.Errorf(feed.BadVersion, "the delete has none, and the rows of %q that go with the row do", f.nested.newer))
+		return f.reject(feed.Errorf(feed.BadVersion, "the delete has no version, but the rows of %q that it also deletes have one", f.nested.newer))
 	}
 	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.now.hits {
 			if fd := &f.fields.all[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
-				err := feed.Errorf(feed.BadValue, "the value of %q holds a NUL, which the database's text cannot", fd.name)
+				err := feed.Errorf(feed.BadValue, "the value of %q contains a NUL, which the database cannot store in text", fd.name)
 				if !f.setNull(c, i, err) {
 					return f.reject(err)
 				}
@@ -350,8 +347,8 @@ func (f *Folder) judge(b *Batch, c *Change) error {
 	return nil
 }
 
-// setNull has a field of the change at hand, whose column does not take its value, be null, if that is asked for. The fields
-// may be those of other changes too.
+// setNull replaces a value that its column does not admit with null, if the options allow that. It copies c.Fields,
+// because other changes may share them.
 func (f *Folder) setNull(c *Change, i int, why *feed.Error) bool {
 	fd := &f.fields.all[f.now.hits[i]]
 	if !f.opt.CanNull(fd.name) {
@@ -365,13 +362,13 @@ func (f *Folder) setNull(c *Change, i int, why *feed.Error) bool {
 
 var null = []byte("null")
 
-// reject takes back what the change at hand has brought, which is rejected.
+// reject removes what a rejected change has added to the folder.
 func (f *Folder) reject(err error) error {
 	f.forget(f.now.before)
 	return err
 }
 
-// column returns the column that admits the value of a field of the change at hand, nil for none.
+// column returns the column that must admit the value of a field of the change, nil for none.
 func (f *Folder) column(field int32, c *Change) *schema.Column {
 	fd := &f.fields.all[field]
 	if fd.col < 0 || c.Op == Delete && fd.key < 0 {
@@ -380,10 +377,10 @@ func (f *Folder) column(field int32, c *Change) *schema.Column {
 	return &f.table.Columns[fd.col]
 }
 
-// extent returns how much the folder knows of its table.
+// extent returns how much the folder knows about its table.
 func (f *Folder) extent() extent { return extent{len(f.fields.all), len(f.table.Columns)} }
 
-// forget takes back what the folder has come to know of its table since.
+// forget removes what the folder learned about its table after an extent.
 func (f *Folder) forget(to extent) {
 	if len(f.fields.all) == to.fields {
 		return
@@ -393,10 +390,10 @@ func (f *Folder) forget(to extent) {
 	f.table.Columns = f.table.Columns[:to.columns]
 }
 
-// resolve finds the field of each name, and the parts of the key. Of equal names it
-// leaves the last in the change.
+// resolve finds the field of each name, and the parts of the key. If a name occurs several times, only the last one
+// stays in the change.
 func (f *Folder) resolve(c *Change) error {
-	seen, unheld := uint64(0), uint8(0) // the last six bits of the fields' numbers; kinds
+	seen, mayWiden := uint64(0), uint8(0) // the last six bits of the fields' numbers; kinds of values
 	f.now.hits = f.now.hits[:0]
 	for part := range f.now.keys {
 		f.now.keys[part] = none
@@ -417,13 +414,13 @@ func (f *Folder) resolve(c *Change) error {
 		f.now.hits = append(f.now.hits, h)
 		seen |= 1 << (h & 63)
 		fd := &f.fields.all[h]
-		unheld |= 1 << fields[i].Kind &^ fd.holds
+		mayWiden |= 1 << fields[i].Kind &^ fd.holds
 		if fd.key >= 0 {
 			f.now.keys[fd.key] = int32(i)
 		}
 	}
-	f.now.unheld = unheld != 0
-	if bits.OnesCount64(seen) < len(f.now.hits) && !increasing(f.now.hits) { // else no two are the same
+	f.now.mayWiden = mayWiden != 0
+	if bits.OnesCount64(seen) < len(f.now.hits) && !increasing(f.now.hits) { // else all fields differ
 		f.dropRepeated(c)
 	}
 	if f.opt.UnknownFields == AddUnknown && f.opt.MaxColumns > 0 && len(f.now.hits) > f.opt.MaxColumns {
@@ -432,7 +429,7 @@ func (f *Folder) resolve(c *Change) error {
 	return nil
 }
 
-// find returns the field of a name that byNumber does not have, and remembers it there.
+// find returns the field of a name that byNumber lacks, and adds it there.
 func (f *Folder) find(c *Change, number int32) (int32, error) {
 	if number < 0 {
 		name := c.Unnumbered[^number]
@@ -453,9 +450,8 @@ func (f *Folder) find(c *Change, number int32) (int32, error) {
 	return h, nil
 }
 
-// checkNew reports whether too many fields of the change at hand had no column among the
-// given number of columns. Those that are ignored count each time: a run that began
-// later would not know them.
+// checkNew returns an error if too many of the change's fields had no column among the first columns ones. Ignored
+// fields count every time, because a run that starts later would not know them.
 func (f *Folder) checkNew(columns int) error {
 	fresh := 0
 	for _, h := range f.now.hits {
@@ -480,9 +476,8 @@ func increasing(numbers []int32) bool {
 	return true
 }
 
-// dropRepeated drops the fields of a change whose name comes again in it: nothing looks
-// at their values, whether they fit or not. It moves those that stay to the end, so that
-// another table, which may share the fields, still finds the last value of each name.
+// dropRepeated drops the fields of a change whose name occurs again later in it; their values are never checked. It
+// moves the others to the end, so another table that shares the fields still finds the last value of each name.
 func (f *Folder) dropRepeated(c *Change) {
 	seen := append(f.now.repeats, make([]bool, max(0, len(f.fields.all)-len(f.now.repeats)))...)
 	f.now.repeats = seen
@@ -503,7 +498,7 @@ func (f *Folder) dropRepeated(c *Change) {
 	}
 }
 
-// discover decides what becomes of a field of a change that was not seen before.
+// discover decides what happens to a field that was not seen before.
 func (f *Folder) discover(by *Change, name string) (int32, error) {
 	switch {
 	case name == "":
@@ -560,8 +555,8 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	return f.remember(fd, alias), nil
 }
 
-// declare makes the column of a field what a change declares: one that has no values yet, or of which
-// the database does not say that it holds bytes.
+// declare gives a field's column the type that a change declares, if the column has no values yet, or if the database
+// does not tell that it holds bytes.
 func (f *Folder) declare(c *schema.Column, by *Change, name string) {
 	d, declared := by.Declared[name]
 	switch {

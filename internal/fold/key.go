@@ -10,7 +10,7 @@ import (
 
 // This file is about the keys of rows.
 
-// checkKey reports what is wrong with the key of the change at hand.
+// checkKey returns an error if the change's key is incomplete, null, not a plain value, or too long.
 func (f *Folder) checkKey(fields []feed.Field) error {
 	size := 0
 	for part, at := range f.now.keys {
@@ -23,7 +23,7 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 		}
 		size += len(fields[at].Value)
 	}
-	if most := f.opt.Limits.MaxKey; size > most && most > 0 { // its text has less than its JSON
+	if most := f.opt.Limits.MaxKey; size > most && most > 0 { // a text is at most as long as its JSON
 		if size = f.keySize(fields); size > most {
 			return feed.Errorf(feed.BadKey, "the key has %d bytes: the database can index %d", size, most)
 		}
@@ -31,11 +31,11 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 	return nil
 }
 
-// checkAppended reports why the change at hand cannot be a row of a table without a key.
+// checkAppended returns an error if the change cannot become a row of a table without a key.
 func (f *Folder) checkAppended(c *Change) error {
 	switch c.Op {
 	case Upsert:
-	case Replace: // there is no row before it
+	case Replace: // there is no earlier row to replace
 		c.Op = Upsert
 	default:
 		return feed.Errorf(feed.BadKey, "the table has no key (key: none), so no message can delete its rows; on_delete: row inserts the deleted row as one more")
@@ -48,7 +48,7 @@ func (f *Folder) checkAppended(c *Change) error {
 	return feed.Errorf(feed.BadColumn, "none of the message's fields has a column, and a row needs one")
 }
 
-// keySize returns the bytes that the texts of the change's key have, however JSON spells them.
+// keySize returns the size of the key's texts, without JSON's quotes and escapes.
 func (f *Folder) keySize(fields []feed.Field) (n int) {
 	for _, at := range f.now.keys {
 		f.now.text = feed.AppendText(f.now.text[:0], fields[at].Value, fields[at].Kind)
@@ -57,8 +57,8 @@ func (f *Folder) keySize(fields []feed.Field) (n int) {
 	return n
 }
 
-// makeKey builds the key of the change at hand. It is the same for every order of
-// --key, for what is kept beside a row is found by it.
+// makeKey builds the key of the change. It is the same for every order of --key, because stored versions are found by
+// it.
 func (f *Folder) makeKey(fields []feed.Field) {
 	f.now.key = f.now.key[:0]
 	for _, part := range f.parts {
@@ -67,18 +67,17 @@ func (f *Folder) makeKey(fields []feed.Field) {
 	}
 }
 
-// appendPart appends a part of a key, of several or the only one.
+// appendPart appends one part of a key. several reports whether the key has more than one.
 func appendPart(key []byte, c *schema.Column, value []byte, k feed.Kind, several bool) []byte {
 	from := len(key)
 	if key = c.AppendKey(key, value, k); several {
-		// A part ends with its length, so that no two keys run together.
+		// The length makes the ends of the parts unambiguous.
 		key = binary.BigEndian.AppendUint32(key, uint32(len(key)-from))
 	}
 	return key
 }
 
-// AppendKey appends [Row.Key] of the row whose key has these values, as JSON and in the order
-// of t.Key.
+// AppendKey appends the [Row.Key] of the row with these key values, which are raw JSON in the order of t.Key.
 func AppendKey(key []byte, t *schema.Table, values [][]byte) []byte {
 	for _, part := range partsOf(t) {
 		key = appendPart(key, &t.Columns[t.Key[part]], values[part], feed.KindOf(values[part]), len(values) > 1)
@@ -86,8 +85,8 @@ func AppendKey(key []byte, t *schema.Table, values [][]byte) []byte {
 	return key
 }
 
-// partsOf returns the parts of a table's key: those that no database has, wherever among the columns
-// they are, and the others, in the order of the columns.
+// partsOf returns the parts of a table's key: first those of hidden columns, which no database has, then the others
+// in column order.
 func partsOf(t *schema.Table) []int {
 	parts := make([]int, len(t.Key))
 	for part := range parts {
@@ -106,8 +105,8 @@ func partsOf(t *schema.Table) []int {
 	return parts
 }
 
-// KeyTexts is the way back of [AppendKey]: a text of each value, in the order of t.Key; nil where the key is none of the
-// table's.
+// KeyTexts is the inverse of [AppendKey]: it returns the text of each value, in the order of t.Key, or nil if the key
+// is not one of the table.
 func KeyTexts(t *schema.Table, key []byte) [][]byte {
 	texts := make([][]byte, len(t.Key))
 	for _, part := range slices.Backward(partsOf(t)) {

@@ -7,20 +7,20 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// A messageLog has the messages of a batch as they came, for a table that has constraints.
+// A messageLog has the messages of a batch in their order, for a table with constraints.
 type messageLog struct {
 	all   []logged
 	cells int
 }
 
-// logged is a message as it came.
+// logged is a message in the log.
 type logged struct {
 	origin
 	row     int32
 	op      Op
 	text    ref
 	version ref
-	cells   []loggedCell // the key's first
+	cells   []loggedCell // those of the key first
 }
 
 type loggedCell struct {
@@ -30,18 +30,18 @@ type loggedCell struct {
 
 const perLogged, perLoggedCell = 80, 8
 
-// origin is where a change comes from.
+// origin identifies a change.
 type origin struct {
 	Place
-	message int64 // the number of its message, among all that are folded into the set
-	change  int32 // its own number, among the changes of the message
+	message int64 // number of its message among all that are folded into the set
+	change  int32 // number of the change in its message
 }
 
 func (l *messageLog) bytes() int { return perLogged*len(l.all) + perLoggedCell*l.cells }
 
 func (l *messageLog) reset() { *l = messageLog{all: l.all[:0]} }
 
-// keep adds a message to the log, in whose cells it notes where the arena has the values.
+// keep adds a message to the log, and sets m.kept to the addresses of its values.
 func (b *Batch) keep(m *message, row int32, text []byte, from *origin) {
 	kept := logged{origin: *from, row: row, op: m.op, text: b.arena.put(text)}
 	if m.version != nil {
@@ -64,7 +64,7 @@ func (b *Batch) keep(m *message, row int32, text []byte, from *origin) {
 	b.log.all = append(b.log.all, kept)
 }
 
-// read makes m the message as it came.
+// read restores m from the log.
 func (b *Batch) read(m *message, kept *logged) {
 	*m = message{op: kept.op, version: b.versionAt(kept.version), fields: m.fields[:0], kept: m.kept[:0], keys: m.keys[:0], values: m.values[:0]}
 	for i, c := range kept.cells {
@@ -75,30 +75,30 @@ func (b *Batch) read(m *message, kept *logged) {
 			m.values = append(m.values, cell{c.col, int32(i)})
 		}
 	}
-	b.versions.last = kept.version // which need not be put into the arena again
+	b.versions.last = kept.version // so it is not put into the arena again
 }
 
-// A Single is what one message says to one row, apart from the other messages.
+// A Single is what one message changes in one row, without other messages.
 type Single struct {
 	Table int // index into the batches
 	b     *Batch
 	m     *logged
 }
 
-// Key is that of the row.
+// Key returns the row's key.
 func (s Single) Key() []byte { return s.b.rows.all[s.m.row].Key }
 
-// A Message is one message apart from the others: what it says to each of its rows.
+// A Message is one message without the others: what it changes in each of its rows.
 type Message []Single
 
-// Place is where the message's line stands in its source.
+// Place returns the position of the message's line.
 func (m Message) Place() Place { return m[0].m.Place }
 
-// Text is the message's line; its first 64 KiB, unless the fold keeps whole lines.
+// Text returns the message's line, or its first 64 KiB unless the fold keeps whole lines.
 func (m Message) Text() []byte { return m[0].b.arena.get(m[0].m.text) }
 
-// Messages returns the messages that made the rows of a set's batches, in the order of the
-// feed. Batches without rows aside, it is only for tables that have constraints.
+// Messages returns the messages behind the rows of a set's batches, in feed order. All batches with rows must be for
+// tables with constraints.
 func Messages(batches []*Batch) []Message {
 	n := 0
 	for _, b := range batches {
@@ -107,7 +107,7 @@ func Messages(batches []*Batch) []Message {
 	all, messages := make([]Single, 0, n), make([]Message, 0, n)
 	next := make([]int, len(batches))
 	for len(all) < n {
-		first := int64(0) // the number of the next message
+		first := int64(0) // the smallest number that is left
 		for i, b := range batches {
 			if next[i] < len(b.log.all) && (first == 0 || b.log.all[next[i]].message < first) {
 				first = b.log.all[next[i]].message
@@ -126,14 +126,14 @@ func Messages(batches []*Batch) []Message {
 	return messages
 }
 
-// Merge returns the rows that some of the messages of a set make, by table and in the order of
-// their keys. They are good until the next call.
+// Merge returns the rows that some of a set's messages make, by table and in key order. They are valid until the next
+// call.
 func Merge(batches []*Batch, of []Message) [][]*Row {
 	merged := family{batches, make([]map[int32]*Row, len(batches))}
 	rows := make([][]*Row, len(batches))
 	for i, b := range batches {
 		if merged.apart[i] = map[int32]*Row{}; b.Versioned() {
-			b.versions.all = b.versions.all[:len(b.rows.all)] // the last call's versions end
+			b.versions.all = b.versions.all[:len(b.rows.all)] // the last call's versions are no longer used
 		}
 	}
 	var m message
@@ -149,12 +149,12 @@ func Merge(batches []*Batch, of []Message) [][]*Row {
 			b.read(&m, s.m)
 			b.merge(r, &m, !known)
 			if m.op.ends() {
-				merged.deleteBelow(s.Table, n, m.version)
+				merged.deleteChildren(s.Table, n, m.version)
 			}
 		}
 	}
 	for i, b := range batches {
-		merged.replaceBelow(i)
+		merged.replaceChildren(i)
 		b.sort(rows[i])
 	}
 	return rows

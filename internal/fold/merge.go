@@ -8,15 +8,15 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// This file defines how a message changes its row. It serves both messages as they arrive and those merged apart from the
-// others, see [Merge].
+// This file defines how a message changes its row. It serves messages as they arrive, and the ones that [Merge]
+// merges separately.
 
-// rules are how messages of a table are merged.
+// rules say how messages of a table are merged.
 type rules struct {
 	table  *schema.Table
 	scope  Scope // of versions; "" if messages have none
 	merges bool  // some columns have a merge function that computes a value
-	// The next two are for rows that are changes of their own and have a parent.
+	// The next two are for child rows that are changes of their own.
 	parent   int   // the parent table; -1 for none
 	children []int // the child tables
 }
@@ -34,7 +34,7 @@ type message struct {
 // A cell is a value for a column of a row.
 type cell struct{ col, field int32 }
 
-// merge merges a message into its row. made: the message made the row.
+// merge merges a message into its row. made reports whether the message created the row.
 func (b *Batch) merge(r *Row, m *message, made bool) {
 	if b.rules.scope != "" {
 		b.mergeVersioned(r, m)
@@ -46,7 +46,7 @@ func (b *Batch) merge(r *Row, m *message, made bool) {
 		clear(r.cells)
 		r.Replaces = true
 	}
-	if first || m.op == Delete { // the message that makes the row decides how its key is spelled
+	if first || m.op == Delete { // the message that creates the row decides how its key is spelled
 		b.setKey(r, m)
 	}
 	merges, width := b.rules.merges, len(b.rules.table.Columns)
@@ -61,22 +61,22 @@ func (b *Batch) merge(r *Row, m *message, made bool) {
 	}
 }
 
-// mergeValue merges the value of a message into a cell by the function of its column, and returns where the arena has the
-// result. first: the message made the row, or replaces it.
+// mergeValue merges a message's value into a cell by the column's merge function, and returns the address of the
+// result. first reports whether the message created or replaced the row.
 func (b *Batch) mergeValue(r *Row, have ref, m *message, c cell, first bool) ref {
 	column, value := &b.rules.table.Columns[c.col], m.fields[c.field].Value
 	switch {
 	case column.Merge == merge.First && have != 0:
 		return have
 	case column.Merge == merge.First && !first && column.Default != "": // the row already has the column's default
-		return b.late(value)
+		return b.putIfNull(value)
 	case !column.Merge.Computes(), value[0] == 'n', column.Merge == merge.Patch && value[0] != '{':
 		return m.put(&b.arena, have, c.field)
 	}
 	was, isRelative := b.mergeBase(r, have)
 	text := b.text[:0]
 	if isRelative {
-		text, b.marks = append(text, relative), true
+		text, b.marks = append(text, relativeMark), true
 	}
 	if column.Merge == merge.Patch {
 		text = appendPatch(text, was, value, isRelative)
@@ -91,22 +91,24 @@ func (b *Batch) mergeValue(r *Row, have ref, m *message, c cell, first bool) ref
 	return b.arena.set(have, text)
 }
 
-// mergeBase returns the value in a cell that the next one is merged into, nil for none, and whether the result is relative.
+// mergeBase returns the value in a cell that the next one is merged into, nil for none, and whether the result is
+// relative.
 func (b *Batch) mergeBase(r *Row, have ref) (value []byte, isRelative bool) {
 	if have == 0 {
 		return nil, !r.Replaces
 	}
 	switch v := b.arena.get(have); v[0] {
-	case relative:
+	case relativeMark:
 		return v[1:], true
-	case initial, 'n': // a neutral default
+	case initialMark, 'n': // a neutral default
 		return nil, false
 	default:
 		return v, false
 	}
 }
 
-// appendPatch appends the result of patching a value. If isRelative, it extends a patch sequence for the database's value.
+// appendPatch appends the result of a patch. If isRelative, it extends a sequence of patches for the database's
+// value.
 func appendPatch(dst, was, patch []byte, isRelative bool) []byte {
 	if isRelative {
 		return merge.AppendPatches(dst, was, patch)
@@ -122,8 +124,8 @@ func (b *Batch) setKey(r *Row, m *message) {
 	}
 }
 
-// put returns where the arena has the value of a field that overwrites a cell, in place if it fits. A value of the log is
-// shared with the log and never overwritten: the log has all messages of a table or none.
+// put returns the address of a field's value that overwrites a cell, in the same memory if it fits. A value in the
+// log is shared with it and never overwritten: the log has all messages of a table or none.
 func (m *message) put(a *arena, have ref, field int32) ref {
 	if m.kept != nil {
 		return m.kept[field]

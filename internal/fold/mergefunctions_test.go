@@ -27,21 +27,21 @@ var mergeFunctions = map[string]merge.Function{"sum": merge.Sum, "real": merge.S
 
 var mergeDefaults = map[string]string{"real": "0", "obj": "{}", "dflt": `"d"`}
 
-// mergeTable is a table with a column for each function.
+// mergeTable has a column for each function.
 func mergeTable(judged bool) schema.Table {
 	return schema.Table{Name: "t", Exists: true, HasConstraints: judged, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "last", Type: schema.Text},
 		{Name: "v", Type: schema.Text}, {Name: "sum", Type: schema.Number}, {Name: "real", Type: schema.Number, Default: "'0'::numeric"}, {Name: "min", Type: schema.Text}, {Name: "max", Type: schema.Any},
 		{Name: "at", Type: schema.Instant}, {Name: "day", Type: schema.Day}, {Name: "obj", Type: schema.Text, Default: "'{}'"}, {Name: "first", Type: schema.Text}, {Name: "dflt", Type: schema.Text, Default: "'d'"}}}
 }
 
-// A modelRow is a row of the plain model: raw JSON by column; none is NULL.
+// A modelRow is a row of the plain model: raw JSON by column; a missing column is NULL.
 type modelRow struct {
 	cells    map[string]string
 	versions map[string]int // by column
 	version  int            // of the row
 }
 
-// apply applies a message to the plain model, field after field.
+// apply applies a message to the plain model, field by field.
 func (r *modelRow) apply(fields []mergeField, version int, scope fold.Scope) {
 	newer := scope != fold.RowScope || version >= r.version
 	r.version = max(r.version, version)
@@ -156,9 +156,9 @@ func randomMergeMessage(rnd *rand.Rand, scope fold.Scope) (m mergeMessage) {
 	return m
 }
 
-// TestFold_MergeFunctions folds random messages in batches that end anywhere, and in pieces of their messages, into a
-// database of a few maps that does with relative values what a driver has to, and demands what a plain model has of message
-// after message: its rows, its rejects, and one type for the column that weir made.
+// TestFold_MergeFunctions folds random messages in batches of random sizes, and in parts of their messages. A
+// database of a few maps merges relative values as a driver must. The result must equal the plain model's after each
+// message: rows, rejects, and one type for the column that weir added.
 func TestFold_MergeFunctions(t *testing.T) {
 	var merged, kept, rejected int
 	sinktest.Seeds(t, 300, func(t *testing.T, rnd *rand.Rand) {
@@ -180,10 +180,10 @@ func TestFold_MergeFunctions(t *testing.T) {
 			r := model[m.id]
 			if r == nil {
 				r = &modelRow{maps.Clone(mergeDefaults), map[string]int{}, 0}
-				for _, f := range m.fields { // it is inserted with what the message names
+				for _, f := range m.fields { // an inserted row has what the message sets
 					delete(r.cells, f.name)
 					if f.value == "null" && mergeFunctions[f.name] == merge.First {
-						r.cells[f.name] = mergeDefaults[f.name] // the message does not name it
+						r.cells[f.name] = mergeDefaults[f.name] // the message does not set it
 						if r.cells[f.name] == "" {
 							delete(r.cells, f.name)
 						}
@@ -228,7 +228,7 @@ func TestFold_MergeFunctions(t *testing.T) {
 	}
 }
 
-// showRow shows a row as a plain text.
+// showRow returns a row as plain text.
 func showRow(row map[string]string) string {
 	var out []string
 	for _, c := range slices.Sorted(maps.Keys(row)) {
@@ -239,11 +239,11 @@ func showRow(row map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-// A mergeDB is a database of one table with merge functions.
+// A mergeDB is a database with one table that has merge functions.
 type mergeDB struct {
 	mapDB
 	marks        string // of the table's columns
-	merged, kept int    // how many values were merged with the database's, and how many of these it kept
+	merged, kept int    // number of values merged with the database's, and of these how many left it unchanged
 }
 
 func (db *mergeDB) sync(t *testing.T, messages []mergeMessage, scope fold.Scope, size func() int) (rejects []int) {
@@ -285,7 +285,7 @@ func (db *mergeDB) sync(t *testing.T, messages []mergeMessage, scope fold.Scope,
 	return rejects
 }
 
-// write does what a driver does with a row.
+// write does what a driver does for a row.
 func (db *mergeDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
 	row, exists := db.rows[string(r.Key)]
 	if r.Deleted {
@@ -300,7 +300,7 @@ func (db *mergeDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
 	for i, c := range b.Table.Columns {
 		raw := b.Value(r, i)
 		switch {
-		case c.Key || raw == nil || b.Initial(r, i) && inserts: // which has the default
+		case c.Key || raw == nil || b.Initial(r, i) && inserts: // it has the default
 		case raw[0] == 'n':
 			delete(row, c.Name)
 		default:
@@ -330,8 +330,8 @@ func mergeFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *
 	return fold.NewFolder(&feed.Names{}, table, o)
 }
 
-// TestFold_SumsNeedNoWiderColumn: what a sum needs depends on the row in the database, so a column of weir's takes it from
-// the first number on.
+// TestFold_SumsNeedNoWiderColumn: the type that a sum needs depends on the row in the database, so a column that weir
+// made gets that type with the first number.
 func TestFold_SumsNeedNoWiderColumn(t *testing.T) {
 	f := mergeFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
 	testcheck.NoError(t, f.Fold(&fold.Batch{}, []byte(`{"id":1,"n":1,"m":1}`), fold.Place{}))
@@ -342,7 +342,7 @@ func TestFold_SumsNeedNoWiderColumn(t *testing.T) {
 	}
 }
 
-// TestFold_MergeRefused: what cannot be kept ends the run, and says why.
+// TestFold_MergeRefused: a merge function that cannot work ends the run with a reason.
 func TestFold_MergeRefused(t *testing.T) {
 	user := schema.Table{Name: "t", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "n", Type: schema.Int, Default: "5"},
 		{Name: "z", Type: schema.Int, Default: "0"}, {Name: "net", Type: schema.External, Decl: "inet"}, {Name: "j", Type: schema.JSON, Decl: "jsonb"}, {Name: "local", Type: schema.External, ValueRules: schema.ValueRules{HoldsTime: true}, Decl: "timestamp"},
@@ -395,7 +395,7 @@ func TestFold_MergeRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkFold_Sum is a sum per message, beside the last value.
+// BenchmarkFold_Sum folds a sum and a last value per message.
 func BenchmarkFold_Sum(b *testing.B) {
 	var lines [][]byte
 	for i := range 10_000 {
@@ -422,7 +422,7 @@ func BenchmarkFold_Sum(b *testing.B) {
 	}
 }
 
-// nestedPair is the nesting of two tables: rows of the second belong to rows of the first. isSet tells that they are a set.
+// nestedPair nests two tables: the second is a child of the first. isSet reports whether it is a set.
 type nestedPair struct {
 	fold.Nesting
 	isSet bool
@@ -439,7 +439,7 @@ func (n nestedPair) Set(table int) bool { return n.isSet && table == 1 }
 
 func (nestedPair) SetColumn(int) string { return "" }
 
-// TestFold_SumsOfChildRows: the sum of a child that is deleted with its parent starts over, whichever comes first.
+// TestFold_SumsOfChildRows: the sum of a child that is deleted with its parent starts again, in any order of the two.
 func TestFold_SumsOfChildRows(t *testing.T) {
 	parent := schema.Table{Name: "p", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}}}
 	child := schema.Table{Name: "c", Exists: true, Key: []int{0, 1}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, {Name: "nr", Type: schema.Int, Key: true}, {Name: "n", Type: schema.Number}}}
@@ -455,7 +455,7 @@ func TestFold_SumsOfChildRows(t *testing.T) {
 	}
 	for _, c := range []struct {
 		feed string // + adds 2 to the child, d deletes the parent, r replaces it
-		want string // if the database has 10
+		want string // the sum if the database has 10
 	}{{"+", "12"}, {"++", "14"}, {"+d+", "2"}, {"d+", "2"}, {"d++", "4"}, {"r+", "2"}, {"+r+", "2"}, {"+d", ""}} {
 		names := &feed.Names{}
 		folders, po, co := pair(names)
@@ -482,7 +482,7 @@ func TestFold_SumsOfChildRows(t *testing.T) {
 			}
 		}
 		if got != c.want {
-			t.Errorf("%s makes %q, want %q", c.feed, got, c.want)
+			t.Errorf("%s: %q, want %q", c.feed, got, c.want)
 		}
 	}
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// UnknownFields says what happens to a field without a column; "" leaves it to the table.
+// UnknownFields says what happens to a field without a column; "" lets the table decide.
 type UnknownFields string
 
-// What happens to such a field.
+// What happens to a field without a column.
 const (
 	AddUnknown    UnknownFields = "add"
 	IgnoreUnknown UnknownFields = "ignore"
 	RejectUnknown UnknownFields = "reject"
 )
 
-// Scope is what has a version: each column, or the row as a whole.
+// Scope is what has a version: each column, or the whole row.
 type Scope string
 
 // The scopes of versions.
@@ -29,7 +29,7 @@ const (
 	RowScope    Scope = "row"
 )
 
-// Null is what null does to its column; "" is ClearNull.
+// Null is what null does to its column; "" means ClearNull.
 type Null string
 
 // What null does.
@@ -38,29 +38,29 @@ const (
 	KeepNull  Null = "keep"  // nothing, as if the field were absent
 )
 
-// BadValues is what becomes of a value that its column does not take; "" is RejectBad.
+// BadValues is what happens to a value that its column does not admit; "" means RejectBad.
 type BadValues string
 
-// What becomes of it.
+// What happens to a value that its column does not admit.
 const (
-	RejectBad BadValues = "reject" // with its message
-	NullBad   BadValues = "null"   // it counts as null
+	RejectBad BadValues = "reject" // reject its message
+	NullBad   BadValues = "null"   // treat it as null
 )
 
 // Options are the rules of a fold.
 type Options struct {
-	Key           []string // the fields of the key; none: each message is its own row
+	Key           []string // the fields of the key; none: each message becomes a row
 	DeleteField   string   // "" for none
-	DeleteValue   string   // the text of the field in a message that deletes; "null" is JSON's null alone
+	DeleteValue   string   // the text of DeleteField in a message that deletes; "null" matches only JSON null
 	Deletes       bool     // messages may delete rows without DeleteField
 	Null          Null
 	BadValues     BadValues
-	FillOnly      bool                      // values are written only where the row has NULL
+	FillOnly      bool                      // values are written only if the row has NULL
 	Version       string                    // the field with a message's version, "" for none
 	Scope         Scope                     // of versions, if messages have any
 	Merge         map[string]merge.Function // by column, if not [merge.Last]
 	UnknownFields UnknownFields
-	MaxColumns    int           // how many columns weir adds at most
+	MaxColumns    int           // the most columns that weir adds
 	WholeLines    bool          // [Message.Text] is the whole line
 	Limits        schema.Limits // of the database
 	Log           *slog.Logger
@@ -86,8 +86,8 @@ func (o *Options) setFunction(c *schema.Column) {
 	}
 }
 
-// CanNull reports whether a value that a column does not take counts as null. What decides about the row, and what is merged,
-// is rejected all the same.
+// CanNull reports whether a value that a column does not admit counts as null. Keys, versions of rows and merged
+// values are always rejected.
 func (o *Options) CanNull(column string) bool {
 	return o.BadValues == NullBad && !slices.Contains(o.Key, column) && !o.function(column).Computes() &&
 		(o.Scope != RowScope || column != o.Version)
@@ -106,8 +106,8 @@ func (o *Options) SumColumn() string {
 	return ""
 }
 
-// CheckMerge returns an error if a table cannot have the options' merge functions. For a table without columns it finds the
-// errors that need no database.
+// CheckMerge returns an error if a table cannot have the options' merge functions. For a table without columns it
+// returns the errors that need no database.
 func CheckMerge(t *schema.Table, o Options) error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {

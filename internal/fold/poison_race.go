@@ -2,8 +2,8 @@
 
 package fold
 
-// poison makes a value that outlived its batch show: a slice kept out of a
-// reused arena is this package's likeliest bug.
+// poison overwrites released memory, so a test sees a value that outlives its batch: a slice kept from a reused arena
+// is this package's most likely bug.
 func poison(b []byte) {
 	for i := range b {
 		b[i] = 0xCC

@@ -19,13 +19,13 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// A message is a line, or one that replaces a row or demands that it exist.
+// A message is a line, or a change that replaces a row or ensures that it exists.
 type message struct {
 	line string
-	op   fold.Op // Upsert: what the line says
+	op   fold.Op // Upsert: the line decides
 }
 
-// apply applies a message to the plain fold, and reports whether it was taken.
+// apply applies a message to the plain fold, and reports whether it was accepted.
 func (m message) apply(model *foldtest.Table, rules foldtest.Rules) bool {
 	switch m.op {
 	case fold.Ensure:
@@ -33,7 +33,7 @@ func (m message) apply(model *foldtest.Table, rules foldtest.Rules) bool {
 			model.Stub(foldtest.MustParse("1"))
 		}
 		return true
-	case fold.Replace: // a delete and what the line says, of one version; or neither
+	case fold.Replace: // a delete and the line's values with one version; or neither
 		if randomTable(rules).Apply([]byte(m.line)) != nil || model.Apply([]byte(m.line[:len(m.line)-1]+`,"op":"delete"}`)) != nil {
 			return false
 		}
@@ -41,18 +41,17 @@ func (m message) apply(model *foldtest.Table, rules foldtest.Rules) bool {
 	return model.Apply([]byte(m.line)) == nil
 }
 
-// randomTable is the plain fold's table.
+// randomTable returns the plain fold's table.
 func randomTable(rules foldtest.Rules) *foldtest.Table {
 	number := func(v foldtest.Value) bool { return v.Kind == foldtest.Number }
 	return foldtest.NewTable(rules, foldtest.Limits{}, foldtest.Column{Name: "id"}, foldtest.Column{Name: "v"}, foldtest.Column{Name: "a"}, foldtest.Column{Name: "n", Takes: number},
 		foldtest.Column{Name: "d", Default: foldtest.MustParse(`"dflt"`)}, foldtest.Column{Name: "e", Takes: number, Default: foldtest.MustParse("5")})
 }
 
-// TestFold_DoesNotDependOnWhereABatchEnds folds random feeds in batches that end
-// anywhere, and by several folders, with their rows prefetched or not, into a database of a few maps, and demands what the
-// plain fold of message after message has: its rows and its rejected lines. Where the
-// table had rows before versions began, which that fold does not know, it demands what
-// batches of one message have.
+// TestFold_DoesNotDependOnWhereABatchEnds folds random feeds in batches of random sizes, with several folders, with
+// or without prefetching, into a database of a few maps. The result must equal the plain fold's after each message:
+// rows and rejected lines. The plain fold does not know tables that had rows before versions were used; there the
+// result must equal that of batches with one message.
 func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 	feeds, versions, defaults, late := 0, 0, 0, 0
 	var ops [fold.Truncate]int
@@ -70,7 +69,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 			rules.DeleteField, rules.DeleteValue = "op", "delete"
 		}
 		lines := randomLines(rnd, rules, 1+rnd.IntN(1+rnd.IntN(80)))
-		if rnd.IntN(12) == 0 { // less is not prefetched
+		if rnd.IntN(12) == 0 { // a smaller batch is not prefetched
 			lines = append(lines, message{line: `{"id":"1","v":3,"a":"` + strings.Repeat("x", 1<<20) + `"}`})
 			for range 70 {
 				lines = append(lines, message{line: fmt.Sprintf(`{"id":"%d",%s"v":%d,"a":"%d"}`, rnd.IntN(9), []string{"", "", "", `"none":1,`, `"id":7,`}[rnd.IntN(5)], rnd.IntN(9), rnd.IntN(9))})
@@ -90,7 +89,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 		}
 		want := map[string]string{}
 		for k, row := range model.Rows() {
-			delete(row, "id") // its first spelling is in the key
+			delete(row, "id") // the key has its first spelling
 			want[strings.Trim(k, `[]"`)] = show(row)
 		}
 		for _, cuts := range []int{1, len(lines), 1 + rnd.IntN(len(lines)), 0, 0} {
@@ -125,15 +124,15 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 		}
 	})
 	if feeds >= 400 && min(versions, defaults, late, ops[fold.Replace], ops[fold.Ensure]) < 50 {
-		t.Errorf("did not exercise: %d feeds with versions, %d defaults, %d columns that a late delete took, %d rows replaced, %d demanded", versions, defaults, late, ops[fold.Replace], ops[fold.Ensure])
+		t.Errorf("did not exercise: %d feeds with versions, %d defaults, %d columns cleared by a late delete, %d rows replaced, %d ensured", versions, defaults, late, ops[fold.Replace], ops[fold.Ensure])
 	}
 }
 
-// randomLines makes messages with equal names, values that do not fit, nulls, versions
-// of all kinds, deletes, columns that have a default, and a few that are no messages.
+// randomLines makes messages with repeated names, bad values, nulls, versions of all kinds, deletes, columns with a
+// default, and a few lines that are not messages.
 func randomLines(rnd *rand.Rand, rules foldtest.Rules, n int) (lines []message) {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
-	if rules.Key != nil && rnd.IntN(2) == 0 { // few, of one row
+	if rules.Key != nil && rnd.IntN(2) == 0 { // few, all for one row
 		for range 2 + n%9 {
 			m := message{fmt.Sprintf(`{"id":1,"v":%d,%q:%d}`, rnd.IntN(4), pick("a", "d", "e"), rnd.IntN(9)), fold.Upsert}
 			switch rnd.IntN(8) {
@@ -184,19 +183,19 @@ func randomLines(rnd *rand.Rand, rules foldtest.Rules, n int) (lines []message) 
 	return lines
 }
 
-// A mapDB is a database of one table.
+// A mapDB is a database with one table.
 type mapDB struct {
-	rows   map[string]map[string]string // raw values by key and column; none is NULL
+	rows   map[string]map[string]string // raw values by key and column; a missing one is NULL
 	states map[string][]byte
 	names  []string
-	apart  *rand.Rand // if set, batches are written in pieces of their messages
+	apart  *rand.Rand // if set, batches are written in parts of their messages
 }
 
 func newMapDB() mapDB {
 	return mapDB{rows: map[string]map[string]string{}, states: map[string][]byte{}}
 }
 
-// A lineDB is a database of the table that random lines are for.
+// A lineDB is a database of the table of random lines.
 type lineDB struct {
 	mapDB
 	resets int
@@ -205,7 +204,7 @@ type lineDB struct {
 
 var initials = map[string]string{"d": `"dflt"`, "e": "5"}
 
-// sync folds lines in batches of as many as size says, and returns the rejected ones.
+// sync folds lines in batches of the sizes that size returns, and returns the rejected ones.
 func (db *lineDB) sync(t *testing.T, rules foldtest.Rules, messages []message, size func() int) (rejects []int) {
 	o := fold.Options{Key: rules.Key, DeleteField: rules.DeleteField, DeleteValue: rules.DeleteValue, FillOnly: rules.FillOnly,
 		Version: rules.Version, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
@@ -261,7 +260,7 @@ func (db *lineDB) sync(t *testing.T, rules foldtest.Rules, messages []message, s
 	return rejects
 }
 
-// flush writes the rows of a batch, or some of its messages after others.
+// flush writes the rows of a batch, or its messages in parts.
 func (db *mapDB) flush(t *testing.T, b *fold.Batch, table *schema.Table, write func(*fold.Batch, *fold.Row)) {
 	if db.apart == nil {
 		db.piece(t, b, b.Sorted(), table, write)
@@ -302,7 +301,7 @@ func (db *mapDB) piece(t *testing.T, b *fold.Batch, rows []*fold.Row, table *sch
 	db.names = resolver.Names()
 }
 
-// write does what a driver does with a row.
+// write does what a driver does for a row.
 func (db *lineDB) write(b *fold.Batch, r *fold.Row) {
 	key := string(r.Key)
 	row, exists := db.rows[key]
@@ -336,7 +335,7 @@ func (db *lineDB) write(b *fold.Batch, r *fold.Row) {
 	}
 }
 
-// show returns the rows as show does.
+// show returns the rows as text, as foldtest shows them.
 func (db *mapDB) show() map[string]string {
 	out := map[string]string{}
 	for k, row := range db.rows {

@@ -5,24 +5,23 @@ import (
 	"slices"
 )
 
-// This file is about rows that name rows of other tables. A row that is named is made if it is missing,
-// by a change of its own, see [Ensure]. Whether one that others name may be deleted is decided by the
-// foreign keys of the database, when the set is written: what is not deleted first, then what is, parents
-// last. A set is therefore written before a message by which that would be decided otherwise than when
-// the delete came.
+// This file is about references to rows of other tables. A referenced row is created if it is missing, by an [Ensure]
+// change of its own. Whether a referenced row may be deleted is decided by the database's foreign keys when the set
+// is written: first rows that are not deleted, then deletes, parents last. So a set is written before a message that
+// would change the outcome of an earlier delete.
 
-// ErrSplit says that a set must be written before a message is added to it.
+// ErrSplit means that a set must be written before a message is added.
 var ErrSplit = errors.New("the set must be written before the message is added")
 
-// references say how the rows of a table and those of others name each other.
+// references describes the references between a table and others.
 type references struct {
-	named  bool  // rows of others name its rows
-	tables []int // whose rows its rows name, and those that belong to them
+	referenced bool  // rows of other tables refer to its rows
+	tables     []int // the tables that its rows and their children refer to
 }
 
-// splits reports whether a set must be written before a change, which its table judged last: it is about
-// a table whose rows name rows of a table that the set deletes from, or about a row that the set deletes,
-// or it deletes a row that messages of the set name.
+// splits reports whether a set must be written before the change that its table checked last: because the set deletes
+// from a table that the change's table refers to, because the set deletes the row, or because the change deletes a
+// row that messages of the set refer to.
 func (f Folders) splits(s *Set, c *TableChange) bool {
 	folder, b := f[c.Table], s.Batches[c.Table]
 	switch {
@@ -30,23 +29,22 @@ func (f Folders) splits(s *Set, c *TableChange) bool {
 		return false
 	case slices.ContainsFunc(folder.references.tables, func(table int) bool { return s.Batches[table].relations.deletes }):
 		return true
-	case !folder.references.named || !b.relations.deletes && c.Op != Delete:
+	case !folder.references.referenced || !b.relations.deletes && c.Op != Delete:
 		return false
 	}
 	folder.makeKey(c.Fields)
 	r := b.rows.find(folder.now.key)
-	return r != nil && (r.Deleted || c.Op == Delete && r.named)
+	return r != nil && (r.Deleted || c.Op == Delete && r.referenced)
 }
 
-// refer notes for each table whether rows of others name its rows, and whose rows are named by its own
-// and by those that belong to them.
+// refer records each table's references.
 func (f Folders) refer() {
 	for i := range f {
 		for _, r := range f[i].table.Refs {
 			if r.Owner {
 				continue
 			}
-			f[r.Table].references.named = true
+			f[r.Table].references.referenced = true
 			for of := i; of >= 0; of = f[of].nested.parent {
 				f[of].references.tables = append(f[of].references.tables, r.Table)
 			}
@@ -54,7 +52,7 @@ func (f Folders) refer() {
 	}
 }
 
-// useReferred has the tables be made that rows of others name.
+// useReferred marks referenced tables as used, so they are created.
 func (f Folders) useReferred(s *Set) {
 	var used func(table int) bool
 	used = func(table int) bool {

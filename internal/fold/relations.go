@@ -8,54 +8,53 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// This file is about rows that are changes of their own and belong to rows of another table: they go
-// with these.
+// This file is about child rows that are changes of their own, and are deleted with their parents.
 
-// relations are what a batch's rows have to do with the rows of other tables.
+// relations link a batch's rows to rows of other tables.
 type relations struct {
-	links   []link  // by row, of a child whose rows are changes of their own
-	firsts  []int32 // by row of the table above: the first that belongs to it, from 1
-	nested  *nested // of a child
-	used    bool    // see Used
-	deletes bool    // a message deletes a row of a table whose rows others name
+	links   []link  // by row: the parents of child rows that are changes of their own
+	firsts  []int32 // by row of the parent table: its first child, from 1
+	nested  *nested // of a child table
+	used    bool    // see [Batch.Used]
+	deletes bool    // a message deletes a row of a table that others refer to
 }
 
-// A link is where such a row stands in its batch.
+// A link says which parent a row has.
 type link struct {
-	above int32 // the number of the row that it belongs to, in the batch of that
-	next  int32 // the number of the next row that belongs to the same one, from 1; 0 is none
+	parent int32 // number of the parent row in its batch
+	next   int32 // number of the parent's next child, from 1; 0 means none
 }
 
-// perLinked is what a row takes that is linked: its link, and the first row below one above.
+// perLinked is the memory of a linked row: its link, and the first child of its parent.
 const perLinked = 8 + 4
 
 func (s *relations) bytes() int { return perLinked * cap(s.links) }
 
 func (s *relations) reset() { *s = relations{links: s.links[:0], firsts: s.firsts[:0]} }
 
-// link notes that the newest row belongs to one of the table above.
-func (s *relations) link(above int32) {
-	for len(s.firsts) <= int(above) {
+// link makes the newest row a child of a row of the parent table.
+func (s *relations) link(parent int32) {
+	for len(s.firsts) <= int(parent) {
 		s.firsts = append(s.firsts, 0)
 	}
-	s.links = append(s.links, link{above, s.firsts[above]})
-	s.firsts[above] = int32(len(s.links))
+	s.links = append(s.links, link{parent, s.firsts[parent]})
+	s.firsts[parent] = int32(len(s.links))
 }
 
-// eachBelow calls each with the numbers of the rows that belong to a row of the table above.
-func (s *relations) eachBelow(above int32, each func(row int32)) {
-	if int(above) >= len(s.firsts) {
+// eachChild calls each with the numbers of the children of a row of the parent table.
+func (s *relations) eachChild(parent int32, each func(row int32)) {
+	if int(parent) >= len(s.firsts) {
 		return
 	}
-	for n := s.firsts[above]; n > 0; n = s.links[n-1].next {
+	for n := s.firsts[parent]; n > 0; n = s.links[n-1].next {
 		each(n - 1)
 	}
 }
 
-// A family is the rows of batches, some of which belong to others: those of all messages, or of some of them.
+// A family is the rows of parent and child batches, made by all messages or by some of them.
 type family struct {
 	batches []*Batch
-	apart   []map[int32]*Row // by table, and number of the row in its batch; nil: the rows of all messages
+	apart   []map[int32]*Row // by table and number of the row in its batch; nil: the rows of all messages
 }
 
 // row returns a row by its number, nil if no message makes it.
@@ -66,71 +65,71 @@ func (f family) row(table int, n int32) *Row {
 	return f.apart[table][n]
 }
 
-// above returns the row that one belongs to.
-func (f family) above(table int, n int32) *Row {
+// parent returns the parent of a row.
+func (f family) parent(table int, n int32) *Row {
 	b := f.batches[table]
-	return f.row(b.rules.parent, b.relations.links[n].above)
+	return f.row(b.rules.parent, b.relations.links[n].parent)
 }
 
-// deleteBelow has the delete of a row delete the rows that belong to it, at all levels. With versions it
-// counts as one of each of them.
-func (f family) deleteBelow(table int, row int32, version []byte) {
+// deleteChildren deletes the children of a deleted row, at all levels. With versions, this counts as a delete of each
+// of them.
+func (f family) deleteChildren(table int, row int32, version []byte) {
 	for _, i := range f.batches[table].rules.children {
 		b := f.batches[i]
-		b.relations.eachBelow(row, func(n int32) {
+		b.relations.eachChild(row, func(n int32) {
 			switch r := f.row(i, n); {
 			case r == nil:
 				return
 			case b.rules.scope != "":
 				b.deleteVersion(r, version)
-			case r.Deleted: // what belongs to it has gone before
+			case r.Deleted: // its children were deleted with it
 				return
 			default:
 				r.delete(b.rules.table)
 			}
-			f.deleteBelow(i, n, version)
+			f.deleteChildren(i, n, version)
 		})
 	}
 }
 
-// inheritDeletes has a row that was made have the deletes of the row that it belongs to.
+// inheritDeletes applies the deletes of the parent row to a row that was just created.
 func (f family) inheritDeletes(table int, n int32) {
 	b := f.batches[table]
 	if len(b.relations.links) == 0 || b.rules.scope == "" {
 		return
 	}
-	if v := f.batches[b.rules.parent].Takes(f.above(table, n)); v != nil {
+	if v := f.batches[b.rules.parent].NewestDelete(f.parent(table, n)); v != nil {
 		b.deleteVersion(f.row(table, n), v)
 	}
 }
 
-// replaceBelow has the rows of a table replace what the database has if the rows do that they
-// belong to. With versions the deletes have seen to that.
-func (f family) replaceBelow(table int) {
+// replaceChildren sets Replaces in the children of rows that replace what the database has. With versions, the deletes
+// have done that.
+func (f family) replaceChildren(table int) {
 	b := f.batches[table]
 	if b.Versioned() {
 		return
 	}
 	for n := range b.relations.links {
-		r, above := f.row(table, int32(n)), f.above(table, int32(n))
-		if r != nil && above != nil && above.Replaces {
+		r, parent := f.row(table, int32(n)), f.parent(table, int32(n))
+		if r != nil && parent != nil && parent.Replaces {
 			r.Replaces = true
 		}
 	}
 }
 
-// Below has the rows of the resolver belong to those of another one, which resolves them first.
-func (v *Resolver) Below(above *Resolver) { v.above = above }
+// SetParent sets the resolver of the parent batch, which resolves its rows first.
+func (v *Resolver) SetParent(parent *Resolver) { v.parent = parent }
 
-// tombAbove returns the version of the newest delete of the rows that a row belongs to; nil is none.
-func (v *Resolver) tombAbove(r *Row) []byte {
-	if v.above == nil || len(v.above.tombs) == 0 {
+// parentTomb returns the version of the newest delete of a row's parents; nil means none.
+func (v *Resolver) parentTomb(r *Row) []byte {
+	if v.parent == nil || len(v.parent.tombs) == 0 {
 		return nil
 	}
-	return v.above.tombs[string(AppendKey(nil, &v.above.b.Table, v.b.keyAbove(r)))]
+	return v.parent.tombs[string(AppendKey(nil, &v.parent.b.Table, v.b.parentKey(r)))]
 }
 
-// keepTomb has the rows below a row know its newest delete.
+// keepTomb records a row's newest delete for its children.
 func (v *Resolver) keepTomb(r *Row, tomb []byte) {
 	switch {
 	case v.tombs == nil:
@@ -141,8 +140,8 @@ func (v *Resolver) keepTomb(r *Row, tomb []byte) {
 	}
 }
 
-// keyAbove returns the values of the key of the row that a row belongs to.
-func (b *Batch) keyAbove(r *Row) [][]byte {
+// parentKey returns the values of the parent row's key.
+func (b *Batch) parentKey(r *Row) [][]byte {
 	values := make([][]byte, len(b.Child.Key))
 	for part, k := range b.Child.Key {
 		values[part] = b.Value(r, k)
@@ -150,33 +149,33 @@ func (b *Batch) keyAbove(r *Row) [][]byte {
 	return values
 }
 
-// A Taking is of rows that a database has of the table of a batch with versions, and that belong to
-// rows that some messages of the flush delete. Each such delete counts as one of them.
-type Taking struct {
-	v     *Resolver
-	given map[string]bool
-	rows  map[string]*Row
+// A Cascade collects child rows in the database whose parents are deleted by messages of the flush, for a batch with
+// versions. Each such delete counts as a message for the child row.
+type Cascade struct {
+	v        *Resolver
+	resolved map[string]bool
+	rows     map[string]*Row
 }
 
-// Taking begins with none. rows are those of the batch that are resolved beside them.
-func (v *Resolver) Taking(rows []*Row) *Taking {
-	t := &Taking{v: v, given: make(map[string]bool, len(rows)), rows: map[string]*Row{}}
+// Cascade returns an empty Cascade. rows are the batch's rows that are resolved anyway.
+func (v *Resolver) Cascade(rows []*Row) *Cascade {
+	t := &Cascade{v: v, resolved: make(map[string]bool, len(rows)), rows: map[string]*Row{}}
 	for _, r := range rows {
-		t.given[string(r.Key)] = true
+		t.resolved[string(r.Key)] = true
 	}
 	return t
 }
 
-// Add has a delete of a version take a row, whose key has these values, as JSON, and returns it; nil for
-// one that is resolved anyway.
-func (t *Taking) Add(key [][]byte, version []byte) *Row {
+// Add applies a delete with a version to the row with these key values, which are raw JSON, and returns the row. It
+// returns nil for a row that is resolved anyway.
+func (t *Cascade) Add(key [][]byte, version []byte) *Row {
 	b := &t.v.b
 	if slices.ContainsFunc(key, func(part []byte) bool { return part == nil }) {
-		return nil // a NULL: no message has that
+		return nil // no message has NULL in a key
 	}
 	text := AppendKey(nil, &b.Table, key)
-	if t.given[string(text)] {
-		return nil // it was told when the messages were folded
+	if t.resolved[string(text)] {
+		return nil // folding the messages applied it
 	}
 	r := t.rows[string(text)]
 	if r == nil {
@@ -190,22 +189,22 @@ func (t *Taking) Add(key [][]byte, version []byte) *Row {
 	return r
 }
 
-// KeysBelow returns what the keys of the rows that belong to a row of a batch above begin with.
-func (b *Batch) KeysBelow(above *Batch, r *Row) (prefix []byte) {
+// ChildKeyPrefix returns the common prefix of the keys of a row's children. parents is the parent's batch.
+func (b *Batch) ChildKeyPrefix(parents *Batch, r *Row) (prefix []byte) {
 	for _, part := range partsOf(&b.Table) {
 		k := b.Table.Key[part]
-		of := slices.Index(b.Child.Key[:len(above.Table.Key)], k)
+		of := slices.Index(b.Child.Key[:len(parents.Table.Key)], k)
 		if of < 0 {
 			break
 		}
-		value := above.Value(r, above.Table.Key[of])
+		value := parents.Value(r, parents.Table.Key[of])
 		prefix = appendPart(prefix, &b.Table.Columns[k], value, feed.KindOf(value), true)
 	}
 	return prefix
 }
 
-// Rows are the rows, to be resolved.
-func (t *Taking) Rows() []*Row {
+// Rows returns the collected rows in key order, to be resolved.
+func (t *Cascade) Rows() []*Row {
 	rows := slices.Collect(maps.Values(t.rows))
 	t.v.b.sort(rows)
 	return rows

@@ -7,35 +7,34 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// Stored is what a database has of a row.
+// Stored is what a database has for a row.
 type Stored struct {
-	Exists  bool   // the row is there; it need not be looked up where State is nil
-	State   []byte // kept beside it, nil where nothing is; for ColumnScope
-	Version []byte // the text in its version's column, nil for NULL; for RowScope
+	Exists  bool   // may be false without a lookup if State is nil
+	State   []byte // the versions stored with the row, nil for none; for ColumnScope
+	Version []byte // the text in the version's column, nil for NULL; for RowScope
 }
 
-// Resolved is what becomes of a row.
+// Resolved is the result for a row.
 type Resolved struct {
-	Row       Row    // what is to be written
-	Unchanged bool   // there is nothing to write
-	State     []byte // what is to be kept beside the row from now on; nil where that is as it was
+	Row       Row    // what to write
+	Unchanged bool   // nothing needs to be written
+	State     []byte // the versions to store with the row; nil if they are unchanged
 }
 
-// A Resolver tells which values of a batch's rows are newer than what a database
-// has. It is not safe for concurrent use.
+// A Resolver decides which values of a batch's rows are newer than those in the database. It is not safe for
+// concurrent use.
 type Resolver struct {
-	b       Batch    // as it was, but for columns that it did not know
-	names   []string // of the columns that have versions, by their number
+	b       Batch    // the batch, with columns that it did not know
+	names   []string // of the columns with versions, by their number
 	columns []int32  // the number of each column of the batch's table
 	now     state
 	cleared []int32
-	above   *Resolver         // of the rows that those of the batch belong to; nil: of none
-	tombs   map[string][]byte // by key of a row: its newest delete, and that of the rows that it belongs to
+	parent  *Resolver         // of the parent batch; nil for none
+	tombs   map[string][]byte // by key of a row: the newest delete of it and its parents
 }
 
-// NewResolver starts to resolve the rows of a batch. names is what Names returned
-// when the rows' states were last written; table is the table as the database has it.
-// The batch stays as it is: others may read it meanwhile.
+// NewResolver returns a resolver for the rows of a batch. names is what Names returned when the rows' states were
+// last written; table is the database's table. The batch is not changed, so others may read it.
 func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
 	v, rules := &Resolver{b: *b}, *b.rules
 	rules.table, v.b.rules = &v.b.Table, &rules
@@ -68,8 +67,7 @@ func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
 	return v
 }
 
-// Names returns the names of all columns that have versions. They are to be kept
-// with the states.
+// Names returns the names of all columns with versions. Store them with the states.
 func (v *Resolver) Names() []string {
 	names := slices.Clone(v.names)
 	for i, name := range names {
@@ -80,16 +78,16 @@ func (v *Resolver) Names() []string {
 	return names
 }
 
-// keptHidden begins the names that are kept of columns that no database has: [schema.HiddenName] is not UTF-8. No field has
-// such a name.
+// keptHidden is the prefix of stored names of hidden columns, because [schema.HiddenName] is not UTF-8. No field's
+// name has this prefix.
 const keptHidden = "\x00"
 
-// Batch returns the batch that the resolved rows are of: the one that was given, and
-// those columns of the table that have versions and that it did not know.
+// Batch returns the batch of the resolved rows: the given one, plus columns of the table that have versions and that
+// it did not know.
 func (v *Resolver) Batch() *Batch { return &v.b }
 
-// Resolve tells what becomes of a row of the batch. The row's memory is the batch's
-// and, like the state's, stays good when others are resolved.
+// Resolve decides what is written for a row of the batch. The memory of the result is the batch's, and stays valid
+// when other rows are resolved.
 func (v *Resolver) Resolve(r *Row, was Stored) (Resolved, error) {
 	vs := v.b.versions.of(r)
 	out := Row{Key: r.Key, hash: r.hash, cells: r.cells, versions: r.versions}
@@ -99,15 +97,14 @@ func (v *Resolver) Resolve(r *Row, was Stored) (Resolved, error) {
 	return v.column(out, vs, was)
 }
 
-// drop takes the values out of a row whose versions are too old, and reports
-// whether any is left.
+// drop removes the values with an old version from a row, and reports whether any are left.
 func (v *Resolver) drop(out *Row, vs *versions, old func(column int, version []byte) bool) (some bool) {
 	own, last, version := false, ref(0), []byte(nil)
 	for c, ver := range vs.cells {
 		if ver == 0 {
 			continue
 		}
-		if ver != last { // neighbours mostly have one version
+		if ver != last { // neighbours mostly share a version
 			last, version = ver, v.b.arena.get(ver)
 		}
 		if !old(c, version) {

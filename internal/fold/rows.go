@@ -6,22 +6,22 @@ import (
 	"hash/maphash"
 )
 
-// A rowStore has the rows of a batch, and finds them by their keys.
+// A rowStore has the rows of a batch and an index of their keys.
 type rowStore struct {
 	all   []Row
 	index []slot
-	cells cellStore // of the rows, and of their versions
+	cells cellStore // of the rows and their versions
 }
 
-// A slot of the index, which is open addressing by the hash of the key. The tag tells a key's row from those that
-// stand before it without fetching those from memory.
+// A slot of the index, which uses open addressing by the hash of the key. Comparing tags skips most other rows
+// without loading them from memory.
 type slot struct {
-	row int32 // its number + 1; 0 is empty
+	row int32 // number of the row + 1; 0 means empty
 	tag uint32
 }
 
-// What a row takes beside its values, of which as much again may be room to grow, and its place in
-// the index at most.
+// perRow is the memory of a row besides its values; as much again may be room to grow. perIndexed is the most that
+// its index slots take.
 const (
 	perSlot    = 8 // bytes
 	perRow     = 64
@@ -30,9 +30,9 @@ const (
 
 func tagOf(hash uint64) uint32 { return uint32(hash >> 32) }
 
-var seed = maphash.MakeSeed() // so that no feed can choose ids that collide
+var seed = maphash.MakeSeed() // random, so no feed can choose keys that collide
 
-// row returns the number of the key's row, which it makes if there is none.
+// row returns the number of the row with a key, and creates it if it is missing.
 func (b *Batch) row(key []byte) (n int32, made bool) {
 	s := &b.rows
 	if 2*len(s.all) >= len(s.index) {
@@ -47,8 +47,8 @@ func (b *Batch) row(key []byte) (n int32, made bool) {
 	return at.row - 1, made
 }
 
-// appendRow adds a row of a table without a key. Its number serves as its key: rows are in the order of their
-// messages, and no two are equal.
+// appendRow adds a row to a table without a key. Its number serves as its key, so rows are in message order and all
+// differ.
 func (b *Batch) appendRow() int32 {
 	var key [8]byte
 	n := len(b.rows.all)
@@ -57,7 +57,7 @@ func (b *Batch) appendRow() int32 {
 	return int32(n)
 }
 
-// find returns the row of a key, nil if there is none.
+// find returns the row with a key, nil if it is missing.
 func (s *rowStore) find(key []byte) *Row {
 	if len(s.all) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (s *rowStore) find(key []byte) *Row {
 	return &s.all[at.row-1]
 }
 
-// seek returns the slot of a key with this hash, or the empty one that it would get.
+// seek returns the slot of a key with this hash, or the empty slot where it belongs.
 func (s *rowStore) seek(hash uint64, key []byte) *slot {
 	mask := uint64(len(s.index) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
@@ -80,7 +80,7 @@ func (s *rowStore) seek(hash uint64, key []byte) *slot {
 	}
 }
 
-// likely is the number of the row whose key has this hash, as far as the index tells, or -1.
+// likely returns the number of the row whose key probably has this hash, or -1. It compares only tags.
 func (s *rowStore) likely(hash uint64) int32 {
 	mask := uint64(len(s.index) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
@@ -116,16 +116,15 @@ func (s *rowStore) reset() {
 	s.cells.reset()
 }
 
-// A cellStore gives rows their cells: one for each column, which says where the arena has its value. It keeps its
-// memory over a reset.
+// A cellStore allocates the cells of rows: one per column, with the address of its value. Reset keeps its memory.
 type cellStore struct {
-	slabs [][]ref
-	begun int   // of slabs
-	free  []ref // what is left of the last that was begun
-	given int
+	slabs     [][]ref
+	begun     int   // number of slabs in use
+	free      []ref // the rest of the last slab in use
+	allocated int   // number of cells allocated
 }
 
-// at returns the cell of a column, among those that it makes width wide if they do not reach so far.
+// at returns the cell of a column. If the row has too few cells, it gets width ones.
 func (s *cellStore) at(cells *[]ref, col int32, width int) *ref {
 	if int(col) >= len(*cells) {
 		s.widen(cells, width)
@@ -139,7 +138,7 @@ func (s *cellStore) widen(cells *[]ref, width int) {
 	}
 	wide := s.free[:width:width]
 	s.free = s.free[width:]
-	s.given += width
+	s.allocated += width
 	copy(wide, *cells)
 	*cells = wide
 }
@@ -154,6 +153,6 @@ func (s *cellStore) beginSlab(width int) {
 	s.begun++
 }
 
-func (s *cellStore) bytes() int { return 4 * s.given }
+func (s *cellStore) bytes() int { return 4 * s.allocated }
 
 func (s *cellStore) reset() { *s = cellStore{slabs: s.slabs} }

@@ -2,7 +2,7 @@ package fold
 
 import "github.com/weirsync/weir/internal/feed"
 
-// removeRow has a delete of version v take a row's values, which all are older.
+// removeRow applies a delete with version v to a row whose values are all older.
 func (b *Batch) removeRow(r *Row, vs *versions, v ref) {
 	for i := range r.cells {
 		if !b.rules.table.Columns[i].Key && r.cells[i] != 0 {
@@ -12,7 +12,7 @@ func (b *Batch) removeRow(r *Row, vs *versions, v ref) {
 	vs.live, vs.ended = 0, v
 }
 
-// row resolves a row whose version is that of its newest message.
+// row resolves a row that has one version, its newest message's.
 func (v *Resolver) row(out Row, vs *versions, was Stored) Resolved {
 	b := &v.b
 	if !was.Exists || was.Version == nil || vs.tomb != 0 && !feed.Older(b.arena.get(vs.tomb), was.Version) {

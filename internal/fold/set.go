@@ -7,20 +7,20 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// A Set is what one transaction writes: a batch for each table, and the lines that cannot
-// be messages. One goroutine owns it at a time.
+// A Set is what one transaction writes: a batch per table, and the lines that are not valid messages. One goroutine
+// owns it at a time.
 type Set struct {
 	Batches []*Batch // parents before their children
 	Rejects []Reject
-	// Unsplit tells that all of a feed goes into the set, whatever the database would decide meanwhile.
+	// Unsplit disables [ErrSplit]: the whole feed goes into one set.
 	Unsplit bool
-	// Whole tells that the set is all that is read.
+	// Whole reports whether the set holds everything that is read.
 	Whole bool
 
 	rejectBytes int
-	explodes    int    // the bytes that [Explosion.Explode] takes at most
-	messages    int64  // numbers those that are added
-	before      []undo // of addSeveral, as the next one
+	explodes    int    // the most memory that [Explosion.Explode] needs
+	messages    int64  // the number of messages added
+	before      []undo // of addSeveral, reused
 	needs       setNeeds
 }
 
@@ -33,14 +33,14 @@ func NewSet(tables int) *Set {
 	return s
 }
 
-// Grow gives the set batches for this number of tables; those that are new come last.
+// Grow appends batches until the set has one for each of the tables.
 func (s *Set) Grow(tables int) {
 	for len(s.Batches) < tables {
 		s.Batches = append(s.Batches, new(Batch))
 	}
 }
 
-// Reject adds a line that cannot be a message.
+// Reject adds a line that is not a valid message.
 func (s *Set) Reject(r Reject) {
 	s.Rejects = append(s.Rejects, r)
 	s.rejectBytes += r.Bytes()
@@ -62,8 +62,7 @@ func (s *Set) Messages() (n int64) {
 	return n
 }
 
-// Bytes returns the memory that the set holds its content in, with that of the rows that
-// [Explosion.Explode] makes of it.
+// Bytes returns the memory that the content uses, including the rows that [Explosion.Explode] makes of it.
 func (s *Set) Bytes() int {
 	n := s.rejectBytes + s.explodes
 	for _, b := range s.Batches {
@@ -72,10 +71,10 @@ func (s *Set) Bytes() int {
 	return n
 }
 
-// RejectBytes returns the part of Bytes that rejects take.
+// RejectBytes returns the part of Bytes that rejects use.
 func (s *Set) RejectBytes() int { return s.rejectBytes }
 
-// Reset empties the set and keeps its memory. What was read from it is void.
+// Reset empties the set and keeps its memory. Everything that was read from it becomes invalid.
 func (s *Set) Reset() {
 	for _, b := range s.Batches {
 		b.Reset()
@@ -90,11 +89,11 @@ type TableChange struct {
 	Change
 }
 
-// Folders fold messages into sets. There is one for each table.
+// Folders fold messages into sets. There is one folder per table.
 type Folders []*Folder
 
-// Link has all folders keep their messages if one of them does: what one table rejects of
-// a message is taken back in the others.
+// Link makes all folders keep their messages if one of them does: if one table rejects a message, the others must
+// undo it.
 func (f Folders) Link() {
 	keep := slices.ContainsFunc(f, func(f *Folder) bool { return f.table.HasConstraints })
 	for _, folder := range f {
@@ -102,9 +101,8 @@ func (f Folders) Link() {
 	}
 }
 
-// Add merges the changes of one message into a set. An error of type [*feed.Error] means
-// that a table, which is returned, does not take its change, and that the set is as it was. So it
-// is with [ErrSplit]; any other error ends the run.
+// Add merges the changes of one message into a set. On an error of type [*feed.Error] the returned table rejects its
+// change, and the set is unchanged. The set is also unchanged on [ErrSplit]; any other error ends the run.
 func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err error) {
 	if len(changes) > 0 && changes[0].Op == Truncate {
 		return -1, f.truncate(s, changes, at)
@@ -114,8 +112,8 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	}
 	c := &changes[0]
 	b := s.Batches[c.Table]
-	if err := f[c.Table].judge(b, &c.Change); err != nil {
-		return c.Table, f.named(c.Table, err)
+	if err := f[c.Table].check(b, &c.Change); err != nil {
+		return c.Table, f.nameTable(c.Table, err)
 	}
 	if f.splits(s, c) || f.outgrows(s, c.Table) {
 		return c.Table, f[c.Table].reject(ErrSplit)
@@ -125,9 +123,9 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	return c.Table, nil
 }
 
-// AddOnly is Add of a message that is one change of the only table.
+// AddOnly is Add for a message with one change, of the only table.
 func (f Folders) AddOnly(s *Set, c *Change, at Place) error {
-	if err := f[0].judge(s.Batches[0], c); err != nil {
+	if err := f[0].check(s.Batches[0], c); err != nil {
 		return err
 	}
 	if f.outgrows(s, 0) {
@@ -137,8 +135,8 @@ func (f Folders) AddOnly(s *Set, c *Change, at Place) error {
 	return nil
 }
 
-// outgrows reports whether the columns of a change make the table one that may reject a row, and the set has messages that were not
-// kept. From an empty set on, messages of all tables are.
+// outgrows reports whether a change adds columns that may make the database reject a row, and the set has messages
+// that were not kept. If the set is empty, messages of all tables are kept from now on.
 func (f Folders) outgrows(s *Set, table int) bool {
 	t := &f[table].table
 	switch {
@@ -153,42 +151,41 @@ func (f Folders) outgrows(s *Set, table int) bool {
 	return false
 }
 
-// apply merges the change that its table judged last into the set.
+// apply merges the change that its table checked last into the set.
 func (f Folders) apply(s *Set, c *TableChange, at Place, number int32) {
 	folder, b, rows := f[c.Table], s.Batches[c.Table], family{batches: s.Batches}
-	made := folder.place(b, &c.Change)
+	made := folder.prepareRow(b, &c.Change)
 	if parent := folder.rules.parent; made && parent >= 0 {
-		b.relations.link(f[parent].now.row) // which the change before it in the message was about
+		b.relations.link(f[parent].now.row) // the message's previous change was for the parent row
 		rows.inheritDeletes(c.Table, folder.now.row)
 	}
 	folder.merge(b, &c.Change, made, &origin{at, s.messages, number})
 	if c.Op.ends() {
-		rows.deleteBelow(c.Table, folder.now.row, folder.now.message.version)
+		rows.deleteChildren(c.Table, folder.now.row, folder.now.message.version)
 	}
 }
 
-// extent is how much a folder knew of its table before a message.
+// extent is how much a folder knew about its table before a message.
 type extent struct{ fields, columns int }
 
-// undo is a folder, and how much it knew before a change.
+// undo is what a folder knew before a change.
 type undo struct {
 	folder *Folder
 	to     extent
 }
 
-// addSeveral is Add of a message for several rows: each table judges its changes before any
-// of them is applied.
+// addSeveral is Add for a message for several rows: all changes are checked before the first is applied.
 func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int, err error) {
-	s.before, s.needs = s.before[:0], setNeeds{wider: s.needs.wider[:0]}
+	s.before, s.needs = s.before[:0], setNeeds{widenings: s.needs.widenings[:0]}
 	for i := range changes {
 		c := &changes[i]
 		folder := f[c.Table]
 		before := folder.extent()
 		s.before = append(s.before, undo{folder, before})
-		folder.now.judged = i
-		table, err := c.Table, folder.judge(s.Batches[c.Table], &c.Change)
+		folder.now.index = i
+		table, err := c.Table, folder.check(s.Batches[c.Table], &c.Change)
 		if err == nil && folder.hasSets() {
-			table, err = f.judgeSets(s, c)
+			table, err = f.checkSets(s, c)
 		}
 		if err == nil && (f.splits(s, c) || f.outgrows(s, c.Table)) {
 			err = ErrSplit
@@ -197,23 +194,23 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 			for _, u := range slices.Backward(s.before) {
 				u.folder.forget(u.to)
 			}
-			return table, f.named(table, err)
+			return table, f.nameTable(table, err)
 		}
-		if c.Op == Delete && folder.extent() != before { // without values it makes no column
+		if c.Op == Delete && folder.extent() != before { // a delete adds no columns
 			folder.forget(before)
-			folder.now.judged = -1
+			folder.now.index = -1
 		}
 	}
 	if len(changes) > 0 {
 		s.messages++
 	}
-	s.needs.meet(s)
+	s.needs.apply(s)
 	for i := range changes {
 		c := &changes[i]
 		folder, b := f[c.Table], s.Batches[c.Table]
-		if folder.now.judged != i { // it does not know this change any more
-			folder.now.judged = i
-			if err := folder.judge(b, &c.Change); err != nil {
+		if folder.now.index != i { // the folder checked another change since
+			folder.now.index = i
+			if err := folder.check(b, &c.Change); err != nil {
 				return c.Table, err
 			}
 		}
@@ -223,8 +220,8 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 	return -1, nil
 }
 
-// named has an error of one of several tables name the table.
-func (f Folders) named(table int, err error) error {
+// nameTable adds the table's name to an error if there are several tables.
+func (f Folders) nameTable(table int, err error) error {
 	bad, ok := err.(*feed.Error)
 	if !ok || len(f) == 1 {
 		return err
@@ -232,10 +229,10 @@ func (f Folders) named(table int, err error) error {
 	return feed.Errorf(bad.Reason, "%s", InTable(f[table].table.Name, bad.Detail))
 }
 
-// InTable is why one of several tables rejects a message.
+// InTable returns why one of several tables rejects a message.
 func InTable(table, why string) string { return fmt.Sprintf("table %q: %s", table, why) }
 
-// Seal gives the batches of a set the tables that their rows need.
+// Seal sets the tables that the rows of the set's batches need.
 func (f Folders) Seal(s *Set) {
 	f.useReferred(s)
 	for i, b := range s.Batches {
@@ -244,6 +241,6 @@ func (f Folders) Seal(s *Set) {
 		}
 		f[i].Seal(b)
 		f[i].sealChild(b)
-		family{batches: s.Batches}.replaceBelow(i)
+		family{batches: s.Batches}.replaceChildren(i)
 	}
 }

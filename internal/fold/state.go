@@ -7,33 +7,33 @@ import (
 	"slices"
 )
 
-// state is what a database keeps beside a row: the newest message that the row
-// lives by, the newest delete, and each column's version. nil is none.
+// state is what a database stores with a row: the newest message that keeps the row alive, the newest delete, and
+// each column's version. nil means none.
 //
-// It is written as the number of its versions, these (see pack), and pairs of numbers. The first pair says which versions
-// are live and tomb, counted from 1, or 0 for none; each of the others, how many columns in succession have a version, and
-// which. A pair is one number: the first of it, times one more than there are versions, and the second. Versions stand in
-// the order in which the pairs name them. So a row of one version of 10 digits takes 10 bytes.
+// Its encoding is the number of versions, the versions (see pack), and pairs of numbers. The first pair says which
+// versions are live and tomb, counted from 1, or 0 for none. Each other pair says how many consecutive columns have a
+// version, and which. A pair (a, b) is one number: a times (versions + 1) plus b. Versions are in the order in which
+// the pairs mention them. A row with one version of 10 digits takes 10 bytes.
 type state struct {
 	live, tomb []byte
 	columns    [][]byte
 
 	texts    [][]byte
 	coded    []uint64
-	unpacked []byte // what texts that were packed point into
-	room     []byte // that states are written into
+	unpacked []byte // backing memory of unpacked texts
+	room     []byte // backing memory of encoded states
 }
 
-// statesRoom is how many bytes of memory states are given at once.
+// statesRoom is how many bytes are allocated for encoded states at once.
 const statesRoom = 16 << 10
 
-var errState = errors.New("the versions that are kept beside a row in weir_versions are damaged")
+var errState = errors.New("the versions of a row in weir_versions are damaged")
 
-// packable is what most versions are made of, numbers and times: one that has no other characters is packed, two to a
-// byte. Before a version stands twice its length, and 1 more if it is packed.
+// packable has the characters of most versions, numbers and times. A version with only these is packed, two
+// characters to a byte. Before a version is twice its length, plus 1 if it is packed.
 const packable = "0123456789.-:TZ+"
 
-// nibbles is the place of each character in packable, from 1.
+// nibbles is the index of each character in packable, from 1.
 var nibbles = func() (at [256]byte) {
 	for i := range len(packable) {
 		at[packable[i]] = byte(i + 1)
@@ -58,7 +58,7 @@ func pack(out, version []byte) []byte {
 	return out
 }
 
-// A stateReader reads what a state is written as.
+// A stateReader decodes a state.
 type stateReader struct {
 	raw []byte
 	bad bool // the state is damaged
@@ -74,13 +74,13 @@ func (r *stateReader) number() uint64 {
 	return n
 }
 
-// A packedVersion is what pack has written of a version.
+// A packedVersion is a version as pack wrote it.
 type packedVersion struct {
 	raw    []byte
-	length int // of the version, if it is packed; 0: raw is the version
+	length int // of the packed version; 0: raw is the version
 }
 
-// version reads what pack has written.
+// version reads a version that pack wrote.
 func (r *stateReader) version() (v packedVersion) {
 	n := r.number()
 	length := int(min(n>>1, maxVersion+1))
@@ -96,7 +96,7 @@ func (r *stateReader) version() (v packedVersion) {
 	return v
 }
 
-// unpack returns a version, which points into room if it was packed, and room with that behind what it had.
+// unpack returns a version, and room. If the version was packed, its text is appended to room.
 func (v packedVersion) unpack(room []byte) (version, now []byte) {
 	if v.length == 0 {
 		return v.raw, room
@@ -109,7 +109,7 @@ func (v packedVersion) unpack(room []byte) (version, now []byte) {
 	return room[from:len(room):len(room)], room
 }
 
-// decode reads a state for a number of columns. What it holds points into raw, or is good until the next one is read.
+// decode reads a state of a number of columns. Its versions point into raw, or are valid until the next call.
 func (s *state) decode(raw []byte, columns int) error {
 	s.live, s.tomb, s.columns = nil, nil, slices.Grow(s.columns[:0], columns)[:columns]
 	clear(s.columns)
@@ -143,7 +143,7 @@ func (s *state) decode(raw []byte, columns int) error {
 	return nil
 }
 
-// RemembersDelete reports whether a state, as [Resolved] has it, holds the version of a delete.
+// RemembersDelete reports whether an encoded state holds the version of a delete.
 func RemembersDelete(raw []byte) bool {
 	r := stateReader{raw: raw}
 	n := r.number()
@@ -153,7 +153,7 @@ func RemembersDelete(raw []byte) bool {
 	return r.number()%(n+1) != 0 || r.bad
 }
 
-// isEmpty reports whether there are no versions in the state, which was encoded.
+// isEmpty reports whether the state has no versions. It must have been encoded.
 func (s *state) isEmpty() bool { return len(s.texts) == 1 }
 
 // encode writes the state.

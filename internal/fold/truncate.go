@@ -1,6 +1,6 @@
 package fold
 
-// Truncates reports whether a table loses the rows that it had before the set.
+// Truncates reports whether some table loses its earlier rows.
 func (s *Set) Truncates() bool {
 	for _, b := range s.Batches {
 		if b.Truncated != nil {
@@ -10,9 +10,9 @@ func (s *Set) Truncates() bool {
 	return false
 }
 
-// truncate has tables lose all of their rows. What comes before is written before, by a set of its own:
-// then a flush only has to empty the tables first. A set that is all that is read keeps the rows that
-// it had, as deleted ones.
+// truncate removes all rows of tables. Earlier messages are written first, in a set of their own, so a flush only
+// needs to empty the tables before it writes rows. A set of everything that is read marks its rows as deleted
+// instead.
 func (f Folders) truncate(s *Set, changes []TableChange, at Place) error {
 	if !s.Whole && s.Rows() > 0 {
 		return ErrSplit

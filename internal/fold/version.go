@@ -9,25 +9,24 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// maxVersion is the longest version, in bytes: each row keeps some.
+// maxVersion is the maximum length of a version in bytes: each row stores some.
 const maxVersion = 256
 
-// versions are those of a row's messages in a batch.
+// versions are the versions of a row's messages in a batch.
 type versions struct {
-	live  ref   // the newest of the messages that set columns; 0 where none lives on
-	tomb  ref   // the newest of those that delete; 0 is none
-	ended ref   // the newest of those that no newer message of the row outlived
-	takes ref   // the newest of all, which takes the rows that belong to the row
-	cells []ref // by column, as the row's cells
-	// ensured tells that another row needs the row, and kept that no delete came behind that.
+	live         ref   // the newest message that sets columns; 0 if none survives
+	tomb         ref   // the newest delete that was not outdated; 0 means none
+	ended        ref   // the newest delete that no newer message of the row survived
+	newestDelete ref   // the newest delete, outdated or not: it also deletes the row's children
+	cells        []ref // by column, like the row's cells
+	// ensured: another row refers to the row. kept: and no delete came after that.
 	ensured, kept bool
 }
 
-// Versioned reports whether the batch's rows have to be resolved against what the
-// database has before they are written.
+// Versioned reports whether the batch's rows must be resolved against the database before they are written.
 func (b *Batch) Versioned() bool { return b.Scope != "" }
 
-// readVersion reads the version of the change at hand.
+// readVersion reads the version of the change.
 func (f *Folder) readVersion(v *feed.Field) error {
 	switch {
 	case v.Value == nil:
@@ -60,7 +59,7 @@ func (s *versionStore) reset() {
 	*s = versionStore{all: s.all[:0]}
 }
 
-// of returns the versions of a row, nil for one without.
+// of returns the versions of a row, nil if it has none.
 func (s *versionStore) of(r *Row) *versions {
 	if r.versions == 0 {
 		return nil
@@ -68,7 +67,7 @@ func (s *versionStore) of(r *Row) *versions {
 	return &s.all[r.versions-1]
 }
 
-// findOrMake returns the versions of a row, which it makes for one without.
+// findOrMake returns the versions of a row, and creates them if it has none.
 func (s *versionStore) findOrMake(r *Row) *versions {
 	if r.versions == 0 {
 		s.all = append(s.all, versions{})
@@ -77,7 +76,7 @@ func (s *versionStore) findOrMake(r *Row) *versions {
 	return s.of(r)
 }
 
-// putVersion copies a version into the arena, unless it is the last that was.
+// putVersion copies a version into the arena, unless it is the last one put there.
 func (b *Batch) putVersion(v []byte) ref {
 	if last := &b.versions.last; *last == 0 || !bytes.Equal(b.arena.get(*last), v) {
 		*last = b.arena.put(v)
@@ -85,7 +84,7 @@ func (b *Batch) putVersion(v []byte) ref {
 	return b.versions.last
 }
 
-// versionAt returns the version at r; nil is none.
+// versionAt returns the version at r; nil means none.
 func (b *Batch) versionAt(r ref) []byte {
 	if r == 0 {
 		return nil
@@ -93,22 +92,22 @@ func (b *Batch) versionAt(r ref) []byte {
 	return b.arena.get(r)
 }
 
-// Takes returns the version of the newest delete among a row's messages, which takes the rows that
-// belong to it; nil is none.
-func (b *Batch) Takes(r *Row) []byte {
+// NewestDelete returns the version of the newest delete among a row's messages, which also deletes the row's
+// children; nil means none.
+func (b *Batch) NewestDelete(r *Row) []byte {
 	if vs := b.versions.of(r); vs != nil {
-		return b.versionAt(vs.takes)
+		return b.versionAt(vs.newestDelete)
 	}
 	return nil
 }
 
-// older reports whether version v is before the one at r; a missing one is before all.
+// older reports whether version v is older than the one at r. Nothing is older than a missing one.
 func (b *Batch) older(v []byte, r ref) bool { return r != 0 && feed.Older(v, b.arena.get(r)) }
 
-// mergeVersioned merges a message into its row where it is not too old.
+// mergeVersioned merges a message into its row unless it is outdated.
 //
-// What a batch makes of the messages of a row does not depend on what came before
-// them: with that, Resolve gives what message after message would have.
+// The result does not depend on the database: from it, Resolve computes what applying the messages one by one would
+// give.
 func (b *Batch) mergeVersioned(r *Row, m *message) {
 	vs := b.versions.findOrMake(r)
 	if !vs.lives() {
@@ -145,8 +144,8 @@ func (b *Batch) mergeVersioned(r *Row, m *message) {
 	vs.mark(r)
 }
 
-// mergeAnyVersion merges a message into a column that applies every message, whatever its version. The column's version is
-// the newest of them.
+// mergeAnyVersion merges a message into a column that applies every message regardless of its version. The column's
+// version is the newest of them.
 func (b *Batch) mergeAnyVersion(r *Row, vs *versions, m *message, c cell, v ref) {
 	if !b.older(m.version, vs.cells[c.col]) {
 		vs.cells[c.col] = v
@@ -155,7 +154,7 @@ func (b *Batch) mergeAnyVersion(r *Row, vs *versions, m *message, c cell, v ref)
 	*have = b.mergeValue(r, *have, m, c, false)
 }
 
-// outdated reports whether a message of version v comes too late to do anything to its row.
+// outdated reports whether a message with version v is too old to change its row.
 func (b *Batch) outdated(vs *versions, v []byte) bool {
 	if b.rules.scope == RowScope {
 		return b.older(v, vs.live)
@@ -163,12 +162,11 @@ func (b *Batch) outdated(vs *versions, v []byte) bool {
 	return b.older(v, vs.tomb)
 }
 
-// deleteVersion has a delete of version v, of a row or of one that it belongs to, take what is not newer of the
-// row.
+// deleteVersion applies a delete with version v, of a row or a parent, to what is not newer in the row.
 func (b *Batch) deleteVersion(r *Row, v []byte) {
 	vs := b.versions.findOrMake(r)
-	if !b.older(v, vs.takes) {
-		vs.takes = b.putVersion(v)
+	if !b.older(v, vs.newestDelete) {
+		vs.newestDelete = b.putVersion(v)
 	}
 	if b.outdated(vs, v) {
 		return
@@ -186,21 +184,21 @@ func (b *Batch) deleteVersion(r *Row, v []byte) {
 	vs.mark(r)
 }
 
-// ensure has a row exist that another one needs.
+// ensure makes a row exist because another row refers to it.
 func (vs *versions) ensure(r *Row) {
 	vs.ensured, vs.kept = true, true
 	vs.mark(r)
 }
 
-// mark has a row know what its versions make of it.
+// mark sets the row's flags from its versions.
 func (vs *versions) mark(r *Row) {
 	r.Deleted, r.Replaces = !vs.lives(), vs.ended != 0
 }
 
-// lives reports whether a message of the batch has the row exist.
+// lives reports whether a message of the batch makes the row exist.
 func (vs *versions) lives() bool { return vs.live != 0 || vs.kept }
 
-// CheckVersion reports why a table cannot be kept by the options' version.
+// CheckVersion returns an error if a table cannot store the options' version.
 func CheckVersion(t *schema.Table, o Options) error {
 	if o.Version == "" || o.Scope != RowScope || !t.Exists {
 		return nil
@@ -210,19 +208,19 @@ func CheckVersion(t *schema.Table, o Options) error {
 	case at < 0 && (o.UnknownFields == AddUnknown || o.UnknownFields == "" && t.Made):
 		return nil
 	case at < 0:
-		return fmt.Errorf("table %q has no column %q, which a version of the whole row is kept in: add it, or leave --version-scope row out", t.Name, o.Version)
+		return fmt.Errorf("table %q has no column %q for the row's version: add it, or leave --version-scope row out", t.Name, o.Version)
 	}
 	c := &t.Columns[at]
 	switch {
 	case c.Generated:
-		return fmt.Errorf("the column %q of table %q is computed by the database: a version of the whole row is kept in a column that weir writes", c.Name, t.Name)
+		return fmt.Errorf("the column %q of table %q is computed by the database: the row's version needs a column that weir can write", c.Name, t.Name)
 	case c.Type == schema.Real && c.Size == 4, c.Type == schema.Number && strings.Contains(c.Decl, "("):
-		return fmt.Errorf("the column %q of table %q is %s, which rounds: a version of the whole row is kept in a bigint, a numeric without a precision, or text", c.Name, t.Name, c.Decl)
+		return fmt.Errorf("the column %q of table %q is %s, which rounds: the row's version needs a bigint, a numeric without a precision, or text", c.Name, t.Name, c.Decl)
 	}
 	switch c.Type {
 	case schema.Int, schema.Real, schema.Number, schema.Text, schema.Any:
 		return nil
 	default:
-		return fmt.Errorf("the column %q of table %q is %s, which the database writes otherwise than the feed: a version of the whole row is kept as a number or text", c.Name, t.Name, c.Decl)
+		return fmt.Errorf("the column %q of table %q is %s, which the database formats differently from the feed: the row's version needs a number or text", c.Name, t.Name, c.Decl)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// This file is about rows that belong to rows of other tables, and go with them.
+// This file is about child rows, which are deleted with their parents.
 
-// versioned is the table that says which version the messages of a table have; nil for none.
+// versioned returns the table that has the version of a table's messages; nil for none.
 func (m *Model) versioned(t *mapping.Table) *mapping.Table {
 	for !m.isSet(t) {
 		if t.Version.Base != paths.NoBase {
@@ -23,8 +23,8 @@ func (m *Model) versioned(t *mapping.Table) *mapping.Table {
 	return nil
 }
 
-// tombAbove is the version of the newest delete of the rows that a row belongs to.
-func (m *Model) tombAbove(t *mapping.Table, named map[string]Value) (tomb string) {
+// parentTomb returns the version of the newest delete of a row's parents.
+func (m *Model) parentTomb(t *mapping.Table, named map[string]Value) (tomb string) {
 	var key []string
 	for _, k := range m.key(t) {
 		key = append(key, named[k].Text)
@@ -39,8 +39,8 @@ func (m *Model) tombAbove(t *mapping.Table, named map[string]Value) (tomb string
 	return tomb
 }
 
-// take has a delete of one of a table, of a version, be one of the rows that belong to it.
-func (m *Model) take(of *mapping.Table, key []string, version raw) {
+// deleteChildren applies the delete of a row, with a version, to its children.
+func (m *Model) deleteChildren(of *mapping.Table, key []string, version raw) {
 	for i := range m.mapping.Tables {
 		t := &m.mapping.Tables[i]
 		if t.Of != of.Name || m.isSet(t) {
@@ -55,9 +55,9 @@ func (m *Model) take(of *mapping.Table, key []string, version raw) {
 				if m.versioned(t) == nil {
 					delete(m.tables[t.Name].rows, Key(own...))
 				} else {
-					m.tables[t.Name].end(Key(own...), version.value().Text)
+					m.tables[t.Name].applyDelete(Key(own...), version.value().Text)
 				}
-				m.take(t, own, version)
+				m.deleteChildren(t, own, version)
 			}
 		}
 	}

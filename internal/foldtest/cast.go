@@ -19,7 +19,7 @@ var (
 	uuidPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
-// rational reads a number in any of its spellings.
+// rational parses a number in any spelling.
 func rational(text string) (*big.Rat, bool) {
 	if !numeral.MatchString(text) || huge(text) {
 		return nil, false
@@ -27,10 +27,10 @@ func rational(text string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(text)
 }
 
-// text is a value as a JSON string.
+// text returns a text as a JSON string.
 func text(s string) raw { return raw(Value{Kind: String, Text: s}.JSON()) }
 
-// castTo reads a value as a type.
+// castTo converts a value to a type.
 func castTo(x raw, t cast.Type, textTypes bool) (raw, bool) {
 	if x.isNull() {
 		return x, true
@@ -89,7 +89,7 @@ func castTo(x raw, t cast.Type, textTypes bool) (raw, bool) {
 		return raw(is), known
 	case cast.UUID:
 		digits := strings.ToLower(strings.NewReplacer("-", "", "{", "", "}", "").Replace(v.Text))
-		if v.Kind != String || !uuidPattern.MatchString(digits) { // no test has odd hyphens
+		if v.Kind != String || !uuidPattern.MatchString(digits) { // no test has hyphens in unusual places
 			return "", false
 		}
 		return text(digits[:8] + "-" + digits[8:12] + "-" + digits[12:16] + "-" + digits[16:20] + "-" + digits[20:]), true
@@ -166,7 +166,7 @@ func castTime(v Value, n *big.Rat, isNumber bool, t cast.Type, textTypes bool) (
 	return text(dayOf(at, at.Format("T15:04:05")+fraction+"Z", false)), true
 }
 
-// dayOf is the text of a day with what follows it. Years before 1 have a sign where times are texts.
+// dayOf returns the text of a date and what follows it. Years before 1 have a sign if times are texts.
 func dayOf(day time.Time, rest string, textTypes bool) string {
 	year := day.Year()
 	switch rest = day.Format("-01-02") + rest; {

@@ -1,5 +1,5 @@
-// Package foldtest is the fold of a feed in its plainest form, for tests: message after
-// message into a map. It is slow and obvious, and shares no code with the program.
+// Package foldtest is the fold of a feed in its simplest form, for tests: message by message into a map. It is slow
+// and obvious, and shares no code with the program.
 package foldtest
 
 import (
@@ -15,60 +15,58 @@ import (
 type Rules struct {
 	Key                      []string
 	KeepNull, FillOnly       bool
-	NullBad                  bool              // a value that its column does not take is null
-	Merge                    map[string]string // by column: its merge function; not with FillOnly
+	NullBad                  bool              // a value that its column does not accept counts as null
+	Merge                    map[string]string // merge functions by column; not with FillOnly
 	DeleteField, DeleteValue string
 	Version                  string // the field, "" for none
 	RowScope                 bool
-	Columns                  string // of new fields: add, ignore, reject; "" is add in a made table, else ignore
+	Columns                  string // add, ignore or reject unknown fields; "" means add in a table that the fold made, else ignore
 	MaxColumns               int
 }
 
-// Limits are those of a database.
+// Limits are the limits of a database.
 type Limits struct {
 	NoNUL    bool
 	MaxName  int // bytes, 0 for none
 	Reserved []string
 }
 
-// A Column is one of a table that a user made.
+// A Column is a column of a table that a user made.
 type Column struct {
 	Name      string
-	Takes     func(Value) bool   // nil: everything
-	Same      func(Value) string // what its value compares by where it is of the key; nil: its text
+	Takes     func(Value) bool   // nil: accepts everything
+	Same      func(Value) string // the form by which values of a key are compared; nil: the text
 	Default   Value
 	Generated bool
 }
 
-// A Table is what a feed is folded into.
+// A Table is a table that a feed is folded into.
 type Table struct {
 	Rules
 	Limits
-	Made    bool     // by the fold: its columns come with the feed
-	Columns []Column // in the order in which they came
-	// Violates reports what a constraint of the database has against a row that comes
-	// into the table as it is.
+	Made    bool     // the fold made the table: columns are added for the feed's fields
+	Columns []Column // in the order in which they were added
+	// Violates checks a row against the database's constraints before it enters the table.
 	Violates func(t *Table, key string, row map[string]Value) error
 
-	tombAbove func(named map[string]Value) string // the version of the newest delete of the rows that a row belongs to
+	parentTomb func(named map[string]Value) string // returns the version of the newest delete of a row's parents
 
 	rows    map[string]*row
 	births  int
-	added   int                    // columns that the feed brought
-	brought map[string]bool        // columns that the feed brought
-	columns map[string]*madeColumn // those that the fold made
+	added   int                    // number of columns that the feed added
+	brought map[string]bool        // columns that the feed added
+	columns map[string]*madeColumn // columns that the fold made
 }
 
 type row struct {
 	cells    map[string]Value
 	versions map[string]string
-	live     string // the newest version of a message that sets; "" where the row is not
-	tomb     string // that of the newest delete
-	born     int    // which of the rows that came into being
+	live     string // the newest version of a message that sets columns; "" if the row does not exist
+	tomb     string // the version of the newest delete
+	born     int    // a unique number of the row's insert
 }
 
-// NewTable returns an empty table: with columns it is a user's, without it is made by
-// the fold.
+// NewTable returns an empty table: a user's with these columns, or one that the fold makes if there are none.
 func NewTable(r Rules, l Limits, columns ...Column) *Table {
 	t := &Table{Rules: r, Limits: l, Made: len(columns) == 0, Columns: columns, rows: map[string]*row{}, brought: map[string]bool{}, columns: map[string]*madeColumn{}}
 	if t.Made {
@@ -79,7 +77,7 @@ func NewTable(r Rules, l Limits, columns ...Column) *Table {
 	return t
 }
 
-// copy returns the table as it is now.
+// copy returns a copy of the table.
 func (t *Table) copy() *Table {
 	c := *t
 	c.Columns, c.rows, c.brought, c.columns = slices.Clone(t.Columns), maps.Clone(t.rows), maps.Clone(t.brought), map[string]*madeColumn{}
@@ -90,7 +88,7 @@ func (t *Table) copy() *Table {
 	return &c
 }
 
-// Rows returns the rows by their keys; of each the columns that are not NULL.
+// Rows returns the rows by key, without columns that are NULL.
 func (t *Table) Rows() map[string]map[string]Value {
 	out := map[string]map[string]Value{}
 	for k, r := range t.rows {
@@ -107,7 +105,7 @@ func (t *Table) Rows() map[string]map[string]Value {
 	return out
 }
 
-// born returns a number for each row that tells it from others of its key before and after it.
+// born returns a number for each row that distinguishes it from earlier and later rows with its key.
 func (t *Table) born() map[string]int {
 	out := map[string]int{}
 	for k, r := range t.rows {
@@ -118,13 +116,13 @@ func (t *Table) born() map[string]int {
 	return out
 }
 
-// Has reports whether a row is in the table.
+// Has reports whether the table has a row.
 func (t *Table) Has(key ...string) bool {
 	r := t.rows[Key(key...)]
 	return r != nil && r.live != ""
 }
 
-// Stub makes a row of a key alone, which is older than all messages. It remembers deletes.
+// Stub inserts a row with only a key, which is older than all messages. It keeps the version of deletes.
 func (t *Table) Stub(key Value) {
 	t.births++
 	r := &row{cells: map[string]Value{}, versions: map[string]string{}, live: before, born: t.births}
@@ -138,10 +136,10 @@ func (t *Table) Stub(key Value) {
 	t.rows[Key(key.Text)] = r
 }
 
-// Empty removes all rows, and leaves the columns.
+// Empty removes all rows and keeps the columns.
 func (t *Table) Empty() { t.rows = map[string]*row{} }
 
-// Drop removes a column, as somebody may do by hand.
+// Drop removes a column, like a user might.
 func (t *Table) Drop(column string) {
 	t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column) bool { return c.Name == column })
 	t.added--
@@ -152,7 +150,7 @@ func (t *Table) Drop(column string) {
 	}
 }
 
-// Column returns the column of that name, or nil.
+// Column returns the column with a name, or nil.
 func (t *Table) Column(name string) *Column {
 	for i := range t.Columns {
 		if t.Columns[i].Name == name {
@@ -170,7 +168,7 @@ var errKey = errors.New("key")
 // before is a version that is older than all others.
 const before = "-1e999999"
 
-// Apply applies a line. An error is the reason why it is rejected.
+// Apply applies a line. An error is the reason for rejecting it.
 func (t *Table) Apply(line []byte) error {
 	if len(bytes.Trim(line, " \t\r\n")) == 0 {
 		return nil
@@ -181,7 +179,7 @@ func (t *Table) Apply(line []byte) error {
 	}
 	columns, added := slices.Clone(t.Columns), t.added
 	deletes, err := t.apply(all)
-	if err != nil || deletes { // then no column comes of it
+	if err != nil || deletes { // then it adds no columns
 		t.Columns, t.added = columns, added
 	}
 	return err
@@ -192,7 +190,7 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 		return false, err
 	}
 	named := map[string]Value{}
-	for _, f := range all { // the last of two equal names
+	for _, f := range all { // the last value of a name counts
 		named[f.Name] = f.Value
 	}
 	var parts []string
@@ -209,7 +207,7 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 			parts = append(parts, v.Text)
 		}
 	}
-	version := before // without versions all messages have one, and the later of two wins
+	version := before // without versions all are equal, and the later message wins
 	if t.Version != "" {
 		v := named[t.Version]
 		if version = v.Text; v.Kind == Null || v.Kind == JSON || version == "" || len(version) > 256 {
@@ -253,19 +251,19 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 		return deletes, err
 	}
 	key := Key(parts...)
-	if err := t.judge(key, named, version, deletes); err != nil {
+	if err := t.check(key, named, version, deletes); err != nil {
 		return deletes, err
 	}
 	return deletes, nil
 }
 
-// nulls reports whether values that a column does not take are null.
+// nulls reports whether values that a column does not accept count as null.
 func (t *Table) nulls(column string) bool {
 	function := t.function(column)
 	return t.NullBad && !slices.Contains(t.Key, column) && (function == "" || function == "first") && !(t.RowScope && column == t.Version)
 }
 
-// function returns the merge function of a column; "": the last value stays.
+// function returns the merge function of a column; "" keeps the last value.
 func (t *Table) function(column string) string {
 	if t.FillOnly {
 		return "first"
@@ -273,13 +271,13 @@ func (t *Table) function(column string) string {
 	return t.Merge[column]
 }
 
-// takesAll reports whether a column takes the values of all messages, whatever their versions.
-func (t *Table) takesAll(column string) bool {
+// appliesAll reports whether a column applies all messages regardless of their versions.
+func (t *Table) appliesAll(column string) bool {
 	f := t.function(column)
 	return f == "sum" || f == "min" || f == "max"
 }
 
-// discover finds the columns of new fields.
+// discover finds or adds the columns of new fields.
 func (t *Table) discover(all []Field) error {
 	mode := t.Rules.Columns
 	if mode == "" {
@@ -316,8 +314,8 @@ func (v Value) hasNUL() bool {
 	return v.Kind == String && strings.Contains(v.Text, "\x00") || v.Kind == JSON && strings.Contains(strings.ReplaceAll(v.Text, `\\`, ""), `\u0000`)
 }
 
-// judge has the constraints judge what a message makes of its row, and puts it there.
-func (t *Table) judge(key string, named map[string]Value, version string, deletes bool) error {
+// check checks the row that a message makes against the constraints, and stores it.
+func (t *Table) check(key string, named map[string]Value, version string, deletes bool) error {
 	old := t.rows[key]
 	if old == nil {
 		old = &row{}
@@ -332,18 +330,20 @@ func (t *Table) judge(key string, named map[string]Value, version string, delete
 	return nil
 }
 
-// tombOf is the version of the newest delete of the rows that a row belongs to; "" for none.
+// tombOf returns the version of the newest delete of a row's parents; "" for none.
 func (t *Table) tombOf(named map[string]Value) string {
-	if t.tombAbove == nil {
+	if t.parentTomb == nil {
 		return ""
 	}
-	return t.tombAbove(named)
+	return t.parentTomb(named)
 }
 
-// end has a delete of a version be one of a row.
-func (t *Table) end(key, version string) { t.rows[key] = t.merge(t.rows[key], nil, version, true) }
+// applyDelete applies a delete with a version to a row.
+func (t *Table) applyDelete(key, version string) {
+	t.rows[key] = t.merge(t.rows[key], nil, version, true)
+}
 
-// merge returns what a message makes of a row.
+// merge returns the row that a message makes from the old one.
 func (t *Table) merge(old *row, named map[string]Value, version string, deletes bool) *row {
 	r := &row{cells: map[string]Value{}, versions: map[string]string{}, live: old.live, tomb: old.tomb, born: old.born}
 	for c, v := range old.cells {
@@ -362,7 +362,7 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 		if remembers {
 			r.tomb = version
 		}
-		if remembers && old.live != "" && Compare(version, old.live) < 0 { // the row lives on by newer messages
+		if remembers && old.live != "" && Compare(version, old.live) < 0 { // the row survives because of newer messages
 			for c, v := range r.versions {
 				if Compare(v, version) <= 0 {
 					delete(r.versions, c)
@@ -388,10 +388,10 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 	}
 	for c, v := range named {
 		isOld := outdated || remembers && older(r.versions[c])
-		if slices.Contains(t.Key, c) || isOld && !t.takesAll(c) {
+		if slices.Contains(t.Key, c) || isOld && !t.appliesAll(c) {
 			continue
 		}
-		had := Value{} // the first message of a row sets what it names, whatever the default is
+		had := Value{} // the first message of a row sets its columns regardless of defaults
 		if old.live != "" {
 			had = old.cells[c]
 		}

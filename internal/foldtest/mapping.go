@@ -15,35 +15,35 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A Model is what a mapping makes of a feed, message after message, in its plainest form.
+// A Model applies a mapping to a feed in its simplest form, message by message.
 type Model struct {
 	mapping   *mapping.Mapping
-	textTypes bool // as in a database without types of its own for times
+	textTypes bool // the database has no types for times
 	tables    map[string]*Table
 }
 
-// Outcome is what becomes of a message.
+// Outcome is what happens to a message.
 type Outcome string
 
-// What becomes of it.
+// What happens to a message.
 const (
-	Taken   Outcome = "taken"
-	Ignored Outcome = "ignored"
-	NoTable Outcome = "no table"
+	Accepted Outcome = "accepted"
+	Ignored  Outcome = "ignored"
+	NoTable  Outcome = "no table"
 )
 
-// The fields that the model gives a message beside those of the table.
+// The fields that the model adds to those of the table.
 const (
 	opField, versionField, setField, keyField = "\x01op", "\x01version", "\x01set ", "\x01key "
 )
 
-// KeyColumn is the model's name for a column of a key that a table below does not have.
+// KeyColumn returns the model's name for a key column that a child table does not have.
 func KeyColumn(table, column string) string { return keyField + table + " " + column }
 
-// isOfModel tells that a column is the model's alone.
+// isOfModel reports whether a column exists only in the model.
 func isOfModel(column string) bool { return strings.HasPrefix(column, "\x01") }
 
-// NewModel begins with empty tables, which the mapping makes.
+// NewModel returns a model with empty tables for a mapping.
 func NewModel(m *mapping.Mapping, textTypes bool) *Model {
 	model := &Model{mapping: m, textTypes: textTypes, tables: map[string]*Table{}}
 	for i := range m.Tables {
@@ -59,7 +59,7 @@ func NewModel(m *mapping.Mapping, textTypes bool) *Model {
 			r.Version, r.RowScope = versionField, of.Scope == "row"
 		}
 		model.tables[t.Name] = NewTable(r, Limits{})
-		model.tables[t.Name].tombAbove = func(named map[string]Value) string { return model.tombAbove(t, named) }
+		model.tables[t.Name].parentTomb = func(named map[string]Value) string { return model.parentTomb(t, named) }
 	}
 	return model
 }
@@ -69,35 +69,34 @@ func (m *Model) table(name string) *mapping.Table {
 	return &m.mapping.Tables[i]
 }
 
-// isSet tells that the rows of a table are one value of a row of another.
+// isSet reports whether the rows of a table are one value of their parent.
 func (m *Model) isSet(t *mapping.Table) bool { return t.Of != "" && t.Set != mapping.MergeSet }
 
 // Key returns the columns of a table's key.
 func (m *Model) Key(table string) []string { return m.key(m.table(table)) }
 
-// key is that of a table, behind what it has of the key of the row that it belongs to.
-func (m *Model) key(t *mapping.Table) []string { return append(m.keyAbove(t), t.Key...) }
+// key returns the columns of a table's key, starting with the parent's key.
+func (m *Model) key(t *mapping.Table) []string { return append(m.parentKey(t), t.Key...) }
 
-// keyAbove is the key of the row that one belongs to. What the database knows that row by in place
-// of its key is no part of it: then its columns are the model's alone.
-func (m *Model) keyAbove(t *mapping.Table) (key []string) {
+// parentKey returns the columns of the parent's key. If the parent has a generated key, they exist only in the model.
+func (m *Model) parentKey(t *mapping.Table) (key []string) {
 	if t.Of == "" {
 		return nil
 	}
-	above := m.table(t.Of)
-	for _, k := range m.key(above) {
+	parent := m.table(t.Of)
+	for _, k := range m.key(parent) {
 		if to, renamed := t.Parent[k]; renamed {
 			k = to
 		}
-		if above.ID != "" && !isOfModel(k) {
-			k = KeyColumn(above.Name, k)
+		if parent.ID != "" && !isOfModel(k) {
+			k = KeyColumn(parent.Name, k)
 		}
 		key = append(key, k)
 	}
 	return key
 }
 
-// ParentsFirst returns the tables in the order in which their rows need each other.
+// ParentsFirst returns the tables with parents before their children.
 func (m *Model) ParentsFirst() []mapping.Table {
 	depth := func(t mapping.Table) (n int) {
 		for ; t.Of != ""; n++ {
@@ -108,16 +107,15 @@ func (m *Model) ParentsFirst() []mapping.Table {
 	return slices.SortedStableFunc(slices.Values(m.mapping.Tables), func(x, y mapping.Table) int { return cmp.Compare(depth(x), depth(y)) })
 }
 
-// Owner returns the nearest table above whose rows the database knows by a key of its own, and the
-// column with that key; "" for none.
+// Owner returns the nearest ancestor of a table with a generated key, and the column for that key; "" for none.
 func (m *Model) Owner(table string) (owner, column string) {
 	t := m.table(table)
 	if t.Of == "" {
 		return "", ""
 	}
-	above := m.table(t.Of)
-	if owner, column = above.Name, above.ID; column == "" {
-		owner, column = m.Owner(above.Name)
+	parent := m.table(t.Of)
+	if owner, column = parent.Name, parent.ID; column == "" {
+		owner, column = m.Owner(parent.Name)
 	}
 	if to, renamed := t.Parent[column]; renamed {
 		column = to
@@ -125,17 +123,17 @@ func (m *Model) Owner(table string) (owner, column string) {
 	return owner, column
 }
 
-// A modelRow is what a message says to one row.
+// A modelRow is what a message changes in one row.
 type modelRow struct {
 	table   *mapping.Table
 	fields  map[string]raw
-	deletes bool                      // and the row goes
-	refers  map[string]mapping.Source // columns that name rows of other tables
+	deletes bool                      // the message deletes the row
+	refers  map[string]mapping.Source // columns that refer to rows of other tables
 
-	elements []modelRow // of its sets
+	elements []modelRow // the rows of its sets
 }
 
-// Apply applies a message, and returns why it is rejected.
+// Apply applies a message. An error is the reason for rejecting it.
 func (m *Model) Apply(message string, line, offset int64) (Outcome, error) {
 	all := raw(strings.TrimSpace(message))
 	v := &view{message: all, unit: all, row: all, line: line, offset: offset}
@@ -151,29 +149,29 @@ func (m *Model) Apply(message string, line, offset int64) (Outcome, error) {
 		case t.Each.Base != paths.NoBase:
 			some, err := m.elements(t, v, nil, &rows)
 			if err != nil {
-				return Taken, err
+				return Accepted, err
 			}
 			taken = taken || some
 		case v.holds(t.When):
 			taken = true
 			if err := m.row(t, *v, nil, &rows); err != nil {
-				return Taken, err
+				return Accepted, err
 			}
 		}
 	}
 	if !taken {
 		return NoTable, nil
 	}
-	return Taken, m.write(rows)
+	return Accepted, m.write(rows)
 }
 
-// write has all tables take their rows, or none.
+// write writes all rows to their tables, or none.
 func (m *Model) write(rows []modelRow) error {
 	before := map[string]*Table{}
 	for name, t := range m.tables {
 		before[name] = t.copy()
 	}
-	slices.SortStableFunc(rows, func(x, y modelRow) int { return len(x.refers) - len(y.refers) }) // the others may be what they name
+	slices.SortStableFunc(rows, func(x, y modelRow) int { return len(x.refers) - len(y.refers) }) // referenced rows may be among those without references
 	for _, r := range rows {
 		if r.deletes {
 			r.fields[opField] = `"delete"`
@@ -195,7 +193,7 @@ func (m *Model) write(rows []modelRow) error {
 			for _, k := range m.key(r.table) {
 				key = append(key, r.fields[k].value().Text)
 			}
-			m.take(r.table, key, r.fields[versionField])
+			m.deleteChildren(r.table, key, r.fields[versionField])
 		}
 	}
 	if err := m.violated(); err != nil {
@@ -205,8 +203,8 @@ func (m *Model) write(rows []modelRow) error {
 	return nil
 }
 
-// row adds what a message or element says to its row of a table, and to those of its elements.
-func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]modelRow) error {
+// row adds the changes of a message or element to a row, and the changes of its elements.
+func (m *Model) row(t *mapping.Table, v view, parent map[string]raw, rows *[]modelRow) error {
 	deleted, mark := t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen), t.OnDelete.Mark
 	r := modelRow{table: t, fields: map[string]raw{}, refers: map[string]mapping.Source{}, deletes: deleted && mark == ""}
 	if len(t.Row.Steps) > 0 {
@@ -216,7 +214,7 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 			return errors.New("at is no object")
 		}
 	}
-	maps.Copy(r.fields, above)
+	maps.Copy(r.fields, parent)
 	if of := m.versioned(t); of == t {
 		delete(r.fields, versionField)
 		if x := v.get(t.Version, v.unit); x != "" {
@@ -258,7 +256,7 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 			continue
 		}
 		key := map[string]raw{}
-		for i, k := range m.keyAbove(child) {
+		for i, k := range m.parentKey(child) {
 			key[k] = r.fields[m.key(t)[i]]
 		}
 		if !m.isSet(child) {
@@ -285,20 +283,21 @@ func (m *Model) row(t *mapping.Table, v view, above map[string]raw, rows *[]mode
 	return nil
 }
 
-// isMessages reports whether a column is about the message, and not about its row, so that one that marks the row sets it.
+// isMessages reports whether a column is about the message and not about its row. Such a column is also set by a
+// message that marks the row.
 func (m *Model) isMessages(t *mapping.Table, c mapping.Column) bool {
 	return m.isRowVersion(t, c.From[0].From) || !slices.ContainsFunc(c.From, func(s mapping.Source) bool {
 		return s.References != "" || s.Stamp != "" || s.Value == nil && s.Meta == "" && s.From.Base != paths.MessageBase
 	})
 }
 
-// isRowVersion reports whether a path leads to the version that a table keeps of whole rows.
+// isRowVersion reports whether a path leads to a table's version of whole rows.
 func (m *Model) isRowVersion(t *mapping.Table, p paths.Path) bool {
 	of := m.versioned(t)
 	return of == t && of.Scope == "row" && p.Base != paths.NoBase && slices.Equal(p.Steps, of.Version.Steps)
 }
 
-// asSet is rows as one value; those of other tables are values of these.
+// asSet returns rows as one value, which includes the values of their own sets.
 func asSet(t *mapping.Table, rows []modelRow) raw {
 	set := []map[string]raw{}
 	for _, r := range rows {
@@ -363,7 +362,7 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 			}
 		}
 	}
-	for _, k := range m.keyAbove(t) {
+	for _, k := range m.parentKey(t) {
 		used[k] = true
 	}
 	_, owner := m.Owner(t.Name)
@@ -387,8 +386,8 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 	return nil
 }
 
-// elements adds what the elements of a table say.
-func (m *Model) elements(t *mapping.Table, v *view, above map[string]raw, rows *[]modelRow) (some bool, err error) {
+// elements adds the changes of a table's elements.
+func (m *Model) elements(t *mapping.Table, v *view, parent map[string]raw, rows *[]modelRow) (some bool, err error) {
 	all := v.get(t.Each, v.row)
 	if all == "" || all.isNull() {
 		return false, nil
@@ -427,14 +426,14 @@ func (m *Model) elements(t *mapping.Table, v *view, above map[string]raw, rows *
 			continue
 		}
 		some = true
-		if err := m.row(t, x, above, rows); err != nil {
+		if err := m.row(t, x, parent, rows); err != nil {
 			return some, err
 		}
 	}
 	return some, nil
 }
 
-// Rows returns the rows of a table, each as NAME=VALUE in the order of the names, without NULLs.
+// Rows returns the rows of a table, each as NAME=VALUE in name order, without NULLs.
 func (m *Model) Rows(table string) []string {
 	out := []string{}
 	for _, cells := range m.rows(m.table(table)) {
@@ -444,21 +443,20 @@ func (m *Model) Rows(table string) []string {
 	return out
 }
 
-// Cells returns the rows of a table by their keys.
+// Cells returns the rows of a table by key.
 func (m *Model) Cells(table string) map[string]map[string]Value { return m.rows(m.table(table)) }
 
-// Born returns a number for each row of a table that tells it from others of its key before and
-// after it.
+// Born returns a number for each row of a table that distinguishes it from earlier and later rows with its key.
 func (m *Model) Born(table string) map[string]int { return m.tables[table].born() }
 
-// rows are those of a table by their keys.
+// rows returns the rows of a table by key.
 func (m *Model) rows(t *mapping.Table) map[string]map[string]Value {
 	if !m.isSet(t) {
 		return m.tables[t.Name].Rows()
 	}
 	rows := map[string]map[string]Value{}
-	for _, above := range m.rows(m.table(t.Of)) {
-		for _, x := range m.set(t, above) {
+	for _, parent := range m.rows(m.table(t.Of)) {
+		for _, x := range m.set(t, parent) {
 			var key []string
 			for _, k := range m.key(t) {
 				key = append(key, x[k].Text)
@@ -469,9 +467,9 @@ func (m *Model) rows(t *mapping.Table) map[string]map[string]Value {
 	return rows
 }
 
-// set are the rows in the set that a row has.
-func (m *Model) set(t *mapping.Table, above map[string]Value) (rows []map[string]Value) {
-	text, ok := above[setField+t.Name]
+// set returns the rows in a parent's set.
+func (m *Model) set(t *mapping.Table, parent map[string]Value) (rows []map[string]Value) {
+	text, ok := parent[setField+t.Name]
 	if !ok || text.Kind == Null {
 		return nil
 	}
@@ -489,7 +487,7 @@ func (m *Model) set(t *mapping.Table, above map[string]Value) (rows []map[string
 	return rows
 }
 
-// Show is a row as Rows has it. Of its key the text counts alone.
+// Show returns a row in the form of [Model.Rows]. Values of the key are compared as text.
 func Show(cells map[string]Value, key []string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(cells)) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// This file has the merge functions of the model.
+// This file has the model's merge functions.
 
-// canMerge reports whether a function accepts a value, in a column that the fold made.
+// canMerge reports whether a function accepts a value in a column that the fold made.
 func (v Value) canMerge(function string) bool {
 	switch {
 	case v.Kind == Null, function == "first", function == "last", function == "":
@@ -23,10 +23,10 @@ func (v Value) canMerge(function string) bool {
 	return v.Kind != JSON && !(isNumber.MatchString(v.Text) && huge(v.Text))
 }
 
-// isNumber matches what compares as a number.
+// isNumber matches values that are compared as numbers.
 var isNumber = regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
-// merged returns the result of merging v into had, which is Null for none.
+// merged returns the result of merging v into had, which is Null if there is no value.
 func merged(function string, had, v Value) Value {
 	switch {
 	case function == "first" && had.Kind != Null:
@@ -47,7 +47,7 @@ func merged(function string, had, v Value) Value {
 func sum(a, b Value) string {
 	total := new(big.Rat)
 	for _, v := range []Value{a, b} {
-		if n, ok := new(big.Rat).SetString(v.Text); ok { // NULL is none
+		if n, ok := new(big.Rat).SetString(v.Text); ok { // NULL is not a number
 			total.Add(total, n)
 		}
 	}
@@ -55,14 +55,14 @@ func sum(a, b Value) string {
 	return total.FloatString(digits)
 }
 
-// Patched applies a patch to a text, which may be no object: MergePatch of RFC 7396.
+// Patched applies a patch to a text, which need not be an object: MergePatch of RFC 7396.
 func Patched(text, patch string) string { return parseObject(text).patch(parseObject(patch)).String() }
 
-// An object is a JSON object, or another text.
+// An object is a JSON object, or any other text.
 type object struct {
-	names  []string // in their order
+	names  []string // in order
 	member map[string]object
-	text   string // if it is none
+	text   string // if it is not an object
 }
 
 func (o *object) set(name string, to object) {

@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 )
 
-// refer makes the rows that a row names, and the elements of its sets.
+// refer creates missing rows that a row and the elements of its sets refer to.
 func (m *Model) refer(r modelRow) error {
 	for _, e := range r.elements {
 		if err := m.refer(e); err != nil {
@@ -31,10 +31,10 @@ func (m *Model) refer(r modelRow) error {
 	return nil
 }
 
-// ErrReferenced rejects a message that deletes a row that others name.
+// ErrReferenced rejects a message that deletes a row that others refer to.
 var ErrReferenced = errors.New("others name the row")
 
-// violated reports that a row names one that is missing, which a message has deleted.
+// violated returns an error if a row refers to a row that a message has deleted.
 func (m *Model) violated() error {
 	for i := range m.mapping.Tables {
 		t := &m.mapping.Tables[i]
@@ -53,7 +53,7 @@ func (m *Model) violated() error {
 	return nil
 }
 
-// keyType is what the key of a table is read as, which is one column.
+// keyType returns the type of a table's key, which has one column.
 func (m *Model) keyType(table string) cast.Type {
 	t := m.table(table)
 	for i := range t.Columns {
@@ -64,7 +64,7 @@ func (m *Model) keyType(table string) cast.Type {
 	return t.Type
 }
 
-// typeOf is what the values of a source are read as.
+// typeOf returns the type that a source's values are converted to.
 func (m *Model) typeOf(t *mapping.Table, s *mapping.Source) cast.Type {
 	if s.References != "" {
 		return m.keyType(s.References)

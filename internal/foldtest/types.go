@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// The types of columns that the fold makes. One of nulls alone has none.
+// The types of columns that the fold makes. A column that has only been null has no type.
 const (
 	BoolType   = "bool"
-	IntType    = "int"    // whole numbers of 64 bits
-	RealType   = "real"   // doubles, none of which has another decimal text than came
+	IntType    = "int"    // integers of 64 bits
+	RealType   = "real"   // doubles that print as the decimal text in the feed
 	NumberType = "number" // all numbers
 	JSONType   = "json"
 	TextType   = "text"
 )
 
-// takes are the classes of values that the types take; the first type that takes all of
-// a column's is its type.
-var takes = []struct {
+// accepts are the classes of values that each type accepts. A column's type is the first one that accepts all its
+// classes.
+var accepts = []struct {
 	kind    string
 	classes []string
 }{
@@ -38,7 +38,7 @@ var (
 	anExponent  = regexp.MustCompile(`[0-9][eE]\+?(-?[0-9]+)`)
 )
 
-// huge reports whether a number is past what a database's decimals hold.
+// huge reports whether a number exceeds a database's decimals.
 func huge(text string) bool {
 	for _, m := range anExponent.FindAllStringSubmatch(text, -1) {
 		if e, err := strconv.Atoi(m[1]); err != nil || e > 120000 || e < -16000 {
@@ -79,18 +79,18 @@ func (v Value) class() string {
 	return "number"
 }
 
-// A madeColumn is what is known of a column that the fold made.
+// A madeColumn describes a column that the fold made.
 type madeColumn struct {
 	classes []string
-	held    bool // its type has to stay
+	held    bool // its type must not change
 }
 
-// kind is the type that takes all of the classes.
+// kind returns the type that accepts all of the classes.
 func (m *madeColumn) kind(key bool) string {
 	if len(m.classes) == 0 {
 		return ""
 	}
-	for _, t := range takes {
+	for _, t := range accepts {
 		if key && t.kind != IntType && t.kind != TextType {
 			continue
 		}
@@ -101,7 +101,7 @@ func (m *madeColumn) kind(key bool) string {
 	return TextType
 }
 
-// made returns what is known of a column that the fold made, or nil.
+// made returns the description of a column that the fold made, or nil.
 func (t *Table) made(name string) *madeColumn {
 	if !t.Made && !t.brought[name] {
 		return nil
@@ -114,7 +114,7 @@ func (t *Table) made(name string) *madeColumn {
 	return m
 }
 
-// Type returns the type of a column that the fold made, "" for none yet and for others'.
+// Type returns the type of a column that the fold made; "" for others, and for columns without a type.
 func (t *Table) Type(name string) string {
 	if m := t.made(name); m != nil {
 		return m.kind(slices.Contains(t.Key, name))
@@ -122,7 +122,7 @@ func (t *Table) Type(name string) string {
 	return ""
 }
 
-// Hold has the columns that have a type keep it.
+// Hold prevents the columns with a type from being widened.
 func (t *Table) Hold() {
 	for _, c := range t.Columns {
 		if m := t.made(c.Name); m != nil && t.Type(c.Name) != "" {
@@ -131,13 +131,13 @@ func (t *Table) Hold() {
 	}
 }
 
-// widen has the columns take the values of a message, unless one of them may not.
+// widen widens the columns for the values of a message, unless one of them is held.
 func (t *Table) widen(named map[string]Value) error {
 	grown := map[*madeColumn][]string{}
 	for name, v := range named {
 		m, class, key := t.made(name), v.class(), slices.Contains(t.Key, name)
 		if v.Kind == Number && class != "text" && t.Merge[name] == "sum" {
-			class = "number" // what a sum becomes depends on the row
+			class = "number" // the size of a sum depends on the row
 		}
 		if m == nil || class == "" || key && t.Type(name) == IntType && canonical64(v) {
 			continue
@@ -159,7 +159,7 @@ func (t *Table) widen(named map[string]Value) error {
 }
 
 func (t *Table) fits(kind, class string) bool {
-	for _, x := range takes {
+	for _, x := range accepts {
 		if x.kind == kind {
 			return slices.Contains(x.classes, class)
 		}
@@ -167,8 +167,8 @@ func (t *Table) fits(kind, class string) bool {
 	return false
 }
 
-// canonical64 reports whether a string is a whole number of 64 bits in its plainest
-// spelling: in a key of such numbers it is that number.
+// canonical64 reports whether a string is an integer of 64 bits in its simplest spelling: in an integer key it is the
+// same as the integer.
 func canonical64(v Value) bool {
 	n, err := strconv.ParseInt(v.Text, 10, 64)
 	return v.Kind == String && err == nil && strings.TrimSpace(strconv.FormatInt(n, 10)) == v.Text

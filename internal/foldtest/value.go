@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what kind of value a field has.
+// Kind is the kind of a value.
 type Kind int
 
 // The kinds of values.
@@ -25,10 +25,10 @@ const (
 	JSON // an object or an array
 )
 
-// A Value is that of a field, as the feed wrote it.
+// A Value is the value of a field as written in the feed.
 type Value struct {
 	Kind Kind
-	Text string // of a string its characters, of all others their spelling
+	Text string // of a string: its characters; of others: their spelling
 }
 
 // A Field is a name and its value.
@@ -42,7 +42,7 @@ var (
 	errNoMessage  = errors.New("not one JSON object")
 )
 
-// Parse reads a line: its fields in their order, equal names included.
+// Parse parses a line into its fields in order, including repeated names.
 func Parse(line []byte) (fields []Field, err error) {
 	if !utf8.Valid(line) {
 		return nil, errors.New("invalid UTF-8")
@@ -81,7 +81,7 @@ func Parse(line []byte) (fields []Field, err error) {
 	return fields, nil
 }
 
-// surrogates demands that the escaped halves of characters stand in pairs.
+// surrogates returns an error unless escaped surrogates come in pairs.
 func surrogates(line string) error {
 	line = strings.ReplaceAll(line, `\\`, "")
 	for at := loneSurrogate.FindStringIndex(line); at != nil; at = loneSurrogate.FindStringIndex(line) {
@@ -115,7 +115,7 @@ func parseValue(raw []byte) (v Value, err error) {
 	return Value{Number, string(raw)}, nil
 }
 
-// MustParse returns the value of a piece of JSON.
+// MustParse parses a JSON value.
 func MustParse(text string) Value {
 	v, err := parseValue([]byte(text))
 	if err != nil {
@@ -141,14 +141,14 @@ func (v Value) JSON() string {
 	return v.Text
 }
 
-// Is reports whether a text is the value's: of a number or JSON in any spelling.
+// Is reports whether a text represents the value: a number or JSON may have any spelling.
 func (v Value) Is(text string) bool {
 	want, _ := v.Kind.plain(v.Text)
 	have, ok := v.Kind.plain(text)
 	return ok && want == have
 }
 
-// plain returns one text for all spellings of a value of the kind; ok is false where text is none.
+// plain returns one text for all spellings of a value of the kind; ok is false if text is not of the kind.
 func (k Kind) plain(text string) (string, bool) {
 	switch k {
 	case Number:
@@ -161,13 +161,13 @@ func (k Kind) plain(text string) (string, bool) {
 
 var numeral = regexp.MustCompile(`^([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$`)
 
-// Decimal returns one text for all spellings of a number; ok is false where text is none.
+// Decimal returns one text for all spellings of a number; ok is false if text is not a number.
 func Decimal(text string) (string, bool) {
 	m := numeral.FindStringSubmatch(text)
 	if m == nil {
 		return "", false
 	}
-	exponent, _ := strconv.Atoi(m[4]) // no test has one past an int
+	exponent, _ := strconv.Atoi(m[4]) // no test exceeds an int
 	digits := m[2] + m[3]
 	exponent -= len(m[3])
 	short := strings.TrimRight(digits, "0")
@@ -179,8 +179,8 @@ func Decimal(text string) (string, bool) {
 	return fmt.Sprintf("%s%se%d", strings.TrimPrefix(m[1], "+"), short, exponent), true
 }
 
-// Compare orders versions: numbers, in strings too, before texts; numbers by their
-// value, texts byte by byte.
+// Compare compares versions: numbers, also in strings, come before texts. Numbers are compared by value, texts byte
+// by byte.
 func Compare(a, b string) int {
 	x, isX := Decimal(a)
 	y, isY := Decimal(b)
@@ -195,7 +195,7 @@ func Compare(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// compareDecimals compares two numbers as Decimal spells them.
+// compareDecimals compares two numbers in Decimal's spelling.
 func compareDecimals(x, y string) int {
 	sign := func(s string) int {
 		switch {
@@ -221,8 +221,8 @@ func compareDecimals(x, y string) int {
 	return strings.Compare(dx, dy)
 }
 
-// Canonical returns one text for all spellings of a JSON value: the order of names,
-// blanks, escapes and the digits of numbers do not count.
+// Canonical returns one text for all spellings of a JSON value: the order of names, white space, escapes and the
+// spelling of numbers do not matter.
 func Canonical(text string) (string, bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

@@ -9,13 +9,13 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A raw is a value as JSON; "" is absent.
+// A raw is a value as JSON; "" means absent.
 type raw string
 
 func (r raw) value() Value { return MustParse(string(r)) }
 func (r raw) isNull() bool { return r == "null" }
 
-// members are those of an object.
+// members returns the members of an object.
 func (r raw) members() (m map[string]json.RawMessage, ok bool) {
 	if r == "" || r[0] != '{' {
 		return nil, false
@@ -46,12 +46,12 @@ func (r raw) step(s paths.Step) raw {
 	return ""
 }
 
-// A view is where paths begin.
+// A view is what paths can start from.
 type view struct {
 	message, unit, row raw // unit is the message or the element
 	parent             *view
 	index              int
-	name               string // of the element of an object
+	name               string // of a member, if the elements are in an object
 	line, offset       int64
 }
 
@@ -91,7 +91,7 @@ func (v *view) passes(t paths.Test) bool {
 	return is != t.Not
 }
 
-// MarshalJSON has a value be JSON as it came.
+// MarshalJSON returns the value unchanged.
 func (r raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
 func (v *view) meta(m mapping.Meta) raw {
@@ -111,4 +111,4 @@ func (v *view) meta(m mapping.Meta) raw {
 	return `"source"`
 }
 
-// rest adds the fields that no column takes.
+// rest adds the fields that have no column.

@@ -49,7 +49,7 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		return nil, err
 	}
 	for i := range fitted {
-		o, err := f.options(i, &fitted[i])
+		o, err := f.options(&f.tables[i], &fitted[i])
 		if err != nil {
 			return nil, err
 		}
@@ -108,9 +108,9 @@ func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
 	return fitted, errors.Join(faults...)
 }
 
-// options are the rules of the fold for a table.
-func (f *folding) options(table int, t *schema.Table) (fold.Options, error) {
-	o := f.tables[table].Fold
+// options are the rules of the fold for a table of the job, as the database has it.
+func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
+	o := of.Fold
 	o.Limits = f.caps.Limits
 	if err := fold.CheckVersion(t, o); err != nil {
 		return o, err

@@ -179,13 +179,9 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	if t == nil || err != nil {
 		return false, err
 	}
-	ok, err := rd.adder.add(t, &e.lines[i], rd.filler.open)
+	o, ok, err := rd.adder.add(t, &e.lines[i], rd.filler.open)
 	if !ok || err != nil {
 		return true, err // the mapper rejects the line
-	}
-	o, err := rd.folding.options(rd.folding.adding, &t.fitted)
-	if err != nil {
-		return true, err
 	}
 	// From now on all tables keep their messages.
 	if fold.MayReject(&t.fitted, &o) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
@@ -239,8 +235,8 @@ func (rd *reader) foldLine(e *event, i, at int) verdict {
 	}
 }
 
-// envelopeProbes is how many messages of a run are checked for an envelope. A change stream may begin with some that are not
-// rows.
+// envelopeProbes is how many messages of a run are checked for an envelope. A change stream may begin with some that
+// are not rows.
 const envelopeProbes = 10
 
 // warnEnvelope warns, once, if a message looks like an envelope whose fields would become columns.

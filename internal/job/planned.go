@@ -45,8 +45,10 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 			return nil, errors.New("the plan of the mapping numbers the fields otherwise than the run")
 		}
 		p := &planned{plan: plan, mapper: plan.NewMapper(), tableOf: tableOf, unmatched: counts}
+		p.mapLine = p.mapper.Map
 		if all != nil {
 			p.whole = &planned{plan: all, mapper: all.NewMapper(), unmatched: counts}
+			p.whole.mapLine = p.whole.mapper.MapAlone
 		}
 		return p, nil
 	}
@@ -92,10 +94,12 @@ type planned struct {
 	whole  *planned // of the mapping that this one was selected from; nil: this one is complete
 	plan   *mapping.Plan
 	mapper *mapping.Mapper
-	log    *slog.Logger
-	resume []byte              // from which the source of the last line resumes; nil: it does not say
-	lost   []mapping.LostValue // of the last line
-	nulled []fold.Nulled       // of the last line
+	// mapLine is the mapper's Map, or MapAlone for the whole mapping, of which some tables are not in this run.
+	mapLine func(l *feed.Line, source string, at fold.Place) (mapping.Result, error)
+	log     *slog.Logger
+	resume  []byte              // from which the source of the last line resumes; nil: it does not say
+	lost    []mapping.LostValue // of the last line
+	nulled  []fold.Nulled       // of the last line
 	*unmatched
 	tableOf func(table int) Table
 	refused *feed.Error // of the current line, if adding its table failed
@@ -139,7 +143,8 @@ func (m *planned) lose(v *mapping.LostValue) {
 func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.TableChange, table int, err error) {
 	if m.whole != nil {
 		changes, _, err := m.whole.Map(l, source, at)
-		if m.resume = m.whole.resume; err != nil || len(changes) == 0 {
+		_, truncates := err.(*mapping.NewTable) // a table whose key is not known yet
+		if m.resume = m.whole.resume; !truncates && (err != nil || len(changes) == 0) {
 			return nil, -1, err // the table may be none of this run
 		}
 	}
@@ -147,7 +152,7 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 		m.refused = nil
 		return nil, -1, refused
 	}
-	r, err := m.mapper.Map(l, source, at)
+	r, err := m.mapLine(l, source, at)
 	m.resume, m.lost, m.nulled = r.Resume, r.Lost, r.Nulled
 	switch {
 	case err != nil:
@@ -180,20 +185,24 @@ func (m *planned) count(r *mapping.Result) {
 	}
 }
 
-// add adds a table behind the others, with a key; not for a line that is refused then: nothing else says
-// that this is the key. A nil line adds it in any case.
-func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line) (t Table, refused bool, err error) {
+// add adds a table behind the others, or sets the key of one that had none, if check takes it. If the error is a
+// [*feed.Error], it does not, and the mapper rejects the line: the table cannot have its settings, or the line has other
+// faults and nothing else says that this is the key. A nil line has no faults.
+func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line, check func(t *Table) error) (t Table, err error) {
 	i, err := m.mapper.Add(n, key)
-	if err != nil {
-		return t, false, err
-	}
-	if l != nil {
-		if _, err = m.mapper.Map(l, "", fold.Place{}); errors.As(err, &m.refused) {
+	if err == nil {
+		t = m.tableOf(i)
+		if err = check(&t); err == nil && l != nil {
+			if _, bad := m.mapper.Map(l, "", fold.Place{}); errors.As(bad, new(*feed.Error)) {
+				err = bad
+			}
+		}
+		if err != nil {
 			m.mapper.Drop(i)
-			return t, true, nil
 		}
 	}
-	return m.tableOf(i), false, nil
+	errors.As(err, &m.refused)
+	return t, err
 }
 
 // same returns an error if a table is another name of one of the tables before it.

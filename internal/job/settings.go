@@ -173,13 +173,9 @@ func rulesOf(t *Table) map[string]string {
 	for _, column := range slices.Sorted(maps.Keys(f.Merge)) {
 		functions = append(functions, column+"="+f.Merge[column].String())
 	}
-	rules := map[string]string{"merge": strings.Join(functions, ","), "key": key, "null": string(cmp.Or(f.Null, fold.ClearNull)),
+	return map[string]string{"merge": strings.Join(functions, ","), "key": key, "null": string(cmp.Or(f.Null, fold.ClearNull)),
 		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
-		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns)}
-	if f.BadValues == fold.NullBad { // checkpoints of earlier versions do not have it
-		rules["bad-values"] = string(f.BadValues)
-	}
-	return rules
+		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns), "bad-values": string(cmp.Or(f.BadValues, fold.RejectBad))}
 }
 
 // noKey stands for a missing key in settings. The parentheses tell it from a column named none.

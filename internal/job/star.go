@@ -62,9 +62,6 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 	if to := added.AddsTo(); err == nil && to != "" && t.have.Exists && ta.run.cfg.Restart.FromStart && !ta.run.cfg.Restart.Rebuild {
 		err = fmt.Errorf("--restart reread would add all messages again to %s: drop it first", to)
 	}
-	if err == nil && n.Table < 0 {
-		err = ta.isOther(&t.have)
-	}
 	if err != nil {
 		return nil, t.failed(err)
 	}
@@ -99,20 +96,32 @@ func (t *addition) failed(err error) error {
 	return fmt.Errorf("table %q of the stream: %w", t.of.StreamName, err)
 }
 
-// isOther returns an error if the run already has the table under another name.
-func (ta *tableAdder) isOther(t *schema.Table) error {
-	for _, other := range ta.folding.have {
-		if t.FullName != "" && other.FullName == t.FullName {
-			return fmt.Errorf("in the database it is the same as %q: give one of the two another name in a config file, with from", other.Name)
+// fit fits an added table to the job's settings, and returns its rules. An error rejects the message that needs the table.
+func (ta *tableAdder) fit(t *addition, added, base *Table) (o fold.Options, err error) {
+	f := ta.folding
+	for _, other := range f.have {
+		if t.of.Table < 0 && t.have.FullName != "" && other.FullName == t.have.FullName {
+			return o, feed.Errorf(feed.BadName, "the table %q is the same as another one in the database, %q: give it a name in a config file, with from", feed.Clip([]byte(t.of.StreamName)), other.Name)
 		}
 	}
-	return nil
+	added.Name = t.have.Name
+	added.Fold.WholeLines, added.Fold.MaxColumns = base.Fold.WholeLines, base.Fold.MaxColumns
+	t.fitted = t.have.Clone()
+	if f.plan.whole != nil && added.AddsTo() != "" {
+		err = errors.New("with --tables, this job and the one of all tables would both add messages to it")
+	} else if err = added.Fit(&f.caps.Limits, &t.fitted); err == nil {
+		o, err = f.options(added, &t.fitted)
+	}
+	if err != nil {
+		return o, t.of.Refuse(t.key, err)
+	}
+	return o, nil
 }
 
-// add appends the table to the run's tables, or sets the key of a table that had none. Batches that were already started
-// have no rows of it. ok is false if the line is rejected. A rejected line adds no table, unless the stream or the database
-// gives the table's key. open has the lanes being read.
-func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok bool, err error) {
+// add appends the table to the run's tables, or sets the key of a table that had none, and returns its rules. Batches that
+// were already started have no rows of it. ok is false if the line is rejected. A rejected line adds no table, unless the
+// stream or the database gives the table's key. open has the lanes being read.
+func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o fold.Options, ok bool, err error) {
 	if len(t.of.Key) > 0 || t.have.Exists {
 		line = nil
 	}
@@ -120,20 +129,21 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 	if f.adding = len(f.tables); t.of.Table >= 0 {
 		f.adding, base = t.of.Table, &f.tables[t.of.Table]
 	}
-	added, refused, err := f.plan.add(t.of, t.key, line)
-	if refused {
-		return false, nil
-	}
-	if err != nil {
-		return false, t.failed(err)
+	added, err := f.plan.add(t.of, t.key, line, func(added *Table) (err error) {
+		o, err = ta.fit(t, added, base)
+		return err
+	})
+	switch {
+	case errors.As(err, new(*feed.Error)):
+		return o, false, nil
+	case err != nil:
+		return o, false, t.failed(err)
 	}
 	// From here on later attempts have the table too, whatever ends this one.
-	added.Name = t.have.Name
-	added.Fold.WholeLines, added.Fold.MaxColumns = base.Fold.WholeLines, base.Fold.MaxColumns
 	if t.of.Table >= 0 {
 		f.tables[t.of.Table], f.have[t.of.Table] = added, t.have
 		if err := ta.settings.refresh(settingsOf(ta.run.cfg, f.tables[:ta.admission.declared])); err != nil {
-			return false, err
+			return o, false, err
 		}
 	} else {
 		f.tables, f.have = append(f.tables, added), append(f.have, t.have)
@@ -142,24 +152,23 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (ok
 	if added.Fold.Appends() && !base.Fold.Appends() {
 		ta.run.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
 		if err := ta.settings.addKeyless(added.Name); err != nil {
-			return false, err
+			return o, false, err
 		}
 	}
 	if err := ta.admission.checkTables(ta.latest, otherAdded(&ta.latest.cp, t.have)); err != nil {
-		return false, err
+		return o, false, err
 	}
 	for l := range open {
 		if err := ta.admission.checkTables(&l.start, otherAdded(&l.cp, t.have)); err != nil {
-			return false, err
+			return o, false, err
 		}
 	}
 	if limits := &f.caps.Limits; limits.NoSchemas { // otherwise names in the database are the stream's
 		if err := ta.settings.rename(limits.FoldName(t.of.Name), t.of.StreamName); err != nil {
-			return false, err
+			return o, false, err
 		}
 	}
-	t.fitted = t.have.Clone()
-	return true, added.Fit(&f.caps.Limits, &t.fitted)
+	return o, true, nil
 }
 
 // check is [admission.checkTables] for a lane that starts after messages added tables.

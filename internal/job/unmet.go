@@ -12,7 +12,7 @@ import (
 // countUnmet records the fields that options name and that no message had. Only the reader may call it, until it has
 // ended.
 func (f *folding) countUnmet() {
-	met := f.run.names.Met()
+	met := f.run.names.Seen()
 	if len(met) == 0 {
 		return // there were no messages
 	}
@@ -32,7 +32,7 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 		if field == "" {
 			return
 		}
-		if named = append(named, field); !f.run.names.HasMet(field) {
+		if named = append(named, field); !f.run.names.HasSeen(field) {
 			unmet = append(unmet, progress.Unmet{Option: option, Field: field, Name: field})
 		}
 	}

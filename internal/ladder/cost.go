@@ -10,32 +10,32 @@ import (
 // Usage is what a database has used since it was opened.
 type Usage struct {
 	Syncs   int64
-	Written int64 // bytes, to files; of Postgres, to its log
-	Read    int64 // bytes, from the disk; 0: unknown
+	Written int64 // bytes written to files; in Postgres, to the WAL
+	Read    int64 // bytes read from the disk; 0 if unknown
 }
 
-// A Timing is what one run cost.
+// A Timing is the cost of one run.
 type Timing struct {
-	Rate float64 // messages a second
+	Rate float64 // messages per second
 	Usage
 }
 
-// NewTiming returns what n messages cost.
+// NewTiming returns the cost of n messages.
 func NewTiming(n int, took time.Duration, before, after Usage) Timing {
 	return Timing{RateOf(n, took), Usage{after.Syncs - before.Syncs, after.Written - before.Written, after.Read - before.Read}}
 }
 
-// RateOf returns n per second. If the clock is coarse, a short time is zero.
+// RateOf returns n per second. With a coarse clock, a short time can be zero.
 func RateOf(n int, took time.Duration) float64 {
 	return float64(n) / max(took, time.Microsecond).Seconds()
 }
 
-// A Cost is what writing some messages took: the median of several runs.
+// A Cost is the cost of writing some messages: the median of several runs.
 type Cost struct {
 	Rate    report.Spread `json:"messages_per_second"`
 	Syncs   int64         `json:"syncs"`
-	Written int64         `json:"written_bytes"`        // to files; of Postgres, to its log
-	Read    int64         `json:"read_bytes,omitempty"` // from the disk; 0: unknown
+	Written int64         `json:"written_bytes"`        // to files; in Postgres, to the WAL
+	Read    int64         `json:"read_bytes,omitempty"` // from the disk; 0 if unknown
 }
 
 // CostOf returns the median of each figure.
@@ -55,8 +55,8 @@ func CostOf(runs []Timing) Cost {
 	}
 }
 
-// SyncsText returns the syncs as people read them.
+// SyncsText returns the syncs for the report.
 func (c *Cost) SyncsText() string { return quantity.Grouped(c.Syncs) }
 
-// WrittenText returns the bytes written as people read them.
+// WrittenText returns the bytes written for the report.
 func (c *Cost) WrittenText() string { return quantity.Bytes(c.Written) }

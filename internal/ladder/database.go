@@ -22,22 +22,22 @@ import (
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// A Database is where a measurement writes: a folder or schema of its own next to the user's tables.
+// A Database is where a measurement writes: a separate folder or schema next to the user's tables.
 type Database interface {
 	Name() string
-	// Begin makes the place and removes places of killed runs.
+	// Begin creates the folder or schema, and removes the leftovers of killed runs.
 	Begin(ctx context.Context, log *slog.Logger) error
 	End(ctx context.Context) error
-	// Folder is the place's folder; "" for a server.
+	// Folder is the measurement's folder; "" for a server.
 	Folder() string
-	// OpenSQL opens the place as an ordinary program does, on one connection.
+	// OpenSQL opens the database like an ordinary program, with one connection.
 	OpenSQL(ctx context.Context, level sink.Level) (*sql.DB, error)
-	// Sink opens the place as weir does.
+	// Sink opens the database like weir.
 	Sink(ctx context.Context, o sink.Options) (sink.Sink, error)
-	// Wipe empties the place.
+	// Wipe empties the folder or schema.
 	Wipe(ctx context.Context) error
 	Usage(ctx context.Context) (Usage, error)
-	// Lost says what a power cut takes of what was committed.
+	// Lost describes which commits a power cut loses.
 	Lost(level sink.Level) string
 	Placeholder(i int) string
 }
@@ -46,7 +46,7 @@ const nothing = "nothing"
 
 var discard = slog.New(slog.DiscardHandler)
 
-// databases make the place by the names of the drivers.
+// databases has a constructor for each driver, by name.
 var databases = map[string]func(dest string) Database{
 	sqlite.Driver.Name: func(path string) Database { return &SQLite{path: path} },
 	postgres.Driver.Name: func(dsn string) Database {
@@ -55,7 +55,7 @@ var databases = map[string]func(dest string) Database{
 	},
 }
 
-// Open returns the place of a measurement in a database of a driver.
+// Open returns where a measurement writes, in a database of a driver.
 func Open(driver, dest string) (Database, error) {
 	place := databases[driver]
 	if place == nil {
@@ -64,7 +64,7 @@ func Open(driver, dest string) (Database, error) {
 	return place(dest), nil
 }
 
-// Within makes the place in db and a folder, runs f, and removes both.
+// Within prepares db and a folder, runs f, and removes both.
 func Within(ctx context.Context, db Database, log *slog.Logger, f func(dir string) error) (err error) {
 	if err := db.Begin(ctx, log); err != nil {
 		return err
@@ -81,7 +81,7 @@ func Within(ctx context.Context, db Database, log *slog.Logger, f func(dir strin
 	return f(files.Dir)
 }
 
-// A SQLite is a folder beside the file.
+// A SQLite is a folder next to the database file.
 type SQLite struct {
 	path  string
 	place *Place
@@ -99,7 +99,7 @@ func (d *SQLite) Name() string {
 // Placeholder implements [Database].
 func (d *SQLite) Placeholder(int) string { return "?" }
 
-// File is the database's path.
+// File returns the database's path.
 func (d *SQLite) File() string { return filepath.Join(d.place.Dir, "bench.db") }
 
 // Begin implements [Database].
@@ -130,9 +130,9 @@ func (d *SQLite) OpenSQL(ctx context.Context, level sink.Level) (*sql.DB, error)
 	return OpenSQLite(ctx, d.File(), level)
 }
 
-// OpenSQLite opens a file on one connection, in WAL mode, with its syncs and writes counted.
+// OpenSQLite opens a file with one connection in WAL mode, and counts its syncs and writes.
 func OpenSQLite(ctx context.Context, path string, level sink.Level) (*sql.DB, error) {
-	sqlite.CountIO() // makes the file system known
+	sqlite.CountIO() // registers the file system
 	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"vfs": {sqlite.CountingVFS},
 		"_pragma": {"journal_mode(wal)", "synchronous(" + string(level) + ")"}}.Encode()}
 	db, err := sql.Open("sqlite", u.String())
@@ -143,7 +143,7 @@ func OpenSQLite(ctx context.Context, path string, level sink.Level) (*sql.DB, er
 	return pinged(ctx, db)
 }
 
-// pinged is a database that has answered, or is closed.
+// pinged returns a database that has answered; otherwise it closes it.
 func pinged(ctx context.Context, db *sql.DB) (*sql.DB, error) {
 	if err := db.PingContext(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -174,8 +174,8 @@ func (d *SQLite) Lost(level sink.Level) string {
 	return nothing
 }
 
-// DiskRead returns how many bytes processes, and those of their children that have ended, have read from the disk; 0 where
-// the system does not tell.
+// DiskRead returns how many bytes processes, and their children that have ended, have read from the disk; 0 if the
+// system does not report it.
 func DiskRead(pids ...string) (bytes int64) {
 	for _, pid := range pids {
 		io, _ := os.ReadFile(filepath.Join("/proc", pid, "io"))
@@ -189,22 +189,22 @@ func DiskRead(pids ...string) (bytes int64) {
 	return bytes
 }
 
-// schemaPrefix begins the names of the schemas; eight letters and digits follow.
+// schemaPrefix is the prefix of the schemas' names; eight letters and digits follow.
 const schemaPrefix = "weir_bench_"
 
-// A Postgres is a schema that the measurement makes and drops.
+// A Postgres is a schema that the measurement creates and drops.
 type Postgres struct {
 	dsn    string
 	Schema string
-	// Control holds a lock on the schema. Its statements are short and end by themselves: pgx closes a
-	// connection whose statement is cancelled, and then nothing would drop the schema.
+	// Control holds a lock on the schema. Its statements are short and never cancelled: pgx closes a connection whose
+	// statement is cancelled, and then nothing would drop the schema.
 	Control *pgx.Conn
 	version int
 	words   string
-	fsync   bool // the server's; without it no commit is safe
+	fsync   bool // the server's setting; without it no commit is safe
 }
 
-// NewPostgres returns a schema that does not exist yet in the database that dsn names.
+// NewPostgres returns a schema that does not exist yet, in the database of dsn.
 func NewPostgres(dsn string) Postgres {
 	return Postgres{dsn: dsn, Schema: schemaPrefix + strings.ToLower(rand.Text()[:8])}
 }
@@ -237,14 +237,13 @@ func (d *Postgres) Begin(ctx context.Context, log *slog.Logger) (err error) {
 	return nil
 }
 
-// take locks a schema for as long as the session lives, and reports whether no other
-// session has it.
+// take locks a schema for the life of the session, and reports whether no other session has it.
 func (d *Postgres) take(ctx context.Context, schema string) (mine bool, err error) {
 	err = d.Control.QueryRow(ctx, "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", schema).Scan(&mine)
 	return mine, err
 }
 
-// removeLeft drops the schemas of this user that runs which were killed have left.
+// removeLeft drops this user's schemas that killed runs left behind.
 func (d *Postgres) removeLeft(ctx context.Context, log *slog.Logger) error {
 	rows, err := d.Control.Query(ctx, "SELECT nspname FROM pg_namespace WHERE nspname ~ $1 AND pg_has_role(nspowner, 'USAGE')", "^"+schemaPrefix+"[a-z2-7]{8}$")
 	if err != nil {
@@ -262,7 +261,7 @@ func (d *Postgres) removeLeft(ctx context.Context, log *slog.Logger) error {
 		if _, err := d.Control.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
 			return err
 		}
-		log.Info(fmt.Sprintf("dropped the schema %s, which a run that was killed had left", schema))
+		log.Info(fmt.Sprintf("dropped the schema %s, left by a killed run", schema))
 	}
 	return err
 }
@@ -327,11 +326,10 @@ func (d *Postgres) Sink(ctx context.Context, o sink.Options) (sink.Sink, error) 
 	return postgres.Open(ctx, dsn, sink.Options{Level: o.Level, Log: discard})
 }
 
-// WALWritten is an SQL expression: the bytes written to the server's log since it was made.
+// WALWritten is an SQL expression for the bytes written to the server's WAL since it was created.
 const WALWritten = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
 
-// settle is how long a server's statistics take to be known after a connection
-// ended.
+// settle is how long a server takes to publish statistics after a connection ended.
 const settle = 300 * time.Millisecond
 
 // Usage implements [Database].

@@ -1,4 +1,4 @@
-// Package ladder writes a user's own messages into their database in seven ways, from a transaction
-// for each message to weir, and advises on weir's settings. It writes next to the user's tables, in a
-// folder or schema of its own, and removes what it wrote.
+// Package ladder writes a user's own messages into their database in seven ways, from a transaction per message to
+// weir, and gives advice on weir's settings. It writes next to the user's tables, in a separate folder or schema, and
+// removes what it wrote.
 package ladder

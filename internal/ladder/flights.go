@@ -8,14 +8,14 @@ import (
 	"os"
 )
 
-// perFlight is how many messages a flight has in the feed of writeFlights.
+// perFlight is the number of messages per flight in the feed of writeFlights.
 const perFlight = 25
 
-// flightFields are those that a message of a flight may name.
+// flightFields are the fields that a message of a flight may set.
 var flightFields = []string{"alt", "gs", "heading", "lat", "lon", "gate_orig", "gate_dest", "actual_off", "estimated_in", "status", "reg", "route"}
 
-// writeFlights writes a feed of sparse messages about flights, of which each names a few fields, for those who name no
-// feed. It is the same each time.
+// writeFlights writes a feed of sparse messages about flights, each with a few fields, for users who name no feed. It
+// is always the same.
 func writeFlights(path string, messages int) (err error) {
 	f, err := os.Create(path)
 	if err != nil {

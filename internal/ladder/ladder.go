@@ -20,37 +20,37 @@ import (
 	"github.com/weirsync/weir/internal/source/file"
 )
 
-// Config is what the ladder measures: the same messages written in seven ways, from a
-// transaction for each message to weir, and more of them by weir under several settings.
+// Config is what the ladder measures: the same messages written in seven ways, from a transaction per message to
+// weir, and more of them by weir with several settings.
 type Config struct {
-	Source   string      // as on the command line; "" is a generated feed of flights, by id
+	Source   string      // as on the command line; "" for a generated feed of flights with the key id
 	Kind     source.Kind // of the source
-	Key      string      // the field that names the row
-	Messages int         // taken of the feed at most
-	// For is how long the first rung runs at most. What it has written by then is the work of all rungs.
+	Key      string      // the key field
+	Messages int         // maximum number of messages to read
+	// For is the maximum duration of the first rung. What it has written by then is the work of all rungs.
 	For time.Duration
-	// Runs is how often each rung and setting runs.
+	// Runs is the number of runs of each rung and setting.
 	Runs int
-	// Lag is how old the table may be at most, for the advice.
+	// Lag is the maximum age of the table for the advice.
 	Lag time.Duration
-	// Unsafe allows the advice of a setting with which a power cut takes something that was committed.
+	// Unsafe allows advice with a setting that can lose commits in a power cut.
 	Unsafe bool
-	// Log says what is measured next.
+	// Log reports what is measured next.
 	Log *slog.Logger
 }
 
-// A Result is what was measured.
+// A Result is the result of a measurement.
 type Result struct {
 	Database string    `json:"database"`
 	Feed     string    `json:"feed"`
 	Runs     int       `json:"runs"`
-	Messages int       `json:"messages"` // of the settings
+	Messages int       `json:"messages"` // used for the settings
 	Work     int       `json:"messages_of_rungs"`
 	IDs      int       `json:"ids"`
 	Columns  int       `json:"columns"`
 	Rungs    []Rung    `json:"rungs"`
 	Sweep    []Setting `json:"sweep"`
-	Advice   *Setting  `json:"advice"` // nil where no setting keeps to what is wanted
+	Advice   *Setting  `json:"advice"` // nil if no setting meets the requirements
 	Wanted   string    `json:"wanted"`
 }
 
@@ -59,7 +59,7 @@ type Rung struct {
 	Name    string     `json:"name"`
 	Level   sink.Level `json:"synchronous"`
 	Lost    string     `json:"lost_in_a_power_cut"`
-	Speedup float64    `json:"speedup"` // over the first
+	Speedup float64    `json:"speedup"` // relative to the first rung
 	Cost
 }
 
@@ -67,14 +67,14 @@ type Rung struct {
 type Setting struct {
 	Level   sink.Level    `json:"synchronous"`
 	Period  time.Duration `json:"batch_period_ns"`
-	Flushes int           `json:"flushes"` // of all runs
+	Flushes int           `json:"flushes"` // in all runs
 	Longest time.Duration `json:"longest_flush_ns"`
-	Lag     time.Duration `json:"lag_ns"` // at most: a period, and the flush after it
+	Lag     time.Duration `json:"lag_ns"` // maximum: a period and the flush after it
 	Lost    string        `json:"lost_in_a_power_cut"`
 	Cost
 }
 
-// Run climbs the ladder in db and leaves db as it was.
+// Run measures the ladder in db, and leaves db unchanged.
 func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
 	place, err := NewPlace(os.TempDir(), PlacePrefix, c.Log)
 	if err != nil {
@@ -107,8 +107,7 @@ func Run(ctx context.Context, c Config, db Database) (r *Result, err error) {
 	return r, nil
 }
 
-// climb runs the rungs in turns. The first run of the first one decides how many messages all others
-// write.
+// climb runs the rungs in turns. The first run of the first rung decides how many messages all others write.
 func (c *Config) climb(ctx context.Context, db Database, s *sample, r *Result) error {
 	runs := make([][]Timing, len(ways)+1)
 	work := *s
@@ -121,7 +120,7 @@ func (c *Config) climb(ctx context.Context, db Database, s *sample, r *Result) e
 			}
 			written, one, err := c.measure(ctx, db, &work, way, limit)
 			if err != nil {
-				// database/sql says no more of a transaction that ctx has ended than that it is over.
+				// database/sql reports only that the transaction is over after ctx has ended it.
 				return fmt.Errorf("%s: %w", way.name, cmp.Or(ctx.Err(), err))
 			}
 			runs[i] = append(runs[i], one)
@@ -197,12 +196,12 @@ func (c *Config) wanted() string {
 }
 
 const (
-	near   = 0.9 // how much slower a safer setting may be to be preferred
-	enough = 10  // flushes, from which on the longest tells something
+	near   = 0.9 // how much slower a safer setting may be and still be preferred
+	enough = 10  // number of flushes from which the longest one is meaningful
 )
 
-// advise picks the fastest setting that keeps to what is wanted; of those that are
-// about as fast the one with the strictest level and then the shortest period.
+// advise picks the fastest setting that meets the requirements; among settings of about the same speed, the one with
+// the strictest level and then the shortest period.
 func (c *Config) advise(sweep []Setting) *Setting {
 	fits := func(s *Setting) bool {
 		return s.Flushes >= enough && s.Lag <= c.Lag && (s.Lost == nothing || c.Unsafe && s.Level != sink.Off)
@@ -223,10 +222,10 @@ func (c *Config) advise(sweep []Setting) *Setting {
 	return nil
 }
 
-// A sample is the part of the feed that is written, as a file.
+// A sample is the part of the feed to write, as a file.
 type sample struct {
 	path     string
-	messages int // in the file
+	messages int // number of messages in the file
 	ids      int
 	names    []string // of the fields; the key is the first
 	numbers  *feed.Names
@@ -244,7 +243,7 @@ func (c *Config) open(ctx context.Context) (source.Source, error) {
 	return c.Kind.Open(ctx, []string{name}, source.Options{Log: c.Log})
 }
 
-// nextBlock returns the next block of a source whose lanes are read from their starts.
+// nextBlock returns the next block of a source whose lanes are read from the start.
 func nextBlock(ctx context.Context, from source.Source) (*source.Block, error) {
 	for {
 		e, err := from.Next(ctx)
@@ -264,8 +263,7 @@ func nextBlock(ctx context.Context, from source.Source) (*source.Block, error) {
 	}
 }
 
-// sample copies the beginning of the feed to a file, without the lines that are no
-// messages with a key.
+// sample copies the beginning of the feed to a file, without lines that are not messages with a key.
 func (c *Config) sample(ctx context.Context, path string) (s *sample, err error) {
 	stream, err := c.open(ctx)
 	if err != nil {
@@ -307,7 +305,7 @@ func (c *Config) sample(ctx context.Context, path string) (s *sample, err error)
 	return s, w.Flush()
 }
 
-// first returns a sample of the first n messages, as a file beside this one.
+// first returns a sample of the first n messages, in a file next to this one.
 func (s *sample) first(n int) (part sample, err error) {
 	part = *s
 	part.path, part.messages = s.path+".first", n
@@ -331,7 +329,7 @@ func (s *sample) first(n int) (part sample, err error) {
 		switch err {
 		case nil:
 			n--
-		case bufio.ErrBufferFull: // the line's next part follows
+		case bufio.ErrBufferFull: // the rest of the line follows
 		case io.EOF:
 			return part, w.Flush()
 		default:
@@ -341,8 +339,7 @@ func (s *sample) first(n int) (part sample, err error) {
 	return part, w.Flush()
 }
 
-// A parser cuts lines into what a simple program works with: an id and the texts
-// of the columns.
+// A parser splits lines into what a simple program needs: an id and the texts of the columns.
 type parser struct {
 	s      *sample
 	scan   *feed.Scanner
@@ -367,8 +364,7 @@ func newParser(s *sample, key string) *parser {
 	return p
 }
 
-// parse reads a line and reports whether it is a message. Columns that it is the
-// first to name are added to the sample's.
+// parse parses a line and reports whether it is a message. It adds new columns to the sample's.
 func (p *parser) parse(line []byte) bool {
 	fields, err := p.scan.Append(p.fields[:0], line)
 	if p.fields = fields; err != nil {

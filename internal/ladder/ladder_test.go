@@ -21,7 +21,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestAdvise_IsTheSafestOfTheFastest that keep to what is wanted.
+// TestAdvise_IsTheSafestOfTheFastest: among those that meet the requirements.
 func TestAdvise_IsTheSafestOfTheFastest(t *testing.T) {
 	setting := func(level sink.Level, period, lag time.Duration, rate float64) Setting {
 		return Setting{Level: level, Period: period, Lag: lag, Lost: (&Postgres{fsync: true}).Lost(level), Flushes: enough, Cost: Cost{Rate: report.Spread{Median: rate}}}
@@ -51,18 +51,18 @@ func TestAdvise_IsTheSafestOfTheFastest(t *testing.T) {
 		}
 	}
 	f(2*time.Second, true, "full", 91)     // within a tenth of normal
-	f(10*time.Second, true, "normal", 150) // full is too slow for its safety
+	f(10*time.Second, true, "normal", 150) // full is too slow to be preferred
 	f(10*time.Second, false, "full", 91)
 	f(time.Second, false, "full", 40)
 	f(time.Millisecond, false, "", 0)
 	for i := range sweep {
 		sweep[i].Lost = (&Postgres{}).Lost(sweep[i].Level)
 	}
-	f(2*time.Second, false, "", 0) // a server without fsync keeps nothing safe
+	f(2*time.Second, false, "", 0) // without fsync no commit is safe
 	f(2*time.Second, true, "full", 91)
 }
 
-// TestLadder_SaysWhatItDidNotCount where it may have been better.
+// TestLadder_SaysWhatItDidNotCount: settings that were not measured well enough may be better.
 func TestLadder_SaysWhatItDidNotCount(t *testing.T) {
 	setting := func(flushes int, rate float64) Setting {
 		return Setting{Flushes: flushes, Cost: Cost{Rate: report.Spread{Median: rate}}}
@@ -85,7 +85,7 @@ func TestLadder_SaysWhatItDidNotCount(t *testing.T) {
 
 func TestMain(m *testing.M) { os.Exit(testpg.Tests{M: m}.Run()) }
 
-// TestPostgres_LeavesNoSchema, whenever it is interrupted.
+// TestPostgres_LeavesNoSchema: at whatever point it is interrupted.
 func TestPostgres_LeavesNoSchema(t *testing.T) {
 	url := testpg.New(t)
 	for range 50 {
@@ -102,7 +102,7 @@ func TestPostgres_LeavesNoSchema(t *testing.T) {
 	noSchemaIsLeft(t, url)
 }
 
-// noSchemaIsLeft demands that measurements left none in a database.
+// noSchemaIsLeft fails the test if measurements left a schema in a database.
 func noSchemaIsLeft(t *testing.T, url string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -115,7 +115,7 @@ func noSchemaIsLeft(t *testing.T, url string) {
 	}
 }
 
-// TestSQLite_WipesItsFiles whatever their folder is called.
+// TestSQLite_WipesItsFiles: whatever the name of their folder.
 func TestSQLite_WipesItsFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a[b] 100%")
 	testcheck.NoError(t, os.Mkdir(dir, 0o700))
@@ -139,10 +139,10 @@ func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
 	if others {
 		testcheck.NoError(t, errors.Join(os.Mkdir(strange, 0o755), os.WriteFile(filepath.Join(strange, "lock"), nil, 0o600), os.Chown(strange, 1, -1)))
 	}
-	said := 0
+	removed := 0
 	next := func() *Place {
 		t.Helper()
-		p, err := NewPlace(dir, "p-", logtest.To(func(string) { said++ }))
+		p, err := NewPlace(dir, "p-", logtest.To(func(string) { removed++ }))
 		testcheck.NoError(t, err)
 		return p
 	}
@@ -153,7 +153,7 @@ func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
 		}
 	}
 	live, dead := next(), next()
-	if err := dead.lock.Close(); err != nil { // as the system does
+	if err := dead.lock.Close(); err != nil { // like the system does for a dead process
 		t.Fatal(err)
 	}
 	last := next()
@@ -163,8 +163,8 @@ func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {
 	exists(dead.Dir, false)
 	exists(live.Dir, true)
 	exists(unlocked, true)
-	if said != 1 {
-		t.Errorf("it named %d places", said)
+	if removed != 1 {
+		t.Errorf("it removed %d folders", removed)
 	}
 	for _, p := range []*Place{live, last} {
 		testcheck.NoError(t, p.Remove())

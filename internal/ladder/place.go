@@ -12,16 +12,16 @@ import (
 	"github.com/weirsync/weir/internal/lockfile"
 )
 
-// PlacePrefix begins the names of the folders of all runs.
+// PlacePrefix is the prefix of the names of all runs' folders.
 const PlacePrefix = "weir-bench-"
 
-// A Place is a folder of one run. A lock on a file in it shows that the run lives.
+// A Place is the folder of one run. A lock on a file in it shows that the run is alive.
 type Place struct {
 	Dir  string
 	lock *lockfile.File
 }
 
-// NewPlace makes a folder, and removes folders that killed runs of this user left behind.
+// NewPlace creates a folder, and removes folders that killed runs of this user left behind.
 func NewPlace(parent, prefix string, log *slog.Logger) (*Place, error) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -31,7 +31,7 @@ func NewPlace(parent, prefix string, log *slog.Logger) (*Place, error) {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
 			continue
 		}
-		if info, err := e.Info(); err != nil || !ours(info) { // in a folder of all users
+		if info, err := e.Info(); err != nil || !ours(info) { // in a folder shared by all users
 			continue
 		}
 		left := &Place{Dir: filepath.Join(parent, e.Name())}
@@ -42,10 +42,10 @@ func NewPlace(parent, prefix string, log *slog.Logger) (*Place, error) {
 			continue
 		}
 		if err := left.Remove(); err != nil {
-			log.Warn(fmt.Sprintf("what a run that was killed had left stays: %v", err))
+			log.Warn(fmt.Sprintf("cannot remove what a killed run left: %v", err))
 			continue
 		}
-		log.Info(fmt.Sprintf("removed %s, which a run that was killed had left", left.Dir))
+		log.Info(fmt.Sprintf("removed %s, left by a killed run", left.Dir))
 	}
 	for {
 		p := &Place{}
@@ -56,13 +56,13 @@ func NewPlace(parent, prefix string, log *slog.Logger) (*Place, error) {
 			return nil, errors.Join(err, os.RemoveAll(p.Dir))
 		} else if mine {
 			return p, nil
-		} // else another run has found the folder before it was locked, and removes it
+		} // else another run removes the folder, which was not locked yet
 	}
 }
 
 func (p *Place) lockPath() string { return filepath.Join(p.Dir, "lock") }
 
-// take locks the folder, and reports whether it exists and no run has it.
+// take locks the folder, and reports whether it exists and no other run has it.
 func (p *Place) take() (mine bool, err error) {
 	if p.lock, err = lockfile.Open(p.lockPath()); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -70,7 +70,7 @@ func (p *Place) take() (mine bool, err error) {
 		return false, err
 	}
 	busy, err := p.lock.Lock(0)
-	if err == nil && !busy { // the file may be one that was removed since
+	if err == nil && !busy { // the file may have been removed since
 		held, herr := p.lock.Stat()
 		now, nerr := os.Stat(p.lockPath())
 		mine = herr == nil && nerr == nil && os.SameFile(held, now)

@@ -4,5 +4,5 @@ package ladder
 
 import "io/fs"
 
-// ours reports whether a folder is this user's: each has one for temporary files.
+// ours is always true: each user has a folder for temporary files.
 func ours(fs.FileInfo) bool { return true }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ours reports whether a folder is this user's.
+// ours reports whether a folder is owned by this user.
 func ours(folder fs.FileInfo) bool {
 	owner, ok := folder.Sys().(*syscall.Stat_t)
 	return ok && int(owner.Uid) == os.Geteuid()

@@ -13,13 +13,13 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A way is how a program writes the messages: by database/sql and prepared
-// statements, as one that has not learned better would.
+// A way is how a program writes the messages: with database/sql and prepared statements, as a programmer might do
+// without better knowledge.
 type way struct {
 	name  string
 	level sink.Level
-	lost  string // in a power cut, before what the level loses
-	all   bool   // lost is all there is
+	lost  string // in a power cut, in addition to the level's loss
+	all   bool   // lost is the whole loss
 	write func(w *writing, ctx context.Context) error
 }
 
@@ -36,11 +36,12 @@ var ways = []way{
 const (
 	batchPeriod   = time.Second
 	batchMessages = 10_000
-	maxParameters = 30_000 // of a statement; SQLite takes 32,766, Postgres 65,535
+	maxParameters = 30_000 // of a statement; SQLite allows 32,766, Postgres 65,535
 	maxTuples     = 500    // in a statement
 )
 
-// measure writes the sample in one way, and returns how many of its messages; with a limit it stops after that.
+// measure writes the sample in one way, and returns the number of messages written; with a limit it stops after that
+// time.
 func (c *Config) measure(ctx context.Context, db Database, s *sample, way way, limit time.Duration) (n int, one Timing, err error) {
 	before, err := db.Usage(ctx)
 	if err != nil {
@@ -73,10 +74,10 @@ func (c *Config) measure(ctx context.Context, db Database, s *sample, way way, l
 	return w.n, NewTiming(w.n, took, before, after), errors.Join(err, db.Wipe(ctx))
 }
 
-// A row is the texts of all columns, the key first.
+// A row has the texts of all columns, the key first.
 type row = []sql.NullString
 
-// writing is one rung at work.
+// writing is one rung in progress.
 type writing struct {
 	db    Database
 	conn  *sql.DB
@@ -84,8 +85,8 @@ type writing struct {
 
 	lines  *bufio.Scanner
 	parser *parser
-	end    time.Time // zero: at the end of the messages
-	n      int       // messages that were written
+	end    time.Time // zero: write all messages
+	n      int       // number of messages written
 
 	tx       *sql.Tx
 	sel, ins *sql.Stmt
@@ -93,8 +94,7 @@ type writing struct {
 	cache    map[string]row
 }
 
-// next reads a message into w.parser, until there are no more or the time is up; the
-// first is read in any case.
+// next parses a message into w.parser, until there are no more or the time is up. The first message is always parsed.
 func (w *writing) next() bool {
 	for (w.n == 0 || w.end.IsZero() || time.Now().Before(w.end)) && w.lines.Scan() {
 		if w.parser.parse(w.lines.Bytes()) {
@@ -107,7 +107,7 @@ func (w *writing) next() bool {
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// list joins what f makes of 0 to n-1.
+// list joins the results of f for 0 to n-1.
 func list(n int, f func(i int) string) string {
 	parts := make([]string, n)
 	for i := range parts {
@@ -118,7 +118,7 @@ func list(n int, f func(i int) string) string {
 
 func (w *writing) column(i int) string { return quote(w.names[i]) }
 
-// tuples are the placeholders of n rows.
+// tuples returns the placeholders of n rows.
 func (w *writing) tuples(n int) string {
 	cols := len(w.names)
 	return list(n, func(r int) string {
@@ -144,7 +144,7 @@ func (w *writing) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// begin begins a transaction where none is open.
+// begin begins a transaction if none is open.
 func (w *writing) begin(ctx context.Context) (err error) {
 	if w.tx == nil {
 		w.tx, err = w.conn.BeginTx(ctx, nil)
@@ -161,8 +161,8 @@ func (w *writing) commit() error {
 	return tx.Commit()
 }
 
-// singly looks each row up and writes it, and commits after every messages or after a
-// period, or at the end where both are 0.
+// singly looks each row up and writes it, and commits after every messages or after period, or only at the end if
+// both are 0.
 func (w *writing) singly(ctx context.Context, every int, period time.Duration) error {
 	n, begun := 0, time.Now()
 	for w.next() {
@@ -204,7 +204,7 @@ func pointers(r row) []any {
 	return p
 }
 
-// merged is a row with the message at hand in it.
+// merged returns a row merged with the current message.
 func (w *writing) merged(old row) row {
 	if old == nil {
 		old = make(row, len(w.names))
@@ -229,14 +229,13 @@ func (w *writing) write(ctx context.Context, r row, exists bool) error {
 	return err
 }
 
-// A message is one that waits in a batch.
+// A message is a message that waits in a batch.
 type message struct {
 	id  string
 	set []cell
 }
 
-// batched gathers messages for a second, or 10,000 of them, and has them written in
-// one transaction.
+// batched collects messages for a second, or 10,000 of them, and writes them in one transaction.
 func (w *writing) batched(ctx context.Context, write func(ctx context.Context, batch []message) error) error {
 	for more := true; more; {
 		var batch []message
@@ -262,11 +261,11 @@ func (w *writing) batched(ctx context.Context, write func(ctx context.Context, b
 	return nil
 }
 
-// cached keeps the rows that it has seen, looks the others up at once, and writes
-// each row of the batch by a statement of its own.
+// cached keeps the rows it has seen, looks the others up together, and writes each row of the batch with a separate
+// statement.
 func (w *writing) cached(ctx context.Context, batch []message) error {
 	var unknown []any
-	known := map[string]bool{} // to the database
+	known := map[string]bool{} // in the database
 	for i := range batch {
 		if _, ok := w.cache[batch[i].id]; ok {
 			known[batch[i].id] = true
@@ -306,7 +305,7 @@ func (w *writing) lookUpAll(ctx context.Context, ids []any, known map[string]boo
 	return rows.Err()
 }
 
-// fold merges a batch into the rows that are given, and returns those it touched.
+// fold merges a batch into rows, and returns the rows it changed.
 func (w *writing) fold(batch []message, rows map[string]row) map[string]row {
 	touched := map[string]row{}
 	for i := range batch {
@@ -317,8 +316,8 @@ func (w *writing) fold(batch []message, rows map[string]row) map[string]row {
 	return touched
 }
 
-// upserts looks nothing up: a column that no message of the batch named keeps what
-// it has, by COALESCE. It cannot set a column to NULL, as such programs cannot.
+// upserts looks nothing up: a column without a value in the batch keeps its value with COALESCE. It cannot set a
+// column to NULL, a limitation of such programs.
 func (w *writing) upserts(ctx context.Context, batch []message) error {
 	var rows []row
 	for _, r := range w.fold(batch, map[string]row{}) {

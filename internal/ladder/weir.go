@@ -14,15 +14,15 @@ import (
 	"github.com/weirsync/weir/internal/source/file"
 )
 
-// A synced is one sync by weir.
+// A synced is the result of one sync by weir.
 type synced struct {
 	Timing
 	flushes int
 	longest time.Duration
 }
 
-// RunJob runs a job that discards rejected lines into a sink, and closes the sink. A job that was
-// stopped is an error.
+// RunJob runs a job that discards rejected lines into a sink, and closes the sink. It returns an error if the job was
+// stopped.
 func RunJob(ctx context.Context, c job.Config, to sink.Sink, p *progress.Progress) (err error) {
 	if c.Rejects.To, err = job.ParseRejects("discard"); err != nil {
 		return errors.Join(err, to.Close())

@@ -1,4 +1,4 @@
-// Package latency delays what is written, as a network does.
+// Package latency delays writes, like a network.
 package latency
 
 import (
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Line writes what it is sent after a time, in order; what is under way does not hold up what comes
-// behind it. One goroutine sends.
+// A Line writes what it is sent after a delay, in order. Data in transit does not delay later data. Only one
+// goroutine may send.
 type Line struct {
 	to   io.Writer
 	ch   chan delayed
@@ -20,8 +20,8 @@ type delayed struct {
 	after chan struct{}
 }
 
-// NewLine returns a line to a writer, whose errors it passes over: who reads from the other end of a
-// connection sees that it is closed.
+// NewLine returns a line to a writer. It ignores write errors: the reader at the other end sees that the connection
+// is closed.
 func NewLine(to io.Writer) *Line {
 	l := &Line{to: to, ch: make(chan delayed, 4096), done: make(chan struct{})}
 	go func() {
@@ -41,19 +41,19 @@ func NewLine(to io.Writer) *Line {
 	return l
 }
 
-// Send has data, which is the line's from now on, written after a time.
+// Send writes data after a delay. The line then owns data.
 func (l *Line) Send(data []byte, delay time.Duration) {
 	l.ch <- delayed{due: time.Now().Add(delay), data: data}
 }
 
-// Flush waits until all that was sent is written.
+// Flush waits until everything that was sent is written.
 func (l *Line) Flush() {
 	done := make(chan struct{})
 	l.ch <- delayed{after: done}
 	<-done
 }
 
-// Close ends the line when all that was sent is written.
+// Close closes the line after everything that was sent is written.
 func (l *Line) Close() {
 	close(l.ch)
 	<-l.done

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// chownLike gives a file the owner of another, where root may.
+// chownLike gives a file the owner of another, if the process is root.
 func chownLike(f *os.File, like fs.FileInfo) {
 	if id, ok := like.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
-		_ = f.Chown(int(id.Uid), int(id.Gid)) // this run can do without
+		_ = f.Chown(int(id.Uid), int(id.Gid)) // not required by this run
 	}
 }

@@ -5,5 +5,5 @@ import (
 	"os"
 )
 
-// chownLike does nothing: a new file has the folder's rights.
+// chownLike does nothing: a new file inherits the folder's permissions.
 func chownLike(*os.File, fs.FileInfo) {}

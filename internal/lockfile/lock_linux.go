@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is an open file of which bytes can be locked. The locks belong to it, and not to
-// the process. One goroutine uses it at a time.
+// File is an open file whose bytes can be locked. The locks belong to it, not to the process. Only one goroutine may
+// use it at a time.
 type File struct{ *os.File }
 
 func open(path string, flag int, perm os.FileMode) (*File, error) {
@@ -21,15 +21,15 @@ func open(path string, flag int, perm os.FileMode) (*File, error) {
 	return &File{f}, nil
 }
 
-// Lock locks one byte of the file, which need not exist, until it is unlocked or the File
-// is closed; a shared lock that the File has of it becomes this one. busy reports that
-// another File has it, of this process or of another: then nothing has changed.
+// Lock locks one byte of the file, which need not exist, until it is unlocked or the File is closed. If the File has
+// a shared lock on it, it is upgraded. busy reports that another File, in this process or another, holds a lock; then
+// nothing changes.
 func (f *File) Lock(at int64) (busy bool, err error) { return f.set(unix.F_WRLCK, at) }
 
-// LockShared is Lock for a lock that several Files can have at a time.
+// LockShared is like Lock, for a lock that several Files can hold at once.
 func (f *File) LockShared(at int64) (busy bool, err error) { return f.set(unix.F_RDLCK, at) }
 
-// Unlock releases the lock of a byte, if the File has one.
+// Unlock releases the lock on a byte, if the File holds one.
 func (f *File) Unlock(at int64) error {
 	_, err := f.set(unix.F_UNLCK, at)
 	return err

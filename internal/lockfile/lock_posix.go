@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// File is an open file of which bytes can be locked. One goroutine uses it at a time.
+// File is an open file whose bytes can be locked. Only one goroutine may use it at a time.
 //
-// POSIX locks belong to the process, and go when any descriptor of the file is closed: so
-// Files of one file share one descriptor, and know of each other's locks.
+// POSIX locks belong to the process, and are released when any descriptor of the file is closed. So all Files of one
+// file share a descriptor, and know each other's locks.
 type File struct {
 	*os.File
 	shared *shared
-	mine   map[int64]bool // bytes that are locked, and whether for this File alone
+	locks  map[int64]bool // locked bytes; the value is true for an exclusive lock
 }
 
 type shared struct {
@@ -28,7 +28,7 @@ type shared struct {
 }
 
 var (
-	mu    sync.Mutex // guards files and all that they hold
+	mu    sync.Mutex // guards files and everything in them
 	files []*shared
 )
 
@@ -57,63 +57,62 @@ func open(path string, flag int, perm os.FileMode) (*File, error) {
 }
 
 func (s *shared) use() *File {
-	f := &File{File: s.file, shared: s, mine: map[int64]bool{}}
+	f := &File{File: s.file, shared: s, locks: map[int64]bool{}}
 	s.users = append(s.users, f)
 	return f
 }
 
-// Lock locks one byte of the file, which need not exist, until it is unlocked or the File
-// is closed; a shared lock that the File has of it becomes this one. busy reports that
-// another File has it, of this process or of another: then nothing has changed.
+// Lock locks one byte of the file, which need not exist, until it is unlocked or the File is closed. If the File has
+// a shared lock on it, it is upgraded. busy reports that another File, in this process or another, holds a lock; then
+// nothing changes.
 func (f *File) Lock(at int64) (busy bool, err error) { return f.lock(at, true) }
 
-// LockShared is Lock for a lock that several Files can have at a time.
+// LockShared is like Lock, for a lock that several Files can hold at once.
 func (f *File) LockShared(at int64) (busy bool, err error) { return f.lock(at, false) }
 
-func (f *File) lock(at int64, alone bool) (busy bool, err error) {
+func (f *File) lock(at int64, exclusive bool) (busy bool, err error) {
 	mu.Lock()
 	defer mu.Unlock()
-	if others, theirs := f.others(at); others && (alone || theirs) {
+	if otherLocks, theirs := f.otherLocks(at); otherLocks && (exclusive || theirs) {
 		return true, nil
 	}
 	kind := int16(syscall.F_RDLCK)
-	if alone {
+	if exclusive {
 		kind = syscall.F_WRLCK
 	}
 	err = f.set(kind, at)
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
 		return true, nil
 	} else if err == nil {
-		f.mine[at] = alone
+		f.locks[at] = exclusive
 	}
 	return false, err
 }
 
-// others reports whether other Files of the process have locked a byte, and whether one of
-// them has it alone.
-func (f *File) others(at int64) (some, alone bool) {
+// otherLocks reports whether other Files of the process hold a lock on a byte, and whether one of those is exclusive.
+func (f *File) otherLocks(at int64) (some, exclusive bool) {
 	for _, o := range f.shared.users {
-		if a, ok := o.mine[at]; ok && o != f {
-			some, alone = true, a
+		if a, ok := o.locks[at]; ok && o != f {
+			some, exclusive = true, a
 		}
 	}
-	return some, alone
+	return some, exclusive
 }
 
-// Unlock releases the lock of a byte, if the File has one.
+// Unlock releases the lock on a byte, if the File holds one.
 func (f *File) Unlock(at int64) error {
 	mu.Lock()
 	defer mu.Unlock()
 	return f.unlock(at)
 }
 
-// unlock leaves the process's lock to other Files that share it.
+// unlock keeps the process's lock if other Files still need it.
 func (f *File) unlock(at int64) error {
-	if _, has := f.mine[at]; !has {
+	if _, has := f.locks[at]; !has {
 		return nil
 	}
-	delete(f.mine, at)
-	if others, _ := f.others(at); others {
+	delete(f.locks, at)
+	if otherLocks, _ := f.otherLocks(at); otherLocks {
 		return nil
 	}
 	return f.set(syscall.F_UNLCK, at)
@@ -127,7 +126,7 @@ func (f *File) set(kind int16, at int64) error {
 func (f *File) Close() (err error) {
 	mu.Lock()
 	defer mu.Unlock()
-	for at := range f.mine {
+	for at := range f.locks {
 		err = errors.Join(err, f.unlock(at))
 	}
 	s := f.shared

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// File is an open file of which bytes can be locked. The locks belong to it, and not to
-// the process. One goroutine uses it at a time.
+// File is an open file whose bytes can be locked. The locks belong to it, not to the process. Only one goroutine may
+// use it at a time.
 type File struct {
 	*os.File
-	mine map[int64]uint32 // the flags of its locks: Windows keeps two locks of one byte apart
+	locks map[int64]uint32 // flags of its locks: Windows treats two locks on a byte as separate
 }
 
 func open(path string, flag int, perm os.FileMode) (*File, error) {
@@ -22,20 +22,19 @@ func open(path string, flag int, perm os.FileMode) (*File, error) {
 	return &File{f, map[int64]uint32{}}, nil
 }
 
-// Lock locks one byte of the file, which need not exist, until it is unlocked or the File
-// is closed; a shared lock that the File has of it becomes this one. busy reports that
-// another File has it, of this process or of another: then nothing has changed.
+// Lock locks one byte of the file, which need not exist, until it is unlocked or the File is closed. If the File has
+// a shared lock on it, it is upgraded. busy reports that another File, in this process or another, holds a lock; then
+// nothing changes.
 func (f *File) Lock(at int64) (busy bool, err error) {
 	return f.set(windows.LOCKFILE_EXCLUSIVE_LOCK, at)
 }
 
-// LockShared is Lock for a lock that several Files can have at a time.
+// LockShared is like Lock, for a lock that several Files can hold at once.
 func (f *File) LockShared(at int64) (busy bool, err error) { return f.set(0, at) }
 
-// set gives the byte a lock in place of the one that the File has. Windows changes no
-// lock: for a moment the byte has none.
+// set replaces the File's lock on the byte. Windows cannot change a lock, so the byte is unlocked for a moment.
 func (f *File) set(flags uint32, at int64) (busy bool, err error) {
-	was, has := f.mine[at]
+	was, has := f.locks[at]
 	if has && was == flags {
 		return false, nil
 	}
@@ -53,25 +52,25 @@ func (f *File) set(flags uint32, at int64) (busy bool, err error) {
 }
 
 func (f *File) lock(flags uint32, at int64) (busy bool, err error) {
-	err = windows.LockFileEx(windows.Handle(f.Fd()), flags|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, where(at))
+	err = windows.LockFileEx(windows.Handle(f.Fd()), flags|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, overlapped(at))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return true, nil
 	}
 	if err == nil {
-		f.mine[at] = flags
+		f.locks[at] = flags
 	}
 	return false, err
 }
 
-// Unlock releases the lock of a byte, if the File has one.
+// Unlock releases the lock on a byte, if the File holds one.
 func (f *File) Unlock(at int64) error {
-	if _, has := f.mine[at]; !has {
+	if _, has := f.locks[at]; !has {
 		return nil
 	}
-	delete(f.mine, at)
-	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, where(at))
+	delete(f.locks, at)
+	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, overlapped(at))
 }
 
-func where(at int64) *windows.Overlapped {
+func overlapped(at int64) *windows.Overlapped {
 	return &windows.Overlapped{Offset: uint32(at), OffsetHigh: uint32(at >> 32)}
 }

@@ -1,5 +1,5 @@
-// Package lockfile excludes other runs by locks of the operating system, which are
-// released when the process ends, however it ends.
+// Package lockfile excludes other runs with locks of the operating system, which are released when the process ends
+// for any reason.
 package lockfile
 
 import (
@@ -8,12 +8,11 @@ import (
 	"os"
 )
 
-// Open opens the file at path for reading and writing. A missing file is made, for its
-// owner alone.
+// Open opens the file at path for reading and writing. A missing file is created, accessible only to its owner.
 func Open(path string) (*File, error) { return open(path, os.O_RDWR|os.O_CREATE, 0o600) }
 
-// OpenLike is Open for a file that all who may write the file at model have to open: a
-// file that it makes has the mode of that one and, where root makes it, the owner.
+// OpenLike is Open for a file that everybody who may write the file at model must be able to open: a created file
+// gets the mode of model and, if root creates it, its owner.
 func OpenLike(path, model string) (*File, error) {
 	f, err := open(path, os.O_RDWR, 0)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -23,13 +22,13 @@ func OpenLike(path, model string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// O_EXCL follows no link: root must not give away the file that one leads to.
+	// O_EXCL follows no link: root must not give away the file that a link points to.
 	f, err = open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, like.Mode().Perm())
-	if errors.Is(err, fs.ErrExist) { // another run was faster
+	if errors.Is(err, fs.ErrExist) { // another run created it first
 		return open(path, os.O_RDWR, 0)
 	}
 	if err == nil {
-		_ = f.Chmod(like.Mode().Perm()) // whatever the umask; not every file system can
+		_ = f.Chmod(like.Mode().Perm()) // independent of the umask; not all file systems support it
 		chownLike(f.File, like)
 	}
 	return f, err

@@ -17,8 +17,8 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestMain is also the other process: with a path it locks a byte of that file, alone or
-// SHARED, says so, and waits for the end of its stdin.
+// TestMain is also the other process: given a path, it locks a byte of that file, exclusively or SHARED, reports it,
+// and waits for the end of its stdin.
 func TestMain(m *testing.M) {
 	path := os.Getenv("LOCK")
 	if path == "" {
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// otherBusy reports whether another process finds byte 7 locked. The process has the lock,
-// if it could get it, until end is called.
+// otherBusy reports whether another process finds byte 7 locked. If it is not, that process holds the lock until end
+// is called.
 func otherBusy(t *testing.T, path string, env ...string) (busy bool, end func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -61,9 +61,10 @@ func otherBusy(t *testing.T, path string, env ...string) (busy bool, end func())
 	}
 }
 
-// play has Files of one file, and another process, lock and unlock bytes, step by step: "a locks 7" is a File that locks a
-// byte, "shares" locks it with others; "busy" is that it cannot. "other locks" and "other shares" are tries of another
-// process on byte 7, "other keeps" is one that shares it until "other ends". A File is opened by its first step.
+// play locks and unlocks bytes, step by step, with Files of one file and another process. "a locks 7" locks a byte
+// exclusively with File a, "shares" locks it shared; "busy" expects failure. "other locks" and "other shares" are
+// attempts of another process on byte 7; "other keeps" shares it until "other ends". A File is opened by its first
+// step.
 func play(t *testing.T, steps ...string) {
 	t.Helper()
 	path, files, end := filepath.Join(t.TempDir(), "lock"), map[string]*lockfile.File{}, func() {}
@@ -113,33 +114,33 @@ func play(t *testing.T, steps ...string) {
 	}
 }
 
-// TestLock_TwoJobsOfOneProcess: a lock holds until its own File is closed, whatever else
-// the process opens and closes.
+// TestLock_TwoJobsOfOneProcess: a lock holds until its own File is closed, whatever else the process opens and
+// closes.
 func TestLock_TwoJobsOfOneProcess(t *testing.T) {
 	play(t, "a locks 7", "b locks 7 busy", "b locks 8", "b closes", "c locks 7 busy", "c locks 8", "c closes", "other locks busy",
 		"a closes", "other keeps", "a locks 7 busy", "other ends", "a locks 7")
 }
 
-// TestLock_Shared: several Files share a byte, and one that has it alone shares it with
-// none; a File's own lock is in nobody's way but others'.
+// TestLock_Shared: several Files can share a byte, but an exclusive lock excludes all others. A File's own lock never
+// blocks it.
 func TestLock_Shared(t *testing.T) {
 	play(t, "a shares 7", "b shares 7", "c locks 7 busy", "a locks 7 busy", "b unlocks 7",
-		"a locks 7", "a locks 7", "b shares 7 busy", // in place of its shared one
-		"a shares 7", "b shares 7", "b closes", "c locks 7 busy", // and back
-		"c locks 8", "c unlocks 8", "c unlocks 9", // which it never had
+		"a locks 7", "a locks 7", "b shares 7 busy", // upgraded from shared
+		"a shares 7", "b shares 7", "b closes", "c locks 7 busy", // and downgraded
+		"c locks 8", "c unlocks 8", "c unlocks 9", // was not locked
 		"a locks 8", "a closes", "c locks 8", "c locks 7")
 }
 
-// TestLock_SharedWithAnotherProcess: Files of one process that share a byte hold it against
-// others until the last has unlocked it.
+// TestLock_SharedWithAnotherProcess: Files of one process that share a byte exclude other processes until the last
+// File has unlocked it.
 func TestLock_SharedWithAnotherProcess(t *testing.T) {
 	play(t, "a shares 7", "b shares 7", "other locks busy", "other shares", "a unlocks 7", "other locks busy", "b locks 7",
 		"other shares busy", "b unlocks 7", "other locks",
-		"other keeps", "a locks 7 busy", "a shares 7", "a locks 7 busy", // and keeps what it has
+		"other keeps", "a locks 7 busy", "a shares 7", "a locks 7 busy", // and keeps its lock
 		"other ends", "b locks 7 busy", "a locks 7")
 }
 
-// TestLock_Many locks thousands of bytes of one file at once.
+// TestLock_Many locks thousands of bytes of one file.
 func TestLock_Many(t *testing.T) {
 	var steps []string
 	for _, does := range []string{"a locks", "a unlocks", "b locks"} {
@@ -150,7 +151,7 @@ func TestLock_Many(t *testing.T) {
 	play(t, steps...)
 }
 
-// TestLock_POSIX runs these tests on the locks of systems that have no better ones.
+// TestLock_POSIX runs these tests with POSIX locks, which other systems use.
 func TestLock_POSIX(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT TESTED: these are the locks here anyway, or there are none")
@@ -161,7 +162,7 @@ func TestLock_POSIX(t *testing.T) {
 	}
 }
 
-// TestOpenLike: whoever may write the model may lock the file, though root made it.
+// TestOpenLike: everybody who may write the model can lock the file, even if root created it.
 func TestOpenLike(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("NOT TESTED: files have no mode here")
@@ -174,7 +175,7 @@ func TestOpenLike(t *testing.T) {
 	testcheck.NoError(t, err)
 	testcheck.NoError(t, f.Close())
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o666 {
-		t.Errorf("the file that was made is %v, %v", info.Mode(), err)
+		t.Errorf("the created file has mode %v, %v", info.Mode(), err)
 	}
 	testcheck.NoError(t, os.Chmod(path, 0o600))
 	if f, err = lockfile.OpenLike(path, model); err != nil {
@@ -182,9 +183,9 @@ func TestOpenLike(t *testing.T) {
 	}
 	testcheck.NoError(t, f.Close())
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("the mode of a file that existed was changed to %v, %v", info.Mode(), err)
+		t.Errorf("the mode of an existing file was changed to %v, %v", info.Mode(), err)
 	}
-	// Where a link leads, nothing is made or given away.
+	// Nothing is created or given away where a link points to.
 	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")
 	testcheck.NoError(t, os.Symlink(victim, link))
 	if _, err := lockfile.OpenLike(link, model); err == nil {

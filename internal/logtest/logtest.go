@@ -1,4 +1,4 @@
-// Package logtest has the loggers of tests.
+// Package logtest has loggers for tests.
 package logtest
 
 import (
@@ -10,7 +10,7 @@ import (
 // New returns a logger that writes to the log of a test.
 func New(t testing.TB) *slog.Logger { return To(func(text string) { t.Log(text) }) }
 
-// To returns a logger that calls f for each message, of whatever level.
+// To returns a logger that calls f for each message of any level.
 func To(f func(text string)) *slog.Logger { return slog.New(handler(f)) }
 
 type handler func(text string)

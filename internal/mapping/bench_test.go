@@ -13,10 +13,10 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// firestarter is the mapping of contrib/firestarter.yaml: two tables of one feed.
+// firestarter is the mapping of examples/firehose/firestarter.yaml: two tables of one feed.
 func firestarter(t testing.TB) *mapping.Mapping {
 	settings := []string{"source", "feed", "feed_events", "to", "null"}
-	f, err := config.Read("../../contrib/firestarter.yaml", settings, nil, func([]config.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
+	f, err := config.Read("../../examples/firehose/firestarter.yaml", settings, nil, func([]config.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
 	testcheck.NoError(t, err)
 	return f.Mapping
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// DefaultMaxEach is how many elements of one array a mapping takes that names no number.
+// DefaultMaxEach is the maximum number of elements of one array if the mapping sets none.
 const DefaultMaxEach = 100_000
 
-// A Fault is what is wrong with a mapping, and where.
+// A Fault is an error in a mapping and its position.
 type Fault struct {
 	Pos  paths.Pos
 	Text string
@@ -23,12 +23,12 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.Text }
 
-// Compile makes a plan of a mapping, for lines whose scanners number names as names does; the
-// scanners begin after it. The limits are those of the database that the rows go to. Without tables
-// there is no plan: the messages are the rows of one table.
+// Compile compiles a mapping to a plan, for lines that are scanned with names. Create the scanners after it. limits
+// are the limits of the database. For a mapping without tables the plan is nil: the messages are the rows of one
+// table.
 //
-// The mapping's parts must fit each other, as those of a config file do that was read. The error
-// joins a [Fault] for each of its tables that cannot be kept all the same.
+// The mapping must be consistent, like one read from a config file. The error joins a [Fault] for each table that is
+// impossible all the same.
 func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error) {
 	if m == nil || len(m.Tables) == 0 {
 		return nil, nil
@@ -62,7 +62,7 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	return c.plan, nil
 }
 
-// envelope compiles the envelope, and begins the tree of rows.
+// envelope compiles the envelope, and creates the tree of rows.
 func (c *compiler) envelope(m *Mapping) {
 	p, versioned := c.plan, slices.ContainsFunc(m.Tables, func(t Table) bool { return t.Version.Base == paths.VersionBase })
 	compiled := envelope.Compile(m.Envelope, &p.trees, c.names, m.Ignore, versioned, func(path paths.Path) paths.Place {
@@ -88,8 +88,8 @@ type compiler struct {
 	mapping *Mapping
 	names   *feed.Names
 	plan    *Plan
-	row     int32          // the tree of the rows that messages are
-	byName  map[string]int // of the plan's tables
+	row     int32          // the tree of rows
+	byName  map[string]int // index among the plan's tables
 	scopes  []*scope       // by table
 	faults  []error
 }
@@ -98,16 +98,15 @@ func (c *compiler) fault(at paths.Pos, format string, args ...any) {
 	c.faults = append(c.faults, &Fault{at, fmt.Sprintf(format, args...)})
 }
 
-// A scope is what paths begin at: the value that a row is made of, and within it the object
-// that is the row.
+// A scope is what paths can start from: a value, and the object in it that is the row.
 type scope struct {
 	tree    int32
 	row     int32
 	message int32  // the tree that conditions read
-	parent  *scope // of an element: that of the row whose array it is in
+	parent  *scope // of an element: the scope of the row that contains its array
 }
 
-// find adds a path to the plan's trees. inRow tells that it begins at the row.
+// find adds a path to the plan's trees. If inRow is set, a path without $ or ^ starts at the row.
 func (c *compiler) find(p paths.Path, s scope, inRow bool, pos paths.Pos, what string) paths.Place {
 	at := paths.Place{}
 	switch {
@@ -128,8 +127,8 @@ func (c *compiler) when(w paths.When, s scope, what string) paths.Condition {
 	return w.Compile(func(t *paths.Test) paths.Place { return c.find(t.Path, s, false, t.Pos, what) })
 }
 
-// discriminate finds the path that most tables' conditions begin with: messages that no table
-// takes are counted by its value.
+// discriminate finds the path that most tables' conditions test first: messages that match no table are counted by
+// its value.
 func (c *compiler) discriminate() {
 	count, most := map[paths.Place]int{}, 0
 	for i := range c.plan.tables {
@@ -145,7 +144,7 @@ func (c *compiler) discriminate() {
 	}
 }
 
-// table compiles one table. Those that it belongs to were compiled before.
+// table compiles one table. Its ancestors must have been compiled.
 func (c *compiler) table(t *Table) {
 	out := planned{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0, version: paths.Nowhere},
 		fields: fieldPlan{names: c.names, used: map[int32]bool{}, nameOnly: map[int32]bool{}}}
@@ -187,7 +186,7 @@ func (c *compiler) table(t *Table) {
 	c.scopes = append(c.scopes, &s)
 }
 
-// child compiles what a table whose rows are elements of an array is to the one above.
+// child compiles how a table whose rows are elements of an array relates to its parent.
 func (c *compiler) child(t *Table, out *planned, what string) scope {
 	parent, n := &scope{tree: c.row}, &out.nest
 	if t.Of == "" {

@@ -42,7 +42,7 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 	}
 }
 
-// readsRow reports whether a value comes from the row, or names a row of another table.
+// readsRow reports whether a value comes from the row, or refers to a row of another table.
 func readsRow(s Source) bool {
 	return s.From.Base != paths.NoBase && s.From.Base != paths.MessageBase || s.References != ""
 }
@@ -53,8 +53,9 @@ func (c *compiler) mark(t *Table, out *planned) {
 	if name == "" || len(t.Key) == 0 {
 		return
 	}
-	if slices.Contains(t.Key, name) || slices.ContainsFunc(t.Columns, func(col Column) bool { return col.Name == name }) {
-		c.fault(t.Pos, "table %q: on_delete sets the column %q: leave it out of key and columns", t.Name, name)
+	same := func(other string) bool { return strings.EqualFold(other, name) } // databases differ in which names are one
+	if same(t.ID) || slices.ContainsFunc(t.Key, same) || slices.ContainsFunc(t.Columns, func(col Column) bool { return same(col.Name) }) {
+		c.fault(t.Pos, "table %q: on_delete sets the column %q: leave it out of key, id and columns", t.Name, name)
 		return
 	}
 	x := column{spec: &Column{Pos: t.Pos, Name: name}, name: c.names.Number(name), key: -1}
@@ -67,7 +68,7 @@ func (c *compiler) mark(t *Table, out *planned) {
 	out.columns = append(out.columns, x)
 }
 
-// refers makes a column one whose values are keys of rows of another table.
+// refers makes a column a foreign key to another table.
 func (c *compiler) refers(x *column, t *Table, src *Source) {
 	x.references = &reference{table: c.byName[src.References]}
 	to := &c.plan.tables[x.references.table]
@@ -93,7 +94,7 @@ func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 		x.kind = aConstant
 		why := x.fix()
 		if c.plan.limits.NoNUL && strings.Contains(string(src.Value), `\u0000`) {
-			why = "it holds a NUL, which the database's text cannot" // the fold looks for it in the message
+			why = "it contains a NUL, which the database cannot store in text" // the fold only searches the message
 		}
 		if why != "" {
 			c.fault(src.Pos, "%s: the value %s: %s", what, src.Value, why)
@@ -107,7 +108,7 @@ func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 	return x
 }
 
-// oneName demands that no two columns of a table have names which are one to the database.
+// oneName reports two columns of a table whose names are the same for the database.
 func (c *compiler) oneName(t *planned) {
 	named := map[string]string{}
 	check := func(name string, at paths.Pos) {

@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// key compiles the key: that of the parent table, and the columns of its own.
+// key compiles the key: the parent's columns, then the table's own.
 func (c *compiler) key(t *Table, out *planned) {
 	if t.KeyByDefault && t.Of == "" {
 		out.streamKey = t.fieldsOf(t.Key)
@@ -53,7 +53,7 @@ func (c *compiler) key(t *Table, out *planned) {
 	}
 }
 
-// fieldsOf returns the fields of the row that columns take their values from; nil if one of them takes it from elsewhere.
+// fieldsOf returns the fields of the row that columns read; nil if a column reads something else.
 func (t *Table) fieldsOf(columns []string) []string {
 	fields := slices.Clone(columns)
 	for i, name := range columns {
@@ -70,7 +70,7 @@ func (t *Table) fieldsOf(columns []string) []string {
 	return fields
 }
 
-// keyless finds settings that need a key in a table without one.
+// keyless reports settings that need a key, in a table without one.
 func (c *compiler) keyless(t *Table, out *planned, what string) {
 	if len(t.Key) > 0 {
 		return
@@ -78,14 +78,15 @@ func (c *compiler) keyless(t *Table, out *planned, what string) {
 	for _, needs := range []struct {
 		rule  string
 		given bool
-	}{{"of", t.Of != ""}, {"id", t.ID != ""}, {"delete_when", t.DeleteWhen != nil && !t.OnDelete.Insert}, {"version_field", t.Version.Base != paths.NoBase}, {"fill_only", t.FillOnly}, {"expire", t.Expire != nil}} {
+	}{{"of", t.Of != ""}, {"id", t.ID != ""}, {"delete_when", t.DeleteWhen != nil && !t.OnDelete.Insert}, {"a version (version_field, or version: true)", t.Version.Base != paths.NoBase}, {"fill_only", t.FillOnly}, {"expire", t.Expire != nil}} {
 		if needs.given {
 			c.fault(t.Pos, "%s: %s needs a key, and key: none makes each message its own row: leave one of them out", what, needs.rule)
 		}
 	}
 }
 
-// shadows finds the fields of an element that no column can take, because the parent's key has their names.
+// shadows finds the fields of an element that have the name of a column of the parent's key, and so no column can
+// store.
 func (c *compiler) shadows(out *planned, s scope, what string) {
 	if out.nest.parent < 0 || !out.fields.byName() {
 		return
@@ -112,7 +113,7 @@ func (c *compiler) shadows(out *planned, s scope, what string) {
 	}
 }
 
-// ParentColumn is a name for the column that a child takes over from its parent, where it needs another.
+// ParentColumn suggests another name for a column that a child inherits from its parent.
 func ParentColumn(parent, name string) string {
 	return strings.TrimSuffix(parent[strings.LastIndex(parent, ".")+1:], "s") + "_" + name
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// options compiles what the fold of a table is to do.
+// options sets the options of a table's fold.
 func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 	o := fold.Options{Limits: c.plan.limits, Null: t.Null, BadValues: t.BadValues, FillOnly: t.FillOnly, Merge: t.Merge, Deletes: c.losesRows(t), UnknownFields: t.UnknownFields, MaxColumns: t.MaxColumns}
-	o.Key = make([]string, 0, len(out.key)) // nil would be one that nothing names
+	o.Key = make([]string, 0, len(out.key)) // nil would mean that the key is unknown
 	for _, k := range out.key {
 		o.Key = append(o.Key, k.title)
 	}
@@ -21,12 +21,12 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 		o.UnknownFields = fold.IgnoreUnknown
 	}
 	out.fields.unknown = o.UnknownFields
-	if out.nest.set { // its rows are whole, and have the version of the message
+	if out.nest.set { // rows of a set are whole and have the version of the message
 		o.Null, o.FillOnly, o.Merge = fold.ClearNull, false, nil
 	} else if of := c.versioned(t); of != nil {
 		o.Version, o.Scope = c.versionTitle(of.Version), fold.ColumnScope
 		switch {
-		case of != t: // of the message, or element, that the parent row is of
+		case of != t: // the version of the parent row's message or element
 			parent := &c.plan.tables[out.nest.parent].row
 			out.row.version, out.row.envelopeVersion = parent.version, parent.envelopeVersion
 		case t.Version.Base == paths.VersionBase:
@@ -36,7 +36,7 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 		}
 		if of.Scope == fold.RowScope {
 			o.Version, o.Scope = c.versionColumn(of, out, what), fold.RowScope
-			for i := range out.columns { // each message sets it, also one that marks its row as deleted
+			for i := range out.columns { // each message sets it, even if it only marks the row as deleted
 				out.columns[i].ofMessage = out.columns[i].ofMessage || out.columns[i].spec.Name == o.Version
 			}
 		}
@@ -47,7 +47,7 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 	out.options = o
 }
 
-// losesRows reports whether messages may remove rows of a table, also with those that they belong to.
+// losesRows reports whether messages may delete rows of a table, directly or with a parent.
 func (c *compiler) losesRows(t *Table) bool {
 	for ; t.DeleteWhen == nil || !t.OnDelete.removes(); t = c.plan.tables[c.byName[t.Of]].spec {
 		if t.Of == "" {
@@ -57,7 +57,7 @@ func (c *compiler) losesRows(t *Table) bool {
 	return true
 }
 
-// versionTitle is where messages have their version, for people.
+// versionTitle returns where messages have their version, for errors.
 func (c *compiler) versionTitle(p paths.Path) string {
 	if p.Base != paths.VersionBase {
 		return p.String()
@@ -69,8 +69,8 @@ func (c *compiler) versionTitle(p paths.Path) string {
 	return strings.Join(parts, ", ")
 }
 
-// versioned returns the table that says which version the messages of a table have: itself, or one
-// above; nil for none.
+// versioned returns the table that sets the version of a table's messages: the table itself or an ancestor; nil for
+// none.
 func (c *compiler) versioned(t *Table) *Table {
 	for ; t.Version.Base == paths.NoBase; t = c.plan.tables[c.byName[t.Of]].spec {
 		if t.Of == "" {
@@ -80,7 +80,7 @@ func (c *compiler) versioned(t *Table) *Table {
 	return t
 }
 
-// versionColumn is the column that keeps the version of a whole row.
+// versionColumn returns the column that stores the version of a whole row.
 func (c *compiler) versionColumn(of *Table, out *planned, what string) string {
 	for i := range out.columns {
 		x := &out.columns[i]
@@ -92,7 +92,7 @@ func (c *compiler) versionColumn(of *Table, out *planned, what string) string {
 			return x.spec.Name
 		}
 	}
-	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == paths.DefaultBase && len(steps) == 1 && steps[0].Index < 0 {
+	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == paths.DefaultBase && len(steps) == 1 && steps[0].Index < 0 && !strings.EqualFold(steps[0].Name, of.OnDelete.Mark) {
 		return steps[0].Name
 	}
 	path := of.Version.String()

@@ -9,14 +9,14 @@ import (
 // Descendants returns the descendants of a table, parents before children, with the foreign key of each: to its nearest
 // ancestor whose key the database generates, or else to the table.
 func (p *Plan) Descendants(table int) (below []schema.Lower) {
-	var tables []int // of below
+	var tables []int // indexes of the tables in below
 	for i := range p.tables {
 		above := p.tables[i].nest.parent
 		if above != table && !slices.Contains(tables, above) {
 			continue
 		}
 		columns, to := p.parentReference(i)
-		for above != table && p.tables[above].spec.ID == "" { // its key begins with that of its parent
+		for above != table && p.tables[above].spec.ID == "" { // its key starts with its parent's key
 			_, to = p.parentReference(above)
 			columns, above = columns[:len(to)], p.tables[above].nest.parent
 		}
@@ -26,8 +26,7 @@ func (p *Plan) Descendants(table int) (below []schema.Lower) {
 	return below
 }
 
-// parentReference returns the columns by which the rows of a table name those that they belong to, and the
-// columns of these.
+// parentReference returns the columns that refer to the parent row, and the columns of the parent that they refer to.
 func (p *Plan) parentReference(table int) (columns, to []string) {
 	parent := p.tables[table].nest.parent
 	if to = p.StoredKey(parent); p.tables[parent].spec.ID != "" {

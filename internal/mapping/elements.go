@@ -5,9 +5,9 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A namedElement is an element of an object whose elements are rows.
+// A namedElement is a member of an object whose members are rows.
 type namedElement struct {
-	name  []byte // what is between the quotes
+	name  []byte // the raw name, between its quotes
 	value feed.Field
 }
 
@@ -15,12 +15,12 @@ type namedElement struct {
 type elementWalk struct {
 	t       *planned
 	w       feed.Walker
-	members []namedElement // of an object
+	members []namedElement // if it is an object
 	object  bool
 	index   int
 }
 
-// walk begins to step through the elements of a table. ok is false where there are none: they are absent or null.
+// walk starts to step through the elements of a table. ok is false if they are absent or null.
 func (b *rowBuilder) walk(t *planned) (e elementWalk, ok bool, _ *refusal) {
 	v := b.read.Get(t.nest.each)
 	if v == nil || v.Kind == feed.Null {
@@ -55,7 +55,7 @@ func (t *planned) readsMemberNames() bool {
 	return false
 }
 
-// lastMembers are the members of an object; of equal names the last alone.
+// lastMembers returns the members of an object; if a name occurs several times, only the last one.
 func lastMembers(w *feed.Walker) (members []namedElement) {
 	last := map[string]int{}
 	for w.Next() {
@@ -99,13 +99,12 @@ func (e *elementWalk) next(b *rowBuilder) (bool, *refusal) {
 	}
 }
 
-// atElement adds to a refusal of an element's row which element it is.
+// atElement adds to a refusal which element it is about.
 func (e *elementWalk) atElement(r *refusal) *refusal {
 	return &refusal{feed.Errorf(r.why.Reason, "%s (element %d of %s)", r.why.Detail, e.index, e.t.spec.Each), r.table}
 }
 
-// addElements adds the changes of the rows that the elements of a table are about; some tells that
-// the table takes one of them.
+// addElements adds the changes for the elements of a table. some reports whether the table has a row for one of them.
 func (b *rowBuilder) addElements(msg *message, t *planned, parentKey []feed.Field) (some bool, _ *refusal) {
 	e, ok, refused := b.walk(t)
 	if refused != nil || !ok {
@@ -123,8 +122,8 @@ func (b *rowBuilder) addElements(msg *message, t *planned, parentKey []feed.Fiel
 	}
 }
 
-// addSetCell adds the elements of a table to the fields of the row that they belong to, as one value of it. parent is the key
-// of that row.
+// addSetCell adds the elements of a table to the fields of the parent row, as one value. parent is the key of that
+// row.
 func (b *rowBuilder) addSetCell(msg *message, t *planned, parent []feed.Field) *refusal {
 	v := b.read.Get(t.nest.each)
 	if v == nil {
@@ -142,7 +141,8 @@ func (b *rowBuilder) addSetCell(msg *message, t *planned, parent []feed.Field) *
 	return nil
 }
 
-// appendSet adds the elements of a table, none where they are absent: the row that they belong to is whole.
+// appendSet appends the elements of a table to a set. If they are absent the set is empty, because the parent row is
+// whole.
 func (b *rowBuilder) appendSet(msg *message, t *planned, parent []feed.Field) *refusal {
 	b.sets.open('[')
 	defer b.sets.close(']')
@@ -158,7 +158,7 @@ func (b *rowBuilder) appendSet(msg *message, t *planned, parent []feed.Field) *r
 	return refused
 }
 
-// appendRow adds the row of the element at hand to a set.
+// appendRow appends the row of the current element to a set.
 func (b *rowBuilder) appendRow(msg *message, t *planned, parent []feed.Field) *refusal {
 	b.tables[t.index].hasRows = true
 	object, none, refused := b.object(t)

@@ -9,8 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// An Explainer says for people what a mapping makes of single lines, one by one. It is slow, and not
-// safe for concurrent use.
+// An Explainer explains what a mapping does with single lines. It is slow, and not safe for concurrent use.
 type Explainer struct {
 	plan   *Plan
 	scan   *feed.Scanner
@@ -19,8 +18,7 @@ type Explainer struct {
 	mapper *Mapper
 }
 
-// NewExplainer returns what explains a mapping, which a plan was made of before, in a database with
-// these limits.
+// NewExplainer returns an Explainer for a mapping, in a database with these limits. The mapping must compile.
 func NewExplainer(m *Mapping, limits schema.Limits) (*Explainer, error) {
 	names := &feed.Names{}
 	plan, err := Compile(m, names, limits)
@@ -30,16 +28,22 @@ func NewExplainer(m *Mapping, limits schema.Limits) (*Explainer, error) {
 	return &Explainer{plan: plan, scan: feed.NewScanner(names), mapper: plan.NewMapper()}, nil
 }
 
-// Plan is what the explainer explains.
+// SetKey sets the key of a table whose key is open.
+func (e *Explainer) SetKey(table int, key []string) error {
+	_, err := e.mapper.Add(&NewTable{Name: e.plan.Table(table).Name, Table: table}, key)
+	return err
+}
+
+// Plan returns the plan that is explained.
 func (e *Explainer) Plan() *Plan { return e.plan }
 
-// Key returns the key of a row of a table, whose columns have the given texts.
+// Key returns the key of a row of a table, from the texts of its columns.
 func (e *Explainer) Key(table int, texts []string) (c fold.Change) {
 	for i, text := range texts {
 		k := &e.plan.tables[table].key[i]
 		v := feed.Field{Value: feed.AppendString(nil, text), Kind: feed.String}
 		f, why := e.mapper.rows.cast.Read(&v, &k.cast)
-		if why != "" { // as the column shows it, and not as the feed does
+		if why != "" { // the text is as in the column, not as in the feed
 			f = v
 		}
 		f.Name = k.name
@@ -48,7 +52,7 @@ func (e *Explainer) Key(table int, texts []string) (c fold.Change) {
 	return c
 }
 
-// NewFolder starts a fold for a table of the plan that does not exist.
+// NewFolder returns a folder for a table of the plan that does not exist in the database.
 func (e *Explainer) NewFolder(table int, o fold.Options) (*fold.Folder, error) {
 	var t schema.Table
 	for i := range table + 1 {
@@ -60,27 +64,16 @@ func (e *Explainer) NewFolder(table int, o fold.Options) (*fold.Folder, error) {
 	return fold.NewFolder(e.plan.names, t, o), nil
 }
 
-// each maps a line and calls back at each row that it makes.
+// each maps a line and calls row for each row that it makes.
 func (e *Explainer) each(text []byte, row func(t *planned)) {
 	if e.fields = e.line.Scan(e.scan, e.fields[:0], text); e.line.Err != nil {
-		return // it makes none
+		return // it makes no rows
 	}
-	m := e.mapper
-	m.rows.visit = row
-	_, err := m.Map(&e.line, "", fold.Place{}) // that it makes rows was found before
-	if n, ok := err.(*NewTable); ok && !n.Truncates {
-		key := n.Key
-		if key == nil {
-			key = e.plan.base(n).Key
-		}
-		if _, err := m.Add(n, key); err == nil {
-			_, _ = m.Map(&e.line, "", fold.Place{})
-		}
-	}
+	e.mapper.rows.visit = row
+	_, _ = e.mapper.MapAlone(&e.line, "", fold.Place{}) // an error was reported before
 }
 
-// Sources returns, for each row that a line makes in a table, where the values of its columns come
-// from: by column.
+// Sources returns, for each row that a line makes in a table, the source of each column's value.
 func (e *Explainer) Sources(table int, text []byte) (rows []map[string]string) {
 	e.each(text, func(t *planned) {
 		if t.index == table {
@@ -90,7 +83,7 @@ func (e *Explainer) Sources(table int, text []byte) (rows []map[string]string) {
 	return rows
 }
 
-// UnusedFields returns the fields of a message with rows that no table takes.
+// UnusedFields returns the fields of a message with rows that no column or path uses.
 func (e *Explainer) UnusedFields(text []byte) (names []string) {
 	rows, all := false, false
 	e.each(text, func(t *planned) {
@@ -118,7 +111,7 @@ func (e *Explainer) UnusedFields(text []byte) (names []string) {
 	return names
 }
 
-// sources says where the columns of the row at hand get their values.
+// sources returns the source of each column of the current row.
 func (b *rowBuilder) sources(msg *message, t *planned) map[string]string {
 	from := map[string]string{}
 	for _, k := range t.key {
@@ -135,7 +128,7 @@ func (b *rowBuilder) sources(msg *message, t *planned) map[string]string {
 		}
 	}
 	if t.fields.byName() {
-		_ = b.eachUnknownField(msg, t, b.read.Get(t.row.at), func(f feed.Field, _ []byte) { // what it rejects was rejected before
+		_ = b.eachUnknownField(msg, t, b.read.Get(t.row.at), func(f feed.Field, _ []byte) { // an error was reported before
 			name := b.plan.names.NameOf(f.Name, b.unknownNames.unnumbered)
 			from[name] = paths.FieldPath(name).String()
 		})
@@ -143,7 +136,7 @@ func (b *rowBuilder) sources(msg *message, t *planned) map[string]string {
 	return from
 }
 
-// sourceOf is the source that value takes.
+// sourceOf returns the source that [rowBuilder.value] uses.
 func (b *rowBuilder) sourceOf(c *column) *source {
 	for i := range c.sources {
 		if src := &c.sources[i]; b.read.Holds(src.when) && (src.kind != aPath || b.read.Get(src.at) != nil) {
@@ -153,7 +146,7 @@ func (b *rowBuilder) sourceOf(c *column) *source {
 	return nil
 }
 
-// String is the source for people, with its condition: clock (type=offblock).
+// String describes the source with its condition: clock (type=offblock).
 func (s *source) String() string {
 	text := s.spec.From.String()
 	switch s.kind {

@@ -13,12 +13,12 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// HashPrefix begins a text of a fingerprint that stands for another one, which may be long.
+// HashPrefix is the prefix of fingerprints that are hashes of longer texts.
 const HashPrefix = "sha256:"
 
-// fingerprint is a short text that differs where a part of a mapping does; "" where it is empty.
+// fingerprint returns a short text that changes if a part of a mapping does; "" if the part is empty.
 func fingerprint(of any) string {
-	text, _ := json.Marshal(of) // plain structs
+	text, _ := json.Marshal(of) // plain structs cannot fail
 	switch string(text) {
 	case "null", "[]", "{}":
 		return ""
@@ -27,8 +27,7 @@ func fingerprint(of any) string {
 	return HashPrefix + hex.EncodeToString(sum[:6])
 }
 
-// Fingerprint has a short text for each key of the file by which messages are taken, whatever the
-// table.
+// Fingerprint returns, by key of the config file, short texts for the settings that select messages for all tables.
 func (m *Mapping) Fingerprint() map[string]string {
 	f := map[string]string{"ignore": fingerprint(m.Ignore), "envelope": fingerprint(m.Envelope)}
 	if m.Unmatched != IgnoreUnmatched {
@@ -40,15 +39,14 @@ func (m *Mapping) Fingerprint() map[string]string {
 	return present(f)
 }
 
-// EnvelopeFingerprint is a short text that differs where what the envelope says does, whatever its name.
+// EnvelopeFingerprint returns a short text that changes if the envelope's content does, regardless of its name.
 func (m *Mapping) EnvelopeFingerprint() string { return fingerprint(m.Envelope) }
 
-// Fingerprint has a short text for each key of the file by which rows of the table are made. What
-// is among the options of its fold, when rows expire and what is run when the table is made does
-// not count.
+// Fingerprint returns, by key of the config file, short texts for the settings that make rows of the table. It does
+// not include the options of the fold, expiry, and the SQL that runs when the table is created.
 func (t *Table) Fingerprint() map[string]string {
 	columns := slices.SortedFunc(slices.Values(t.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
-	columns = slices.DeleteFunc(columns, func(c Column) bool { // a key has its columns, whether they are named or not
+	columns = slices.DeleteFunc(columns, func(c Column) bool { // a key has its columns, whether they are listed or not
 		return slices.Contains(t.Key, c.Name) && fingerprint(c.From) == fingerprint([]Source{{From: paths.FieldPath(c.Name)}})
 	})
 	f := map[string]string{"from": fingerprint(t.From), "when": fingerprint(t.When), "row": t.Row.String(), "each": t.Each.String(), "of": t.Of, "set": string(t.Set),

@@ -12,9 +12,8 @@ import (
 
 var stamps = map[Stamp]schema.Stamp{InsertStamp: schema.InsertStamp, UpdateStamp: schema.UpdateStamp}
 
-// Fit makes a table, as a database has it, one that a table of the plan can be written to, and
-// the plan one that writes to it: where the table does not exist, or weir made it, it gets the
-// columns of the mapping. The tables are to be made so in their order. The error joins a [Fault] for
+// Fit adapts a table of the database and a table of the plan to each other. If the table does not exist, or weir
+// created it, it gets the mapping's columns. Call it for all tables in their order. The error joins a [Fault] for
 // each contradiction between the two.
 func (p *Plan) Fit(table int, t *schema.Table) error {
 	x := &p.tables[table]
@@ -55,7 +54,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
 		}
 	}
-	// A row that others name cannot be deleted.
+	// A foreign key prevents the deletion of a referenced row.
 	t.HasConstraints = t.HasConstraints || p.isReferenced(table) && (p.canLoseRows(x) || x.spec.Expire != nil)
 	if x.nest.parent >= 0 && !t.Exists {
 		t.AddForeignKey(p.parentForeignKey(table))
@@ -69,7 +68,7 @@ func (p *Plan) canLoseRows(x *planned) bool {
 	return x.spec.OnDelete.removes() && (x.deletes != nil || p.stream != nil && p.stream.Removes())
 }
 
-// fitParentKey has a table that lacks a part of its parent's key get a column as its parent has it.
+// fitParentKey adds a missing part of the parent's key to a table, with the parent's type.
 func (p *Plan) fitParentKey(x *planned, part int, t *schema.Table) {
 	if t.Exists && !t.Made || p.limits.Find(t, x.key[part].title, len(t.Columns)) >= 0 {
 		return
@@ -80,13 +79,13 @@ func (p *Plan) fitParentKey(x *planned, part int, t *schema.Table) {
 	}
 }
 
-// parentForeignKey is the foreign key of a table to that of the rows that its own belong to.
+// parentForeignKey returns the foreign key of a table to its parent.
 func (p *Plan) parentForeignKey(table int) schema.ForeignKey {
 	columns, to := p.parentReference(table)
 	return schema.ForeignKey{Columns: columns, Table: p.fitted[p.tables[table].nest.parent].Name, To: to, Cascade: true}
 }
 
-// fitSurrogate makes a table one whose keys the database generates.
+// fitSurrogate marks the column with the generated key.
 func (p *Plan) fitSurrogate(t *schema.Table, name string, fault func(why string)) {
 	at := p.limits.Find(t, name, len(t.Columns))
 	switch {
@@ -101,8 +100,7 @@ func (p *Plan) fitSurrogate(t *schema.Table, name string, fault func(why string)
 	}
 }
 
-// fitOwner has the rows of a table name those that they belong to by a key that the database
-// generates.
+// fitOwner makes the rows of a table refer to an ancestor by its generated key.
 func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	x := &p.tables[table]
 	ref := schema.Ref{To: p.Owner(table), Table: x.owner.table, Owner: true}
@@ -123,7 +121,7 @@ func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	}
 }
 
-// fitReference makes a column of a table one whose values are keys of rows of another table.
+// fitReference makes a column a foreign key to another table.
 func (p *Plan) fitReference(t *schema.Table, c *column, fault func(why string)) {
 	to := &p.fitted[c.references.table]
 	ref := schema.Ref{To: p.lookup(c.references.table), Table: c.references.table}
@@ -143,19 +141,19 @@ func (p *Plan) fitReference(t *schema.Table, c *column, fault func(why string)) 
 		t.Columns = append(t.Columns, x)
 	}
 	t.Refs = append(t.Refs, ref)
-	if !t.Exists && t.Columns[ref.Column].Type != schema.Any { // else the two may come to have different types
+	if !t.Exists && t.Columns[ref.Column].Type != schema.Any { // else the two could get different types
 		t.AddForeignKey(schema.ForeignKey{Columns: []string{c.spec.Name}, Table: ref.To.Table, To: []string{ref.To.Column}})
 	}
 }
 
-// isReferenced reports whether rows of other tables name those of a table.
+// isReferenced reports whether rows of other tables refer to a table.
 func (p *Plan) isReferenced(table int) bool {
 	return slices.ContainsFunc(p.tables, func(x planned) bool {
 		return slices.ContainsFunc(x.columns, func(c column) bool { return c.references != nil && c.references.table == table })
 	})
 }
 
-// fitGeneratedKey makes a column of a table one for keys that the database generates for rows of another.
+// fitGeneratedKey prepares a column for generated keys of another table.
 func (p *Plan) fitGeneratedKey(t *schema.Table, name, of string, key bool, fault func(why string)) bool {
 	at := p.limits.Find(t, name, len(t.Columns))
 	switch {
@@ -172,11 +170,11 @@ func (p *Plan) fitGeneratedKey(t *schema.Table, name, of string, key bool, fault
 	return false
 }
 
-// lookup is how a row of a table is found by its key.
+// lookup returns how a row of a table is found by its key.
 func (p *Plan) lookup(table int) *schema.Lookup {
 	t := &p.tables[table]
 	l := &schema.Lookup{Table: t.spec.Name, Column: t.spec.ID, Key: p.StoredKey(table)}
-	if l.Column == "" { // by its key itself
+	if l.Column == "" { // the key itself
 		l.Column = l.Key[0]
 	}
 	if t.owner != nil {
@@ -185,7 +183,7 @@ func (p *Plan) lookup(table int) *schema.Lookup {
 	return l
 }
 
-// fitColumn makes one column of a table and the sources of its values fit each other.
+// fitColumn adapts a column of a table and the sources of its values to each other.
 func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast.Cast, sources *column, fault func(why string)) {
 	at := p.limits.Find(t, name, len(t.Columns))
 	if at < 0 {

@@ -23,8 +23,8 @@ func TestCompile_WithoutTables(t *testing.T) {
 	}
 }
 
-// TestFit has the files in testdata/fit.txtar: the tables that they make in a database with types of its own, whose text
-// holds no NUL, and in one where they are texts.
+// TestFit runs the cases in testdata/fit.txtar: the tables that mappings make in a database with types for times and
+// no NUL in text, and in one where times are text.
 func TestFit(t *testing.T) {
 	testcheck.Golden(t, "testdata/fit.txtar", func(t *testing.T, _, text string) string {
 		file, _, _ := strings.Cut(text, "\n= ")
@@ -40,7 +40,7 @@ func TestFit(t *testing.T) {
 	})
 }
 
-// fitted has a line for each table, in their order: its key in messages, its parent, and its columns and key as they become.
+// fitted returns a line for each table: its key in messages, its parent, and the columns and key that it gets.
 func fitted(t *testing.T, spec *mapping.Mapping, limits schema.Limits) (lines []string) {
 	names := &feed.Names{}
 	p, err := mapping.Compile(spec, names, limits)
@@ -72,8 +72,8 @@ func fitted(t *testing.T, spec *mapping.Mapping, limits schema.Limits) (lines []
 	return lines
 }
 
-// TestFit_Contradictions: the type of a column of others decides. What it cannot take is an error, and so are columns
-// that are missing, or that the database computes: all of them, each with its place.
+// TestFit_Contradictions: a column that others made keeps its type. A value it cannot store is an error, and so are
+// missing and computed columns: all are reported, with their positions.
 func TestFit_Contradictions(t *testing.T) {
 	m := parse(t, "tables:\n  t:\n    columns:\n      id: as integer\n      at: as timestamp\n      n: as integer\n      ok: as text\n      gone: x\n      made: x\n      j: as json\n")
 	table := schema.Table{Name: "t", Exists: true, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, {Name: "at", Type: schema.Int, Decl: "bigint"},
@@ -94,7 +94,7 @@ func TestFit_Contradictions(t *testing.T) {
 	}
 }
 
-// TestFit_JSONInATextColumn is JSON, strings with their quotes.
+// TestFit_JSONInATextColumn: strings are stored as JSON, with quotes.
 func TestFit_JSONInATextColumn(t *testing.T) {
 	for column, want := range map[schema.Type]string{schema.JSON: `"x"`, schema.Text: `"\"x\""`} {
 		m := newMapper(t, parse(t, "tables: {t: {columns: {id, v: as json}}}"), schema.Limits{})
@@ -106,8 +106,8 @@ func TestFit_JSONInATextColumn(t *testing.T) {
 	}
 }
 
-// TestMapper_Mismatches counts values that are no object, or no array, where a path steps into one, and names the
-// paths that led nowhere.
+// TestMapper_Mismatches counts values that are not the object or array that a path expects, and names paths that
+// found nothing.
 func TestMapper_Mismatches(t *testing.T) {
 	m := newMapper(t, parse(t, `
 ignore: {no.such: 1}
@@ -131,7 +131,7 @@ tables:
 	}
 }
 
-// TestWhen_String is a condition for people.
+// TestWhen_String: conditions in messages.
 func TestWhen_String(t *testing.T) {
 	for text, want := range map[string]string{
 		"{type: [a, null]}": "type=a,null",
@@ -143,7 +143,7 @@ func TestWhen_String(t *testing.T) {
 	}
 }
 
-// TestExplainer_Sources are those that [mapping.Plan.Map] takes, one set for each row of the table.
+// TestExplainer_Sources: the same sources as Map uses, one set per row of the table.
 func TestExplainer_Sources(t *testing.T) {
 	e, err := mapping.NewExplainer(firestarter(t), schema.Limits{})
 	testcheck.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// fuzzed asks for something of most parts of a message.
+// fuzzed uses most parts of a message.
 const fuzzed = `
 ignore: op=skip
 max_each: 5
@@ -27,7 +27,7 @@ tables:
   all: {row: b, key: c, when: {b.c: {present: true}}}
 `
 
-// FuzzMap: any message is taken, ignored or rejected as by the plain model.
+// FuzzMap: any message is accepted, ignored or rejected as by the plain model.
 func FuzzMap(f *testing.F) {
 	for _, line := range []string{`{"id":1,"a":"2020-05-15T13:30:00Z","b":{"c":1.50,"d":"2024-02-29"},"items":[{"sku":"x","x":[1,2]},{"sku":1}]}`, `{"id":"\u0041","b":{"\u0063":"07","c":null},"items":{"a":{"x":[]},"\u0061":7},"list":[0,"1"]}`,
 		`{"op":"skip"}`, `{"type":null}`, `{"id":1,"a":1589549400123,"items":null,"b":[1]}`, ` { "id" : 1 , "items" : [ { "sku" : true , "x" : [ "]" , "\"" ] , "z" : { } } ] } `} {
@@ -40,7 +40,7 @@ func FuzzMap(f *testing.F) {
 		}
 		fates, err := folded(t, m, line)
 		if errors.Is(err, errScan) {
-			t.Skip(err) // for other reasons than the model's
+			t.Skip(err) // the model has other reasons
 		}
 		outcome, modelErr := foldtest.NewModel(m, false).Apply(line, 1, 0)
 		if (err != nil) != (modelErr != nil) || err == nil && outcomes[fates] != outcome {
@@ -49,11 +49,11 @@ func FuzzMap(f *testing.F) {
 	})
 }
 
-var outcomes = map[mapping.Fate]foldtest.Outcome{mapping.Mapped: foldtest.Taken, mapping.Ignored: foldtest.Ignored, mapping.NoTable: foldtest.NoTable}
+var outcomes = map[mapping.Fate]foldtest.Outcome{mapping.Mapped: foldtest.Accepted, mapping.Ignored: foldtest.Ignored, mapping.NoTable: foldtest.NoTable}
 
 var errScan = errors.New("the line is no message")
 
-// folded folds lines into one set, and returns what became of the last one.
+// folded folds lines into one set, and returns the result of the last one.
 func folded(t *testing.T, spec *mapping.Mapping, lines ...string) (fate mapping.Fate, err error) {
 	t.Helper()
 	m, folders := newMapper(t, spec, schema.Limits{Untyped: true}), fold.Folders{}
@@ -83,15 +83,15 @@ func folded(t *testing.T, spec *mapping.Mapping, lines ...string) (fate mapping.
 	return fate, err
 }
 
-// TestMap_DeleteWithoutAVersion: a delete that cannot be compared with the rows that it takes is rejected. No config
-// file has one, but a record of Kafka may be a delete.
+// TestMap_DeleteWithoutAVersion: a delete that cannot be compared with the rows it deletes is rejected. No config
+// file makes one, but a Kafka record can be a delete.
 func TestMap_DeleteWithoutAVersion(t *testing.T) {
 	m := parse(t, "tables: {orders: {columns: {id}}, items: {of: orders, each: items, set: merge, key: sku, columns: {sku}}, taxes: {of: items, each: taxes, set: merge, key: code, columns: {code}, version_field: v}}")
 	when, err := paths.ParseWhen("op=delete")
 	testcheck.NoError(t, err)
 	m.Tables[0].DeleteWhen = when
 	_, err = folded(t, m, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"a","v":1}]}]}`, `{"id":1,"op":"delete"}`)
-	if want := `table "orders": the delete has none, and the rows of "taxes" that go with the row do`; err == nil || err.Error() != want {
+	if want := `table "orders": the delete has no version, but the rows of "taxes" that it also deletes have one`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

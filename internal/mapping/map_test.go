@@ -19,7 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// parse reads a mapping as a config file has it.
+// parse parses a mapping in the form of a config file.
 func parse(t testing.TB, text string) *mapping.Mapping {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "weir.yaml")
@@ -31,7 +31,7 @@ func parse(t testing.TB, text string) *mapping.Mapping {
 	return f.Mapping
 }
 
-// TestMap maps the feeds in testdata: what comes of each line is below it.
+// TestMap maps the feeds in testdata: the result of each line is below it.
 func TestMap(t *testing.T) {
 	for _, theme := range []string{"rows", "elements", "streams"} {
 		testcheck.Golden(t, "testdata/"+theme+".txtar", func(t *testing.T, _, text string) string {
@@ -47,8 +47,8 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// TestMap_DeletesNeedRow: with --row a delete without the object that has its key is rejected; other messages
-// without it make no row.
+// TestMap_DeletesNeedRow: with --row a delete without the object that has its key is rejected; other messages without
+// it make no row.
 func TestMap_DeletesNeedRow(t *testing.T) {
 	n := spec.Narrowing{Row: "a.row"}
 	m := newMapper(t, n.Overlay(nil, "t", fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "d"}, false, func(_, format string, args ...any) { t.Errorf(format, args...) }), schema.Limits{})
@@ -60,7 +60,7 @@ func TestMap_DeletesNeedRow(t *testing.T) {
 	}
 }
 
-// A mapper maps lines, one after the other.
+// A mapper maps lines, one after another.
 type mapper struct {
 	*mapping.Plan
 	t     testing.TB
@@ -91,7 +91,7 @@ func (m *mapper) mapped(t *testing.T, line string) ([]mapping.Row, error) {
 	return r.Rows, err
 }
 
-// becomes returns a line for each row that a line of the feed makes, with the rows of its sets below it.
+// becomes returns a line for each row that a line of the feed makes, followed by the rows of its sets.
 func (m *mapper) becomes(text string, tombstone bool) (out string) {
 	var l feed.Line
 	if l.Scan(m.scan, nil, []byte(text)); l.Err != nil && !l.Null {
@@ -131,7 +131,7 @@ func (m *mapper) becomes(text string, tombstone bool) (out string) {
 
 var ops = map[fold.Op]string{fold.Upsert: "", fold.Delete: "delete ", fold.Replace: "replace ", fold.Ensure: "ensure ", fold.Truncate: "truncate "}
 
-// show prints a row, with the rows of its sets below it.
+// show formats a row, followed by the rows of its sets.
 func (m *mapper) show(r *mapping.Row, indent string) string {
 	out, sets := indent+ops[r.Op]+m.Table(r.Table).Name, ""
 	var names []string
@@ -170,15 +170,15 @@ func (m *mapper) show(r *mapping.Row, indent string) string {
 	return out + sets
 }
 
-// TestCast reads the values in testdata/casts.txtar as types, in databases with types of their own and in those where
-// they are texts.
+// TestCast converts the values in testdata/casts.txtar, for databases with types for times and for databases where
+// they are text.
 func TestCast(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/casts.txtar", func(t *testing.T, typ, value string) string {
 		return besides(cast(t, typ, value, false), cast(t, typ, value, true))
 	})
 }
 
-// besides is what is in Postgres, and in SQLite where that is another.
+// besides returns the result for Postgres, and for SQLite if that differs.
 func besides(postgres, sqlite string) string {
 	if sqlite != postgres {
 		return postgres + " → " + sqlite
@@ -186,7 +186,7 @@ func besides(postgres, sqlite string) string {
 	return postgres
 }
 
-// cast reads a value as a type. What it returns is JSON, or why the value has no such form.
+// cast converts a value to a type. It returns JSON, or the reason why the type cannot hold the value.
 func cast(t *testing.T, typ, value string, textTypes bool) string {
 	m := newMapper(t, parse(t, "tables: {t: {columns: {id: {value: 1}, v: \"as "+typ+"\"}}}"), schema.Limits{TextTypes: textTypes})
 	rows, err := m.mapped(t, `{"v":`+value+`}`)
@@ -201,7 +201,7 @@ func cast(t *testing.T, typ, value string, textTypes bool) string {
 	return string(f.Value)
 }
 
-// TestConnect has the fields in testdata/connect.txtar.
+// TestConnect runs the cases in testdata/connect.txtar.
 func TestConnect(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/connect.txtar", func(t *testing.T, _, given string) string {
 		words := append(strings.Split(given, " | "), "", "")
@@ -212,7 +212,8 @@ func TestConnect(t *testing.T) {
 	})
 }
 
-// exists is a table whose column v has a type: it is not there, "integer" of others, or "integer made" or "new".
+// exists returns a table whose column v has a type: "" for a missing table, "integer" for a column that others made,
+// or "integer made" or "integer new".
 func exists(v string) (t schema.Table) {
 	typ, made, _ := strings.Cut(v, " ")
 	if t.Name = "t"; typ == "" {
@@ -231,8 +232,8 @@ func exists(v string) (t schema.Table) {
 	return t
 }
 
-// typed maps a line of a table t, which has columns as a config file names them and is in the database as it is
-// found, of an envelope with Connect's schemas, and returns its values and the columns that it declares.
+// typed maps a line with Connect's schemas to a table t with the columns of a config file, in a database that has the
+// table. It returns the values and the declared columns.
 func typed(t *testing.T, columns string, have schema.Table, textTypes bool, line string) string {
 	t.Helper()
 	m := newMapper(t, parse(t, "envelope: {unwrap: payload, connect_schema: schema, row: after}\ntables: {t: {"+columns+"}}"), schema.Limits{TextTypes: textTypes})
@@ -251,7 +252,7 @@ func typed(t *testing.T, columns string, have schema.Table, textTypes bool, line
 	return strings.Join(out, " ")
 }
 
-// message is a line whose row has fields, by their schemas and values.
+// message returns a line whose row has fields, given as name, schema and value.
 func message(fields ...string) string {
 	var schemas, values []string
 	for _, f := range fields {

@@ -14,57 +14,57 @@ import (
 // A Row is the change of one row.
 type Row = fold.TableChange
 
-// Fate is what becomes of a message.
+// Fate is what happens to a message.
 type Fate uint8
 
-// What becomes of it.
+// What happens to a message.
 const (
 	Mapped    Fate = iota
-	Ignored        // by the mapping's ignore, or that of its envelope
+	Ignored        // matches the mapping's or the envelope's ignore
 	Warned         // ignored, and the user is warned
 	NoTable        // no table matches
 	Announced      // about the stream, without rows: a resume value or a table's schema
 )
 
-// A Result is what a line says. It is good until the mapper's next line.
+// A Result is what a line does. It is valid until the mapper's next line.
 type Result struct {
-	// Rows are the changes of the rows that it is about, those of parents first, and behind them one for each row that
-	// these name ([fold.Ensure]).
+	// Rows are the changes, parents before children. After them is a change for each row that these refer to
+	// ([fold.Ensure]).
 	Rows    []Row
 	Fate    Fate
-	Table   int    // that rejects the line; -1: it was no table
+	Table   int    // index of the table that rejects the line; -1 if none does
 	Warning string // why a line that is Warned is ignored
-	Resume  []byte // from which the source resumes after the line, as JSON; nil: it does not say
+	Resume  []byte // value to resume from after the line, as JSON; nil for none
 	Lost    []LostValue
-	// Nulled are values that cannot be read as the type of their column, and count as null.
+	// Nulled are values that their column's type does not admit, and that count as null.
 	Nulled []fold.Nulled
-	// Discriminator is what messages that no table takes are told apart by.
+	// Discriminator groups messages that match no table.
 	Discriminator Discriminator
 }
 
-// A Discriminator is a value of a message by which those that no table takes are told apart, and its path; "" where it is
-// absent or the mapping has no conditions.
+// A Discriminator is a value, and its path, by which messages that match no table are grouped. Path is "" if the
+// mapping has no conditions.
 type Discriminator struct {
 	Path  string
 	value []byte
 }
 
-// Value is the beginning of the value's text.
+// Value returns the beginning of the value's text.
 func (d *Discriminator) Value() string { return feed.Clip(d.value) }
 
-// A LostValue is one that is not kept: of a column of a row, or of a field of a message, by its name.
+// A LostValue is a value that is not stored, of a column or of a field.
 type LostValue struct {
 	Table, Name string
 	Why         Loss
 }
 
-// A Loss is why a value is not kept.
+// A Loss is why a value is not stored.
 type Loss int
 
-// Why a value is not kept.
+// Why a value is not stored.
 const (
-	KeyChanged Loss = iota // a message changed the key of a row, and has neither the column's value nor the former one
-	NameTaken              // of a field that no path reads, for a column of its name has another source
+	KeyChanged Loss = iota // a message changed the row's key, and has neither the new nor the former value of the column
+	NameTaken              // no path reads the field, and the column of its name has another source
 )
 
 // An UnmatchedEndsRunError ends a run: no table matches a message, and the mapping has `unmatched: fail`.
@@ -72,7 +72,7 @@ type UnmatchedEndsRunError struct{ Detail string }
 
 func (e *UnmatchedEndsRunError) Error() string { return e.Detail }
 
-// A refusal rejects a message for what it says to a table.
+// A refusal rejects a message because of one table.
 type refusal struct {
 	why   *feed.Error
 	table int
@@ -80,7 +80,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.why.Error() }
 
-// refuse rejects a message for what it says to the table.
+// refuse rejects a message because of the table.
 func (t *planned) refuse(err *feed.Error) *refusal { return &refusal{err, t.index} }
 
 // A Mapper maps lines: it decodes the envelope, chooses the tables that the message is for, and builds their rows.
@@ -94,15 +94,15 @@ type Mapper struct {
 	Undescribed bool
 
 	plan    *Plan
-	open    planned // the table that had its key named last, as it was before
+	open    planned // the table whose key was set last, as it was before
 	read    *paths.Reader
 	decode  *envelope.Decoder // nil: the messages are the rows
-	message message           // memory for the one that is mapped
+	message message           // reused for each message
 	route   router
 	rows    rowBuilder
 }
 
-// NewMapper returns what maps lines by the plan.
+// NewMapper returns a mapper for the plan.
 func (p *Plan) NewMapper() *Mapper {
 	m := &Mapper{plan: p, read: p.trees.NewReader()}
 	if p.stream != nil {
@@ -120,8 +120,8 @@ func (m *Mapper) UseColumns(now func(table int) (_ schema.Table, ok bool)) {
 	m.rows.types.current = now
 }
 
-// Mismatches returns how many values were no object, or no array, where a path steps into one, by
-// their paths; nil where all were. What is below such a value is absent.
+// Mismatches returns, by path, how many values were not the object or array that a path expects; nil if there were
+// none. Values below them are absent.
 func (m *Mapper) Mismatches() (all map[string]int64) {
 	m.read.Mismatches(func(at paths.Place, n int64) {
 		if all == nil {
@@ -132,12 +132,12 @@ func (m *Mapper) Mismatches() (all map[string]int64) {
 	return all
 }
 
-// Map returns what a line of a source says, which must have been scanned without an error. An error of type
-// [*feed.Error] rejects the line; any other one ends the run, but for a [*NewTable].
+// Map maps a line of a source, which must have been scanned without an error. An error of type [*feed.Error] rejects
+// the line; any other error except a [*NewTable] ends the run.
 func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error) {
 	m.rows.begin()
 	msg := &m.message
-	if m.decode != nil { // else it has nothing of a stream
+	if m.decode != nil { // without an envelope, these fields are never set
 		*msg = message{}
 	}
 	msg.line, msg.place, msg.source = l, at, source
@@ -159,7 +159,7 @@ func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error)
 	return out, nil
 }
 
-// fate has the row builder build the rows of a message, and returns what becomes of it.
+// fate builds the rows of a message, and returns what happens to it.
 func (m *Mapper) fate(msg *message) (Fate, error) {
 	if m.decode != nil {
 		return m.mapStreamMessage(msg)
@@ -179,9 +179,9 @@ func fateOf(matched bool) Fate {
 	return NoTable
 }
 
-// buildRows builds rows for the current message, or CDC row, in the tables that match it. tops have one row per message;
-// loose have one row per array element, and no parent. of is the stream's table; nil without an envelope. matched: one
-// matched.
+// buildRows builds rows for the current message, or CDC row, in the tables that match it, and reports whether any
+// matches. tops have one row per message; loose have one row per array element, and no parent. of is the stream's
+// table; nil without an envelope.
 func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched bool, err error) {
 	for _, i := range tops {
 		t := &m.plan.tables[i]
@@ -213,7 +213,7 @@ func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched 
 	return matched, nil
 }
 
-// discriminator is that of a message that no table takes.
+// discriminator returns the discriminator of a message that matches no table.
 func (m *Mapper) discriminator(msg *message) (d Discriminator) {
 	p := m.plan
 	if p.stream != nil && p.stream.NamesTables() {
@@ -226,7 +226,7 @@ func (m *Mapper) discriminator(msg *message) (d Discriminator) {
 	return d
 }
 
-// unmatchedError is the error about a line that matches no table; nil if the line is skipped.
+// unmatchedError returns the error for a line that matches no table; nil if such lines are skipped.
 func (p *Plan) unmatchedError(d *Discriminator) error {
 	switch p.unmatched {
 	case RejectUnmatched:
@@ -237,7 +237,7 @@ func (p *Plan) unmatchedError(d *Discriminator) error {
 	return nil
 }
 
-// unmatched says that no table takes a message.
+// unmatched returns the text of that error.
 func (d *Discriminator) unmatched() string {
 	text := "no table takes this message"
 	if d.Path != "" {

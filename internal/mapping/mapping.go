@@ -13,54 +13,53 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A Mapping says what becomes of the messages of a feed.
+// A Mapping says what happens to the messages of a feed.
 type Mapping struct {
-	File      string             // that it was read from, for errors; "" for flags
+	File      string             // name of the file, for errors; "" for flags
 	Envelope  *envelope.Envelope // nil: the messages are the rows
 	Ignore    paths.When         // messages that are skipped
 	Unmatched Unmatched
-	MaxEach   int // elements of one array
+	MaxEach   int // maximum number of elements of one array
 	MaxTables int
 	Tables    []Table
 }
 
-// Unmatched is what becomes of a message that no table takes.
+// Unmatched is what happens to a message that matches no table.
 type Unmatched string
 
-// What becomes of such a message.
+// What happens to a message that matches no table.
 const (
-	IgnoreUnmatched Unmatched = "ignore" // it is counted
+	IgnoreUnmatched Unmatched = "ignore" // it is only counted
 	RejectUnmatched Unmatched = "reject"
 	FailUnmatched   Unmatched = "fail" // the run ends
 )
 
 // A Table says how messages become rows of one table.
 type Table struct {
-	Pos  paths.Pos `json:"-"` // where it is in the file
+	Pos  paths.Pos `json:"-"` // position in the file
 	Name string
-	// From are the names of the table in a stream, as patterns; see [Envelope.Table].
+	// From are patterns for the table's names in the stream; see [Envelope.Table].
 	From []string
 	When paths.When
-	Row  paths.Path // of the object that is the row
+	Row  paths.Path // path to the object that is the row
 	Nest
-	Key []string // columns; a child's come after those of its parent. None: each message is a row of its own
-	// KeyByDefault tells that nothing names the key: it is [DefaultKey], or the primary key of the table if that exists.
+	Key []string // columns; in a child table they follow the parent's. None: each message is a row
+	// KeyByDefault: no key was set, so it is [DefaultKey], or the primary key of an existing table.
 	KeyByDefault bool
-	// KeyOpen tells that neither the mapping nor the database names the key: the first message may. Until then it is Key.
+	// KeyOpen: neither the mapping nor the database sets the key, so the first message may. Until then it is Key.
 	KeyOpen bool
-	ID      string // the column of a key that the database generates; "" for none
-	// Columns are what the row has; nil: all fields by their names.
+	ID      string // the column of the database-generated key; "" for none
+	// Columns are the row's columns; nil: all fields, with their names.
 	Columns       []Column
-	Type          cast.Type          // of columns that name none
+	Type          cast.Type          // of columns without a type
 	UnknownFields fold.UnknownFields // fields without a column; "": ignored if Columns is set, else the fold decides
 	Expire        *Expire
-	// OnCreate is SQL that is run in the transaction that makes the table.
+	// OnCreate is SQL that runs after the table is created, in the same transaction.
 	OnCreate []Statement
 
 	DeleteWhen paths.When
 	OnDelete   OnDelete
-	// DeletesNeedRow rejects a message that removes its row and has no object Row: the row that it
-	// means is not known.
+	// DeletesNeedRow rejects a delete without the object Row, because it is unknown which row it means.
 	DeletesNeedRow bool
 	Rules
 }
@@ -72,7 +71,7 @@ type Nest struct {
 	Each   paths.Path
 	Of     string
 	Set    Set
-	Parent map[string]string // names that the row has for columns of its parent
+	Parent map[string]string // the row's names for columns of the parent's key
 }
 
 // Rules say how messages update a row, as [fold.Options] do.
@@ -81,7 +80,7 @@ type Rules struct {
 	BadValues  fold.BadValues
 	FillOnly   bool
 	Merge      map[string]merge.Function // by column, if not [merge.Last]
-	Version    paths.Path                // of the version; the zero path: the parent's for a child table, else none
+	Version    paths.Path                // path to the version; the zero path: the parent's version in a child table, else none
 	Scope      fold.Scope
 	MaxColumns int
 }
@@ -90,11 +89,11 @@ type Rules struct {
 type OnDelete struct {
 	// Mark is the column that is true in rows that the source deleted; a later message about the row makes it false.
 	Mark string
-	// Insert inserts the deleted row as it was, in a table without a key.
+	// Insert inserts the deleted row unchanged, in a table without a key.
 	Insert bool
 }
 
-// String is what a config file says, in short; "" if the row is removed.
+// String returns the setting's short form in a config file; "" if the row is removed.
 func (o OnDelete) String() string {
 	switch {
 	case o.Insert:
@@ -108,10 +107,10 @@ func (o OnDelete) String() string {
 // removes reports whether a message that deletes a row removes it.
 func (o OnDelete) removes() bool { return o == OnDelete{} }
 
-// Set says what happens to child rows that the array does not have.
+// Set says what happens to child rows that are not in the array.
 type Set string
 
-// What happens to them.
+// What happens to child rows that are not in the array.
 const (
 	ReplaceSet Set = "replace" // delete them: the array is the whole set
 	MergeSet   Set = "merge"   // keep them: the elements are sparse updates
@@ -119,64 +118,63 @@ const (
 
 // A Column is a column and where its values come from.
 type Column struct {
-	Pos  paths.Pos `json:"-"` // where it is in the file
+	Pos  paths.Pos `json:"-"` // position in the file
 	Name string
-	From []Source // the first whose When holds and whose path is present counts
+	From []Source // the first source whose When holds and whose path is present
 }
 
 // A Source is where a value comes from: one of From, Value, Stamp and Meta.
 type Source struct {
-	Pos   paths.Pos `json:"-"` // where it is in the file
+	Pos   paths.Pos `json:"-"` // position in the file
 	When  paths.When
 	As    cast.Type
 	From  paths.Path
-	Value []byte // raw JSON; nil where the value is none of the file's
+	Value []byte // raw JSON constant; nil for other sources
 	Stamp Stamp
 	Meta  Meta
-	// References is the table to which the value is a foreign key, "" for none. A row that is missing
-	// there is made, with its key alone.
+	// References is the table that the value is a foreign key to, "" for none. A missing row there is created with
+	// only its key.
 	References string
 }
 
-// Stamp is when a column gets the time of the flush.
+// Stamp says when a column is set to the time of the flush.
 type Stamp string
 
-// When it does.
+// When a column is set to the time of the flush.
 const (
 	NoStamp     Stamp = ""
-	InsertStamp Stamp = "insert" // when the row is made
-	UpdateStamp Stamp = "update" // also when something of it changes
+	InsertStamp Stamp = "insert" // when the row is inserted
+	UpdateStamp Stamp = "update" // also when another column of the row changes
 )
 
-// Meta is what is known of an element or a line beside its value.
+// Meta is metadata of an element or a line.
 type Meta string
 
-// What is known.
+// The metadata.
 const (
 	NoMeta     Meta = ""
-	IndexMeta  Meta = "index" // of the element in its array, from 0
-	KeyMeta    Meta = "key"   // the name of the element in its object
+	IndexMeta  Meta = "index" // index of the element in its array, from 0
+	KeyMeta    Meta = "key"   // name of the element in its object
 	LineMeta   Meta = "line"  // from 1
 	OffsetMeta Meta = "offset"
 	SourceMeta Meta = "source"
 )
 
-// Expire is when rows of a table are removed.
+// Expire says when rows of a table are removed.
 type Expire struct {
-	Pos   paths.Pos `json:"-"` // where it is in the file
+	Pos   paths.Pos `json:"-"` // position in the file
 	After time.Duration
-	Of    []string // columns: all of them must be older, or NULL; nil: all timestamps and stamps
+	Of    []string // columns that must all be older, or NULL; nil: all timestamp columns, from messages or flushes
 	Every time.Duration
 }
 
-// A Statement is SQL for one kind of database, or for all.
+// A Statement is SQL for one kind of database or for all.
 type Statement struct {
 	Database string // "" for all
 	SQL      string
 }
 
-// Aging are the columns by whose times rows expire: those that the mapping names, or all stamps and
-// timestamps.
+// Aging returns the columns that decide when rows expire: those in the mapping, or all timestamp columns.
 func (t *Table) Aging() (names []string) {
 	if t.Expire.Of != nil {
 		return t.Expire.Of
@@ -189,7 +187,7 @@ func (t *Table) Aging() (names []string) {
 	return names
 }
 
-// TypeOf is the type that the value of a source is read as.
+// TypeOf returns the type that a source's values are converted to.
 func (t *Table) TypeOf(s *Source) cast.Type {
 	if s.As.Kind == cast.DefaultType {
 		return t.Type

@@ -46,10 +46,10 @@ func (c *compiler) order() (order []int) {
 	return order
 }
 
-// DefaultKey is the key of a table for which nothing names one.
+// DefaultKey is the key if neither the mapping nor the database has one.
 const DefaultKey = "id"
 
-// UsesKeyOf reports whether rows of the table name rows of another one.
+// UsesKeyOf reports whether rows of the table refer to rows of another one.
 func (t *Table) UsesKeyOf(other string) bool { return slices.Contains(t.dependencies(), other) }
 
 // dependencies returns the parent and the foreign-key targets of a table.

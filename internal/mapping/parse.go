@@ -7,8 +7,8 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// ParseSource reads a column's source: PATH, PATH as TYPE, as TYPE or nothing; the last two
-// read the field that has the column's name.
+// ParseSource parses a column's source: PATH, PATH as TYPE, as TYPE or nothing. The last two read the field with the
+// column's name.
 func ParseSource(text, column string) (s Source, err error) {
 	path, typ, as := cast.CutAs(strings.TrimSpace(text))
 	if s.From = paths.FieldPath(column); path != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestSpelling reads the texts in testdata/spelling.txtar.
+// TestSpelling parses the texts in testdata/spelling.txtar.
 func TestSpelling(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/spelling.txtar", func(t *testing.T, kind, spelled string) string {
 		meaning, err := meaning(kind, spelled)
@@ -23,7 +23,7 @@ func TestSpelling(t *testing.T) {
 	})
 }
 
-// meaning is what a text means to the program.
+// meaning returns what the program understands by a text.
 func meaning(kind, text string) (out string, err error) {
 	switch kind {
 	case "path":
@@ -54,7 +54,7 @@ func meaning(kind, text string) (out string, err error) {
 	return strings.TrimSuffix(out, ", "), err
 }
 
-// A path that was read is written so that it is read the same again.
+// A parsed path is printed so it is parsed the same again.
 func FuzzParsePath(f *testing.F) {
 	for _, s := range []string{"a.b", `"x.y".z`, "a[0]", ".", "$", "$.a", "^.a", "$[0].b", `"".""`, `"\ud800"`, "[0]"} {
 		f.Add(s)

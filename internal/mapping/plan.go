@@ -9,96 +9,95 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Plan is a mapping that is ready to take lines. Once its tables fit those of a database (see
-// [Plan.Fit]) several goroutines may use it, each with a [Mapper] of its own.
+// A Plan is a compiled mapping. Once its tables fit a database (see [Plan.Fit]) several goroutines may use it, each
+// with its own [Mapper].
 //
-// Its tables are numbered so that those that others belong or refer to come first, and else as
-// in the mapping.
+// Its tables are numbered with parents and referenced tables first, and otherwise in the mapping's order.
 type Plan struct {
 	mapping       *Mapping
 	names         *feed.Names
 	limits        schema.Limits
-	trees         paths.Trees // the first is that of messages
+	trees         paths.Trees // the first is for messages
 	tables        []planned
-	tops          []int       // the tables that have a row per message
-	loose         []int       // those whose elements belong to no row
+	tops          []int       // the tables with a row per message
+	loose         []int       // the tables whose elements have no parent row
 	stream        *streamPlan // nil: the messages are the rows
 	ignore        paths.Condition
 	discriminator discriminator
 	unmatched     Unmatched
 	maxEach       int
-	fitted        []schema.Table // see Fit
+	fitted        []schema.Table // see [Plan.Fit]
 }
 
-// discriminator is where messages differ that no table takes; nowhere: the mapping has no conditions.
+// discriminator is the path of [Discriminator]; nowhere: the mapping has no conditions.
 type discriminator struct {
 	at    paths.Place
 	title string
 }
 
-// streamPlan is what a plan has of the messages of a change stream.
+// streamPlan is the part of a plan for CDC messages.
 type streamPlan struct {
 	*envelope.Compiled
 	oneTable bool
-	// tombstones tells that what has only the key of a row removes it.
+	// tombstones: a key without a row deletes the row.
 	tombstones bool
-	star       *planned // stands for tables that are added; nil: none does
+	star       *planned // the settings of added tables; nil if none are added
 	maxTables  int
 }
 
-// planned is a table of a plan.
+// planned is a compiled table.
 type planned struct {
 	spec    *Table
-	index   int // among the plan's tables
+	index   int // index among the plan's tables
 	options fold.Options
 
 	nest          nesting
 	when, deletes paths.Condition
 	row           rowPlan
 	columns       []column
-	mark          int // index of the column that marks deleted rows, -1: none
+	mark          int // index of the column that marks deleted rows, -1 for none
 	fields        fieldPlan
 	key           []keyPart
 	owner         *owner
-	streamKey     []string  // the fields of the key, if it is the stream's to name; nil: the mapping names it
-	from          []pattern // of its names in the stream
-	described     bool      // by the stream: it need not have what it describes
+	streamKey     []string  // the key's fields, if the stream may change the key; nil: the mapping sets it
+	from          []pattern // patterns for its names in the stream
+	described     bool      // the stream described the table; messages need not have all described fields
 }
 
-// nesting is how the rows of a table relate to the rows of other tables.
+// nesting describes how rows of a table relate to rows of other tables.
 type nesting struct {
-	parent   int         // the table whose rows these belong to, -1 for none
-	each     paths.Place // where the array or object of the elements is; nowhere: a row is no element
-	element  int32       // the tree of an element, or of the message
-	set      bool        // the rows are a set: one value of their parent's row
-	setName  int32       // the name of the column of its parent that has the set
+	parent   int         // index of the parent table, -1 for none
+	each     paths.Place // path to the array or object of the elements; nowhere: rows are not elements
+	element  int32       // tree of the element, or of the message
+	set      bool        // the rows are a set: one value of their parent row
+	setName  int32       // number of the name of the parent's column with the set
 	children []int
 }
 
 // isElement reports whether each row is an element of an array or object.
 func (n *nesting) isElement() bool { return !n.each.IsNowhere() }
 
-// rowPlan is where a row is in its message, or element, and its version.
+// rowPlan says where the row is in its message or element, and its version.
 type rowPlan struct {
 	inLine  bool        // the message is the row
-	nested  bool        // the row is an object within the message, or element
-	at      paths.Place // of the object
-	version paths.Place // nowhere: it has none, or that of the envelope
-	// envelopeVersion tells that the version is that of the message's envelope.
+	nested  bool        // the row is an object in the message or element
+	at      paths.Place // of the row
+	version paths.Place // nowhere: there is none, or it is the envelope's
+	// envelopeVersion: the version is in the message's envelope.
 	envelopeVersion bool
 }
 
-// fieldPlan is what becomes of the fields of a row that no column names.
+// fieldPlan says what happens to fields of the row that are not listed as columns.
 type fieldPlan struct {
 	names    *feed.Names
-	all      bool // all fields are columns by their names
+	all      bool // all fields are columns with their names
 	unknown  fold.UnknownFields
 	used     map[int32]bool // fields that a column or path uses
 	nameOnly map[int32]bool // used only as a column's name: the column has another source, so the field's value is lost
 	shadowed []shadowedField
 }
 
-// byName tells that a table takes fields of the row by their names.
+// byName reports whether fields of the row become columns with their names.
 func (f *fieldPlan) byName() bool { return f.all || f.unknown != fold.IgnoreUnknown }
 
 // use marks the first field of a path as used.
@@ -108,19 +107,19 @@ func (f *fieldPlan) use(p paths.Path) {
 	}
 }
 
-// A shadowedField is a field of an element that has the name of a column with the parent's key, so that no
-// column can take it.
+// A shadowedField is a field of an element that no column can store, because a column of the parent's key has its
+// name.
 type shadowedField struct {
-	title, parents string // of the column: here, and in the parent
+	title, parents string // name of the column: here and in the parent
 	at             paths.Place
-	part           int // of the key, whose value the field may repeat; -1: none, the database generates it
+	part           int // index of the part of the key whose value the field may repeat; -1: none, because the database generates it
 }
 
-// An owner is the nearest ancestor of a row whose key the database generates. nil: there is none.
+// An owner is the nearest ancestor with a generated key. nil means none.
 type owner struct {
-	column string // of the row, with that key
-	table  int    // of the parent row
-	parts  int    // how many parts of the child's key are the owner's natural key; these columns are hidden
+	column string // column of the row with that key
+	table  int    // index of the ancestor's table
+	parts  int    // number of parts of the child's key that are the owner's natural key; these columns are hidden
 }
 
 // A keyPart is a column of a key.
@@ -128,19 +127,18 @@ type keyPart struct {
 	title      string
 	name       int32
 	cast       cast.Cast
-	fromParent bool // it is of the key of the parent's row
-	// hidden tells that the table does not have the column: instead of it, it has the key that the
-	// database generated for an ancestor row.
+	fromParent bool // it is part of the parent's key
+	// hidden: the table does not have the column, but the generated key of an ancestor.
 	hidden bool
 }
 
 type column struct {
 	spec       *Column
 	name       int32
-	references *reference // nil: to no row
-	key        int        // which part of the key, -1: none
+	references *reference // nil if the column refers to no table
+	key        int        // index of the part of the key; -1 for none
 	stamp      Stamp
-	// ofMessage tells that the column is not about the row, but about the message: no source of it reads the row.
+	// ofMessage: no source reads the row, so the column is about the message.
 	ofMessage bool
 	sources   []source
 }
@@ -151,15 +149,15 @@ const (
 	deletedSource
 )
 
-// A reference is what a column is whose values are keys of rows of another table.
+// A reference describes a column with keys of another table's rows.
 type reference struct {
 	table int
-	// hidden is the name of the column with the key as messages have it, where the table of the row
-	// has one that the database generates; else "".
+	// hidden is the name of the hidden column with the key as in messages, if the other table has generated keys;
+	// else "".
 	hidden string
 }
 
-// cast is how values of a column are read; where its sources differ, as the values are.
+// cast returns how values of a column are converted; unconverted if its sources differ.
 func (c *column) cast(p *Plan) cast.Cast {
 	if len(c.sources) == 0 {
 		return p.cast(cast.Type{Kind: cast.Timestamp})
@@ -198,26 +196,26 @@ type source struct {
 	value feed.Field // of a constant
 }
 
-// fix reads a constant as its type.
+// fix converts a constant to its type.
 func (s *source) fix() (why string) {
 	v := feed.Field{Value: s.spec.Value, Kind: feed.KindOf(s.spec.Value)}
 	s.value, why = new(cast.Reader).Read(&v, &s.cast)
 	return why
 }
 
-// Fields are the fields of messages that the paths of the mapping begin with.
+// Fields returns the fields of messages that the mapping's paths start with.
 func (p *Plan) Fields() (names []string) { return p.trees.Members(0) }
 
 // Tables returns the number of the plan's tables.
 func (p *Plan) Tables() int { return len(p.tables) }
 
-// Table returns what the mapping says of a table.
+// Table returns the settings of a table.
 func (p *Plan) Table(table int) *Table { return p.tables[table].spec }
 
-// Options are the rules of the fold of a table's rows; Warn is to be added.
+// Options returns the options of the fold of a table's rows. The caller sets Log.
 func (p *Plan) Options(table int) fold.Options { return p.tables[table].options }
 
-// StoredKey returns the columns of the key of a table as the database has it.
+// StoredKey returns the columns of a table's key in the database.
 func (p *Plan) StoredKey(table int) (key []string) {
 	t, own := &p.tables[table], 0
 	key = make([]string, 0, len(t.key))
@@ -230,8 +228,8 @@ func (p *Plan) StoredKey(table int) (key []string) {
 	return key
 }
 
-// Parent returns the table whose rows those of a table belong to, and the columns that have
-// the key of such a row, in the order of its key; -1 for none.
+// Parent returns the parent of a table, -1 for none, and the columns that hold the parent's key, in the order of that
+// key.
 func (p *Plan) Parent(table int) (parent int, key []string) {
 	t := &p.tables[table]
 	for _, k := range t.key {
@@ -242,16 +240,16 @@ func (p *Plan) Parent(table int) (parent int, key []string) {
 	return t.nest.parent, key
 }
 
-// Set reports whether the rows of a table are one value of the row that they belong to.
+// Set reports whether all children of a row are one value of it.
 func (p *Plan) Set(table int) bool { return p.tables[table].nest.set }
 
-// ByName reports whether a table takes fields of the row by their names.
+// ByName reports whether fields of the row become columns with their names.
 func (p *Plan) ByName(table int) bool { return p.tables[table].fields.byName() }
 
-// cast is how values of a type are read.
+// cast returns the conversion to a type.
 func (p *Plan) cast(as cast.Type) cast.Cast { return cast.New(as, p.limits.TextTypes) }
 
-// title is the path of a place for people: items[].price of an element.
+// title returns the path to a place, for messages: items[].price for a path in an element.
 func (p *Plan) title(at paths.Place) string {
 	path := p.trees.String(at)
 	for i := range p.tables {

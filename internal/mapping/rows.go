@@ -285,7 +285,7 @@ func (b *rowBuilder) object(t *planned) (_ *feed.Field, none bool, _ *refusal) {
 	case v.Kind == feed.JSON && v.Value[0] == '{':
 		return v, false, nil
 	case t.row.nested:
-		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is no object but %s", t.spec.Name, t.spec.Row, feed.Clip(v.Value)))
+		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is not an object but %s", t.spec.Name, t.spec.Row, feed.Clip(v.Value)))
 	}
 	return nil, false, nil // a scalar element
 }

@@ -6,19 +6,18 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// This file is about the rows of a set, which are one value of the row that they belong to, until they are written. It is
-// an array with an element for each row, an array in turn: the values of the table's columns but for stamps, in their
-// order; the sets of the tables that belong to it; and, where it takes fields by their names, an object with these.
+// This file is about sets: child rows that are one value of their parent row until they are written. A set is an
+// array with an array for each row. That contains the values of the table's columns except timestamps, in order; the
+// sets of its child tables; and, if fields become columns with their names, an object with them.
 
-// setColumn is the name of the column of the parent's batch that has the rows of a table.
+// setColumn returns the name of the parent's column for the sets of a table.
 func setColumn(table string) string { return schema.HiddenName("rows of " + table) }
 
-// hiddenColumn is the name of the column with a part of the key of a row that has one that the database generates.
+// hiddenColumn returns the name of the column with a part of the key of a row that has a generated key.
 func hiddenColumn(table, column string) string { return schema.HiddenName(column + " of " + table) }
 
-// SetColumn returns the name of the column of its parent's batch that has the rows of a table
-// as one value, which [Plan.Exploder] reads; "" where each row is a change of its own, and where
-// the value of the parent table holds them.
+// SetColumn returns the name of the parent's column for the sets of a table, which [Plan.Exploder] reads. It is "" if
+// each row is a change of its own, or if the set is part of the parent's own set.
 func (p *Plan) SetColumn(table int) string {
 	if t := &p.tables[table]; t.nest.set && !p.tables[t.nest.parent].nest.set {
 		return setColumn(t.spec.Name)
@@ -26,10 +25,10 @@ func (p *Plan) SetColumn(table int) string {
 	return ""
 }
 
-// A setEncoder writes sets, one behind the other.
+// A setEncoder encodes sets, one after another.
 type setEncoder struct {
 	bytes []byte
-	from  int // where the set at hand begins
+	from  int // where the current set starts
 }
 
 func (e *setEncoder) reset() { e.bytes = e.bytes[:0] }
@@ -40,17 +39,17 @@ func (e *setEncoder) begin() (from int) {
 	return e.from
 }
 
-// since is the set that began there.
+// since returns the set that starts at an offset.
 func (e *setEncoder) since(from int) []byte { return e.bytes[from:len(e.bytes):len(e.bytes)] }
 
-// comma separates what follows from what is before it, in the same array or object.
+// comma appends a comma unless the next value is the first in its array or object.
 func (e *setEncoder) comma() {
 	if n := len(e.bytes); n > e.from && e.bytes[n-1] != '[' && e.bytes[n-1] != '{' {
 		e.bytes = append(e.bytes, ',')
 	}
 }
 
-// open begins a set or a row, or the named fields of one, by its bracket.
+// open appends the bracket that starts a set, a row, or the named fields of a row.
 func (e *setEncoder) open(bracket byte) {
 	e.comma()
 	e.bytes = append(e.bytes, bracket)
@@ -58,20 +57,20 @@ func (e *setEncoder) open(bracket byte) {
 
 func (e *setEncoder) close(bracket byte) { e.bytes = append(e.bytes, bracket) }
 
-// value adds the value of a column.
+// value appends the value of a column.
 func (e *setEncoder) value(v []byte) {
 	e.comma()
 	e.bytes = append(e.bytes, v...)
 }
 
-// member adds a named field. name is what stands between the quotes.
+// member appends a named field. name is the raw name, between its quotes.
 func (e *setEncoder) member(name, value []byte) {
 	e.comma()
 	e.bytes = append(append(append(e.bytes, '"'), name...), '"', ':')
 	e.bytes = append(e.bytes, value...)
 }
 
-// eachSetRow calls back with each row of a set.
+// eachSetRow calls each with the rows of a set.
 func eachSetRow(set []byte, each func(i int, r *setRow) error) error {
 	w := feed.Walk(set)
 	w.Next()
@@ -87,7 +86,7 @@ func eachSetRow(set []byte, each func(i int, r *setRow) error) error {
 	return nil
 }
 
-// A setRow is a row of a set, whose parts are read in their order.
+// A setRow is a row of a set. Its parts must be read in order.
 type setRow struct {
 	text []byte
 	w    feed.Walker
@@ -105,7 +104,7 @@ func (r *setRow) value() (f feed.Field) {
 // set reads a set.
 func (r *setRow) set() []byte { return r.value().Value }
 
-// members calls back with each named field, which come last.
+// members calls each with the named fields, which come last.
 func (r *setRow) members(each func(name []byte, f feed.Field)) {
 	r.w.Next()
 	for r.w.Next() {
@@ -131,17 +130,15 @@ type level struct {
 	last   map[string]int
 }
 
-// Exploder returns what makes rows of the sets that [Mapper.Map] makes values of. same returns one
-// text for all spellings of the key of a change: of the elements of one key the last counts.
+// Exploder returns a function that makes rows from the sets of [Mapper.Map]. same returns the same text for all
+// spellings of the key of a change: if a key occurs several times, the last element counts.
 func (p *Plan) Exploder(same func(table int, c *fold.Change) string) fold.Exploder {
 	return (&exploder{same: same, plan: p, levels: make([]level, len(p.tables))}).explode
 }
 
-// explode calls each with the change of every row of a set, and of the sets in it, parents first.
-// The rows are whole: columns that a change does not name are to be NULL, and rows of the table,
-// or of those that belong to it, that belong to the same parent row and do not come are to go.
-// parentKey is the key of the row that has the set, as raw values. A change is good until each
-// returns; its text is the row's part of the set.
+// explode calls each with a change for every row of a set, and of the sets in it, parents first. The rows are whole:
+// columns without a value become NULL, and other rows with the same parent are to be deleted. parentKey is the key of
+// the parent row, as raw values. A change is valid until each returns; its text is the row's part of the set.
 func (e *exploder) explode(table int, parentKey [][]byte, set []byte, each func(*Row) error) error {
 	if feed.KindOf(set) == feed.Null {
 		return nil
@@ -185,8 +182,8 @@ func (e *exploder) explode(table int, parentKey [][]byte, set []byte, each func(
 	})
 }
 
-// rows calls each with the rows of a set, without those of the sets in it, which are left in
-// the table's level.
+// rows calls each with the rows of a set, but not with the rows of the sets in it: these sets are left in the table's
+// level.
 func (e *exploder) rows(table int, parentKey [][]byte, set []byte, each func(i int, r *Row) error) error {
 	t, l := &e.plan.tables[table], &e.levels[table]
 	return eachSetRow(set, func(i int, x *setRow) error {

@@ -10,14 +10,15 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestSet_RoundTrip: the rows of a set are read as they were written, with the sets in them, and their named fields.
+// TestSet_RoundTrip: the rows of a set are decoded as they were encoded, with the sets in them and their named
+// fields.
 func TestSet_RoundTrip(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var e setEncoder
 	for range 200 {
 		e.reset()
 		sets, wants := [][]byte{}, []string{}
-		for range 1 + rnd.IntN(3) { // one behind the other, as those of one message are
+		for range 1 + rnd.IntN(3) { // one after another, like the sets of one message
 			from := e.begin()
 			wants = append(wants, drawSet(rnd, &e, 2))
 			sets = append(sets, e.since(from))
@@ -30,8 +31,8 @@ func TestSet_RoundTrip(t *testing.T) {
 	}
 }
 
-// drawSet writes a set whose rows have two values, a set as long as depth allows, and named fields, and returns it as
-// readSet does.
+// drawSet encodes a set whose rows have two values, a set as deep as depth allows, and named fields. It returns the
+// set in readSet's form.
 func drawSet(rnd *rand.Rand, e *setEncoder, depth int) string {
 	values := []string{"null", "1", `"[\"{"`, "[]", "{}", `[{"a":[1]}]`, `"\u005b"`, "true"}
 	var out strings.Builder

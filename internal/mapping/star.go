@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -196,7 +197,7 @@ func (t *Table) addKeyColumns() {
 	t.Columns = slices.Concat(keys, t.Columns)
 }
 
-// Open returns the table with a key that is open. The default key is no column of it then: with unknown fields, it comes
+// Open returns the table with an open key. The default key is then not a column: with unknown fields, it is added
 // with the first message that has it.
 func (t Table) Open() Table {
 	t.KeyOpen = true
@@ -223,7 +224,7 @@ func (p *Plan) starName(name string) string {
 	return name
 }
 
-// star compiles '*', so that the reader follows its paths and its faults are reported, without adding it as a table.
+// star compiles '*' without adding it as a table, so the reader follows its paths and its faults are reported.
 func (c *compiler) star(t *Table) {
 	p := c.plan
 	n, tops := len(p.tables), len(p.tops)
@@ -242,10 +243,44 @@ func (p *Plan) Star() (*Table, fold.Options) {
 	return p.stream.star.spec, p.stream.star.options
 }
 
+// Refuse returns the error that rejects a message of the table, which cannot have its settings with a key.
+func (n *NewTable) Refuse(key []string, why error) *feed.Error {
+	if fault := (*Fault)(nil); errors.As(why, &fault) { // the first of several
+		why = fault
+	}
+	return feed.Errorf(feed.Unmatched, "table %q of the stream needs a key or other settings in a config file: its key is %s, and %v",
+		feed.Clip([]byte(n.StreamName)), keyText(key), why)
+}
+
+// keyText is a key for people.
+func keyText(key []string) string { return cmp.Or(strings.Join(key, ","), "none") }
+
+// MapAlone is [Mapper.Map] for a mapper without a database: a table that the line needs is added with the key that the stream
+// names, or else with that of the mapping. The error is a [*NewTable] only if the line truncates such a table.
+func (m *Mapper) MapAlone(l *feed.Line, source string, at fold.Place) (Result, error) {
+	r, err := m.Map(l, source, at)
+	n, ok := err.(*NewTable)
+	if !ok || n.Truncates {
+		return r, err
+	}
+	key := n.Key
+	if key == nil {
+		key = m.plan.base(n).Key
+	}
+	if _, err := m.Add(n, key); err != nil {
+		return r, err
+	}
+	return m.MapAlone(l, source, at)
+}
+
 // Add appends the table n to the plan with a key, or sets the key of the table n.Table. No other mapper of the plan may
-// map lines at the same time. Mappers made later have the table too.
+// map lines at the same time. Mappers made later have the table too. An error of type [*feed.Error] rejects the line that
+// needs the table.
 func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p := m.plan
+	if i := slices.IndexFunc(key, func(k string) bool { return !p.mayName(k) }); i >= 0 {
+		return 0, n.Refuse(key, fmt.Errorf("%q cannot be the name of a column", feed.Clip([]byte(key[i]))))
+	}
 	t := *p.base(n)
 	t.Key, t.KeyOpen = key, false
 	if t.KeyByDefault && len(key) == 0 { // without a key, no two messages change the same row
@@ -254,7 +289,7 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	if n.Table < 0 {
 		t.Name, t.From = n.Name, []string{n.StreamName}
 	}
-	n.Columns = slices.DeleteFunc(n.Columns, func(c Column) bool { return c.Name == t.OnDelete.Mark })
+	n.Columns = slices.DeleteFunc(slices.Clone(n.Columns), func(c Column) bool { return c.Name == t.OnDelete.Mark })
 	if n.Columns != nil {
 		for _, k := range key {
 			if !slices.ContainsFunc(slices.Concat(n.Columns, t.Columns), func(c Column) bool { return c.Name == k }) {
@@ -270,16 +305,18 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	c.markNameOnly(p.tables[table:])
 	if n.Table >= 0 {
 		m.replace(n.Table)
-		return n.Table, errors.Join(c.faults...)
+		table = n.Table
+	} else {
+		p.tables[table].described = n.Columns != nil
+		p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
+		p.fitted = append(p.fitted, schema.Table{})
+		m.grow()
 	}
-	p.tables[table].described = n.Columns != nil
-	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
-	p.fitted = append(p.fitted, schema.Table{})
-	m.grow()
 	if len(c.faults) > 0 {
 		m.Drop(table)
+		return 0, n.Refuse(key, errors.Join(c.faults...))
 	}
-	return table, errors.Join(c.faults...)
+	return table, nil
 }
 
 // replace moves the last compiled table to the place of the table that had no key, which [Mapper.Drop] can restore.

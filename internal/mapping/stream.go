@@ -12,9 +12,9 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// This file is about the messages of change streams: which tables the rows of one in the stream are for.
+// This file is about CDC messages: it finds the tables for the rows of a stream's table.
 
-// mapStreamMessage has the rows of a message of a change stream built, and returns what becomes of it.
+// mapStreamMessage builds the rows of a CDC message, and returns what happens to it.
 func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 	p := m.plan
 	if m.decode.Skips(msg.line, p.stream.tombstones) {
@@ -49,7 +49,7 @@ func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 	switch {
 	case rejected != nil:
 		return Mapped, rejected
-	case of.isNew(): // no message that is rejected, or has no row, says which key it has
+	case of.isNew(): // only a valid message with a row tells the key
 		return Mapped, m.newTable(msg)
 	}
 	if n := m.openTable(msg, of); n != nil {
@@ -66,8 +66,8 @@ func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 	return fateOf(matched), err
 }
 
-// checkKeys reports what is wrong with the key that a message names for the tables that take its rows. Rows that another
-// key tells apart would become one: that ends the run.
+// checkKeys checks the key that a message names against the tables that take its rows. If the key has changed, the
+// run ends: distinct rows could become one.
 func (m *Mapper) checkKeys(msg *message, of *route) error {
 	for _, i := range of.tops {
 		t := &m.plan.tables[i]
@@ -91,19 +91,15 @@ func sameNames(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// A KeyChangedError ends a run: a message names another key than that of its table, which nothing but the stream or the
-// database has named.
+// A KeyChangedError ends a run: a message names another key than its table's, which came from the stream or the
+// database.
 type KeyChangedError struct {
 	Table    string
-	Key, Now []string // none: no key
+	Key, Now []string // empty: no key
 }
 
 func (e *KeyChangedError) Error() string {
-	key := "none"
-	if len(e.Key) > 0 {
-		key = strings.Join(e.Key, ",")
-	}
-	return fmt.Sprintf("table %q: its key is %s, and from this message on the key in the stream is %s: give the table in the database that primary key and run weir again, or name the key under tables in a config file", e.Table, key, strings.Join(e.Now, ","))
+	return fmt.Sprintf("table %q: its key is %s, and from this message on the key in the stream is %s: give the table in the database that primary key and run weir again, or name the key under tables in a config file", e.Table, keyText(e.Key), keyText(e.Now))
 }
 
 // eachRow maps each row of a message. A message without rows counts as matched.
@@ -142,8 +138,8 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 		if t.matchesSeveralNames() && !m.plan.stream.oneTable {
 			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
 		}
-		if mark := t.spec.OnDelete.Mark; mark != "" {
-			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: the source removed all rows, and on_delete keeps them, but the message names none to mark: set %q yourself", t.spec.Name, mark))
+		if t.spec.OnDelete.Mark != "" { // also without a key, where no row has a mark
+			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: the source removed all rows, and on_delete keeps them, but the message names none to mark: mark or delete them yourself", t.spec.Name))
 		}
 		if t.spec.OnDelete.Insert { // the message has no row to insert
 			continue
@@ -156,7 +152,7 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 	return matched, nil
 }
 
-// addTruncate adds what empties a table, and those whose rows belong to its rows.
+// addTruncate adds changes that empty a table and its child tables.
 func (b *rowBuilder) addTruncate(msg *message, t *planned) {
 	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Truncate, Text: msg.line.Text}})
 	for _, i := range t.nest.children {
@@ -164,8 +160,8 @@ func (b *rowBuilder) addTruncate(msg *message, t *planned) {
 	}
 }
 
-// AppliesTombstones reports whether what has only the key of a row, and no table of the stream, removes the
-// row. Where a table chooses among the messages, the row may be one of those that it leaves out.
+// AppliesTombstones reports whether a key without a row and without a table name deletes the row. If a table takes
+// only some messages, the row may be one that it never had.
 func (m *Mapping) AppliesTombstones() bool {
 	takes := false
 	for i := range m.Tables {
@@ -180,14 +176,14 @@ func (m *Mapping) AppliesTombstones() bool {
 	return takes
 }
 
-// A pattern matches names of tables in a stream.
+// A pattern matches names of tables in the stream.
 type pattern struct {
 	*regexp.Regexp
-	bare bool // it matches the last part of a name, of one schema
+	bare bool // it matches the last part of a name, in only one schema
 	any  bool // it may match several names
 }
 
-// patterns match the names that a table has in the stream.
+// patterns returns the patterns for the table's names in the stream.
 func (t *Table) patterns() (all []pattern) {
 	from := t.From
 	if from == nil {
@@ -200,8 +196,8 @@ func (t *Table) patterns() (all []pattern) {
 	return all
 }
 
-// matchesStreamName reports whether a table takes rows of a name in the stream, and whether it does so by the
-// last part of it.
+// matchesStreamName reports whether a table takes the rows of a table in the stream. bare: only the last part of the
+// name matches.
 func (t *planned) matchesStreamName(name string) (takes, bare bool) {
 	last := name[strings.LastIndex(name, ".")+1:]
 	for _, p := range t.from {
@@ -215,31 +211,31 @@ func (t *planned) matchesStreamName(name string) (takes, bare bool) {
 	return takes, bare
 }
 
-// matchesSeveralNames reports whether a table may have the rows of several tables of the stream.
+// matchesSeveralNames reports whether a table may take rows of several tables of the stream.
 func (t *planned) matchesSeveralNames() bool { return len(t.from) > 1 || t.from[0].any }
 
-// A route is which tables take the rows of a name in the stream.
+// A route is the list of tables that take the rows of a table in the stream.
 type route struct {
 	name        string
 	tops, loose []int
-	only        map[int]string // by table: the part of the name of which it takes no other
+	only        map[int]string // by table: prefix that all names of the table's rows must have
 }
 
 // isNew reports whether no table takes the rows.
 func (r *route) isNew() bool { return len(r.tops)+len(r.loose) == 0 }
 
-// A router finds routes, and holds tables to one schema, or one table of the stream, where they take rows of one.
+// A router finds routes, and makes sure that a table gets rows of only one schema or stream table if it must.
 type router struct {
 	plan     *Plan
 	routes   map[string]*route
-	claims   map[int]*route      // by table: the first of which it took a row, where it takes rows of no others
+	claims   map[int]*route      // by table: the route of its first row, if it must not get rows of others
 	declared map[string]declared // by name
 }
 
-// At most this many names of tables, of at most this many bytes each, have their routes cached.
+// maxRoutes and maxRouteName limit the cache of routes: the number of names, and the bytes of a name.
 const maxRoutes, maxRouteName = 10_000, 1000
 
-// of finds the route of a name.
+// of returns the route of a name.
 func (r *router) of(name []byte) *route {
 	if x, known := r.routes[string(name)]; known {
 		return x
@@ -254,7 +250,7 @@ func (r *router) of(name []byte) *route {
 	return x
 }
 
-// route finds which tables take the rows of a name.
+// route finds the tables that take the rows of a name.
 func (p *Plan) route(name string) *route {
 	x := &route{name: name, only: map[int]string{}}
 	some := func(tables []int) (some []int) {

@@ -10,14 +10,14 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A typing is what the schema beside a message says of the rows of a table.
+// A typing is what the schema in a message says about the rows of a table.
 type typing struct {
 	casts    map[string]*cast.Cast // by the field's name
 	sources  map[*source]*cast.Cast
 	declared map[string]schema.Column
 }
 
-// typings are what schemas say of tables.
+// typings caches the typings of schemas and tables.
 type typings struct {
 	plan    *Plan
 	current func(table int) (_ schema.Table, ok bool)
@@ -29,10 +29,10 @@ type typingKey struct {
 	table  int
 }
 
-// maxTypings is how many are kept.
+// maxTypings is the maximum size of the cache.
 const maxTypings = 10_000
 
-// table is a table with the columns that the messages so far have brought.
+// table returns a table with the columns that messages have added.
 func (y *typings) table(table int) *schema.Table {
 	if y.current != nil {
 		if now, ok := y.current(table); ok {
@@ -42,7 +42,7 @@ func (y *typings) table(table int) *schema.Table {
 	return &y.plan.fitted[table]
 }
 
-// of returns what a schema says of the rows of a table; nil: nothing.
+// of returns what a schema says about the rows of a table; nil for nothing.
 func (y *typings) of(r *envelope.RowSchema, t *planned) *typing {
 	if r == nil || len(r.Fields) == 0 || t.nest.isElement() || t.row.nested {
 		return nil
@@ -67,7 +67,8 @@ func (y *typings) remove(table int) {
 	}
 }
 
-// typing is what fields say of the rows of a table, as it is now. Columns whose type the mapping names keep that.
+// typing returns what fields say about the rows of a table in its current state. Columns that have a type in the
+// mapping keep it.
 func (p *Plan) typing(t *planned, have *schema.Table, fields []envelope.FieldSchema) *typing {
 	y := &typing{casts: map[string]*cast.Cast{}, sources: map[*source]*cast.Cast{}, declared: map[string]schema.Column{}}
 	if k := t.spec.Type.Kind; k != cast.Auto && k != cast.DefaultType {
@@ -97,8 +98,8 @@ func (p *Plan) typing(t *planned, have *schema.Table, fields []envelope.FieldSch
 	return y
 }
 
-// typeColumn declares a column for the values of a field, and returns how these are read. A column that has
-// another type in the database gets them as they come, which is nil.
+// typeColumn declares a column for the values of a field, and returns the conversion for them. It returns nil if they
+// need none, or if the database's column has another type.
 func (p *Plan) typeColumn(y *typing, t *planned, have *schema.Table, f *envelope.FieldSchema, name string) *cast.Cast {
 	key := slices.ContainsFunc(t.key, func(k keyPart) bool { return k.title == name })
 	as := f.Cast(p.limits.TextTypes)
@@ -110,7 +111,7 @@ func (p *Plan) typeColumn(y *typing, t *planned, have *schema.Table, f *envelope
 	if as != nil {
 		as.TextJSON = p.limits.TextTypes || exists && have.Columns[at].Type != schema.JSON
 	}
-	if !key || len(t.nest.children) == 0 && !p.isReferenced(t.index) { // else other tables have columns like it
+	if !key || len(t.nest.children) == 0 && !p.isReferenced(t.index) { // else other tables have columns with the same type
 		if c, ok := f.Column(name, key, as, p.limits.TextTypes); ok {
 			y.declared[name] = c
 		}
@@ -118,12 +119,12 @@ func (p *Plan) typeColumn(y *typing, t *planned, have *schema.Table, f *envelope
 	return as
 }
 
-// cannotBeKey reports that the database does not say which values of the type are equal, as those of a key have to be.
+// cannotBeKey reports whether the database does not define equality for the type.
 func (p *Plan) cannotBeKey(c *cast.Cast) bool {
 	return c.Column(false) == schema.JSON || !p.limits.TextTypes && (c.Kind == cast.Bytes || c.Precision > 0)
 }
 
-// readTyped reads a field of the row by the type that the schema has for it. raw is what stands between the quotes of its name.
+// readTyped converts a field of the row to the type in the schema. raw is the raw name, between its quotes.
 func (b *rowBuilder) readTyped(t *planned, types *typing, f feed.Field, raw []byte) (feed.Field, *refusal) {
 	name := feed.Unquoted(nil, raw)
 	as := types.casts[string(name)]

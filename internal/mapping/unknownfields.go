@@ -8,19 +8,17 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// fieldNumbers are the numbers of fields that stand deeper in a message than its scanner numbers
-// names.
+// fieldNumbers has the numbers of names deeper in a message than the scanner numbers them.
 type fieldNumbers struct {
 	numbers    map[string]int32
 	unnumbered [][]byte
 	text       []byte
 }
 
-// most is how many names are kept with their numbers.
+// most is the maximum number of cached names.
 const most = 10_000
 
-// number returns the number of a name, or below 0 that of one in unnumbered. raw is what
-// stands between the quotes.
+// number returns the number of a name; a negative one refers to unnumbered. raw is the raw name, between its quotes.
 func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 	name := raw
 	if bytes.IndexByte(raw, '\\') >= 0 {
@@ -30,7 +28,7 @@ func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 	if n, ok := r.numbers[string(name)]; ok {
 		return n
 	}
-	n := names.Meet(name)
+	n := names.Intern(name)
 	if n < 0 {
 		r.unnumbered = append(r.unnumbered, bytes.Clone(name))
 		return ^int32(len(r.unnumbered) - 1)
@@ -44,8 +42,8 @@ func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 	return n
 }
 
-// unknownFields adds the fields without a mapped column under their own names, and copies key fields to key. markOnly leaves
-// out the fields that a message does not set which marks its row as deleted.
+// unknownFields adds the fields without a mapped column under their own names, and copies key fields to key. markOnly
+// adds only the fields that are set when a row is marked as deleted.
 func (b *rowBuilder) unknownFields(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field, markOnly bool) *refusal {
 	var bad *refusal
 	refused := b.eachUnknownField(msg, t, object, func(f feed.Field, name []byte) {
@@ -64,8 +62,8 @@ func (b *rowBuilder) unknownFields(msg *message, t *planned, types *typing, obje
 	return bad
 }
 
-// eachUnknownField calls each with the fields of a row that no column or path uses, and what stands between the quotes of
-// their names, if the row is not the message.
+// eachUnknownField calls each with the fields of a row that no column or path uses. It also passes their raw names if
+// the row is not the message.
 func (b *rowBuilder) eachUnknownField(msg *message, t *planned, object *feed.Field, each func(f feed.Field, name []byte)) *refusal {
 	if t.row.inLine {
 		b.unknownNames.unnumbered = msg.line.Unnumbered
@@ -89,7 +87,8 @@ func (b *rowBuilder) eachUnknownField(msg *message, t *planned, object *feed.Fie
 	return nil
 }
 
-// unknownField calls each with a field, unless a column or path uses it, and refuses it if the table rejects such fields.
+// unknownField calls each with a field unless a column or path uses it. It refuses the field if the table rejects
+// unknown fields.
 func (b *rowBuilder) unknownField(t *planned, f feed.Field, name []byte, each func(f feed.Field, name []byte)) *refusal {
 	if refused := b.unknownNames.check(t, f.Name); refused != nil {
 		return refused
@@ -102,17 +101,18 @@ func (b *rowBuilder) unknownField(t *planned, f feed.Field, name []byte, each fu
 	return nil
 }
 
-// isUsed reports whether a column or path uses a field, so that it needs no column of its own.
+// isUsed reports whether a column or path uses a field, so it needs no column of its own.
 func (f *fieldPlan) isUsed(number int32) bool { return number >= 0 && f.used[number] }
 
-// noteLost notes the value of a used field as lost if only its name is used: its column has another source.
+// noteLost records the value of a used field as lost if only its name is used: the column with that name has another
+// source.
 func (b *rowBuilder) noteLost(t *planned, number int32) {
 	if t.fields.nameOnly[number] {
 		b.lost = append(b.lost, LostValue{t.spec.Name, t.fields.names.Name(number), NameTaken})
 	}
 }
 
-// check demands that a table takes a field.
+// check refuses a field if the table rejects unknown fields and no column or path uses it.
 func (r *fieldNumbers) check(t *planned, number int32) *refusal {
 	if t.fields.all || t.fields.unknown != fold.RejectUnknown || number >= 0 && t.fields.used[number] && !t.fields.nameOnly[number] {
 		return nil
@@ -121,8 +121,8 @@ func (r *fieldNumbers) check(t *planned, number int32) *refusal {
 	return t.refuse(feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, name))
 }
 
-// checkShadowed rejects an element with a field that has the name of a column with its parent's key, unless it
-// repeats the key: no column could take it.
+// checkShadowed rejects an element with a field that no column can store because a column of the parent's key has its
+// name. A field that repeats the key is accepted.
 func (b *rowBuilder) checkShadowed(t *planned, key []feed.Field) *refusal {
 	for i := range t.fields.shadowed {
 		h := &t.fields.shadowed[i]
@@ -140,8 +140,8 @@ func (b *rowBuilder) checkShadowed(t *planned, key []feed.Field) *refusal {
 	return nil
 }
 
-// marksWith reports whether a message that marks its row as deleted sets a field of the row: part of the key, or the column
-// that keeps the version of the row.
+// marksWith reports whether a message that marks its row as deleted sets a field: a part of the key, or the column
+// with the row's version.
 func (t *planned) marksWith(name int32) bool {
 	o := &t.options
 	return o.Scope == fold.RowScope && name >= 0 && t.fields.names.Name(name) == o.Version || slices.ContainsFunc(t.key, func(k keyPart) bool { return k.name == name && !k.fromParent })

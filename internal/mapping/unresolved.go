@@ -6,22 +6,21 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// An UnresolvedPath is a path of the mapping that has led nowhere so far, though there was an object or array
-// in which it could have.
+// An UnresolvedPath is a path of the mapping that found nothing so far, although its parent existed.
 type UnresolvedPath struct {
-	// By is what of a table names the path: at, each, when, delete_when, version_field or columns; of
-	// the mapping it is ignore.
+	// By is the setting with the path: of a table when, each, row, delete_when, version_field or columns; of the
+	// mapping ignore.
 	By     string
-	Table  string // "" of the mapping
-	Column string // of columns
+	Table  string // "" for a path of the mapping
+	Column string // if By is columns
 	Path   string
-	Name   string // the last one of the path
-	// Siblings are the names of other members there; nil where these are the message's.
+	Name   string // last name of the path
+	// Siblings are the names of the other members of its parent; nil if the parent is the message.
 	Siblings []string
 }
 
-// UnresolvedPaths returns what no message has had so far. What a table takes from the messages is not among
-// it where it has taken none, and neither are the columns of keys: without these lines are rejected.
+// UnresolvedPaths returns the paths that no message has had so far. It skips most paths of tables that have had no
+// rows, and the columns of keys, because lines without these are rejected.
 func (m *Mapper) UnresolvedPaths() (all []UnresolvedPath) {
 	p := m.plan
 	all = m.unresolvedTests(all, p.ignore, UnresolvedPath{By: "ignore"})
@@ -63,7 +62,7 @@ func (m *Mapper) UnresolvedPaths() (all []UnresolvedPath) {
 	return all
 }
 
-// unresolvedTests adds the paths of a condition.
+// unresolvedTests appends the unresolved paths of a condition.
 func (m *Mapper) unresolvedTests(all []UnresolvedPath, c paths.Condition, as UnresolvedPath) []UnresolvedPath {
 	for _, at := range c.Places() {
 		all = m.unresolvedPath(all, as, at)
@@ -71,7 +70,7 @@ func (m *Mapper) unresolvedTests(all []UnresolvedPath, c paths.Condition, as Unr
 	return all
 }
 
-// unresolvedPath adds the first of some paths where all of them have led nowhere.
+// unresolvedPath appends the first of some alternative paths if none of them found anything.
 func (m *Mapper) unresolvedPath(all []UnresolvedPath, as UnresolvedPath, places ...paths.Place) []UnresolvedPath {
 	for i, at := range places {
 		missing, ok := m.read.Unresolved(at, m.plan.names)

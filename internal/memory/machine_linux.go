@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// machine returns the machine's memory in bytes, 0 if it cannot be told.
+// machine returns the machine's memory in bytes, 0 if unknown.
 func machine(root fs.FS) int64 {
 	for line := range strings.Lines(read(root, "proc/meminfo")) {
 		if text, ok := strings.CutPrefix(line, "MemTotal:"); ok {

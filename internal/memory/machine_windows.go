@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// machine returns the machine's memory in bytes, 0 if it cannot be told.
+// machine returns the machine's memory in bytes, 0 if unknown.
 func machine(fs.FS) int64 {
 	var kib uint64
 	ask := windows.NewLazySystemDLL("kernel32.dll").NewProc("GetPhysicallyInstalledSystemMemory")

@@ -1,4 +1,4 @@
-// Package memory says how much memory this process may use.
+// Package memory determines how much memory this process may use.
 package memory
 
 import (
@@ -15,12 +15,11 @@ import (
 
 // A Limit is how much memory a process may use.
 type Limit struct {
-	Bytes int64  // 0: nothing says
-	From  string // what says so, for people: "the machine's memory"
+	Bytes int64  // 0 if unknown
+	From  string // where the limit comes from, for messages: "the machine's memory"
 }
 
-// Available returns the lowest of the limits of this process: the memory of its control groups, GOMEMLIMIT,
-// and the machine's memory.
+// Available returns the lowest limit of this process: of its control groups, GOMEMLIMIT, and the machine's memory.
 func Available() Limit {
 	l := available(os.DirFS("/"))
 	l.lower(debug.SetMemoryLimit(-1), "GOMEMLIMIT")
@@ -42,8 +41,8 @@ func (l *Limit) lower(bytes int64, from string) {
 	}
 }
 
-// groupFiles are the files that may hold limits of the groups that this process is in: of each one and all above
-// it. A container may see the path of a group that only its host has, and its own limits at the top.
+// groupFiles returns the files that may hold limits of this process's control groups and their parents. A container
+// may see the path of a group that exists only on its host, and its own limits at the top.
 func groupFiles(root fs.FS) (files []string) {
 	for line := range strings.Lines(read(root, "proc/self/cgroup")) {
 		controllers, group, _ := strings.Cut(strings.TrimSpace(line[strings.Index(line, ":")+1:]), ":")
@@ -72,8 +71,8 @@ func read(root fs.FS, file string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// number returns 0 for a text that is no number, such as max. The old control groups have a number near the
-// highest one where there is no limit.
+// number returns 0 if text is not a number, such as max. Version 1 control groups without a limit have a number near
+// the maximum.
 func number(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n > math.MaxInt64-1<<20 {
@@ -82,10 +81,10 @@ func number(text string) int64 {
 	return n
 }
 
-// A Buffer is how much memory a run takes for its batches, and why it is this much.
+// A Buffer is how much memory a run uses for its batches, and why.
 type Buffer struct {
-	Bytes int64  // a whole number of MiB
-	Why   string // for people: "a quarter of 8.0 GiB, the machine's memory"
+	Bytes int64  // a multiple of 1 MiB
+	Why   string // for messages: "a quarter of 8.0 GiB, the machine's memory"
 }
 
 // The bounds of [Limit.Buffer], in bytes.

@@ -5,7 +5,7 @@ import (
 	"testing/fstest"
 )
 
-// TestAvailable_LowestLimit: the lowest limit of the groups of a process, those above them, and the machine.
+// TestAvailable_LowestLimit: the lowest limit of a process's groups, their parents, and the machine.
 func TestAvailable_LowestLimit(t *testing.T) {
 	const meminfo = "MemTotal:       16000000 kB\nMemFree: 1 kB\n"
 	for name, test := range map[string]struct {

@@ -1,4 +1,4 @@
-// Package merge has the functions that merge a message's value into the column's value.
+// Package merge has functions that merge a message's value into the column's value.
 package merge
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Function is how a column's values are merged.
+// A Function says how a column's values are merged.
 type Function uint8
 
 // The functions.

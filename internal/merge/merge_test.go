@@ -67,7 +67,7 @@ func TestAppendSum(t *testing.T) {
 	}
 }
 
-// TestAppendSum_OfTheLargest: a sum takes more digits than a summand, and is added to as any other.
+// TestAppendSum_OfTheLargest: a sum may have more digits than a summand, and can still be added to.
 func TestAppendSum_OfTheLargest(t *testing.T) {
 	largest := []byte("9e131051")
 	if !merge.IsSummand(largest) || merge.IsSummand([]byte("1e131052")) {
@@ -85,7 +85,7 @@ func TestAppendSum_OfTheLargest(t *testing.T) {
 	}
 }
 
-// FuzzAppendSum: the sum is what big.Rat has, and the spelling of it is one.
+// FuzzAppendSum compares sums with big.Rat, and checks that each has a canonical spelling.
 func FuzzAppendSum(f *testing.F) {
 	for _, s := range []string{"1", "-0.5", "1e3", "1.50", "99999999999999999999", "0.1e-5", "-7E+2", "x", "00"} {
 		f.Add(s, "2.5")
@@ -150,7 +150,7 @@ func TestAppendPatched(t *testing.T) {
 		{` { "b" : 1 , "a" : [ 1 ] } `, `{"a":2,"c":3}`, `{"b":1,"a":2,"c":3}`},
 		{`{"a":1,"b":2}`, `{"\u0061":3}`, `{"a":3,"b":2}`},
 		{`{"a":1,"a":2}`, `{}`, `{"a":2}`},
-		{`{"a":1,"b":2}`, `{"a":null,"a":4}`, `{"b":2,"a":4}`}, // patches in a row
+		{`{"a":1,"b":2}`, `{"a":null,"a":4}`, `{"b":2,"a":4}`}, // consecutive patches
 		{many, `{"m0":null,"x":1,"m39":{"y":2}}`, strings.Replace(strings.Replace(many, `"m0":0,`, "", 1), `"m39":39}`, `"m39":{"y":2},"x":1}`, 1)},
 	} {
 		if got := string(merge.AppendPatched(nil, []byte(c.text), []byte(c.patch))); got != c.want {
@@ -159,8 +159,8 @@ func TestAppendPatched(t *testing.T) {
 	}
 }
 
-// TestAppendPatches_AreAppliedAtOnce: patches in a row do what the patches do one after the other, whatever they are applied
-// to, to the order of the members.
+// TestAppendPatches_AreAppliedAtOnce: a sequence of patches has the same effect as the patches one by one, including
+// the order of the members.
 func TestAppendPatches_AreAppliedAtOnce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 7396))
 	for range 50_000 {
@@ -178,10 +178,10 @@ func TestAppendPatches_AreAppliedAtOnce(t *testing.T) {
 			row = merge.AppendPatches(nil, row, []byte(p))
 		}
 		if got := merge.AppendPatched(nil, base, row); string(got) != string(want) {
-			t.Fatalf("%s\npatched by %s\nin a row %s\nis %s\nwant %s", base, strings.Join(patches, " "), row, got, want)
+			t.Fatalf("%s\npatched by %s\nas a sequence %s\nis %s\nwant %s", base, strings.Join(patches, " "), row, got, want)
 		}
 		if most := 6000; len(row) > most {
-			t.Fatalf("patches in a row take %d bytes", len(row))
+			t.Fatalf("the sequence has %d bytes", len(row))
 		}
 	}
 }
@@ -205,7 +205,7 @@ func randomValue(rnd *rand.Rand, depth, width int) string {
 	return fmt.Sprint(rnd.IntN(9))
 }
 
-// FuzzAppendPatched: what a patch makes of an object is a JSON object, and no step of it depends on how deep that is.
+// FuzzAppendPatched: the result of a patch is a JSON object, at any depth.
 func FuzzAppendPatched(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":1}}`), []byte(`{"a":{"b":null}}`), []byte(`{"a":{"c":[1]}}`))
 	f.Add([]byte(`no`), []byte(`{"a":1,"a":{"x":1}}`), []byte(`{"a":null}`))
@@ -219,7 +219,7 @@ func FuzzAppendPatched(f *testing.F) {
 		row := merge.AppendPatches(nil, first, q)
 		got := merge.AppendPatched(nil, text, row)
 		if string(got) != string(want) || !feed.IsObject(got) || !feed.IsObject(row) {
-			t.Errorf("%q by %q and %q, in a row %q, is %q, want %q", text, p, q, row, got, want)
+			t.Errorf("%q by %q and %q, as a sequence %q, is %q, want %q", text, p, q, row, got, want)
 		}
 	})
 }

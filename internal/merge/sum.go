@@ -71,15 +71,15 @@ func shortInt(text []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// A number is a decimal. fraction is how many digits follow the point, and may exceed len(digits). The first digit is never
-// zero.
+// A number is a decimal. fraction is the number of digits after the point, and may exceed len(digits). The first
+// digit is never zero.
 type number struct {
 	negative bool
 	digits   []byte
 	fraction int
 }
 
-// parse reads a summand, or a sum of some.
+// parse reads a summand, or a sum of summands.
 func parse(text []byte) (n number, ok bool) {
 	rest := text
 	if len(rest) > 0 && rest[0] == '-' {

@@ -6,7 +6,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// A frame caches the values at the nodes of a tree, for the tree's current value. An object is scanned once, when one
+// A frame caches the values at the nodes of a tree for the tree's current value. An object is scanned once, when one
 // of its members is first read.
 type frame struct {
 	tree  *tree
@@ -24,9 +24,9 @@ type frame struct {
 }
 
 type cell struct {
-	value  uint32 // for which field holds
-	opened uint32 // for which the nodes below were looked up
-	parent int32  // as the node has it
+	value  uint32 // number of the value that field is from
+	opened uint32 // number of the value that the children were read from
+	parent int32  // copied from the node
 	field  feed.Field
 }
 
@@ -39,7 +39,7 @@ func newFrame(t *tree) frame {
 		walked: make([]bool, len(t.nodes)), found: make([]bool, len(t.nodes)), siblings: make([]map[string]bool, len(t.nodes))}
 }
 
-// begin turns to another value.
+// begin sets the current value.
 func (f *frame) begin(value []byte, k feed.Kind) {
 	if f.value++; f.value == 0 {
 		for i := range f.cells {
@@ -55,8 +55,8 @@ func (f *frame) set(at int32, value []byte, k feed.Kind) {
 	c.value, c.field.Value, c.field.Kind = f.value, value, k
 }
 
-// sampled is how many messages are searched for members that no path names: a path that finds nothing may be a
-// misspelling of one of them.
+// sampled is the number of messages in which members that no path names are recorded: a path that finds nothing may
+// be a misspelling of one of them.
 const (
 	sampled     = 100
 	maxSiblings = 1000 // by node
@@ -71,7 +71,7 @@ func (f *frame) noteSibling(at int32, name []byte) {
 	}
 }
 
-// get returns what the value has at a node, nil where that is absent.
+// get returns the value at a node, nil if it is absent.
 func (f *frame) get(at int32) *feed.Field {
 	c := &f.cells[at]
 	if c.value == f.value || f.find(at) {
@@ -80,7 +80,7 @@ func (f *frame) get(at int32) *feed.Field {
 	return nil
 }
 
-// find opens the parent of a node, and reports whether the node then has a value.
+// find reads the children of a node's parent, and reports whether the node then has a value.
 func (f *frame) find(at int32) bool {
 	parent := f.cells[at].parent
 	if parent < 0 || f.cells[parent].opened == f.value {
@@ -109,35 +109,35 @@ func (f *frame) open(at int32) {
 	f.walked[at] = true
 	w := feed.Walk(v.Value)
 	w.Next()
-	array, odd := w.Array(), false
+	array, mismatch := w.Array(), false
 	for _, k := range kids {
-		odd = odd || array != (f.tree.nodes[k].step.Index >= 0)
+		mismatch = mismatch || array != (f.tree.nodes[k].step.Index >= 0)
 	}
-	if odd {
+	if mismatch {
 		f.mismatches[at]++
 	}
-	next := 0 // of kids: members mostly come in the order of the last object's
+	next := 0 // index into kids: members usually have the same order as in the last object
 	for i := 0; w.Next(); i++ {
 		name := w.Name
 		if bytes.IndexByte(name, '\\') >= 0 {
 			f.name = feed.AppendUnquoted(f.name[:0], name)
 			name = f.name
 		}
-		k, taken := w.Kind, false
+		k, matched := w.Kind, false
 		for n := range kids {
 			kid := kids[(next+n)%len(kids)]
 			if step := &f.tree.nodes[kid].step; array && step.Index == i || !array && step.Index < 0 && step.Name == string(name) {
 				f.set(kid, w.Raw(), k)
-				f.found[kid], taken = true, true
+				f.found[kid], matched = true, true
 				next += n + 1
 				break
 			}
 		}
-		if !taken && f.value <= sampled && !array {
+		if !matched && f.value <= sampled && !array {
 			f.noteSibling(at, name)
 		}
 		if k == feed.JSON {
-			w.Raw() // steps over it
+			w.Raw() // skips it
 		}
 	}
 }

@@ -1,5 +1,4 @@
-// Package paths has the paths that lead from a message to values in it, conditions on these values, and what reads
-// both from a message.
+// Package paths has paths to values in a message, conditions on these values, and a reader for both.
 package paths
 
 import (
@@ -22,28 +21,28 @@ type Path struct {
 	Text  string // as it was written
 }
 
-// Base is where a path begins.
+// Base is where a path starts.
 type Base uint8
 
-// Where it begins.
+// Where a path starts.
 const (
-	NoBase Base = iota // the zero path leads nowhere
-	// DefaultBase is that of a path without $ or ^: the row. In conditions and in version_field it is the whole message,
-	// or in a child table the whole element.
+	NoBase Base = iota // the base of the zero path, which leads nowhere
+	// DefaultBase is the base of a path without $ or ^: the row. In conditions and in version_field it is the whole
+	// message, or in a child table the whole element.
 	DefaultBase
 	MessageBase // $
-	ParentBase  // ^: the element, or message, that holds the array of this one
-	VersionBase // the version that the message's envelope has
+	ParentBase  // ^: the element or message that contains the current array
+	VersionBase // the version in the message's envelope
 )
 
-// A Step goes to a member of an object or to an element of an array.
+// A Step leads to a member of an object or an element of an array.
 type Step struct {
 	Name  string
-	Index int // -1 where the step is a member
+	Index int // -1 if the step is a member
 }
 
-// ParsePath reads a path: a.b, "x.y".z, a[0], . (the value itself), $ or $.a (from the
-// message), ^.a (from the parent element).
+// ParsePath parses a path: a.b, "x.y".z, a[0], . (the value itself), $ or $.a (from the message), ^.a (from the
+// parent element).
 func ParsePath(text string) (Path, error) {
 	if !utf8.ValidString(text) {
 		return Path{}, fmt.Errorf("path %q is not UTF-8", text)
@@ -83,7 +82,7 @@ func ParsePath(text string) (Path, error) {
 	}
 }
 
-// cutStep reads the first step of a path.
+// cutStep parses the first step of a path.
 func cutStep(text string) (step Step, rest string, err error) {
 	switch {
 	case text == "" || text[0] == '.':
@@ -115,14 +114,14 @@ func cutStep(text string) (step Step, rest string, err error) {
 	return Step{Name: text[:end], Index: -1}, text[end:], nil
 }
 
-// FieldPath is the path of the member of that name, whatever is in the name.
+// FieldPath returns the path of the member with a name, which may have any characters.
 func FieldPath(name string) Path {
 	p := Path{Base: DefaultBase, Steps: []Step{{Name: name, Index: -1}}}
 	p.Text = p.String()
 	return p
 }
 
-// String is the path as [ParsePath] reads it, in one spelling.
+// String returns the path in its canonical spelling, which [ParsePath] reads.
 func (p Path) String() string {
 	if p.IsEnvelopeVersion() {
 		return p.Text
@@ -149,11 +148,11 @@ func (p Path) String() string {
 	return b.String()
 }
 
-// EnvelopeVersion is the path of the version that a message's envelope has.
+// EnvelopeVersion is the path of the version in a message's envelope.
 var EnvelopeVersion = Path{Base: VersionBase, Text: "the envelope's version"}
 
-// IsEnvelopeVersion reports whether a path is that of the version which a message's envelope has.
+// IsEnvelopeVersion reports whether a path is [EnvelopeVersion].
 func (p Path) IsEnvelopeVersion() bool { return p.Base == VersionBase }
 
-// MarshalText implements [encoding.TextMarshaler]: a path is the same however it is spelled.
+// MarshalText implements [encoding.TextMarshaler]. All spellings of a path have the same text.
 func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

@@ -8,29 +8,29 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// A Reader reads values at places. Each tree has one current value, which a Begin method sets; a result is valid until
-// the next Begin of its tree.
+// A Reader reads the values at places. Each tree has one current value, which a Begin method sets. A result is valid
+// until the next Begin of its tree.
 type Reader struct {
 	feed.Unquoter
 	trees  *Trees
 	frames []frame // by tree
 }
 
-// NewReader returns a reader. More trees, and paths, may be added: see [Reader.Grow].
+// NewReader returns a reader. Trees and paths may be added later: see [Reader.Grow].
 func (t *Trees) NewReader() *Reader {
 	r := &Reader{trees: t}
 	r.Grow()
 	return r
 }
 
-// Grow has the reader follow the paths that were added.
+// Grow makes the reader follow paths that were added.
 func (r *Reader) Grow() {
 	for i, t := range *r.trees {
 		if i == len(r.frames) {
 			r.frames = append(r.frames, newFrame(t))
 		} else if len(r.frames[i].cells) < len(t.nodes) {
 			f := newFrame(t)
-			f.value = r.frames[i].value // later lines are no samples
+			f.value = r.frames[i].value // only the first lines are sampled
 			copy(f.mismatches, r.frames[i].mismatches)
 			copy(f.walked, r.frames[i].walked)
 			copy(f.found, r.frames[i].found)
@@ -40,10 +40,10 @@ func (r *Reader) Grow() {
 	}
 }
 
-// Begin turns a tree to a value.
+// Begin sets a tree's current value.
 func (r *Reader) Begin(tree int32, value []byte, k feed.Kind) { r.frames[tree].begin(value, k) }
 
-// BeginLine turns a tree to a line.
+// BeginLine sets a tree's current value to a line.
 func (r *Reader) BeginLine(tree int32, l *feed.Line) {
 	f := &r.frames[tree]
 	f.begin(bytes.TrimSpace(l.Text), feed.JSON)
@@ -56,23 +56,23 @@ func (r *Reader) BeginLine(tree int32, l *feed.Line) {
 	}
 }
 
-// An Element says which of the elements of an array, or object, a value is.
+// An Element identifies an element of an array, or a member of an object.
 type Element struct {
 	Index int
-	Key   []byte // of an object: what is between the quotes of its name; nil: of an array
+	Key   []byte // for a member of an object: its raw name; nil for an array
 }
 
-// BeginElement turns a tree to an element.
+// BeginElement sets a tree's current value to an element.
 func (r *Reader) BeginElement(tree int32, value []byte, k feed.Kind, e Element) {
 	f := &r.frames[tree]
 	f.begin(value, k)
 	f.element = e
 }
 
-// Element says which element a tree has turned to.
+// Element returns the current element of a tree.
 func (r *Reader) Element(tree int32) Element { return r.frames[tree].element }
 
-// Get returns the value at a place; nil where it is absent, or the place is [Nowhere].
+// Get returns the value at a place; nil if it is absent or the place is [Nowhere].
 func (r *Reader) Get(at Place) *feed.Field {
 	if at.Tree < 0 {
 		return nil
@@ -80,10 +80,10 @@ func (r *Reader) Get(at Place) *feed.Field {
 	return r.frames[at.Tree].get(at.Node)
 }
 
-// At is [Reader.Get] of a place that is not [Nowhere].
+// At is [Reader.Get] for a place that is not [Nowhere].
 func (r *Reader) At(at Place) *feed.Field { return r.frames[at.Tree].get(at.Node) }
 
-// Holds reports whether a condition holds; nil always does.
+// Holds reports whether a condition holds; nil always holds.
 func (r *Reader) Holds(c Condition) bool {
 	if c == nil {
 		return true
@@ -145,8 +145,8 @@ func (r *Reader) Decides(c Condition) Place {
 	return c[0][0].at
 }
 
-// Mismatches calls back at each place whose value was no object, or no array, where a path steps into it, with how
-// often that was so. What is below such a value is absent.
+// Mismatches calls each with the places whose value is not the object or array that a path expects, and how often
+// that happened. Values below such a place are absent.
 func (r *Reader) Mismatches(each func(at Place, n int64)) {
 	for i := range r.frames {
 		for at, n := range r.frames[i].mismatches {
@@ -157,14 +157,14 @@ func (r *Reader) Mismatches(each func(at Place, n int64)) {
 	}
 }
 
-// Unresolved returns the first step of a path that no message has had, although its parent existed. For fields of the line
-// itself it asks names.
+// Unresolved returns the first step of a path that no message has had although its parent existed. For fields of the
+// line itself it asks names.
 func (r *Reader) Unresolved(at Place, names *feed.Names) (missing Place, ok bool) {
 	f := &r.frames[at.Tree]
 	for n := at.Node; n > 0; n = f.tree.nodes[n].parent {
 		node := &f.tree.nodes[n]
 		if at.Tree == 0 && node.parent == 0 && node.step.Index < 0 {
-			if !names.HasMet(node.step.Name) && !f.found[n] { // which is so where the message is in an envelope
+			if !names.HasSeen(node.step.Name) && !f.found[n] { // in an envelope, only found is set
 				missing, ok = Place{at.Tree, n}, true
 			}
 		} else if f.walked[node.parent] && !f.found[n] {
@@ -174,7 +174,7 @@ func (r *Reader) Unresolved(at Place, names *feed.Names) (missing Place, ok bool
 	return missing, ok
 }
 
-// Siblings returns the other members of a path's parent, to suggest one; nil if the parent is the line.
+// Siblings returns the other members of a path's parent, as suggestions; nil if the parent is the line.
 func (r *Reader) Siblings(at Place) []string {
 	f := &r.frames[at.Tree]
 	parent := f.tree.nodes[at.Node].parent

@@ -2,26 +2,26 @@ package paths
 
 import "github.com/weirsync/weir/internal/feed"
 
-// Trees are the paths that a plan follows: a tree for each kind of value that paths begin at, such as the message, or
-// the elements of an array. They are added to while the plan is made.
+// Trees are the paths that a plan follows: a tree for each kind of value where paths start, such as the message or
+// the elements of an array. Paths are added while the plan is made.
 type Trees []*tree
 
-// A Place is a node of a tree: where a path leads.
+// A Place is a node of a tree: the value that a path leads to.
 type Place struct{ Tree, Node int32 }
 
 // Nowhere is the place of a path that is not set. The zero Place is not Nowhere but the root of tree 0.
 var Nowhere = Place{Tree: -1}
 
-// IsNowhere reports whether it is the place of no path.
+// IsNowhere reports whether the place is [Nowhere].
 func (p Place) IsNowhere() bool { return p.Tree < 0 }
 
 // A tree holds the paths into one kind of value.
 type tree struct {
 	nodes []node
-	slots []int32 // by number of a field's name: its node below the root; 0 is none. See [Trees.Number]
+	slots []int32 // by number of a field's name: its node below the root; 0 means none. See [Trees.Number]
 }
 
-// A node is where a path leads, or passes. Node 0 is the value itself.
+// A node is a step of a path. Node 0 is the value itself.
 type node struct {
 	step   Step
 	parent int32
@@ -34,7 +34,7 @@ func (t *Trees) Grow() int32 {
 	return int32(len(*t) - 1)
 }
 
-// Add returns the place that steps lead to from another one.
+// Add adds steps from a place, and returns the place they lead to.
 func (t Trees) Add(from Place, steps []Step) Place {
 	tree := t[from.Tree]
 	for _, step := range steps {
@@ -68,13 +68,13 @@ func (t Trees) Number(tree int32, names *feed.Names) {
 	}
 }
 
-// ReadsField reports whether a path begins with a field of a line, by the number of its name.
+// ReadsField reports whether a path starts with the field of a line whose name has a number.
 func (t Trees) ReadsField(tree, name int32) bool {
 	slots := t[tree].slots
 	return uint(name) < uint(len(slots)) && slots[name] > 0
 }
 
-// ReadsMember reports whether a path leads from a place to a member of that name.
+// ReadsMember reports whether a path leads from a place to a member with a name.
 func (t Trees) ReadsMember(at Place, name []byte) bool {
 	nodes := t[at.Tree].nodes
 	for _, k := range nodes[at.Node].kids {
@@ -85,7 +85,7 @@ func (t Trees) ReadsMember(at Place, name []byte) bool {
 	return false
 }
 
-// Members are the members of the value itself that paths of a tree begin with.
+// Members returns the names of the value's own members that paths of a tree start with.
 func (t Trees) Members(tree int32) (names []string) {
 	nodes := t[tree].nodes
 	for _, k := range nodes[0].kids {
@@ -94,16 +94,16 @@ func (t Trees) Members(tree int32) (names []string) {
 	return names
 }
 
-// IsMember reports whether a place is the member of that name of the value itself.
+// IsMember reports whether a place is the member with a name of the value itself.
 func (t Trees) IsMember(at Place, name string) bool {
 	n := &t[at.Tree].nodes[at.Node]
 	return n.parent == 0 && n.step == Step{Name: name, Index: -1}
 }
 
-// Name is the last step to a place, where that is a member.
+// Name returns the name of the last step to a place, if that is a member.
 func (t Trees) Name(at Place) string { return t[at.Tree].nodes[at.Node].step.Name }
 
-// String is the path that leads to a place within its tree, for people.
+// String returns the path to a place in its tree, for messages.
 func (t Trees) String(at Place) string {
 	var steps []Step
 	for nodes, n := t[at.Tree].nodes, at.Node; n > 0; n = nodes[n].parent {
@@ -112,19 +112,19 @@ func (t Trees) String(at Place) string {
 	return Path{Base: DefaultBase, Steps: steps}.String()
 }
 
-// A Condition is a [When], ready to be tested. nil holds always.
+// A Condition is a compiled [When]. nil always holds.
 type Condition [][]test
 
 type test struct {
 	at       Place
-	in       [][]byte // texts
-	null     bool     // null is one of the values
-	compares bool     // there are values
+	in       [][]byte // the texts to compare with
+	null     bool     // null is one of the values to compare with
+	compares bool     // there are values to compare with
 	not      bool
 	present  Presence
 }
 
-// Compile returns the condition. find returns where the path of a test leads.
+// Compile compiles the condition. find returns the place of a test's path.
 func (w When) Compile(find func(t *Test) Place) Condition {
 	if w == nil {
 		return nil
@@ -161,7 +161,7 @@ func (c Condition) Places() (all []Place) {
 	return all
 }
 
-// First are the places that the parts of a condition look at first.
+// First returns the place of the first test of each alternative.
 func (c Condition) First() (all []Place) {
 	for _, tests := range c {
 		if len(tests) > 0 {

@@ -6,38 +6,38 @@ import (
 	"strings"
 )
 
-// A When is a condition: one of its parts must hold. nil holds always.
+// A When is a condition: one of its parts must hold. nil always holds.
 type When []All
 
-// All is a condition of tests that must all hold.
+// All is a list of tests that must all hold.
 type All []Test
 
 // A Test compares one value of a message, as text.
 type Test struct {
-	Pos     Pos `json:"-"` // where it is in the file
+	Pos     Pos `json:"-"` // position in the file
 	Path    Path
 	In      []Value // the allowed values; nil: only presence is tested
 	Not     bool    // In has the forbidden values instead; an absent value passes
 	Present Presence
 }
 
-// Presence is what a test asks of a value's presence; a null is present.
+// Presence says whether a value must be present. A null is present.
 type Presence uint8
 
-// What it asks.
+// Whether a value must be present.
 const (
 	AnyPresence Presence = iota
 	MustBePresent
 	MustBeAbsent
 )
 
-// A Value is one that a test compares with.
+// A Value is a value that a test compares with.
 type Value struct {
 	Text string
-	Null bool // JSON's null, and not a text
+	Null bool // JSON null, not a text
 }
 
-// A Pos is a place in the file that a mapping was read from; the zero one is none.
+// A Pos is a position in the file that a mapping was read from; the zero value means none.
 type Pos struct{ Line, Column int } // from 1
 
 // CutCondition splits a condition FIELD=VALUE.
@@ -55,7 +55,7 @@ func CutCondition(text string) (field, value string, err error) {
 	return field, value, err
 }
 
-// ParseWhen reads a condition PATH=VALUE. The value null is JSON's.
+// ParseWhen parses a condition PATH=VALUE. The value null means JSON null.
 func ParseWhen(text string) (When, error) {
 	field, value, err := CutCondition(text)
 	if err != nil {
@@ -72,7 +72,7 @@ func ParseWhen(text string) (When, error) {
 	return When{{{Path: path, In: []Value{v}}}}, nil
 }
 
-// String is the condition for people.
+// String returns the condition for messages.
 func (w When) String() string {
 	var parts []string
 	for _, all := range w {
@@ -85,7 +85,7 @@ func (w When) String() string {
 	return strings.Join(parts, " or ")
 }
 
-// String is the test for people: type=a,b.
+// String returns the test for messages, such as type=a,b.
 func (t *Test) String() string {
 	path, sign := t.Path.String(), "="
 	var parts []string

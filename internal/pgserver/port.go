@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// FreePort returns a port below those that the system gives to clients: one of them could
-// take it while the server is down.
+// FreePort returns a free port below the range that the system assigns to clients, so no client takes it while the
+// server is down.
 func FreePort() (port int, err error) {
 	for range 100 {
 		port = 10_000 + rand.IntN(20_000)

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package pgserver runs private Postgres servers from the binaries that the machine has.
+// Package pgserver runs private Postgres servers from the installed binaries.
 package pgserver
 
 import (
@@ -24,8 +24,8 @@ import (
 // A Server is a private Postgres.
 type Server struct {
 	Port int
-	// Private has it listen on its socket alone, which is for its user (and root): no password is asked, and whoever
-	// connects can run programs as that user.
+	// Private servers listen only on their socket, which only their user and root can access. There is no password,
+	// and whoever connects can run programs as that user.
 	Private  bool
 	dir      string
 	data     string
@@ -35,12 +35,11 @@ type Server struct {
 	done     <-chan struct{} // closed when the postmaster has ended
 }
 
-// maxSocket is how long the path of a socket is at most, on Linux.
+// maxSocket is the maximum length of a socket's path on Linux.
 const maxSocket = 107
 
-// New makes the folders of a server: dir, which exists, takes its log and its sockets (whose
-// paths are maxSocket bytes long at most), and data, which does not, its data. Settings are such as
-// "fsync=off".
+// New creates the folders of a server: dir, which must exist, is for its log and its sockets (whose paths have at
+// most maxSocket bytes). data, which must not exist, is for its data. Settings have the form "fsync=off".
 func New(dir, data string, settings ...string) (*Server, error) {
 	s := &Server{bin: Find(), settings: settings}
 	var derr, err error
@@ -52,7 +51,7 @@ func New(dir, data string, settings ...string) (*Server, error) {
 	if err == nil {
 		err = errors.Join(os.Mkdir(data, 0o700), os.Mkdir(s.Sockets(), 0o700))
 	}
-	if unprivileged() != nil { // Postgres refuses to run as root, so another user owns and enters these
+	if unprivileged() != nil { // Postgres refuses to run as root, so another user must own and enter these
 		err = errors.Join(err, os.Chmod(dir, 0o755))
 	}
 	if err == nil {
@@ -61,7 +60,7 @@ func New(dir, data string, settings ...string) (*Server, error) {
 	return s, err
 }
 
-// Init makes the data of a new cluster, whose superuser is postgres.
+// Init creates the data of a new cluster, whose superuser is postgres.
 func (s *Server) Init() error {
 	out, err := s.Command("initdb", "-D", s.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync").CombinedOutput()
 	if err == nil {
@@ -75,8 +74,8 @@ func (s *Server) Init() error {
 	return fmt.Errorf("initdb: %w\n%s", err, out)
 }
 
-// closedTo returns the outermost of the folders down to dir that a user cannot enter, "" for none. It knows nothing of
-// access control lists.
+// closedTo returns the outermost folder on the path to dir that a user cannot enter, "" for none. It ignores access
+// control lists.
 func closedTo(who *syscall.Credential, dir string) (closed string) {
 	dir, err := filepath.Abs(dir)
 	if who == nil || err != nil {
@@ -101,7 +100,7 @@ func closedTo(who *syscall.Credential, dir string) (closed string) {
 	}
 }
 
-// username names who servers run as where this process is root's.
+// username returns the name of the user that servers run as if this process is root.
 func username() string {
 	u, err := user.LookupId(fmt.Sprint(unprivileged().Uid))
 	if err != nil {
@@ -110,9 +109,9 @@ func username() string {
 	return u.Username
 }
 
-// Start starts the server on a port that is free.
+// Start starts the server on a free port.
 func (s *Server) Start() (err error) {
-	for range 5 { // somebody may take the port before the server does
+	for range 5 { // another process may take the port before the server does
 		if s.Port, err = FreePort(); err != nil {
 			return err
 		}
@@ -123,8 +122,8 @@ func (s *Server) Start() (err error) {
 	return err
 }
 
-// Find returns the folder that holds initdb and postgres, "" where there is none: PG_BIN, that of
-// postgres in the PATH, or the newest of Debian's.
+// Find returns the folder of initdb and postgres, "" if there is none: PG_BIN, the folder of postgres in the PATH, or
+// the newest of Debian's.
 func Find() string {
 	folders := []string{os.Getenv("PG_BIN")}
 	if path, err := exec.LookPath("postgres"); err == nil {
@@ -149,21 +148,21 @@ func Find() string {
 	return ""
 }
 
-// Data is the folder of the server's data.
+// Data returns the folder of the server's data.
 func (s *Server) Data() string { return s.data }
 
-// Sockets is a folder that the server owns.
+// Sockets returns the folder of the server's sockets, which it owns.
 func (s *Server) Sockets() string { return filepath.Join(s.dir, "s") }
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 
-// PID is the process of the postmaster.
+// PID returns the process ID of the postmaster.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Done is closed when the postmaster has ended.
+// Done returns a channel that is closed when the postmaster ends.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// unprivileged is who the server runs as where this process is root's.
+// unprivileged returns the user that the server runs as if this process is root, else nil.
 func unprivileged() *syscall.Credential {
 	if os.Geteuid() != 0 {
 		return nil
@@ -178,7 +177,7 @@ func unprivileged() *syscall.Credential {
 	return nil
 }
 
-// Attributes are those of a process that the user of servers runs: it dies with its parent.
+// Attributes returns the attributes of a process that runs as the servers' user and dies with its parent.
 func Attributes() *syscall.SysProcAttr { return attributes(unprivileged()) }
 
 // Own gives a file or folder to the user that servers run as.
@@ -190,7 +189,7 @@ func Own(path string) error {
 	return os.Chown(path, int(owner.Uid), int(owner.Gid))
 }
 
-// Command is one of Postgres' programs, run as the server is.
+// Command returns one of Postgres' programs, to be run like the server.
 func (s *Server) Command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(filepath.Join(s.bin, name), args...)
 	c.Dir = s.Sockets()
@@ -199,12 +198,12 @@ func (s *Server) Command(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// Begin starts a command that has [Attributes], and returns a channel that is closed when it has ended.
+// Begin starts a command that has [Attributes], and returns a channel that is closed when it ends.
 func Begin(c *exec.Cmd) (ended <-chan struct{}, err error) {
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // the command dies with the thread that started it, so this one stays
+		runtime.LockOSThread() // the command dies with the thread that started it, so keep this one
 		defer runtime.UnlockOSThread()
 		err := c.Start()
 		if started <- err; err == nil {
@@ -214,7 +213,7 @@ func Begin(c *exec.Cmd) (ended <-chan struct{}, err error) {
 	return done, <-started
 }
 
-// Restart starts the server on its data and its port, and waits until it answers.
+// Restart starts the server with its data and port, and waits until it answers.
 func (s *Server) Restart() error {
 	listen := "127.0.0.1"
 	if s.Private {
@@ -225,7 +224,7 @@ func (s *Server) Restart() error {
 		args = append(args, "-c", set)
 	}
 	s.cmd = s.Command("postgres", args...)
-	// Not a pipe, which would live as long as the last of its children.
+	// A pipe would stay open until the last of its children ends.
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -254,7 +253,7 @@ func (s *Server) Restart() error {
 	}
 }
 
-// Stop ends the server as its administrator would.
+// Stop ends the server like its administrator would.
 func (s *Server) Stop() {
 	if s.done == nil { // it was not started
 		return
@@ -275,7 +274,7 @@ func (s *Server) Log() string {
 	return string(text)
 }
 
-// URL is the connection string of one of the server's databases.
+// URL returns the connection string of one of the server's databases.
 func (s *Server) URL(database string) string {
 	if s.Private {
 		return fmt.Sprintf("postgres://postgres@/%s?host=%s&port=%d&sslmode=disable", database, url.QueryEscape(s.Sockets()), s.Port)

@@ -4,7 +4,7 @@ package pgserver
 
 import "errors"
 
-// A Server is a private Postgres, which only Unix has.
+// A Server is a private Postgres, which is supported only on Unix.
 type Server struct{ Private bool }
 
 // New fails.
@@ -12,7 +12,7 @@ func New(string, string, ...string) (*Server, error) {
 	return nil, errors.New("weir starts Postgres servers of its own only on Unix")
 }
 
-// Find finds no folder.
+// Find returns "".
 func Find() string { return "" }
 
 // Init is never called.

@@ -1,4 +1,4 @@
-// Package quantity writes numbers for people, the same way everywhere.
+// Package quantity formats numbers for people, the same way everywhere.
 package quantity
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Grouped writes a number with commas between its thousands.
+// Grouped formats a number with commas between its thousands.
 func Grouped(n int64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -18,7 +18,7 @@ func Grouped(n int64) string {
 	return s
 }
 
-// Count is a number of things, in the right form.
+// Count formats a number of things, in singular or plural.
 func Count(n int64, thing string) string {
 	switch {
 	case n == 1:
@@ -30,7 +30,7 @@ func Count(n int64, thing string) string {
 	return Grouped(n) + " " + thing
 }
 
-// Figure writes a measured value, which is not negative, with the three digits that count: 1,420,000, 48.6, 0.31.
+// Figure formats a measured value, which is not negative, with three significant digits: 1,420,000, 48.6, 0.31.
 func Figure(v float64) string {
 	if v == 0 {
 		return "0"
@@ -38,17 +38,17 @@ func Figure(v float64) string {
 	digits := 2 - int(math.Floor(math.Log10(v)))
 	unit := math.Pow10(digits)
 	whole, rest, _ := strings.Cut(fmt.Sprintf("%.*f", max(digits, 0), math.Round(v*unit)/unit), ".")
-	n, _ := strconv.ParseInt(whole, 10, 64) // of digits
+	n, _ := strconv.ParseInt(whole, 10, 64) // always digits
 	if rest = strings.TrimRight(rest, "0"); rest == "" {
 		return Grouped(n)
 	}
 	return Grouped(n) + "." + rest
 }
 
-// Bytes is a number of bytes in the unit that suits it.
+// Bytes formats a number of bytes in a suitable unit.
 func Bytes(n int64) string {
 	switch {
-	case n >= 1e9-5e4: // the rest of the unit below rounds to 1000.0
+	case n >= 1e9-5e4: // anything less rounds to at most 999.9 of the smaller unit
 		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
 	case n >= 1e6-50:
 		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
@@ -58,7 +58,7 @@ func Bytes(n int64) string {
 	return Count(n, "byte")
 }
 
-// BinaryBytes is a number of bytes of memory or of a spool, whose limits people give in such units.
+// BinaryBytes formats a size of memory or of a spool, whose limits users set in binary units.
 func BinaryBytes(n int64) string {
 	switch v := float64(n); {
 	case v >= 1<<30:
@@ -71,7 +71,7 @@ func BinaryBytes(n int64) string {
 	return Count(n, "byte")
 }
 
-// Duration is a duration in its two largest units at most.
+// Duration formats a duration in at most its two largest units.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestQuantity has the figures in testdata/figures.txtar.
+// TestQuantity runs the cases in testdata/figures.txtar.
 func TestQuantity(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/figures.txtar", func(t *testing.T, kind, given string) string {
 		if kind == "duration" {

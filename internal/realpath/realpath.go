@@ -1,4 +1,4 @@
-// Package realpath finds where a path leads.
+// Package realpath resolves symbolic links.
 package realpath
 
 import (
@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Of returns a path without symbolic links, of which the end need not exist.
+// Of returns a path without symbolic links. The end of the path need not exist.
 func Of(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package replay is the other end of a feed: it sends captured lines at their
-// recorded pace, faster, or at a rate, to any number of clients, each from where it
-// wants to resume; and it misbehaves on request, for tests need a nasty peer.
+// Package replay is the sending end of a feed. It sends captured lines at their recorded pace, faster, or at a fixed
+// rate, to any number of clients, each from its own resume value. For tests it misbehaves on request.
 package replay
 
 import (
@@ -21,65 +20,62 @@ import (
 	"github.com/weirsync/weir/internal/source/file"
 )
 
-// Config is what is sent, and how.
+// Config says what to send, and how.
 type Config struct {
-	Files []string // as file.Open takes them; sent in this order
+	Files []string // as file.Open accepts them; sent in this order
 
-	// TimeField has the time of a line, in seconds since 1970 or RFC 3339. With it
-	// lines go out as far apart as they are in the files, Speed times as fast.
+	// TimeField is the field with a line's time, in seconds since 1970 or RFC 3339. If it is set, lines are sent at
+	// their recorded intervals divided by Speed.
 	TimeField string
-	Speed     float64 // 1 is as recorded; +Inf as fast as it goes
-	Rate      float64 // lines a second in place of the recorded pace; 0: not
-	// Loop begins again at the end, with TimeField moved forward by what the files
-	// span.
+	Speed     float64 // 1: as recorded; +Inf: as fast as possible
+	Rate      float64 // lines per second, instead of the recorded pace; 0: recorded pace
+	// Loop starts over at the end, with TimeField advanced by the time span of the files.
 	Loop bool
 
-	// Stamp has each line's TimeField set to the time at which it is sent.
+	// Stamp sets each line's TimeField to the time when it is sent.
 	Stamp bool
 
-	// ResumeField is compared with what a client resumes from: lines before the
-	// first whose value is not less are left out.
+	// ResumeField is compared with a client's resume value. Lines before the first value that is not less are skipped.
 	ResumeField string
-	Keepalive   time.Duration // after so long without a line a keepalive is sent; 0: never
+	Keepalive   time.Duration // idle time after which a keepalive is sent; 0: never
 
-	// What a bad feed does to each connection.
-	DropAfter  time.Duration // closes it, in the middle of a line
-	StallAfter time.Duration // sends nothing more
-	Garbage    int           // makes every Garbage-th line no message
+	// Faults to inject on each connection.
+	DropAfter  time.Duration // close it in the middle of a line
+	StallAfter time.Duration // stop sending
+	Garbage    int           // corrupt every Garbage-th line
 }
 
-// errDropped ends a connection as DropAfter asks.
+// errDropped ends a connection for DropAfter.
 var errDropped = errors.New("dropped on purpose")
 
-// A player sends the lines to one client.
+// A player sends lines to one client.
 type player struct {
 	Config
 	out    flusher
 	scan   *feed.Scanner
-	resume string // lines before this are left out
+	resume string // skip lines before this value
 
-	limit *rate.Limiter // of lines, where there is a Rate
-	start time.Time     // of the pace
-	first float64       // time of the first line that was sent, in seconds
-	shift float64       // added to each time; grows as it loops
-	lines int64         // sent
-	last  string        // the resume value last sent
-	fresh time.Time     // when a line was last sent
+	limit *rate.Limiter // lines per second, if Rate is set
+	start time.Time     // when the pace began
+	first float64       // time of the first line sent, in seconds
+	shift float64       // added to each time; grows with each loop
+	lines int64         // lines sent
+	last  string        // resume value sent last
+	fresh time.Time     // when the last line was sent
 	buf   []byte
 }
 
-// A flusher is where lines go; Flush sends what was written.
+// A flusher receives lines. Flush sends what was written.
 type flusher interface {
 	io.Writer
 	Flush() error
 }
 
-// catchUp is the part of a second whose lines go out at once when a client that held them up
-// takes them again.
+// catchUp is the part of a second whose lines are sent in one burst when a client that blocked reads again.
 const catchUp = 0.05
 
-// Play sends the lines to out from a resume value on, "" for the first. It returns
-// nil at the end of the files.
+// Play sends the lines to out, from a resume value on; "" starts at the first line. It returns nil at the end of the
+// files.
 func Play(ctx context.Context, c Config, out flusher, resume string) error {
 	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, first: math.NaN(), fresh: time.Now()}
 	if c.Rate > 0 {
@@ -97,7 +93,7 @@ func Play(ctx context.Context, c Config, out flusher, resume string) error {
 		if math.IsNaN(span) {
 			span = 0
 		}
-		if p.lines == 0 { // what the client wants comes in a later loop, if the values move on
+		if p.lines == 0 { // with values that advance, the resume value may come in a later loop
 			loops = math.Ceil((feed.Seconds(p.resume) - last) / span)
 			if p.ResumeField != p.TimeField || !(loops > 0) || math.IsInf(loops, 0) || p.shift > 0 {
 				return errors.New("the files have no lines to send in a loop")
@@ -107,7 +103,7 @@ func Play(ctx context.Context, c Config, out flusher, resume string) error {
 	}
 }
 
-// once sends the files, and returns the times of the first and the last line in them that has one.
+// once sends the files, and returns the first and the last time that it found in their lines.
 func (p *player) once(ctx context.Context) (from, to float64, err error) {
 	from, to = math.NaN(), math.NaN()
 	for _, file := range p.Files {
@@ -148,14 +144,14 @@ func (p *player) file(ctx context.Context, path string, timed func(float64)) (er
 	}
 }
 
-// line sends one line when its time has come.
+// line sends one line when it is due.
 func (p *player) line(ctx context.Context, line []byte, timed func(float64)) error {
 	fields, err := p.scan.Scan(line)
 	if err != nil {
-		fields = nil // it is sent as it is
+		fields = nil // send it unchanged
 	}
 	resume := p.last
-	at, timeField, timeText := math.NaN(), -1, "" // of the field with the time
+	at, timeField, timeText := math.NaN(), -1, "" // the field with the time
 	for i := range fields {
 		f := &fields[i]
 		name := p.scan.Name(f)
@@ -197,12 +193,12 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 		p.buf = append(p.buf, line...)
 	}
 	_, err = p.out.Write(append(p.buf, '\n'))
-	// Not before: a keepalive says that all up to its value was sent.
+	// Not earlier: a keepalive says that everything up to its value was sent.
 	p.last, p.fresh = resume, time.Now()
 	return err
 }
 
-// stamp writes a time as the text before it was written.
+// stamp formats a time like the previous text.
 func stamp(like string, at float64) string {
 	if _, err := strconv.ParseInt(like, 10, 64); err == nil {
 		return strconv.FormatInt(int64(at), 10)
@@ -213,7 +209,7 @@ func stamp(like string, at float64) string {
 	return time.Unix(0, int64(at*1e9)).UTC().Format(time.RFC3339Nano)
 }
 
-// withTime appends a line with another time in the member at an index.
+// withTime appends a line, with text instead of the time in the member at an index.
 func withTime(dst, line []byte, member int, text string) []byte {
 	w := feed.Walk(line)
 	w.Next()
@@ -228,10 +224,10 @@ func withTime(dst, line []byte, member int, text string) []byte {
 	return append(dst, line[w.Offset()+len(w.Raw()):]...)
 }
 
-// pace waits until a line of the given time is due, or fails as the bad feed that is wanted.
+// pace waits until a line of the given time is due, or injects a configured fault.
 func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 	if p.start.IsZero() {
-		p.start = time.Now() // the way to the first line may be longer than a connection is to live
+		p.start = time.Now() // finding the first line may take longer than a connection may live
 	}
 	due := p.start
 	switch {

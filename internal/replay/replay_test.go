@@ -16,7 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// some takes a number of bytes, and then ends.
+// some accepts a number of bytes, and then stops the replay.
 type some struct {
 	bytes.Buffer
 	most int
@@ -25,7 +25,7 @@ type some struct {
 
 func (s *some) Flush() error { return nil }
 
-// feed is a file of a text.
+// feed writes a text to a file.
 func feed(t *testing.T, text string) (path string) {
 	path = filepath.Join(t.TempDir(), "feed.jsonl")
 	testcheck.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -39,8 +39,8 @@ func (s *some) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// TestPlay_LoopGoesOn: a client resumes where it was, in whichever loop.
-func TestPlay_LoopGoesOn(t *testing.T) {
+// TestPlay_LoopResumes: a client resumes where it was, in whichever loop.
+func TestPlay_LoopResumes(t *testing.T) {
 	file := feed(t, `{"pitr":"100","id":1}`+"\n"+`{"pitr":"101","id":2}`+"\n")
 	for resume, want := range map[string]string{
 		"":      `{"pitr":"100","id":1} {"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2} {"pitr":"104","id":1}`,
@@ -57,7 +57,7 @@ func TestPlay_LoopGoesOn(t *testing.T) {
 			t.Errorf("from %q: %v\n%s, want\n%s", resume, err, got, want)
 		}
 		c.TimeField, c.Rate = "", 1e9
-		if resume > "101" { // values that stay as they are never come to it
+		if resume > "101" { // values that do not change never reach it
 			if err := replay.Play(t.Context(), c, out, resume); err == nil || !strings.Contains(err.Error(), "no lines to send") {
 				t.Errorf("without times, from %q: %v", resume, err)
 			}
@@ -65,9 +65,8 @@ func TestPlay_LoopGoesOn(t *testing.T) {
 	}
 }
 
-// TestPlay_ShiftsTheTimeAlone: what stands around a time, and nested fields of its name, stay as
-// they are.
-func TestPlay_ShiftsTheTimeAlone(t *testing.T) {
+// TestPlay_ShiftsOnlyTheTime: everything around a time, and nested fields with its name, are unchanged.
+func TestPlay_ShiftsOnlyTheTime(t *testing.T) {
 	line := ` {"a":{"t":1,"b":[{"t":2},"\"}"]}, "t" : "2020-01-01T00:00:0%sZ" ,"c":[1]} `
 	file := feed(t, strings.Replace(line, "%s", "0", 1)+"\n")
 	ctx, stop := context.WithCancel(t.Context())
@@ -81,7 +80,7 @@ func TestPlay_ShiftsTheTimeAlone(t *testing.T) {
 	}
 }
 
-// TestPlay_KeepalivesAreJSON: whatever is in the resume field's name and value.
+// TestPlay_KeepalivesAreJSON: whatever the resume field's name and value contain.
 func TestPlay_KeepalivesAreJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name, value := "a\"b", "c\x7f\x01\"\u2028d"
@@ -100,7 +99,7 @@ func TestPlay_KeepalivesAreJSON(t *testing.T) {
 	})
 }
 
-// stalling takes lines, but none for a minute after the first ten.
+// stalling accepts lines, but stalls for a minute after the first ten.
 type stalling struct{ sent []time.Time }
 
 func (s *stalling) Flush() error { return nil }
@@ -113,8 +112,7 @@ func (s *stalling) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestPlay_RateAtEveryInstant: what a client did not take for a while is not sent all at once
-// when it does.
+// TestPlay_RateAtEveryInstant: lines that a client did not read for a while are not sent all at once when it does.
 func TestPlay_RateAtEveryInstant(t *testing.T) {
 	file := feed(t, strings.Repeat(`{"id":1}`+"\n", 500))
 	synctest.Test(t, func(t *testing.T) {

@@ -18,15 +18,14 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// A Server plays to each client that connects.
+// A Server plays the lines to each client that connects.
 type Server struct {
 	Config
-	// Init is what the first line of a client must match; its groups "resume" and
-	// "compression" say from where, and how (gzip, zlib or compress, deflate). nil
-	// takes none.
+	// Init must match the first line of a client. Its group "resume" is the resume value. Its group "compression" is
+	// gzip, zlib (or compress) or deflate. If Init is nil, no first line is read.
 	Init        *regexp.Regexp
-	Compression string       // where Init does not say: "", gzip, zlib or deflate
-	Log         *slog.Logger // of clients that come and go
+	Compression string       // if Init does not say: "", gzip, zlib or deflate
+	Log         *slog.Logger // clients that connect and disconnect
 }
 
 const (
@@ -35,7 +34,7 @@ const (
 	sendBuffer  = 64 << 10 // bytes
 )
 
-// Serve takes clients from l until ctx ends. It closes l.
+// Serve accepts clients from l until ctx ends. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -53,7 +52,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		clients.Go(func() {
 			client, end := context.WithCancel(ctx)
 			defer end()
-			// A client that reads nothing holds up only itself, and not the end.
+			// A client that reads nothing must block neither the other clients nor shutdown.
 			defer context.AfterFunc(client, func() { _ = conn.Close() })()
 			s.Log.Info(fmt.Sprintf("%s connected", conn.RemoteAddr()))
 			err := s.client(client, conn)
@@ -93,7 +92,7 @@ func (s *Server) client(ctx context.Context, conn net.Conn) error {
 	return Send(ctx, s.Config, conn, compression, resume)
 }
 
-// readLine reads a line byte by byte, so that nothing behind it is taken.
+// readLine reads a line byte by byte, so it consumes nothing after it.
 func readLine(conn net.Conn) (string, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(initTimeout)); err != nil {
 		return "", err
@@ -113,13 +112,13 @@ func readLine(conn net.Conn) (string, error) {
 // sender buffers lines before they are compressed and sent.
 type sender struct {
 	*bufio.Writer
-	z interface { // nil where nothing is compressed
+	z interface { // nil: no compression
 		flusher
 		io.Closer
 	}
 }
 
-// Close ends what is compressed.
+// Close ends the compressed stream.
 func (s *sender) Close() error {
 	err := s.Flush()
 	if s.z != nil {
@@ -136,7 +135,7 @@ func (s *sender) Flush() error {
 	return err
 }
 
-// Send is [Play] to a writer, compressed: "" and none is not at all.
+// Send is [Play] to a writer, with compression; "" and "none" send plain lines.
 func Send(ctx context.Context, c Config, w io.Writer, compression, resume string) error {
 	out, err := compressed(w, compression)
 	if err != nil {

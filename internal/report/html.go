@@ -2,7 +2,6 @@ package report
 
 import (
 	_ "embed"
-	"fmt"
 	"html/template"
 	"io"
 	"math"
@@ -55,14 +54,17 @@ func (b *Bars) At(v float64) float64 {
 	return 100 * (math.Log10(max(v, math.Pow10(int(begin)))) - begin) / (end - begin)
 }
 
-// Width is the length between two values.
+// Width returns the distance between two values.
 func (b *Bars) Width(from, to float64) float64 { return b.At(to) - b.At(from) }
 
-// top is where the scale of the lines ends: 1, 2 or 5 times a power of ten.
-func (l *Lines) top() float64 {
+// IsBest reports whether the page marks a row, counted from 0.
+func (s *Section) IsBest(row int) bool { return row+1 == s.Best }
+
+// top returns the end of the scale of the dots: 1, 2 or 5 times a power of ten.
+func (d *Dots) top() float64 {
 	most := 0.0
-	for _, c := range l.Curves {
-		for _, v := range c.Values {
+	for _, s := range d.Series {
+		for _, v := range s.Values {
 			most = max(most, v.Most)
 		}
 	}
@@ -75,46 +77,39 @@ func (l *Lines) top() float64 {
 	return 10 * unit
 }
 
-// Scale returns the marks beside the lines.
-func (l *Lines) Scale() []mark {
+// Scale returns the marks at the side of the dots.
+func (d *Dots) Scale() []mark {
 	var marks []mark
 	for _, part := range []float64{0, 0.25, 0.5, 0.75, 1} {
-		marks = append(marks, mark{100 - 100*part, short(part * l.top())})
+		marks = append(marks, mark{100 - 100*part, short(part * d.top())})
 	}
 	return marks
 }
 
-// Places returns the marks under the lines.
-func (l *Lines) Places() []mark {
+// Places returns the marks under the dots.
+func (d *Dots) Places() []mark {
 	var marks []mark
-	for i, name := range l.Marks {
-		marks = append(marks, mark{l.X(i), name})
+	for i, name := range d.Marks {
+		marks = append(marks, mark{d.at(i, 0.5), name})
 	}
 	return marks
 }
 
-// X is the place of a mark, from the left.
-func (l *Lines) X(i int) float64 { return 4 + 92*float64(i)/float64(max(len(l.Marks)-1, 1)) }
-
-// Y is the place of a value, from above.
-func (l *Lines) Y(v float64) float64 { return 100 - 100*v/l.top() }
-
-// Beside is the place of a mark for one of the curves, so that their spreads stand side by side.
-func (l *Lines) Beside(curve, i int) float64 {
-	return l.X(i) + 0.8*(float64(curve)-float64(len(l.Curves)-1)/2)
+// at returns a position in a mark's share of the width: 0 is its left end, 1 its right.
+func (d *Dots) at(mark int, part float64) float64 {
+	return 100 * (float64(mark) + part) / float64(len(d.Marks))
 }
 
-// colors are those of curves on the page.
+// X returns the position of a value from the left: the series are next to each other at each mark.
+func (d *Dots) X(series, mark int) float64 {
+	return d.at(mark, 0.2+0.6*(float64(series)+0.5)/float64(len(d.Series)))
+}
+
+// Y returns the position of a value from the top.
+func (d *Dots) Y(v float64) float64 { return 100 - 100*v/d.top() }
+
+// colors is the number of colors for series.
 const colors = 8
 
-// Color is the number of a curve's color.
-func (l *Lines) Color(curve int) int { return curve % colors }
-
-// Path is a curve in SVG's words.
-func (l *Lines) Path(curve int) string {
-	path := ""
-	for i, v := range l.Curves[curve].Values {
-		path += fmt.Sprintf("%c%.2f %.2f", "ML"[min(i, 1)], l.Beside(curve, i), l.Y(v.Median))
-	}
-	return path
-}
+// Color returns the number of a series' color.
+func (d *Dots) Color(series int) int { return series % colors }

@@ -24,8 +24,9 @@ type Section struct {
 	Title string
 	Note  string // how to read it; on the page alone
 	Bars  *Bars  // nil for none
-	Lines *Lines // nil for none
+	Dots  *Dots  // nil for none
 	Table Table
+	Best  int // number of the row, and of the bar, that the page marks; from 1, 0 for none
 }
 
 // A Spread is what repeated runs gave.
@@ -58,16 +59,16 @@ type Bar struct {
 	Value Spread
 }
 
-// Lines show values over something that was varied.
-type Lines struct {
+// Dots show values over something that was varied. No line connects medians: it would show trends in noise.
+type Dots struct {
 	Unit   string // of the values, on a scale that begins at 0
 	Over   string // what was varied
 	Marks  []string
-	Curves []Curve // each has a value for each mark
+	Series []Series // each has a value for each mark
 }
 
-// A Curve is the values of one line.
-type Curve struct {
+// A Series is the values of one color.
+type Series struct {
 	Name   string
 	Values []Spread
 }

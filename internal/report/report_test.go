@@ -31,10 +31,11 @@ func page() *report.Page {
 				{Name: "slow", Value: report.Spread{Median: 100, Least: 10, Most: 1000}},
 				{Name: "fast", Value: report.Spread{Median: 10_000, Least: 10_000, Most: 10_000}},
 			}},
-			Lines: &report.Lines{Unit: "rows/s", Over: "size", Marks: []string{"1", "2"}, Curves: []report.Curve{
+			Dots: &report.Dots{Unit: "rows/s", Over: "size", Marks: []string{"1", "2"}, Series: []report.Series{
 				{Name: "one", Values: []report.Spread{{}, {Median: 300, Least: 200, Most: 350}}},
 			}},
 			Table: report.Table{Columns: []report.Column{{Name: "way"}, {Name: "rows/s", Number: true}}, Rows: [][]string{{"slow", "10"}, {"fast", "1,000"}}},
+			Best:  2,
 		}},
 	}
 }
@@ -61,8 +62,10 @@ func TestHTML(t *testing.T) {
 		"rows/s, logarithmic",
 		`style="top: 0.00%">500<`, // the scale of the lines ends there
 		`V30.00"`,                 // 350 of 500
-		"L96.00 40.00",            // 300 of 500
-		`<td class="n">1,000`,
+		`d="M75.00 40.00h0"`,      // 300 of 500, in the middle of the second mark's half
+		`<td data-name="way">slow<td class="n" data-name="rows/s">10`,
+		`<tr class="best"><td data-name="way">fast`,
+		`<div class="row best"><div class="name"><span>fast`,
 		`<th class="n">rows/s`,
 	} {
 		if !strings.Contains(html, want) {
@@ -80,19 +83,19 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// TestHTML_ColorsEachCurve: a path without a color is not seen.
-func TestHTML_ColorsEachCurve(t *testing.T) {
+// TestHTML_ColorsEachSeries: a path without a color is not seen.
+func TestHTML_ColorsEachSeries(t *testing.T) {
 	p := page()
-	l := p.Sections[0].Lines
+	d := p.Sections[0].Dots
 	for range 10 {
-		l.Curves = append(l.Curves, l.Curves[0])
+		d.Series = append(d.Series, d.Series[0])
 	}
 	var out strings.Builder
 	testcheck.NoError(t, p.HTML(&out))
-	for i := range l.Curves {
-		class := fmt.Sprintf("c%d", l.Color(i))
+	for i := range d.Series {
+		class := fmt.Sprintf("c%d", d.Color(i))
 		if !strings.Contains(out.String(), `<path class="`+class+`"`) || !strings.Contains(out.String(), "."+class+" { stroke: var(--"+class+")") || strings.Count(out.String(), "--"+class+": #") != 2 {
-			t.Errorf("curve %d: the page has no color %s", i, class)
+			t.Errorf("series %d: the page has no color %s", i, class)
 		}
 	}
 }

@@ -5,33 +5,32 @@ import (
 	"strconv"
 )
 
-// A ForeignKey says that what a row has in some columns is the key of a row of another table,
-// or NULL.
+// A ForeignKey requires that the values of some columns are the key of a row of another table, or NULL.
 type ForeignKey struct {
-	Name    string   // of the constraint; see [Table.AddForeignKey]
-	Columns []string // of the table
-	Table   string   // the other one's [Table.Name], or another name of it
-	To      []string // its columns, in the order of Columns
-	// Cascade has the row go with the one that it refers to. Without, that one cannot be deleted.
+	Name    string   // of the constraint, set by [Table.AddForeignKey]
+	Columns []string // of the referring table
+	Table   string   // [Table.Name] of the referenced table, or another name of it
+	To      []string // columns of the referenced table, in the order of Columns
+	// Cascade deletes the row with the row it refers to. Without it, the referenced row cannot be deleted.
 	Cascade bool
 }
 
-// A Referrer is a table with a foreign key to another one.
+// A Referrer is a table with a foreign key to this one.
 type Referrer struct {
 	Table   string
-	Columns []string // of the other one
+	Columns []string // columns of this table that it refers to
 }
 
-// OwnKeys begins the names of the foreign keys that weir makes; those of no others begin so.
+// OwnKeys is the name prefix of weir's foreign keys. No other foreign key has it.
 const OwnKeys = "weir_fk"
 
-// AddForeignKey has a table that weir is going to make get a foreign key, which it names.
+// AddForeignKey adds a foreign key to a table that weir will create, and names it.
 func (t *Table) AddForeignKey(k ForeignKey) {
 	k.Name = OwnKeys + strconv.Itoa(len(t.ForeignKeys)+1)
 	t.ForeignKeys = append(t.ForeignKeys, k)
 }
 
-// Like returns a column for what c holds: a foreign key to c in a table that weir is going to make.
+// Like returns a column for the values of c: for a foreign key to c, in a table that weir will create.
 func (c *Column) Like(name string, key bool) Column {
 	l := *c
 	l.Name, l.Key, l.NotNull, l.New, l.Default, l.Generated, l.Held = name, key, key, true, "", false, ""
@@ -41,11 +40,10 @@ func (c *Column) Like(name string, key bool) Column {
 	return l
 }
 
-// Follow has the columns of the table's foreign keys become what the columns are that they refer
-// to, where weir made both. to returns the table that one refers to, nil where it is not known. What
-// the rows need by themselves is then ignored, because those that they refer to have the same
-// values: 1 and "1" are one key where 1 came first. grown is what [Table.Grow] returned, of a table
-// that exists; Follow returns what is left of it, with what became of the columns.
+// Follow gives the columns of the table's foreign keys the types of the columns they refer to, if weir created both.
+// Both columns have the same values, so the rows' own needs are ignored: 1 and "1" are the same key if 1 came first.
+// to returns the referenced table, nil if it is unknown. For an existing table, grown is the result of [Table.Grow];
+// Follow returns it with the changes to these columns.
 func (t *Table) Follow(l *Limits, to func(*ForeignKey) *Table, grown []Growth) []Growth {
 	for i := range t.ForeignKeys {
 		k := &t.ForeignKeys[i]

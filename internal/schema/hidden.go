@@ -2,14 +2,14 @@ package schema
 
 import "strings"
 
-// hiddenPrefix is not UTF-8, so no feed and no database has a name with it.
+// hiddenPrefix is not UTF-8, so no name in a feed or database has it.
 const hiddenPrefix = "\xff"
 
-// HiddenName is the name of a column that batches have and no database: its title is for people.
+// HiddenName returns the name of a column that batches have and the database does not. The title is shown to users.
 func HiddenName(title string) string { return hiddenPrefix + title }
 
-// IsHiddenName reports whether a column has such a name.
+// IsHiddenName reports whether a name was made by HiddenName.
 func IsHiddenName(name string) bool { return strings.HasPrefix(name, hiddenPrefix) }
 
-// HiddenTitle is the title of a column with such a name, and the name of any other one.
+// HiddenTitle returns the title of a hidden column, or the name of any other.
 func HiddenTitle(name string) string { return strings.TrimPrefix(name, hiddenPrefix) }

@@ -8,27 +8,25 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// Limits are what a database takes, whatever the table. The zero value has no limits.
+// Limits describe what a database accepts, for all tables. The zero value has no limits.
 type Limits struct {
-	// Untyped tells that the database has columns without a type: a field of nulls alone
-	// becomes one.
+	// Untyped: a column may have no type. A field that has only been null becomes such a column.
 	Untyped bool
-	// TextTypes tells that the database has no types of its own for times, dates, UUIDs and JSON:
-	// they are texts. Times are as its functions write them, in UTC: 2020-05-15 13:30:00.
+	// TextTypes: times, dates, UUIDs and JSON are stored as text. Times have the format of the database's functions,
+	// in UTC: 2020-05-15 13:30:00.
 	TextTypes bool
-	// NoSchemas tells that the database has no schemas: SCHEMA.TABLE is SCHEMA_TABLE.
+	// NoSchemas: the database has no schemas, and SCHEMA.TABLE is stored as SCHEMA_TABLE.
 	NoSchemas bool
-	// FoldCase tells that the database takes names that differ only in the case of ASCII
-	// letters for one name.
+	// FoldCase: names that differ only in the case of ASCII letters are the same name.
 	FoldCase bool
-	// NoNUL tells that the database's text cannot hold the character NUL.
+	// NoNUL: text cannot hold the character NUL.
 	NoNUL bool
-	// MaxName and MaxKey are how many bytes the database takes for a column's name and for a
-	// key; 0 is no limit.
+	// MaxName and MaxKey are the maximum bytes of a column's name and of a key; 0 means no limit.
 	MaxName, MaxKey int
-	// SafeColumns is with how many columns a table takes any row: of one with more, a row may be too big; 0 is any number.
+	// SafeColumns is the number of columns up to which any row fits into a table; 0 means any number. With more, a
+	// row may be too big.
 	SafeColumns int
-	// Reserved are names that the database gives no column.
+	// Reserved are names that no column can have.
 	Reserved []string
 }
 
@@ -37,7 +35,7 @@ func (l *Limits) MayOverflow(t *Table) bool {
 	return l.SafeColumns > 0 && len(t.Columns) > l.SafeColumns
 }
 
-// FoldName returns the form in which two names are the same name.
+// FoldName returns the canonical form of a name: two names are the same if their forms are equal.
 func (l *Limits) FoldName(name string) string {
 	if !l.FoldCase {
 		return name
@@ -50,8 +48,7 @@ func (l *Limits) FoldName(name string) string {
 	}, name)
 }
 
-// Find returns the index of the table's column of that name, or -1. hint is where it is
-// likely to be.
+// Find returns the index of the table's column with a name, or -1. hint is its probable index.
 func (l *Limits) Find(t *Table, name string, hint int) int {
 	if hint < len(t.Columns) && t.Columns[hint].Name == name {
 		return hint
@@ -64,8 +61,8 @@ func (l *Limits) Find(t *Table, name string, hint int) int {
 	return -1
 }
 
-// FindKey returns the columns of the key's fields. primary are those of the primary key, if the
-// table has one.
+// FindKey returns the indexes of the columns of the key's fields. primary are the names of the primary key's columns,
+// nil if the table has no primary key.
 func (l *Limits) FindKey(t *Table, fields, primary []string) ([]int, error) {
 	found := make([]int, len(fields))
 	for i, k := range fields {
@@ -79,13 +76,13 @@ func (l *Limits) FindKey(t *Table, fields, primary []string) ([]int, error) {
 	return found, nil
 }
 
-// CheckName reports what keeps a new column from having a name.
+// CheckName returns an error if a new column cannot have the name.
 func (l *Limits) CheckName(name string) error {
 	switch {
 	case l.MaxName > 0 && len(name) > l.MaxName:
 		return feed.Errorf(feed.BadName, "the field name %q has %d bytes: the database takes %d", name[:min(len(name), 100)], len(name), l.MaxName)
 	case slices.Contains(l.Reserved, name):
-		return feed.Errorf(feed.BadName, "the field name %q is one that the database keeps for itself (rename it in the feed)", name)
+		return feed.Errorf(feed.BadName, "the field name %q is reserved by the database: rename it in the feed", name)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 // A column that weir created for a sum takes any number from the start. If its type were widened on overflow instead, the
 // type would depend on where a batch ends.
 
-// MergeError says why a column cannot have a merge function; nil if why is empty.
+// MergeError returns the error that a column cannot have a merge function; nil if why is empty.
 func MergeError(column string, f merge.Function, why string) error {
 	if why == "" {
 		return nil
@@ -39,15 +39,15 @@ func (c *Column) whyNotMerged() string {
 	case c.Stamp != NoStamp:
 		return "it holds the time of a flush"
 	}
-	takes := []Type{Any, Int, Real, Number, Text, Affine}
+	accepted := []Type{Any, Int, Real, Number, Text, Affine}
 	switch c.Merge {
 	case merge.Min, merge.Max:
-		takes = append(takes, Bool, UUID, Enum, Day, Instant, Bytes)
+		accepted = append(accepted, Bool, UUID, Enum, Day, Instant, Bytes)
 	case merge.Patch:
-		takes = []Type{Any, Text, JSON, Affine} // the latter keeps objects as texts
+		accepted = []Type{Any, Text, JSON, Affine} // JSON with NUMERIC affinity stays text
 	}
-	if !c.Own && !slices.Contains(takes, c.Type) && !(c.local() && c.Merge != merge.Sum && c.Merge != merge.Patch) {
-		return fmt.Sprintf("it is %s: %s", c.Declared(), takesWhat[c.Merge])
+	if !c.Own && !slices.Contains(accepted, c.Type) && !(c.local() && c.Merge != merge.Sum && c.Merge != merge.Patch) {
+		return fmt.Sprintf("it is %s: %s", c.Declared(), functionTypes[c.Merge])
 	}
 	if c.Default != "" && !c.neutral() {
 		return fmt.Sprintf("it has the default %s, so a row would depend on whether its first message names the column: drop the default", c.Default)
@@ -55,8 +55,8 @@ func (c *Column) whyNotMerged() string {
 	return ""
 }
 
-// takesWhat says which columns a function is for.
-var takesWhat = map[merge.Function]string{
+// functionTypes says which columns each function is for.
+var functionTypes = map[merge.Function]string{
 	merge.Sum:   "sum is for numbers, and for text that holds numbers",
 	merge.Min:   "min is for values that have an order",
 	merge.Max:   "max is for values that have an order",
@@ -91,7 +91,7 @@ func (c *Column) MayOverflow() bool {
 	case Any, Bool, Int, Real:
 		return !c.Own
 	}
-	return true // the text may hold no number
+	return true // the text may not be a number
 }
 
 // AdmitMerge returns an error if the column's merge function does not accept a value. It does not look at the row in the
@@ -215,7 +215,7 @@ func (c *Column) appendOrder(dst, text []byte) (_ []byte, ok bool) {
 	return append(dst, text...), true
 }
 
-// truth is 1 for a text that a column of booleans reads as true, and 0 for others.
+// truth returns '1' for a text that a boolean column reads as true, and '0' for others.
 func truth(text []byte) byte {
 	switch strings.ToLower(string(text)) {
 	case "1", "t", "tr", "tru", "true", "y", "ye", "yes", "on":

@@ -8,16 +8,15 @@ import (
 	"strings"
 )
 
-// This file is about the columns that weir made, in its own tables and in those of
-// others. What a column has to hold is kept in the database, in a mark for each column, so
-// that its type is the union of the types of all values, whichever batch, run or process
-// they came with.
+// This file is about the columns that weir made, in its own tables and in others. The database stores a mark for each
+// of them with the kinds of its values. So a column's type is the union of the types of all values, regardless of the
+// batch, run or process that wrote them.
 
-// smallIntegers is the mark of whole numbers all of which a double holds: with reals they
-// make a Real, and other whole numbers do not. All other marks are names of types.
+// smallIntegers is the mark of a column whose integers a double holds exactly: with reals they make a Real, which
+// larger integers do not. All other marks are names of types.
 const smallIntegers = "small integer"
 
-// Mark is what a database keeps of what a column of weir's has to hold.
+// Mark returns the mark that the database stores for a column that weir made.
 func (c *Column) Mark() string {
 	if c.seen == smallInt {
 		return smallIntegers
@@ -38,8 +37,8 @@ func markClass(mark string) (class, bool) {
 	return 0, false
 }
 
-// widen has a column of weir's hold more. Of what its type takes, only the size of whole
-// numbers matters for what it becomes later.
+// widen makes a column that weir made hold more kinds. Within the type's kinds only the size of integers is recorded,
+// because nothing else affects later widening.
 func (c *Column) widen(s class) {
 	c.seen |= s
 	c.Type = infer(c.seen)
@@ -51,25 +50,23 @@ func (c *Column) widen(s class) {
 	}
 }
 
-// A HeldError says that a column cannot become what a batch needs, because it is not, or no
-// longer, weir's to widen.
+// A HeldError means that a column cannot be widened as a batch needs, because it is not weir's, or no longer.
 type HeldError struct{ Table, Column, Why string }
 
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("column %q of table %q can no longer be widened: %s", e.Column, e.Table, e.Why)
 }
 
-// A MissingError says that a table lacks a column that a batch has values for, and that it
-// had before.
+// A MissingError means that a column was dropped for which a batch has values.
 type MissingError struct{ Column string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("column %q is missing", e.Column) }
 
-// An Alteration is what others made of a column that weir had made.
+// An Alteration is a change that others made to a column that weir made.
 type Alteration struct {
 	Column string
 	Was    Type
-	Now    string // its type; "": it is missing
+	Now    string // its type now; "" if it is missing
 }
 
 func (a Alteration) String() string {
@@ -81,14 +78,14 @@ func (a Alteration) String() string {
 
 // A Growth is a column that a batch adds or widens.
 type Growth struct {
-	At   int  // in the table's columns
-	New  bool // it is added
-	From Type // what it was
+	At   int  // index of the column in the table
+	New  bool // the column is added
+	From Type // its type before
 }
 
-// Grow makes t, a table as a database of these limits has it, one that also takes what want
-// takes, and returns the columns that became other ones. The new ones are at the end. A column that
-// is missing is an error where it is a stamp, or named says that some row names it.
+// Grow adds and widens columns of t, a table of the database, until it holds what want holds, and returns the
+// changes. Added columns come last. A missing column that is not new is an error if it is a timestamp column, or if
+// named reports that some row sets it.
 func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown []Growth, err error) {
 	for i := range want.Columns {
 		w := &want.Columns[i]
@@ -99,7 +96,7 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 			if w.Stamp != NoStamp || named(i) {
 				return nil, &MissingError{w.Name}
 			}
-		case at < 0 && w.Type == Any && !l.Untyped: // it waits for a value to have a type
+		case at < 0 && w.Type == Any && !l.Untyped: // no value has decided its type yet
 		case at < 0:
 			grown = append(grown, Growth{At: len(t.Columns), New: true})
 			t.Columns = append(t.Columns, *w)
@@ -123,8 +120,8 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 	return grown, nil
 }
 
-// Marks are the marks of a table's columns, as JSON. A hidden column gets no mark: it is not in the database, and a
-// marked column that is missing there counts as dropped.
+// Marks returns the marks of the table's columns as JSON. Hidden columns get none: they are not in the database,
+// where a missing column that has a mark counts as dropped.
 func (t *Table) Marks() string {
 	marks := map[string]string{}
 	for i := range t.Columns {
@@ -132,17 +129,17 @@ func (t *Table) Marks() string {
 			marks[c.Name] = c.Mark()
 		}
 	}
-	text, _ := json.Marshal(marks) // strings alone
+	text, _ := json.Marshal(marks) // strings only, so no error
 	return string(text)
 }
 
-// Own finds the columns that are weir's: those that have a mark and, as made reports, the
-// declaration that weir gives to the mark's type. One that was altered by others is
-// theirs, and noted. held is why weir cannot widen a column, or "".
+// Own sets Own for the columns that are weir's: those with a mark for whose type weir would declare the column as it
+// is, according to made. A marked column that others altered is theirs, and added to Altered. held returns why weir
+// cannot widen a column, or "".
 func (t *Table) Own(marks string, made func(c *Column, as Type) bool, held func(*Column) string) error {
 	var known map[string]string
 	if err := json.Unmarshal([]byte(marks), &known); err != nil {
-		return fmt.Errorf("what weir keeps of the columns of table %q is damaged: %w", t.Name, err)
+		return fmt.Errorf("weir's record of the columns of table %q is damaged: %w", t.Name, err)
 	}
 	for i := range t.Columns {
 		c := &t.Columns[i]

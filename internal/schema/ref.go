@@ -2,29 +2,28 @@ package schema
 
 import "slices"
 
-// A Ref is a column of a table that names a row of another one by what the database knows it by,
-// where messages name it by its key.
+// A Ref is a column with the generated key of a row of another table, while messages name that row by another key.
 type Ref struct {
-	Column int // of the table
-	// From are the columns with the key of the row, as its messages have it. Those that no database
-	// has are [Column.Hidden].
+	Column int // index in the table
+	// From are the columns with the referenced row's key as in messages. Those that the database does not have are
+	// [Column.Hidden].
 	From  []int
 	To    *Lookup
-	Table int // of the row, by its batch
-	// Owner tells that the row belongs to the one that it names, and is not written if that is missing.
+	Table int // index of the referenced table's batch
+	// Owner: the row is a child of the referenced row, and is not written if that is missing.
 	Owner bool
 }
 
-// A Lookup finds a row by its key, as messages have it.
+// A Lookup finds a row by its key in messages.
 type Lookup struct {
 	Table  string
-	Column string   // what the database knows the row by
-	Key    []string // what it has of the key
-	// Above finds the first column of Key by the first values; nil: the values are those of Key.
+	Column string   // the row's generated key
+	Key    []string // the columns of the key that the database has
+	// Above finds the first column of Key from the first values; nil if the values are those of Key.
 	Above *Lookup
 }
 
-// Parts returns the tables and columns that have the values of a key.
+// Parts returns the tables and columns that hold the values of the key.
 func (l *Lookup) Parts() (parts []Part) {
 	key := l.Key
 	if l.Above != nil {
@@ -38,19 +37,19 @@ func (l *Lookup) Parts() (parts []Part) {
 
 // A Part is a column of a key.
 type Part struct {
-	In     *Lookup // of its table
+	In     *Lookup // its table
 	Column string
 }
 
-// A Lower is a table whose rows belong to those of another.
+// A Lower is a child table, at any level.
 type Lower struct {
 	Table string
-	Key   []string // as the database has it
-	// Owner finds the first column of Key by the first values that messages have of the key; nil:
-	// these are those of Key.
+	Key   []string // the key that the database has
+	// Owner finds the first column of Key from the first values of the key in messages; nil if these are the values
+	// of Key.
 	Owner *Lookup
-	// Above is the table of the rows whose columns To have what Columns of these have: one of those
-	// below, by its number, or the one that expires: -1.
+	// Above is the parent, as an index into the list of child tables, or -1 for the table that expires. The row's
+	// values in Columns equal the parent's in To.
 	Above       int
 	Columns, To []string
 }
@@ -58,7 +57,7 @@ type Lower struct {
 // Stored reports whether the database has the column.
 func (c *Column) Stored() bool { return c.Type != Rows && !c.Hidden }
 
-// Stored returns the table without the columns that no database has, by the key that it has there.
+// Stored returns the table as in the database: without the columns that are not stored, and with the stored key.
 func (t *Table) Stored() Table {
 	s := *t
 	s.Columns, s.Key, s.Refs = nil, t.StoredKey(), nil
@@ -74,8 +73,7 @@ func (t *Table) Stored() Table {
 	return s
 }
 
-// Owner returns what names the row that a row of the table belongs to where that is not done by its
-// key; nil: nothing does.
+// Owner returns the reference to the parent row, if the key does not contain the parent's key; else nil.
 func (t *Table) Owner() *Ref {
 	if i := slices.IndexFunc(t.Refs, func(r Ref) bool { return r.Owner }); i >= 0 {
 		return &t.Refs[i]
@@ -83,8 +81,8 @@ func (t *Table) Owner() *Ref {
 	return nil
 }
 
-// StoredKey returns the columns of the key as the database has it: in place of those that it has
-// not, the one that names the row that the row belongs to.
+// StoredKey returns the columns of the key in the database: the reference to the parent replaces the parts of the key
+// that are not stored.
 func (t *Table) StoredKey() []int {
 	owner := t.Owner()
 	if owner == nil {
@@ -93,7 +91,7 @@ func (t *Table) StoredKey() []int {
 	return append([]int{owner.Column}, t.Key[len(owner.From):]...)
 }
 
-// Refers reports whether a column names rows that messages name by others.
+// Refers reports whether a column holds the generated key of a row that messages name by other columns.
 func (t *Table) Refers(column int) bool {
 	return slices.ContainsFunc(t.Refs, func(r Ref) bool { return r.Column == column && r.From[0] != column })
 }

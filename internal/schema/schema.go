@@ -1,8 +1,8 @@
-// Package schema knows tables: their columns and types, which values a column
-// takes, how a type is inferred and widened, and what makes two keys one.
+// Package schema describes tables: their columns and types, the values that a column accepts, how a type is inferred
+// and widened, and which keys are equal.
 //
-// It asks no database. A driver fills a [Table] from what its database says,
-// and turns the types of new and widened columns into declarations.
+// It needs no database. A driver fills a [Table] from the database's catalog, and turns the types of new and widened
+// columns into SQL.
 package schema
 
 import (
@@ -20,31 +20,30 @@ import (
 	"github.com/weirsync/weir/internal/merge"
 )
 
-// Type is what a column takes.
+// Type is the kind of values that a column accepts.
 type Type uint8
 
 // The types of columns.
 const (
-	Any    Type = iota // every value, each kept as it came
+	Any    Type = iota // any value, unchanged
 	Bool               // true and false
-	Int                // whole numbers of 64 bits
+	Int                // integers of 64 bits
 	Real               // doubles
-	Number             // numbers with every digit
-	Text               // every value, as text
+	Number             // decimals with all digits
+	Text               // any value, as text
 	JSON               // objects and arrays
-	Affine             // every value, but text that looks like a number becomes one: SQLite's NUMERIC affinity
+	Affine             // any value, but text that looks like a number becomes one: SQLite's NUMERIC affinity
 
-	// Types of tables that others made, in a database that reads a value of any
-	// type from its text.
+	// The types below occur in tables that others made, in a database that reads values of any type from text.
 	UUID     // a UUID in any of its spellings
 	Enum     // one of Column.Labels
 	Day      // a date
 	Instant  // a point in time
-	Array    // arrays, from a JSON array or the database's own notation
-	External // anything else: the database judges
+	Array    // arrays, from a JSON array or the database's own syntax
+	External // anything else: only the database knows what it accepts
 
 	Bytes // bytes, as text in Postgres' notation: \xFF
-	Rows  // a set of rows of another table; no database has such a column
+	Rows  // a set of rows of another table; not stored
 )
 
 func (t Type) String() string {
@@ -52,54 +51,50 @@ func (t Type) String() string {
 		"uuid", "enum", "date", "time", "array", "external", "bytes", "rows"}[t]
 }
 
-// A Table is one table of a database, as a batch needs it: what it is to weir, and from Exists on what
-// its driver says of it.
+// A Table is one table of a database as a batch needs it. The fields from Exists on are set by the driver.
 type Table struct {
 	Name string
-	// FullName is the same for all names that the database takes for the table.
+	// FullName is the same for all names of the table that the database accepts.
 	FullName string
 	Columns  []Column
 	Key      []int // indexes into Columns, in the order of --key; none: see [Table.Appends]
-	// Refs are columns that name rows of other tables; if rows belong to such a row, the key as
-	// the database has it is [Table.StoredKey].
+	// Refs are the columns with generated keys of rows of other tables. If one of those is the parent, the key in the
+	// database is [Table.StoredKey].
 	Refs []Ref
-	// OnCreate is SQL that is run in the transaction that makes the table, behind that.
+	// OnCreate is SQL that runs after the table is created, in the same transaction.
 	OnCreate []string
 
 	Exists bool
-	// ID tells the table from another one that has or had its name, and from itself with
-	// columns of weir's dropped, as far as the database can; "" where it does not exist.
+	// ID changes if the table is replaced by another one of its name, or if columns that weir made are dropped, as
+	// far as the database tells; "" if the table does not exist.
 	ID string
-	// Altered is what others made of columns of weir's.
+	// Altered are changes that others made to columns that weir made.
 	Altered []Alteration
-	// Writers are the jobs that have written to the table, by their names in weir_jobs.
+	// Writers are the jobs that have written to the table: names in weir_jobs.
 	Writers []string
-	// Made tells that weir made the table, and nobody gave it constraints since: new
-	// fields become columns.
+	// Made: weir created the table and nobody has added constraints. Unknown fields become columns.
 	Made bool
-	// Ruled tells that weir made the table, and somebody gave it such constraints since.
+	// Ruled: weir created the table and somebody has added constraints.
 	Ruled bool
-	// HasConstraints tells that the database may refuse a row for what only it knows
-	// (CHECK, triggers, foreign keys, other unique indexes, ones whose entries may be too long, …): a batch for the table, or for
-	// one with columns that are Judged, keeps its messages, so that a row that is refused can
-	// be tried message by message.
+	// HasConstraints: the database may reject a row for reasons that only it knows, such as CHECK, triggers, foreign
+	// keys, other unique indexes or entries too long for an index. A batch for such a table, or for one with a column
+	// that is Judged, keeps its messages, so a rejected row can be retried message by message.
 	HasConstraints bool
-	// ForeignKeys are those of the table that weir made; where it does not exist, those that it
-	// gets when weir makes it. They are no constraints to [Table.HasConstraints] and [Table.Made].
+	// ForeignKeys are the foreign keys that weir made, or will make with the table. They do not count for
+	// [Table.HasConstraints] and [Table.Made].
 	ForeignKeys []ForeignKey
-	// Referrers are the tables with such foreign keys to this one.
+	// Referrers are the tables with a foreign key to this one that weir made.
 	Referrers []Referrer
-	// Versioned tells that a run has kept the table by a version for each column.
+	// Versioned: a run has stored a version per column of this table.
 	Versioned bool
-	// Strict tells that each column of the table needs a type, where the database has
-	// columns without one.
+	// Strict: each column needs a type, although the database has columns without one.
 	Strict bool
 }
 
-// Appends reports whether the table has no key: each message is a row of its own.
+// Appends reports whether the table has no key, so each message becomes a row.
 func (t *Table) Appends() bool { return len(t.Key) == 0 }
 
-// Rule says what made a table of weir's the user's, for people.
+// Rule describes for users what they have changed in a table that weir created.
 func (t *Table) Rule() string {
 	for i := range t.Columns {
 		c := &t.Columns[i]
@@ -116,7 +111,7 @@ func (t *Table) Rule() string {
 	return "it has a constraint, trigger or rule"
 }
 
-// Clone returns a copy that shares nothing that changes.
+// Clone returns a copy whose columns can be changed independently.
 func (t *Table) Clone() Table {
 	c := *t
 	c.Columns = append([]Column(nil), t.Columns...)
@@ -128,74 +123,74 @@ type Column struct {
 	Name string
 	Key  bool
 	Type Type
-	// Size is the bytes of an Int or a Real (0: 8), and the maximum length of a Text (0: none) in characters, or in bytes if
-	// Bytes is set.
+	// Size is the size in bytes of an Int or a Real (0 means 8), or the maximum length of a Text (0 means unlimited)
+	// in characters, or in bytes if Bytes is set.
 	Size   int
 	Bytes  bool
-	Labels []string // of an Enum; for a Bool the strings that it takes
-	// Precision and Scale are the digits of a Number that weir declares, and how many of them follow the point; 0, 0: any.
+	Labels []string // of an Enum; of a Bool: the strings that it accepts
+	// Precision and Scale are the digits of a Number that weir declares, in all and after the point; 0, 0 means any.
 	Precision, Scale int
 
-	// What the database says, by its driver.
-	Decl      string // the type as it is declared
+	// The next fields are what the driver found in the database.
+	Decl      string // the declared type
 	NotNull   bool
-	Default   string // the SQL of its default, "" where that is NULL
+	Default   string // SQL of the default value; "" for NULL
 	Generated bool   // computed by the database, never written
-	// Serial columns are outside the key, and the database gives each row an integer there that no other row has. A
-	// [Table.Surrogate] is Generated, too.
+	// Serial: outside the key, and the database generates a unique integer for each row. A [Table.Surrogate] is also
+	// Generated.
 	Serial bool
 	ValueRules
 
-	// What weir makes of it.
+	// The next fields are what weir decides.
 	New    bool // not in the database yet
-	Hidden bool // in no database: a part of a parent's key, for which another column has the parent's generated key
+	Hidden bool // not in the database: a part of a parent's key, which is stored as the parent's generated key in another column
 	Stamp  Stamp
 	Merge  merge.Function // how its values are merged
 	Widening
 }
 
-// ValueRules are what the database does with a column's values, apart from their type.
+// ValueRules say how the database treats a column's values, besides their type.
 type ValueRules struct {
 	Collation Collation // of the key's index; nil: texts are equal if their bytes are
 	Binary    bool      // values are bytes
 	HoldsTime bool      // it stores the time of a flush unchanged
 	Judged    bool      // the database may reject a value that the column accepts
-	Finite    bool      // a Real or a Number takes neither NaN nor the infinities
+	Finite    bool      // a Real or Number accepts neither NaN nor infinities
 }
 
 // Widening says how a column's type may change to hold more values.
 type Widening struct {
 	Own   bool   // weir made the column, and widens it
-	Exact bool   // it takes no number that a Real would round
-	Held  string // what depends on weir's column, so it cannot be widened
+	Exact bool   // it rejects numbers that a Real would round
+	Held  string // what depends on weir's column, so it cannot be widened; "" if nothing does
 	seen  class  // the values that weir's column has to hold
 }
 
-// A Collation is one of a database's by which different texts are equal. It has a type that can be compared.
+// A Collation treats different texts as equal. Its type must be comparable.
 type Collation interface {
-	// Form returns the one form of all texts that are equal to text, which it may change in place.
+	// Form returns the canonical form of all texts that are equal to text. It may change text in place.
 	Form(text []byte) []byte
 	String() string // what the database calls it
 }
 
-// class is a set of kinds of values, fine enough to choose a type by.
+// class is a set of kinds of values, as detailed as choosing a type requires.
 type class uint8
 
 const (
 	bools       class = 1 << iota
 	smallInt          // whole and exact in a double
 	bigInt            // whole, 64 bits
-	reals             // printed again as they came by a double
+	reals             // a double keeps their digits
 	numbers           // any other number with at most as many digits as Postgres' numeric takes
-	notDecimals       // NaN and the infinities, which JSON has as strings
-	strs              // strings, and what is past any type of numbers
+	notDecimals       // NaN and infinities, which are strings in JSON
+	strs              // strings, and numbers too large for any type
 	jsons
-	exact = smallInt | bigInt | reals // numbers of which 64 bits hold every digit
+	exact = smallInt | bigInt | reals // numbers that 64 bits hold exactly
 	all   = notDecimals | bools | smallInt | bigInt | reals | numbers | strs | jsons
 )
 
-// holds is what a column of the type takes without being widened. A column of weir's
-// that is Any has seen nothing but nulls.
+// holds says which values a type accepts without being widened. A column that weir made with type Any has had only
+// nulls.
 var holds = [Rows + 1]class{Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals | notDecimals,
 	Number: smallInt | bigInt | reals | numbers | notDecimals, Text: all, JSON: jsons}
 
@@ -203,8 +198,7 @@ func infer(seen class) Type {
 	if seen == 0 {
 		return Any
 	}
-	// JSON and Number are the wide ends of their kinds; a mixture of kinds is
-	// text.
+	// Number holds all numbers, and JSON all objects and arrays; a mixture of kinds is text.
 	for _, t := range []Type{Bool, Int, Real, Number, JSON} {
 		if seen&^holds[t] == 0 {
 			return t
@@ -237,7 +231,7 @@ func classify(value []byte, k feed.Kind) class {
 			}
 			return bigInt
 		} else if string(value) != "-0" {
-			return numbers // past 64 bits a whole number stays whole: as text
+			return numbers // an integer over 64 bits is stored as a decimal and stays an integer
 		}
 	}
 	if _, exact, ok := feed.ParseReal(value); ok && exact {
@@ -249,15 +243,14 @@ func classify(value []byte, k feed.Kind) class {
 	return numbers
 }
 
-// Holds reports whether [Column.Admit] has nothing to do for values of the kind:
-// so it is with most, and this is cheaper to call.
+// Holds reports whether [Column.Admit] does nothing for values of a kind. This is true for most values, and cheaper
+// to call.
 func (c *Column) Holds(k feed.Kind) bool {
 	return k == feed.Null || c.Own && (c.seen == all || k == feed.String && c.seen&strs != 0)
 }
 
-// Admit decides whether the column takes a value, before anything is folded, so
-// that the answer does not depend on where a batch ends. A column of weir's is
-// widened until it does.
+// Admit returns an error if the column does not accept a value. It is called before the value is folded, so the
+// answer does not depend on where a batch ends. A column that weir made is widened until it accepts the value.
 func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 	if k == feed.Null {
 		return nil
@@ -268,7 +261,7 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 		}
 		return nil
 	}
-	if c.takes(value, k) {
+	if c.accepts(value, k) {
 		return nil
 	}
 	held := ""
@@ -278,7 +271,7 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.Declared(), k, feed.Clip(feed.Text(nil, value, k)), held)
 }
 
-// needs is what the column has to hold for a value.
+// needs returns what the column must hold for a value.
 func (c *Column) needs(value []byte, k feed.Kind) class {
 	s := classify(value, k)
 	if c.Merge == merge.Sum && s&holds[Number] != 0 {
@@ -287,7 +280,7 @@ func (c *Column) needs(value []byte, k feed.Kind) class {
 	return s
 }
 
-// Declared is the type of the column for people.
+// Declared returns the column's type for messages to users.
 func (c *Column) Declared() string {
 	if c.Decl == "" {
 		return c.Type.String()
@@ -295,15 +288,14 @@ func (c *Column) Declared() string {
 	return c.Decl
 }
 
-// wholeKey reports whether value is the text of a whole number in a key of whole
-// numbers: 1 and "1" are one key.
+// wholeKey reports whether value is the text of an integer in an integer key: 1 and "1" are the same key.
 func (c *Column) wholeKey(value []byte, k feed.Kind) bool {
 	return c.Key && c.Type == Int && c.seen != 0 && k == feed.String && canonicalInt(feed.Text(nil, value, k))
 }
 
-// takes is the rule of a column that weir must take as it is: a value has to
-// survive the column's conversion, or the column's type has to ask for it.
-func (c *Column) takes(value []byte, k feed.Kind) bool {
+// accepts reports whether a column that weir cannot widen accepts a value: the value must survive conversion to the
+// type unless the type is meant to change it.
+func (c *Column) accepts(value []byte, k feed.Kind) bool {
 	number, isNumber := value, k == feed.Int || k == feed.Number
 	switch c.Type {
 	case Bool:
@@ -340,7 +332,7 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 			return true
 		}
 		text := feed.Text(nil, value, k)
-		if c.Collation != nil { // blanks at the end need not count
+		if c.Collation != nil { // trailing blanks may not count
 			text = c.Collation.Form(bytes.Clone(text))
 		}
 		return len(text) <= c.Size || !c.Bytes && utf8.RuneCount(text) <= c.Size
@@ -352,8 +344,7 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 	case Enum:
 		return slices.Contains(c.Labels, string(feed.Text(nil, value, k)))
 	case Day, Instant:
-		// The database reads many spellings of a date; of a key's, weir must know
-		// which are equal.
+		// The database reads many spellings of a date; for a key, weir must know which are equal.
 		_, ok := c.appendTime(nil, feed.Text(nil, value, k))
 		return ok || !c.Key
 	case Bytes:
@@ -364,17 +355,17 @@ func (c *Column) takes(value []byte, k feed.Kind) bool {
 		if isNumber {
 			return classify(value, k)&exact != 0
 		}
-		return k != feed.String || !bends(feed.Text(nil, value, k))
+		return k != feed.String || !affinityChanges(feed.Text(nil, value, k))
 	}
 	return true
 }
 
-// bends reports whether NUMERIC affinity would change a text: it looks like a
-// number, and the number would print otherwise.
-func bends(s []byte) bool {
+// affinityChanges reports whether NUMERIC affinity would change a text: it looks like a number that would be printed
+// differently.
+func affinityChanges(s []byte) bool {
 	t := bytes.TrimSpace(s)
 	if f, err := strconv.ParseFloat(string(t), 64); err != nil && f == 0 || bytes.ContainsAny(t, "xXpP_nN") {
-		return false // no number to SQLite: words, hex, Inf and NaN
+		return false // not a number for SQLite: words, hex, Inf and NaN
 	}
 	return !canonicalInt(s)
 }
@@ -384,8 +375,8 @@ func canonicalInt(s []byte) bool {
 	return err == nil && strconv.FormatInt(n, 10) == string(s)
 }
 
-// AppendKey appends the form of a key's value in which two values are equal
-// exactly where the database would say so. The value was admitted before.
+// AppendKey appends the canonical form of a key's value: two forms are equal if the database treats the values as
+// equal. The value must have been admitted.
 func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 	switch c.Type {
 	case UUID:
@@ -421,14 +412,14 @@ func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 	return dst
 }
 
-// KeyText is the way back of AppendKey: the text of a value that has this key. It is not changed, nor kept, but for numbers and
-// points in time.
+// KeyText returns the text of a value whose AppendKey is key. Except for numbers and points in time this is key
+// itself, not a copy.
 func (c *Column) KeyText(key []byte) []byte {
 	switch digits, exp, ok := bytes.Cut(key, []byte("e")); {
 	case c.Type == Instant:
 		n, _ := strconv.ParseInt(string(key), 10, 64)
 		return time.UnixMicro(n).UTC().AppendFormat(nil, time.RFC3339Nano)
-	case c.Type == Number && ok: // the point is before the digits
+	case c.Type == Number && ok: // the point is before the first digit
 		n, _ := strconv.ParseInt(string(exp), 10, 64)
 		n -= int64(len(bytes.TrimPrefix(digits, []byte("-"))))
 		return strconv.AppendInt(append(bytes.Clone(digits), 'e'), n, 10)
@@ -436,8 +427,8 @@ func (c *Column) KeyText(key []byte) []byte {
 	return key
 }
 
-// appendNumber appends one spelling for all texts of a number, or of a Real for
-// all those of a double. A double that is whole is spelled as an integer.
+// appendNumber appends one spelling for all texts of a number; in a Real, for all texts of the same double. A whole
+// double is spelled as an integer.
 func (c *Column) appendNumber(dst, text []byte) (_ []byte, ok bool) {
 	k, ok := feed.IsNumber(text)
 	if !ok {
@@ -458,23 +449,22 @@ func (c *Column) appendNumber(dst, text []byte) (_ []byte, ok bool) {
 	return strconv.AppendFloat(dst, f, 'g', -1, 64), true
 }
 
-// New returns the column of a field that the database does not have yet.
+// New returns a column for a field that the database does not have yet.
 func New(name string, key bool) Column {
 	return Column{Name: name, Key: key, NotNull: key, New: true, Widening: Widening{Own: true}}
 }
 
-// NewOf returns the same for values that are known to be of a type up to [JSON]. It is weir's to widen
-// all the same.
+// NewOf returns the same for values of a known type up to [JSON]. weir may still widen it.
 func NewOf(name string, key bool, t Type) Column {
 	c := New(name, key)
 	c.widen(holds[t])
 	return c
 }
 
-// TakesBytes reports whether the column takes bytes, as far as the database says.
+// TakesBytes reports whether the column may hold bytes, according to the database.
 func (c *Column) TakesBytes() bool { return c.Type == Any || c.Binary }
 
-// KeyColumns returns the names of the columns of the key as the database has it.
+// KeyColumns returns the names of the key's columns in the database.
 func (t *Table) KeyColumns() []string {
 	key := t.StoredKey()
 	names := make([]string, len(key))
@@ -484,7 +474,7 @@ func (t *Table) KeyColumns() []string {
 	return names
 }
 
-// KeyNames returns them, quoted for people.
+// KeyNames returns these names quoted, for messages.
 func (t *Table) KeyNames() string {
 	names := t.KeyColumns()
 	for i := range names {
@@ -493,7 +483,7 @@ func (t *Table) KeyNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Surrogate returns the column with the keys that the database generates, -1 for none.
+// Surrogate returns the index of the column with database-generated keys, -1 for none.
 func (t *Table) Surrogate() int {
 	return slices.IndexFunc(t.Columns, func(c Column) bool { return c.Serial && c.Generated })
 }

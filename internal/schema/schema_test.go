@@ -13,13 +13,14 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// trimmed is a collation by which blanks at the end do not count.
+// trimmed is a collation that ignores trailing blanks.
 type trimmed struct{}
 
 func (trimmed) Form(text []byte) []byte { return bytes.TrimRight(text, " ") }
 func (trimmed) String() string          { return "trimmed" }
 
-// columnOf is a column of a type, perhaps "trimmed", with options of a Column as JSON behind it.
+// columnOf returns a column of the type in text, which may begin with "trimmed" and end with fields of a Column as
+// JSON.
 func columnOf(t *testing.T, text string) *Column {
 	t.Helper()
 	text, trims := strings.CutPrefix(text, "trimmed ")
@@ -35,7 +36,7 @@ func columnOf(t *testing.T, text string) *Column {
 	return c
 }
 
-// TestColumn has the values in testdata/columns.txtar.
+// TestColumn runs the cases in testdata/columns.txtar.
 func TestColumn(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/columns.txtar", func(t *testing.T, section, values string) string {
 		does, of, _ := strings.Cut(section, " ")
@@ -58,7 +59,7 @@ func TestColumn(t *testing.T) {
 	})
 }
 
-// TestColumn_AppendKey has the values in testdata/keys.txtar: each line are the spellings of one key.
+// TestColumn_AppendKey runs the cases in testdata/keys.txtar: each line has the spellings of one key.
 func TestColumn_AppendKey(t *testing.T) {
 	testcheck.Golden(t, "testdata/keys.txtar", func(t *testing.T, section, text string) (out string) {
 		c := columnOf(t, section)
@@ -79,7 +80,7 @@ func TestColumn_AppendKey(t *testing.T) {
 	})
 }
 
-// own is a column of weir's after values, as a run finds it that comes later.
+// own returns a table with a column that weir made after some values, as a later run reads it.
 func own(t *testing.T, values ...string) Table {
 	t.Helper()
 	c := New("c", false)
@@ -92,7 +93,7 @@ func own(t *testing.T, values ...string) Table {
 	marks := (&Table{Columns: []Column{c}}).Marks()
 	testcheck.NoError(t, found.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }))
 	if got := found.Columns[0]; got.Type != c.Type || !got.Own {
-		t.Errorf("%v: the column is %v, and to the next run %v (%s)", values, c.Type, got.Type, marks)
+		t.Errorf("%v: the column is %v, and in the next run %v (%s)", values, c.Type, got.Type, marks)
 	}
 	if found.Columns[1].Own {
 		t.Error("a column without a mark is weir's")
@@ -100,8 +101,8 @@ func own(t *testing.T, values ...string) Table {
 	return found
 }
 
-// TestGrow_IsTheUnion: the type of a column depends on the set of values alone, whichever
-// way they are spread over batches, and over runs that do not know of each other.
+// TestGrow_IsTheUnion: a column's type depends only on the set of its values, not on how they are spread over batches
+// and concurrent runs.
 func TestGrow_IsTheUnion(t *testing.T) {
 	values := []string{"null", "true", "1", "9007199254740993", "1.5", "0.1234567890123456789", "1e200000", `"x"`, `{"a":1}`}
 	everything := func(int) bool { return true }
@@ -119,7 +120,7 @@ func TestGrow_IsTheUnion(t *testing.T) {
 				grown, err := have.Grow(&Limits{Untyped: true}, &batch, everything)
 				testcheck.NoError(t, err)
 				if got := have.Columns[0].Type; got != want {
-					t.Errorf("%v and then %v make %v, and together %v", parts[0], parts[1], got, want)
+					t.Errorf("%v and then %v make %v, but all at once %v", parts[0], parts[1], got, want)
 				}
 				if again, err := have.Grow(&Limits{Untyped: true}, &batch, everything); err != nil || len(again) > 0 {
 					t.Errorf("%v and then %v twice: %v, %v after %v", parts[0], parts[1], again, err, grown)
@@ -129,7 +130,7 @@ func TestGrow_IsTheUnion(t *testing.T) {
 	}
 }
 
-// TestGrow_ColumnsOfOthers are not widened, and an error says why.
+// TestGrow_ColumnsOfOthers: they are not widened, and the error says why.
 func TestGrow_ColumnsOfOthers(t *testing.T) {
 	nothing := func(int) bool { return false }
 	for _, c := range []struct {
@@ -156,7 +157,7 @@ func TestGrow_ColumnsOfOthers(t *testing.T) {
 	}
 }
 
-// TestOwn_WhatOthersAltered is theirs.
+// TestOwn_WhatOthersAltered: a column that others altered is no longer weir's.
 func TestOwn_WhatOthersAltered(t *testing.T) {
 	table := Table{Columns: []Column{{Name: "a", Decl: "bigint"}, {Name: "b", Decl: "date"}, {Name: "c", Decl: "bigint"}}}
 	err := table.Own(`{"a":"integer","b":"integer","c":"nonsense","gone":"text"}`, func(c *Column, as Type) bool { return c.Decl == "bigint" && as == Int }, func(*Column) string { return "" })
@@ -169,11 +170,11 @@ func TestOwn_WhatOthersAltered(t *testing.T) {
 		t.Errorf("weir's are %v", got)
 	}
 	if err := table.Own("damaged", nil, nil); err == nil {
-		t.Error("marks that cannot be read are taken for none")
+		t.Error("damaged marks are ignored")
 	}
 }
 
-// A column of weir's that took a value takes it again, whatever it was widened to since.
+// A value that a column of weir accepted is accepted again after any widening.
 func FuzzWiden(f *testing.F) {
 	f.Add([]byte("1\n1.5\ntrue\n\"x\"\n{}\nnull\n9223372036854775808\n1e400"), false)
 	f.Add([]byte("\"1\"\n7\n\"a\""), true)
@@ -203,17 +204,17 @@ func FuzzWiden(f *testing.F) {
 				taken = append(taken, v)
 			}
 		}
-		// So a later run finds it.
+		// A later run reads the column from its mark.
 		table := Table{Columns: []Column{{Name: "c", Key: key}}}
 		marks := (&Table{Columns: []Column{c}}).Marks()
 		testcheck.NoError(t, table.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }))
 		was := c.Type
 		if c = table.Columns[0]; c.Type != was {
-			t.Errorf("a column that was %v is %v to the next run", was, c.Type)
+			t.Errorf("a column that was %v is %v in the next run", was, c.Type)
 		}
 		for _, v := range taken {
 			if err := admit(v); err != nil || c.Type != was {
-				t.Errorf("%s was taken, and now: %v (type %v, then %v)", v, err, was, c.Type)
+				t.Errorf("%s was accepted, and now: %v (type %v, then %v)", v, err, was, c.Type)
 			}
 		}
 	})

@@ -11,9 +11,9 @@ import (
 	"github.com/weirsync/weir/internal/merge"
 )
 
-// Respelled reports whether text, which the column holds, may be a raw value of a feed
-// that the column took in a narrower type: a widening keeps the value of a number or of
-// JSON, and not its spelling. Nor does Postgres keep the escapes of what it patches.
+// Respelled reports whether text, from the column, may be the raw value of a feed that was stored in a narrower type.
+// Widening keeps the value of a number or JSON but not its spelling, and Postgres does not keep the escapes in what
+// it patches.
 func (c *Column) Respelled(raw, text []byte) bool {
 	switch k := feed.KindOf(raw); k {
 	case feed.Int, feed.Number:
@@ -30,7 +30,7 @@ func sameNumber(a, b []byte) bool {
 	return bytes.Equal(feed.AppendDecimal(nil, a), feed.AppendDecimal(nil, b))
 }
 
-// AppendByValue appends one spelling for all texts of a number, or of JSON; any other text as it is.
+// AppendByValue appends one spelling for all texts of a number or of JSON, and any other text unchanged.
 func AppendByValue(dst, text []byte) []byte {
 	if _, isNumber := feed.IsNumber(text); isNumber {
 		return feed.AppendDecimal(dst, text)
@@ -42,11 +42,11 @@ func AppendByValue(dst, text []byte) []byte {
 	if v == nil {
 		return append(dst, text...)
 	}
-	spelled, _ := json.Marshal(byValue(v)) // it was parsed
+	spelled, _ := json.Marshal(byValue(v)) // it was parsed, so no error
 	return append(dst, spelled...)
 }
 
-// byValue is a JSON value whose numbers have one spelling.
+// byValue rewrites the numbers in a JSON value to one spelling, and returns it.
 func byValue(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -63,7 +63,7 @@ func byValue(v any) any {
 	return v
 }
 
-// parse returns a JSON object or array, or nil.
+// parse returns a JSON object or array, or nil for anything else.
 func parse(text []byte) any {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -2,19 +2,18 @@ package schema
 
 import "fmt"
 
-// Stamp is when a column gets the time of the flush, in UTC. No field of a message sets such
-// a column.
+// Stamp says when a column is set to the time of the flush, in UTC. Messages cannot set such a column.
 type Stamp uint8
 
-// When it does.
+// When a column is set to the time of the flush.
 const (
 	NoStamp     Stamp = iota
-	InsertStamp       // when the row is made
-	UpdateStamp       // also when something else of it changes
+	InsertStamp       // when the row is inserted
+	UpdateStamp       // also when another column of the row changes
 )
 
-// AddStamp makes a column of a table, as the database has it, a stamp, or returns why it
-// cannot be one. A table that does not exist, or that weir made, gets one that it lacks.
+// AddStamp makes a column of a table a timestamp column, or returns an error if it cannot be one. A missing column is
+// added if weir creates or has created the table.
 func (l *Limits) AddStamp(t *Table, name string, s Stamp) error {
 	at := l.Find(t, name, len(t.Columns))
 	if at < 0 {

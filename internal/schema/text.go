@@ -10,16 +10,16 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// MaxWhole and MaxFraction are the digits before the point and behind it that a number has at most, whatever the database, so
-// that one feed makes one table everywhere. They are what Postgres' numeric takes
+// MaxWhole and MaxFraction are the maximum digits before and after the point, in all databases, so a feed makes the
+// same table everywhere. They are the limits of Postgres' numeric
 // (https://www.postgresql.org/docs/current/datatype-numeric.html).
 const (
 	MaxWhole    = 131072
 	MaxFraction = 16383
 )
 
-// huge reports whether a number has more digits than any type of numbers takes.
-// A number is at most 4096 characters long, so it takes an exponent.
+// huge reports whether a number has more digits than any numeric type accepts. A number has at most 4096 characters,
+// so only one with an exponent can.
 func huge(number []byte) bool {
 	i := bytes.IndexAny(number, "eE")
 	if i < 0 || len(number)-i < 5 {
@@ -29,7 +29,7 @@ func huge(number []byte) bool {
 	return err != nil || exp > MaxWhole-len(number) || exp < len(number)-MaxFraction
 }
 
-// hasHuge reports whether an object or array holds such a number.
+// hasHuge reports whether an object or array contains such a number.
 func hasHuge(json []byte) bool {
 	w := feed.Walk(json)
 	for w.Next() {
@@ -40,11 +40,10 @@ func hasHuge(json []byte) bool {
 	return false
 }
 
-// specials are the numbers that are no decimals, as Postgres writes them.
+// specials are the numbers that are not decimals, as JSON, by Postgres' spelling in lower case.
 var specials = map[string][]byte{"nan": []byte(`"NaN"`), "infinity": []byte(`"Infinity"`), "-infinity": []byte(`"-Infinity"`)}
 
-// Special returns, as JSON, the number that is no decimal and that a text stands for in any spelling that Postgres reads; nil:
-// it stands for none.
+// Special returns NaN or an infinity as JSON, for a text in any spelling that Postgres reads; nil for any other text.
 func Special(text []byte) []byte {
 	if len(text) < len("NaN") || len(text) > len("-infinity") || text[len(text)-1]|0x20 < 'f' {
 		return nil
@@ -56,7 +55,7 @@ func Special(text []byte) []byte {
 	return specials[word]
 }
 
-// isSpecial reports whether a string is one in the spelling that databases give back.
+// isSpecial reports whether a raw string is such a number, as databases print it.
 func isSpecial(value []byte) bool {
 	switch string(value) {
 	case `"NaN"`, `"Infinity"`, `"-Infinity"`:
@@ -65,7 +64,7 @@ func isSpecial(value []byte) bool {
 	return false
 }
 
-// zero reports whether a number is written as a zero.
+// zero reports whether a number is a zero as written, in any spelling.
 func zero(number []byte) bool {
 	if i := bytes.IndexAny(number, "eE"); i >= 0 {
 		number = number[:i]
@@ -73,9 +72,9 @@ func zero(number []byte) bool {
 	return !bytes.ContainsAny(number, "123456789")
 }
 
-// AppendUUID appends the digits of a UUID in lower case, from any spelling that
-// Postgres reads (https://www.postgresql.org/docs/current/datatype-uuid.html):
-// in braces or not, with a hyphen after any group of four digits.
+// AppendUUID appends the digits of a UUID in lower case. text may have any spelling that Postgres reads
+// (https://www.postgresql.org/docs/current/datatype-uuid.html): with or without braces, and with a hyphen after any
+// group of four digits.
 func AppendUUID(dst, text []byte) (_ []byte, ok bool) {
 	if n := len(text); n > 2 && text[0] == '{' && text[n-1] == '}' {
 		text = text[1 : n-1]
@@ -96,8 +95,8 @@ func AppendUUID(dst, text []byte) (_ []byte, ok bool) {
 	return dst, len(dst)-from == 32
 }
 
-// appendTime appends one spelling for all those of a date or a point in time
-// that a key may have: the ones of RFC 3339.
+// appendTime appends one spelling for all spellings of a date or a point in time that are valid in a key: those of
+// RFC 3339.
 func (c *Column) appendTime(dst, text []byte) (_ []byte, ok bool) {
 	if c.Type == Day {
 		t, err := time.Parse(time.DateOnly, string(text))
@@ -107,8 +106,7 @@ func (c *Column) appendTime(dst, text []byte) (_ []byte, ok bool) {
 	return strconv.AppendInt(dst, t.Unix()*1e6+micros(text), 10), err == nil
 }
 
-// micros returns the microseconds of a point in time, as Postgres rounds them: from
-// a double, half to even.
+// micros returns the microseconds of a point in time, rounded like in Postgres: from a double, half to even.
 func micros(text []byte) int64 {
 	_, fraction, _ := bytes.Cut(text, []byte("."))
 	digits := len(fraction) - len(bytes.TrimLeft(fraction, "0123456789"))

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// A Manager has started the program, and wants to know how it is.
+// A Manager is the service manager that started the program and monitors it.
 type Manager struct {
 	conn net.Conn
-	// Watchdog is how long the program may be silent; 0: for good.
+	// Watchdog is how long the program may be silent; 0 means forever.
 	Watchdog time.Duration
 }
 
-// Connect returns the manager that an environment names, nil where it names none.
+// Connect connects to the manager that the environment names. It returns nil if there is none.
 func Connect(env func(string) (string, bool)) (*Manager, error) {
 	socket, ok := env("NOTIFY_SOCKET")
 	if !ok || socket == "" {
 		return nil, nil
 	}
-	conn, err := net.Dial("unixgram", socket) // an @ in front is an abstract one here, too
+	conn, err := net.Dial("unixgram", socket) // Go and systemd both use @ for abstract sockets
 	if err != nil {
 		return nil, fmt.Errorf("the service manager's socket: %w", err)
 	}
@@ -41,10 +41,10 @@ func Connect(env func(string) (string, bool)) (*Manager, error) {
 	return m, nil
 }
 
-// writeTimeout ends a write to a manager that reads nothing: if its socket is full, the write would wait forever.
+// writeTimeout limits a write to a manager that does not read: if its socket is full, the write would block forever.
 const writeTimeout = time.Second
 
-// Tell sends a state: lines as sd_notify(3) has them.
+// Tell sends a state: lines in the format of sd_notify(3).
 func (m *Manager) Tell(state string) error {
 	if err := m.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A manager that reads nothing does not stop the program.
+// A manager that does not read does not block the program.
 func TestTell_NobodyReads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "n")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -22,7 +22,7 @@ func TestTell_NobodyReads(t *testing.T) {
 	defer m.Close()
 	told := make(chan error, 1)
 	go func() {
-		for range 100_000 { // more than the socket takes
+		for range 100_000 { // more than the socket holds
 			if err := m.Tell("STATUS=x"); err != nil {
 				told <- err
 				return

@@ -9,23 +9,23 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// This file is about tables without a key, in which each message is its own row.
+// Tables without a key: each message is its own row.
 
-// KeyedError returns the error that weir made a table with a primary key, which rows without a key may violate.
+// KeyedError returns the error for a table that weir created with a primary key, which rows without a key may violate.
 func KeyedError(t *schema.Table, primary []string) error {
-	return fmt.Errorf("table %q was made with the key %s: leave key none out, or recreate the table without a key by --restart rebuild", t.Name, strings.Join(primary, ","))
+	return fmt.Errorf("table %q was created with the key %s: remove key none, or recreate the table without a key with --restart rebuild", t.Name, strings.Join(primary, ","))
 }
 
-// A RowSum is a checksum of rows in any order. Two of one process are equal if their rows are equal.
+// A RowSum is a checksum of rows in any order. Within one process, two are equal if their rows are equal.
 type RowSum struct {
 	Rows int64
-	sum  uint64 // of the hashes of the rows
+	sum  uint64 // of the rows' hashes
 }
 
 var sumSeed = maphash.MakeSeed()
 
-// Add adds a row by the texts of its columns; nil is NULL. Numbers and JSON are hashed by value, because a widened column may
-// spell them differently from the message.
+// Add adds a row, given as the texts of its columns; nil is NULL. Numbers and JSON are hashed by value, because a
+// widened column may spell them differently from the message.
 func (s *RowSum) Add(texts [][]byte) {
 	var row []byte
 	for _, text := range texts {

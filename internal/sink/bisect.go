@@ -8,22 +8,21 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// A Refusal says that the database rejects rows of a flush, by a constraint, a trigger
-// or a type.
+// A Refusal reports that the database rejects rows of a flush, because of a constraint, a trigger or a type.
 type Refusal struct {
-	Err error // in the database's own words
-	// Table is the table that rejects, -1 where the database does not say.
+	Err error // the database's message
+	// Table is the table that rejects, or -1 if the database does not say.
 	Table int
-	// At is the index of the suspect row among the rows of table Of, or -1 if the database does not
-	// name one. Of is Table, or the table whose rows contain Table's rows as a set.
+	// At is the index of the suspect row in rows[Of], or -1 if the database does not name one. Of is Table, or the
+	// table whose rows contain Table's rows as a set.
 	Of, At int
-	// Needs names what it wants of other rows of the flush's tables, such as one that a
-	// foreign key refers to; "" is nothing.
+	// Needs names what the row requires from other rows of the flush's tables, such as the target of a foreign key; "":
+	// nothing.
 	Needs string
-	// Taken says that another row has a value that only one may have.
+	// Taken reports that another row has a value that must be unique.
 	Taken bool
-	// Slow says that no row is rejected, but that these are more than the database writes in the time that it gives. Fewer may
-	// take less; what a message says is tried again whole, and never rejected.
+	// Slow reports that no row is rejected, but that writing this many rows exceeds the database's time limit. Fewer
+	// may succeed. A message is retried whole, and never rejected for being slow.
 	Slow bool
 }
 
@@ -32,9 +31,9 @@ func (e *Refusal) Unwrap() error { return e.Err }
 
 // A RowWriter writes rows of a flush in the open transaction.
 type RowWriter interface {
-	// Write writes rows, indexed by table, or none of them. It upserts first, parents before
-	// children, and then deletes, children before parents. If the rows are at fault, the error
-	// is a [Refusal]. together defers constraints until all rows are written.
+	// Write writes all of the rows, indexed by table, or none. It upserts first, parents before children, and then
+	// deletes, children before parents. If the rows are at fault, the error is a [Refusal]. together defers constraints
+	// until all rows are written.
 	Write(rows [][]*fold.Row, together bool) error
 	// Mark sets the savepoint for Undo. It is called once.
 	Mark() error
@@ -42,28 +41,26 @@ type RowWriter interface {
 	Undo() error
 }
 
-// Bounds of the pieces of a batch.
+// Sizes of the pieces of a batch.
 const (
-	// smallPiece is how many rows are written at a time, at least, around a row that is rejected.
+	// smallPiece is the minimum size of the pieces written around a rejected row.
 	smallPiece = 64
-	// maxTogether is the most rows needing each other among which culprits are searched by
-	// leaving some out: n rows take up to 2n tries.
+	// maxTogether limits how many rows that need each other are searched for culprits by leaving some out: n rows take
+	// up to 2n tries.
 	maxTogether = 64
 )
 
-// Bisect writes the rows of a flush's batches in pieces until what the database rejects is
-// single, and returns the messages that it rejects. What a message says to several rows
-// is written as a whole, or not at all.
+// Bisect writes the rows of a flush's batches in ever smaller pieces, until each piece that the database rejects is a
+// single row, and returns the rejected messages. The changes of one message to several rows are all written, or none.
 //
-// Rows that are rejected are written again when the others are, for they may need these;
-// and all at once, for they may need each other. What is left then is written message by
-// message, in the order of the feed.
+// Rejected rows are retried after the others, because they may need these; and all at once, because they may need each
+// other. The remaining ones are written message by message, in the order of the feed.
 //
-// On a unique or exclusion violation Bisect rolls back everything and writes the messages again in the order
-// of the feed, in smaller batches, because the first message has the right to the value. It does
-// the same if messages change several rows: such a message is applied as a whole or not at all.
+// On a unique or exclusion violation Bisect rolls back everything and writes the messages again in the order of the
+// feed, in smaller batches, because the first message has the right to the value. It does the same if a message changes
+// several rows.
 //
-// rejected says that all rows were written at once, and rejected.
+// rejected says that all rows were already written at once, and rejected.
 func Bisect(batches []*fold.Batch, rows [][]*fold.Row, rejected bool, w RowWriter) ([]fold.Reject, error) {
 	p := &bisection{batches: batches, w: w, rejected: rejected, logged: true}
 	linked, only, tables := false, 0, 0
@@ -98,31 +95,32 @@ func Bisect(batches []*fold.Batch, rows [][]*fold.Row, rejected bool, w RowWrite
 type bisection struct {
 	batches  []*fold.Batch
 	w        RowWriter
-	rejected bool // all rows were, when they were written at once; then those of one table are not again
+	rejected bool // all rows were rejected at once; then do not retry one table's rows at once
 	logged   bool // the batches have kept their messages
 	marked   bool
-	ordered  bool  // the messages are written in their order
+	ordered  bool  // messages are written in feed order
 	bad      []bad // rejected so far
 	rejects  []fold.Reject
 }
 
-// bad are rows that are rejected: one, or those that messages change together.
+// bad holds rejected rows: one row, or the rows that one message changes.
 type bad struct {
 	rows [][]*fold.Row // by table
 	why  *Refusal
 }
 
-// rowKey names a row among those of all tables.
+// rowKey identifies a row among all tables.
 type rowKey struct {
 	table int
 	key   string
 }
 
-// errInOrder ends what does not write messages in their order.
+// errInOrder restarts the bisection in feed order.
 var errInOrder = errors.New("messages are to be written in their order")
 
-// asOne writes all rows at once, even if they were rejected: constraints that can wait may not have waited then. Rows that are too
-// many at once, and of whose tables none rejects any, need not be written by message.
+// asOne writes all rows at once, even if they were rejected before: deferrable constraints may not have been deferred
+// then. If the rows are only too many at once, and no table's rows were rejected, writing them message by message is
+// unnecessary.
 func (p *bisection) asOne(rows [][]*fold.Row) error {
 	err := p.try(rows, false)
 	var why *Refusal
@@ -142,14 +140,14 @@ func (p *bisection) asOne(rows [][]*fold.Row) error {
 	return errInOrder
 }
 
-// related reports whether rows of one table need rows of another.
+// related reports whether one table's rows need another's.
 func (p *bisection) related() bool {
 	return slices.ContainsFunc(p.batches, func(b *fold.Batch) bool {
 		return b.Child != nil || len(b.Table.Refs)+len(b.Table.ForeignKeys)+len(b.Table.Referrers) > 0
 	})
 }
 
-// inPieces writes rows of one table whatever the order of their messages.
+// inPieces writes one table's rows, in any order of their messages.
 func (p *bisection) inPieces(table int, rows []*fold.Row) error {
 	of := func(rows []*fold.Row) [][]*fold.Row {
 		all := make([][]*fold.Row, len(p.batches))
@@ -162,12 +160,12 @@ func (p *bisection) inPieces(table int, rows []*fold.Row) error {
 			p.bad = append(p.bad, bad{of([]*fold.Row{r}), why})
 			return nil
 		}}
-	if p.rejected { // else before the first piece that is
+	if p.rejected { // otherwise before the first piece that is rejected
 		if err := p.mark(); err != nil {
 			return err
 		}
 	}
-	err := search.all(rows, p.rejected)
+	err := search.writeAll(rows, p.rejected)
 	if err != nil || len(p.bad) == 0 {
 		return err
 	}
@@ -182,7 +180,7 @@ func (p *bisection) try(rows [][]*fold.Row, together bool) error {
 		return err
 	}
 	if why.Of < 0 || why.At >= len(rows[why.Of]) {
-		why.At = -1 // a guess that names no row
+		why.At = -1 // the guess names no row
 	}
 	switch {
 	case !p.logged && (count(rows) == 1 || why.Taken):
@@ -198,7 +196,7 @@ func (p *bisection) try(rows [][]*fold.Row, together bool) error {
 	return err
 }
 
-// mark marks, when it is first called, that nothing is written yet.
+// mark sets the savepoint on its first call, before anything is written.
 func (p *bisection) mark() error {
 	if p.marked {
 		return nil
@@ -214,15 +212,15 @@ func count(rows [][]*fold.Row) (n int) {
 	return n
 }
 
-// writeBad writes the bad rows again, as long as that helps, and then their messages, which
-// are some of those given, one by one.
+// writeBad retries the bad rows as long as that helps, and then writes their messages, which are among messages, one by
+// one.
 func (p *bisection) writeBad(messages []fold.Message) error {
 	for before := len(p.bad) + 1; len(p.bad) > 0 && len(p.bad) < before; {
 		before = len(p.bad)
-		if err := p.together(); err != nil {
+		if err := p.retryDependent(); err != nil {
 			return err
 		}
-		if err := p.again(); err != nil {
+		if err := p.retryEach(); err != nil {
 			return err
 		}
 	}
@@ -255,7 +253,7 @@ func (p *bisection) writeBad(messages []fold.Message) error {
 
 func keyOf(s fold.Single) rowKey { return rowKey{s.Table, string(s.Key())} }
 
-// reject rejects a message. The error is that of one which only took too long.
+// reject rejects a message. If the message was only too slow, it returns an error instead.
 func (p *bisection) reject(m fold.Message, why *Refusal) error {
 	if why.Slow {
 		return why.Err
@@ -271,17 +269,18 @@ func (p *bisection) reject(m fold.Message, why *Refusal) error {
 	return nil
 }
 
-// A search writes pieces until what is rejected of them is single.
+// A search writes pieces until each rejected piece is a single item.
 type search[T any] struct {
-	try    func([]T) error         // writes some; the Refusal that it returns is about the At-th of them
-	single func(T, *Refusal) error // takes one that is rejected
-	bad    int                     // how many are rejected
-	failed int                     // how many pieces were, or took the database too long
-	misled int                     // how often one was named that is not
+	try    func([]T) error         // writes items; At of its Refusal is an index into them
+	single func(T, *Refusal) error // handles a rejected item
+	bad    int                     // rejected items
+	failed int                     // pieces that were rejected, or were too slow
+	misled int                     // times that a Refusal named an item that is not rejected
 }
 
-// all writes what may be large. rejected says that all of it is known to be rejected at once: then it is written in pieces.
-func (s *search[T]) all(of []T, rejected bool) error {
+// writeAll writes any number of items. rejected says that writing all of them at once was rejected: then it starts with
+// pieces.
+func (s *search[T]) writeAll(of []T, rejected bool) error {
 	if !rejected {
 		err := s.try(of)
 		var why *Refusal
@@ -289,17 +288,18 @@ func (s *search[T]) all(of []T, rejected bool) error {
 		case !errors.As(err, &why):
 			return err
 		case len(of) <= smallPiece:
-			return s.around(of, why)
+			return s.writeAround(of, why)
 		}
 	} else if len(of) <= smallPiece {
-		return s.halves(of, true)
+		return s.writeHalves(of, true)
 	}
-	return s.pieces(of, smallPiece)
+	return s.writePieces(of, smallPiece)
 }
 
-// pieces writes pieces that grow by a quarter each time that one is right, and shrink by half if not: one in four is rejected
-// then, if those that are rejected lie far apart, or the database takes so many at a time. What is right is written once.
-func (s *search[T]) pieces(of []T, size int) error {
+// writePieces writes pieces. Their size grows by a quarter after a success and halves after a failure, so about one in
+// four fails if rejected items lie far apart, or if the database limits how many it takes at a time. Items that are not
+// rejected are written about once.
+func (s *search[T]) writePieces(of []T, size int) error {
 	for len(of) > 0 {
 		n, before := min(len(of), size), s.failed
 		if err := s.write(of[:n], false); err != nil {
@@ -314,33 +314,33 @@ func (s *search[T]) pieces(of []T, size int) error {
 	return nil
 }
 
-// write writes one piece. rejected says that it is known to be rejected.
+// write writes one piece. rejected says that the piece is known to be rejected.
 func (s *search[T]) write(of []T, rejected bool) error {
 	if len(of) == 0 {
 		return nil
 	}
 	if rejected && len(of) > 1 {
-		return s.halves(of, true)
+		return s.writeHalves(of, true)
 	}
 	err := s.try(of)
 	var why *Refusal
 	if errors.As(err, &why) {
-		return s.around(of, why)
+		return s.writeAround(of, why)
 	}
 	return err
 }
 
-// around writes the rest of a piece that is rejected.
-func (s *search[T]) around(of []T, why *Refusal) error {
+// writeAround writes the rest of a rejected piece.
+func (s *search[T]) writeAround(of []T, why *Refusal) error {
 	s.failed++
 	switch {
 	case len(of) == 1:
 		s.bad++
 		return s.single(of[0], why)
 	case why.At < 0 || s.misled > s.bad:
-		return s.halves(of, true)
+		return s.writeHalves(of, true)
 	}
-	if err := s.pieces(of[:why.At], max(smallPiece, len(of)/2)); err != nil { // it need not be the first that is rejected
+	if err := s.writePieces(of[:why.At], max(smallPiece, len(of)/2)); err != nil { // it need not be the first rejected item
 		return err
 	}
 	before := s.bad
@@ -350,21 +350,21 @@ func (s *search[T]) around(of []T, why *Refusal) error {
 	if s.bad == before {
 		s.misled++
 	}
-	return s.pieces(of[why.At+1:], max(smallPiece, len(of)/2)) // where one is rejected there may be more
+	return s.writePieces(of[why.At+1:], max(smallPiece, len(of)/2)) // near a rejected item there may be more
 }
 
-// halves writes a piece half by half.
-func (s *search[T]) halves(of []T, rejected bool) error {
+// writeHalves writes a piece in two halves.
+func (s *search[T]) writeHalves(of []T, rejected bool) error {
 	half, before := len(of)/2, s.bad
 	if err := s.write(of[:half], false); err != nil {
 		return err
 	}
-	// Where the first half was right, the second is what was rejected.
+	// If the first half succeeded, the second is what was rejected.
 	return s.write(of[half:], rejected && s.bad == before)
 }
 
-// together writes the bad rows that need others, those with the same need at once.
-func (p *bisection) together() error {
+// retryDependent retries the bad rows that need others; rows with the same need are written at once.
+func (p *bisection) retryDependent() error {
 	needs := map[string][]bad{}
 	var order []string
 	alone := p.bad[:0:0]
@@ -381,26 +381,26 @@ func (p *bisection) together() error {
 	}
 	p.bad = alone
 	for _, need := range order {
-		if err := p.all(needs[need]); err != nil {
+		if err := p.retryTogether(needs[need]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// all writes bad rows at once, or, where some that lie side by side spoil it, without these.
-func (p *bisection) all(of []bad) error {
-	if ok, err := p.right(of); ok || err != nil {
+// retryTogether writes bad rows at once. If adjacent ones make that fail, it leaves them out.
+func (p *bisection) retryTogether(of []bad) error {
+	if ok, err := p.tryTogether(of); ok || err != nil {
 		return err
 	}
 	if len(of) <= maxTogether {
 		for size := len(of) / 2; size > 0; size /= 2 {
 			for from := 0; from < len(of); from += size {
 				to := min(from+size, len(of))
-				if ok, err := p.right(slices.Concat(of[:from], of[to:])); err != nil {
+				if ok, err := p.tryTogether(slices.Concat(of[:from], of[to:])); err != nil {
 					return err
 				} else if ok {
-					return p.all(of[from:to])
+					return p.retryTogether(of[from:to])
 				}
 			}
 		}
@@ -409,8 +409,8 @@ func (p *bisection) all(of []bad) error {
 	return nil
 }
 
-// right writes bad rows at once, if they are right together.
-func (p *bisection) right(of []bad) (bool, error) {
+// tryTogether writes bad rows at once, and reports whether that succeeded.
+func (p *bisection) tryTogether(of []bad) (bool, error) {
 	if len(of) < 2 {
 		return false, nil
 	}
@@ -427,9 +427,9 @@ func (p *bisection) right(of []bad) (bool, error) {
 	return err == nil, err
 }
 
-// again writes the bad rows one by one. It begins with the last: those before it may have
-// been rejected for want of it.
-func (p *bisection) again() error {
+// retryEach writes the bad rows one by one, from the last: earlier ones may have been rejected because they need a
+// later one.
+func (p *bisection) retryEach() error {
 	before := p.bad
 	p.bad = nil
 	for _, b := range slices.Backward(before) {

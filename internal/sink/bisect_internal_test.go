@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSearch_WritesFewRowsTwice: what is right of a large batch is written about once, whatever is rejected of it, and
-// whatever the database says of the row that it rejects. Each that is rejected is found, and no other.
+// TestSearch_WritesFewRowsTwice: the good rows of a large batch are written about once, whichever rows are rejected and
+// whatever the database says about a rejected row. Every rejected row is found, and no other.
 func TestSearch_WritesFewRowsTwice(t *testing.T) {
 	const n = 1_000_000
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -21,9 +21,9 @@ func TestSearch_WritesFewRowsTwice(t *testing.T) {
 		name   string
 		bad    func(i int) bool
 		blames string
-		most   int     // rows at a time; 0 is any number
-		rows   float64 // at most, in batches
-		tries  int     // at most
+		most   int     // rows accepted at a time; 0: any number
+		rows   float64 // limit, in batches
+		tries  int     // limit
 	}{
 		{name: "one", bad: func(i int) bool { return i == n/3 }, blames: first, rows: 1.3, tries: 60},
 		{name: "one, and which is not said", bad: func(i int) bool { return i == n/3 }, blames: right, rows: 1.5, tries: 90},
@@ -73,7 +73,7 @@ func TestSearch_WritesFewRowsTwice(t *testing.T) {
 					return nil
 				},
 			}
-			if err := s.all(all, true); err != nil {
+			if err := s.writeAll(all, true); err != nil {
 				t.Fatal(err)
 			}
 			slices.Sort(written)

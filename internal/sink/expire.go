@@ -9,52 +9,52 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// An Expiry says which rows of a table expire, and holds the position of the removal. One step
-// removes at most ExpireRows of them, and reads at most ExpireWindow.
+// An Expiry says which rows of a table expire, and holds the position of the removal. One step removes at most
+// ExpireRows rows, and reads at most ExpireWindow.
 type Expiry struct {
 	Table  string
-	Key    []string       // its fields, as the database has them
-	Owner  *schema.Lookup // finds the first of them, as [schema.Lower.Owner] does
-	Of     []string       // columns: in each of them the row has NULL, or a time before Before
+	Key    []string       // the key's fields, as in the database
+	Owner  *schema.Lookup // finds the first field, as [schema.Lower.Owner] does
+	Of     []string       // columns: a row expires if each of them is NULL or before Before
 	Before time.Time
-	// Walk tells that steps look at all rows in the order of the key, and After is the key of the last one that they
-	// looked at, as the driver has it; nil: none.
+	// Walk is set if steps scan the whole table in key order. After is then the last key scanned, in the driver's
+	// format; nil: none.
 	Walk  bool
 	After any
-	// Together is how many rows a driver tries to remove at once, which it sets as the database lets them go; 0: all.
+	// Together is how many rows a driver tries to delete at once. The driver adapts it to what succeeds; 0: all.
 	Together int
-	// Below are the tables whose rows belong to those of the table, parents before their children:
-	// they go with these.
+	// Below are the descendants of the table, parents before children: their rows are removed together with the rows
+	// that they belong to.
 	Below []schema.Lower
 }
 
-// Bounds of a step. The feed waits for it, so they are small.
+// Limits of a step. They are small because the feed waits for it.
 const (
 	ExpireRows   = 1000
 	ExpireWindow = 10_000
-	// ExpireTime is after how long a step stops before its other rows, if it can.
+	// ExpireTime is after how long a step stops early, if it can.
 	ExpireTime = 100 * time.Millisecond
 )
 
-// Expired is what a step did.
+// Expired is the result of a step.
 type Expired struct {
 	Removed int64
-	Below   []int64 // rows of other tables that went with them, by [Expiry.Below]; nil: none
-	Kept    int64   // rows that the database does not let go
-	Why     string  // of the last of them
-	Done    bool    // no other row is old
-	// Missing is a column that the table does not have, so that no row can be old; "" for none.
+	Below   []int64 // removed rows of descendants, by [Expiry.Below]; nil: none
+	Kept    int64   // rows that the database refused to delete
+	Why     string  // the reason for the last of them
+	Done    bool    // no more rows to expire
+	// Missing is a column that the table does not have, so no row can expire; "": none.
 	Missing string
 }
 
-// Begin returns the columns of a table by which its rows expire. One that does not exist with the key has no old rows,
-// as Expired then says.
+// Begin returns the columns of a table by which its rows expire. If the table does not exist with this key, no row can
+// expire, and res says so.
 func (e *Expiry) Begin(l *schema.Limits, t *schema.Table) (columns []*schema.Column, res Expired, err error) {
 	switch {
 	case !t.Exists:
 		return nil, Expired{Done: true}, nil
 	case len(e.Of) == 0:
-		return nil, res, fmt.Errorf("no column is named by which rows of table %q expire", t.Name)
+		return nil, res, fmt.Errorf("no column is named that says when rows of table %q expire", t.Name)
 	}
 	for i, name := range e.Of {
 		at := l.Find(t, name, i)
@@ -70,11 +70,11 @@ func (e *Expiry) Begin(l *schema.Limits, t *schema.Table) (columns []*schema.Col
 	return columns, res, nil
 }
 
-// Lead returns the column that finds old rows by an index; nil if none does, and the step is one of a walk in the
-// order of the key. indexed are the columns that an index begins with.
+// Lead returns the column to find old rows by, using an index. It is nil if there is none; the step then continues a
+// walk in key order. indexed are the columns that indexes begin with.
 func (e *Expiry) Lead(columns []*schema.Column, indexed []string) (lead *schema.Column) {
 	for _, c := range columns {
-		// The rows that have NULL in it are looked through, too.
+		// Rows with NULL in the column are scanned, too.
 		if !e.Walk && slices.Contains(indexed, c.Name) && (lead == nil || c.NotNull && !lead.NotNull) {
 			lead = c
 		}
@@ -83,11 +83,11 @@ func (e *Expiry) Lead(columns []*schema.Column, indexed []string) (lead *schema.
 	return lead
 }
 
-// Advance moves the expiry on by a step that dealt with the first done of the old rows that it found. row is the key of
-// one of them, and after that of the last row that a walk looked at, nil if none follows.
+// Advance updates the expiry after a step. The step found old rows (found of them), and has handled the first done.
+// row(i) returns the key of one of them. after is the last row that a walk has scanned; nil: none follows.
 func Advance[K any](e *Expiry, res *Expired, found, done int, row func(int) K, after *K) {
 	switch {
-	case !e.Walk && (res.Kept > 0 || done > 0 && res.Removed == 0): // the index would find them again and again
+	case !e.Walk && (res.Kept > 0 || done > 0 && res.Removed == 0): // the index would find the same rows again
 		e.Walk, res.Kept, res.Why = true, 0, ""
 	case !e.Walk:
 		res.Done = done == found && found < ExpireRows
@@ -100,7 +100,7 @@ func Advance[K any](e *Expiry, res *Expired, found, done int, row func(int) K, a
 	}
 }
 
-// CountBelow adds to res the rows of a dependent table that were removed with the expired ones.
+// CountBelow adds to res the rows of a descendant that were removed.
 func (e *Expiry) CountBelow(res *Expired, below int, rows int64) {
 	if rows > 0 && res.Below == nil {
 		res.Below = make([]int64, len(e.Below))
@@ -110,8 +110,8 @@ func (e *Expiry) CountBelow(res *Expired, below int, rows int64) {
 	}
 }
 
-// Reads returns the tables that a step needs: that of the expiry, those below it, and those that have parts of the keys
-// of their rows.
+// Reads returns the tables that a step needs: the expiring table, its descendants, and those that hold parts of their
+// keys.
 func (e *Expiry) Reads() []TableKey {
 	tables, owners := []TableKey{{e.Table, e.Key}}, []*schema.Lookup{e.Owner}
 	for i := range e.Below {
@@ -128,28 +128,28 @@ func (e *Expiry) Reads() []TableKey {
 	return tables
 }
 
-// An ExpirySQL is how a driver writes what an expiry removes. Tables are counted as [Expiry.Reads] has them.
+// An ExpirySQL provides a driver's SQL for an expiry. Tables are numbered as in [Expiry.Reads].
 type ExpirySQL struct {
 	Limits *schema.Limits
 	Tables []*schema.Table
 	Name   func(table int) string
 	Quote  func(name string) string
-	Column func(table, column int) string // of a row t, as the index over a key compares it
-	Type   func(table, column int) string // columns that differ in it are compared as texts
+	Column func(table, column int) string // of a row t, as the key's index compares it
+	Type   func(table, column int) string // columns with different types are compared as texts
 }
 
-// An Aged table is one whose rows an expiry removes: those that are old, or those that belong to them.
+// An Aged table is the expiring table or a descendant of it.
 type Aged struct {
-	Name  string // in SQL
-	Where string // the condition of a row t that goes
-	// Key are SQL for the parts of the key of a row t as messages have it, of which Keyed makes that of the fold; nil: no
+	Name  string // quoted
+	Where string // the condition for a row t to be removed
+	// Key is SQL for the parts of a row t's key as in messages, from which Keyed makes the key as in the fold; nil: no
 	// versions are kept.
 	Key   []string
 	Keyed schema.Table
 }
 
-// Aged returns the tables whose rows go, that of the expiry first, and nil for one that does not exist. old is the
-// condition of its rows t.
+// Aged returns the tables whose rows are removed, the expiring table first; nil for a table that does not exist. old is
+// the condition for a row t to expire.
 func (e *Expiry) Aged(x *ExpirySQL, old string) ([]*Aged, error) {
 	aged := make([]*Aged, 1+len(e.Below))
 	aged[0] = &Aged{Name: x.Name(0), Where: old}
@@ -181,7 +181,7 @@ func (e *Expiry) Aged(x *ExpirySQL, old string) ([]*Aged, error) {
 	return aged, nil
 }
 
-// keep finds the keys by which the versions of a table's rows are kept.
+// keep sets Key and Keyed, for removing the versions of the rows.
 func (e *Expiry) keep(x *ExpirySQL, a *Aged, table int, key []string, owner *schema.Lookup) error {
 	if !x.Tables[table].Versioned {
 		return nil

@@ -6,13 +6,14 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// An Around makes one call of a method; f is nil unless it is Flush. It may call several times, or not at all.
+// An Around makes a method's call. f is nil unless the method is Flush. It may call several times, or not at all.
 type Around func(ctx context.Context, method string, f *Flush, call func() error) error
 
-// Intercept returns s with its calls done by around, but for Caps, Forget, Gauges and Close.
+// Intercept returns a Sink that makes s's calls through around, except Caps, Forget, Gauges and Close.
 func Intercept(s Sink, around Around) Sink { return &intercepted{s, around} }
 
-// InterceptClaims returns c with its calls done by around, but for Close: [GroupClaims] if c is.
+// InterceptClaims returns Claims that make c's calls through around, except Close. The result is a [GroupClaims] if c
+// is one.
 func InterceptClaims(c Claims, around Around) Claims {
 	claims := interceptedClaims{c, around}
 	if g, ok := c.(GroupClaims); ok {
@@ -38,7 +39,7 @@ func (i *intercepted) Flush(ctx context.Context, f *Flush) (res Result, err erro
 	return res, nil
 }
 
-// The optional parts are called only if the sink behind has them: see [As].
+// The optional methods are only called if the inner sink has them: see [As].
 
 func (i *intercepted) Expire(ctx context.Context, e *Expiry) (res Expired, err error) {
 	if err = i.around(ctx, "Expire", nil, func() error { res, err = i.Sink.(Expirer).Expire(ctx, e); return err }); err != nil {

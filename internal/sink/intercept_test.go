@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestAs: what is retried can do what the sink behind it can, and no more.
+// TestAs: a wrapped sink has exactly the optional parts of the inner one.
 func TestAs(t *testing.T) {
 	db, err := memory.NewDriver().Open(t.Context(), "as", sink.Options{})
 	testcheck.NoError(t, err)

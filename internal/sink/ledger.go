@@ -16,7 +16,8 @@ import (
 // Format is the format of weir's own tables. No earlier one was ever released.
 const Format = 4
 
-// CheckFormat reports why weir's tables in a database, which where names, cannot be used.
+// CheckFormat returns an error if weir's tables in a database have another format than this program's. where names the
+// database.
 func CheckFormat(found int64, where string) error {
 	switch {
 	case found > Format:
@@ -28,34 +29,33 @@ func CheckFormat(found int64, where string) error {
 	return nil
 }
 
-// Dialect is how a database writes what weir's own tables are made and asked by: a field for each thing in which databases
-// differ there.
+// Dialect holds the parts of SQL for weir's own tables in which databases differ.
 type Dialect struct {
 	Prefix   string // before a table's name: its schema and a dot
 	Integer  string
 	Time     string
 	Bytes    string
-	Serial   string // of a primary key that counts by itself
+	Serial   string // of an auto-incrementing primary key
 	Raw      string // the columns of weir_rejects that hold a line
-	Hot      string // behind a table whose rows are updated by each flush
-	Keyed    string // behind a table that is read and written by its key alone
+	Hot      string // table option, if each flush updates the rows
+	Keyed    string // table option, if the table is accessed only by its key
 	KeyOrder string // the columns of that key; "": the table comes first
-	Bytewise string // behind what is sorted by its bytes
-	Reason   string // the word of a reject's reason, which ends before a colon
-	Kept     string // a rejected line's columns: the hexadecimal digits of one that is not text, or NULL, and the text
+	Bytewise string // suffix to sort by bytes
+	Reason   string // the first word of a reject's reason, which ends before a colon
+	Kept     string // a rejected line's columns: hex digits if it is not text, else NULL; and the text
 
-	Writer string // the run of a checkpoint c, if the column has more than that; "": c.run
+	Writer string // the run that wrote a checkpoint c, if the column contains more; "": c.run
 
 	Micros func(sql string) string  // a time as microseconds since 1970
-	Moment func(t time.Time) string // a time as SQL
-	Now    string                   // the time of the database as SQL
-	Text   func(s string) string    // a text as SQL
-	Table  func(name string) string // the one form of a table's names
+	Moment func(t time.Time) string // a time literal
+	Now    string                   // the database's current time
+	Text   func(s string) string    // a string literal
+	Table  func(name string) string // the canonical form of a table's names
 }
 
-// Ledger returns the statements that make weir's own tables where they are missing. A
-// driver runs them in its first flush. None locks a table that is there: CREATE INDEX IF NOT EXISTS
-// would, until the flush ends, and others write to it meanwhile.
+// Ledger returns the statements that create weir's own tables if they are missing. A driver runs them in its first
+// flush. They do not lock an existing table. CREATE INDEX IF NOT EXISTS would, until the end of the flush, while others
+// write to the table.
 func (d Dialect) Ledger() []string {
 	return d.fill(
 		`CREATE TABLE IF NOT EXISTS {p}weir_meta (
@@ -103,9 +103,8 @@ func (d Dialect) Ledger() []string {
 	)
 }
 
-// Versions returns the statements that make the table of versions. It holds what tells,
-// for each row of a table that is kept by versions, which of its values are how new; see
-// [fold.Resolved]. gone is when the row was deleted.
+// Versions returns the statements that create the table of versions. For each row of a table with versions, it stores
+// the version of each value; see [fold.Resolved]. gone is when the row was deleted.
 func (d Dialect) Versions() []string {
 	return d.fill(
 		`CREATE TABLE IF NOT EXISTS {p}weir_versions (
@@ -128,14 +127,14 @@ func (d Dialect) fill(statements ...string) []string {
 	return statements
 }
 
-// RunPrefix begins the names of the lanes that no run resumes, and RunsKept is how long
-// their checkpoints are kept: their feeds may be silent for long.
+// RunPrefix starts the names of lanes that no run resumes. RunsKept is how long their checkpoints are kept: a feed may
+// be silent for that long.
 const (
 	RunPrefix = "run "
 	RunsKept  = 30 * 24 * time.Hour
 )
 
-// LaneName is what a database keeps the checkpoint of a lane under.
+// LaneName returns the name under which a lane's checkpoint is stored.
 func (f *Flush) LaneName(l *Lane) string {
 	if l.Unnamed {
 		return RunPrefix + f.Run
@@ -151,23 +150,20 @@ func (f *Flush) laneNames() []string {
 	return names
 }
 
-// First reports whether the flush is the first one of a lane, in all runs: only then can
-// the job be new to its tables.
+// First reports whether the flush is the first one of a lane in all runs. Only then can the job be new to its tables.
 func (f *Flush) First() bool {
 	return slices.ContainsFunc(f.Lanes, func(l Lane) bool { return l.Checkpoint.Seq == 1 })
 }
 
-// A Fence is where a lane stands in the database: the sequence number of its last flush,
-// and the run that wrote it.
+// A Fence is a lane's state in the database: the sequence number of its last flush, and the run that wrote it.
 type Fence struct {
 	Seq int64
 	Run string
 }
 
-// Judge is the verdict of the fence: whether a flush may be written to a database whose
-// lanes stand at found, by their names; a lane that is missing there stands at zero. done
-// tells that this flush was committed before, for a transaction is whole; the error is a
-// [BehindError] or a [FencedError] where it must not be written.
+// Judge reports whether a flush may be written to a database with these fences, by lane name; a missing lane has
+// sequence number zero. done says that this flush is already committed. The error is a [BehindError] or a [FencedError]
+// if it must not be written.
 func (f *Flush) Judge(found map[string]Fence) (done bool, err error) {
 	var behind error
 	var fenced []string
@@ -189,8 +185,8 @@ func (f *Flush) Judge(found map[string]Fence) (done bool, err error) {
 	return false, behind
 }
 
-// TableIDs is what a checkpoint keeps of the identities of the flush's tables: that of the
-// only one that there ever is, or each behind the name of its table, for their order may change.
+// TableIDs returns the value that a checkpoint stores to identify the flush's tables. It is the ID of the only table if
+// there is always just one; otherwise each ID follows its table's name, because the order may change.
 func (f *Flush) TableIDs(ids ...string) string {
 	text := ""
 	for i, id := range ids {
@@ -199,7 +195,7 @@ func (f *Flush) TableIDs(ids ...string) string {
 	return text
 }
 
-// BeforeID is what stands in [Flush.TableIDs] before the i-th identity.
+// BeforeID returns the text before the i-th ID in [Flush.TableIDs].
 func (f *Flush) BeforeID(i int) string {
 	switch {
 	case len(f.Batches) == 1 && !f.Grows:
@@ -210,10 +206,10 @@ func (f *Flush) BeforeID(i int) string {
 	return betweenIDs + strconv.Quote(f.Batches[i].Table.Name) + betweenIDs
 }
 
-// betweenIDs stands between identities and quoted names; none of them holds it.
+// betweenIDs separates IDs and quoted names. Neither contains it.
 const betweenIDs = "\n"
 
-// SplitIDs returns the identities of [Flush.TableIDs], and the quoted names: none of the only one.
+// SplitIDs splits the value of [Flush.TableIDs] into IDs and quoted names. A single ID has no name.
 func SplitIDs(text string) (names, ids []string) {
 	if !strings.Contains(text, betweenIDs) {
 		return nil, []string{text}
@@ -224,12 +220,11 @@ func SplitIDs(text string) (names, ids []string) {
 	return names, ids
 }
 
-// OtherTables returns those of a job's tables that are not what they were when a checkpoint
-// was written.
+// OtherTables returns the job's tables that were replaced since a checkpoint was written.
 func OtherTables(cp *Checkpoint, tables []schema.Table) (others []*schema.Table) {
 	names, ids := SplitIDs(cp.TableID)
 	if names == nil && len(tables) > 1 {
-		return nil // the run was told to continue with more tables
+		return nil // the run was started with more tables
 	}
 	for i := range tables {
 		at := 0
@@ -243,25 +238,24 @@ func OtherTables(cp *Checkpoint, tables []schema.Table) (others []*schema.Table)
 	return others
 }
 
-// Marks of weir_meta, by the table's name as the driver keeps it.
+// Keys in weir_meta, by the table's name in the driver's form.
 
-// MadeMark is the name of the mark of a table that weir made. Its value names this
-// table: another table of the same name has another.
+// MadeMark returns the key that marks a table as created by weir. Its value is the table's ID: a new table of the same
+// name gets another.
 func MadeMark(table string) string { return "made " + table }
 
-// DatabaseMark is the name of the mark with the id of the database.
+// DatabaseMark is the key of the database's ID.
 const DatabaseMark = "database"
 
-// VersionsMark is the name of the mark with the columns of a table that have versions,
-// as a JSON array in the order of their numbers.
+// VersionsMark returns the key of a table's columns that have versions. The value is a JSON array, in the order of
+// their numbers.
 func VersionsMark(table string) string { return "versions " + table }
 
-// ColumnsMark is the name of the mark with what the columns that weir made in a table have
-// to hold: [schema.Table.Marks].
+// ColumnsMark returns the key for the columns that weir added to a table, with what they must hold:
+// [schema.Table.Marks].
 func ColumnsMark(table string) string { return "columns " + table }
 
-// Grow makes have, a table as the database has it, one that takes a batch; see
-// [schema.Table.Grow].
+// Grow adapts have, a table as in the database, to a batch; see [schema.Table.Grow].
 func Grow(have *schema.Table, b *fold.Batch) ([]schema.Growth, error) {
 	grown, err := have.Grow(&b.Limits, &b.Table, b.Names)
 	switch err := err.(type) {
@@ -273,20 +267,20 @@ func Grow(have *schema.Table, b *fold.Batch) ([]schema.Growth, error) {
 	return grown, err
 }
 
-// MayRebuild reports why a table must not be emptied for a job.
+// MayRebuild returns an error if a table must not be emptied for a job.
 func MayRebuild(t *schema.Table, job string) error {
 	others := slices.DeleteFunc(slices.Clone(t.Writers), func(other string) bool { return other == job })
 	switch {
 	case len(others) > 0:
 		return SharedError{t.Name, others}
 	case t.Exists && !t.Made:
-		return fmt.Errorf("--restart rebuild empties tables that weir made alone: table %q is not one, or has constraints or triggers of its own", t.Name)
+		return fmt.Errorf("--restart rebuild empties only tables that weir created: table %q is not one, or others added constraints or triggers to it", t.Name)
 	}
 	return nil
 }
 
-// DroppedError says that a table, or a column of it that weir made, was dropped or
-// replaced while a run wrote to it.
+// DroppedError reports that a table, or a column of it that weir added, was dropped or replaced while a run wrote to
+// it.
 type DroppedError struct{ Table, Column string }
 
 func (e DroppedError) Error() string {
@@ -296,8 +290,7 @@ func (e DroppedError) Error() string {
 	return fmt.Sprintf("table %q was dropped, replaced, emptied by a crash of the server, or lost columns while weir wrote to it", e.Table)
 }
 
-// CheckSame returns a [DroppedError] where a table, as it is now, is not the one that was
-// read before.
+// CheckSame returns a [DroppedError] if now is not the same table as was.
 func CheckSame(was, now *schema.Table) error {
 	if was.Exists && was.ID != "" && now.ID != was.ID {
 		dropped := DroppedError{Table: was.Name}
@@ -311,21 +304,21 @@ func CheckSame(was, now *schema.Table) error {
 	return nil
 }
 
-// NewTableID returns a value for [MadeMark] that no other table has.
+// NewTableID returns a unique value for [MadeMark].
 func NewTableID() string { return rand.Text() }
 
-// OnCreateError says that a statement of [schema.Table.OnCreate] failed.
+// OnCreateError returns the error for a failed statement of [schema.Table.OnCreate].
 func OnCreateError(table string, err error) error {
 	return fmt.Errorf("a statement of on_create for table %q: %w", table, err)
 }
 
-// KeyError says that a table that weir made has another key than is wanted.
+// KeyError reports that a table created by weir has another key than the job's.
 type KeyError struct{ Err error }
 
 func (e KeyError) Error() string { return e.Err.Error() }
 func (e KeyError) Unwrap() error { return e.Err }
 
-// SharedError says that a table cannot be emptied for one job, because others write it.
+// SharedError reports that a table cannot be emptied for one job, because others write it.
 type SharedError struct {
 	Table string
 	Jobs  []string
@@ -340,7 +333,7 @@ func (e SharedError) Error() string {
 		"weir forget JOB, for each that is over, or drop the table and sync all of them with --restart reread", e.Table, list(names))
 }
 
-// list joins names, of which it leaves out those past the third.
+// list joins names. It omits those after the third.
 func list(names []string) string {
 	if n := len(names) - 3; n > 0 {
 		names = append(names[:3:3], fmt.Sprintf("%d more", n))

@@ -7,16 +7,16 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Finder writes the SQL that finds rows by their keys as messages have them. Its queries call their tables weir_1,
-// weir_2, …: the name of a table itself would hide an alias of the query around it.
+// A Finder generates SQL that finds rows by their keys as in messages. Its queries use the table aliases weir_1,
+// weir_2, …, because a table's own name could hide an alias of the enclosing query.
 type Finder struct {
-	Table func(name string) string // in SQL
-	Quote func(name string) string // of a column
-	// Equal is the condition that a column of a table has the value at an index of a key.
+	Table func(name string) string // quoted table name
+	Quote func(name string) string // quoted column name
+	// Equal returns the condition that a table's column equals the key's value at an index.
 	Equal func(table, column string, value int) string
 }
 
-// Find is the query for what the database knows a row by.
+// Find returns a query for a row's key in the database.
 func (f *Finder) Find(l *schema.Lookup) string { return f.FindAll(l, len(l.Parts())) }
 
 // FindAll is Find for all rows whose keys begin with n values.
@@ -24,18 +24,18 @@ func (f *Finder) FindAll(l *schema.Lookup, n int) string {
 	return "SELECT " + f.Quote(l.Column) + " FROM " + f.Table(l.Table) + " weir_1 WHERE " + f.Where(l.Table, l.Key, l.Above, n)
 }
 
-// Where is the condition that the key of a row begins with n values. The database has the key in
-// columns of the table, of which above, unless it is nil, finds the first.
-func (f *Finder) Where(table string, key []string, above *schema.Lookup, n int) string {
+// Where returns the condition that a row's key begins with n values. key are the columns with the key in the database.
+// If parent is not nil, it finds the first one.
+func (f *Finder) Where(table string, key []string, parent *schema.Lookup, n int) string {
 	var all []string
 	first := 0
-	if above != nil {
-		first = len(above.Parts())
+	if parent != nil {
+		first = len(parent.Parts())
 		is := " = ("
 		if n < first { // there may be several
 			is = " IN ("
 		}
-		all, key = append(all, f.Quote(key[0])+is+f.FindAll(above, min(n, first))+")"), key[1:]
+		all, key = append(all, f.Quote(key[0])+is+f.FindAll(parent, min(n, first))+")"), key[1:]
 	}
 	for i := first; i < n; i++ {
 		all = append(all, f.Equal(table, key[i-first], i))
@@ -43,8 +43,8 @@ func (f *Finder) Where(table string, key []string, above *schema.Lookup, n int) 
 	return strings.Join(all, " AND ")
 }
 
-// Parts are queries for the parts of the key, as messages have it, of the row that an expression
-// names: the way back of [Finder.Find].
+// Parts returns queries for the parts of a row's key as in messages. named is an expression for the row. This is the
+// inverse of [Finder.Find].
 func (f *Finder) Parts(l *schema.Lookup, named string) []string { return f.parts(l, named, 1) }
 
 // parts is Parts inside depth-1 other queries.

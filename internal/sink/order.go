@@ -9,13 +9,12 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// inOrder writes the messages in the order of the feed, as batches that end where that finds
-// the messages that are rejected. One that needs another row waits until all others are
-// written, and so do those of its rows that follow it.
+// inOrder writes the messages in feed order, in batches that end so as to find the rejected messages. A message that
+// needs another row waits until all others are written; so do later messages for its rows.
 func (p *bisection) inOrder() error {
 	o := &ordered{p: p, why: map[rowKey]*Refusal{}}
 	search := search[fold.Message]{try: o.write, single: o.single}
-	if err := search.all(fold.Messages(p.batches), true); err != nil {
+	if err := search.writeAll(fold.Messages(p.batches), true); err != nil {
 		return err
 	}
 	p.bad = o.waiting()
@@ -27,11 +26,11 @@ func (p *bisection) inOrder() error {
 // ordered is one call of inOrder.
 type ordered struct {
 	p    *bisection
-	held []fold.Message      // what waits
-	why  map[rowKey]*Refusal // for what, by its rows
+	held []fold.Message      // waiting messages
+	why  map[rowKey]*Refusal // why the rows wait
 }
 
-// write writes messages, but for those of rows that wait.
+// write writes messages, except those for rows that wait.
 func (o *ordered) write(of []fold.Message) error {
 	free, held, why := of, []fold.Message(nil), map[rowKey]*Refusal(nil)
 	if len(o.why) > 0 {
@@ -41,7 +40,7 @@ func (o *ordered) write(of []fold.Message) error {
 				free = append(free, m)
 			} else {
 				held = append(held, m)
-				for _, s := range m { // nor can what comes later of its other rows be written before it
+				for _, s := range m { // later messages for its other rows must not overtake it
 					why[keyOf(s)] = w
 				}
 			}
@@ -58,7 +57,7 @@ func (o *ordered) write(of []fold.Message) error {
 	return nil
 }
 
-// waitsFor returns what a row of a message waits for, nil where none does.
+// waitsFor returns why a row of a message waits, or nil if none does.
 func (o *ordered) waitsFor(m fold.Message, more map[rowKey]*Refusal) *Refusal {
 	for _, s := range m {
 		if w := cmp.Or(o.why[keyOf(s)], more[keyOf(s)]); w != nil {
@@ -68,7 +67,7 @@ func (o *ordered) waitsFor(m fold.Message, more map[rowKey]*Refusal) *Refusal {
 	return nil
 }
 
-// about has a refusal of one of the rows be about the last of its messages.
+// about changes a Refusal of a row into one of the row's last message.
 func (o *ordered) about(err error, rows [][]*fold.Row, of []fold.Message) error {
 	var why *Refusal
 	if !errors.As(err, &why) || why.At < 0 {
@@ -81,7 +80,7 @@ func (o *ordered) about(err error, rows [][]*fold.Row, of []fold.Message) error 
 	return &Refusal{Err: why.Err, Table: why.Table, Of: why.Of, At: at, Needs: why.Needs, Taken: why.Taken}
 }
 
-// single rejects a message, or has its rows wait.
+// single rejects a message, or makes its rows wait.
 func (o *ordered) single(m fold.Message, why *Refusal) error {
 	if why.Needs == "" {
 		return o.p.reject(m, why)
@@ -93,10 +92,9 @@ func (o *ordered) single(m fold.Message, why *Refusal) error {
 	return nil
 }
 
-// waiting returns the rows of the messages that wait, those together that a message changes
-// together.
+// waiting returns the rows of the waiting messages, with the rows that one message changes in one group.
 func (o *ordered) waiting() (all []bad) {
-	group := map[rowKey]rowKey{} // each row leads to another one of its group, the last to itself
+	group := map[rowKey]rowKey{} // union-find: each row points to another in its group, the root to itself
 	find := func(k rowKey) rowKey {
 		for next, ok := group[k]; ok && next != k; next = group[k] {
 			k = next

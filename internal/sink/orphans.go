@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// Orphans is how far the states in weir_versions of one table were looked through for those of rows that somebody else
-// has deleted. A pass looks at some with each flush, in the order of their keys; [OrphansMark] holds it between two
-// flushes.
+// Orphans is the progress of a scan of one table's states in weir_versions, which finds states whose rows something
+// other than weir has deleted. Each flush scans some, in key order. [OrphansMark] stores the progress between flushes.
 type Orphans struct {
-	Due     time.Time // when the next look is
-	After   []byte    // the key of the last state that was looked at; nil: a pass begins
-	Looked  int       // at how many states, in this pass
-	Dropped int       // how many of them
+	Due     time.Time // when the next scan is due
+	After   []byte    // the last key scanned; nil: a scan starts
+	Looked  int       // states scanned in this pass
+	Dropped int       // states dropped in this pass
 }
 
 const (
 	orphansEvery = time.Hour // after a pass that found few
-	orphansLook  = 1000      // states that a flush looks at, beside two for each of its rows
-	// orphansAtOnce are in memory, and in Postgres keep other writers of the table waiting.
+	orphansScan  = 1000      // states scanned per flush, plus two for each of its rows
+	// orphansAtOnce are loaded at a time. In Postgres other writers of the table wait meanwhile.
 	orphansAtOnce = 5000
 )
 
-// OrphansMark is the name of the mark with the [Orphans] of a table.
+// OrphansMark returns the key in weir_meta of a table's [Orphans].
 func OrphansMark(table string) string { return "orphans " + table }
 
-// ReadOrphans reads the value of a mark; of none, and of one that is damaged, a pass is due.
+// ReadOrphans decodes a mark. If it is missing or damaged, a pass is due.
 func ReadOrphans(mark string) (o Orphans) {
 	if json.Unmarshal([]byte(mark), &o) != nil {
 		return Orphans{}
@@ -33,26 +32,26 @@ func ReadOrphans(mark string) (o Orphans) {
 	return o
 }
 
-// Mark is the value of the mark.
+// Mark encodes o.
 func (o *Orphans) Mark() string {
 	text, _ := json.Marshal(o) // times, bytes and numbers
 	return string(text)
 }
 
-// Next returns at how many states to look next, at most, with a flush of so many rows that has looked at some before; 0: at
-// none. All in all they are more than the flush can add, so that a pass ends.
+// Next returns how many states to scan next in a flush of rows rows that has already scanned before states; 0: none.
+// The total exceeds what the flush can add, so a pass ends.
 func (o *Orphans) Next(rows, before int) (most int) {
 	if time.Now().Before(o.Due) || before > 0 && o.After == nil {
 		return 0
 	}
-	return max(0, min(orphansAtOnce, orphansLook+2*rows-before))
+	return max(0, min(orphansAtOnce, orphansScan+2*rows-before))
 }
 
-// Took notes what came of a look at most states: how many there were, the key of the last one, and how many were dropped. After
-// the last one, the next pass begins in an hour, or with the next flush if an eighth went.
-func (o *Orphans) Took(most, looked int, last []byte, dropped int) {
-	o.After, o.Looked, o.Dropped = last, o.Looked+looked, o.Dropped+dropped
-	if looked == most {
+// Record records a scan of at most most states: how many there were, the last key, and how many were dropped. At the
+// end of a pass, the next is due in an hour, or at once if an eighth was dropped.
+func (o *Orphans) Record(most, scanned int, last []byte, dropped int) {
+	o.After, o.Looked, o.Dropped = last, o.Looked+scanned, o.Dropped+dropped
+	if scanned == most {
 		return
 	}
 	if o.Dropped == 0 || o.Dropped < o.Looked/8 {

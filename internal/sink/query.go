@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// A Ledger is weir's own tables in a database with SQL, by what asks for rows of them: none if the tables are missing. The
-// sinks and inspectors of all drivers with SQL embed it.
+// A Ledger queries weir's own tables in an SQL database. It returns no rows if the tables are missing. The sinks and
+// inspectors of all SQL drivers embed it.
 type Ledger func(ctx context.Context, sql func(Dialect) string) ([][][]byte, error)
 
-// A JobLedger is what they have of one job, which [Claims] read.
+// A JobLedger queries them for one job; [Claims] embed it.
 type JobLedger struct {
 	Ask Ledger
 	Job string
@@ -65,13 +65,13 @@ func (l *JobLedger) Checkpoints(ctx context.Context, lanes ...string) ([]Checkpo
 	return ReadCheckpoints(len(lanes), rows), nil
 }
 
-// CheckpointsSQL asks for the checkpoints c of lanes, which [ReadCheckpoints] reads.
+// CheckpointsSQL queries the checkpoints c of lanes, for [ReadCheckpoints].
 func (d Dialect) CheckpointsSQL(job string, lanes []string) string {
 	return d.lanesSQL(job, lanes, `c.seq, c.line, c."offset", coalesce(c.mark, ''), c.rejected, coalesce(c.settings, ''), `+
 		cmp.Or(d.Writer, "c.run")+`, coalesce(c.tableid, ''), `+d.Micros("c.updated"))
 }
 
-// lanesSQL asks for columns of the checkpoints c of lanes, behind the number of each lane.
+// lanesSQL queries columns of the lanes' checkpoints c, after each lane's number.
 func (d Dialect) lanesSQL(job string, lanes []string, columns string) string {
 	values := make([]string, len(lanes))
 	for i, l := range lanes {
@@ -81,7 +81,7 @@ func (d Dialect) lanesSQL(job string, lanes []string, columns string) string {
 		columns, strings.Join(values, ", "), d.Prefix, d.Text(job))
 }
 
-// ReadCheckpoints reads the answer to [Dialect.CheckpointsSQL] about so many lanes.
+// ReadCheckpoints decodes the result of [Dialect.CheckpointsSQL] for this many lanes.
 func ReadCheckpoints(lanes int, rows [][][]byte) []Checkpoint {
 	all := make([]Checkpoint, lanes)
 	for _, row := range rows {
@@ -91,7 +91,7 @@ func ReadCheckpoints(lanes int, rows [][][]byte) []Checkpoint {
 	return all
 }
 
-// Judge is [Flush.Judge] for the lanes as they stand in weir's tables.
+// Judge is [Flush.Judge] with the fences in weir's tables.
 func (q Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
 	names, found := f.laneNames(), map[string]Fence{}
 	rows, err := q(ctx, func(d Dialect) string { return d.lanesSQL(f.Job, names, "c.seq, c.run") })
@@ -107,7 +107,7 @@ func (q Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
 	return false, q.judgeResent(ctx, f)
 }
 
-// judgeResent demands that the lines that a flush removes are kept.
+// judgeResent returns an error unless all lines that a flush removes still exist.
 func (q Ledger) judgeResent(ctx context.Context, f *Flush) error {
 	missing := len(f.Resent)
 	for ids := range slices.Chunk(f.Resent, KeptAtOnce) {
@@ -125,7 +125,7 @@ func (q Ledger) judgeResent(ctx context.Context, f *Flush) error {
 	return nil
 }
 
-// idList is SQL for a list of IDs.
+// idList returns SQL for a list of IDs.
 func idList(ids []int64) string {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
@@ -134,7 +134,7 @@ func idList(ids []int64) string {
 	return strings.Join(texts, ", ")
 }
 
-// Checkpoint returns the statement that writes the checkpoints of a flush. tableIDs is SQL for [Flush.TableIDs].
+// Checkpoint returns the statement that writes a flush's checkpoints. tableIDs is SQL for [Flush.TableIDs].
 func (d Dialect) Checkpoint(f *Flush, tableIDs string) string {
 	named := slices.Clone(f.Lanes)
 	for i := range named {
@@ -145,12 +145,12 @@ func (d Dialect) Checkpoint(f *Flush, tableIDs string) string {
 		" settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated"
 }
 
-// BeginLanes returns the statement that writes the checkpoints of those lanes that have none.
+// BeginLanes returns the statement that writes checkpoints for lanes that have none.
 func (d Dialect) BeginLanes(job, run string, lanes []Lane) string {
 	return d.insertLanes(job, run, lanes, "''") + "\nON CONFLICT DO NOTHING"
 }
 
-// insertLanes is the INSERT of the checkpoints of lanes, under the names of their sources.
+// insertLanes returns the INSERT of the lanes' checkpoints, under their sources' names.
 func (d Dialect) insertLanes(job, run string, lanes []Lane, tableIDs string) string {
 	values := make([]string, len(lanes))
 	for i := range lanes {
@@ -162,7 +162,7 @@ func (d Dialect) insertLanes(job, run string, lanes []Lane, tableIDs string) str
 		"\nVALUES " + strings.Join(values, ", ")
 }
 
-// DropRejects returns the statements by which a flush removes rejected lines: those that are read or sent again, and old ones.
+// DropRejects returns the statements that remove rejected lines in a flush: lines reread or resent, and old ones.
 func (d Dialect) DropRejects(f *Flush) (statements []string) {
 	var restarts []string
 	for i := range f.Lanes {
@@ -182,8 +182,8 @@ func (d Dialect) DropRejects(f *Flush) (statements []string) {
 	return statements
 }
 
-// Record returns the statements by which a flush writes the state of its file of rejects, and removes old checkpoints that no
-// run resumes.
+// Record returns the statements that, in a flush, write the state of the file of rejects, and remove old checkpoints
+// that no run resumes.
 func (d Dialect) Record(f *Flush) (statements []string) {
 	if r := f.RejectFile; r != nil {
 		statements = append(statements, d.with("INSERT INTO {p}weir_reject_files (job, path, size, id) VALUES ({1}, {2}, "+strconv.FormatInt(r.Size, 10)+", {3})"+
@@ -195,7 +195,7 @@ func (d Dialect) Record(f *Flush) (statements []string) {
 	return statements
 }
 
-// WritersSQL asks for what [Dialect.Writers] takes.
+// WritersSQL queries the input of [Dialect.Writers].
 func (d Dialect) WritersSQL() string {
 	return d.with("SELECT job, tbl FROM {p}weir_jobs ORDER BY job{c}")
 }
@@ -210,7 +210,7 @@ func (d Dialect) Writers(answer [][][]byte, table string) (jobs []string) {
 	return jobs
 }
 
-// betweenTables stands between the names of a job's tables in an answer; no name has it.
+// betweenTables separates table names in a result. No name contains it.
 const betweenTables = "\x1f"
 
 // Status implements [Inspector].
@@ -239,9 +239,9 @@ func (q Ledger) Status(ctx context.Context) (st Status, err error) {
 }
 
 const (
-	// KeptAtOnce are the rejected lines that one query asks for.
+	// KeptAtOnce is how many rejected lines one query reads.
 	KeptAtOnce = 1000
-	// SentAtOnce are those of an [Outbox]: fewer, as their texts wait in memory while they are sent.
+	// SentAtOnce is the same for an [Outbox]. It is smaller, because the texts stay in memory while they are sent.
 	SentAtOnce = 200
 )
 
@@ -265,7 +265,7 @@ func (q Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) 
 	}
 }
 
-// nextRejects is SQL for those behind one, by a further condition.
+// nextRejects returns SQL for the rejects after an ID, with a further condition.
 func nextRejects(after int64, of string, limit int) string {
 	return fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", after, of, limit)
 }
@@ -275,7 +275,7 @@ func (q Ledger) LastRejects(ctx context.Context, job string, n int) (last []Kept
 	return q.rejects(ctx, fmt.Sprintf("WHERE job = {1} ORDER BY id DESC LIMIT %d", n), job)
 }
 
-// rejects returns rejected lines; which is SQL that chooses them.
+// rejects returns rejected lines; which is SQL that selects them.
 func (q Ledger) rejects(ctx context.Context, which string, texts ...string) (some []Kept, err error) {
 	rows, err := q(ctx, func(d Dialect) string {
 		return d.with(fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, %s, %s FROM {p}weir_rejects %s`, d.Micros("time"), d.Kept, which), texts...)
@@ -293,7 +293,7 @@ func (q Ledger) rejects(ctx context.Context, which string, texts ...string) (som
 	return some, err
 }
 
-// Outbox is for [Sink]; exec runs a statement.
+// Outbox implements [DeadLetters] for a sink; exec runs a statement.
 func (q Ledger) Outbox(ctx context.Context, o *Outbox, exec func(sql func(Dialect) string) error) (next []Kept, waiting int64, err error) {
 	if len(o.Lanes) == 0 {
 		return nil, 0, nil
@@ -318,7 +318,7 @@ func (q Ledger) Outbox(ctx context.Context, o *Outbox, exec func(sql func(Dialec
 	return nil, waiting, err
 }
 
-// condition is one on the lines of the outbox, with its texts.
+// condition returns an SQL condition for the outbox's lines, with its texts.
 func (o *Outbox) condition() (of string, texts []string) {
 	lanes := make([]string, len(o.Lanes))
 	for i := range lanes {
@@ -336,14 +336,13 @@ func (q Ledger) StoredRejects(ctx context.Context, job string) (n int64, err err
 	return n, err
 }
 
-// ofRun is SQL for whether a source is a lane that no run resumes.
+// ofRun returns SQL for whether a source is a lane that no run resumes.
 func ofRun(source string) string {
 	return fmt.Sprintf("substr(%s, 1, %d) = '%s'", source, len(RunPrefix), RunPrefix)
 }
 
-// Forget is for [Sink], in a transaction that keeps other jobs from writing to their first
-// tables. versions tells that the table of versions exists; exec runs a statement, and
-// returns how many rows it has changed.
+// Forget implements [Forgetter], in a transaction that stops other jobs from writing their first tables. versions says
+// that the table of versions exists. exec runs a statement, and returns how many rows it changed.
 func (q Ledger) Forget(ctx context.Context, job string, versions bool, exec func(sql string) (int64, error)) (f Forgotten, err error) {
 	var d Dialect
 	rows, err := q(ctx, func(of Dialect) string {
@@ -380,7 +379,7 @@ func (q Ledger) Forget(ctx context.Context, job string, versions bool, exec func
 	return f, err
 }
 
-// with is a statement whose {1}, {2}, … are texts.
+// with returns a statement with texts inserted for {1}, {2}, ….
 func (d Dialect) with(sql string, texts ...string) string {
 	pairs := []string{"{p}", d.Prefix, "{c}", d.Bytewise}
 	for i, text := range texts {
@@ -389,7 +388,7 @@ func (d Dialect) with(sql string, texts ...string) string {
 	return strings.NewReplacer(pairs...).Replace(sql)
 }
 
-// moment reads a time as [Dialect.Micros] has it; NULL is the zero one.
+// moment decodes a time of [Dialect.Micros]. NULL is the zero time.
 func moment(b []byte) (t time.Time) {
 	if b != nil {
 		t = time.UnixMicro(number(b)).UTC()
@@ -397,7 +396,7 @@ func moment(b []byte) (t time.Time) {
 	return t
 }
 
-// number reads an integer of the database's; NULL is 0.
+// number decodes an integer. NULL is 0.
 func number(b []byte) int64 {
 	n, _ := strconv.ParseInt(string(b), 10, 64)
 	return n

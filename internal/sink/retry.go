@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/backoff"
 )
 
-// Waits between tries: the first, and the most.
+// Waits between tries: the shortest, and the longest.
 const (
 	minWait = 5 * time.Millisecond
 	maxWait = 5 * time.Second
@@ -24,7 +24,7 @@ func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
 	return Intercept(s, patiently(patience, onRetry))
 }
 
-// RetryClaims returns c with its calls repeated as [Retry] does: [GroupClaims] if c is.
+// RetryClaims returns Claims that repeat c's calls as [Retry] does. The result is a [GroupClaims] if c is one.
 func RetryClaims(c Claims, patience time.Duration, onRetry func(err *Error)) Claims {
 	return InterceptClaims(c, patiently(patience, onRetry))
 }
@@ -38,7 +38,7 @@ func patiently(patience time.Duration, onRetry func(err *Error)) Around {
 	}
 }
 
-// Patiently calls again as [Retry] does.
+// Patiently repeats a call as [Retry] does.
 func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Error), call func() error) error {
 	start, unknown, attempt := time.Now(), 0, 0
 	waits := backoff.Backoff{Min: minWait, Max: maxWait}
@@ -56,8 +56,7 @@ func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Er
 		}
 		before = err
 		if e.Class == Unknown {
-			// To ask whether it happened takes one try more; a disk that keeps
-			// failing is not waited for.
+			// One more try asks whether it was committed. A disk that keeps failing is not retried.
 			if unknown++; unknown > maxUnknown {
 				return err
 			}

@@ -21,8 +21,7 @@ func (inserting) Flush(context.Context, *sink.Flush) (sink.Result, error) {
 
 var errFlaky = errors.New("it failed")
 
-// flaky returns a sink whose first flushes fail with an error of a class, and when it was
-// called.
+// flaky returns a sink whose first flushes fail with an error of a class. calls are the times of its calls.
 func flaky(class sink.Class, fails int) (s sink.Sink, calls *[]time.Time) {
 	calls = &[]time.Time{}
 	return sinktest.Faulty(inserting{}, func(c sinktest.Call) (f sinktest.Fault) {
@@ -76,8 +75,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestRetry_WaitsGrow: from milliseconds to seconds, with jitter, so that many runs do not
-// come back at one moment.
+// TestRetry_WaitsGrow: waits grow from milliseconds to seconds, with jitter, so many runs do not reconnect at the same
+// moment.
 func TestRetry_WaitsGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := flaky(sink.Transient, 40)
@@ -95,7 +94,7 @@ func TestRetry_WaitsGrow(t *testing.T) {
 	})
 }
 
-// TestRetry_Stopped: a signal ends the waiting, not what is under way.
+// TestRetry_Stopped: a signal ends the waiting, not a call in progress.
 func TestRetry_Stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -112,7 +111,7 @@ func TestRetry_Stopped(t *testing.T) {
 	})
 }
 
-// TestRetry_StoppedInTheFirstTry: a signal that breaks off a connection is not an error of the connection.
+// TestRetry_StoppedInTheFirstTry: a connection closed by a signal is not a connection error.
 func TestRetry_StoppedInTheFirstTry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := sink.Patiently(ctx, time.Hour, func(*sink.Error) { t.Error("a retry was reported") }, func() error {
@@ -124,7 +123,7 @@ func TestRetry_StoppedInTheFirstTry(t *testing.T) {
 	}
 }
 
-// TestRetry_StoppedInATry: what is said is why it was retried, whenever the signal comes.
+// TestRetry_StoppedInATry: the error says why it was retried, whenever the signal comes.
 func TestRetry_StoppedInATry(t *testing.T) {
 	for name, during := range map[string]func(error) error{
 		"as it is": func(err error) error { return err },

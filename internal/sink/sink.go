@@ -1,6 +1,5 @@
-// Package sink is between weir and the databases that it writes:
-// the interface that a driver implements, what a flush carries, and the classes
-// of errors that decide what follows one.
+// Package sink is the layer between weir and the databases: the interface that a driver implements, the content of a
+// flush, and the error classes that decide what happens next.
 package sink
 
 import (
@@ -15,19 +14,18 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Sink keeps tables in one database. Its methods and its optional parts' methods are called by
-// one goroutine at a time. The optional parts are [Expirer], [DeadLetters], [SchemaMaker], [Forgetter]
-// and [Gauged]: [As] finds them.
+// A Sink writes tables in one database. One goroutine at a time calls its methods, including the methods of its optional
+// parts. The optional parts are [Expirer], [DeadLetters], [SchemaMaker], [Forgetter] and [Gauged]; [As] finds them.
 type Sink interface {
-	// Caps returns what the database can hold.
+	// Caps returns the limits of the database.
 	Caps() Caps
-	// Tables reads tables, each for a key, or for its primary key if that is nil. Exists is false for a table that
-	// is missing. If a table cannot be kept by its key, the error says what to change. It is a [KeyError] if weir made
-	// every such table: the answer then describes these as missing.
+	// Tables reads tables, each for a key, or for its primary key if the key is nil. For a missing table, Exists is
+	// false. If a table cannot be written by its key, the error says what to change. If weir created every such table,
+	// the error is a [KeyError] and each is described as missing.
 	Tables(ctx context.Context, wanted ...TableKey) ([]schema.Table, error)
-	// Flush writes the batches of the job's tables, its rejects and the checkpoints of its
-	// lanes in one transaction, in which it first makes or widens the tables as the batches need
-	// it. A flush may be repeated unchanged, whatever came of it before: it is applied exactly once.
+	// Flush writes, in one transaction, the batches of the job's tables, its rejects, and the checkpoints of its lanes.
+	// It first creates or widens the tables as the batches need. A flush may be repeated unchanged, whatever its
+	// previous outcome: it is applied exactly once.
 	Flush(ctx context.Context, f *Flush) (Result, error)
 	// Close releases the database. It is safe to call it twice.
 	Close() error
@@ -35,51 +33,51 @@ type Sink interface {
 
 // An Expirer is a sink that can remove old rows.
 type Expirer interface {
-	// Expire makes one step: it removes some old rows and their versions in transactions of its own, and moves e
-	// on. If an index begins with one of the columns, it finds the rows by that; otherwise it walks through the whole
-	// table in the order of the key. It may be called again after any error, and by several runs at once.
+	// Expire performs one step: it removes some old rows and their versions, in its own transactions, and advances e.
+	// It finds the rows by an index that begins with one of the columns; without one, it walks the whole table in key
+	// order. It may be called again after any error, and by several runs at once.
 	Expire(ctx context.Context, e *Expiry) (Expired, error)
 }
 
 // DeadLetters is a sink whose rejected lines can be sent elsewhere.
 type DeadLetters interface {
-	// Outbox removes rejected lines that were sent elsewhere, and returns those that come next, at
-	// most [SentAtOnce], or else how many wait in all. It may be called again after any error.
+	// Outbox removes rejected lines that were sent elsewhere. It returns the next ones, at most [SentAtOnce]; if none
+	// follow, it returns how many wait in all. It may be called again after any error.
 	Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error)
 }
 
-// A SchemaMaker is a sink whose tables are in schemas. Tables returns a [NoSchemaError] for one whose schema is missing.
+// A SchemaMaker is a sink whose tables are in schemas. Its Tables returns a [NoSchemaError] for a table whose schema is
+// missing.
 type SchemaMaker interface {
-	// MakeSchema makes the schema that an error names, unless it exists.
+	// MakeSchema creates the schema that an error names, unless it exists.
 	MakeSchema(ctx context.Context, missing NoSchemaError) error
 }
 
-// A NoSchemaError says that the schema of a table is missing.
+// A NoSchemaError reports that a table's schema is missing.
 type NoSchemaError struct{ Schema, SQL string } // SQL makes it
 
 func (e NoSchemaError) Error() string {
-	return fmt.Sprintf("there is no schema %q: %s; a table whose name has a dot in it is written in double quotes", e.Schema, e.SQL)
+	return fmt.Sprintf("there is no schema %q: %s; write double quotes around a table name that contains a dot", e.Schema, e.SQL)
 }
 
 // A Forgetter is a sink that can forget a job.
 type Forgetter interface {
-	// Forget removes what the database has of a job that was claimed: its checkpoints and
-	// rejects, and the versions of its tables that no other job has written to.
+	// Forget removes everything that the database has of a claimed job: its checkpoints and rejects, and the versions
+	// of tables that no other job has written to.
 	Forget(ctx context.Context, job string) (Forgotten, error)
 }
 
-// Gauged is a sink with figures for whoever monitors it.
+// Gauged is a sink with metrics for monitoring.
 type Gauged interface{ Gauges() []Gauge }
 
-// A Gauge is a figure as Prometheus names it. Read may be called from any goroutine until the sink is
-// closed, and after.
+// A Gauge is a Prometheus gauge. Any goroutine may call Read, even after the sink is closed.
 type Gauge struct {
 	Name, Help string
 	Read       func() int64
 }
 
-// As returns an optional part of a sink or of claims. The error is a [LacksError] if there is none; does is what the part
-// is needed for, a verb with its object. What [Intercept] returned has the parts of the sink behind it.
+// As returns an optional part of a sink or of claims. The error is a [LacksError] if there is none; does says what the
+// part is needed for, as a verb with its object. A wrapper from [Intercept] has the parts of the inner sink.
 func As[T any](of any, does string) (part T, err error) {
 	if i, ok := of.(*intercepted); ok {
 		if _, err := As[T](i.Sink, does); err != nil {
@@ -93,21 +91,21 @@ func As[T any](of any, does string) (part T, err error) {
 	return part, nil
 }
 
-// LacksError says what a kind of database cannot do, by its driver.
+// LacksError reports what a kind of database cannot do.
 type LacksError struct{ Does string }
 
 func (e LacksError) Error() string { return "weir cannot " + e.Does + " in a database of this kind" }
 
-// A TableKey is a table's name, and the columns that tell its rows apart.
+// A TableKey is a table's name, and the columns that identify its rows.
 type TableKey struct {
 	Name string
 	Key  []string
 }
 
-// ReadTables is Tables of a [Sink].
+// ReadTables is the signature of [Sink].Tables.
 type ReadTables func(ctx context.Context, wanted ...TableKey) ([]schema.Table, error)
 
-// NoTables is [ReadTables] of a database that has none.
+// NoTables is a [ReadTables] for a database without tables.
 func NoTables(_ context.Context, wanted ...TableKey) ([]schema.Table, error) {
 	return EachTable(wanted, func(_ int, w TableKey) (schema.Table, error) { return schema.Table{Name: w.Name}, nil })
 }
@@ -121,7 +119,7 @@ func Table(ctx context.Context, read ReadTables, name string, key []string) (t s
 	return t, err
 }
 
-// EachTable is Tables of a [Sink] by what reads one table.
+// EachTable implements [Sink].Tables with a function that reads one table.
 func EachTable(wanted []TableKey, read func(i int, w TableKey) (schema.Table, error)) ([]schema.Table, error) {
 	tables, keyErr := make([]schema.Table, len(wanted)), error(nil)
 	for i, w := range wanted {
@@ -135,135 +133,131 @@ func EachTable(wanted []TableKey, read func(i int, w TableKey) (schema.Table, er
 	return tables, keyErr
 }
 
-// Claims hold the lanes of one job for a run, by a connection or a file of their own. A flush makes a call wait only while
-// the database keeps readers out (SQLite without a WAL), or if the call says so. Several goroutines may use them. What
-// they hold is released when the process ends, however it ends. Only [GroupClaims] write to the database.
+// Claims hold the lanes of one job for a run, with their own connection or file. A call waits for a flush only if the
+// database locks out readers (SQLite without a WAL), or if its comment says so. Several goroutines may use them.
+// Everything held is released when the process ends, however it ends. Only [GroupClaims] write to the database.
 type Claims interface {
 	// Tables returns the names of the tables that the job has written.
 	Tables(ctx context.Context) ([]string, error)
-	// Checkpoints returns the checkpoints of lanes, in the order of the arguments; without one, it is zero.
+	// Checkpoints returns the lanes' checkpoints, in the order of the arguments. A missing one is zero.
 	Checkpoints(ctx context.Context, lanes ...string) ([]Checkpoint, error)
-	// Latest returns the checkpoint that was committed last among those from which a run can resume, and its source.
-	// Of the checkpoint only Line, Offset, Mark and TableID are set. Without one, both are zero.
+	// Latest returns the last committed checkpoint from which a run can resume, and its source. Only its Line, Offset,
+	// Mark and TableID are set. If there is none, both are zero.
 	Latest(ctx context.Context) (source string, cp Checkpoint, err error)
-	// Take claims lanes, and returns their checkpoints as Checkpoints does. It may wait some seconds for the
-	// last flush of a run that was killed. The error is a [BusyError] if another run holds one of the
-	// lanes; then no more lanes are held than before. Until Close no other run can take the whole job, even if lanes
-	// is empty.
+	// Take claims lanes, and returns their checkpoints as Checkpoints does. It may wait some seconds for the last flush
+	// of a killed run. The error is a [BusyError] if another run holds one of the lanes; then no lane is added. Until
+	// Close no other run can claim the whole job, even if lanes is empty.
 	Take(ctx context.Context, lanes ...string) ([]Checkpoint, error)
 	// Drop releases lanes.
 	Drop(ctx context.Context, lanes ...string) error
 	// TakeJob claims the job with all its lanes. The error is a [BusyError] if another run holds one of them.
 	TakeJob(ctx context.Context) error
-	// RejectFile returns the state of the job's file of rejects at a path; without one, it is zero.
+	// RejectFile returns the state of the job's file of rejects at a path. It is zero if there is none.
 	RejectFile(ctx context.Context, path string) (RejectFile, error)
-	// Close releases all. It is safe to call it twice.
+	// Close releases everything. It is safe to call it twice.
 	Close() error
 }
 
-// GroupClaims are those of a database that several runs may write to as members of a consumer group. The group decides
-// who reads a lane: taking over a lane that another run still writes is no error, but fences that run.
+// GroupClaims are the claims in a database to which several runs may write as members of a consumer group. The group
+// decides who reads a lane. Taking over a lane that another run still writes is no error; it fences that run.
 type GroupClaims interface {
 	Claims
-	// Database returns the id that the database got with weir's tables. A copy of these has the same one.
+	// Database returns the ID that the database got with weir's tables. A copy of the tables has the same ID.
 	Database(ctx context.Context) (id string, err error)
-	// Begin writes the checkpoints of lanes that have none, in the name of a run.
+	// Begin writes checkpoints, in a run's name, for lanes that have none.
 	Begin(ctx context.Context, run string, lanes []Lane) error
-	// TakeOver waits for the flushes of lanes that are under way, moves the fences of the lanes on in the name of a
-	// run, once for each name, and returns their checkpoints with the new Seq: no other run can change these any more. run
-	// has no space, and is no name that a flush has. Drop need not release the lanes.
+	// TakeOver waits for flushes of the lanes in progress, advances the lanes' fences in a run's name, once per name,
+	// and returns their checkpoints with the new Seq. No other run can change them afterwards. run contains no space,
+	// and is not the name of any flush's run. Drop need not release the lanes.
 	TakeOver(ctx context.Context, run string, lanes ...string) ([]Checkpoint, error)
 }
 
-// Caps is what a database can hold.
+// Caps are the limits of a database.
 type Caps struct {
-	Columns int // in one table at most
+	Columns int // maximum per table
 	schema.Limits
 }
 
-// A Checkpoint is how far a job has come in one lane.
+// A Checkpoint is a job's progress in one lane.
 type Checkpoint struct {
-	Seq    int64  // flushes of the lane, over all runs; the next one is Seq+1
-	Line   int64  // lines of the source that were read
-	Offset int64  // bytes of the source that were read
-	Mark   string // what else the source needs to resume there; "": it is read from its start
+	Seq    int64  // number of the lane's last flush, over all runs; the next one is Seq+1
+	Line   int64  // lines of the source read
+	Offset int64  // bytes of the source read
+	Mark   string // what else the source needs to resume; "": it is read from its start
 	// Rejected is how many of the lines were rejected.
 	Rejected int64
-	// Settings are those of the fold that the lines were folded by, in the job package's
-	// own notation.
+	// Settings are the fold settings that applied to the lines, in the job package's format.
 	Settings string
 
-	// Only Claims set these.
-	Run       string    // that wrote it
-	TableID   string    // [Flush.TableIDs] when it was written
-	Committed time.Time // when that was
+	// Only Claims set these:
+	Run       string    // the run that wrote it
+	TableID   string    // [Flush.TableIDs] of its flush
+	Committed time.Time // when it was written
 }
 
-// A Lane is one of the sources of a flush: what is read in order, and resumed by itself.
+// A Lane is a source of a flush. It is read in order, and resumed separately.
 type Lane struct {
-	// Source is the name of the source, under which its rejected lines are kept, and its
-	// checkpoint unless it is Unnamed.
+	// Source is the source's name. Its rejected lines are stored under it, and so is its checkpoint, unless the lane is
+	// Unnamed.
 	Source string
-	// Unnamed says that no run resumes the lane. Its checkpoint has the run's name instead: it only tells whether a
-	// commit whose answer was lost has happened.
+	// Unnamed marks a lane that no run resumes. Its checkpoint is stored under the run's name, and serves only to
+	// detect, after a lost reply, whether a commit succeeded.
 	Unnamed bool
-	// Restart removes the rejects that are kept of the source: the flush is the first one of a run that reads the
-	// source from its start.
+	// Restart removes the source's stored rejects. It is set in the first flush of a run that reads the source from its
+	// start.
 	Restart bool
-	// Checkpoint is what the flush writes.
+	// Checkpoint is the checkpoint to write.
 	Checkpoint Checkpoint
 }
 
-// A RejectFile is the state of a job's file of rejects: what is past the size was written by a flush that did not
-// commit.
+// A RejectFile is the state of a job's file of rejects. Anything past Size was written by a flush that did not commit.
 type RejectFile struct {
 	Path string
-	Size int64  // bytes
-	ID   string // no other job has it, in this database or another
+	Size int64  // in bytes
+	ID   string // unique to the job, in all databases
 }
 
 // A Flush is one transaction.
 type Flush struct {
-	// Batches are what is written to the tables of the job, one for each, parents before
-	// their children: rows are inserted and updated in this order, and deleted in the
-	// reverse one. A later flush of the run has the same tables first, and may have more if Grows is set.
+	// Batches are the rows to write, one batch for each of the job's tables, parents before their children. Rows are
+	// inserted and updated in this order, and deleted in reverse. A later flush of the run has the same tables in the
+	// same order; if Grows is set, more may follow.
 	Batches []*fold.Batch
 	Grows   bool
-	// Rejects are lines of the lanes that cannot be messages.
+	// Rejects are lines of the lanes that are no valid messages.
 	Rejects []fold.Reject
-	Job     string // under which the checkpoints are kept
-	Run     string // names the run; no other has the same
-	// Lanes are the sources whose checkpoints the flush writes, at least one; each is fenced by its
-	// own sequence number. [fold.Place.Lane] is an index into them.
+	Job     string // name under which the checkpoints are stored
+	Run     string // the run's unique name
+	// Lanes are the sources whose checkpoints the flush writes, at least one. Each is fenced by its own sequence
+	// number. [fold.Place.Lane] is an index into Lanes.
 	Lanes []Lane
-	// RejectFile is the state of the file of rejects; nil leaves it as it is.
+	// RejectFile is the state of the file of rejects; nil leaves it unchanged.
 	RejectFile *RejectFile
-	// Resent are the IDs of lines that weir_rejects has kept until now, and that the batches and rejects of the flush
-	// were made of. They are removed. The error is a [ResentError] if one of them is missing.
+	// Resent are the IDs of lines in weir_rejects from which the flush's batches and rejects were made. They are
+	// removed. The error is a [ResentError] if one of them is missing.
 	Resent []int64
 	// KeepRejects writes the rejects to weir_rejects.
 	KeepRejects bool
-	// DropRejects is the time before which the job's rejects are removed; zero keeps all.
+	// DropRejects removes the job's rejects from before this time; zero keeps all.
 	DropRejects time.Time
-	// Rebuild empties the tables first, and drops those that have another key. The job's rejects, its checkpoints of
-	// other lanes and the versions of the tables' rows go with them. The error is a [SharedError] if another job has
+	// Rebuild first empties the tables, and drops those with another key. It also removes the job's rejects, its
+	// checkpoints of other lanes and the versions of the tables' rows. The error is a [SharedError] if another job has
 	// written to one of the tables.
 	Rebuild bool
-	// Tombstones is how long the version of a delete is remembered at least, if a batch has versions.
+	// Tombstones is how long the version of a delete is remembered at least, for batches with versions.
 	Tombstones time.Duration
-	// Sent is called now and then with how many rows of the batches the database has been sent, unchanged ones among
-	// them: fewer than before if they are sent again, and more than the batches have if some are written twice. It may
-	// be called from another goroutine than Flush's, never after Flush has returned, and a driver need not call it. It
-	// may be nil.
+	// Sent is called from time to time with how many rows of the batches were sent to the database, including unchanged
+	// ones. The number drops if rows are sent again, and exceeds the batches' if some are written twice. Another
+	// goroutine than Flush's may call it, but never after Flush has returned. A driver need not call it. It may be nil.
 	Sent func(rows int)
-	// BeforeCommit sets RejectFile and the checkpoints of Lanes, except Seq. A driver calls it once for each try, with
-	// all rejects: Rejects, and those that the database rejected. It may do so before it sends anything, if it calls it
-	// again when the database has rejected some, but never for a flush that was committed before. An error ends the
-	// flush, and nothing is written. It may be nil.
+	// BeforeCommit sets RejectFile and the checkpoints of Lanes, except Seq. A driver calls it once per try, with all
+	// rejects: Rejects, and messages that the database rejected. It may call it before it sends anything, if it calls
+	// it again when the database has rejected some. It never calls it for a flush that is already committed. An error
+	// ends the flush, and nothing is written. It may be nil.
 	BeforeCommit func(rejects []fold.Reject) error
 }
 
-// TellSent calls Sent, if there is one.
+// TellSent calls Sent, if it is set.
 func (f *Flush) TellSent(rows int) {
 	if f.Sent != nil {
 		f.Sent(rows)
@@ -273,14 +267,14 @@ func (f *Flush) TellSent(rows int) {
 // A Result is what a flush did.
 type Result struct {
 	Tables []Counts // by batch
-	// Refused are the messages that the database rejected. They are among the rejects that were kept.
+	// Refused are the messages that the database rejected. They are among the stored rejects.
 	Refused []fold.Reject
 }
 
-// Counts are what a flush did to rows.
+// Counts are a flush's effects on rows.
 type Counts struct{ Inserted, Updated, Unchanged, Deleted int64 }
 
-// Total returns the counts of all tables.
+// Total returns the sum over all tables.
 func (r Result) Total() (c Counts) {
 	for i := range r.Tables {
 		t := &r.Tables[i]
@@ -292,32 +286,32 @@ func (r Result) Total() (c Counts) {
 	return c
 }
 
-// Kind is how a row differs.
+// Kind classifies a difference.
 type Kind int
 
-// How a row differs.
+// The kinds of differences.
 const (
 	Differs Kind = iota
-	Missing      // the table lacks it
-	Removed      // the table has it, and the fold has removed it
-	Refused      // the database cannot take what the fold makes of it
+	Missing      // the table does not have the row
+	Removed      // the table has the row, but the fold has deleted it
+	Refused      // the database cannot store the fold's value
 )
 
-// A Difference is a row that is another one in a table than in a fold.
+// A Difference is a row that differs between a table and a fold.
 type Difference struct {
 	Row    *fold.Row
 	Kind   Kind
-	Column int    // of the batch's, the first that differs
-	Have   string // what the table has in it, as text, or "NULL"; for Refused why
+	Column int    // the first of the batch's columns that differs
+	Have   string // the table's value as text, or "NULL"; for Refused: why
 }
 
-// Status is what a database says of the jobs that wrote to it.
+// Status is the state of the jobs that wrote to a database.
 type Status struct {
 	Jobs    []JobStatus   `json:"jobs"`
 	Rejects []RejectCount `json:"rejects"`
 }
 
-// JobStatus is one job's progress in one source.
+// JobStatus is a job's progress in one source.
 type JobStatus struct {
 	Job     string    `json:"job"`
 	Tables  []string  `json:"tables"` // sorted
@@ -325,42 +319,42 @@ type JobStatus struct {
 	Line    int64     `json:"line"`
 	Offset  int64     `json:"offset"`
 	Flushes int64     `json:"batches"`
-	Updated time.Time `json:"updated,omitzero"` // zero: no checkpoint of the job is kept
+	Updated time.Time `json:"updated,omitzero"` // zero: the job has no checkpoint
 }
 
 // Forgotten counts what was removed with a job.
 type Forgotten struct {
 	Sources, Rejects int64
-	Versions         bool // those of a table of the job's too, which no other job has written to
-	Found            bool // there was something of the job
+	Versions         bool // versions of a table that no other job has written to, too
+	Found            bool // the database had something of the job
 }
 
-// RejectCount counts the rejects kept of one job, by reason.
+// RejectCount counts a job's stored rejects, by reason.
 type RejectCount struct {
 	Job    string `json:"job"`
 	Reason string `json:"reason"`
 	Count  int64  `json:"count"`
 }
 
-// An Outbox asks for rejected lines of a job that are to be sent elsewhere.
+// An Outbox queries a job's rejected lines that are to be sent elsewhere.
 type Outbox struct {
 	Job   string
-	Lanes []string // whose they are
-	After int64    // the ID behind which the next ones are; 0: all
-	Sent  []int64  // IDs of those to be removed
+	Lanes []string // of these lanes
+	After int64    // only lines with higher IDs; 0: all
+	Sent  []int64  // IDs to remove
 }
 
-// A RejectsDrop names rejected lines of a job that are to be removed, and sent nowhere.
+// A RejectsDrop names rejected lines of a job to remove without sending them.
 type RejectsDrop struct {
 	Job   string
-	Lanes []string // whose they are
+	Lanes []string // of these lanes
 	IDs   []int64
 }
 
 // Do removes the lines. It may be called again after any error.
 func (d *RejectsDrop) Do(ctx context.Context, s DeadLetters) error {
 	for ids := range slices.Chunk(d.IDs, KeptAtOnce) {
-		// No line comes behind the last ID that there can be.
+		// No line has a higher ID.
 		if _, _, err := s.Outbox(ctx, &Outbox{Job: d.Job, Lanes: d.Lanes, After: math.MaxInt64, Sent: ids}); err != nil {
 			return err
 		}
@@ -368,9 +362,9 @@ func (d *RejectsDrop) Do(ctx context.Context, s DeadLetters) error {
 	return nil
 }
 
-// Kept is a rejected line as the database keeps it.
+// Kept is a rejected line as stored in the database.
 type Kept struct {
-	ID           int64 // later lines have higher ones
+	ID           int64 // increases with each line
 	Job, Source  string
 	Line, Offset int64
 	Reason       string
@@ -378,22 +372,22 @@ type Kept struct {
 	Time         time.Time
 }
 
-// Class tells what may be done about an error.
+// Class says how to react to an error.
 type Class int
 
 // The classes of errors.
 const (
-	Permanent Class = iota // nothing
+	Permanent Class = iota // do not retry
 	Transient              // retry; the flush may have been committed if the connection broke
 	Unknown                // retry a few times; the flush may have been committed
 )
 
-// An Error is a failure of a database with its class.
+// An Error is a database error with its class.
 type Error struct {
 	Class  Class
 	Reason string // a word for metrics: one of RetryReasons, if it can be retried
 	Err    error
-	// Attempt is how often the call has failed when it is tried again: Retry sets it.
+	// Attempt is how often the call has failed when it is retried; Retry sets it.
 	Attempt int
 }
 
@@ -403,7 +397,7 @@ var RetryReasons = []string{"locked", "io", "connection", "connections", "deadlo
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// BusyError says that another run holds a lane, or the job.
+// BusyError reports that another run holds a lane, or the job.
 type BusyError struct{ Job, Lane string }
 
 func (e BusyError) Error() string {
@@ -413,20 +407,20 @@ func (e BusyError) Error() string {
 	return fmt.Sprintf("another run holds %s of job %q", e.Lane, e.Job)
 }
 
-// ExitCode is that of a run that finds another one in its place.
+// ExitCode is the exit code of a run that finds another one in its place.
 func (BusyError) ExitCode() int { return 4 }
 
-// FencedError says that another run has taken lanes over meanwhile.
+// FencedError reports that another run has taken over lanes.
 type FencedError struct{ Lanes []string }
 
 func (e FencedError) Error() string {
 	return "another run has written the checkpoint meanwhile of " + list(e.Lanes)
 }
 
-// ExitCode is that of a run that finds another one in its place.
+// ExitCode is the exit code of a run that finds another one in its place.
 func (FencedError) ExitCode() int { return 4 }
 
-// ResentError says that rejected lines which a flush was made of are not kept any more: another run has applied or
+// ResentError reports that rejected lines from which a flush was made no longer exist: another run has applied or
 // removed them.
 type ResentError struct{ Missing int }
 
@@ -434,11 +428,11 @@ func (e ResentError) Error() string {
 	return fmt.Sprintf("another run has removed rejected lines meanwhile: %d", e.Missing)
 }
 
-// ExitCode is that of a run that finds another one in its place.
+// ExitCode is the exit code of a run that finds another one in its place.
 func (ResentError) ExitCode() int { return 4 }
 
-// BehindError says that the database was restored to an earlier state under the run: the
-// sources have to be read again from the checkpoints that it has.
+// BehindError reports that the database was restored to an earlier state during the run. The sources must be reread
+// from the checkpoints that it has now.
 type BehindError struct {
 	Lane        string
 	Found, Want int64
@@ -448,16 +442,15 @@ func (e BehindError) Error() string {
 	return fmt.Sprintf("the database was restored to an earlier state: it holds flush %d of %s, this run had committed %d", e.Found, e.Lane, e.Want)
 }
 
-// ErrChanged says that the table can no longer become what a batch needs: the source has to
-// be read again for the table as it is.
+// ErrChanged reports that the table can no longer be adapted to a batch. The source must be reread for the current
+// table.
 type ErrChanged struct{ Err error }
 
 func (e ErrChanged) Error() string { return e.Err.Error() }
 func (e ErrChanged) Unwrap() error { return e.Err }
 
-// ErrUnlogged says that the database refused a row of a table that seemed to have no
-// constraints, so that the batch did not keep the row's messages: the source has to be read
-// again for a table that has some.
+// ErrUnlogged reports that the database refused a row of a table that seemed to have no constraints, so the batch did
+// not keep the row's messages. The source must be reread for a table with constraints.
 type ErrUnlogged struct{ Err error }
 
 func (e ErrUnlogged) Error() string {

@@ -7,38 +7,37 @@ import (
 	"time"
 )
 
-// Block is a run of whole lines. It belongs to who got it from Next until
-// Release.
+// Block is a run of whole lines. The caller of Next owns it until Release.
 type Block struct {
-	// Data holds lines that end with '\n'; see Tail, Oversize and Records.
+	// Data holds lines that end with '\n'; for exceptions see Tail, Oversize and Records.
 	Data []byte
-	// Records say where the messages of a lane of records end, which may have newlines in them:
-	// each is followed by one more byte in Data. It is not nil then, also where no record is left
-	// of what was read. Next is the offset after them.
+	// Records are the ends of the messages of a lane of records. Messages may contain newlines; one more byte follows
+	// each in Data. For a lane of records it is never nil, even if no record is left. Next is the offset after the
+	// records.
 	Records []Record
 	Next    int64
-	// Time is that of the last record; zero where none is known.
+	// Time is the last record's time; zero if unknown.
 	Time time.Time
-	// Offset is that of Data[0] in the decompressed stream, in bytes.
+	// Offset is the offset of Data[0] in the decompressed stream, in bytes.
 	Offset int64
 	// Tail reports that the stream ended and the last line has no newline.
 	Tail bool
-	// Line is the number of the first line, from 1; 0: that after the last line of the block before.
+	// Line is the number of the first line, from 1. 0 continues after the previous block's last line.
 	Line int64
-	// Oversize, if not 0, is the length in bytes, newline included, of one
-	// line over Options.MaxLine. Data is its first 64 KiB then.
+	// Oversize, if not 0, is the length in bytes, with its newline, of a single line over Options.MaxLine. Data then
+	// holds its first 64 KiB.
 	Oversize int64
-	// Restart reports that a followed file was rotated or truncated, or a connection made
-	// again: offsets and lines restart at 0 with this block.
+	// Restart reports that a followed file was rotated or truncated, or a connection was reconnected: offsets and lines
+	// restart at 0 with this block.
 	Restart bool
-	// Conn is the number of the connection that brought the lines, from 1; 0 for other
-	// sources, and for lines that an earlier run has put on a disk.
+	// Conn is the number of the connection that sent the lines, from 1. It is 0 for other sources, and for lines that
+	// an earlier run stored on disk.
 	Conn int
-	// At returns the cursor after the lines of Data[:end]; nil where the lane has none.
+	// At returns the cursor after the lines of Data[:end]. It is nil if the lane has no cursors.
 	At func(end int) Cursor
 
-	Buf  []byte // Data's memory, which who fills it may replace
-	pool *Pool  // whose that is; nil: nobody's
+	Buf  []byte // Data's memory; whoever fills the block may replace it
+	pool *Pool  // the pool that owns Buf; nil: none
 }
 
 // A Record is a message of a lane whose offsets count messages.
@@ -48,19 +47,19 @@ type Record struct {
 	Kind   RecordKind
 }
 
-// RecordKind says what a record is.
+// RecordKind classifies a record.
 type RecordKind uint8
 
-// What a record is.
+// The kinds of records.
 const (
 	Message   RecordKind = iota
-	Tombstone            // it has the key of a row that is to be removed
-	NoValue              // it has no value, and says nothing of a row
-	Binary               // it is not JSON: an encoding that needs a schema
-	TooLong              // there is only its beginning
+	Tombstone            // has the key of a row to delete
+	NoValue              // has no value, and affects no row
+	Binary               // is not JSON: an encoding that needs a schema
+	TooLong              // only its beginning was kept
 )
 
-// Lines returns how many lines the block has, at most most, and the index after these.
+// Lines returns the number of lines in the block, at most most, and the index after them.
 func (b *Block) Lines(most int) (n, end int) {
 	if b.Records != nil {
 		if n = min(most, len(b.Records)); n == len(b.Records) {
@@ -89,7 +88,7 @@ func (b *Block) OffsetAfter(end int) int64 {
 	return b.Offset + int64(end)
 }
 
-// offsetAfter returns the offset of the record that begins at an index, or next.
+// offsetAfter returns the offset of the record that begins at an index; if there is none, next.
 func offsetAfter(records []Record, next int64, begin int) int64 {
 	if i := sort.Search(len(records), func(i int) bool { return records[i].End > begin }); i < len(records) {
 		return records[i].Offset
@@ -97,14 +96,14 @@ func offsetAfter(records []Record, next int64, begin int) int64 {
 	return next
 }
 
-// AtOffset gives a block of records cursors, which offsets make.
+// AtOffset sets the cursors of a block of records: cursor makes one from an offset.
 func (b *Block) AtOffset(cursor func(offset int64) Cursor) {
 	records, next := b.Records, b.Next
 	b.At = func(end int) Cursor { return cursor(offsetAfter(records, next, end)) }
 }
 
-// Cut takes the lines before end, which is just past a newline, off the beginning of b. What
-// it returns lies in b's memory, and is good until b is released.
+// Cut removes the lines before end, which is just after a newline, from b and returns them. The result shares b's
+// memory and is valid until b is released.
 func (b *Block) Cut(end int) *Block {
 	first := &Block{Data: b.Data[:end:end], Offset: b.Offset, Restart: b.Restart, Conn: b.Conn, At: b.At, Time: b.Time}
 	if b.Records != nil {
@@ -122,8 +121,8 @@ func (b *Block) Cut(end int) *Block {
 	return first
 }
 
-// CursorAfter returns the cursor after the lines of b.Data[:end]; end is just past a newline or
-// len(b.Data), which in an Oversize block stands for the whole line. Call it before Release.
+// CursorAfter returns the cursor after the lines of b.Data[:end]. end is just after a newline, or len(b.Data), which in
+// an Oversize block stands for the whole line. Call it before Release.
 func (b *Block) CursorAfter(end int) Cursor {
 	if b.At == nil {
 		return ""
@@ -131,7 +130,7 @@ func (b *Block) CursorAfter(end int) Cursor {
 	return b.At(end)
 }
 
-// Release gives b's memory back. Nothing of b may be used after it.
+// Release returns b's memory to its pool. Do not use b afterwards.
 func (b *Block) Release() {
 	if b.pool != nil {
 		b.pool.put(b)

@@ -1,8 +1,8 @@
 package source
 
-// A Cursor says where the next unread line of a source starts, and by what the source is known to
-// be still the same one: JSON of the source's own. "" is the start, and all that there is of a
-// source that cannot go back. It fits into other JSON as it is.
+// A Cursor is the position of a source's next unread line, with checksums that detect a replaced source. It is JSON in
+// the source's own format. "" is the start, and the only cursor of a source that cannot be rewound. A Cursor can be
+// embedded in other JSON.
 type Cursor string
 
 // MarshalJSON implements json.Marshaler.
@@ -14,11 +14,10 @@ func (c *Cursor) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// ChangedError tells of a source that no longer matches the position that it
-// should be resumed from.
+// A ChangedError reports that a source no longer matches the position to resume from.
 type ChangedError struct {
 	Name string
-	What string // says what differs
+	What string // what differs
 }
 
 func (e *ChangedError) Error() string {

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// A Source brings the lines of lanes. A lane is what is read in order and resumed by itself: a
-// file, a connection, a partition. Lanes may come and end while the source is read.
+// A Source reads lines from lanes. A lane is read in order and resumed separately: a file, a connection, a partition.
+// Lanes may appear and end while the source is read.
 type Source interface {
-	// Next returns the next event. It returns io.EOF when no lane is left and none will come,
-	// another error that ends all lanes, and ctx's error as soon as ctx ends.
+	// Next returns the next event. It returns io.EOF when no lane is left and none will appear, any other error that
+	// ends all lanes, and ctx's error as soon as ctx ends.
 	Next(ctx context.Context) (Event, error)
-	// Stop ends reading: Next returns what was read before of lanes that cannot be read again, and
-	// then io.EOF. Any goroutine may call it.
+	// Stop ends reading. Next then returns what was already read from lanes that cannot be reread, and then io.EOF. Any
+	// goroutine may call it.
 	Stop()
 	// Close ends reading. It must not run together with Next.
 	Close() error
@@ -22,82 +22,82 @@ type Source interface {
 // An Event is something that happened to a lane.
 type Event struct {
 	Kind EventKind
-	Lane string // its name; a checkpoint is kept under it
-	// Begin is Opened's: it has the lane read from a point, and returns it. io.EOF says that it was read to its end
-	// before and has not changed since. The goroutine that calls Next calls it, before the next Next; a lane that may
-	// not be read is not begun.
+	Lane string // its name, which is also its checkpoint's key
+	// Begin is set for Opened. It starts reading the lane from a point, and returns the lane. io.EOF means that the
+	// lane was already read to its end and has not changed since. The goroutine that calls Next calls it, before the
+	// next Next. A lane that may not be read is not begun.
 	Begin func(ctx context.Context, from Point) (Lane, error)
-	// Block is Data's. It is the receiver's until its Release.
+	// Block is set for Data. The receiver owns it until Release.
 	Block *Block
-	// Reached is Barrier's: it is called once, with the point to resume after. A job calls it when all lines before the
-	// Barrier are committed, on the goroutine that folds lines, which folds nothing meanwhile: it must not wait. A spool
-	// calls it when they are on disk, with Resume alone. For that, and for a lane that was not begun, the goroutine that
-	// calls Next calls it. If the run ends first, nobody does.
+	// Reached is set for Barrier. It is called once, with the point to resume after. A job calls it when all lines
+	// before the Barrier are committed, on the goroutine that folds lines, so it must not block. A spool calls it when
+	// they are on disk, with only Resume set. For a spool, and for a lane that was not begun, the goroutine that calls
+	// Next calls it. It is not called if the run ends first.
 	Reached func(Point)
-	// Err is Closing's: why the lane ended early.
+	// Err is set for Closing: why the lane ended early.
 	Err error
 }
 
-// EventKind says what has happened.
+// EventKind classifies an event.
 type EventKind int
 
 const (
-	// Data brings lines of a lane that was begun.
+	// Data carries lines of a lane that was begun.
 	Data EventKind = iota
 	// Opened offers a lane. A lane that has ended may be offered again.
 	Opened
-	// Barrier asks for the point to resume after: see Reached.
+	// Barrier asks for the point to resume after; see Reached.
 	Barrier
-	// Closing says that no more lines of a lane come for now.
+	// Closing reports that no more lines of a lane will come for now.
 	Closing
-	// Lost says that a lane is somebody else's: its claim is released, and the fence tells whether
-	// what was read of it may still be written.
+	// Lost reports that another member owns the lane now. Its claim is released, and the fence decides whether lines
+	// already read may still be written.
 	Lost
 )
 
-// A Point is from where a lane continues; the zero value is its start.
+// A Point is where a lane continues; the zero value is its start.
 type Point struct {
 	Cursor Cursor
-	Resume string // the value after which a feed is asked to resume
+	Resume string // the value after which the feed resumes
 }
 
-// A Lane is one that was begun. What else a job may know of it, and ask of it, are optional interfaces, which [As]
-// finds: [Sized], [Lagging], [Acker], [Dropper], [Addressed].
+// A Lane is a lane that was begun. Everything else that a job may ask it is in optional interfaces, which [As] finds:
+// [Sized], [Lagging], [Acker], [Dropper], [Addressed].
 type Lane interface {
 	Begun() Begun
 }
 
-// Begun says how a lane is read, from when it was begun.
+// Begun describes how a lane is read, from the point where it was begun.
 type Begun struct {
-	At     Cursor // where it begins: the point's cursor, or "" for a lane that cannot go back
-	Offset int64  // of At, where that is not the point's
-	Waits  bool   // it may make its reader wait: all but regular files that are not followed
-	Kept   bool   // its lines are kept on disk until they are committed
-	Once   bool   // no run can read it again: a FIFO or a device
+	At     Cursor // where it begins: the point's cursor, or "" if the lane cannot be rewound
+	Offset int64  // At's offset, if it differs from the point's
+	Waits  bool   // its reader may have to wait: true except for regular files that are not followed
+	Kept   bool   // its lines stay on disk until they are committed
+	Once   bool   // no run can reread it: a FIFO or a device
 }
 
-// A Stream is a lane that is read by itself; see [Series].
+// A Stream is a lane that can be read without a Source; see [Series].
 type Stream interface {
 	Lane
 	// NextEvent returns Data or Barrier. It returns io.EOF at the lane's end.
 	NextEvent(ctx context.Context) (Event, error)
-	Stop() // is that of [Source]
+	Stop() // see [Source]
 	Close() error
 }
 
-// Series returns a source of lanes that are read one after the other. begin has each read from a
-// point; with io.EOF, it returns one that has nothing more.
+// Series returns a source that reads lanes one after the other. begin starts one at a point. With io.EOF, it returns a
+// stream that has nothing more.
 func Series(names []string, begin func(ctx context.Context, name string, from Point) (Stream, error)) Source {
 	return &series{names: names, begin: begin}
 }
 
 type series struct {
-	names  []string // that are left, the one at hand included
+	names  []string // lanes left, including the current one
 	begin  func(ctx context.Context, name string, from Point) (Stream, error)
-	opened bool // the first of names
+	opened bool // Opened was sent for the first name
 
 	mu      sync.Mutex
-	stream  Stream // nil until it is begun
+	stream  Stream // nil until begun
 	stopped bool
 }
 
@@ -129,7 +129,7 @@ func (s *series) Next(ctx context.Context) (e Event, err error) {
 	return e, nil
 }
 
-// beginFirst has the first of names read.
+// beginFirst begins the first of names.
 func (s *series) beginFirst(ctx context.Context, from Point) (Lane, error) {
 	stream, err := s.begin(ctx, s.names[0], from)
 	s.mu.Lock()
@@ -154,7 +154,7 @@ func (s *series) Stop() {
 	}
 }
 
-// Close ends the lane at hand.
+// Close ends the current lane.
 func (s *series) Close() error {
 	stream, _ := s.state()
 	if stream == nil {

@@ -5,16 +5,16 @@ import (
 	"runtime/debug"
 )
 
-// A PanicError says that weir itself failed on an input.
+// A PanicError reports a bug in weir that an input triggered.
 type PanicError struct {
 	Value any
-	Stack []byte // of the goroutine
+	Stack []byte // the goroutine's stack
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v\n%s", e.Value, e.Stack) }
 
-// Guard calls do, and returns a panic of it as a [*PanicError]: what one connection sends ends
-// that connection, and what is in a line the run, with an error that says where; never the process.
+// Guard calls do, and returns a panic in it as a [*PanicError]. A panic over what a connection sends ends that
+// connection; over a line, it ends the run with an error that says where. It never ends the process.
 func Guard(do func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

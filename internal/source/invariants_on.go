@@ -6,7 +6,7 @@ import "bytes"
 
 var poisoned = bytes.Repeat([]byte{0xCC}, blockSize)
 
-// poison makes it show when a released buffer is still in use.
+// poison overwrites a released buffer, so later use shows.
 func poison(buf []byte) {
 	for len(buf) > 0 {
 		buf = buf[copy(buf, poisoned):]

@@ -8,40 +8,38 @@ import (
 	"strings"
 )
 
-// StdinName is the name of stdin; the names of files are absolute.
+// StdinName is the name of stdin. Files are named by absolute path.
 const StdinName = "stdin"
 
-// A Kind is one kind of source, as the program knows it. The package of the kind makes it, by the options that
-// are the kind's alone. What may be nil is left out by kinds without it.
+// A Kind is a kind of source, as the program sees it. The kind's package makes it from its own options. Fields that may
+// be nil are nil for kinds without the feature.
 type Kind struct {
-	Usage   string   // the forms of its specs, for people
-	Schemes []string // what its specs have before "://"; nil: the kind has those without a scheme
-	// Traits returns what a source is like, by its spec or its name. What only the system can tell of a file, as
-	// that it is a FIFO, is not in them; see [Begun].
+	Usage   string   // the forms of its specs, for messages
+	Schemes []string // spec prefixes before "://"; nil: specs without a scheme
+	// Traits returns a source's traits, by its spec or its name. It does not include what depends on the system, such
+	// as whether a file is a FIFO; see [Begun].
 	Traits func(spec string) Traits
-	// Parse returns the specs that an argument stands for; see [One]. An argument that stands for none is a
-	// [NotFoundError], unless files that are missing yet are to be followed.
+	// Parse returns the specs that an argument stands for; see [One]. If there are none, the error is a
+	// [NotFoundError], unless follow is set and the file may appear later.
 	Parse func(arg string, follow bool) (specs []string, err error)
-	// Name returns what a checkpoint of a spec is kept under; nil: the spec.
+	// Name returns the name under which a spec's checkpoint is stored; nil: the spec itself.
 	Name func(spec string) (string, error)
-	// Suggests returns a name for the table that a source is for, "" if there is none; nil: there is none.
+	// Suggests returns a table name for a source, or ""; nil: always "".
 	Suggests func(spec string) string
-	// Settings are those of the kind's options that say what lines become, by their flags: a checkpoint keeps them.
+	// Settings are the kind's options that affect how lines become messages, by flag. A checkpoint records them.
 	Settings map[string]string
-	// Finished reports that there is nothing to read of a source after a cursor, without opening it; nil: that is
-	// not known.
+	// Finished reports, without opening the source, that there is nothing to read after a cursor; nil: unknown.
 	Finished func(name string, o Options, from Cursor) bool
-	// Open opens sources, by their names, or the one spec of a source that is Divided. Of a source that is Live,
-	// there is one.
+	// Open opens sources by name, or the single spec of a Divided source. A Live source is opened alone.
 	Open func(ctx context.Context, names []string, o Options) (Source, error)
 }
 
-// One is the Parse of a kind whose arguments are specs, each of which may be wrong.
+// One returns a Parse for kinds whose arguments are specs. check validates a spec.
 func One(check func(spec string) error) func(arg string, follow bool) ([]string, error) {
 	return func(arg string, _ bool) ([]string, error) { return []string{arg}, check(arg) }
 }
 
-// NameOf returns what a checkpoint of a spec is kept under.
+// NameOf returns the name under which a spec's checkpoint is stored.
 func (k *Kind) NameOf(spec string) (string, error) {
 	if k.Name == nil {
 		return spec, nil
@@ -49,21 +47,21 @@ func (k *Kind) NameOf(spec string) (string, error) {
 	return k.Name(spec)
 }
 
-// NotFoundError is the error of a source that does not exist.
+// NotFoundError reports that a source does not exist.
 type NotFoundError struct {
 	Spec string
-	What string // that is missing
+	What string // what is missing
 }
 
 func (e *NotFoundError) Error() string { return e.Spec + ": " + e.What }
 
-// ExitCode is that of a wrong usage.
+// ExitCode is the exit code for wrong usage.
 func (e *NotFoundError) ExitCode() int { return 2 }
 
-// Kinds are all kinds of sources. The first one has the specs without a scheme.
+// Kinds are all kinds of sources. Specs without a scheme belong to the first.
 type Kinds []Kind
 
-// Of returns the kind of a source, by its spec or its name.
+// Of returns a source's kind, by its spec or its name.
 func (all Kinds) Of(spec string) *Kind {
 	scheme, _, has := strings.Cut(spec, "://")
 	if i := slices.IndexFunc(all, func(k Kind) bool { return slices.Contains(k.Schemes, scheme) }); has && i >= 0 {
@@ -72,11 +70,11 @@ func (all Kinds) Of(spec string) *Kind {
 	return &all[0]
 }
 
-// Traits returns what a source is like, by its spec or its name.
+// Traits returns a source's traits, by its spec or its name.
 func (all Kinds) Traits(spec string) Traits { return all.Of(spec).Traits(spec) }
 
-// Expand resolves the SOURCE arguments of a command line to specs of sources, in order and without doubles. No
-// argument is stdin.
+// Expand resolves the SOURCE arguments of a command line to specs, in order and without duplicates. No argument means
+// stdin.
 func (all Kinds) Expand(args []string, follow bool) ([]string, error) {
 	if len(args) == 0 {
 		args = []string{"-"}
@@ -105,11 +103,11 @@ func (all Kinds) Expand(args []string, follow bool) ([]string, error) {
 	return specs, nil
 }
 
-// unknown is the error of a spec of no kind.
+// unknown returns the error for a spec of no known kind.
 func (all Kinds) unknown(spec string) error {
 	usages := make([]string, len(all))
 	for i := range all {
 		usages[i] = all[i].Usage
 	}
-	return fmt.Errorf("%s: unknown kind of source; there are %s", spec, strings.Join(usages, ", "))
+	return fmt.Errorf("%s: unknown kind of source; the kinds are %s", spec, strings.Join(usages, ", "))
 }

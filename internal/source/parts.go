@@ -6,43 +6,43 @@ import (
 	"net"
 )
 
-// What follows are the parts that a [Lane] may have besides.
+// Optional interfaces of a [Lane].
 
-// A Sized lane says how far it was read. Any goroutine may ask.
+// A Sized lane knows how far it was read. Any goroutine may call its methods.
 type Sized interface {
-	Size() int64      // in raw bytes now; 0 where it is not known
-	RawOffset() int64 // raw bytes that were read
+	Size() int64      // in raw bytes now; 0: unknown
+	RawOffset() int64 // raw bytes read
 }
 
-// A Lagging lane is a partition of a topic, which has an end that it is behind. Any goroutine may ask.
+// A Lagging lane is a partition of a topic, with an end offset to lag behind. Any goroutine may call its methods.
 type Lagging interface {
 	Partition() (topic, number string)
-	Lag() int64      // records that are not committed
-	Connected() bool // whether more can come
+	Lag() int64      // uncommitted records
+	Connected() bool // whether more can arrive
 }
 
-// An Acker learns that all lines before a cursor are committed, from the goroutine that commits them.
+// An Acker learns that all lines before a cursor are committed. The goroutine that commits them calls it.
 type Acker interface {
 	Committed(Cursor)
 }
 
-// A Dropper drops one of its connections, by its [Block].Conn, for a reason, and reconnects.
+// A Dropper drops one of its connections, by [Block].Conn, giving a reason, and reconnects.
 type Dropper interface {
 	Drop(conn int, why error)
 }
 
-// An Addressed lane has an address to which others connect; nil: it has none.
+// An Addressed lane has an address to which others connect; nil: none.
 type Addressed interface {
 	Addr() net.Addr
 }
 
-// A Wrapper is a lane around another one, whose parts it has unless it has them itself.
+// A Wrapper wraps another lane. [As] finds the inner lane's interfaces, unless the wrapper implements them.
 type Wrapper interface {
 	Lane
 	Inner() Lane
 }
 
-// As returns a part that a lane has. ok is false where it has none.
+// As returns a lane's implementation of an optional interface. ok is false if it has none.
 func As[T any](l Lane) (part T, ok bool) {
 	for {
 		if part, ok = l.(T); ok {
@@ -56,55 +56,55 @@ func As[T any](l Lane) (part T, ok bool) {
 	}
 }
 
-// What follows are the parts that a [Source] may have besides. The job asks for them by type assertions.
+// Optional interfaces of a [Source]. The job finds them by type assertion.
 
-// A Catalog is a source that knows its lanes as soon as it is open, before it offers them. A source that is Divided
-// is one.
+// A Catalog knows its lanes as soon as it is open, before it offers them. Every Divided source is one.
 type Catalog interface {
 	Source
 	Lanes() []string
-	// Ends are the offsets at which the lanes ended when the source was opened. The first ones of a run are the
-	// [Options].Ends of sources that it opens later.
+	// Ends returns the lanes' end offsets when the source was opened. A run passes the first source's Ends as
+	// [Options].Ends to the sources that it opens later.
 	Ends() map[string]int64
 }
 
-// A Member is a source whose lanes a group divides between runs of one job: the group, not the run, says who reads
-// which. A run whose lanes were given to others joins again, with a new source.
+// A Member is a source whose lanes a group divides among the runs of one job: the group, not the run, assigns them. A
+// run that loses lanes to another joins again, with a new source.
 type Member interface {
 	Source
-	// Join prepares to be a member, before the first Next. It returns where the lanes begin of which nobody has a
-	// checkpoint, also those that others will read.
+	// Join prepares to join the group, before the first Next. It returns where lanes without a checkpoint begin,
+	// including lanes that other members will read.
 	Join(ctx context.Context, g Group) (map[string]Begun, error)
 }
 
-// A Group is what a [Member] has to know of the others.
+// A Group is what a [Member] has to know about the group's shared state.
 type Group struct {
-	Database string // the ID of the database that all of them write to
+	Database string // ID of the database that all members write to
 	// Known reports whether a lane has a checkpoint.
 	Known func(lane string) bool
-	// Cursors returns the cursors of the lanes' checkpoints as they are now.
+	// Cursors returns the current cursors in the lanes' checkpoints.
 	Cursors func(ctx context.Context, lanes []string) ([]Cursor, error)
 }
 
-// ErrNewLane ends a source if a lane appears, or is assigned to a [Member], that did not exist when the source was opened.
+// ErrNewLane ends a source if a lane appears, or is assigned to a [Member], that did not exist when the source was
+// opened.
 var ErrNewLane = errors.New("there is a new partition")
 
 // ErrNameTaken ends a [Member] if another member of the group has its name. The next one joins without a name.
 var ErrNameTaken = errors.New("joining again without a name")
 
-// DeadLetters is a source that can send rejected records to a place of its own.
+// DeadLetters is a source that can send rejected records somewhere itself.
 type DeadLetters interface {
 	Source
-	// Owned are the names of the lanes whose letters the run may send. Any goroutine may call it.
+	// Owned returns the names of the lanes whose letters the run may send. Any goroutine may call it.
 	Owned() []string
 	NewSender() (Sender, error)
 }
 
-// A Sender sends dead letters. It has to be closed.
+// A Sender sends dead letters. It must be closed.
 type Sender interface {
-	// Send returns the IDs of the letters that are safe there. err tells why others were not sent.
+	// Send returns the IDs of the letters that are stored safely. err says why others were not sent.
 	Send(ctx context.Context, letters []Letter) (sent []int64, err error)
-	// Close ends the connections, from any goroutine. A letter that is being sent fails, but may have arrived.
+	// Close ends the connections. Any goroutine may call it. A letter in flight fails, but may have arrived.
 	Close()
 }
 

@@ -7,32 +7,32 @@ import (
 )
 
 const (
-	blockSize = 256 << 10 // bytes of a block unless one line is longer
-	readSize  = 64 << 10  // bytes that are read ahead of the framer
+	blockSize = 256 << 10 // bytes of a block, unless one line is longer
+	readSize  = 64 << 10  // bytes read ahead of the framer
 )
 
-// pooledReaders is how many readers a Pool keeps: a compressed file needs two.
+// pooledReaders is how many readers a Pool keeps; a compressed file needs two.
 const pooledReaders = 8
 
-// A Pool lends memory to streams, so that a file that is opened after another one was closed
-// takes no more of its own. Any number of streams may share one.
+// A Pool lends memory to streams, so a file opened after another one reuses its memory. Any number of streams may share
+// one.
 type Pool struct {
-	size int // bytes of a block unless one line is longer
-	most int // bytes of the largest block that is kept; 4 of these are
+	size int // bytes of a block, unless one line is longer
+	most int // size of the largest block kept; at most 4 of these are kept
 
 	mu      sync.Mutex
 	blocks  [][]byte
-	bytes   int // of blocks
+	bytes   int // total size of blocks
 	readers []*bufio.Reader
 }
 
 // NewPool returns an empty pool. It keeps at most 4.5 MiB.
 func NewPool() *Pool { return NewPoolOf(blockSize, 4*blockSize) }
 
-// NewPoolOf returns an empty pool of blocks of a size. Larger ones are kept up to another size.
+// NewPoolOf returns an empty pool of blocks of size bytes. It keeps blocks of up to most bytes.
 func NewPoolOf(size, most int) *Pool { return &Pool{size: size, most: most} }
 
-// Size is that of a new block in bytes.
+// Size returns the size of a new block in bytes.
 func (p *Pool) Size() int { return p.size }
 
 // Block returns an empty block.
@@ -48,8 +48,8 @@ func (p *Pool) Block() *Block {
 	return &Block{pool: p, Buf: buf}
 }
 
-// Fill returns a block of lines that no stream has read: fill writes whole lines to a buffer, and
-// returns their bytes, or 0 where it is too small for one.
+// Fill returns a block of lines that no stream has read. fill writes whole lines to a buffer and returns their length,
+// or 0 if the buffer is too small for one.
 func (p *Pool) Fill(fill func(buf []byte) (int, error)) (*Block, error) {
 	b := p.Block()
 	for {
@@ -75,7 +75,7 @@ func (p *Pool) put(b *Block) {
 	}
 }
 
-// Reader returns a reader of r with a buffer of readSize.
+// Reader returns a buffered reader of r, of readSize bytes.
 func (p *Pool) Reader(r io.Reader) *bufio.Reader {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *Pool) Reader(r io.Reader) *bufio.Reader {
 	return br
 }
 
-// PutReader takes a reader back.
+// PutReader returns a reader to the pool.
 func (p *Pool) PutReader(br *bufio.Reader) {
 	br.Reset(nil)
 	p.mu.Lock()

@@ -1,6 +1,5 @@
-// Package source says what the source of a feed is: it brings blocks of whole lines, lane by lane,
-// with cursors to resume from. It does not look into the lines. The kinds of sources are in its
-// folders.
+// Package source defines the source of a feed: it delivers blocks of whole lines, lane by lane, with cursors to resume
+// from. It does not parse the lines. The kinds of sources are in subfolders.
 package source
 
 import (
@@ -11,66 +10,64 @@ import (
 )
 
 const (
-	// DefaultMaxLine is the longest line in bytes unless Options say otherwise.
+	// DefaultMaxLine is the default limit on a line's length, in bytes.
 	DefaultMaxLine = 16 << 20
-	// LimitMaxLine is the highest Options.MaxLine. Consumers keep offsets
-	// within a line in 28 bits.
+	// LimitMaxLine is the highest Options.MaxLine. Consumers store offsets within a line in 28 bits.
 	LimitMaxLine = 1<<28 - 1
 )
 
 // The values of Options.Compression.
 const (
-	Auto = "auto" // detected by the first bytes, never by the name
+	Auto = "auto" // detected from the first bytes, never from the name
 	None = "none"
 	Gzip = "gzip"
 	Zstd = "zstd"
 	// Auto does not detect these.
 	Zlib    = "zlib"
-	Deflate = "deflate" // raw
+	Deflate = "deflate" // without a header
 )
 
-// Options are those that all kinds of sources have; a kind has others of its own. The zero value is ready to
-// use.
+// Options are the settings common to all kinds of sources; each kind adds its own. The zero value is ready to use.
 type Options struct {
 	MaxLine     int           // bytes of a line without its newline, 1 to LimitMaxLine; 0: DefaultMaxLine
-	Follow      bool          // wait for more at the end of a plain file; streams wait anyway
+	Follow      bool          // wait for more at the end of a plain file; streams always wait
 	Compression string        // Auto, None, Gzip, Zstd, Zlib or Deflate; "": Auto
-	RetryFor    time.Duration // how long weir tries to reconnect; 0: not at all
+	RetryFor    time.Duration // how long to try to reconnect; 0: do not
 	// TLS is called for each connection, because certificates may be replaced during a run. Any goroutine may call it.
-	// nil: the system's authorities, TLS 1.2 at least.
+	// nil: the system's authorities, at least TLS 1.2.
 	TLS func() (*tls.Config, error)
 
-	// What follows is the run's.
+	// Set by the run:
 
-	// Hello returns what is sent when a connection is made, to resume after a value; nil: nothing. If Resumes, the
-	// feed is asked for what is not committed.
+	// Hello returns what to send on a new connection to resume after a value; nil: nothing. With Resumes, the feed is
+	// asked for what is not committed.
 	Hello   func(resume string) ([]byte, error)
 	Resumes bool
-	// Whole reports whether the last line of a connection, which has no newline, is a message: it
-	// counts then, if the connection was closed cleanly. nil: none is. It may be called from many
-	// goroutines.
+	// Whole reports whether the last line of a connection, which has no newline, is a message. It then counts, if the
+	// connection was closed cleanly. nil: it never counts. Many goroutines may call it.
 	Whole func(line []byte) bool
-	// Ends are where the lanes of a [Catalog] ended when the run began: others have appeared since. nil: it begins.
+	// Ends are the lanes' end offsets in a [Catalog] when the run began; lanes not in it have appeared since. nil: the
+	// run begins.
 	Ends     map[string]int64
-	Nameless bool         // a [Member] joins without its name, which another member has
-	Buffer   int64        // bytes of memory for the batches, of which a source may take a share; 0: not limited
-	Pool     *Pool        // of memory, which other streams may share; nil: the stream has its own
-	Observer Observer     // nil: nobody
+	Nameless bool         // a [Member] joins without its name, because another member has it
+	Buffer   int64        // bytes of memory for batches, of which a source may use a share; 0: unlimited
+	Pool     *Pool        // shared with other streams; nil: the stream has its own
+	Observer Observer     // nil: none
 	Log      *slog.Logger // nil: none
 }
 
-// An Observer learns what happens to connections. Its methods may be called by any goroutine.
+// An Observer is notified of changes to connections. Any goroutine may call its methods.
 type Observer interface {
-	Reconnect()                        // weir begins to reconnect
+	Reconnect()                        // weir starts to reconnect
 	SetConnections(lane string, n int) // a lane has n connections now
 	SenderFailed()                     // a sender was disconnected because of an error
 	FetchFailed()                      // a request for lines failed
-	Rebalanced()                       // a group has assigned lanes, or taken some away
-	// Grouped: the run has joined its group, or waits to join. lanes is how many the group divides.
+	Rebalanced()                       // a group has assigned or revoked lanes
+	// Grouped: the run has joined its group, or waits to join. The group has this many lanes.
 	Grouped(joined bool, lanes int)
 }
 
-// Unobserved is an Observer that ignores what happens.
+// Unobserved is an Observer that does nothing.
 type Unobserved struct{}
 
 // Reconnect implements [Observer].
@@ -91,7 +88,7 @@ func (Unobserved) Rebalanced() {}
 // Grouped implements [Observer].
 func (Unobserved) Grouped(bool, int) {}
 
-// WithDefaults fills in what is open, and checks the rest.
+// WithDefaults fills in defaults and validates the rest.
 func (o Options) WithDefaults() (Options, error) {
 	if o.MaxLine == 0 {
 		o.MaxLine = DefaultMaxLine

@@ -18,7 +18,7 @@ import (
 // kinds are the program's kinds of sources.
 var kinds = source.Kinds{file.Kind(file.Options{}), tcp.Dialed(tcp.Options{}), tcp.Listening(tcp.Options{}), kafka.Kind(kafka.Options{})}
 
-// Blocks of records are cut between records, and cursors and offsets stay those of the records.
+// Blocks of records are cut between records. The pieces have the records' cursors and offsets.
 func TestBlock_CutRecords(t *testing.T) {
 	b := &source.Block{Data: []byte("a\nb\nc\nd\ne\n"), Next: 20,
 		Records: []source.Record{{Offset: 3, End: 4}, {Offset: 7, End: 6}, {Offset: 11, End: 10}}}
@@ -57,7 +57,7 @@ func TestBlock_Lines(t *testing.T) {
 	}
 }
 
-// TestExpand has the arguments in testdata/expanded.txtar, in a folder with some files.
+// TestExpand runs the arguments in testdata/expanded.txtar, in a folder with some files.
 func TestExpand(t *testing.T) {
 	path, err := filepath.Abs("testdata/expanded.txtar")
 	testcheck.NoError(t, err)
@@ -78,7 +78,7 @@ func TestExpand(t *testing.T) {
 	})
 }
 
-// TestTraitsOf has the sources in testdata/traits.txtar.
+// TestTraitsOf checks the sources in testdata/traits.txtar.
 func TestTraitsOf(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/traits.txtar", func(_ *testing.T, _, spec string) string { return fmt.Sprintf("%+v", kinds.Traits(spec)) })
 }

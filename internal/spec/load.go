@@ -42,6 +42,11 @@ type KindOptions struct {
 	Kafka kafka.Options
 }
 
+// Kinds are the kinds of sources that weir reads, by their options. The first one has paths and stdin.
+func Kinds(o *KindOptions) source.Kinds {
+	return source.Kinds{file.Kind(o.File), tcp.Dialed(o.TCP), tcp.Listening(o.TCP), kafka.Kind(o.Kafka)}
+}
+
 // sources are the kinds of sources without options: they tell kinds apart, and what their sources are like.
 func (e *Env) sources() source.Kinds { return e.Kinds(&KindOptions{}) }
 

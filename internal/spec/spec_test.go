@@ -16,19 +16,12 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
-	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/source/file"
-	"github.com/weirsync/weir/internal/source/kafka"
-	"github.com/weirsync/weir/internal/source/tcp"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // around returns the environment for a test: the given variables, and nothing on stdin.
 func around(variables ...string) *Env {
-	return &Env{Drivers: []sink.Driver{sqlite.Driver}, Environ: variables, Stdin: strings.NewReader(""),
-		Kinds: func(o *KindOptions) source.Kinds {
-			return source.Kinds{file.Kind(o.File), tcp.Dialed(o.TCP), tcp.Listening(o.TCP), kafka.Kind(o.Kafka)}
-		},
+	return &Env{Drivers: []sink.Driver{sqlite.Driver}, Environ: variables, Stdin: strings.NewReader(""), Kinds: Kinds,
 		Lookup: func(name string) (string, bool) {
 			for _, v := range variables {
 				if value, ok := strings.CutPrefix(v, name+"="); ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A Capture is a source that keeps all lines of another one: they are in a log before they are handed on, and
-// its segments become [Captures] in the end. One goroutine calls Next.
+// A Capture is a source that keeps all lines of another one. Lines are written to a log before Next returns them, and
+// the log's segments become [Captures]. One goroutine calls Next.
 type Capture struct {
 	in      source.Source
 	store   *store
@@ -20,7 +20,7 @@ type Capture struct {
 	stop    context.CancelFunc
 }
 
-// NewCapture returns the capture of a source. Its folder is taken when the source's lane is begun.
+// NewCapture returns a capture of a source. Its folder is locked when the source's lane is begun.
 func NewCapture(in source.Source, c Config) *Capture {
 	s := newStore(&c)
 	context.AfterFunc(s.failed, in.Stop)
@@ -28,14 +28,14 @@ func NewCapture(in source.Source, c Config) *Capture {
 	return &Capture{in, s, stopped, stop}
 }
 
-// Next implements source.Source. It waits for room on the disk until Stop: then the lines that have none are
-// dropped, for no line is handed on that was not captured.
+// Next implements source.Source. While the disk is full it waits, until Stop. It then drops the lines, because it
+// returns none that were not captured.
 func (c *Capture) Next(ctx context.Context) (source.Event, error) {
 	e, err := c.in.Next(ctx)
 	switch begin := e.Begin; {
 	case begin != nil && c.store.log == nil:
 		e.Begin = func(ctx context.Context, from source.Point) (source.Lane, error) { return c.begin(ctx, from, begin) }
-	case err == nil && e.Kind == source.Data && e.Block.Oversize == 0: // else there is only its beginning
+	case err == nil && e.Kind == source.Data && e.Block.Oversize == 0: // only its beginning is there
 		if err = c.write(ctx, e.Block); err == io.EOF {
 			e.Block.Release()
 			e = source.Event{}
@@ -44,7 +44,7 @@ func (c *Capture) Next(ctx context.Context) (source.Event, error) {
 	return e, cmp.Or(c.store.failure(), err)
 }
 
-// begin opens the log, and has the source begin its lane.
+// begin opens the log, and begins the source's lane.
 func (c *Capture) begin(ctx context.Context, from source.Point, begin beginFunc) (l source.Lane, err error) {
 	s := c.store
 	if err := s.open(); err != nil {
@@ -57,7 +57,7 @@ func (c *Capture) begin(ctx context.Context, from source.Point, begin beginFunc)
 	return l, nil
 }
 
-// write puts the lines of a block on disk. It returns io.EOF if Stop came while there was no room.
+// write appends a block's lines to the log. It returns io.EOF if Stop is called while the disk is full.
 func (c *Capture) write(ctx context.Context, b *source.Block) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -66,7 +66,7 @@ func (c *Capture) write(ctx context.Context, b *source.Block) error {
 	at, err := c.store.append(waiting, lines, "")
 	switch {
 	case err == nil:
-		c.store.level.committed(at + int64(len(lines))) // nobody reads them here
+		c.store.level.committed(at + int64(len(lines))) // nothing reads them here
 	case errors.Is(err, context.Canceled) && ctx.Err() == nil:
 		if !c.store.c.Repeats {
 			c.store.c.Log.Warn(fmt.Sprintf("stopped while the capture's disk was full: %d lines that were read last are lost", bytes.Count(lines, []byte{'\n'})))
@@ -82,7 +82,7 @@ func (c *Capture) Stop() {
 	c.in.Stop()
 }
 
-// Close implements source.Source. The last lines are compressed, too.
+// Close implements source.Source. It compresses the last lines, too.
 func (c *Capture) Close() error {
 	c.store.stop()
 	if c.store.level == nil { // it was not begun

@@ -16,8 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestCapture_KeepsEachLine: blocks keep the source's own cursors, and a last line without an end gets one on
-// the disk alone.
+// TestCapture_KeepsEachLine: blocks keep the source's own cursors. A last line without a newline gets one only on disk.
 func TestCapture_KeepsEachLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, "", Config{Folders: Folders{Capture: t.TempDir()}})
@@ -56,12 +55,12 @@ func TestCapture_KeepsEachLine(t *testing.T) {
 	})
 }
 
-// TestCapture_FailsUnderAQuietSource: an error of the disk ends the run though the source brings nothing.
+// TestCapture_FailsUnderAQuietSource: a disk error ends the run even if the source delivers nothing.
 func TestCapture_FailsUnderAQuietSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := start(t, "", Config{Folders: Folders{Capture: dir}})
-		for _, line := range []string{"1\n", "2\n"} { // each in a segment
+		for _, line := range []string{"1\n", "2\n"} { // each in its own segment
 			go s.send(line)
 			s.want(line, 1)
 			time.Sleep(captureAge)
@@ -79,7 +78,8 @@ func TestCapture_FailsUnderAQuietSource(t *testing.T) {
 	})
 }
 
-// TestCapture_StopsOnAFullDisk: a capture that waits for room ends when it is stopped, and no longer says that it waits.
+// TestCapture_StopsOnAFullDisk: a capture that waits for room ends when it is stopped, and no longer reports that it
+// waits.
 func TestCapture_StopsOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, "", Config{Folders: Folders{Capture: t.TempDir()}})

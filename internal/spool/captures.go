@@ -14,34 +14,32 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Captures are a folder of compressed segments that this process alone adds to. The name
-// of each is greater than the numbers of all that were ever added, whatever the clock did and
-// whichever of them were moved away: it begins with a number.
+// Captures are a folder of compressed segments that only this process adds to. A capture's name begins with a number
+// that is higher than any used before, even if the clock was set back or captures were moved away.
 type Captures struct {
-	// Dir is a hidden folder beside the captures, with the lock and what is not finished.
-	// It has room for a log.
+	// Dir is a hidden folder inside, with the lock and unfinished files. It can hold a log.
 	*Dir
 	fs   FS
 	keep time.Duration
-	last int64 // number that was used
+	last int64 // the last number used
 }
 
 const (
-	ownDir     = ".weir" // no pattern of files matches it
+	ownDir     = ".weir" // hidden, so no pattern of files matches it
 	stateName  = "captures.json"
 	captureExt = dataExt + ".zst"
 )
 
-// captureState is what the captures' own folder remembers of them.
+// captureState is the content of the state file.
 type captureState struct {
 	Format int   `json:"format"`
-	Last   int64 `json:"last"` // number that was used
+	Last   int64 `json:"last"` // the last number used
 }
 
 var captureName = regexp.MustCompile(`^(\d{12})-(\d{8}T\d{6}\.\d{3}Z)` + regexp.QuoteMeta(captureExt) + `$`)
 
-// OpenCaptures takes the folder at path, which it creates if it is missing. Captures are
-// removed when they are older than keep; 0 is never.
+// OpenCaptures locks the folder at path. It creates the folder if it is missing. Captures older than keep are removed;
+// 0: never.
 func OpenCaptures(path string, keep time.Duration) (c *Captures, err error) {
 	dir, err := openDir(filepath.Join(path, ownDir), path)
 	if err != nil {
@@ -65,13 +63,13 @@ func (c *Captures) open() error {
 	c.last = state.Last
 	names, err := c.names()
 	if len(names) > 0 {
-		n, _ := strconv.ParseInt(captureName.FindStringSubmatch(names[len(names)-1])[1], 10, 64) // of digits
+		n, _ := strconv.ParseInt(captureName.FindStringSubmatch(names[len(names)-1])[1], 10, 64) // digits
 		c.last = max(c.last, n)
 	}
 	return err
 }
 
-// names returns the names of the captures in their order.
+// names returns the captures' names in order.
 func (c *Captures) names() ([]string, error) {
 	names, err := c.fs.Names()
 	names = slices.DeleteFunc(names, func(name string) bool { return !captureName.MatchString(name) })
@@ -79,7 +77,7 @@ func (c *Captures) names() ([]string, error) {
 	return names, err
 }
 
-// Add compresses the content of a segment that was begun at a time into the next capture.
+// Add compresses a segment's content into the next capture. began is when the segment was started.
 func (c *Captures) Add(began time.Time, content io.Reader) error {
 	const part = "capture" + partExt
 	err := fill(c.Dir, part, func(w io.Writer) error {
@@ -93,7 +91,7 @@ func (c *Captures) Add(began time.Time, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	// The number counts as used before there is a file with it.
+	// Record the number as used before its file exists.
 	if err := writeJSON(c.Dir, stateName, captureState{format, c.last + 1}); err != nil {
 		return err
 	}
@@ -105,8 +103,7 @@ func (c *Captures) Add(began time.Time, content io.Reader) error {
 	return errors.Join(c.fs.Sync(), c.prune(time.Now()))
 }
 
-// prune removes captures all of whose lines are too old: the next one began before what
-// is to be kept.
+// prune removes captures whose lines are all too old: the next capture began before the time from which lines are kept.
 func (c *Captures) prune(now time.Time) error {
 	if c.keep == 0 {
 		return nil

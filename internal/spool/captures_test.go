@@ -29,7 +29,7 @@ func captures(t *testing.T, dir string, keep time.Duration) *spool.Captures {
 	return c
 }
 
-// captured returns the files that a pattern names, in the order in which programs read them.
+// captured returns the files that match a pattern, in the order in which programs read them.
 func captured(t *testing.T, dir string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -54,8 +54,7 @@ func contentOf(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestCaptures_NamesAreInTheOrderOfTheLines: whatever the clock does, over runs, and though
-// somebody moves files away.
+// TestCaptures_NamesAreInTheOrderOfTheLines: whatever the clock does, over runs, and even if files are moved away.
 func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
 	dir, archive := t.TempDir(), t.TempDir()
 	rnd := rand.New(rand.NewPCG(4, 1))
@@ -81,7 +80,7 @@ func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
 		case 0:
 			testcheck.NoError(t, c.Close())
 			c = captures(t, dir, 0)
-		case 1: // without what it remembers, what is in the folder tells
+		case 1: // without the state file, the files' names tell
 			testcheck.NoError(t, c.Close())
 			if len(captured(t, dir)) > 0 {
 				testcheck.NoError(t, os.RemoveAll(filepath.Join(dir, ".weir")))
@@ -104,7 +103,7 @@ func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
 	}
 }
 
-// TestCaptures_OneRunAtATime: the second is refused, and removes nothing of the first's.
+// TestCaptures_OneRunAtATime: a second run is refused, and removes nothing of the first's.
 func TestCaptures_OneRunAtATime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "captures")
 	c := captures(t, dir, 0)
@@ -130,9 +129,9 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
-// TestCaptures_OldOnesGo: those all of whose lines are older than they are kept, but not the
-// last one, and no file of anybody else.
-func TestCaptures_OldOnesGo(t *testing.T) {
+// TestCaptures_OldOnesAreRemoved: captures whose lines are all too old are removed, except the last one. Other files are left
+// alone.
+func TestCaptures_OldOnesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		c := captures(t, dir, 24*time.Hour)
@@ -166,7 +165,7 @@ func TestCaptures_OldOnesGo(t *testing.T) {
 		add("tuesday")
 		left("monday", "tuesday")
 		time.Sleep(23 * time.Hour)
-		add("wednesday") // monday's last line may be of the 23rd hour
+		add("wednesday") // monday's last line may be from 23:00
 		left("monday", "tuesday", "wednesday")
 		time.Sleep(time.Hour)
 		add("thursday")

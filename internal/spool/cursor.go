@@ -8,8 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// startOffset returns the offset of the first line in the log at path that is not committed. A log that
-// does not match the checkpoint is emptied, if the feed can be asked for what it held.
+// startOffset returns the offset of the first uncommitted line in the log at path. A log that does not match the
+// checkpoint is emptied, if the feed can be asked again for its lines.
 func startOffset(log *Log, c *Config, since source.Point, path string) (at int64, err error) {
 	begin, end := log.Bounds()
 	meta, held := log.Meta(), end-begin
@@ -17,10 +17,10 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 	ours := meta.Job == c.Job && meta.Source == c.Source
 	from := readCursor(since.Cursor)
 	at, known := from.At, ours && from.Spool == meta.ID && meta.ID != ""
-	// The database is as it was when the log was begun.
+	// The database is unchanged since the log was begun.
 	unused := ours && from.Spool == "" && c.Seq == meta.Seq && !c.FromStart
 	switch {
-	case known && (held == 0 || at > end): // what a power cut took of it was committed
+	case known && (held == 0 || at > end): // what a power cut removed was committed
 		return at, log.Reset(meta, at, since.Resume)
 	case held == 0:
 		return 0, log.Reset(empty, 0, since.Resume)
@@ -46,18 +46,18 @@ type queueCursor struct {
 	At    int64  `json:"at"`
 }
 
-// cursor returns the cursor of an offset in the log.
+// cursor returns the cursor for an offset in the log.
 func (l *Log) cursor(at int64) source.Cursor {
-	text, _ := json.Marshal(queueCursor{l.meta.ID, at}) // a string and a number
+	text, _ := json.Marshal(queueCursor{l.meta.ID, at}) // a string and a number cannot fail
 	return source.Cursor(text)
 }
 
-// cursors returns the cursors of a block that begins at an offset.
+// cursors returns a function from the end of lines to cursors, for a block at an offset.
 func (l *Log) cursors(at int64) func(end int) source.Cursor {
 	return func(end int) source.Cursor { return l.cursor(at + int64(end)) }
 }
 
-// readCursor reads a cursor. That of another kind of source names no log.
+// readCursor decodes a cursor. In a cursor of another kind of source, Spool is "".
 func readCursor(c source.Cursor) (q queueCursor) {
 	if c == "" || json.Unmarshal([]byte(c), &q) != nil {
 		return queueCursor{}

@@ -9,16 +9,16 @@ import (
 
 const lockName = "lock"
 
-// A Dir is a folder that this process alone keeps a log in.
+// A Dir is a locked folder in which only this process keeps a log.
 type Dir struct {
 	FS
 	lock *lockfile.File
 }
 
-// OpenDir locks the folder at path, which it creates if it is missing.
+// OpenDir locks the folder at path. It creates the folder if it is missing.
 func OpenDir(path string) (*Dir, error) { return openDir(path, path) }
 
-// openDir is OpenDir of a folder that errors call by a name.
+// openDir is OpenDir with a name to use in errors.
 func openDir(path, name string) (*Dir, error) {
 	fs, err := Folder(path)
 	if err != nil {

@@ -1,6 +1,6 @@
 package spool
 
-// IsLocked reports whether somebody holds the lock that all of the log's methods take.
+// IsLocked reports whether the lock that all of the log's methods need is held.
 func (l *Log) IsLocked() bool {
 	free := l.mu.TryLock()
 	if free {

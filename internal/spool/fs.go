@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// FS is a folder, as far as a log needs one.
+// FS is a folder as a log sees it.
 type FS interface {
 	Names() ([]string, error)
-	// Open opens a file for reading and writing, and makes it where there is none.
+	// Open opens a file for reading and writing, and creates it if it is missing.
 	Open(name string) (File, error)
 	Remove(name string) error
 	Rename(from, to string) error
-	// Sync makes what was made, renamed and removed outlast a power cut.
+	// Sync makes created, renamed and removed files survive a power cut.
 	Sync() error
 }
 
@@ -34,12 +34,12 @@ type File interface {
 	Size() (int64, error)
 }
 
-// folder is an FS of the system's.
+// folder is an FS on disk.
 type folder string
 
-// Folder returns the folder at path, which is made where there is none.
+// Folder returns the folder at path. It creates the folder if it is missing.
 func Folder(path string) (FS, error) {
-	// The lines may hold anything that the feed does.
+	// Only for the owner: the lines may hold anything that the feed does.
 	return folder(path), os.MkdirAll(path, 0o700)
 }
 
@@ -81,11 +81,10 @@ func (f osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// IsFull reports whether an error says that there is no room on the disk, or in the user's
-// part of it.
+// IsFull reports whether the disk is full or the user's quota is exceeded.
 func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// readJSON reads a file into v, which stays as it is where the file is missing.
+// readJSON reads a file into v. If the file is missing, v is unchanged.
 func readJSON(fs FS, name string, v any) (err error) {
 	names, err := fs.Names()
 	if err != nil || !slices.Contains(names, name) {
@@ -106,12 +105,12 @@ func readJSON(fs FS, name string, v any) (err error) {
 	return nil
 }
 
-// newerFormat is the error of a file of a format that this program does not know.
+// newerFormat returns the error for a file in a format that this program does not know.
 func newerFormat(name string, found int) error {
 	return fmt.Errorf("%s was made by a newer version of weir (format %d, this one knows %d)", name, found, format)
 }
 
-// writeJSON makes a file that appears whole or not at all.
+// writeJSON writes a file atomically.
 func writeJSON(fs FS, name string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -128,7 +127,7 @@ func writeJSON(fs FS, name string, v any) error {
 	return errors.Join(fs.Rename(part, name), fs.Sync())
 }
 
-// fill writes a file that is not to be seen yet, and syncs it.
+// fill writes and syncs a file under its temporary name.
 func fill(fs FS, part string, content func(io.Writer) error) error {
 	f, err := fs.Open(part)
 	if err != nil {

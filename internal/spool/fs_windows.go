@@ -1,4 +1,4 @@
 package spool
 
-// Sync implements [FS]. NTFS keeps a log of its folders.
+// Sync implements [FS]. NTFS journals its folders.
 func (f folder) Sync() error { return nil }

@@ -8,45 +8,45 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// patience is how long a reader that has all lines before a block may take to fetch it from
-// memory, before it is left to be read from the disk.
-const patience = 10 * time.Millisecond
+// memoryWait is how long a reader that has all lines before a block may take to fetch it from memory. After that it
+// reads the block from disk.
+const memoryWait = 10 * time.Millisecond
 
-// A handover is between the intake of a queue, which calls publish, give and finish, and its
-// reader, which calls take and moveTo.
+// A handover connects the intake of a queue, which calls publish, give and finish, with its reader, which calls take
+// and moveTo.
 type handover struct {
-	changed chan struct{} // takes one value when there is something for the reader to see
-	taken   chan struct{} // takes one value for an offer that was taken
+	changed chan struct{} // has a value when there is something new for the reader
+	taken   chan struct{} // has a value when an offer was taken
 
-	mu    sync.Mutex   // held for a moment
-	next  int64        // offset of the line that the reader gets next
-	end   int64        // behind the last line that it may read from the disk
-	conns []connection // that brought the lines from next on, the first of them and those after it
+	mu    sync.Mutex   // held briefly
+	next  int64        // offset of the reader's next line
+	end   int64        // after the last line that the reader may read from disk
+	conns []connection // that sent the lines from next on, oldest first
 	offer offer
-	ended error // comes after all lines
+	ended error // returned after all lines
 }
 
-// An offer is an event that the reader may have from memory; none has no event.
+// An offer is an event that the reader may take from memory. The zero value has no event.
 type offer struct {
 	event *source.Event
-	at    int64 // offset of its lines on the disk
-	size  int64 // of these; 0 for what is not on the disk
+	at    int64 // offset of its lines in the log
+	size  int64 // their size; 0 if they are not in the log
 }
 
-// A connection is one of [source.Block.Conn], and the offset of its first line.
+// A connection is a [source.Block.Conn], with the offset of its first line.
 type connection struct {
 	at   int64
 	conn int
 }
 
-// newHandover returns one with lines on the disk that an earlier run has put there.
+// newHandover returns a handover for a log that already holds an earlier run's lines, from next to end.
 func newHandover(next, end int64) *handover {
 	return &handover{changed: make(chan struct{}, 1), taken: make(chan struct{}, 1), next: next, end: end,
 		conns: []connection{{at: next}}}
 }
 
-// publish hands over a block whose lines are on the disk. It reports whether the reader has taken
-// it: if it has not, for it was not soon or had lines before it to read, it reads them there.
+// publish offers a block whose lines are on disk. It reports whether the reader took it. If the reader did not take it
+// in time, or had earlier lines to read, it reads the lines from disk.
 func (h *handover) publish(ctx context.Context, o offer) (taken bool) {
 	h.mu.Lock()
 	h.end = o.at + o.size
@@ -62,7 +62,7 @@ func (h *handover) publish(ctx context.Context, o offer) (taken bool) {
 	if !keepsUp {
 		return false
 	}
-	soon := time.NewTimer(patience)
+	soon := time.NewTimer(memoryWait)
 	defer soon.Stop()
 	select {
 	case <-h.taken:
@@ -73,7 +73,7 @@ func (h *handover) publish(ctx context.Context, o offer) (taken bool) {
 	return !h.withdraw()
 }
 
-// give hands over an event that is not to be read from the disk: after all lines that are there.
+// give passes on an event that is not on disk. It comes after all lines that are.
 func (h *handover) give(ctx context.Context, o offer) error {
 	h.mu.Lock()
 	h.offer = o
@@ -90,7 +90,7 @@ func (h *handover) give(ctx context.Context, o offer) error {
 	return nil
 }
 
-// withdraw takes an offer back, and reports whether it was not taken.
+// withdraw cancels an offer, and reports whether it had not been taken.
 func (h *handover) withdraw() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *handover) withdraw() bool {
 	return left
 }
 
-// finish has the reader end with err when it has all lines.
+// finish makes the reader end with err after all lines.
 func (h *handover) finish(err error) {
 	h.mu.Lock()
 	h.ended = err
@@ -109,8 +109,8 @@ func (h *handover) finish(err error) {
 	signal(h.changed)
 }
 
-// take returns what the reader gets next: an event, or where it finds lines of one connection on the
-// disk, or the end, or nothing yet.
+// take returns what the reader gets next: an event, or the lines of one connection to read from disk, or the end, or
+// nothing yet.
 func (h *handover) take() (e *source.Event, disk stretch, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,13 +130,13 @@ func (h *handover) take() (e *source.Event, disk stretch, err error) {
 	return nil, disk, err
 }
 
-// A stretch is a part of the log whose lines one connection has brought.
+// A stretch is a part of the log with lines of one connection.
 type stretch struct {
 	from, to int64 // offsets
 	conn     int   // see [source.Block]; 0 for lines of an earlier run
 }
 
-// unread returns the lines on the disk that the reader gets next.
+// unread returns the lines on disk that the reader gets next.
 func (h *handover) unread() stretch {
 	for len(h.conns) > 1 && h.conns[1].at <= h.next {
 		h.conns = h.conns[1:]
@@ -148,7 +148,7 @@ func (h *handover) unread() stretch {
 	return s
 }
 
-// moveTo notes that the reader has read the lines before an offset from the disk.
+// moveTo records that the reader has read the lines before an offset from disk.
 func (h *handover) moveTo(next int64) {
 	h.mu.Lock()
 	h.next = next

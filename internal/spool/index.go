@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// A DamageError says that a file of a log does not hold what was written to it.
+// A DamageError reports that a file of a log does not hold what was written to it.
 type DamageError struct {
-	File  string // without its folder
+	File  string // file name without its folder
 	At    int64  // offset in the file
-	Bytes int64  // that are wrong or missing from there on; 0 for all
+	Bytes int64  // wrong or missing bytes from there on; 0: all
 }
 
 func (e *DamageError) Error() string {
@@ -26,14 +26,13 @@ func (e *DamageError) Error() string {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// An entry is a line of an index. It is for a run of lines, which begins where the run before it
-// ends, and may be empty. The line begins with the CRC of its rest. An empty line is before it, so
-// that one bad byte cannot join two entries.
+// An entry is a line of an index. It describes a run of lines, which begins at the end of the previous run and may be
+// empty. The line begins with the CRC of its rest. An empty line precedes it, so one bad byte cannot join two entries.
 type entry struct {
-	end    int64  // of the run in its segment
-	synced int64  // bytes of the segment that were known to be synced
-	sum    uint32 // CRC of the run
-	resume string // the last resume value up to the end
+	end    int64  // the run's end in its segment
+	synced int64  // bytes of the segment known to be synced
+	sum    uint32 // the run's CRC
+	resume string // last resume value up to the end
 }
 
 func (e entry) line() []byte {
@@ -41,7 +40,7 @@ func (e entry) line() []byte {
 	return fmt.Appendf(nil, "\n%08x %s", crc32.Checksum([]byte(rest), castagnoli), rest)
 }
 
-// parseEntry reads a line; ok is false if it is damaged.
+// parseEntry parses a line. ok is false if it is damaged.
 func parseEntry(line string) (e entry, ok bool) {
 	sum, rest, _ := strings.Cut(line, " ")
 	want, err := strconv.ParseUint(sum, 16, 32)
@@ -52,34 +51,34 @@ func parseEntry(line string) (e entry, ok bool) {
 	return e, err == nil
 }
 
-// A position is between two runs of a segment.
+// A position lies between two runs of a segment.
 type position struct {
 	s       *segment
 	data    int64 // offset in the segment
-	indexed int64 // offset in its index, behind the entries of what is before
+	indexed int64 // offset in the index, after the entries for the data before
 }
 
-// A reader reads a segment from a position on, and compares each run with its sum. A run whose last
-// byte was not read yet is not compared yet.
+// A reader reads a segment from a position on, and checks each run against its CRC as soon as it has read the run's
+// last byte.
 type reader struct {
-	position        // behind the last run that was compared
-	resume   string // up to there
-	synced   int64  // the highest of the entries before
+	position        // after the last run checked
+	resume   string // resume value up to there
+	synced   int64  // the highest value in the entries before
 	size     int64  // bytes of the segment that may be read
 	index    *bufio.Reader
-	next     int64 // offset of the byte that is read next
-	run      entry // it is in
-	line     int64 // bytes of its entry in the index; 0: it was not read yet
+	next     int64 // offset of the next byte to read
+	run      entry // the current run
+	line     int64 // bytes of its entry in the index; 0: not read yet
 	sum      uint32
 }
 
-// read returns a reader of the first bytes of a segment, and of the bytes of its index about them.
+// read returns a reader of the first size bytes of a segment, with the indexed first bytes of its index.
 func (at position) read(size, indexed int64) *reader {
 	return &reader{position: at, size: size, next: at.data,
 		index: bufio.NewReader(io.NewSectionReader(at.s.index, at.indexed, indexed-at.indexed))}
 }
 
-// skip moves to the run that has the byte at an offset, before anything is read.
+// skip moves to the run that contains an offset, before anything is read.
 func (r *reader) skip(to int64) error {
 	for {
 		if err := r.findRun(); err == io.EOF {
@@ -92,8 +91,8 @@ func (r *reader) skip(to int64) error {
 	}
 }
 
-// findRun reads the entry of the next run, unless it was read before. At the end of the index it
-// returns io.EOF. After a damaged entry it may be called for the one behind it.
+// findRun reads the entry of the next run, unless it is already read. At the end of the index it returns io.EOF. After
+// a damaged entry it may be called again for the next one.
 func (r *reader) findRun() error {
 	if r.line > 0 {
 		return nil
@@ -112,14 +111,13 @@ func (r *reader) findRun() error {
 	return nil
 }
 
-// pass moves behind the run.
+// pass moves past the current run.
 func (r *reader) pass() {
 	r.data, r.indexed, r.line = r.run.end, r.indexed+r.line, 0
 	r.resume, r.synced = r.run.resume, max(r.synced, r.run.synced)
 }
 
-// Read implements io.Reader. It fails with a *DamageError where a run does not match its sum, or
-// has no end.
+// Read implements io.Reader. It returns a *DamageError if a run does not match its CRC, or has no end.
 func (r *reader) Read(p []byte) (n int, err error) {
 	p = p[:min(int64(len(p)), r.size-r.next)]
 	if n, err = r.s.data.ReadAt(p, r.next); err != nil && err != io.EOF {
@@ -136,7 +134,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 	return 0, io.EOF
 }
 
-// compare gets what was read.
+// compare adds p to the current run's CRC, and checks it at the run's end.
 func (r *reader) compare(p []byte) error {
 	for {
 		if err := r.findRun(); err == io.EOF && len(p) > 0 {
@@ -158,12 +156,12 @@ func (r *reader) compare(p []byte) error {
 	}
 }
 
-// damage is the error of what lies between the position and an offset.
+// damage returns the error for the data between the position and an offset.
 func (r *reader) damage(end int64) error {
 	return &DamageError{r.s.name() + dataExt, r.data, end - r.data}
 }
 
-// syncedTo returns how much of the segment the index says was synced: also behind damage.
+// syncedTo returns how much of the segment was synced according to the index, including entries after damage.
 func (r *reader) syncedTo() (int64, error) {
 	for {
 		switch err := r.findRun(); {

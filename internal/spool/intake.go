@@ -6,7 +6,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// An intake puts the blocks of a source on disk, and hands them over.
+// An intake writes a source's blocks to disk, and hands them over.
 type intake struct {
 	in       source.Source
 	c        *Config
@@ -22,7 +22,7 @@ func (w *intake) run(ctx, waits context.Context) error {
 		case err != nil:
 		case e.Kind == source.Data:
 			err = w.put(waits, e)
-		case e.Kind == source.Barrier: // what came before is on disk
+		case e.Kind == source.Barrier: // everything before it is on disk
 			e.Reached(source.Point{Resume: w.store.log.Resume()})
 		default:
 			err = w.pass(waits, e)
@@ -36,8 +36,8 @@ func (w *intake) run(ctx, waits context.Context) error {
 func (w *intake) put(ctx context.Context, e source.Event) error {
 	b := e.Block
 	if b.Oversize > 0 {
-		// It has no end to be kept by. So what comes behind it waits until it is committed
-		// as a reject: else the feed would be asked for what comes behind it.
+		// An oversized line cannot be stored, because only its beginning is there. Wait until it is committed as a
+		// reject before storing what follows; otherwise, after a crash, the feed would resume after it.
 		end := w.store.log.End()
 		b.Offset, b.Restart = end, false
 		b.At = func(int) source.Cursor { return w.store.log.cursor(end) }
@@ -51,14 +51,14 @@ func (w *intake) put(ctx context.Context, e source.Event) error {
 	if err != nil {
 		return err
 	}
-	b.Data, b.Offset, b.Restart, b.Tail, b.At = lines, at, false, false, w.store.log.cursors(at) // as if it came from the disk
+	b.Data, b.Offset, b.Restart, b.Tail, b.At = lines, at, false, false, w.store.log.cursors(at) // as if read from disk
 	if !w.handover.publish(ctx, offer{event: &e, at: at, size: int64(len(lines))}) {
 		b.Release()
 	}
 	return nil
 }
 
-// wholeLines returns the lines of a block, each with its end.
+// wholeLines returns a block's lines, each with its newline.
 func wholeLines(b *source.Block) []byte {
 	if b.Tail {
 		return append(b.Data[:len(b.Data):len(b.Data)], '\n')
@@ -66,12 +66,12 @@ func wholeLines(b *source.Block) []byte {
 	return b.Data
 }
 
-// pass hands over an event that is not put on disk.
+// pass hands over an event that is not written to disk.
 func (w *intake) pass(ctx context.Context, e source.Event) error {
 	return w.handover.give(ctx, offer{event: &e, at: w.store.log.End()})
 }
 
-// waitForCommit waits until all that was handed over is committed.
+// waitForCommit waits until everything handed over is committed.
 func (w *intake) waitForCommit(ctx context.Context) error {
 	committed := make(chan struct{})
 	reached := func(source.Point) { close(committed) }

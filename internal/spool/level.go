@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A level is how much of a log is not committed. Any goroutine may ask and tell.
+// A level tracks how much of a log is not committed. Any goroutine may use it.
 type level struct {
 	log     *Log
 	gauge   func(bytes int64)
-	changed chan struct{} // takes one value when there may be more room in the log
+	changed chan struct{} // has a value when there may be more room in the log
 
-	mu   sync.Mutex // held for a moment
-	safe int64      // all before it is committed
+	mu   sync.Mutex // held briefly
+	safe int64      // everything before it is committed
 }
 
 func newLevel(log *Log, safe int64, gauge func(int64)) *level {
@@ -22,14 +22,14 @@ func newLevel(log *Log, safe int64, gauge func(int64)) *level {
 	return l
 }
 
-// appended notes that the log has grown.
+// appended must be called after the log has grown.
 func (l *level) appended() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gauge(l.log.End() - l.safe)
 }
 
-// committed notes that all lines before an offset are.
+// committed records that all lines before an offset are committed.
 func (l *level) committed(at int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,10 +45,10 @@ func (l *level) committedTo() int64 {
 	return l.safe
 }
 
-// left returns the bytes that are not committed.
+// left returns the number of uncommitted bytes.
 func (l *level) left() int64 { return l.log.End() - l.committedTo() }
 
-// wait waits until there may be more room, but no longer than d.
+// wait waits until there may be more room, at most d.
 func (l *level) wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

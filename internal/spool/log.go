@@ -1,11 +1,8 @@
-// Package spool keeps lines on disk: a log of segments, which are plain files of
-// lines, each with a small index beside it.
+// Package spool keeps lines on disk, in a log of segments. A segment is a plain file of lines with a small index file.
 //
-// A segment's name is the log's offset at which it begins, and when: so names sort in
-// the order of the lines. Its index has an entry for each run of lines that was
-// appended. Whatever is read of a segment is compared with it. After a crash the log
-// ends behind the last run that is whole, if what was synced ends there or before:
-// otherwise the disk has damaged it, which is an error.
+// A segment's name is its offset in the log and its start time, so names sort in the order of the lines. Its index has
+// an entry with a CRC for each run of lines appended, and everything read is checked against it. After a crash the log
+// ends after the last whole run. If more than that had been synced, the disk has damaged it, which is an error.
 package spool
 
 import (
@@ -20,35 +17,34 @@ import (
 	"time"
 )
 
-// A Log is a sequence of lines of which the end is appended to and the beginning
-// forgotten. Its methods may be called from any goroutine.
+// A Log is a sequence of lines: new ones are appended, the oldest are forgotten. Any goroutine may call its methods.
 type Log struct {
 	fs      FS
-	segment int64 // bytes of a segment, at least, unless it is old
+	segment int64 // minimum bytes of a segment, unless it is old
 	age     time.Duration
 
-	// Locked in this order. None but mu is waited for by those who only look.
-	syncing  sync.Mutex // held over Sync, and where files are closed that it may be syncing
-	changing sync.Mutex // held by who appends, and who takes the segment that is appended to
-	reading  sync.Mutex // held over ReadLines
+	// Lock them in this order. Code that only reads the state locks only mu.
+	syncing  sync.Mutex // held during Sync, and while closing files that it may be syncing
+	changing sync.Mutex // held while appending, or replacing the segment to append to
+	reading  sync.Mutex // held during ReadLines
 
-	mu       sync.Mutex // held for a moment, and not over calls to the disk
+	mu       sync.Mutex // held briefly, never during disk operations
 	meta     Meta
-	segments []*segment // the last one is appended to; none where the log is empty and was not begun
-	end      int64      // offset behind the last line
+	segments []*segment // appended to at the last one; empty if the log is empty and was not begun
+	end      int64      // offset after the last line
 	resume   string
 	lost     int64 // bytes that Open cut off
 
-	next position // behind what ReadLines has read; locked by reading
+	next position // after what ReadLines has read; guarded by reading
 }
 
-// Meta is what a log knows of itself.
+// Meta is what a log records about itself.
 type Meta struct {
 	Format int    `json:"format"`
-	ID     string `json:"id"` // no other log has the same
+	ID     string `json:"id"` // unique among all logs
 	Job    string `json:"job"`
 	Source string `json:"source"`
-	Seq    int64  `json:"seq"` // of the job's last flush before the log was begun
+	Seq    int64  `json:"seq"` // the job's last flush before the log was begun
 }
 
 const (
@@ -56,28 +52,28 @@ const (
 	metaName = "spool.json"
 	dataExt  = ".jsonl"
 	indexExt = ".index"
-	partExt  = ".part" // of a file that is being written, which a crash leaves
+	partExt  = ".part" // a file being written, or left by a crash
 
 	timeFormat = "20060102T150405.000Z"
 )
 
-// A segment is a file of lines and its index.
+// A segment is a file of lines, and its index.
 type segment struct {
-	base  int64 // offset of its first byte in the log
+	base  int64 // its offset in the log
 	size  int64
 	began time.Time
 	data  File
 	index File
 
 	indexed int64 // bytes of the index
-	synced  int64 // bytes of data that are known to be synced; -1 if not even the first entry is
+	synced  int64 // bytes of data known to be synced; -1 if not even the first entry is
 }
 
 func (s *segment) name() string {
 	return fmt.Sprintf("%020d-%s", s.base, s.began.UTC().Format(timeFormat))
 }
 
-// namedSegment returns a segment by its name, or nil if that is another file's.
+// namedSegment parses a segment's file name. It returns nil for other files.
 func namedSegment(name string) *segment {
 	s := &segment{synced: -1}
 	var at string
@@ -91,8 +87,8 @@ func namedSegment(name string) *segment {
 	return s
 }
 
-// Open reads the log in a folder. The next segment is begun when the last has at least these bytes,
-// or is of that age. Damage is a *DamageError, if this finds it: else ReadLines and Forget do.
+// Open opens the log in a folder. A new segment starts when the last one has at least this many bytes or this age.
+// Damage is a *DamageError. Open does not find all damage; ReadLines and Forget find the rest.
 func Open(fs FS, bytes int64, age time.Duration) (l *Log, err error) {
 	l = &Log{fs: fs, segment: bytes, age: age}
 	defer func() {
@@ -106,20 +102,21 @@ func Open(fs FS, bytes int64, age time.Duration) (l *Log, err error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		stem, ext := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
-		s := namedSegment(stem)
+		segmentName, ext := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
+		s := namedSegment(segmentName)
 		switch {
 		case name == metaName:
 			if err := l.readMeta(); err != nil {
 				return l, err
 			}
-		case ext == partExt, s != nil && ext == indexExt && !slices.Contains(names, stem+dataExt): // it was being removed
+		// A crash left a part, or interrupted a removal.
+		case ext == partExt, s != nil && ext == indexExt && !slices.Contains(names, segmentName+dataExt):
 			if err := fs.Remove(name); err != nil {
 				return l, err
 			}
 		case s != nil && ext == dataExt:
 			l.segments = append(l.segments, s)
-			if err := l.openSegment(s, slices.Contains(names, stem+indexExt)); err != nil {
+			if err := l.openSegment(s, slices.Contains(names, segmentName+indexExt)); err != nil {
 				return l, err
 			}
 		}
@@ -137,7 +134,7 @@ func (l *Log) readMeta() error {
 	return nil
 }
 
-// openSegment opens the files of a segment, or makes them. Lines without an index are damage.
+// openSegment opens a segment's files, or creates them. Lines without an index are damage.
 func (l *Log) openSegment(s *segment, hasIndex bool) (err error) {
 	if s.data, err = l.fs.Open(s.name() + dataExt); err != nil {
 		return err
@@ -155,8 +152,8 @@ func (l *Log) openSegment(s *segment, hasIndex bool) (err error) {
 	return err
 }
 
-// recover finds the end of the log. All segments but the last were synced before the
-// next was begun, so that a crash can have torn the last alone.
+// recover finds the end of the log. Every segment is synced before the next one starts, so a crash can damage only the
+// last.
 func (l *Log) recover() error {
 	for i, next := range l.segments[min(1, len(l.segments)):] {
 		s := l.segments[i]
@@ -177,8 +174,7 @@ func (l *Log) recover() error {
 			l.resume = resume
 			break
 		}
-		// The resume value that it begins with is lost: the one before it ends with the
-		// same.
+		// Its first resume value is lost, but the previous segment ends with the same value.
 		if err := l.remove(s); err != nil {
 			return err
 		}
@@ -187,8 +183,8 @@ func (l *Log) recover() error {
 	return nil
 }
 
-// recover cuts off what is behind the last whole run, unless that was synced, as all of a sealed
-// segment was. It returns the last resume value.
+// recover cuts off what follows the last whole run, unless it was synced; in a sealed segment everything was. It
+// returns the last resume value.
 func (s *segment) recover(sealed bool) (resume string, err error) {
 	r := position{s: s}.read(s.size, s.indexed)
 	_, torn := io.Copy(io.Discard, r)
@@ -206,20 +202,20 @@ func (s *segment) recover(sealed bool) (resume string, err error) {
 	return r.resume, errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.indexed))
 }
 
-// Meta returns what Reset was given last; the zero value where the folder was empty.
+// Meta returns what was last passed to Reset; the zero value for an empty folder.
 func (l *Log) Meta() Meta { return l.meta }
 
-// Lost returns how many bytes Open cut off, for they were not whole.
+// Lost returns how many bytes of incomplete runs Open cut off.
 func (l *Log) Lost() int64 { return l.lost }
 
-// Bounds returns the offsets of the first line and behind the last.
+// Bounds returns the offsets of the first line and after the last.
 func (l *Log) Bounds() (begin, end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.begin(), l.end
 }
 
-// End returns the offset behind the last line.
+// End returns the offset after the last line.
 func (l *Log) End() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +229,7 @@ func (l *Log) begin() int64 {
 	return l.segments[0].base
 }
 
-// Size returns the bytes of lines that are on disk.
+// Size returns the size of the lines on disk, in bytes.
 func (l *Log) Size() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,9 +250,9 @@ func (l *Log) Reset(m Meta, at int64, resume string) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock() // nothing reads yet
+	defer l.mu.Unlock() // no reader exists yet
 	for len(l.segments) > 0 {
-		n := len(l.segments) - 1 // from the end: what is left is in order
+		n := len(l.segments) - 1 // last first, so an interruption leaves them contiguous
 		if err := l.remove(l.segments[n]); err != nil {
 			return err
 		}
@@ -270,9 +266,8 @@ func (l *Log) Reset(m Meta, at int64, resume string) error {
 	return writeJSON(l.fs, metaName, m)
 }
 
-// Append appends whole lines, whose last resume value is given; "" is none. It
-// returns the offset of the first. Where it fails the log is as it was, and it may be
-// called again.
+// Append appends whole lines, with their last resume value or "". It returns the offset of the first line. If it fails,
+// the log is unchanged, and Append may be called again.
 func (l *Log) Append(lines []byte, resume string) (at int64, err error) {
 	l.changing.Lock()
 	defer l.changing.Unlock()
@@ -284,7 +279,7 @@ func (l *Log) Append(lines []byte, resume string) (at int64, err error) {
 		return 0, err
 	}
 	if _, err := s.data.WriteAt(lines, s.size); err != nil {
-		return 0, err // what it wrote is written over, or cut off after a crash
+		return 0, err // what it wrote is overwritten, or cut off after a crash
 	}
 	e := entry{end: s.size + int64(len(lines)), synced: s.synced, sum: crc32.Checksum(lines, castagnoli), resume: resume}
 	indexed, err := s.enter(e)
@@ -299,13 +294,13 @@ func (l *Log) Append(lines []byte, resume string) (at int64, err error) {
 	return at, nil
 }
 
-// enter appends an entry to the index, and returns where that ends then.
+// enter appends an entry to the index, and returns the index's new size.
 func (s *segment) enter(e entry) (indexed int64, err error) {
 	n, err := s.index.WriteAt(e.line(), s.indexed)
 	return s.indexed + int64(n), err
 }
 
-// last returns the segment that is appended to, or nil.
+// last returns the segment to append to, or nil.
 func (l *Log) last() *segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,7 +310,7 @@ func (l *Log) last() *segment {
 	return nil
 }
 
-// active returns the segment to append to.
+// active returns the segment to append to. It starts a new one if necessary.
 func (l *Log) active() (*segment, error) {
 	if last := l.last(); last != nil {
 		if !l.full(last) {
@@ -333,7 +328,7 @@ func (l *Log) active() (*segment, error) {
 	if err == nil {
 		err = l.fs.Sync()
 	}
-	if err != nil { // on a full disk it is retried and again
+	if err != nil { // retried repeatedly on a full disk
 		_ = l.remove(s) // Open does it if this cannot
 		return nil, err
 	}
@@ -343,29 +338,27 @@ func (l *Log) active() (*segment, error) {
 	return s, nil
 }
 
-// seal makes a segment one that another may follow: what a write that failed has left
-// behind its end is cut off.
+// seal finishes a segment before another one starts. It cuts off what a failed write has left after its end.
 func (s *segment) seal() error {
 	return errors.Join(s.data.Truncate(s.size), s.index.Truncate(s.indexed), s.sync())
 }
 
-// full reports whether another segment is due. One that began in the future was begun
-// before the clock was set back.
+// full reports whether to start another segment. A start time in the future means that the clock was set back.
 func (l *Log) full(s *segment) bool {
 	age := time.Since(s.began)
 	return s.size >= l.segment || s.size > 0 && l.age > 0 && (age >= l.age || age < 0)
 }
 
-// Sync makes what was appended outlast a power cut. Others append and read meanwhile.
+// Sync makes appended lines survive a power cut. Others may append and read meanwhile.
 func (l *Log) Sync() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
-	s := l.last() // those before it were synced when it was begun
+	s := l.last() // earlier segments were synced when this one started
 	if s == nil {
 		return nil
 	}
 	l.mu.Lock()
-	size, synced := s.size, s.synced // what is appended from now on is for the next time
+	size, synced := s.size, s.synced // lines appended from now on are for the next Sync
 	l.mu.Unlock()
 	if size == synced {
 		return nil
@@ -376,9 +369,8 @@ func (l *Log) Sync() error {
 	return l.noteSynced(s, size)
 }
 
-// noteSynced enters into the index how much of a segment is synced, so that its loss is known
-// for damage. Of a segment that was sealed meanwhile all is, and without room on the disk the
-// next entry says it.
+// noteSynced records in the index how much of a segment is synced, so a later loss is recognized as damage. A sealed
+// segment needs no record, because all of it is synced. If the disk is full, the next entry records it.
 func (l *Log) noteSynced(s *segment, size int64) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
@@ -398,9 +390,9 @@ func (l *Log) noteSynced(s *segment, size int64) error {
 
 func (s *segment) sync() error { return errors.Join(s.data.Sync(), s.index.Sync()) }
 
-// ReadLines fills p with the runs of lines from an offset on, and returns how many bytes
-// these are: 0 where p is too small for the run there. The offset may be within a run, which
-// p has to have room for. Where the next run is damaged it returns a *DamageError.
+// ReadLines fills p with runs of lines from an offset on, and returns the number of bytes: 0 if p is too small for the
+// next run. The offset may be within a run; p must have room for the whole run. It returns a *DamageError if the next
+// run is damaged.
 func (l *Log) ReadLines(p []byte, at int64) (int, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
@@ -427,15 +419,14 @@ func (l *Log) ReadLines(p []byte, at int64) (int, error) {
 	begin := r.data
 	_, err := io.ReadFull(r, p)
 	if l.next = r.position; r.data > at {
-		return copy(p, p[at-begin:r.data-begin]), nil // damage behind it is found next
+		return copy(p, p[at-begin:r.data-begin]), nil // damage after it is found by the next call
 	}
 	return 0, err
 }
 
-// Forget removes the segments whose lines all lie before an offset. archive, if it is
-// not nil, gets each one's content first, with the time at which it was begun; reading it fails with a *DamageError. The
-// last one goes only where final says that nothing will be appended to it. One Forget at a
-// time.
+// Forget removes the segments whose lines all lie before an offset. If archive is not nil, it first gets each segment's
+// content, and the time when the segment was started; reading the content returns a *DamageError if it is damaged. The
+// last segment is removed only if final says that nothing more will be appended to it. Calls must not overlap.
 func (l *Log) Forget(before int64, final bool, archive func(began time.Time, content io.Reader) error) error {
 	for {
 		s, size, indexed := l.oldest(final)
@@ -453,8 +444,8 @@ func (l *Log) Forget(before int64, final bool, archive func(began time.Time, con
 	}
 }
 
-// oldest returns the first segment, its size and its index's; it is nil where that is appended to,
-// if this is not final.
+// oldest returns the first segment and the sizes of its data and index. It is nil if that is the segment to append to
+// and final is false.
 func (l *Log) oldest(final bool) (s *segment, size, indexed int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -477,8 +468,8 @@ func (l *Log) drop(s *segment) error {
 	return l.remove(s)
 }
 
-// remove takes a segment from the disk. Its index goes last, also if the power is cut: lines without
-// one count as damaged.
+// remove deletes a segment's files. Its index goes last, even in a power cut, because lines without an index count as
+// damaged.
 func (l *Log) remove(s *segment) error {
 	return errors.Join(s.close(), l.fs.Remove(s.name()+dataExt), l.fs.Sync(), l.fs.Remove(s.name()+indexExt))
 }

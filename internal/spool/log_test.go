@@ -20,13 +20,13 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// disk is a folder whose power can be cut: of what was not synced, each block of a file
-// may be lost, and so may the names that were made and removed.
+// disk is a folder whose power can be cut. Any block of a file that was not synced may then be lost, and so may names
+// that were created and removed.
 type disk struct {
-	now, synced map[string]*content // by name; synced: as the folder was last synced
+	now, synced map[string]*content // by name; synced: when the folder was last synced
 	noSync      bool                // syncing does nothing
 	full        bool
-	syncing     func() // is called where a file is synced, before what it has counts as synced
+	syncing     func() // called when a file is synced, before its content counts as synced
 }
 
 type content struct{ now, synced []byte }
@@ -64,7 +64,7 @@ func (d *disk) Sync() error {
 	return nil
 }
 
-// cut is the folder after a power cut.
+// cut returns the folder after a power cut.
 func (d *disk) cut(rnd *rand.Rand) *disk {
 	after := newDisk()
 	for _, names := range []map[string]*content{d.synced, d.now} {
@@ -162,7 +162,7 @@ func lines(t *testing.T, l *spool.Log, at int64) string {
 	return string(all)
 }
 
-// run is a number of lines.
+// run returns n random lines.
 func run(rnd *rand.Rand, n int) string {
 	var b strings.Builder
 	for range 1 + rnd.IntN(5) {
@@ -207,14 +207,14 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 	}
 }
 
-// A damagedLog is a log of small segments, and what was written to it.
+// A damagedLog is a log of small segments, with what was written to it.
 type damagedLog struct {
 	*testing.T
 	disk    *disk
 	all     string
-	ends    []int    // of each run in all
-	resumes []string // after it
-	synced  int      // bytes of all
+	ends    []int    // of each run, in all
+	resumes []string // after each run
+	synced  int      // bytes of all that are synced
 	last    int      // where the last segment begins
 }
 
@@ -241,7 +241,7 @@ func newDamagedLog(t *testing.T, rnd *rand.Rand) (*damagedLog, *spool.Log) {
 	return w, l
 }
 
-// places an error: it has to name the segment of a file that was damaged.
+// places checks that an error names the segment of the damaged file.
 func (w *damagedLog) places(err error, name string) {
 	w.Helper()
 	damage, stem := new(spool.DamageError), strings.TrimSuffix(name, filepath.Ext(name))
@@ -250,8 +250,8 @@ func (w *damagedLog) places(err error, name string) {
 	}
 }
 
-// read reads all lines, which have to be the first of those that were written, with a buffer of any
-// size; first from the second line on.
+// read reads all lines, with a buffer of any size, and checks that they are the first of those that were written. It
+// starts with the second line.
 func (w *damagedLog) read(l *spool.Log, rnd *rand.Rand) (to int, err error) {
 	w.Helper()
 	_, _ = w.readFrom(strings.IndexByte(w.all, '\n')+1, l, rnd)
@@ -281,7 +281,7 @@ func (w *damagedLog) readFrom(begin int, l *spool.Log, rnd *rand.Rand) (to int, 
 	return int(at), nil
 }
 
-// keep returns what captures get of all segments.
+// keep returns what captures get from all segments.
 func (w *damagedLog) keep(l *spool.Log) (kept string, err error) {
 	_, end := l.Bounds()
 	err = l.Forget(end, true, func(_ time.Time, content io.Reader) error {
@@ -294,7 +294,7 @@ func (w *damagedLog) keep(l *spool.Log) (kept string, err error) {
 	return kept, err
 }
 
-// opened checks what is left of a log in which a file was damaged.
+// opened checks what is left of a log with a damaged file.
 func (w *damagedLog) opened(name string, rnd *rand.Rand) {
 	w.Helper()
 	d := newDisk()
@@ -336,9 +336,9 @@ func (w *damagedLog) opened(name string, rnd *rand.Rand) {
 	}
 }
 
-// TestLog_AnyDamagedByte: whichever byte of a log is damaged, while it is read or before it is
-// opened, after a kill or a clean end: lines come as they were written, or an error names the
-// place. Only what was never synced may be cut off, and counts as lost.
+// TestLog_AnyDamagedByte: whichever byte of a log is damaged, during reading or before it is opened, after a kill or a
+// clean end: lines come as they were written, or an error names the place. Only what was never synced may be cut off,
+// and counts as lost.
 func TestLog_AnyDamagedByte(t *testing.T) {
 	sinktest.Seeds(t, 30, func(t *testing.T, rnd *rand.Rand) {
 		w, l := newDamagedLog(t, rnd)
@@ -374,8 +374,8 @@ func TestLog_AnyDamagedByte(t *testing.T) {
 	})
 }
 
-// TestLog_CutFile: the end of a segment that was synced is missed, and so is an index. Of
-// an index that was cut off nothing is known: so its lines are cut off, but not in silence.
+// TestLog_CutFile: a missing end of a synced segment is detected, and so is a missing index. The entries cut off an
+// index are unknown, so their lines are cut off too, but not silently.
 func TestLog_CutFile(t *testing.T) {
 	sinktest.Seeds(t, 10, func(t *testing.T, rnd *rand.Rand) {
 		w, l := newDamagedLog(t, rnd)
@@ -397,7 +397,7 @@ func TestLog_CutFile(t *testing.T) {
 			c.now = text
 			if strings.HasSuffix(name, ".index") {
 				delete(w.disk.now, name)
-				for range 2 { // an error makes no index either
+				for range 2 { // the error must not create an index either
 					if _, err := spool.Open(w.disk, smallSegment, 0); err == nil || !strings.Contains(err.Error(), name+" is missing") {
 						t.Errorf("without %s: %v", name, err)
 					}
@@ -408,8 +408,7 @@ func TestLog_CutFile(t *testing.T) {
 	})
 }
 
-// TestOpen_RemovesWhatARemovalLeft: a crash between the removal of a segment's two files leaves the
-// index.
+// TestOpen_RemovesWhatARemovalLeft: a crash between the removal of a segment's two files leaves the index.
 func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
@@ -427,7 +426,7 @@ func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
 	}
 }
 
-// A crash may leave a segment of which nothing is on disk but its name.
+// A crash may leave only the name of a segment on disk.
 func TestLog_ResumeValueOutlivesASegmentWithoutAnIndex(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
@@ -444,8 +443,8 @@ func TestLog_ResumeValueOutlivesASegmentWithoutAnIndex(t *testing.T) {
 	}
 }
 
-// powerCuts cuts the power at random moments, and returns how often something that was
-// synced was lost. Lines are also appended while others are synced, and committed ones removed.
+// powerCuts cuts the power at random moments, and returns how often something that was synced was lost. Lines are also
+// appended during a sync, and committed ones removed.
 func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 	rnd := rand.New(rand.NewPCG(3, 1))
 	for range trials {
@@ -488,7 +487,7 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 			continue
 		}
 		if noSync {
-			continue // whatever it holds
+			continue // it may hold anything
 		}
 		if got := lines(t, after, begin); !strings.HasPrefix(all[begin:], got) {
 			t.Fatal("after a power cut the log holds what was not appended")
@@ -506,8 +505,8 @@ func TestLog_PowerCutLosesNothingThatWasSynced(t *testing.T) {
 	}
 }
 
-// TestLog_SlowSyncStopsNobody: while a disk syncs, lines are appended, read and counted. Where
-// it is to sync before the next segment is begun, who appends has to wait, and nobody else.
+// TestLog_SlowSyncStopsNobody: during a sync, lines are appended, read and counted. Only an Append that starts a new
+// segment has to wait for a sync.
 func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
@@ -516,7 +515,7 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 		_, err := l.Append(bytes.Repeat([]byte("line\n"), 10), "7")
 		testcheck.NoError(t, err)
 	}
-	// during does something while the disk syncs for somebody else.
+	// during calls do during another goroutine's sync.
 	during := func(sync func() error, do func()) {
 		t.Helper()
 		begun, release := make(chan bool), make(chan bool)
@@ -567,7 +566,7 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	testcheck.NoError(t, l.Close())
 }
 
-// TestLog_ClockSetBack: a segment that was begun in the future is not appended to until then.
+// TestLog_ClockSetBack: a segment with a start time in the future is not appended to.
 func TestLog_ClockSetBack(t *testing.T) {
 	d := newDisk()
 	segments := func(begun string) (n int) {
@@ -591,8 +590,8 @@ func TestLog_ClockSetBack(t *testing.T) {
 	}
 }
 
-// TestCompatibility: a spool that an earlier version wrote is read by this one; -update writes one of today's format, whose
-// number names its folder.
+// TestCompatibility: this version reads a spool that an earlier version wrote. -update writes one in today's format, in
+// a folder named after the format's number.
 func TestCompatibility(t *testing.T) {
 	const fixtures = "../../testdata/compatibility/spool"
 	lines := []string{"{\"id\":1}\n", "{\"id\":2}\n{\"id\":3}\n"}
@@ -635,7 +634,7 @@ func TestCompatibility(t *testing.T) {
 	}
 }
 
-// TestOpenDir_IsForItsUser: nobody else reads what waits in it.
+// TestOpenDir_IsForItsUser: no other user can read it.
 func TestOpenDir_IsForItsUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b")
 	d, err := spool.OpenDir(path)
@@ -648,8 +647,8 @@ func TestOpenDir_IsForItsUser(t *testing.T) {
 	testcheck.NoError(t, d.Close())
 }
 
-// TestLog_FullDisk: what a full disk took of a run of lines is in nobody's way when the next run goes to the same segment,
-// or to another one when that is old; and tries leave no files.
+// TestLog_FullDisk: what a full disk left of a run of lines does not get in the way of the next run, in the same
+// segment or, if that is old, in a new one. Failed tries leave no files.
 func TestLog_FullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const age = time.Hour
@@ -688,7 +687,7 @@ func TestLog_FullDisk(t *testing.T) {
 	})
 }
 
-// indexOf is the index of a segment of one run.
+// indexOf returns the index of a segment with one run.
 func indexOf(lines string) []byte {
 	d := newDisk()
 	l, err := spool.Open(d, 1<<20, 0)

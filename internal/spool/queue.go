@@ -12,14 +12,12 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// Folders are the folders that keep the lines of a live feed on disk.
+// Folders are the folders that keep a live feed's lines on disk.
 type Folders struct {
-	// Dir is a folder for the lines that are not committed yet; "" is none. With Max
-	// bytes of them reading pauses.
+	// Dir is the folder for uncommitted lines; "": none. Reading pauses when it holds Max bytes.
 	Dir string
 	Max int64
-	// Capture is a folder that keeps all lines, compressed; "" is none. After KeepCaptures
-	// they are removed; 0 is never.
+	// Capture is the folder for all lines, compressed; "": none. They are removed after KeepCaptures; 0: never.
 	Capture      string
 	KeepCaptures time.Duration
 }
@@ -27,38 +25,37 @@ type Folders struct {
 // Config configures a [Queue] or a [Capture].
 type Config struct {
 	Folders
-	Period time.Duration // between two syncs of the log
-	Pool   *source.Pool  // of memory for what is read from the disk
+	Period time.Duration // between syncs of the log
+	Pool   *source.Pool  // for blocks read from disk
 
-	// Of the checkpoint from which the source is resumed:
+	// From the checkpoint at which the source resumes:
 	Job, Source string
 	Seq         int64
 
-	FromStart bool // the checkpoint is ignored
-	Repeats   bool // the feed can be asked again for what came after a resume value
-	// LastResume returns the last resume value among lines, "" if there is none. It is
-	// called by one goroutine.
+	FromStart bool // ignore the checkpoint
+	Repeats   bool // the feed can resend what came after a resume value
+	// LastResume returns the last resume value among lines, or "". Only one goroutine calls it.
 	LastResume func(lines []byte) string
 
 	Log   *slog.Logger
-	Gauge func(bytes int64) // gets how much of the log is not committed
-	// Paused is called when reading pauses for a second or for another reason, and when it resumes.
+	Gauge func(bytes int64) // called with the number of uncommitted bytes in the log
+	// Paused is called when reading has paused for a second, when the reason changes, and when reading resumes.
 	Paused func(Pause)
 }
 
-// A Pause is why nothing is read.
+// A Pause is why reading is paused.
 type Pause int
 
-// Why nothing is read.
+// The reasons.
 const (
-	Reading         Pause = iota // it is
-	Full                         // the log has as many bytes as it may
-	DiskFull                     // there is no room on the log's disk
-	CaptureDiskFull              // there is no room on the captures' disk
+	Reading         Pause = iota // not paused
+	Full                         // the log has reached its limit
+	DiskFull                     // the log's disk is full
+	CaptureDiskFull              // the captures' disk is full
 )
 
-// Keep returns a source that keeps the lines of another one, which has one lane: as a [Queue], or
-// if there is no folder for that, as a [Capture]. Close it when all that can be committed is.
+// Keep returns a source that keeps the lines of in, which has one lane: a [Queue], or a [Capture] if there is no folder
+// for a queue. Close it after the last commit.
 func Keep(in source.Source, c Config) source.Source {
 	if c.Dir == "" {
 		return NewCapture(in, c)
@@ -69,13 +66,13 @@ func Keep(in source.Source, c Config) source.Source {
 // A beginFunc is the Begin of a [source.Event].
 type beginFunc = func(context.Context, source.Point) (source.Lane, error)
 
-// A Queue is a source around a source of one lane. Every line, except one over MaxLine, is written to disk before it is
-// handed over, and stays there until it is committed. A reader that keeps up gets the blocks from memory;
-// one that does not gets them from the disk, in order. Offsets are those of the log, in which lines of all
-// connections and runs follow each other; so a line has one place, whoever reads it.
+// A Queue is a source that wraps a source of one lane. It writes every line, except one over MaxLine, to disk before
+// Next returns it, and keeps it until it is committed. A reader that keeps up gets blocks from memory; otherwise it
+// reads them from disk, in order. Offsets are positions in the log, in which the lines of all connections and runs
+// follow each other.
 //
-// A goroutine fills the queue until the source ends. One goroutine calls Next; any may call Committed. Neither waits for a
-// sync of the log.
+// A goroutine fills the queue until the source ends. One goroutine calls Next; any may call Committed. Neither waits
+// for a sync of the log.
 type Queue struct {
 	in      source.Source
 	c       Config
@@ -85,17 +82,17 @@ type Queue struct {
 
 	// Nil until the lane is begun:
 	handover *handover
-	filled   chan struct{} // closed when all that was read of the source is in the queue
+	filled   chan struct{} // closed when everything read from the source is in the queue
 }
 
-// NewQueue returns the queue of a source. Its log is opened when the source's lane is begun.
+// NewQueue returns a queue for a source. It opens its log when the source's lane is begun.
 func NewQueue(in source.Source, c Config) *Queue {
 	q := &Queue{in: in, c: c, store: newStore(&c)}
 	q.stopped, q.stop = context.WithCancel(q.store.running)
 	return q
 }
 
-// begin opens the log, and has the source begin its lane behind what that holds.
+// begin opens the log, and begins the source's lane after its last line.
 func (q *Queue) begin(ctx context.Context, from source.Point, begin beginFunc) (source.Lane, error) {
 	if err := q.store.open(); err != nil {
 		return nil, err
@@ -103,7 +100,7 @@ func (q *Queue) begin(ctx context.Context, from source.Point, begin beginFunc) (
 	return q.beginOpen(ctx, from, begin)
 }
 
-// beginOpen is begin with the log open.
+// beginOpen is begin after the log was opened.
 func (q *Queue) beginOpen(ctx context.Context, from source.Point, begin beginFunc) (l source.Lane, err error) {
 	s := q.store
 	next, err := startOffset(s.log, &q.c, from, s.path())
@@ -111,7 +108,7 @@ func (q *Queue) beginOpen(ctx context.Context, from source.Point, begin beginFun
 		if end := s.log.End(); next < end {
 			q.c.Log.Info(fmt.Sprintf("%d bytes in %s are written first", end-next, s.path()))
 		}
-		from.Resume = s.log.Resume() // what is on disk need not come again
+		from.Resume = s.log.Resume() // what is on disk need not be resent
 		l, err = begin(ctx, from)
 	}
 	if err != nil {
@@ -125,7 +122,7 @@ func (q *Queue) beginOpen(ctx context.Context, from source.Point, begin beginFun
 	return &keptLane{l, q, b}, nil
 }
 
-// A keptLane is the lane of a queue.
+// A keptLane is a queue's lane.
 type keptLane struct {
 	inner source.Lane
 	q     *Queue
@@ -165,7 +162,7 @@ func (q *Queue) Next(ctx context.Context) (e source.Event, err error) {
 	return e, err
 }
 
-// next is Next when the lane is begun.
+// next is Next after the lane was begun.
 func (q *Queue) next(ctx context.Context) (none source.Event, err error) {
 	for {
 		if failed := q.store.failure(); failed != nil {
@@ -198,7 +195,7 @@ func (q *Queue) next(ctx context.Context) (none source.Event, err error) {
 	}
 }
 
-// read returns lines that are on disk.
+// read reads lines from disk.
 func (q *Queue) read(of stretch) (e source.Event, err error) {
 	log := q.store.log
 	b, err := q.c.Pool.Fill(func(p []byte) (int, error) {
@@ -214,20 +211,20 @@ func (q *Queue) read(of stretch) (e source.Event, err error) {
 	return source.Event{Lane: q.c.Source, Block: b}, nil
 }
 
-// committed notes that all lines before a cursor of the queue are.
+// committed records that all lines before one of the queue's cursors are committed.
 func (q *Queue) committed(c source.Cursor) {
 	if to := readCursor(c); to.Spool == q.store.log.Meta().ID {
 		q.store.level.committed(to.At)
 	}
 }
 
-// Stop implements source.Source. What the source has read is put into the queue yet.
+// Stop implements source.Source. What the source has already read is still written to the queue.
 func (q *Queue) Stop() {
 	q.in.Stop()
 	q.stop()
 }
 
-// Close implements source.Source. What is committed is removed from the disk, unless that failed.
+// Close implements source.Source. It removes committed lines from disk, unless the disk has failed.
 func (q *Queue) Close() error {
 	q.store.stop()
 	if q.handover == nil {

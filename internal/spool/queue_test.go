@@ -21,12 +21,12 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// feed is a source of what a test sends it.
+// feed is a source whose events a test sends.
 type feed struct {
 	pool   *source.Pool
 	blocks chan *source.Block
 	opened bool
-	resume string        // it was begun from
+	resume string        // from its Begin
 	ended  chan struct{} // closed by Stop
 }
 
@@ -63,14 +63,14 @@ func (l lane) Begun() source.Begun { return source.Begun(l) }
 func (f *feed) Stop()        { close(f.ended) }
 func (f *feed) Close() error { return nil }
 
-// block is one of connection 1.
+// block returns a block of connection 1.
 func (f *feed) block(lines string) *source.Block {
 	b, _ := f.pool.Fill(func(buf []byte) (int, error) { return copy(buf, lines), nil })
 	b.Conn = 1
 	return b
 }
 
-// slowDisk is a folder whose files are synced when they may be, or not at all.
+// slowDisk is a folder whose files are synced when the test allows it, or whose syncs fail.
 type slowDisk struct {
 	FS
 	may  atomic.Pointer[chan struct{}] // nil: at once
@@ -99,7 +99,7 @@ func (f slowFile) Sync() error {
 	return f.File.Sync()
 }
 
-// queued is a queue, or a capture, that runs.
+// queued is a queue or a capture that runs.
 type queued struct {
 	*testing.T
 	q         source.Source
@@ -112,13 +112,13 @@ type queued struct {
 	said      chan string
 }
 
-// start starts a queue in a folder, or a capture where the folder of one is given.
+// start starts a queue in a folder, or a capture if c has a folder for one.
 func start(t *testing.T, path string, c Config) *queued {
 	t.Helper()
 	return startAt(t, path, c, source.Point{})
 }
 
-// startAt is start behind what is committed.
+// startAt is start after a committed point.
 func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	t.Helper()
 	s := &queued{T: t, feed: newFeed(), disk: &slowDisk{}, said: make(chan string, 1000)}
@@ -158,7 +158,7 @@ func (s *queued) send(lines string) *source.Block {
 	return b
 }
 
-// want reads a block, of some connection.
+// want reads a block of a connection.
 func (s *queued) want(lines string, conn int) *source.Block {
 	s.Helper()
 	e, err := s.q.Next(s.Context())
@@ -179,8 +179,8 @@ func (s *queued) end() {
 	}
 }
 
-// TestQueue_MemoryAndDisk: a reader that keeps up gets the source's own blocks; what it leaves for
-// longer comes from the disk, in order, and then memory again.
+// TestQueue_MemoryAndDisk: a reader that keeps up gets the source's own blocks. What it leaves for longer comes from
+// disk, in order; after that, blocks come from memory again.
 func TestQueue_MemoryAndDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
@@ -194,7 +194,7 @@ func TestQueue_MemoryAndDisk(t *testing.T) {
 			s.send(fmt.Sprintln("on disk", i))
 		}
 		synctest.Wait()
-		if took := time.Since(begun); took != patience {
+		if took := time.Since(begun); took != memoryWait {
 			t.Errorf("a reader that does not come held the source for %v", took)
 		}
 		s.want("on disk 0\non disk 1\non disk 2\n", 1)
@@ -218,7 +218,7 @@ func TestQueue_MemoryAndDisk(t *testing.T) {
 	})
 }
 
-// TestQueue_SlowSyncStopsNobody: while a disk syncs, lines are taken in, read and committed.
+// TestQueue_SlowSyncStopsNobody: during a sync, lines are appended, read and committed.
 func TestQueue_SlowSyncStopsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
@@ -246,8 +246,8 @@ func TestQueue_SlowSyncStopsNobody(t *testing.T) {
 	})
 }
 
-// TestQueue_FullOneGoesOnAtOnce: a commit of all that is there makes room.
-func TestQueue_FullOneGoesOnAtOnce(t *testing.T) {
+// TestQueue_CommitMakesRoomAtOnce: a commit of everything makes room.
+func TestQueue_CommitMakesRoomAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := strings.Repeat("x", 999) + "\n"
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 2500}})
@@ -261,7 +261,7 @@ func TestQueue_FullOneGoesOnAtOnce(t *testing.T) {
 		}()
 		s.want(line, 1)
 		last := s.want(line, 1)
-		<-sent // by the third block, which has no room
+		<-sent // for the third block there is no room
 		begun := time.Now()
 		time.Sleep(10 * time.Second)
 		if w := <-s.said; !strings.Contains(w, "pause 1") || len(s.said) > 0 {
@@ -279,8 +279,7 @@ func TestQueue_FullOneGoesOnAtOnce(t *testing.T) {
 	})
 }
 
-// TestQueue_End: the source's end comes after all lines, and after the last sync: what that says
-// is not lost.
+// TestQueue_End: the source's end comes after all lines and after the last sync, whose error is not lost.
 func TestQueue_End(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -304,8 +303,8 @@ func TestQueue_End(t *testing.T) {
 	}
 }
 
-// TestQueue_FailsUnderAReaderThatIsStopped: nobody calls Next any more; so Close says it.
-func TestQueue_FailsUnderAReaderThatIsStopped(t *testing.T) {
+// TestQueue_DiskFailsAfterStop: Next is not called any more, so Close returns the error.
+func TestQueue_DiskFailsAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
 		s.send("1\n")
@@ -317,10 +316,10 @@ func TestQueue_FailsUnderAReaderThatIsStopped(t *testing.T) {
 	})
 }
 
-// TestQueue_Damage: a run that reads damaged lines from the disk ends with an error that says where
-// they are and what to do; what it says works.
+// TestQueue_Damage: a run that reads damaged lines from disk ends with an error that says where they are and what to
+// do; its advice works.
 func TestQueue_Damage(t *testing.T) {
-	for repeats, advice := range map[bool]string{true: "the next run asks the feed again for what is not committed", false: "sync them by themselves, and then start this run again"} {
+	for repeats, advice := range map[bool]string{true: "the next run asks the feed again for what is not committed", false: "sync them separately, and then start this run again"} {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
 			c := Config{Folders: Folders{Dir: dir, Max: 1 << 20}, Repeats: repeats, LastResume: lastNumber}
@@ -351,8 +350,8 @@ func TestQueue_Damage(t *testing.T) {
 	}
 }
 
-// TestQueue_Oversize: a line of which there is only the beginning is not put on disk. What comes
-// after it waits until it is committed, and it has the cursor of what is before it.
+// TestQueue_Oversize: an oversized line is not written to disk. What follows it waits until it is committed, and its
+// cursor is the previous line's.
 func TestQueue_Oversize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
@@ -380,16 +379,16 @@ func TestQueue_Oversize(t *testing.T) {
 	})
 }
 
-// lastNumber is with what the last of some lines begins.
+// lastNumber returns the number at the start of the last line.
 func lastNumber(lines []byte) string {
 	last := lines[bytes.LastIndexByte(lines[:max(0, len(lines)-1)], '\n')+1:]
 	number, _, _ := bytes.Cut(last, []byte(" "))
 	return string(number)
 }
 
-// TestQueue_AnyPace: whatever the pace of source, reader, commits and syncs, and wherever the
-// reader is stopped, it gets each line once, with its offset in the log and the connection of this run
-// that brought it, and the next queue begins behind what it committed.
+// TestQueue_AnyPace: whatever the pace of source, reader, commits and syncs, and wherever the reader is stopped, it
+// gets each line once, with its offset in the log and the connection of this run that sent it. The next queue begins
+// after what it committed.
 func TestQueue_AnyPace(t *testing.T) {
 	sinktest.Seeds(t, 15, func(t *testing.T, rnd *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {
@@ -419,7 +418,7 @@ func TestQueue_AnyPace(t *testing.T) {
 				if s.begun.Offset != int64(got.Len()) {
 					t.Fatalf("it starts at offset %d, want %d", s.begun.Offset, got.Len())
 				}
-				connOf := make([]int, all.Len()) // the byte at an offset; 0: none of this run
+				connOf := make([]int, all.Len()) // by byte offset; 0: none of this run
 				fed := make(chan struct{})
 				ctx, cancel := context.WithCancel(t.Context())
 				feeder := rand.New(rand.NewPCG(rnd.Uint64(), 2))
@@ -478,7 +477,7 @@ func TestQueue_AnyPace(t *testing.T) {
 	})
 }
 
-// TestQueue_PanicOfTheIntake: what panics while lines are looked at ends the queue with an error, not the process.
+// TestQueue_PanicOfTheIntake: a panic while lines are examined ends the queue with an error, not the process.
 func TestQueue_PanicOfTheIntake(t *testing.T) {
 	s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}, LastResume: func([]byte) string { panic("a fault of weir") }})
 	s.send("1\n")
@@ -488,7 +487,7 @@ func TestQueue_PanicOfTheIntake(t *testing.T) {
 	s.end()
 }
 
-// TestStartOffset: where a run begins in what is in the folder, by what the database knows.
+// TestStartOffset: where a run begins in the folder's log, depending on what the database has.
 func TestStartOffset(t *testing.T) {
 	type held struct {
 		begin int64
@@ -498,10 +497,10 @@ func TestStartOffset(t *testing.T) {
 	for name, c := range map[string]struct {
 		log    held
 		from   source.Cursor
-		config Config // and what differs from the log's
+		config Config // what differs from the log's
 		at     int64
-		kept   bool   // the lines stay
-		resume string // of the log afterwards
+		kept   bool   // the lines are kept
+		resume string // the log's, afterwards
 		warns  string
 		fails  string
 	}{
@@ -556,5 +555,5 @@ func TestStartOffset(t *testing.T) {
 	}
 }
 
-// at is the cursor of an offset in a log.
+// at returns the cursor for an offset in a log.
 func at(id string, at int64) source.Cursor { return (&Log{meta: Meta{ID: id}}).cursor(at) }

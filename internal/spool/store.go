@@ -18,13 +18,13 @@ import (
 const (
 	maxSegment = 64 << 20 // bytes of a spool's segment
 	minSegment = 64 << 10
-	segments   = 8         // that a spool has room for at least
-	captureAge = time.Hour // of a segment, where all are captured
-	// roomPoll is how long reading pauses before it says so, or tries a full disk again.
+	segments   = 8         // the minimum for which a spool has room
+	captureAge = time.Hour // age at which a segment of captures is sealed
+	// roomPoll is how long a pause lasts before it is reported, and how often a full disk is retried.
 	roomPoll = time.Second
 )
 
-// A store is a log that the lines of one source are put into, in folders that no other run may use.
+// A store is a log for the lines of one source, in folders that no other run may use.
 type store struct {
 	c       *Config
 	failed  context.Context // ends when the disk fails; its cause says why
@@ -32,16 +32,16 @@ type store struct {
 	running context.Context // ends with stop, or when the disk fails
 	cancel  context.CancelFunc
 
-	// Since open:
+	// Set by open:
 	log      *Log // nil before
 	folders  []io.Closer
-	captures *Captures // nil where there are none
+	captures *Captures // nil if there are none
 
-	// Since start:
+	// Set by start:
 	level       *level
 	keeping     sync.WaitGroup // the goroutine of syncLoop
 	forgetting  sync.Mutex
-	captureFull atomic.Bool // there is no room on the captures' disk
+	captureFull atomic.Bool // the captures' disk is full
 }
 
 func newStore(c *Config) *store {
@@ -51,7 +51,7 @@ func newStore(c *Config) *store {
 	return s
 }
 
-// path is that of the log's folder.
+// path returns the log's folder.
 func (s *store) path() string {
 	if s.c.Dir == "" {
 		return filepath.Join(s.c.Capture, ownDir)
@@ -59,7 +59,7 @@ func (s *store) path() string {
 	return s.c.Dir
 }
 
-// open takes the folders, and opens the log in that of the spool, or else in that of the captures.
+// open locks the folders, and opens the log: in the spool's folder, or in the captures' if there is no spool.
 func (s *store) open() (err error) {
 	var dir *Dir
 	if s.c.Dir != "" {
@@ -77,7 +77,7 @@ func (s *store) open() (err error) {
 	return s.openLog(dir)
 }
 
-// openLog opens the log in a folder; nil is that of the captures.
+// openLog opens the log in a folder; nil is the captures' folder.
 func (s *store) openLog(dir *Dir) (err error) {
 	size, age := min(max(s.c.Max/segments, minSegment), maxSegment), time.Duration(0)
 	if dir == nil {
@@ -95,7 +95,7 @@ func (s *store) openLog(dir *Dir) (err error) {
 	return nil
 }
 
-// start begins to keep the log. All lines before next are committed.
+// start starts syncing. All lines before next are committed.
 func (s *store) start(next int64, gauge func(bytes int64)) {
 	s.level = newLevel(s.log, next, gauge)
 	s.keeping.Go(func() {
@@ -105,7 +105,7 @@ func (s *store) start(next int64, gauge func(bytes int64)) {
 	})
 }
 
-// syncLoop syncs the log each period, and removes what is committed, until stop or the disk fails.
+// syncLoop syncs the log each period, and removes what is committed, until stop or a disk failure.
 func (s *store) syncLoop() error {
 	tick := time.NewTicker(s.c.Period)
 	defer tick.Stop()
@@ -124,8 +124,8 @@ func (s *store) syncLoop() error {
 	}
 }
 
-// forget removes the segments whose lines are committed; final says that nothing is appended meanwhile, so
-// that the last one may go. If the captures' disk is full they stay for now.
+// forget removes the segments whose lines are committed. With final, nothing is appended meanwhile, and the last
+// segment may be removed, too. If the captures' disk is full they stay for now.
 func (s *store) forget(final bool) error {
 	s.forgetting.Lock()
 	defer s.forgetting.Unlock()
@@ -148,14 +148,14 @@ func (s *store) forget(final bool) error {
 	return err
 }
 
-// stop syncs the log for the last time, and waits for that.
+// stop syncs the log for the last time, and waits for it.
 func (s *store) stop() {
 	s.cancel()
 	s.keeping.Wait()
 }
 
-// append puts lines on disk when there is room, and returns the offset of the first. Their last resume
-// value is given. An error of the disk ends the run.
+// append writes lines, with their last resume value, to disk, and returns the offset of the first. It waits while there
+// is no room. A disk error ends the run.
 func (s *store) append(ctx context.Context, lines []byte, resume string) (at int64, err error) {
 	if at, err = s.appendWithRoom(ctx, lines, resume); err != nil && !errors.Is(err, ctx.Err()) {
 		s.fail(err)
@@ -174,7 +174,7 @@ func (s *store) appendWithRoom(ctx context.Context, lines []byte, resume string)
 		size := s.log.Size()
 		full := s.c.Dir != "" && size > 0 && size+int64(len(lines)) > s.c.Max
 		if full && s.level.left() == 0 {
-			// What is left is the segment that is appended to.
+			// Only the segment to append to is left.
 			if err := s.forget(true); err != nil {
 				return 0, err
 			}
@@ -199,7 +199,7 @@ func (s *store) appendWithRoom(ctx context.Context, lines []byte, resume string)
 	return at, nil
 }
 
-// pause returns what lines wait for: the log has reached its limit, or else there is no room on its disk.
+// pause returns why reading is paused: full says that the log has reached its limit; otherwise its disk is full.
 func (s *store) pause(full bool) Pause {
 	switch {
 	case s.c.Dir == "", full && s.captureFull.Load():
@@ -210,7 +210,7 @@ func (s *store) pause(full bool) Pause {
 	return DiskFull
 }
 
-// fail notes an error of the disk, if it is the first.
+// fail records a disk error, if it is the first.
 func (s *store) fail(err error) {
 	failed := s.explain(err)
 	for _, path := range []string{s.c.Dir, s.c.Capture} {
@@ -222,24 +222,24 @@ func (s *store) fail(err error) {
 	s.setFail(failed)
 }
 
-// failure returns the error of the disk; nil is none.
+// failure returns the disk error, or nil.
 func (s *store) failure() error { return context.Cause(s.failed) }
 
-// explain returns an error of the log for people.
+// explain adds advice to an error of the log.
 func (s *store) explain(err error) error {
 	err = fmt.Errorf("the spool %s: %w", s.path(), err)
 	if !errors.As(err, new(*DamageError)) {
 		return err
 	}
-	after := "sync them by themselves, and then start this run again"
+	after := "sync them separately, and then start this run again"
 	if s.c.Repeats {
 		after = "the next run asks the feed again for what is not committed"
 	}
 	return fmt.Errorf("%w: move %s/*.jsonl to another folder: %s", err, s.path(), after)
 }
 
-// closeWith closes the source and the log, after stop. What is committed of the log is removed, unless the disk
-// failed: then the error is that of failure.
+// closeWith closes the source and the log, after stop. It removes committed lines unless the disk has failed; the error
+// is then failure's.
 func (s *store) closeWith(in source.Source) error {
 	err := in.Close()
 	if failed := s.failure(); failed != nil {

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unanswered is how often the system has sent the same again, at least.
+// unanswered is the minimum number of retransmissions or probes without an answer.
 const unanswered = 3
 
-// gone reports whether a peer answers nothing: what was sent is sent again and again, or
-// it is asked in vain whether it has room for more.
+// gone reports whether a peer does not answer: data is retransmitted again and again, or probes for its receive
+// window get no answer.
 func gone(c net.Conn) bool {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()

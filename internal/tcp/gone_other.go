@@ -4,5 +4,5 @@ package tcp
 
 import "net"
 
-// gone is left to the system.
+// gone is always false: the operating system decides.
 func gone(net.Conn) bool { return false }

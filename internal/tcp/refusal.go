@@ -13,8 +13,8 @@ const (
 	AlertCertRequired  = 116
 )
 
-// Alert is the number of what the other end said against TLS, 0 for other errors. crypto/tls
-// has no type for it that others can name.
+// Alert returns the number of the TLS alert that the other end sent, 0 for other errors. crypto/tls does not export a
+// type for it.
 func Alert(err error) uint64 {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "remote error" {
@@ -25,8 +25,8 @@ func Alert(err error) uint64 {
 	return 0
 }
 
-// IsRefusal reports whether the other end refused TLS for a reason that stays: a version, a
-// certificate, a name. Some alerts say nothing about what was agreed on.
+// IsRefusal reports whether the other end permanently refuses TLS because of a version, a certificate or a name.
+// Other alerts are about neither.
 func IsRefusal(err error) bool {
 	n := Alert(err)
 	return n != 0 && n != alertInternalError && n != alertUserCanceled

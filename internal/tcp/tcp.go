@@ -1,5 +1,5 @@
-// Package tcp makes connections that notice when their other end is gone without a
-// word: a machine that lost its power, a network that drops all packets.
+// Package tcp makes connections that notice if their other end disappears silently: a machine that lost power, or a
+// network that drops all packets.
 package tcp
 
 import (
@@ -9,35 +9,33 @@ import (
 	"time"
 )
 
-// keepAlive ends a connection on which nothing is under way after half a minute.
+// keepAlive ends an idle connection to a dead peer after half a minute.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// Dialer returns one that waits for timeout at most.
+// Dialer returns a dialer with a timeout.
 func Dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: timeout, KeepAliveConfig: keepAlive}
 }
 
-// ListenConfig returns that of listeners.
+// ListenConfig returns the configuration of listeners.
 func ListenConfig() *net.ListenConfig { return &net.ListenConfig{KeepAliveConfig: keepAlive} }
 
-// silence is how long the other end may leave unanswered what it was sent again and again.
-// Guard checks it every checkEvery.
+// silence is how long the other end may leave retransmitted data unanswered. Guard checks it every checkEvery.
 const (
 	silence    = 30 * time.Second
 	checkEvery = 5 * time.Second
 )
 
-// ErrGone is why a connection was lost that Guard ended.
-var ErrGone = errors.New("the other end answers no more")
+// ErrGone is the error of a connection that Guard ended.
+var ErrGone = errors.New("the other end does not answer")
 
-// Guard ends the calls that wait for a connection when its other end has answered
-// nothing for half a minute, which keepalives do not see while data is under way; by
-// itself Linux takes a quarter of an hour (924.6 s by the documentation of
-// net.ipv4.tcp_retries2). It watches until stop is called, which
-// reports whether it has ended them.
+// Guard ends the calls that wait for a connection if its other end has not answered for half a minute. Keepalives do
+// not detect that while data is in transit, and Linux alone takes a quarter of an hour (924.6 s according to the
+// documentation of net.ipv4.tcp_retries2). Guard watches until stop is called, which reports whether it ended the
+// calls.
 //
-// This is not TCP_USER_TIMEOUT, which since Linux 5.11 also breaks a connection to a peer
-// that answers, and has no room for more: a server that waits for a lock.
+// It does not use TCP_USER_TIMEOUT, which since Linux 5.11 also breaks a connection to a peer that answers but has no
+// room for more data, such as a server that waits for a lock.
 func Guard(c net.Conn) (stop func() (ended bool)) {
 	var mu sync.Mutex
 	var timer *time.Timer

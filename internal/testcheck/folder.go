@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Folder makes a folder for a server, whose name begins with a prefix and the number of this process. It removes what
-// tests left that were killed.
+// Folder creates a folder for a server; its name is a prefix and the number of this process. It removes folders of
+// tests that were killed.
 func Folder(under, prefix string) (string, error) {
 	old, _ := filepath.Glob(filepath.Join(under, prefix+"*"))
 	for _, dir := range old {

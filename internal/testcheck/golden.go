@@ -9,10 +9,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Update tells that tests write the files that they compare with.
+// Update makes tests rewrite the files that they compare with.
 var Update = flag.Bool("update", false, "write goldens, and the generated parts of docs")
 
-// Golden reads a txtar archive of cases. It demands that each be what again makes of it: cases hold their results.
+// Golden reads a txtar archive of cases, and compares each with what again makes of it: cases contain their results.
 func Golden(t *testing.T, path string, again func(t *testing.T, name, text string) string) {
 	t.Helper()
 	a, err := txtar.ParseFile(path)
@@ -38,7 +38,7 @@ func Golden(t *testing.T, path string, again func(t *testing.T, name, text strin
 	}
 }
 
-// GoldenLines is [Golden] for cases that are lines: what is given, an arrow, and what becomes of it.
+// GoldenLines is [Golden] for cases that are lines: input, an arrow, and result.
 func GoldenLines(t *testing.T, path string, becomes func(t *testing.T, name, given string) string) {
 	t.Helper()
 	Golden(t, path, func(t *testing.T, name, text string) (out string) {

@@ -1,6 +1,6 @@
-// Package testcheck is the switch between the two commands that run tests. make test runs what a few
-// minutes allow; make check sets CHECK=1 and runs all: real brokers, browsers, killed programs, power
-// cuts, and random tests for longer. docs/dev/testing.md has the list.
+// Package testcheck is the switch between the two commands that run tests. make test runs what takes a few minutes.
+// make check sets CHECK=1 and runs everything: real brokers, browsers, killed programs, power cuts, and longer random
+// tests. docs/dev/testing.md has the list.
 package testcheck
 
 import (
@@ -22,7 +22,7 @@ func Only(t testing.TB) {
 	}
 }
 
-// Rounds returns how often a test repeats what it does, by make test and by make check.
+// Rounds returns the number of repetitions for make test, or the one for make check.
 func Rounds(test, check int) int {
 	if On() {
 		return check
@@ -30,7 +30,7 @@ func Rounds(test, check int) int {
 	return test
 }
 
-// NoError ends a test with an error, if there is one.
+// NoError fails a test at once if there is an error.
 func NoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -38,7 +38,7 @@ func NoError(t testing.TB, err error) {
 	}
 }
 
-// Missing ends a test for which the machine lacks something: in CI it fails, elsewhere it is skipped.
+// Missing ends a test because the machine lacks something: it fails in CI, and is skipped elsewhere.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -47,8 +47,8 @@ func Missing(t testing.TB, what string) {
 	t.Skipf("NOT TESTED: missing: %s", what)
 }
 
-// Tool returns the path of a program that .ci/needs check installs, into .bin of the repository, two folders above that of
-// the test, or for all. Without it the test ends as with [Missing].
+// Tool returns the path of a program that .ci/needs check installs: in .bin of the repository, two folders above the
+// test, or in the PATH. If it is missing, the test ends as with [Missing].
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	Only(t)
@@ -65,10 +65,10 @@ func Tool(t testing.TB, name string) string {
 	return path
 }
 
-// Patience is how long a test waits for what must come; a loaded machine takes a while.
+// Patience is how long a test waits for an event; a loaded machine is slow.
 const Patience = 2 * time.Minute
 
-// Until waits until nothing is missing, which missing says in words.
+// Until waits until missing returns "". If that takes too long, the test fails with what missing returned.
 func Until(t testing.TB, missing func() string) {
 	t.Helper()
 	for end := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {

@@ -25,20 +25,20 @@ import (
 	"github.com/weirsync/weir/internal/testtls"
 )
 
-// User and Password are the login that the SASL listener of Apache Kafka takes.
+// User and Password are the login of Apache Kafka's SASL listener.
 const (
 	User     = "u"
 	Password = "p"
 )
 
-// A broker is a process of Apache Kafka, which is its own controller. Its data lies in a folder
-// that goes with the test binary.
+// A broker is a process of Apache Kafka, which is its own controller. Its data is in a folder that is removed when
+// the test binary ends.
 type broker struct {
 	used    sync.Mutex // by one test at a time
-	jars    string     // the folder of its program
+	jars    string     // folder of its program
 	dir     string
 	cluster string
-	ports   [4]int // of the listeners: plain, TLS with client certificates, TLS and SASL, the controller's
+	ports   [4]int // of the listeners: plain, TLS with client certificates, TLS and SASL, controller
 	cmd     *exec.Cmd
 	done    <-chan struct{} // closed when the process has ended
 }
@@ -49,10 +49,10 @@ var shared struct {
 	err    error
 }
 
-// Tests are those of a package, for TestMain.
+// Tests are the tests of a package, for TestMain.
 type Tests struct{ M interface{ Run() int } }
 
-// Run runs the tests, stops the broker that they shared, and returns their exit code.
+// Run runs the tests, stops the shared broker, and returns their exit code.
 func (t Tests) Run() int {
 	code := t.M.Run()
 	if b := shared.broker; b != nil {
@@ -64,7 +64,7 @@ func (t Tests) Run() int {
 
 var errMissing = errors.New("a Kafka broker or Kafka Connect: .ci/needs check gets their jars by Maven, and Java 17 runs them (Debian: apt install openjdk-17-jre-headless maven)")
 
-// shareBroker returns the running broker. Without one a test is skipped; in CI it fails.
+// shareBroker returns the running broker. If there is none, the test is skipped; in CI it fails.
 func shareBroker(t testing.TB) *broker {
 	t.Helper()
 	testcheck.Only(t)
@@ -78,7 +78,7 @@ func shareBroker(t testing.TB) *broker {
 	return shared.broker
 }
 
-// jars is the folder into which .ci/needs has put the jars of a pom.
+// jars returns the folder with the jars of a pom, which .ci/needs has filled.
 func jars(pom string) (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	folder := filepath.Join(filepath.Dir(file), "../../.bin", pom)
@@ -123,7 +123,7 @@ func (b *broker) file(name string) string { return filepath.Join(b.dir, name) }
 //go:embed broker/server.properties
 var properties string
 
-// configure writes the broker's settings, its certificate, and the key of it.
+// configure writes the broker's settings, its certificate and key.
 func (b *broker) configure() (err error) {
 	for i := range b.ports {
 		if b.ports[i], err = pgserver.FreePort(); err != nil {
@@ -146,17 +146,17 @@ func (b *broker) configure() (err error) {
 	return errors.Join(os.WriteFile(b.file("broker.pem"), append(key, certificate...), 0o600), os.WriteFile(b.file("server.properties"), []byte(text), 0o600))
 }
 
-// java is a command of Kafka's jars.
+// java returns a command of Kafka's jars.
 func (b *broker) java(args ...string) *exec.Cmd { return java(b.jars, b.dir, args...) }
 
-// java is a command of the jars in a folder, which runs in another.
+// java returns a command of the jars in a folder, to be run in another.
 func java(jars, dir string, args ...string) *exec.Cmd {
 	c := exec.Command("java", append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(jars, "*")}, args...)...)
 	c.Dir, c.SysProcAttr = dir, attributes()
 	return c
 }
 
-// up starts the broker, and waits until it serves.
+// up starts the broker, and waits until it accepts requests.
 func (b *broker) up() error {
 	b.cmd = b.java("kafka.Kafka", b.file("server.properties"))
 	log, err := os.OpenFile(b.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -171,7 +171,7 @@ func (b *broker) up() error {
 	return b.serves()
 }
 
-// serves waits until the broker does.
+// serves waits until the broker accepts requests.
 func (b *broker) serves() error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(fmt.Sprint("127.0.0.1:", b.ports[0])), kgo.RequestRetries(0))
 	if err != nil {
@@ -187,12 +187,12 @@ func (b *broker) serves() error {
 		}
 		select {
 		case <-b.done:
-			return fmt.Errorf("the broker ended: %w\n%s", err, b.said())
+			return fmt.Errorf("the broker ended: %w\n%s", err, b.logTail())
 		default:
 		}
 		if time.Now().After(end) {
 			b.kill()
-			return fmt.Errorf("the broker does not serve: %w\n%s", err, b.said())
+			return fmt.Errorf("the broker does not serve: %w\n%s", err, b.logTail())
 		}
 	}
 }
@@ -219,8 +219,8 @@ func (b *broker) kill() {
 	<-b.done
 }
 
-// said is the end of what the broker has logged.
-func (b *broker) said() string {
+// logTail returns the end of the broker's log.
+func (b *broker) logTail() string {
 	text, _ := os.ReadFile(b.file("log"))
 	return string(text[max(0, len(text)-20_000):])
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// Connect is a process of Kafka Connect, which runs the connectors of some files of properties.
+// Connect is a process of Kafka Connect, which runs connectors from properties files.
 type Connect struct {
 	t     testing.TB
 	jars  string
 	dir   string
 	url   string
-	files []string // of properties: the worker's first
+	files []string // properties files: the worker's first
 	cmd   *exec.Cmd
 	done  <-chan struct{}
 }
 
-// Properties is the text of a file of properties with other values for some keys, which it must have.
+// Properties returns the text of a properties file with other values for some keys, which must exist.
 func Properties(t testing.TB, file string, values map[string]string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -41,8 +41,8 @@ func Properties(t testing.TB, file string, values map[string]string) string {
 	return string(text)
 }
 
-// Connect starts Kafka Connect with properties for the worker and each connector, and waits until their tasks run.
-// It needs a cluster of Apache Kafka.
+// Connect starts Kafka Connect with properties for the worker and each connector, and waits until their tasks run. It
+// requires Apache Kafka.
 func (c *Cluster) Connect(worker string, connectors ...string) *Connect {
 	c.t.Helper()
 	jars, err := jars("debezium")
@@ -63,14 +63,14 @@ func (c *Cluster) Connect(worker string, connectors ...string) *Connect {
 	c.t.Cleanup(func() {
 		x.Kill()
 		if c.t.Failed() {
-			c.t.Logf("Connect said:\n%s", x.said())
+			c.t.Logf("Connect said:\n%s", x.logTail())
 		}
 	})
 	x.Up()
 	return x
 }
 
-// Up starts Connect, again after Kill.
+// Up starts Connect again after Kill.
 func (x *Connect) Up() {
 	x.t.Helper()
 	log, err := os.OpenFile(filepath.Join(x.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -83,7 +83,7 @@ func (x *Connect) Up() {
 	x.Runs("the tasks", func() bool { return true })
 }
 
-// Runs waits until all tasks run, and for what depends on them. It ends the test if one fails.
+// Runs waits until all tasks run, and until done returns true. The test fails if a task does.
 func (x *Connect) Runs(what string, done func() bool) {
 	x.t.Helper()
 	testcheck.Until(x.t, func() string {
@@ -94,8 +94,9 @@ func (x *Connect) Runs(what string, done func() bool) {
 	})
 }
 
-// Saved waits until Connect has just saved where each connector is, behind its first snapshot. One that is killed before
-// takes that snapshot again, which has no deletes; and a save that is broken off damages the file.
+// Saved waits until Connect has just saved the connectors' positions after their first snapshots. If it is killed
+// earlier, a connector repeats its snapshot, which has no deletes; if it is killed during a save, the file is
+// damaged.
 func (x *Connect) Saved() {
 	x.t.Helper()
 	file, now := filepath.Join(x.dir, "offsets"), time.Now()
@@ -106,19 +107,19 @@ func (x *Connect) Saved() {
 	})
 }
 
-// Kill ends Connect at once, as kill -9 does.
+// Kill ends Connect at once, like kill -9.
 func (x *Connect) Kill() {
 	_ = x.cmd.Process.Kill()
 	<-x.done
 }
 
-// said is the end of what Connect has logged.
-func (x *Connect) said() string {
+// logTail returns the end of Connect's log.
+func (x *Connect) logTail() string {
 	log, _ := os.ReadFile(filepath.Join(x.dir, "log"))
 	return string(log[max(0, len(log)-20_000):])
 }
 
-// idle says which connector has no running task, "" if all have.
+// idle returns a connector without a running task, "" if all have one.
 func (x *Connect) idle() string {
 	select {
 	case <-x.done:

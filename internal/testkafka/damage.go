@@ -13,8 +13,8 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// Damage changes the batch of partition 0 of a topic that has a text in it, which is not compressed: where Apache Kafka
-// keeps it, or, some times alone (-1: each time), in the stand-in's answers.
+// Damage changes the batch of partition 0 of a topic that contains a text; the batch must not be compressed. It
+// changes Apache Kafka's file, or the fake's next answers, as many as times (-1: all).
 func (c *Cluster) Damage(topic, text string, times int, damage func(batch []byte)) {
 	c.t.Helper()
 	if c.real != nil {
@@ -51,7 +51,7 @@ func (c *Cluster) Damage(topic, text string, times int, damage func(batch []byte
 	})
 }
 
-// damageFile is Damage in a segment of Apache Kafka's log.
+// damageFile is Damage for a segment of Apache Kafka's log.
 func (c *Cluster) damageFile(topic, text string, damage func(batch []byte)) {
 	c.t.Helper()
 	segments, err := filepath.Glob(c.real.file("data/" + topic + "-0/*.log"))
@@ -67,7 +67,7 @@ func (c *Cluster) damageFile(topic, text string, damage func(batch []byte)) {
 	testcheck.NoError(c.t, errors.Join(err, f.Close()))
 }
 
-// damage changes the one of some batches that has a text in it.
+// damage changes the batch that contains a text.
 func (c *Cluster) damage(whole []byte, text string, damage func(batch []byte)) {
 	c.t.Helper()
 	for b := range split(whole) {
@@ -79,7 +79,7 @@ func (c *Cluster) damage(whole []byte, text string, damage func(batch []byte)) {
 	c.t.Fatalf("no batch has %q", text)
 }
 
-// batches are all those of partition 0 of a topic, which has an id.
+// batches returns all batches of partition 0 of a topic with an ID.
 func (c *Cluster) batches(topic string) (id [16]byte, whole []byte) {
 	c.t.Helper()
 	cl := c.Client()
@@ -97,13 +97,13 @@ func (c *Cluster) batches(topic string) (id [16]byte, whole []byte) {
 	return id, bytes.Clone(answer.Topics[0].Partitions[0].RecordBatches)
 }
 
-// A batch is a part of some, and the offset behind it.
+// A batch is the bytes of one batch, and the offset after it.
 type batch struct {
 	from, to int
 	end      int64
 }
 
-// split returns where each of some batches is.
+// split splits bytes into batches.
 func split(whole []byte) func(func(batch) bool) {
 	return func(yield func(batch) bool) {
 		for at := 0; at+61 <= len(whole) && whole[at+16] == 2; {

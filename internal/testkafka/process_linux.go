@@ -2,5 +2,5 @@ package testkafka
 
 import "syscall"
 
-// attributes has a command die with its parent.
+// attributes makes a command die with its parent.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -1,5 +1,4 @@
-// Package testkafka starts clusters of Kafka for tests: of Kafka's stand-in in the test's own
-// process, and of Apache Kafka.
+// Package testkafka starts Kafka clusters for tests: an in-process fake (kfake), and Apache Kafka.
 package testkafka
 
 import (
@@ -23,17 +22,17 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// A Cluster is one broker, which can be stopped and started again with what it holds.
+// A Cluster has one broker, which can be stopped and started again with its data.
 type Cluster struct {
 	t              testing.TB
 	opts           []kfake.Opt
 	port           int
 	id             string
-	*kfake.Cluster // nil: it is real
+	*kfake.Cluster // nil for Apache Kafka
 	real           *broker
 }
 
-// Start starts a cluster of the stand-in.
+// Start starts a fake cluster.
 func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 	t.Helper()
 	port, err := pgserver.FreePort()
@@ -46,10 +45,10 @@ func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 	return c
 }
 
-// A Starter returns a cluster that has these topics and no others.
+// A Starter returns a cluster with exactly these topics.
 type Starter func(t testing.TB, partitions int32, topics ...string) *Cluster
 
-// Each runs a test with the stand-in and with Apache Kafka, at the same time.
+// Each runs a test with the fake and with Apache Kafka, in parallel.
 func Each(t *testing.T, test func(t *testing.T, start Starter)) {
 	t.Run("kfake", func(t *testing.T) {
 		t.Parallel()
@@ -63,8 +62,8 @@ func Each(t *testing.T, test func(t *testing.T, start Starter)) {
 	})
 }
 
-// Broker returns the cluster of Apache Kafka that the tests of a test binary share one after
-// another, with these topics and no others.
+// Broker returns the Apache Kafka cluster that the tests of a test binary share one after another, with exactly these
+// topics.
 func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 	t.Helper()
 	b := shareBroker(t)
@@ -73,7 +72,7 @@ func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 	c := &Cluster{t: t, port: b.ports[0], id: b.cluster, real: b}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the broker said:\n%s", b.said())
+			t.Logf("the broker said:\n%s", b.logTail())
 		}
 	})
 	if !b.running() {
@@ -81,7 +80,7 @@ func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 	}
 	there, err := kadm.NewClient(c.Client()).ListTopics(t.Context())
 	testcheck.NoError(t, err)
-	// One that was just made may not be listed.
+	// A new topic may not be listed yet.
 	c.DeleteTopics(slices.Compact(slices.Sorted(slices.Values(append(there.Names(), topics...))))...)
 	if len(topics) > 0 {
 		c.CreateTopics(partitions, nil, topics...)
@@ -89,7 +88,7 @@ func Broker(t testing.TB, partitions int32, topics ...string) *Cluster {
 	return c
 }
 
-// Up starts the broker again; Kafka's stand-in with more options.
+// Up starts the broker again; the fake with more options.
 func (c *Cluster) Up(more ...kfake.Opt) {
 	c.t.Helper()
 	c.opts = append(c.opts, more...)
@@ -102,7 +101,7 @@ func (c *Cluster) Up(more ...kfake.Opt) {
 	testcheck.NoError(c.t, err)
 }
 
-// Down ends the broker: that of Apache Kafka without a warning.
+// Down stops the broker: Apache Kafka without a warning.
 func (c *Cluster) Down() {
 	if c.real != nil {
 		c.real.kill()
@@ -111,29 +110,29 @@ func (c *Cluster) Down() {
 	}
 }
 
-// Slow reports whether a test had better do less with Apache Kafka: it takes seconds to start, and is not what
-// the tests are about (make kafka).
+// Slow reports whether a test should do less, because Apache Kafka takes seconds to start and is not what the tests
+// are about (make kafka).
 func Slow() bool { return os.Getenv("REQUIRE_KAFKA") == "" }
 
-// Real reports whether it is Apache Kafka.
+// Real reports whether the cluster is Apache Kafka.
 func (c *Cluster) Real() bool { return c.real != nil }
 
-// Addr is that of the broker.
+// Addr returns the broker's address.
 func (c *Cluster) Addr() string { return "127.0.0.1:" + strconv.Itoa(c.port) }
 
-// TLS is the address where Apache Kafka wants a certificate, and the folder with cert.pem, which is
-// the one that it has and takes, and its key.pem.
+// TLS returns the address where Apache Kafka requires a client certificate, and the folder with cert.pem and key.pem.
+// The same certificate is the broker's and the one it accepts.
 func (c *Cluster) TLS() (addr, folder string) {
 	return "127.0.0.1:" + strconv.Itoa(c.real.ports[1]), c.real.dir
 }
 
-// SASL is the address where Apache Kafka wants a login over TLS.
+// SASL returns the address where Apache Kafka requires a login over TLS.
 func (c *Cluster) SASL() string { return "127.0.0.1:" + strconv.Itoa(c.real.ports[2]) }
 
-// ID is that of the cluster.
+// ID returns the cluster's ID.
 func (c *Cluster) ID() string { return c.id }
 
-// Client returns a client, which ends with the test.
+// Client returns a client, which is closed when the test ends.
 func (c *Cluster) Client(opts ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Addr()), kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
@@ -145,7 +144,7 @@ func (c *Cluster) Client(opts ...kgo.Opt) *kgo.Client {
 // CreateTopics creates topics, with settings such as cleanup.policy.
 func (c *Cluster) CreateTopics(partitions int32, settings map[string]string, topics ...string) {
 	c.t.Helper()
-	policy := "delete" // else a broker may keep the policy of a topic that had the name before
+	policy := "delete" // else a broker may keep the policy of an earlier topic with the name
 	all := map[string]*string{"cleanup.policy": &policy}
 	for k, v := range settings {
 		all[k] = &v
@@ -168,7 +167,7 @@ func (c *Cluster) CreateTopics(partitions int32, settings map[string]string, top
 	})
 }
 
-// DeleteTopics deletes those topics that exist.
+// DeleteTopics deletes the topics that exist.
 func (c *Cluster) DeleteTopics(topics ...string) {
 	c.t.Helper()
 	admin := kadm.NewClient(c.Client())
@@ -184,7 +183,7 @@ func (c *Cluster) DeleteTopics(topics ...string) {
 	})
 }
 
-// until waits for what the broker says of its topics: it learns from the controller what was done.
+// until waits for the broker's view of its topics, which it gets from the controller with a delay.
 func (c *Cluster) until(admin *kadm.Client, what func(kadm.TopicDetails) bool) {
 	c.t.Helper()
 	testcheck.Until(c.t, func() string {
@@ -203,7 +202,7 @@ func (c *Cluster) AddPartition(topic string) {
 	testcheck.NoError(c.t, errors.Join(err, answers.Error()))
 }
 
-// Record returns a record: the text is its value, or "KEY|VALUE", or "KEY|" for one without a value.
+// Record returns a record: the text is its value, or "KEY|VALUE", or "KEY|" for a record without a value.
 func Record(text string) *kgo.Record {
 	key, value, ok := strings.Cut(text, "|")
 	switch {
@@ -226,13 +225,13 @@ func (c *Cluster) Produce(topic string, partition int32, texts ...string) {
 	c.Send(c.Client(), records...)
 }
 
-// Send has a client append records.
+// Send makes a client append records.
 func (c *Cluster) Send(cl *kgo.Client, records ...*kgo.Record) {
 	c.t.Helper()
 	testcheck.NoError(c.t, cl.ProduceSync(c.t.Context(), records...).FirstErr())
 }
 
-// Members are the ids of a group's members, sorted.
+// Members returns the IDs of a group's members, sorted.
 func (c *Cluster) Members(group string) (ids []string) {
 	if g := c.GroupInfo(group); g != nil {
 		for i := range g.Members {
@@ -242,7 +241,7 @@ func (c *Cluster) Members(group string) (ids []string) {
 	return ids
 }
 
-// Expel has a classic group take a member for dead, as it does when the member's session has expired.
+// Expel makes a classic group treat a member as dead, as if the member's session had expired.
 func (c *Cluster) Expel(group, member string) {
 	c.t.Helper()
 	r := kmsg.NewPtrLeaveGroupRequest()

@@ -15,7 +15,7 @@ import (
 
 const examples = "../../examples/debezium/"
 
-// example is a file of the example.
+// example returns a file of the example.
 func example(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(examples + name)
@@ -23,7 +23,7 @@ func example(t testing.TB, name string) string {
 	return string(text)
 }
 
-// A service is one of a compose file.
+// A service is a service of a compose file.
 type service struct {
 	Image       string
 	User        string
@@ -41,7 +41,7 @@ type service struct {
 	DependsOn map[string]map[string]string `yaml:"depends_on"`
 }
 
-// compose are the services of the example's compose file, which has no other keys than these.
+// compose returns the services of the example's compose file, which must have no other keys than these.
 func compose(t testing.TB) map[string]service {
 	t.Helper()
 	var file struct {
@@ -78,7 +78,7 @@ func compose(t testing.TB) map[string]service {
 	return file.Services
 }
 
-// readme runs what the README says to run with psql, until it prints what is there.
+// readme runs the README's psql command until it prints what the README shows.
 func readme(t *testing.T, server *testpg.Server, urls map[string]string) {
 	t.Helper()
 	commands := regexp.MustCompile(`(?s)psql -U postgres (\w+) -c "([^"]+)"\n(.*?)\$ `).FindAllStringSubmatch(example(t, "README.md"), -1)
@@ -96,7 +96,7 @@ func readme(t *testing.T, server *testpg.Server, urls map[string]string) {
 	}
 }
 
-// TestExample_Compose: the compose file is well-formed, and names files that exist. TestMirror runs what it says.
+// TestExample_Compose: the compose file is valid and names existing files. TestMirror runs its commands.
 func TestExample_Compose(t *testing.T) {
 	services := compose(t)
 	for _, name := range []string{"postgres", "mariadb", "kafka", "plugins", "connect", "mirror-shop", "mirror-depot"} {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// excuses are the differences between the sources and the mirror that are as they must be, and why. "" is any.
+// excuses are the expected differences between the sources and the mirror, with reasons. "" matches anything.
 var excuses = []struct{ source, table, key, column, is, why string }{
 	{"", "kinds", "", "lasting", "NULL", "the stream has no event for a row that gets the default of a new column"},
 	{"", "kinds", "", "bits", `\x`, "Debezium sends no bytes for bits that are all 0"},
@@ -77,7 +77,7 @@ func (j *judge) compare(s *source, table *table, mirror *postgres) {
 	}
 }
 
-// end demands that there were values, and that each excuse was needed.
+// end fails the test unless there were values and each excuse was needed.
 func (j *judge) end() {
 	if j.values < 800 {
 		j.t.Errorf("did not exercise: %d values", j.values)

@@ -13,15 +13,15 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// mariadb is a private MariaDB server with a binlog, whose data lies in a folder of its own.
+// mariadb is a private MariaDB server with a binlog, whose data is in a separate folder.
 type mariadb struct {
 	t    testing.TB
 	dir  string
 	port int
 }
 
-// startMariaDB starts a server with a database depot, as the user of Postgres servers, to whom a folder belongs. More
-// are arguments of its own.
+// startMariaDB starts a server with a database depot, as the user of Postgres servers, who owns the folder. More are
+// arguments for the server.
 func startMariaDB(t testing.TB, dir string, more []string) *mariadb {
 	t.Helper()
 	server := testcheck.Tool(t, "mariadbd")
@@ -60,7 +60,7 @@ func startMariaDB(t testing.TB, dir string, more []string) *mariadb {
 
 func (m *mariadb) socket() string { return filepath.Join(m.dir, "s") }
 
-// client runs the client with a text of statements, and returns what it prints.
+// client runs the client with statements, and returns its output.
 func (m *mariadb) client(sql string, more ...string) (string, error) {
 	c := exec.Command("mariadb", append([]string{"--no-defaults", "-S", m.socket(), "-u", "root", "--default-character-set=utf8mb4", "--batch", "--skip-column-names"}, more...)...)
 	c.Stdin = strings.NewReader(sql)
@@ -71,24 +71,24 @@ func (m *mariadb) client(sql string, more ...string) (string, error) {
 	return string(out), err
 }
 
-// run runs statements, each of which must succeed.
+// run runs statements, all of which must succeed.
 func (m *mariadb) run(statements ...string) {
 	m.t.Helper()
 	_, err := m.client(strings.Join(statements, ";\n") + ";\n")
 	testcheck.NoError(m.t, err)
 }
 
-// transact runs transactions, and returns how many statements failed.
+// transact runs transactions, and returns the number of statements that failed.
 func (m *mariadb) transact(transactions []string) (failed int) {
 	m.t.Helper()
 	out, _ := m.client("USE depot; SET time_zone = '+00:00';\n"+strings.Join(transactions, "\n"), "--force")
-	if strings.Contains(out, "ERROR 1064") { // the syntax
+	if strings.Contains(out, "ERROR 1064") { // syntax error
 		m.t.Fatalf("%.2000s", out)
 	}
 	return strings.Count(out, "ERROR ")
 }
 
-// ask returns the rows of a query, whose cells are texts.
+// ask returns the rows of a query's answer as text.
 func (m *mariadb) ask(query string) (rows [][]string, err error) {
 	out, err := m.client("SET time_zone = '+00:00';\n" + query)
 	for line := range strings.Lines(out) {
@@ -98,7 +98,7 @@ func (m *mariadb) ask(query string) (rows [][]string, err error) {
 	return rows, err
 }
 
-// rows returns what expressions are in each row of a table, by the first of them.
+// rows returns the values of expressions in each row of a table, by the first of them.
 func (m *mariadb) rows(table string, expressions []string) (all map[string][]string) {
 	m.t.Helper()
 	for i, e := range expressions {

@@ -27,13 +27,13 @@ func TestMain(m *testing.M) { testweir.Main(testkafka.Tests{M: testpg.Tests{M: m
 // A source is a database that is mirrored.
 type source struct {
 	*generator
-	name     string   // of its topics
-	schema   string   // of its tables in the mirror
-	command  []string // of weir
+	name     string   // prefix of its topics
+	schema   string   // schema of its tables in the mirror
+	command  []string // arguments of weir
 	odd      func() (*table, [][3]string)
 	transact func([]string) (failed int)
 	rows     func(table string, expressions []string) map[string][]string
-	text     func(expression string) string // is its value as text
+	text     func(expression string) string // returns SQL for the expression's value as text
 	run      *testweir.Run
 }
 
@@ -50,7 +50,7 @@ func (p *postgres) transact(transactions []string) (failed int) {
 	defer c.Close(context.Background())
 	for _, sql := range transactions {
 		if _, err := c.Exec(p.t.Context(), sql).ReadAll(); err != nil {
-			if strings.Contains(err.Error(), "42601") { // the syntax
+			if strings.Contains(err.Error(), "42601") { // syntax error
 				p.t.Fatalf("%s: %v", sql, err)
 			}
 			failed++
@@ -61,7 +61,8 @@ func (p *postgres) transact(transactions []string) (failed int) {
 	return failed
 }
 
-// rows returns what expressions are in each row of a table, by the first of them; none of a table that does not exist.
+// rows returns the values of expressions in each row of a table, by the first of them; nothing if the table does not
+// exist.
 func (p *postgres) rows(table string, expressions []string) (all map[string][]string) {
 	p.t.Helper()
 	db, err := sql.Open("pgx", p.url)
@@ -87,9 +88,9 @@ func (p *postgres) rows(table string, expressions []string) (all map[string][]st
 
 func (p *postgres) text(expression string) string { return "(" + expression + ")::text" }
 
-// TestMirror: six tables of all types and a table of odd values, in Postgres and in MariaDB, are mirrored through Debezium
-// and Kafka while random transactions run, tables change and are truncated, and weir and Connect are killed.
-// Then each value equals its source, except for the listed excuses.
+// TestMirror mirrors six tables of all types and a table of odd values, in Postgres and in MariaDB, through Debezium
+// and Kafka. Meanwhile random transactions run, tables change and are truncated, and weir and Connect are killed. In
+// the end each value must equal its source, except for the listed excuses.
 func TestMirror(t *testing.T) {
 	testcheck.Only(t)
 	seed := uint64(time.Now().UnixNano() % 100_000)
@@ -120,7 +121,7 @@ func TestMirror(t *testing.T) {
 			generator: random(2, dialect{"INSERT IGNORE INTO", "", "UPDATE IGNORE", "DELETE IGNORE FROM"}, depot()),
 		},
 	}
-	// The mirror has tables with foreign keys of their own, and makes all others.
+	// Some tables in the mirror have foreign keys of their own; weir makes all others.
 	f.Exec("CREATE SCHEMA depot")
 	for _, table := range sources[0].tables[1:4] {
 		f.Exec(table.create(""))
@@ -135,9 +136,9 @@ func TestMirror(t *testing.T) {
 		for _, row := range rows {
 			s.must(t, fmt.Sprintf("INSERT INTO odd (name, %s) VALUES ('%s', %s);", row[1], row[0], row[2]))
 		}
-		s.must(t, "INSERT INTO kinds (id, bits) VALUES (1000000, b'00000000');") // that nothing changes
+		s.must(t, "INSERT INTO kinds (id, bits) VALUES (1000000, b'00000000');") // never changed afterwards
 		s.work(t, 40)
-		s.marks(t, 1) // so that each table has a topic
+		s.marks(t, 1) // so each table has a topic
 	}
 	connect := cluster.Connect(examples+"worker.properties", shopProperties(t, origin.url), depotProperties(t, maria.port, cluster.Addr()))
 	connect.Runs("the topics", func() bool { return topics(t, cluster, sources) })
@@ -196,13 +197,13 @@ func TestMirror(t *testing.T) {
 	judge.end()
 }
 
-// all are the tables of random operations, and the table of odd values.
+// all returns the tables of random operations, and the table of odd values.
 func (s *source) all() []*table {
 	odd, _ := s.odd()
 	return append(slices.Clone(s.tables), odd)
 }
 
-// must runs statements, none of which may fail.
+// must runs statements, all of which must succeed.
 func (s *source) must(t *testing.T, statements ...string) {
 	t.Helper()
 	if s.transact(statements) > 0 {
@@ -219,7 +220,7 @@ func (s *source) work(t *testing.T, n int) {
 	}
 }
 
-// marks writes a row into each table, which caughtUp waits for.
+// marks writes a row into each table, for caughtUp to wait for.
 func (s *source) marks(t *testing.T, n int) {
 	t.Helper()
 	for _, table := range s.all() {
@@ -228,7 +229,7 @@ func (s *source) marks(t *testing.T, n int) {
 	}
 }
 
-// caughtUp waits until the mirror has what marks wrote, of the tables that are mirrored.
+// caughtUp waits until the mirror has the rows of marks, in all mirrored tables.
 func (s *source) caughtUp(f *testweir.Folder, n int) {
 	f.Helper()
 	for _, table := range s.all() {
@@ -243,7 +244,7 @@ func (s *source) caughtUp(f *testweir.Folder, n int) {
 	}
 }
 
-// start starts weir, by the command of the example.
+// start starts weir with the command of the example.
 func (s *source) start(f *testweir.Folder, c *testkafka.Cluster) {
 	var args []string
 	for _, arg := range s.command {
@@ -255,7 +256,7 @@ func (s *source) start(f *testweir.Folder, c *testkafka.Cluster) {
 	s.run = f.Start(append(args, "--group-instance", s.name, "--session-timeout", "6s", "--batch-period", "100ms", "--max-rejects", "1000000")...)
 }
 
-// restart kills weir, and starts it again.
+// restart kills weir and starts it again.
 func (s *source) restart(f *testweir.Folder, c *testkafka.Cluster) {
 	s.run.Kill()
 	s.start(f, c)
@@ -270,7 +271,7 @@ func shopProperties(t *testing.T, url string) string {
 	})
 }
 
-// depotProperties are those for MariaDB.
+// depotProperties returns those of the MariaDB connector.
 func depotProperties(t *testing.T, port int, kafka string) string {
 	return testkafka.Properties(t, examples+"mariadb.properties", map[string]string{
 		"database.hostname": "127.0.0.1", "database.port": fmt.Sprint(port), "schema.history.internal.kafka.bootstrap.servers": kafka,

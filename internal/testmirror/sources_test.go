@@ -2,7 +2,7 @@ package testmirror
 
 var words = []string{"''", "'a'", "'Ünïcode 日本 🙂'", "'it''s \"quoted\"'", "'x RANDOM'", "NULL", "'line\nbreak\ttab'", "'trailing  '"}
 
-// shop is what the Postgres source has: values of all types that come out as they are.
+// shop is the content of the Postgres source: values of all types that are mirrored unchanged.
 func shop() []*table {
 	return []*table{
 		{name: "kinds", key: 1, mark: "200000N", columns: []column{
@@ -65,7 +65,7 @@ func shop() []*table {
 	}
 }
 
-// shopOdd is a table with a row for each value that is not as others: the row's name, a column, the value.
+// shopOdd has a row for each unusual value: the row's name, a column, the value.
 func shopOdd() (*table, [][3]string) {
 	return &table{name: "odd", key: 1, mark: "'markN'", columns: []column{
 			{name: "name", kind: "text"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "moment", kind: "timestamptz"}, {name: "local", kind: "timestamp", mirror: "local AT TIME ZONE 'UTC'"},
@@ -100,7 +100,7 @@ func shopOdd() (*table, [][3]string) {
 		}
 }
 
-// depotOdd is MariaDB's.
+// depotOdd is the same for MariaDB.
 func depotOdd() (*table, [][3]string) {
 	return &table{name: "odd", key: 1, mark: "'markN'", columns: []column{
 			{name: "name", kind: "varchar(40) COLLATE utf8mb4_bin"}, {name: "touched", kind: "integer DEFAULT 0"}, {name: "clock", kind: "time(6)", source: "TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM clock))"}, {name: "born", kind: "date"},
@@ -122,7 +122,7 @@ func depotOdd() (*table, [][3]string) {
 		}
 }
 
-// depot is what the MariaDB source has.
+// depot is the content of the MariaDB source.
 func depot() []*table {
 	hexed := func(name string) string { return "HEX(" + name + ")" }
 	unhexed := func(name string) string { return "upper(encode(" + name + ", 'hex'))" }

@@ -10,21 +10,21 @@ import (
 // A column of a source.
 type column struct {
 	name, kind string
-	values     []string // SQL, of which it gets any
-	source     string   // its value as text: SQL in the source, "" for the column itself,
+	values     []string // SQL of possible values
+	source     string   // SQL for its value as text in the source, "" for the column itself,
 	mirror     string   // and in the mirror
 }
 
 // A table of a source.
 type table struct {
 	name    string
-	key     int // how many columns it has, which are the first
+	key     int // number of key columns, which are the first
 	columns []column
-	more    string // of its CREATE TABLE
-	mark    string // the key, in SQL, of a row by which the test knows that what came before it is in the mirror; N is a number
+	more    string // rest of its CREATE TABLE
+	mark    string // SQL of the key of a row that marks how far the mirror has got; N is a number
 }
 
-// create is the table's CREATE TABLE.
+// create returns the table's CREATE TABLE.
 func (t *table) create(where string) string {
 	var all []string
 	for _, c := range t.columns {
@@ -45,7 +45,7 @@ func (t *table) names() (all []string) {
 	return all
 }
 
-// expressions are the key as one text, and each column as text, in the source or in the mirror.
+// expressions returns the key as one text, and each column as text, in the source or in the mirror.
 func (t *table) expressions(of func(column) string) (all []string) {
 	for _, c := range t.columns {
 		all = append(all, of(c))
@@ -61,7 +61,7 @@ func (t *table) expressions(of func(column) string) (all []string) {
 	return append([]string{"concat(" + strings.Join(parts, ", '/', ") + ")"}, all...)
 }
 
-// A dialect is how the sources differ in SQL.
+// A dialect has the differences between the sources' SQL.
 type dialect struct{ insert, conflict, update, remove string }
 
 // A generator makes transactions of random operations.
@@ -69,7 +69,7 @@ type generator struct {
 	*rand.Rand
 	dialect
 	tables []*table
-	made   int // operations so far
+	made   int // number of operations so far
 }
 
 func (g *generator) any(from []string) string {
@@ -77,7 +77,7 @@ func (g *generator) any(from []string) string {
 	return strings.ReplaceAll(v, "RANDOM", fmt.Sprint(g.IntN(1000)))
 }
 
-// transactions makes some, of which one in ten is rolled back.
+// transactions returns some transactions; one in ten is rolled back.
 func (g *generator) transactions(n int) (all []string) {
 	for range n {
 		var ops []string

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// CPU is what the server's processes have used so far, those that ended too. It waits until no
-// client is connected.
+// CPU returns the CPU time of all the server's processes, including those that have ended. It waits until no client
+// is connected.
 func (s *Server) CPU(t testing.TB) (used time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); len(s.processes("127.0.0.1(")) > 0; time.Sleep(time.Millisecond) {
@@ -26,10 +26,10 @@ func (s *Server) CPU(t testing.TB) (used time.Duration) {
 	return used + ticks(s.PID(), 16, 17) // of the children that it waited for
 }
 
-// ticks adds up fields of a process's /proc/PID/stat, which count hundredths of a second.
+// ticks adds fields of a process's /proc/PID/stat, in hundredths of a second.
 func ticks(pid int, fields ...int) (sum time.Duration) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	after := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // the third is first: names may hold spaces
+	after := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // starts with the third field: names may contain spaces
 	for _, n := range fields {
 		if n-3 < len(after) {
 			v, _ := strconv.Atoi(string(after[n-3]))

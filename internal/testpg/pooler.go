@@ -22,15 +22,15 @@ import (
 
 var errNoPooler = fmt.Errorf("%w; neither is pgbouncer (Debian: apt install pgbouncer)", errMissing)
 
-// Pool runs a pgbouncer in front of the server of a connection string, in a pool mode
-// (transaction, statement), with two sessions for all clients, and returns the
-// connection string that leads through it. Everybody becomes the user postgres.
+// Pool runs a pgbouncer in front of the server of a connection string, in a pool mode (transaction, statement), with
+// two sessions for all clients. It returns the connection string of the pgbouncer. All clients become the user
+// postgres.
 func Pool(t testing.TB, url, mode string) string {
 	t.Helper()
 	bin, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		if _, err := os.Stat("/usr/sbin/pgbouncer"); err != nil {
-			without(t, errNoPooler)
+			skipWithoutPostgres(t, errNoPooler)
 		}
 		bin = "/usr/sbin/pgbouncer"
 	}

@@ -18,9 +18,8 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// A Proxy stands between a client and a server, understands where the messages
-// of Postgres' protocol begin and end, counts them, delays them, and cuts
-// connections between any two.
+// A Proxy is between a client and a server. It understands Postgres' protocol, counts and delays messages, and cuts
+// connections between any two of them.
 type Proxy struct {
 	target, url string
 	listener    net.Listener
@@ -33,27 +32,27 @@ type Proxy struct {
 	fatal  bool // a cut tells the client that the server ends the session
 	cut    func(m Message) bool
 	until  func(m Message) bool
-	held   chan struct{} // closed when the server's messages may pass; nil: they always may
+	held   chan struct{} // closed when the server's messages may pass; nil: they may always pass
 	cuts   int
 	count  Count
 	conns  map[net.Conn]bool // true: to the server
 }
 
-// A Message is one of the protocol.
+// A Message is a message of Postgres' protocol.
 type Message struct {
 	FromClient bool
-	Type       byte // 0 is the client's first
-	Number     int  // of its direction, from 0, since the proxy's Cut
+	Type       byte // 0 for the client's first message
+	Number     int  // number in its direction, from 0, since the last Cut
 }
 
-// Count is what went through a proxy.
+// Count is the traffic through a proxy.
 type Count struct {
-	Client, Server int // messages
-	Answers        int // of the server to a query, to its end
+	Client, Server int // number of messages
+	Answers        int // complete answers of the server to queries
 	Bytes          int64
 }
 
-// NewProxy listens for connections to the server of a connection string.
+// NewProxy returns a proxy to the server of a connection string.
 func NewProxy(t testing.TB, url string) *Proxy {
 	t.Helper()
 	u, err := neturl.Parse(url)
@@ -70,28 +69,28 @@ func NewProxy(t testing.TB, url string) *Proxy {
 	return p
 }
 
-// URL is the connection string that leads through the proxy.
+// URL returns the connection string of the proxy.
 func (p *Proxy) URL() string { return p.url }
 
-// Delay has everything take so long each way.
+// Delay delays all messages in each direction.
 func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
 
-// Refuse has new connections closed at once, or no longer.
+// Refuse makes the proxy close new connections at once, or accept them again.
 func (p *Proxy) Refuse(on bool) { p.set(func() { p.refuse = on }) }
 
-// Half has a cut close only the client's side: the server does not hear of it.
+// Half makes a cut close only the client's side: the server does not notice.
 func (p *Proxy) Half(on bool) { p.set(func() { p.half = on }) }
 
-// Fatal has a cut be preceded by what a server says that is shut down.
+// Fatal makes a cut send the message of a server that shuts down first.
 func (p *Proxy) Fatal(on bool) { p.set(func() { p.fatal = on }) }
 
-// Cut closes the connection in place of passing on the first message that cut
-// tells it to; nil ends that. It happens once.
+// Cut closes the connection instead of passing on the first message for which cut is true; nil stops that. It happens
+// once.
 func (p *Proxy) Cut(cut func(m Message) bool) {
 	p.set(func() { p.cut, p.count = cut, Count{} })
 }
 
-// Hold keeps back the server's messages until the client has sent one for which until is true.
+// Hold holds back the server's messages until the client has sent one for which until is true.
 func (p *Proxy) Hold(until func(m Message) bool) {
 	p.set(func() { p.until, p.held = until, make(chan struct{}) })
 }
@@ -108,13 +107,13 @@ func (p *Proxy) Break() {
 	})
 }
 
-// Cuts returns how many connections were cut.
+// Cuts returns the number of connections that were cut.
 func (p *Proxy) Cuts() (n int) {
 	p.set(func() { n = p.cuts })
 	return n
 }
 
-// Count returns what went through since the last Cut.
+// Count returns the traffic since the last Cut.
 func (p *Proxy) Count() (c Count) {
 	p.set(func() { c = p.count })
 	return c
@@ -138,7 +137,7 @@ func (p *Proxy) close() {
 	p.wg.Wait()
 }
 
-// release lets the server's messages pass again; the caller holds the lock.
+// release lets the server's messages pass again. The caller must hold the lock.
 func (p *Proxy) release() {
 	if p.until != nil {
 		close(p.held)
@@ -146,8 +145,7 @@ func (p *Proxy) release() {
 	}
 }
 
-// keep remembers a connection, which ends with the proxy; false says that the
-// proxy has ended.
+// keep records a connection, which ends with the proxy. It returns false if the proxy has ended.
 func (p *Proxy) keep(c net.Conn, server bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +186,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// pass passes messages on in one direction until the connection ends.
+// pass passes on messages in one direction until the connection ends.
 func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 	defer p.wg.Done()
 	line := latency.NewLine(to)
@@ -203,7 +201,7 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 		if first {
 			kind = 0
 		}
-		cut, delay := p.see(fromClient, kind, len(m))
+		cut, delay := p.record(fromClient, kind, len(m))
 		if cut {
 			half, fatal := p.manner()
 			client, server := to, from
@@ -216,7 +214,7 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 			}
 			client.Close()
 			if !half {
-				line.Flush() // what was passed on before arrives
+				line.Flush() // earlier messages arrive first
 				server.Close()
 			}
 			return
@@ -236,14 +234,14 @@ func (p *Proxy) pass(from, to net.Conn, fromClient bool) {
 	}
 }
 
-// manner is how connections are cut.
+// manner returns how connections are cut.
 func (p *Proxy) manner() (half, fatal bool) {
 	p.set(func() { half, fatal = p.half, p.fatal })
 	return half, fatal
 }
 
-// see counts a message and says what becomes of it.
-func (p *Proxy) see(fromClient bool, kind byte, size int) (cut bool, delay time.Duration) {
+// record counts a message and returns what to do with it.
+func (p *Proxy) record(fromClient bool, kind byte, size int) (cut bool, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := Message{FromClient: fromClient, Type: kind, Number: p.count.Server}
@@ -270,7 +268,7 @@ func (p *Proxy) see(fromClient bool, kind byte, size int) (cut bool, delay time.
 
 var shutDown = pgproto3.ErrorResponse{Severity: "FATAL", SeverityUnlocalized: "FATAL", Code: "57P01", Message: "terminating connection due to administrator command"}
 
-// readMessage reads a message; the client's first has no type.
+// readMessage reads a message. The client's first message has no type.
 func readMessage(r *bufio.Reader, first bool) ([]byte, error) {
 	head := 5
 	if first {

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package testpg runs private Postgres servers for tests, from the binaries that
-// the machine has, and a proxy that breaks connections to them.
+// Package testpg runs private Postgres servers for tests, from the installed binaries, and a proxy that breaks
+// connections to them.
 package testpg
 
 import (
@@ -27,8 +27,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// A Server is one running Postgres. Its data lies in a folder of its own, which
-// goes with it.
+// A Server is a running Postgres. Its data is in a folder that is removed with it.
 type Server struct {
 	*pgserver.Server
 	dir      string
@@ -41,10 +40,10 @@ var shared struct {
 	err    error
 }
 
-// Tests are those of a package, for TestMain.
+// Tests are the tests of a package, for TestMain.
 type Tests struct{ *testing.M }
 
-// Run runs the tests, stops the server that they shared, and returns their exit code.
+// Run runs the tests, stops the shared server, and returns their exit code.
 func (t Tests) Run() int {
 	code := t.M.Run()
 	if shared.server != nil {
@@ -54,9 +53,8 @@ func (t Tests) Run() int {
 	return code
 }
 
-// New returns the connection string of a fresh database, on the server that all
-// tests of a test binary share, or on that of TEST_POSTGRES_URL. It goes with
-// the test.
+// New returns the connection string of a new database, on the server that all tests of a test binary share, or on the
+// one of TEST_POSTGRES_URL. It is dropped when the test ends.
 func New(t testing.TB) string {
 	t.Helper()
 	if url := os.Getenv("TEST_POSTGRES_URL"); url != "" {
@@ -70,21 +68,19 @@ func New(t testing.TB) string {
 		}
 	})
 	if shared.err != nil {
-		without(t, shared.err)
+		skipWithoutPostgres(t, shared.err)
 	}
 	return shared.server.Database(t)
 }
 
-// Start runs a server of the test's own. Settings such as "fsync=on" are added
-// to those that make tests fast.
+// Start runs a server for one test. Settings such as "fsync=on" are added to those that make tests fast.
 func Start(t testing.TB, settings ...string) *Server { return StartIn(t, "", settings...) }
 
-// StartIn is Start with the server's data in a folder that is there, "" for one of its
-// own.
+// StartIn is like Start, with the server's data in an existing folder, "" for a new one.
 func StartIn(t testing.TB, folder string, settings ...string) *Server {
 	t.Helper()
 	if err := missing(); err != nil {
-		without(t, err)
+		skipWithoutPostgres(t, err)
 	}
 	s, err := start(folder, settings)
 	testcheck.NoError(t, err)
@@ -95,8 +91,8 @@ func StartIn(t testing.TB, folder string, settings ...string) *Server {
 	return s
 }
 
-// without ends a test that has no Postgres: in CI it fails.
-func without(t testing.TB, err error) {
+// skipWithoutPostgres ends a test because there is no Postgres: it fails in CI, and is skipped elsewhere.
+func skipWithoutPostgres(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("REQUIRE_POSTGRES") != "" || !errors.Is(err, errMissing) {
 		t.Fatal(err)
@@ -113,7 +109,7 @@ func missing() error {
 	return nil
 }
 
-// mkdir makes a folder. It lies under /tmp, for the path of a socket is 107 bytes long at most.
+// mkdir creates a folder. It is in /tmp, because the path of a socket has at most 107 bytes.
 func mkdir() (string, error) { return testcheck.Folder("/tmp", "weir-pg-") }
 
 // settings make tests fast.
@@ -139,9 +135,9 @@ func start(folder string, more []string) (_ *Server, err error) {
 	return s, s.Start()
 }
 
-// Kill ends all of the server's processes at once, and waits until they are gone.
+// Kill ends all of the server's processes at once, and waits until they have ended.
 func (s *Server) Kill() {
-	// Stopped first, so that none sees another one end, and tidies up.
+	// Stop them first, so none notices that another ends, and cleans up.
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for _, pid := range append([]int{s.PID()}, s.processes("")...) {
 			_ = syscall.Kill(pid, sig)
@@ -159,14 +155,14 @@ func (s *Server) Kill() {
 	}
 }
 
-// Settle has the server write all that was committed so far to its disk.
+// Settle makes the server write everything committed so far to its disk.
 func (s *Server) Settle(t testing.TB) {
 	t.Helper()
 	s.ask(t, "SELECT pg_logical_emit_message(true, 'weir', 'settled')")
 }
 
-// Freeze stops the server's processes of a kind, such as "walwriter", until they
-// are killed. A server that has just started may not have it yet.
+// Freeze stops the server's processes of a kind, such as "walwriter", until they are killed. A server that has just
+// started may not have one yet.
 func (s *Server) Freeze(t testing.TB, kind string) {
 	t.Helper()
 	pids := s.processes(kind)
@@ -181,7 +177,7 @@ func (s *Server) Freeze(t testing.TB, kind string) {
 	}
 }
 
-// processes returns the server's processes whose title holds a word.
+// processes returns the server's processes whose title contains a word.
 func (s *Server) processes(kind string) (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range all {
@@ -194,13 +190,13 @@ func (s *Server) processes(kind string) (pids []int) {
 	return pids
 }
 
-// Restart starts the server again on its data and its port.
+// Restart starts the server again with its data and port.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	testcheck.NoError(t, s.Server.Restart())
 }
 
-// Standby starts a server that follows s and takes no writes.
+// Standby starts a read-only replica of s.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
 	dir, err := mkdir()
@@ -222,7 +218,7 @@ func (s *Server) Standby(t testing.TB) *Server {
 	return b
 }
 
-// CatchUp waits until a standby has all that s has.
+// CatchUp waits until a standby has everything that s has.
 func (s *Server) CatchUp(t testing.TB, primary *Server) {
 	t.Helper()
 	at := primary.ask(t, "SELECT pg_current_wal_lsn()")
@@ -241,7 +237,7 @@ func (s *Server) Promote(t testing.TB) {
 	}
 }
 
-// ask returns the one cell of a query.
+// ask returns the only cell of a query's answer.
 func (s *Server) ask(t testing.TB, sql string) string {
 	t.Helper()
 	c, err := pgconn.Connect(t.Context(), s.URL("postgres"))
@@ -254,8 +250,7 @@ func (s *Server) ask(t testing.TB, sql string) string {
 	return string(r[0].Rows[0][0])
 }
 
-// Configure writes a file into the server's data, such as pg_hba.conf, and has
-// the server read its configuration again.
+// Configure writes a file into the server's data, such as pg_hba.conf, and makes the server reload its configuration.
 func (s *Server) Configure(t testing.TB, file string, content []byte) {
 	t.Helper()
 	path := filepath.Join(s.Data(), file)
@@ -265,7 +260,7 @@ func (s *Server) Configure(t testing.TB, file string, content []byte) {
 	}
 }
 
-// Folder makes a folder that the server can reach and write.
+// Folder creates a folder that the server can read and write.
 func (s *Server) Folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(s.dir, "f")
@@ -280,14 +275,14 @@ func (s *Server) Own(t testing.TB, dir string) {
 	testcheck.NoError(t, errors.Join(os.Chmod(dir, 0o700), pgserver.Own(dir)))
 }
 
-// Database makes a database, which goes with the test, and returns its
-// connection string. Options are those of CREATE DATABASE.
+// Database creates a database, which is dropped when the test ends, and returns its connection string. Options are
+// those of CREATE DATABASE.
 func (s *Server) Database(t testing.TB, options ...string) string {
 	t.Helper()
 	return create(t, s.URL("postgres"), strings.Join(options, " "))
 }
 
-// create makes a database on the server at url.
+// create creates a database on the server at url.
 func create(t testing.TB, url, options string) string {
 	t.Helper()
 	config, err := pgconn.ParseConfig(url)

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// Write writes cert.pem and key.pem into a folder: a certificate for localhost, for an hour, which
-// is its own authority.
+// Write writes cert.pem and key.pem into a folder: a self-signed certificate for localhost, valid for an hour.
 func Write(dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// Open opens a database: a file of the folder, in a mode of SQLite such as "ro", or a connection string.
+// Open opens a database: a file in the folder, in an SQLite mode such as "ro", or a connection string.
 func (f *Folder) Open(to, mode string) *sql.DB {
 	f.Helper()
 	driver := "pgx"
@@ -40,7 +40,7 @@ func (f *Folder) Exec(statements ...string) {
 	}
 }
 
-// Ask returns the rows that the database answers a query with, a blank between two, or why there are none.
+// Ask returns the rows of a query's answer, separated by blanks, or the error.
 func (f *Folder) Ask(query string) string {
 	f.Helper()
 	db := f.Open(f.To, "ro")
@@ -52,13 +52,13 @@ func (f *Folder) Ask(query string) string {
 	return strings.Join(rows, " ")
 }
 
-// Becomes waits for an answer.
+// Becomes waits until a query has an answer.
 func (f *Folder) Becomes(want, query string) {
 	f.Helper()
 	testcheck.Until(f, func() string { return f.differs(want, query) })
 }
 
-// Has demands an answer.
+// Has fails the test unless a query has an answer.
 func (f *Folder) Has(want, query string) {
 	f.Helper()
 	if why := f.differs(want, query); why != "" {
@@ -66,7 +66,7 @@ func (f *Folder) Has(want, query string) {
 	}
 }
 
-// differs tells how an answer is another one, "" for not at all.
+// differs describes how an answer differs, "" if it does not.
 func (f *Folder) differs(want, query string) string {
 	f.Helper()
 	if got := f.Ask(query); got != want {
@@ -75,12 +75,12 @@ func (f *Folder) differs(want, query string) string {
 	return ""
 }
 
-// Queries is what answers queries.
+// Queries is anything that answers queries.
 type Queries interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }
 
-// Rows returns the rows of a query, each with | between its cells, as a [sql.DB], [sql.Conn] or [sql.Tx] answers it.
+// Rows returns the rows of a query, with | between the cells.
 func Rows(db Queries, query string) (all []string, err error) {
 	rows, err := Cells(db, query)
 	for _, cells := range rows {

@@ -1,4 +1,4 @@
-// Package testweir runs weir as users do: as a program, in a folder of its own.
+// Package testweir runs weir like users do: as a program, in a separate folder.
 //
 //	f := testweir.New(t, "t.db")
 //	f.Write("feed.jsonl", `{"id":1}`+"\n")
@@ -40,9 +40,9 @@ import (
 	"github.com/weirsync/weir/internal/testtls"
 )
 
-// Main runs the tests of a package, or one of its programs: weir, or one of more.
+// Main runs the tests of a package, or one of its programs: weir, or one in more.
 func Main(m testscript.TestingM, more map[string]func()) {
-	if signal.Ignored(os.Interrupt) { // by a shell that runs the tests in its background; what they start would ignore it too
+	if signal.Ignored(os.Interrupt) { // a shell ignores it for tests in the background, and weir would inherit that
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	programs := map[string]func(){"weir": func() { os.Exit(cli.Main()) }}
@@ -50,13 +50,13 @@ func Main(m testscript.TestingM, more map[string]func()) {
 	testscript.Main(m, programs)
 }
 
-// A Folder is where a test runs weir: names of files are relative to it.
+// A Folder is where a test runs weir: file names are relative to it.
 type Folder struct {
 	testing.TB
 	Dir     string
-	Program string   // the path of weir
+	Program string   // path of weir
 	To      string   // the database: a file, or a connection string
-	Env     []string // of its runs, besides that of the test
+	Env     []string // environment of its runs, added to the test's
 }
 
 // With returns the folder with another database.
@@ -66,11 +66,10 @@ func (f *Folder) With(to string) *Folder {
 	return &other
 }
 
-// runs counts those of the test binary: files of logs have its number in their names.
+// runs counts the runs of the test binary, for the names of their log files.
 var runs atomic.Int64
 
-// New makes a folder with the program, and a certificate for localhost that is its own authority: cert.pem and
-// key.pem.
+// New creates a folder with the program, and a self-signed certificate for localhost: cert.pem and key.pem.
 func New(t testing.TB, to string) *Folder {
 	t.Helper()
 	f := &Folder{TB: t, Dir: t.TempDir(), To: to}
@@ -80,7 +79,7 @@ func New(t testing.TB, to string) *Folder {
 	return f
 }
 
-// Link makes the test binary one of its programs.
+// Link adds the test binary to the folder under the name of one of its programs.
 func (f *Folder) Link(program string) {
 	f.Helper()
 	self, err := os.Executable()
@@ -88,7 +87,7 @@ func (f *Folder) Link(program string) {
 	f.Check(os.Symlink(self, f.Path(program)))
 }
 
-// Check ends the test if there is an error.
+// Check fails the test at once if there is an error.
 func (f *Folder) Check(err error) { f.Helper(); testcheck.NoError(f, err) }
 
 // Path returns the path of a file.
@@ -114,7 +113,7 @@ func (f *Folder) Write(name, text string) {
 	f.Check(errors.Join(err, file.Close()))
 }
 
-// Certificate returns the certificate of the folder, and the authorities that know it.
+// Certificate returns the folder's certificate, and the authorities that accept it.
 func (f *Folder) Certificate() (tls.Certificate, *x509.CertPool) {
 	f.Helper()
 	pair, err := tls.LoadX509KeyPair(f.Path("cert.pem"), f.Path("key.pem"))
@@ -138,17 +137,17 @@ func (f *Folder) Until(what string, ready func() bool) {
 // A Run is a command line of weir. Its fields can be changed until it is started.
 type Run struct {
 	*exec.Cmd
-	LogFile string // what it writes to stderr is added to this file
+	LogFile string // its stderr is appended to this file
 
 	folder *Folder
 	out    bytes.Buffer
 	ended  chan struct{}
 }
 
-// nameless empties the variables that give a consumer group member a name, because the tests may run with them set.
+// nameless clears the variables that name a consumer group member, because the tests may run with them set.
 var nameless = []string{"KUBERNETES_SERVICE_HOST=", "STATE_DIRECTORY="}
 
-// Command returns a run that is not started.
+// Command returns a run without starting it.
 func (f *Folder) Command(args ...string) *Run {
 	r := &Run{Cmd: exec.Command(f.Program, args...), LogFile: f.Path(fmt.Sprintf("run%d.log", runs.Add(1))), folder: f, ended: make(chan struct{})}
 	r.Dir, r.Stdout, r.Env = f.Dir, &r.out, append(os.Environ(), nameless...)
@@ -159,7 +158,7 @@ func (f *Folder) Command(args ...string) *Run {
 // Start starts a run.
 func (f *Folder) Start(args ...string) *Run { f.Helper(); return f.Command(args...).Start() }
 
-// Under starts the run through another program, such as strace with its arguments.
+// Under runs the command with another program, such as strace with its arguments.
 func (r *Run) Under(program string, args ...string) *Run {
 	c := exec.Command(program, args...)
 	c.Args = append(append(c.Args, r.Path), r.Args[1:]...)
@@ -191,7 +190,7 @@ func (r *Run) Log() string {
 	return string(text)
 }
 
-// Out returns what the run has written to stdout, once it has ended.
+// Out returns the run's stdout after it has ended.
 func (r *Run) Out() string { r.Wait(); return r.out.String() }
 
 // Ended reports whether the run has ended.
@@ -216,7 +215,8 @@ func (r *Run) Wait() int {
 	return r.ProcessState.ExitCode()
 }
 
-// Exit waits until the run has ended, and demands its exit code and texts in its log, which it returns.
+// Exit waits until the run has ended, and returns its log. It fails the test unless the exit code and texts in the
+// log are as given.
 func (r *Run) Exit(code int, said ...string) (log string) {
 	r.folder.Helper()
 	got, log := r.Wait(), r.Log()
@@ -231,7 +231,7 @@ func (r *Run) Exit(code int, said ...string) (log string) {
 	return log
 }
 
-// Says waits until the log matches, and returns the first group of the match, or all of it.
+// Says waits until the log matches, and returns the first group of the match, or the whole match.
 func (r *Run) Says(match string) (group string) {
 	r.folder.Helper()
 	re := regexp.MustCompile(match)
@@ -261,13 +261,13 @@ func (r *Run) Signal(sig os.Signal) {
 	}
 }
 
-// Pause suspends the run by SIGSTOP, until Continue. It does not end it, as Interrupt and Kill do.
+// Pause suspends the run with SIGSTOP until Continue; Interrupt and Kill end it.
 func (r *Run) Pause() { r.folder.Helper(); r.Signal(syscall.SIGSTOP) }
 
 // Continue resumes a paused run.
 func (r *Run) Continue() { r.folder.Helper(); r.Signal(syscall.SIGCONT) }
 
-// Interrupt interrupts the run, which ends as one that was.
+// Interrupt interrupts the run, and expects the exit code of an interrupted run.
 func (r *Run) Interrupt() { r.folder.Helper(); r.Signal(os.Interrupt); r.Exit(130) }
 
 // Kill ends the run at once, if it has not ended.
@@ -276,7 +276,7 @@ func (r *Run) Kill() {
 	<-r.ended
 }
 
-// Site waits until the run serves its metrics, and returns the URL of its page.
+// Site waits until the run serves metrics, and returns the URL of its status page.
 func (r *Run) Site() string {
 	r.folder.Helper()
 	return r.Says(`metrics at (http://\S+)/metrics\n`)
@@ -285,7 +285,7 @@ func (r *Run) Site() string {
 // Get returns what the run serves at a path.
 func (r *Run) Get(path string) string { r.folder.Helper(); _, text := r.Fetch(path); return text }
 
-// Fetch returns the status, too.
+// Fetch also returns the status.
 func (r *Run) Fetch(path string) (status int, body string) {
 	r.folder.Helper()
 	answer, err := http.Get(r.Site() + path)
@@ -296,8 +296,8 @@ func (r *Run) Fetch(path string) (status int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-// Peak waits until the run has ended, and returns the most memory that it had, in bytes; 0 where Linux does not
-// say it. What the system counts for a child at its end includes its parent's at the fork.
+// Peak waits until the run has ended, and returns its maximum memory in bytes; 0 if Linux does not report it. The
+// system's figure for a child that has ended includes its parent's memory at the fork.
 func (r *Run) Peak() (bytes int64) {
 	for {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Process.Pid))

@@ -18,8 +18,8 @@ import (
 // readClock is where time.Now reads the clocks.
 var readClock = regexp.MustCompile(`(?m)^\tsec, nsec, mono := \w+\(\)\n`)
 
-// jumpingClock builds weir with a wall clock that jumps by as many seconds every 300 ms as
-// TEST_JUMPS says; the monotonic one continues, as when a machine's clock is set.
+// jumpingClock builds weir with a wall clock that jumps every 300 ms by as many seconds as TEST_JUMPS says. The
+// monotonic clock is not affected, as when a machine's clock is set.
 func jumpingClock(t *testing.T) (weir string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,8 +50,7 @@ func jumps() (seconds int64) {
 	return weir
 }
 
-// TestClock_Jumps: batches are due by the monotonic clock, and nothing else depends on the
-// time of day.
+// TestClock_Jumps: batches are due by the monotonic clock, and nothing else depends on the time of day.
 func TestClock_Jumps(t *testing.T) {
 	times(t)
 	t.Parallel()
@@ -88,7 +87,7 @@ func TestClock_Jumps(t *testing.T) {
 				}
 				tr.Check(json.Unmarshal([]byte(c.Out()), &sum))
 				t.Logf("%d batches in %.1f s", sum.Batches, sum.Seconds)
-				// One batch is due every 20 ms, at most; a busy machine writes fewer.
+				// A batch is due at most every 20 ms; a busy machine writes fewer.
 				if sum.Seconds < 2.5 || sum.Seconds > 60 || sum.Batches < 3 || float64(sum.Batches) > sum.Seconds/0.02+10 {
 					t.Errorf("%d batches in %.1f seconds, by weir's clock, of a feed that takes three", sum.Batches, sum.Seconds)
 				}

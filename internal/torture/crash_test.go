@@ -14,9 +14,9 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestCrash kills weir with SIGKILL at random instants, again and again until the feed
-// is done: at every level of durability, into both databases, from each kind of source.
-// After each kill the table is the fold of the lines before the checkpoint.
+// TestCrash kills weir with SIGKILL at random moments, again and again until the whole feed is applied: at every
+// durability level, in both databases, from each kind of source. After each kill the table must be the fold of the
+// lines before the checkpoint.
 func TestCrash(t *testing.T) {
 	n := times(t)
 	var kills, moved atomic.Int64
@@ -37,10 +37,9 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d kills, %d of them after something more had been committed", kills.Load(), moved.Load())
 }
 
-// crashes kills runs until a number of them were killed, a fifth of these after something more had
-// been committed.
+// crashes kills runs until wanted runs were killed, a fifth of them after they had committed something.
 func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills, moved int) {
-	life := 150 * time.Millisecond // about how long a run takes
+	life := 150 * time.Millisecond // about the duration of a run
 	for rounds := 0; kills < wanted || moved < wanted/5; rounds++ {
 		if rounds > 20*wanted {
 			t.Fatalf("did not exercise: %d kills in %d rounds, %d of them after something more had been committed", kills, rounds, moved)
@@ -92,9 +91,8 @@ func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills
 	return kills, moved
 }
 
-// TestCrash_Server kills the Postgres server under a run, which resumes when it is back.
-// At level normal the server may have lost its last commits: then the file is read again
-// from where it stands.
+// TestCrash_Server kills the Postgres server under a run, which resumes when the server is back. At level normal the
+// server may have lost its last commits: then the run reads the file again from the database's checkpoint.
 func TestCrash_Server(t *testing.T) {
 	n := times(t)
 	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
@@ -129,12 +127,12 @@ func serverCrashes(t *testing.T, rnd *rand.Rand, server *testpg.Server, level st
 	return kills, back
 }
 
-// TestConnection_Breaks breaks the connection to Postgres under a run, again and again for
-// a limited time: on a loaded machine the run could never end otherwise.
+// TestConnection_Breaks breaks the connection to Postgres under a run, again and again for a limited time: on a
+// loaded machine the run might never finish otherwise.
 func TestConnection_Breaks(t *testing.T) {
 	n := times(t)
-	// Where the server does not hear of it, a connection takes a tenth of a second: the old
-	// session is ended first.
+	// If the server does not notice, a connection takes a tenth of a second, because the old session is terminated
+	// first.
 	for half, often := range map[bool]time.Duration{false: 100 * time.Millisecond, true: 600 * time.Millisecond} {
 		t.Run(fmt.Sprintf("half=%v", half), func(t *testing.T) {
 			t.Parallel()
@@ -158,12 +156,12 @@ func TestConnection_Breaks(t *testing.T) {
 	}
 }
 
-// fileCalls are those by which a run changes files.
+// fileCalls are the system calls that change files.
 const fileCalls = "pwrite64,fsync,fdatasync,ftruncate,unlink,unlinkat,rename,renameat,renameat2"
 
-// injected runs weir on a small feed from a file, or from a connection with a spool, with
-// something done to the call of the given number; then the table has to be right, and after
-// a run more it has to be complete. It returns how the first run ended.
+// injected runs weir on a small feed from a file, or from a connection with a spool, and injects something into the
+// call with a number. Then the table must be correct, and after another run complete. It returns the exit code of the
+// first run.
 func injected(t *testing.T, rnd *rand.Rand, source, what string, at int) (code int) {
 	t.Helper()
 	tr := newTrial(t, rnd, map[string]string{"file": "file", "spool": "tcp"}[source], "", "full", 1000)
@@ -180,8 +178,8 @@ func injected(t *testing.T, rnd *rand.Rand, source, what string, at int) (code i
 	return code
 }
 
-// TestCrash_AtEveryCall kills a run as it writes, syncs, cuts, renames or removes a file,
-// at each such call in turn: of the database, and of the spool before it.
+// TestCrash_AtEveryCall kills a run while it writes, syncs, truncates, renames or removes a file, at each such call
+// in turn: of the database and of the spool.
 func TestCrash_AtEveryCall(t *testing.T) {
 	n := times(t)
 	testcheck.Tool(t, "strace")
@@ -190,7 +188,7 @@ func TestCrash_AtEveryCall(t *testing.T) {
 			t.Parallel()
 			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
 				kills := 0
-				for code := -1; code != 0 && code != 3; kills++ { // until it has no more calls than that
+				for code := -1; code != 0 && code != 3; kills++ { // until the run has fewer calls
 					code = injected(t, rnd, source, "signal=KILL", kills+1)
 				}
 				t.Logf("%d kills", kills-1)
@@ -202,8 +200,8 @@ func TestCrash_AtEveryCall(t *testing.T) {
 	}
 }
 
-// TestFault_EveryCallFails has each of the first calls fail, as a disk does that is broken
-// or full: the run continues or ends with an error, and nothing is lost.
+// TestFault_EveryCallFails makes each of the first calls fail in turn, like a broken or full disk: the run continues
+// or ends with an error, and nothing is lost.
 func TestFault_EveryCallFails(t *testing.T) {
 	n := times(t)
 	testcheck.Tool(t, "strace")

@@ -22,9 +22,9 @@ const (
 	notTested = "NOT TESTED"
 )
 
-// TestHalfOpen takes the network away under two runs, one that reads from a connection and
-// one that writes to Postgres: no packet comes through, and nobody is told. Both notice it
-// in about half a minute, and resume when the network is back.
+// TestHalfOpen takes the network away from two runs, one that reads from a connection and one that writes to
+// Postgres: all packets are dropped silently. Both notice it in about half a minute, and resume when the network is
+// back.
 func TestHalfOpen(t *testing.T) {
 	times(t)
 	if os.Getenv(inNetwork) == "" {
@@ -61,7 +61,7 @@ func TestHalfOpen(t *testing.T) {
 		run.Exit(130)
 		tr.verify()
 	}
-	// The one only waits for what it is sent, the other has something to send.
+	// One only waits for data, the other has data to send.
 	reads := newTrial(t, rnd, "", "", "normal", 60_000)
 	reads.dial("1000/s")
 	writes := newTrial(t, rnd, "stdin", testpg.Start(t).Database(t), "normal", 3000)
@@ -77,9 +77,9 @@ func TestHalfOpen(t *testing.T) {
 	begun := reads.past(1)
 	writes.Check(network(false))
 	send(writes.feed[1000:2000])
-	// Keepalives may notice it, or the guard; or a flush that was just committed, and only cleared up, says nothing, and the
-	// next one cannot connect.
-	const noticed = "connection timed out|answers no more|failed to connect"
+	// Keepalives or the guard may notice it. Or a flush was just committed and fails silently when it cleans up, and
+	// the next one cannot connect.
+	const noticed = "connection timed out|the other end does not answer|failed to connect"
 	reader.Says(noticed)
 	writer.Says(noticed)
 	writes.Check(network(true))
@@ -90,7 +90,7 @@ func TestHalfOpen(t *testing.T) {
 	t.Logf("noticed\n%s%s", reader.Log(), writer.Log())
 }
 
-// past waits until more lines are committed, and returns how many.
+// past waits until more lines are committed, and returns their number.
 func (tr *trial) past(line int) (now int) {
 	tr.Helper()
 	tr.Until(fmt.Sprint(line, " lines"), func() bool {

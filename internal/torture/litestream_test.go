@@ -11,8 +11,8 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// TestLitestream_LargeBatch: Litestream follows a database that a live run writes to, into which a large batch is loaded
-// and then updated beside it. What it restores is equal.
+// TestLitestream_LargeBatch: Litestream replicates a database that a live run writes to, while a large batch is
+// loaded and then updated. The restored database is equal.
 func TestLitestream_LargeBatch(t *testing.T) {
 	program, f := testcheck.Tool(t, "litestream"), testweir.New(t, "t.db")
 	weir := func(args ...string) string {
@@ -24,7 +24,7 @@ func TestLitestream_LargeBatch(t *testing.T) {
 	rows := 300_000 * times(t)
 	feed := func(name string, n, value int) {
 		var b strings.Builder
-		for i := range 2 * n { // each row twice, so that all are in one batch
+		for i := range 2 * n { // each row twice, so all are in one batch
 			fmt.Fprintf(&b, `{"id":%d,"a":"%s","n":%d}`+"\n", i/2, strings.Repeat("x", 200), value+i)
 		}
 		f.Write(name, b.String())

@@ -16,8 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// TestMemory_LongLines: the peak is at most one and a half times the buffer, 64 MiB, and ten times
-// the longest line.
+// TestMemory_LongLines: the peak is at most one and a half times the buffer, 64 MiB, and ten times the longest line.
 func TestMemory_LongLines(t *testing.T) {
 	times(t)
 	const longest = 15 << 20
@@ -48,10 +47,9 @@ func TestMemory_LongLines(t *testing.T) {
 	}
 }
 
-// TestFault_Memory runs weir with less and less memory for its data: with what it promises
-// to need it runs through; with less it may end at any instant, and nothing is lost. The stack of
-// each thread counts as data at its whole limit where the C library makes it (8 MiB is usual), and
-// how many threads there are is chance: hence the small stacks.
+// TestFault_Memory runs weir with less and less memory for its data. With the promised memory it succeeds; with less
+// it may end at any moment, and nothing is lost. If the C library creates a thread, its whole stack limit counts as
+// data (8 MiB is usual), and the number of threads is random: so the stacks are small.
 func TestFault_Memory(t *testing.T) {
 	times(t)
 	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
@@ -74,8 +72,8 @@ func TestFault_Memory(t *testing.T) {
 	})
 }
 
-// TestMemory_LargeBatches: batches that fill the buffer take no more than one and a half times of it and 64 MiB, whatever
-// the shape of the rows.
+// TestMemory_LargeBatches: batches that fill the buffer take at most one and a half times the buffer and 64 MiB, for
+// rows of any shape.
 func TestMemory_LargeBatches(t *testing.T) {
 	times(t)
 	for name, feed := range map[string]func(io.Writer) error{

@@ -1,6 +1,6 @@
-// Package torture has the tests that kill weir, its databases and its disks, and look
-// whether anything is lost, doubled or out of step. docs/dev/test-runs.md has what
-// they found. The environment variable TORTURE multiplies how long they take.
+// Package torture has the tests that kill weir, its databases and its disks, and check that nothing is lost,
+// duplicated or inconsistent. docs/dev/test-runs.md has their results. The environment variable TORTURE multiplies
+// their duration.
 package torture
 
 import (
@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// Overlay writes, into files in dir, what has the go command take texts for the content of the files
-// of these names, and returns the value of its flag -overlay.
+// Overlay writes files into dir so the go command uses texts instead of the files with these names, and returns the
+// value of its flag -overlay.
 func Overlay(dir string, texts map[string]string) (config string, err error) {
 	replace := map[string]string{}
 	for file, text := range texts {

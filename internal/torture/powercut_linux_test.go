@@ -22,12 +22,12 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// A disk is an ext4 file system in a file, whose power can be cut: what it was not told
-// to sync, and what its journal holds in memory, is gone.
+// A disk is an ext4 file system in a file whose power can be cut: data that was not synced, and the journal in
+// memory, is lost.
 type disk struct {
 	*testing.T
 	image   string
-	path    string // where it is mounted
+	path    string // mount point
 	mounted bool
 }
 
@@ -36,7 +36,7 @@ func newDisk(t *testing.T, megabytes int) *disk {
 	if os.Geteuid() != 0 {
 		t.Skip("a power cut takes root, who mounts a file system of its own")
 	}
-	dir, err := os.MkdirTemp("", "weir-disk-") // which others may enter: Postgres does not run as root
+	dir, err := os.MkdirTemp("", "weir-disk-") // others may enter it: Postgres does not run as root
 	testcheck.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	d := &disk{T: t, image: filepath.Join(dir, "image"), path: filepath.Join(dir, "disk")}
@@ -82,11 +82,10 @@ func (d *disk) unmount() {
 	}
 }
 
-// cut is the power cut. Afterwards every call of the file system fails, until it is
-// mounted again.
+// cut cuts the power. Afterwards every call of the file system fails until it is mounted again.
 func (d *disk) cut() {
 	d.Helper()
-	const shutdown, noFlush = 0x8004587d, 2 // FS_IOC_SHUTDOWN, neither data nor journal
+	const shutdown, noFlush = 0x8004587d, 2 // FS_IOC_SHUTDOWN, with neither data nor journal
 	f, err := os.Open(d.path)
 	d.Check(err)
 	defer f.Close()
@@ -97,14 +96,14 @@ func (d *disk) cut() {
 	runtime.KeepAlive(&how)
 }
 
-// again mounts what the power cut left.
+// again mounts what is left after the power cut.
 func (d *disk) again() {
 	d.Helper()
 	d.unmount()
 	d.mount()
 }
 
-// writeback is what a system does by itself now and then: it writes all to the disk.
+// writeback writes everything to the disk, like a system does from time to time.
 func (d *disk) writeback() {
 	if f, err := os.Open(d.path); err == nil {
 		_ = unix.Syncfs(int(f.Fd()))
@@ -112,8 +111,8 @@ func (d *disk) writeback() {
 	}
 }
 
-// acknowledge asks the database again and again how far it has come, until stop is
-// closed, and keeps the last answer: what another program saw committed.
+// acknowledge polls the database for its progress until stop is closed, and keeps the last answer: what another
+// program saw committed.
 func (tr *trial) acknowledge(stop <-chan struct{}, line *atomic.Int64) {
 	db := tr.Open(tr.To, "rwc")
 	defer db.Close()
@@ -134,14 +133,13 @@ func (tr *trial) acknowledge(stop <-chan struct{}, line *atomic.Int64) {
 	}
 }
 
-// outcome is how a power cut ended.
+// outcome is the result of a power cut.
 type outcome struct {
 	acked, found int
 	err          error // why the database is broken
 }
 
-// powerCut runs weir until the power is cut, mostly after it has come further than a
-// line, and looks at what is left.
+// powerCut runs weir until the power is cut, usually after it has passed a line, and checks what is left.
 func (tr *trial) powerCut(d *disk, at int, life time.Duration, restart func()) outcome {
 	tr.Helper()
 	c := tr.start()
@@ -154,7 +152,7 @@ func (tr *trial) powerCut(d *disk, at int, life time.Duration, restart func()) o
 			time.Sleep(time.Millisecond)
 		}
 	}
-	// Not for long: what the system has written back by itself cannot be lost.
+	// Not for long: data that the system has written back cannot be lost.
 	end := time.Now().Add(time.Duration(tr.rnd.Int64N(int64(life))))
 	for time.Now().Before(end) {
 		time.Sleep(min(time.Until(end), time.Duration(tr.rnd.IntN(40))*time.Millisecond))
@@ -178,11 +176,11 @@ func (tr *trial) powerCut(d *disk, at int, life time.Duration, restart func()) o
 	return outcome{acked: acked, found: s.line}
 }
 
-// cuts are the power cuts of a test, and what they did.
+// cuts counts the power cuts of a test and their results.
 type cuts struct{ n, halfway, lost, broken int }
 
-// cut cuts the power under runs of a trial until its feed is done, or there were so many cuts. kept tells that nothing
-// may be lost that another program saw committed, fragile that the database may be left broken.
+// cut cuts the power under runs of a trial until its feed is done, or until there were enough cuts. kept: nothing may
+// be lost that another program saw committed. fragile: the database may be broken.
 func (c *cuts) cut(tr *trial, d *disk, wanted int, life time.Duration, kept, fragile bool, restart func()) {
 	tr.Helper()
 	for at := 0; c.n < wanted && at < len(tr.feed); {
@@ -201,14 +199,14 @@ func (c *cuts) cut(tr *trial, d *disk, wanted int, life time.Duration, kept, fra
 		if now := tr.verify(); now < o.acked && kept {
 			tr.Fatalf("line %d was committed; after a power cut the table stands at %d", o.acked, now)
 		}
-		if tr.source != "tcp" { // whose checkpoints count the lines of a connection
+		if tr.source != "tcp" { // its checkpoints count the lines of a connection
 			c.lost += max(0, min(1, o.acked-o.found))
 			at = o.found
 		}
 	}
 }
 
-// end demands that enough cuts came after commits.
+// end fails the test unless enough cuts came after commits.
 func (c *cuts) end(t *testing.T, halfway int) {
 	t.Helper()
 	t.Logf("%d power cuts, %d of them after commits; %d took some commits back, %d left the database broken", c.n, c.halfway, c.lost, c.broken)
@@ -217,9 +215,8 @@ func (c *cuts) end(t *testing.T, halfway int) {
 	}
 }
 
-// TestPowerCut cuts the power of the disk that the database is on. At full and extra nothing is lost that another
-// program saw committed; at normal the last commits may be, and the next run reads them again. At off SQLite may be
-// left broken.
+// TestPowerCut cuts the power of the database's disk. At full and extra nothing is lost that another program saw
+// committed; at normal the last commits may be lost, and the next run reads them again. At off SQLite may be broken.
 func TestPowerCut(t *testing.T) {
 	n := times(t)
 	for _, to := range []string{"off WAL", "normal WAL", "full WAL", "extra WAL", "full DELETE", "extra DELETE", "normal DELETE"} {
@@ -242,7 +239,7 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestPowerCut_Postgres is the same for a server whose data is on the disk.
+// TestPowerCut_Postgres does the same with a server's data on the disk.
 func TestPowerCut_Postgres(t *testing.T) {
 	n := times(t)
 	for _, level := range []string{"normal", "full"} {
@@ -268,8 +265,8 @@ func TestPowerCut_Postgres(t *testing.T) {
 	}
 }
 
-// TestPowerCut_Spool has the spool on the disk, and the database with it: whatever the power cut took of either, the
-// next runs end in the right table.
+// TestPowerCut_Spool has the spool and the database on the disk: whatever either loses, the next runs produce the
+// correct table.
 func TestPowerCut_Spool(t *testing.T) {
 	n := times(t)
 	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {

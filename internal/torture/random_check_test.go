@@ -18,13 +18,13 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// A cell is a column of a row as the database holds it.
+// A cell is a column of a row in the database.
 type cell struct {
 	kind string // null, int, real, num, text, bool, json
 	text string
 }
 
-// check compares the tables and the rejected lines with the model's.
+// check compares the tables and the rejected lines with the model.
 func (r *running) check() error {
 	model, rejects := r.model()
 	db := r.open()
@@ -55,7 +55,7 @@ func (r *running) check() error {
 	return nil
 }
 
-// checkTable tells how the table differs from the model's.
+// checkTable returns the differences between the table and the model.
 func (r *running) checkTable(db *sql.DB, model *foldtest.Table) (faults []string, err error) {
 	have, columns, err := r.read(db)
 	if err != nil {
@@ -69,7 +69,7 @@ func (r *running) checkTable(db *sql.DB, model *foldtest.Table) (faults []string
 	return append(faults, differences("t", have, model.Rows(), r.same)...), nil
 }
 
-// differences tells how rows differ from those that should be there, each by their keys.
+// differences returns the differences between rows and the expected rows, both by key.
 func differences(table string, have map[string]map[string]cell, want map[string]map[string]foldtest.Value, same func(column string, want foldtest.Value, have cell) bool) (faults []string) {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Sprintf(table+": "+format, args...))
@@ -99,7 +99,7 @@ func differences(table string, have map[string]map[string]cell, want map[string]
 	return faults
 }
 
-// same reports whether a cell holds what the fold has.
+// same reports whether a cell holds the expected value.
 func (r *running) same(column string, want foldtest.Value, have cell) bool {
 	if r.table != nil {
 		for _, w := range r.table.columns {
@@ -115,7 +115,7 @@ func (r *running) same(column string, want foldtest.Value, have cell) bool {
 		}
 	}
 	if slices.Contains(r.rules.Key, column) {
-		return have.kind != "null" // by it the row was found
+		return have.kind != "null" // the row was found by it
 	}
 	kind := r.fold.Type(column)
 	if want.Kind != foldtest.Null && kind == foldtest.TextType && have.kind != "text" {
@@ -125,7 +125,7 @@ func (r *running) same(column string, want foldtest.Value, have cell) bool {
 	case foldtest.Null:
 		return have.kind == "null"
 	case foldtest.Bool:
-		if kind == foldtest.BoolType && have.kind == "int" { // in SQLite, where the column's first values were null
+		if kind == foldtest.BoolType && have.kind == "int" { // in SQLite, if the column's first values were null
 			return have.text == map[string]string{"true": "1", "false": "0"}[want.Text]
 		}
 		return have.text == want.Text && (have.kind == "bool" || have.kind == "text")
@@ -135,12 +135,11 @@ func (r *running) same(column string, want foldtest.Value, have cell) bool {
 	return have.kind == "text" && have.text == want.Text
 }
 
-// types are those of columns that weir makes, in SQLite and Postgres.
+// types are the types of columns that weir makes, in SQLite and Postgres.
 var types = map[string][2]string{foldtest.BoolType: {"BOOLEAN", "boolean"}, foldtest.IntType: {"INTEGER", "bigint"}, foldtest.RealType: {"REAL", "double precision"},
 	foldtest.NumberType: {"", "numeric"}, foldtest.JSONType: {"TEXT", "jsonb"}, foldtest.TextType: {"TEXT", "text"}}
 
-// typed reports what is wrong with the type of a column that weir made. In SQLite it need
-// not have one.
+// typed returns an error if a column that weir made has a wrong type. In SQLite it may have none.
 func (r *running) typed(column string) error {
 	kind := r.fold.Type(column)
 	if kind == "" || slices.Contains(r.rules.Key, column) {
@@ -156,7 +155,7 @@ func (r *running) typed(column string) error {
 	return fmt.Errorf("the type of %q is %q, and should be %q", column, have, want)
 }
 
-// read reads the table, its rows by their keys.
+// read returns the rows of the table by key.
 func (r *running) read(db *sql.DB) (rows map[string]map[string]cell, columns []string, err error) {
 	t, err := rowsOf(db, r.postgres, "t")
 	if err != nil {
@@ -173,7 +172,7 @@ func (r *running) read(db *sql.DB) (rows map[string]map[string]cell, columns []s
 	return rows, t.columns, nil
 }
 
-// tableRows are those of a table, which has no columns if it is missing.
+// tableRows are the rows of a table, which has no columns if it is missing.
 type tableRows struct {
 	columns []string
 	types   map[string]string
@@ -212,7 +211,7 @@ func rowsOf(db testweir.Queries, postgres bool, table string) (t tableRows, err 
 	return t, err
 }
 
-// newCell makes a cell of what a driver returns.
+// newCell converts a value from the driver.
 func newCell(v any, storage, kind string) cell {
 	switch v := v.(type) {
 	case nil:
@@ -236,7 +235,7 @@ func newCell(v any, storage, kind string) cell {
 		return cell{"bool", text}
 	case "bigint", "integer":
 		return cell{"int", text}
-	case "double precision": // which Postgres prints with another last digit, here and there
+	case "double precision": // Postgres sometimes prints another last digit
 		f, _ := strconv.ParseFloat(text, 64)
 		return cell{"real", strconv.FormatFloat(f, 'g', -1, 64)}
 	case "real", "numeric":
@@ -259,7 +258,7 @@ func (r *running) keyOf(row map[string]cell) string {
 	return foldtest.Key(parts...)
 }
 
-// rejected returns which lines were kept as rejects.
+// rejected returns the lines that were kept as rejects.
 func (r *running) rejected(db *sql.DB) (kept []string, err error) {
 	if r.rejects == "file" {
 		for w := range r.writers {
@@ -285,16 +284,16 @@ func (r *running) rejected(db *sql.DB) (kept []string, err error) {
 		slices.Sort(kept)
 		return kept, nil
 	}
-	rows, err := rowsOf(db, r.postgres, "weir_rejects") // none, if nothing was ever rejected
+	rows, err := rowsOf(db, r.postgres, "weir_rejects") // none if nothing was ever rejected
 	for _, row := range rows.rows {
-		line, _ := strconv.Atoi(row["line"].text) // a number
+		line, _ := strconv.Atoi(row["line"].text) // always a number
 		kept = append(kept, r.place(row["source"].text, line, row["raw"].text))
 	}
 	slices.Sort(kept)
 	return kept, err
 }
 
-// place is a line as the model names it, if it was kept as it came.
+// place identifies a line in the model if it was kept unchanged.
 func (r *running) place(source string, line int, raw string) string {
 	name := filepath.Base(source)
 	for w, files := range r.files {
@@ -314,7 +313,7 @@ func (r *running) place(source string, line int, raw string) string {
 	return fmt.Sprintf("%s:%d of no file", source, line)
 }
 
-// verify has the program compare the table with the feed.
+// verify compares the table with the feed using weir verify.
 func (r *running) verify() (code int, out string) {
 	args := []string{"verify"}
 	for w, files := range r.files {
@@ -325,8 +324,7 @@ func (r *running) verify() (code int, out string) {
 	return r.weir(nil, 0, append(args, r.foldArgs(r.To)...)...)
 }
 
-// verifies reports whether weir verify has to agree: it cannot know what the database
-// refused.
+// verifies reports whether weir verify must agree: it cannot know what the database rejected.
 func (r *running) verifies() bool {
 	if r.rules.MaxColumns != 500 && notYet["verify where few columns are added"] {
 		return false
@@ -334,8 +332,7 @@ func (r *running) verifies() bool {
 	return !r.blind && (r.table == nil || !r.table.linked && !slices.ContainsFunc(r.table.columns, func(w userColumn) bool { return w.wrong != "" || w.named }))
 }
 
-// spoil changes one value of a table that weir made, or removes a row, and demands that
-// verify find it.
+// spoil changes one value of a table that weir made, or removes a row, and expects verify to find it.
 func (r *running) spoil() error {
 	if r.table != nil || r.mapping != nil || !r.verifies() {
 		return nil

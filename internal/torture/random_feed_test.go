@@ -10,15 +10,15 @@ import (
 	"github.com/weirsync/weir/internal/foldtest"
 )
 
-// notYet are draws that are known to go wrong.
+// notYet are cases that are known to fail.
 var notYet = map[string]bool{
-	"verify where few columns are added": true, // it counts no column as new that the table has by now
-	"nulls where few columns are added":  true, // in Postgres a field of nulls takes a place in one run, and none in the next
+	"verify where few columns are added": true, // verify does not count columns as added that the table has by now
+	"nulls where few columns are added":  true, // in Postgres a field of nulls counts as a column in one run, but not in the next
 }
 
 func pick[T any](rnd *rand.Rand, of []T) T { return of[rnd.IntN(len(of))] }
 
-// The kinds of values that a column of a feed has, for the most part.
+// The kinds of values that most messages have in a column.
 const (
 	smallInts = iota
 	allInts
@@ -43,7 +43,7 @@ var (
 		"ctid", strings.Repeat("n", 64), strings.Repeat("ü", 32), "weir_x"}
 )
 
-// value is a column's value, as JSON.
+// value draws a column's value, as JSON.
 func value(rnd *rand.Rand, kind int) string {
 	switch kind {
 	case smallInts:
@@ -103,9 +103,9 @@ type feedSource struct {
 	c       *randomCase
 	columns []string
 	kind    map[string]int
-	version []string // one for each line
+	version []string // one per line
 	writer  int
-	single  int // how many keys were drawn that come once
+	single  int // number of unique keys drawn
 }
 
 // lines draws n lines.
@@ -124,7 +124,7 @@ var badLines = []string{"nonsense", `{"id":1,`, `[1]`, `{}`, `{"id":1}x`, `{"id"
 func (s *feedSource) line(i, ids int) string {
 	rnd, c := s.rnd, s.c
 	switch k := rnd.IntN(40); {
-	case i == 0: // what is no message at the beginning of a source can end a run
+	case i == 0: // an invalid first line can end a run
 	case k == 0:
 		return pick(rnd, []string{"", " ", "\t", "\r"})
 	case k < 3:
@@ -165,7 +165,7 @@ func (s *feedSource) line(i, ids int) string {
 	return line
 }
 
-// field draws a value of a column, with its name; perhaps twice.
+// field draws a value of a column, with its name; sometimes twice.
 func (s *feedSource) field(column string) string {
 	rnd := s.rnd
 	one := func() string {
@@ -214,12 +214,12 @@ func (s *feedSource) key(part, id int) string {
 		}
 		return pick(rnd, userKeys[kind].spell(id))
 	}
-	// Of all kinds: each a key of its own, but for the texts of numbers.
+	// Of all kinds: all are different keys, except texts of the same number.
 	all := []string{fmt.Sprint(id), fmt.Sprintf(`"%d"`, id), fmt.Sprintf("%d.0", id), fmt.Sprintf(`"0%d"`, id), "true", quoted(rnd, "key\u00a0"), "-0", "1e3", fmt.Sprintf("1234567890123456789%d", id), quoted(rnd, "x'y\"z")}
 	return all[min(rnd.IntN(2*len(all)), len(all)-1)]
 }
 
-// versions draws versions, no two of them equal where they must differ.
+// versions draws versions, all different if they must be.
 func (c *randomCase) versions(rnd *rand.Rand, n int) []string {
 	out := make([]string, n)
 	from := n
@@ -246,7 +246,7 @@ func (c *randomCase) versions(rnd *rand.Rand, n int) []string {
 	return out
 }
 
-// drawColumns draws what columns a feed has, and of what kinds.
+// drawColumns draws the columns of a feed, and their kinds.
 func drawColumns(rnd *rand.Rand, c *randomCase) (columns []string, kind map[string]int) {
 	kind = map[string]int{}
 	for range 1 + rnd.IntN(7) {

@@ -9,26 +9,26 @@ import (
 	"github.com/weirsync/weir/internal/foldtest"
 )
 
-// A life is what comes to a table and its checkpoints when all has been read.
+// A life is what happens to a table and its checkpoints after everything was read.
 type life struct {
 	kind  string         // "" for nothing
-	rules foldtest.Rules // of "other settings"
-	way   string         // then: accept, from-start, rebuild
-	lines []string       // of "a replaced file", or those that are appended when settings were accepted
+	rules foldtest.Rules // for "other settings"
+	way   string         // how the run deals with it: accept, from-start, rebuild
+	lines []string       // of "a replaced file", or appended after settings were accepted
 }
 
-// drawLife draws one for a case that is otherwise drawn.
+// drawLife draws a life for a case that is otherwise complete.
 func (c *randomCase) drawLife(rnd *rand.Rand, s *feedSource) {
 	if c.stdin || c.late || rnd.IntN(3) != 0 {
 		return
 	}
 	l := &c.life
 	if l.kind = pick(rnd, []string{"other settings", "a missing table", "another table", "a missing column", "a replaced file", "from the start"}); c.merges {
-		if c.writers == 2 { // a rebuild of one empties what the other has written
+		if c.writers == 2 { // a rebuild by one writer removes the other's rows
 			l.kind = ""
 			return
 		}
-		l.kind = pick(rnd, []string{"a missing table", "another table"}) // no other is read again, for that would add twice
+		l.kind = pick(rnd, []string{"a missing table", "another table"}) // nothing else can be read again, because that would add twice
 	}
 	l.lines = s.lines(len(s.version))
 	if l.kind != "other settings" {
@@ -56,7 +56,7 @@ func (c *randomCase) drawLife(rnd *rand.Rand, s *feedSource) {
 	}
 }
 
-// secondLife has it come, and demands what follows from it.
+// secondLife applies the life, and checks its consequences.
 func (r *running) secondLife() error {
 	l := r.life
 	if r.writers == 2 && l.kind != "a missing table" || !r.allHavePositions() {
@@ -77,7 +77,7 @@ func (r *running) secondLife() error {
 	return nil
 }
 
-// allHavePositions reports whether each source has a line that was no reject.
+// allHavePositions reports whether each source has an accepted line.
 func (r *running) allHavePositions() bool {
 	r.model()
 	for w, files := range r.files {
@@ -90,7 +90,7 @@ func (r *running) allHavePositions() bool {
 	return true
 }
 
-// expect runs the program and demands an exit code, and a table as it was.
+// expect runs the program, and expects an exit code and an unchanged table.
 func (r *running) expect(want int, args ...string) error {
 	if code, out := r.weir(nil, 0, append(r.args(0, r.To), args...)...); code != want {
 		return fmt.Errorf("%s: the run ended with %d, not %d\n%s", strings.Join(args, " "), code, want, out)
@@ -98,7 +98,7 @@ func (r *running) expect(want int, args ...string) error {
 	return nil
 }
 
-// syncWith runs a writer with a flag more.
+// syncWith runs a writer with an additional flag.
 func (r *running) syncWith(flag string, writer int) error {
 	r.extra = []string{flag}
 	defer func() { r.extra = nil }()
@@ -131,7 +131,7 @@ func (r *running) again(flag string) error {
 
 func (r *running) otherSettings(l life) error {
 	if len(r.between) > 0 && len(l.rules.Key) != len(r.rules.Key) {
-		return nil // a view would keep the table from being recreated
+		return nil // a view prevents the table from being recreated
 	}
 	key, fill := len(l.rules.Key) != len(r.rules.Key), l.rules.FillOnly != r.rules.FillOnly
 	next := *r.randomCase
@@ -149,9 +149,9 @@ func (r *running) otherSettings(l life) error {
 		r.randomCase = now
 		return r.check()
 	}
-	r.blind = true // verify folds by the new settings alone
+	r.blind = true // verify folds with only the new settings
 	r.model()
-	if r.fold.Rules = l.rules; r.postgres { // which has no column for nulls alone
+	if r.fold.Rules = l.rules; r.postgres { // Postgres has no column that has only nulls
 		for _, column := range r.fold.Columns {
 			if r.table == nil && r.fold.Type(column.Name) == "" {
 				r.fold.Drop(column.Name)
@@ -186,7 +186,7 @@ func (r *running) grow(lines []string) {
 	r.replace(slices.Concat(r.files[0][last], lines))
 }
 
-// replace gives that file other lines.
+// replace overwrites that file with other lines.
 func (r *running) replace(lines []string) {
 	next := *r.randomCase
 	next.files = slices.Clone(next.files)

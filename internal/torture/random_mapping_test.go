@@ -18,9 +18,9 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 )
 
-// drawMapping has a case be about the tables of a config file.
+// drawMapping makes a case use the tables of a config file.
 func (c *randomCase) drawMapping(rnd *rand.Rand, file string) {
-	for c.mapping == nil { // some have conditions that no message meets
+	for c.mapping == nil { // some have conditions that match no message
 		c.messages = &mappingDraw{Rand: rnd}
 		c.config = c.messages.file()
 		if err := os.WriteFile(file, []byte(c.config), 0o600); err != nil {
@@ -30,7 +30,7 @@ func (c *randomCase) drawMapping(rnd *rand.Rand, file string) {
 	}
 }
 
-// mappingOf returns the mapping of a config file.
+// mappingOf parses the mapping of a config file.
 func mappingOf(file string) (*mapping.Mapping, error) {
 	f, err := config.Read(file, nil, []string{"sqlite", "postgres"}, func([]config.Entry) folding.Options {
 		return folding.Options{Key: []string{"id"}, Null: folding.ClearNull, Scope: folding.ColumnScope, MaxColumns: 500}
@@ -49,14 +49,14 @@ func (d *mappingDraw) lines(n int) (lines []string) {
 	return lines
 }
 
-// A mappedModel is what a mapping makes of a feed, and what the database knows rows by that have keys of their own.
+// A mappedModel is the model of a mapping, and the generated keys of its rows in the database.
 type mappedModel struct {
 	*foldtest.Model
-	keys map[string]map[string][]string // by table and what the database knows a row by
-	born map[string]map[string]string   // what it knows a row by, by table and row
+	keys map[string]map[string][]string // natural key by table and generated key
+	born map[string]map[string]string   // generated key by table and row
 }
 
-// checkMapping tells how the tables differ from the model's.
+// checkMapping returns the differences between the tables and the model.
 func (r *running) checkMapping(db *sql.DB) (faults []string, err error) {
 	m := &r.mapped
 	before := m.born
@@ -79,10 +79,10 @@ func (r *running) checkMapping(db *sql.DB) (faults []string, err error) {
 	return faults, nil
 }
 
-// differences tells how a table differs from the model's.
+// differences returns the differences between a table and the model.
 func (m *mappedModel) differences(t *mapping.Table, rows tableRows) (faults []string) {
 	_, owner := m.Owner(t.Name)
-	left := append(m.Key(t.Name), t.ID, owner) // by which rows are found
+	left := append(m.Key(t.Name), t.ID, owner) // columns by which rows are found
 	have := map[string]map[string]cell{}
 	for _, row := range rows.rows {
 		key := foldtest.Key(m.key(t.Name, row)...)
@@ -96,8 +96,7 @@ func (m *mappedModel) differences(t *mapping.Table, rows tableRows) (faults []st
 	})...)
 }
 
-// key is that of a row as messages have it: what the database knows the row above by stands for its
-// key.
+// key returns the key of a row as in messages: the parent's natural key replaces its generated key.
 func (m *mappedModel) key(table string, row map[string]cell) (key []string) {
 	owner, column := m.Owner(table)
 	if owner != "" {
@@ -109,7 +108,7 @@ func (m *mappedModel) key(table string, row map[string]cell) (key []string) {
 	return key
 }
 
-// named is the value of a column as messages have it, which name rows of other tables by their keys.
+// named returns the value of a column as in messages, which refer to rows of other tables by their natural keys.
 func (m *mappedModel) named(t *mapping.Table, column string, c cell) cell {
 	i := slices.IndexFunc(t.Columns, func(c mapping.Column) bool { return c.Name == column })
 	if i < 0 || t.Columns[i].From[0].References == "" || c.kind == "null" {
@@ -121,8 +120,7 @@ func (m *mappedModel) named(t *mapping.Table, column string, c cell) cell {
 	return c
 }
 
-// identify notes the keys of rows by what the database knows them by, and finds those that it knows by something
-// else than before.
+// identify records the generated keys of rows, and reports rows whose generated key has changed.
 func (m *mappedModel) identify(t *mapping.Table, rows tableRows, before map[string]string) (faults []string) {
 	keys, ids, born := map[string][]string{}, map[string]string{}, m.Born(t.Name)
 	m.keys[t.Name], m.born[t.Name] = keys, ids
@@ -143,7 +141,7 @@ func (m *mappedModel) identify(t *mapping.Table, rows tableRows, before map[stri
 	return faults
 }
 
-// sameMapped reports whether a database holds a value, in whatever type its column has.
+// sameMapped reports whether a database holds a value, in any column type.
 func sameMapped(want foldtest.Value, have cell) bool {
 	if want.Kind == foldtest.Null || have.kind == "null" {
 		return want.Kind == foldtest.Null && have.kind == "null"
@@ -165,7 +163,7 @@ func sameMapped(want foldtest.Value, have cell) bool {
 	return isTime && isToo && w.Equal(h)
 }
 
-// instant reads the time of a column that is of such a type.
+// instant parses a time from a timestamp column.
 func instant(text string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999Z07", time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -175,21 +173,21 @@ func instant(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// A mappingDraw draws the tables of a config file, and a feed that has something for most of them.
+// A mappingDraw draws the tables of a config file, and a feed that has values for most of them.
 type mappingDraw struct {
 	*rand.Rand
-	fleet bool // the feed is about planes, and flights and crews that name them
+	fleet bool // the feed is about planes, and flights and crews that refer to them
 }
 
 func (d *mappingDraw) of(texts ...string) string { return texts[d.IntN(len(texts))] }
 func (d *mappingDraw) one(in int) bool           { return d.IntN(in) == 0 }
 
-// messages has the rules that texts are drawn by, and says how they are written.
+// messages has the rules for drawing texts. It explains its syntax.
 //
 //go:embed testdata/messages.txt
 var messages string
 
-// rules are what each rule may become.
+// rules has the alternatives of each rule.
 var rules = func() map[string][]string {
 	all := map[string][]string{}
 	for line := range strings.Lines(messages) {
@@ -215,7 +213,7 @@ var (
 	tidy  = strings.NewReplacer(",}", "}", ",]", "]")
 )
 
-// draw draws what a rule becomes.
+// draw draws an alternative of a rule.
 func (d *mappingDraw) draw(rule string) string {
 	text := named.ReplaceAllStringFunc(d.of(rules[rule]...), func(name string) (text string) {
 		m, times := named.FindStringSubmatch(name), 1
@@ -236,15 +234,15 @@ func (d *mappingDraw) draw(rule string) string {
 // A drawnTable is a table of a config file.
 type drawnTable struct {
 	name     string
-	settings []string // "" is none
-	columns  []string // nil: all fields by their names
-	named    bool     // others may name its rows
+	settings []string // "" means none
+	columns  []string // nil: all fields, with their names
+	named    bool     // other tables may refer to its rows
 }
 
 func (t *drawnTable) set(settings ...string)   { t.settings = append(t.settings, settings...) }
 func (t *drawnTable) column(columns ...string) { t.columns = append(t.columns, columns...) }
 
-// has reports whether a setting begins with a text.
+// has reports whether a setting has a prefix.
 func (t *drawnTable) has(setting string) bool {
 	return slices.ContainsFunc(t.settings, func(s string) bool { return strings.HasPrefix(s, setting) })
 }
@@ -257,7 +255,7 @@ func (t *drawnTable) String() string {
 	return "  " + t.name + ": {" + strings.Join(all, ", ") + "}\n"
 }
 
-// maybe is a text, or "".
+// maybe returns text or "".
 func (d *mappingDraw) maybe(in int, text string) string {
 	if d.one(in) {
 		return text
@@ -265,7 +263,7 @@ func (d *mappingDraw) maybe(in int, text string) string {
 	return ""
 }
 
-// file is a config file.
+// file returns a config file.
 func (d *mappingDraw) file() string {
 	var tables []drawnTable
 	switch d.fleet = false; {
@@ -280,7 +278,7 @@ func (d *mappingDraw) file() string {
 				tables = append(tables, d.children(&t)...)
 			}
 		}
-		if d.one(8) { // elements that belong to no row
+		if d.one(8) { // elements without a parent row
 			tables = append(tables, drawnTable{name: "loose", settings: []string{"each: " + d.of("items", "tags", "obj.y"), "key: k"}, columns: []string{"k: [sku as text, . as text]", "id: $.id", "parent: ^.type"}})
 		}
 	}
@@ -295,7 +293,7 @@ func (d *mappingDraw) file() string {
 	return text
 }
 
-// references may have a table name rows of another one.
+// references may add a foreign key to another table.
 func (d *mappingDraw) references(tables []drawnTable) {
 	for _, i := range d.Perm(len(tables)) {
 		for _, j := range d.Perm(len(tables)) {
@@ -309,7 +307,7 @@ func (d *mappingDraw) references(tables []drawnTable) {
 	}
 }
 
-// table is a table that has a row for each message. Which numbers are one key depends on the type of its column.
+// table draws a table with a row per message. Which numbers are equal as keys depends on the column's type.
 func (d *mappingDraw) table(name string) drawnTable {
 	t := drawnTable{name: name, settings: []string{d.maybe(3, "id: sid")}}
 	if !d.one(3) {
@@ -336,13 +334,13 @@ func (d *mappingDraw) table(name string) drawnTable {
 	return t
 }
 
-// fleetTables are tables whose rows name those of another one, which messages delete as well.
+// fleetTables draws tables whose rows refer to rows of another one, which messages also delete.
 func (d *mappingDraw) fleetTables() []drawnTable {
 	table := func(name, types string, more ...string) drawnTable {
 		t := drawnTable{name: name, settings: []string{"when: {type: " + types + "}", "delete_when: op=delete"}, columns: append([]string{"id: as text", "n"}, more...), named: true}
 		if k := d.IntN(6); k == 0 {
 			t.set("version_field: $.v")
-		} else if k == 1 && name != "crews" { // whose members would need the column, too
+		} else if k == 1 && name != "crews" { // its members would need the column, too
 			t.set("version_field: $.v", "version_scope: row")
 			t.column("ver: $.v as text")
 		} else if k == 2 {
@@ -357,7 +355,7 @@ func (d *mappingDraw) fleetTables() []drawnTable {
 		{name: "members", settings: []string{"of: crews", "each: items", "key: sku", "parent: {id: crew}", "set: " + d.of("replace", "merge")}, columns: []string{"sku: as text", "reg: {from: ref, references: planes}"}}}
 }
 
-// fold draws the rules of a fold. A version of whole rows is kept in a column.
+// fold draws the rules of a fold. A version of whole rows needs a column.
 func (d *mappingDraw) fold(t *drawnTable) {
 	switch d.IntN(6) {
 	case 0:
@@ -384,7 +382,7 @@ func (d *mappingDraw) mark(t *drawnTable) {
 	}
 }
 
-// source is where a column gets its values.
+// source draws the source of a column's values.
 func (d *mappingDraw) source(paths ...string) string {
 	var all []string
 	for range 1 + d.IntN(2) {
@@ -401,7 +399,7 @@ func (d *mappingDraw) source(paths ...string) string {
 		}
 		when := d.maybe(4, ", when: "+d.draw("condition"))
 		all = append(all, "{"+from+when+"}")
-		if strings.Contains(from, " as json") { // what JSON is beside another type depends on the column
+		if strings.Contains(from, " as json") { // whether JSON equals a value of another type depends on the column
 			return all[len(all)-1]
 		}
 		if when == "" && from[0] != 'f' { // there is always a value
@@ -411,7 +409,7 @@ func (d *mappingDraw) source(paths ...string) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// children are tables of the elements of arrays in the rows of one.
+// children draws tables for the elements of arrays in the rows of another.
 func (d *mappingDraw) children(of *drawnTable) (tables []drawnTable) {
 	set, byRow := d.of("", "set: replace", "set: merge"), of.has("version_scope: row")
 	if of.has("fill_only") {
@@ -425,7 +423,7 @@ func (d *mappingDraw) children(of *drawnTable) (tables []drawnTable) {
 		return t
 	}
 	defer func() {
-		for i := range tables { // rows have the version of those above, and keep it in a column
+		for i := range tables { // rows have their parent's version, and store it in a column
 			if t := &tables[i]; byRow && t.has("set: merge") && !t.has("version_field") {
 				t.column("ver: $.v as text")
 			}
@@ -466,7 +464,7 @@ func (d *mappingDraw) children(of *drawnTable) (tables []drawnTable) {
 	return tables
 }
 
-// orders are tables whose rows go by deletes of those that they belong to, with versions.
+// orders draws tables whose rows are deleted with their parents, with versions.
 func (d *mappingDraw) orders() []drawnTable {
 	id := d.maybe(3, "id: oid")
 	rename := "parent: {id: order_id}"

@@ -17,7 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// run runs a case in a place of its own, and tells what is wrong.
+// run runs a case in a separate folder, and returns what is wrong.
 func (b *bench) run(t testing.TB, c *randomCase) (err error) {
 	b.n++
 	r := &running{Folder: testweir.New(t, "t.db"), randomCase: c, counts: make([]counts, c.writers)}
@@ -33,23 +33,23 @@ func (b *bench) run(t testing.TB, c *randomCase) (err error) {
 	return r.spoil()
 }
 
-// running is a case that runs.
+// running is a case in progress.
 type running struct {
 	*testweir.Folder
 	*randomCase
 	counts []counts // of each writer's last run
 	extra  []string // flags of the next run
-	blind  bool     // verify cannot know the table, such as one with a row whose delete the database rejected
+	blind  bool     // verify cannot predict the table, such as after the database rejected a delete
 
-	types    map[string]string // of the table's columns, when it was read last
+	types    map[string]string // of the table's columns, when it was last read
 	fold     *foldtest.Table   // what the files hold so far
-	mapped   mappedModel       // the same of a config file's tables
-	applied  map[string]int    // lines of each file
-	accepted map[string]int    // those that were no rejects
+	mapped   mappedModel       // the same for the tables of a config file
+	applied  map[string]int    // number of lines, by file
+	accepted map[string]int    // number of accepted lines, by file
 	bad      []string
 }
 
-// model folds what the files hold and it has not folded yet.
+// model folds the lines of the files that it has not folded yet.
 func (r *running) model() (t *foldtest.Table, rejects []string) {
 	switch {
 	case r.mapping != nil && r.mapped.Model == nil:
@@ -81,7 +81,7 @@ func (r *running) model() (t *foldtest.Table, rejects []string) {
 	return r.fold, r.bad
 }
 
-// apply has the model fold a line of a file.
+// apply folds a line of a file in the model.
 func (r *running) apply(writer, part, i int) error {
 	before := r.files[writer][part][:i]
 	line := r.files[writer][part][i]
@@ -96,10 +96,10 @@ func (r *running) apply(writer, part, i int) error {
 	return err
 }
 
-// fromStart has the model fold all files again, over what it has.
+// fromStart folds all files again in the model, on top of its content.
 func (r *running) fromStart() { r.applied, r.accepted, r.bad = map[string]int{}, map[string]int{}, nil }
 
-// counts are what a run says that it did.
+// counts is what a run reports.
 type counts struct{ Lines, Inserted, Updated, Deleted, Rejected int }
 
 func (r *running) all() error {
@@ -120,14 +120,15 @@ func (r *running) all() error {
 	if r.stdin {
 		return nil
 	}
-	for w := range r.writers { // again: there is nothing to do
+	for w := range r.writers { // again: nothing is left to do
 		if r.late && w == 0 {
 			continue
 		}
 		if err := r.sync(w, 0); err != nil {
 			return fmt.Errorf("a second run: %w", err)
 		}
-		// A source whose lines were all rejected is read again: one that had too many columns may now be taken without them.
+		// A source whose lines were all rejected is read again: a line that had too many columns may now be accepted
+		// without them.
 		n := r.counts[w]
 		if did := n.Inserted + n.Updated + n.Deleted; did > 0 && r.rules.MaxColumns >= 500 || n.Lines+did > 0 && r.allHavePositions() {
 			return fmt.Errorf("a second run did something: %+v", r.counts[w])
@@ -139,7 +140,7 @@ func (r *running) all() error {
 		}
 		if r.postgres && strings.Contains(strings.Join(r.between, ""), "VIEW") {
 			r.fold.Hold()
-			r.blind = true // verify folds what the view has the program reject
+			r.blind = true // verify folds lines that are rejected because of the view
 		}
 		r.grow(r.appended)
 		if err := r.sync(0, 0); err != nil {
@@ -152,7 +153,7 @@ func (r *running) all() error {
 	return r.secondLife()
 }
 
-// writersRun has all writers write their files.
+// writersRun runs all writers on their files.
 func (r *running) writersRun() error {
 	if r.late {
 		return r.lateRun()
@@ -169,8 +170,7 @@ func (r *running) writersRun() error {
 	return errors.Join(errs...)
 }
 
-// lateRun has the first writer begin before the second one and get its lines afterwards,
-// in some pieces.
+// lateRun starts the first writer before the second one, and gives it its lines afterwards, in several parts.
 func (r *running) lateRun() error {
 	run := r.Command(r.args(0, r.To)...)
 	in, err := run.StdinPipe()
@@ -188,7 +188,7 @@ func (r *running) lateRun() error {
 	return errors.Join(err, r.ended(0, run.Wait(), run.Log()+run.Out()))
 }
 
-// count compares what the runs say that they did with the fold.
+// count compares what the runs report with the fold.
 func (r *running) count() error {
 	if r.kills > 0 {
 		return nil
@@ -210,7 +210,7 @@ func (r *running) count() error {
 			sum.Lines -= len(lines)
 		}
 	}
-	again := sum.Lines > 0 && r.writers > 1 // one may read again what another's change to the table has made void
+	again := sum.Lines > 0 && r.writers > 1 // a writer reads again what the other's change to the table has made void
 	if model != nil && sum.Inserted-sum.Deleted != rows || sum.Rejected != len(rejects) && !(again && sum.Rejected > len(rejects)) {
 		return fmt.Errorf("the summary is wrong: %+v, and should be of %d rows and %d rejected lines", r.counts, rows, len(rejects))
 	}
@@ -225,7 +225,7 @@ func (r *running) open() *sql.DB {
 	return r.Open(r.To, "rwc")
 }
 
-// text is a file's.
+// text returns the content of a file.
 func (c *randomCase) text(lines []string) []byte {
 	text := strings.Join(lines, "\n")
 	if last := lines[len(lines)-1]; !c.noEnd || foldtest.NewTable(c.rules, foldtest.Limits{}).Apply([]byte(last)) != nil {
@@ -243,7 +243,7 @@ func (r *running) write() {
 	}
 }
 
-// sync kills a number of runs of the program, and then runs it to its end.
+// sync kills a number of runs of the program, and then lets one finish.
 func (r *running) sync(writer, kills int) error {
 	rnd := rand.New(rand.NewPCG(uint64(r.killIn), uint64(writer)))
 	for ; ; kills-- {
@@ -266,7 +266,7 @@ func (r *running) sync(writer, kills int) error {
 	}
 }
 
-// ended reads the summary of a run that has ended.
+// ended parses the summary of a run that has ended.
 func (r *running) ended(writer, code int, out string) error {
 	if code != 0 && code != 3 {
 		return fmt.Errorf("the run ended with %d\n%s", code, out)
@@ -282,7 +282,7 @@ func (r *running) ended(writer, code int, out string) error {
 	return nil
 }
 
-// weir runs the program, and kills it after a time, 0 for never; then the exit code is -1.
+// weir runs the program, and kills it after a time, 0 for never. The exit code of a killed run is -1.
 func (r *running) weir(stdin []byte, after time.Duration, args ...string) (code int, out string) {
 	run := r.Command(args...)
 	run.Stdin = bytes.NewReader(stdin)

@@ -12,32 +12,32 @@ import (
 	"github.com/weirsync/weir/internal/foldtest"
 )
 
-// A userColumn is one of a table that somebody made before weir came.
+// A userColumn is a column of a table that a user made.
 type userColumn struct {
 	foldtest.Column
 	decl  string
 	same  func(want foldtest.Value, have cell) bool
-	good  []string                                  // values that it takes
-	more  func(rnd *rand.Rand) string               // the same, nil for none
-	bad   []string                                  // values that its type does not take, as each message shows
-	wrong string                                    // one that a constraint refuses, "" for none
-	check func(row map[string]foldtest.Value) error // that constraint
-	named bool                                      // by every message: there is no NULL in it
+	good  []string                                  // values that it accepts
+	more  func(rnd *rand.Rand) string               // returns more of them; nil for none
+	bad   []string                                  // values that its type rejects without the database
+	wrong string                                    // a value that a constraint rejects, "" for none
+	check func(row map[string]foldtest.Value) error // checks that constraint
+	named bool                                      // set by every message, so it is never NULL
 }
 
-// A userTable is a table with rules of its own.
+// A userTable is a table that a user made, with constraints.
 type userTable struct {
 	columns []userColumn
-	before  []string // statements that come before the one that makes it
-	ending  string   // of that statement
+	before  []string // statements before its CREATE TABLE
+	ending  string   // end of its CREATE TABLE
 	byIndex bool     // its key is a unique index
 	after   []string
-	linked  bool // it has a unique column, and one that refers to another row
+	linked  bool // it has a unique column, and a foreign key to itself
 }
 
 func whole(v foldtest.Value, bits int) bool {
 	text, ok := foldtest.Decimal(v.Text)
-	if v.Kind == foldtest.String { // in its plainest spelling
+	if v.Kind == foldtest.String { // in its simplest spelling
 		n, err := strconv.ParseInt(v.Text, 10, bits)
 		return err == nil && strconv.FormatInt(n, 10) == v.Text
 	}
@@ -91,7 +91,7 @@ func sameJSON(want foldtest.Value, have cell) bool {
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// userColumns are those that a table is made of, but for its key.
+// userColumns are the columns that tables are made of, in addition to the key.
 func userColumns(postgres bool) []userColumn {
 	column := func(name, decl string, takes func(foldtest.Value) bool, same func(foldtest.Value, cell) bool, good, bad []string) userColumn {
 		return userColumn{Column: foldtest.Column{Name: name, Takes: takes}, decl: decl, same: same, good: good, bad: bad}
@@ -140,7 +140,7 @@ func userColumns(postgres bool) []userColumn {
 	return append(all, i, d, any, blob, v, n)
 }
 
-// drawTable draws a table of a user's.
+// drawTable draws a user's table.
 func drawTable(rnd *rand.Rand, c *randomCase) *userTable {
 	u := &userTable{}
 	all := userColumns(c.postgres)
@@ -224,7 +224,7 @@ func refuses(column, text string) func(map[string]foldtest.Value) error {
 	}
 }
 
-// trigger refuses a row with an error of its own.
+// trigger rejects a row with an error of its own.
 func trigger(postgres bool) []string {
 	if postgres {
 		return []string{"CREATE FUNCTION judge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF new.t = 'wrong' THEN RAISE EXCEPTION 'no' USING ERRCODE = 'U0001'; END IF; RETURN new; END $$",
@@ -234,7 +234,7 @@ func trigger(postgres bool) []string {
 		"CREATE TRIGGER judging2 BEFORE UPDATE ON t WHEN new.t = 'wrong' BEGIN SELECT RAISE(ABORT, 'no'); END"}
 }
 
-// make is the statements that make the table.
+// make returns the statements that create the table.
 func (u *userTable) make(c *randomCase) []string {
 	var defs []string
 	for i, k := range c.rules.Key {
@@ -257,7 +257,7 @@ func (u *userTable) make(c *randomCase) []string {
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// values draws those of a message.
+// values draws the values of a message.
 func (u *userTable) values(rnd *rand.Rand) (parts []string) {
 	for i := range u.columns {
 		w := &u.columns[i]
@@ -285,8 +285,8 @@ func (u *userTable) values(rnd *rand.Rand) (parts []string) {
 	return parts
 }
 
-// links are lines whose rows have to do with one another: each has a key that comes once.
-// Those that take a value which is taken, or refer to a row that is missing, are wrong.
+// links returns lines whose rows depend on each other; each has a unique key. Lines that set a unique value again, or
+// refer to a missing row, are rejected.
 func (u *userTable) links(rnd *rand.Rand, c *randomCase, id int) (lines []string) {
 	var rest strings.Builder
 	for i := range u.columns {
@@ -311,7 +311,7 @@ func (u *userTable) links(rnd *rand.Rand, c *randomCase, id int) (lines []string
 	return lines
 }
 
-// wrongs are lines that a constraint refuses; the key of each comes once.
+// wrongs returns lines that a constraint rejects; each has a unique key.
 func (u *userTable) wrongs(rnd *rand.Rand, c *randomCase, id int) string {
 	parts := []string{}
 	for n, k := range c.rules.Key {
@@ -335,7 +335,7 @@ func (u *userTable) wrongs(rnd *rand.Rand, c *randomCase, id int) string {
 		switch {
 		case w == guilty && w.wrong != "":
 			parts = append(parts, name(rnd, w.Name)+":"+w.wrong)
-		case w == guilty: // not NULL
+		case w == guilty: // violates NOT NULL
 			if rnd.IntN(2) == 0 {
 				parts = append(parts, name(rnd, w.Name)+":null")
 			}
@@ -346,7 +346,7 @@ func (u *userTable) wrongs(rnd *rand.Rand, c *randomCase, id int) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// violates has the constraints judge a row.
+// violates checks a row against the constraints.
 func (u *userTable) violates(t *foldtest.Table, key string, row map[string]foldtest.Value) error {
 	if boss, _ := foldtest.Decimal(row["boss"].Text); u.linked && row["boss"].Kind != foldtest.Null && !t.Has(boss) && foldtest.Key(boss) != key {
 		return errors.New("no such boss")
@@ -372,7 +372,7 @@ func (u *userTable) violates(t *foldtest.Table, key string, row map[string]foldt
 	return nil
 }
 
-// columnsOf are the model's.
+// columnsOf returns the columns for the model.
 func (u *userTable) columnsOf(c *randomCase) (columns []foldtest.Column) {
 	for i, k := range c.rules.Key {
 		kind := userKeys[c.keys[i]]
@@ -385,8 +385,7 @@ func (u *userTable) columnsOf(c *randomCase) (columns []foldtest.Column) {
 	return columns
 }
 
-// A userKey is the kind of a key's column in a table of a user's: which values are one
-// key, and how a feed spells one.
+// A userKey is a kind of key column in a user's table: which values are equal, and how a feed spells them.
 type userKey struct {
 	decl  string
 	takes func(foldtest.Value) bool
@@ -404,14 +403,14 @@ func decimal(v foldtest.Value) string {
 
 func nearest(v foldtest.Value) string {
 	f, _ := strconv.ParseFloat(v.Text, 64)
-	return fmt.Sprint(f + 0) // without the sign of zero
+	return fmt.Sprint(f + 0) // removes the sign of zero
 }
 
 func wholeOf(bits int) func(foldtest.Value) bool {
 	return func(v foldtest.Value) bool { return whole(v, bits) }
 }
 
-// userKeys are the kinds of keys that the user's tables have.
+// userKeys are the kinds of key columns in users' tables.
 var userKeys = map[string]userKey{
 	"number": {"bigint", wholeOf(64), decimal, func(id int) []string {
 		return []string{fmt.Sprint(id), fmt.Sprintf(`"%d"`, id), fmt.Sprintf("%d.0", id), fmt.Sprintf("%de0", id)}
@@ -419,7 +418,7 @@ var userKeys = map[string]userKey{
 	"text": {"TEXT", nil, text, func(id int) []string {
 		return []string{fmt.Sprintf(`"k %d ü"`, id), fmt.Sprintf(`"\u006b %d ü"`, id), fmt.Sprintf(`"k\u0020%d \u00fC"`, id)}
 	}, nil},
-	"small": {"smallint", wholeOf(16), decimal, func(id int) []string { // wrong keys are past it
+	"small": {"smallint", wholeOf(16), decimal, func(id int) []string { // invalid keys exceed it
 		return []string{fmt.Sprint(id), fmt.Sprintf(`"%d"`, id), fmt.Sprintf("%d.0", id)}
 	}, []string{"40000", "[]"}},
 	"numeric": {"numeric", number, decimal, func(id int) []string {
@@ -446,7 +445,7 @@ var userKeys = map[string]userKey{
 	}, nil},
 }
 
-// drawUserKey draws the kind of a key's column.
+// drawUserKey draws the kind of a key column.
 func drawUserKey(rnd *rand.Rand, postgres bool) string {
 	if rnd.IntN(2) == 0 {
 		return pick(rnd, []string{"number", "text"})

@@ -18,9 +18,9 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// TestRandom runs the program on random feeds, into a table that it makes or one of a user, or into those of a random
-// config file, with random settings, killed or not, by one run or by two at once, and demands that the tables be the
-// fold that package foldtest makes of the feed, and that each bad line be kept once.
+// TestRandom runs the program on random feeds, into a table that it makes, or a user's table, or the tables of a
+// random config file, with random settings, killed or not, with one run or two at once. The tables must equal the
+// fold of package foldtest, and each bad line must be kept once.
 func TestRandom(t *testing.T) {
 	n := testcheck.Rounds(15, 100*tortured())
 	for _, kind := range []string{"sqlite", "postgres"} {
@@ -43,10 +43,10 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// A bench is where cases run, one at a time.
+// A bench runs cases, one at a time.
 type bench struct {
 	*testweir.Folder
-	url string // of a Postgres database, "" for SQLite
+	url string // of a Postgres database; "" for SQLite
 	n   int
 }
 
@@ -58,31 +58,31 @@ func newBench(t *testing.T, kind string) *bench {
 	return &bench{Folder: testweir.New(t, url), url: url}
 }
 
-// A randomCase is a feed or two, a table, and how runs bring the one into the other.
+// A randomCase is one or two feeds, a table, and how runs sync them.
 type randomCase struct {
 	postgres bool
 	rules    foldtest.Rules
-	keys     []string         // how the parts of the key are spelled
-	table    *userTable       // nil where weir makes it
+	keys     []string         // how each part of the key is spelled
+	table    *userTable       // nil if weir makes the table
 	mapping  *mapping.Mapping // of a config file, instead of rules, keys and a table
-	config   string           // that file
+	config   string           // the config file
 	messages *mappingDraw     // its feed
 	writers  int
-	files    [][][]string // of each writer, their lines
-	appended []string     // to the last file of the first writer, later
+	files    [][][]string // lines, by writer and file
+	appended []string     // later, to the last file of the first writer
 	pack     string       // "", gz, zst
 	noEnd    bool         // the last line of a file has no newline
 	stdin    bool
 	glob     bool
 	rejects  string // table, file
 	flags    []string
-	inTurn   bool // the writers come one after the other
+	inTurn   bool // the writers run one after the other
 	merges   bool // the columns have merge functions
-	counters bool // they are sums, to which the writers add at once
-	late     bool // the first writer reads stdin: it begins first, and gets its lines last
+	counters bool // they are sums, and the writers add to them concurrently
+	late     bool // the first writer reads stdin: it starts first, and gets its lines last
 	kills    int
 	killIn   time.Duration
-	between  []string // SQL that comes before what is appended is read
+	between  []string // SQL to run before the appended lines are read
 	life     life
 }
 
@@ -98,7 +98,7 @@ func drawCase(rnd *rand.Rand, postgres bool, dir string) *randomCase {
 	return c
 }
 
-// drawRules has a case be about one table.
+// drawRules makes a case use one table.
 func (c *randomCase) drawRules(rnd *rand.Rand) {
 	r := &c.rules
 	if rnd.IntN(5) == 0 {
@@ -145,7 +145,7 @@ func (c *randomCase) drawRules(rnd *rand.Rand) {
 	}
 }
 
-// drawRuns draws how runs read a feed, and the feed.
+// drawRuns draws the feed, and how runs read it.
 func (c *randomCase) drawRuns(rnd *rand.Rand) {
 	c.flags = append(c.flags, "--batch-rows", pick(rnd, []string{"1", "2", "7", "100", "100000"}))
 	if rnd.IntN(8) == 0 {
@@ -260,7 +260,7 @@ func (c *randomCase) drawFunctions(rnd *rand.Rand, columns []string) {
 	}
 }
 
-// split makes parts of lines.
+// split splits lines into parts.
 func split(lines []string, parts int) (files [][]string) {
 	for p := range parts {
 		files = append(files, lines[p*len(lines)/parts:(p+1)*len(lines)/parts])
@@ -268,7 +268,7 @@ func split(lines []string, parts int) (files [][]string) {
 	return files
 }
 
-// String is the case as somebody would write it down who wants to see it again.
+// String describes the case so it can be reproduced.
 func (c *randomCase) String() string {
 	var b strings.Builder
 	b.WriteString(c.config)
@@ -308,7 +308,7 @@ func (c *randomCase) file(writer, part int) string {
 
 const configFile = "weir.yaml"
 
-// foldArgs are the flags of the fold, which verify takes too.
+// foldArgs returns the flags of the fold, which verify has too.
 func (c *randomCase) foldArgs(to string) []string {
 	if c.mapping != nil {
 		return []string{"--config", configFile, "--to", to}
@@ -372,8 +372,8 @@ func (c *randomCase) limits() foldtest.Limits {
 	return foldtest.Limits{}
 }
 
-// without returns the case without some of its lines, which are numbered: those of the files, and then those that are
-// appended. Of a file the first one stays. There are n in all.
+// without returns the case without some of its n lines, which are numbered: first those of the files, then the
+// appended ones. The first line of a file is never removed.
 func (c *randomCase) without(at, size int) (d *randomCase, n int) {
 	d = new(*c)
 	drop := func(lines []string, from int) []string {
@@ -393,7 +393,7 @@ func (c *randomCase) without(at, size int) (d *randomCase, n int) {
 	return d, n
 }
 
-// shrink leaves out lines as long as the case goes wrong.
+// shrink removes lines as long as the case still fails.
 func (b *bench) shrink(t testing.TB, c *randomCase, was error) (short *randomCase, err error) {
 	end := time.Now().Add(40 * time.Second)
 	short = new(*c)

@@ -27,18 +27,17 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// TestRandomWays runs the program on small feeds that come in every way: as folders of files that are rotated, on
-// stdin, from senders, from a feed that breaks and that can be resumed or not. Lines are too long, references keep
-// rows from being deleted, signals come at any moment and when all that was sent was read, tables are dropped,
-// databases are restored, under a run and between runs. The tables, the number of rejected lines, exit codes and
-// memory must be those of a plain model.
+// TestRandomWays runs the program on small feeds from every kind of source: rotated files in folders, stdin, senders,
+// and feeds that disconnect and can or cannot be resumed. Lines are too long, foreign keys prevent deletes, signals
+// come at any moment or after everything was read, tables are dropped, and databases are restored, during a run and
+// between runs. The tables, the number of rejected lines, exit codes and memory must match a plain model.
 func TestRandomWays(t *testing.T) {
 	n := times(t)
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			var server *testpg.Server
-			if kind == "postgres" { // few locks: none is held for each file of a folder
+			if kind == "postgres" { // few locks: not one per file of a folder
 				server = testpg.Start(t, "max_locks_per_transaction=10", "max_connections=20")
 			}
 			sinktest.Seeds(t, uint64(10*n), func(t *testing.T, rnd *rand.Rand) {
@@ -54,19 +53,19 @@ func TestRandomWays(t *testing.T) {
 	}
 }
 
-// A way is how a feed comes, and what happens meanwhile.
+// A way is how a feed arrives, and what happens meanwhile.
 type way struct {
-	from    string     // files, stdin, sender, feed, resumed: a feed that sends what comes after a value
+	from    string     // files, stdin, sender, feed, or resumed: a feed that sends what comes after a value
 	rounds  [][]string // lines
 	flags   []string
 	maxLine int
-	pack    bool          // a stream is compressed
-	empty   int           // files without lines
-	rotated bool          // files are removed when they were read
-	signal  string        // to a run: "", drained: when it has read all that was sent; anytime
+	pack    bool          // streams are compressed
+	empty   int           // number of files without lines
+	rotated bool          // files are removed after they were read
+	signal  string        // to a run: "", drained: after it has read everything that was sent; anytime
 	moment  time.Duration // of a signal at any time
-	breaks  int           // a feed that resumes ends the first connection of each round in the line after so many
-	overlap bool          // a feed that resumes sends the line with that value again
+	breaks  int           // a feed that resumes ends the first connection of each round within the line after so many
+	overlap bool          // a feed that resumes repeats the line with that value
 	then    string        // before the last round: "", dropped, restored
 }
 
@@ -98,7 +97,7 @@ func drawWay(rnd *rand.Rand) *way {
 		w.flags = append(w.flags, "--init", "from {{.resume}}", "--resume-field", "t")
 		w.breaks = rnd.IntN(30)
 	}
-	if w.from != "files" { // whose batches are as large as memory allows
+	if w.from != "files" { // its batches are as large as memory allows
 		w.flags = append(w.flags, "--batch-period", "20ms")
 	} else if rnd.IntN(4) == 0 {
 		w.empty = 1500
@@ -119,14 +118,14 @@ func drawWay(rnd *rand.Rand) *way {
 			}
 			many = false
 		}
-		add(`"flight":"F9","reg":"P9"}`) // so there are both tables
+		add(`"flight":"F9","reg":"P9"}`) // so both tables exist
 		add(`"plane":"P0","n":0}`)
 		w.rounds = append(w.rounds, lines)
 	}
 	return w
 }
 
-// wayLine is a plane, its removal, or a flight that names it; some are too long.
+// wayLine draws a plane, a plane's removal, or a flight that refers to a plane; some lines are too long.
 func wayLine(rnd *rand.Rand, maxLine int) string {
 	plane := rnd.IntN(6)
 	switch rnd.IntN(8) {
@@ -145,10 +144,10 @@ const waysFile = `tables:
   flights: {when: {flight: {present: true}}, key: flight, columns: {flight: as text, reg: {from: reg, references: planes}}}
 `
 
-// A wayModel is what lines make of the two tables.
+// A wayModel applies lines to the two tables.
 type wayModel struct {
 	mappedModel
-	lines   []string // that it has taken
+	lines   []string // that it has applied
 	refused int
 }
 
@@ -167,7 +166,7 @@ func (m *wayModel) takes(w *way, lines ...string) {
 	}
 }
 
-// aWay is a way that is gone.
+// aWay is a way in progress.
 type aWay struct {
 	*testweir.Folder
 	*way
@@ -210,17 +209,17 @@ func (g *aWay) start(source string, in *os.File) *testweir.Run {
 	return run.Start()
 }
 
-// stops interrupts a run and demands that it end as one that was.
+// stops interrupts a run, and expects it to end accordingly.
 func (g *aWay) stops(run *testweir.Run) {
 	run.Signal(syscall.SIGTERM)
 	g.ends(run, 143)
 }
 
-// ends demands the exit code of a run, and that its memory was bounded.
+// ends checks the exit code of a run, and its peak memory.
 func (g *aWay) ends(run *testweir.Run, want ...int) {
 	g.Helper()
 	defer time.AfterFunc(testcheck.Patience, run.Kill).Stop()
-	const most = (8*3/2 + 64 + 16) << 20 // the buffer, what is beside it, and what the tests' own program adds
+	const most = (8*3/2 + 64 + 16) << 20 // the buffer, the rest of weir, and what the tests' own program adds
 	if used := run.Peak(); used > most {
 		g.Fatalf("the run took %d bytes, and may take %d", used, most)
 	}
@@ -229,12 +228,12 @@ func (g *aWay) ends(run *testweir.Run, want ...int) {
 	}
 }
 
-// differs tells how the database differs from the model, "" for not at all.
+// differs returns a difference between the database and the model, "" if there is none.
 func (g *aWay) differs() string {
 	var faults []string
 	for i := range g.mapping.Tables {
 		t := &g.mapping.Tables[i]
-		rows, _ := rowsOf(g.db, g.server != nil, t.Name) // there may be no such table
+		rows, _ := rowsOf(g.db, g.server != nil, t.Name) // the table may not exist
 		faults = append(faults, g.differences(t, rows)...)
 	}
 	refused := 0
@@ -253,13 +252,13 @@ func (g *aWay) same() {
 	}
 }
 
-// becomes waits until the database is as the model says.
+// becomes waits until the database equals the model.
 func (g *aWay) becomes() {
 	g.Helper()
 	testcheck.Until(g, g.differs)
 }
 
-// follows has the model take lines until the database is as it says: it has a part of them, from the first on.
+// follows applies lines to the model until it equals the database, which has some of them, from the first on.
 func (g *aWay) follows(lines []string) (n int) {
 	g.Helper()
 	for ; g.differs() != ""; n++ {
@@ -271,13 +270,13 @@ func (g *aWay) follows(lines []string) (n int) {
 	return n
 }
 
-// keep makes a copy of the database while no run has it open, and putBack has it take the database's place.
+// keep copies the database while no run has it open, and putBack replaces the database with the copy.
 func (g *aWay) keep() {
 	if g.server == nil {
 		g.Exec("VACUUM INTO '" + g.Path("kept.db") + "'")
 		return
 	}
-	g.db.Close() // a template has no connections
+	g.db.Close() // a template must have no connections
 	g.admin("CREATE DATABASE kept_" + g.name() + " TEMPLATE " + g.name())
 	g.reopen()
 }
@@ -300,10 +299,10 @@ func (g *aWay) reopen() { g.db = g.Open(g.To, "rwc") }
 // admin runs statements in another database of the server.
 func (g *aWay) admin(statements ...string) { g.With(g.server.URL("postgres")).Exec(statements...) }
 
-// name is the Postgres database's.
+// name returns the name of the Postgres database.
 func (g *aWay) name() string { return strings.TrimPrefix(must(url.Parse(g.To)).Path, "/") }
 
-// save and restore have the tables and checkpoints go back under a run.
+// save and restore restore tables and checkpoints to an earlier state under a run.
 func (g *aWay) save() {
 	for _, t := range []string{"planes", "flights", "weir_checkpoints", "weir_rejects"} {
 		g.Exec("CREATE TABLE kept_" + t + " AS SELECT * FROM " + t)
@@ -313,7 +312,7 @@ func (g *aWay) save() {
 func (g *aWay) restore() {
 	var all []string
 	values := ""
-	if g.server != nil { // a flush may be on its way
+	if g.server != nil { // a flush may be in progress
 		all, values = append(all, "LOCK TABLE planes, flights, weir_rejects, weir_checkpoints"), " OVERRIDING SYSTEM VALUE"
 	}
 	all = append(all, "DELETE FROM flights", "DELETE FROM planes", "DELETE FROM weir_rejects", "DELETE FROM weir_checkpoints",
@@ -342,7 +341,7 @@ func (g *aWay) files() {
 			g.ends(g.start("f*.jsonl", nil), 1)
 			return
 		case last && g.then == "restored":
-			if g.putBack(); g.rotated { // nobody has the lines between
+			if g.putBack(); g.rotated { // the lines between are lost
 				g.wayModel = newWayModel(g.mapping)
 				g.takes(g.way, kept...)
 			}
@@ -369,10 +368,10 @@ func (g *aWay) files() {
 
 func must[T any](v T, _ error) T { return v }
 
-// stdins pipes the feed from its start to each run, and interrupts it: the lines that it has taken out of the pipe
+// stdins pipes the feed from its start to each run, and interrupts the run: the lines that it has taken from the pipe
 // are written, and the next run skips them.
 func (g *aWay) stdins() {
-	feed, applied := "", 0 // bytes of it whose lines the model has
+	feed, applied := "", 0 // number of bytes whose lines the model has
 	for i, lines := range g.rounds {
 		last := i == len(g.rounds)-1
 		if last && g.then == "restored" {
@@ -386,7 +385,7 @@ func (g *aWay) stdins() {
 		_ = w.SetWriteDeadline(time.Now().Add(testcheck.Patience))
 		go func() { n, _ := io.WriteString(w, feed); wrote <- n }()
 		n := 0
-		if g.signal == "anytime" && !last { // the run may not listen to signals yet
+		if g.signal == "anytime" && !last { // the run may not handle signals yet
 			time.Sleep(g.moment)
 			run.Signal(syscall.SIGTERM)
 			g.ends(run, 143, -1)
@@ -410,20 +409,20 @@ func (g *aWay) stdins() {
 	}
 }
 
-// inPipe is how many bytes nobody has read yet.
+// inPipe returns the number of bytes that are still in the pipe.
 func inPipe(f *os.File) int { return must(unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)) }
 
-// A wayStream is a run that reads what is sent by connections.
+// A wayStream is a run that reads from connections.
 type wayStream struct {
 	*aWay
 	run  *testweir.Run
 	from string
 	l    *net.TCPListener // of a feed
 	conn net.Conn
-	pack *gzip.Writer // nil where nothing is compressed
+	pack *gzip.Writer // nil without compression
 }
 
-// streams sends each round by a connection of its own.
+// streams sends each round over a separate connection.
 func (g *aWay) streams() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Check(err)
@@ -465,7 +464,8 @@ func (g *aWay) streams() {
 	g.stops(s.run)
 }
 
-// interrupt interrupts the run after some lines and begins another one. It returns how many the model has taken.
+// interrupt interrupts the run after some lines, and starts another one. It returns the number of lines that the
+// model has applied.
 func (s *wayStream) interrupt(before, lines []string) (n int) {
 	if s.way.from == "resumed" {
 		_, err := s.serve(slices.Concat(before, lines), testcheck.Patience, 0)
@@ -490,7 +490,7 @@ func (s *wayStream) interrupt(before, lines []string) (n int) {
 	return n
 }
 
-// resumes serves a feed, until the database has all of it, to connections that ask for what comes after a value.
+// resumes serves a feed to connections that request what comes after a value, until the database has all of it.
 func (s *wayStream) resumes(sent []string) {
 	breaks := s.breaks
 	s.Until("all is in the database", func() bool {
@@ -502,8 +502,8 @@ func (s *wayStream) resumes(sent []string) {
 	})
 }
 
-// serve serves a connection, if one comes, lines after the value that it asks for; after some of them, 0 for all, the
-// connection breaks within a line.
+// serve serves the next connection, if there is one, with the lines after the value that it requests. After breaks
+// lines, 0 for all, the connection breaks within a line.
 func (s *wayStream) serve(sent []string, patience time.Duration, breaks int) (served bool, err error) {
 	_ = s.l.SetDeadline(time.Now().Add(patience))
 	if err := s.connect(); err != nil {
@@ -513,7 +513,7 @@ func (s *wayStream) serve(sent []string, patience time.Duration, breaks int) (se
 	if _, err := fmt.Fscanf(s.conn, "from %d\n", &after); err != nil && err.Error() != "unexpected newline" {
 		return true, err
 	}
-	if s.overlap && after > 0 && !strings.Contains(sent[after-1], `"op"`) { // a delete that was refused may be kept twice
+	if s.overlap && after > 0 && !strings.Contains(sent[after-1], `"op"`) { // a rejected delete may be kept twice
 		after--
 	}
 	if sent = sent[after:]; breaks == 0 || breaks >= len(sent) {
@@ -526,7 +526,7 @@ func (s *wayStream) serve(sent []string, patience time.Duration, breaks int) (se
 	return true, err
 }
 
-// connect has the next connection.
+// connect waits for the next connection.
 func (s *wayStream) connect() (err error) {
 	if s.close(); s.way.from == "sender" {
 		s.Until("a connection", func() bool { s.conn, err = net.Dial("tcp", s.l.Addr().String()); return err == nil || s.run.Ended() })
@@ -550,7 +550,7 @@ func (s *wayStream) close() {
 	s.conn = nil
 }
 
-// send sends lines, as far as the run takes them.
+// send sends lines, as far as the run reads them.
 func (s *wayStream) send(lines []string) error { return s.write(strings.Join(lines, "\n") + "\n") }
 
 func (s *wayStream) write(text string) error {
@@ -563,7 +563,7 @@ func (s *wayStream) write(text string) error {
 	return errors.Join(err, s.pack.Flush())
 }
 
-// drained reports whether the run has read all that was sent.
+// drained reports whether the run has read everything that was sent.
 func (s *wayStream) drained() bool {
 	port := fmt.Sprintf(":%04X", s.l.Addr().(*net.TCPAddr).Port)
 	for line := range strings.Lines(string(must(os.ReadFile("/proc/net/tcp")))) {
@@ -574,8 +574,8 @@ func (s *wayStream) drained() bool {
 	return true
 }
 
-// loses demands that a run end, and say so, if the database was restored to an earlier state and what it read cannot be read again. A flush
-// that was on its way may have told already: then the run does not connect again.
+// loses expects a run to end with an error if the database was restored to an earlier state and what it read cannot
+// be read again. If a flush in progress has reported that already, the run does not connect again.
 func (s *wayStream) loses(lines []string) {
 	for !s.run.Ended() {
 		_ = s.l.SetDeadline(time.Now().Add(100 * time.Millisecond))

@@ -12,8 +12,8 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// TestCrash_Resend kills weir rejects resend with SIGKILL at random instants, until all lines are applied. After each
-// kill a line is either rejected or applied, and no line is both: a trigger notes each row that is inserted.
+// TestCrash_Resend kills weir rejects resend with SIGKILL at random moments, until all lines are applied. After each
+// kill a line is either rejected or applied, never both: a trigger records each inserted row.
 func TestCrash_Resend(t *testing.T) {
 	n := times(t)
 	for _, kind := range []string{"sqlite", "postgres"} {
@@ -31,10 +31,10 @@ func TestCrash_Resend(t *testing.T) {
 	}
 }
 
-// resentLines is how many lines are rejected.
+// resentLines is the number of rejected lines.
 const resentLines = 3000
 
-// resendCrashes kills runs, each after a part of a time, until one ends.
+// resendCrashes kills runs at random moments within life, until one ends.
 func resendCrashes(t *testing.T, rnd *rand.Rand, kind string, life time.Duration) (kills, moved int) {
 	f := testweir.New(t, "t.db")
 	text, noted := "ALTER TABLE r RENAME TO old; CREATE TABLE r (id INTEGER PRIMARY KEY, n TEXT); DROP TABLE old",
@@ -58,7 +58,7 @@ func resendCrashes(t *testing.T, rnd *rand.Rand, kind string, life time.Duration
 		kill := time.AfterFunc(time.Duration(rnd.Int64N(int64(life))), c.Kill)
 		code := c.Wait()
 		kill.Stop()
-		f.Exec("DELETE FROM noted WHERE id < 0") // whoever writes rolls back what the kill has left; a reader may not
+		f.Exec("DELETE FROM noted WHERE id < 0") // only a writer is sure to be able to roll back a killed run's transaction
 		f.Has(fmt.Sprint(resentLines), "SELECT (SELECT count(*) FROM r) + (SELECT count(*) FROM weir_rejects)")
 		f.Has("0", "SELECT count(*) FROM weir_rejects WHERE line - 1 IN (SELECT id FROM r)")
 		f.Has("0", "SELECT (SELECT count(*) FROM noted) - (SELECT count(*) FROM r)")

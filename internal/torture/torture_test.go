@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { testweir.Main(testpg.Tests{M: m}, nil) }
 
-// times is how much longer than by make check the tests are asked to run.
+// times returns by how much the tests should be longer than in make check.
 func times(t *testing.T) int {
 	t.Helper()
 	testcheck.Only(t)
@@ -40,8 +40,8 @@ func tortured() int {
 	return n
 }
 
-// newFeed draws a feed: each 97th line is bad, the first one has every column, and the last one is a message. A line's
-// number is its n and its pitr.
+// newFeed draws a feed: each 97th line is bad, the first one has every column, and the last one is a message. The
+// number of a line is its n and its pitr.
 func newFeed(rnd *rand.Rand, lines int) []string {
 	feed := make([]string, lines)
 	for i := range feed {
@@ -70,7 +70,7 @@ func newFeed(rnd *rand.Rand, lines int) []string {
 	return feed
 }
 
-// fold is what lines make of the table, and the bad ones among them.
+// fold folds lines, and returns the bad lines among them.
 func fold(feed []string) (t *foldtest.Table, bad []string) {
 	t = foldtest.NewTable(foldtest.Rules{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 9}, foldtest.Limits{})
 	for _, line := range feed {
@@ -81,14 +81,14 @@ func fold(feed []string) (t *foldtest.Table, bad []string) {
 	return t, bad
 }
 
-// A trial is one feed on its way into one table, by one way.
+// A trial is one feed that is synced into one table in one way.
 type trial struct {
 	*testweir.Folder
 	rnd    *rand.Rand
 	feed   []string
 	source string // file, stdin or tcp
 	args   []string
-	input  string // for stdin
+	input  string // of stdin
 }
 
 func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int) *trial {
@@ -99,7 +99,7 @@ func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int)
 		tr.To = tr.Path("t.db")
 	}
 	tr.args = []string{"--table", "t", "--to", tr.To, "--delete-when", "op=delete", "--synchronous", level, "--batch-period", "20ms", "--retry-for", "60s", "-q"}
-	if rnd.IntN(2) == 0 { // in the feed's order they change nothing
+	if rnd.IntN(2) == 0 { // in feed order they change nothing
 		tr.args = append(tr.args, "--version-field", "n")
 	}
 	switch source {
@@ -114,7 +114,7 @@ func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int)
 	return tr
 }
 
-// dial has the trial's runs read from a connection.
+// dial makes the trial's runs read from a connection.
 func (tr *trial) dial(rate string) {
 	tr.Helper()
 	tr.source = "tcp"
@@ -137,14 +137,14 @@ func (tr *trial) start() *testweir.Run {
 
 func (tr *trial) isPostgres() bool { return strings.HasPrefix(tr.To, "postgres://") }
 
-// make makes an empty database with a journal mode of its own.
+// make creates an empty database with a journal mode.
 func (tr *trial) make(journal string) {
 	tr.Exec("PRAGMA journal_mode = "+journal, "CREATE TABLE theirs (a)")
 }
 
-// A snapshot is what a database held at one instant.
+// A snapshot is the content of a database at one moment.
 type snapshot struct {
-	line    int // of the feed, by the checkpoint: the table has to be the fold of what comes before
+	line    int // the checkpoint: the table must be the fold of the lines before it
 	rows    map[string]map[string]cell
 	rejects []string
 }
@@ -189,13 +189,13 @@ func (tr *trial) look() (*snapshot, error) {
 	}
 	var rejectsErr error
 	s.rejects, rejectsErr = testweir.Rows(tx, "SELECT raw FROM weir_rejects")
-	// Lines of a connection have no order over several runs.
+	// Lines of a connection have no order across several runs.
 	slices.SortFunc(s.rejects, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return s, errors.Join(err, rowsErr, rejectsErr)
 }
 
-// verify demands that the table be the fold of exactly the lines before the checkpoint, and that each of the bad ones
-// among them was kept once. It returns how many lines that is.
+// verify checks that the table is the fold of exactly the lines before the checkpoint, and that each bad line among
+// them was kept once. It returns the number of these lines.
 func (tr *trial) verify() int {
 	tr.Helper()
 	s, err := tr.look()
@@ -205,7 +205,7 @@ func (tr *trial) verify() int {
 	tr.Check(err)
 	model, bad := fold(tr.feed[:s.line])
 	if next := s.line; tr.source == "tcp" && next < len(tr.feed) && strings.HasPrefix(tr.feed[next], "bad") && slices.Contains(s.rejects, tr.feed[next]) {
-		bad = append(bad, tr.feed[next]) // which has no resume value of its own
+		bad = append(bad, tr.feed[next]) // the line has no resume value
 	}
 	same := func(_ string, want foldtest.Value, have cell) bool { return sameMapped(want, have) }
 	if faults := differences("t", s.rows, model.Rows(), same); len(faults) > 0 {
@@ -217,11 +217,11 @@ func (tr *trial) verify() int {
 	return s.line
 }
 
-// done waits until a run has ended, or until all is committed where it never does, and
-// reports whether it read everything.
+// done waits until a run has ended, or until everything is committed if it never ends, and reports whether it read
+// everything.
 func (tr *trial) done(run *testweir.Run, killed <-chan struct{}) (all bool) {
 	tr.Helper()
-	finished := func() bool { // all is committed, by a run that never ends by itself
+	finished := func() bool { // everything is committed, by a run that never ends
 		if tr.source != "tcp" {
 			return false
 		}
@@ -241,7 +241,7 @@ func (tr *trial) done(run *testweir.Run, killed <-chan struct{}) (all bool) {
 	}
 	if !run.Ended() {
 		run.Signal(os.Interrupt)
-		// Else it was killed just then; a run that finds all done may not listen to signals yet.
+		// Else it was killed just now; a run that finds nothing to do may not handle signals yet.
 		return run.Wait() >= 0 || run.ProcessState.String() == "signal: interrupt"
 	}
 	switch code := run.Wait(); code {
@@ -255,7 +255,7 @@ func (tr *trial) done(run *testweir.Run, killed <-chan struct{}) (all bool) {
 	}
 }
 
-// completes demands that a run end well with all of the feed in the table.
+// completes expects a run to succeed with the whole feed in the table.
 func (tr *trial) completes(run *testweir.Run) {
 	tr.Helper()
 	if all, at := tr.done(run, nil), tr.verify(); !all || at != len(tr.feed) {

@@ -1,4 +1,4 @@
-// Command gen writes feeds: the shipped one, and those of the benchmarks.
+// Command gen writes feeds: the shipped one, and the feeds of the benchmarks.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/bench"
 )
 
-// backfills are feeds that are read as fast as they can be written.
+// backfills are feeds that are read at full speed.
 func (t *table) backfills() []backfill {
 	return []backfill{
 		{"hot", million, func() string { return t.feed(million, 50_000) }},
@@ -23,7 +23,7 @@ func (t *table) backfills() []backfill {
 type backfill struct {
 	name     string
 	messages int
-	feed     func() string // its path
+	feed     func() string // returns its path
 }
 
 // narrow writes a feed whose rows have three columns.
@@ -31,9 +31,9 @@ func (t *table) narrow() string {
 	return t.write("narrow", func(w io.Writer) error { return bench.Narrow(w, 2*million, 2*million, 1) })
 }
 
-// backfill holds the defaults against one batch whatever it takes, and against what else folds such
-// a feed: DuckDB, whose table is its own, and the C program, whose batches have 100,000 rows. The
-// peak is that of the defaults, without a server's.
+// backfill compares the defaults with a single batch of any size, and with other programs that fold such a feed:
+// DuckDB with its own table, and the C program with batches of 100,000 rows. The peak is for the defaults, without a
+// server's memory.
 func (t *table) backfill() {
 	t.head("feed", "into", "wall", "messages/s", "CPU", "peak", "of one batch", "of DuckDB", "of the C program")
 	for _, f := range t.backfills() {

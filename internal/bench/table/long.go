@@ -20,8 +20,7 @@ import (
 
 var stream = flag.Int("stream", 100*million, "messages of the stream, which takes no disk")
 
-// files is the cost of 1,000,000 messages in more and more files, of the second run too, which
-// has nothing to read.
+// files measures 1,000,000 messages in more and more files, and also the second run, which has nothing to read.
 func (t *table) files() {
 	const messages, most = million, 10_000
 	dir := filepath.Join(t.dir, "files")
@@ -41,13 +40,14 @@ func (t *table) files() {
 	}
 }
 
-// split writes the lines of a file to several, whose names are in their order. It holds little in
-// memory: the peak of a command that is measured is at least that of its parent when it started.
+// split writes the lines of a file to several files, whose names have the same order. It uses little memory, because
+// the peak of a measured command is at least its parent's at the start.
 func split(path, dir string, lines int) error {
 	return exec.Command("split", "-l", strconv.Itoa(lines), "-a", "5", "-d", "--additional-suffix", ".jsonl", path, dir+"/").Run()
 }
 
-// keys is the cost of a message by the length of a feed of 1,000,000 ids, more rows than a batch has.
+// keys measures the cost per message for different lengths of a feed of 1,000,000 ids, more rows than fit into a
+// batch.
 func (t *table) keys() {
 	t.head("messages", "ids", "wall a message", "CPU a message", "ratio", "peak")
 	first := time.Duration(0)
@@ -56,7 +56,7 @@ func (t *table) keys() {
 	}
 }
 
-// endless pipes one long feed of 50,000 ids into weir, and shows its memory on the way.
+// endless pipes one long feed of 50,000 ids into weir, and prints its memory meanwhile.
 func (t *table) endless() {
 	in, out := io.Pipe()
 	go func() { out.CloseWithError(bench.Hot(out, *stream, 50_000, 1)) }()

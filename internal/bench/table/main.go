@@ -1,8 +1,8 @@
 //go:build unix
 
-// Command table times bin/weir on the benchmarks' feeds and prints ratios: against
-// the C program of bench/reference where it is built, over numbers of cores,
-// messages and ids, and its memory against what it promises.
+// Command table times bin/weir on the benchmarks' feeds and prints ratios: against the C program of bench/reference
+// if it is built, and for different numbers of cores, messages and ids. It also compares memory with what weir
+// promises.
 package main
 
 import (
@@ -58,16 +58,16 @@ func check(err error) {
 	}
 }
 
-// table runs commands in a folder of its own.
+// table runs commands in a separate folder.
 type table struct{ dir string }
 
-// cost is what a command took; of several runs, the medians.
+// cost is the cost of a command; of several runs, the medians.
 type cost struct {
 	wall, cpu time.Duration
 	rss       int64 // KiB
 }
 
-// command is one that is measured: a program, its arguments and environment.
+// A command is measured: a program, its arguments and environment.
 type command struct {
 	args []string
 	env  []string
@@ -75,12 +75,12 @@ type command struct {
 
 func (t *table) db() string { return filepath.Join(t.dir, "t.db") }
 
-// weir is a sync into an SQLite file that is not there yet.
+// weir returns a sync into a new SQLite file.
 func (t *table) weir(feed string, args ...string) command {
 	return command{args: append([]string{"bin/weir", "sync", feed, "--to", t.db(), "--table", "t", "-q"}, args...)}
 }
 
-// run runs the commands in turn, each without what the one before wrote, and returns the medians of each.
+// run runs the commands in turn, each after removing the output of the one before, and returns the medians of each.
 func (t *table) run(rounds int, commands ...command) []cost {
 	return t.turns(rounds, func() {
 		files, _ := filepath.Glob(t.db() + "*")
@@ -90,7 +90,7 @@ func (t *table) run(rounds int, commands ...command) []cost {
 	}, commands...)
 }
 
-// turns runs the commands in turn, clear before each, and returns the medians of each.
+// turns runs the commands in turn, with clear before each, and returns the medians of each.
 func (t *table) turns(rounds int, clear func(), commands ...command) []cost {
 	all := make([][]cost, len(commands))
 	for range rounds {
@@ -110,7 +110,7 @@ func (t *table) turns(rounds int, clear func(), commands ...command) []cost {
 	return medians
 }
 
-// once runs a command over what is there.
+// once runs a command without removing anything.
 func (t *table) once(c command) cost {
 	cmd := exec.Command(c.args[0], c.args[1:]...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), c.env...), os.Stderr
@@ -130,7 +130,7 @@ func median[T ~int64](runs []cost, of func(cost) T) T {
 	return all[(len(all)-1)/2]
 }
 
-// feed writes a feed; hot where there are fewer ids than messages.
+// feed writes a feed; it is hot if there are fewer ids than messages.
 func (t *table) feed(messages, ids int) string {
 	return t.write(fmt.Sprintf("%d-%d", messages, ids), func(w io.Writer) error {
 		if ids < messages {
@@ -145,7 +145,7 @@ func (t *table) shapes() string {
 	return t.write("shapes", func(w io.Writer) error { return bench.Shapes(w, million, 50_000, 1) })
 }
 
-// write writes a feed to a file of that name, unless it did before.
+// write writes a feed to the file name, unless it did so before.
 func (t *table) write(name string, feed func(io.Writer) error) string {
 	path := filepath.Join(t.dir, name+".jsonl")
 	if _, err := os.Stat(path); err == nil {
@@ -184,7 +184,7 @@ const million = 1_000_000
 
 func ratio[T ~int64](a, b T) float64 { return float64(a) / float64(b) }
 
-// reference holds weir against the C program.
+// reference compares weir with the C program.
 func (t *table) reference() {
 	if _, err := os.Stat("bin/reference"); err != nil {
 		fmt.Println("bin/reference is not built: make bench-reference")
@@ -208,7 +208,7 @@ func (t *table) reference() {
 
 func mib(kib int64) string { return fmt.Sprintf("%d MiB", kib>>10) }
 
-// cores is what further cores are worth.
+// cores measures the benefit of more cores.
 func (t *table) cores() {
 	weir := t.weir(t.feed(million, 50_000), "--synchronous", "normal")
 	one, two := weir, weir
@@ -219,14 +219,14 @@ func (t *table) cores() {
 	t.row("2 cores", c[1].wall, c[1].cpu, ratio(c[1].wall, c[0].wall))
 }
 
-// small is what a small file costs from start to finish.
+// small measures a small file from start to finish.
 func (t *table) small() {
 	c := t.run(4**rounds, t.weir(t.feed(1000, 50)))
 	t.head("1,000 messages", "wall", "CPU")
 	t.row("", c[0].wall, c[0].cpu)
 }
 
-// memory holds the peak against the promise, for feeds of 1, 10 and 100 buffers.
+// memory compares the peak with the promise, for feeds of 1, 10 and 100 buffers.
 func (t *table) memory() {
 	const buffer = 16 // MiB
 	promise := int64(buffer*3/2+64) << 10
@@ -251,7 +251,7 @@ func (t *table) perMessage(messages, ids int, first time.Duration) time.Duration
 	return first
 }
 
-// messages is the cost of a message by the length of the feed.
+// messages measures the cost per message for different feed lengths.
 func (t *table) messages() {
 	t.head("messages", "ids", "wall a message", "CPU a message", "ratio", "peak")
 	first := time.Duration(0)
@@ -260,7 +260,7 @@ func (t *table) messages() {
 	}
 }
 
-// ids is the cost of a message by the number of rows.
+// ids measures the cost per message for different numbers of rows.
 func (t *table) ids() {
 	t.head("messages", "ids", "wall a message", "CPU a message", "ratio", "peak")
 	first := time.Duration(0)
@@ -269,7 +269,7 @@ func (t *table) ids() {
 	}
 }
 
-// postgres is the whole way into Postgres.
+// postgres measures a sync into Postgres.
 func (t *table) postgres() {
 	if *postgres == "" {
 		fmt.Println("no -postgres URL")
@@ -282,7 +282,7 @@ func (t *table) postgres() {
 	}
 }
 
-// intoPostgres is a sync into a table of the schema weir_bench.
+// intoPostgres returns a sync into a table of the schema weir_bench.
 func (t *table) intoPostgres(feed string, args ...string) command {
 	join := "?"
 	if strings.Contains(*postgres, "?") {

@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// TestInit: the first line asks for one version of the messages, and the other end of a replayed feed takes it.
+// TestInit: the first line requests one version of the messages, and the server of a replayed feed accepts it.
 func TestInit(t *testing.T) {
 	pattern := regexp.MustCompile(firehose.InitPattern)
 	for _, compression := range []string{"", source.Gzip, source.Zlib, source.Deflate} {

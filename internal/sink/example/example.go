@@ -1,6 +1,5 @@
-// Package example is a driver for a database with SQL that is as plain as can be: it writes row by row, through
-// database/sql, into tables all of whose columns are texts. docs/dev/drivers.md goes through it, and tests use it. SQLite
-// stands in for the database.
+// Package example is a deliberately simple driver for an SQL database. It writes row by row, through database/sql, into
+// tables with only text columns. docs/dev/drivers.md explains it, and tests use it. The database is SQLite.
 package example
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// caps: whatever a column gets is text, and so are times, UUIDs and JSON.
+// caps: every column is text, including times, UUIDs and JSON.
 var caps = sink.Caps{Columns: 1000, Limits: schema.Limits{Untyped: true, TextTypes: true, NoSchemas: true}}
 
 // Driver is the driver.
@@ -43,7 +42,7 @@ var Driver = sink.Driver{
 	},
 }
 
-// dialect is how the database declares weir's own tables.
+// dialect is the SQL for weir's own tables.
 var dialect = sink.Dialect{Integer: "bigint", Time: "text", Bytes: "blob", Serial: "INTEGER PRIMARY KEY", Raw: "raw text",
 	Reason: "substr(reason, 1, instr(reason, ':') - 1)", Kept: "NULL, raw",
 	Micros: func(sql string) string {
@@ -54,11 +53,11 @@ var dialect = sink.Dialect{Integer: "bigint", Time: "text", Bytes: "blob", Seria
 
 const timeFormat = "2006-01-02 15:04:05.000"
 
-// text is a text as SQL, and quote a name.
+// text returns a string literal, and quote a quoted name.
 func text(s string) string     { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// open opens a database, and makes weir's own tables.
+// open opens a database, and creates weir's own tables.
 func open(ctx context.Context, path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=foreign_keys(1)&_pragma=busy_timeout(10000)")
 	if err != nil {
@@ -72,7 +71,7 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// A querier is a database, or a transaction.
+// A querier is a database or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -85,7 +84,7 @@ func ledger(q querier) sink.Ledger {
 	}
 }
 
-// query returns the cells of a query, nil for NULL.
+// query returns a query's cells, with nil for NULL.
 func query(ctx context.Context, q querier, query string, args ...any) (all [][][]byte, err error) {
 	found, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -104,7 +103,7 @@ func query(ctx context.Context, q querier, query string, args ...any) (all [][][
 	return all, explain(errors.Join(err, found.Err()))
 }
 
-// explain gives an error its class, by its code.
+// explain classifies an error by its code.
 func explain(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch e.Code() & 0xff {
@@ -115,7 +114,7 @@ func explain(err error) error {
 	return err
 }
 
-// The codes of SQLite that the driver tells apart: https://www.sqlite.org/rescode.html.
+// The SQLite codes that the driver distinguishes: https://www.sqlite.org/rescode.html.
 const (
 	busy       = 5
 	locked     = 6
@@ -125,8 +124,8 @@ const (
 	unique     = constraint | 8<<8
 )
 
-// claims are the [sink.Claims] of a database without locks that outlive a transaction. They hold nothing: that two runs do
-// not write the same lane, the fence alone sees to.
+// claims are the [sink.Claims] of a database without locks that outlive a transaction. They lock nothing; only the
+// fence keeps two runs from writing the same lane.
 type claims struct {
 	sink.JobLedger
 	db *sql.DB
@@ -148,10 +147,10 @@ func (c *claims) TakeJob(ctx context.Context) error { return ctx.Err() }
 // Close implements [sink.Claims].
 func (c *claims) Close() error { return c.db.Close() }
 
-// conn is a [sink.Sink], and has none of its optional parts.
+// conn is a [sink.Sink] without any of its optional parts.
 type conn struct {
 	db   *sql.DB
-	seen map[string]schema.Table // by name, as they were when they were last read or written
+	seen map[string]schema.Table // by name, as last read or written
 	last sink.Result             // of the last flush
 }
 

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSuite: the driver passes the parts of the suite that it has no excuse for.
+// TestSuite: the driver passes the parts of the suite that apply to it.
 func TestSuite(t *testing.T) {
 	sinktest.Test(t, sinktest.Harness{New: newFile, Groups: []string{"Fold", "Append", "Columns", "Merge", "Table", "Refused", "Transaction", "Fence", "Lanes",
 		"Tables", "Several", "Checkpoints", "Driver", "Unchanged", "Stamps", "Nested", "References", "Stream"}})
@@ -95,7 +95,7 @@ func (f *file) Query(t *testing.T, statement string) (all [][]any) {
 	return all
 }
 
-// Logged is not for a database whose log nobody counts.
+// Logged implements [sinktest.Database]. It is not called: the driver does not count its log.
 func (f *file) Logged(t *testing.T) int64 {
 	t.Fatal("the database has no log")
 	return 0

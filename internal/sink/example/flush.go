@@ -24,10 +24,10 @@ func (c *conn) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	if err != nil {
 		return sink.Result{}, explain(err)
 	}
-	defer func() { _ = tx.Rollback() }() // which does nothing behind a COMMIT
+	defer func() { _ = tx.Rollback() }() // does nothing after COMMIT
 	if done, err := ledger(tx).Judge(ctx, f); err != nil {
 		return sink.Result{}, err
-	} else if done { // its answer was lost
+	} else if done { // its reply was lost
 		return c.last, nil
 	}
 	w := &writer{ctx: ctx, tx: tx, f: f, batches: slices.Clone(f.Batches), tables: make([]schema.Table, len(f.Batches))}
@@ -50,12 +50,12 @@ type writer struct {
 	ctx       context.Context
 	tx        *sql.Tx
 	f         *sink.Flush
-	batches   []*fold.Batch  // of a set, the rows that explosion makes
-	tables    []schema.Table // as the database has them
+	batches   []*fold.Batch  // for sets, the rows that explosion makes
+	tables    []schema.Table // as in the database
 	explosion *fold.Explosion
 	piece     []map[string]bool // by table, the keys of the rows that Write writes
 	res       sink.Result
-	marked    []sink.Counts // those of res when Mark was called
+	marked    []sink.Counts // res when Mark was called
 }
 
 func (w *writer) exec(statement string, args ...any) (rows int64, err error) {
@@ -75,7 +75,7 @@ func (w *writer) execAll(statements []string) error {
 	return nil
 }
 
-// write does all of a flush between its fence and the COMMIT.
+// write does everything in a flush between its fence and COMMIT.
 func (w *writer) write(seen map[string]schema.Table) (err error) {
 	f := w.f
 	if f.Rebuild {
@@ -164,7 +164,7 @@ func (w *writer) empty() error {
 	return nil
 }
 
-// fit makes a table what a batch needs, and returns it as it then is. seen is what the run knows of it.
+// fit adapts a table to a batch, and returns it as it then is. seen is the table as the run last saw it.
 func (w *writer) fit(b *fold.Batch, seen schema.Table) (t schema.Table, err error) {
 	named := sink.TableKey{Name: b.Table.Name, Key: b.Table.KeyColumns()}
 	if t, err = readTable(w.ctx, w.tx, named); err != nil || !b.Used() {
@@ -244,7 +244,7 @@ func (w *writer) Undo() error {
 	return err
 }
 
-// rows writes what is not deleted, parents before children, and then deletes, children before parents.
+// rows upserts rows, parents before children, and then deletes, children before parents.
 func (w *writer) rows(rows [][]*fold.Row) error {
 	rows = slices.Clone(rows)
 	w.piece = make([]map[string]bool, len(rows))
@@ -289,7 +289,7 @@ func (w *writer) rows(rows [][]*fold.Row) error {
 	return nil
 }
 
-// refusal says which row the database refuses, if err says that it does.
+// refusal turns err into a Refusal of a row, if err is a rejection.
 func (w *writer) refusal(err error, table, at int) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || e.Code()&0xff != constraint {
@@ -297,7 +297,7 @@ func (w *writer) refusal(err error, table, at int) error {
 	}
 	why := &sink.Refusal{Err: err, Table: table, Of: fold.Top(w.f.Batches, table), At: at, Taken: e.Code() == unique || e.Code() == primaryKey}
 	if why.Of != table {
-		why.At = -1 // the row is one of a set, which a row of that table has as a value
+		why.At = -1 // the row is in a set, which is a value in a row of that table
 	}
 	if e.Code() == foreignKey {
 		why.Needs = "foreign key"
@@ -305,7 +305,7 @@ func (w *writer) refusal(err error, table, at int) error {
 	return why
 }
 
-// where is the condition that some columns of a batch have the values that a row has in others.
+// where returns the condition that columns of a batch equal the values of other columns in a row.
 func (w *writer) where(table int, columns []int, of *fold.Batch, r *fold.Row, values []int) (condition string, args []any) {
 	var all []string
 	for i, c := range columns {
@@ -315,7 +315,7 @@ func (w *writer) where(table int, columns []int, of *fold.Batch, r *fold.Row, va
 	return " WHERE " + strings.Join(all, " AND "), args
 }
 
-// put inserts a row, or brings the one that the database has up to date.
+// put inserts a row, or updates the existing one.
 func (w *writer) put(table int, r *fold.Row) error {
 	if r.Deleted {
 		return nil
@@ -364,14 +364,14 @@ func (w *writer) put(table int, r *fold.Row) error {
 				have = []byte(text)
 			}
 			if raw, ok = b.AppendMerged(nil, r, i, have); !ok {
-				return fmt.Errorf("column %q has %q, which is nothing for its merge function", c.Name, have)
+				return fmt.Errorf("column %q has %q, which its merge function cannot use", c.Name, have)
 			}
 			if raw != nil {
 				now[at] = value(raw, t.Columns[at].Type)
 			}
 		}
 	}
-	if r.Replaces { // what belonged to the row before
+	if r.Replaces { // its former children
 		if err := w.removeBelow(table, r); err != nil {
 			return err
 		}
@@ -380,7 +380,7 @@ func (w *writer) put(table int, r *fold.Row) error {
 		count.Unchanged++
 		return nil
 	}
-	for _, at := range stamps { // by itself a stamp is no difference
+	for _, at := range stamps { // a stamp alone is no difference
 		now[at] = stamp(b)
 	}
 	var err error
@@ -394,10 +394,10 @@ func (w *writer) put(table int, r *fold.Row) error {
 	return err
 }
 
-// stamp is the time of a batch's flush.
+// stamp returns the time of a batch's flush.
 func stamp(b *fold.Batch) string { return b.Time.UTC().Format(timeFormat) }
 
-// value is a value of a message as a column of texts has it.
+// value returns a message's value as stored in a text column.
 func value(raw []byte, as schema.Type) any {
 	k := feed.KindOf(raw)
 	if k == feed.Null {
@@ -405,13 +405,13 @@ func value(raw []byte, as schema.Type) any {
 	}
 	s := feed.Text(nil, raw, k)
 	if _, isNumber := feed.IsNumber(s); isNumber && as == schema.Real {
-		n, _, _ := feed.ParseReal(s) // 1.0 and 1 are one number
+		n, _, _ := feed.ParseReal(s) // 1.0 and 1 are equal
 		s = feed.AppendReal(nil, n)
 	}
 	return string(s)
 }
 
-// remove deletes a row, with the rows that belong to it.
+// remove deletes a row, and the rows that belong to it.
 func (w *writer) remove(table int, r *fold.Row) error {
 	if err := w.removeBelow(table, r); err != nil {
 		return err
@@ -424,16 +424,16 @@ func (w *writer) remove(table int, r *fold.Row) error {
 	return err
 }
 
-// removeBelow deletes the rows that belong to one of a table, at any level, but for those that are written or swept with
-// others. The database would do that by itself, and not say how many there were.
+// removeBelow deletes the descendants of a row, except those that are written themselves or swept. The database would
+// delete them by itself, but not report how many.
 func (w *writer) removeBelow(table int, r *fold.Row) error {
 	of := w.batches[table]
 	for i, b := range slices.Backward(w.batches) {
-		above, top := i, fold.Top(w.f.Batches, i)
-		for above > table && w.batches[above].Child != nil {
-			above = w.batches[above].Child.Parent
+		ancestor, top := i, fold.Top(w.f.Batches, i)
+		for ancestor > table && w.batches[ancestor].Child != nil {
+			ancestor = w.batches[ancestor].Child.Parent
 		}
-		if above != table || i == table || !w.tables[i].Exists || top == table && !r.Deleted {
+		if ancestor != table || i == table || !w.tables[i].Exists || top == table && !r.Deleted {
 			continue
 		}
 		where, args := w.where(i, b.Child.Key[:len(of.Table.Key)], of, r, of.Table.Key)
@@ -445,7 +445,7 @@ func (w *writer) removeBelow(table int, r *fold.Row) error {
 	return nil
 }
 
-// keyOf is the key as the fold has it of the row of a table whose key the given one begins with.
+// keyOf returns, as in the fold, the key of a table's row. key begins with that key.
 func (w *writer) keyOf(table int, key [][]byte) string {
 	t := &w.batches[table].Table
 	return string(fold.AppendKey(nil, t, key[:len(t.Key)]))
@@ -459,7 +459,7 @@ func (w *writer) sweep(table int, r *fold.Row) error {
 	return w.removeOthers(table, where, args, func(key [][]byte) bool { return b.Has([]byte(w.keyOf(table, key))) })
 }
 
-// removeOthers deletes the rows of a condition that do not stay, by their keys as messages have them.
+// removeOthers deletes the rows that match a condition, unless stays reports true for their key as in messages.
 func (w *writer) removeOthers(table int, where string, args []any, stays func(key [][]byte) bool) error {
 	b := w.batches[table]
 	var key []string

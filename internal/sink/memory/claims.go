@@ -9,10 +9,10 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// jobClaim says who holds a job and its lanes. The database's mu guards it.
+// jobClaim records who holds a job and its lanes. The database's mu guards it.
 type jobClaim struct {
-	whole *claims            // that holds all of the job
-	runs  map[*claims]bool   // that have taken something, or nothing, of it since they were opened
+	whole *claims            // holds the whole job
+	runs  map[*claims]bool   // have called Take, even without lanes, since they were opened
 	lanes map[string]*claims // by name
 }
 
@@ -24,7 +24,7 @@ type claims struct {
 
 var _ sink.Claims = (*claims)(nil)
 
-// held returns who holds the job. The database is locked.
+// held returns who holds the job. The database must be locked.
 func (c *claims) held() *jobClaim {
 	j := c.db.claims[c.job]
 	if j == nil {

@@ -41,20 +41,20 @@ func (c *conn) Expire(_ context.Context, e *sink.Expiry) (res sink.Expired, err 
 	return res, err
 }
 
-// expireBelow removes the rows that belong to those that are gone.
+// expireBelow removes the descendants of removed rows.
 func (s *state) expireBelow(e *sink.Expiry, gone []row, res *sink.Expired) {
-	below := make([][]row, len(e.Below)) // that are gone
+	below := make([][]row, len(e.Below)) // removed rows
 	for i, l := range e.Below {
 		if s.tables[l.Table] == nil {
 			continue
 		}
-		above := gone
+		parents := gone
 		if l.Above >= 0 {
-			above = below[l.Above]
+			parents = below[l.Above]
 		}
 		t := s.copied(l.Table)
 		for _, key := range slices.Sorted(maps.Keys(t.rows)) {
-			if slices.ContainsFunc(above, func(a row) bool { return t.rows[key].belongs(a, &l) }) {
+			if slices.ContainsFunc(parents, func(a row) bool { return t.rows[key].belongs(a, &l) }) {
 				below[i] = append(below[i], t.remove(key))
 			}
 		}
@@ -62,17 +62,17 @@ func (s *state) expireBelow(e *sink.Expiry, gone []row, res *sink.Expired) {
 	}
 }
 
-// belongs reports whether the row belongs to one above.
-func (r row) belongs(above row, l *schema.Lower) bool {
+// belongs reports whether the row belongs to another one.
+func (r row) belongs(parent row, l *schema.Lower) bool {
 	for i, name := range l.Columns {
-		if r[name] != above[l.To[i]] {
+		if r[name] != parent[l.To[i]] {
 			return false
 		}
 	}
 	return true
 }
 
-// copied has a table be a copy of what it is, which may be changed.
+// copied replaces a table by a copy, which may be changed.
 func (s *state) copied(name string) *table {
 	t := *s.tables[name]
 	t.rows, t.versions = maps.Clone(t.rows), maps.Clone(t.versions)
@@ -80,7 +80,7 @@ func (s *state) copied(name string) *table {
 	return &t
 }
 
-// remove removes a row, and what is kept of its versions.
+// remove removes a row, and its versions.
 func (t *table) remove(key string) row {
 	r := t.rows[key]
 	delete(t.rows, key)

@@ -17,10 +17,10 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// conn is a database that one run has open.
+// conn is one run's connection to a database.
 type conn struct {
 	db   *database
-	seen map[string]string // the IDs of tables when they were last read or written, by name
+	seen map[string]string // tables' IDs when last read or written, by name
 	last sink.Result       // of the last flush
 }
 
@@ -45,7 +45,7 @@ func (c *conn) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Ta
 
 func (c *conn) table(ctx context.Context, name string, key []string) (schema.Table, error) {
 	if strings.HasPrefix(name, "weir_") {
-		return schema.Table{}, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", name)
+		return schema.Table{}, fmt.Errorf("a table cannot be named %q: such names are reserved for weir", name)
 	}
 	s := c.db.committed()
 	c.seen[name] = s.id(name)
@@ -57,7 +57,7 @@ func (c *conn) table(ctx context.Context, name string, key []string) (schema.Tab
 	return t, err
 }
 
-// id is that of a table, "" where it does not exist.
+// id returns a table's ID, or "" if the table does not exist.
 func (s *state) id(name string) string {
 	if t := s.tables[name]; t != nil {
 		return t.ID
@@ -65,7 +65,7 @@ func (s *state) id(name string) string {
 	return ""
 }
 
-// table returns a table for a key. All tables are weir's own.
+// table returns a table for a key. All tables are created by weir.
 func (s *state) table(name string, key []string) (schema.Table, error) {
 	missing := schema.Table{Name: name, Writers: s.writers[name]}
 	known := s.tables[name]
@@ -141,14 +141,14 @@ func (c *conn) Flush(ctx context.Context, f *sink.Flush) (res sink.Result, err e
 	return res, nil
 }
 
-// ids are those of the tables of a flush.
+// ids sets the IDs of a flush's tables.
 func (s *state) ids(f *sink.Flush, ids []string) {
 	for i, b := range f.Batches {
 		ids[i] = s.id(b.Table.Name)
 	}
 }
 
-// fence demands that each lane stand where the flush begins.
+// fence checks that each lane is at the flush's start.
 func (s *state) fence(f *sink.Flush) (done bool, err error) {
 	found := map[string]sink.Fence{}
 	for i := range f.Lanes {
@@ -172,8 +172,7 @@ func (s *state) fence(f *sink.Flush) (done bool, err error) {
 	return false, nil
 }
 
-// write brings a table up to date with a batch. seen is the ID of the table that the run
-// knows.
+// write applies a batch to a table. seen is the ID of the table that the run knows.
 func (s *state) write(f *sink.Flush, b *fold.Batch, seen string, res *sink.Counts) error {
 	name := b.Table.Name
 	if !f.Rebuild && seen != "" && s.id(name) != seen {
@@ -187,7 +186,7 @@ func (s *state) write(f *sink.Flush, b *fold.Batch, seen string, res *sink.Count
 		s.tables[name] = &table{Table: t.Table}
 	}
 	if b.Rows() == 0 {
-		return nil // rejects alone make no table
+		return nil // rejects alone create no table
 	}
 	t, err := s.grow(b)
 	if err != nil {
@@ -205,7 +204,7 @@ func (s *state) write(f *sink.Flush, b *fold.Batch, seen string, res *sink.Count
 	return nil
 }
 
-// empty removes what the job has written to the tables of a flush.
+// empty removes what the job has written to a flush's tables.
 func (s *state) empty(f *sink.Flush) error {
 	maps.DeleteFunc(s.checkpoints, func(l lane, _ sink.Checkpoint) bool { return l.job == f.Job })
 	s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool { return k.Job == f.Job })
@@ -226,7 +225,7 @@ func (s *state) empty(f *sink.Flush) error {
 	return nil
 }
 
-// grow returns a copy of the table of a batch with the columns and types that it needs.
+// grow returns a copy of a batch's table with the columns and types that it needs.
 func (s *state) grow(b *fold.Batch) (*table, error) {
 	next, key := &table{}, b.Table.KeyColumns()
 	if was := s.tables[b.Table.Name]; was != nil {
@@ -239,7 +238,7 @@ func (s *state) grow(b *fold.Batch) (*table, error) {
 	}
 	if !t.Exists {
 		if len(b.Table.OnCreate) > 0 {
-			return nil, sink.OnCreateError(t.Name, errors.New("a database in memory knows no statements"))
+			return nil, sink.OnCreateError(t.Name, errors.New("a database in memory runs no statements"))
 		}
 		t.Exists, t.Made, t.ID = true, true, sink.NewTableID()
 	}
@@ -249,13 +248,13 @@ func (s *state) grow(b *fold.Batch) (*table, error) {
 	for i := range t.Columns {
 		c := &t.Columns[i]
 		if c.New && c.Stamp != schema.NoStamp {
-			for key, r := range next.rows { // without a time they would be as old as can be
+			for key, r := range next.rows { // without a time they would count as the oldest
 				r = maps.Clone(r)
 				r[c.Name] = stamp(b)
 				next.rows[key] = r
 			}
 		}
-		// Which columns are stamps is the run's to say.
+		// The run decides which columns are stamps.
 		c.New, c.HoldsTime, c.Stamp = false, c.HoldsTime || c.Type == schema.Instant, schema.NoStamp
 	}
 	if t.Key, err = caps.FindKey(&t, key, nil); err != nil {
@@ -266,7 +265,7 @@ func (s *state) grow(b *fold.Batch) (*table, error) {
 	return next, nil
 }
 
-// put brings a row up to date.
+// put inserts or updates a row.
 func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) error {
 	key := string(r.Key)
 	if t.Appends() {
@@ -290,7 +289,7 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) error {
 	for i := range b.Table.Columns {
 		at := caps.Find(&t.Table, b.Table.Columns[i].Name, i)
 		if at < 0 {
-			continue // no row of the batch names it
+			continue // no row of the batch has it
 		}
 		c, raw := &t.Columns[at], b.Value(r, i)
 		switch {
@@ -300,7 +299,7 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) error {
 			have, filled := now[c.Name]
 			raw, ok := b.AppendMerged(nil, r, i, stored(have, filled, c.Type))
 			if !ok {
-				return fmt.Errorf("table %q: column %q has %q, which is nothing for its merge function", t.Name, c.Name, have)
+				return fmt.Errorf("table %q: column %q has %q, which its merge function cannot use", t.Name, c.Name, have)
 			}
 			if raw != nil {
 				now[c.Name] = text(raw, c.Type)
@@ -310,7 +309,7 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) error {
 	made := !exists || r.Replaces
 	for _, c := range stamps(&b.Table) {
 		if text, ok := was[c.Name]; ok && made {
-			now[c.Name] = text // by itself it is no difference
+			now[c.Name] = text // alone it is no difference
 		}
 	}
 	switch {
@@ -331,7 +330,7 @@ func (t *table) put(b *fold.Batch, r *fold.Row, res *sink.Counts) error {
 	return nil
 }
 
-// stored is what a column of a type has, as the text of a value; nil for nothing.
+// stored returns what a column of a type stores for a value's text; nil for nothing.
 func stored(text string, filled bool, as schema.Type) []byte {
 	switch {
 	case !filled:
@@ -342,7 +341,7 @@ func stored(text string, filled bool, as schema.Type) []byte {
 	return []byte(text)
 }
 
-// stamps are the columns of a table that get the time of the flush.
+// stamps returns the columns of a table that get the time of the flush.
 func stamps(t *schema.Table) (columns []schema.Column) {
 	for _, c := range t.Columns {
 		if c.Stamp != schema.NoStamp {
@@ -352,18 +351,18 @@ func stamps(t *schema.Table) (columns []schema.Column) {
 	return columns
 }
 
-// stampFormat is how a column has a time.
+// stampFormat is the format of times in columns.
 const stampFormat = "2006-01-02 15:04:05.000"
 
-// stamp is the time of a batch's flush, as a column has it.
+// stamp returns the time of a batch's flush.
 func stamp(b *fold.Batch) string { return b.Time.UTC().Format(stampFormat) }
 
-// text is the text of a value, which is not null, in a column of a type.
+// text returns the text of a value, which is not null, in a column of a type.
 func text(raw []byte, as schema.Type) string {
 	s := feed.TextOf(raw)
-	switch as { // the column took it
+	switch as { // the column accepted it
 	case schema.Real:
-		if _, isNumber := feed.IsNumber(s); isNumber { // else it is NaN or an infinity
+		if _, isNumber := feed.IsNumber(s); isNumber { // otherwise it is NaN or an infinity
 			f, _, _ := feed.ParseReal(s)
 			s = feed.AppendReal(nil, f)
 		}
@@ -373,12 +372,12 @@ func text(raw []byte, as schema.Type) string {
 	return string(s)
 }
 
-// putNewer brings the rows of a batch up to date whose messages have versions.
+// putNewer applies a batch whose messages have versions.
 func (t *table) putNewer(b *fold.Batch, tombstones time.Duration, res *sink.Counts) error {
 	forgotten := time.Now().Add(-tombstones)
 	maps.DeleteFunc(t.versions, func(_ string, v version) bool { return !v.gone.IsZero() && v.gone.Before(forgotten) })
 	resolver := fold.NewResolver(b, t.versioned, &t.Table)
-	column := "" // of the rows' versions
+	column := "" // with the rows' versions
 	if b.Version >= 0 {
 		column = b.Table.Columns[b.Version].Name
 	}
@@ -413,7 +412,7 @@ func (t *table) putNewer(b *fold.Batch, tombstones time.Duration, res *sink.Coun
 	return nil
 }
 
-// dropRejects removes rejected lines: those that are read or sent again, and old ones.
+// dropRejects removes rejected lines: lines reread or resent, and old ones.
 func (s *state) dropRejects(f *sink.Flush) {
 	again := map[string]bool{}
 	for _, l := range f.Lanes {
@@ -424,7 +423,7 @@ func (s *state) dropRejects(f *sink.Flush) {
 	})
 }
 
-// keep keeps rejected lines.
+// keep stores rejected lines.
 func (s *state) keep(f *sink.Flush) {
 	now := time.Now()
 	for i := range f.Rejects {
@@ -435,7 +434,7 @@ func (s *state) keep(f *sink.Flush) {
 	}
 }
 
-// checkpoint notes how far the lanes have come, and the state of the file of rejects.
+// checkpoint stores the lanes' checkpoints, and the state of the file of rejects.
 func (s *state) checkpoint(f *sink.Flush, tableID string) {
 	now, begun := time.Now(), false // begun: an unnamed lane is at its first flush
 	for i := range f.Lanes {

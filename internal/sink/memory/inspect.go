@@ -41,7 +41,7 @@ func (c *conn) Status(ctx context.Context) (st sink.Status, err error) {
 	return st, ctx.Err()
 }
 
-// status is that of a job in each source that is resumed, or of the job alone.
+// status returns a job's state in each source that can be resumed; if there is none, the job alone.
 func (s *state) status(job string, tables []string) (sources []sink.JobStatus) {
 	alone := sink.JobStatus{Job: job, Tables: tables}
 	for l, cp := range s.checkpoints {
@@ -112,7 +112,7 @@ func (c *conn) Sample(ctx context.Context, name string, n int) (rows []string, t
 	return rows, int64(len(t.rows)), ctx.Err()
 }
 
-// json is a row as a JSON object.
+// json returns a row as a JSON object.
 func (t *table) json(r row) (string, error) {
 	var fields []string
 	for i := range t.Columns {
@@ -142,7 +142,7 @@ func (c *conn) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Dif
 	if t == nil {
 		return fmt.Errorf("table %q is missing", b.Table.Name)
 	}
-	var compared []int // the columns that some message names
+	var compared []int // the columns that some message has
 	for i := range b.Table.Columns {
 		if !b.Table.Columns[i].Key && b.Names(i) {
 			compared = append(compared, i)
@@ -180,7 +180,7 @@ func (c *conn) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum,
 	if t == nil {
 		return have, want, fmt.Errorf("table %q is missing", b.Table.Name)
 	}
-	ours, texts := []int(nil), [][]byte(nil) // the columns of the batch that some message names
+	ours, texts := []int(nil), [][]byte(nil) // the batch's columns that some message has
 	for i := range b.Table.Columns {
 		if b.Names(i) && caps.Find(&t.Table, b.Table.Columns[i].Name, i) >= 0 {
 			ours = append(ours, i)
@@ -239,8 +239,8 @@ func (c *conn) Others(ctx context.Context, b *fold.Batch, each func(key string) 
 	return ctx.Err()
 }
 
-// differing returns the first of some columns of a batch in which a row differs from the
-// one that the table has, but for its spelling, or -1.
+// differing returns the first of the columns in which a row differs in value from the table's row, or -1. Spelling does
+// not matter.
 func (t *table) differing(have row, b *fold.Batch, r *fold.Row, columns []int) int {
 	for _, i := range columns {
 		at := caps.Find(&t.Table, b.Table.Columns[i].Name, i)
@@ -261,7 +261,7 @@ func (t *table) differing(have row, b *fold.Batch, r *fold.Row, columns []int) i
 	return -1
 }
 
-// plan says what a table would get.
+// plan describes a table for the user.
 func plan(want *schema.Table) []string {
 	var added []string
 	for i := range want.Columns {

@@ -1,9 +1,7 @@
-// Package memory is a driver for databases that are in the memory of the process: a
-// driver without SQL, which tests use.
+// Package memory is a driver for databases in the memory of the process. It has no SQL, and is for tests.
 //
-// A database is a [state] that never changes: a flush works on a copy, which takes the
-// state's place when it commits. So a transaction is whole, readers wait for nothing, and
-// what fails leaves nothing behind.
+// A database is an immutable [state]. A flush works on a copy, which replaces the state at commit. So transactions are
+// atomic, readers never wait, and failures leave nothing behind.
 package memory
 
 import (
@@ -20,10 +18,10 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// caps has as many columns as a table of Postgres, so that what is tried here can be done there.
+// caps allows as many columns as Postgres, so tests that pass here work there.
 var caps = sink.Caps{Columns: 1600, Limits: schema.Limits{Untyped: true, TextTypes: true, NoSchemas: true}}
 
-// NewDriver returns a driver with databases of its own, by the names behind memory: in --to.
+// NewDriver returns a driver with its own databases. Their names follow memory: in --to.
 func NewDriver() sink.Driver { return newServer().driver() }
 
 func (s *server) driver() sink.Driver {
@@ -55,7 +53,7 @@ func (s *server) driver() sink.Driver {
 	}
 }
 
-// server has the databases of one driver.
+// server holds the databases of one driver.
 type server struct {
 	mu        sync.Mutex
 	databases map[string]*database
@@ -63,7 +61,7 @@ type server struct {
 
 func newServer() *server { return &server{databases: map[string]*database{}} }
 
-// database returns a database, or nil where there is none and none is to be made.
+// database returns a database. If there is none, it creates one if makes is set, and otherwise returns nil.
 func (s *server) database(name string, makes bool) *database {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,23 +71,23 @@ func (s *server) database(name string, makes bool) *database {
 	return s.databases[name]
 }
 
-// A database is one that several runs have open.
+// A database may be opened by several runs.
 type database struct {
-	writing sync.Mutex // held by a flush from its beginning to its end
+	writing sync.Mutex // held for a whole flush
 
 	mu     sync.Mutex
-	state  *state               // what is committed
+	state  *state               // the committed state
 	claims map[string]*jobClaim // by job
 }
 
-// committed returns what the database holds.
+// committed returns the committed state.
 func (db *database) committed() *state {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.state
 }
 
-// change replaces the state by what do makes of a copy of it, if it succeeds.
+// change calls do with a copy of the state, and commits the copy if do succeeds.
 func (db *database) change(do func(*state) error) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
@@ -103,36 +101,35 @@ func (db *database) change(do func(*state) error) error {
 	return nil
 }
 
-// A lane is a source of a job, by the names under which its checkpoint is kept.
+// A lane is a job's source, by the names under which its checkpoint is stored.
 type lane struct{ job, name string }
 
-// state is what a database holds: the tables, and what the others keep in tables of weir's.
+// state is the content of a database: the tables, and what other drivers store in weir's own tables.
 type state struct {
 	tables      map[string]*table
-	writers     map[string][]string // by table: the jobs that have written to it, also to one that is gone
+	writers     map[string][]string // by table, even if dropped: the jobs that have written to it
 	checkpoints map[lane]sink.Checkpoint
 	rejectFiles map[lane]sink.RejectFile // by job and path
 	rejects     []sink.Kept
 	rejected    int64 // lines, ever
 }
 
-// A row has the texts of its columns that are not NULL, by their names. A text is the same in
-// every type that its column may be widened to.
+// A row has the texts of its non-NULL columns, by name. Widening a column does not change the texts.
 type row map[string]string
 
 type table struct {
 	schema.Table
-	rows     map[string]row // by [fold.Row.Key]; without a key by their numbers
-	appended uint64         // the number of the last row without a key
+	rows     map[string]row // by [fold.Row.Key]; without a key, by number
+	appended uint64         // number of the last row without a key
 
-	versioned []string           // the columns that have versions, see [fold.Resolver]
+	versioned []string           // the columns with versions, see [fold.Resolver]
 	versions  map[string]version // by key
 }
 
-// A version is what is kept beside a row.
+// A version is the stored state of a row's versions.
 type version struct {
 	state []byte
-	gone  time.Time // when the row was deleted; zero where it exists
+	gone  time.Time // when the row was deleted; zero if it exists
 }
 
 func (s *state) clone() *state {

@@ -23,19 +23,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSuite has the driver pass the suite of all drivers.
+// TestSuite: the driver passes the suite of all drivers.
 func TestSuite(t *testing.T) {
 	sinktest.Test(t, sinktest.Harness{New: func(*testing.T) sinktest.Database { return &outside{newServer()} }})
 }
 
-// outside is a database as another program sees it. The suite asks in SQL, which the database
-// does not know: so what it holds is copied into SQLite, and what a statement changes there
-// is copied back.
+// outside is a database as another program sees it. The suite uses SQL, which the database does not have. So its
+// content is copied into SQLite, and what a statement changes there is copied back.
 type outside struct{ server *server }
 
-const name = "suite" // of the database
+const name = "suite" // the database's
 
-// Has reports traits: the database writes no log, and no other program makes tables there.
+// Has reports traits: the database writes no log, and no other program creates tables in it.
 func (o *outside) Has(trait sinktest.Trait) bool {
 	return trait == sinktest.Claimable || trait == sinktest.Creatable || trait == sinktest.Alone
 }
@@ -63,7 +62,7 @@ func (o *outside) Claims(t *testing.T, job string) sink.Claims {
 	return c
 }
 
-// Logged is not for a database without a log.
+// Logged implements [sinktest.Database]. It is not called: the database has no log.
 func (o *outside) Logged(t *testing.T) int64 {
 	t.Fatal("the database has no log")
 	return 0
@@ -100,7 +99,7 @@ type copied struct {
 	t     *testing.T
 	db    *sql.DB
 	state *state
-	keys  map[string][]string // by table: those of its rows, by their rowid
+	keys  map[string][]string // by table: its rows' keys, by rowid
 }
 
 const timeFormat = "2006-01-02T15:04:05.000000Z"
@@ -156,7 +155,7 @@ func (c *copied) query(query string) (all [][]any) {
 	return all
 }
 
-// declared are the types of SQLite that keep the values of a type.
+// declared are SQLite types that preserve the values of a type.
 var declared = map[schema.Type]string{schema.Bool: "BOOLEAN", schema.Int: "INTEGER", schema.Real: "REAL", schema.Text: "TEXT", schema.JSON: "TEXT"}
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
@@ -187,7 +186,7 @@ func (c *copied) writeTable(name string) {
 	}
 }
 
-// value is a text as SQLite has it in a column of a type.
+// value returns a text as SQLite has it in a column of a type.
 func value(text string, as schema.Type) any {
 	switch k, isNumber := feed.IsNumber([]byte(text)); {
 	case as == schema.Bool:
@@ -204,7 +203,7 @@ func value(text string, as schema.Type) any {
 	return text
 }
 
-// readTable takes over what a statement made of a table's rows and columns.
+// readTable copies back what a statement did to a table's rows and columns.
 func (c *copied) readTable(name string) {
 	columns := c.query("SELECT name FROM pragma_table_info('" + strings.ReplaceAll(name, "'", "''") + "')")
 	if len(columns) == 0 {
@@ -220,7 +219,7 @@ func (c *copied) readTable(name string) {
 		}
 	}
 	if len(t.Columns) < len(all) {
-		t.ID = sink.NewTableID() // it is another table without them
+		t.ID = sink.NewTableID() // without them it is another table
 	}
 	for _, cells := range c.query("SELECT rowid, * FROM " + quote(name)) {
 		r := row{}
@@ -272,7 +271,7 @@ func (c *copied) writeLedger() {
 	}
 }
 
-// readLedger takes over what a statement made of jobs, checkpoints and rejects.
+// readLedger copies back what a statement did to jobs, checkpoints and rejects.
 func (c *copied) readLedger() {
 	s := c.state
 	clear(s.writers)

@@ -15,8 +15,8 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestTable_Unlogged: a crash of the server empties an unlogged table, and not the
-// checkpoint. The run that it meets ends, and so does the next one.
+// TestTable_Unlogged: a crash of the server empties an unlogged table, but not the checkpoint. The current run ends
+// with an error, and so does the next one.
 func TestTable_Unlogged(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	db := connect(t, s.Database(t))
@@ -51,7 +51,8 @@ func TestTable_Unlogged(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM t", "0")
 }
 
-// TestTables_DroppedMeanwhile: a table that another session drops or makes while it is read exists whole or not at all.
+// TestTables_DroppedMeanwhile: a table that another session drops or creates while it is read exists completely or not
+// at all.
 func TestTables_DroppedMeanwhile(t *testing.T) {
 	url := testpg.New(t)
 	other, db := connect(t, url), connect(t, url).Open(t)
@@ -62,7 +63,7 @@ func TestTables_DroppedMeanwhile(t *testing.T) {
 			t.Fatalf("did not exercise: in two minutes the table existed and not in %v reads", seen)
 		}
 		changed, pause := make(chan error), rand.N(took)
-		go func() { // once for each read: a table that changes faster than it is read is never read
+		go func() { // once per read: a table that changes faster than it is read is never read
 			time.Sleep(pause)
 			_, err := other.conn.Exec(context.Background(), changes[i%2])
 			changed <- err
@@ -83,8 +84,8 @@ func TestTables_DroppedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestTables_ReplacedAllTheTime: reading a table that another session keeps replacing ends with an error, which can be
-// retried, after some tries. It is never taken for one that does not exist.
+// TestTables_ReplacedAllTheTime: reading a table that another session keeps replacing fails, after some tries, with a
+// retryable error. The table is never reported as missing.
 func TestTables_ReplacedAllTheTime(t *testing.T) {
 	url := testpg.New(t)
 	other, db := connect(t, url), connect(t, url).Open(t)
@@ -97,7 +98,7 @@ func TestTables_ReplacedAllTheTime(t *testing.T) {
 	}()
 	defer func() { stop(); <-ended }()
 	var wanted []sink.TableKey
-	for i := range 50 { // so that it takes long
+	for i := range 50 { // to make it slow
 		wanted = append(wanted, sink.TableKey{Name: fmt.Sprint("other ", i)})
 	}
 	wanted = append(wanted, sink.TableKey{Name: "t"})

@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// fit finds what makes the tables what the batches need.
+// fit finds the changes that adapt the tables to the batches.
 func (a *attempt) fit() error {
 	for _, p := range a.parts {
 		if err := p.fit(); err != nil {
@@ -21,25 +21,25 @@ func (a *attempt) fit() error {
 	return nil
 }
 
-// A tableChange is what makes a table what a batch needs, and the table then.
+// A tableChange is a change that adapts a table to a batch, and the table after it.
 type tableChange struct {
 	ddl      []statement
-	keys     []statement // what makes its foreign keys again that a parent's change has dropped
+	keys     []statement // recreate its foreign keys that a parent's change drops
 	after    relation
 	unmarked bool // it is unlogged, and gets its marker
 }
 
-// fit finds the statements that make the table what the batch needs.
+// fit finds the statements that adapt the table to the batch.
 func (p *part) fit() (err error) {
 	p.tableChange = tableChange{after: p.t.relation, keys: p.keys}
 	if !p.b.Used() && len(p.keys) == 0 {
 		return nil
 	}
-	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t, p.a.above); err != nil {
+	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t, p.a.referredTable); err != nil {
 		return err
 	}
 	if p.t.Exists && len(p.ddl) > 0 {
-		if err := p.loosen(); err != nil {
+		if err := p.recreateForeignKeys(); err != nil {
 			return err
 		}
 	}
@@ -49,9 +49,8 @@ func (p *part) fit() (err error) {
 	return nil
 }
 
-// begin starts a flush's transaction, which is as durable as the user asked for.
-// The fence comes before all else: a commit whose answer was lost may still be
-// under way, and then this waits for it.
+// begin starts a flush's transaction, with the durability that the user asked for. The fence comes first: a commit
+// whose reply was lost may still be in progress, and the fence then waits for it.
 func (a *attempt) begin() {
 	d, s := a.d, a.script
 	s.begin(commitLevels[d.opt.Level])
@@ -65,7 +64,7 @@ func (a *attempt) begin() {
 		s.add("SET LOCAL session_replication_role = replica") // the only way to skip keys that are not deferrable
 	}
 	s.add("SET LOCAL work_mem = '64MB'") // to sort a batch
-	s.add("SET LOCAL array_nulls = on")  // else a null in an array is the text NULL
+	s.add("SET LOCAL array_nulls = on")  // otherwise a null in an array is the text NULL
 	if !d.ready {
 		s.addAll(d.dialect().Ledger()...)
 	}
@@ -73,7 +72,7 @@ func (a *attempt) begin() {
 	s.addAll(joins...)
 	for _, p := range a.parts {
 		if a.f.First() || !slices.Contains(p.after.Writers, storable(a.f.Job)) {
-			// Before anything else: [DB.Forget] looks here for who else has written to a table.
+			// First of all: [DB.Forget] looks here for other jobs that have written to a table.
 			s.add("INSERT INTO %s.weir_jobs (job, tbl) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, literal(a.f.Job), literal(p.b.Table.Name))
 		}
 	}
@@ -94,15 +93,16 @@ func (a *attempt) begin() {
 	}
 }
 
-// A flush may leave the server waiting for stoppedAfter, and stoppedRow for each of its rows, before the server ends it: others may
-// wait for its locks, also those that could end it, and its process may be stopped. Between two scripts of a transaction it
-// compares its rows with the database's: that took 4 µs a row on a busy machine.
+// The server ends the session if it waits for the client for longer than stoppedAfter, plus stoppedRow for each of the
+// flush's rows. If the client was stopped, others, including the one that could end the session, may be waiting for its
+// locks. Between two scripts of a transaction the client compares its rows with the database's: that took 4 µs a row on
+// a busy machine.
 const (
 	stoppedAfter = 10 * time.Second
 	stoppedRow   = 50 * time.Microsecond
 )
 
-// mayPause is how long the server waits for the flush at most.
+// mayPause returns how long the server waits for the flush at most.
 func (r *flushRun) mayPause() time.Duration {
 	limit := stoppedAfter
 	for _, rows := range r.rows {
@@ -111,13 +111,13 @@ func (r *flushRun) mayPause() time.Duration {
 	return limit
 }
 
-// lockTables adds the advisory locks between flushes: exclusive for the tables that this one needs to itself, shared for the
-// others. One that is written piecewise needs the tables that may reject rows: it writes messages in the
-// order of the feed, so that two could wait for each other's rows. One that is sent again because another
-// session inserted a key first, or both waited for each other, needs all: or the next one is first at another key. For versions see
+// lockTables adds the advisory locks between flushes: exclusive for tables that this flush needs for itself, shared for
+// the others. A piecewise flush needs the tables that may reject rows for itself: it writes messages in feed order, so
+// two such flushes could deadlock on each other's rows. A flush that is resent, because another session inserted a key
+// first or because of a deadlock, needs all: otherwise it could collide again at the next key. For versions see
 // [part.exclusive].
 func (a *attempt) lockTables() {
-	locks := map[int64]bool{} // by number, and whether nobody else may have them
+	locks := map[int64]bool{} // by number; true: exclusive
 	for _, p := range a.parts {
 		if p.b.Used() {
 			locks[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints || a.tries[errTaken] > 0
@@ -125,15 +125,15 @@ func (a *attempt) lockTables() {
 		if p.b.Versioned() && (p.b.Used() || len(p.ddl) > 0) {
 			locks[a.d.versionsLock(&p.after)] = p.exclusive()
 			if p.b.Scope == fold.ColumnScope && !a.d.versions {
-				locks[lockNumber("versions", a.d.schema)] = true // which may make the table of versions
+				locks[lockNumber("versions", a.d.schema)] = true // the flush may create the table of versions
 			}
 		}
 	}
 	a.script.lockAll(locks)
 }
 
-// lockAll adds statements that take advisory locks; locks says which are exclusive. Another writer may have the tables in
-// another order, so locks are taken in the order of their numbers.
+// lockAll adds statements that take advisory locks, in the order of their numbers, because other writers may have the
+// tables in another order. locks says which are exclusive.
 func (s *script) lockAll(locks map[int64]bool) {
 	for _, n := range slices.Sorted(maps.Keys(locks)) {
 		mode := "_shared"
@@ -144,8 +144,7 @@ func (s *script) lockAll(locks map[int64]bool) {
 	}
 }
 
-// change adds statements that change the table, and makes ready what is kept of its
-// versions.
+// change adds statements that change the table, and prepare the storage of its versions.
 func (p *part) change() {
 	d, s := p.a.d, p.a.script
 	if len(p.ddl) > 0 {

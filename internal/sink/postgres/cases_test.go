@@ -18,25 +18,26 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestCases plays the cases in testdata, each in an empty database. Their lines are
+// TestCases runs the cases in testdata, each in an empty database. Their lines are
 //
-//	> MESSAGE      of a feed; those that follow each other are one flush
+//	> MESSAGE      of a feed; consecutive messages are one flush
 //	rebuild        the next flush empties the table first
-//	meanwhile SQL  another session has run it, and commits once the next flush waits for it
+//	meanwhile SQL  another session runs it, and commits once the next flush waits for it
 //	as ROLE        weir connects as this role from now on
 //	run OPTION...  a new run opens the database, with a mapping in YAML, or with names of tables and options such as key=a,b
-//	look TABLE     weir looks for a table
-//	status         weir looks at its own tables, as weir status does
-//	SQL            of another program; $DATABASE is the database's name
-//	= RESULT       of the line above: what a flush did, the messages that it rejected, rows, or an error
+//	look TABLE     weir reads a table
+//	status         weir reads its own tables, as weir status does
+//	SQL            another program runs it; $DATABASE is the database's name
+//	= RESULT       of the line above: a flush's counts, the messages that it rejected, rows, or an error
 //
-// Those that begin with blanks continue the line above. To rewrite the results, run it with -update, and read the difference.
+// A line that begins with blanks continues the line above. To rewrite the results, run it with -update, and review the
+// difference.
 func TestCases(t *testing.T) {
 	url := testpg.New(t)
 	for _, theme := range []string{"tables", "changes", "triggers", "rejects", "rights", "widening"} {
 		t.Run(theme, func(t *testing.T) {
 			testcheck.Golden(t, "testdata/"+theme+".txtar", func(t *testing.T, _, text string) string {
-				if strings.Contains(text, "$DATABASE") { // its settings go with it
+				if strings.Contains(text, "$DATABASE") { // the database's settings are dropped with it
 					return (&story{t: t, db: connect(t, testpg.New(t))}).play(text)
 				}
 				return (&story{t: t, db: connectEmpty(t, url)}).play(text)
@@ -45,7 +46,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// A story is a case that is played.
+// A story is a case that is run.
 type story struct {
 	t       *testing.T
 	db      *database
@@ -53,11 +54,11 @@ type story struct {
 	lines   []string // of the next flush
 	rebuild bool
 	others  []*database // sessions with a transaction that the next flush waits for
-	rejects int64       // the last that was reported
+	rejects int64       // the last one reported
 	text    strings.Builder
 }
 
-// play returns the text of a case with the results that it has.
+// play returns the text of a case with its actual results.
 func (s *story) play(text string) string {
 	for line := range strings.Lines(strings.ReplaceAll(text, "\n  ", "\x00")) {
 		line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\x00", "\n  ")
@@ -159,7 +160,7 @@ func (s *story) mapping(text string) *mapping.Mapping {
 	return resolved.Mapping
 }
 
-// flush sends what was folded, and reads it again where the tables have changed.
+// flush sends what was folded, and rereads it if the tables have changed.
 func (s *story) flush() {
 	if s.lines == nil {
 		return
@@ -197,7 +198,7 @@ func (s *story) flush() {
 	}
 }
 
-// status is what weir status asks for.
+// status makes the queries of weir status.
 func (s *story) status() error {
 	d, err := postgres.Inspect(s.t.Context(), s.db.weir, s.db.options(s.t))
 	if err == nil {
@@ -207,8 +208,8 @@ func (s *story) status() error {
 	return err
 }
 
-// TestTypes writes the values in testdata/types.txtar to columns of other programs' types. A value that is written again
-// changes nothing, and one that no message names stays.
+// TestTypes writes the values in testdata/types.txtar to columns of other programs' types. Writing a value again
+// changes nothing, and a value that no message has is unchanged.
 func TestTypes(t *testing.T) {
 	url := testpg.New(t)
 	testcheck.Golden(t, "testdata/types.txtar", func(t *testing.T, decl, text string) string {

@@ -28,7 +28,7 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 			key = t.KeyColumns()
 		}
 		if t.unlogged && !known.unlogged && !d.reads {
-			d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and then the next run ends until --restart reread reads the feed again", t.Name))
+			d.opt.Log.Warn(fmt.Sprintf("table %q is unlogged: a crash of the server empties it, and the next runs then fail until --restart reread reads the feed again", t.Name))
 		}
 		t.FullName = d.fullName(t)
 		known.relation, known.key = *t, key
@@ -43,24 +43,24 @@ func (d *DB) MakeSchema(ctx context.Context, missing sink.NoSchemaError) error {
 		return err
 	}
 	_, err := d.query(ctx, missing.SQL)
-	if e := pgError(err); e != nil && (e.Code == uniqueViolation || e.Code == duplicateSchema) { // another run has just made it
+	if e := pgError(err); e != nil && (e.Code == uniqueViolation || e.Code == duplicateSchema) { // another run has just created it
 		return nil
 	}
 	return d.sinkError(err)
 }
 
-// A tableFacts is what the catalogs have of a table.
+// A tableFacts is what the catalogs say about a table.
 type tableFacts struct {
-	schema string // of the name, "" if it has none
+	schema string // from the name; "" if it has none
 	relation
-	first int // of the statements that ask for it
+	first int // first of the statements that query it
 
 	hasSchema   bool
-	head        *headRow // nil: there is no such table
+	head        *headRow // nil: the table does not exist
 	columns     []columnRow
 	indexes     []indexRow
 	foreignKeys []keyRow
-	replaced    bool // or made, or dropped, while it was read
+	replaced    bool // replaced, created or dropped while it was read
 }
 
 // A headRow is a row of headSQL.
@@ -71,15 +71,15 @@ type headRow struct {
 	OID         string `db:"oid"`
 	Options     string `db:"options"`
 	Policed     bool   `db:"policed"`  // it has rules or row-level security
-	Hides       bool   `db:"hides"`    // the latter may keep rows from this user
+	Hides       bool   `db:"hides"`    // row-level security may hide rows from this user
 	Rules       int    `db:"rules"`    // constraints and triggers of others
-	Triggers    bool   `db:"triggers"` // of inserts
+	Triggers    bool   `db:"triggers"` // on inserts
 	Held        string `db:"held"`     // what has a column of the table's type
 	Below       bool   `db:"relhassubclass"`
 	Marked      bool   `db:"marked"` // weir_unlogged exists
 }
 
-// headSQL reads a table, {t}, but for its columns; {unlogged} is the name of weir_unlogged.
+// headSQL reads a table, {t}, without its columns; {unlogged} is the name of weir_unlogged.
 const headSQL = `SELECT n.nspname, c.relkind, c.relpersistence, c.oid, c.relhassubclass, coalesce(array_to_string(c.reloptions, ','), '') AS options,
   c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) AS policed,
   row_security_active(c.oid) AS hides,
@@ -98,15 +98,15 @@ WHERE c.oid = {t}`
 // An indexRow is a row of indexesSQL.
 type indexRow struct {
 	Unique  bool     `db:"enforced"`
-	Whole   bool     `db:"whole"`   // it has all rows, and plain columns
+	Whole   bool     `db:"whole"`   // it covers all rows, and only plain columns
 	Columns []string `db:"columns"` // of its key, in alphabetical order
-	Names   []string `db:"names"`   // its own and those of its partitions, with their schemas
+	Names   []string `db:"names"`   // its own and its partitions', with their schemas
 	Primary bool     `db:"indisprimary"`
-	Long    bool     `db:"long"`     // its entries may be longer than an index takes
+	Long    bool     `db:"long"`     // its entries may exceed the size limit of an index
 	More    bool     `db:"includes"` // it has columns besides its key
 }
 
-// indexesSQL reads the indexes of a table, {t}. An entry has a third of a page at most.
+// indexesSQL reads the indexes of a table, {t}. An entry takes at most a third of a page.
 const indexesSQL = `SELECT i.indisunique AND i.indisvalid AND i.indimmediate AS enforced, i.indpred IS NULL AND i.indexprs IS NULL AS whole, i.indisprimary,
   i.indnatts > i.indnkeyatts AS includes,
   (SELECT sum(CASE WHEN a.attlen > 0 THEN a.attlen WHEN a.atttypid IN ('varchar'::regtype, 'bpchar'::regtype) AND a.atttypmod > 0 THEN 4 * a.atttypmod ELSE 10000 END)
@@ -120,13 +120,12 @@ FROM pg_index i
 WHERE i.indrelid = {t}
 ORDER BY i.indexrelid`
 
-// readTries is how often tables are read that others keep replacing meanwhile.
+// readTries is how often tables are read while others keep replacing them.
 const readTries = 10
 
-// readRelations reads tables as they are at one moment: what weir keeps of their columns goes with
-// their types only as long as no other run widens one between the two. These are two round trips,
-// whatever the number of the tables. A name leads to what it is by now, not at that moment: if a table is
-// dropped meanwhile, all are read again.
+// readRelations reads tables in one consistent state: weir's entries about their columns match their types only if no
+// other run widens a column in between. It takes two round trips, whatever the number of tables. A name resolves to the
+// current table, not the one in the snapshot: if a table is dropped meanwhile, all are read again.
 func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) ([]relation, error) {
 	for range readTries {
 		facts, err := d.readFacts(ctx, wanted)
@@ -153,7 +152,7 @@ func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) ([]relat
 	return nil, &sink.Error{Class: sink.Transient, Reason: "locked", Err: errors.New("another session keeps dropping or replacing a table while it is read")}
 }
 
-// readFacts asks the catalogs for tables, and leaves the transaction open.
+// readFacts queries the catalogs for tables, and leaves the transaction open.
 func (d *DB) readFacts(ctx context.Context, wanted []sink.TableKey) (facts []tableFacts, err error) {
 	facts = make([]tableFacts, len(wanted))
 	s := &script{}
@@ -163,8 +162,8 @@ func (d *DB) readFacts(ctx context.Context, wanted []sink.TableKey) (facts []tab
 			return nil, err
 		}
 	}
-	// Last: the server remembers that weir's tables were missing until it reads the catalogs, so that a table that another
-	// run has just made with them would seem to be no table of weir's.
+	// Last: the server caches that weir's tables are missing until it reads the catalogs. Otherwise a table that
+	// another run has just created, with weir's tables, would not seem to be weir's.
 	ready := s.add("SELECT %s", d.readySQL())
 	r, err := d.run(ctx, s)
 	if err != nil {
@@ -177,7 +176,7 @@ func (d *DB) readFacts(ctx context.Context, wanted []sink.TableKey) (facts []tab
 	return facts, nil
 }
 
-// askCatalogs adds what reads a table from the catalogs.
+// askCatalogs adds statements that read a table from the catalogs.
 func (d *DB) askCatalogs(s *script, name string) (l tableFacts, err error) {
 	l = tableFacts{relation: relation{Table: schema.Table{Name: name}}, first: len(s.statements)}
 	rel := ""
@@ -185,7 +184,7 @@ func (d *DB) askCatalogs(s *script, name string) (l tableFacts, err error) {
 		return l, err
 	}
 	if strings.HasPrefix(rel, "weir_") {
-		return l, fmt.Errorf("a table cannot be named %q: names that begin so belong to weir", rel)
+		return l, fmt.Errorf("a table cannot be named %q: such names are reserved for weir", rel)
 	}
 	l.ident = identOf(l.schema, rel)
 	for _, q := range []string{headSQL, columnsSQL, indexesSQL,
@@ -196,7 +195,7 @@ func (d *DB) askCatalogs(s *script, name string) (l tableFacts, err error) {
 	return l, nil
 }
 
-// readAnswer reads the answer.
+// readAnswer reads the results.
 func (l *tableFacts) readAnswer(r []result) {
 	r = r[l.first:]
 	l.columns, l.indexes, l.foreignKeys = structs[columnRow](r[1]), structs[indexRow](r[2]), structs[keyRow](r[4])
@@ -211,7 +210,7 @@ func (l *tableFacts) readAnswer(r []result) {
 	l.replaced = string(r[5].rows[0][0]) != l.oid
 }
 
-// relationOf is a table by what the catalogs and weir's own tables have of it.
+// relationOf returns a table, from the catalogs' facts and weir's own tables.
 func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	t, err := l.relation, error(nil)
 	if l.head == nil {
@@ -233,14 +232,14 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	case "r", "p":
 	default:
 		kinds := map[string]string{"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "composite type"}
-		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kinds[head.Kind])
+		return t, fmt.Errorf("%q is a %s, not a table: weir writes only to tables", t.Name, kinds[head.Kind])
 	}
 	t.Exists = true
 	t.policed, t.triggers, t.hides = head.Policed, head.Triggers, head.Hides
 	t.inherited = head.Kind == "r" && head.Below
-	t.below = head.Kind == "p" || t.inherited
-	// The mark of a table that weir made outlives it. A fill factor, which the user may have changed, tells the table from
-	// another one of the same name, and a dump keeps it.
+	t.hasSubtables = head.Kind == "p" || t.inherited
+	// The mark of a table that weir created outlives it. The fill factor, which the user may have changed,
+	// distinguishes the table from another one of the same name; a dump keeps it.
 	ours := t.made != "" && strings.Contains(head.Options, "fillfactor=")
 	missing := func(err error) (relation, error) {
 		if !ours {
@@ -285,16 +284,16 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 		}
 	}
 	t.HasConstraints = ruled || other
-	// With constraints or triggers of its own a table is no longer only weir's: new fields do
-	// not become columns by themselves.
+	// A table to which others added constraints or triggers is no longer weir's own: new fields do not become columns
+	// by themselves.
 	t.Made, t.Ruled = ours && !ruled, ours && ruled
 	if t.marks != "" {
-		err = d.own(&t)
+		err = d.findOwnColumns(&t)
 	}
 	return t, err
 }
 
-// readMarks reads what weir's own tables have of tables, and ends the transaction.
+// readMarks reads weir's entries about tables, and ends the transaction.
 func (d *DB) readMarks(ctx context.Context, facts []tableFacts) error {
 	s := &script{}
 	var marks, ids []string
@@ -335,7 +334,8 @@ func (d *DB) readMarks(ctx context.Context, facts []tableFacts) error {
 	return nil
 }
 
-// idSQL is SQL for the ID of a table that exists, by its OID. marked tells that weir_unlogged exists and may have a marker of it.
+// idSQL returns SQL for the ID of an existing table, by its OID. marked says that weir_unlogged exists and may have a
+// marker for it.
 func (d *DB) idSQL(t *relation, oid string, marked bool) string {
 	marker := ""
 	if marked {
@@ -346,22 +346,22 @@ func (d *DB) idSQL(t *relation, oid string, marked bool) string {
 		d.schema, literal(sink.MadeMark(d.fullName(t))), marker, oid)
 }
 
-// markUnlogged adds what leaves a marker that shares the fate of an unlogged table.
+// markUnlogged adds statements that leave a marker, which a crash removes together with the rows of an unlogged table.
 func (d *DB) markUnlogged(s *script, t *relation) {
-	if !t.marked { // even if it exists, this would need the right to make one
+	if !t.marked { // CREATE IF NOT EXISTS would need the privilege even if it exists
 		s.add("CREATE UNLOGGED TABLE IF NOT EXISTS %s.weir_unlogged (tbl oid PRIMARY KEY, mark text NOT NULL)", d.schema)
 	}
 	s.add("INSERT INTO %s.weir_unlogged (tbl, mark) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, t.oid, literal(sink.NewTableID()))
 }
 
-// keepMark is SQL that writes a mark.
+// keepMark returns SQL that writes a mark.
 func (d *DB) keepMark(name, value string) string {
 	return fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
 		d.schema, literal(name), literal(value))
 }
 
-// setID takes what idSQL asks for: the OID, the mark and the number of columns that were dropped if weir made the table, and
-// the marker if there is one.
+// setID decodes the result of idSQL: the OID; if weir created the table, the mark and the number of dropped columns;
+// and the marker, if there is one.
 func (t *relation) setID(id string) {
 	t.ID = id
 	parts := strings.Split(id, "/")

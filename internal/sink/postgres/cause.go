@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A cause is why a try to write a flush, or a piece of one, failed, as far as something can be done about it.
+// A cause is the reason why a try to write a flush, or a piece of one, failed, if there is a remedy.
 type cause int
 
 const (
@@ -31,19 +31,19 @@ const (
 	nCauses
 )
 
-// A remedy is what is done about a failed try.
+// A remedy is what to do after a failed try.
 type remedy int
 
 const (
 	giveUp      remedy = iota
 	readFence          // read why the fence did not let the flush pass
-	readTables         // read the tables again, and retry
-	retry              // try again; attempt.tries changes what the next try does
+	readTables         // reread the tables, and retry
+	retry              // retry; attempt.tries changes what the next try does
 	writePieces        // retry in pieces
 )
 
-// causes has what each cause means, what is done about it, and how often in a flush at most: errGone is counted for each
-// piece on its own, errStaleTable not while others add columns. After that, the cause is another one that fits, or none.
+// causes has the meaning of each cause, its remedy, and how often it may occur in a flush: errGone is counted per
+// piece, and errStaleTable does not count while others add columns. Beyond that, another cause applies, or none.
 var causes = [nCauses]struct {
 	text   string
 	remedy remedy
@@ -55,21 +55,21 @@ var causes = [nCauses]struct {
 	errRaced:      {"another session wrote newer versions meanwhile", retry, 2},
 	errGone:       {"another session deleted rows or changed their keys while they were written", retry, 2},
 	errRaised:     {"a trigger raises an error that may pass", retry, 2},
-	// errTaken: another session inserted a row that a MERGE was about to insert, or the two waited for each other. The next
-	// try takes an exclusive lock of the table, the last one writes without a MERGE.
+	// errTaken: another session inserted a row that a MERGE was about to insert, or there was a deadlock. The next try
+	// takes an exclusive lock of the table; the last one writes without a MERGE.
 	errTaken:       {"another session wrote rows of the same keys meanwhile", retry, 3},
 	errNotNew:      {"not all rows are new", retry, 1},
-	errUnmergeable: {"the server refuses a MERGE", retry, maxTables}, // each time for one table more
+	errUnmergeable: {"the server refuses a MERGE", retry, maxTables}, // each time for one more table
 	errRows:        {"the database rejects rows", writePieces, 1},
 }
 
-// maxTables is more than the tables of a flush.
+// maxTables exceeds the number of a flush's tables.
 const maxTables = 1 << 20
 
 func (c cause) Error() string { return causes[c].text }
 
-// cause returns why the attempt's script failed, by the statement's number and the SQLSTATE, and never by the message,
-// which may contain a value. A cause that has reached its limit does not match.
+// cause returns why the attempt's script failed, judging by the statement's number and the SQLSTATE, never by the
+// message, which may contain a value. A cause that has reached its limit does not match.
 func (a *attempt) cause(err error) cause {
 	e := pgError(err)
 	if a.d.conn == nil || err == nil {
@@ -79,7 +79,7 @@ func (a *attempt) cause(err error) cause {
 	errors.As(err, &found)
 	direct, rows := false, 0
 	for _, p := range a.parts {
-		direct = direct || p.isCopied() && (p.t.Exists || a.piecewise) // into a table that the flush makes, all are new at first
+		direct = direct || p.isCopied() && (p.t.Exists || a.piecewise) // into a table that the flush creates, all rows are new at first
 		rows += len(p.rows)
 	}
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func (a *attempt) cause(err error) cause {
 		{errUnmergeable, a.isUnmergeable(e)},
 		{errTaken, a.isTaken(e)},
 		{errStaleTable, isStale(e)},
-		{errRows, e != nil && (rows > 0 && isRefusal(e) || rows > 1 && e.Code == queryCanceled)}, // fewer may take less than the time that the server gives
+		{errRows, e != nil && (rows > 0 && isRefusal(e) || rows > 1 && e.Code == queryCanceled)}, // fewer may fit into the server's time limit
 	} {
 		if c.is && a.tries[c.cause] < causes[c.cause].limit {
 			return c.cause
@@ -103,7 +103,7 @@ func (a *attempt) cause(err error) cause {
 	return errOther
 }
 
-// noteCause notes what was the cause of a failed try.
+// noteCause records the cause of a failed try.
 func (a *attempt) noteCause(c cause, err error) {
 	a.tries[c]++
 	switch c {
@@ -120,7 +120,7 @@ func (a *attempt) noteCause(c cause, err error) {
 	}
 }
 
-// isTransient reports whether an error may pass by itself.
+// isTransient reports whether an error may go away by itself.
 func isTransient(e *pgconn.PgError) bool {
 	if e == nil {
 		return false
@@ -129,7 +129,7 @@ func isTransient(e *pgconn.PgError) bool {
 	return class == sink.Transient
 }
 
-// failedMerge returns the part whose MERGE is the statement that failed; nil: it is none.
+// failedMerge returns the part whose MERGE failed; nil if another statement did.
 func (a *attempt) failedMerge() *part {
 	if st := a.script.failed(); st.tally == byMerge {
 		return st.part
@@ -137,14 +137,14 @@ func (a *attempt) failedMerge() *part {
 	return nil
 }
 
-// isUnmergeable reports whether the server has no MERGE for a table, or refused one because a trigger changes rows that it is
-// about to change. What a trigger itself raises has its place in Where.
+// isUnmergeable reports whether the server has no MERGE for a table, or refused one because a trigger changes rows that
+// it is about to change. An error that the trigger itself raises has a Where.
 func (a *attempt) isUnmergeable(e *pgconn.PgError) bool {
 	return e != nil && e.Where == "" && (e.Code == "0A000" || e.Code == "27000") && a.failedMerge() != nil
 }
 
-// isTaken reports whether a MERGE was about to insert a key that another session has inserted meanwhile, or a deadlock was
-// ended: a flush that locks rows before its MERGE, because it deletes from one of several tables, locks in a different order.
+// isTaken reports whether a MERGE was about to insert a key that another session has inserted meanwhile, or a deadlock
+// was ended. A flush that deletes from one of several tables locks rows before its MERGE, in a different order.
 func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	if isDeadlock(e) {
 		return slices.ContainsFunc(a.parts, func(p *part) bool { return p.b.Used() && !p.separates() })
@@ -153,13 +153,13 @@ func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	return e != nil && e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))
 }
 
-// isDeadlock reports whether the server ended a deadlock by an error. The locks that a piece's transaction holds make the
-// next one: a piece is not retried by itself.
+// isDeadlock reports whether the server ended a deadlock with an error. A piece is not retried by itself: the locks
+// that its transaction holds would cause the next deadlock.
 func isDeadlock(e *pgconn.PgError) bool {
 	return e != nil && e.Code == deadlockDetected && !isRaised(e)
 }
 
-// reread reads the tables of a flush, and whether weir's own exist. grown reports whether one has more columns.
+// reread rereads the tables of a flush, and whether weir's own exist. grown reports whether one has more columns.
 func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) {
 	if err := d.askReady(ctx); err != nil {
 		return false, err
@@ -168,7 +168,7 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) 
 	var wanted []sink.TableKey
 	for _, b := range f.Batches {
 		t := d.tableOf(b.Table.Name)
-		if t.stage = (stage{}); t.Name != "" { // whoever changed the table may have changed that one: DROP TYPE … CASCADE does
+		if t.stage = (stage{}); t.Name != "" { // whoever changed the table may have changed the stage, too, as DROP TYPE … CASCADE does
 			was, wanted = append(was, t.Table), append(wanted, sink.TableKey{Name: t.Name, Key: t.key})
 		}
 	}
@@ -185,9 +185,9 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) 
 	return grown, nil
 }
 
-// judge finds out why the fence did not let a flush pass. If it would now, the error is failed.
+// judge finds out why the fence did not let a flush pass. If it would now, it returns failed.
 func (d *DB) judge(ctx context.Context, f *sink.Flush, failed error) (res sink.Result, err error) {
-	if !d.ready { // another run may have made weir's tables; or the database was restored to before them
+	if !d.ready { // another run may have created weir's tables; or the database was restored to before them
 		if err := d.askReady(ctx); err != nil {
 			return res, err
 		}
@@ -196,21 +196,20 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush, failed error) (res sink.R
 	switch {
 	case done:
 		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))
-		_, err = d.reread(ctx, f) // it may have changed the tables
+		_, err = d.reread(ctx, f) // another run may have changed the tables
 		return d.last.result, err
 	case errors.As(err, new(sink.BehindError)):
 		for _, t := range d.tables {
-			t.Writers = nil // what weir_jobs had may be gone too
+			t.Writers = nil // the rows of weir_jobs may be gone, too
 		}
-	case err == nil: // the lanes now stand where the flush begins: failed is transient if it was the fence
+	case err == nil: // the lanes are now at the flush's start: failed is transient if it was the fence
 		err = failed
 	}
 	return res, err
 }
 
-// isOrphaned reports whether a row was refused because the one that it belongs to is gone, which the same
-// flush had found: what has changed that is seen when it starts again. Where the row's messages
-// were kept, they are judged.
+// isOrphaned reports whether a row was refused because its parent, which the same flush had found, is gone. Starting
+// again detects that change. If the rows' messages were kept, they are rejected instead.
 func (a *attempt) isOrphaned(e *pgconn.PgError) bool {
 	return e != nil && e.Code == "23503" && strings.HasPrefix(e.ConstraintName, schema.OwnKeys) &&
 		slices.ContainsFunc(a.parts, func(p *part) bool { return len(p.rows) > 0 && !p.b.Table.HasConstraints })

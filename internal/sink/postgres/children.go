@@ -9,28 +9,27 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// This file is about rows that belong to rows of other tables. If they have versions, a delete of their parent counts as one of
-// them; without, it deletes them, as does one that replaces the parent. Rows of a set are values of their parent's row.
+// Rows that belong to rows of other tables. With versions, a delete of the parent counts as a delete of its rows;
+// without, deleting or replacing the parent deletes them. Rows of a set are values in their parent's row.
 
-// follows returns the part that the rows of a part belong to, if deletes of its rows count for them;
-// nil where they do not.
+// follows returns the parent's part, if deletes of its rows count for the part's rows; otherwise nil.
 func (p *part) follows() *part {
 	if p.b.Child == nil || p.isSet || !p.b.Versioned() {
 		return nil
 	}
-	if above := p.a.parts[p.b.Child.Parent]; above.b.Versioned() {
-		return above
+	if parent := p.a.parts[p.b.Child.Parent]; parent.b.Versioned() {
+		return parent
 	}
 	return nil
 }
 
-// deleted calls each with the parts above that look for their rows, and the numbers of those of them
-// that some message deletes.
+// deleted calls each with an ancestor's part that looks up its rows, and the indexes of its rows that a message
+// deletes.
 func (p *part) deleted(each func(above *part, numbers []int)) {
 	for q := p.follows(); q != nil; q = q.follows() {
 		var numbers []int
 		for n, r := range q.writes {
-			if q.lookup != nil && q.b.Takes(r) != nil {
+			if q.lookup != nil && q.b.NewestDelete(r) != nil {
 				numbers = append(numbers, n)
 			}
 		}
@@ -40,8 +39,8 @@ func (p *part) deleted(each func(above *part, numbers []int)) {
 	}
 }
 
-// mayFollow reports whether the table may have rows that deletes of other tables' count for. One that the flush makes
-// has those of pieces that are written.
+// mayFollow reports whether the table may have rows for which deletes of other tables' rows count. A table that the
+// flush creates has the rows of the pieces already written.
 func (p *part) mayFollow() (may bool) {
 	if p.b.Used() && (p.t.Exists || p.a.piecewise) {
 		p.deleted(func(*part, []int) { may = true })
@@ -49,14 +48,13 @@ func (p *part) mayFollow() (may bool) {
 	return may
 }
 
-// followed is a statement that reads the keys of the rows below a part's rows.
+// followed is a statement that reads the keys of the children of a part's rows.
 type followed struct {
 	above     *part
 	statement int
 }
 
-// askChildren adds what reads which rows the table has below those that are deleted, and what is kept
-// beside them.
+// askChildren adds statements that read the table's children of deleted rows, and their stored states.
 func (p *part) askChildren() {
 	if !p.mayFollow() {
 		return
@@ -71,7 +69,7 @@ func (p *part) askChildren() {
 		var in []string
 		for _, n := range numbers {
 			in = append(in, fmt.Sprint(n))
-			from := p.b.KeysBelow(above.b, above.writes[n])
+			from := p.b.ChildKeyPrefix(above.b, above.writes[n])
 			ranges = append(ranges, fmt.Sprintf(`('\x%x'::bytea, '\x%x'::bytea)`, from, after(from)))
 		}
 		join, belongs := p.belongs(above)
@@ -84,7 +82,7 @@ func (p *part) askChildren() {
 	}
 }
 
-// after is what comes after all keys that begin with some bytes.
+// after returns a bound above all keys that begin with prefix.
 func after(prefix []byte) []byte {
 	next := slices.Clone(prefix)
 	for i := len(next) - 1; i >= 0; i-- {
@@ -92,10 +90,10 @@ func after(prefix []byte) []byte {
 			return next[:i+1]
 		}
 	}
-	return bytes.Repeat([]byte{0xff}, 64) // no key is so: its parts end with their lengths
+	return bytes.Repeat([]byte{0xff}, 64) // above every key: a key's parts end with their lengths
 }
 
-// keyParts is SQL for each part of the key of a row t as messages have it, as JSON.
+// keyParts returns SQL, as JSON, for each part of the key of a row t as in messages.
 func (p *part) keyParts() (parts []string) {
 	owner := p.newShape(p.b, nil).owner()
 	var hidden []string
@@ -114,8 +112,7 @@ func (p *part) keyParts() (parts []string) {
 	return parts
 }
 
-// follow adds the rows that were found below those that are deleted to those that are resolved, in the
-// order of their keys.
+// follow adds the children found of deleted rows to the rows to resolve, in key order.
 func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 	if len(p.lookup.keys) == 0 {
 		return all, nil
@@ -132,10 +129,10 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 		}
 		was[string(key)] = fold.Stored{Exists: true, State: state}
 	}
-	taking, key := p.resolver.Taking(p.writes), len(p.b.Table.Key)
+	taking, key := p.resolver.Cascade(p.writes), len(p.b.Table.Key)
 	for _, f := range p.lookup.keys {
 		for _, row := range found[f.statement].rows {
-			taken := taking.Add(row[1:1+key], f.above.b.Takes(f.above.writes[number(row[0])]))
+			taken := taking.Add(row[1:1+key], f.above.b.NewestDelete(f.above.writes[number(row[0])]))
 			if p.b.Scope == fold.RowScope && taken != nil {
 				was[string(taken.Key)] = fold.Stored{Exists: true, Version: row[1+key]}
 			}
@@ -150,9 +147,9 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 	return all, nil
 }
 
-// lockSets adds what has the other writers of the sets that are swept wait. Rows of one set that two
-// writers make at once do not see each other, and locks of the rows alone could be waited for in a
-// circle: the row that has the set is not locked if it does not change.
+// lockSets adds statements that make other writers of the swept sets wait. Rows of one set that two writers insert at
+// the same time do not see each other. Locking only the rows could deadlock: the row that has the set is not locked if
+// it does not change.
 func (a *attempt) lockSets() {
 	locks := map[int64]bool{}
 	for _, p := range a.parts {
@@ -163,8 +160,8 @@ func (a *attempt) lockSets() {
 	a.script.lockAll(locks)
 }
 
-// explode makes the rows of other tables that are values of the rows of a part, as they are
-// written, and has the parts of these tables write them.
+// explode makes the rows of other tables that are values in a part's rows, as they are written, and makes these tables'
+// parts write them.
 func (a *attempt) explode(x *fold.Explosion, table int) error {
 	p := a.parts[table]
 	var sets []*part
@@ -183,7 +180,7 @@ func (a *attempt) explode(x *fold.Explosion, table int) error {
 		e := q.b.Exploded()
 		q.writes = e.Sorted()
 		rows := q.writes
-		if !p.isCopied() { // else all parents are new, and have had none
+		if !p.isCopied() { // otherwise all parents are new, and have had none
 			rows = slices.Concat(rows, e.Sweeps())
 		}
 		if len(rows) > 0 {
@@ -194,8 +191,8 @@ func (a *attempt) explode(x *fold.Explosion, table int) error {
 	return nil
 }
 
-// cascading returns the parts whose deletes or replacements take rows of p along. A part whose rows are values of theirs
-// sweeps instead, and one whose rows have versions looks up those that the deletes apply to.
+// cascading returns the parts whose deletes or replacements delete rows of p. A part whose rows are values in theirs
+// sweeps instead, and a part with versions looks up the rows that are deleted with their parents.
 func (a *attempt) cascading(p *part) (cascading []*part) {
 	if !p.b.Used() || p.follows() != nil {
 		return nil
@@ -216,7 +213,7 @@ func (s *shape) sweep() statement {
 	return s.table.deleteBelow("", s.stage, join, on, "s.op = 's'", s.stage)
 }
 
-// cascade deletes the rows that belong to a row of the part above that is deleted or replaced, and are not staged
+// cascade deletes the rows that belong to a deleted or replaced row of the parent's part, and are not staged
 // themselves.
 func (p *part) cascade(above *part) statement {
 	stage := ""
@@ -227,8 +224,8 @@ func (p *part) cascade(above *part) statement {
 	return p.after.deleteBelow("DISTINCT ", above.t.stageName(), join, on, "s.op IN ('d', 'r')", stage)
 }
 
-// deleteBelow deletes the rows of a table that go with a staged row s of others, but for those that are in a staging
-// table of the table's own, "" for none. EXCEPT looks at each row once, however the server joins.
+// deleteBelow deletes the rows of a table that are deleted with a staged row s of other tables, except those in the
+// table's own staging table own; "" means none. EXCEPT looks at each row once, however the server joins.
 func (t *relation) deleteBelow(distinct, others, join, on, where, own string) statement {
 	var key, staged, is, order []string
 	for i, k := range t.Key {
@@ -244,8 +241,8 @@ func (t *relation) deleteBelow(distinct, others, join, on, where, own string) st
 		t.ident, distinct, strings.Join(key, ", "), others, join, t.ident, on, where, except, strings.Join(order, ", "), and(is...))}
 }
 
-// belongs is the condition that a row of the table belongs to a staged one of the part above; join is
-// what stands between the two.
+// belongs returns the condition that a row of the table belongs to a staged row of the parent's part; join is what
+// stands between the two.
 func (p *part) belongs(above *part) (join, on string) {
 	owner := p.newShape(p.b, nil).owner()
 	if n := len(above.b.Table.Key); owner != nil && n <= len(owner.From) {
@@ -263,7 +260,7 @@ func (p *part) belongs(above *part) (join, on string) {
 	return "", and(all...)
 }
 
-// stagedKey is a part of the key of a staged row, as messages have it.
+// stagedKey returns a part of a staged row's key as in messages.
 func (p *part) stagedKey(i int) string {
 	k := p.b.Table.Key[i]
 	if c := &p.b.Table.Columns[k]; !c.Hidden {

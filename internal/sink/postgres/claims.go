@@ -19,19 +19,18 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Claims are the [sink.Claims] of one job, by advisory locks of the session. Behind a
-// pooler, which shares sessions, only the fence tells two runs apart. The connection is
-// made when it is needed.
+// Claims are the [sink.Claims] of one job, held by the session's advisory locks. Behind a pooler, which shares
+// sessions, only the fence separates two runs. It connects when necessary.
 type Claims struct {
 	sink.JobLedger
 
 	mu sync.Mutex
 	*client
-	claimed map[lock]bool // what was taken, and whether this session has the lock
-	waited  bool          // for the last flush of a run before
+	claimed map[lock]bool // claimed locks, and whether this session holds them
+	waited  bool          // for the last flush of a previous run
 }
 
-// A lock is that of a lane, or that of the job, which all runs share that have lanes.
+// A lock is a lane's lock, or the job's, which all runs with lanes share.
 type lock struct {
 	lane        string
 	job, shared bool
@@ -54,7 +53,7 @@ func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, er
 const (
 	busyTries = 5
 	busyWait  = 100 * time.Millisecond
-	flushWait = 5 * time.Second // at most, for the last flush of a run before
+	flushWait = 5 * time.Second // limit of the wait for the last flush of a previous run
 )
 
 func whileBusy(ctx context.Context, try func() error) error {
@@ -93,7 +92,7 @@ func (c *Claims) take(ctx context.Context, lanes []string) (all []sink.Checkpoin
 			}
 			c.waited = true
 		}
-		// A run that was killed may have made weir's tables since, with its last flush.
+		// A run that was killed may have created weir's tables since, with its last flush.
 		if err := c.askReady(ctx); err != nil || !c.ready {
 			all = make([]sink.Checkpoint, len(lanes))
 			return err
@@ -104,7 +103,7 @@ func (c *Claims) take(ctx context.Context, lanes []string) (all []sink.Checkpoin
 	return all, err
 }
 
-// session calls f, for one goroutine at a time, with a connection.
+// session calls f with a connection, for one goroutine at a time.
 func (c *Claims) session(ctx context.Context, f func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +113,7 @@ func (c *Claims) session(ctx context.Context, f func() error) error {
 	return c.classified(f())
 }
 
-// classified gives an error its class. One that has none yet ends the session, with what was locked before it.
+// classified classifies an error. An error without a class ends the session, with its locks.
 func (c *Claims) classified(err error) error {
 	if err != nil && !errors.As(err, new(*sink.Error)) && !errors.As(err, new(sink.BusyError)) {
 		c.drop()
@@ -122,12 +121,11 @@ func (c *Claims) classified(err error) error {
 	return c.sinkError(err)
 }
 
-// lock takes those of some locks that are missing, all of them or none, and reads the checkpoints of lanes.
+// lock takes the locks that are missing, all or none, and reads the lanes' checkpoints.
 func (c *Claims) lock(ctx context.Context, locks []lock, lanes ...string) ([]sink.Checkpoint, error) {
 	locks = slices.DeleteFunc(locks, func(l lock) bool { return c.claimed[l] || c.pooled })
 	s := &script{}
-	// What another run has committed before its locks were released is seen by a statement
-	// that begins later.
+	// A statement that begins after the locks are taken sees what another run committed before it released them.
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
 	s.addAll(c.locksSQL("pg_try_advisory_lock", locks))
 	if len(lanes) > 0 {
@@ -156,7 +154,7 @@ func (c *Claims) lock(ctx context.Context, locks []lock, lanes ...string) ([]sin
 	return sink.ReadCheckpoints(len(lanes), r[2].rows), nil
 }
 
-// unlock releases locks that the session has.
+// unlock releases locks that the session holds.
 func (c *Claims) unlock(ctx context.Context, locks []lock) error {
 	if len(locks) == 0 || c.conn == nil {
 		return nil
@@ -165,7 +163,7 @@ func (c *Claims) unlock(ctx context.Context, locks []lock) error {
 	return err
 }
 
-// locksSQL calls a function for each of some locks, and tells what it returns.
+// locksSQL calls a function for each lock, and returns its results.
 func (c *Claims) locksSQL(function string, locks []lock) string {
 	numbers, shared := make([]string, len(locks)), make([]string, len(locks))
 	for i, l := range locks {
@@ -179,8 +177,8 @@ func (c *Claims) locksSQL(function string, locks []lock) string {
 		function, strings.Join(numbers, ","), strings.Join(shared, ","))
 }
 
-// waitForFlushes waits, at most for flushWait, until the transactions have ended that other sessions of the job have. A run
-// that was killed leaves its locks at once, but its last flush may still be under way.
+// waitForFlushes waits, for at most flushWait, until the transactions of the job's other sessions have ended. A run
+// that was killed releases its locks at once, but its last flush may still be in progress.
 func (c *Claims) waitForFlushes(ctx context.Context) error {
 	waits := backoff.Backoff{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	for end, first := time.Now().Add(flushWait), [][][]byte(nil); ; {
@@ -197,7 +195,7 @@ func (c *Claims) waitForFlushes(ctx context.Context) error {
 			return !slices.ContainsFunc(now, func(is [][]byte) bool { return bytes.Equal(was[0], is[0]) })
 		})
 		wait, ok := waits.Next(time.Until(end))
-		if len(first) == 0 || !ok { // else the fence decides
+		if len(first) == 0 || !ok { // otherwise the fence decides
 			return nil
 		}
 		if err := backoff.Sleep(ctx, wait); err != nil {
@@ -244,15 +242,14 @@ func (c *Claims) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	// The session ends some time after this returns; its locks end now, or with a session
-	// that is gone already.
+	// The session ends some time after this returns. Its locks are released now, unless the session is already gone.
 	_, _ = c.query(ctx, "SELECT pg_advisory_unlock_all()")
 	c.close(ctx)
 	return nil
 }
 
-// connect makes a connection where there is none, and takes the locks again that were held
-// by the one before. Where another session has one now, the fence decides.
+// connect connects if necessary, and takes the locks of the previous connection again. If another session holds one
+// now, the fence decides.
 func (c *Claims) connect(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -268,7 +265,7 @@ func (c *Claims) connect(ctx context.Context) error {
 	}
 	for i, l := range locks {
 		if c.claimed[l] = string(r[1].rows[i][0]) == "t"; !c.claimed[l] {
-			c.opt.Log.Debug(fmt.Sprintf("another session holds %s of job %q by now", cmp.Or(l.lane, "a source"), c.Job))
+			c.opt.Log.Debug(fmt.Sprintf("another session now holds %s of job %q", cmp.Or(l.lane, "a source"), c.Job))
 		}
 	}
 	return nil
@@ -291,15 +288,15 @@ func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [
 	return rows, err
 }
 
-// lockNumber is the number of an advisory lock.
+// lockNumber returns the number of an advisory lock.
 func lockNumber(of ...string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte("weir\x00" + strings.Join(of, "\x00")))
 	return int64(h.Sum64())
 }
 
-// takeOverWait is how long a claim waits at a time for a flush of the former owner that is under
-// way. A session that has waited for its client meanwhile is ended: the client may be stopped.
+// takeOverWait is how long a claim waits at a time for the former owner's flush. A session that is waiting for its
+// client then is ended: the client may be stopped.
 const takeOverWait = "5s"
 
 // Database implements [sink.GroupClaims].
@@ -330,8 +327,8 @@ func (c *Claims) Begin(ctx context.Context, run string, lanes []sink.Lane) error
 	})
 }
 
-// write runs statements in a transaction that makes weir's tables where they are missing, and returns
-// the rows of the last one.
+// write runs statements in a transaction that creates weir's tables if they are missing, and returns the rows of the
+// last one.
 func (c *Claims) write(ctx context.Context, statements ...string) ([][][]byte, error) {
 	s := &script{}
 	s.begin("on")
@@ -351,12 +348,12 @@ func (c *Claims) write(ctx context.Context, statements ...string) ([][][]byte, e
 	return r[last].rows, nil
 }
 
-// writerSQL is the run that wrote a checkpoint: TakeOver puts its own name and a space before it, which the
+// writerSQL is SQL for the run that wrote a checkpoint. TakeOver puts its own name and a space before it, which the
 // next flush replaces.
 const writerSQL = "regexp_replace(c.run, '^.* ', '')"
 
-// TakeOver implements [sink.GroupClaims]. The row of a lane is its lock: a flush has it from its
-// fence to its end. A second call with a name finds it, and changes nothing.
+// TakeOver implements [sink.GroupClaims]. A lane's row is its lock, which a flush holds from its fence to its end. A
+// second call with the same name finds the name, and changes nothing.
 func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) (all []sink.Checkpoint, err error) {
 	names := make([]string, len(lanes))
 	for i, l := range lanes {
@@ -369,7 +366,7 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) (all
 		}
 		checkpoints := c.dialect().CheckpointsSQL(c.Job, lanes)
 		s := &script{}
-		s.begin("on") // what the run reads from here rests on it
+		s.begin("on") // the run relies on what it reads from here on
 		s.add("SET LOCAL lock_timeout = '%s'", takeOverWait)
 		s.addAll(checkpoints + " ORDER BY c.source FOR NO KEY UPDATE OF c")
 		s.add("UPDATE %s.weir_checkpoints c SET seq = seq + 1, run = %s || ' ' || %s WHERE %s AND split_part(run, ' ', 1) <> %[2]s", c.schema, literal(run), writerSQL, of)
@@ -387,9 +384,8 @@ func (c *Claims) TakeOver(ctx context.Context, run string, lanes ...string) (all
 	return all, err
 }
 
-// endStopped ends the sessions of the job that have changed checkpoints, have not committed, and
-// wait for their clients: a member that was stopped in the middle of a flush. If it lives on, its
-// flush finds that it is fenced.
+// endStopped ends sessions of the job that have changed checkpoints, have not committed, and wait for their clients: a
+// member was stopped in the middle of a flush. If it resumes, its flush finds that it is fenced.
 func (c *Claims) endStopped(ctx context.Context, of string) error {
 	if err := c.rollback(ctx); err != nil {
 		return err

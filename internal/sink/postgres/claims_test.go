@@ -16,7 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// take takes lanes, and returns the lane that another run holds, or "".
+// take claims lanes, and returns the lane that another run holds, or "".
 func take(t *testing.T, c sink.Claims, lanes ...string) (busy string) {
 	t.Helper()
 	_, err := c.Take(t.Context(), lanes...)
@@ -31,8 +31,8 @@ func take(t *testing.T, c sink.Claims, lanes ...string) (busy string) {
 
 const advisoryLocks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 
-// TestClaims_KilledSession: the locks of a session that the server ends are free again, and
-// those of a run that lives are taken again with its next call.
+// TestClaims_KilledSession: the locks of a session that the server ends are released; a live run takes them again with
+// its next call.
 func TestClaims_KilledSession(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	first, second := db.Claims(t, "job"), db.Claims(t, "job")
@@ -40,7 +40,7 @@ func TestClaims_KilledSession(t *testing.T) {
 	if busy := take(t, second, "c", "b"); busy != "b" {
 		t.Errorf("the lane that is busy is %q", busy)
 	}
-	sinktest.Expect(t, db, advisoryLocks, "3") // the job's, and two lanes'
+	sinktest.Expect(t, db, advisoryLocks, "3") // the job's, and one for each of two lanes
 	kill := func() {
 		t.Helper()
 		db.Exec(t, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'weir/job' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')")
@@ -68,7 +68,7 @@ func TestClaims_KilledSession(t *testing.T) {
 	if busy := take(t, second, "a"); busy != "a" {
 		t.Errorf("the lane that was held again is taken by another run: %q", busy)
 	}
-	// It does not release what the other has.
+	// It does not release the other run's lock.
 	if err := first.Drop(t.Context(), "a", "b"); err != nil {
 		t.Error(err)
 	}
@@ -78,7 +78,7 @@ func TestClaims_KilledSession(t *testing.T) {
 	take(t, second, "a")
 }
 
-// TestClaims_JobIsHeldAgain over a new connection.
+// TestClaims_JobIsHeldAgain: over a new connection.
 func TestClaims_JobIsHeldAgain(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	first, second := db.Claims(t, "job"), db.Claims(t, "job")
@@ -98,9 +98,9 @@ func TestClaims_JobIsHeldAgain(t *testing.T) {
 	}
 }
 
-// TestClaims_ServerDoesNotNoticeABreak: a connection breaks of which the server does not hear. What its
-// session holds is free for the same run at once.
-func TestClaims_ServerDoesNotNoticeABreak(t *testing.T) {
+// TestClaims_UnnoticedDisconnect: a connection breaks without the server noticing. The same run gets its
+// session's locks at once.
+func TestClaims_UnnoticedDisconnect(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	p.Half(true)
 	c := db.Claims(t, "job")
@@ -116,8 +116,8 @@ func TestClaims_ServerDoesNotNoticeABreak(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())", "4|1")
 }
 
-// TestClaims_EndedRunIsWaitedFor: the server may notice late that a run was killed.
-func TestClaims_EndedRunIsWaitedFor(t *testing.T) {
+// TestClaims_WaitForAKilledRun: the server may notice late that a run was killed.
+func TestClaims_WaitForAKilledRun(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	first, second := db.Claims(t, "job"), db.Claims(t, "job")
 	take(t, first, "a")
@@ -129,7 +129,7 @@ func TestClaims_EndedRunIsWaitedFor(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	// It is not waited for by a run that is stopped.
+	// A stopped run does not wait for it.
 	third := db.Claims(t, "job")
 	take(t, third, "b")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -139,8 +139,7 @@ func TestClaims_EndedRunIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestClaims_OneRoundTrip: lanes are taken, with their checkpoints, and dropped in one round
-// trip each.
+// TestClaims_OneRoundTrip: lanes are claimed, with their checkpoints, and dropped in one round trip each.
 func TestClaims_OneRoundTrip(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	r := sinktest.BeginJob(t, db, "job")
@@ -180,8 +179,8 @@ func TestClaims_IdleSession(t *testing.T) {
 	}
 }
 
-// TestClaims_TooManyLocks: the server has room for a limited number; the error says what makes more,
-// and none of them is held.
+// TestClaims_TooManyLocks: the server has a limited number of locks. The error says how to raise it, and no lock is
+// held.
 func TestClaims_TooManyLocks(t *testing.T) {
 	testcheck.Only(t)
 	s := testpg.Start(t, "max_locks_per_transaction=10")
@@ -197,7 +196,7 @@ func TestClaims_TooManyLocks(t *testing.T) {
 	if !errors.As(err, &e) || e.Reason != "resources" || !strings.Contains(err.Error(), "raise max_locks_per_transaction") {
 		t.Errorf("too many lanes: %v", err)
 	}
-	// They are free once the server has ended that session.
+	// They are released once the server has ended that session.
 	err = sink.Patiently(t.Context(), time.Minute, func(*sink.Error) {}, func() error {
 		_, err := c.Take(t.Context(), "b")
 		return err
@@ -211,8 +210,7 @@ func TestClaims_TooManyLocks(t *testing.T) {
 	}
 }
 
-// TestClaims_Pooler: behind a pooler nothing is locked, and nobody is kept out but by the
-// fence.
+// TestClaims_Pooler: behind a pooler nothing is locked; only the fence separates runs.
 func TestClaims_Pooler(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.weir = testpg.Pool(t, db.url, "transaction")
@@ -240,7 +238,7 @@ func TestClaims_Pooler(t *testing.T) {
 	wg.Wait()
 }
 
-// takeOver has a run take a lane over, patiently.
+// takeOver makes a run take over a lane, with retries.
 func takeOver(t *testing.T, c sink.Claims, run, lane string) sink.Checkpoint {
 	t.Helper()
 	var found []sink.Checkpoint
@@ -254,13 +252,13 @@ func takeOver(t *testing.T, c sink.Claims, run, lane string) sink.Checkpoint {
 	return found[0]
 }
 
-// TestTakeOver_Fences: who takes a lane over continues where the last one has committed, and that
-// one writes no more.
+// TestTakeOver_Fences: a run that takes a lane over continues after the last commit, and the former owner writes no
+// more.
 func TestTakeOver_Fences(t *testing.T) {
 	t.Parallel()
 	db := connect(t, testpg.New(t))
 	var begun sync.WaitGroup
-	for i := range 4 { // weir's tables are made by one of them
+	for i := range 4 { // one of them creates weir's tables
 		claims := db.Claims(t, "job").(sink.GroupClaims)
 		begun.Go(func() {
 			lanes := []sink.Lane{{Source: "a", Checkpoint: sink.Checkpoint{Offset: 7, Mark: `{}`}}, {Source: "b"}}
@@ -291,8 +289,8 @@ func TestTakeOver_Fences(t *testing.T) {
 	sinktest.Expect(t, db, `SELECT source, seq, run LIKE 'second _', "offset" FROM weir_checkpoints ORDER BY 1`, "a|3|true|7", "b|1|false|0")
 }
 
-// TestTakeOver_LostAnswers: whatever answer is lost, the next try has the same checkpoint, and the run
-// that wrote it.
+// TestTakeOver_LostAnswers: whichever reply is lost, the next try returns the same checkpoint, and the run that wrote
+// it.
 func TestTakeOver_LostAnswers(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)
@@ -314,8 +312,8 @@ func TestTakeOver_LostAnswers(t *testing.T) {
 	}
 }
 
-// TestTakeOver_StoppedInTransaction: a flush whose weir is stopped in the middle holds the lane
-// until its session is ended; one that the server works on is waited for.
+// TestTakeOver_StoppedInTransaction: if weir is stopped in the middle of a flush, the flush holds the lane until its
+// session is ended. A flush that the server is working on is waited for.
 func TestTakeOver_StoppedInTransaction(t *testing.T) {
 	t.Parallel()
 	url := testpg.New(t)

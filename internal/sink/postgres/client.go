@@ -19,26 +19,26 @@ type client struct {
 	dsn     string
 	config  *pgconn.Config // dsn as parsed for the last connection attempt
 	opt     sink.Options
-	reads   bool               // writes nothing, and demands no server that can
-	conn    *pgconn.PgConn     // nil before it is made, and after it broke
-	open    bool               // a transaction is
+	reads   bool               // only reads, so any server will do
+	conn    *pgconn.PgConn     // nil before the first connection, and after it broke
+	open    bool               // a transaction is open
 	warned  map[string]warning // by SQLSTATE
-	refused time.Time          // since when the server has refused our login; zero if it does not
+	refused time.Time          // since when the server has rejected our login; zero if it does not
 	server
 	ready    bool // weir's tables exist
-	versions bool // weir_versions does
+	versions bool // weir_versions exists
 }
 
-// A server is what each connection asks of it.
+// A server is what each connection finds out about its server.
 type server struct {
 	version    int64         // 150018
-	current    string        // the schema that tables are made in
-	schema     string        // the same as an identifier; weir's own tables are there
+	current    string        // the schema for new tables
+	schema     string        // current as a quoted identifier; weir's own tables are there
 	pooled     bool          // a pooler may give each transaction another session
 	counts     bool          // it counts the rows that are written
 	replicated bool          // it has a synchronous standby
-	idle       time.Duration // after which it ends a session that leaves a transaction idle; 0: never
-	backend    string        // the process at the other end, and when it began
+	idle       time.Duration // how long a transaction may be idle before it ends the session; 0: forever
+	backend    string        // the server process, and when it started
 	started    string
 }
 
@@ -55,16 +55,14 @@ func newClient(dsn string, o sink.Options, reads bool) (*client, error) {
 	return &client{dsn: dsn, config: config, opt: o, reads: reads, warned: map[string]warning{}}, nil
 }
 
-// Parse reads a connection string, which may be a URL or keywords and values;
-// what it leaves open comes from PG* variables, .pgpass and service files, as
-// pgconn reads them now. The error does not hold the password.
+// Parse parses a connection string, a URL or keywords and values. pgconn adds PG* variables, .pgpass and service files,
+// as they are now. The error does not contain the password.
 func Parse(dsn string) (*pgconn.Config, error) {
 	c, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		return nil, wrongString(err)
 	}
-	// Of pgx, not of the server. Here every query goes by the simple protocol,
-	// which all poolers let pass.
+	// Settings of pgx, not of the server. Here every query uses the simple protocol, which all poolers support.
 	for _, p := range []string{"default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity"} {
 		delete(c.RuntimeParams, p)
 	}
@@ -79,8 +77,8 @@ func Parse(dsn string) (*pgconn.Config, error) {
 	return c, nil
 }
 
-// wrongString is an error of pgconn's without the connection string: not all places
-// that can hold a password are known to it.
+// wrongString returns pgconn's error without the connection string, because pgconn does not redact every place that can
+// hold a password.
 func wrongString(err error) error {
 	bad, ok := errors.AsType[*pgconn.ParseConfigError](err)
 	if !ok {
@@ -96,8 +94,7 @@ func wrongString(err error) error {
 	return errors.New("the connection string: " + text)
 }
 
-// connect makes a connection where there is none, and asks the server what it is. made
-// tells that it has.
+// connect connects if necessary, and inspects the server. made reports whether it connected.
 func (c *client) connect(ctx context.Context) (made bool, err error) {
 	if c.conn != nil {
 		return false, nil
@@ -112,8 +109,7 @@ func (c *client) connect(ctx context.Context) (made bool, err error) {
 	return true, nil
 }
 
-// dial makes a connection. It rereads the files of passwords, services and certificates each time, because they may have
-// been replaced.
+// dial connects. It rereads the password, service and certificate files each time, because they may have been replaced.
 func (c *client) dial(ctx context.Context) error {
 	config, err := Parse(c.dsn)
 	if err != nil {
@@ -132,8 +128,8 @@ func (c *client) dial(ctx context.Context) error {
 	return nil
 }
 
-// mayBeReplaced reports whether to retry after a login or certificate was refused: the server accepted it before, and somebody
-// may be replacing it.
+// mayBeReplaced reports whether to retry after a login or certificate was rejected: the server accepted it before, and
+// it may just be being replaced.
 func (c *client) mayBeReplaced() bool {
 	if c.refused.IsZero() {
 		c.refused = time.Now()
@@ -148,11 +144,11 @@ type serverRow struct {
 	Version  int    `db:"version"`
 	Encoding string `db:"encoding"`
 	Database string `db:"database"`
-	Schema   string `db:"schema"` // "" if the search path has none that exists
+	Schema   string `db:"schema"` // "" if no schema in the search path exists
 	Standby  bool   `db:"standby"`
 	Standbys string `db:"standbys"` // that a commit waits for
 	ReadOnly bool   `db:"readonly"`
-	Temp     bool   `db:"temp"` // the role may make temporary tables
+	Temp     bool   `db:"temp"` // the role may create temporary tables
 	Idle     int    `db:"idle"` // ms
 	Counts   bool   `db:"counts"`
 }
@@ -165,7 +161,7 @@ const serverSQL = `SELECT pg_backend_pid() AS pid, (SELECT extract(epoch FROM ba
   (SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') AS idle,
   (SELECT setting = 'on' FROM pg_settings WHERE name = 'track_counts') AS counts`
 
-// inspect asks the server what it is.
+// inspect finds out the server's properties.
 func (c *client) inspect(ctx context.Context) error {
 	c.open = false
 	session := fmt.Sprint(c.conn.PID())
@@ -185,7 +181,7 @@ func (c *client) inspect(ctx context.Context) error {
 	c.idle = time.Duration(row.Idle) * time.Millisecond
 	if !c.pooled {
 		if err := c.terminateStaleBackend(ctx); err != nil {
-			return err // the old session stays the one to end
+			return err // the old session is still the one to end
 		}
 		c.backend, c.started = row.PID, row.Started
 		if err := c.watch(ctx); err != nil {
@@ -207,7 +203,7 @@ func (c *client) inspect(ctx context.Context) error {
 	return c.checkFormat(ctx)
 }
 
-// mayWrite reports why the server takes no flushes of weir's.
+// mayWrite returns an error if the server does not accept weir's flushes.
 func (c *client) mayWrite(ctx context.Context, row *serverRow) error {
 	switch {
 	case row.Standby:
@@ -225,7 +221,7 @@ func (c *client) mayWrite(ctx context.Context, row *serverRow) error {
 	return nil
 }
 
-// askReady asks whether weir's tables exist: another run may have made them since.
+// askReady asks whether weir's tables exist: another run may have created them since.
 func (c *client) askReady(ctx context.Context) error {
 	r, err := c.query(ctx, "SELECT "+c.readySQL())
 	if err != nil {
@@ -235,8 +231,8 @@ func (c *client) askReady(ctx context.Context) error {
 	return nil
 }
 
-// takesTransactions asks a pooler for a transaction. One that lends a session for a
-// statement alone ends the connection, which by itself would look like any that broke.
+// takesTransactions asks a pooler for a transaction. A pooler of statements closes the connection, which would
+// otherwise look like a broken one.
 func (c *client) takesTransactions(ctx context.Context) error {
 	if _, err := c.query(ctx, "BEGIN"); pgError(err) != nil {
 		return &sink.Error{Class: sink.Permanent, Reason: "error",
@@ -247,12 +243,12 @@ func (c *client) takesTransactions(ctx context.Context) error {
 	return c.sinkError(c.rollback(ctx))
 }
 
-// readySQL is what takeReady takes: whether weir's tables exist, and whether weir_versions does.
+// readySQL returns SQL for takeReady's input: whether weir's tables exist, and whether weir_versions does.
 func (c *client) readySQL() string {
 	return fmt.Sprintf("to_regclass(%s || '.weir_meta') IS NOT NULL, to_regclass(%[1]s || '.weir_versions') IS NOT NULL", literal(c.schema))
 }
 
-// takeReady notes which of weir's tables exist.
+// takeReady records which of weir's tables exist.
 func (c *client) takeReady(row [][]byte) {
 	c.ready, c.versions = string(row[0]) == "t", string(row[1]) == "t"
 }
@@ -269,26 +265,25 @@ func (c *client) checkFormat(ctx context.Context) error {
 	return sink.CheckFormat(made, "schema "+c.schema)
 }
 
-// terminateStaleBackend ends the server process of the connection that broke, which may
-// still hold its locks. If it was just committing, the fence will show whether it did. If weir may not end
-// it, the fence waits for it.
+// terminateStaleBackend terminates the server process of a broken connection, which may still hold its locks. If it was
+// just committing, the fence will show whether it did. If weir may not terminate it, the fence waits for it.
 func (c *client) terminateStaleBackend(ctx context.Context) error {
 	if c.backend == "" {
 		return nil
 	}
-	const wait = 1000 // ms, until it has let its locks go
+	const wait = 1000 // ms to wait until it has released its locks
 	_, err := c.query(ctx, fmt.Sprintf("SELECT pg_terminate_backend(pid, %d) FROM pg_stat_activity WHERE pid = %s AND extract(epoch FROM backend_start) = %s", wait, c.backend, c.started))
-	if pgError(err) != nil { // it may not be ended by this role
+	if pgError(err) != nil { // this role may not terminate it
 		return nil
 	}
 	return c.sinkError(err)
 }
 
-// watch has the server notice by itself when this side is gone, and end no session because
-// it is idle: one that only holds locks is.
+// watch asks the server to detect a dead client, and to end no session for being idle: a session that only holds locks
+// is idle.
 func (c *client) watch(ctx context.Context) error {
 	_, err := c.query(ctx, "SET idle_session_timeout = 0", "SET tcp_keepalives_idle = 30", "SET tcp_keepalives_interval = 10", "SET tcp_keepalives_count = 3", "SET client_connection_check_interval = '10s'")
-	if e := pgError(err); e != nil { // not every system has them
+	if e := pgError(err); e != nil { // some operating systems do not have them
 		c.opt.Log.Debug(e.Message)
 		return nil
 	}
@@ -300,7 +295,7 @@ func (c *client) where() string {
 	return fmt.Sprintf("%s:%d/%s", c.config.Host, c.config.Port, c.config.Database)
 }
 
-// drop gives the connection up.
+// drop abandons the connection.
 func (c *client) drop() {
 	if c.conn == nil {
 		return
@@ -317,7 +312,7 @@ func (c *client) close(ctx context.Context) {
 	}
 }
 
-// rollback ends a transaction that failed.
+// rollback ends a failed transaction.
 func (c *client) rollback(ctx context.Context) error {
 	if !c.open {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// comparedRows are compared by one statement.
+// comparedRows is how many rows one statement compares.
 const comparedRows = 200
 
 // Compare implements [sink.Inspector].
@@ -63,7 +63,7 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 		return err
 	}
 	keys := c.keyTexts()
-	page := len(known) + comparedRows // so the first one has other rows, if there are any
+	page := len(known) + comparedRows // so the first page has other rows, if there are any
 	for begin := 0; ; begin += page {
 		r, err := d.query(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %s LIMIT %d OFFSET %d", keys, c.table.ident, keys, page, begin))
 		if err != nil {
@@ -80,7 +80,7 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 	}
 }
 
-// Sums implements [sink.Inspector]. The server makes the texts of both.
+// Sums implements [sink.Inspector]. The server formats the texts of both.
 func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, err error) {
 	c, err := d.newComparison(ctx, b)
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, e
 	return have, want, d.sinkError(d.eachRow(ctx, "SELECT "+strings.Join(theirs, ", ")+" FROM "+c.table.ident+" t", have.Add))
 }
 
-// eachRow calls each with every row of a query. It holds a limited number in memory.
+// eachRow calls each with every row of a query, with limited memory.
 func (d *DB) eachRow(ctx context.Context, query string, each func(row [][]byte)) error {
 	if _, err := d.query(ctx, "BEGIN READ ONLY", "DECLARE weir_rows NO SCROLL CURSOR FOR "+query); err != nil {
 		return errors.Join(err, d.rollback(ctx))
@@ -129,8 +129,8 @@ func (d *DB) eachRow(ctx context.Context, query string, each func(row [][]byte))
 	return err
 }
 
-// askRows asks the database about rows, some by each statement, until answer returns false, or refused, which gets a
-// row of which the database cannot read a value. Of a statement that it cannot read, each half is asked for.
+// askRows queries rows, some per statement, until answer returns false. It calls refused with a row if the database
+// cannot read a value in it: it halves a statement that fails until it finds the row.
 func (d *DB) askRows(ctx context.Context, all []*fold.Row, sql func([]*fold.Row) string, answer func([]*fold.Row, [][][]byte) bool, refused func(*fold.Row, *pgconn.PgError) bool) error {
 	for todo := slices.Collect(slices.Chunk(all, comparedRows)); len(todo) > 0; {
 		rows := todo[0]
@@ -158,7 +158,7 @@ func (d *DB) askRows(ctx context.Context, all []*fold.Row, sql func([]*fold.Row)
 	return nil
 }
 
-// A comparison asks what the database has of rows of a batch.
+// A comparison queries what the database has for rows of a batch.
 type comparison struct {
 	*shape
 	b    *fold.Batch
@@ -170,15 +170,15 @@ func (d *DB) newComparison(ctx context.Context, b *fold.Batch) (*comparison, err
 	if _, err := sink.Table(ctx, d.Tables, b.Table.Name, b.Table.KeyColumns()); err != nil {
 		return nil, err
 	}
-	if err := d.readAbove(ctx, &b.Table); err != nil {
+	if err := d.readReferred(ctx, &b.Table); err != nil {
 		return nil, err
 	}
 	rows, known := b.Sorted(), func(name string) *relation { return &d.tableOf(name).relation }
 	return &comparison{shape: newShape(b, "", *known(b.Table.Name), rows, known), b: b, rows: rows}, nil
 }
 
-// difference is the first of a row's differences that is more than one of spelling, or
-// nil. have is as differSQL asks for it.
+// difference returns a row's first difference in value, not only in spelling, or nil. have is a result row of
+// differSQL.
 func (c *comparison) difference(r *fold.Row, have [][]byte) *sink.Difference {
 	for i, u := range c.columns {
 		if have[i] == nil {
@@ -195,9 +195,8 @@ func (c *comparison) difference(r *fold.Row, have [][]byte) *sink.Difference {
 	return nil
 }
 
-// differSQL asks for the rows that the table has otherwise: the row's number,
-// whether the table has it, and for each staged column NULL if it is as it
-// should be, else 'v' and its text, or 'n' for a NULL.
+// differSQL queries the rows that differ in the table: the row's number, whether it exists, and for each staged column
+// NULL if it is equal, else 'v' and its text, or 'n' for NULL.
 func (c *comparison) differSQL(rows []*fold.Row) string {
 	have, differ := []string{}, []string{"NULL"}
 	for _, u := range c.columns {
@@ -220,12 +219,12 @@ func (c *comparison) differSQL(rows []*fold.Row) string {
 		strings.Join(have, ",\n    "), c.given(rows), c.table.ident, c.on(), strings.Join(differ, ", "))
 }
 
-// knownSQL asks for the keys of the rows that the table has.
+// knownSQL queries the keys of the rows that the table has.
 func (c *comparison) knownSQL(rows []*fold.Row) string {
 	return fmt.Sprintf("SELECT %s\nFROM %s\nJOIN %s t ON %s", c.keyTexts(), c.given(rows), c.table.ident, c.on())
 }
 
-// keyTexts are the columns of the key of a row t, as text.
+// keyTexts returns SQL for the key columns of a row t, as text.
 func (c *comparison) keyTexts() string {
 	var keys []string
 	for i := range c.table.Columns {
@@ -236,7 +235,7 @@ func (c *comparison) keyTexts() string {
 	return strings.Join(keys, ", ")
 }
 
-// given are rows as a relation s with the columns of a staging table, and whether they are deleted.
+// given returns the rows as a relation s, with the columns of a staging table, and whether they are deleted.
 func (c *comparison) given(rows []*fold.Row) string {
 	copied, names := c.copied(), []string{"n", "gone"}
 	for _, v := range copied {
@@ -268,7 +267,7 @@ func (c *comparison) given(rows []*fold.Row) string {
 	return fmt.Sprintf("%s s (%s)", from, strings.Join(names, ", "))
 }
 
-// literal is a raw value, nil for NULL, as a column of a table would keep it.
+// literal returns SQL for a raw value, nil for NULL, as a column of a table would store it.
 func (c *comparison) literal(raw []byte, in *relation, at int) string {
 	kind := "::" + in.cols[at].staged
 	if raw == nil || raw[0] == 'n' {

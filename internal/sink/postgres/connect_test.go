@@ -22,8 +22,7 @@ import (
 	"github.com/weirsync/weir/internal/testtls"
 )
 
-// TestOpen_TLSAndPasswords: a server that takes encrypted connections with a
-// password alone.
+// TestOpen_TLSAndPasswords: a server that accepts only encrypted connections with a password.
 func TestOpen_TLSAndPasswords(t *testing.T) {
 	s := testpg.Start(t)
 	db := connect(t, s.Database(t))
@@ -70,8 +69,8 @@ func TestOpen_TLSAndPasswords(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'app'", "true")
 }
 
-// TestOpen_LoginIsReplaced: a password and an authority are replaced under load, on one side after the other. Until both
-// sides have the new one, flushes are tried again.
+// TestOpen_LoginIsReplaced: a password and an authority are replaced under load, first on one side. Flushes are retried
+// until both sides have the new one.
 func TestOpen_LoginIsReplaced(t *testing.T) {
 	s := testpg.Start(t)
 	db := connect(t, s.Database(t))
@@ -83,7 +82,7 @@ func TestOpen_LoginIsReplaced(t *testing.T) {
 		t.Helper()
 		testcheck.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	// connectBy sets where weir connects, and what it trusts.
+	// connectBy sets where weir connects, and which authority it trusts.
 	connectBy := func(ca string) {
 		db.weir = fmt.Sprintf("host=127.0.0.1 port=%d dbname=%s user=app passfile=%[3]s/pass sslmode=verify-full sslrootcert=%[3]s/%s", s.Port, db.conn.Config().Database, dir, ca)
 	}
@@ -114,8 +113,8 @@ func TestOpen_LoginIsReplaced(t *testing.T) {
 	trust()
 	r := sinktest.Begin(t, db)
 	n := 0
-	// breaks has the next flush make a new connection, whose login is refused; mend is called after the second refusal,
-	// and the flush ends if that does not help.
+	// breaks makes the next flush reconnect, with a rejected login. It calls mend after the second rejection. The flush
+	// ends with an error if that does not help.
 	breaks := func(reason string, mend func()) {
 		t.Helper()
 		n++
@@ -157,7 +156,7 @@ func TestOpen_LoginIsReplaced(t *testing.T) {
 	}
 }
 
-// TestOpen_Standby: of two servers the one that takes writes is meant.
+// TestOpen_Standby: of two servers, weir uses the one that accepts writes.
 func TestOpen_Standby(t *testing.T) {
 	testcheck.Only(t)
 	s := testpg.Start(t)
@@ -171,7 +170,7 @@ func TestOpen_Standby(t *testing.T) {
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)
 	r.Flush(`{"id":1,"a":"y"}`)
-	// The standby takes over, with all that it got so far.
+	// The standby takes over, with everything that it got so far.
 	standby.CatchUp(t, s)
 	s.Kill()
 	standby.Promote(t)
@@ -184,7 +183,7 @@ func TestOpen_Standby(t *testing.T) {
 	sinktest.Expect(t, after, "SELECT a, (SELECT seq FROM weir_checkpoints), (SELECT count(*) FROM weir_rejects) FROM t", "z|3|1")
 }
 
-// TestOpen_ReadOnlyRole: a setting that no failover lifts ends the run at once.
+// TestOpen_ReadOnlyRole: a setting that a failover does not change ends the run at once.
 func TestOpen_ReadOnlyRole(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)
@@ -203,8 +202,7 @@ func TestOpen_ReadOnlyRole(t *testing.T) {
 	}
 }
 
-// TestPooler has several runs share two sessions, which a pooler gives to whoever
-// has a transaction.
+// TestPooler: several runs share two sessions, which a pooler gives to whichever run has a transaction.
 func TestPooler(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.weir = testpg.Pool(t, db.url, "transaction")
@@ -231,7 +229,7 @@ func TestPooler(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", "0")
 }
 
-// TestPooler_StatementMode: a pooler that takes no transactions is a wrong setting.
+// TestPooler_StatementMode: a pooler without transactions is a configuration error.
 func TestPooler_StatementMode(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.weir = testpg.Pool(t, db.url, "statement")

@@ -14,14 +14,13 @@ import (
 	"github.com/weirsync/weir/internal/tcp"
 )
 
-// sinkError gives an error of the server's, or of the way to it, its class and
-// words for people.
+// sinkError classifies an error of the server or of the connection, and adds advice.
 func (c *client) sinkError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.As(err, new(*sink.Error)) || errors.As(err, new(sink.ErrUnlogged)) || errors.As(err, new(sink.ErrChanged)) {
-		return err // also if an error of the server's is its cause
+		return err // even if its cause is an error of the server
 	}
 	e := pgError(err)
 	var connect *pgconn.ConnectError
@@ -57,8 +56,8 @@ func (c *client) sinkError(err error) error {
 	return &sink.Error{Class: class, Reason: reason, Err: fmt.Errorf("%s: %s (SQLSTATE %s)%s", c.where(), text, e.Code, hint)}
 }
 
-// oneLine has each thing that an error of several lines says once, in one line: a
-// connection is tried at several addresses, and with TLS and without.
+// oneLine joins an error's lines into one, without repetitions: a connection is tried at several addresses, with and
+// without TLS.
 func oneLine(err error) error {
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) == 1 {
@@ -73,21 +72,21 @@ func oneLine(err error) error {
 	return errors.New(strings.TrimSpace(lines[0]) + " " + strings.Join(said, "; "))
 }
 
-// SQLSTATEs that mean more than their class.
+// SQLSTATEs that need more than their class.
 const (
 	uniqueViolation    = "23505"
 	duplicateSchema    = "42P06"
 	exclusionViolation = "23P01"
 	deadlockDetected   = "40P01"
 	lockNotAvailable   = "55P03"
-	queryCanceled      = "57014" // by statement_timeout, or by somebody
+	queryCanceled      = "57014" // by statement_timeout, or by a user
 
 	configurationLimitExceeded = "53400" // such as temp_file_limit
 	undefinedFile              = "58P01"
 	duplicateFile              = "58P02"
 )
 
-// states are the errors of the server's by their SQLSTATE, or the class of it
+// states are the server's errors by SQLSTATE or its class
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html). All others are permanent.
 var states = map[string]struct {
 	class        sink.Class
@@ -115,7 +114,7 @@ var states = map[string]struct {
 	"58":             {sink.Unknown, "io", ""},
 }
 
-// classify tells what may be done about an error of the server's.
+// classify returns the class, the reason and advice for a server error.
 func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 	for _, code := range []string{e.Code, e.Code[:2]} {
 		if s, ok := states[code]; ok {
@@ -125,10 +124,10 @@ func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 	return sink.Permanent, "error", ""
 }
 
-// ownTables are those of weir's that every database has that weir has written to.
+// ownTables are weir's tables in every database that weir has written to.
 const ownTables = "weir_checkpoints, weir_jobs, weir_meta, weir_reject_files, weir_rejects"
 
-// grant is the statement that gives what was missing.
+// grant returns the GRANT that gives the missing privilege.
 func (c *client) grant(e *pgconn.PgError) string {
 	privileges, more := map[string]string{"schema": "USAGE, CREATE", "table": "SELECT, INSERT, UPDATE, DELETE", "sequence": "USAGE", "database": "CREATE"}, ""
 	_, thing, _ := strings.Cut(e.Message, "permission denied for ")
@@ -139,7 +138,7 @@ func (c *client) grant(e *pgconn.PgError) string {
 		more = ", and TRUNCATE for --restart rebuild, REFERENCES for child tables"
 	}
 	if kind == "table" && slices.Contains(strings.Split(ownTables, ", "), name) {
-		name = ownTables // or the next run lacks the next one
+		name = ownTables // otherwise the next run fails at the next table
 	}
 	to := " TO " + ident(c.config.User)
 	switch {
@@ -155,8 +154,8 @@ func (c *client) grant(e *pgconn.PgError) string {
 	return "GRANT " + privileges[kind] + " ON " + strings.ToUpper(kind) + " " + name + to + more
 }
 
-// isHopeless reports whether no way to the server works by these settings: it has no TLS, or its
-// certificate is not trusted, or it rejects ours, or the host is unknown when the run begins.
+// isHopeless reports whether no connection is possible with these settings: the server has no TLS, its certificate is
+// not trusted, it rejects ours, or the host is unknown when the run begins.
 func (c *client) isHopeless(err error) bool {
 	switch e := err.(type) {
 	case nil:
@@ -175,9 +174,8 @@ func (c *client) isHopeless(err error) bool {
 	return err.Error() == "server refused TLS connection" // pgconn has no type for it
 }
 
-// isRefusal reports whether an error may be about rows: triggers and types may raise any
-// code. Not about rows are what passes, what a damaged or full disk says, and a missing
-// privilege, which a GRANT mends for all of them.
+// isRefusal reports whether an error may concern rows: triggers and types may raise any code. Not about rows are
+// temporary errors, a damaged or full disk, and a missing privilege, for which a GRANT fixes all rows.
 func isRefusal(e *pgconn.PgError) bool {
 	if e == nil {
 		return false
@@ -193,8 +191,8 @@ func isRefusal(e *pgconn.PgError) bool {
 	return true
 }
 
-// isRaised reports whether somebody's function has raised the error, which may have any SQLSTATE, or has asked for what the server
-// lacks or does not give: then the error has its place in Where.
+// isRaised reports whether a user's function has raised the error, which may have any SQLSTATE, or failed for a missing
+// feature or privilege. The error then has a Where.
 func isRaised(e *pgconn.PgError) bool {
 	switch {
 	case e == nil:
@@ -205,7 +203,7 @@ func isRaised(e *pgconn.PgError) bool {
 	return e.Where != "" && slices.Contains([]string{configurationLimitExceeded, undefinedFile, duplicateFile}, e.Code)
 }
 
-// isStale reports whether an error says that the table is not what weir knows.
+// isStale reports whether an error means that the table is not as weir knows it.
 func isStale(e *pgconn.PgError) bool {
 	if e == nil {
 		return false

@@ -33,8 +33,8 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (sink.Expired, error) {
 	return sink.Expired{}, d.sinkError(err)
 }
 
-// isAltered reports whether an error says that a statement does not fit a table, and not what a trigger's or a
-// rule's does.
+// isAltered reports whether an error means that a statement does not fit a table, other than a statement of a trigger
+// or a rule.
 func isAltered(e *pgconn.PgError) bool { return isStale(e) && e.Where == "" }
 
 func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
@@ -47,7 +47,7 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 	if err != nil || res.Done {
 		return res, err
 	}
-	slices.Sort(x.t.Key) // as most indexes over keys have them
+	slices.Sort(x.t.Key) // the order in most indexes over keys
 	var conditions []string
 	for _, c := range columns {
 		conditions = append(conditions, fmt.Sprintf("(t.%s IS NULL OR %s)", ident(c.Name), x.before(c.Name)))
@@ -65,27 +65,27 @@ func (d *DB) expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 	return res, nil
 }
 
-// An expiry is a step of one.
+// An expiry is one step of a [sink.Expiry].
 type expiry struct {
 	*DB
 	*sink.Expiry
-	read []relation // as [sink.Expiry.Reads] has them
+	read []relation // as [sink.Expiry.Reads] lists them
 	t    *relation  // the first
 	old  string     // the condition that a row t is old
 }
 
-// A key is that of a row: the texts of its columns' values, and as the fold has it.
+// A key is a row's key: the texts of its columns' values, and the key as in the fold.
 type key struct {
 	texts []string
 	fold  []byte
 }
 
-// before is the condition that a row has an old time in a column.
+// before returns the condition that a row has an old time in a column.
 func (x *expiry) before(name string) string {
 	return "t." + ident(name) + " < " + quote(x.Before.UTC().Format(stampFormat))
 }
 
-// columns are SQL for each of the key's columns.
+// columns returns SQL for the key's columns.
 func (x *expiry) columns(format, separator string) string {
 	parts := make([]string, len(x.t.Key))
 	for i, k := range x.t.Key {
@@ -94,7 +94,7 @@ func (x *expiry) columns(format, separator string) string {
 	return strings.Join(parts, separator)
 }
 
-// keyOf is the key in a row of an answer, which begins with what keys asks for.
+// keyOf returns the key in a result row, which begins with the columns of keys.
 func (x *expiry) keyOf(row [][]byte) key {
 	n := len(x.t.Key)
 	k, values := key{texts: make([]string, n)}, make([][]byte, n)
@@ -105,7 +105,7 @@ func (x *expiry) keyOf(row [][]byte) key {
 	return k
 }
 
-// named is SQL for each of the columns k0, k1, … of what has the key.
+// named returns SQL for the columns k0, k1, … of a key.
 func (x *expiry) named(format string) string {
 	parts := make([]string, len(x.t.Key))
 	for i := range parts {
@@ -114,7 +114,7 @@ func (x *expiry) named(format string) string {
 	return strings.Join(parts, ", ")
 }
 
-// find returns rows that are old, and the last one that a walk looked at, if others follow.
+// find returns old rows, and the last row that a walk has scanned, if others follow.
 func (x *expiry) find(ctx context.Context, columns []*schema.Column) (rows []key, after *[]string, err error) {
 	r, err := x.query(ctx, "SELECT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam"+
 		" JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"+
@@ -157,7 +157,7 @@ func (x *expiry) find(ctx context.Context, columns []*schema.Column) (rows []key
 	return rows, after, nil
 }
 
-// literals are a key's texts in SQL.
+// literals returns a key's texts in SQL.
 func (x *expiry) literals(texts []string) string {
 	out := make([]string, len(texts))
 	for i, text := range texts {
@@ -166,9 +166,9 @@ func (x *expiry) literals(texts []string) string {
 	return "(" + strings.Join(out, ", ") + ")"
 }
 
-// remove deletes those of the rows that still are old, and those below them, until the step has taken its time, and
-// returns how many it has come through. The database lets all rows of a try go or none: the next one is of fewer rows
-// then, down to one, and of more again when they went.
+// remove deletes the rows that are still old, and their descendants, until the step's time is up, and returns how many
+// it has handled. The database deletes all rows of a try or none: after a failure it tries fewer rows, down to one, and
+// after a success more again.
 func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (done int, err error) {
 	order := fold.KeyOrder(&x.t.Table)
 	for begun, first := time.Now(), true; done < len(rows) && (first || time.Since(begun) < sink.ExpireTime); first = false {
@@ -199,7 +199,7 @@ func (x *expiry) remove(ctx context.Context, rows []key, res *sink.Expired) (don
 	return done, nil
 }
 
-// try deletes those of the rows that still are old, which it locks in their order, and those below them.
+// try locks the rows that are still old, in their order, and deletes them and their descendants.
 func (x *expiry) try(ctx context.Context, rows []key, res *sink.Expired) error {
 	tuples, numbered, tables := make([]string, len(rows)), make([]string, len(rows)), make([]*schema.Table, len(x.read))
 	for n := range rows {

@@ -20,7 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// retries collects why calls were retried.
+// retries records why calls were retried.
 type retries struct {
 	mu      sync.Mutex
 	reasons []string
@@ -32,8 +32,7 @@ func (r *retries) add(e *sink.Error) {
 	r.reasons = append(r.reasons, e.Reason)
 }
 
-// patient flushes what was folded, again and again where it may help, and calls failed with
-// the reason for each.
+// patient flushes what was folded, with retries, and calls failed with each reason.
 func patient(t *testing.T, r *sinktest.Run, failed ...func(reason string)) (sink.Result, []string) {
 	t.Helper()
 	var again retries
@@ -51,23 +50,23 @@ func patient(t *testing.T, r *sinktest.Run, failed ...func(reason string)) (sink
 	return res, again.reasons
 }
 
-// slow has each row written to table t take a while.
+// slow makes writing a row to table t slow.
 func slow(t *testing.T, db *database, seconds string) {
 	t.Helper()
 	db.Exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep("+seconds+"); RETURN NEW; END $$")
 	db.Exec(t, "CREATE TRIGGER slow BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION slow()")
 }
 
-// whenAsleep does something once weir's session sleeps in a trigger.
+// whenAsleep calls do once weir's session sleeps in a trigger.
 func whenAsleep(t *testing.T, db *database, do func()) (done chan struct{}) {
 	t.Helper()
 	return when(t, db, "wait_event = 'PgSleep'", do)
 }
 
-// when does something once a session waits so.
+// when calls do once a session waits like this.
 func when(t *testing.T, db *database, waits string, do func()) (done chan struct{}) {
 	t.Helper()
-	other := connect(t, db.url) // a transaction of db's would see one moment of it alone
+	other := connect(t, db.url) // a transaction of db's would see only one state of it
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
@@ -77,7 +76,7 @@ func when(t *testing.T, db *database, waits string, do func()) (done chan struct
 	return done
 }
 
-// until waits until a query says true.
+// until waits until a query returns true.
 func (d *database) until(t *testing.T, query string) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); d.one(t, query) != "true"; time.Sleep(5 * time.Millisecond) {
@@ -88,14 +87,13 @@ func (d *database) until(t *testing.T, query string) {
 	}
 }
 
-// waitForLocks waits until so many sessions of a database wait for a lock.
+// waitForLocks waits until this many sessions of a database wait for a lock.
 func waitForLocks(t *testing.T, db *database, sessions int) {
 	t.Helper()
 	db.until(t, fmt.Sprintf("SELECT count(*) = %d FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'", sessions))
 }
 
-// throughProxy is a database that weir reaches through a proxy, and the test
-// does not.
+// throughProxy returns a database that weir reaches through a proxy; the test does not.
 func throughProxy(t *testing.T, url string) (*database, *testpg.Proxy) {
 	t.Helper()
 	p := testpg.NewProxy(t, url)
@@ -104,14 +102,14 @@ func throughProxy(t *testing.T, url string) (*database, *testpg.Proxy) {
 	return db, p
 }
 
-// kinds are flushes of different ways through the driver; each brings a row that is there,
-// a new one and a bad line, and some have more rejects.
+// kinds are flushes that take different paths through the driver. Each has a row that exists, a new one and a bad line;
+// some have more rejects.
 var kinds = map[string]struct {
-	table   string // that is there before
+	table   string // exists before
 	change  []func(*fold.Options)
 	more    string // fields of each message, with its number
 	refused string // a message that the database refuses, with its number
-	breaks  bool   // before each flush the connection breaks, so that another one is made
+	breaks  bool   // the connection breaks before each flush, so another one is made
 }{
 	"plain":              {},
 	"refused":            {table: "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> 'no'))", refused: `{"id":%d,"a":"no"}`},
@@ -120,8 +118,8 @@ var kinds = map[string]struct {
 	"another connection": {breaks: true},
 }
 
-// A cut is of a connection: before a message of which direction, whether the server does
-// not hear of it, and whether the client hears that it was the server that ended it.
+// A cut breaks a connection before a message from one side. half: the server does not notice. fatal: the client gets an
+// error that the server ended it.
 type cut struct{ fromClient, half, fatal bool }
 
 // connect is throughProxy, to a new database.
@@ -133,7 +131,7 @@ func (c cut) connect(t *testing.T) (*database, *testpg.Proxy) {
 	return db, p
 }
 
-// before has the connection cut before its nth message from now on.
+// before cuts the connection before its nth message from now on.
 func (c cut) before(p *testpg.Proxy, n int) {
 	p.Cut(func(m testpg.Message) bool { return m.FromClient == c.fromClient && m.Number == n })
 }
@@ -146,7 +144,7 @@ var cuts = map[string]cut{
 	"to the client, by an operator": {fatal: true},
 }
 
-// TestFlush_CutAnywhere cuts the connection before each message of a flush, and of what makes a connection before it.
+// TestFlush_CutAnywhere cuts the connection before each message of a flush, and of connecting before it.
 func TestFlush_CutAnywhere(t *testing.T) {
 	for name, kind := range kinds {
 		for how, cut := range cuts {
@@ -182,7 +180,7 @@ func TestFlush_CutAnywhere(t *testing.T) {
 					before := p.Cuts()
 					cut.before(p, n)
 					refuse := time.AfterFunc(0, func() {})
-					if n%2 == 1 { // and nobody gets in for a while
+					if n%2 == 1 { // and no connection succeeds for a while
 						p.Refuse(true)
 						refuse = time.AfterFunc(20*time.Millisecond, func() { p.Refuse(false) })
 					}
@@ -192,11 +190,11 @@ func TestFlush_CutAnywhere(t *testing.T) {
 					p.Cut(nil)
 					flushes++
 					if n := res.Total(); n.Inserted+n.Updated == 0 {
-						committed++ // before the answer was lost
+						committed++ // before the reply was lost
 					}
 					sinktest.Expect(t, db, "SELECT count(*), max(a) FILTER (WHERE id = 1), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t",
 						fmt.Sprintf("%d|%d|%d|%d", 2+n, n, rejects, flushes))
-					if p.Cuts() == before { // there is no such message any more
+					if p.Cuts() == before { // there are no more messages
 						if n < 3 {
 							t.Fatalf("only %d cuts", n)
 						}
@@ -212,8 +210,8 @@ func TestFlush_CutAnywhere(t *testing.T) {
 	}
 }
 
-// TestFirstFlush_CutAnywhere cuts the connection before every other message of a flush that
-// makes weir's tables and the user's.
+// TestFirstFlush_CutAnywhere cuts the connection before every other message of a flush that creates weir's tables and
+// the user's.
 func TestFirstFlush_CutAnywhere(t *testing.T) {
 	testcheck.Only(t)
 	for how, cut := range cuts {
@@ -237,8 +235,8 @@ func TestFirstFlush_CutAnywhere(t *testing.T) {
 	}
 }
 
-// loseAnswer sends a flush again and again, and cuts the connection a message later each time, until the answer to its COMMIT is
-// what is lost.
+// loseAnswer sends a flush repeatedly, and cuts the connection one message later each time, until the reply to its
+// COMMIT is lost.
 func loseAnswer(t *testing.T, p *testpg.Proxy, r *sinktest.Run, f *sink.Flush, isCommitted func() bool) {
 	t.Helper()
 	for n := 0; !isCommitted(); n++ {
@@ -256,8 +254,8 @@ func loseAnswer(t *testing.T, p *testpg.Proxy, r *sinktest.Run, f *sink.Flush, i
 	p.Cut(nil)
 }
 
-// TestFlush_AnswerLostTwice: what a flush did whose answer was lost is known still when it was sent again without success, and the rejects
-// that were last given to BeforeCommit are those that are committed.
+// TestFlush_AnswerLostTwice: if the reply to a flush is lost, its result is still known after failed retries, and the
+// committed rejects are those last passed to BeforeCommit.
 func TestFlush_AnswerLostTwice(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	db.Exec(t, kinds["refused"].table)
@@ -291,8 +289,8 @@ func TestFlush_AnswerLostTwice(t *testing.T) {
 	}
 }
 
-// TestRebuild_AnswerLost: a flush that makes its tables with constraints of theirs would not be allowed to empty them, if it had not
-// made them.
+// TestRebuild_AnswerLost: a flush that creates its tables with constraints could not empty them if it had not created
+// them.
 func TestRebuild_AnswerLost(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	r := sinktest.Setup{Fit: func(_ *schema.Limits, t *schema.Table) error {
@@ -315,12 +313,11 @@ func TestRebuild_AnswerLost(t *testing.T) {
 	}
 }
 
-// TestFlush_LateCommit: the connection breaks, the transaction continues, and the
-// flush that is sent again comes while it does.
+// TestFlush_LateCommit: the connection breaks, the transaction continues, and the flush is resent meanwhile.
 func TestFlush_LateCommit(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	db.as(t, "app")
-	db.Exec(t, "REVOKE EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) FROM PUBLIC") // else the first try would be ended
+	db.Exec(t, "REVOKE EXECUTE ON FUNCTION pg_terminate_backend(integer, bigint) FROM PUBLIC") // otherwise the first try would be ended
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text, n integer DEFAULT 0)")
 	db.Exec(t, "GRANT ALL ON t TO app")
 	db.Exec(t, "CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); NEW.n = OLD.n + 1; RETURN NEW; END $$")
@@ -343,10 +340,9 @@ func TestFlush_LateCommit(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
 }
 
-// TestFlush_NextConnectionBreaksToo: the server does not hear that a connection broke in
-// the middle of a flush, and the next one breaks before it has ended the old session, which
-// holds the locks.
-func TestFlush_NextConnectionBreaksToo(t *testing.T) {
+// TestFlush_NextConnectionAlsoBreaks: the server does not notice that a connection broke in the middle of a flush, and
+// the next one breaks before it has ended the old session, which holds the locks.
+func TestFlush_NextConnectionAlsoBreaks(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	r := sinktest.Begin(t, db)
@@ -356,7 +352,7 @@ func TestFlush_NextConnectionBreaksToo(t *testing.T) {
 	p.Cut(func(m testpg.Message) bool { return m.FromClient && m.Type == 'd' })
 	queries := 0
 	patient(t, r, func(string) {
-		if p.Cuts() == 1 { // the next one asks what the server is, and then ends the old session
+		if p.Cuts() == 1 { // the next one inspects the server, and then ends the old session
 			p.Cut(func(m testpg.Message) bool {
 				if m.FromClient && m.Type == 'Q' {
 					queries++
@@ -401,8 +397,8 @@ func TestServer_Killed(t *testing.T) {
 	}
 }
 
-// TestServer_Restored: what was committed without waiting for the disk is gone
-// after a crash, and the next flush says so.
+// TestServer_Restored: what was committed without waiting for the disk is lost in a crash, and the next flush reports
+// it.
 func TestServer_Restored(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	db := connect(t, s.Database(t))
@@ -441,7 +437,7 @@ func TestServer_StartsLater(t *testing.T) {
 	}
 }
 
-// TestFlush_RetriedErrors: what the server says no to for now.
+// TestFlush_RetriedErrors: temporary errors of the server.
 func TestFlush_RetriedErrors(t *testing.T) {
 	const ends = "; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%' AND datname = current_database()"
 	for reason, c := range map[string]struct{ fault, undo string }{
@@ -450,7 +446,7 @@ func TestFlush_RetriedErrors(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			db := connect(t, testpg.New(t))
-			db.as(t, "app") // of a superuser there is no limit
+			db.as(t, "app") // superusers have no limit
 			r := sinktest.Begin(t, db)
 			r.Flush(`{"id":1,"a":"x"}`)
 			exec := func(statements string) {
@@ -475,8 +471,7 @@ func TestFlush_RetriedErrors(t *testing.T) {
 	}
 }
 
-// TestFlush_StatementTimeout: a batch that takes too long in one is written in
-// pieces.
+// TestFlush_StatementTimeout: a batch that takes too long at once is written in pieces.
 func TestFlush_StatementTimeout(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
@@ -491,7 +486,7 @@ func TestFlush_StatementTimeout(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_checkpoints) FROM t", "300|1")
 }
 
-// TestFlush_StatementTimeoutBehindALock: a message waits in vain for a lock, also one that says something to several tables. It is
+// TestFlush_StatementTimeoutBehindALock: a message, also one for several tables, waits in vain for a lock. It is
 // retried and not rejected.
 func TestFlush_StatementTimeoutBehindALock(t *testing.T) {
 	for _, line := range []string{`{"id":1,"a.x":2}`, `{"id":1,"a.x":2,"b.x":2}`} {
@@ -520,8 +515,8 @@ func TestFlush_StatementTimeoutBehindALock(t *testing.T) {
 	}
 }
 
-// TestFlush_StatementTimeoutOfSeveralTables: a batch takes too long that kept no messages. If no row of its tables needs one of another,
-// it is written in pieces. Else the source is read again, which nothing else helps.
+// TestFlush_StatementTimeoutOfSeveralTables: a batch without kept messages takes too long. If no row of its tables
+// needs one of another, it is written in pieces. Otherwise the source is reread; nothing else helps.
 func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {
 	begin := func(t *testing.T) *database {
 		db := connect(t, testpg.New(t))
@@ -550,7 +545,7 @@ func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {
 		db := begin(t)
 		m := sinktest.MergedShop(t)
 		for i := range m.Tables {
-			m.Tables[i].DeleteWhen = nil // else the tables keep their messages
+			m.Tables[i].DeleteWhen = nil // otherwise the tables keep their messages
 		}
 		r := sinktest.BeginNested(t, db, m, false)
 		r.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`)
@@ -562,7 +557,8 @@ func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {
 	})
 }
 
-// TestFlush_MayPauseLongerTheMoreRowsItHas: what weir does with rows between two scripts of a transaction takes time for each.
+// TestFlush_MayPauseLongerTheMoreRowsItHas: weir's work on rows between two scripts of a transaction takes time per
+// row.
 func TestFlush_MayPauseLongerTheMoreRowsItHas(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
@@ -575,9 +571,9 @@ func TestFlush_MayPauseLongerTheMoreRowsItHas(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT DISTINCT pause FROM limits ORDER BY pause", "10s", "11s")
 }
 
-// TestFlush_StoppedRunHoldsNobodyUp: a flush whose weir is stopped in the middle does not hold others up for long: the server ends
-// its session, after weir's time or its own, if that is shorter.
-func TestFlush_StoppedRunHoldsNobodyUp(t *testing.T) {
+// TestFlush_StoppedRunReleasesItsLocks: if weir is stopped in the middle of a flush, it does not block others for long:
+// the server ends its session, after weir's limit or its own if that is shorter.
+func TestFlush_StoppedRunReleasesItsLocks(t *testing.T) {
 	for name, own := range map[string]string{"weir's time": "0", "the server's": "200ms"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -592,7 +588,7 @@ func TestFlush_StoppedRunHoldsNobodyUp(t *testing.T) {
 				if db.one(t, "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()") == "0" {
 					return nil // the transaction has not begun
 				}
-				f.BeforeCommit = nil // the next session waits for nobody
+				f.BeforeCommit = nil // the next session waits for nothing
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err := db.conn.Exec(ctx, "INSERT INTO t VALUES (1, 'of another')")

@@ -9,20 +9,20 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A lastFlush is the last one that came: it may come again, because the answer to its COMMIT was lost.
+// A lastFlush is the previous flush: it may be resent if the reply to its COMMIT was lost.
 type lastFlush struct {
 	id     string
-	result sink.Result // what it does, as far as an answer told
+	result sink.Result // its result, as far as replies have arrived
 }
 
-// A flushRun is one call of Flush: it tries to write a flush until one try commits, or nothing helps any more.
+// A flushRun is one call of Flush: it tries to write a flush until one try commits, or no remedy is left.
 type flushRun struct {
 	d         *DB
 	f         *sink.Flush
 	sentAgain bool          // it may be committed
 	rows      [][]*fold.Row // of the batches, sorted
-	tries     [nCauses]int  // that failed, by cause
-	piecewise bool          // the database rejects rows: the others are found in pieces
+	tries     [nCauses]int  // failed tries, by cause
+	piecewise bool          // the database rejects rows: write the others in pieces
 }
 
 // Flush implements [sink.Sink].
@@ -50,7 +50,7 @@ func noResult(f *sink.Flush) sink.Result {
 	return sink.Result{Tables: make([]sink.Counts, len(f.Batches))}
 }
 
-// flushID is the same for a flush that is sent again, and for no other.
+// flushID identifies a flush. A flush that is resent has the same ID.
 func flushID(f *sink.Flush) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\x00%s", f.Job, f.Run)
@@ -60,8 +60,8 @@ func flushID(f *sink.Flush) string {
 	return b.String()
 }
 
-// write tries the flush again until it is written or nothing helps: what follows a failed try stands in [causes]. Only pieces
-// are retried on their own, by the same table: see [pieces.Write].
+// write retries the flush until it is written or no remedy is left; [causes] has the remedies. Only pieces are retried
+// on their own, with the same remedies: see [pieces.Write].
 func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 	for {
 		a := newAttempt(r)
@@ -85,7 +85,7 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 			if err != nil {
 				return sink.Result{}, err
 			}
-			if grown { // by what others have made, which the flush was about to make: each table and column may be
+			if grown { // others created what the flush was about to create: this may happen for each table and column
 				r.tries[why] = 0
 			}
 		case writePieces:
@@ -102,11 +102,11 @@ type attempt struct {
 	refused []fold.Reject
 	// otherJobs is a hash of the other jobs and the tables that they have written; readRebuild sets it.
 	otherJobs string
-	idAt      int // the statement that reads the IDs of the tables
+	idAt      int // the statement that reads the tables' IDs
 	before    []partState
 }
 
-// partState is what a transaction or a piece of it changes of a part, but for its rows.
+// partState is what a transaction, or a piece of it, changes in a part, except its rows.
 type partState struct {
 	counts sink.Counts
 	stage  stage
@@ -135,7 +135,7 @@ func newAttempt(r *flushRun) *attempt {
 	return a
 }
 
-// write sends a flush: in one string of statements, or, where the database rejects rows, in pieces of one transaction.
+// write sends a flush, as one string of statements, or, if the database rejects rows, in pieces of one transaction.
 func (a *attempt) write(ctx context.Context) error {
 	if a.f.Rebuild {
 		if err := a.readRebuild(ctx); err != nil {
@@ -154,7 +154,7 @@ func (a *attempt) write(ctx context.Context) error {
 	}
 	r, err := a.d.run(ctx, a.script)
 	if a.piecewise || a.count(r) {
-		a.d.last.result = a.result() // judge returns it if the COMMIT took effect and its answer was lost
+		a.d.last.result = a.result() // judge returns it if the COMMIT took effect and its reply was lost
 	}
 	if err != nil {
 		return err
@@ -162,15 +162,16 @@ func (a *attempt) write(ctx context.Context) error {
 	return a.committed(r)
 }
 
-// buildScript makes the script of a flush. If rows have versions, it first sends what the script has so far, to read them. So it does
-// if the flush may be committed: then the fence says so before [sink.Flush.BeforeCommit] is called, which would undo what it did.
+// buildScript builds the script of a flush. If rows have versions, it first sends the script so far, to read them. It
+// does the same if the flush may be committed: the fence then reports it before [sink.Flush.BeforeCommit] is called,
+// which would undo the flush's effects.
 func (a *attempt) buildScript(ctx context.Context) error {
 	a.begin()
 	if a.sentAgain {
 		if _, err := a.send(ctx); err != nil {
 			return err
 		}
-		a.d.last.result = noResult(a.f) // that of a flush that was restored away, if of any
+		a.d.last.result = noResult(a.f) // not the result of a flush that a restore has removed
 	}
 	for _, p := range a.parts {
 		p.writes = p.rows

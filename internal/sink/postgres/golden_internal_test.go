@@ -25,7 +25,7 @@ import (
 )
 
 // TestStatements compares the statements that write the rows of flushes with testdata/NAME.sql. To rewrite these, run
-// go test ./internal/sink/postgres -run TestStatements -update, and read the difference.
+// go test ./internal/sink/postgres -run TestStatements -update, and review the difference.
 func TestStatements(t *testing.T) {
 	byColumn := func(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
 	byRow := func(o *fold.Options) { o.Version, o.Scope = "v", fold.RowScope }
@@ -55,7 +55,7 @@ func TestStatements(t *testing.T) {
 			r := sinktest.Begin(g.t, g)
 			g.quiet(r.Flush, `{"id":1,"a":"x"}`)
 			g.whole = true
-			g.flush("the lock of the table is waited for briefly, and those of rows as long as they take", r.Flush, `{"id":1,"b":"x"}`)
+			g.flush("the wait for the table lock is short, the wait for row locks unlimited", r.Flush, `{"id":1,"b":"x"}`)
 		},
 		"deletes": func(g *golden) {
 			g.table("t", nil, "id", "a")
@@ -133,7 +133,7 @@ func TestStatements(t *testing.T) {
 		"child-rows": func(g *golden) {
 			r := sinktest.BeginNested(g.t, g, sinktest.Shop(g.t), false)
 			g.quiet(r.Flush, `{"id":1,"status":"s","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":1}]}]}`)
-			g.flush("the items of an order are those of its last message", r.Flush, `{"id":1,"items":[{"sku":"y","taxes":[{"code":"b"}]}]}`, `{"id":2,"op":"delete"}`)
+			g.flush("an order has the items of its last message", r.Flush, `{"id":1,"items":[{"sku":"y","taxes":[{"code":"b"}]}]}`, `{"id":2,"op":"delete"}`)
 		},
 		"child-updates": func(g *golden) {
 			r := sinktest.BeginNested(g.t, g, sinktest.MergedShop(g.t), false)
@@ -170,7 +170,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestComparison compares what verify asks for with testdata/verify.sql.
+// TestComparison compares the queries of verify with testdata/verify.sql.
 func TestComparison(t *testing.T) {
 	g := newGolden(t)
 	r := sinktest.BeginNested(t, g, sinktest.Referring(t, "t", "cid"), false)
@@ -186,13 +186,12 @@ func TestComparison(t *testing.T) {
 	g.compare("verify")
 }
 
-// A golden is a database without a server, which collects the statements of flushes. No table has a row that they ask
-// for.
+// A golden is a database without a server, which records the statements of flushes. All queries for rows return none.
 type golden struct {
 	t *testing.T
 	sinktest.Database
 	*DB
-	whole bool // flushes are written from their fence to their COMMIT
+	whole bool // record flushes from their fence to their COMMIT
 	text  strings.Builder
 }
 
@@ -201,7 +200,7 @@ func newGolden(t *testing.T) *golden {
 	return &golden{t: t, DB: &DB{client: c, tables: map[string]*table{}, stuck: map[string]string{}}}
 }
 
-// says writes what follows.
+// says records lines.
 func (g *golden) says(what string, lines ...string) {
 	if g.text.Len() > 0 {
 		g.text.WriteString("\n")
@@ -212,13 +211,13 @@ func (g *golden) says(what string, lines ...string) {
 	}
 }
 
-// flush writes what a flush of some lines sends.
+// flush records the statements of a flush of lines.
 func (g *golden) flush(what string, flush func(lines ...string) sink.Result, lines ...string) {
 	g.says(what, lines...)
 	flush(lines...)
 }
 
-// quiet does without what a flush sends.
+// quiet flushes without recording.
 func (g *golden) quiet(flush func(lines ...string) sink.Result, lines ...string) {
 	was := g.text.String()
 	flush(lines...)
@@ -226,7 +225,7 @@ func (g *golden) quiet(flush func(lines ...string) sink.Result, lines ...string)
 	g.text.WriteString(was)
 }
 
-// table makes a table of somebody else's.
+// table creates a table of another program's.
 func (g *golden) table(name string, change func(*relation), columns ...string) {
 	t := g.tableOf(name)
 	t.relation = relation{Table: schema.Table{Name: name, Exists: true, Key: []int{0}}, ident: identOf("public", name), oid: "1"}
@@ -252,7 +251,7 @@ func (g *golden) Close() error { return nil }
 
 func (g *golden) Claims(*testing.T, string) sink.Claims { return noClaims{} }
 
-// noClaims are of jobs that nobody else runs.
+// noClaims are claims of jobs that have only one run.
 type noClaims struct{ sink.Claims }
 
 func (noClaims) Take(_ context.Context, lanes ...string) ([]sink.Checkpoint, error) {
@@ -273,7 +272,7 @@ func (g *golden) Tables(_ context.Context, wanted ...sink.TableKey) ([]schema.Ta
 	return tables, nil
 }
 
-// Flush does what a flush does.
+// Flush imitates a flush.
 func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err error) {
 	f.Run = "run"
 	run := &flushRun{d: g.DB, f: f, rows: make([][]*fold.Row, len(f.Batches))}
@@ -297,7 +296,7 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 		g.says("after the answer")
 		r := make([]result, len(a.script.statements))
 		a.script = &script{}
-		err = errors.Join(err, a.takeAnswers(r))
+		err = errors.Join(err, a.useResults(r))
 	}
 	err = errors.Join(err, a.decide())
 	a.lockSets()
@@ -350,7 +349,7 @@ func TestIsHopeless(t *testing.T) {
 	f(later, noTLS, true)
 	f(later, foreign, true)
 	f(later, errors.Join(noTLS, foreign), true)
-	f(later, errors.Join(noTLS, down), false) // sslmode=prefer, of a server that restarts
+	f(later, errors.Join(noTLS, down), false) // sslmode=prefer, with a server that restarts
 }
 
 func TestMergeMisses(t *testing.T) {

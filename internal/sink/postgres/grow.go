@@ -14,11 +14,11 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// sameColumns adds what demands that the table still have the columns that were
-// read, by whose types values were judged and are staged, and that row-level security hide rows from weir
-// or not as it did then, and keeps them so until the transaction ends: the statement's own mention of the
-// table locks it before it looks. Whoever is going to alter the table needs the stronger lock first, or two
-// would wait for each other, and demands that nobody else has widened a column of weir's.
+// sameColumns adds a check that the table still has the columns that were read, because values were validated and
+// staged by their types, and that row-level security still hides rows from weir as it did then. Until the transaction
+// ends nothing can change this: the statement names the table, which locks it before the check. A transaction that will
+// alter the table first takes the stronger lock, because two could deadlock otherwise, and checks that no other run has
+// widened a column of weir's.
 func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 	if alters {
 		s.add("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", t.ident)
@@ -27,7 +27,7 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 	for i, c := range t.Columns {
 		read[i] = c.Name + " " + c.Decl
 	}
-	columns := "NULL" // of a table without any
+	columns := "NULL" // for a table without columns
 	if len(read) > 0 {
 		columns = quote(strings.Join(read, ","))
 	}
@@ -45,19 +45,19 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 		quote(t.ident), t.ident, columns, t.oid, t.hides, same))
 }
 
-// fit returns the statements that make the database's table what a batch needs, and the
-// table as it then is. above returns the tables that it refers to.
-func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []statement, _ relation, err error) {
+// fit returns the statements that adapt the database's table to a batch, and the table afterwards. referred returns the
+// tables that it refers to.
+func (d *DB) fit(b *fold.Batch, t *table, referred func(*schema.ForeignKey) *schema.Table) (ddl []statement, _ relation, err error) {
 	have, want := t.relation, &b.Table
 	if !have.Exists {
-		return d.create(want, t, above)
+		return d.create(want, t, referred)
 	}
 	have.Table, have.cols = have.Clone(), slices.Clone(have.cols)
 	grown, err := sink.Grow(&have.Table, b)
 	if err != nil {
 		return nil, have, err
 	}
-	if grown = have.Follow(&b.Limits, above, grown); len(grown) == 0 {
+	if grown = have.Follow(&b.Limits, referred, grown); len(grown) == 0 {
 		return nil, have, nil
 	}
 	for _, g := range grown {
@@ -73,8 +73,8 @@ func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema
 					if !isStale(e) && !isRefusal(e) {
 						return e
 					}
-					// Something hangs on the column that the catalogs did not show.
-					return d.hold(&have, &schema.HeldError{Table: have.Name, Column: c.Name, Why: words(e)})
+					// The column has a dependency that the catalogs did not show.
+					return d.recordHeld(&have, &schema.HeldError{Table: have.Name, Column: c.Name, Why: words(e)})
 				}})
 			have.cols[g.At] = made(c)
 		}
@@ -82,8 +82,7 @@ func (d *DB) fit(b *fold.Batch, t *table, above func(*schema.ForeignKey) *schema
 	return append(ddl, d.mark(&have)), have, nil
 }
 
-// addColumn adds a column. The rows that exist have a stamp from then on: without, they
-// would be as old as can be.
+// addColumn adds a column. A stamp is set in existing rows: without a time, they would count as the oldest.
 func addColumn(table string, c *schema.Column, now time.Time) []statement {
 	add := "ALTER TABLE " + table + " ADD COLUMN " + definition(c)
 	if c.Stamp == schema.NoStamp {
@@ -94,14 +93,14 @@ func addColumn(table string, c *schema.Column, now time.Time) []statement {
 }
 
 // create is fit for a table that does not exist.
-func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey) *schema.Table) (ddl []statement, have relation, err error) {
+func (d *DB) create(want *schema.Table, t *table, referred func(*schema.ForeignKey) *schema.Table) (ddl []statement, have relation, err error) {
 	have = t.relation
 	if err := sink.MayCreate(want); err != nil {
 		return nil, have, err
 	}
 	have.Table, have.cols = want.Clone(), nil
-	have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return waits(&c) })
-	have.Follow(&caps.Limits, above, nil)
+	have.Columns = slices.DeleteFunc(have.Columns, func(c schema.Column) bool { return isPending(&c) })
+	have.Follow(&caps.Limits, referred, nil)
 	for i := range have.Columns {
 		c := &have.Columns[i]
 		c.New, c.NotNull, c.Decl = false, c.Key, declare(c)
@@ -109,30 +108,30 @@ func (d *DB) create(want *schema.Table, t *table, above func(*schema.ForeignKey)
 	}
 	have.Refs = nil
 	key := t.key
-	if key == nil { // it was read as any table
+	if key == nil { // it was read without a key
 		key = want.KeyColumns()
 	}
 	if have.Key, err = caps.FindKey(&have.Table, key, nil); err != nil {
 		return nil, have, err
 	}
 	have.Exists, have.Made = true, true
-	have.triggers = len(want.OnCreate) > 0 // it may get some
+	have.triggers = len(want.OnCreate) > 0 // they may create some
 	full := d.fullName(&have)
 	ddl = []statement{{sql: Create(&have.Table)}}
 	for _, sql := range want.OnCreate {
-		// So it can be several statements, and cannot end the transaction.
+		// In a DO block it may be several statements, and cannot end the transaction.
 		ddl = append(ddl, statement{sql: "DO " + literal("BEGIN EXECUTE "+literal(sql)+"; END"), means: func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
 	}
 	return append(ddl,
 		statement{sql: d.keepMark(sink.MadeMark(full), sink.NewTableID())},
-		// Another table of that name may have left it.
+		// A former table of that name may have left it.
 		statement{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(full)))},
 		d.mark(&have),
 	), have, nil
 }
 
-// onCreateError is what an error of a statement of [schema.Table.OnCreate] means: unless it
-// passes, it is not about rows.
+// onCreateError classifies an error of a statement of [schema.Table.OnCreate]. It is not about rows, unless it is
+// temporary.
 func onCreateError(table string, e *pgconn.PgError) error {
 	if class, _, _ := classify(e); class != sink.Permanent {
 		return e
@@ -140,14 +139,14 @@ func onCreateError(table string, e *pgconn.PgError) error {
 	return sink.OnCreateError(table, errors.New(words(e)))
 }
 
-// mark keeps what the columns of weir's in a table have to hold.
+// mark stores what weir's columns in a table must hold.
 func (d *DB) mark(t *relation) statement {
 	t.marks = storable(t.Marks())
 	return statement{sql: d.keepMark(sink.ColumnsMark(d.fullName(t)), t.marks)}
 }
 
-// own finds the columns of a table that are weir's.
-func (d *DB) own(t *relation) error {
+// findOwnColumns finds the columns that weir added to a table.
+func (d *DB) findOwnColumns(t *relation) error {
 	at := 0
 	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool { return c.Decl == declare(&schema.Column{Type: as}) }, func(c *schema.Column) string {
 		at = caps.Find(&t.Table, c.Name, at)
@@ -158,14 +157,15 @@ func (d *DB) own(t *relation) error {
 	})
 }
 
-// hold notes what hangs on a column, so that it cannot be widened: the next plan for the table heeds it.
-func (d *DB) hold(t *relation, held *schema.HeldError) error {
+// recordHeld records that a column cannot be widened because something depends on it; the next plan for the table
+// respects it.
+func (d *DB) recordHeld(t *relation, held *schema.HeldError) error {
 	d.stuck[d.fullName(t)+"\x00"+held.Column] = held.Why
 	return sink.ErrChanged{Err: held}
 }
 
-// widened is SQL for a column's values as another type. The digits of a double are those
-// of its shortest text: Postgres' own cast to numeric keeps 15 of them.
+// widened returns SQL for a column's values as another type. A double gets the digits of its shortest text; Postgres'
+// own cast to numeric keeps 15 of them.
 func widened(col string, from, to schema.Type) string {
 	switch {
 	case from == schema.Real && to == schema.Number:
@@ -179,44 +179,42 @@ func widened(col string, from, to schema.Type) string {
 	return col + "::" + declare(&schema.Column{Type: to})
 }
 
-// bordering is SQL for whether a double is one of those whose shortest decimal may lie on
-// the border between it and the next double. Such a decimal reads back as the double whose
-// last bit is 0. Go and SQLite's readers print it (1e23), Postgres the next longer one
-// (9.999999999999999e+22). Smaller doubles have borders of 17 digits and more, and for
-// larger ones the 54 bits of a border would have to hold more than 23 factors of 5.
+// bordering returns SQL for whether the shortest decimal of a double may lie on the border between it and the next
+// double. Such a decimal reads back as the double whose last bit is 0. Go and SQLite print it (1e23), Postgres the next
+// longer one (9.999999999999999e+22). For smaller doubles borders have at least 17 digits, and for larger ones the 54
+// bits of a border would have to hold more than 23 factors of 5.
 func bordering(col string) string {
 	return "abs(" + col + ") BETWEEN 9007199254740992 AND 1e39"
 }
 
-// shortest is SQL for the number that the shortest text of a bordering double stands for.
-// Between the double and its border no number has fewer digits than what Postgres prints,
-// so that one with a digit less is next to that, above or below.
+// shortest returns SQL for the number with the shortest text of a bordering double. Between the double and its border
+// no number has fewer digits than Postgres prints, so the one with a digit less is next to it, above or below.
 func shortest(col string) string {
 	text := col + "::text" // d.ddde+dd
 	number := text + "::numeric"
-	// How many of the digits before the point are zeros where a digit less is printed.
+	// The number of digits before the point that become zeros if a digit less is printed.
 	zeros := "(split_part(" + text + ", 'e', 2)::int - length(split_part(split_part(" + text + ", 'e', 1), '.', 2)) + 1)"
 	below := "trunc(" + number + ", -" + zeros + ")"
 	above := "(" + below + " + sign(" + number + ") * trunc(power(10::numeric, " + zeros + ")))"
 	return strings.Join([]string{"CASE " + col, "WHEN " + below + "::float8 THEN " + below, "WHEN " + above + "::float8 THEN " + above, "ELSE " + number + " END"}, " ")
 }
 
-// ownKey is the condition that a constraint k is a foreign key that weir makes. One to a table of partitions has
-// another one for each partition.
+// ownKey is the condition that a constraint k is a foreign key that weir created. A foreign key to a partitioned table
+// has another one for each partition.
 const ownKey = "k.contype = 'f' AND (left(k.conname, 7) = '" + schema.OwnKeys + "'" +
 	" OR EXISTS (SELECT FROM pg_constraint u WHERE u.oid = k.conparentid AND u.conrelid = k.conrelid))"
 
 // A keyRow is a row of keysSQL.
 type keyRow struct {
-	Own     bool     `db:"own"` // of the table; else to it
+	Own     bool     `db:"own"` // from the table; otherwise to it
 	Name    string   `db:"conname"`
-	Table   string   `db:"tbl"` // the other one
+	Table   string   `db:"tbl"` // the other table
 	Cascade bool     `db:"cascades"`
 	Columns []string `db:"columns"`
 	To      []string `db:"others"`
 }
 
-// keysSQL reads the foreign keys of a table, {t}, and those that refer to it.
+// keysSQL reads the foreign keys from and to a table, {t}.
 const keysSQL = `SELECT k.conrelid = {t} AS own, k.conname, quote_ident(n.nspname) || '.' || quote_ident(o.relname) AS tbl, k.confdeltype = 'c' AS cascades,
   (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i)
     FROM unnest(k.conkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n) AS columns,
@@ -228,7 +226,7 @@ FROM pg_constraint k
 WHERE (k.conrelid = {t} OR k.confrelid = {t}) AND k.conparentid = 0 AND ` + ownKey + `
 ORDER BY length(k.conname), k.conname`
 
-// readKeys takes the answer.
+// readKeys decodes the result.
 func (t *relation) readKeys(rows []keyRow) {
 	for _, k := range rows {
 		if k.Own {
@@ -239,8 +237,8 @@ func (t *relation) readKeys(rows []keyRow) {
 	}
 }
 
-// called returns the part for a table of that name, nil for none.
-func (a *attempt) called(name string) *part {
+// partNamed returns the part for the table with that name, or nil.
+func (a *attempt) partNamed(name string) *part {
 	full := identOf(a.d.schemaOf(name))
 	at := slices.IndexFunc(a.parts, func(p *part) bool { return identOf(a.d.schemaOf(p.b.Table.Name)) == full })
 	if at < 0 {
@@ -251,24 +249,24 @@ func (a *attempt) called(name string) *part {
 
 // current returns a table as the flush leaves it.
 func (a *attempt) current(name string) *relation {
-	if p := a.called(name); p != nil {
+	if p := a.partNamed(name); p != nil {
 		return &p.after
 	}
 	return &a.d.tableOf(name).relation
 }
 
-// above returns the table that a foreign key refers to, as the flush leaves it; nil if it does
-// not write to it.
-func (a *attempt) above(k *schema.ForeignKey) *schema.Table {
-	if p := a.called(k.Table); p != nil {
+// referredTable returns the table that a foreign key refers to, as the flush leaves it; nil if the flush does not write
+// it.
+func (a *attempt) referredTable(k *schema.ForeignKey) *schema.Table {
+	if p := a.partNamed(k.Table); p != nil {
 		return &p.after.Table
 	}
 	return nil
 }
 
-// loosen has foreign keys to columns whose types change dropped before, and made again when the
-// columns that refer to them have changed too.
-func (p *part) loosen() error {
+// recreateForeignKeys drops foreign keys to columns whose types change, and recreates them after the referring columns
+// have changed, too.
+func (p *part) recreateForeignKeys() error {
 	changes := func(column string) bool {
 		at := caps.Find(&p.t.Table, column, 0)
 		return at >= 0 && p.t.Columns[at].Type != p.after.Columns[at].Type
@@ -278,7 +276,7 @@ func (p *part) loosen() error {
 	for _, q := range p.a.parts {
 		for i := range q.t.ForeignKeys {
 			k := &q.t.ForeignKeys[i]
-			if q.t.Exists && p.a.called(k.Table) == p && slices.ContainsFunc(k.To, changes) {
+			if q.t.Exists && p.a.partNamed(k.Table) == p && slices.ContainsFunc(k.To, changes) {
 				p.ddl = append(p.ddl, statement{sql: fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", q.t.ident, ident(k.Name))})
 				q.keys = append(q.keys, statement{sql: fmt.Sprintf("ALTER TABLE %s ADD %s", q.t.ident, sink.ForeignKey(k, ident, named))})
 			}
@@ -286,8 +284,8 @@ func (p *part) loosen() error {
 	}
 	p.ddl = append(p.ddl, ddl...)
 	for _, r := range p.t.Referrers {
-		if at := slices.IndexFunc(r.Columns, changes); at >= 0 && p.a.called(r.Table) == nil {
-			return d.hold(&p.t.relation, sink.ReferredBy(&p.t.Table, &r, at))
+		if at := slices.IndexFunc(r.Columns, changes); at >= 0 && p.a.partNamed(r.Table) == nil {
+			return d.recordHeld(&p.t.relation, sink.ReferredBy(&p.t.Table, &r, at))
 		}
 	}
 	return nil

@@ -28,8 +28,7 @@ func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	if err := d.askReady(ctx); err != nil {
 		return f, err
 	}
-	// The lock keeps a first flush of another job from coming between the look and the
-	// removal of its tables' versions.
+	// The lock keeps another job's first flush from coming between the check and the removal of its tables' versions.
 	if _, err := d.query(ctx, "BEGIN", "LOCK TABLE "+d.schema+".weir_jobs IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 		return f, err
 	}
@@ -87,7 +86,7 @@ func (d *DB) Sample(ctx context.Context, table string, n int) (rows []string, to
 	return rows, number(r[0].rows[0][0]), nil
 }
 
-// dialect is how Postgres declares weir's own tables.
+// dialect returns the SQL for weir's own tables.
 func (c *client) dialect() sink.Dialect {
 	return sink.Dialect{Prefix: c.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 50)", KeyOrder: "key, tbl",
@@ -95,12 +94,11 @@ func (c *client) dialect() sink.Dialect {
 		Writer: writerSQL, Micros: micros, Now: "now()", Moment: func(t time.Time) string { return fmt.Sprintf("to_timestamp(%d)", t.Unix()) }, Text: literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
 }
 
-// micros is SQL for a time as microseconds since 1970, which no setting of the
-// session changes.
+// micros returns SQL for a time as microseconds since 1970, independent of the session's settings.
 func micros(t string) string { return "(extract(epoch FROM " + t + ") * 1000000)::bigint" }
 
-// keep adds what writes rejected lines. They may be as large as the batch, and more so as
-// SQL: a COPY holds none of them twice.
+// keep adds a COPY that writes rejected lines. They may be as large as the batch, and larger as SQL; a COPY does not
+// hold them twice.
 func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 	if len(rejects) == 0 {
 		return

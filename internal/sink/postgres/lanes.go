@@ -10,9 +10,9 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// fence adds what locks the checkpoints of the lanes until the flush ends, and demands that they stand where it begins.
-// Flushes that share lanes wait for each other in one order, by the names: first for new lanes, which get a checkpoint
-// that stands at 0, then for all.
+// fence adds statements that lock the lanes' checkpoints until the flush ends, and check that they are at the flush's
+// start. To avoid deadlocks, flushes lock shared lanes in the order of their names: first the new lanes, which get a
+// checkpoint at 0, then all.
 func (a *attempt) fence() {
 	d, s := a.d, a.script
 	var begun []sink.Lane
@@ -33,13 +33,13 @@ func (a *attempt) fence() {
 		"  WHERE c.job = %s\n  ORDER BY c.source FOR NO KEY UPDATE OF c) x) = %d",
 		d.schema, strings.Join(stand, ", "), literal(a.f.Job), len(stand)))
 	if ids := a.f.Resent; len(ids) > 0 {
-		// Two runs that send the same lines again wait for each other here, in the order of the IDs.
+		// Two runs that resend the same lines wait for each other here, in the order of the IDs.
 		s.put(demand(errFenced, "(SELECT count(*) FROM (SELECT FROM %s.weir_rejects WHERE id = ANY ('%s') ORDER BY id FOR UPDATE) kept) = %d",
 			d.schema, array(ids), len(ids)))
 	}
 }
 
-// array is a list of numbers as Postgres reads an array.
+// array returns an array literal.
 func array(ids []int64) string {
 	text := []byte{'{'}
 	for i, id := range ids {
@@ -51,12 +51,12 @@ func array(ids []int64) string {
 	return string(append(text, '}'))
 }
 
-// checkpoints adds what writes the checkpoints, and reads the IDs of the tables, some of which are known by now alone.
+// checkpoints adds statements that write the checkpoints, and read the tables' IDs, some of which are only known now.
 func (a *attempt) checkpoints() {
 	a.idAt = a.script.addAll(a.d.dialect().Checkpoint(a.f, a.tableIDs()) + "\nRETURNING tableid")
 }
 
-// tableIDs is SQL for the IDs of the tables as they are in the flush's transaction.
+// tableIDs returns SQL for the tables' IDs in the flush's transaction.
 func (a *attempt) tableIDs() string {
 	sql := make([]string, len(a.parts))
 	for i, p := range a.parts {

@@ -17,8 +17,8 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestLanes_OverlappingWritersDoNotDeadlock: runs move some of the same lanes, each in an
-// order of its own, and every move counts once.
+// TestLanes_OverlappingWritersDoNotDeadlock: runs advance some of the same lanes, each in its own order, and every step
+// counts once.
 func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 	const writers, lanes, each, flushes = 4, 50, 8, 30
 	db := connect(t, testpg.New(t))
@@ -29,7 +29,7 @@ func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 	db.Exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END $$")
 	db.Exec(t, "CREATE TRIGGER slow BEFORE UPDATE ON weir_checkpoints FOR EACH ROW EXECUTE FUNCTION slow()")
 	var mu sync.Mutex
-	moved := map[string]int64{} // by the flushes that committed
+	moved := map[string]int64{} // by committed flushes
 	fenced := 0
 	var again retries
 	var wg sync.WaitGroup
@@ -88,7 +88,7 @@ func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT source, seq, line FROM weir_checkpoints WHERE source LIKE 'lane%' ORDER BY source", want...)
 }
 
-// newFolder is a fold for a table.
+// newFolder returns a fold for a table.
 func newFolder(t testing.TB, s sink.Sink, table string, change ...func(*fold.Options)) *fold.Folder {
 	t.Helper()
 	known, err := sink.Table(t.Context(), s.Tables, table, []string{"id"})
@@ -102,8 +102,8 @@ func newFolder(t testing.TB, s sink.Sink, table string, change ...func(*fold.Opt
 	return fold.NewFolder(&feed.Names{}, known, o)
 }
 
-// TestLanes_FlushWritesOneRowOfWeirs: a flush of a known source writes its checkpoint and nothing
-// else of weir's, so that it waits for no flush of another lane.
+// TestLanes_FlushWritesOneRowOfWeirs: a flush of a known source writes only its checkpoint in weir's tables, so it
+// waits for no flush of another lane.
 func TestLanes_FlushWritesOneRowOfWeirs(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)
@@ -121,7 +121,7 @@ func TestLanes_FlushWritesOneRowOfWeirs(t *testing.T) {
 	}
 }
 
-// TestLanes_TablesThatTakeTurns cost a round trip a flush, as one does.
+// TestLanes_TablesThatTakeTurns: a flush takes one round trip even if the tables alternate.
 func TestLanes_TablesThatTakeTurns(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	s := db.Open(t)
@@ -138,7 +138,7 @@ func TestLanes_TablesThatTakeTurns(t *testing.T) {
 			if _, err := s.Flush(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}
-			if c := p.Count(); n > 2 && c.Answers != 1 { // the staging tables are made
+			if c := p.Count(); n > 2 && c.Answers != 1 { // the staging tables exist
 				t.Errorf("flush %d of table %s was answered %d times", n, table, c.Answers)
 			}
 		}

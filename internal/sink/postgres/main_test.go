@@ -40,9 +40,9 @@ func connectEmpty(t *testing.T, url string) *database {
 	return db
 }
 
-// TestSuite_Forms is the suite in two more forms: tables are written by separate statements, for a user who does not own
-// them; and behind a pooler, with another staging table. They run at the same time, each with a server of its own, for the
-// suite counts what is written to a server's log.
+// TestSuite_Forms runs the suite in two more forms: with separate statements instead of MERGE, as a user who does not
+// own the tables; and behind a pooler, with another staging table. The forms run in parallel, each with its own server,
+// because the suite measures a server's log.
 func TestSuite_Forms(t *testing.T) {
 	t.Parallel()
 	testcheck.Only(t)
@@ -51,9 +51,9 @@ func TestSuite_Forms(t *testing.T) {
 		url := testpg.Start(t, "track_counts=off").Database(t)
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
-			db.beside = true
+			db.parallel = true
 			db.as(t, "app")
-			// The suite's tables are its owner's, weir's are weir's.
+			// The suite's tables have their own owner; weir owns its tables.
 			db.Exec(t, "ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO app")
 			db.Exec(t, "GRANT app TO postgres")
 			db.Exec(t, "SET ROLE app")
@@ -66,7 +66,7 @@ func TestSuite_Forms(t *testing.T) {
 		pool := testpg.Pool(t, url, "transaction")
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
-			db.beside, db.pooled = true, true
+			db.parallel, db.pooled = true, true
 			db.weir = pool
 			return db
 		}})
@@ -76,18 +76,18 @@ func TestSuite_Forms(t *testing.T) {
 // database is a database as another program sees it.
 type database struct {
 	url  string
-	weir string // where weir connects, if it is somewhere else
+	weir string // where weir connects, if different
 	conn *pgx.Conn
 	opt  sink.Options
-	wal  string // where the log was when it was last looked at
+	wal  string // the log position at the last call of Logged
 
-	pooled bool // no session is weir's, so that none can hold a lane
-	beside bool // other tests run at the same time
+	pooled   bool // weir has no session of its own, so no session can hold a lane
+	parallel bool // other tests run at the same time
 }
 
-// Has reports traits: nobody but the server makes databases.
+// Has reports traits: only the server creates databases.
 func (d *database) Has(trait sinktest.Trait) bool {
-	return trait != sinktest.Creatable && (trait != sinktest.Claimable || !d.pooled) && (trait != sinktest.Alone || !d.beside)
+	return trait != sinktest.Creatable && (trait != sinktest.Claimable || !d.pooled) && (trait != sinktest.Alone || !d.parallel)
 }
 
 // Driver returns the driver of weir.
@@ -122,7 +122,7 @@ func (d *database) Claims(t *testing.T, job string) sink.Claims {
 	return c
 }
 
-// options are those that the driver is opened with.
+// options returns the driver's options.
 func (d *database) options(t *testing.T) sink.Options {
 	o := d.opt
 	o.Level = cmp.Or(o.Level, sink.Full)
@@ -140,7 +140,7 @@ func (d *database) open(t *testing.T, url string) *postgres.DB {
 	return db
 }
 
-// tryOpen reports why weir cannot open the database.
+// tryOpen returns the error of opening the database.
 func (d *database) tryOpen(t *testing.T) error {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), cmp.Or(d.weir, d.url), d.options(t))
@@ -150,7 +150,7 @@ func (d *database) tryOpen(t *testing.T) error {
 	return err
 }
 
-// as connects weir as a user who may make tables, and no more.
+// as connects weir as a user who may create tables, and no more.
 func (d *database) as(t *testing.T, role string) {
 	t.Helper()
 	d.Exec(t, "DO $$ BEGIN CREATE ROLE "+role+" LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
@@ -161,8 +161,8 @@ func (d *database) as(t *testing.T, role string) {
 	d.weir = strings.Replace(d.weir, "//postgres@", "//"+role+"@", 1)
 }
 
-// separately makes weir write tables by separate statements, as if a MERGE were impossible: the server does not count what
-// it writes.
+// separately makes weir write tables with separate statements, as if MERGE were impossible: the server does not count
+// its writes.
 func (d *database) separately() {
 	join := "?"
 	if strings.Contains(d.url, "?") {
@@ -171,7 +171,7 @@ func (d *database) separately() {
 	d.weir = d.url + join + "options=-c%20track_counts%3Doff"
 }
 
-// set sets a setting of the sessions that begin from now on.
+// set changes a setting for new sessions.
 func (d *database) set(t *testing.T, setting string) {
 	t.Helper()
 	d.Exec(t, "ALTER DATABASE "+d.conn.Config().Database+" SET "+setting)
@@ -205,7 +205,7 @@ func (d *database) Query(t *testing.T, query string) [][]any {
 	return all
 }
 
-// The types that do not come as text; see pg_type.
+// The types that are not returned as text; see pg_type.
 const (
 	oidBool, oidInt8, oidInt4, oidInt2 = 16, 20, 23, 21
 	oidFloat4, oidFloat8, oidNumeric   = 700, 701, 1700
@@ -225,7 +225,7 @@ func value(f pgconn.FieldDescription, text string) any {
 	return text
 }
 
-// Logged returns the bytes that went into the write-ahead log.
+// Logged returns the bytes written to the write-ahead log.
 func (d *database) Logged(t *testing.T) int64 {
 	t.Helper()
 	if d.wal == "" {
@@ -236,7 +236,7 @@ func (d *database) Logged(t *testing.T) int64 {
 	return row[1].(int64)
 }
 
-// one returns the one cell of a query, as text.
+// one returns the only cell of a query, as text.
 func (d *database) one(t *testing.T, query string) string {
 	t.Helper()
 	rows := d.Query(t, query)

@@ -13,19 +13,20 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// lastFlush is what the last flush of the run sent. The session of its claims has the same name, and any place among the
-// sessions.
+// lastFlush returns what the run's last flush sent. The session of its claims has the same name, and may come before or
+// after it in the list of sessions.
 func (d *database) lastFlush(t *testing.T) string {
 	t.Helper()
 	return d.one(t, "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'weir/%' AND pid <> pg_backend_pid() ORDER BY query_start DESC LIMIT 1")
 }
 
-// TestFlush_TablesOfManyKinds: rows are written and counted alike, whether the server can merge them into the table or not.
+// TestFlush_TablesOfManyKinds: rows are written and counted in the same way, whether the server can merge them into the
+// table or not.
 func TestFlush_TablesOfManyKinds(t *testing.T) {
 	testcheck.Only(t)
 	url := testpg.New(t)
 	for name, c := range map[string]struct {
-		ddl, late string // the latter after the first flush
+		ddl, late string // late runs after the first flush
 		uncounted bool
 	}{
 		"weir's own":           {},
@@ -68,7 +69,7 @@ CREATE TABLE t (id integer PRIMARY KEY, a text, b text);
 CREATE TABLE far (id integer PRIMARY KEY, a text, b text);
 CREATE FOREIGN TABLE t_1 () INHERITS (t) SERVER here OPTIONS (table_name 'far')`
 
-// logInserts notes the rows that are inserted into a table by a column.
+// logInserts records inserts into a table, by a column.
 func (d *database) logInserts(t *testing.T, table, column string) {
 	t.Helper()
 	d.Exec(t, "CREATE TABLE log (n integer GENERATED ALWAYS AS IDENTITY, id integer)")
@@ -76,16 +77,15 @@ func (d *database) logInserts(t *testing.T, table, column string) {
 	d.Exec(t, "CREATE TRIGGER logs BEFORE INSERT ON "+table+" FOR EACH ROW EXECUTE FUNCTION logs()")
 }
 
-// insertedInOrder demands that so many rows were noted, in the order of the column.
+// insertedInOrder checks that this many inserts were recorded, in the order of the column.
 func (d *database) insertedInOrder(t *testing.T, rows int) {
 	t.Helper()
 	sinktest.Expect(t, d, "SELECT count(*), count(*) FILTER (WHERE id < before) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS before FROM log) l", fmt.Sprintf("%d|0", rows))
 }
 
-// TestFlush_RowsOfManySizes: rows are written in the order of their keys, whatever the order in which the
-// staging table has them.
+// TestFlush_RowsOfManySizes: rows are written in key order, whatever their order in the staging table.
 func TestFlush_RowsOfManySizes(t *testing.T) {
-	for _, rows := range []int{1500, 5000} { // with many the staging table gets a new file
+	for _, rows := range []int{1500, 5000} { // with many, the staging table gets a new file
 		t.Run(strconv.Itoa(rows), func(t *testing.T) { testRowsOfManySizes(t, rows) })
 	}
 }
@@ -95,7 +95,7 @@ func testRowsOfManySizes(t *testing.T, rows int) {
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	db.logInserts(t, "t", "id")
 	r := sinktest.Begin(t, db)
-	for _, a := range "xy" { // rows in a staging table that the transaction has made lie in their order
+	for _, a := range "xy" { // in a staging table that the transaction created, rows are in order
 		r.Flush(fmt.Sprintf(`{"id":-1,"a":"%c"}`, a))
 	}
 	db.Exec(t, "TRUNCATE log")
@@ -107,8 +107,8 @@ func testRowsOfManySizes(t *testing.T, rows int) {
 	db.insertedInOrder(t, rows)
 }
 
-// TestFlush_RowsThatReferToMissingOnes: rows are written in the order of their keys where some of the staged ones
-// were updated, and lie elsewhere since.
+// TestFlush_RowsThatReferToMissingOnes: rows are written in key order even if some staged ones were updated, and have
+// moved.
 func TestFlush_RowsThatReferToMissingOnes(t *testing.T) {
 	for _, id := range []string{"", "cid"} {
 		db := connect(t, testpg.New(t))
@@ -125,7 +125,8 @@ func TestFlush_RowsThatReferToMissingOnes(t *testing.T) {
 	}
 }
 
-// TestFlush_WrongGuessesBecomeRare: batches of new rows between others are less and less taken for the start of a load.
+// TestFlush_WrongGuessesBecomeRare: batches of new rows between others are mistaken for the start of a load less and
+// less often.
 func TestFlush_WrongGuessesBecomeRare(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	r := sinktest.Begin(t, db)
@@ -144,8 +145,8 @@ func TestFlush_WrongGuessesBecomeRare(t *testing.T) {
 	}
 }
 
-// TestFlush_AKeyOfAnotherTableIsNotTaken: a unique violation that a trigger meets in another table, over a column of
-// the same name, is no other writer's row.
+// TestFlush_AKeyOfAnotherTableIsNotTaken: a trigger's unique violation in another table, over a column of the same
+// name, does not count as another writer's row.
 func TestFlush_AKeyOfAnotherTableIsNotTaken(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
@@ -166,7 +167,7 @@ func TestFlush_AKeyOfAnotherTableIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestFlush_AWarningForEachRow: a trigger that warns of each row in other words does not flood the log.
+// TestFlush_AWarningForEachRow: a trigger that warns with different words for each row does not flood the log.
 func TestFlush_AWarningForEachRow(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")

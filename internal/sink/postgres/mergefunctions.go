@@ -8,8 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// This file is about columns with a merge function. The server merges as it writes the row: that needs no round trip, and
-// includes what another session has just committed.
+// Columns with a merge function. The server merges while it writes the row, which needs no round trip, and includes
+// what another session has just committed.
 
 // stagedAs returns the type of a column in the staging table.
 func (t *relation) stagedAs(at int, f merge.Function) string {
@@ -80,11 +80,11 @@ func (s *shape) patched(c *staged, base string) string {
 	return fmt.Sprintf("pg_temp.weir_patch(%s, %s)", base, c.value())
 }
 
-// value is the staged value of a column.
+// value returns a column's staged value.
 func (c *staged) value() string { return fmt.Sprintf("s.c%d", c.at) }
 
-// mergeBase returns what a staged value is merged into in an existing row: NULL if the row or the column starts over, and
-// the default if the row starts with it.
+// mergeBase returns what a staged value is merged into in an existing row: NULL if the row or the column starts over,
+// and the default if the row starts with it.
 func (s *shape) mergeBase(c *staged) string {
 	was := "t." + ident(s.table.Columns[c.at].Name)
 	keeps := c.absent()
@@ -124,8 +124,8 @@ func (s *shape) functions() (all []string) {
 	return all
 }
 
-// functions do in the database what package merge does in a batch. They contain no backslash, whose meaning depends on
-// standard_conforming_strings, and compare texts with a collation of their own, because different names may be equal in the
+// functions implement package merge in the database. They contain no backslash, whose meaning depends on
+// standard_conforming_strings, and compare texts with their own collation, because different names may be equal in the
 // column's collation.
 var functions = []struct{ name, definition string }{
 	// weir_number raises an error for a text that is not a JSON number, even if a cast would accept it.
@@ -150,7 +150,7 @@ BEGIN
   RETURN a COLLATE "C" < b;
 END
 $$`},
-	// weir_patch applies a patch sequence by RFC 7396. Of a name that repeats, null comes first and an object last.
+	// weir_patch applies a patch sequence by RFC 7396. For a repeated name, null comes first and an object last.
 	{"pg_temp.weir_patch", `(base jsonb, patches json) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   removed text[];
@@ -172,7 +172,8 @@ BEGIN
   RETURN base || coalesce(nested, '{}');
 END
 $$`},
-	// weir_patch_text is the same for text, which keeps the order of members. A text that is not an object counts as {}.
+	// weir_patch_text is the same for text, which keeps the order of members. A text that is not an object counts as
+	// {}.
 	{"pg_temp.weir_patch_text", `(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   had json;

@@ -23,7 +23,7 @@ func withMerge(functions map[string]merge.Function) func(*fold.Options) {
 	return func(o *fold.Options) { o.Merge = functions }
 }
 
-// mergeColumns are columns of others, by their names: a type, a function and values that it takes.
+// mergeColumns are columns created by others, by name: a type, a function and values that it accepts.
 var mergeColumns = map[string]struct {
 	decl   string
 	by     merge.Function
@@ -59,7 +59,7 @@ var mergeColumns = map[string]struct {
 	"last":     {"text", merge.Last, []string{`"x"`, `"y"`}},
 }
 
-// randomPatch is an object of few names, or an array.
+// randomPatch returns an object of few names, or an array.
 func randomPatch(rnd *rand.Rand, depth int) string {
 	var members []string
 	for range rnd.IntN(4) {
@@ -75,7 +75,8 @@ func randomPatch(rnd *rand.Rand, depth int) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// TestMergeFunctions_ColumnsOfManyTypes: random messages in batches that end anywhere make what all of them at once make of nothing.
+// TestMergeFunctions_ColumnsOfManyTypes: random messages in random batches have the same result as all of them in one
+// batch.
 func TestMergeFunctions_ColumnsOfManyTypes(t *testing.T) {
 	url := testpg.New(t)
 	pool := testpg.Pool(t, url, "transaction")
@@ -134,7 +135,7 @@ func TestMergeFunctions_ColumnsOfManyTypes(t *testing.T) {
 	})
 }
 
-// comparesEqual demands that the table t is the fold of lines.
+// comparesEqual checks that the table t is the fold of lines.
 func comparesEqual(t *testing.T, db *database, functions map[string]merge.Function, lines []string) {
 	t.Helper()
 	r := sinktest.BeginJob(t, db, "verify", withMerge(functions))
@@ -153,8 +154,8 @@ func comparesEqual(t *testing.T, db *database, functions map[string]merge.Functi
 	}
 }
 
-// TestMergeFunctions_WritersAtOnce: a sum of several writers is the sum of all of them, whether their rows exist, whether they are
-// merged or written by separate statements, and with versions.
+// TestMergeFunctions_WritersAtOnce: with several writers, a sum is the sum over all of them, whether their rows exist
+// or not, with MERGE or separate statements, and with versions.
 func TestMergeFunctions_WritersAtOnce(t *testing.T) {
 	const writers, flushes, keys = 3, 12, 40
 	functions := map[string]merge.Function{"n": merge.Sum, "low": merge.Min, "o": merge.Patch}
@@ -207,7 +208,7 @@ func TestMergeFunctions_WritersAtOnce(t *testing.T) {
 	}
 }
 
-// TestMergeFunctions_ASumWaitsForAnotherSession, which inserts, updates or deletes its row.
+// TestMergeFunctions_ASumWaitsForAnotherSession: which inserts, updates or deletes its row.
 func TestMergeFunctions_ASumWaitsForAnotherSession(t *testing.T) {
 	url := testpg.New(t)
 	for _, separate := range []bool{false, true} {
@@ -275,8 +276,9 @@ func TestMergeFunctions_OneOfManyRowsOverflows(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), sum(n) FROM t WHERE id <> 7", "299|299")
 }
 
-// TestMergeFunctions_WhatTheTableHasIsAdded: a flush after one that changed nothing is not compared with the table, whose values it has.
-func TestMergeFunctions_WhatTheTableHasIsAdded(t *testing.T) {
+// TestMergeFunctions_EqualValuesAreMerged: after a flush that changed nothing, a flush with the same values is not
+// compared with the table.
+func TestMergeFunctions_EqualValuesAreMerged(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"n": merge.Sum}))
 	for _, n := range []int{1, 0, 1} {
@@ -288,18 +290,19 @@ func TestMergeFunctions_WhatTheTableHasIsAdded(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT n::text, count(*) FROM t GROUP BY 1", "2|6000")
 }
 
-// TestMergeFunctions_APatchedColumnBecomesText: the function that its new type needs is made, though the staging table stays.
+// TestMergeFunctions_APatchedColumnBecomesText: the function for its new type is created, although the staging table is
+// reused.
 func TestMergeFunctions_APatchedColumnBecomesText(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"o": merge.Patch}))
 	r.Flush(`{"id":1,"o":{"a":1}}`)
-	r.Flush(`{"id":1,"o":{"a":null,"b":[1e200000]}}`) // which jsonb does not take
+	r.Flush(`{"id":1,"o":{"a":null,"b":[1e200000]}}`) // jsonb does not accept it
 	r.Flush(`{"id":1,"o":{"c":2}}`)
 	sinktest.Expect(t, db, "SELECT o FROM t", `{"b":[1e200000],"c":2}`)
 }
 
-// TestMergeFunctions_TablesOfManyKinds: values merge alike, whether the server can merge rows into the table or not. A row that is
-// inserted has its values once.
+// TestMergeFunctions_TablesOfManyKinds: values merge in the same way, whether the server can merge rows into the table
+// or not. An inserted row gets its values once.
 func TestMergeFunctions_TablesOfManyKinds(t *testing.T) {
 	url := testpg.New(t)
 	const table = "CREATE TABLE t (id integer PRIMARY KEY, a text, b text)"

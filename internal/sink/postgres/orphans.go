@@ -11,8 +11,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// dropOrphans drops some states of rows that somebody else has deleted, once the flush is committed: nothing depends on
-// that. Where another session has a lock in the way, it is tried after the next flush.
+// dropOrphans drops some states whose rows something other than weir has deleted. It runs after the flush is committed,
+// because nothing depends on it. If another session's lock is in the way, it tries again after the next flush.
 func (a *attempt) dropOrphans(ctx context.Context) {
 	for _, p := range a.parts {
 		if p.plan == nil || p.b.Scope != fold.ColumnScope || time.Now().Before(p.t.orphans) {
@@ -33,12 +33,12 @@ func (a *attempt) dropOrphans(ctx context.Context) {
 }
 
 const (
-	orphansAtOnce = 1000 // are dropped by one statement
-	// orphansWait is how long a lock is waited for: the next flush waits as long.
+	orphansAtOnce = 1000 // dropped by one statement
+	// orphansWait limits the wait for a lock: the next flush waits as long.
 	orphansWait = 10 * time.Millisecond
 )
 
-// dropOrphans does it for one table. A state that remembers a delete becomes a tombstone.
+// dropOrphans handles one table. A state that remembers a delete becomes a tombstone.
 func (p *part) dropOrphans(ctx context.Context) error {
 	d := p.a.d
 	r, err := d.query(ctx, fmt.Sprintf("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.OrphansMark(d.fullName(&p.t.relation)))))
@@ -60,11 +60,11 @@ func (p *part) dropOrphans(ctx context.Context) error {
 	return nil
 }
 
-// dropSome is one look of dropOrphans, in a transaction of its own if there are states.
+// dropSome is one scan of dropOrphans, in its own transaction if there are states.
 func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error {
 	d, name := p.a.d, p.a.d.fullName(&p.t.relation)
 	table := literal(name)
-	// The key's index has all tables: those of others are looked at as well.
+	// The key's index covers all tables: states of others are scanned as well.
 	r, err := d.query(ctx, fmt.Sprintf(`SELECT encode(key, 'hex'), CASE WHEN tbl = %s AND gone IS NULL THEN encode(state, 'hex') END, xmin FROM %s.weir_versions WHERE key >= '\x%x' ORDER BY key LIMIT %d`,
 		table, d.schema, pass.After, most))
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 	s.add("SET LOCAL lock_timeout = %d", orphansWait.Milliseconds())
 	s.lockAll(map[int64]bool{d.versionsLock(&p.t.relation): true})
 	var last []byte
-	var states [2][]string // those without a delete, and with one
+	var states [2][]string // without a delete, and with one
 	key := p.stateKey()
 	for _, row := range r[0].rows {
 		if last, err = unhex(row[0]); err != nil {
@@ -110,12 +110,12 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 	for _, n := range counts {
 		dropped += int(did[n].tag.RowsAffected())
 	}
-	pass.Took(most, len(r[0].rows), last, dropped)
+	pass.Record(most, len(r[0].rows), last, dropped)
 	_, err = d.query(ctx, d.keepMark(sink.OrphansMark(name), pass.Mark()), "COMMIT")
 	return err
 }
 
-// A stateKey has the parts of a row's key, as messages have it.
+// A stateKey has the parts of a row's key as in messages.
 type stateKey struct {
 	parts []keyPart
 	on    string // the condition that the row t has the parts p0, p1, … of v
@@ -137,7 +137,7 @@ func (p *part) stateKey() (k stateKey) {
 	return k
 }
 
-// names are the columns of v, with a comma before each.
+// names returns the columns of v, with a comma before each.
 func (k *stateKey) names() (sql string) {
 	for i := range k.parts {
 		sql += fmt.Sprintf(", p%d", i)
@@ -145,7 +145,7 @@ func (k *stateKey) names() (sql string) {
 	return sql
 }
 
-// literals are the parts of a key in SQL.
+// literals returns SQL for a key's parts.
 func (k *stateKey) literals(texts [][]byte) string {
 	all := make([]string, len(texts))
 	for i, text := range texts {

@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// send sends the script so far. What follows is another one.
+// send sends the script so far, and starts a new one.
 func (a *attempt) send(ctx context.Context) ([]result, error) {
 	r, err := a.d.run(ctx, a.script)
 	if err != nil {
@@ -38,7 +38,8 @@ func (a *attempt) end(rejects []fold.Reject) error {
 	return nil
 }
 
-// count adds what the statements of the script did to the counts of the parts, and reports whether the answer got so far.
+// count adds the effects of the script's statements to the parts' counts. It returns false if the results end too
+// early.
 func (a *attempt) count(r []result) bool {
 	var before [][]byte
 	var merged int64
@@ -50,7 +51,7 @@ func (a *attempt) count(r []result) bool {
 			return false
 		}
 		to, n := &st.part.counts, r[i].tag.RowsAffected()
-		var ins, upd, del int64 // of rows that messages are about
+		var ins, upd, del int64 // on rows that messages are about
 		switch st.tally {
 		case inserted:
 			ins = n
@@ -77,8 +78,8 @@ func (a *attempt) count(r []result) bool {
 	return true
 }
 
-// split counts a MERGE's inserts, updates and deletes by the server's counters before and after: its tag has
-// only the sum of all. The counters include what triggers and foreign keys of the table write to it; a tag does not.
+// split divides a MERGE's count into inserts, updates and deletes, by the server's counters before and after: its tag
+// has only the sum. The counters include what triggers and foreign keys of the table write to it; the tag does not.
 func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, deleted int64) {
 	count := func(column int) int64 { return number(after[column]) - number(before[column]) }
 	if inserted = min(count(0), all); u.removes() {
@@ -87,7 +88,7 @@ func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, de
 	return inserted, all - inserted - deleted, deleted
 }
 
-// result is what the attempt did.
+// result returns the attempt's result.
 func (a *attempt) result() sink.Result {
 	res := sink.Result{Tables: make([]sink.Counts, len(a.parts)), Refused: a.refused}
 	for i, p := range a.parts {
@@ -96,7 +97,7 @@ func (a *attempt) result() sink.Result {
 	return res
 }
 
-// committed takes the answer of a script whose last statement was COMMIT.
+// committed handles the results of a script whose last statement was COMMIT.
 func (a *attempt) committed(r []result) error {
 	if tag := r[len(r)-1].tag.String(); tag != "COMMIT" {
 		return fmt.Errorf("the server answered COMMIT with %s", tag)
@@ -122,7 +123,7 @@ func (a *attempt) committed(r []result) error {
 	return nil
 }
 
-// committed makes the table what the flush has made of it.
+// committed records the table's state after the flush.
 func (p *part) committed() {
 	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
 		p.after.Writers = append(slices.Clip(p.after.Writers), job)
@@ -133,11 +134,11 @@ func (p *part) committed() {
 	}
 }
 
-// undo rolls an attempt back that failed.
+// undo rolls back a failed attempt.
 func (a *attempt) undo(ctx context.Context) error {
 	a.restore(a.before)
 	for _, p := range a.parts {
-		p.t.stage.used = p.t.stage.types != nil // its rows are rolled back, and still there
+		p.t.stage.used = p.t.stage.types != nil // its rows are rolled back, but still occupy space
 	}
 	return a.d.rollback(ctx)
 }

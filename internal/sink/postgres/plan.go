@@ -9,48 +9,48 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A part is what an attempt writes to one table.
+// A part is an attempt's writes to one table.
 type part struct {
 	a *attempt
 	b *fold.Batch
-	t *table // as it is known
+	t *table // as last read
 
 	rows  []*fold.Row // of the batch, sorted
 	isSet bool        // its rows are the elements of a set in a parent's row
 	tableChange
-	writes   []*fold.Row    // what the script writes of them
-	lookup   *lookup        // what is read of the table first; nil: nothing is
-	resolver *fold.Resolver // which rows are newer than what the database has; nil if they have no versions
+	writes   []*fold.Row    // the rows that the script writes
+	lookup   *lookup        // what is read from the table first; nil: nothing
+	resolver *fold.Resolver // decides which rows are newer than the database's; nil if they have no versions
 	plan     *tablePlan     // nil: no row is written
-	counts   sink.Counts    // what the statements did, as far as that is known
+	counts   sink.Counts    // the statements' effects, as far as known
 }
 
-// A way is how the rows of a table are written.
+// A way is how a table's rows are written.
 type way int
 
 const (
 	undecided way = iota
 	copied        // into the table itself, as if all were new
-	merged        // by a MERGE of the staging table
+	merged        // by a MERGE from the staging table
 	separate      // by separate statements from the staging table
 )
 
-// A tablePlan is how the rows of one table are written. [attempt.decide] completes it; from then on it is only read.
+// A tablePlan is how one table's rows are written. [attempt.decide] completes it; after that it is read-only.
 type tablePlan struct {
 	way      way
 	batch    *fold.Batch
 	rows     []*fold.Row
 	about    int       // how many rows messages are about, written or not
 	versions *versions // nil: the rows have none
-	isNew    bool      // the rows seem to be all new, and can be copied into the table
+	isNew    bool      // the rows are probably all new, and can be copied into the table
 	upsert
 }
 
-// mergeRows adds what writes the rows of the parts: upserts in the order of the parts, then
-// deletes in the reverse one. What the database has of rows with versions is read first, for
-// which the script so far is sent; with assumeNew, only if they do not seem to be new.
+// mergeRows adds statements that write the parts' rows: upserts in the order of the parts, then deletes in reverse. For
+// rows with versions, it first sends the script so far, to read what the database has; with assumeNew, only if they do
+// not seem to be new.
 func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
-	look := false
+	needsRead := false
 	for _, p := range a.parts {
 		p.lookup, p.resolver, p.plan = nil, nil, nil
 		if p.isSet || len(p.writes) == 0 && !p.mayFollow() {
@@ -59,9 +59,9 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 		if err := p.planRows(assumeNew); err != nil {
 			return err
 		}
-		look = look || p.lookup != nil
+		needsRead = needsRead || p.lookup != nil
 	}
-	if look {
+	if needsRead {
 		if err := a.read(ctx); err != nil {
 			return err
 		}
@@ -74,19 +74,19 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	return nil
 }
 
-// read reads what the database has of the rows of those parts that ask for it, and plans to write those that are newer, or
-// missing. The script so far is sent.
+// read sends the script so far, reads the database's rows for the parts that need them, and plans to write the rows
+// that are newer or missing.
 func (a *attempt) read(ctx context.Context) error {
 	r, err := a.send(ctx)
 	if err != nil {
-		a.unlooked(pgError(err))
+		a.stopComparing(pgError(err))
 		return err
 	}
-	return a.takeAnswers(r)
+	return a.useResults(r)
 }
 
-// takeAnswers takes the answer to what the parts ask for.
-func (a *attempt) takeAnswers(r []result) error {
+// useResults gives the parts their results.
+func (a *attempt) useResults(r []result) error {
 	for _, p := range a.parts {
 		switch {
 		case p.lookup == nil:
@@ -101,20 +101,20 @@ func (a *attempt) takeAnswers(r []result) error {
 	return nil
 }
 
-// planRows plans to write the rows, or adds what reads first what the database has of them.
+// planRows plans to write the rows, or adds statements that first read what the database has.
 func (p *part) planRows(assumeNew bool) error {
-	above := p.follows()
-	assumeNew = assumeNew && p.maySeemNew() && (above == nil || above.plan != nil && above.plan.isNew)
+	parent := p.follows()
+	assumeNew = assumeNew && p.maySeemNew() && (parent == nil || parent.plan != nil && parent.plan.isNew)
 	switch {
 	case !p.b.Versioned():
 		p.plan = p.newPlan(p.b, p.writes)
-	case assumeNew: // a duplicate key has the flush sent again
+	case assumeNew: // after a duplicate key the flush is resent
 		p.resolver = p.newResolver(p.t.names)
 		if err := p.planNewer(p.t.names, p.storedRows()); err != nil {
 			return err
 		}
 	}
-	// A delete of a row that is missing leaves none to write; it may exist.
+	// If a row to delete is missing, nothing is written; but it may exist.
 	if p.plan != nil && assumeNew && len(p.plan.rows) == len(p.writes) && p.plan.copyable() {
 		p.plan.isNew = true
 		return nil
@@ -129,18 +129,18 @@ func (p *part) planRows(assumeNew bool) error {
 	return nil
 }
 
-// maySeemNew reports whether rows of the table may be taken for new. Without a key all are, and the guess is that no other
-// unique index of the table has a value of theirs.
+// maySeemNew reports whether the table's rows may be assumed to be new. Without a key all are new; the guess is then
+// that no other unique index has one of their values.
 func (p *part) maySeemNew() bool {
 	return p.t.news.seemsNew() || !p.t.Exists || p.b.Table.Appends() && !p.t.news.doubted()
 }
 
-// newPlan plans to write some rows of a batch.
+// newPlan plans to write rows of a batch.
 func (p *part) newPlan(b *fold.Batch, rows []*fold.Row) *tablePlan {
 	return &tablePlan{batch: b, rows: rows, about: len(p.writes), upsert: upsert{shape: p.newShape(b, rows), again: p.a.tries[errGone] > 0}}
 }
 
-// newShape returns the shape of some rows of a batch.
+// newShape returns the shape of rows of a batch.
 func (p *part) newShape(b *fold.Batch, rows []*fold.Row) *shape {
 	return newShape(b, p.t.stageName(), p.after, rows, p.a.current)
 }
@@ -148,7 +148,7 @@ func (p *part) newShape(b *fold.Batch, rows []*fold.Row) *shape {
 // isCopied reports whether the rows are copied into the table itself.
 func (p *part) isCopied() bool { return p.plan != nil && p.plan.way == copied }
 
-// decide completes the plans, parents before children: the rows of sets are made of their parents' rows as these are
+// decide completes the plans, parents before children, because the rows of sets depend on how their parents' rows are
 // written.
 func (a *attempt) decide() error {
 	x := fold.NewExplosion(a.f.Batches, func(i int) *schema.Table { return &a.parts[i].after.Table })
@@ -180,20 +180,20 @@ func (a *attempt) decide() error {
 	return nil
 }
 
-// separates reports whether separate statements take the place of a MERGE: for tables that have no key, or have rules or
-// row-level security, or for which the server refuses one; for servers whose MERGE is wrong or cannot be counted; and
-// for a flush whose MERGE found each time that another session had just inserted a row of its own: these
-// statements wait for it.
+// separates reports whether to use separate statements instead of a MERGE: for tables without a key, with rules or
+// row-level security, or for which the server refuses a MERGE; for servers whose MERGE is wrong or cannot be counted;
+// and for a flush whose MERGEs kept failing because another session had just inserted one of its rows, because these
+// statements wait for that session.
 func (p *part) separates() bool {
 	d := p.a.d
 	return p.b.Table.Appends() || !d.counts || d.mergeMisses() || p.t.unmergeable || p.after.policed || p.a.tries[errTaken] == causes[errTaken].limit
 }
 
-// mergeMisses reports whether the server is one before 15.5 or 16.1: there a MERGE that has waited for an
-// UPDATE of another session may take the row for missing, and so pass by the delete of it.
+// mergeMisses reports whether the server is older than 15.5 or 16.1. There, a MERGE that has waited for another
+// session's UPDATE may consider the row missing, and then misses the delete.
 func (c *client) mergeMisses() bool { return c.version < 150005 || c.version == 160000 }
 
-// writeParts adds what writes the rows as they are planned.
+// writeParts adds statements that write the rows as planned.
 func (a *attempt) writeParts() {
 	for _, p := range a.parts {
 		if p.plan != nil {
@@ -209,15 +209,15 @@ func (a *attempt) writeParts() {
 		case p.plan.acts.deletes > 0 && !p.plan.only:
 			a.script.put(p.plan.delete())
 		}
-		for _, above := range a.cascading(p) {
-			a.script.put(p.cascade(above))
+		for _, ancestor := range a.cascading(p) {
+			a.script.put(p.cascade(ancestor))
 		}
 		p.owns(from)
 	}
 	a.script.planned = true
 }
 
-// write adds what writes the rows, but for deletes that wait until all tables have their rows.
+// write adds statements that write the rows, except deletes that wait until all tables have their rows.
 func (p *part) write() {
 	s, plan := p.a.script, p.plan
 	from := len(s.statements)
@@ -235,13 +235,13 @@ func (p *part) write() {
 	case g.plain:
 		n := s.put(g.statement())
 		s.statements[n].tally = inserted
-	case len(plan.rows) > 0: // else nothing is newer than what the database has
+	case len(plan.rows) > 0: // otherwise nothing is newer than what the database has
 		s.put(plan.statements(plan.way)...)
 	}
 	p.owns(from)
 }
 
-// stageRows adds what makes the staging table ready for rows of a shape, and stages some.
+// stageRows adds statements that prepare the staging table for rows of a shape, and stage some.
 func (p *part) stageRows(of *shape, g *staging) {
 	var ready []string
 	ready, p.t.stage = of.readyStage(p.t.stage, p.a.d.pooled)
@@ -252,18 +252,18 @@ func (p *part) stageRows(of *shape, g *staging) {
 	p.t.stage.rows += len(g.rows)
 }
 
-// owns notes that the statements of the script from one on write rows of the part.
+// owns records that the script's statements from one on write rows of the part.
 func (p *part) owns(from int) {
 	for i := range p.a.script.statements[from:] {
 		p.a.script.statements[from+i].part = p
 	}
 }
 
-// tellSent reports progress: all rows of the parts before, and this one's in proportion to the rows of its COPY, which
-// leaves out what is not newer than the database's.
+// tellSent reports progress: all rows of earlier parts, and this part's rows in proportion to the rows of its COPY,
+// which omits rows that are not newer than the database's.
 func (p *part) tellSent(rows, of int) {
 	if p.a.piecewise {
-		return // a piece may be sent again
+		return // a piece may be resent
 	}
 	sent := len(p.rows) * rows / of
 	for _, other := range p.a.parts {
@@ -275,11 +275,11 @@ func (p *part) tellSent(rows, of int) {
 	p.a.f.TellSent(sent)
 }
 
-// A guess is whether the rows of the next batch seem to be all new. Each time that it is wrong, twice as many batches
-// of new rows have to come before the next one.
+// A guess predicts whether the rows of the next batch are all new. After each wrong guess, twice as many batches of new
+// rows must come before the next one.
 type guess struct {
-	fresh int // how many batches in succession had new rows alone
-	doubt int // how many of them it takes
+	fresh int // consecutive batches with only new rows
+	doubt int // how many of them are needed
 }
 
 const maxDoubt = 256
@@ -288,12 +288,12 @@ func (g *guess) seemsNew() bool { return g.fresh > 0 && !g.doubted() }
 
 func (g *guess) doubted() bool { return g.fresh < g.doubt }
 
-// wrote notes whether all rows of a batch were new.
+// wrote records whether all rows of a batch were new.
 func (g *guess) wrote(allNew bool) {
 	if g.fresh++; !allNew {
 		g.fresh = 0
 	}
 }
 
-// failed notes that the guess was wrong.
+// failed records that the guess was wrong.
 func (g *guess) failed() { g.fresh, g.doubt = 0, min(max(2, 2*g.doubt), maxDoubt) }

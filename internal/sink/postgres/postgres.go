@@ -1,18 +1,16 @@
 // Package postgres is the driver for Postgres.
 //
-// A flush goes to the server as one string of statements with the rows behind
-// it, and is answered at the COMMIT: one round trip, whatever its size and the number
-// of its tables, unless rows are read first (versions, repeated rows), tables are emptied,
-// or the flush is sent again or in pieces. The string begins with the fence. For each table it copies the rows into
-// a staging table, and brings the table up to date from there with one MERGE that leaves
-// as it is what does not change.
+// A flush is one string of statements with the rows after it, and the server replies at the COMMIT: one round trip,
+// whatever its size and the number of its tables, unless rows are read first (versions, repeated rows), tables are
+// emptied, or the flush is resent or split into pieces. The string begins with the fence. For each table it copies the
+// rows into a staging table, and applies them to the table with one MERGE that leaves unchanged rows alone.
 //
-// A flush goes through the files in this order. flush.go tries it until it is written. begin.go makes the tables fit
-// (grow.go, rebuild.go) and begins the transaction: settings (planner.go), fence (lanes.go), locks. plan.go decides how the
-// rows of each table are written; version.go with children.go, or repeated.go, first read what the table has of them.
-// upsert.go has the statements, of a shape (shape.go, resolved.go), from a staging table (stage.go); wire.go sends them.
-// outcome.go ends the transaction and takes what came of it; cause.go has what follows an error, and refused.go writes in
-// pieces what the database rejects.
+// A flush goes through the files in this order. flush.go tries it until it is written. begin.go adapts the tables
+// (grow.go, rebuild.go) and begins the transaction: settings (planner.go), fence (lanes.go), locks. plan.go decides how
+// each table's rows are written; version.go with children.go, or repeated.go, first read what the table has. upsert.go
+// has the statements, for a shape (shape.go, resolved.go), from a staging table (stage.go); wire.go sends them.
+// outcome.go ends the transaction and handles the results; cause.go handles errors, and refused.go writes rows in
+// pieces if the database rejects some.
 package postgres
 
 import (
@@ -33,27 +31,27 @@ type DB struct {
 	sink.Ledger
 	named string // the job that the session is named after
 
-	tables map[string]*table // that were read, by the names that the feed uses
+	tables map[string]*table // tables read, by the feed's names
 	stuck  map[string]string // columns of weir's that could not be widened, and why
 
 	last  lastFlush
 	wrote bool // a flush was committed
 }
 
-// A table is what is known of one that flushes write.
+// A table is what is known about a table that flushes write.
 type table struct {
 	relation
-	n     int      // the table's, among those that were read
-	key   []string // by the names that the feed uses
+	n     int      // its number among the tables read
+	key   []string // the feed's names
 	stage stage
-	// unmergeable tells that the server refuses a MERGE.
+	// unmergeable says that the server refuses a MERGE.
 	unmergeable bool
-	news        guess // whether the rows of the next batch seem to be all new
-	repeats     bool  // the last batch repeated what was there, so that the next one may
-	// incomparable tells that comparing rows before they are staged gains nothing for this table.
+	news        guess // whether the rows of the next batch are probably all new
+	repeats     bool  // the last batch repeated existing rows, so the next one may, too
+	// incomparable says that comparing rows before they are staged gains nothing for this table.
 	incomparable bool
 	names        []string  // the numbered columns of its versions, as of the last flush
-	orphans      time.Time // when states of its rows are looked at for those that somebody else has deleted
+	orphans      time.Time // when to look for orphaned states next
 }
 
 var (
@@ -67,21 +65,21 @@ var (
 const (
 	maxColumns = 1590
 	maxName    = 63   // bytes, NAMEDATALEN - 1
-	maxKey     = 2600 // bytes; an index takes 2704 with all that is around them
+	maxKey     = 2600 // bytes; an index entry holds 2704, including overhead
 
-	// A row has to fit a page, of which 8,160 bytes are its own. In it, a value that is stored elsewhere takes 18 bytes, and up to
-	// 24 bytes are stored nowhere else. A staging table has some columns more.
+	// A row must fit into a page, which has room for 8,160 bytes of it. A value that is stored elsewhere takes 18 bytes
+	// in the row, and up to 24 bytes are never stored elsewhere. A staging table has some more columns.
 	safeColumns = 320
 
 	closeTimeout = 10 * time.Second
 )
 
-// Open connects to a database to write.
+// Open connects to a database for writing.
 func Open(ctx context.Context, dsn string, o sink.Options) (*DB, error) {
 	return open(ctx, dsn, o, false)
 }
 
-// Inspect connects to a database to read: any server will do.
+// Inspect connects to a database for reading: any server will do.
 func Inspect(ctx context.Context, dsn string, o sink.Options) (*DB, error) {
 	return open(ctx, dsn, o, true)
 }
@@ -96,7 +94,7 @@ func open(ctx context.Context, dsn string, o sink.Options, reads bool) (*DB, err
 	return d, d.connect(ctx)
 }
 
-// connect makes a connection where there is none.
+// connect connects if necessary.
 func (d *DB) connect(ctx context.Context) error {
 	made, err := d.client.connect(ctx)
 	if err != nil || !made {
@@ -129,14 +127,14 @@ func (d *DB) Close() error {
 	defer cancel()
 	var err error
 	if d.opt.Level == sink.Normal && d.wrote {
-		// A commit that waits for the disk takes all before it along.
+		// A commit that waits for the disk makes all earlier ones durable.
 		_, err = d.query(ctx, "BEGIN", "SET LOCAL synchronous_commit = on", "UPDATE "+d.schema+".weir_meta SET value = value WHERE name = 'format'", "COMMIT")
 	}
 	d.close(ctx)
 	return d.sinkError(err)
 }
 
-// number reads an integer of the server's; anything else is 0.
+// number parses an integer from the server; anything else is 0.
 func number(b []byte) int64 {
 	n, _ := strconv.ParseInt(string(b), 10, 64)
 	return n
@@ -145,7 +143,7 @@ func number(b []byte) int64 {
 // systemColumns are in every table.
 var systemColumns = []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}
 
-// caps are what the driver can do.
+// caps are the driver's limits.
 var caps = sink.Caps{Columns: maxColumns, Limits: schema.Limits{NoNUL: true, MaxName: maxName, MaxKey: maxKey, SafeColumns: safeColumns, Reserved: systemColumns}}
 
 // Driver is the [sink.Driver] for Postgres.
@@ -170,10 +168,10 @@ var Driver = sink.Driver{
 // commitLevels are the values of synchronous_commit. At Normal, Close waits for the disk.
 var commitLevels = map[sink.Level]string{sink.Off: "off", sink.Normal: "off", sink.Full: "on", sink.Extra: "remote_apply"}
 
-// keywords matches the beginning of a connection string of keywords and values.
+// keywords matches the start of a connection string of keywords and values.
 var keywords = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode|target_session_attrs|application_name)\s*=`)
 
-// parseDest takes a connection string; one that is not a URL may have the scheme too.
+// parseDest parses a connection string; one of keywords may also have the scheme.
 func parseDest(to string) (dsn string, ok bool, err error) {
 	dsn, named := strings.CutPrefix(to, "postgres:")
 	if !named && !strings.HasPrefix(to, "postgresql:") && !keywords.MatchString(to) {
@@ -186,7 +184,7 @@ func parseDest(to string) (dsn string, ok bool, err error) {
 	return dsn, true, err
 }
 
-// tableOf is what is known of a table.
+// tableOf returns what is known about a table.
 func (d *DB) tableOf(name string) *table {
 	t := d.tables[name]
 	if t == nil {

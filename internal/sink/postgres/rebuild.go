@@ -8,9 +8,9 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// This file is about a flush that empties its tables first, because the source is read again from its start.
+// A flush that first empties its tables, because the source is reread from its start.
 
-// A rebuildError says why tables must not be emptied. The flush itself may have filled them, and its answer been lost.
+// A rebuildError says why tables must not be emptied. The flush itself may have filled them, if its reply was lost.
 type rebuildError struct{ error }
 
 func (e rebuildError) Unwrap() error { return e.error }
@@ -18,7 +18,7 @@ func (e rebuildError) Unwrap() error { return e.error }
 // readRebuild reads the tables that the flush is going to empty.
 func (a *attempt) readRebuild(ctx context.Context) error {
 	d := a.d
-	if d.ready { // else no job has written yet
+	if d.ready { // otherwise no job has written yet
 		r, err := d.query(ctx, a.otherJobsSQL())
 		if err != nil {
 			return err
@@ -35,14 +35,14 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 	}
 	for i, p := range a.parts {
 		p.t.relation = now[i]
-		if err := errors.Join(sink.MayRebuild(&p.t.Table, storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.called(other) != nil })); err != nil {
+		if err := errors.Join(sink.MayRebuild(&p.t.Table, storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.partNamed(other) != nil })); err != nil {
 			return rebuildError{err}
 		}
 	}
 	return nil
 }
 
-// emptyTables adds what removes all that the job has written to the tables.
+// emptyTables adds statements that remove everything that the job has written to the tables.
 func (a *attempt) emptyTables() {
 	d, s := a.d, a.script
 	job := literal(a.f.Job)
@@ -70,11 +70,11 @@ func (a *attempt) emptyTables() {
 		s.add("TRUNCATE %s", strings.Join(truncate, ", "))
 	}
 	s.add(patiently)
-	// Another job may have written to a table before this had its lock.
+	// Another job may have written to a table before this one got its lock.
 	s.put(demand(errStaleTable, "(%s) = %s", a.otherJobsSQL(), literal(a.otherJobs)))
 }
 
-// otherJobsSQL is a hash of the other jobs that have written, with their tables.
+// otherJobsSQL returns SQL for a hash of the other jobs that have written, with their tables.
 func (a *attempt) otherJobsSQL() string {
 	return "SELECT coalesce(md5(string_agg(job || ' ' || tbl, ',' ORDER BY job, tbl)), '') FROM " + a.d.schema + ".weir_jobs WHERE job <> " + literal(a.f.Job)
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// writePiecewise writes the rows of a flush some of which the database rejects, in pieces, and makes the script that commits them.
+// writePiecewise writes a flush's rows in pieces, because the database rejects some, and builds the script that commits
+// them.
 func (a *attempt) writePiecewise(ctx context.Context) error {
 	a.begin()
 	c := &pieces{attempt: a, ctx: ctx}
@@ -41,15 +42,15 @@ func (a *attempt) writePiecewise(ctx context.Context) error {
 	return a.end(slices.Concat(a.f.Rejects, a.refused))
 }
 
-// pieces writes some of an attempt's rows at a time, each piece behind its own savepoint: a rejected one is undone by
-// itself.
+// pieces writes some of an attempt's rows at a time, each piece after its own savepoint, so a rejected piece is undone
+// alone.
 type pieces struct {
 	*attempt
 	ctx    context.Context
 	linked []map[string]bool // the SQLSTATEs and constraints of each table: see [linkedSQL]
-	marked []partState       // of the parts, what they were at the mark
-	first  []string          // the statements that the next script begins with
-	sent   int               // rows that were written
+	marked []partState       // the parts' states at the mark
+	first  []string          // statements at the start of the next script
+	sent   int               // rows written
 }
 
 // Mark implements [sink.RowWriter].
@@ -67,7 +68,7 @@ func (c *pieces) Undo() error {
 	return nil
 }
 
-// next begins the next script.
+// next starts the next script.
 func (c *pieces) next() {
 	c.script = &script{}
 	c.script.addAll(c.first...)
@@ -82,7 +83,7 @@ func (c *pieces) Write(rows [][]*fold.Row, _ bool) error {
 		n += len(rows[i])
 	}
 	gone := c.tries[errGone]
-	c.tries[errGone] = 0 // of each piece
+	c.tries[errGone] = 0 // counted for each piece
 	err := c.try()
 	for why := c.cause(err); causes[why].remedy == retry && !isDeadlock(pgError(err)); why = c.cause(err) {
 		c.noteCause(why, err)
@@ -107,14 +108,14 @@ func (c *pieces) Write(rows [][]*fold.Row, _ bool) error {
 			}
 		}
 		return why
-	case e != nil && e.Code == queryCanceled && n > 1: // fewer may take less than the time that the server gives
+	case e != nil && e.Code == queryCanceled && n > 1: // fewer may fit into the server's time limit
 		return &sink.Refusal{Err: err, Table: -1, Of: -1, At: -1, Slow: true}
 	default:
 		return err
 	}
 }
 
-// words are the database's own for a refusal.
+// words returns the database's own message for a refusal.
 func words(e *pgconn.PgError) string {
 	s := e.Message
 	if e.Detail != "" {
@@ -123,8 +124,8 @@ func words(e *pgconn.PgError) string {
 	return fmt.Sprintf("%s (SQLSTATE %s)", s, e.Code)
 }
 
-// rowOfCopy returns which of a part's rows the server could not write by its COPY, or -1: whatever else failed may name a line too,
-// in a value. The COPY is the last that the error's context names.
+// rowOfCopy returns which of a part's rows the server could not write with its COPY, or -1. Another failure may mention
+// a line too, in a value. The COPY is the last entry in the error's context.
 func (c *pieces) rowOfCopy(e *pgconn.PgError, p *part) (at int) {
 	if c.script.failed().copy == nil || p.plan == nil {
 		return -1
@@ -146,22 +147,22 @@ func (c *pieces) rowOfCopy(e *pgconn.PgError, p *part) (at int) {
 	return slices.IndexFunc(p.writes, func(r *fold.Row) bool { return bytes.Equal(r.Key, key) })
 }
 
-// linkedSQL asks for the SQLSTATEs of violations that are about other rows of the flush's
-// tables too, and may be none once these are written: of foreign keys between the tables, and of
-// unique values that may be exchanged. With them come the foreign keys of the same SQLSTATE that lead out of these
-// tables, as [constraintName] has them: a message that waited in vain for a row there would leave unique values to later ones.
+// linkedSQL queries the SQLSTATEs of violations that may disappear when other rows of the flush's tables are written:
+// of foreign keys between the tables, and of unique values that may be exchanged. It also returns the foreign keys,
+// with the same SQLSTATE, to other tables, as named by [constraintName]: a message that waited in vain for a row there
+// would leave unique values to later ones.
 const linkedSQL = "SELECT DISTINCT CASE contype WHEN 'f' THEN '23503' WHEN 'u' THEN '23505' ELSE '23P01' END FROM pg_constraint" +
 	" WHERE contype = 'f' AND (conrelid = %[1]s AND confrelid IN (%[2]s) OR confrelid = %[1]s AND conrelid IN (%[2]s))" +
 	" OR conrelid = %[1]s AND contype IN ('u', 'x') AND condeferrable" +
 	" UNION SELECT concat_ws(' ', n.nspname, r.relname, k.conname) FROM pg_constraint k JOIN pg_class r ON r.oid = k.conrelid JOIN pg_namespace n ON n.oid = r.relnamespace" +
 	" WHERE k.contype = 'f' AND k.conrelid = %[1]s AND k.confrelid NOT IN (%[2]s)"
 
-// constraintName names the constraint that an error is about.
+// constraintName returns the name of the constraint in an error.
 func constraintName(e *pgconn.PgError) string {
 	return strings.Join([]string{e.SchemaName, e.TableName, e.ConstraintName}, " ")
 }
 
-// askLinked adds what asks for them, table by table.
+// askLinked adds the queries, table by table.
 func (c *pieces) askLinked() {
 	tables, all := make([]string, len(c.parts)), []string(nil)
 	for i, p := range c.parts {
@@ -175,8 +176,8 @@ func (c *pieces) askLinked() {
 	}
 }
 
-// probe runs the statements that write rows without any: what fails now is about no row. The
-// staging tables that it makes have room for all rows.
+// probe runs the statements that write rows without any rows: an error now is not about a row. The staging tables that
+// it creates have room for all rows.
 func (c *pieces) probe() error {
 	for _, p := range c.parts {
 		if p.plan = nil; len(p.rows) == 0 {
@@ -214,9 +215,8 @@ func (c *pieces) probe() error {
 	return err
 }
 
-// try writes rows, or none of them: the next script begins by undoing what failed.
-// Constraints that can wait do so until all of the rows are written, as in a flush they
-// wait for the COMMIT.
+// try writes all of the rows, or none: after a failure the next script begins with a rollback. Deferrable constraints
+// are deferred until all rows are written, as a flush defers them to the COMMIT.
 func (c *pieces) try() error {
 	c.next()
 	c.emptyStages()
@@ -243,7 +243,7 @@ func (c *pieces) try() error {
 	return err
 }
 
-// sendPiece writes rows behind a savepoint.
+// sendPiece writes rows after a savepoint.
 func (c *pieces) sendPiece() error {
 	c.script.add("SAVEPOINT weir")
 	c.script.add("SET CONSTRAINTS ALL DEFERRED")
@@ -261,14 +261,14 @@ func (c *pieces) sendPiece() error {
 }
 
 // assumesNew reports whether rows that seem to be new are copied into the table itself. A few rows never are: one may
-// exist, and have what a COPY finds missing.
+// exist, with values that are missing in the COPY.
 func (c *pieces) assumesNew() bool {
 	p := c.parts[0]
 	return c.tries[errNotNew] == 0 && len(c.parts) == 1 && !p.b.Versioned() && len(p.writes) > fewStaged
 }
 
-// emptyStages adds what empties the staging tables. Behind the savepoint each TRUNCATE would give a table
-// a new file, and the catalog one more version of its row, all of which the next one looks through.
+// emptyStages adds statements that empty the staging tables. After the savepoint, each TRUNCATE would create a new
+// file, and one more version of the table's row in the catalog, which the next one has to scan.
 func (c *pieces) emptyStages() {
 	for _, p := range c.parts {
 		if p.t.stage.used {
@@ -277,7 +277,8 @@ func (c *pieces) emptyStages() {
 	}
 }
 
-// failedTable returns the table that the statement writes to that failed, the one where only one is written, or -1.
+// failedTable returns the index of the table whose statement failed; if the statement belongs to none and only one
+// table is written, that one; otherwise -1.
 func (c *pieces) failedTable() int {
 	of := c.script.failed().part
 	if of == nil { // it checks constraints

@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// shop makes the tables of [sinktest.Shop].
+// shop creates the tables of [sinktest.Shop].
 func shop(t *testing.T, db *database, items string) {
 	t.Helper()
 	db.Exec(t, "CREATE TABLE orders (id integer PRIMARY KEY, status text CHECK (status <> 'bad'))")
@@ -21,8 +21,8 @@ func shop(t *testing.T, db *database, items string) {
 	db.Exec(t, "CREATE TABLE taxes (order_id integer, sku text, code text, amount integer CHECK (amount >= 0), PRIMARY KEY (order_id, sku, code))")
 }
 
-// TestFlush_RolledBackRowsAreNotReadAgain: what a rolled-back COPY left in the staging table is not read again
-// for each piece that follows.
+// TestFlush_RolledBackRowsAreNotReadAgain: rows that a rolled-back COPY left in the staging table are not reread for
+// each following piece.
 func TestFlush_RolledBackRowsAreNotReadAgain(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer CHECK (n >= 0), a text, staged bigint)")
@@ -40,8 +40,7 @@ func TestFlush_RolledBackRowsAreNotReadAgain(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), min(staged) <= 4 * 8192 FROM t", "5000|true")
 }
 
-// TestFlush_WidestTable: a table of as many columns as there can be takes lines that name
-// all of them in turn.
+// TestFlush_WidestTable: a table with the maximum number of columns accepts lines that have all of them in turn.
 func TestFlush_WidestTable(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	var columns []string
@@ -62,8 +61,8 @@ func TestFlush_WidestTable(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
 }
 
-// TestRefused_FewOfMany: rows that only the database can reject cost a few tries each, however many rows there are
-// beside them. Of two rows, the first in the feed gets a unique value.
+// TestRefused_FewOfMany: rows that only the database can reject cost a few tries each, however many other rows there
+// are. Of two rows, the first in the feed gets a unique value.
 func TestRefused_FewOfMany(t *testing.T) {
 	for name, c := range map[string]struct {
 		rows   int
@@ -73,7 +72,7 @@ func TestRefused_FewOfMany(t *testing.T) {
 		"a CHECK": {testcheck.Rounds(20_000, 1_000_000), "integer CHECK (n >= 0)", func(i, _ int, bad bool) string {
 			return fmt.Sprintf(`{"id":%d,"n":%d}`, i, map[bool]int{true: -1}[bad])
 		}},
-		"a unique value": {20_000, "integer UNIQUE", func(i, rows int, bad bool) string { // the last is the first by its key
+		"a unique value": {20_000, "integer UNIQUE", func(i, rows int, bad bool) string { // the last one has the first key
 			return fmt.Sprintf(`{"id":%d,"n":%d}`, rows-i, i-map[bool]int{true: rows / 5}[bad])
 		}},
 	} {
@@ -96,7 +95,7 @@ func TestRefused_FewOfMany(t *testing.T) {
 			}
 			sinktest.Counts(t, res, int64(c.rows-3), 0, 0, 0)
 			sinktest.Expect(t, db, "SELECT line - 1 FROM weir_rejects ORDER BY line", want...)
-			// Each level of halving is two tries, one of which fails and is rolled back.
+			// Each level of halving takes two tries, one of which fails and is rolled back.
 			if limit, n := 3*3*bits.Len(uint(c.rows))+30, p.Count().Answers; n > limit {
 				t.Errorf("%d round trips for 3 rows of %d, more than %d", n, c.rows, limit)
 			}
@@ -104,22 +103,22 @@ func TestRefused_FewOfMany(t *testing.T) {
 	}
 }
 
-// TestRefused_ManyOfSeveralTables: each message of several tables that is rejected costs the round trips of halving a small
-// piece, and less if there are many. A row of one table, with its sets, is tried once more when the others are written, and then
-// by message.
+// TestRefused_ManyOfSeveralTables: each rejected message for several tables costs the round trips of halving a small
+// piece, and less if there are many. A row of one table, with its sets, is retried once after the others are written,
+// and then by message.
 func TestRefused_ManyOfSeveralTables(t *testing.T) {
 	const messages = 500
 	url := testpg.New(t)
 	for _, bad := range []int{1, 10, 100} {
-		of := func(i, good int) int { // evenly, and the keys are in another order than the messages
+		of := func(i, good int) int { // evenly; the keys have another order than the messages
 			if i*bad%messages < bad {
 				return -1
 			}
 			return good
 		}
 		for kind, c := range map[string]struct {
-			tables []string // nil: those of a shop
-			each   int      // round trips for a message that is rejected
+			tables []string // nil: the shop's
+			each   int      // round trips per rejected message
 			line   func(i int) string
 		}{
 			"two tables": {[]string{"a", "b"}, 12, func(i int) string {
@@ -194,12 +193,13 @@ func TestRefused_ManyThatCannotBeRead(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE '%(SQLSTATE 22008)'", fmt.Sprint(rows/10))
 }
 
-// TestRefused_TooLongForAnIndex: an index whose entries may be too long is a constraint, also of a table that weir made.
+// TestRefused_TooLongForAnIndex: an index whose entries may be too long is a constraint, also of a table that weir
+// created.
 func TestRefused_TooLongForAnIndex(t *testing.T) {
 	url := testpg.New(t)
 	long := ""
 	for range 400 {
-		long += rand.Text() // which nothing compresses
+		long += rand.Text() // incompressible
 	}
 	for index, refuses := range map[string]bool{
 		"INDEX i ON t (a)":                     true,
@@ -230,7 +230,8 @@ func TestRefused_TooLongForAnIndex(t *testing.T) {
 	}
 }
 
-// TestRefused_TooBigForAPage: a table of many columns may reject a row for its size, from the message on that gives it so many.
+// TestRefused_TooBigForAPage: a table of many columns may reject a row for its size, starting with the message that
+// gives the table so many columns.
 func TestRefused_TooBigForAPage(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	wide := func(id, fields int) string {

@@ -13,32 +13,32 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// This file is about flushes whose rows the table mostly has already, as when a feed is read a second time: the
-// table's rows are read first, and only those that are not word for word what the batch has are staged. For a row
-// that stays, this costs the server a quarter of what its staging and the MERGE do (BenchmarkFlush_OfCopy/repeated).
-// As in a MERGE, such a row is as a snapshot of the transaction has it, is not locked, and nothing is written for it.
+// Flushes with rows that are mostly in the table already, as when a feed is read a second time. The table's rows are
+// read first, and only rows that differ from the batch are staged. For an unchanged row, this costs the server a
+// quarter of staging and MERGE (BenchmarkFlush_OfCopy/repeated). As in a MERGE, the row is read in a snapshot of the
+// transaction, is not locked, and nothing is written for it.
 
 const (
-	// manyRepeated is how many rows are worth another round trip: each saves 2 µs and more.
+	// manyRepeated is how many rows justify another round trip: each saves at least 2 µs.
 	manyRepeated = 5000
-	// rangeRows is how many rows are looked for by one range of keys, and maxRange how many the table may have there.
+	// rangeRows is how many rows one range of keys covers, and maxRange how many the table may have there.
 	rangeRows = 5000
 	maxRange  = rangeRows * 3 / 2
-	// maxRead is how many times the batch's bytes may be read: of each row, all columns are that some row of the batch
-	// names, and a long text that few of them name costs more than the others save.
+	// maxRead limits the bytes read to a multiple of the batch's. For each row, all columns are read that some row of
+	// the batch has; a long text that few rows have can cost more than the others save.
 	maxRead = 4
 )
 
-// repeated is what is read to find the rows that a batch repeats, by row of those that are to be written.
+// repeated holds what is read to find the rows that a batch repeats, by row to write.
 type repeated struct {
 	found []bool
-	same  []bool // of those that were found once: tables that inherit from another one may have a key twice
+	same  []bool // rows found exactly once: with inheriting tables, a key may exist twice
 	n     int    // how many
-	read  int    // bytes of the table's
+	read  int    // bytes read from the table
 }
 
-// mayRepeat reports whether the rows are compared with the table's before they are staged: after a flush that
-// mostly repeated what was there, and when a source is read from its start again.
+// mayRepeat reports whether to compare the rows with the table's before they are staged: after a flush that mostly
+// repeated existing rows, and when a source is reread from its start.
 func (p *part) mayRepeat() bool {
 	again := slices.ContainsFunc(p.a.f.Lanes, func(l sink.Lane) bool { return l.Restart })
 	return (again || p.t.repeats) && !p.t.incomparable && !p.a.piecewise && !p.b.Versioned() && p.t.Exists && !p.after.policed && !p.plan.merges() &&
@@ -46,7 +46,7 @@ func (p *part) mayRepeat() bool {
 		!slices.ContainsFunc(p.a.parts, func(q *part) bool { return q.b.Child != nil })
 }
 
-// inOrder reports whether the keys have an order that is the database's too, as far as this side knows.
+// inOrder reports whether the database sorts the keys in the same order, as far as weir can tell.
 func (p *part) inOrder() bool {
 	t := &p.after
 	if len(t.Key) != 1 {
@@ -56,8 +56,8 @@ func (p *part) inOrder() bool {
 	return kind == schema.Text || kind == schema.Int
 }
 
-// findRepeated adds what reads the table's rows by ranges of the key's index, in their order. If others lie between
-// them, the rest of a range is left to the MERGE; so is all that the database has in another order than the batch.
+// findRepeated adds statements that read the table's rows by ranges of the key's index, in order. If too many other
+// rows lie in a range, its rest is left to the MERGE; so is everything that the database sorts differently.
 func (p *part) findRepeated() {
 	shape, s, k := p.plan.shape, p.a.script, p.after.Key[0]
 	found := &repeated{found: make([]bool, len(p.writes)), same: make([]bool, len(p.writes))}
@@ -87,7 +87,7 @@ func (p *part) findRepeated() {
 	s.add("SET LOCAL enable_bitmapscan = DEFAULT")
 }
 
-// rangesSQL reads the columns of rows whose keys are in one of some ranges.
+// rangesSQL reads the columns of rows whose keys are in one of the ranges.
 func (s *shape) rangesSQL(ranges []string) string {
 	columns := make([]string, len(s.columns))
 	for i, c := range s.columns {
@@ -100,8 +100,9 @@ FROM (VALUES %s) r (first, last),
 		strings.Join(columns, ", "), strings.Join(ranges, ", "), s.table.ident, key, maxRange)
 }
 
-// unlooked ends comparing first for tables for which the server refused it or took too long: it would each time.
-func (a *attempt) unlooked(e *pgconn.PgError) {
+// stopComparing stops comparisons for tables for which the server refused it or took too long, because it would each
+// time.
+func (a *attempt) stopComparing(e *pgconn.PgError) {
 	for _, p := range a.parts {
 		if p.lookup != nil && p.lookup.repeated != nil && e != nil && (isRefusal(e) || e.Code == queryCanceled) {
 			p.t.incomparable = true
@@ -121,8 +122,8 @@ func (p *part) dropRepeated() {
 	p.plan = p.newPlan(p.b, rows)
 }
 
-// repeatsNext decides whether the rows of the next flush are compared first: not where the look missed many rows that
-// repeat what is there, because others lie between them or their texts are not the server's, or read too much.
+// repeatsNext decides whether to compare the rows of the next flush. It does not if the comparison missed many repeated
+// rows, because others lie between them or their texts are not the server's, or if it read too much.
 func (p *part) repeatsNext() {
 	t, unchanged := p.t, p.counts.Unchanged
 	if l := p.lookup; l != nil && l.repeated != nil && (l.repeated.read > maxRead*p.b.Bytes() || 4*int64(l.repeated.n) < 3*unchanged) {
@@ -131,8 +132,8 @@ func (p *part) repeatsNext() {
 	t.repeats = 4*unchanged >= 3*int64(len(p.writes))
 }
 
-// repeats reports whether a row writes what the table has, given the texts of the used columns. The key's is
-// compared too: one that is too long may have found another row.
+// repeats reports whether a row writes what the table already has, given the texts of the used columns. It compares the
+// key, too: an overlong key may have found another row.
 func (v *valueText) repeats(s *shape, b *fold.Batch, r *fold.Row, have [][]byte) bool {
 	if r.Deleted || r.Replaces {
 		return false

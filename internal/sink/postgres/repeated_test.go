@@ -13,8 +13,8 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestFlush_Repeated: rows that the table has are found before anything is staged; the others of their flush are
-// written as ever.
+// TestFlush_Repeated: rows that the table has are found before anything is staged; the flush's other rows are written
+// normally.
 func TestFlush_Repeated(t *testing.T) {
 	server := testpg.Start(t, "track_activity_query_size=1MB")
 	for name, ddl := range map[string]string{
@@ -50,9 +50,9 @@ func TestFlush_Repeated(t *testing.T) {
 				t.Errorf("rows that are all there were followed by %s", last)
 			}
 			lines[10] = fmt.Sprintf(`{%s,"a":"other"}`, key(10))                  // changed
-			lines[11] = fmt.Sprintf(`{%s,"c":null}`, key(11))                     // gets a NULL
+			lines[11] = fmt.Sprintf(`{%s,"c":null}`, key(11))                     // set to NULL
 			lines[12] = fmt.Sprintf(`{%s,"op":"delete"}`, key(12))                // deleted
-			lines[13] = fmt.Sprintf(`{%s,"a":null,"c":"z13","r":13.50}`, key(13)) // another text, not another value
+			lines[13] = fmt.Sprintf(`{%s,"a":null,"c":"z13","r":13.50}`, key(13)) // another text, but the same value
 			lines[14] = fmt.Sprintf(`{%s,"j":{"k":1},"b":null}`, key(14))
 			lines = append(lines, line(rows), line(rows+1), fmt.Sprintf(`{%s,"op":"delete"}`, key(rows+2)))
 			sinktest.Counts(t, r.Flush(lines...), 2, 3, rows-3, 1)
@@ -67,37 +67,37 @@ func TestFlush_Repeated(t *testing.T) {
 	}
 }
 
-// TestFlush_RepeatedBelow: a table that inherits from another one may have its keys once more, with other values.
-func TestFlush_RepeatedBelow(t *testing.T) {
+// TestFlush_RepeatedWithInheritance: an inheriting table may have the parent's keys once more, with other values.
+func TestFlush_RepeatedWithInheritance(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	db.Exec(t, "CREATE TABLE below () INHERITS (t)")
 	r, lines := sinktest.Begin(t, db), plainRows(5000)
 	sinktest.Counts(t, r.Flush(lines...), 5000, 0, 0, 0)
 	sinktest.Counts(t, r.Flush(lines...), 0, 0, 5000, 0)
-	// What is read of a range ends between two rows of one key, but for that.
+	// Otherwise a range could end between two rows of one key.
 	db.Exec(t, "INSERT INTO below SELECT id, CASE WHEN id % 10 = 5 THEN 'other' ELSE a END FROM ONLY t WHERE id > 0")
 	db.Exec(t, "UPDATE ONLY t SET a = 'other' WHERE id % 10 = 0")
 	sinktest.Counts(t, r.Flush(lines...), 0, 1000, 4000, 0)
 	sinktest.Expect(t, db, "SELECT count(*), count(*) FILTER (WHERE a = 'x' || id) FROM t", "9999|9999")
 }
 
-// TestFlush_ReadAgain: the first flush of a source that is read from its start again compares its rows too.
+// TestFlush_ReadAgain: the first flush of a reread source is also compared with the table.
 func TestFlush_ReadAgain(t *testing.T) {
 	db := connect(t, testpg.Start(t, "track_activity_query_size=1MB").Database(t))
 	lines := plainRows(5001)
 	r := sinktest.Begin(t, db)
 	r.Flush(lines...)
 	r.End()
-	lines = slices.Delete(lines, 17, 18) // a row between those that are read again
+	lines = slices.Delete(lines, 17, 18) // a row between the reread ones
 	again(t, sinktest.Begin(t, db), len(lines), lines)
 	if last := db.lastFlush(t); strings.Contains(last, "MERGE") {
 		t.Errorf("rows that are all there were followed by %s", last)
 	}
 }
 
-// TestFlush_RepeatedAmongOthers: rows that lie among others, or in another order than the database's, are looked for by
-// ranges once, and then no more.
+// TestFlush_RepeatedAmongOthers: if rows lie among others, or have another order than the database's, reading by ranges
+// is tried once and then stopped.
 func TestFlush_RepeatedAmongOthers(t *testing.T) {
 	testcheck.Only(t)
 	server := testpg.Start(t, "track_activity_query_size=1MB")
@@ -139,8 +139,8 @@ func TestFlush_RepeatedAmongOthers(t *testing.T) {
 	}
 }
 
-// TestFlush_RepeatedBesideLongTexts: where few rows name a column with long texts, all of these would be read each time.
-func TestFlush_RepeatedBesideLongTexts(t *testing.T) {
+// TestFlush_RepeatedWithLongTexts: if few rows have a column with long texts, all of these would be read each time.
+func TestFlush_RepeatedWithLongTexts(t *testing.T) {
 	testcheck.Only(t)
 	db := connect(t, testpg.Start(t, "track_activity_query_size=64kB").Database(t))
 	db.Exec(t, "CREATE TABLE t (id bigint PRIMARY KEY, a text, long text)")
@@ -148,7 +148,7 @@ func TestFlush_RepeatedBesideLongTexts(t *testing.T) {
 	r := sinktest.Begin(t, db)
 	r.Flush(lines...)
 	db.Exec(t, "UPDATE t SET long = repeat('long', 2000)")
-	r.Flush(lines...) // which repeats what is there
+	r.Flush(lines...) // repeats existing rows
 	for i, look := range []bool{true, true, false} {
 		if i > 0 {
 			lines[7] = fmt.Sprintf(`{"id":7,"long":"%d"}`, i)
@@ -160,7 +160,7 @@ func TestFlush_RepeatedBesideLongTexts(t *testing.T) {
 	}
 }
 
-// TestFlush_RepeatedRandom holds flushes that are compared with the table first against a plain model.
+// TestFlush_RepeatedRandom checks flushes that are compared with the table first against a simple model.
 func TestFlush_RepeatedRandom(t *testing.T) {
 	testcheck.Only(t)
 	server := testpg.Start(t)
@@ -179,7 +179,7 @@ func TestFlush_RepeatedRandom(t *testing.T) {
 			model := map[int][2]string{}
 			r := sinktest.Begin(t, db)
 			for range 6 {
-				if random.IntN(2) == 0 { // nothing is known of how the rows lie
+				if random.IntN(2) == 0 { // nothing is known about the rows' order
 					r.End()
 					db = connect(t, url)
 					r = sinktest.Begin(t, db)
@@ -250,8 +250,8 @@ func plainRows(n int) (lines []string) {
 	return lines
 }
 
-// again flushes rows as the first ones of a source that is read from its start again. changes are how many are inserted,
-// updated and deleted.
+// again flushes rows as the first ones of a reread source. changes are the numbers of inserted, updated and deleted
+// rows.
 func again(t *testing.T, r *sinktest.Run, unchanged int, lines []string, changes ...int64) {
 	t.Helper()
 	r.Fold(lines...)

@@ -10,26 +10,26 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A resolved column names rows of another table by a key that the database generates. Messages name these rows by
-// keys of their own, which are staged in columns that the table does not have; the database finds the others by them.
-// If the row is missing, a row that belongs to it is not written, and any other names none.
+// A resolved column refers to rows of another table by a key that the database generates. Messages name these rows by
+// their own keys, which are staged in columns that the table does not have; the database looks up the generated keys.
+// If the row is missing, a child row is not written, and any other reference is NULL.
 type resolved struct {
 	*schema.Ref
 	at     int               // the table's column
-	key    []keyPart         // of the row, as messages have it
-	tables map[string]string // those that lead to the row, in SQL
+	key    []keyPart         // the row's key as in messages
+	tables map[string]string // the tables on the way to the row, in SQL
 }
 
-// A keyPart is a column of a key as its table has it.
+// A keyPart is a column of a key, as in its table.
 type keyPart struct {
 	table *relation
 	at    int
 }
 
-// hiddenName is the column of the staging table with a column of the batch that the table does not have.
+// hiddenName returns the staging table's column for a column of the batch that the table does not have.
 func hiddenName(from int) string { return fmt.Sprintf("h%d", from) }
 
-// resolve adds the columns whose values the database finds: the owner, and references that some row names.
+// resolve adds the columns whose values the database looks up: the owner, and references that some row has.
 func (s *shape) resolve(of *schema.Table, uses []use, current func(name string) *relation) {
 	for i := range of.Refs {
 		ref := &of.Refs[i]
@@ -54,7 +54,7 @@ func (s *shape) resolve(of *schema.Table, uses []use, current func(name string) 
 	}
 }
 
-// owner is how the rows name those that they belong to; nil: by their keys.
+// owner returns how the rows refer to their parents; nil: by the parents' own keys.
 func (s *shape) owner() *resolved {
 	i := slices.IndexFunc(s.resolved, func(r resolved) bool { return r.Owner })
 	if i < 0 {
@@ -63,7 +63,7 @@ func (s *shape) owner() *resolved {
 	return &s.resolved[i]
 }
 
-// finder finds the rows by the parts of their keys, which are expressions.
+// finder finds the rows by the parts of their keys, given as expressions.
 func (r *resolved) finder(part func(i int) string) *sink.Finder {
 	return &sink.Finder{Quote: ident,
 		Table: func(name string) string { return r.tables[name] },
@@ -73,10 +73,10 @@ func (r *resolved) finder(part func(i int) string) *sink.Finder {
 		}}
 }
 
-// part is a part of the key as a staged row has it.
+// part returns a part of a staged row's key.
 func (r *resolved) part(i int) string { return "s." + hiddenName(r.From[i]) }
 
-// find is the query for the generated key of the row that a staged row refers to.
+// find returns a query for the generated key of the row that a staged row refers to.
 func (r *resolved) find() string { return r.finder(r.part).Find(r.To) }
 
 // resolutions returns the statements that fill in the generated keys of the rows that staged rows refer to.
@@ -98,8 +98,8 @@ func (s *shape) resolutions() (all []statement) {
 	return all
 }
 
-// readAbove reads the tables that rows of a batch name rows of, unless they are known.
-func (d *DB) readAbove(ctx context.Context, of *schema.Table) error {
+// readReferred reads the tables to which rows of a batch refer, unless they are known.
+func (d *DB) readReferred(ctx context.Context, of *schema.Table) error {
 	for _, ref := range of.Refs {
 		for l := ref.To; l != nil; l = l.Above {
 			if d.tableOf(l.Table).Exists {
@@ -113,8 +113,8 @@ func (d *DB) readAbove(ctx context.Context, of *schema.Table) error {
 	return nil
 }
 
-// swept is the condition that a row of the table belongs to a staged one that sweeps; join is what stands between the
-// two.
+// swept returns the condition that a row of the table belongs to a staged row that sweeps; join is what stands between
+// the two.
 func (s *shape) swept() (join, on string) {
 	key, parents := s.table.Key, 0
 	var all []string

@@ -28,7 +28,7 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 		return append(all, "bad")
 	}
 	r.Flush(lines("first")...)
-	r.Flush(lines("second")...) // the staging table is made
+	r.Flush(lines("second")...) // the staging table is created
 	for _, rows := range [][]string{lines("third"), lines("third"), {`{"id":5000,"a":"new"}`}, {`{"id":1,"op":"delete"}`}, {"bad"}, {}} {
 		p.Cut(nil)
 		r.Flush(rows...)
@@ -36,7 +36,7 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 			t.Errorf("a flush of %d lines was answered %d times: %+v", len(rows), c.Answers, c)
 		}
 	}
-	// Nor does it wait for the server within the query: all is sent before the first answer arrives.
+	// It also does not wait for the server within the query: everything is sent before the first reply arrives.
 	p.Hold(func(m testpg.Message) bool { return m.Type == 'c' }) // CopyDone
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -46,7 +46,8 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestFlush_MergeFunctionsAreOneRoundTrip: the server computes what values become, by functions that it gets once for a session.
+// TestFlush_MergeFunctionsAreOneRoundTrip: the server computes merged values, with functions that are created once per
+// session.
 func TestFlush_MergeFunctionsAreOneRoundTrip(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
@@ -69,7 +70,8 @@ func TestFlush_MergeFunctionsAreOneRoundTrip(t *testing.T) {
 }
 
 // TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have versions:
-// tables with foreign keys, rows with sets of two levels, and those of contrib/orders.yaml, whose keys the database generates.
+// tables with foreign keys, rows with sets of two levels, and those of examples/orders/orders.yaml, whose keys the database
+// generates.
 func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 	type flusher interface {
 		Flush(lines ...string) sink.Result
@@ -96,7 +98,7 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
 	}
 	orders := func() *mapping.Mapping {
-		file, err := config.Read("../../../contrib/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]config.Entry) fold.Options {
+		file, err := config.Read("../../../examples/orders/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]config.Entry) fold.Options {
 			return fold.Options{Version: "updated_at", Scope: fold.ColumnScope}
 		})
 		if err != nil {
@@ -140,7 +142,7 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 			for _, n := range []int{1, 300, 1000} {
 				for _, more := range []string{"", c.more} {
 					all := lines(n)
-					if more != "" { // its row comes back with the next flush
+					if more != "" { // its row returns with the next flush
 						v++
 						all = append(all, fmt.Sprintf(more, v))
 					}
@@ -155,8 +157,8 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestExpire_RowsBelowCostNoRoundTrip: those that belong to old rows are removed in the string of
-// statements that removes these, but for versions of their own.
+// TestExpire_RowsBelowCostNoRoundTrip: descendants of old rows are removed by the same string of statements, unless
+// they have their own versions.
 func TestExpire_RowsBelowCostNoRoundTrip(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	n := sinktest.BeginNested(t, db, sinktest.AgingShop(t), false)
@@ -178,7 +180,8 @@ func TestExpire_RowsBelowCostNoRoundTrip(t *testing.T) {
 	}
 }
 
-// TestFlush_BatchesWithAndWithoutReferencesStageInOneTable: it is not made again as rows name others and do not, in turns.
+// TestFlush_BatchesWithAndWithoutReferencesStageInOneTable: the staging table is not recreated when rows alternately
+// have references and none.
 func TestFlush_BatchesWithAndWithoutReferencesStageInOneTable(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	n := sinktest.BeginNested(t, db, sinktest.Referring(t, "turns", "cid"), false)
@@ -196,7 +199,7 @@ func TestFlush_BatchesWithAndWithoutReferencesStageInOneTable(t *testing.T) {
 	}
 }
 
-// TestExpire_TheClockEndsAStep: the feed waits for no step long, however many rows a trigger holds or delays.
+// TestExpire_TheClockEndsAStep: a step does not block the feed for long, however many rows a trigger keeps or delays.
 func TestExpire_TheClockEndsAStep(t *testing.T) {
 	for _, held := range []int64{0, 15} {
 		for _, index := range []string{"CREATE INDEX ON t (id, at)", "CREATE INDEX ON t (at)"} {
@@ -220,7 +223,7 @@ func TestExpire_TheClockEndsAStep(t *testing.T) {
 	}
 }
 
-// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not keep the expiry running for ever.
+// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not keep the expiry running forever.
 func TestExpire_RowsThatATriggerKeeps(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	aged(t, db, "CREATE INDEX ON t (at)", "IF old.id < 1001 THEN RETURN NULL; END IF")
@@ -231,7 +234,7 @@ func TestExpire_RowsThatATriggerKeeps(t *testing.T) {
 	}
 }
 
-// TestExpire_AStepThatFailedIsTakenAgain: the rows that it had come through count when it succeeds.
+// TestExpire_AStepThatFailedIsTakenAgain: the rows handled before the failure count when it succeeds.
 func TestExpire_AStepThatFailedIsTakenAgain(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	aged(t, db, "DELETE FROM t WHERE id > 2", "IF old.id = 1 THEN RAISE 'it stays'; END IF; RAISE 'later' USING ERRCODE = 'serialization_failure'")
@@ -246,7 +249,7 @@ func TestExpire_AStepThatFailedIsTakenAgain(t *testing.T) {
 	}
 }
 
-// aged makes a table t of 1001 old rows with a trigger that does something first when one is deleted.
+// aged creates a table t of 1001 old rows with a trigger that runs a statement before a delete.
 func aged(t *testing.T, db *database, more, trigger string) {
 	t.Helper()
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, at timestamp DEFAULT '2020-05-15')")
@@ -256,7 +259,7 @@ func aged(t *testing.T, db *database, more, trigger string) {
 	db.Exec(t, "CREATE TRIGGER deletes BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION deletes()")
 }
 
-// TestExpire_ATableBelowThatWasAltered: it is read again, and no row is said to be refused.
+// TestExpire_ATableBelowThatWasAltered: it is reread, and no row is reported as refused.
 func TestExpire_ATableBelowThatWasAltered(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	n := sinktest.BeginNested(t, db, sinktest.AgingShop(t), false)
@@ -267,7 +270,7 @@ func TestExpire_ATableBelowThatWasAltered(t *testing.T) {
 	}
 }
 
-// TestTables_AreTwoRoundTrips however many there are, and whether weir has made its own.
+// TestTables_AreTwoRoundTrips: however many tables there are, and whether weir's own exist or not.
 func TestTables_AreTwoRoundTrips(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE theirs (id integer PRIMARY KEY)")

@@ -9,25 +9,25 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A shape is all that the statements depend on that write some rows of a batch: the table, the columns that the rows
-// name, and what the rows do. Rows of one shape are written by the same statements.
+// A shape is everything that determines the statements for some rows of a batch: the table, the columns that the rows
+// have, and what the rows do. The same statements write all rows of a shape.
 type shape struct {
-	table    relation // as it is written to
+	table    relation // the table, as it is when it is written
 	stage    string   // the staging table in SQL
 	columns  []staged
 	resolved []resolved
 	stamps   []stamped
-	now      string // the literal of the batch's time
+	now      string // a literal of the batch's time
 	acts     acts
-	marks    int // how many marks a staged row has; see [staged]
+	marks    int // number of marks in a staged row; see [staged]
 }
 
 // acts are what rows do besides setting columns.
 type acts struct {
-	deletes  int  // how many rows are deleted
+	deletes  int  // number of deleted rows
 	replaces bool // some rows start from nothing
-	resets   bool // some columns of rows get their default
-	// sweeps is how many parts of the key the rows have that are keys of parents alone; 0: there are none. See
+	resets   bool // some rows reset columns to their defaults
+	// sweeps is how many leading parts of the key of a sweeping row belong to its parent; 0: no row sweeps. See
 	// [fold.Explosion.Explode].
 	sweeps int
 }
@@ -35,14 +35,14 @@ type acts struct {
 // marked reports whether staged rows say what they do.
 func (a *acts) marked() bool { return a.deletes > 0 || a.replaces || a.sweeps > 0 }
 
-// staged is a column that some row of the batch names.
+// staged is a column that some row of the batch has.
 type staged struct {
 	at   int // in the table
 	from int // in the batch
-	// The marks of rows in which it starts over from NULL, see [startsOver], and of rows in which it gets its default; -1:
-	// no row has one.
+	// Which mark of a row says that the column starts over from NULL, see [startsOver], and which that it gets its
+	// default; -1: no row has it.
 	null, initial int
-	resolved      bool // no row names it: see [resolved]
+	resolved      bool // no row has it: see [resolved]
 	merge         merge.Function
 }
 
@@ -52,16 +52,16 @@ type stamped struct {
 	when schema.Stamp
 }
 
-// A copiedValue is a column of the staging table that messages have the values of, and as which column of a table.
+// A copiedValue is a column of the staging table that holds values of messages, and the table's column for it.
 type copiedValue struct {
 	name string
 	from int // in the batch
 	of   *relation
-	at   int    // in it
+	at   int    // in the table
 	kind string // its type in the staging table
 }
 
-// copied are the values that are copied of each row, in their order.
+// copied returns the values that are copied for each row, in order.
 func (s *shape) copied() (all []copiedValue) {
 	for _, c := range s.columns {
 		if !c.resolved {
@@ -82,7 +82,8 @@ type use struct {
 	merge                merge.Function
 }
 
-// newShape returns the shape of rows of a batch that are staged in a table. current returns the tables that they name rows of.
+// newShape returns the shape of rows of a batch that are staged in a table. current returns the tables to which they
+// refer.
 func newShape(b *fold.Batch, stage string, table relation, rows []*fold.Row, current func(name string) *relation) *shape {
 	s := &shape{table: table, stage: stage, now: quote(b.Time.UTC().Format(stampFormat))}
 	place := make([]int, len(b.Table.Columns)) // of the batch's columns in the table
@@ -109,7 +110,7 @@ func newShape(b *fold.Batch, stage string, table relation, rows []*fold.Row, cur
 	return s
 }
 
-// read takes from rows what they do, and what with each column of the batch.
+// read finds out what the rows do, and what they do with each column of the batch.
 func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 	uses := make([]use, len(b.Table.Columns))
 	for i := range uses {
@@ -141,7 +142,7 @@ func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 		}
 	}
 	for _, k := range b.Table.Key {
-		uses[k].named = uses[k].named || a.sweeps > 0 // a row may be compared with one that has none
+		uses[k].named = uses[k].named || a.sweeps > 0 // a row may be compared with one without it
 	}
 	return uses
 }
@@ -152,7 +153,7 @@ func startsOver(b *fold.Batch, r *fold.Row, col int) bool {
 	return v != nil && (v[0] == 'n' || b.Table.Columns[col].Merge.Computes() && !r.Replaces && !b.Relative(r, col))
 }
 
-// add stages a column of the batch as one of the table.
+// add stages a column of the batch as a column of the table.
 func (s *shape) add(at, from int, u use, resolved bool) {
 	i := slices.IndexFunc(s.columns, func(c staged) bool { return c.at == at })
 	if i < 0 {
@@ -170,7 +171,7 @@ func (s *shape) add(at, from int, u use, resolved bool) {
 	}
 }
 
-// keysOnly is the shape with which rows are looked for: their keys alone are staged.
+// keysOnly returns the shape for looking up rows: only their keys are staged.
 func (s *shape) keysOnly() *shape {
 	k := *s
 	k.marks, k.acts = 0, acts{}
@@ -179,16 +180,15 @@ func (s *shape) keysOnly() *shape {
 	return &k
 }
 
-// copyable reports whether rows can be copied into the table itself if all are new, which takes a third of the time.
-// If one is not, the database refuses it, and the flush is sent again. Where it may not, because a trigger leaves a row out
-// or a table that inherits from this one has it, rows are not copied.
+// copyable reports whether rows can be copied into the table itself if all are new, which takes a third of the time. If
+// one is not new, the database refuses it, and the flush is resent. If the database might not refuse it, because a
+// trigger skips the row or an inheriting table has it, rows are not copied.
 func (s *shape) copyable() bool {
 	return s.acts.deletes == 0 && len(s.columns)+len(s.stamps) > 0 && len(s.resolved) == 0 && !s.table.policed && !s.table.triggers && !s.table.inherited &&
 		!slices.ContainsFunc(s.columns, func(c staged) bool { return s.table.Columns[c.at].Default != "" || c.merge == merge.Patch })
 }
 
-// defaults reports whether the table has columns with a default, which may be
-// another one each time that it is asked for.
+// defaults reports whether the table has columns with a default, which may be different each time.
 func (s *shape) defaults() bool {
 	return slices.ContainsFunc(s.table.Columns, func(c schema.Column) bool { return c.Default != "" && !c.Generated })
 }

@@ -14,29 +14,29 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A stage is the temporary table that a batch is copied into before it is merged: made once and emptied at each commit,
-// or made for each flush behind a pooler, which may lead the next one to another session.
+// A stage is the temporary table that a batch is copied into before it is merged. It is created once and emptied at
+// each commit. Behind a pooler, which may give the next flush another session, it is created for each flush.
 type stage struct {
-	types map[string]string // of its columns, but for those that each one has; nil: it is not made
-	used  bool              // it may hold rows of this transaction, or dead rows of one that was rolled back
-	rows  int               // how many, of both; 0 if that is not counted
+	types map[string]string // of its columns, except those that every stage has; nil: it does not exist
+	used  bool              // it may hold rows of this transaction, or dead rows of a rolled-back one
+	rows  int               // number of both; 0 if not counted
 	// functions are the statements that created the session's functions.
 	functions []string
 }
 
-// maxStaged is how many columns of a table the staging table has room for, next to its own:
-// n, op, marks, key, state and found.
+// maxStaged is how many columns of a table fit into the staging table, besides its own: n, op, marks, key, state and
+// found.
 const maxStaged = 1600 - 6
 
-// stageName is the name of a table's staging table.
+// stageName returns the name of a table's staging table.
 func (t *table) stageName() string { return tempSchema + t.stageIdent() }
 
 func (t *table) stageIdent() string { return fmt.Sprintf("weir_stage_%d", t.n) }
 
 const tempSchema = "pg_temp."
 
-// readyStage returns the statements that empty the staging table, or create it again if it does not fit, and create the
-// functions that its columns lack; and the state of the table from then on, until the transaction ends.
+// readyStage returns the statements that empty the staging table, or recreate it if it does not fit, and that create
+// missing functions; and the stage's state from then on, until the transaction ends.
 func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	need := map[string]string{}
 	for _, c := range s.columns {
@@ -48,7 +48,7 @@ func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	now = stage{types: map[string]string{}}
 	maps.Copy(now.types, old.types)
 	maps.Copy(now.types, need)
-	if len(now.types) > maxStaged { // with those of earlier batches
+	if len(now.types) > maxStaged { // including columns of earlier batches
 		now.types = need
 	}
 	switch {
@@ -72,7 +72,7 @@ func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	return all, now
 }
 
-// create is the statement that makes the table.
+// create returns the statement that creates the table.
 func (s *stage) create(name string, pooled bool) string {
 	columns := []string{`n integer, op "char", marks varbit, key bytea, state bytea, found xid`}
 	for _, name := range slices.SortedFunc(maps.Keys(s.types), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
@@ -85,11 +85,11 @@ func (s *stage) create(name string, pooled bool) string {
 	return fmt.Sprintf("CREATE TEMP TABLE %s (\n  %s\n) %s", name, strings.Join(columns, ",\n  "), end)
 }
 
-// fewStaged is how many rows a staging table may have that is emptied by a DELETE: that leaves
-// something to read for whoever scans it, and a TRUNCATE costs a new file.
+// fewStaged is how many rows are emptied with a DELETE at most. A DELETE leaves dead rows that later scans have to
+// read, and a TRUNCATE costs a new file.
 const fewStaged = 100
 
-// emptySQL returns the statement that empties the staging table of a name.
+// emptySQL returns the statement that empties the named staging table.
 func (s *stage) emptySQL(name string) string {
 	s.used = false
 	if s.rows > 0 && s.rows <= fewStaged {
@@ -99,23 +99,23 @@ func (s *stage) emptySQL(name string) string {
 	return "TRUNCATE " + name
 }
 
-// A staging is what the rows of a COPY are written with: into the staging table, or into the table itself.
+// A staging writes the rows of a COPY: into the staging table, or into the table itself.
 type staging struct {
 	*shape
 	b     *fold.Batch
 	rows  []*fold.Row
-	plain bool // into the table, with its columns alone
+	plain bool // into the table, with only its columns
 	keyed bool // with the key as versions have it
-	// versions are what is staged of the version of each row; nil: nothing is.
+	// versions are the staged versions of the rows; nil: none.
 	versions []rowVersion
-	sent     func(rows, of int) // is called now and then with how many of the rows were sent; nil is none
+	sent     func(rows, of int) // called from time to time with how many rows were sent; nil: none
 	text     valueText
 }
 
-// statement is the COPY of the rows.
+// statement returns the COPY with its rows.
 func (g *staging) statement() statement { return statement{sql: g.copySQL(), copy: g.encode} }
 
-// copySQL is the COPY that takes what the staging writes.
+// copySQL returns the COPY statement for the staging's lines.
 func (g *staging) copySQL() string {
 	if g.plain {
 		into, _ := g.inserted()
@@ -140,7 +140,7 @@ func (g *staging) copySQL() string {
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN", g.stage, strings.Join(cols, ", "))
 }
 
-// encode writes the rows as the lines of a COPY.
+// encode writes the rows as lines of a COPY.
 func (g *staging) encode(w *copyWriter) error {
 	copied, marks, end := g.copied(), make([]byte, g.marks), []byte(nil)
 	if g.plain {
@@ -160,7 +160,7 @@ func (g *staging) encode(w *copyWriter) error {
 			buf = g.append(buf, g.b.Value(r, v.from), v.of.Columns[v.at].Type)
 		}
 		buf = append(buf, end...)
-		buf[len(buf)-1] = '\n' // in place of the last tab
+		buf[len(buf)-1] = '\n' // replaces the last tab
 		if err := w.done(buf); err != nil {
 			return err
 		}
@@ -171,10 +171,10 @@ func (g *staging) encode(w *copyWriter) error {
 	return nil
 }
 
-// sentEvery is after how many rows it is told that they were sent.
+// sentEvery is after how many rows progress is reported.
 const sentEvery = 4096
 
-// append appends a value, nil for none, and a tab.
+// append appends a value, nil for NULL, and a tab.
 func (g *staging) append(line, raw []byte, t schema.Type) []byte {
 	if raw == nil || raw[0] == 'n' {
 		return append(line, '\\', 'N', '\t')
@@ -233,20 +233,20 @@ func (g *staging) readMarks(r *fold.Row, digits []byte) (some bool) {
 	return some
 }
 
-// A valueText writes values as the text that the server reads. It owns the memory of some of them.
+// A valueText formats values as texts for the server. It owns the memory of some of them.
 type valueText struct{ scratch []byte }
 
-// append appends a value for a column, which admitted it before, as a COPY takes it.
+// append appends a value, which the column accepted before, in the format of a COPY.
 func (v *valueText) append(dst, raw []byte, t schema.Type) []byte {
 	text := v.of(raw, t)
 	switch c := raw[0]; {
 	case c == '"' && t != schema.JSON && len(text) == len(raw)-2, c != '"' && c != '{' && c != '[':
-		return append(dst, text...) // it has no escapes, and so nothing to escape
+		return append(dst, text...) // it has no escapes, so nothing needs escaping
 	}
 	return appendCopyText(dst, text)
 }
 
-// of is the text of a raw value for a column, which admitted it before. It is good until the next one.
+// of returns the text of a raw value, which the column accepted before. It is valid until the next call.
 func (v *valueText) of(raw []byte, t schema.Type) []byte {
 	switch c := raw[0]; {
 	case c == '"' && t != schema.JSON:
@@ -265,13 +265,13 @@ func (v *valueText) of(raw []byte, t schema.Type) []byte {
 			if n, ok := feed.ParseInt(raw, k); ok {
 				v.scratch = strconv.AppendInt(v.scratch[:0], n, 10)
 				return v.scratch
-			} // else the table was altered since the value was admitted, and refuses it
+			} // otherwise the table was altered since the value was accepted, and refuses it
 		}
 	}
 	return raw
 }
 
-// appendArray appends a JSON array as Postgres writes arrays. Objects in it become texts.
+// appendArray appends a JSON array in Postgres' format. Objects in it become texts.
 func appendArray(dst, json []byte) []byte {
 	open, comma := 0, false
 	w := feed.Walk(json)

@@ -12,48 +12,47 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A relation is a table as the database has it.
+// A relation is a table as in the database.
 type relation struct {
 	schema.Table
-	ident    string   // its name in SQL, with its schema
-	cols     []column // what there is to know besides Table.Columns, in their order
-	policed  bool     // it has rules or row-level security, which a COPY bypasses or is refused on
-	hides    bool     // row-level security may hide rows from this user
-	below    bool     // other tables may have rows of it: partitions, or tables that inherit from it
-	triggers bool     // it has triggers of inserts, which may change the row
-	// inherited: tables that inherit from it may have rows of its keys, of which its unique index knows nothing.
+	ident        string   // its quoted name, with its schema
+	cols         []column // in the order of Table.Columns, what else is known about them
+	policed      bool     // it has rules or row-level security, which a COPY bypasses or which refuse it
+	hides        bool     // row-level security may hide rows from this user
+	hasSubtables bool     // other tables may have rows of it: partitions, or inheriting tables
+	triggers     bool     // it has insert triggers, which may change the row
+	// inherited: inheriting tables may have rows with its keys, which its unique index does not know.
 	inherited bool
 	oid       string
-	// keyIndexes are the indexes over the key, and those of its partitions, as SCHEMA.NAME; nil if they were not read since the
-	// table was made.
+	// keyIndexes are the indexes over the key, and its partitions', as SCHEMA.NAME; nil if they were not read since the
+	// table was created.
 	keyIndexes []string
 	unlogged   bool
 	kept
 }
 
-// kept is what weir's own tables have of a table.
+// kept is what weir's own tables say about a table.
 type kept struct {
-	made  string // the ID that weir gave it when it made it, "" if it did not
-	marks string // of the columns that are weir's, "" if there are none
-	// marker is what weir_unlogged has of an unlogged table: it goes with the table's rows
-	// when the server crashes. marked tells that weir_unlogged exists.
+	made  string // the ID that weir gave it when it created it; "" if it did not
+	marks string // of weir's columns, "" if there are none
+	// marker is the entry for an unlogged table in weir_unlogged; a crash of the server removes it together with the
+	// table's rows. marked says that weir_unlogged exists.
 	marker string
 	marked bool
 }
 
-// A column's facts that only SQL needs.
+// A column has the facts about a column that only SQL needs.
 type column struct {
-	staged string // its type in the staging table, a domain's being what it is based on
-	image  string // a format for an expression whose equality compares every digit and letter
-	// identity tells that the server generates its values.
+	staged string // its type in the staging table; for a domain, the base type
+	image  string // a format for an expression that makes equality exact
+	// identity says that the server generates its values.
 	identity bool
-	held     string // what hangs on it, so that its type cannot be changed; "" for nothing
+	held     string // what depends on it, so its type cannot be changed; "" if nothing does
 }
 
 var quotedName = regexp.MustCompile(`^"((?:[^"]|"")*)"`)
 
-// splitName reads the name of a table: NAME, SCHEMA.NAME, each part perhaps in
-// double quotes.
+// splitName parses a table name: NAME or SCHEMA.NAME, each part optionally in double quotes.
 func splitName(name string) (schemaName, table string, err error) {
 	var parts []string
 	for rest := name; ; rest = rest[1:] {
@@ -77,7 +76,7 @@ func splitName(name string) (schemaName, table string, err error) {
 			return "", "", fmt.Errorf("the table's name %q has an empty part or a NUL; write TABLE or SCHEMA.TABLE", name)
 		}
 		if len(p) > maxName {
-			return "", "", fmt.Errorf("the name %q has %d bytes: Postgres takes %d, and would cut it off", p, len(p), maxName)
+			return "", "", fmt.Errorf("the name %q has %d bytes: Postgres would truncate it to %d", p, len(p), maxName)
 		}
 	}
 	switch len(parts) {
@@ -86,10 +85,10 @@ func splitName(name string) (schemaName, table string, err error) {
 	case 2:
 		return parts[0], parts[1], nil
 	}
-	return "", "", fmt.Errorf("the table's name %q has %d parts: TABLE or SCHEMA.TABLE is wanted, a part with a dot in it in double quotes", name, len(parts))
+	return "", "", fmt.Errorf("the table's name %q has %d parts: write TABLE or SCHEMA.TABLE, and double quotes around a part that contains a dot", name, len(parts))
 }
 
-// schemaOf returns the schema that a table is made in, and its name there.
+// schemaOf returns the schema for a table, and its name there.
 func (c *client) schemaOf(name string) (schemaName, table string) {
 	schemaName, table, _ = splitName(name)
 	if schemaName == "" {
@@ -98,7 +97,7 @@ func (c *client) schemaOf(name string) (schemaName, table string) {
 	return schemaName, table
 }
 
-// identOf is a table's name in SQL, by its parts.
+// identOf returns a table's quoted name, from its parts.
 func identOf(schemaName, table string) string {
 	if schemaName == "" {
 		return ident(table)
@@ -115,8 +114,8 @@ type columnRow struct {
 	Generated     string   `db:"attgenerated"`
 	Default       string   `db:"initial"`
 	Kind          string   `db:"typtype"` // of the type
-	Staged        string   `db:"staged"`  // this and what follows are those of its base type, for a domain
-	Type          string   `db:"type"`    // "" for one that is not Postgres' own
+	Staged        string   `db:"staged"`  // this and the following fields describe the base type, for a domain
+	Type          string   `db:"type"`    // "" if it is not a type of Postgres' own
 	Category      string   `db:"category"`
 	Modifier      int      `db:"modifier"`
 	CollationName string   `db:"collname"`
@@ -124,7 +123,7 @@ type columnRow struct {
 	Deterministic string   `db:"collisdeterministic"`
 	Labels        []string `db:"labels"` // of an enum; nil: it is none
 	Sequence      string   `db:"sequence"`
-	Held          string   `db:"held"` // what hangs on it
+	Held          string   `db:"held"` // what depends on it
 }
 
 // columnsSQL reads the columns of a table, {t}. pg_get_serial_sequence would fail if the table is dropped meanwhile.
@@ -158,7 +157,7 @@ FROM pg_attribute a
 WHERE a.attrelid = {t} AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum`
 
-// column turns the row into a column.
+// column converts the row into a column.
 func (row *columnRow) column() (c schema.Column, more column) {
 	c = schema.Column{Name: row.Name, Decl: row.Decl, NotNull: row.NotNull, Default: row.Default, Generated: row.Identity == "a" || row.Generated != ""}
 	more = column{staged: row.Staged, image: "%s", identity: row.Identity != "", held: strings.TrimPrefix(row.Held, "rule _RETURN on ")}
@@ -171,7 +170,7 @@ func (row *columnRow) column() (c schema.Column, more column) {
 	c.Judged = row.Kind == "d" // a domain may have a CHECK
 	text := func() {
 		c.Type = schema.Text
-		if row.Deterministic == "f" { // equal is not the same
+		if row.Deterministic == "f" { // different texts may be equal
 			c.Collation, more.image = collation(row.CollationName), `(%s COLLATE "C")`
 		}
 	}
@@ -215,7 +214,7 @@ func (row *columnRow) column() (c schema.Column, more column) {
 		switch {
 		case row.Labels != nil:
 			c.Type, c.Labels, more.image = schema.Enum, row.Labels, "%s"
-			if row.Kind == "d" { // which no operator of enums takes
+			if row.Kind == "d" { // operators of enums do not accept it
 				more.image = "(%s)::" + strings.ReplaceAll(more.staged, "%", "%%")
 			}
 		case row.Category == "A":
@@ -227,10 +226,10 @@ func (row *columnRow) column() (c schema.Column, more column) {
 	return c, more
 }
 
-// A collation is one by which texts are equal that differ. Of most, weir does not know which.
+// A collation treats some different texts as equal. For most, weir does not know which.
 type collation string
 
-// padded is how char(n) compares: blanks at the end do not count.
+// padded is the comparison of char(n), which ignores trailing blanks.
 const padded collation = "padded"
 
 // Form implements [schema.Collation].
@@ -243,9 +242,9 @@ func (c collation) Form(text []byte) []byte {
 
 func (c collation) String() string { return string(c) }
 
-// readIndexes marks the key's columns, demands that the database hold their
-// values unique, finds a column of integers that the database generates, and reports whether another
-// index can refuse a row, which in a table of weir's the index of such a column cannot.
+// readIndexes marks the key's columns, returns an error unless the database enforces that the key is unique, and finds
+// an integer column that the database generates. It reports whether another index can refuse a row; in a table of
+// weir's, that column's index cannot.
 func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err error) {
 	names := t.KeyColumns()
 	sorted := slices.Sorted(slices.Values(names))
@@ -255,7 +254,7 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 		if x.Unique && x.Whole && slices.Equal(x.Columns, sorted) {
 			unique = true
 			t.keyIndexes = append(t.keyIndexes, x.Names...)
-			other = other || x.More // of the key the fold knows how long it may be
+			other = other || x.More // the fold knows how long the key may be
 		} else if !t.serial(x) || !ours {
 			other = other || x.Unique || !x.Whole || x.Long
 		}
@@ -281,7 +280,7 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 	return other, nil
 }
 
-// serial notes that an index is that of a column of integers that the database generates, if it is.
+// serial records that an index belongs to a database-generated integer column, if it does.
 func (t *relation) serial(x *indexRow) bool {
 	at := slices.IndexFunc(t.Columns, func(c schema.Column) bool { return len(x.Columns) == 1 && c.Name == x.Columns[0] })
 	if !x.Unique || !x.Whole || at < 0 || slices.Contains(t.Key, at) {
@@ -292,13 +291,12 @@ func (t *relation) serial(x *indexRow) bool {
 	return c.Serial
 }
 
-// compared is a column of the key, of the table as t, in a form that the index over it
-// serves, and operators take.
+// compared returns a key column, of the table aliased t, in a form that the key's index supports and operators accept.
 func (t *relation) compared(k int) string {
 	return t.comparable(k, "t."+ident(t.Columns[k].Name))
 }
 
-// comparable is an expression for the value of a column in such a form.
+// comparable returns an expression for a column's value in such a form.
 func (t *relation) comparable(k int, column string) string {
 	if t.Columns[k].Type == schema.Enum {
 		return fmt.Sprintf(t.cols[k].image, column)
@@ -306,14 +304,14 @@ func (t *relation) comparable(k int, column string) string {
 	return column
 }
 
-// declared are the types of columns that weir makes; of all others it is text.
+// declared are the types of columns that weir creates; all others are text.
 var declared = map[schema.Type]string{schema.Bool: "boolean", schema.Int: "bigint", schema.Real: "double precision", schema.Number: "numeric",
 	schema.JSON: "jsonb", schema.Instant: "timestamp with time zone", schema.Day: "date", schema.UUID: "uuid", schema.Bytes: "bytea"}
 
-// declare is the type of a column that weir makes.
+// declare returns the type for a column that weir creates.
 func declare(c *schema.Column) string {
 	switch {
-	case c.Decl != "" && !c.Own: // it is like one of others
+	case c.Decl != "" && !c.Own: // like a column of others
 		return c.Decl
 	case c.Type == schema.Number && c.Precision > 0:
 		return fmt.Sprintf("numeric(%d,%d)", c.Precision, c.Scale)
@@ -321,7 +319,7 @@ func declare(c *schema.Column) string {
 	return cmp.Or(declared[c.Type], "text")
 }
 
-// made is what a column that weir makes is to the driver.
+// made returns the driver's facts about a column that weir creates.
 func made(c *schema.Column) column {
 	m := column{staged: declare(c), image: "%s"}
 	switch c.Type {
@@ -335,27 +333,25 @@ func made(c *schema.Column) column {
 	return m
 }
 
-// waits tells that a new column is not made: it has no type yet, because nothing but nulls came,
-// or is none of the database's.
-func waits(c *schema.Column) bool {
+// isPending reports whether a new column is not created yet: its type is unknown, because all values were null, or the
+// database has no such type.
+func isPending(c *schema.Column) bool {
 	return c.New && c.Type == schema.Any || !c.Stored()
 }
 
-// fillFactor leaves room in a page for new versions of its rows, which then need
-// no new entries in the indexes.
+// fillFactor leaves room in a page for new versions of its rows, so they need no new index entries.
 const fillFactor = 90
 
-// stampFormat is how stamps are written. A timestamp without time zone gets them in UTC, for
-// it passes over the zone.
+// stampFormat is the format of stamps. A timestamp without time zone stores them in UTC, because it ignores the zone.
 const stampFormat = "2006-01-02 15:04:05.000+00"
 
-// Create returns the statement that makes a table, as weir would make it.
+// Create returns the statement with which weir would create a table.
 func Create(t *schema.Table) string {
 	var definitions []string
 	for i := range t.Columns {
-		if c := &t.Columns[i]; !waits(c) {
+		if c := &t.Columns[i]; !isPending(c) {
 			sql := definition(c)
-			if c.Key && t.Surrogate() >= 0 { // which the primary key has of itself
+			if c.Key && t.Surrogate() >= 0 { // the primary key implies it
 				sql += " NOT NULL"
 			}
 			definitions = append(definitions, sql)
@@ -371,7 +367,7 @@ func definition(c *schema.Column) string {
 	return ident(c.Name) + " " + declare(c)
 }
 
-// named is a table's name in SQL, as the user gave it.
+// named returns a quoted table name, from the user's spelling.
 func named(table string) string {
 	schemaName, rel, _ := splitName(table)
 	return identOf(schemaName, rel)
@@ -380,7 +376,7 @@ func named(table string) string {
 // Plan implements [sink.Driver].
 func Plan(want *schema.Table) []string {
 	return sink.Plan(want, Create(want), func(c *schema.Column) string {
-		if waits(c) {
+		if isPending(c) {
 			return ""
 		}
 		return "ALTER TABLE " + named(want.Name) + " ADD COLUMN " + definition(c)

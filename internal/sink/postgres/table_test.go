@@ -15,8 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestTable_KeysOfManySpellings: two spellings of one key are one row, in one
-// batch too.
+// TestTable_KeysOfManySpellings: two spellings of one key are one row, even in one batch.
 func TestTable_KeysOfManySpellings(t *testing.T) {
 	url := testpg.New(t)
 	for decl, spellings := range map[string][]string{
@@ -28,7 +27,7 @@ func TestTable_KeysOfManySpellings(t *testing.T) {
 		"char(5)":          {`"ab"`, `"ab  "`},
 		"boolean":          {`true`, `1`, `"true"`},
 		"temper":           {`"good"`, `"g\u006fod"`},
-		"text":             {`"` + strings.Repeat(`\u6f22`, 450) + `"`, `"` + strings.Repeat("漢", 450) + `"`}, // maxKey is of its text
+		"text":             {`"` + strings.Repeat(`\u6f22`, 450) + `"`, `"` + strings.Repeat("漢", 450) + `"`}, // maxKey applies to its text
 	} {
 		t.Run(decl, func(t *testing.T) {
 			db := connectEmpty(t, url)
@@ -60,8 +59,8 @@ func TestTable_KeysOfManySpellings(t *testing.T) {
 	}
 }
 
-// TestTable_DefaultsInAnyBatches: a column that no message names has its default, that of
-// its type too, also where another row of the batch names it or a late delete took it.
+// TestTable_DefaultsInAnyBatches: a column that no message has gets its default, including a type's default, even if
+// another row of the batch has it or a late delete cleared it.
 func TestTable_DefaultsInAnyBatches(t *testing.T) {
 	for size := 1; size <= 6; size++ {
 		db := connect(t, testpg.New(t))
@@ -78,8 +77,8 @@ func TestTable_DefaultsInAnyBatches(t *testing.T) {
 	}
 }
 
-// TestFlush_LeavesRowsThatStay looks at what Postgres counts.
-func TestFlush_LeavesRowsThatStay(t *testing.T) {
+// TestFlush_LeavesUnchangedRowsAlone checks Postgres' counters.
+func TestFlush_LeavesUnchangedRowsAlone(t *testing.T) {
 	testcheck.Only(t)
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)
@@ -91,7 +90,7 @@ func TestFlush_LeavesRowsThatStay(t *testing.T) {
 		lines = append(lines, line(i, "x"))
 	}
 	r.Flush(lines...)
-	r.Flush(lines...) // the staging table is made
+	r.Flush(lines...) // the staging table is created
 	r.End()
 	db.Exec(t, "VACUUM ANALYZE t")
 	r = sinktest.Begin(t, db)
@@ -108,7 +107,7 @@ func TestFlush_LeavesRowsThatStay(t *testing.T) {
 	if n := db.Logged(t); n > 64<<10 {
 		t.Errorf("rows that stay were %d bytes of log", n)
 	}
-	r.End() // its session reports what it did at the latest now
+	r.End() // its session reports its counters now at the latest
 	if after := stats(); after != before {
 		t.Errorf("rows that stay: updated, dead, hot and locked were %s and are %s", before, after)
 	}
@@ -131,7 +130,7 @@ func TestFlush_LeavesRowsThatStay(t *testing.T) {
 	}
 }
 
-// TestEncodings: a database whose encoding lacks characters is refused; one that takes any bytes is not.
+// TestEncodings: a database whose encoding lacks characters is refused; one that accepts any bytes is not.
 func TestEncodings(t *testing.T) {
 	testcheck.Only(t)
 	s := testpg.Start(t)
@@ -150,8 +149,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// TestValues_ComeBack: texts of every kind of character, alone, in arrays and in
-// JSON, are the same when they are read.
+// TestValues_ComeBack: texts with every kind of character, alone, in arrays and in JSON, are read back unchanged.
 func TestValues_ComeBack(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, s text, a text[], j jsonb)")
@@ -171,7 +169,7 @@ func TestValues_ComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Fold(fmt.Sprintf(`{"id":%d,"s":%s,"a":[%[2]s, [%[2]s]],"j":{"k":%[2]s}}`, i, s))
-		if i%2 == 0 { // arrays of one depth
+		if i%2 == 0 { // arrays of one dimension
 			r.Fold(fmt.Sprintf(`{"id":%d,"a":[%s, %[2]s ]}`, i, s))
 		} else {
 			r.Fold(fmt.Sprintf(`{"id":%d,"a":[[%s],[%[2]s]]}`, i, s))

@@ -10,17 +10,17 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// An upsert brings a table up to date with its staged rows.
+// An upsert applies staged rows to their table.
 type upsert struct {
 	*shape
-	only bool // no other table is written: else rows are deleted when all tables have got theirs
-	// guarded says that other writers of the rows' versions run at the same time, so that a row is written only if it
-	// is the one that the staged row was resolved against.
+	only bool // no other table is written; otherwise deletes wait until all tables have their rows
+	// guarded says that other writers of the rows' versions run at the same time, so a row is written only if it is
+	// unchanged since the staged row was resolved against it.
 	guarded bool
-	again   bool // rows were gone before, and the flush is sent again
+	again   bool // rows had disappeared before, and the flush is resent
 }
 
-// A tally is what the rows are that a statement affects.
+// A tally classifies the rows that a statement affects.
 type tally int
 
 const (
@@ -28,13 +28,14 @@ const (
 	inserted
 	updated
 	deleted
-	removed // deleted, though no message deletes them: they are no longer in a set, or their parent is gone
-	byMerge // inserted, updated or deleted by a MERGE: those around it tell how many of each
+	removed // deleted, but not by a message: no longer in a set, or the parent is gone
+	byMerge // inserted, updated or deleted by a MERGE; the statements around it tell how many of each
 	countsBefore
 	countsAfter
 )
 
-// statements write the rows in a way, in the order of their keys: so two writers cannot deadlock.
+// statements returns the statements that write the rows in a way. They write in key order, so two writers cannot
+// deadlock.
 func (u *upsert) statements(w way) []statement {
 	if w == separate {
 		return append(u.resolutions(), u.separately()...)
@@ -45,7 +46,7 @@ func (u *upsert) statements(w way) []statement {
 // removes reports whether the MERGE deletes rows.
 func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only && !u.guarded }
 
-// merged are the statements around a MERGE. Rows that are to be deleted later are locked before.
+// merged returns a MERGE with the statements around it. It first locks rows that are to be deleted later.
 func (u *upsert) merged() (all []statement) {
 	set, differs := u.assignments()
 	later := u.acts.deletes > 0 && !u.removes()
@@ -59,7 +60,7 @@ func (u *upsert) merged() (all []statement) {
 	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + u.table.relations() + ") r (id)"
 	all = append(all, statement{sql: count, tally: countsBefore}, statement{sql: u.mergeSQL(set, differs), tally: byMerge}, statement{sql: count, tally: countsAfter})
 	if u.guarded {
-		// The MERGE itself could not say so: whatever it raised, a value in a trigger or a domain could raise too.
+		// The MERGE itself cannot report it: a value in a trigger or a domain could raise any error, too.
 		all = append(all, demand(errRaced, "coalesce(current_setting('weir.raced', true), '') = ''"))
 	}
 	if later && u.only {
@@ -68,10 +69,10 @@ func (u *upsert) merged() (all []statement) {
 	return all
 }
 
-// mergeSQL is the MERGE of staged rows. It joins them once, and writes as it goes: no row is read
-// twice, however large the table. A row that another session deletes meanwhile, or gives another key,
-// is inserted; a key that another one inserts is an error, after which the flush is sent again. A
-// staging table that was used before may have a short row on an earlier page, so the rows are sorted.
+// mergeSQL returns the MERGE of staged rows. It joins them once, and writes as it reads: no row is read twice, however
+// large the table. A row that another session deletes meanwhile, or gives another key, is inserted. A key that another
+// session inserts is an error; the flush is then resent. In a reused staging table a short row may be on an earlier
+// page, so the rows are sorted.
 func (u *upsert) mergeSQL(set []assignment, differs string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MERGE INTO %s t\nUSING %s s ON %s", u.table.ident, u.sorted("*"), u.on())
@@ -79,7 +80,7 @@ func (u *upsert) mergeSQL(set []assignment, differs string) string {
 		b.WriteString("\nWHEN MATCHED AND s.op = 'd' THEN DELETE")
 	}
 	into, values := u.inserted()
-	if u.guarded { // no condition of a MERGE may ask for xmin; what it writes may
+	if u.guarded { // a MERGE's conditions cannot use xmin, but the values that it writes can
 		if set != nil {
 			set[0].value = orRaced(u.asFound(hasState), set[0].value)
 		}
@@ -92,18 +93,18 @@ func (u *upsert) mergeSQL(set []assignment, differs string) string {
 	return b.String()
 }
 
-// sorted are the staged rows, some of whose columns are asked for, in the order of their keys.
+// sorted returns columns of the staged rows, in key order.
 func (u *upsert) sorted(columns string) string {
 	return "(SELECT " + columns + " FROM " + u.stage + " ORDER BY n)"
 }
 
-// orRaced is a value of a column, and notes if a condition does not hold: see [upsert.merged].
+// orRaced returns a column's value, and records if a condition does not hold: see [upsert.merged].
 func orRaced(holds, value string) string {
 	return fmt.Sprintf("CASE WHEN CASE WHEN %s THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN %s END", holds, value)
 }
 
-// asFound is the condition that a row t of the table is the one that the staged row was resolved against, or one that
-// the flush has written; unless the rows are guarded it is none.
+// asFound returns the condition that a row t of the table is unchanged since the staged row was resolved against it, or
+// was written by this flush; "" unless the rows are guarded.
 func (u *upsert) asFound(sure string) string {
 	if !u.guarded {
 		return ""
@@ -111,19 +112,19 @@ func (u *upsert) asFound(sure string) string {
 	return "(" + sure + " OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid)"
 }
 
-// hasState is the condition that a staged row has a state that is kept next to it.
+// hasState is the condition that a staged row has a state to store.
 const hasState = "s.state IS NOT NULL"
 
-// relations is a query for the OIDs of the table and of those that have rows of it.
+// relations returns a query for the OIDs of the table and of those that have rows of it.
 func (t *relation) relations() string {
 	id := "SELECT " + quote(t.ident) + "::regclass::oid"
-	if !t.below {
+	if !t.hasSubtables {
 		return id
 	}
 	return "WITH RECURSIVE below (id) AS (" + id + " UNION SELECT inhrelid FROM pg_inherits JOIN below ON inhparent = id) SELECT id FROM below"
 }
 
-// lives is the condition that a staged row is one that the table is to have.
+// lives returns the condition that a staged row is to be in the table.
 func (s *shape) lives() string {
 	var all []string
 	if s.acts.deletes > 0 {
@@ -135,7 +136,7 @@ func (s *shape) lives() string {
 	return and(all...)
 }
 
-// on is the condition that a staged row and one of the table have the same key.
+// on returns the condition that a staged row and one of the table have the same key.
 func (s *shape) on() string {
 	parts := make([]string, len(s.table.Key))
 	for i, k := range s.table.Key {
@@ -144,7 +145,7 @@ func (s *shape) on() string {
 	return and(parts...)
 }
 
-// absent is the condition that a staged row does not name a column whose staged value is NULL.
+// absent returns the condition that a staged row does not have a column, if its staged value is NULL.
 func (c *staged) absent() string {
 	if c.null < 0 {
 		return ""
@@ -152,7 +153,7 @@ func (c *staged) absent() string {
 	return fmt.Sprintf("get_bit(s.marks, %d) IS DISTINCT FROM 1", c.null)
 }
 
-// begins is the condition that a column of a staged row gets its default, or another one holds.
+// begins returns the condition that a staged row resets a column to its default, or other holds.
 func (c *staged) begins(other string) string {
 	if c.initial < 0 {
 		return other
@@ -160,10 +161,10 @@ func (c *staged) begins(other string) string {
 	return fmt.Sprintf("(%s OR get_bit(s.marks, %d) = 1)", other, c.initial)
 }
 
-// initial is the expression of a column's default.
+// initial returns the expression of a column's default.
 func (s *shape) initial(at int) string { return cmp.Or(s.table.Columns[at].Default, "NULL") }
 
-// inserted are the columns of a row that is inserted, and their values.
+// inserted returns the columns of an inserted row, and their values.
 func (s *shape) inserted() (into, values []string) {
 	for i := range s.columns {
 		c := &s.columns[i]
@@ -180,13 +181,13 @@ func (s *shape) inserted() (into, values []string) {
 	return into, values
 }
 
-// An assignment gives a column of a row that exists a value.
+// An assignment sets a column of an existing row.
 type assignment struct {
 	at    int // in the table
 	value string
 }
 
-// setList is the SET list of some.
+// setList returns a SET list.
 func (s *shape) setList(set []assignment) string {
 	all := make([]string, len(set))
 	for i, a := range set {
@@ -195,9 +196,8 @@ func (s *shape) setList(set []assignment) string {
 	return strings.Join(all, ",\n    ")
 }
 
-// assignments returns what an update of a row assigns, and the condition that it
-// changes the row: a stamp alone does not. Both are empty if no row of the batch
-// names a column besides its key.
+// assignments returns what an update of a row assigns, and the condition that it changes the row: a stamp alone does
+// not. Both are empty if no row of the batch has a column besides its key.
 func (s *shape) assignments() (set []assignment, differs string) {
 	var conditions []string
 	add := func(at int, value, differs string) {
@@ -211,19 +211,19 @@ func (s *shape) assignments() (set []assignment, differs string) {
 		is := s.mergedValue(c, s.mergeBase(c))
 		switch {
 		case column.Key:
-			if s.acts.replaces && image != "%s" { // equal keys may be spelled otherwise
+			if s.acts.replaces && image != "%s" { // equal keys may be spelled differently
 				add(c.at, "CASE WHEN s.op = 'r' THEN "+is+" ELSE "+was+" END", "s.op = 'r' AND "+distinct(image, is, was))
 			}
 		case c.merge == merge.First && !s.acts.replaces:
 			add(c.at, is, was+isNull+" AND "+named)
 		case c.null < 0 && c.initial < 0 && !s.acts.replaces:
 			value := is
-			if c.merge != merge.Min && c.merge != merge.Max { // which ignore NULL
+			if c.merge != merge.Min && c.merge != merge.Max { // MIN and MAX ignore NULL
 				value = "coalesce(" + is + ", " + was + ")"
 			}
 			add(c.at, value, named+" AND "+distinct(image, is, was))
 		default:
-			value := fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(c.value()+isNull, c.absent()), s.unnamed(c), is)
+			value := fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(c.value()+isNull, c.absent()), s.absentValue(c), is)
 			add(c.at, value, distinct(image, value, was))
 		}
 	}
@@ -232,7 +232,7 @@ func (s *shape) assignments() (set []assignment, differs string) {
 			c := &s.table.Columns[at]
 			if !c.Key && !c.Generated && !slices.ContainsFunc(s.columns, func(c staged) bool { return c.at == at }) &&
 				!slices.ContainsFunc(s.stamps, func(c stamped) bool { return c.at == at }) {
-				value := s.unnamed(&staged{at: at, null: -1, initial: -1})
+				value := s.absentValue(&staged{at: at, null: -1, initial: -1})
 				add(at, value, distinct(s.table.cols[at].image, value, "t."+ident(c.Name)))
 			}
 		}
@@ -247,7 +247,7 @@ func (s *shape) assignments() (set []assignment, differs string) {
 		switch {
 		case c.when == schema.UpdateStamp:
 			set = append(set, assignment{c.at, s.now})
-		case s.acts.replaces: // the row is another one from here on
+		case s.acts.replaces: // it is a different row from here on
 			set = append(set, assignment{c.at, fmt.Sprintf("CASE WHEN s.op = 'r' THEN %s ELSE t.%s END", s.now, ident(s.table.Columns[c.at].Name))})
 		}
 	}
@@ -257,9 +257,9 @@ func (s *shape) assignments() (set []assignment, differs string) {
 	return set, "(" + strings.Join(conditions, "\n    OR ") + ")"
 }
 
-// unnamed is the value of a column that a row does not name: what the table has,
-// or the default if the row or the column starts from nothing.
-func (s *shape) unnamed(c *staged) string {
+// absentValue returns the value of a column that a row does not have: the table's, or the default if the row or the
+// column starts from nothing.
+func (s *shape) absentValue(c *staged) string {
 	was := "t." + ident(s.table.Columns[c.at].Name)
 	if !s.acts.replaces && c.initial < 0 {
 		return was
@@ -267,28 +267,28 @@ func (s *shape) unnamed(c *staged) string {
 	return fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", c.begins("s.op = 'r'"), s.initial(c.at), was)
 }
 
-// Whether a value is NULL. IS NULL would ask the fields of a composite value.
+// Whether a value is NULL. IS NULL would test the fields of a composite value.
 const isNull, notNull = " IS NOT DISTINCT FROM NULL", " IS DISTINCT FROM NULL"
 
 func distinct(image, a, b string) string {
 	return fmt.Sprintf(image, a) + " IS DISTINCT FROM " + fmt.Sprintf(image, b)
 }
 
-// and joins conditions, without those that are empty.
+// and joins conditions, skipping empty ones.
 func and(conditions ...string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(conditions), func(c string) bool { return c == "" }), " AND ")
 }
 
-// separately are the statements that take the place of a MERGE. New rows come first, in the order of their keys: who waits there for
-// another writer's row holds no lock on a row that exists. Then the rows that are to change are locked
-// in that order.
+// separately returns the statements that replace a MERGE. They insert new rows first, in key order: a session that
+// waits there for another writer's row holds no lock on an existing row. Then they lock the rows to change in that
+// order.
 func (u *upsert) separately() (all []statement) {
 	if u.table.Appends() {
 		return []statement{u.append()}
 	}
 	set, differs := u.assignments()
-	// Inserted rows are marked, so they are not updated as well: a trigger or default may have changed the row, and a sum
-	// must not be added twice.
+	// Inserted rows are marked, so they are not updated as well: a trigger or default may have changed the row, and a
+	// sum must not be added twice.
 	marked := set != nil && (u.merges() || u.table.triggers || (u.acts.replaces || u.acts.resets) && u.defaults())
 	all = u.insert(marked)
 	lives := u.lives()
@@ -307,7 +307,7 @@ func (u *upsert) separately() (all []statement) {
 	}
 	all = append(all, u.lock("("+strings.Join(touched, " OR ")+")")...)
 	if set != nil {
-		// Unless the lock found a row, the rest is not even looked at.
+		// If the lock found no row, the rest is skipped.
 		all = append(all, statement{tally: updated, sql: fmt.Sprintf("UPDATE %s t\n  SET %s\nFROM %s s\nWHERE %s", u.table.ident, u.setList(set), u.stage,
 			and("current_setting('weir.touched') <> '0'", u.on(), lives, u.asFound(hasState), differs))})
 	}
@@ -317,7 +317,7 @@ func (u *upsert) separately() (all []statement) {
 	return all
 }
 
-// insert inserts the rows that are missing; they are counted by their marks if they are to be marked.
+// insert inserts the missing rows. With marked, it marks them, and they are counted by their marks.
 func (u *upsert) insert(marked bool) []statement {
 	into, values := u.inserted()
 	key := make([]string, len(u.table.Key))
@@ -339,15 +339,15 @@ func (u *upsert) insert(marked bool) []statement {
 	}
 	all := []statement{{sql: passing, tally: inserted}}
 	if u.table.hides {
-		// A row that others made in the meantime is seen by now. What is not, a policy
-		// hides: then this is refused.
+		// By now the statement sees a row that others created in the meantime. If it does not, a policy hides the row:
+		// then this is refused.
 		all = append(all, statement{sql: insert})
 	}
 	return all
 }
 
-// append inserts rows without a key, in the order of their messages. Rows may name no existing column: a column that has
-// had only nulls is not created yet.
+// append inserts rows without a key, in the order of their messages. Rows may have no existing column: a column with
+// only nulls is not created yet.
 func (u *upsert) append() statement {
 	into, values := u.inserted()
 	columns := ""
@@ -357,20 +357,20 @@ func (u *upsert) append() statement {
 	return statement{tally: inserted, sql: fmt.Sprintf("INSERT INTO %s%s\nSELECT %s\nFROM %s s\nORDER BY s.n", u.table.ident, columns, strings.Join(values, ", "), u.stage)}
 }
 
-// delete deletes the rows that staged ones delete.
+// delete deletes the rows that staged rows delete.
 func (u *upsert) delete() statement {
 	return statement{tally: deleted, sql: fmt.Sprintf("DELETE FROM %s t\nUSING %s s\nWHERE %s", u.table.ident, u.stage, and(u.asFound(hasState), u.on(), "s.op = 'd'"))}
 }
 
-// exists is the condition that the table has a row t, in a form that leaves a LEFT JOIN one: then the planner looks up each staged
-// row in the table, and not each of the table's among those staged, whatever it takes the table's size for.
+// exists is the condition that the table has a row t, in a form that does not turn a LEFT JOIN into an inner one. The
+// planner then looks up each staged row in the table, and not each row of the table among the staged ones, whatever
+// size it assumes for the table.
 const exists = "(t.ctid IS NULL) IS FALSE"
 
-// lock locks the table's rows that staged ones touch, and demands that it lock
-// all of them. A row that another session deletes or gives another key, after the INSERT
-// saw it or while its lock is waited for, cannot be locked, even if that session
-// makes a new one of its key: then the flush is sent again. If a trigger or a policy
-// may keep rows away for good, it is sent again once.
+// lock locks the table's rows that staged rows touch, and checks that it could lock all of them. It cannot lock a row
+// that another session deletes, or gives another key, after the INSERT saw it or during the wait for its lock, even if
+// that session creates a new row with the key: the flush is then resent. If a trigger or a policy may keep rows away
+// for good, it is resent once.
 func (u *upsert) lock(touched string) []statement {
 	strength := "NO KEY UPDATE"
 	if u.acts.deletes > 0 {
@@ -383,7 +383,7 @@ func (u *upsert) lock(touched string) []statement {
 	if u.guarded {
 		key = append(key, "s.found", hasState+" AS sure")
 	}
-	// A table that the flush makes has no schema before its name, which may be any but weir's own.
+	// A table that the flush creates has no schema before its name, which may be any name except weir's own.
 	all := []statement{{sql: fmt.Sprintf(`WITH weir_touched AS MATERIALIZED (
   SELECT s.n, %s
   FROM %s s LEFT JOIN %s t ON %s

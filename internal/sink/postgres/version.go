@@ -13,24 +13,24 @@ import (
 
 // versions are the versions of the rows that a flush writes to a table.
 type versions struct {
-	kept  []string // the columns by their number in the states, as they were found
-	names []string // and as they are from now on
+	kept  []string // columns by their number in the states, as found
+	names []string // columns by their number from now on
 	rows  []rowVersion
 }
 
-// A rowVersion is what is staged of the version of a row.
+// A rowVersion is what is staged for a row's version.
 type rowVersion struct {
-	state  []byte // is kept next to it from now on; nil: what was kept stays
+	state  []byte // the state to store; nil: the stored state is unchanged
 	origin origin
 }
 
-// An origin is what a row was resolved against: the xmin of its state, or of the row itself if its state stays; nil if
-// there was none.
+// An origin identifies what a row was resolved against: the xmin of its state, or of the row itself if its state is
+// unchanged; nil if there was none.
 type origin []byte
 
 func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
 
-// dropVersions adds what removes the versions of a table by its full name.
+// dropVersions adds statements that remove a table's versions, by its full name.
 func (d *DB) dropVersions(s *script, table string) {
 	if d.versions {
 		s.add("DELETE FROM %s.weir_versions WHERE tbl = %s", d.schema, literal(table))
@@ -38,14 +38,13 @@ func (d *DB) dropVersions(s *script, table string) {
 	s.add("DELETE FROM %s.weir_meta WHERE name IN (%s, %s)", d.schema, literal(sink.VersionsMark(table)), literal(sink.OrphansMark(table)))
 }
 
-// versionsLock is the number of the advisory lock of a table's versions.
+// versionsLock returns the number of the advisory lock of a table's versions.
 func (d *DB) versionsLock(table *relation) int64 {
 	return lockNumber("versions", d.schema, d.fullName(table))
 }
 
-// exclusive reports whether the flush must be the only one that writes the table's versions. Others share
-// the lock of these: a flush that finds that another one has written a row of its own first starts
-// again with a lock that is exclusive.
+// exclusive reports whether the flush must be the only one that writes the table's versions. Otherwise flushes share
+// the lock: one that finds that another has just written one of its rows starts again with an exclusive lock.
 func (p *part) exclusive() bool {
 	b := p.b
 	switch {
@@ -56,14 +55,14 @@ func (p *part) exclusive() bool {
 	case b.Scope == fold.ColumnScope && !p.t.Versioned && p.t.names == nil:
 		return true // it may be the first one
 	}
-	// What becomes of a row depends on the deletes of the one that it belongs to.
+	// The result for a row depends on deletes of its parent.
 	return p.follows() != nil || slices.ContainsFunc(p.a.parts, func(q *part) bool {
 		return q.b.Child != nil && !q.isSet && p.a.parts[q.b.Child.Parent] == p
 	})
 }
 
-// readyVersions adds what makes the table of the versions, and takes away those that
-// another table of the same name left.
+// readyVersions adds statements that create the table of versions, and remove versions that another table of the same
+// name left.
 func (d *DB) readyVersions(s *script, table *relation) {
 	if !d.versions {
 		s.addAll(d.dialect().Versions()...)
@@ -72,29 +71,29 @@ func (d *DB) readyVersions(s *script, table *relation) {
 	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, literal(name), d.schema, literal(sink.VersionsMark(name)))
 }
 
-// A lookup is what is read of the database's rows before a table is written, and in which statements: 0, the first of the script,
-// has no rows.
+// A lookup is what is read from the database before a table is written, and by which statements: 0 means none, because
+// the first statement of the script returns no rows.
 type lookup struct {
-	repeated *repeated // rows without versions that the batch repeats; nil: none are looked for
-	// Of rows with versions.
+	repeated *repeated // rows without versions that the batch repeats; nil: not read
+	// For rows with versions:
 	names, rows int // the names of columns, and the rows
 	keys        []followed
-	states      int // of rows that go with their parents
+	states      int // of rows that are deleted with their parents
 }
 
-// askVersions adds what reads what the database has of the rows.
+// askVersions adds statements that read what the database has of the rows.
 func (p *part) askVersions() {
 	p.lookup = &lookup{}
 	p.askChildren()
 	if len(p.writes) > 0 {
 		p.askStored()
 	}
-	if p.b.Scope == fold.ColumnScope { // read after the states, so that every column number in them has a name
+	if p.b.Scope == fold.ColumnScope { // read after the states, so every column number in them has a name
 		p.lookup.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, literal(sink.VersionsMark(p.a.d.fullName(&p.after))))
 	}
 }
 
-// askStored adds what stages the keys of the rows, and reads what the database has of them.
+// askStored adds statements that stage the rows' keys, and read what the database has of them.
 func (p *part) askStored() {
 	d, s := p.a.d, p.a.script
 	shape := p.newShape(p.b, p.writes)
@@ -108,8 +107,8 @@ func (p *part) askStored() {
 	p.lookup.rows = s.addAll(sql)
 }
 
-// statesSQL reads the states of staged rows, and whether the table has these. OFFSET has the planner look each row up, by
-// all of the key, whatever it knows of the table.
+// statesSQL reads the states of staged rows, and whether they are in the table. OFFSET makes the planner look up each
+// row by its whole key, whatever it knows about the table.
 func (s *shape) statesSQL(schema, table string) string {
 	return fmt.Sprintf(`SELECT s.n, (SELECT t.xmin FROM %s t WHERE %s), encode(v.state, 'hex'), v.xmin
 FROM %s s,
@@ -117,14 +116,14 @@ FROM %s s,
 		s.table.ident, s.on(), s.stage, schema, literal(table))
 }
 
-// versionsSQL reads the versions of staged rows that the table has.
+// versionsSQL reads the versions of staged rows that are in the table.
 func (s *shape) versionsSQL(version string) string {
 	return fmt.Sprintf(`SELECT s.n, r.xmin, r.version
 FROM %s s,
   LATERAL (SELECT t.xmin, (%s)::text AS version FROM %s t WHERE %s OFFSET 0) r`, s.stage, version, s.table.ident, s.on())
 }
 
-// version is what a row has its version in, of a type that may be another one than the batch's, if others widened it.
+// version returns the column with a row's version. Its type may differ from the batch's, if others widened it.
 func (p *part) version() string {
 	if p.b.Version < 0 {
 		return "NULL"
@@ -136,7 +135,7 @@ func (p *part) version() string {
 	return version
 }
 
-// readVersions takes the answer to askVersions, and plans to write the rows that are newer.
+// readVersions handles the results of askVersions, and plans to write the newer rows.
 func (p *part) readVersions(r []result) error {
 	var names []string
 	for _, row := range r[p.lookup.names].rows {
@@ -145,7 +144,7 @@ func (p *part) readVersions(r []result) error {
 		}
 	}
 	all := p.storedRows()
-	if err := p.takeStored(all, r[p.lookup.rows].rows); err != nil {
+	if err := p.decodeStored(all, r[p.lookup.rows].rows); err != nil {
 		return err
 	}
 	p.resolver = p.newResolver(names)
@@ -156,7 +155,7 @@ func (p *part) readVersions(r []result) error {
 	return p.planNewer(names, all)
 }
 
-// storedRows are the rows as if the database had none of them.
+// storedRows returns the rows as if the database had none of them.
 func (p *part) storedRows() []storedRow {
 	all := make([]storedRow, len(p.writes))
 	for i, r := range p.writes {
@@ -165,17 +164,17 @@ func (p *part) storedRows() []storedRow {
 	return all
 }
 
-// newResolver resolves the rows of the part, given the names of the columns that have versions.
+// newResolver returns a resolver for the part's rows, given the names of the columns with versions.
 func (p *part) newResolver(names []string) *fold.Resolver {
 	resolver := fold.NewResolver(p.b, names, &p.after.Table)
 	if above := p.follows(); above != nil && above.resolver != nil {
-		resolver.Below(above.resolver)
+		resolver.SetParent(above.resolver)
 	}
 	return resolver
 }
 
-// planNewer plans to write those rows that are newer than what was found of them. kept are the names of the columns
-// that have versions.
+// planNewer plans to write the rows that are newer than those found. kept are the names of the columns that have
+// versions.
 func (p *part) planNewer(kept []string, all []storedRow) error {
 	v := &versions{kept: kept, names: p.resolver.Names()}
 	var rows []*fold.Row
@@ -207,9 +206,9 @@ type storedRow struct {
 	itself, state origin
 }
 
-// takeStored takes what was found of rows: their numbers, the xmin of those that the table has, their state or version,
-// and the xmin of the state.
-func (p *part) takeStored(all []storedRow, found [][][]byte) (err error) {
+// decodeStored decodes what was found of rows: their numbers, the xmin of existing ones, their state or version, and
+// the xmin of the state.
+func (p *part) decodeStored(all []storedRow, found [][][]byte) (err error) {
 	for _, row := range found {
 		r := &all[number(row[0])]
 		r.itself, r.was.Exists = row[1], row[1] != nil
@@ -225,14 +224,13 @@ func (p *part) takeStored(all []storedRow, found [][][]byte) (err error) {
 	return nil
 }
 
-// unhex decodes what a query has encoded, in its place.
+// unhex decodes a hex value in place.
 func unhex(text []byte) ([]byte, error) {
 	n, err := hex.Decode(text, text)
 	return text[:n], err
 }
 
-// keep adds what keeps the versions of the rows that are written, and forgets
-// deletes that are old.
+// keep adds statements that store the versions of the written rows, and remove old deletes.
 func (p *part) keep(s *script) {
 	v, d, table := p.plan.versions, p.a.d, p.a.d.fullName(&p.after)
 	if p.b.Scope != fold.ColumnScope {
@@ -243,7 +241,7 @@ func (p *part) keep(s *script) {
 	} else {
 		s.put(p.plan.statesMerge(d.schema, table))
 	}
-	// What another writer has locked is left to it, and to the next flush.
+	// Rows that another writer has locked are left to that writer, and to the next flush.
 	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",
 		d.schema, literal(table), int64(p.a.f.Tombstones.Seconds()))
 	if len(v.names) > len(v.kept) {
@@ -252,12 +250,12 @@ func (p *part) keep(s *script) {
 	}
 }
 
-// statesMerge writes the staged states in the order of their keys, which a left join by nested
-// loops keeps: so writers cannot wait for each other in a circle. Rows are written after all states:
-// until the commit, nobody else can write a row whose state this flush has written. If a state is not
-// the one that the row was resolved against, a division by zero ends the transaction, as with the
-// fence. The table's name is an expression of the staged row: else the planner would read all states of a table whose size it
-// does not know, and compare each with each row. It is NULL for rows without a state, which are not looked for.
+// statesMerge writes the staged states in key order, so writers cannot deadlock; a left join by nested loops keeps the
+// order. Rows are written after all states: until the commit, no other session can write a row whose state this flush
+// has written. If a state is not the one that the row was resolved against, a division by zero ends the transaction, as
+// with the fence. The table's name is an expression of the staged row: otherwise the planner would read all states of a
+// table whose size it does not know, and compare each with each row. The expression is NULL for rows without a state,
+// which are not looked up.
 func (u *upsert) statesMerge(schema, table string) statement {
 	matched, missing := "s.state", "s.state"
 	if u.guarded {
@@ -277,7 +275,7 @@ WHEN NOT MATCHED AND `+hasState+`
 		means: means(errRaced, divisionByZero, uniqueViolation)}
 }
 
-// keptText is the literal of the names as they were found.
+// keptText returns a literal of the names as found.
 func (v *versions) keptText() string {
 	if v.kept == nil {
 		return "NULL"
@@ -285,8 +283,8 @@ func (v *versions) keptText() string {
 	return literal(namesText(v.kept))
 }
 
-// copyAll adds what copies the versions of rows of which none are kept. Others may have
-// given columns numbers in the meantime.
+// copyAll adds a COPY of the versions of rows that have no stored versions. Others may have given columns numbers in
+// the meantime.
 func (v *versions) copyAll(s *script, schema, table string, rows []*fold.Row) {
 	s.put(demand(errRaced, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", schema, literal(sink.VersionsMark(table)), v.keptText()))
 	states := func(w *copyWriter) error {
@@ -306,7 +304,7 @@ func (v *versions) copyAll(s *script, schema, table string, rows []*fold.Row) {
 	s.put(statement{sql: "COPY " + schema + ".weir_versions (tbl, key, state) FROM STDIN", copy: states, means: means(errRaced, uniqueViolation)})
 }
 
-// appendTo appends what is staged of the version of a row.
+// appendTo appends a row's version for the staging table.
 func (v *rowVersion) appendTo(line []byte) []byte {
 	if v.state == nil {
 		line = append(line, '\\', 'N', '\t')
@@ -320,11 +318,11 @@ func (v *rowVersion) appendTo(line []byte) []byte {
 }
 
 func namesText(names []string) string {
-	text, _ := json.Marshal(names) // strings alone
+	text, _ := json.Marshal(names) // only strings
 	return string(text)
 }
 
-// appendHex appends bytes as a COPY takes a bytea.
+// appendHex appends bytes in a COPY's format for bytea.
 func appendHex(dst, b []byte) []byte {
 	return hex.AppendEncode(append(dst, `\\x`...), b)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// BenchmarkWriters has runs write rows of one table with versions, each its own, at once: in an operation
+// BenchmarkWriters: runs write rows of one table with versions at the same time, each its own rows. In an operation
 // each writes newer versions of 5,000 rows. If they took turns, four would write at the rate of one.
 func BenchmarkWriters(b *testing.B) {
 	for _, writers := range []int{1, 4} {
@@ -50,8 +50,8 @@ func BenchmarkWriters(b *testing.B) {
 	}
 }
 
-// BenchmarkVersions has flushes change 20,000 rows of 20 text columns without versions, with those of rows, and with
-// those of columns, in turn. Figures are medians of the CPU of the server's process, and of its ratio to that without.
+// BenchmarkVersions: flushes change 20,000 rows of 20 text columns in turn without versions, with row versions, and
+// with column versions. Figures are medians of the server process's CPU time, and of the ratio to no versions.
 func BenchmarkVersions(b *testing.B) {
 	const rows = 20_000
 	server := testpg.Start(b, "fsync=on", "shared_buffers=256MB", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off")
@@ -71,7 +71,7 @@ func BenchmarkVersions(b *testing.B) {
 			return append(line, '}')
 		}) / rows
 	}
-	for ; version < 3; version++ { // what is measured is not the first of its kind
+	for ; version < 3; version++ { // the first of each kind is not measured
 		for _, name := range names {
 			flush(name)
 		}
@@ -94,10 +94,10 @@ func median(all []float64) float64 {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// A benchRun writes newer versions of the same rows again and again.
+// A benchRun writes newer versions of the same rows repeatedly.
 type benchRun struct {
 	db     *postgres.DB
-	pid    int // of the server's process
+	pid    int // the server process's
 	folder *fold.Folder
 	f      *sink.Flush
 }
@@ -116,7 +116,7 @@ func newBenchRun(b *testing.B, url, job string, change ...func(*fold.Options)) *
 	return r
 }
 
-// flush writes a version of some rows and returns the CPU that the server's process took for it, in µs.
+// flush writes a version of some rows and returns the server process's CPU time for it, in µs.
 func (r *benchRun) flush(b *testing.B, rows, version int, line func(n int) []byte) float64 {
 	r.f.Batches[0].Reset()
 	for n := range rows {
@@ -127,7 +127,7 @@ func (r *benchRun) flush(b *testing.B, rows, version int, line func(n int) []byt
 	r.folder.Seal(r.f.Batches[0])
 	r.f.Lanes[0].Checkpoint.Seq++
 	cpu := func() (ns float64) {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", r.pid)) // 0 where the system has none
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", r.pid)) // 0 if the system does not have it
 		_, _ = fmt.Sscan(string(stat), &ns)
 		return ns / 1e3
 	}

@@ -12,17 +12,16 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// versionedBy are the options of a run whose messages have versions.
+// versionedBy returns the options of a run whose messages have versions.
 func versionedBy(scope fold.Scope) func(*fold.Options) {
 	return func(o *fold.Options) { o.Version, o.Scope = "v", scope }
 }
 
-// heldWriters are two runs of one table with versions, of which the first can be held within its
-// transaction.
+// heldWriters are two runs of one table with versions. The first can be blocked within its transaction.
 type heldWriters struct {
 	db, holder    *database
 	first, second *sinktest.Run
-	lines         []string // that were written before
+	lines         []string // written before
 }
 
 func holdWriters(t *testing.T, url string, scope fold.Scope, before ...string) *heldWriters {
@@ -41,8 +40,8 @@ func holdWriters(t *testing.T, url string, scope fold.Scope, before ...string) *
 	return w
 }
 
-// hold has the first writer wait for what a statement locks as it writes some lines, and the second one
-// write others meanwhile. It reports whether the second one was done before the first.
+// hold makes the first writer wait for a lock that a statement holds while it writes lines, and the second one write
+// others meanwhile. It reports whether the second one finished first.
 func (w *heldWriters) hold(t *testing.T, lock string, first, second []string) (overtook bool) {
 	t.Helper()
 	w.holder.Exec(t, "BEGIN")
@@ -86,17 +85,17 @@ func (w *heldWriters) hold(t *testing.T, lock string, first, second []string) (o
 	return overtook
 }
 
-// TestWriters_OneRowWithVersions has two runs write one row, in each order of what they do and of their
-// versions: the second one between the look of the first for what the database has and its writing, or
-// between that and its commit. The row is the fold of both by their versions; with one of the whole row,
-// which does not remember deletes, it is as if they had come in one of the two orders.
+// TestWriters_OneRowWithVersions: two runs write one row, in each order of their operations and of their versions. The
+// second one writes between the first's read of the database and its write, or between its write and its commit. The
+// row is the fold of both by their versions; with row versions, which do not remember deletes, it is as if they had
+// come in one of the two orders.
 func TestWriters_OneRowWithVersions(t *testing.T) {
 	const old = `{"id":5,"v":3,"a":"old","b":"old","c":"old"}`
 	upsert := func(v int, column string) string {
 		return fmt.Sprintf(`{"id":5,"v":%d,"a":"%[1]d","%[2]s":"%[1]d"}`, v, column)
 	}
 	remove := func(v int, _ string) string { return fmt.Sprintf(`{"id":5,"v":%d,"op":"delete"}`, v) }
-	// Of one version, the later message wins: nothing of what is kept beside the row changes.
+	// With equal versions, the later message wins: the stored state does not change.
 	again := func(int, string) string { return `{"id":5,"v":3,"a":"again"}` }
 	pairs := map[string][2]func(v int, column string) string{"upsert, upsert": {upsert, upsert}, "upsert, delete": {upsert, remove},
 		"delete, upsert": {remove, upsert}, "delete, delete": {remove, remove}, "again, upsert": {again, upsert}}
@@ -127,8 +126,7 @@ func TestWriters_OneRowWithVersions(t *testing.T) {
 	}
 }
 
-// expectOneOf expects the fold of the messages in one of two orders, which by the versions of columns is
-// the same.
+// expectOneOf expects the fold of the messages in one of two orders; with column versions both give the same result.
 func (w *heldWriters) expectOneOf(t *testing.T, scope fold.Scope, one, other []string) {
 	t.Helper()
 	got := sinktest.Rows(t, w.db, "SELECT id, CAST(v AS REAL), a, b, c FROM t ORDER BY id")
@@ -141,8 +139,8 @@ func (w *heldWriters) expectOneOf(t *testing.T, scope fold.Scope, one, other []s
 	}
 }
 
-// TestWriters_OtherRowsWithVersionsDoNotWait: a run writes rows while another one that has written others
-// of the table is not committed.
+// TestWriters_OtherRowsWithVersionsDoNotWait: a run writes rows while another one, which has written other rows of the
+// table, has not committed.
 func TestWriters_OtherRowsWithVersionsDoNotWait(t *testing.T) {
 	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
 		t.Run(string(scope), func(t *testing.T) {
@@ -156,7 +154,8 @@ func TestWriters_OtherRowsWithVersionsDoNotWait(t *testing.T) {
 	}
 }
 
-// TestFlush_RowVersionsAreTextsMeanwhile: another run has made texts of the versions, which were numbers when the rows came.
+// TestFlush_RowVersionsAreTextsMeanwhile: another run has converted the versions to text; they were numbers when the
+// rows came.
 func TestFlush_RowVersionsAreTextsMeanwhile(t *testing.T) {
 	for _, first := range []string{"5", "5.5"} {
 		db := connectEmpty(t, testpg.New(t))
@@ -174,8 +173,7 @@ func TestFlush_RowVersionsAreTextsMeanwhile(t *testing.T) {
 	}
 }
 
-// TestWriters_FirstFlushWithVersions: the first flush of a run does not wait for others that write versions of
-// other tables.
+// TestWriters_FirstFlushWithVersions: a run's first flush does not wait for others that write versions of other tables.
 func TestWriters_FirstFlushWithVersions(t *testing.T) {
 	db := connectEmpty(t, testpg.New(t))
 	made := sinktest.BeginJob(t, db, "made", versionedBy(fold.ColumnScope))
@@ -192,7 +190,7 @@ func TestWriters_FirstFlushWithVersions(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT id, a FROM t ORDER BY id", "1|y", "2|x")
 }
 
-// TestWriters_RejectsWithVersions has runs write the same rows at once, of which the database rejects some.
+// TestWriters_RejectsWithVersions: runs write the same rows at the same time, and the database rejects some.
 func TestWriters_RejectsWithVersions(t *testing.T) {
 	const writers, flushes = 3, 8
 	for _, scope := range []fold.Scope{fold.ColumnScope, fold.RowScope} {
@@ -219,8 +217,8 @@ func TestWriters_RejectsWithVersions(t *testing.T) {
 	}
 }
 
-// TestFlush_VersionsOfRowsThatOthersChanged has a run write rows that others have changed since it wrote them: another run, or
-// somebody by hand, who removes rows, or states, or both. The table is the fold, where a row that was removed starts from nothing.
+// TestFlush_VersionsOfRowsThatOthersChanged: a run writes rows that others have changed since it wrote them: another
+// run, or a user who removes rows, or states, or both. The table is the fold; a removed row starts from nothing.
 func TestFlush_VersionsOfRowsThatOthersChanged(t *testing.T) {
 	sinktest.Seeds(t, 1, versionsOfRowsThatOthersChanged)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// hung is what can hang on a column n of weir's so that Postgres does not change its type,
-// or not without changing what that means.
+// hung are dependencies on a column n of weir's for which Postgres does not change its type, or not without changing
+// their meaning.
 var hung = []struct{ sql, says string }{
 	{"CREATE VIEW v AS SELECT id, n FROM t", "view v uses it"},
 	{"CREATE MATERIALIZED VIEW v AS SELECT n + 1 FROM t", "materialized view v uses it"},
@@ -26,9 +26,9 @@ var hung = []struct{ sql, says string }{
 	{"CREATE STATISTICS st ON (n + 1), id FROM t", "(SQLSTATE 42883)"}, // only the server knows
 }
 
-// TestWiden_WhatHangsOnAColumn: a value that asks for a wider type is rejected, and names
-// what hangs on the column; all others go in, and other columns are widened.
-func TestWiden_WhatHangsOnAColumn(t *testing.T) {
+// TestWiden_DependencyOnAColumn: a value that needs a wider type is rejected, and the error names the dependency. All
+// others are written, and other columns are widened.
+func TestWiden_DependencyOnAColumn(t *testing.T) {
 	url := testpg.New(t)
 	for _, c := range hung {
 		for _, when := range []string{"before a run", "during a run"} {
@@ -42,7 +42,7 @@ func TestWiden_WhatHangsOnAColumn(t *testing.T) {
 					r.End()
 					r = sinktest.Begin(t, db)
 				}
-				// Where the column was free when it was read, the source is read again.
+				// If the dependency was created after the column was read, the source is reread.
 				before := r.Checkpoint()
 				_, err := r.TryFlush(lines...)
 				if again := (sink.ErrChanged{}); errors.As(err, &again) {
@@ -63,8 +63,8 @@ func TestWiden_WhatHangsOnAColumn(t *testing.T) {
 	}
 }
 
-// TestWiden_AHeldColumnRoundsNothing: a column of doubles that cannot be widened rejects a number of which a double would
-// lose digits, as it would be widened for it.
+// TestWiden_AHeldColumnRoundsNothing: a column of doubles that cannot be widened rejects a number that would lose
+// digits as a double, because it would be widened for it.
 func TestWiden_AHeldColumnRoundsNothing(t *testing.T) {
 	db := connectEmpty(t, testpg.New(t))
 	r := sinktest.Begin(t, db)

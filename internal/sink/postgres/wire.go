@@ -18,29 +18,28 @@ import (
 	"github.com/weirsync/weir/internal/tcp"
 )
 
-// A script is a string of statements that goes to the server in one message of
-// the simple query protocol, and is answered as one: a round trip however many
-// statements it has.
+// A script is a string of statements that goes to the server in one message of the simple query protocol, so it takes
+// one round trip however many statements it has.
 type script struct {
 	statements []statement
-	done       int  // how many of them the server had done when it was run: the number of the one that failed
-	planned    bool // it writes what the parts of a flush plan to write
+	done       int  // statements that the server had completed when the script was run: the number of the failed one
+	planned    bool // it writes what a flush's parts plan to write
 }
 
-// A statement is one of a script, and what is known of it.
+// A statement is a statement of a script, with how to handle it.
 type statement struct {
 	sql   string
-	copy  copier // what a COPY ... FROM STDIN is fed
-	part  *part  // whose rows it writes; nil: no part's
+	copy  copier // writes the rows of a COPY ... FROM STDIN
+	part  *part  // the part whose rows it writes; nil: none
 	tally tally
-	each  func(row [][]byte)            // gets the rows as they come, which are good for that long; nil: they are kept
-	means func(e *pgconn.PgError) error // what an error means that is not about rows; nil: the server's
+	each  func(row [][]byte)            // called with each row, which is valid for the call; nil: rows are kept
+	means func(e *pgconn.PgError) error // converts an error that is not about rows; nil: none
 }
 
 // copier writes the lines of a COPY in text form.
 type copier func(w *copyWriter) error
 
-// put appends statements, and returns the number of the last, by which its result is found.
+// put appends statements, and returns the index of the last one's result.
 func (s *script) put(all ...statement) int {
 	s.statements = append(s.statements, all...)
 	return len(s.statements) - 1
@@ -62,7 +61,7 @@ func (s *script) addAll(all ...string) int {
 	return len(s.statements) - 1
 }
 
-// failed returns the statement that failed, {} for none.
+// failed returns the statement that failed, or an empty one.
 func (s *script) failed() (st statement) {
 	if s.done < len(s.statements) {
 		st = s.statements[s.done]
@@ -79,16 +78,16 @@ func (s *script) String() string {
 	return b.String()
 }
 
-// divisionByZero is the SQLSTATE of a demand that is not met.
+// divisionByZero is the SQLSTATE of a demand that does not hold.
 const divisionByZero = "22012"
 
-// demand is a statement that ends the transaction with err unless a condition holds. No value of a message, type, trigger or
-// function of the user's takes part in the condition, so that nothing else can make this statement divide by zero.
+// demand returns a statement that ends the transaction with err unless a condition holds. The condition uses no value
+// of a message, and no type, trigger or function of the user's, so nothing else can make this statement divide by zero.
 func demand(err error, format string, args ...any) statement {
 	return statement{sql: fmt.Sprintf("SELECT 1 / ("+format+")::integer", args...), means: means(err, divisionByZero)}
 }
 
-// means has errors that have one of some SQLSTATEs be err.
+// means returns a function that turns errors with these SQLSTATEs into err.
 func means(err error, codes ...string) func(*pgconn.PgError) error {
 	return func(e *pgconn.PgError) error {
 		if slices.Contains(codes, e.Code) {
@@ -98,16 +97,15 @@ func means(err error, codes ...string) func(*pgconn.PgError) error {
 	}
 }
 
-// result is what one statement brought back: its tag, such as "INSERT 0 5", and
-// its rows as text; a cell that is nil is NULL.
+// result is the result of one statement: its tag, such as "INSERT 0 5", and its rows as text, with nil for NULL.
 type result struct {
 	tag     pgconn.CommandTag
-	columns []string // their names
+	columns []string // names
 	rows    [][][]byte
 }
 
-// structs are the rows of a result as structs. A field has the column that its tag names; NULL leaves it empty. A list
-// of texts has a character 1 between them.
+// structs decodes the rows of a result into structs. A field's tag names its column; NULL leaves it empty. Texts in a
+// list are separated by a character 1.
 func structs[T any](r result) []T {
 	all := make([]T, len(r.rows))
 	for i, row := range r.rows {
@@ -132,19 +130,18 @@ func structs[T any](r result) []T {
 	return all
 }
 
-// lostError says that the connection broke, so that nobody knows what became of
-// the statements.
+// lostError reports that the connection broke, so the outcome of the statements is unknown.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return "the connection broke: " + e.err.Error() }
 func (e *lostError) Unwrap() error { return e.err }
 
-// run sends a script and waits for the answer. The results are those of the
-// statements that were done, even if the error is not nil; it is a
-// [*pgconn.PgError], a [*lostError], after which the connection is closed, or what the caller's code returned.
+// run sends a script and waits for the reply. The results belong to the statements that were completed, even if the
+// error is not nil. The error is a [*pgconn.PgError], a [*lostError], after which the connection is closed, or an error
+// from the caller's code.
 //
-// This is not pgconn's CopyFrom, for that keeps the tag of the last statement
-// alone, and reports a COMMIT whose answer was lost as safe to send again.
+// It does not use pgconn's CopyFrom, which keeps only the last statement's tag, and reports a COMMIT whose reply was
+// lost as safe to resend.
 func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -156,14 +153,14 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
 		if !stop() {
-			// The deadline may hit the next script, whose time has not come.
+			// The deadline could apply to the next script.
 			c.drop()
 		}
 	}()
 	unguard := tcp.Guard(conn)
 	front.SendQuery(&pgproto3.Query{String: s.String()})
-	// The server may have so much to say while it is sent rows (a trigger's
-	// warnings) that it stops to read, if nobody listens.
+	// While it receives rows, the server may send so much (a trigger's warnings) that it stops reading if nobody reads
+	// its output.
 	sent := make(chan error, 1)
 	go func() { sent <- s.send(front, conn) }()
 	results, err := c.receive(front, s.statements)
@@ -183,9 +180,8 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 	return results, err
 }
 
-// send sends the statements and, without waiting for the server to ask for it,
-// what the COPYs among them are fed. What follows an error of the server's, it
-// passes over.
+// send sends the statements and, without waiting for the server's request, the rows of their COPYs. After an error, the
+// server ignores the rest.
 func (s *script) send(front *pgproto3.Frontend, conn io.Writer) error {
 	if err := front.Flush(); err != nil {
 		return err
@@ -206,7 +202,7 @@ func (s *script) send(front *pgproto3.Frontend, conn io.Writer) error {
 	return nil
 }
 
-// receive reads the answer to the statements of a script.
+// receive reads the results of a script's statements.
 func (c *client) receive(front *pgproto3.Frontend, statements []statement) (results []result, err error) {
 	var refused *pgconn.PgError
 	var now result
@@ -258,14 +254,14 @@ func (c *client) receive(front *pgproto3.Frontend, statements []statement) (resu
 // warnEvery is how often warnings of one SQLSTATE are logged: a trigger may raise one for every row.
 const warnEvery = time.Minute
 
-// A warning is one of the server's that was logged.
+// A warning is a warning of the server that was logged.
 type warning struct {
 	text   string
 	logged time.Time
 }
 
-// warn logs a warning of the server's, unless it repeats the last one of its SQLSTATE or comes soon after it. That a
-// session ends is reported by the call that finds it ended, if there is one.
+// warn logs a warning of the server, unless it repeats the last one of its SQLSTATE or follows soon after it. It does
+// not log the end of a session, which the call that notices it reports.
 func (c *client) warn(code, text string) {
 	if strings.HasPrefix(code, "57P") {
 		return
@@ -277,8 +273,8 @@ func (c *client) warn(code, text string) {
 	}
 }
 
-// isFatal reports whether an error ends the session. A pooler's has only the severity that
-// is for people, in English.
+// isFatal reports whether an error ends the session. A pooler sends only the severity that is meant for people, in
+// English.
 func isFatal(e *pgconn.PgError) bool {
 	if e == nil {
 		return false
@@ -287,7 +283,7 @@ func isFatal(e *pgconn.PgError) bool {
 	return severity == "FATAL" || severity == "PANIC"
 }
 
-// query runs statements that return rows, and returns those of each.
+// query runs statements that return rows, and returns each one's result.
 func (c *client) query(ctx context.Context, statements ...string) ([]result, error) {
 	s := &script{}
 	s.addAll(statements...)
@@ -301,12 +297,11 @@ type copyWriter struct {
 }
 
 const (
-	copyHeader = 5 // a message's letter and length
+	copyHeader = 5 // a message's type and length
 	copyChunk  = 64 << 10
 )
 
-// line returns the buffer to append a line to; the caller gives it back to
-// done.
+// line returns the buffer to append a line to; the caller passes it back to done.
 func (w *copyWriter) line() []byte {
 	if len(w.buf) == 0 {
 		w.buf = append(w.buf, 'd', 0, 0, 0, 0)
@@ -346,11 +341,10 @@ func pgError(err error) *pgconn.PgError {
 	return e
 }
 
-// ident makes a name an identifier of SQL. A name has no NUL: the fold rejects
-// such fields.
+// ident returns a quoted identifier. A name has no NUL: the fold rejects such fields.
 func ident(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// literal makes a text a string of SQL, whatever standard_conforming_strings is.
+// literal returns a string literal, whatever standard_conforming_strings is.
 func literal(s string) string { return quote(storable(s)) }
 
 // quote is literal for a text that is storable.
@@ -361,13 +355,13 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
-// storable is a text as the server takes it: without NUL and what is no UTF-8.
+// storable returns a text that the server accepts: without NUL and invalid UTF-8.
 func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", `\u0000`) // as in JSON: checkpoints are JSON
 }
 
-// appendCopyText appends a value of a COPY in text form. Every backslash is
-// escaped: \. alone on a line would end the COPY in silence.
+// appendCopyText appends a value in a COPY's text format. Every backslash is escaped, because \. alone on a line would
+// silently end the COPY.
 func appendCopyText(dst, s []byte) []byte {
 	from := 0
 	for i, c := range s {

@@ -18,8 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-// TestFlush_WaitsForNoLongReader: a change of the table behind a long reader
-// would hold up everybody else.
+// TestFlush_WaitsForNoLongReader: a change of the table that waits for a long reader would block everybody else.
 func TestFlush_WaitsForNoLongReader(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	r := sinktest.Begin(t, db)
@@ -32,7 +31,7 @@ func TestFlush_WaitsForNoLongReader(t *testing.T) {
 	go func() {
 		defer close(ended)
 		waitForLocks(t, db, 1) // weir's ALTER TABLE waits for the long reader,
-		// and another reader behind it, which is answered while the long one still reads.
+		// and another reader waits behind it, but is answered while the long one still reads.
 		if _, err := other.conn.Exec(t.Context(), "SET statement_timeout = '1min'; SELECT * FROM t", pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Errorf("a reader waits behind weir: %v", err)
 		}
@@ -46,8 +45,7 @@ func TestFlush_WaitsForNoLongReader(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT b FROM t", "new")
 }
 
-// TestWriters has runs write the same keys at once, in their own orders,
-// with rows that come and go.
+// TestWriters: runs write the same keys at the same time, in different orders, with inserts and deletes.
 func TestWriters(t *testing.T) {
 	const writers, flushes = 4, 15
 	for _, c := range []struct {
@@ -80,7 +78,7 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// atOnce has several runs, each of a job of its own, take turns at the same time. It returns why flushes were retried.
+// atOnce makes several runs, each with its own job, write at the same time. It returns why flushes were retried.
 func atOnce(writers int, begin func(job string) *sinktest.Run, turns int, write func(r *sinktest.Run, rnd *rand.Rand, writer, turn int)) []string {
 	var again retries
 	var wg sync.WaitGroup
@@ -98,7 +96,7 @@ func atOnce(writers int, begin func(job string) *sinktest.Run, turns int, write 
 	return again.reasons
 }
 
-// expectNoDeadlock demands that nobody waited in a circle, and that no flush was retried.
+// expectNoDeadlock checks that there was no deadlock, and that no flush was retried.
 func expectNoDeadlock(t *testing.T, db *database, again []string) {
 	t.Helper()
 	if n := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n != "0" || len(again) > 0 {
@@ -106,8 +104,8 @@ func expectNoDeadlock(t *testing.T, db *database, again []string) {
 	}
 }
 
-// TestWriters_Sets has runs write the sets of the same rows at once: each set is as one of them wrote
-// it, and nobody waits in a circle.
+// TestWriters_Sets: runs write the sets of the same rows at the same time. Each set is as one of them wrote it, and
+// there is no deadlock.
 func TestWriters_Sets(t *testing.T) {
 	for name, id := range map[string]string{"keys of the feed": "", "generated keys": "oid"} {
 		t.Run(name, func(t *testing.T) {
@@ -136,13 +134,13 @@ func TestWriters_Sets(t *testing.T) {
 	}
 }
 
-// nested begins runs of a mapping.
+// nested returns a function that begins runs of a mapping.
 func nested(t *testing.T, db *database, m *mapping.Mapping) func(job string) *sinktest.Run {
 	return func(job string) *sinktest.Run { return sinktest.BeginNestedJob(t, db, job, m, false) }
 }
 
-// TestWriters_TablesInAnotherOrder has two runs write the sets of two tables, which their mappings name in opposite
-// orders: nobody waits in a circle.
+// TestWriters_TablesInAnotherOrder: two runs write the sets of two tables, which their mappings list in opposite
+// orders. There is no deadlock.
 func TestWriters_TablesInAnotherOrder(t *testing.T) {
 	const flushes = 300
 	db := connect(t, testpg.New(t))
@@ -157,7 +155,7 @@ func TestWriters_TablesInAnotherOrder(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(DISTINCT s.sku) FROM (SELECT sku FROM a UNION ALL SELECT sku FROM b) s", "1")
 }
 
-// TestWriters_OneSet: of two runs that write one set at once, one finds what the other wrote.
+// TestWriters_OneSet: of two runs that write one set at the same time, one sees what the other wrote.
 func TestWriters_OneSet(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	n := sinktest.BeginNested(t, db, sinktest.Shop(t), false)
@@ -165,7 +163,7 @@ func TestWriters_OneSet(t *testing.T) {
 	n.End()
 	db.Exec(t, "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock_shared(42); RETURN NULL; END $$")
 	db.Exec(t, "CREATE TRIGGER waits AFTER DELETE ON items EXECUTE FUNCTION waits()")
-	db.Exec(t, "SELECT pg_advisory_lock(42)") // who has swept the set first waits before its commit
+	db.Exec(t, "SELECT pg_advisory_lock(42)") // the first to sweep the set waits before its commit
 	var wg sync.WaitGroup
 	one, other := sinktest.BeginNestedJob(t, db, "one", sinktest.Shop(t), false), sinktest.BeginNestedJob(t, db, "other", sinktest.Shop(t), false)
 	wg.Go(func() { one.Flush(`{"id":1,"items":[{"sku":"one"}]}`) })
@@ -176,9 +174,8 @@ func TestWriters_OneSet(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), bool_or(sku = 'old') FROM items", "1|false")
 }
 
-// TestWriters_Piecewise has runs write the same rows of two tables at once, each flush with a message
-// that the database rejects: those that are written piecewise, in the order of the feed, wait for no
-// row of another.
+// TestWriters_Piecewise: runs write the same rows of two tables at the same time, each flush with a message that the
+// database rejects. Flushes that are written piecewise, in feed order, do not wait for each other's rows.
 func TestWriters_Piecewise(t *testing.T) {
 	const flushes = 12
 	db := connect(t, testpg.New(t))
@@ -196,14 +193,14 @@ func TestWriters_Piecewise(t *testing.T) {
 			t.Errorf("rejected: %v", res.Refused)
 		}
 	})
-	// What another run commits between the statements may be changed without having been locked: a
-	// flush is retried then. Nobody waits in a circle.
+	// A row that another run commits between the statements may be changed without having been locked: the flush is
+	// then retried. There is no deadlock.
 	if deadlocks := db.one(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); deadlocks != "0" || slices.Contains(again, "deadlock") {
 		t.Errorf("%s deadlocks; retried for %v", deadlocks, again)
 	}
 }
 
-// TestWriters_PiecewiseTakesTurns: while one run writes piecewise, another one that does waits, though its rows are others.
+// TestWriters_PiecewiseTakesTurns: while one run writes piecewise, another piecewise flush waits, even for other rows.
 func TestWriters_PiecewiseTakesTurns(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, n integer CHECK (n >= 0))")
@@ -224,8 +221,8 @@ func TestWriters_PiecewiseTakesTurns(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT * FROM t ORDER BY id", "1|1", "2|1")
 }
 
-// TestWriters_ExpiriesLockInTheOrderOfFlushes: of a composite key that is 10 before 9, so an expiry that waits for
-// 10 does not hold 9.
+// TestWriters_ExpiriesLockInTheOrderOfFlushes: in a composite key 10 comes before 9, so an expiry that waits for 10
+// does not hold 9.
 func TestWriters_ExpiriesLockInTheOrderOfFlushes(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (n integer, id integer, at timestamp DEFAULT '2020-05-15', PRIMARY KEY (n, id))")
@@ -247,24 +244,24 @@ func TestWriters_ExpiriesLockInTheOrderOfFlushes(t *testing.T) {
 	wg.Wait()
 }
 
-// TestFlush_Deadlock: another program takes the rows in its own order.
+// TestFlush_Deadlock: another program locks the rows in another order.
 func TestFlush_Deadlock(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
-	db.Exec(t, "ALTER TABLE t ENABLE ROW LEVEL SECURITY") // so that there is no MERGE, after which weir would try again by itself
+	db.Exec(t, "ALTER TABLE t ENABLE ROW LEVEL SECURITY") // so there is no MERGE, after which weir would retry by itself
 	db.set(t, "deadlock_timeout = '50ms'")
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":2,"a":"x"}`)
 	r.Flush(`{"id":2,"a":"z"}`)
 	slow(t, db, "0.5")
-	db.Exec(t, "SET deadlock_timeout = '1min'") // so that weir, which waits last, is who sees it
+	db.Exec(t, "SET deadlock_timeout = '1min'") // so weir, which waits last, detects it
 	db.Exec(t, "BEGIN")
 	db.Exec(t, "SELECT FROM t WHERE id = 2 FOR UPDATE")
 	done := whenAsleep(t, db, func() {
-		db.Exec(t, "UPDATE weir_checkpoints SET updated = NULL") // which weir's flush holds by now
+		db.Exec(t, "UPDATE weir_checkpoints SET updated = NULL") // weir's flush holds it
 		db.Exec(t, "COMMIT")
 	})
-	r.Fold(`{"id":2,"a":"y"}`, `{"id":1,"a":"y"}`, "bad") // the new row, which is first by its key, takes a while
+	r.Fold(`{"id":2,"a":"y"}`, `{"id":1,"a":"y"}`, "bad") // the new row, which has the first key, takes a while
 	_, again := patient(t, r)
 	if <-done; !slices.Contains(again, "deadlock") {
 		t.Errorf("did not exercise: tried again for %v", again)
@@ -273,9 +270,9 @@ func TestFlush_Deadlock(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects", "1")
 }
 
-// TestFlush_FourMakeOneTable: runs that begin at once make and widen one table.
+// TestFlush_FourMakeOneTable: runs that begin at the same time create and widen one table.
 func TestFlush_FourMakeOneTable(t *testing.T) {
-	for range 5 { // it takes luck for them to meet
+	for range 5 { // repeated, because they do not always collide
 		for _, name := range []string{"plain", "versions"} {
 			t.Run(name, func(t *testing.T) { fourMakeOneTable(t, kinds[name].change) })
 		}
@@ -298,9 +295,9 @@ func fourMakeOneTable(t *testing.T, change []func(*fold.Options)) {
 		"10|1.5|NULL|NULL|NULL", "11|1.5|NULL|NULL|NULL", "12|1.5|NULL|NULL|NULL", "13|1.5|NULL|NULL|NULL")
 }
 
-// TestWriters_DeletesInSeveralTables: a flush that deletes from one of several tables locks rows before it
-// inserts; one that deletes from none does both in the order of the keys. One of them is sent again, and takes
-// a turn of its own; the run does not notice.
+// TestWriters_DeletesInSeveralTables: a flush that deletes from one of several tables locks rows before it inserts; one
+// that deletes from none does both in key order. One of them is resent, with an exclusive lock; the run does not
+// notice.
 func TestWriters_DeletesInSeveralTables(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE orders (id integer PRIMARY KEY, status text)")
@@ -334,8 +331,8 @@ func TestWriters_DeletesInSeveralTables(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT status) FROM orders WHERE id IN (2, 3)", "2|1")
 }
 
-// TestWriters_FirstFlushNextToRejects: two runs have begun before weir's tables were there. The first flush of one
-// of them, which would make them, comes when the other has made them, and is about to keep a reject.
+// TestWriters_FirstFlushNextToRejects: two runs have begun before weir's tables existed. One run's first flush, which
+// would create them, comes when the other has created them, and is about to store a reject.
 func TestWriters_FirstFlushNextToRejects(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.set(t, "deadlock_timeout = '20ms'")
@@ -358,7 +355,7 @@ func TestWriters_FirstFlushNextToRejects(t *testing.T) {
 	}
 	flush(a, 1, `{"id":2,"c":-1}`, `{"id":5}`)
 	flush(b, 2, `{"id":3,"c":-1}`, `{"id":6}`)
-	time.Sleep(100 * time.Millisecond) // who waits from now on finds the deadlock
+	time.Sleep(100 * time.Millisecond) // whoever waits from now on detects the deadlock
 	holder.Exec(t, "ROLLBACK")
 	flushes.Wait()
 	if len(again.reasons) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// noKey has each message be a row of its own.
+// noKey makes each message a row of its own.
 func noKey(o *fold.Options) { o.Key = []string{} }
 
 // appendTests: tables without a key, to which rows are appended.
@@ -70,7 +70,7 @@ var appendTests = []test{
 	}},
 }
 
-// randomAppends writes a feed in random batches, with calls that fail and runs that end, some of its messages several times.
+// randomAppends writes a feed in random batches, with failing calls and ending runs, and some messages several times.
 func randomAppends(t *testing.T, db Database, rnd *rand.Rand) {
 	constrained := rnd.IntN(2) == 0 && db.Has(Shared)
 	if constrained {
@@ -125,7 +125,7 @@ func randomAppends(t *testing.T, db Database, rnd *rand.Rand) {
 		}
 	}
 	have := Rows(t, db, "SELECT a, b, u FROM t")
-	if constrained { // rows around one that is rejected may come in another order
+	if constrained { // rows around a rejected one may come in another order
 		slices.Sort(want)
 		slices.Sort(have)
 	}

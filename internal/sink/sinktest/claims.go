@@ -81,7 +81,7 @@ var checkpointTests = []test{
 		if !slices.Equal(cps, []sink.Checkpoint{{}}) || len(none) > 0 || file != (sink.RejectFile{}) || len(tables) > 0 || len(st.Jobs) > 0 || len(st.Rejects) > 0 || n > 0 || len(rejects(t, i, "")) > 0 {
 			t.Errorf("the checkpoints are %+v and %+v, the file of rejects %+v, the tables %q, the status %+v; %d rejects are kept", cps, none, file, tables, st, n)
 		}
-		// What is committed later is read by the same claims.
+		// The same claims read what is committed later.
 		Setup{}.unclaimed(t, db).Flush(`{"id":1}`)
 		if got, err := c.Checkpoints(t.Context(), from); err != nil || len(got) != 1 || got[0].Seq != 1 || got[0].Line != 1 {
 			t.Errorf("the checkpoint is %+v, %v", got, err)
@@ -103,7 +103,7 @@ var checkpointTests = []test{
 				f.Lanes[0].Source, f.Lanes[0].Checkpoint = source, sink.Checkpoint{Seq: int64(n/2 + 1), Line: int64(10 + n), Offset: 7, Mark: `{"m":1}`}
 			}, fmt.Sprintf(`{"id":%d}`, n))
 			latest(job, source, int64(10+n))
-			time.Sleep(2 * time.Millisecond) // commits are told apart by their times
+			time.Sleep(2 * time.Millisecond) // commits are distinguished by their times
 		}
 		latest("other job", "", 0)
 	}},
@@ -134,7 +134,7 @@ var checkpointTests = []test{
 	}},
 }
 
-// claims opens claims, which go with the test.
+// claims opens claims, which are closed at the end of the test.
 func claims(t *testing.T, db Database, job string) sink.Claims {
 	t.Helper()
 	c := db.Claims(t, job)
@@ -146,7 +146,7 @@ func claims(t *testing.T, db Database, job string) sink.Claims {
 	return c
 }
 
-// taken demands that lanes were taken, or, with the name of one, that another run holds it.
+// taken checks that lanes were claimed, or, if given a lane, that another run holds it.
 func taken(t *testing.T, err error, busy ...string) {
 	t.Helper()
 	var e sink.BusyError
@@ -166,8 +166,8 @@ const (
 	otherJob
 )
 
-// A claim is what a run does with lanes: take or drop them, take the whole job, or close. busyLane is the lane that is
-// busy then, or ? for the job or any of its lanes.
+// A claim is an operation of a run: take or drop lanes, take the whole job, or close. busyLane is the lane that is then
+// busy, or ? for the job or any of its lanes.
 type claim struct {
 	run      int
 	does     string
@@ -198,7 +198,7 @@ func claimed(t *testing.T, db Database, all []claim) {
 	}
 }
 
-// claimTests: one run at a time has a lane.
+// claimTests: only one run at a time holds a lane.
 var claimTests = []test{
 	{"OneRunHoldsALane", func(t *testing.T, db Database) {
 		claimed(t, db, []claim{
@@ -208,19 +208,19 @@ var claimTests = []test{
 			{second, "take", "d b", "b"}, {first, "take", "d", ""}, // one of them is held: none is taken
 			{second, "take", "c e", ""}, {otherJob, "take", "a", ""},
 			{first, "drop", "a d", ""}, {second, "take", "d", ""}, {second, "take", "a", ""}, {second, "take", "b", "b"}, {first, "take", "a", "a"},
-			{first, "drop", "a never", ""}, {first, "take", "a", "a"}, // nothing of the other's
+			{first, "drop", "a never", ""}, {first, "take", "a", "a"}, // nothing of the other run's
 			{first, "drop", "", ""}, {second, "take", "b", "b"},
 			{first, "close", "", ""}, {second, "take", "b", ""},
-			{first, "close", "", ""}, {third, "take", "b", "b"}, // the second close releases nothing of the other's
+			{first, "close", "", ""}, {third, "take", "b", "b"}, // the second close releases nothing of the other run's
 		})
 	}},
 	{"TheWholeJobExcludesItsLanes", func(t *testing.T, db Database) {
 		claimed(t, db, []claim{
-			{first, "take", "a", ""}, {second, "job", "", "?"}, {second, "take", "b", ""}, {first, "job", "", "?"}, // the second has a lane
-			{first, "take", "b", "b"}, {second, "drop", "b", ""}, {first, "job", "", "?"}, // the second's run lasts
+			{first, "take", "a", ""}, {second, "job", "", "?"}, {second, "take", "b", ""}, {first, "job", "", "?"}, // the second run has a lane
+			{first, "take", "b", "b"}, {second, "drop", "b", ""}, {first, "job", "", "?"}, // the second run continues
 			{second, "close", "", ""}, {first, "job", "", ""}, {first, "job", "", ""}, // with its own lane
 			{second, "take", "b", "?"}, {second, "job", "", "?"}, {first, "take", "a c", ""}, {otherJob, "job", "", ""},
-			{first, "drop", "a c", ""}, {second, "take", "a", "?"}, // the job is held, whatever lanes are
+			{first, "drop", "a c", ""}, {second, "take", "a", "?"}, // the job is held, whatever happens to lanes
 			{first, "close", "", ""}, {second, "take", "a", ""}, {second, "close", "", ""},
 			{second, "take", "", ""}, {third, "job", "", "?"}, // a run that resumes nothing
 			{second, "close", "", ""}, {third, "job", "", ""},

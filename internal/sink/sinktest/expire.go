@@ -9,12 +9,12 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// old are the rows of the suite's table that were last changed before a minute.
+// old returns an expiry for the rows of the suite's table that were last changed before a minute.
 func old(minute int, of ...string) *sink.Expiry {
 	return &sink.Expiry{Table: table, Key: []string{"id"}, Of: of, Before: at(minute)}
 }
 
-// expiryTests: old rows are removed, by an index and without one.
+// expiryTests: old rows are removed, with an index and without one.
 var expiryTests = slices.Concat(
 	byIndexAndWithout("InSteps", func(t *testing.T, db Database, index func(column string)) {
 		r := Setup{Fit: stamps, Options: all(key("id", "n"))}.Begin(t, db).At(at(0))
@@ -47,7 +47,7 @@ var expiryTests = slices.Concat(
 			if got := r.Expire(e); !reflect.DeepEqual(got, sink.Expired{Removed: 1}) {
 				t.Errorf("%v: %+v", ids, got)
 			}
-			// The tombstone of another row stays, and none is left of this one.
+			// The tombstone of another row is kept, and nothing is left of this one.
 			Expect(t, db, "SELECT count(*), count(gone) FROM weir_versions", "2|1")
 			r.Flush(first+`,"v":1,"a":"again"}`, second+`,"v":5,"a":"old"}`)
 			Expect(t, db, "SELECT a FROM t ORDER BY a", "again", "y")

@@ -17,11 +17,11 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// SeedVariable names the environment variable that has the random tests run
-// with one seed alone, such as 7, or with a range of them, such as 1000-1999.
+// SeedVariable is the environment variable that limits the random tests to one seed, such as 7, or to a range of seeds,
+// such as 1000-1999.
 const SeedVariable = "TEST_SEED"
 
-// Seeds runs f with n seeds, or with those in [SeedVariable].
+// Seeds runs f with n seeds, or with the seeds in [SeedVariable].
 func Seeds(t *testing.T, n uint64, f func(t *testing.T, rnd *rand.Rand)) {
 	first, last := uint64(1), n
 	if s := os.Getenv(SeedVariable); s != "" {
@@ -41,8 +41,8 @@ func Seeds(t *testing.T, n uint64, f func(t *testing.T, rnd *rand.Rand)) {
 	}
 }
 
-// faultTests: calls that fail; and random feeds in random batches, with calls that fail and
-// runs that end, against the fold in its plainest form.
+// faultTests: calls that fail; and random feeds in random batches, with failing calls and ending runs, compared with a
+// simple model of the fold.
 var faultTests = []test{
 	{"AFaultAtEachMoment", func(t *testing.T, db Database) {
 		r := Begin(t, db)
@@ -110,8 +110,8 @@ var faultTests = []test{
 	}},
 }
 
-// feedFaultily writes a feed in random batches, with calls that fail, and runs that end or are killed, whose lines the next one
-// reads from the checkpoint on. It returns how many calls failed and were repeated.
+// feedFaultily writes a feed in random batches, with failing calls, and runs that end or are killed, whose lines the
+// next run rereads from the checkpoint on. It returns how many calls failed and were repeated.
 func (s Setup) feedFaultily(t *testing.T, db Database, rnd *rand.Rand, lines []string) (failed int) {
 	t.Helper()
 	begin := func() *Run {
@@ -148,7 +148,7 @@ func (s Setup) feedFaultily(t *testing.T, db Database, rnd *rand.Rand, lines []s
 // feedColumns are the columns of random feeds.
 var feedColumns = []string{"text", "whole", "real", "flag", "late"}
 
-// randomFeed makes messages.
+// randomFeed returns random messages.
 func randomFeed(rnd *rand.Rand, n int) (lines []string) {
 	texts := []string{"", "a", "007", "1.50", " 7", "Zürich", "日本", "😀", "'", "null", "true", "-0", "1e5", "%s", `\\N`, `\\.`}
 	ids := 1 + rnd.IntN(n/4)
@@ -179,12 +179,12 @@ func randomFeed(rnd *rand.Rand, n int) (lines []string) {
 		}
 		lines = append(lines, line+"}")
 	}
-	// One message more, so that every column exists.
+	// One more message, so every column exists.
 	return append(lines, `{"id":9999,"text":"end","whole":1,"real":0.5,"flag":true,"late":"end"}`)
 }
 
-// plainRows are the rows that lines fold into, as Expect wants them: the id, by which they
-// are in order, what first makes of a row, and the columns.
+// plainRows returns the rows that lines fold into, in the format of Expect: the id, by which they are sorted, the
+// result of first for a row, and the columns.
 func plainRows(t *testing.T, lines []string, r foldtest.Rules, first func(map[string]foldtest.Value) string, columns ...string) (rows []string) {
 	t.Helper()
 	r.Key, r.DeleteField, r.DeleteValue, r.MaxColumns = []string{"id"}, "op", "delete", 100

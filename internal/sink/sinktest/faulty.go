@@ -13,12 +13,12 @@ import (
 
 // A Call is a call of a sink or of claims that may fail.
 type Call struct {
-	Method string      // by its name
-	N      int         // how many calls of the method there were, this one included
+	Method string      // its name
+	N      int         // how many calls of the method there were, including this one
 	Flush  *sink.Flush // of Flush
 }
 
-// A Fault is what happens to a call; the zero Fault is nothing.
+// A Fault is what happens to a call; the zero value is no fault.
 type Fault struct {
 	Delay time.Duration // before the call
 	At    Moment
@@ -28,14 +28,14 @@ type Fault struct {
 // A Moment is when a call fails.
 type Moment int
 
-// When a call fails.
+// The moments.
 const (
-	Before Moment = iota // it does nothing
-	Within               // a flush that has written all: nothing is committed
-	After                // it was done, and the answer is lost
+	Before Moment = iota // the call does nothing
+	Within               // a flush that has written everything; nothing is committed
+	After                // the call succeeded, and the reply is lost
 )
 
-// Faults choose what happens to a call. They may block.
+// Faults chooses what happens to a call. It may block.
 type Faults func(Call) Fault
 
 // Faulty returns s with faults.
@@ -46,7 +46,7 @@ func FaultyClaims(c sink.Claims, faults Faults) sink.Claims {
 	return sink.InterceptClaims(c, faults.around())
 }
 
-// Flushes are faults of flushes alone.
+// Flushes restricts faults to flushes.
 func Flushes(faults Faults) Faults {
 	return func(c Call) Fault {
 		if c.Method != "Flush" {
@@ -56,11 +56,11 @@ func Flushes(faults Faults) Faults {
 	}
 }
 
-// RandomFaults delays a third of all calls, and has a third of them fail, as databases and
-// networks do, but no method more than twice in succession. It may be shared.
+// RandomFaults delays a third of all calls, and makes a third of them fail, as databases and networks do, but no method
+// more than twice in a row. It may be shared.
 func RandomFaults(rnd *rand.Rand) Faults {
 	var mu sync.Mutex
-	failed := map[string]int{} // in succession
+	failed := map[string]int{} // consecutive failures
 	return func(c Call) (f Fault) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -84,7 +84,7 @@ func RandomFaults(rnd *rand.Rand) Faults {
 
 var errFault = errors.New("a fault that a test asked for")
 
-// around does calls with the faults that are chosen for them.
+// around makes calls with the chosen faults.
 func (faults Faults) around() sink.Around {
 	var mu sync.Mutex
 	calls := map[string]int{} // by method
@@ -97,7 +97,7 @@ func (faults Faults) around() sink.Around {
 	}
 }
 
-// apply does a call with the fault.
+// apply makes a call with the fault.
 func (f Fault) apply(ctx context.Context, flush *sink.Flush, do func() error) error {
 	if f.Delay > 0 {
 		select {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// untyped is the shop whose columns have the types of their values.
+// untyped is the shop with columns that have the types of their values.
 func untyped(m *mapping.Mapping) *mapping.Mapping {
 	for i, spec := range []string{"id, status", "sku, qty", "code, amount"} {
 		m.Tables[i].Columns = columns(spec)
@@ -18,7 +18,7 @@ func untyped(m *mapping.Mapping) *mapping.Mapping {
 	return m
 }
 
-// refusesOrphans demands that an item without its order, and a tax without its item, be refused.
+// refusesOrphans checks that an item without its order, and a tax without its item, are refused.
 func refusesOrphans(t *testing.T, db Database) {
 	t.Helper()
 	for _, c := range []struct{ table, keys, line string }{
@@ -33,7 +33,7 @@ func refusesOrphans(t *testing.T, db Database) {
 	}
 }
 
-// foreignTests: the foreign keys of tables that weir makes.
+// foreignTests: the foreign keys of tables that weir creates.
 var foreignTests = []test{
 	{"TheyAreNoConstraintsToWeir", func(t *testing.T, db Database) {
 		n := BeginNested(t, db, Shop(t), false)

@@ -16,13 +16,12 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// opening are the options that the driver is opened with.
+// opening returns the driver's options.
 func opening(t *testing.T) sink.Options {
 	return sink.Options{Level: sink.Off, Log: logtest.New(t)}
 }
 
-// driver returns a database's driver, and the database, with a suffix to its name, as the
-// driver parses it.
+// driver returns a database's driver, and the database, with a suffix to its name, as the driver parses it.
 func driver(t *testing.T, db Database, suffix string) (sink.Driver, string) {
 	t.Helper()
 	d, to := db.Driver()
@@ -33,7 +32,7 @@ func driver(t *testing.T, db Database, suffix string) (sink.Driver, string) {
 	return d, dest
 }
 
-// inspect opens a database to read, as weir status does.
+// inspect opens a database for reading, as weir status does.
 func inspect(t *testing.T, db Database) sink.Inspector {
 	t.Helper()
 	d, dest := driver(t, db, "")
@@ -59,7 +58,7 @@ var inspectorTests = []test{
 		r.In("b").Flush(`{"id":1}`, `bad`)
 		r.lanes = r.lanes[:1]
 		r.In("a").Flush(`{"id":2}`)
-		r.beside("u").Flush(`{"id":1}`)
+		r.sibling("u").Flush(`{"id":1}`)
 		Setup{Job: "unnamed", Unnamed: true}.unclaimed(t, db).Flush(`{"id":3}`)
 		st, err := inspect(t, db).Status(t.Context())
 		if err != nil {
@@ -107,7 +106,7 @@ var inspectorTests = []test{
 	{"RejectsOfOneJobOrAll", func(t *testing.T, db Database) {
 		Begin(t, db).Flush(`{"id":1}`, "not \xff UTF-8", `it's "bad"`, `{"a":1}`)
 		BeginJob(t, db, "it's other").Flush(`theirs \`)
-		var many []string // more than a driver asks for at a time
+		var many []string // more than a driver reads at a time
 		for n := range 2500 {
 			many = append(many, fmt.Sprintf("bad %d", n))
 		}
@@ -159,7 +158,7 @@ var inspectorTests = []test{
 	}},
 	{"SampleHasRowsWithTheirNulls", func(t *testing.T, db Database) {
 		r := BeginTable(t, db, "it's", "id")
-		// A column may be called as the table, or as anything in a driver's SQL.
+		// A column may have the table's name, or any name in a driver's SQL.
 		r.Flush(`{"id":1,"t":"x","it's":"y"}`, `{"id":2,"n":2.5}`, `{"id":3,"t":null}`, `{"id":4,"op":"delete"}`)
 		i := inspect(t, db)
 		all := []string{`{"id":1,"t":"x","it's":"y","n":null}`, `{"id":2,"t":null,"it's":null,"n":2.5}`, `{"id":3,"t":null,"it's":null,"n":null}`}
@@ -189,7 +188,7 @@ var inspectorTests = []test{
 			slices.Sort(keys)
 			return keys
 		}
-		// A row that was removed and exists is a difference, no other row.
+		// A removed row that exists is a difference; no other row is.
 		if got, want := others(10, `{"id":1,"a":"w"}`, `{"id":4,"op":"delete"}`, `{"id":7}`), []string{"2", "zz, z", "é"}; !slices.Equal(got, want) {
 			t.Errorf("the others are %q, want %q", got, want)
 		}
@@ -200,7 +199,7 @@ var inspectorTests = []test{
 			t.Errorf("of all rows the others are %q", got)
 		}
 		var many []string
-		for n := range 500 { // more than a driver asks for at a time
+		for n := range 500 { // more than a driver reads at a time
 			many = append(many, fmt.Sprintf(`{"id":"n%d"}`, n))
 		}
 		r.Flush(many...)
@@ -249,8 +248,8 @@ var inspectorTests = []test{
 	}},
 }
 
-// logsNothing demands that the database's log stay as it is. A server logs something of its own
-// every few seconds: so one of three times is enough.
+// logsNothing checks that the database's log does not grow. A server logs something itself every few seconds, so one
+// success in three tries is enough.
 func logsNothing(t *testing.T, db Database, do func()) {
 	t.Helper()
 	var n int64
@@ -264,7 +263,7 @@ func logsNothing(t *testing.T, db Database, do func()) {
 	t.Errorf("it wrote %d bytes", n)
 }
 
-// kept are the rejects of lines of which nothing else was read, as the function rejects shows them.
+// kept returns the rejects of unreadable lines, in the format of the function rejects.
 func kept(lines []string) (shown []string) {
 	offset := 0
 	for i, text := range lines {
@@ -274,7 +273,7 @@ func kept(lines []string) (shown []string) {
 	return shown
 }
 
-// rejects returns the rejected lines that are kept of a job, with their places.
+// rejects returns the stored rejected lines of a job, with their places.
 func rejects(t *testing.T, i sink.Inspector, job string) (all []string) {
 	t.Helper()
 	if err := i.Rejects(t.Context(), job, func(k sink.Kept) error {
@@ -306,8 +305,8 @@ func sealed(t *testing.T, i sink.Inspector, key []string, merges map[string]merg
 	return b
 }
 
-// differences compares the table with the fold of lines, as weir verify does, and returns
-// at most that many.
+// differences compares the table with the fold of lines, as weir verify does, and returns at most that many
+// differences.
 func differences(t *testing.T, i sink.Inspector, most int, merges map[string]merge.Function, lines ...string) (found []string) {
 	t.Helper()
 	b := sealed(t, i, []string{"id"}, merges, lines...)
@@ -380,7 +379,7 @@ var driverTests = []test{
 	{"ADatabaseThatIsMissing", func(t *testing.T, db Database) {
 		need(t, db, Creatable)
 		d, dest := driver(t, db, "-missing")
-		for range 2 { // nor does reading make it
+		for range 2 { // reading does not create it
 			if _, err := d.Inspect(t.Context(), dest, opening(t)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("reading a database that is missing: %v", err)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// laneTests: a flush moves several lanes on, each fenced by its own sequence number.
+// laneTests: a flush advances several lanes, each fenced by its own sequence number.
 var laneTests = []test{
 	{"ManyLanesInOneFlush", func(t *testing.T, db Database) {
 		const lanes = 1500

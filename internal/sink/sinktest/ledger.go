@@ -8,14 +8,14 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// rebuild has a flush empty its tables first.
+// rebuild makes a flush empty its tables first.
 func rebuild(f *sink.Flush) { f.Rebuild = true }
 
-// ledgerTests: what weir's own tables know of jobs, tables and rejects.
+// ledgerTests: what weir's own tables record about jobs, tables and rejects.
 var ledgerTests = []test{
 	{"CheckpointNamesItsTable", func(t *testing.T, db Database) {
 		var id string
-		for i, lines := range [][]string{{`{"id":1,"a":1}`}, {`{"id":1,"a":1,"b":1}`, `{"id":2,"a":"x"}`}, nil} { // once it has grown, too
+		for i, lines := range [][]string{{`{"id":1,"a":1}`}, {`{"id":1,"a":1,"b":1}`, `{"id":2,"a":"x"}`}, nil} { // also after it has grown
 			r := Begin(t, db)
 			if got := r.known(0).ID; got != r.cp().TableID || (got == "") != (i == 0) || i > 1 && got != id {
 				t.Errorf("run %d: the table was %q, is %q, and the checkpoint's is %q", i, id, got, r.cp().TableID)
@@ -45,12 +45,12 @@ var ledgerTests = []test{
 		if id := first.known(0).ID; id == first.cp().TableID {
 			t.Errorf("the table without its column is %q as before", id)
 		}
-		// A run that reads again gives the column back; the others' checkpoints do not have it.
+		// A run that rereads adds the column again; other jobs' checkpoints do not match the table with it.
 		first.Flush(`{"id":1,"a":1,"b":1}`)
 		first.End()
 		first, second = Begin(t, db), BeginJob(t, db, "second")
 		if id := first.known(0).ID; id != first.cp().TableID || id == second.cp().TableID {
-			t.Errorf("the table is %q, the checkpoint's %q, and that of a job whose values are gone %q", id, first.cp().TableID, second.cp().TableID)
+			t.Errorf("the table is %q, the checkpoint's %q, and the one of a job whose values are gone %q", id, first.cp().TableID, second.cp().TableID)
 		}
 	}},
 	{"OldRejectsAreRemoved", func(t *testing.T, db Database) {
@@ -110,7 +110,7 @@ var ledgerTests = []test{
 	}},
 	{"ForgetRemovesAllTablesOfAJob", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
-		u := r.beside("u", byColumn)
+		u := r.sibling("u", byColumn)
 		other := BeginJob(t, db, "other", byColumn)
 		other.Flush(`{"id":1,"v":1}`)
 		u.FlushAs(func(f *sink.Flush) { f.RejectFile = &sink.RejectFile{Path: "rejects", Size: 1, ID: "x"} }, `{"id":1,"v":1}`)

@@ -17,7 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// mergeTests: columns with merge functions become what the plain fold makes of them.
+// mergeTests: columns with merge functions have the same values as in the model.
 var mergeTests = []test{
 	{"RandomFeedEqualsThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 40, func(t *testing.T, rnd *rand.Rand) { randomMerges(t, db, rnd) })
@@ -27,19 +27,19 @@ var mergeTests = []test{
 	}},
 }
 
-// A merging is a table whose columns merge by functions, and what they are fed with.
+// A merging is a table whose columns merge by functions, and its feed.
 type merging struct {
 	rules    foldtest.Rules
 	declared map[string]string // by column, if the table is a user's
-	checked  bool              // the user's table takes no hi of 10 or more
+	checked  bool              // the user's table accepts no hi of 10 or more
 	others   []string          // columns without a function
-	atOnce   bool              // nobody knows which of equal minima and maxima came first
+	atOnce   bool              // the order of equal minima and maxima is unknown
 }
 
-// mergedBy are the functions of columns.
+// mergedBy are the columns' functions.
 var mergedBy = map[string]string{"n": "sum", "m": "sum", "lo": "min", "hi": "max", "o": "patch", "f": "first"}
 
-// newMerging has some columns merge, in a table of weir's or of a user's.
+// newMerging returns a table of weir's or of a user's in which some columns merge.
 func newMerging(db Database, rnd *rand.Rand) *merging {
 	m := &merging{rules: foldtest.Rules{Merge: maps.Clone(mergedBy)}, others: []string{"a"}}
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
@@ -63,7 +63,7 @@ func newMerging(db Database, rnd *rand.Rand) *merging {
 	return m
 }
 
-// model is the table of the plain fold.
+// model returns the model of the table.
 func (m *merging) model() *foldtest.Table {
 	rules := m.rules
 	rules.Key, rules.DeleteField, rules.DeleteValue, rules.MaxColumns = []string{"id"}, "op", "delete", 100
@@ -90,7 +90,7 @@ func (m *merging) model() *foldtest.Table {
 	return table
 }
 
-// create makes the table if it is a user's.
+// create creates the table if it is a user's.
 func (m *merging) create(t *testing.T, db Database) {
 	t.Helper()
 	if m.declared == nil {
@@ -103,7 +103,7 @@ func (m *merging) create(t *testing.T, db Database) {
 	theirs(t, db, "CREATE TABLE t ("+definitions+")")
 }
 
-// options returns the options of a run.
+// options sets the options of a run.
 func (m *merging) options(_ string, o *fold.Options) {
 	o.Merge = map[string]merge.Function{}
 	for column, function := range m.rules.Merge {
@@ -117,11 +117,11 @@ func (m *merging) options(_ string, o *fold.Options) {
 	}
 }
 
-// line is a random message. What it says may go back: nulls and deletes.
+// line returns a random message. With back, it may undo things: nulls and deletes.
 func (m *merging) line(rnd *rand.Rand, ids int, back bool) string {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	line := fmt.Sprintf(`{"id":%d,"v":%d`, rnd.IntN(ids), rnd.IntN(50))
-	back = back && !m.checked // else a batch may take back what a message would be rejected for
+	back = back && !m.checked // otherwise a batch may undo what would have rejected a message
 	if back && m.rules.Version == "" && rnd.IntN(12) == 0 {
 		return line + `,"op":"delete"}`
 	}
@@ -144,7 +144,7 @@ func (m *merging) line(rnd *rand.Rand, ids int, back bool) string {
 	return line + "}"
 }
 
-// value is a random value of a column, which its type in the table of a user keeps.
+// value returns a random value for a column, which a user's table with its type preserves.
 func (m *merging) value(rnd *rand.Rand, name string) string {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	small := fmt.Sprint(rnd.IntN(21) - 10)
@@ -185,7 +185,7 @@ func randomPatch(rnd *rand.Rand, depth int) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-// is compares the table with the plain fold, value by value: the spelling of numbers and JSON is the database's.
+// is compares the table with the model, value by value: the database spells numbers and JSON in its own way.
 func (m *merging) is(t *testing.T, db Database, model *foldtest.Table) {
 	t.Helper()
 	columns, list := slices.Concat(slices.Sorted(maps.Keys(m.rules.Merge)), m.others), "id"
@@ -211,8 +211,8 @@ func (m *merging) is(t *testing.T, db Database, model *foldtest.Table) {
 	}
 }
 
-// cellText is the text of a cell with all of its digits. A database's own text of a double may have 15, and a double as many of
-// what is none.
+// cellText returns the text of a cell with all of its digits. A database's text of a double may have only 15 digits,
+// and a double would lose digits of other numbers.
 func cellText(value, text any) string {
 	digits := strings.Trim(strings.ReplaceAll(show(text), ".", ""), "-0")
 	if _, isReal := value.(float64); isReal && len(digits) <= 15 {
@@ -221,12 +221,12 @@ func cellText(value, text any) string {
 	return show(text)
 }
 
-// randomMerges has a run, or several one after the other, write a random feed.
+// randomMerges: one run, or several one after the other, write a random feed.
 func randomMerges(t *testing.T, db Database, rnd *rand.Rand) {
 	m := newMerging(db, rnd)
 	m.create(t, db)
 	model, s := m.model(), Setup{Options: m.options}
-	if m.rules.Version != "" { // a driver without them skips the test
+	if m.rules.Version != "" { // the test is skipped for a driver without versions
 		r, line := s.Begin(t, db), `{"id":2000,"v":1,"a":"a"}`
 		_ = model.Apply([]byte(line))
 		r.Flush(line)
@@ -255,7 +255,7 @@ func randomMerges(t *testing.T, db Database, rnd *rand.Rand) {
 	db.Exec(t, "DELETE FROM weir_checkpoints")
 }
 
-// mergesAtOnce has several jobs write their feeds at once: a sum of theirs is the sum of all.
+// mergesAtOnce: several jobs write their feeds at the same time, and each sum is the sum over all.
 func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 	m := newMerging(db, rnd)
 	m.atOnce = true
@@ -272,7 +272,7 @@ func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 		var lines []string
 		for range 20 + rnd.IntN(150) {
 			version++
-			line := strings.Replace(m.line(rnd, 5, false), `"v":`, fmt.Sprintf(`"v":%d`, version), 1) // no two have the same
+			line := strings.Replace(m.line(rnd, 5, false), `"v":`, fmt.Sprintf(`"v":%d`, version), 1) // all are different
 			lines = append(lines, line)
 			_ = model.Apply([]byte(line))
 		}
@@ -281,7 +281,7 @@ func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 		rnd.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 		r, rnd := Setup{Job: fmt.Sprint("job ", job), Options: m.options}.Begin(t, db), rand.New(rand.NewPCG(rnd.Uint64(), 1))
 		runs = append(runs, r)
-		if m.rules.Version != "" { // a driver without them skips the test
+		if m.rules.Version != "" { // the test is skipped for a driver without versions
 			r.Flush(fmt.Sprintf(`{"id":2000,"v":1,"n":%d}`, job))
 		}
 		r.Sink = sink.Retry(Faulty(r.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})

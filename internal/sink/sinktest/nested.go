@@ -28,7 +28,7 @@ func Shop(t *testing.T) *mapping.Mapping {
 	}}
 }
 
-// Baskets maps messages to baskets with sets, which are arrays of the same names, in the order that is given.
+// Baskets maps messages to baskets with sets, which are arrays with the same names, in the given order.
 func Baskets(t *testing.T, sets ...string) *mapping.Mapping {
 	t.Helper()
 	m := &mapping.Mapping{Tables: []mapping.Table{{Name: "baskets", Key: []string{"id"}, Columns: columns("id: as integer")}}}
@@ -47,7 +47,7 @@ func MergedShop(t *testing.T) *mapping.Mapping {
 	return m
 }
 
-// VersionedShop is the merged shop whose messages have versions.
+// VersionedShop is the merged shop with versions in its messages.
 func VersionedShop(t *testing.T, scope fold.Scope) *mapping.Mapping {
 	t.Helper()
 	m := MergedShop(t)
@@ -55,7 +55,7 @@ func VersionedShop(t *testing.T, scope fold.Scope) *mapping.Mapping {
 	return m
 }
 
-// inVersions has the messages of a shop have versions, which its rows show.
+// inVersions gives a shop's messages versions, which are stored in its rows.
 func inVersions(m *mapping.Mapping, scope fold.Scope) {
 	m.Tables[0].Version, m.Tables[0].Scope = path("$.v"), scope
 	for i := range m.Tables {
@@ -66,13 +66,13 @@ func inVersions(m *mapping.Mapping, scope fold.Scope) {
 // AgingShop is the shop with a time in each order.
 func AgingShop(t *testing.T) *mapping.Mapping { return aging(Shop(t), 0) }
 
-// aging has a table of a mapping have a time in each row.
+// aging adds a time to each row of a mapping's table.
 func aging(m *mapping.Mapping, table int) *mapping.Mapping {
 	m.Tables[table].Columns = append(m.Tables[table].Columns, columns("at: as timestamp")...)
 	return m
 }
 
-// stock writes two old orders with three items and four taxes, and one that is young.
+// stock writes two old orders with three items and four taxes, and one recent order.
 func (r *Run) stock() {
 	r.t.Helper()
 	r.At(at(0))
@@ -135,7 +135,7 @@ var nestedTests = []test{
 	}},
 }
 
-// randomSets has two jobs write a random feed in random batches, with calls that fail and runs that end anywhere.
+// randomSets: two jobs write a random feed in random batches, with failing calls and ending runs.
 func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 	m := generated(t, []string{"", "oid"}[rnd.IntN(2)], []string{"", "iid"}[rnd.IntN(2)])
 	versioned := rnd.IntN(2) == 0
@@ -199,7 +199,7 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 	}
 }
 
-// mergeShop has columns of a shop merge by functions.
+// mergeShop makes columns of a shop merge by functions.
 func mergeShop(m *mapping.Mapping, rnd *rand.Rand) {
 	any := []merge.Function{merge.Last, merge.First, merge.Min, merge.Max}
 	for i, columns := range []string{"status", "qty more", "amount other"} {
@@ -253,7 +253,7 @@ func randomOrder(rnd *rand.Rand) string {
 	return line + "}"
 }
 
-// rows are those of a table as the model of the mapping has them.
+// rows returns the rows of a table in the mapping's model.
 func (r *Run) rows(db Database, model *foldtest.Model, table int) []string {
 	t, err := r.table(table)
 	if err != nil {
@@ -265,7 +265,7 @@ func (r *Run) rows(db Database, model *foldtest.Model, table int) []string {
 	}
 	key := model.Key(t.Name)
 	var names, have []string
-	numbers := map[string]bool{} // a database may keep them as texts
+	numbers := map[string]bool{} // a database may store them as text
 	for _, c := range r.Mapping.Tables[table].Columns {
 		numbers[c.Name] = c.From[0].As.Kind == cast.Integer
 	}

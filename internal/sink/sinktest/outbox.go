@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// outboxTests: rejected lines that were sent elsewhere go, and no others.
+// outboxTests: rejected lines that were sent elsewhere are removed, and no others.
 var outboxTests = []test{
 	{"OfTheLanesOfAJob", func(t *testing.T, db Database) {
 		r := Setup{Sources: lines{"a", "b", "c"}}.Begin(t, db)
@@ -27,7 +27,7 @@ var outboxTests = []test{
 		f("1 wait", ids[2])
 		f("", 0, ids[1])
 		if n := len(rejects(t, inspect(t, db), "")); n != 2 {
-			t.Errorf("%d rejects are left, want those of another lane and another job", n)
+			t.Errorf("%d rejects are left, want the ones of another lane and another job", n)
 		}
 		f = outbox(r)
 		f("", 0)
@@ -49,7 +49,7 @@ var outboxTests = []test{
 	}},
 }
 
-// outbox returns a function that asks for lines of lanes, and compares what comes next.
+// outbox returns a function that asks for lines of lanes, and checks what comes next.
 func outbox(r *Run, lanes ...string) func(want string, after int64, sent ...int64) (ids []int64) {
 	return func(want string, after int64, sent ...int64) (ids []int64) {
 		r.t.Helper()

@@ -21,8 +21,7 @@ var referenceTests = []test{
 	}},
 }
 
-// Referring is a mapping of orders, which name customers. Those have names only in messages that say
-// it.
+// Referring is a mapping of orders, which refer to customers. Only some messages have a customer's name.
 func Referring(t *testing.T, suffix, id string) *mapping.Mapping {
 	m := &mapping.Mapping{Tables: []mapping.Table{
 		{Name: "orders_" + suffix, When: when("order"), Key: []string{"nr"}, Columns: columns("nr: order as integer, customer_id: customer as integer, total: as integer")},
@@ -32,7 +31,7 @@ func Referring(t *testing.T, suffix, id string) *mapping.Mapping {
 	return m
 }
 
-// referred is a query for the orders with the customers that they name.
+// referred returns a query for the orders with the customers that they refer to.
 func referred(m *mapping.Mapping, id string) string {
 	if id == "" {
 		id = "nr"

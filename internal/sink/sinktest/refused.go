@@ -9,15 +9,15 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// refusedTests: what only the database can judge rejects the messages of a row
-// one by one, in order, and nothing else.
+// refusedTests: a violation that only the database can detect rejects the messages of a row one by one, in order, and
+// nothing else.
 var refusedTests = []test{
 	{"WhatIsKeptOfAMessage", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CONSTRAINT never_negative CHECK (n >= 0), a TEXT)")
 		r := Begin(t, db)
 		bad := `{"id":2,"n":-1,"a":"lost"}`
 		res := r.Flush(`{"id":1,"n":1}`, `{"id":2,"n":5}`, `{"id":2,"a":"x"}`, `{"id":3,"n":3}`, bad)
-		Counts(t, res, 3, 1, 0, 0) // the row of id 2 came in by two messages
+		Counts(t, res, 3, 1, 0, 0) // two messages inserted the row of id 2
 		Expect(t, db, "SELECT id, n, a FROM t ORDER BY id", "1|1|NULL", "2|5|x", "3|3|NULL")
 		Expect(t, db, "SELECT job, source, line, \"offset\", raw FROM weir_rejects WHERE reason LIKE 'database: %never_negative%'", fmt.Sprintf("%s|%s|5|%d|%s", job, from, 15+15+17+15, bad))
 		if len(res.Refused) != 1 {
@@ -54,7 +54,7 @@ var refusedTests = []test{
 		Expect(t, db, "SELECT line FROM weir_rejects", "778")
 	}},
 	{"ForeignKeysInACircle", func(t *testing.T, db Database) {
-		// Rows that need only each other are right together, whatever else is wrong.
+		// Rows that need only each other are accepted together, whatever else is rejected.
 		for _, bad := range []string{"", `{"id":4,"c":500}`, `{"id":4,"peer":99}`} {
 			for _, when := range []string{"", " DEFERRABLE INITIALLY DEFERRED"} {
 				theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, peer INTEGER REFERENCES t (id)"+when+", c INTEGER CHECK (c < 100))")
@@ -66,7 +66,7 @@ var refusedTests = []test{
 				}
 				res := r.Flush(lines...)
 				if len(res.Refused) != want {
-					t.Errorf("beside %q, the key%s: rejected %v", bad, when, res.Refused)
+					t.Errorf("together with %q, the key%s: rejected %v", bad, when, res.Refused)
 				}
 				Expect(t, db, "SELECT id, peer FROM t ORDER BY id", "1|9", "2|3", "3|2", "5|1", "6|NULL", "9|5")
 				r.End()

@@ -70,10 +70,10 @@ var resendTests = []test{
 	}},
 }
 
-// resent has a flush remove kept lines.
+// resent makes a flush remove stored lines.
 func resent(ids ...int64) func(*sink.Flush) { return func(f *sink.Flush) { f.Resent = ids } }
 
-// keptIDs are those of all rejected lines, in their order.
+// keptIDs returns the IDs of all rejected lines, in order.
 func keptIDs(t *testing.T, db Database) (ids []int64) {
 	t.Helper()
 	if err := inspect(t, db).Rejects(t.Context(), "", func(k sink.Kept) error {

@@ -23,38 +23,39 @@ const (
 	from  = "feed.jsonl"
 )
 
-// A Setup is what a run does. The zero one reads feed.jsonl into the table t, by the key id; messages delete by op=delete.
+// A Setup describes a run. The zero value reads feed.jsonl into the table t, by the key id; messages delete with
+// op=delete.
 type Setup struct {
 	Job     string
-	Sources []string // each flush moves all of them on
+	Sources []string // each flush advances all of them
 	Unnamed bool     // no run resumes the sources
-	// Tables are what is written, parents first; several have messages as for a [Router].
+	// Tables are the tables to write, parents first; for several, messages are as for a [Router].
 	Tables  []string
 	Options func(table string, o *fold.Options)
-	// Mapping makes rows of the messages, in place of Tables and Options.
+	// Mapping makes rows of the messages, instead of Tables and Options.
 	Mapping *mapping.Mapping
-	// Constrained says that the tables may reject rows, whatever the database says of them.
+	// Constrained says that the tables may reject rows, whatever the database says about them.
 	Constrained bool
-	// Fit makes a table what the run wants of it.
+	// Fit adapts a table to the run.
 	Fit func(*schema.Limits, *schema.Table) error
 }
 
-// A Run is one run of weir, in as few lines as show what the job package does.
+// A Run is a run of weir, reduced to the minimum of what the job package does.
 type Run struct {
 	Setup
 	Sink    sink.Sink
 	Claims  sink.Claims
 	t       *testing.T
 	id      string
-	lanes   []sink.Lane // as the last flush left them, and moved on by what was folded since
-	lane    int         // that Fold folds
+	lanes   []sink.Lane // as after the last flush, advanced by what was folded since
+	lane    int         // the one that Fold uses
 	now     time.Time   // of the flushes
-	keep    bool        // rejects go to weir_rejects
+	keep    bool        // write rejects to weir_rejects
 	scan    *feed.Scanner
 	folders fold.Folders // by table
 	set     *fold.Set
 	plan    *mapping.Plan // of Mapping
-	// changes are what a line makes of rows.
+	// changes returns a line's changes to rows.
 	changes func(l *feed.Line, at fold.Place) ([]fold.TableChange, error)
 }
 
@@ -64,7 +65,7 @@ func Begin(t *testing.T, db Database, change ...func(*fold.Options)) *Run {
 	return BeginJob(t, db, job, change...)
 }
 
-// BeginJob is Begin for a job of another name.
+// BeginJob is Begin for a job with another name.
 func BeginJob(t *testing.T, db Database, name string, change ...func(*fold.Options)) *Run {
 	t.Helper()
 	return Setup{Job: name, Options: all(change...)}.Begin(t, db)
@@ -76,7 +77,7 @@ func BeginTable(t *testing.T, db Database, name string, keys ...string) *Run {
 	return Setup{Job: "feed > " + name, Tables: []string{name}, Options: all(key(keys...))}.Begin(t, db)
 }
 
-// BeginTables is Begin for several tables, parents first, whose messages are as for a [Router].
+// BeginTables is Begin for several tables, parents first; messages are as for a [Router].
 func BeginTables(t *testing.T, db Database, tables []string, change ...func(table string, o *fold.Options)) *Run {
 	t.Helper()
 	return Setup{Tables: tables, Options: func(table string, o *fold.Options) {
@@ -92,19 +93,19 @@ func BeginNested(t *testing.T, db Database, m *mapping.Mapping, constrained bool
 	return BeginNestedJob(t, db, job, m, constrained)
 }
 
-// BeginNestedJob is BeginNested for a job of its own.
+// BeginNestedJob is BeginNested with a job name.
 func BeginNestedJob(t *testing.T, db Database, name string, m *mapping.Mapping, constrained bool) *Run {
 	t.Helper()
 	return Setup{Job: name, Mapping: m, Constrained: constrained}.Begin(t, db)
 }
 
-// TryBegin is Begin if a fault is expected, after which the run is over.
+// TryBegin is Begin if an error is expected; the run is then over.
 func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (*Run, error) {
 	t.Helper()
 	return Setup{Options: all(change...)}.tryBegin(t, db)
 }
 
-// Begin opens the database, claims the sources and reads the tables. The run ends with the test.
+// Begin opens the database, claims the sources and reads the tables. The run is closed at the end of the test.
 func (s Setup) Begin(t *testing.T, db Database) *Run {
 	t.Helper()
 	r, err := s.tryBegin(t, db)
@@ -127,7 +128,7 @@ func (s Setup) tryBegin(t *testing.T, db Database) (*Run, error) {
 	return r, err
 }
 
-// open opens the database for a run that has claimed and read nothing yet.
+// open opens the database for a run, without claiming or reading anything.
 func (s Setup) open(t *testing.T, db Database) *Run {
 	t.Helper()
 	if s.Job == "" {
@@ -148,9 +149,9 @@ func (s Setup) unclaimed(t *testing.T, db Database) *Run {
 	return r
 }
 
-var runs atomic.Int64 // names runs
+var runs atomic.Int64 // for unique names
 
-// run is a run of what is open.
+// run returns a run with an open sink and claims.
 func (s Setup) run(t *testing.T, db sink.Sink, claims sink.Claims) *Run {
 	if s.Job == "" {
 		s.Job = job
@@ -168,8 +169,8 @@ func (s Setup) run(t *testing.T, db sink.Sink, claims sink.Claims) *Run {
 	return r
 }
 
-// beside is a run of the same job by the same sink, into another table from a source of its own.
-func (r *Run) beside(table string, change ...func(*fold.Options)) *Run {
+// sibling returns a run of the same job with the same sink, from another source into another table.
+func (r *Run) sibling(table string, change ...func(*fold.Options)) *Run {
 	r.t.Helper()
 	b := Setup{Job: r.Job, Tables: []string{table}, Sources: []string{table + ".jsonl"}, Options: all(change...)}.run(r.t, r.Sink, r.Claims)
 	b.id = r.id
@@ -179,7 +180,7 @@ func (r *Run) beside(table string, change ...func(*fold.Options)) *Run {
 	return b
 }
 
-// all makes one change of options of several.
+// all returns a function that applies a change to each table's options.
 func all(change ...func(*fold.Options)) func(string, *fold.Options) {
 	return func(_ string, o *fold.Options) {
 		for _, c := range change {
@@ -188,18 +189,18 @@ func all(change ...func(*fold.Options)) func(string, *fold.Options) {
 	}
 }
 
-// key names the fields of the key.
+// key returns a change that sets the key's fields.
 func key(fields ...string) func(*fold.Options) {
 	return func(o *fold.Options) { o.Key = fields }
 }
 
-// Checkpoint is what the run has come to.
+// Checkpoint returns the run's checkpoint.
 func (r *Run) Checkpoint() sink.Checkpoint { return *r.cp() }
 
-// cp is the checkpoint of the lane at hand.
+// cp returns the current lane's checkpoint.
 func (r *Run) cp() *sink.Checkpoint { return &r.lanes[r.lane].Checkpoint }
 
-// In has the following lines come from another one of the run's sources.
+// In selects the source of the following lines.
 func (r *Run) In(source string) *Run {
 	r.lane = slices.IndexFunc(r.lanes, func(l sink.Lane) bool { return l.Source == source })
 	return r
@@ -220,7 +221,7 @@ func (r *Run) take() error {
 	return err
 }
 
-// read reads the tables and starts their folds. With a [sink.KeyError] they are folded all the same.
+// read reads the tables and starts their folds. It does so even after a [sink.KeyError].
 func (r *Run) read() (keyErr error) {
 	names := &feed.Names{}
 	r.scan, r.folders = feed.NewScanner(names), nil
@@ -304,7 +305,7 @@ func (r *Run) readMapped(names *feed.Names) (err error) {
 	return nil
 }
 
-// table is one of the mapping's, as the database has it.
+// table returns a table of the mapping, as in the database.
 func (r *Run) table(i int) (schema.Table, error) {
 	t, err := sink.Table(r.t.Context(), r.Sink.Tables, r.plan.Table(i).Name, r.plan.StoredKey(i))
 	if err == nil {
@@ -313,7 +314,7 @@ func (r *Run) table(i int) (schema.Table, error) {
 	return t, err
 }
 
-// known is a table of the run's, as the database has it.
+// known returns a table of the run, as in the database.
 func (r *Run) known(table int) schema.Table {
 	r.t.Helper()
 	folded := r.folders[table].Table()
@@ -324,8 +325,7 @@ func (r *Run) known(table int) schema.Table {
 	return t
 }
 
-// Reread has the run resume at a checkpoint, with the tables as they are, as a flush asks for
-// that answers [sink.ErrChanged].
+// Reread resumes the run at a checkpoint, with the current tables, as after a flush that returned [sink.ErrChanged].
 func (r *Run) Reread(cp sink.Checkpoint) {
 	r.t.Helper()
 	*r.cp() = cp
@@ -334,7 +334,7 @@ func (r *Run) Reread(cp sink.Checkpoint) {
 	}
 }
 
-// Fold folds lines into the set at hand, and rejects those that are no messages.
+// Fold folds lines into the current set, and rejects lines that are no messages.
 func (r *Run) Fold(lines ...string) {
 	r.t.Helper()
 	for _, line := range lines {
@@ -373,7 +373,7 @@ func (r *Run) fold(line []byte, at fold.Place) (table int, err error) {
 	return r.folders.Add(r.set, changes, at)
 }
 
-// Seal makes a flush of the set at hand, which moves all lanes on.
+// Seal makes a flush of the current set, which advances all lanes.
 func (r *Run) Seal() *sink.Flush {
 	r.folders.Seal(r.set)
 	for _, b := range r.set.Batches {
@@ -385,13 +385,13 @@ func (r *Run) Seal() *sink.Flush {
 	return &sink.Flush{Batches: r.set.Batches, Rejects: r.set.Rejects, Job: r.Job, Run: r.id, Lanes: slices.Clone(r.lanes), KeepRejects: r.keep, Tombstones: time.Hour}
 }
 
-// Flush writes the lines in one transaction of their own.
+// Flush writes the lines in a transaction of their own.
 func (r *Run) Flush(lines ...string) sink.Result {
 	r.t.Helper()
 	return r.FlushAs(func(*sink.Flush) {}, lines...)
 }
 
-// FlushAs is Flush with something changed of the flush.
+// FlushAs is Flush with a change to the flush.
 func (r *Run) FlushAs(change func(f *sink.Flush), lines ...string) sink.Result {
 	r.t.Helper()
 	r.Fold(lines...)
@@ -400,14 +400,14 @@ func (r *Run) FlushAs(change func(f *sink.Flush), lines ...string) sink.Result {
 	return r.again(f)
 }
 
-// TryFlush is Flush if a fault is expected.
+// TryFlush is Flush if an error is expected.
 func (r *Run) TryFlush(lines ...string) (sink.Result, error) {
 	r.t.Helper()
 	r.Fold(lines...)
 	return r.Send(r.Seal())
 }
 
-// Send writes a flush and empties the set. The test is skipped if the driver says that it lacks what the flush needs.
+// Send writes a flush and empties the set. It skips the test if the driver lacks what the flush needs.
 func (r *Run) Send(f *sink.Flush) (sink.Result, error) {
 	r.t.Helper()
 	defer r.Reset()
@@ -418,7 +418,7 @@ func (r *Run) Send(f *sink.Flush) (sink.Result, error) {
 	return res, err
 }
 
-// again is Send of a flush that succeeds, which may have been sent before.
+// again sends a flush that must succeed, and may have been sent before.
 func (r *Run) again(f *sink.Flush) sink.Result {
 	r.t.Helper()
 	res, err := r.Send(f)
@@ -428,7 +428,7 @@ func (r *Run) again(f *sink.Flush) sink.Result {
 	return res
 }
 
-// failing sends a flush of the lines that fails at a moment, and returns it, to be sent again.
+// failing sends a flush of the lines that fails at a moment, and returns it for resending.
 func (r *Run) failing(at Moment, lines ...string) *sink.Flush {
 	r.t.Helper()
 	r.Fold(lines...)
@@ -440,8 +440,8 @@ func (r *Run) failing(at Moment, lines ...string) *sink.Flush {
 	return f
 }
 
-// Feed writes lines in transactions of at most that many, and of fewer if one has to be written
-// before a line is added.
+// Feed writes lines in transactions of at most most lines, and of fewer if the set has to be flushed before a line is
+// added.
 func (r *Run) Feed(most int, lines ...string) {
 	r.t.Helper()
 	inSet := 0
@@ -463,10 +463,10 @@ func (r *Run) Feed(most int, lines ...string) {
 	r.Flush()
 }
 
-// Reset empties the set, whose flush was sent by other means than Send.
+// Reset empties the set, for a flush that was not sent by Send.
 func (r *Run) Reset() { r.set.Reset() }
 
-// part returns an optional part of the run's sink. The test is skipped if the driver has none.
+// part returns an optional part of the run's sink. It skips the test if the driver does not have it.
 func part[T any](r *Run) T {
 	r.t.Helper()
 	part, err := sink.As[T](r.Sink, "pass this test")
@@ -476,7 +476,7 @@ func part[T any](r *Run) T {
 	return part
 }
 
-// Expire takes all steps of an expiry.
+// Expire runs all steps of an expiry.
 func (r *Run) Expire(e *sink.Expiry) sink.Expired {
 	r.t.Helper()
 	all, err := r.tryExpire(e)
@@ -488,7 +488,7 @@ func (r *Run) Expire(e *sink.Expiry) sink.Expired {
 
 func (r *Run) tryExpire(e *sink.Expiry) (all sink.Expired, err error) {
 	r.t.Helper()
-	for range 10_000 { // as slow as the machine is
+	for range 10_000 { // generous, for slow machines
 		res, err := part[sink.Expirer](r).Expire(r.t.Context(), e)
 		if err != nil {
 			return all, err
@@ -508,7 +508,7 @@ func (r *Run) tryExpire(e *sink.Expiry) (all sink.Expired, err error) {
 	return all, errors.New("it does not end")
 }
 
-// Expiry is that of the rows of one of the mapping's tables whose times are before a minute.
+// Expiry returns an expiry for rows of a mapping's table whose times are before a minute.
 func (r *Run) Expiry(table, minute int) *sink.Expiry {
 	return &sink.Expiry{Table: r.plan.Table(table).Name, Key: r.plan.StoredKey(table), Owner: r.plan.Owner(table), Of: []string{"at"}, Before: at(minute), Below: r.plan.Descendants(table)}
 }
@@ -520,7 +520,7 @@ func (r *Run) End() {
 	}
 }
 
-// drop ends the run, and drops its tables with what is kept of their versions.
+// drop ends the run, and drops its tables with their versions.
 func (r *Run) drop(db Database) {
 	r.t.Helper()
 	r.End()
@@ -532,7 +532,7 @@ func (r *Run) drop(db Database) {
 	}
 }
 
-// rival is a run that has the lanes of another without a claim, as after a claim got lost.
+// rival returns a run with another's lanes but without a claim, as after a claim was lost.
 func (r *Run) rival(db Database) *Run {
 	r.t.Helper()
 	other := r.unclaimed(r.t, db)

@@ -24,7 +24,7 @@ import (
 //go:embed testdata/*.txtar
 var testdata embed.FS
 
-// scripted returns the tests of a group's file.
+// scripted returns the tests in a group's file.
 func scripted(group string) (tests []test) {
 	text, err := testdata.ReadFile("testdata/" + strings.ToLower(group) + ".txtar")
 	if err != nil {
@@ -39,7 +39,7 @@ func scripted(group string) (tests []test) {
 
 type script []step
 
-// A step is a command with what follows it: the name of the run it is for, its arguments and the lines below it.
+// A step is a command with the name of its run, its arguments and the lines below it.
 type step struct {
 	run, command, args string
 	lines              []string
@@ -60,7 +60,7 @@ func parseScript(text string) (s script) {
 	return s
 }
 
-// run does the steps: once for each combination of the options that each has, and for each way to divide the lines of batches.
+// run runs the steps, once for each combination of the options, and for each way to divide the lines of batches.
 func (s script) run(t *testing.T, db Database) {
 	variants, divided := []string{""}, [][][]string{nil}
 	for _, c := range s {
@@ -102,8 +102,8 @@ func (s script) run(t *testing.T, db Database) {
 	}
 }
 
-// divide returns the batches that lines come in: of each size, or of a least size and more, or of random sizes and
-// in any order.
+// divide returns the ways to divide lines into batches: by size, with sizes from a minimum up, or with random sizes and
+// in random order.
 func divide(how string, lines []string) (ways [][][]string) {
 	if how == "in any order" {
 		rnd := rand.New(rand.NewPCG(1, 1))
@@ -123,19 +123,19 @@ func divide(how string, lines []string) (ways [][][]string) {
 	return ways
 }
 
-// A play is a script that is run.
+// A play is a script being run.
 type play struct {
 	t       *testing.T
 	db      Database
 	options string     // of all runs
-	batches [][]string // that the command batches writes
+	batches [][]string // for the command batches
 	runs    map[string]*player
-	order   []*player // of their beginnings
-	// differences are what compare found.
+	order   []*player // in order of their beginnings
+	// differences are the results of compare.
 	differences []string
 }
 
-// A player is a run of a script.
+// A player is a run in a script.
 type player struct {
 	*Run
 	options string
@@ -143,7 +143,7 @@ type player struct {
 	failed  *sink.Flush
 }
 
-// clean ends the runs, and drops what they made.
+// clean ends the runs, and drops what they created.
 func (p *play) clean() {
 	for _, r := range slices.Backward(p.order) {
 		r.drop(p.db)
@@ -177,9 +177,9 @@ func (p *play) do(c step) {
 		if _, indexed := p.option("indexed"); indexed {
 			theirs(t, p.db, "CREATE INDEX by_"+c.args+" ON t ("+c.args+")")
 		}
-	case "beside":
+	case "sibling":
 		s := p.setup(c.args)
-		p.add(c.run, c.args, p.runs[""].beside(s.Tables[0], func(o *fold.Options) { s.Options("", o) }))
+		p.add(c.run, c.args, p.runs[""].sibling(s.Tables[0], func(o *fold.Options) { s.Options("", o) }))
 	case "restart":
 		r.End()
 		p.begin(c.run, r.options)
@@ -235,7 +235,7 @@ func (p *play) do(c step) {
 	}
 }
 
-// fails writes lines in a flush that ends with an error: of a kind, or any ("to"); to rebuild; with a text.
+// fails writes lines in a flush that must fail: with a kind of error or any ("to"), with rebuild, with a text.
 func (r *player) fails(how string, lines []string) {
 	before := slices.Clone(r.lanes)
 	r.Fold(lines...)
@@ -251,7 +251,7 @@ func (r *player) fails(how string, lines []string) {
 	}
 }
 
-// failure reports whether an error is of a kind, and what it says.
+// failure reports whether an error is of a kind, and returns its text.
 func failure(err error, kind string) (is bool, text string) {
 	var fenced sink.FencedError
 	var behind sink.BehindError
@@ -275,7 +275,7 @@ func failure(err error, kind string) (is bool, text string) {
 	return is || kind == "to", err.Error()
 }
 
-// expect does the commands that compare.
+// expect runs the commands that compare.
 func (p *play) expect(c step, r *player) {
 	t := p.t
 	same := func(got, want string) {
@@ -355,8 +355,8 @@ func (p *play) expect(c step, r *player) {
 	}
 }
 
-// expired removes rows that are older than a minute, by a table of the mapping (its first, if none has
-// the name), or by columns, and says what went.
+// expired removes rows older than a minute from a mapping's table (the first, if none has the name) or by columns, and
+// returns a description.
 func (r *player) expired(of string, minute int) (text string, err error) {
 	e := old(minute, strings.Split(of, ",")...)
 	if r.Mapping != nil {
@@ -379,7 +379,7 @@ func (r *player) expired(of string, minute int) (text string, err error) {
 	return text, err
 }
 
-// hasColumns compares the first columns of a table in the database. Without lines the table has to be missing.
+// hasColumns compares the first columns of a table in the database. Without lines the table must be missing.
 func (r *player) hasColumns(name string, want []string) {
 	name, withKey := strings.CutSuffix(name, ", with a foreign key")
 	i := slices.IndexFunc(r.folders, func(f *fold.Folder) bool { return f.Table().Name == name })
@@ -397,7 +397,7 @@ func (r *player) hasColumns(name string, want []string) {
 	}
 }
 
-// CountsText is counts as scripts have them, such as "1 inserted, 2 updated" or "nothing".
+// CountsText formats counts as in scripts, such as "1 inserted, 2 updated" or "nothing".
 func CountsText(of sink.Counts) string {
 	var all []string
 	for i, n := range []int64{of.Inserted, of.Updated, of.Unchanged, of.Deleted} {
@@ -425,7 +425,7 @@ func (p *play) add(name, options string, r *Run) {
 	p.order = append(p.order, p.runs[name])
 }
 
-// option returns the value of an option of all runs, and whether they have it.
+// option returns the value of an option of all runs, and whether it is set.
 func (p *play) option(name string) (value string, has bool) {
 	for o := range strings.FieldsSeq(p.options) {
 		if key, value, _ := strings.Cut(o, "="); key == name {
@@ -435,7 +435,7 @@ func (p *play) option(name string) (value string, has bool) {
 	return "", false
 }
 
-// setup makes a run of options.
+// setup returns a run's Setup for options.
 func (p *play) setup(options string) (s Setup) {
 	var change []func(*fold.Options)
 	plain := "" // the table without versions
@@ -493,7 +493,7 @@ func (p *play) setup(options string) (s Setup) {
 	return s
 }
 
-// mapping is what an option names.
+// mapping returns the mapping that an option names.
 func (p *play) mapping(options []string) *mapping.Mapping {
 	for _, o := range options {
 		switch name, value, _ := strings.Cut(o, "="); name {
@@ -562,7 +562,7 @@ func (p *play) change(m *mapping.Mapping, name, value string) {
 	}
 }
 
-// tableNamed is the index of a mapping's table; -1 for none.
+// tableNamed returns the index of a mapping's table; -1 if there is none.
 func tableNamed(m *mapping.Mapping, name string) int {
 	return slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == name })
 }

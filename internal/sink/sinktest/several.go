@@ -13,8 +13,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A Router is a test's mapping of messages to several tables: the field TABLE.FIELD is FIELD
-// of a table, a field without a dot is one of each table of which the message has others.
+// A Router is a test's mapping of messages to several tables. The field TABLE.FIELD is FIELD of a table. A field
+// without a dot belongs to each table for which the message has other fields.
 type Router struct {
 	tables  []string
 	names   *feed.Names
@@ -32,7 +32,7 @@ func NewRouter(names *feed.Names, tables []string, options []fold.Options) *Rout
 	return r
 }
 
-// Map returns the changes of a line, in the order of the tables. No table rejects one here.
+// Map returns the changes of a line, in the order of the tables. No table rejects a line here.
 func (r *Router) Map(l *feed.Line, _ string, _ fold.Place) (_ []fold.TableChange, table int, _ error) {
 	r.changes = r.changes[:0]
 	for i, name := range r.tables {
@@ -88,7 +88,7 @@ var severalTests = []test{
 			t.Errorf("the checkpoint has the tables %q", ids)
 		}
 		s.End()
-		next := BeginTables(t, db, []string{"b", "c", "a"}) // in another order, and beside one more
+		next := BeginTables(t, db, []string{"b", "c", "a"}) // in another order, with one more
 		var tables []schema.Table
 		for _, b := range next.Seal().Batches {
 			tables = append(tables, b.Table)
@@ -106,7 +106,7 @@ var severalTests = []test{
 	{"WhatATableRejectsLeavesNothing", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE b (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
 		s := BeginTables(t, db, []string{"a", "b"})
-		// The column that only a rejected line has is not made, and no other is widened by it.
+		// A column that only a rejected line has is not created, and a rejected line widens no column.
 		res := s.Flush(`{"id":1,"a.x":1,"b.n":1}`, `{"id":1,"a.x":"wide","a.new":1,"b.n":"no"}`, `{"id":1,"a.x":2,"b.n":-1}`, `{"a.id":1,"a.y":3}`, `{"id":2,"a.x":2,"b.n":-2}`,
 			`{"id":3,"a.x":3,"b.n":3}`, `{"a.id":4,"a.x":4}`)
 		Expect(t, db, "SELECT * FROM a ORDER BY id", "1|1|3", "3|3|NULL", "4|4|NULL")
@@ -117,7 +117,7 @@ var severalTests = []test{
 		}
 		s.End()
 		theirs(t, db, "CREATE UNIQUE INDEX once ON a (y)")
-		BeginTables(t, db, []string{"a", "b"}).Flush(`{"id":5,"a.y":3,"b.n":5}`, `{"id":6,"a.y":6,"b.n":6}`) // and so with a parent
+		BeginTables(t, db, []string{"a", "b"}).Flush(`{"id":5,"a.y":3,"b.n":5}`, `{"id":6,"a.y":6,"b.n":6}`) // also with a parent
 		Expect(t, db, "SELECT id, n FROM b WHERE id > 4", "6|6")
 	}},
 	{"RandomBatchesMakeTheSameTables", func(t *testing.T, db Database) {
@@ -126,9 +126,9 @@ var severalTests = []test{
 	}},
 }
 
-// anyBatches writes random messages for three tables with constraints in batches of several
-// sizes: the tables and the rejected lines are the same. No message overwrites a value of
-// another one, which would keep it from the database.
+// anyBatches writes random messages for three tables with constraints in batches of several sizes: the tables and the
+// rejected lines are the same. No message overwrites another's value, because the database would then not see the
+// overwritten one.
 func anyBatches(t *testing.T, db Database, rnd *rand.Rand) {
 	type cell struct {
 		table, column string
@@ -185,7 +185,7 @@ func anyBatches(t *testing.T, db Database, rnd *rand.Rand) {
 	}
 }
 
-// tableID is what the checkpoint of the run's lane has of the tables.
+// tableID returns the table IDs in the checkpoint of the run's lane.
 func tableID(t *testing.T, s *Run) string {
 	t.Helper()
 	cps, err := s.Claims.Checkpoints(t.Context(), s.lanes[s.lane].Source)
@@ -195,7 +195,7 @@ func tableID(t *testing.T, s *Run) string {
 	return cps[0].TableID
 }
 
-// tablesCount compares what a flush says it did to each table.
+// tablesCount compares a flush's counts for each table.
 func tablesCount(t *testing.T, res sink.Result, want ...sink.Counts) {
 	t.Helper()
 	if !slices.Equal(res.Tables, want) || len(res.Refused) > 0 {

@@ -1,6 +1,6 @@
-// Package sinktest is the suite that every driver must pass. It drives a driver
-// through the interfaces of package sink alone, with batches that the real fold made of
-// JSON lines, and looks at the database only as another program would: by SQL.
+// Package sinktest is the suite that every driver must pass. It uses a driver only through the interfaces of package
+// sink, with batches that the real fold made from JSON lines, and inspects the database as another program would: with
+// SQL.
 package sinktest
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A Harness makes databases for the suite.
+// A Harness creates databases for the suite.
 type Harness struct {
-	// New makes an empty database, which goes with the test.
+	// New creates an empty database, which is removed at the end of the test.
 	New func(t *testing.T) Database
-	// Groups are the tests that are run, by the names of their groups; nil: all.
+	// Groups are the names of the groups to run; nil: all.
 	Groups []string
 }
 
-// A Trait is what not all databases have. Tests that need one are skipped without it.
+// A Trait is a property that not all databases have. Tests that need it are skipped without it.
 type Trait string
 
-// What a database may have.
+// The traits.
 const (
-	Claimable  Trait = "claims that hold a lane for a run" // without them only the fence tells two runs apart
+	Claimable  Trait = "claims that hold a lane for a run" // without them only the fence separates two runs
 	Shared     Trait = "tables that other programs make or change"
 	Measurable Trait = "a log whose bytes can be counted"
 	Scripted   Trait = "statements of on_create"
@@ -36,35 +36,32 @@ const (
 	Alone      Trait = "a process in which nothing but the test allocates"
 )
 
-// A Database is one database, seen from outside and by way of its driver.
+// A Database is a database, seen from outside and through its driver.
 type Database interface {
 	// Has reports whether the database has a trait.
 	Has(Trait) bool
 	// Driver returns the database's driver, and the database as --to names it.
 	Driver() (d sink.Driver, to string)
-	// Open opens the database with the driver, as a further run of weir does.
-	// The test closes what it opens; a close more does no harm.
+	// Open opens the database with the driver, as another run of weir would. The test closes it; closing twice does no
+	// harm.
 	Open(t *testing.T) sink.Sink
-	// Claims opens the claims of a job in a database that is open, as a further run of
-	// weir does. The test closes what it opens; a close more does no harm.
+	// Claims opens a job's claims in an open database, as another run of weir would. The test closes them; closing
+	// twice does no harm.
 	Claims(t *testing.T, job string) sink.Claims
-	// Exec runs one statement of SQL.
+	// Exec runs one SQL statement.
 	Exec(t *testing.T, sql string)
-	// Query returns the rows of a query; each cell is nil, an int64, a float64,
-	// a bool or a string.
+	// Query returns the rows of a query; each cell is nil, an int64, a float64, a bool or a string.
 	Query(t *testing.T, sql string) [][]any
-	// Logged returns the bytes that a database with a log has written to it since the
-	// last call.
+	// Logged returns how many bytes the database has written to its log since the last call, if it has a log.
 	Logged(t *testing.T) int64
 }
 
-// Test has a driver pass the suite. The SQL of the suite is what all databases
-// understand.
+// Test runs the suite for a driver. The suite's SQL is understood by all databases.
 func Test(t *testing.T, h Harness) {
 	files := must(testdata.ReadDir("testdata"))
 	for _, group := range []struct {
 		name  string
-		needs Trait // of all its tests; "" is none
+		needs Trait // of all its tests; "": none
 		tests []test
 	}{
 		{"Fold", "", nil},
@@ -120,7 +117,7 @@ func Test(t *testing.T, h Harness) {
 	}
 }
 
-// need skips a test where the database lacks a trait.
+// need skips a test if the database lacks a trait.
 func need(t *testing.T, db Database, trait Trait) {
 	t.Helper()
 	if !db.Has(trait) {
@@ -128,7 +125,7 @@ func need(t *testing.T, db Database, trait Trait) {
 	}
 }
 
-// theirs runs a statement as a program that shares the database.
+// theirs runs a statement as another program that shares the database.
 func theirs(t *testing.T, db Database, sql string) {
 	t.Helper()
 	need(t, db, Shared)
@@ -143,8 +140,7 @@ type test struct {
 	run  func(t *testing.T, db Database)
 }
 
-// Expect compares the rows of a query with lines as psql -At prints them: cells
-// divided by |, NULL where there is none.
+// Expect compares the rows of a query with lines in the format of psql -At: cells separated by |, with NULL for nulls.
 func Expect(t *testing.T, db Database, query string, want ...string) {
 	t.Helper()
 	got := Rows(t, db, query)
@@ -153,7 +149,7 @@ func Expect(t *testing.T, db Database, query string, want ...string) {
 	}
 }
 
-// Rows returns the rows of a query in this form.
+// Rows returns the rows of a query in that format.
 func Rows(t *testing.T, db Database, query string) (rows []string) {
 	t.Helper()
 	for _, row := range db.Query(t, query) {
@@ -176,7 +172,7 @@ func show(v any) string {
 	return fmt.Sprint(v)
 }
 
-// Counts compares what a flush says it did.
+// Counts compares a flush's counts.
 func Counts(t *testing.T, res sink.Result, inserted, updated, unchanged, deleted int64) {
 	t.Helper()
 	if got, want := res.Total(), (sink.Counts{Inserted: inserted, Updated: updated, Unchanged: unchanged, Deleted: deleted}); got != want {

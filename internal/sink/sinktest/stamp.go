@@ -10,12 +10,12 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// stamps makes a table have a stamp of each kind.
+// stamps gives a table a stamp of each kind.
 func stamps(l *schema.Limits, t *schema.Table) error {
 	return errors.Join(l.AddStamp(t, "made", schema.InsertStamp), l.AddStamp(t, "moved", schema.UpdateStamp))
 }
 
-// onCreate has statements run when a table is made.
+// onCreate returns a change that runs statements when a table is created.
 func onCreate(sql ...string) func(*schema.Limits, *schema.Table) error {
 	return func(_ *schema.Limits, t *schema.Table) error {
 		t.OnCreate = sql
@@ -23,23 +23,21 @@ func onCreate(sql ...string) func(*schema.Limits, *schema.Table) error {
 	}
 }
 
-// at is a time of the suite's flushes, by its minute.
+// at returns a time of the suite's flushes, by its minute.
 func at(minute int) time.Time { return time.Date(2020, 5, 15, 13, minute, 0, 123e6, time.UTC) }
 
-// stampsAre compares a table's id, made and moved with lines such as "1|00|05": minutes,
-// or NULL.
+// stampsAre compares a table's id, made and moved with lines such as "1|00|05": minutes, or NULL.
 func stampsAre(t *testing.T, db Database, want ...string) {
 	t.Helper()
 	const minute = "substr(CAST(%s AS TEXT), 15, 2)"
 	Expect(t, db, "SELECT id, "+strings.ReplaceAll(minute, "%s", "made")+", "+strings.ReplaceAll(minute, "%s", "moved")+" FROM t ORDER BY id", want...)
 }
 
-// stampTests: a stamp is the time of the flush that made its row or changed something else
-// of it.
+// stampTests: a stamp is the time of the flush that created its row or changed something else in it.
 var stampTests = []test{
 	{"ManyNewRowsAreStamped", func(t *testing.T, db Database) {
 		r := Setup{Fit: stamps}.Begin(t, db)
-		for n := range 3 { // by the fast ways of rows that are all new, and then of some that are not
+		for n := range 3 { // by the fast path for all-new rows, and then with some existing ones
 			r.At(at(n)).Flush(numbered(n*20, n*20+20)...)
 		}
 		r.At(at(3))
@@ -52,7 +50,7 @@ var stampTests = []test{
 		r.End()
 		r = Setup{Fit: stamps}.Begin(t, db).At(at(1))
 		Counts(t, r.Flush(`{"id":1,"a":"x"}`), 0, 0, 1, 0)
-		stampsAre(t, db, "1|01|01", "2|01|01") // they are not older than can be
+		stampsAre(t, db, "1|01|01", "2|01|01") // they do not count as the oldest
 		r.At(at(2)).Flush(`{"id":1,"a":"y"}`, `{"id":3}`)
 		stampsAre(t, db, "1|01|02", "2|01|01", "3|02|02")
 		if got := r.known(0); !got.Made || got.HasConstraints {
@@ -75,7 +73,7 @@ var stampTests = []test{
 	}},
 }
 
-// numbered are lines of rows.
+// numbered returns lines of rows.
 func numbered(from, to int) (lines []string) {
 	for n := from; n < to; n++ {
 		lines = append(lines, `{"id":"`+at(n%60).Format("04")+"-"+string(rune('a'+n/60))+`","a":"x"}`)
@@ -83,7 +81,7 @@ func numbered(from, to int) (lines []string) {
 	return lines
 }
 
-// onCreateTests: SQL of the user's in the transaction that makes a table.
+// onCreateTests: the user's SQL in the transaction that creates a table.
 var onCreateTests = []test{
 	{"RunsOnce", func(t *testing.T, db Database) {
 		d := onCreate("CREATE INDEX by_a ON t (id); CREATE TABLE log (what TEXT)", "INSERT INTO log VALUES ('it''s; \"made\"')")

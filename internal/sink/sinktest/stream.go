@@ -15,8 +15,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// streaming is a mapping of change streams as Debezium has them: their tables, each with its own name
-// there.
+// streaming is a mapping of change data capture (CDC) messages in Debezium's format: tables, each with its own name in
+// the stream.
 func streaming(t *testing.T, tables ...mapping.Table) *mapping.Mapping {
 	t.Helper()
 	return &mapping.Mapping{Tables: tables, Envelope: &envelope.Envelope{
@@ -26,12 +26,12 @@ func streaming(t *testing.T, tables ...mapping.Table) *mapping.Mapping {
 	}}
 }
 
-// event is a message of such a stream.
+// event returns a message of such a stream.
 func event(op, table, before, after string) string {
 	return fmt.Sprintf(`{"op":%q,"before":%s,"after":%s,"source":{"schema":"s","table":%q}}`, op, before, after, table)
 }
 
-// streamTests: change streams, with tables that are emptied on the way.
+// streamTests: CDC streams, with tables that are truncated on the way.
 var streamTests = []test{
 	{"RandomStream", func(t *testing.T, db Database) {
 		Seeds(t, 12, func(t *testing.T, rnd *rand.Rand) { randomStream(t, db, rnd) })
@@ -52,12 +52,11 @@ var streamTests = []test{
 	}},
 }
 
-// randomStream mirrors two tables whose rows come, change, change their keys and go, alone or
-// together, in batches that end anywhere.
+// randomStream mirrors two tables with inserts, updates, key changes and deletes, alone or together, in random batches.
 func randomStream(t *testing.T, db Database, rnd *rand.Rand) {
 	names := []string{"a", "b"}
 	n := BeginNested(t, db, streaming(t, mapping.Table{Name: names[0], Key: []string{"id"}}, mapping.Table{Name: names[1], Key: []string{"id"}}), rnd.IntN(2) == 0)
-	tables := []map[int]string{{}, {}} // by key: what v is
+	tables := []map[int]string{{}, {}} // the value of v by key
 	var lines []string
 	for range 1 + rnd.IntN(60) {
 		at := rnd.IntN(2)
@@ -83,7 +82,7 @@ func randomStream(t *testing.T, db Database, rnd *rand.Rand) {
 			case what < 10:
 				lines = append(lines, event("d", name, before, "null"))
 				delete(rows, was)
-			case what < 13: // a value that the source leaves out
+			case what < 13: // a value that the source omits
 				lines = append(lines, event("u", name, before, fmt.Sprintf(`{"id":%d,"v":"?"}`, was)))
 			case what < 16 || rows[id] != "":
 				lines = append(lines, event("u", name, "null", fmt.Sprintf(`{"id":%d,"v":%q}`, was, v)))

@@ -28,7 +28,7 @@ var surrogateTests = []test{
 			}
 		}
 		Expect(t, db, "SELECT status FROM orders WHERE id = 2", "NULL")
-		// A field of its name sets nothing.
+		// A field with the column's name sets nothing.
 		n.Flush(`{"id":2,"oid":77}`)
 		Expect(t, db, "SELECT count(*) FROM orders WHERE oid = 77", "0")
 	}},
@@ -56,7 +56,7 @@ func generated(t *testing.T, order, item string) *mapping.Mapping {
 	return m
 }
 
-// versioned has the rows of a shop be changes of their own that have the version of their message.
+// versioned makes the rows of a shop separate changes with the version of their message.
 func versioned(m *mapping.Mapping) {
 	for i := range m.Tables {
 		if m.Tables[i].DeleteWhen, m.Tables[i].Version = nil, path("$.v"); i > 0 {
@@ -65,7 +65,7 @@ func versioned(m *mapping.Mapping) {
 	}
 }
 
-// rowKeySQL is what has a part of the key of a row of another table, which is named by an expression.
+// rowKeySQL returns SQL for a part of the key of another table's row, which an expression identifies.
 func rowKeySQL(l *schema.Lookup, named string, part int) string {
 	first := 0
 	if l.Above != nil {

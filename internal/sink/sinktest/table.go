@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// tableTests: a table that exists is used as it is.
+// tableTests: an existing table is used unchanged.
 var tableTests = []test{
 	{"NewFieldsAreIgnored", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")

@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// This file is about the text that the suite's mappings are written in. What cannot be read panics.
+// The text format of the suite's mappings. Invalid text panics.
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -17,10 +17,10 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// path is a path as a config file has it.
+// path parses a path as in a config file.
 func path(text string) paths.Path { return must(paths.ParsePath(text)) }
 
-// when is a condition: FIELD=VALUE, or FIELD for a field that is present.
+// when parses a condition: FIELD=VALUE, or FIELD for a field that is present.
 func when(text string) paths.When {
 	field, value, compares := strings.Cut(text, "=")
 	if !compares {
@@ -29,7 +29,8 @@ func when(text string) paths.When {
 	return paths.When{{{Path: path(field), In: []paths.Value{{Text: value}}}}}
 }
 
-// columns are columns NAME or NAME: SOURCE, separated by a comma and a space; a source is as in a config file, or a stamp.
+// columns parses columns NAME or NAME: SOURCE, separated by a comma and a space; a source is as in a config file, or a
+// stamp.
 func columns(text string) (all []mapping.Column) {
 	for part := range strings.SplitSeq(text, ", ") {
 		name, from, _ := strings.Cut(part, ": ")
@@ -44,7 +45,7 @@ func columns(text string) (all []mapping.Column) {
 	return all
 }
 
-// functions are merge functions as --merge has them: COLUMN=FUNCTION, separated by commas.
+// functions parses merge functions as in --merge: COLUMN=FUNCTION, separated by commas.
 func functions(text string) map[string]merge.Function {
 	all := map[string]merge.Function{}
 	for part := range strings.SplitSeq(text, ",") {

@@ -17,7 +17,7 @@ import (
 
 var errStop = errors.New("stop here")
 
-// transactionTests: rows, rejects and checkpoint stand or fall together.
+// transactionTests: rows, rejects and checkpoint are committed together or not at all.
 var transactionTests = []test{
 	{"BeforeCommitSeesAllRejectsAndSetsTheCheckpoint", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
@@ -63,7 +63,7 @@ var transactionTests = []test{
 		need(t, db, Alone)
 		const lines, size = 200, 60_000
 		r := Begin(t, db)
-		bad := strings.Repeat("\xff'\\", size/3) // what is longest as SQL
+		bad := strings.Repeat("\xff'\\", size/3) // the longest text as SQL
 		for range lines {
 			r.Fold(bad)
 		}
@@ -102,7 +102,7 @@ var transactionTests = []test{
 	}},
 }
 
-// fenceTests: each flush demands its predecessor.
+// fenceTests: each flush requires its predecessor.
 var fenceTests = []test{
 	{"SameFlushTwiceIsAppliedOnce", func(t *testing.T, db Database) {
 		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), a TEXT)")
@@ -115,7 +115,7 @@ var fenceTests = []test{
 			t.Fatal(err)
 		}
 		Counts(t, first, 1, 1, 1, 1)
-		db.Exec(t, "UPDATE t SET a = 'theirs' WHERE id = 3") // which is not undone
+		db.Exec(t, "UPDATE t SET a = 'theirs' WHERE id = 3") // it is not undone
 		calls := 0
 		f.BeforeCommit = func([]fold.Reject) error { calls++; return nil }
 		again := r.again(f)
@@ -162,14 +162,13 @@ var fenceTests = []test{
 	}},
 }
 
-// unnamed is a run that no other resumes.
+// unnamed returns a run that no other resumes.
 func unnamed(t *testing.T, db Database) *Run {
 	t.Helper()
 	return Setup{Unnamed: true}.unclaimed(t, db)
 }
 
-// isFenced reports whether an error says that other runs have taken over these lanes, and
-// no others.
+// isFenced reports whether an error says that other runs have taken over exactly these lanes.
 func isFenced(err error, lanes ...string) bool {
 	var fenced sink.FencedError
 	return errors.As(err, &fenced) && slices.Equal(fenced.Lanes, lanes)
@@ -185,7 +184,7 @@ var unchangedTests = []test{
 			line := func(id, v int, last string) string {
 				return fmt.Sprintf(`{"id":%d,"v":%d,"s":"%0200d","r":%d.5,"b":true,"j":{"a":[1,2]},"z":null,"big":12345678901234567890,"last":%q}`, id, v, id, id, last)
 			}
-			var feeds [4][]string // the same, by older versions, the same again, and sparse, with keys in another spelling
+			var feeds [4][]string // the same; with older versions; the same again; and sparse, with differently spelled keys
 			for i := range rows {
 				feeds[0] = append(feeds[0], line(i, 5, "x"))
 				feeds[1] = append(feeds[1], line(i, 4, "x"))

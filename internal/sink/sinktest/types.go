@@ -9,7 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 )
 
-// tryMapped begins a run whose messages are mapped to columns, of which the first is the key.
+// tryMapped begins a run whose messages are mapped to columns, the first of which is the key.
 func tryMapped(t *testing.T, db Database, spec string) (*Run, error) {
 	t.Helper()
 	m := mapping.Table{Name: table, Columns: columns(spec)}
@@ -26,16 +26,16 @@ func mapped(t *testing.T, db Database, spec string) *Run {
 	return r
 }
 
-// A declaredType is a type of columns that a mapping declares, and what becomes of values of it.
+// A declaredType is a column type that a mapping declares, with the results for values.
 type declaredType struct {
 	name     string
 	decl     string // in Postgres
-	as       string // what Postgres shows of it; "" for its text
+	as       string // what Postgres returns for it; "": its text
 	values   []string
-	postgres []string // what they become, as text
-	texts    []string // the same where times, dates, UUIDs and JSON are texts; nil for the same
-	bad      []string // values that are rejected in any database
-	worse    []string // and those that are where texts hold more
+	postgres []string // results as text
+	texts    []string // results if times, dates, UUIDs and JSON are texts; nil: the same
+	bad      []string // values that any database rejects
+	worse    []string // values that a database rejects if texts can hold more
 }
 
 var declaredTypes = []declaredType{
@@ -65,7 +65,7 @@ var declaredTypes = []declaredType{
 	{name: "bytes", decl: "bytea", as: "encode(v, 'hex')", values: []string{`"AP8="`, `""`}, postgres: []string{"00ff", ""}, bad: []string{`"AP8"`}},
 }
 
-// typeTests: the columns that a mapping declares.
+// typeTests: columns with a declared type.
 var typeTests = []test{
 	{"RoundTrip", func(t *testing.T, db Database) {
 		d, _ := db.Driver()

@@ -19,14 +19,13 @@ func keepNull(o *fold.Options)   { o.Null = fold.KeepNull }
 func fillOnly(o *fold.Options)   { o.FillOnly = true }
 func addColumns(o *fold.Options) { o.UnknownFields = fold.AddUnknown }
 
-// options are changes of a run's options.
+// options are changes to a run's options.
 type options = []func(*fold.Options)
 
 func byColumn(o *fold.Options) { o.Version, o.Scope = "v", fold.ColumnScope }
 func byRow(o *fold.Options)    { o.Version, o.Scope = "v", fold.RowScope }
 
-// versionTests: each column holds the value of the newest message that named it, in
-// whatever order messages come.
+// versionTests: each column has the value of the newest message that had it, in whatever order messages come.
 var versionTests = []test{
 	{"ATableThatGrowsAColumnEachTime", func(t *testing.T, db Database) {
 		r := Begin(t, db, byColumn)
@@ -41,7 +40,7 @@ var versionTests = []test{
 		Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NOT NULL", "1")
 		r.Flush(`{"id":1,"v":5,"a":"again"}`)
 		Expect(t, db, "SELECT id FROM t", "2")
-		r.FlushAs(func(f *sink.Flush) { f.Tombstones = -10 * time.Second }, `{"id":3,"v":1,"a":"x"}`) // as if ten seconds had gone by
+		r.FlushAs(func(f *sink.Flush) { f.Tombstones = -10 * time.Second }, `{"id":3,"v":1,"a":"x"}`) // as if ten seconds had passed
 		Expect(t, db, "SELECT count(*) FROM weir_versions WHERE gone IS NOT NULL", "0")
 		r.Flush(`{"id":1,"v":5,"a":"again"}`)
 		Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "2", "3")
@@ -66,7 +65,7 @@ var versionTests = []test{
 				r = Begin(t, db, byColumn, key("n", "id"))
 			}
 			r.Flush(message(-5, 5, ""))
-			// Those of the rows that exist stay, and so do the deletes that are remembered.
+			// States of existing rows are kept, and so are remembered deletes.
 			Expect(t, db, "SELECT count(*), count(gone) FROM weir_versions", "5|2")
 			r.Flush(message(-1, 4, `,"a":"old","b":"first"`), message(-2, 3, `,"b":"old"`), message(-3, 4, ""), message(-4, 3, ""), message(0, 1, `,"a":"again"`))
 			Expect(t, db, "SELECT a, b FROM t ORDER BY v, coalesce(a, '')", "again|NULL", "NULL|NULL", "newer|NULL", "stays|first")
@@ -146,7 +145,7 @@ var versionTests = []test{
 				inRuns(t, db, rnd, lines, 2, false, byColumn)
 				return
 			}
-			if rnd.IntN(2) == 0 { // a database may compare versions by itself that are all whole numbers
+			if rnd.IntN(2) == 0 { // a database may compare versions itself if all are integers
 				for i, line := range lines {
 					lines[i] = notWhole.ReplaceAllString(line, `"v":$1`)
 				}
@@ -162,7 +161,7 @@ var versionTests = []test{
 			}
 			var lines []string
 			ids := 1 + rnd.IntN(20)
-			for v := range 50 + rnd.IntN(300) { // in row scope what older messages alone name is lost, and so are deletes
+			for v := range 50 + rnd.IntN(300) { // in row scope values that only older messages have are lost, and so are deletes
 				lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d,"a":"a%[2]d","b":"b%[2]d","c":"c%[2]d"}`, rnd.IntN(ids), v))
 			}
 			inRuns(t, db, rnd, lines, 2+rnd.IntN(2), true, byRow)
@@ -172,7 +171,7 @@ var versionTests = []test{
 
 var notWhole = regexp.MustCompile(`"v":"?(\d+)(?:\.0)?"?`)
 
-// versionedFeed makes messages no two of which have the same version.
+// versionedFeed returns messages with distinct versions.
 func versionedFeed(rnd *rand.Rand, n int) (lines []string) {
 	ids := 1 + rnd.IntN(8)
 	for _, v := range rnd.Perm(n) {
@@ -192,10 +191,10 @@ func versionedFeed(rnd *rand.Rand, n int) (lines []string) {
 		}
 		lines = append(lines, line+"}")
 	}
-	return append(lines, fmt.Sprintf(`{"id":1000,"v":"%d.0","a":"a","b":"b","c":"c"}`, n+1)) // every column is there
+	return append(lines, fmt.Sprintf(`{"id":1000,"v":"%d.0","a":"a","b":"b","c":"c"}`, n+1)) // every column exists
 }
 
-// PlainFold is the fold of messages by their versions, in its plainest form.
+// PlainFold is a simple model of folding messages by their versions.
 func PlainFold(t *testing.T, lines []string, rowScope bool) []string {
 	t.Helper()
 	return plainRows(t, lines, foldtest.Rules{Version: "v", RowScope: rowScope}, func(row map[string]foldtest.Value) string {
@@ -207,8 +206,8 @@ func PlainFold(t *testing.T, lines []string, rowScope bool) []string {
 	}, "a", "b", "c")
 }
 
-// inRuns has several runs of different jobs write the messages of a feed, each some of them, in turn, or at once and some of
-// them twice. One run has all of them in their order.
+// inRuns: several runs of different jobs write a feed's messages, each some of them, in turn, or at the same time with
+// some duplicated. A single run writes all of them in order.
 func inRuns(t *testing.T, db Database, rnd *rand.Rand, lines []string, runs int, atOnce bool, by func(*fold.Options)) {
 	parts := make([][]string, runs)
 	for _, i := range rnd.Perm(len(lines)) {

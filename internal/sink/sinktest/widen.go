@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// wideningTests: a column that becomes wider keeps its values.
+// wideningTests: a widened column keeps its values.
 var wideningTests = []test{
 	{"DoublesKeepTheirShortestText", func(t *testing.T, db Database) {
 		doubles := awkwardDoubles(t)
@@ -54,8 +54,7 @@ var wideningTests = []test{
 				if (i+2*j)%testcheck.Rounds(4, 1) != 0 {
 					continue
 				}
-				// Both begin before there is a table; the second knows nothing of what
-				// the first makes.
+				// Both begin before the table exists; the second knows nothing about what the first creates.
 				first, second := BeginJob(t, db, "first"), BeginJob(t, db, "second")
 				spread(t, db, a.value, b.value, func(n int) *Run { return []*Run{first, second, first}[n] })
 				second.End()
@@ -85,15 +84,14 @@ var wideningTests = []test{
 	}},
 }
 
-// kinds are values of each kind that makes another type of column, and their text in a
-// column of texts.
+// kinds are values that each make another type of column, with their texts in a text column.
 var kinds = []struct{ value, text string }{
 	{"null", "NULL"}, {"true", "true"}, {"7", "7"}, {"1152921504606846977", "1152921504606846977"}, {"2.5", "2.5"},
 	{"12345678901234567890.5", "12345678901234567890.5"}, {`"007"`, "007"}, {`{"k":[1]}`, `{"k":[1]}`},
 }
 
-// spread writes the values a and b of column v, and then a text, with the help of next,
-// which returns the run for the nth of them, and expects that none is changed.
+// spread writes the values a and b to column v, and then a text, and expects that none is changed. next returns the run
+// for the nth value.
 func spread(t *testing.T, db Database, a, b string, next func(n int) *Run) {
 	t.Helper()
 	for n, v := range []string{a, b, `"x"`} {
@@ -123,7 +121,7 @@ func spread(t *testing.T, db Database, a, b string, next func(n int) *Run) {
 	next(0).End()
 }
 
-// runEach makes a run for each flush, after the one before has ended.
+// runEach starts a run for each flush, after the previous one has ended.
 func runEach(t *testing.T, db Database, change ...func(*fold.Options)) func(int) *Run {
 	var last *Run
 	return func(int) *Run {
@@ -135,8 +133,8 @@ func runEach(t *testing.T, db Database, change ...func(*fold.Options)) func(int)
 	}
 }
 
-// awkwardDoubles are doubles of all sizes, many of which have their shortest decimal on
-// the border to the next double, where readers and printers differ.
+// awkwardDoubles are doubles of all sizes. Many have their shortest decimal on the border to the next double, where
+// readers and printers differ.
 func awkwardDoubles(t *testing.T) []float64 {
 	doubles := []float64{1e23, 9e22, 2.003485544858745e16, 32.815236600469404, 5e-324, math.MaxFloat64, 0.1, 1e15, 999999999999999, 123456789012345680, 1e-4, 0.00001, 0.30000000000000004, 1e39, 1e38}
 	for e := -1074; e < 1024; e++ {
@@ -151,8 +149,7 @@ func awkwardDoubles(t *testing.T) []float64 {
 	}
 	bordering := 0
 	for bordering < 10_000 {
-		// An odd number of 54 bits is half way between two mantissas; five times five … make
-		// its decimal short.
+		// An odd number of 54 bits is halfway between two mantissas; factors of five make its decimal short.
 		fives := int64(1)
 		for range 1 + random.IntN(23) {
 			fives *= 5

@@ -17,25 +17,25 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Claims are the [sink.Claims] of one job in one file. A lane is held by a lock on one byte
-// of a file beside the database, which the system releases when the process ends, however
-// it ends. (The database's own locks cannot serve: they end with each transaction.)
+// Claims are the [sink.Claims] of one job in one file. A lane is held by a lock on one byte of a file next to the
+// database; the system releases it when the process ends, however it ends. (The database's own locks end with each
+// transaction.)
 type Claims struct {
 	sink.JobLedger
 	path string // of the database
 	opt  sink.Options
 
 	mu    sync.Mutex
-	locks *lockfile.File  // nil until something is taken
-	lanes map[string]bool // that are held
-	// Of the job's byte, which is held from the first Take on: as one of several runs, or alone.
+	locks *lockfile.File  // nil until something is claimed
+	lanes map[string]bool // lanes held
+	// The lock on the job's byte, held from the first Take on: shared with other runs, or exclusive.
 	shared, whole bool
 }
 
 var _ sink.Claims = (*Claims)(nil)
 
-// OpenClaims returns claims of a job in the database at path. It makes no database: where
-// there is none, no checkpoints are found and nothing can be taken.
+// OpenClaims returns claims of a job in the database at path. It does not create a database: if there is none, no
+// checkpoints are found and nothing can be claimed.
 func OpenClaims(_ context.Context, path, job string, o sink.Options) (*Claims, error) {
 	c := &Claims{path: realpath.Of(path), opt: o, lanes: map[string]bool{}}
 	c.JobLedger = sink.JobLedger{Ask: c.ask, Job: job}
@@ -66,7 +66,7 @@ func (c *Claims) TakeJob(ctx context.Context) error {
 	})
 }
 
-// locking calls f, which locks something, with the file of locks open.
+// locking opens the lock file and calls f, which locks something.
 func (c *Claims) locking(ctx context.Context, f func() error) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -102,7 +102,7 @@ func (c *Claims) Close() error {
 	return err
 }
 
-// lock locks lanes, and returns those that were not held before.
+// lock locks lanes, and returns those that it did not already hold.
 func (c *Claims) lock(lanes []string) (added []string, err error) {
 	if !c.whole && !c.shared {
 		if err := c.hold(c.locks.LockShared); err != nil {
@@ -123,7 +123,7 @@ func (c *Claims) lock(lanes []string) (added []string, err error) {
 	return added, nil
 }
 
-// unlock unlocks those of the lanes that are held.
+// unlock unlocks lanes, except lanes that are not held.
 func (c *Claims) unlock(lanes []string) (err error) {
 	for _, lane := range lanes {
 		if c.lanes[lane] {
@@ -146,7 +146,7 @@ func (c *Claims) hold(lock func(at int64) (busy bool, err error), lane ...string
 	return nil
 }
 
-// at is the byte of the job, or of one of its lanes.
+// at returns the byte's offset for the job, or for one of its lanes.
 func (c *Claims) at(lane ...string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(c.Job))
@@ -157,8 +157,8 @@ func (c *Claims) at(lane ...string) int64 {
 	return int64(h.Sum64() >> 2)
 }
 
-// ask is a [sink.Ledger] with a connection of its own. That may write, for only so can it restore a file that another
-// process has left in the middle of a transaction; sql must not.
+// ask is a [sink.Ledger] with its own connection. The connection is writable, because only then can it recover a file
+// that another process has left in the middle of a transaction; sql must not write.
 func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A collation is one of SQLite's.
+// A collation is a collation of SQLite's.
 type collation string
 
 // Form implements [schema.Collation].
@@ -31,7 +31,7 @@ func (c collation) Form(text []byte) []byte {
 
 func (c collation) String() string { return string(c) }
 
-// collationOf is the name of a column's collation, "" if it has none of its own.
+// collationOf returns the name of a column's explicit collation, or "".
 func collationOf(c *schema.Column) string {
 	if c.Collation == nil {
 		return ""

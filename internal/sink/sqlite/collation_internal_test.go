@@ -7,7 +7,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// TestCollation: texts have one form if SQLite calls them equal, and only then.
+// TestCollation: texts have the same form if and only if SQLite treats them as equal.
 func TestCollation(t *testing.T) {
 	c, err := openConn(":memory:", lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE, "")
 	testcheck.NoError(t, err)

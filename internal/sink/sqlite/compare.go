@@ -14,11 +14,11 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A reader looks rows of a batch up.
+// A reader looks up rows of a batch.
 type reader struct {
 	layout     *layout
 	references references
-	sel        *stmt // the row that was looked up last, until reset
+	sel        *stmt // the row looked up last, until reset
 }
 
 // Compare implements [sink.Inspector].
@@ -62,8 +62,7 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	return nil
 }
 
-// compare returns the first difference of a row in the columns that some message
-// named, or nil.
+// compare returns the first difference of a row, in columns that some message has, or nil.
 func (w *reader) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 	vals := make([]value, len(named))
 	w.layout.read(vals, r)
@@ -89,7 +88,7 @@ func (w *reader) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 		if w.layout.names[i] == "" || !named[i] || c.Key {
 			continue
 		}
-		if v.kind == 0 || w.layout.b.Initial(r, i) { // no message named it
+		if v.kind == 0 || w.layout.b.Initial(r, i) { // no message has it
 			if w.layout.table.Columns[w.layout.cols[i]].Default != "" {
 				continue
 			}
@@ -177,7 +176,7 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 
 var errEnough = errors.New("no more rows are wanted")
 
-// respelled reports whether column i of the table's row has what a row of the batch names, but for its spelling.
+// respelled reports whether column i of the table's row has the same value as a row of the batch, apart from spelling.
 func (w *reader) respelled(r *fold.Row, i int) bool {
 	c, raw := &w.layout.table.Columns[w.layout.cols[i]], w.layout.b.Value(r, i)
 	if raw == nil || c.Type == schema.Text != (w.sel.kind(i) == lib.SQLITE_TEXT) {

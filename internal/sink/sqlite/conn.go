@@ -10,35 +10,34 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// This file is the C interface of SQLite as weir uses it. database/sql copies
-// and boxes every value: rows go in 2 to 3 times as fast without it, and what a
-// flush must know (autocommit, extended codes) has no place in it.
+// The C interface of SQLite as weir uses it. database/sql copies and boxes every value: without it, inserts are 2 to 3
+// times as fast. It also does not expose what a flush needs (autocommit, extended codes).
 
 // conn is one connection. One goroutine uses it at a time.
 type conn struct {
 	tls   *libc.TLS
 	db    uintptr
 	stmts map[string]*stmt // by SQL; see prepare
-	// many are the statements of prepareOne by their SQL, which has manySQL bytes.
-	many    map[string]*stmt
-	manySQL int
-	bound   bindings
+	// variants are the statements of prepareVariant, by SQL; the SQL has variantsSQL bytes in total.
+	variants    map[string]*stmt
+	variantsSQL int
+	bound       bindings
 }
 
-// bindings are C's memory for the values that are bound. Memory of Go's must not be bound: only C's view of it would keep it,
-// and a stack may move.
+// bindings is C memory for bound values. Go memory must not be bound: a pointer in C does not keep it alive, and a
+// stack may move.
 type bindings struct {
 	tls     *libc.TLS
 	mem     uintptr
 	size    int // bytes of mem
 	used    int
-	retired []uintptr // mem as it was before it grew
+	retired []uintptr // former mem, from before it grew
 }
 
-// borrowed is an address in bindings: good until the next release.
+// borrowed is an address in bindings, valid until the next release.
 type borrowed uintptr
 
-// hold copies v to C's memory.
+// hold copies v to C memory.
 func (b *bindings) hold(v []byte) borrowed {
 	if b.mem == 0 || b.used+len(v) > b.size {
 		if b.mem != 0 {
@@ -53,8 +52,7 @@ func (b *bindings) hold(v []byte) borrowed {
 	return borrowed(p)
 }
 
-// release makes the memory free for other values. Statements that have the former ones must not run before they are bound
-// again.
+// release frees the memory for other values. Statements with former values must not run before they are bound again.
 func (b *bindings) release() {
 	for _, p := range b.retired {
 		libc.Xfree(b.tls, p)
@@ -74,10 +72,10 @@ type stmt struct {
 	p uintptr
 }
 
-// Error is a failure with SQLite's extended result code.
+// Error is an error with SQLite's extended result code.
 type Error struct {
 	Code  int32
-	Msg   string // SQLite's own words
+	Msg   string // SQLite's message
 	Doing string
 }
 
@@ -88,15 +86,15 @@ func (e *Error) Error() string {
 	return e.Doing + ": " + e.Msg
 }
 
-// primary is the code without its extension.
+// primary returns the code without its extension.
 func (e *Error) primary() int32 { return e.Code & 0xff }
 
-const slot = 8 // bytes; what libc lays an argument or a pointer out in
+const slot = 8 // bytes; the size in which libc passes an argument or a pointer
 
-// openConn opens the file at path, which is taken to the letter, through the named
-// file system of SQLite's, or the default one. flags are SQLite's.
+// openConn opens the file at path (a literal path, not a URI), with the named VFS of SQLite, or the default one. flags
+// are SQLite's.
 func openConn(path string, flags int32, vfs string) (_ *conn, err error) {
-	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}, many: map[string]*stmt{}}
+	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}, variants: map[string]*stmt{}}
 	c.bound.tls = c.tls
 	defer func() {
 		if err != nil {
@@ -119,13 +117,12 @@ func openConn(path string, flags int32, vfs string) (_ *conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// A mistyped column in double quotes is an error, not a string; and no
-	// statement may write to the schema table.
+	// With a double-quoted name, a typo is an error instead of a string. No statement may write to the schema table.
 	return c, cmp.Or(c.set(lib.SQLITE_DBCONFIG_DQS_DML, 0), c.set(lib.SQLITE_DBCONFIG_DQS_DDL, 0),
 		c.set(lib.SQLITE_DBCONFIG_DEFENSIVE, 1), c.defineShortest())
 }
 
-// with calls f with the address of a text, which C has until f returns.
+// with calls f with the address of a C string, which is valid until f returns.
 func (c *conn) with(text string, f func(p uintptr) error) error {
 	p, err := libc.CString(text)
 	if err != nil {
@@ -142,7 +139,7 @@ func (c *conn) set(op, on int32) error {
 	return c.check(lib.Xsqlite3_db_config(c.tls, c.db, op, libc.VaList(va, on, uintptr(0))))
 }
 
-// pointer makes an address that C gave usable; no such address is in Go's heap.
+// pointer converts an address from C, which is never in Go's heap.
 func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 // close releases the connection and its statements.
@@ -150,7 +147,7 @@ func (c *conn) close() {
 	if c.tls == nil {
 		return
 	}
-	for _, set := range []map[string]*stmt{c.stmts, c.many} {
+	for _, set := range []map[string]*stmt{c.stmts, c.variants} {
 		for _, s := range set {
 			s.finalize()
 		}
@@ -160,7 +157,7 @@ func (c *conn) close() {
 	}
 	c.bound.free()
 	c.tls.Close()
-	c.tls, c.db, c.stmts, c.many = nil, 0, nil, nil
+	c.tls, c.db, c.stmts, c.variants = nil, 0, nil, nil
 }
 
 func (c *conn) fail(rc int32, doing string) error {
@@ -185,10 +182,10 @@ func (c *conn) check(rc int32) error {
 // autocommit reports whether no transaction is open: some errors end one.
 func (c *conn) autocommit() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) != 0 }
 
-// changes is how many rows the last statement that writes wrote.
+// changes returns how many rows the last writing statement wrote.
 func (c *conn) changes() int32 { return lib.Xsqlite3_changes(c.tls, c.db) }
 
-// checkDeferred returns the error of a COMMIT at this point of the transaction if a deferred foreign key is violated.
+// checkDeferred returns the error that COMMIT would return now because of a deferred foreign key.
 func (c *conn) checkDeferred() error {
 	out := libc.Xcalloc(c.tls, 2, slot)
 	defer libc.Xfree(c.tls, out)
@@ -199,10 +196,10 @@ func (c *conn) checkDeferred() error {
 	return &Error{Code: lib.SQLITE_CONSTRAINT_FOREIGNKEY, Msg: "FOREIGN KEY constraint failed"}
 }
 
-// often is what preparing a statement that is used again is called in errors: no row is blamed for it.
-const often = "preparing a statement"
+// preparing describes, in errors, preparing a statement that is reused: no row is blamed for it.
+const preparing = "preparing a statement"
 
-// prepareNew prepares one statement. An error says what is done.
+// prepareNew prepares one statement. doing says what for, in errors.
 func (c *conn) prepareNew(sql, doing string) (*stmt, error) {
 	out := libc.Xcalloc(c.tls, 1, slot)
 	defer libc.Xfree(c.tls, out)
@@ -216,13 +213,13 @@ func (c *conn) prepareNew(sql, doing string) (*stmt, error) {
 }
 
 const (
-	// maxStmts bounds the statements that prepare keeps over a tidy. One takes some kilobytes.
+	// maxStmts limits the statements that prepare keeps across a tidy. One takes a few kilobytes.
 	maxStmts = 200
-	// maxSQL bounds those that prepareOne keeps, by bytes of their SQL: one takes about ten times as much memory, and a feed
-	// can name its columns in very many combinations. minMany are kept however long they are: rows of wide tables need
-	// several in turn.
-	maxSQL  = 128 << 10
-	minMany = 16
+	// maxSQL limits the statements that prepareVariant keeps, by bytes of SQL. A statement takes about ten times as
+	// much memory, and a feed can use very many combinations of columns. minVariants are kept however long they are:
+	// rows of wide tables need several in turn.
+	maxSQL      = 128 << 10
+	minVariants = 16
 )
 
 // prepare returns the statement for sql, prepared once. It stays until tidy.
@@ -230,35 +227,34 @@ func (c *conn) prepare(sql string) (*stmt, error) {
 	if s, ok := c.stmts[sql]; ok {
 		return s, nil
 	}
-	s, err := c.prepareNew(sql, often)
+	s, err := c.prepareNew(sql, preparing)
 	if err == nil {
 		c.stmts[sql] = s
 	}
 	return s, err
 }
 
-// prepareOne is prepare for a statement with many variants: preparing others may finalize it, see maxSQL.
-func (c *conn) prepareOne(sql string) (*stmt, error) {
-	if s, ok := c.many[sql]; ok {
+// prepareVariant is prepare for a statement with many variants. Preparing others may finalize it; see maxSQL.
+func (c *conn) prepareVariant(sql string) (*stmt, error) {
+	if s, ok := c.variants[sql]; ok {
 		return s, nil
 	}
-	for old, s := range c.many { // any one
-		if c.manySQL+len(sql) <= maxSQL || len(c.many) < minMany {
+	for old, s := range c.variants { // any one
+		if c.variantsSQL+len(sql) <= maxSQL || len(c.variants) < minVariants {
 			break
 		}
 		s.finalize()
-		delete(c.many, old)
-		c.manySQL -= len(old)
+		delete(c.variants, old)
+		c.variantsSQL -= len(old)
 	}
-	s, err := c.prepareNew(sql, often)
+	s, err := c.prepareNew(sql, preparing)
 	if err == nil {
-		c.many[sql], c.manySQL = s, c.manySQL+len(sql)
+		c.variants[sql], c.variantsSQL = s, c.variantsSQL+len(sql)
 	}
 	return s, err
 }
 
-// tidy drops the statements of prepare if they have become many, as they do if a table often gets
-// a column.
+// tidy drops the statements of prepare if there are many, as when a table often gets a new column.
 func (c *conn) tidy() {
 	if len(c.stmts) < maxStmts {
 		return
@@ -269,7 +265,7 @@ func (c *conn) tidy() {
 	clear(c.stmts)
 }
 
-// do runs a statement that is used again and has no rows.
+// do runs a reused statement that returns no rows.
 func (c *conn) do(sql string, args ...value) error {
 	s, err := c.prepare(sql)
 	if err != nil {
@@ -278,8 +274,8 @@ func (c *conn) do(sql string, args ...value) error {
 	return s.runWith(args...)
 }
 
-// undone calls f, and undoes what it did if it fails. What ended the transaction has undone more.
-func (c *conn) undone(f func() error) error {
+// undoOnError calls f. If f fails, it undoes what f did, unless the transaction has ended anyway.
+func (c *conn) undoOnError(f func() error) error {
 	if err := c.do("SAVEPOINT weir"); err != nil {
 		return err
 	}
@@ -303,7 +299,7 @@ func (c *conn) exec(sql string, args ...value) error {
 	return c.query(sql, func(*stmt) error { return nil }, args...)
 }
 
-// execAll runs statements to their ends, one after the other; each string may hold several.
+// execAll runs statements one after the other; each string may hold several.
 func (c *conn) execAll(statements ...string) error {
 	return c.with(strings.Join(statements, ";\n"), func(text uintptr) error { return c.check(lib.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0)) })
 }
@@ -330,14 +326,14 @@ func (c *conn) query(sql string, row func(*stmt) error, args ...value) error {
 	}
 }
 
-// scalar returns the only column of a query's only row; without a row it is NULL.
+// scalar returns the only column of a query's only row; NULL if there is no row.
 func (c *conn) scalar(sql string, args ...value) (v value, err error) {
 	v = null
 	err = c.query(sql, func(s *stmt) error { v = s.value(0); return nil }, args...)
 	return v, err
 }
 
-// rows returns the rows of a query; a cell that is NULL is nil.
+// rows returns a query's rows; a NULL cell is nil.
 func (c *conn) rows(sql string) (rows [][][]byte, err error) {
 	err = c.query(sql, func(s *stmt) error {
 		row := make([][]byte, s.columns())
@@ -354,8 +350,7 @@ func (c *conn) rows(sql string) (rows [][][]byte, err error) {
 
 func (s *stmt) finalize() { lib.Xsqlite3_finalize(s.c.tls, s.p) }
 
-// step runs the statement to its next row and reports whether there is one. A
-// statement that failed is reset.
+// step advances the statement to its next row, and reports whether there is one. It resets a statement that fails.
 func (s *stmt) step() (bool, error) {
 	switch rc := lib.Xsqlite3_step(s.c.tls, s.p); rc {
 	case lib.SQLITE_ROW:
@@ -369,7 +364,7 @@ func (s *stmt) step() (bool, error) {
 	}
 }
 
-// run steps a statement that has no rows, and resets it.
+// run steps a statement that returns no rows, and resets it.
 func (s *stmt) run() error {
 	if _, err := s.step(); err != nil {
 		return err
@@ -378,7 +373,7 @@ func (s *stmt) run() error {
 	return nil
 }
 
-// runWith runs a statement that has no rows with these arguments.
+// runWith runs a statement that returns no rows, with arguments.
 func (s *stmt) runWith(args ...value) error {
 	defer s.c.bound.release()
 	if err := s.bindValues(args); err != nil {
@@ -387,13 +382,13 @@ func (s *stmt) runWith(args ...value) error {
 	return s.run()
 }
 
-// snapshot calls f in a transaction: all its reads see one state of the database.
+// snapshot calls f in a transaction: all its reads see the same state of the database.
 func (c *conn) snapshot(f func() error) error {
 	if err := c.exec("BEGIN"); err != nil {
 		return err
 	}
 	err := f()
-	if c.autocommit() { // an error ended it
+	if c.autocommit() { // an error ended the transaction
 		return err
 	}
 	if end := c.exec("COMMIT"); err == nil {
@@ -402,17 +397,17 @@ func (c *conn) snapshot(f func() error) error {
 	return err
 }
 
-// clear binds NULL to all parameters of an INSERT. Other statements may have to be planned again after it.
+// clear binds NULL to all parameters of an INSERT. Other statements might have to be planned again after it.
 func (s *stmt) clear() { lib.Xsqlite3_clear_bindings(s.c.tls, s.p) }
 
 func (s *stmt) reset() { lib.Xsqlite3_reset(s.c.tls, s.p) }
 
-// bindFrom binds what column col of another statement's row holds.
+// bindFrom binds the value in column col of another statement's row.
 func (s *stmt) bindFrom(i int, from *stmt, col int) error {
 	return s.c.check(lib.Xsqlite3_bind_value(s.c.tls, s.p, int32(i), lib.Xsqlite3_column_value(s.c.tls, from.p, int32(col))))
 }
 
-// columns is how many columns the statement's rows have.
+// columns returns the number of columns in the statement's rows.
 func (s *stmt) columns() int { return int(lib.Xsqlite3_column_count(s.c.tls, s.p)) }
 
 func (s *stmt) name(col int) string {
@@ -429,14 +424,14 @@ func (s *stmt) int(col int) int64 {
 
 func (s *stmt) real(col int) float64 { return lib.Xsqlite3_column_double(s.c.tls, s.p, int32(col)) }
 
-// bytes returns a column's text in UTF-8; it is good until the next step.
+// bytes returns a column's text in UTF-8, valid until the next step.
 func (s *stmt) bytes(col int) []byte {
 	p := lib.Xsqlite3_column_text(s.c.tls, s.p, int32(col))
 	return unsafe.Slice((*byte)(pointer(p)), lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(col)))
 }
 
-// blob returns a column's blob; it is good until the next step. Read as text it would be
-// taken for text in the file's encoding, which may be UTF-16.
+// blob returns a column's blob, valid until the next step. Reading it as text would convert it from the file's
+// encoding, which may be UTF-16.
 func (s *stmt) blob(col int) []byte {
 	p := lib.Xsqlite3_column_blob(s.c.tls, s.p, int32(col))
 	return unsafe.Slice((*byte)(pointer(p)), lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(col)))

@@ -9,32 +9,30 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// CountingVFS is the name of SQLite's own file system with its writes counted; see
-// CountIO.
+// CountingVFS is SQLite's own VFS with its writes counted; see CountIO.
 const CountingVFS = "weir-counting"
 
-// IO counts what SQLite asks of the system.
+// IO counts SQLite's system calls.
 type IO struct {
 	Syncs   int64 // fsyncs of databases, logs and journals
 	Written int64 // bytes
 }
 
-// counting is the state of the counting file system, which SQLite has one of in a
-// process.
+// counting is the state of the counting VFS, of which a process has one.
 var counting struct {
 	sync.Once
 	syncs, written atomic.Int64
 	mu             sync.Mutex
-	plain          uintptr             // the file system that it stands before
-	methods        map[uintptr]uintptr // of its files: SQLite's own table, to ours
-	own            sync.Map            // the other way round
+	plain          uintptr             // the wrapped VFS
+	methods        map[uintptr]uintptr // method tables of its files: SQLite's own, to ours
+	own            sync.Map            // the inverse
 }
 
-// CountIO makes CountingVFS known to SQLite, for databases that are opened with it,
-// and returns what was counted since the process began.
+// CountIO registers CountingVFS with SQLite, for databases opened with it, and returns the counts since the process
+// began.
 func CountIO() IO {
 	counting.Do(func() {
-		tls := libc.NewTLS() // stays: so does what is registered
+		tls := libc.NewTLS() // never closed, like the registration
 		counting.methods = map[uintptr]uintptr{}
 		counting.plain = lib.Xsqlite3_vfs_find(tls, 0)
 		p := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
@@ -47,10 +45,10 @@ func CountIO() IO {
 	return IO{counting.syncs.Load(), counting.written.Load()}
 }
 
-// function is what C calls a Go function by.
+// function returns a C function pointer for a Go function.
 func function(f any) uintptr { return (*[2]uintptr)(unsafe.Pointer(&f))[1] }
 
-// A file of SQLite's begins with a pointer to its methods.
+// An openFile is a file of SQLite's, which begins with a pointer to its methods.
 type openFile struct{ methods uintptr }
 
 func plainMethods(file uintptr) *lib.Tsqlite3_io_methods {
@@ -64,7 +62,7 @@ type (
 	syncFunc  = func(tls *libc.TLS, file uintptr, flags int32) int32
 )
 
-// call makes a Go function of what C calls it by.
+// call returns a Go function for a C function pointer.
 func call[F any](p uintptr) F { return *(*F)(unsafe.Pointer(&struct{ p uintptr }{p})) }
 
 func countedOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {

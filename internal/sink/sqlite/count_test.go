@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// TestCountIO_SeesSyncsAndBytes holds the counts against what each level promises.
+// TestCountIO_SeesSyncsAndBytes compares the counts with what each level promises.
 func TestCountIO_SeesSyncsAndBytes(t *testing.T) {
 	const commits = 10
 	cost := func(level sink.Level) sqlite.IO {

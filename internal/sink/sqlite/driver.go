@@ -16,8 +16,7 @@ import (
 
 var caps = sink.Caps{Columns: maxColumns, Limits: schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}}
 
-// Driver is the [sink.Driver] for SQLite files. It takes for a path what no other driver
-// knows.
+// Driver is the [sink.Driver] for SQLite files. It must come last: it treats anything as a path.
 var Driver = sink.Driver{
 	Name:    "SQLite",
 	Version: Version,
@@ -37,7 +36,7 @@ var Driver = sink.Driver{
 	},
 }
 
-// inspect opens a database to read.
+// inspect opens a database for reading.
 func inspect(ctx context.Context, path string, o sink.Options) (*DB, error) {
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -49,7 +48,7 @@ func inspect(ctx context.Context, path string, o sink.Options) (*DB, error) {
 	return Open(ctx, path, Options{Options: o, ReadOnly: true})
 }
 
-// parse takes a path, which a scheme may precede.
+// parse accepts a path, optionally with a scheme.
 func parse(to string) (path string, ok bool, err error) {
 	path, named := strings.CutPrefix(to, "sqlite:")
 	if !named {
@@ -59,13 +58,13 @@ func parse(to string) (path string, ok bool, err error) {
 	switch {
 	case path == "":
 		return "", true, errors.New(to + " names no file; such as sqlite:flights.db")
-	case isURL && filepath.Dir(path) == "/": // some programs take three slashes for a relative path
+	case isURL && filepath.Dir(path) == "/": // some programs use three slashes for a relative path
 		return "", true, fmt.Errorf("%s is a file in the root folder: sqlite:%s, or sqlite:%s in this one", to, path, path[1:])
 	}
 	return path, true, nil
 }
 
-// files are the database, and what SQLite and weir keep beside it.
+// files returns the paths of the database, and of the files that SQLite and weir keep next to it.
 func files(path string) []string {
 	path = realpath.Of(path)
 	return []string{path, path + "-wal", path + "-shm", path + "-journal", path + "-weir"}

@@ -13,8 +13,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Expire implements [sink.Expirer]. It looks for rows before the transaction begins: a step that
-// finds none keeps no other writer waiting.
+// Expire implements [sink.Expirer]. It looks for rows before the transaction begins, so a step that finds none does not
+// block other writers.
 func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err error) {
 	if err := d.usable(ctx); err != nil {
 		return res, err
@@ -34,26 +34,26 @@ func (d *DB) Expire(ctx context.Context, e *sink.Expiry) (res sink.Expired, err 
 	return res, nil
 }
 
-// An expiry is a step of one.
+// An expiry is one step of a [sink.Expiry].
 type expiry struct {
 	*DB
 	*sink.Expiry
-	before string          // the time of [sink.Expiry.Before], as stamps are written
-	tables []*schema.Table // as [sink.Expiry.Reads] has them
-	names  []string        // in SQL: the key's columns of a row t
-	old    string          // and the condition that it is old; ?1 is the time
-	found  []key           // rows that are old
-	after  *key            // the last row that a walk in the order of the key looked at, if others follow
+	before string          // [sink.Expiry.Before], in the format of stamps
+	tables []*schema.Table // as [sink.Expiry.Reads] lists them
+	names  []string        // SQL for the key columns of a row t
+	old    string          // the condition that a row t is old; ?1 is the time
+	found  []key           // old rows
+	after  *key            // the last row that a walk in key order has scanned, if others follow
 	aged   []*sink.Aged
 }
 
-// find reads the tables, and finds old rows; res is Done if there can be none.
+// find reads the tables, and finds old rows. res is Done if there can be none.
 func (x *expiry) find(ctx context.Context) (res sink.Expired, err error) {
 	x.tables, x.names, x.found, x.after = nil, nil, nil, nil
 	for _, w := range x.Reads() {
 		t, err := x.readTable(ctx, w.Name, w.Key)
 		if errors.As(err, new(sink.KeyError)) {
-			t.Exists = false // with this key
+			t.Exists = false // not with this key
 		} else if err != nil {
 			return res, err
 		}
@@ -66,11 +66,11 @@ func (x *expiry) find(ctx context.Context) (res sink.Expired, err error) {
 	}
 	conditions := make([]string, len(columns))
 	for i, c := range columns {
-		// What is no text is no time that weir wrote.
+		// A value that is not text is no time that weir wrote.
 		conditions[i] = fmt.Sprintf("(t.%[1]s IS NULL OR typeof(t.%[1]s) = 'text' AND t.%[1]s < ?1)", quote(c.Name))
 	}
 	x.old = strings.Join(conditions, " AND ")
-	slices.Sort(t.Key) // as most indexes over keys have them
+	slices.Sort(t.Key) // the order in most indexes over keys
 	for _, k := range t.Key {
 		x.names = append(x.names, x.column(0, k))
 	}
@@ -93,16 +93,16 @@ func (x *expiry) find(ctx context.Context) (res sink.Expired, err error) {
 		}
 		sql += fmt.Sprintf(" ORDER BY %s LIMIT %d", list, sink.ExpireWindow)
 	}
-	looked := 0
+	scanned := 0
 	err = x.c.query(sql, func(s *stmt) error {
 		if len(x.found) == sink.ExpireRows {
 			return nil
 		}
 		row := s.key(len(x.names))
-		if looked++; s.int(len(x.names)) != 0 {
+		if scanned++; s.int(len(x.names)) != 0 {
 			x.found = append(x.found, row)
 		}
-		if looked == sink.ExpireWindow || len(x.found) == sink.ExpireRows {
+		if scanned == sink.ExpireWindow || len(x.found) == sink.ExpireRows {
 			x.after = &row
 		}
 		return nil
@@ -110,7 +110,7 @@ func (x *expiry) find(ctx context.Context) (res sink.Expired, err error) {
 	return res, err
 }
 
-// column is a column of a row t in SQL, as the index over a key sorts it.
+// column returns SQL for a column of a row t, as the key's index sorts it.
 func (x *expiry) column(table, at int) string {
 	c := &x.tables[table].Columns[at]
 	sql := "t." + quote(c.Name)
@@ -120,8 +120,8 @@ func (x *expiry) column(table, at int) string {
 	return sql
 }
 
-// remove deletes those of the rows found that still are old, and those below them, until the step has taken its time, and
-// returns how many it has come through.
+// remove deletes the found rows that are still old, and their descendants, until the step's time is up. It returns how
+// many it has handled.
 func (x *expiry) remove(ctx context.Context, res *sink.Expired) (done int, err error) {
 	where := x.old
 	for i, name := range x.names {
@@ -143,11 +143,11 @@ func (x *expiry) remove(ctx context.Context, res *sink.Expired) (done int, err e
 	return done, err
 }
 
-// removeRow deletes a row that is old and those below it, unless the database does not let one of them go.
+// removeRow deletes an old row and its descendants, unless the database refuses to delete one of them.
 func (x *expiry) removeRow(k key, res *sink.Expired) error {
 	x.c.bound.release()
 	gone := make([]int64, len(x.aged))
-	err := x.c.undone(func() (err error) {
+	err := x.c.undoOnError(func() (err error) {
 		for i := len(gone) - 1; i >= 0; i-- { // children before parents
 			if gone[i], err = x.delete(i, k); err != nil {
 				return err
@@ -169,22 +169,22 @@ func (x *expiry) removeRow(k key, res *sink.Expired) error {
 	return nil
 }
 
-// delete deletes the rows of a table that go with the row of a key, with what is kept of their versions, and returns how
-// many these are.
+// delete deletes the rows of a table that are removed with the row of a key, and their versions. It returns the number
+// of rows.
 func (x *expiry) delete(table int, k key) (int64, error) {
 	a := x.aged[table]
 	if a == nil {
 		return 0, nil
 	}
 	run := func(sql string, columns int) ([]key, error) {
-		s, err := x.c.prepareOne(sql + " t WHERE " + a.Where)
+		s, err := x.c.prepareVariant(sql + " t WHERE " + a.Where)
 		if err != nil {
 			return nil, err
 		}
 		return s.keys(append(key{text(x.before)}, k...), columns)
 	}
 	var versions []key
-	if a.Key != nil { // of a DELETE that has an alias, RETURNING does not know it
+	if a.Key != nil { // RETURNING does not know the alias of a DELETE
 		var err error
 		if versions, err = run("SELECT "+strings.Join(a.Key, ", ")+" FROM "+a.Name, len(a.Key)); err != nil {
 			return 0, err

@@ -8,8 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
-// TestExpire_SlowRowsTakeSeveralSteps: a foreign key without an index has SQLite read a table for each old row. The
-// feed has its turn meanwhile.
+// TestExpire_SlowRowsTakeSeveralSteps: with a foreign key without an index, SQLite scans a table for each old row. The
+// feed proceeds between the steps.
 func TestExpire_SlowRowsTakeSeveralSteps(t *testing.T) {
 	for _, index := range []string{"CREATE INDEX other ON t (n)", "CREATE INDEX by_at ON t (at)"} {
 		db := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP, n INTEGER)", "INSERT INTO t WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 900) SELECT i, '2020-05-15 00:00:00', 0 FROM g")
@@ -28,7 +28,7 @@ func TestExpire_SlowRowsTakeSeveralSteps(t *testing.T) {
 	}
 }
 
-// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not keep the expiry running for ever.
+// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not keep the expiry running forever.
 func TestExpire_RowsThatATriggerKeeps(t *testing.T) {
 	db := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, at TIMESTAMP)", "INSERT INTO t WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 1001) SELECT i, '2020-05-15 00:00:00' FROM g")
 	db.Exec(t, "CREATE INDEX by_at ON t (at)")

@@ -1,21 +1,21 @@
 package sqlite
 
-// Pragma reads a setting of the connection, which nobody else can see.
+// Pragma reads a setting of the connection, which is not visible from outside.
 func (d *DB) Pragma(name string) (n int64, err error) {
 	v, err := d.c.scalar("PRAGMA " + name)
 	return v.int, err
 }
 
-// Explain gives an error its class.
+// Explain classifies an error.
 func (d *DB) Explain(err error) error { return d.explain(err) }
 
-// Kept is how many statements are kept for their like, and how many bytes of SQL they have.
-func (d *DB) Kept() (statements, bytes int) { return len(d.c.many), d.c.manySQL }
+// Kept returns how many statements prepareVariant keeps, and their bytes of SQL.
+func (d *DB) Kept() (statements, bytes int) { return len(d.c.variants), d.c.variantsSQL }
 
-// MaxSQL is how many there may be.
+// MaxSQL is the limit on these bytes.
 const MaxSQL = maxSQL
 
-// BoundMemory is how many bytes of C's memory there are for values that are bound.
+// BoundMemory returns how many bytes of C memory are allocated for bound values.
 func (d *DB) BoundMemory() int { return d.c.bound.size }
 
 // Disconnect closes the connection as a failed commit does.

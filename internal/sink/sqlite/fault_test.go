@@ -15,8 +15,8 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// fault runs the steps child under strace with the nth of some calls failing, and returns what the child said; happened
-// reports whether the fault did.
+// fault runs the steps child under strace with the nth of some calls failing, and returns the child's output; happened
+// reports whether the fault occurred.
 func fault(t *testing.T, f *file, upTo int, calls, inject string) (out string, code int, happened bool) {
 	t.Helper()
 	run, trace := program(t, "steps", []string{"-e", "trace=" + calls, "-e", "inject=" + calls + ":" + inject}, f.path, string(sink.Full), fmt.Sprint(upTo))
@@ -26,7 +26,7 @@ func fault(t *testing.T, f *file, upTo int, calls, inject string) (out string, c
 	return run.Out(), run.Wait(), strings.Contains(trace, "(INJECTED)") || strings.Contains(trace, "killed by SIGKILL")
 }
 
-// resume lets the child finish without faults.
+// resume runs the child to the end without faults.
 func resume(t *testing.T, f *file, upTo int) {
 	t.Helper()
 	run, _ := program(t, "steps", nil, f.path, string(sink.Full), fmt.Sprint(upTo))
@@ -43,20 +43,18 @@ func acked(out string) (n int64) {
 	return n
 }
 
-// TestFlush_CommitThatFailedAndYetHappened has the nth fsync fail, for every n of
-// a short run. SQLite then calls the COMMIT failed, and may have made it: the
-// file is opened again and asked, and the flush is applied once.
+// TestFlush_CommitThatFailedAndYetHappened makes the nth fsync fail, for every n of a short run. SQLite then reports
+// that the COMMIT failed, but it may have succeeded: the file is reopened and checked, and the flush is applied once.
 //
-// Without a WAL it has happened where the journal is gone and only its folder
-// could not be synced. With one it has where the fsync of closing fails as well;
-// else SQLite takes the log away with what it has called failed.
+// Without a WAL, the COMMIT has succeeded if the journal is gone and only its folder could not be synced. With a WAL,
+// it has if the fsync on closing fails as well; otherwise SQLite removes the log with the failed transaction.
 func TestFlush_CommitThatFailedAndYetHappened(t *testing.T) {
 	t.Run("journal", func(t *testing.T) { failedCommits(t, "delete", 1) })
 	t.Run("wal", func(t *testing.T) { failedCommits(t, "wal", 1) })
 	t.Run("wal twice", func(t *testing.T) { failedCommits(t, "wal", 2) })
 }
 
-// failedCommits has as many calls in a row fail as are given.
+// failedCommits makes this many calls in a row fail.
 func failedCommits(t *testing.T, mode string, inARow int) {
 	const flushes = 5
 	yet, failed := 0, 0
@@ -92,7 +90,7 @@ func failedCommits(t *testing.T, mode string, inARow int) {
 		}
 		for _, l := range lines(out, "acked") {
 			if !strings.HasSuffix(l, " 100") {
-				t.Errorf("fsync %s: the counts are not those of the flush that happened: %s", calls, l)
+				t.Errorf("fsync %s: the counts differ from the flush that was committed: %s", calls, l)
 			}
 		}
 		resume(t, f, flushes)
@@ -103,9 +101,8 @@ func failedCommits(t *testing.T, mode string, inARow int) {
 	}
 }
 
-// TestFlush_DiskThatGoesOnFailing: where no fsync works any more, nothing is
-// acked as committed for long; the run ends after a few tries, long before
-// --retry-for.
+// TestFlush_DiskThatGoesOnFailing: if fsync never works again, nothing is acked as committed for long. The run ends
+// after a few tries, long before --retry-for.
 func TestFlush_DiskThatGoesOnFailing(t *testing.T) {
 	const flushes = 40
 	for _, n := range []int{5, 8, 9, 11, 12} {
@@ -127,8 +124,7 @@ func TestFlush_DiskThatGoesOnFailing(t *testing.T) {
 	}
 }
 
-// TestFlush_DiskFull: nothing is half-written, the error says what to do, and the
-// next run resumes.
+// TestFlush_DiskFull: nothing is half-written, the error says what to do, and the next run resumes.
 func TestFlush_DiskFull(t *testing.T) {
 	const flushes = 4
 	inFlush := 0
@@ -157,8 +153,8 @@ func TestFlush_DiskFull(t *testing.T) {
 	}
 }
 
-// TestFlush_KilledAtEveryCall kills the process at its nth write or fsync: each
-// batch is there as a whole or not at all.
+// TestFlush_KilledAtEveryCall kills the process at its nth write or fsync: each batch is in the file completely or not
+// at all.
 func TestFlush_KilledAtEveryCall(t *testing.T) {
 	const flushes = 4
 	kills, partly := 0, 0
@@ -184,8 +180,8 @@ func TestFlush_KilledAtEveryCall(t *testing.T) {
 	t.Logf("%d kills, %d of them between the first flush and the last", kills, partly)
 }
 
-// TestSync_FileIsOpenedBySQLiteAlone: whoever opens the file beside SQLite drops
-// the locks of the process when it closes it.
+// TestSync_FileIsOpenedBySQLiteAlone: if other code in the process opens and closes the file, closing it releases the
+// process's locks.
 func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
 	dir := t.TempDir()
 	db, feed := filepath.Join(dir, "t.db"), write(t, filepath.Join(dir, "t.jsonl"), strings.Repeat("{\"id\":1,\"a\":\"x\"}\nbad\n", 50))
@@ -207,16 +203,15 @@ func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
 			t.Errorf("did not exercise: %v never opens the file", args)
 		}
 		for _, call := range found {
-			if !strings.Contains(call, "O_NOFOLLOW") { // as SQLite does, and Go does not
+			if !strings.Contains(call, "O_NOFOLLOW") { // SQLite sets it, Go does not
 				t.Errorf("%v: not SQLite's: %s", args, call)
 			}
 		}
 	}
 }
 
-// TestFlush_LocksSurviveAnotherOpenOfTheFile has something else in the process
-// open and close the file in the middle of a transaction, and another process
-// try to write.
+// TestFlush_LocksSurviveAnotherOpenOfTheFile opens and closes the file in the process in the middle of a transaction,
+// while another process tries to write.
 func TestFlush_LocksSurviveAnotherOpenOfTheFile(t *testing.T) {
 	for _, mode := range []string{"wal", "delete"} {
 		f := tempFile(t, "PRAGMA journal_mode="+mode, "CREATE TABLE theirs (a)")

@@ -18,15 +18,15 @@ import (
 
 // file is a connection to a database file.
 type file struct {
-	path  string
-	opt   Options
-	c     *conn       // nil where there is none
-	id    os.FileInfo // of the file that was opened
-	wal   bool
-	still os.FileInfo // a file that is read without locks, as it was
+	path      string
+	opt       Options
+	c         *conn       // nil if disconnected
+	id        os.FileInfo // the file that was opened
+	wal       bool
+	immutable os.FileInfo // state of a file read without locks, when it was opened
 }
 
-// open connects to the file. flags are SQLite's, for a file that is written.
+// open connects to the file. flags are SQLite's, for a writable file.
 func (f *file) open(ctx context.Context, flags int32) error {
 	if f.opt.ReadOnly {
 		flags = lib.SQLITE_OPEN_READONLY
@@ -51,7 +51,7 @@ func (f *file) open(ctx context.Context, flags int32) error {
 	return err
 }
 
-// connect opens and configures the connection. name is the path, or a URI of it.
+// connect opens and configures the connection. name is the path, or a URI for it.
 func (f *file) connect(ctx context.Context, name string, before os.FileInfo, flags int32) (err error) {
 	if f.c, err = openConn(name, flags, f.opt.VFS); err != nil {
 		f.c = nil
@@ -66,23 +66,22 @@ func (f *file) connect(ctx context.Context, name string, before os.FileInfo, fla
 // close closes the connection for good.
 func (f *file) close() error {
 	f.disconnect()
-	return f.stayed()
+	return f.checkUnchanged()
 }
 
-// disconnect closes the connection; the next flush opens another.
+// disconnect closes the connection; the next flush reconnects.
 func (f *file) disconnect() {
 	f.c.close()
 	f.c = nil
 }
 
-// configure sets what lasts as long as the connection, and checks that the file
-// is one that weir can write.
+// configure applies the settings of a connection, and checks that weir can write the file.
 func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 	if err := f.pragma(fmt.Sprintf("busy_timeout=%d", busyWait)); err != nil {
 		return err
 	}
 	if fresh && flags&lib.SQLITE_OPEN_CREATE != 0 {
-		// Only in a file that weir makes: the mode stays with the file.
+		// Only in a file that weir creates, because the mode is stored in the file.
 		if err := f.polling(ctx, func() error { return f.pragma("journal_mode=WAL") }); err != nil {
 			return err
 		}
@@ -105,7 +104,7 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 		}
 	}
 	if runtime.GOOS == "darwin" && (f.opt.Level == sink.Full || f.opt.Level == sink.Extra) {
-		// There an fsync does not reach the platter without.
+		// On macOS, fsync alone is not durable.
 		if err := errors.Join(f.pragma("fullfsync=1"), f.pragma("checkpoint_fullfsync=1")); err != nil {
 			return err
 		}
@@ -121,8 +120,8 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 	return sink.CheckFormat(made.int, f.path)
 }
 
-// level is SQLite's name for the promised durability. Without a WAL, FULL does
-// not sync the journal's removal, so that the last commit can be undone.
+// level returns SQLite's name for the promised durability. Without a WAL, FULL does not sync the journal's deletion, so
+// a power cut can undo the last commit.
 func (f *file) level() string {
 	if f.opt.Level == sink.Full && !f.wal {
 		return "EXTRA"
@@ -137,13 +136,13 @@ func (f *file) hasTable(ctx context.Context, name string) (bool, error) {
 	return n.int > 0, err
 }
 
-// scalar is [conn.scalar] of a file that others may have locked.
+// scalar is [conn.scalar] for a file that others may have locked.
 func (f *file) scalar(ctx context.Context, sql string, args ...value) (v value, err error) {
 	err = f.polling(ctx, func() (err error) { v, err = f.c.scalar(sql, args...); return err })
 	return v, err
 }
 
-// ask is a [sink.Ledger], whose errors are as SQLite has them.
+// ask is a [sink.Ledger]. It returns SQLite's errors unchanged.
 func (f *file) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
 	known, err := f.hasTable(ctx, "weir_jobs")
 	if err == nil && known {
@@ -152,10 +151,10 @@ func (f *file) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][
 	return rows, err
 }
 
-// polling calls again, after short waits, while the database is locked.
-// SQLite's own waiting grows to 100 ms a step, and loses against a busy writer.
+// polling repeats a call, with short waits, while the database is locked. SQLite's own waits grow to 100 ms a step,
+// which loses against a busy writer.
 func (f *file) polling(ctx context.Context, call func() error) error {
-	end, waits := time.Now().Add(patience*time.Millisecond), backoff.Backoff{Min: 4 * time.Millisecond, Max: 8 * time.Millisecond}
+	end, waits := time.Now().Add(lockWait*time.Millisecond), backoff.Backoff{Min: 4 * time.Millisecond, Max: 8 * time.Millisecond}
 	for {
 		err := call()
 		var e *Error
@@ -183,8 +182,8 @@ func (f *file) walBytes() int64 {
 	return 0
 }
 
-// checkpointAll moves the log into the database, which syncs both. A reader can
-// keep it from all of it, but not from the sync.
+// checkpointAll checkpoints the log into the database, which syncs both. A reader can prevent a complete checkpoint,
+// but not the sync.
 func (f *file) checkpointAll(ctx context.Context) error {
 	if !f.wal {
 		return nil
@@ -197,7 +196,7 @@ func (f *file) checkpointAll(ctx context.Context) error {
 	return f.explain(err)
 }
 
-// A fault is what a code of SQLite's means.
+// A fault is the meaning of a SQLite result code.
 type fault struct {
 	class        sink.Class
 	reason, hint string
@@ -212,12 +211,12 @@ var faults = map[int32]fault{
 	lib.SQLITE_IOERR:    {sink.Unknown, "io", ""},
 	lib.SQLITE_FULL:     {sink.Permanent, "full", "free some space and run weir again"},
 	lib.SQLITE_READONLY: {sink.Permanent, "readonly", "weir needs to write the file and its folder"},
-	lib.SQLITE_NOTADB:   {sink.Permanent, "notadb", "is it the right file? weir makes a new one where there is none"},
+	lib.SQLITE_NOTADB:   {sink.Permanent, "notadb", "is it the right file? weir creates a file that is missing"},
 	lib.SQLITE_CORRUPT:  {sink.Permanent, "corrupt", "the file is damaged: sqlite3 FILE .recover saves what can be read"},
 	lib.SQLITE_CANTOPEN: {sink.Permanent, "cantopen", "does the folder exist, and may weir write to it?"},
 }
 
-// explain gives an error of SQLite's its class, and words for people.
+// explain classifies a SQLite error, and adds advice.
 func (f *file) explain(err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -227,7 +226,7 @@ func (f *file) explain(err error) error {
 	switch {
 	case !known:
 		is = fault{sink.Permanent, "error", ""}
-	case e.Code == lib.SQLITE_IOERR_SHMSIZE: // there was no room for the index of the log
+	case e.Code == lib.SQLITE_IOERR_SHMSIZE: // there was no room for the log's index
 		is = faults[lib.SQLITE_FULL]
 	case e.primary() == lib.SQLITE_CANTOPEN && f.opt.ReadOnly:
 		is.hint = "may weir read the file?"

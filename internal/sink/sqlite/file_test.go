@@ -23,8 +23,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestExplain_Classes: errors are classed by their codes (STYLE: one table a
-// driver).
+// TestExplain_Classes: errors are classified by their codes.
 func TestExplain_Classes(t *testing.T) {
 	d := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{})
 	for reason, codes := range map[string][]int32{
@@ -51,7 +50,7 @@ func TestExplain_Classes(t *testing.T) {
 	}
 }
 
-// TestOpen_PathsToTheLetter: no character of a path means anything.
+// TestOpen_PathsToTheLetter: no character of a path has a special meaning.
 func TestOpen_PathsToTheLetter(t *testing.T) {
 	for _, name := range []string{"we?ird.db", "we%20ird%2F.db", "we#ird.db", "a b.db", "日本 é.db", "x.db?mode=ro", "file:x.db", ":memory:", "semi;colon&and=equals.db", "-dash", "new\nline.db", "%", "sqlite:x"} {
 		t.Run(name, func(t *testing.T) {
@@ -78,8 +77,7 @@ func TestOpen_PathsToTheLetter(t *testing.T) {
 	}
 }
 
-// TestFlush_FileWentAway: SQLite continues to write into a file that is gone and
-// says that all is well; weir does not.
+// TestFlush_FileWentAway: SQLite continues to write into a deleted file and reports success; weir does not.
 func TestFlush_FileWentAway(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"deleted": os.Remove,
@@ -103,7 +101,7 @@ func TestFlush_FileWentAway(t *testing.T) {
 				s.mustNext(t, 3)
 				testcheck.NoError(t, change(path))
 				before, statErr := os.Stat(path)
-				for range 2 { // and it stays so
+				for range 2 { // and again
 					_, err := s.next(t.Context())
 					if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "under the run") {
 						t.Errorf("the flush into a file that is not there any more ended with %v", err)
@@ -121,8 +119,8 @@ func TestFlush_FileWentAway(t *testing.T) {
 	}
 }
 
-// TestOpen_JournalModeAndSynchronous: weir sets WAL in files that it makes, keeps
-// the mode of others, and keeps the promise of each level in both.
+// TestOpen_JournalModeAndSynchronous: weir sets WAL in files that it creates, keeps the mode of others, and keeps the
+// promise of each level in both.
 func TestOpen_JournalModeAndSynchronous(t *testing.T) {
 	const off, normal, full, extra = 0, 1, 2, 3
 	for _, test := range []struct {
@@ -167,7 +165,7 @@ func TestOpen_EmptyFileIsUsed(t *testing.T) {
 	sinktest.Expect(t, f, "PRAGMA journal_mode", "wal")
 }
 
-// TestOpen_NotADatabase stops, says so, and leaves the file as it was.
+// TestOpen_NotADatabase: weir reports it, and leaves the file unchanged.
 func TestOpen_NotADatabase(t *testing.T) {
 	for name, content := range map[string]string{"text": strings.Repeat("This is a letter. ", 100), "short": "xy", "feed": "{\"id\":1}\n"} {
 		path := write(t, filepath.Join(t.TempDir(), name), content)
@@ -186,7 +184,7 @@ func TestOpen_NotADatabase(t *testing.T) {
 	}
 }
 
-// TestClaims_NoDatabase: claims make none; where there is one of another format, they say so.
+// TestClaims_NoDatabase: claims create no database; they report one of another format.
 func TestClaims_NoDatabase(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "t.db")
@@ -218,8 +216,7 @@ func TestClaims_NoDatabase(t *testing.T) {
 	}
 }
 
-// TestClaims_HotJournal: what another program left in the middle of a transaction is rolled
-// back before checkpoints are read.
+// TestClaims_HotJournal: a transaction that another program left unfinished is rolled back before checkpoints are read.
 func TestClaims_HotJournal(t *testing.T) {
 	dir := t.TempDir()
 	f := newFile(t, filepath.Join(dir, "t.db"))
@@ -245,7 +242,7 @@ func TestClaims_HotJournal(t *testing.T) {
 	}
 }
 
-// TestFlush_UTF16: every text is kept in a file that is encoded so.
+// TestFlush_UTF16: a file in UTF-16 preserves every text.
 func TestFlush_UTF16(t *testing.T) {
 	for _, encoding := range []string{"UTF-16le", "UTF-16be"} {
 		f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
@@ -266,8 +263,8 @@ func TestFlush_UTF16(t *testing.T) {
 	}
 }
 
-// TestFlush_RebuildKeepsWhatOthersAdded: widening copies the table; its indexes,
-// columns and values are there afterwards, and views still work.
+// TestFlush_RebuildKeepsWhatOthersAdded: widening copies the table; its indexes, columns and values still exist
+// afterwards, and views still work.
 func TestFlush_RebuildKeepsWhatOthersAdded(t *testing.T) {
 	f := tempFile(t)
 	r := sinktest.Begin(t, f)
@@ -279,7 +276,7 @@ func TestFlush_RebuildKeepsWhatOthersAdded(t *testing.T) {
 	for _, sql := range []string{
 		"CREATE INDEX by_n ON t (n)", `CREATE INDEX "odd ""name" ON t (s, n DESC) WHERE n > 10`, "CREATE INDEX by_expression ON t (lower(s))",
 		"CREATE VIEW v AS SELECT id, n FROM t WHERE n IS NOT NULL", "ALTER TABLE t ADD COLUMN theirs TEXT", "UPDATE t SET theirs = 'x' || id",
-		"DELETE FROM t WHERE id BETWEEN 100 AND 199", // so that rowids are not what they were
+		"DELETE FROM t WHERE id BETWEEN 100 AND 199", // so rowids change
 	} {
 		f.Exec(t, sql)
 	}
@@ -294,8 +291,8 @@ func TestFlush_RebuildKeepsWhatOthersAdded(t *testing.T) {
 	sinktest.Expect(t, f, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'weir_new%'", "0")
 }
 
-// TestOpen_WhatIsNoDatabaseFile: each is refused at once, and left as it is.
-func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
+// TestOpen_RefusedFiles: each is refused at once, and left unchanged.
+func TestOpen_RefusedFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	if err := errors.Join(os.WriteFile(path("one.db"), nil, 0o600), os.Link(path("one.db"), path("two.db")), os.Symlink("two.db", path("link.db")),
@@ -307,7 +304,7 @@ func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
 	defer socket.Close()
 	for name, want := range map[string]string{
 		path("one.db"): "one.db has 2 names (hard links)", path("two.db"): "two.db has 2 names (hard links)", path("link.db"): "two.db has 2 names (hard links)",
-		path("fifo"): "is no regular file", path("s"): "is no regular file", "/dev/zero": "is no regular file", dir: "is a directory",
+		path("fifo"): "is not a regular file", path("s"): "is not a regular file", "/dev/zero": "is not a regular file", dir: "is a directory",
 	} {
 		for _, readOnly := range []bool{false, true} {
 			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Options: sink.Options{Level: sink.Full, Log: logtest.New(t)}, ReadOnly: readOnly})
@@ -323,8 +320,7 @@ func TestOpen_WhatIsNoDatabaseFile(t *testing.T) {
 	open(t, path("link.db"), sqlite.Options{})
 }
 
-// TestOpen_LinkToAFileThatIsMissing: the file is made where the link points, and its lock
-// lies there, for both names.
+// TestOpen_LinkToAFileThatIsMissing: the file is created where the link points, and its lock is there, for both names.
 func TestOpen_LinkToAFileThatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a/b"), 0o700), os.Mkdir(filepath.Join(dir, "c"), 0o700), os.Symlink("a/b", filepath.Join(dir, "folder")),
@@ -344,7 +340,7 @@ func TestOpen_LinkToAFileThatIsMissing(t *testing.T) {
 	}
 }
 
-// TestDB_ReconnectsAfterAFailedCommit: whatever is asked first after it opens the file again.
+// TestDB_ReconnectsAfterAFailedCommit: whichever call comes first after the file is reopened.
 func TestDB_ReconnectsAfterAFailedCommit(t *testing.T) {
 	for name, ask := range map[string]func(*sqlite.DB) error{
 		"Tables": func(d *sqlite.DB) error { _, err := d.Tables(t.Context(), sink.TableKey{Name: "t"}); return err },

@@ -16,7 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// dialect is how SQLite declares weir's own tables.
+// dialect is the SQL for weir's own tables.
 var dialect = sink.Dialect{Integer: "INTEGER", Time: "TEXT", Bytes: "BLOB", Serial: "INTEGER PRIMARY KEY", Raw: "raw TEXT", Keyed: " WITHOUT ROWID",
 	Reason: "substr(reason, 1, instr(reason, ':') - 1)", Kept: "CASE typeof(raw) WHEN 'blob' THEN hex(raw) END, raw",
 	Micros: func(sql string) string {
@@ -39,7 +39,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	var tables []*table
 	err := d.transaction(ctx, func() (err error) {
 		if res, tables, err = d.write(ctx, f); err == nil {
-			d.last = res // what counts if the answer is lost and the commit is not
+			d.last = res // it counts if the reply is lost and the commit is not
 		}
 		return err
 	})
@@ -52,7 +52,7 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	return res, err
 }
 
-// transaction calls f in a transaction that may write, and commits what f did unless it fails.
+// transaction calls f in a write transaction, and commits unless f fails.
 func (d *DB) transaction(ctx context.Context, f func() error) error {
 	if err := d.polling(ctx, func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
 		return err
@@ -69,8 +69,8 @@ func (d *DB) transaction(ctx context.Context, f func() error) error {
 	return err
 }
 
-// judge gives an error its class, and disconnects if a COMMIT may have happened although it failed: whatever this
-// connection says from now on may be untrue, so the next try asks the file.
+// judge classifies an error. It disconnects if a COMMIT may have succeeded although it failed: this connection can no
+// longer be trusted, so the next try asks the file.
 func (d *DB) judge(err error) error {
 	err = d.explain(err)
 	if e := (*sink.Error)(nil); errors.As(err, &e) && e.Class == sink.Unknown {
@@ -79,8 +79,8 @@ func (d *DB) judge(err error) error {
 	return err
 }
 
-// usable makes sure that the connection is open and still that of the file at the path:
-// SQLite continues to write into a file that was deleted or replaced, and reports success.
+// usable makes sure that the connection is open, and that its file is still the one at the path: SQLite continues to
+// write into a file that was deleted or replaced, and reports success.
 func (d *DB) usable(ctx context.Context) error {
 	if d.c == nil {
 		if err := d.reconnect(ctx); err != nil {
@@ -92,18 +92,18 @@ func (d *DB) usable(ctx context.Context) error {
 		return fmt.Errorf("the database file is missing under the run: %w", err)
 	}
 	if !os.SameFile(now, d.id) {
-		return fmt.Errorf("the database file %s was replaced by another under the run; what this run had committed since went with the old one", d.path)
+		return fmt.Errorf("the database file %s was replaced by another under the run; what this run has committed since then is lost with the old one", d.path)
 	}
 	return nil
 }
 
-// reconnect opens the file again, and reads the tables of the run.
+// reconnect reopens the file, and rereads the run's tables.
 func (d *DB) reconnect(ctx context.Context) error {
 	if err := d.open(ctx, lib.SQLITE_OPEN_READWRITE); err != nil {
 		return err
 	}
-	// After an fsync that failed, what the file says may stand in memory alone: moving the
-	// log into the database writes and syncs it again.
+	// After a failed fsync, the file's content may exist only in memory. A checkpoint of the log writes and syncs it
+	// again.
 	err := d.checkpointAll(ctx)
 	for _, was := range d.tables {
 		if err != nil {
@@ -120,8 +120,7 @@ func (d *DB) reconnect(ctx context.Context) error {
 	return err
 }
 
-// commit ends the transaction. Without a WAL readers can hold it up; the
-// transaction stays open then.
+// commit ends the transaction. Without a WAL readers can block it; the transaction then stays open.
 func (d *DB) commit() error {
 	err := d.polling(context.Background(), func() error { return d.c.exec("COMMIT") })
 	var e *Error
@@ -131,8 +130,8 @@ func (d *DB) commit() error {
 	return err
 }
 
-// write does all of a flush between BEGIN and COMMIT, and returns the tables as they then are. If the flush was committed
-// before, it does nothing, and the result is what was done then.
+// write does everything in a flush between BEGIN and COMMIT, and returns the tables as they then are. If the flush is
+// already committed, it does nothing, and returns its result.
 func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables []*table, err error) {
 	if err := d.c.execAll(dialect.Ledger()...); err != nil {
 		return res, nil, err
@@ -142,7 +141,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 	}
 	tables = make([]*table, len(f.Batches))
 	for i, b := range f.Batches {
-		tables[i] = d.known(b)
+		tables[i] = d.lastRead(b)
 	}
 	if f.Rebuild {
 		if err := d.empty(ctx, f, tables); err != nil {
@@ -154,7 +153,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 	}
 	ids := make([]string, len(tables))
 	for i := range tables {
-		if tables[i], err = d.joined(f, f.Batches[i].Table.Name, tables[i]); err != nil {
+		if tables[i], err = d.addWriter(f, f.Batches[i].Table.Name, tables[i]); err != nil {
 			return res, nil, err
 		}
 		ids[i] = tables[i].ID
@@ -162,7 +161,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 	return res, tables, d.record(f, f.TableIDs(ids...), slices.Concat(f.Rejects, res.Refused))
 }
 
-// record writes what weir's own tables have of a flush: rejects and checkpoints.
+// record writes a flush's rejects and checkpoints to weir's own tables.
 func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error {
 	if err := d.c.execAll(dialect.DropRejects(f)...); err != nil {
 		return err
@@ -187,7 +186,7 @@ func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
 		r := &rejects[i]
 		raw := value{kind: lib.SQLITE_TEXT, text: r.Text}
 		if !utf8.Valid(r.Text) {
-			raw = blob(r.Text) // text that is none would not come back as it is
+			raw = blob(r.Text) // as text, it would be read back differently
 		}
 		err := d.c.do("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
 			text(f.Job), text(f.Lanes[r.Lane].Source), integer(r.Line), integer(r.Offset), text(r.Why()), raw, now)
@@ -198,8 +197,7 @@ func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
 	return nil
 }
 
-// trim cuts the log back when it has grown: a reader that stays keeps it from
-// being used again.
+// trim truncates the log if it has grown: a long-lived reader prevents its reuse.
 func (d *DB) trim() {
 	size := d.walBytes()
 	if size < walLimit || size < d.warnedAt {

@@ -13,10 +13,9 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// This file is about the foreign keys that weir makes.
+// The foreign keys that weir creates.
 
-// readKeys reads the foreign keys of a table and to it that weir made, and reports whether there
-// are others.
+// readKeys reads the foreign keys from and to a table that weir created, and reports whether there are others.
 func (d *DB) readKeys(t *table) (others bool, err error) {
 	type foreign struct {
 		schema.ForeignKey
@@ -34,7 +33,7 @@ func (d *DB) readKeys(t *table) (others bool, err error) {
 		return nil
 	}, text(t.Name))
 	for _, k := range all {
-		// The pragma does not know the name.
+		// The pragma does not return the constraint's name.
 		for n := 1; k.Name == "" && n <= strings.Count(k.sql, schema.OwnKeys); n++ {
 			named := k.ForeignKey
 			if named.Name = fmt.Sprint(schema.OwnKeys, n); strings.Contains(k.sql, sink.ForeignKey(&named, quote, quote)) {
@@ -56,8 +55,8 @@ func (d *DB) readKeys(t *table) (others bool, err error) {
 	return others, err
 }
 
-// withoutOwn is the SQL of a table without the constraints that weir gave it.
-func (t *table) withoutOwn(sql string) string {
+// withoutOwnConstraints removes the constraints that weir created from a table's SQL.
+func (t *table) withoutOwnConstraints(sql string) string {
 	for i := range t.ForeignKeys {
 		sql = strings.Replace(sql, sink.ForeignKey(&t.ForeignKeys[i], quote, quote), "", 1)
 	}
@@ -69,7 +68,7 @@ func (t *table) withoutOwn(sql string) string {
 	return sql
 }
 
-// collate is the collation of a column that weir makes: that of the column that it refers to.
+// collate returns the collation for a column that weir creates: the same as the column that it refers to.
 func collate(c *schema.Column) string {
 	name := collationOf(c)
 	if name == "" || name == "BINARY" {
@@ -78,7 +77,7 @@ func collate(c *schema.Column) string {
 	return " COLLATE " + name
 }
 
-// named returns the table of that name, nil where it is none of those given.
+// named returns the table with a name, or nil.
 func named(tables []*table, name string) *table {
 	at := slices.IndexFunc(tables, func(t *table) bool { return lower(t.Name) == lower(name) })
 	if at < 0 {
@@ -87,7 +86,7 @@ func named(tables []*table, name string) *table {
 	return tables[at]
 }
 
-// referred finds the table that a foreign key refers to among those given.
+// referred returns a function that finds the table that a foreign key refers to.
 func referred(tables []*table) func(*schema.ForeignKey) *schema.Table {
 	return func(k *schema.ForeignKey) *schema.Table {
 		if t := named(tables, k.Table); t != nil {
@@ -97,14 +96,13 @@ func referred(tables []*table) func(*schema.ForeignKey) *schema.Table {
 	}
 }
 
-// lags tells that columns of a table have to become what those are by now that they refer to.
+// lags reports whether columns of a table must change to the new types of the columns that they refer to.
 func (t *table) lags(tables []*table) bool {
 	now := t.Clone()
 	return t.Exists && len(now.Follow(&caps.Limits, referred(tables), nil)) > 0
 }
 
-// held reports whether a table that is none of the flush's refers to a column that becomes
-// another one.
+// held returns an error if a table outside the flush refers to a column whose type must change.
 func (t *table) held(needs *schema.Table, grown []schema.Growth, tables []*table) error {
 	for _, g := range grown {
 		if g.New || needs.Columns[g.At].Type == g.From {
@@ -122,9 +120,9 @@ func (t *table) held(needs *schema.Table, grown []schema.Growth, tables []*table
 	return nil
 }
 
-// createKeyed makes a table, without the foreign keys where the other table's keys are equal in
-// another way than its columns are: SQLite takes no such foreign key.
-func (d *DB) createKeyed(t *schema.Table) error {
+// createWithForeignKeys creates a table. It omits a foreign key if the parent's key has another equality than its
+// columns, which SQLite does not accept.
+func (d *DB) createWithForeignKeys(t *schema.Table) error {
 	if err := d.c.exec(Create(t)); err != nil || len(t.ForeignKeys) == 0 {
 		return err
 	}
@@ -140,8 +138,8 @@ func (d *DB) createKeyed(t *schema.Table) error {
 	return d.c.exec(Create(t))
 }
 
-// unkeyed calls f while foreign keys do nothing.
-func (d *DB) unkeyed(f func() error) error {
+// withoutForeignKeys calls f with foreign keys disabled.
+func (d *DB) withoutForeignKeys(f func() error) error {
 	if err := d.c.set(lib.SQLITE_DBCONFIG_ENABLE_FKEY, 0); err != nil {
 		return err
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// shortest is SQL for the text of the number in a column. SQLite's own printf has no
-// format for the fewest digits that tell a double from its neighbors.
+// shortest returns SQL for the text of a column's number. SQLite's printf has no format for the fewest digits that
+// identify a double.
 func shortest(col string) string { return "weir_shortest(" + col + ")" }
 
-// defineShortest makes that function known to the connection.
+// defineShortest registers the function with the connection.
 func (c *conn) defineShortest() error {
 	const flags = lib.SQLITE_UTF8 | lib.SQLITE_DETERMINISTIC | lib.SQLITE_DIRECTONLY
 	return c.with("weir_shortest", func(name uintptr) error {

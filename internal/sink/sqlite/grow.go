@@ -14,10 +14,10 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// fit makes a table what a batch needs, inside the flush's transaction, and returns it as
-// it then is. The database has the last word: others may have changed the table since it
-// was read. above are the tables that it may refer to, as they are by now.
-func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table) (*table, error) {
+// fit adapts a table to a batch, inside the flush's transaction, and returns it as it then is. The database's state
+// counts: others may have changed the table since it was read. parents are the tables that it may refer to, in their
+// current state.
+func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*table) (*table, error) {
 	want := &b.Table
 	version, err := d.c.scalar("PRAGMA schema_version")
 	if err != nil {
@@ -37,19 +37,19 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 		}
 	}
 	if !have.Exists {
-		return d.create(ctx, want, was.key, above)
+		return d.create(ctx, want, was.key, parents)
 	}
 	needs := have.Clone()
 	grown, err := sink.Grow(&needs, b)
 	if err != nil {
 		return have, err
 	}
-	grown = needs.Follow(&caps.Limits, referred(above), grown)
+	grown = needs.Follow(&caps.Limits, referred(parents), grown)
 	lost := strings.Contains(have.ID, lostMark)
 	if len(grown) == 0 && !lost {
 		return have, nil
 	}
-	if lost { // the run reads them again; what other jobs had written there is gone
+	if lost { // the run rereads them; what other jobs had written there is gone
 		if err := d.c.keepMark(madeMark(have.Name), sink.NewTableID()); err != nil {
 			return nil, err
 		}
@@ -60,14 +60,14 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 	for _, g := range grown {
 		if c := &needs.Columns[g.At]; g.New {
 			if c.Stamp != schema.NoStamp {
-				// Without one, the rows that exist would be as old as can be.
-				if err := d.quietly("UPDATE "+quote(have.Name)+" SET "+quote(c.Name)+" = ?", text(b.Time.UTC().Format(stampFormat))); err != nil {
+				// Without a time, existing rows would count as the oldest.
+				if err := d.updateQuietly("UPDATE "+quote(have.Name)+" SET "+quote(c.Name)+" = ?", text(b.Time.UTC().Format(stampFormat))); err != nil {
 					return nil, err
 				}
 			}
 		}
 	}
-	if err := have.held(&needs, grown, above); err != nil {
+	if err := have.held(&needs, grown, parents); err != nil {
 		return nil, err
 	}
 	if err := d.widen(have, &needs, grown); err != nil {
@@ -79,14 +79,14 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, above []*table)
 	return d.readTable(ctx, want.Name, have.key)
 }
 
-// create makes the table.
-func (d *DB) create(ctx context.Context, want *schema.Table, key []string, above []*table) (*table, error) {
+// create creates the table.
+func (d *DB) create(ctx context.Context, want *schema.Table, key []string, parents []*table) (*table, error) {
 	if err := sink.MayCreate(want); err != nil {
 		return nil, err
 	}
 	t := want.Clone()
-	t.Follow(&caps.Limits, referred(above), nil)
-	if err := d.createKeyed(&t); err != nil {
+	t.Follow(&caps.Limits, referred(parents), nil)
+	if err := d.createWithForeignKeys(&t); err != nil {
 		return nil, err
 	}
 	for _, sql := range want.OnCreate {
@@ -98,7 +98,7 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string, above
 			return nil, sink.OnCreateError(want.Name, err)
 		}
 	}
-	// Another table of that name may have left them.
+	// A former table of that name may have left them.
 	if err := d.dropVersions(ctx, want.Name); err != nil {
 		return nil, err
 	}
@@ -108,9 +108,9 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string, above
 	return d.readTable(ctx, want.Name, key)
 }
 
-// own finds the columns of a table that are weir's. Without a declared type they may have
-// been added to a table of others.
-func (t *table) own() error {
+// findOwnColumns finds the columns that weir added to a table. Without a declared type, they may be in a table that
+// others created.
+func (t *table) findOwnColumns() error {
 	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool {
 		if t.Strict {
 			return strings.EqualFold(c.Decl, "ANY")
@@ -119,18 +119,17 @@ func (t *table) own() error {
 	}, func(c *schema.Column) string { return t.stuck[lower(c.Name)] })
 }
 
-// widen gives the columns of weir's their other types, or notes those that something hangs
-// on so that they cannot have them.
+// widen changes the types of weir's columns. It records those that cannot change because something depends on them.
 func (d *DB) widen(have *table, needs *schema.Table, grown []schema.Growth) error {
 	grown = slices.DeleteFunc(slices.Clone(grown), func(g schema.Growth) bool { return g.New || needs.Columns[g.At].Type == g.From })
-	err := d.c.undone(func() error { return d.convert(&have.Table, needs, grown) })
+	err := d.c.undoOnError(func() error { return d.convert(&have.Table, needs, grown) })
 	if !isRefusal(err) {
 		return err
 	}
 	held := &schema.HeldError{Table: have.Name, Why: err.Error()}
 	for i := range grown {
 		name := needs.Columns[grown[i].At].Name
-		if len(grown) == 1 || isRefusal(d.c.undone(func() error { return d.convert(&have.Table, needs, grown[i:i+1]) })) {
+		if len(grown) == 1 || isRefusal(d.c.undoOnError(func() error { return d.convert(&have.Table, needs, grown[i:i+1]) })) {
 			have.stuck[lower(name)], held.Column = err.Error(), name
 		}
 	}
@@ -140,8 +139,7 @@ func (d *DB) widen(have *table, needs *schema.Table, grown []schema.Growth) erro
 	return sink.ErrChanged{Err: held}
 }
 
-// convert gives columns their other types, and their values other forms where the type asks
-// for it.
+// convert changes the types of columns, and converts their values if the new type needs it.
 func (d *DB) convert(have, needs *schema.Table, columns []schema.Growth) error {
 	decls, from := declared(have)
 	redeclared := false
@@ -161,13 +159,13 @@ func (d *DB) convert(have, needs *schema.Table, columns []schema.Growth) error {
 	case redeclared:
 		return d.rebuild(needs, decls, from)
 	case len(sets) > 0:
-		return d.quietly("UPDATE " + quote(have.Name) + " SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(where, " OR "))
+		return d.updateQuietly("UPDATE " + quote(have.Name) + " SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(where, " OR "))
 	}
 	return nil
 }
 
-// addColumns adds the new columns. ALTER TABLE takes none that is called as the row ID is (from SQLite 3.54 on), which
-// CREATE TABLE does.
+// addColumns adds the new columns. ALTER TABLE does not accept a name of the row ID (from SQLite 3.54 on), but CREATE
+// TABLE does.
 func (d *DB) addColumns(have, needs *schema.Table, grown []schema.Growth) error {
 	rebuild := false
 	for _, g := range grown {
@@ -179,7 +177,7 @@ func (d *DB) addColumns(have, needs *schema.Table, grown []schema.Growth) error 
 			rebuild = true
 			continue
 		case isRowID(c.Name):
-			return fmt.Errorf("table %q cannot get a column %q: SQLite takes that name only when a table is made (rename the field, or --unknown-fields ignore)", have.Name, c.Name)
+			return fmt.Errorf("table %q cannot get a column %q: SQLite accepts that name only when a table is created (rename the field, or --unknown-fields ignore)", have.Name, c.Name)
 		}
 		if err := d.c.exec(addColumn(have, c)); err != nil {
 			return fmt.Errorf("adding column %q: %w", c.Name, err)
@@ -192,12 +190,12 @@ func (d *DB) addColumns(have, needs *schema.Table, grown []schema.Growth) error 
 	return d.rebuild(needs, decls, from)
 }
 
-// isRowID reports whether a name is one of those that SQLite has for the row ID, where no column has it.
+// isRowID reports whether a name is one of SQLite's names for the row ID.
 func isRowID(name string) bool {
 	return slices.Contains([]string{"rowid", "oid", "_rowid_"}, lower(name))
 }
 
-// declared returns how the columns of a table are declared, and SQL for their values.
+// declared returns the declarations of a table's columns, and SQL for their values.
 func declared(have *schema.Table) (decls, values []string) {
 	for i := range have.Columns {
 		decls, values = append(decls, have.Columns[i].Decl), append(values, quote(have.Columns[i].Name))
@@ -205,8 +203,8 @@ func declared(have *schema.Table) (decls, values []string) {
 	return decls, values
 }
 
-// quietly runs an update that is none to whoever looks at the table: no trigger fires.
-func (d *DB) quietly(sql string, args ...value) error {
+// updateQuietly runs an update that observers must not notice: no trigger fires.
+func (d *DB) updateQuietly(sql string, args ...value) error {
 	if err := d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0); err != nil {
 		return err
 	}
@@ -214,38 +212,37 @@ func (d *DB) quietly(sql string, args ...value) error {
 	return errors.Join(err, d.c.set(lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1))
 }
 
-// rebuild gives columns of a table that weir made other declarations. SQLite cannot
-// alter a column, so the rows are copied, as https://www.sqlite.org/lang_altertable.html
-// tells in section 7; it happens at most three times in a column's life.
+// rebuild changes the declarations of columns in a table that weir created. SQLite cannot alter a column, so the rows
+// are copied, as in section 7 of https://www.sqlite.org/lang_altertable.html. This happens at most three times in a
+// column's life.
 func (d *DB) rebuild(t *schema.Table, decls, from []string) error {
-	var again []string // indexes that were added
+	var again []string // CREATE INDEX statements of added indexes
 	err := d.c.query("SELECT sql FROM sqlite_schema WHERE tbl_name = ? COLLATE NOCASE AND type = 'index' AND sql IS NOT NULL",
 		func(s *stmt) error { again = append(again, s.text(0)); return nil }, text(t.Name))
 	if err != nil {
 		return err
 	}
-	for i := len(decls); i < len(t.Columns); i++ { // that were just added
+	for i := len(decls); i < len(t.Columns); i++ { // just added
 		value := quote(t.Columns[i].Name)
-		if isRowID(t.Columns[i].Name) { // it is not there yet, and the name is that of the row ID
+		if isRowID(t.Columns[i].Name) { // not added yet, and the name means the row ID
 			value = "NULL"
 		}
 		decls, from = append(decls, declare(t, &t.Columns[i])), append(from, value)
 	}
 	temp := "weir_new_" + t.Name
-	return d.unkeyed(func() error { // else the rows that refer to the table would go with it
+	return d.withoutForeignKeys(func() error { // otherwise rows that refer to the table would be deleted with it
 		return d.c.execAll(append([]string{
 			create(temp, t, decls),
 			fmt.Sprintf("INSERT INTO %s SELECT %s FROM %s", quote(temp), strings.Join(from, ", "), quote(t.Name)),
 			"DROP TABLE " + quote(t.Name),
-			"PRAGMA legacy_alter_table=ON", // leaves views as they are
+			"PRAGMA legacy_alter_table=ON", // leaves views unchanged
 			fmt.Sprintf("ALTER TABLE %s RENAME TO %s", quote(temp), quote(t.Name)),
 			"PRAGMA legacy_alter_table=OFF",
 		}, again...)...)
 	})
 }
 
-// converted is SQL for a column's value as a value of another type, or "" where it is the
-// same one.
+// converted returns SQL that converts a column's value to another type, or "" if it is unchanged.
 func converted(col string, from, to schema.Type) string {
 	switch {
 	case from == schema.Any || from == schema.JSON:

@@ -14,8 +14,8 @@ import (
 
 func addColumns(o *fold.Options) { o.UnknownFields = fold.AddUnknown }
 
-// TestWiden_TableOfOthers: columns that weir adds to a table of others are widened without
-// a trace in what else the table has, and without waking its triggers.
+// TestWiden_TableOfOthers: columns that weir added to a table of others are widened without changing anything else in
+// the table, and without firing its triggers.
 func TestWiden_TableOfOthers(t *testing.T) {
 	for _, strict := range []string{"", " STRICT"} {
 		f := tempFile(t, "CREATE TABLE parent (id INTEGER PRIMARY KEY)", "CREATE TABLE log (what TEXT)")
@@ -46,9 +46,9 @@ func TestWiden_TableOfOthers(t *testing.T) {
 	}
 }
 
-// TestWiden_WhatHangsOnAColumn: where an index of others does not let a column be widened,
-// the values are rejected that ask for it.
-func TestWiden_WhatHangsOnAColumn(t *testing.T) {
+// TestWiden_DependencyOnAColumn: if an index created by others prevents a column from being widened, values that need it
+// are rejected.
+func TestWiden_DependencyOnAColumn(t *testing.T) {
 	f := tempFile(t)
 	r := sinktest.Begin(t, f)
 	r.Flush(`{"id":1,"b":true,"n":1}`, `{"id":2,"b":false,"n":2}`)
@@ -79,8 +79,8 @@ func TestWiden_KeepsACollation(t *testing.T) {
 	sinktest.Expect(t, f, "SELECT line FROM weir_rejects", "2")
 }
 
-// TestTables_Wide: a table is read by work in proportion to its columns, counted by allocations: to fold a
-// name in capitals takes one.
+// TestTables_Wide: reading a table takes work in proportion to its columns, measured in allocations; folding an
+// upper-case name takes one.
 func TestTables_Wide(t *testing.T) {
 	f := tempFile(t)
 	const columns = 400
@@ -100,8 +100,8 @@ func TestTables_Wide(t *testing.T) {
 	}
 }
 
-// TestTables_AreOfOneState: what is read of a table while another run widens it is what it was before or is then.
-func TestTables_AreOfOneState(t *testing.T) {
+// TestTables_ConsistentRead: a table that is read while another run widens it is as before or as after.
+func TestTables_ConsistentRead(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE theirs (a)") // not in WAL mode
 	reader := f.Open(t)
 	for round := range 60 {

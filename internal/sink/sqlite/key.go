@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A key has a value for each of the key's columns, as the database has it or as messages have it.
+// A key has a value for each key column, as in the database or as in messages.
 type key []value
 
 // key returns the first n columns of the statement's row.
@@ -24,7 +24,7 @@ func (s *stmt) key(n int) key {
 	return k
 }
 
-// keys runs a query with these arguments, and returns the first n columns of its rows.
+// keys runs a query, and returns the first n columns of its rows.
 func (s *stmt) keys(args []value, n int) (keys []key, err error) {
 	if err := s.bindValues(args); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (s *stmt) keys(args []value, n int) (keys []key, err error) {
 	}
 }
 
-// folded is the key as the fold has it, nil for one that no message can have.
+// folded returns the key as in the fold, or nil if no message can have it.
 func (k key) folded(t *schema.Table) []byte {
 	values := make([][]byte, len(k))
 	for i := range k {
@@ -56,7 +56,7 @@ func (k key) folded(t *schema.Table) []byte {
 	return fold.AppendKey(nil, t, values)
 }
 
-// json is a value of the database's as a feed has it.
+// json returns a database value as in a feed.
 func (v *value) json() []byte {
 	switch v.kind {
 	case lib.SQLITE_INTEGER:

@@ -13,18 +13,18 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A layout maps the columns of a batch to those of its table, and writes SQL for them. It stays the same for a whole
+// A layout maps the columns of a batch to its table's columns, and generates SQL for them. It does not change during a
 // flush. A list of columns has indexes into the batch's table.
 type layout struct {
 	b       *fold.Batch
-	table   schema.Table  // as the database has it
+	table   schema.Table  // as in the database
 	cols    []int32       // the table's column, by column of the batch; -1: none
-	types   []schema.Type // of the values that are written, by column of the batch
-	names   []string      // the column in SQL, by column of the batch; "": the table takes no value
-	key     []int         // as the database has it
-	columns []int         // that the table takes values for
-	stamps  []int         // the columns that get the time of the flush
-	merged  []int         // the columns that have merge functions
+	types   []schema.Type // of the written values, by column of the batch
+	names   []string      // quoted column, by column of the batch; "": the table takes no value
+	key     []int         // as in the database
+	columns []int         // columns for which the table takes values
+	stamps  []int         // columns that get the time of the flush
+	merged  []int         // columns with merge functions
 	have    []byte        // buffer for the database's value of one of these
 	now     value         // the time of the flush
 }
@@ -40,7 +40,7 @@ func newLayout(b *fold.Batch, table *schema.Table) *layout {
 		if at < 0 {
 			continue
 		}
-		if c.Type != schema.Bytes { // to the database, a column for bytes takes anything
+		if c.Type != schema.Bytes { // a bytes column stores anything
 			l.types[i] = table.Columns[at].Type
 		}
 		if table.Columns[at].Generated || c.Generated {
@@ -57,14 +57,14 @@ func newLayout(b *fold.Batch, table *schema.Table) *layout {
 	return l
 }
 
-// read converts what a row sets.
+// read converts the values that a row sets.
 func (l *layout) read(vals []value, r *fold.Row) {
 	for i := range vals {
 		l.readColumn(&vals[i], r, i)
 	}
 }
 
-// readKey converts the key of a row.
+// readKey converts a row's key.
 func (l *layout) readKey(vals []value, r *fold.Row) {
 	for _, k := range l.b.Table.Key {
 		l.readColumn(&vals[k], r, k)
@@ -72,13 +72,13 @@ func (l *layout) readKey(vals []value, r *fold.Row) {
 }
 
 func (l *layout) readColumn(v *value, r *fold.Row, i int) {
-	v.kind = 0 // the rest costs more to clear than to leave
+	v.kind = 0 // clearing the rest costs more than leaving it
 	if raw := l.b.Value(r, i); raw != nil && l.cols[i] >= 0 {
 		*v = convert(raw, l.types[i])
 	}
 }
 
-// stamp sets the stamps of a row.
+// stamp sets a row's stamps.
 func (l *layout) stamp(vals []value) {
 	for _, i := range l.stamps {
 		vals[i] = l.now
@@ -97,7 +97,7 @@ func (l *layout) isKey(column string) bool {
 	return slices.ContainsFunc(l.table.Key, func(k int) bool { return lower(l.table.Columns[k].Name) == lower(column) })
 }
 
-// bindKey binds the key of a row, from parameter n+1 on.
+// bindKey binds a row's key, from parameter n+1 on.
 func (l *layout) bindKey(s *stmt, n int, vals []value) error {
 	for i, k := range l.key {
 		if err := s.bindValue(n+i+1, &vals[k]); err != nil {
@@ -107,7 +107,7 @@ func (l *layout) bindKey(s *stmt, n int, vals []value) error {
 	return nil
 }
 
-// lookUp steps a query by key, and reports whether there is a row.
+// lookUp runs a query by key, and reports whether there is a row.
 func (l *layout) lookUp(s *stmt, vals []value) (bool, error) {
 	if err := l.bindKey(s, 0, vals); err != nil {
 		return false, err
@@ -115,8 +115,8 @@ func (l *layout) lookUp(s *stmt, vals []value) (bool, error) {
 	return s.step()
 }
 
-// bindRow binds what a row has in some columns, from parameter n+1 on. A column without a value keeps the NULL of clear: to
-// bind it takes longer.
+// bindRow binds a row's values in columns, from parameter n+1 on. It does not bind missing values: clear has left NULL,
+// and binding takes longer.
 func (l *layout) bindRow(s *stmt, n int, columns []int, vals []value) error {
 	for at, i := range columns {
 		if vals[i].kind == 0 {
@@ -129,8 +129,8 @@ func (l *layout) bindRow(s *stmt, n int, columns []int, vals []value) error {
 	return nil
 }
 
-// where is the condition on the key, with parameters from number n+1 on. Keys are equal if the key's index says so; the
-// column may have another collation.
+// where returns the condition on the key, with parameters from number n+1 on. The key's index decides which keys are
+// equal; the column may have another collation.
 func (l *layout) where(n int) string {
 	parts := make([]string, len(l.key))
 	for i, k := range l.key {
@@ -154,7 +154,7 @@ func (l *layout) selectSQL() string {
 
 func (l *layout) deleteSQL() string { return "DELETE FROM " + quote(l.table.Name) + l.where(0) }
 
-// insertSQL inserts a number of rows; one if there are no columns.
+// insertSQL returns an INSERT of rows rows; rows must be one if there are no columns.
 func (l *layout) insertSQL(columns []int, rows int) string {
 	if len(columns) == 0 {
 		return "INSERT INTO " + quote(l.table.Name) + " DEFAULT VALUES"
@@ -171,7 +171,7 @@ func (l *layout) updateSQL(columns []int) string {
 	return "UPDATE " + quote(l.table.Name) + " SET " + strings.Join(sets, ", ") + l.where(len(columns))
 }
 
-// list is SQL for some columns.
+// list returns a list of columns in SQL.
 func (l *layout) list(columns []int) string {
 	names := make([]string, len(columns))
 	for n, i := range columns {
@@ -180,10 +180,10 @@ func (l *layout) list(columns []int) string {
 	return strings.Join(names, ", ")
 }
 
-// keySQL is the key of a row as the database has it.
+// keySQL returns SQL for a row's key as in the database.
 func (l *layout) keySQL() string { return l.list(l.key) }
 
-// messageKeySQL is the key of a row as messages have it.
+// messageKeySQL returns SQL for a row's key as in messages.
 func (l *layout) messageKeySQL() string {
 	t := &l.b.Table
 	owner := t.Owner()
@@ -200,8 +200,8 @@ func (l *layout) messageKeySQL() string {
 	return strings.Join(parts, ", ")
 }
 
-// finder writes conditions on keys as messages have them. Each part of a key is one of so many values, whose parameters are
-// numbered from 1 on.
+// finder generates conditions on keys as in messages. Each part of a key may have this many values; parameters are
+// numbered from 1.
 func (l *layout) finder(values int) *sink.Finder {
 	return finder(values, func(part int) string {
 		k := l.b.Table.Key[part]
@@ -212,7 +212,7 @@ func (l *layout) finder(values int) *sink.Finder {
 	})
 }
 
-// finder writes conditions on keys that are equal by these collations of their parts.
+// finder generates conditions on keys that are compared with these collations of their parts.
 func finder(values int, collation func(part int) string) *sink.Finder {
 	return &sink.Finder{Table: quote, Quote: quote, Equal: func(_, column string, part int) string {
 		sql := quote(column)
@@ -227,7 +227,7 @@ func finder(values int, collation func(part int) string) *sink.Finder {
 	}}
 }
 
-// whereOf is f's condition on the first n parts of a row's key as messages have it.
+// whereOf returns f's condition on the first n parts of a row's key as in messages.
 func (l *layout) whereOf(f *sink.Finder, n int) string {
 	var owner *schema.Lookup
 	if ref := l.b.Table.Owner(); ref != nil {

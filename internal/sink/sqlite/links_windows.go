@@ -2,5 +2,5 @@ package sqlite
 
 import "os"
 
-// links is 1: how many names a file has is not part of what Windows says of it by name.
+// links returns 1: Windows does not return the number of links with a file's attributes.
 func links(os.FileInfo) uint64 { return 1 }

@@ -15,8 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// hold takes a lock on a file as another program does, and returns what lets it
-// go.
+// hold locks a file as another program does, and returns a function that releases the lock.
 func (f *file) hold(t *testing.T, begin string) (release func()) {
 	t.Helper()
 	c, err := f.db.Conn(t.Context())
@@ -31,8 +30,7 @@ func (f *file) hold(t *testing.T, begin string) (release func()) {
 	return release
 }
 
-// TestFlush_LockedForLong waits as long as --retry-for says, and then says what
-// is the matter.
+// TestFlush_LockedForLong: weir waits for --retry-for, and then reports the reason.
 func TestFlush_LockedForLong(t *testing.T) {
 	f := tempFile(t)
 	retries := 0
@@ -58,7 +56,7 @@ func TestFlush_LockedForLong(t *testing.T) {
 	}
 }
 
-// TestFlush_LockedForAWhile survives a lock that goes.
+// TestFlush_LockedForAWhile: weir survives a temporary lock.
 func TestFlush_LockedForAWhile(t *testing.T) {
 	for _, begin := range []string{"BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"} {
 		for _, mode := range []string{"wal", "delete"} {
@@ -77,8 +75,7 @@ func TestFlush_LockedForAWhile(t *testing.T) {
 	}
 }
 
-// TestFlush_ReaderHoldsUpCommit: without a WAL a reader keeps a COMMIT from
-// ending; the flush is tried again.
+// TestFlush_ReaderHoldsUpCommit: without a WAL a reader blocks a COMMIT; the flush is retried.
 func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE theirs (a)")
 	var release func()
@@ -91,14 +88,14 @@ func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
 	}
 }
 
-// TestFlush_OtherWritersGetOn: a backfill without a pause and another writer without one both
-// finish. That the backfill lets others in regularly is TestTurn_PausesForOthers.
+// TestFlush_OtherWritersGetOn: a backfill without pauses and another writer without pauses both finish.
+// TestTurn_PausesForOthers checks that the backfill lets others in regularly.
 func TestFlush_OtherWritersGetOn(t *testing.T) {
 	const want, limit = 25, 120 * time.Second
 	rows := testcheck.Rounds(500, 5000)
 	plain := func(t *testing.T, f *file) func(context.Context) error {
 		f.db.SetMaxOpenConns(1)
-		f.Exec(t, "PRAGMA busy_timeout = 30000") // the customary one
+		f.Exec(t, "PRAGMA busy_timeout = 30000") // the customary value
 		f.Exec(t, "CREATE TABLE theirs (a)")
 		return func(ctx context.Context) error {
 			_, err := f.db.ExecContext(ctx, "BEGIN IMMEDIATE; INSERT INTO theirs VALUES (1); COMMIT")
@@ -141,8 +138,8 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 	}
 }
 
-// TestFlush_ReadersSeeWholeBatches reads without a pause while batches are
-// written: rows, rejects and checkpoint are always of one batch.
+// TestFlush_ReadersSeeWholeBatches reads without a pause while batches are written: rows, rejects and checkpoint always
+// belong to the same batch.
 func TestFlush_ReadersSeeWholeBatches(t *testing.T) {
 	f := tempFile(t)
 	s := mustSteps(t, open(t, f.path, sqlite.Options{Options: sink.Options{Level: sink.Off}}), 300)
@@ -173,8 +170,7 @@ func TestFlush_ReadersSeeWholeBatches(t *testing.T) {
 	}
 }
 
-// TestFlush_ContextEndsTheWait: nobody waits for a lock after the run was given
-// up.
+// TestFlush_ContextEndsTheWait: a cancelled run does not wait for a lock.
 func TestFlush_ContextEndsTheWait(t *testing.T) {
 	f := tempFile(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// leakless are the tests, after which no goroutine may be left.
+// leakless runs the tests, and checks that they leave no goroutine.
 type leakless struct{ *testing.M }
 
 func (m leakless) Run() int {
@@ -37,7 +37,7 @@ func (m leakless) Run() int {
 	return code
 }
 
-// TestSuite has the driver pass the suite of all drivers.
+// TestSuite: the driver passes the suite of all drivers.
 func TestSuite(t *testing.T) {
 	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 		return tempFile(t)
@@ -47,7 +47,7 @@ func TestSuite(t *testing.T) {
 // TestSuite_WithoutAWAL is the suite on a file that is not in WAL mode.
 func TestSuite_WithoutAWAL(t *testing.T) {
 	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
-		f := tempFile(t, "CREATE TABLE theirs (a)") // weir sets the mode of new files only
+		f := tempFile(t, "CREATE TABLE theirs (a)") // weir sets the mode only of new files
 		f.rollback = true
 		return f
 	}})
@@ -60,13 +60,14 @@ type file struct {
 	rollback bool // not in WAL mode
 }
 
-// Has reports all traits, but that a rollback journal is gone when the transaction is.
+// Has reports all traits; without a WAL the log cannot be measured, because a rollback journal is deleted after the
+// transaction.
 func (f *file) Has(trait sinktest.Trait) bool { return trait != sinktest.Measurable || !f.rollback }
 
 // Driver returns the driver of weir.
 func (f *file) Driver() (sink.Driver, string) { return sqlite.Driver, f.path }
 
-// newFile opens a file, or makes it with the first statement.
+// newFile opens a file. The first statement creates it.
 func newFile(t *testing.T, path string) *file {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn(path)+"?_pragma=busy_timeout(10000)&_txlock=immediate")
@@ -75,7 +76,7 @@ func newFile(t *testing.T, path string) *file {
 	return &file{path: path, db: db}
 }
 
-// tempFile is a file that is not there yet; statements make it.
+// tempFile returns a file that does not exist yet; statements create it.
 func tempFile(t *testing.T, statements ...string) *file {
 	t.Helper()
 	f := newFile(t, filepath.Join(t.TempDir(), "t.db"))
@@ -148,7 +149,7 @@ func (f *file) Query(t *testing.T, query string) [][]any {
 			switch v := v.(type) {
 			case []byte:
 				row[i] = string(v)
-			case int64: // SQLite has no booleans; their columns are declared
+			case int64: // SQLite has no booleans, but their columns are declared
 				if cols[i].DatabaseTypeName() == "BOOLEAN" {
 					row[i] = v != 0
 				}
@@ -162,7 +163,7 @@ func (f *file) Query(t *testing.T, query string) [][]any {
 	return all
 }
 
-// Logged returns what the write-ahead log holds, and empties it.
+// Logged returns the size of the write-ahead log, and empties it.
 func (f *file) Logged(t *testing.T) int64 {
 	t.Helper()
 	fi, err := os.Stat(f.path + "-wal")

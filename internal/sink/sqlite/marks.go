@@ -12,19 +12,17 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// lower is a table's name as weir's own tables have it: SQLite folds the case of ASCII
-// letters, and of no others.
+// lower returns a table's name as in weir's own tables. SQLite folds the case of ASCII letters only.
 func lower(table string) string { return caps.FoldName(table) }
 
-// madeMark is the name of the mark of a table that weir made.
+// madeMark returns the key that marks a table as created by weir.
 func madeMark(table string) string { return sink.MadeMark(lower(table)) }
 
-// columnsMark is the name of the mark with the columns that weir has made in a table. It is
-// also how a column is known that was dropped: SQLite forgets it.
+// columnsMark returns the key of the columns that weir added to a table. It also reveals that a column was dropped,
+// which SQLite does not record.
 func columnsMark(table string) string { return sink.ColumnsMark(lower(table)) }
 
-// readMarks reads what weir's own tables have of a table; ours tells that it reads as one
-// that weir made.
+// readMarks reads a table's entries in weir_meta. ours says that its SQL looks like weir's.
 func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 	t.ID = "exists"
 	known, err := d.hasTable(ctx, "weir_jobs")
@@ -58,24 +56,23 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 	return nil
 }
 
-// lostMark stands before each column in a table's ID that was dropped.
+// lostMark precedes, in a table's ID, each column that was dropped.
 const lostMark = "/"
 
-// mark reads a mark; "" if there is none.
+// mark reads an entry; "" if there is none.
 func (c *conn) mark(name string) (value string, err error) {
 	v, err := c.scalar("SELECT value FROM weir_meta WHERE name = ?", text(name))
 	return string(v.text), err
 }
 
-// keepMark writes a mark.
+// keepMark writes an entry.
 func (c *conn) keepMark(name, value string) error {
 	return c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", text(name), text(value))
 }
 
-// empty removes what the job of a flush has written to its tables, and leaves in tables what
-// they are.
+// empty removes what the job of a flush has written to its tables, and updates tables.
 func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
-	drops := make([]bool, len(tables)) // those that have another key
+	drops := make([]bool, len(tables)) // tables with another key
 	for i, was := range tables {
 		have, err := d.readTable(ctx, f.Batches[i].Table.Name, was.key)
 		drops[i] = errors.As(err, new(sink.KeyError))
@@ -92,7 +89,7 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 			return err
 		}
 	}
-	return d.unkeyed(func() error { // no row that stays refers to one that goes
+	return d.withoutForeignKeys(func() error { // no remaining row refers to a removed one
 		for i, t := range tables {
 			if err := d.dropVersions(ctx, t.Name); err != nil {
 				return err
@@ -112,9 +109,8 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 	})
 }
 
-// joined notes that the job of a flush writes to a table of this name, and returns the table
-// with it.
-func (d *DB) joined(f *sink.Flush, name string, t *table) (*table, error) {
+// addWriter records that a flush's job writes to a table of this name, and returns the table with its jobs.
+func (d *DB) addWriter(f *sink.Flush, name string, t *table) (*table, error) {
 	known := slices.Contains(t.Writers, f.Job)
 	if known && !f.First() {
 		return t, nil

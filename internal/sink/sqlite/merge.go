@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/merge"
 )
 
-// insertsAsFolded reports whether an inserted row gets the values of the batch unchanged.
+// insertsAsFolded reports whether an inserted row gets the batch's values unchanged.
 func (l *layout) insertsAsFolded() bool {
 	return !slices.ContainsFunc(l.merged, func(i int) bool {
 		c := &l.b.Table.Columns[i]
@@ -20,8 +20,8 @@ func (l *layout) insertsAsFolded() bool {
 	})
 }
 
-// merge replaces vals, which a row sets, with the merged values. sel is at the row in the database; nil: it is missing, or
-// replaced. A [*feed.Error] rejects only this row.
+// merge replaces vals, the values that a row sets, by the merged values. sel is at the row in the database; nil: it is
+// missing, or replaced. A [*feed.Error] rejects only this row.
 func (l *layout) merge(r *fold.Row, vals []value, sel *stmt) error {
 	for _, i := range l.merged {
 		v, c := &vals[i], &l.b.Table.Columns[i]
@@ -33,7 +33,7 @@ func (l *layout) merge(r *fold.Row, vals []value, sel *stmt) error {
 			l.have = sel.appendStored(l.have[:0], i)
 			have = l.have
 		}
-		if c.Merge == merge.First { // no message need name the value, see findReferred
+		if c.Merge == merge.First { // no message needs to have the value, see findReferred
 			if have != nil {
 				v.kind = 0
 			}
@@ -57,7 +57,7 @@ func (l *layout) merge(r *fold.Row, vals []value, sel *stmt) error {
 	return nil
 }
 
-// appendStored appends the value of a column in the statement's row, as the text that a feed would have.
+// appendStored appends a column's value in the statement's row, as the text in a feed.
 func (s *stmt) appendStored(dst []byte, col int) []byte {
 	switch s.kind(col) {
 	case lib.SQLITE_INTEGER:

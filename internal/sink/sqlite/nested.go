@@ -8,23 +8,23 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// nested relates the rows of a table to their children and parents.
+// nested relates a table's rows to their children and parents.
 type nested struct {
-	below   []*lowerTable // whose rows belong to the table's, at any level, parents first
-	follows bool          // a delete of a row above deletes its rows, each by its version
-	members *lowerTable   // the table itself, if its rows are values of others, below the table of these
+	descendants []*childTable // descendants at any level, parents first
+	follows     bool          // deleting a parent deletes its rows, each by its version
+	members     *childTable   // the table itself as a child, if its rows are values in rows of its parent
 }
 
-// A lowerTable is one whose rows belong to rows of a writer's table.
-type lowerTable struct {
+// A childTable is a table whose rows belong to rows of a writer's table.
+type childTable struct {
 	w   *writer
-	key []int // the columns of its batch that have the key of the row above, as messages have it
-	sel *stmt // their keys, as messages have them, and then as the database has them
-	// top is the writer whose rows have these as values: w if they are changes of their own.
+	key []int // its batch's columns with the parent's key as in messages
+	sel *stmt // selects their keys as in messages, and then as in the database
+	// top is the writer whose rows have these as values; w itself if they are separate changes.
 	top *writer
 }
 
-// nest finds the tables below each, and decides how each is written.
+// nest finds each table's descendants, and decides how each is written.
 func (p *pieces) nest() error {
 	explodes := make([]bool, len(p.writers))
 	for i, w := range p.used() {
@@ -33,7 +33,7 @@ func (p *pieces) nest() error {
 			return err
 		}
 		if child := w.layout.b.Child; child != nil {
-			if err := p.nestBelow(i); err != nil {
+			if err := p.nestTable(i); err != nil {
 				return err
 			}
 			explodes[fold.Top(p.batches, i)] = explodes[fold.Top(p.batches, i)] || child.Set
@@ -45,32 +45,32 @@ func (p *pieces) nest() error {
 	return nil
 }
 
-// nestBelow prepares to find a table's rows by the rows that they belong to.
-func (p *pieces) nestBelow(table int) error {
+// nestTable prepares to find a table's rows by their parents.
+func (p *pieces) nestTable(table int) error {
 	w, top := p.writers[table], p.writers[fold.Top(p.batches, table)]
 	l, child := w.layout, w.layout.b.Child
 	if parent := p.writers[child.Parent].versions; parent != nil && w.versions != nil {
 		w.nested.follows = true
-		w.versions.Below(parent)
+		w.versions.SetParent(parent)
 	}
 	for of := child; of != nil; of = p.batches[of.Parent].Child {
-		above := p.writers[of.Parent]
-		n := len(above.layout.b.Table.Key)
+		ancestor := p.writers[of.Parent]
+		n := len(ancestor.layout.b.Table.Key)
 		sel, err := p.c.prepare("SELECT " + l.messageKeySQL() + ", " + l.keySQL() + " FROM " + quote(l.table.Name) + l.whereOf(l.finder(1), n))
 		if err != nil {
 			return err
 		}
-		below := &lowerTable{w: w, key: child.Key[:n], sel: sel, top: top}
-		above.nested.below = append(above.nested.below, below)
-		if child.Set && above == top {
-			w.nested.members = below
+		descendant := &childTable{w: w, key: child.Key[:n], sel: sel, top: top}
+		ancestor.nested.descendants = append(ancestor.nested.descendants, descendant)
+		if child.Set && ancestor == top {
+			w.nested.members = descendant
 		}
 	}
 	return nil
 }
 
-// explode makes the rows that are values of those of a table that were written, and has them be the ones that are to be
-// written of the tables below.
+// explode creates the rows that are values in the written rows of a table, and makes them the rows to write in the
+// child tables.
 func (p *pieces) explode(table int, rows [][]*fold.Row) error {
 	w := p.writers[table]
 	if w == nil || !w.way.explodes {
@@ -80,8 +80,8 @@ func (p *pieces) explode(table int, rows [][]*fold.Row) error {
 		return err
 	}
 	for i := table + 1; i < len(rows); i++ {
-		if below := p.writers[i]; below != nil && below.nested.members != nil && fold.Top(p.batches, i) == table {
-			rows[i] = below.layout.b.Sorted()
+		if descendant := p.writers[i]; descendant != nil && descendant.nested.members != nil && fold.Top(p.batches, i) == table {
+			rows[i] = descendant.layout.b.Sorted()
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func (p *pieces) sweep(table int) error {
 	return nil
 }
 
-// deleteAll deletes and counts the rows of keys as the database has them.
+// deleteAll deletes and counts rows, by their keys as in the database.
 func (w *writer) deleteAll(keys []key) error {
 	for _, key := range keys {
 		if err := w.statements.del.bindValues(key); err != nil {
@@ -123,10 +123,10 @@ func (w *writer) deleteAll(keys []key) error {
 	return nil
 }
 
-// missing returns the keys of the rows of a set that are not among those of the batch.
+// missing returns the keys of a set's rows that are not in the batch.
 func (w *writer) missing(r *fold.Row) (gone []key, err error) {
 	t := &w.layout.b.Table
-	all, err := w.nested.members.of(r, w.layout.b, w.nested.members.key)
+	all, err := w.nested.members.keysOf(r, w.layout.b, w.nested.members.key)
 	for _, k := range all {
 		if !w.layout.b.Has(k.named.folded(t)) {
 			gone = append(gone, k.stored)
@@ -135,31 +135,31 @@ func (w *writer) missing(r *fold.Row) (gone []key, err error) {
 	return gone, err
 }
 
-// deleteBelow deletes the rows that belong to a row, but those that the piece writes or sweeps itself.
-func (w *writer) deleteBelow(r *fold.Row) error {
-	for _, below := range slices.Backward(w.nested.below) {
-		if below.w.nested.follows || below.top == w && !r.Deleted {
+// deleteDescendants deletes the descendants of a row, except those that the piece writes or sweeps itself.
+func (w *writer) deleteDescendants(r *fold.Row) error {
+	for _, descendant := range slices.Backward(w.nested.descendants) {
+		if descendant.w.nested.follows || descendant.top == w && !r.Deleted {
 			continue
 		}
-		top := &below.top.layout.b.Table
-		all, err := w.keysBelow(below, r)
+		top := &descendant.top.layout.b.Table
+		all, err := w.childKeys(descendant, r)
 		if err != nil {
 			return err
 		}
 		var gone []key
 		for _, k := range all {
-			if below.top == w || !below.top.piece.has(k.named[:len(top.Key)].folded(top)) {
+			if descendant.top == w || !descendant.top.piece.has(k.named[:len(top.Key)].folded(top)) {
 				gone = append(gone, k.stored)
 			}
 		}
-		if err := below.w.deleteAll(gone); err != nil {
+		if err := descendant.w.deleteAll(gone); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// has reports whether the piece has a row of a key as the fold has it.
+// has reports whether the piece has a row with a key, as in the fold.
 func (p *piece) has(key []byte) bool {
 	if p.keys == nil {
 		p.keys = make(map[string]bool, len(p.rows))
@@ -170,17 +170,17 @@ func (p *piece) has(key []byte) bool {
 	return p.keys[string(key)]
 }
 
-// keysBelow returns the keys of the rows of a table that belong to a row.
-func (w *writer) keysBelow(below *lowerTable, r *fold.Row) ([]rowKey, error) {
+// childKeys returns the keys of a table's rows that belong to a row.
+func (w *writer) childKeys(descendant *childTable, r *fold.Row) ([]rowKey, error) {
 	w.c.bound.release()
-	return below.of(r, w.layout.b, w.layout.b.Table.Key)
+	return descendant.keysOf(r, w.layout.b, w.layout.b.Table.Key)
 }
 
-// A rowKey is the key of a row as messages have it, and as the database has it.
+// A rowKey is a row's key as in messages, and as in the database.
 type rowKey struct{ named, stored key }
 
-// of returns the keys of the rows that belong to one above, whose key is in columns of a row of a batch.
-func (t *lowerTable) of(r *fold.Row, b *fold.Batch, columns []int) ([]rowKey, error) {
+// keysOf returns the keys of the rows that belong to a parent. columns of the row r have the parent's key.
+func (t *childTable) keysOf(r *fold.Row, b *fold.Batch, columns []int) ([]rowKey, error) {
 	l := t.w.layout
 	args, n := make([]value, len(t.key)), len(l.b.Table.Key)
 	for part, k := range t.key {
@@ -194,26 +194,25 @@ func (t *lowerTable) of(r *fold.Row, b *fold.Batch, columns []int) ([]rowKey, er
 	return keys, err
 }
 
-// followers returns the stored rows of a table that go with a parent, at any level, which one of the given rows
-// deletes.
+// followers returns a table's stored rows whose ancestor, at any level, is deleted by one of the rows.
 func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 	w := p.writers[table]
 	if w == nil || !w.nested.follows {
 		return nil, nil
 	}
-	var taking *fold.Taking
+	var taking *fold.Cascade
 	for of := w.layout.b.Child; of != nil; of = p.batches[of.Parent].Child {
 		above := p.writers[of.Parent]
 		for _, r := range rows[of.Parent] {
-			v := above.layout.b.Takes(r)
+			v := above.layout.b.NewestDelete(r)
 			if v == nil {
 				continue
 			}
 			if taking == nil {
-				taking = w.versions.Taking(rows[table])
+				taking = w.versions.Cascade(rows[table])
 			}
-			below := above.nested.below[slices.IndexFunc(above.nested.below, func(b *lowerTable) bool { return b.w == w })]
-			keys, err := above.keysBelow(below, r)
+			below := above.nested.descendants[slices.IndexFunc(above.nested.descendants, func(b *childTable) bool { return b.w == w })]
+			keys, err := above.childKeys(below, r)
 			if err != nil {
 				return nil, err
 			}

@@ -12,13 +12,14 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// An orphan is a state whose row somebody else may have deleted.
+// An orphan is a state whose row something other than weir may have deleted.
 type orphan struct {
 	key     []byte
 	deletes bool // it remembers a delete
 }
 
-// dropOrphans drops some states of rows that somebody else has deleted. One that remembers a delete becomes a tombstone.
+// dropOrphans drops states of rows that something other than weir has deleted. A state that remembers a delete becomes
+// a tombstone.
 func (s *stateStore) dropOrphans(l *layout) error {
 	name := sink.OrphansMark(s.table)
 	mark, err := s.c.mark(name)
@@ -39,12 +40,12 @@ func (s *stateStore) dropOrphans(l *layout) error {
 	return s.c.keepMark(name, pass.Mark())
 }
 
-// dropSome is one look of dropOrphans.
+// dropSome is one scan of dropOrphans.
 func (s *stateStore) dropSome(l *layout, pass *sink.Orphans, most int) error {
 	var found []orphan
-	looked, last := 0, []byte(nil)
+	scanned, last := 0, []byte(nil)
 	err := s.c.query("SELECT key, state, gone IS NULL FROM weir_versions WHERE tbl = ? AND key > coalesce(?, x'') ORDER BY key LIMIT ?", func(row *stmt) error {
-		looked, last = looked+1, bytes.Clone(row.blob(0))
+		scanned, last = scanned+1, bytes.Clone(row.blob(0))
 		if row.int(2) != 0 {
 			found = append(found, orphan{last, fold.RemembersDelete(row.blob(1))})
 		}
@@ -70,20 +71,20 @@ func (s *stateStore) dropSome(l *layout, pass *sink.Orphans, most int) error {
 			return err
 		}
 	}
-	pass.Took(most, looked, last, dropped)
+	pass.Record(most, scanned, last, dropped)
 	return nil
 }
 
-// spellings are how many values a text of a key may stand for, in one column or another.
+// spellings is how many values a key's text may stand for, depending on the column.
 const spellings = 4
 
-// hasRowOf reports whether the table may have the row of a key as the fold has it.
+// hasRowOf reports whether the table may have the row of a key, as in the fold.
 func (c *conn) hasRowOf(l *layout, key []byte) (exists bool, err error) {
 	texts := fold.KeyTexts(&l.b.Table, key)
 	if texts == nil {
 		return true, nil
 	}
-	s, err := c.prepareOne("SELECT 1 FROM " + quote(l.table.Name) + l.whereOf(l.finder(spellings), len(texts)))
+	s, err := c.prepareVariant("SELECT 1 FROM " + quote(l.table.Name) + l.whereOf(l.finder(spellings), len(texts)))
 	if err != nil {
 		return false, err
 	}
@@ -96,7 +97,7 @@ func (c *conn) hasRowOf(l *layout, key []byte) (exists bool, err error) {
 	return found.kind != lib.SQLITE_NULL, err
 }
 
-// spelled are the values of which [schema.Column.AppendKey] makes a text, whatever the type of the column.
+// spelled returns the values for which [schema.Column.AppendKey] makes a text, whatever the column's type.
 func spelled(text []byte) []value {
 	values := make([]value, spellings)
 	values[0] = value{kind: lib.SQLITE_TEXT, text: text}

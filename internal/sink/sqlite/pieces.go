@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// pieces writes the rows of a flush's tables in pieces. One that the database rejects is undone alone.
+// pieces writes the rows of a flush's tables in pieces. A piece that the database rejects is undone alone.
 type pieces struct {
 	c       *conn
 	ctx     context.Context
@@ -22,15 +22,15 @@ type pieces struct {
 	writers []*writer // by table; nil if the batch has no rows
 	// explosion makes the rows of sets.
 	explosion *fold.Explosion
-	// undoes says that the messages of the rows were kept. If not, a row that is rejected undoes the whole flush.
+	// undoes says that the rows' messages were kept. If not, a rejected row undoes the whole flush.
 	undoes bool
 	counts []sink.Counts // by table: what the writers did
-	marked []sink.Counts // the same at the mark
-	sent   int           // rows that were written
+	marked []sink.Counts // counts at the mark
+	sent   int           // rows written
 	f      *sink.Flush
 }
 
-// writeRows brings the tables up to date, and replaces those that it changes.
+// writeRows applies a flush to the tables, and replaces those that it changes.
 func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res sink.Result, err error) {
 	d.c.tidy() // before any statement of this flush is prepared
 	p := &pieces{f: f, c: d.c, ctx: ctx, batches: f.Batches, writers: make([]*writer, len(tables)), undoes: true}
@@ -71,8 +71,8 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 	return res, err
 }
 
-// truncate removes all rows of the tables that a flush begins by emptying, children before their
-// parents, and returns how many there were of each table.
+// truncate removes all rows of the tables that a flush begins by emptying, children before their parents, and returns
+// each table's number of rows.
 func (d *DB) truncate(ctx context.Context, f *sink.Flush, tables []*table) (removed []sink.Counts, err error) {
 	removed = make([]sink.Counts, len(tables))
 	for i, b := range slices.Backward(f.Batches) {
@@ -80,7 +80,7 @@ func (d *DB) truncate(ctx context.Context, f *sink.Flush, tables []*table) (remo
 			continue
 		}
 		t := tables[i]
-		if !t.Exists { // another run may have made it since
+		if !t.Exists { // another run may have created it since
 			if t, err = d.readTable(ctx, t.Name, t.key); err != nil {
 				return nil, err
 			}
@@ -142,16 +142,16 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 		return err
 	}
 	if p.undoes {
-		err = p.c.undone(write)
+		err = p.c.undoOnError(write)
 	} else {
 		err = write()
 	}
 	refused := errors.As(err, new(*sink.Refusal))
 	switch {
 	case p.c.autocommit() && (err == nil || refused):
-		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK took the whole transaction.
+		// RAISE(ROLLBACK) or ON CONFLICT ROLLBACK has rolled back the whole transaction.
 		return fmt.Errorf("a trigger or constraint of table %q rolls back whole transactions, which weir does not support: %v", p.writers[max(0, table)].layout.table.Name, err)
-	case p.c.autocommit(): // an error of the disk did
+	case p.c.autocommit(): // a disk error has
 		return err
 	case !p.undoes && refused:
 		return sink.ErrUnlogged{Err: err}
@@ -163,18 +163,17 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 	return err
 }
 
-// rows writes rows up to one that the database rejects, and returns its table with the
-// error.
+// rows writes rows up to the first that the database rejects, and returns its table with the error.
 func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	several := 0
 	for i, of := range rows {
-		if several += min(1, len(of)); len(of) > 0 && len(p.writers[i].nested.below) > 0 {
+		if several += min(1, len(of)); len(of) > 0 && len(p.writers[i].nested.descendants) > 0 {
 			several++
 		}
 	}
 	given := rows
 	rows = slices.Clone(rows)
-	for table := range rows { // before some of them are gone
+	for table := range rows { // before some of them are deleted
 		followers, err := p.followers(table, given)
 		if err != nil {
 			return table, err
@@ -187,7 +186,7 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 		if !isRefusal(err) {
 			return err
 		}
-		if p.writers[table].nested.members != nil || at >= len(given[table]) { // the row is none of those given
+		if p.writers[table].nested.members != nil || at >= len(given[table]) { // the row is not one of the arguments
 			at = -1
 		}
 		return p.refusal(err, table, at, at >= 0 && !given[table][at].Deleted)
@@ -223,8 +222,8 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	return -1, nil
 }
 
-// refusal is an error about one of the rows of a piece, or about all if at is -1. sets says that the row is one
-// that was to be inserted or updated.
+// refusal returns a Refusal of a row of a piece, or of all if at is -1. sets says that the row was to be inserted or
+// updated.
 func (p *pieces) refusal(err error, table, at int, sets bool) error {
 	refused := &sink.Refusal{Err: err, Table: table, Of: table, At: at}
 	e := (*Error)(nil)
@@ -250,9 +249,9 @@ func (p *pieces) refusal(err error, table, at int, sets bool) error {
 	return refused
 }
 
-// linked reports whether one of the tables has a foreign key to one of them: of these, if only is given, one that a row
-// of its table may violate which is inserted or updated, its key being what it was. Which one it violates SQLite does
-// not say: if the table has foreign keys to other tables too, messages may wait in vain.
+// linked reports whether one of the tables has a foreign key to another of them. With only, it considers foreign keys
+// that an insert, or an update that keeps the key, in that table can violate. SQLite does not say which one is
+// violated: if the table has foreign keys to other tables too, messages may wait in vain.
 func (p *pieces) linked(only *writer) (linked bool, err error) {
 	writers := map[string]*writer{}
 	for _, w := range p.used() {

@@ -15,14 +15,13 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// asReader calls f with the rights of a user who may read the folder and its files, and
-// write nothing.
+// asReader calls f as a user who may only read the folder and its files.
 func asReader(t *testing.T, dir string, f func()) {
 	t.Helper()
 	testcheck.NoError(t, os.Chmod(dir, 0o555))
 	defer func() { testcheck.NoError(t, os.Chmod(dir, 0o755)) }()
 	if os.Geteuid() == 0 {
-		runtime.LockOSThread() // whose these rights are
+		runtime.LockOSThread() // the rights belong to the thread
 		defer runtime.UnlockOSThread()
 		testcheck.NoError(t, syscall.Setfsuid(65534))
 		defer func() { testcheck.NoError(t, syscall.Setfsuid(0)) }()
@@ -30,8 +29,8 @@ func asReader(t *testing.T, dir string, f func()) {
 	f()
 }
 
-// TestOpen_ReadsWhereItMayNotWrite: without a log the file alone is the database, and with
-// one the error says what SQLite needs.
+// TestOpen_ReadsWhereItMayNotWrite: without a log the database is the file alone; with one the error says what SQLite
+// needs.
 func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 	dir, err := os.MkdirTemp("", "weir-readonly-")
 	testcheck.NoError(t, err)
@@ -52,7 +51,7 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 	}
 	live, err, closing := read()
 	if err != nil || closing != nil || live == 0 {
-		t.Fatalf("beside a writer: %d rows, %v, %v", live, err, closing)
+		t.Fatalf("next to a writer: %d rows, %v, %v", live, err, closing)
 	}
 	wal, err := os.ReadFile(path + "-wal")
 	testcheck.NoError(t, err)
@@ -61,7 +60,7 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 		t.Errorf("after the writer: %d rows, want %d, %v, %v", rows, live, err, closing)
 	}
 
-	// Written to while it is read.
+	// It is written to while it is read.
 	asReader(t, dir, func() {
 		d, err := sqlite.Driver.Inspect(t.Context(), path, sink.Options{Log: logtest.New(t)})
 		testcheck.NoError(t, err)
@@ -77,7 +76,7 @@ func TestOpen_ReadsWhereItMayNotWrite(t *testing.T) {
 		}
 	})
 
-	// As a crash leaves it.
+	// As after a crash.
 	testcheck.NoError(t, os.WriteFile(path+"-wal", wal, 0o644))
 	if _, err, _ := read(); err == nil || !strings.Contains(err.Error(), path+"-wal holds what was committed last") || !strings.Contains(err.Error(), path+"-shm") {
 		t.Errorf("with a log: %v", err)

@@ -9,18 +9,18 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// references find the rows of other tables that the rows of a table name by keys that the database generates.
+// references finds the rows of other tables that a table's rows name by database-generated keys.
 type references struct {
 	layout *layout
-	owner  *ownership // nil if rows name those that they belong to by their keys
+	owner  *ownership // nil if rows name their parents by their own keys
 	refs   []reference
 }
 
-// An ownership finds the rows that the rows of a table belong to.
+// An ownership finds the parents of a table's rows.
 type ownership struct {
 	*schema.Ref
 	find *stmt
-	last []byte // the key of the row that was found last, as messages have it; nil: none was
+	last []byte // key, as in messages, of the row found last; nil: none
 	id   value  // of that row
 }
 
@@ -28,11 +28,11 @@ type ownership struct {
 type reference struct {
 	*schema.Ref
 	find *stmt
-	key  schema.Type // that keys are written as
+	key  schema.Type // type in which keys are written
 }
 
-// prepareReferences prepares to find the rows that a table's rows name. Keys are looked up as the other table writes them,
-// whose layout to returns: what this table has seen of them itself may be of another type. to is nil if rows are only read.
+// prepareReferences prepares to find the rows that a table's rows name. Keys are looked up with the type in the other
+// table's layout, which to returns; the type that this table has seen may differ. to is nil if rows are only read.
 func (c *conn) prepareReferences(l *layout, to func(table int) *layout) (k references, err error) {
 	k.layout = l
 	for i := range l.b.Table.Refs {
@@ -68,7 +68,7 @@ func (c *conn) prepareReferences(l *layout, to func(table int) *layout) (k refer
 
 func (k *references) any() bool { return k.owner != nil || len(k.refs) > 0 }
 
-// findOwner sets the column that refers to the row's parent, and reports whether the parent exists.
+// findOwner sets the column that refers to the row's parent. It returns false if the parent is missing.
 func (k *references) findOwner(r *fold.Row, vals []value) (exists bool, err error) {
 	o := k.owner
 	if o == nil {
@@ -93,7 +93,7 @@ func (k *references) findOwner(r *fold.Row, vals []value) (exists bool, err erro
 	return o.id.kind != lib.SQLITE_NULL, nil
 }
 
-// findReferred sets the columns that refer to other rows: NULL if those are missing.
+// findReferred sets the columns that refer to other rows; NULL if those are missing.
 func (k *references) findReferred(r *fold.Row, vals []value) (err error) {
 	for i := range k.refs {
 		ref := &k.refs[i]
@@ -114,7 +114,7 @@ func (k *references) findReferred(r *fold.Row, vals []value) (err error) {
 	return nil
 }
 
-// one returns the first column of a query's first row with these arguments; NULL if there is none.
+// one returns the first column of a query's first row; NULL if there is none.
 func (s *stmt) one(args []value) (value, error) {
 	defer s.reset()
 	if err := s.bindValues(args); err != nil {
@@ -126,7 +126,7 @@ func (s *stmt) one(args []value) (value, error) {
 	return s.value(0), nil
 }
 
-// forget forgets what was found before a piece.
+// forget forgets what was found, before a piece.
 func (k *references) forget() {
 	if k.owner != nil {
 		k.owner.last = nil

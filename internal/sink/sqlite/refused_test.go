@@ -7,7 +7,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
-// TestFlush_TriggerIgnores: a row that a trigger has SQLite ignore is not counted as written.
+// TestFlush_TriggerIgnores: a row that a trigger makes SQLite ignore is not counted as written.
 func TestFlush_TriggerIgnores(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT)")
 	for _, on := range []string{"INSERT", "UPDATE", "DELETE"} {
@@ -28,7 +28,7 @@ func TestFlush_TriggerIgnores(t *testing.T) {
 	sinktest.Expect(t, f, "SELECT id, a FROM t ORDER BY id", "1|y", "3|x", "10|x", "11|x")
 }
 
-// TestRefused_Functions: a function that fails for a row's values rejects it.
+// TestRefused_Functions: a function that fails for a row's values rejects the row.
 func TestRefused_Functions(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, n INTEGER)", "CREATE INDEX parts ON t (json_extract(a, '$.x'))", "CREATE TRIGGER overflows AFTER INSERT ON t BEGIN SELECT abs(NEW.n); END")
 	r := sinktest.Begin(t, f)

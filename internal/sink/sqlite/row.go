@@ -15,7 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A writer writes the rows of one table in one flush.
+// A writer writes one table's rows in one flush.
 type writer struct {
 	c          *conn
 	layout     *layout
@@ -24,70 +24,71 @@ type writer struct {
 	references references
 	nested     nested
 	versions   *fold.Resolver // nil if messages have none
-	states     *stateStore    // nil if no column has versions of its own
+	states     *stateStore    // nil if no column has its own versions
 	piece      piece
-	fresh      int // how many rows in succession the table did not have
+	fresh      int // consecutive rows that the table did not have
 	buffer     rowBuffer
 	res        *sink.Counts
 }
 
-// A rowBuffer is memory for what some rows set, which the next rows that are read overwrite. Texts in it are the batch's.
+// A rowBuffer holds the values that some rows set. The next rows that are read overwrite it. Its texts belong to the
+// batch.
 type rowBuffer struct {
-	vals    []value // one row behind the other
+	vals    []value // row after row
 	width   int     // columns of the batch
 	differs []int   // the columns that a row changes
 }
 
-// row is the memory of the n-th row.
+// row returns the memory of the n-th row.
 func (b *rowBuffer) row(n int) []value { return b.vals[n*b.width : (n+1)*b.width] }
 
-// A piece is what a writer has done in one call of [pieces.Write].
+// A piece is the state of a writer in one call of [pieces.Write].
 type piece struct {
-	rows    []*fold.Row     // that were given
-	keys    map[string]bool // of these; nil: not asked for yet
-	written []*fold.Row     // whose sets make rows of other tables
+	rows    []*fold.Row     // the rows to write
+	keys    map[string]bool // of these rows; nil: not needed yet
+	written []*fold.Row     // rows whose sets make rows of other tables
 	deletes []delayed
 }
 
-// A delayed row is deleted when all tables have got their rows; at is its number among those given.
+// A delayed row is deleted after all tables have got their rows; at is its index in the piece.
 type delayed struct {
 	*fold.Row
 	at int
 }
 
-// A strategy is how the rows of a table are written, decided once per flush.
+// A strategy is how a table's rows are written. It is decided once per flush.
 type strategy struct {
-	// together is how many rows are read before they are written, and inserts says that one statement may insert so many
-	// new ones.
+	// together is how many rows are read before they are written. inserts says that one statement may insert up to that
+	// many new rows.
 	together int
 	inserts  bool
-	// explodes says that rows of other tables are values of the table's.
+	// explodes says that rows of other tables are values in this table's rows.
 	explodes bool
 }
 
 const (
-	// manyRows is how many rows one statement inserts: to begin and end one for each row takes a fifth of the time of a
-	// flush of new rows. With 4 of them half of it is gained. BenchmarkFlush/sqlite/insert would show the loss.
+	// manyRows is how many rows one statement inserts. Starting and ending one statement per row takes a fifth of a
+	// flush of new rows; 4 rows per statement save half of that. BenchmarkFlush/sqlite/insert measures it.
 	manyRows = 16
-	// manyParams and manyText, bytes of a value, bound the memory that a statement of many rows and its values take.
+	// manyParams and manyText (bytes of a value) limit the memory of a statement of many rows and its values.
 	manyParams = 2048
 	manyText   = 4 << 10
-	// certainlyFresh rows in succession that were not there make it likely that none of the next manyRows is.
+	// certainlyFresh consecutive new rows make it likely that the next manyRows are new, too.
 	certainlyFresh = 64
 )
 
-// decide sets the writer's strategy, once all is known that matters to its rows.
+// decide sets the writer's strategy, when everything that affects its rows is known.
 func (w *writer) decide(explodes bool) {
 	n := max(1, min(manyRows, manyParams/len(w.layout.cols)))
 	w.way = strategy{together: n, explodes: explodes,
 		inserts: n > 1 && !w.statements.exact && !explodes && !w.references.any() && w.layout.insertsAsFolded() && w.versions == nil}
-	if w.statements.sel == nil { // nothing is looked up
+	if w.statements.sel == nil { // no lookups
 		w.fresh = certainlyFresh
 	}
 	w.buffer = rowBuffer{vals: make([]value, n*len(w.layout.cols)), width: len(w.layout.cols)}
 }
 
-// newWriter prepares to write a batch. What it does is counted in res.
+// newWriter prepares to write a batch. It counts changes in res.
 func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush, res *sink.Counts) (w *writer, err error) {
 	w = &writer{c: d.c, res: res}
 	if b.Versioned() {
@@ -107,14 +108,14 @@ func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush, res *sink.Counts)
 	return w, cmp.Or(w.states.dropOrphans(w.layout), w.states.keepNames(w.versions.Names()))
 }
 
-// begin forgets the piece before.
+// begin starts a new piece.
 func (w *writer) begin(rows []*fold.Row) {
 	w.piece = piece{rows: rows}
 	w.references.forget()
 }
 
-// rows writes rows up to one that the database rejects, and returns its index with the error. It calls sent with how many
-// it has written, some at a time. If deletes wait, they are noted for deleteDelayed.
+// rows writes rows up to the first that the database rejects, and returns its index with the error. It calls sent from
+// time to time with how many it has written. If wait is set, it leaves deletes to deleteDelayed.
 func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent func(n int)) (at int, err error) {
 	for at < len(rows) {
 		if ctx.Err() != nil {
@@ -130,8 +131,8 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent fun
 	return -1, nil
 }
 
-// some writes as many of the rows that are left as are read at once, up to one that the database rejects, and returns how
-// many it has written. at is the index of the first.
+// some writes the next rows that are read together, up to the first that the database rejects, and returns how many it
+// has written. at is the index of the first.
 func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error) {
 	n := min(w.way.together, len(rows))
 	if w.versions != nil {
@@ -162,7 +163,7 @@ func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error)
 	return n, nil
 }
 
-// areNew reports whether rows that were read may all be new ones that only set values, none of which is long.
+// areNew reports whether the rows that were read may all be new ones that only set values, none of them long.
 func (w *writer) areNew(rows []*fold.Row) bool {
 	return !slices.ContainsFunc(rows, func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }) &&
 		!slices.ContainsFunc(w.buffer.vals, func(v value) bool {
@@ -170,8 +171,8 @@ func (w *writer) areNew(rows []*fold.Row) bool {
 		})
 }
 
-// insertTogether inserts the n rows that were read and that the table does not have, and reports whether these are all. If
-// it has some of them, or rejects one, all are to be written one by one.
+// insertTogether inserts the n rows in the buffer, except rows that the table has, and reports whether it inserted all.
+// If not, or if the table rejects one, all must be written one by one.
 func (w *writer) insertTogether(n int) (all bool, err error) {
 	inserted, err := w.statements.insertMany(&w.buffer, n)
 	if err != nil && (!isRefusal(err) || w.c.autocommit()) {
@@ -190,7 +191,7 @@ func (w *writer) insertTogether(n int) (all bool, err error) {
 	return false, nil
 }
 
-// deleteDelayed deletes the rows that waited, up to one that the database rejects, and returns its index among those given
+// deleteDelayed deletes the delayed rows, up to the first that the database rejects, and returns its index in the piece
 // with the error.
 func (w *writer) deleteDelayed() (at int, err error) {
 	vals := w.buffer.row(0)
@@ -203,7 +204,7 @@ func (w *writer) deleteDelayed() (at int, err error) {
 	return -1, nil
 }
 
-// row inserts, updates or deletes a row. vals are what it sets.
+// row inserts, updates or deletes a row. vals are the values that it sets.
 func (w *writer) row(r *fold.Row, vals []value) error {
 	w.c.bound.release()
 	if owned, err := w.relate(r, vals); err != nil || !owned {
@@ -219,8 +220,8 @@ func (w *writer) row(r *fold.Row, vals []value) error {
 	return w.put(r, vals, exists)
 }
 
-// newer writes what is newer of a row with a version, or notes a delete that has to wait. at is the row's number among
-// those given.
+// newer writes the newer values of a row with a version, or records a delayed delete. at is the row's index in the
+// piece.
 func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
 	w.c.bound.release()
 	vals, sel := w.buffer.row(0), w.statements.sel
@@ -254,7 +255,7 @@ func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
 		w.piece.deletes = append(w.piece.deletes, delayed{r, at})
 	default:
 		w.layout.read(vals, r)
-		if !looked || len(w.nested.below) > 0 { // else the row is still looked up
+		if !looked || len(w.nested.descendants) > 0 { // otherwise the statement is still at the row
 			sel.reset()
 			err = w.row(r, vals)
 			break
@@ -275,10 +276,10 @@ func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
 	return w.states.put(r.Key, newer.State, gone)
 }
 
-// relate finds the rows that a row belongs or refers to, and deletes those that go with it. A row exists only with the one
-// that it belongs to: owned is false without.
+// relate finds a row's parent and the rows that it refers to, and deletes the rows that are deleted with it. owned is
+// false if the parent is missing; the row then cannot exist.
 func (w *writer) relate(r *fold.Row, vals []value) (owned bool, err error) {
-	if err := w.initials(r, vals); err != nil {
+	if err := w.setDefaults(r, vals); err != nil {
 		return false, err
 	}
 	if owned, err = w.references.findOwner(r, vals); err != nil {
@@ -293,8 +294,8 @@ func (w *writer) relate(r *fold.Row, vals []value) (owned bool, err error) {
 	if w.way.explodes && !r.Deleted {
 		w.piece.written = append(w.piece.written, r)
 	}
-	if len(w.nested.below) > 0 && (r.Deleted || r.Replaces) {
-		return true, w.deleteBelow(r)
+	if len(w.nested.descendants) > 0 && (r.Deleted || r.Replaces) {
+		return true, w.deleteDescendants(r)
 	}
 	return true, nil
 }
@@ -334,7 +335,7 @@ func (w *writer) put(r *fold.Row, vals []value, exists bool) (err error) {
 	return err
 }
 
-// merge merges what a row sets into what the table has.
+// merge merges the values that a row sets into the table's.
 func (w *writer) merge(r *fold.Row, vals []value, exists bool) error {
 	switch {
 	case r.Deleted:
@@ -345,25 +346,25 @@ func (w *writer) merge(r *fold.Row, vals []value, exists bool) error {
 	return w.layout.merge(r, vals, nil)
 }
 
-// initials has a row set columns to their defaults that a delete in the batch cleared. Values that fill such a row alone
-// are marked.
-func (w *writer) initials(r *fold.Row, vals []value) error {
+// setDefaults sets columns that a delete in the batch cleared to their defaults. Values that only fill such a row are
+// marked late.
+func (w *writer) setDefaults(r *fold.Row, vals []value) error {
 	for i := range vals {
 		if !w.layout.b.Initial(r, i) || w.layout.cols[i] < 0 {
 			continue
 		}
 		if v := &vals[i]; v.kind != 0 {
 			v.late = true
-		} else if err := w.initial(i, v); err != nil {
+		} else if err := w.setDefault(i, v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// initial sets v to the default of column i.
-func (w *writer) initial(i int, v *value) error {
-	s, err := w.c.prepareOne("SELECT " + cmp.Or(w.layout.table.Columns[w.layout.cols[i]].Default, "NULL"))
+// setDefault sets v to column i's default.
+func (w *writer) setDefault(i int, v *value) error {
+	s, err := w.c.prepareVariant("SELECT " + cmp.Or(w.layout.table.Columns[w.layout.cols[i]].Default, "NULL"))
 	if err != nil {
 		return err
 	}
@@ -371,7 +372,7 @@ func (w *writer) initial(i int, v *value) error {
 	return err
 }
 
-// counted counts what the last statement did to its row: nothing, if a trigger has it ignored.
+// counted counts the last statement's effect on its row: nothing, if a trigger ignored it.
 func (w *writer) counted(n *int64) {
 	if w.c.changes() == 0 {
 		n = &w.res.Unchanged
@@ -379,8 +380,8 @@ func (w *writer) counted(n *int64) {
 	*n++
 }
 
-// differing returns the columns that a row sets and that the table has otherwise, and with these the stamps of an update,
-// which it sets.
+// differing returns the columns that a row sets to another value than the table's. If there are any, it also sets and
+// returns the stamps of an update.
 func (w *writer) differing(vals []value) []int {
 	set := w.buffer.differs[:0]
 	for i := range vals {
@@ -405,19 +406,19 @@ func (w *writer) differing(vals []value) []int {
 	return set
 }
 
-// holds reports whether column i of the table's row has the value of a row.
+// holds reports whether column i of the table's row already has a row's value.
 func (w *writer) holds(i int, vals []value) bool {
 	return w.statements.sel.holds(i, &vals[i], w.layout.types[i])
 }
 
-// isReplaced reports whether the table's row is what a delete and an insert would make it.
+// isReplaced reports whether the table's row equals the result of a delete and an insert.
 func (w *writer) isReplaced(vals []value) bool {
 	if w.statements.exact {
-		return false // defaults would show
+		return false // it may differ in defaults
 	}
-	compared := 0 // of the table's columns
+	compared := 0 // columns of the table
 	for i := range vals {
-		if w.layout.cols[i] < 0 { // a set, or a column that no row names
+		if w.layout.cols[i] < 0 { // a set, or a column that no row has
 			continue
 		}
 		compared++
@@ -429,7 +430,7 @@ func (w *writer) isReplaced(vals []value) bool {
 	return len(w.layout.table.Columns) == compared
 }
 
-// replace leaves nothing of a row but the key that the database generated.
+// replace resets a row, except the key that the database generated.
 func (w *writer) replace(vals []value) error {
 	t := &w.layout.b.Table
 	if t.Surrogate() < 0 && len(w.layout.table.Referrers) == 0 {
@@ -445,7 +446,7 @@ func (w *writer) replace(vals []value) error {
 			continue
 		}
 		if v := &vals[i]; c.Stamp == schema.NoStamp && (v.kind == 0 || v.late) {
-			if err := w.initial(i, v); err != nil {
+			if err := w.setDefault(i, v); err != nil {
 				return err
 			}
 		}
@@ -458,8 +459,8 @@ func (w *writer) replace(vals []value) error {
 	return w.statements.runUpdate(vals, set)
 }
 
-// isRefusal reports whether an error is about the row alone: a constraint, a trigger's RAISE, a type of a STRICT table, a
-// value too big, a merge function that cannot use the row's value.
+// isRefusal reports whether an error concerns only the row: a constraint, a trigger's RAISE, a type of a STRICT table,
+// an oversized value, or a merge function that cannot use the row's value.
 func isRefusal(err error) bool {
 	if errors.As(err, new(*feed.Error)) {
 		return true

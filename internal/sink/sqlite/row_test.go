@@ -31,8 +31,8 @@ func versioned(scope fold.Scope) func(*fold.Options) {
 	}
 }
 
-// TestFlush_EveryValueOverEveryOther: whatever a column holds, the value of the last message is in it
-// as it would be in a new row, and what is there already is not written again.
+// TestFlush_EveryValueOverEveryOther: whatever a column holds, it then has the last message's value, as in a new row; a
+// value that is already there is not written again.
 func TestFlush_EveryValueOverEveryOther(t *testing.T) {
 	for _, decl := range []string{"", "TEXT COLLATE NOCASE", "INTEGER", "REAL", "NUMERIC"} {
 		t.Run("declared "+decl, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestFlush_EveryValueOverEveryOther(t *testing.T) {
 	}
 }
 
-// TestFlush_ARowidThatIsNoKey: a message may name it, and it stays where none does.
+// TestFlush_ARowidThatIsNoKey: a message may set it, and otherwise it is unchanged.
 func TestFlush_ARowidThatIsNoKey(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE t (n INTEGER PRIMARY KEY, id TEXT UNIQUE, v INTEGER)")
 	r := sinktest.Begin(t, f)
@@ -75,8 +75,8 @@ func TestFlush_ARowidThatIsNoKey(t *testing.T) {
 	sinktest.Expect(t, f, "SELECT id, n, v FROM t ORDER BY id", "a|9|2", "b|6|1", "c|10|3")
 }
 
-// TestFlush_OnlyTheKeyFindsARow: a row is not taken for another that has the same rowid, be this a part of
-// the key or none; and the message is rejected, not the run ended.
+// TestFlush_OnlyTheKeyFindsARow: a row is not mistaken for another with the same rowid, whether the rowid is part of
+// the key or not; the message is rejected, and the run continues.
 func TestFlush_OnlyTheKeyFindsARow(t *testing.T) {
 	for name, test := range map[string]struct{ ddl, key string }{
 		"part of the key":     {"n INTEGER PRIMARY KEY, id TEXT, v INTEGER, UNIQUE (id, n))", "id,n"},
@@ -96,7 +96,7 @@ func TestFlush_OnlyTheKeyFindsARow(t *testing.T) {
 	}
 }
 
-// TestFlush_AReplacedRowIsNotLost: a row that takes the place of a deleted one has the rowid of another row.
+// TestFlush_AReplacedRowIsNotLost: a row that replaces a deleted one has the rowid of another row.
 func TestFlush_AReplacedRowIsNotLost(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE t (n INTEGER PRIMARY KEY, id TEXT UNIQUE, v INTEGER)")
 	r := sinktest.Setup{Constrained: true}.Begin(t, f)
@@ -107,7 +107,7 @@ func TestFlush_AReplacedRowIsNotLost(t *testing.T) {
 	sinktest.Expect(t, f, "SELECT id, n FROM t ORDER BY id", "b|2", "c|3")
 }
 
-// TestFlush_MostColumns: a table of as many columns as SQLite has.
+// TestFlush_MostColumns: a table with as many columns as SQLite allows.
 func TestFlush_MostColumns(t *testing.T) {
 	decls, values := []string{"id INTEGER PRIMARY KEY"}, ""
 	for i := range 1999 {
@@ -123,8 +123,8 @@ func TestFlush_MostColumns(t *testing.T) {
 	sinktest.Expect(t, f, "SELECT c0, c1997, c1998 FROM t", "0|1997|NULL")
 }
 
-// TestFlush_ManyRows: rows that one statement inserts or looks up, among rows of other states, deletes, long values, and rows
-// that were changed by hand, come out as if few were written at a time, with the same states, and are counted so.
+// TestFlush_ManyRows: rows that one statement inserts or looks up, among rows in other states, deletes, long values,
+// and rows changed by hand, have the same results, states and counts as rows written a few at a time.
 func TestFlush_ManyRows(t *testing.T) {
 	for name, scope := range map[string]fold.Scope{"plain": "", "sums": "", "versions of columns": fold.ColumnScope, "versions of rows": fold.RowScope} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestFlush_ManyRows(t *testing.T) {
 				apart.At(at)
 				var lines []string
 				from, step, rows := rnd.IntN(600), 1+rnd.IntN(4), []int{200, 2000}[rnd.IntN(2)]
-				chance := []int{0, 10, 300}[rnd.IntN(3)] // of a message that is unlike most
+				chance := []int{0, 10, 300}[rnd.IntN(3)] // of an unusual message
 				for id := from; id < from+rows; id += step {
 					rest := fmt.Sprintf(`,%q:"x%d"`, []string{"a", "b", "c"}[rnd.IntN(3)], rnd.IntN(3))
 					switch {
@@ -163,7 +163,7 @@ func TestFlush_ManyRows(t *testing.T) {
 					lines = append(lines, fmt.Sprintf(`{"id":%d,"v":%d%s}`, id, rnd.IntN(30), rest))
 				}
 				if rnd.IntN(4) == 0 {
-					lines = last // of which nothing is newer
+					lines = last // nothing in them is newer
 				}
 				last = lines
 				var alone sink.Counts
@@ -191,7 +191,8 @@ func TestFlush_ManyRows(t *testing.T) {
 	}
 }
 
-// TestFlush_ASumTooLargeAmongManyNewRows: rows that one statement would insert have sums that their columns hold, or are rejected.
+// TestFlush_ASumTooLargeAmongManyNewRows: rows that one statement would insert have sums that fit their columns, or are
+// rejected.
 func TestFlush_ASumTooLargeAmongManyNewRows(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER)")
 	r := sinktest.Begin(t, f, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
@@ -206,8 +207,8 @@ func TestFlush_ASumTooLargeAmongManyNewRows(t *testing.T) {
 	sinktest.Expect(t, f, "SELECT n, typeof(n), count(*) FROM t GROUP BY n ORDER BY n", "2|integer|319", "9223372036854775807|integer|1")
 }
 
-// TestFlush_WideRowsInTurn: rows of a wide table that name their columns in a few ways have their statements prepared once; of
-// many ways only some statements are kept.
+// TestFlush_WideRowsInTurn: if rows of a wide table use a few sets of columns, their statements are prepared once; of
+// many sets only some statements are kept.
 func TestFlush_WideRowsInTurn(t *testing.T) {
 	const columns, few, many = 1000, 15, 60
 	f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, c"+strings.Join(numbers(columns), ", c")+")", "CREATE INDEX i ON t (c999)")
@@ -235,8 +236,8 @@ func numbers(n int) (texts []string) {
 	return texts
 }
 
-// TestFlush_LongValuesOfRemovedRows: rows that were removed by hand get the long values of older messages one by one: together they
-// would take much memory.
+// TestFlush_LongValuesOfRemovedRows: rows that were removed by hand get the long values of older messages one by one:
+// together they would take much memory.
 func TestFlush_LongValuesOfRemovedRows(t *testing.T) {
 	const rows, size = 300, 20 << 10
 	f := tempFile(t)

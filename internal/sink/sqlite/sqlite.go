@@ -1,7 +1,7 @@
 // Package sqlite is the driver for SQLite files.
 //
-// A flush is one transaction that begins as a writer, so that nobody can come between. A row
-// is read, compared, and written if it changes. Many new rows are inserted by one statement.
+// A flush is one transaction that locks the database for writing at its start. A row is read, compared, and written if
+// it changes. One statement inserts many new rows.
 package sqlite
 
 import (
@@ -19,18 +19,17 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Version is the version of SQLite that is built in.
+// Version is the built-in version of SQLite.
 const Version = lib.SQLITE_VERSION
 
 // Options are the settings of one database.
 type Options struct {
 	sink.Options
-	VFS string // of SQLite's file systems: "" or CountingVFS
-	// ReadOnly opens a file that must be there, and writes nothing.
+	VFS string // a VFS of SQLite: "" or CountingVFS
+	// ReadOnly opens an existing file, and writes nothing.
 	ReadOnly bool
-	// Yield has the lock let go for a while now and then, so that other writers
-	// get on: SQLite's lock is not fair, and a writer without pauses starves the
-	// others.
+	// Yield releases the lock from time to time, so other writers can proceed. SQLite's lock is not fair, and a writer
+	// without pauses starves the others.
 	Yield bool
 }
 
@@ -38,20 +37,20 @@ type Options struct {
 type DB struct {
 	file
 	sink.Ledger
-	tables   map[string]*table // by their names in lower case, as of the last commit
+	tables   map[string]*table // by lower-case name, as of the last commit
 	last     sink.Result       // of the last flush
 	wrote    bool
 	turn     turn
-	warnedAt int64 // size of the WAL that was warned of
+	warnedAt int64 // size of the WAL at the last warning
 }
 
-// table is a table as the database has it, and what else its flushes need.
+// table is a table as in the database, with what else its flushes need.
 type table struct {
 	schema.Table
-	key     []string          // by the names that the feed uses
-	indexed bool              // it has indexes beside the key's
-	version int64             // the schema's version when the table was read
-	marks   string            // what weir kept of its columns then
+	key     []string          // the feed's names
+	indexed bool              // it has indexes besides the key's
+	version int64             // schema version when the table was read
+	marks   string            // weir_meta's entry for its columns then
 	stuck   map[string]string // columns of weir's that could not be widened, and why
 }
 
@@ -65,23 +64,22 @@ var (
 )
 
 const (
-	unread       = -1                    // no version of a schema
-	busyWait     = 10                    // ms; how long SQLite itself waits for a lock, for it waits in steps that grow
-	patience     = 1000                  // ms of own, short polls before a lock counts as a failure
+	unread       = -1                    // not a schema version
+	busyWait     = 10                    // ms that SQLite itself waits for a lock; short, because its waits grow in steps
+	lockWait     = 1000                  // ms of short polls before a lock counts as a failure
 	yieldFor     = 20 * time.Millisecond // twice the longest wait between polls, see polling
 	yieldEvery   = 200 * time.Millisecond
 	defaultCache = 64 << 20 // bytes
-	walLimit     = 64 << 20 // bytes; a WAL longer than this is cut back
+	walLimit     = 64 << 20 // bytes; a longer WAL is truncated
 	walWarning   = 256 << 20
 	maxColumns   = 2000 // SQLITE_MAX_COLUMN
 )
 
-// ofd keeps the locks of an open database when other code of the process closes
-// another descriptor of the same file (POSIX locks would go). Where the system
-// has none, nothing is lost: weir never opens the file itself.
+// OFD locks keep an open database locked when other code in the process closes another descriptor of the same file;
+// POSIX locks would be released. If the system has none, it does not matter: weir never opens the file itself.
 var _, _ = sqlite.OFDLocking(true)
 
-// Open opens the file at path, or makes it.
+// Open opens the file at path. It creates the file if it is missing.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	d := &DB{file: file{path: realpath.Of(path), opt: o}, tables: map[string]*table{}}
 	d.Ledger = func(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
@@ -94,13 +92,13 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	return d, nil
 }
 
-// turn is when other writers had theirs.
+// turn records when other writers could write.
 type turn struct {
 	released time.Time // when the lock was released
 	yielded  time.Time // when it was last released for long enough
 }
 
-// yield lets other writers in, unless the lock was free for long enough lately.
+// yield lets other writers in, unless the lock was recently free for long enough.
 func (t *turn) yield() {
 	idle := time.Since(t.released)
 	if idle < yieldFor && time.Since(t.yielded) > yieldEvery {
@@ -120,8 +118,7 @@ func (d *DB) Gauges() []sink.Gauge {
 	return []sink.Gauge{{Name: "weir_sqlite_wal_bytes", Help: "Size of the database's write-ahead log.", Read: d.walBytes}}
 }
 
-// Close implements [sink.Sink]. In a file at level normal it first syncs what
-// was committed.
+// Close implements [sink.Sink]. At level normal it first syncs what was committed.
 func (d *DB) Close() error {
 	var err error
 	if d.c != nil {
@@ -133,7 +130,7 @@ func (d *DB) Close() error {
 	return err
 }
 
-// literal makes a text a string of SQL.
+// literal returns a string literal.
 func literal(s string) string {
 	if strings.IndexByte(s, 0) >= 0 {
 		return fmt.Sprintf("CAST(x'%x' AS TEXT)", s)
@@ -141,5 +138,5 @@ func literal(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
-// quote makes a name an identifier of SQL.
+// quote returns a quoted identifier.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

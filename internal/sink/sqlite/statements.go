@@ -2,20 +2,20 @@ package sqlite
 
 import "slices"
 
-// statements write the rows of a table one by one. The connection keeps them until the next flush; each is reset before
-// another one writes, so that none sees the table change under it.
+// statements write a table's rows one by one. The connection keeps them until the next flush. Each is reset before
+// another one writes, so none sees the table change under it.
 type statements struct {
 	c      *conn
 	layout *layout
-	// exact has statements name only the columns that change, for tables where naming more would show: triggers,
+	// exact makes statements name only the columns that change, for tables where naming more has effects: triggers,
 	// defaults, indexes. For other tables one statement for all rows saves preparing many.
 	exact  bool
-	sel    *stmt // the row that was looked up last, until reset; nil if rows have no key
+	sel    *stmt // the row looked up last, until reset; nil if rows have no key
 	del    *stmt // the same
 	insert *stmt // of all columns; nil if exact
-	update *stmt // of those in set; nil if exact
+	update *stmt // of the columns in set; nil if exact
 	set    []int
-	many   string // SQL that inserts as many rows as are written together; "": not needed yet
+	many   string // SQL that inserts several rows; "": not needed yet
 }
 
 func (c *conn) prepareStatements(l *layout, exact bool) (s statements, err error) {
@@ -41,7 +41,7 @@ func (c *conn) prepareStatements(l *layout, exact bool) (s statements, err error
 	return s, err
 }
 
-// forget resets the look-up of a row.
+// forget resets the lookup of a row.
 func (s *statements) forget() {
 	if s.sel != nil {
 		s.sel.reset()
@@ -56,7 +56,7 @@ func (s *statements) runDelete(vals []value) error {
 	return s.del.run()
 }
 
-// runInsert inserts a row, with its stamps, whose key was not found.
+// runInsert inserts a new row, with its stamps.
 func (s *statements) runInsert(vals []value) (err error) {
 	s.forget()
 	s.layout.stamp(vals)
@@ -68,7 +68,7 @@ func (s *statements) runInsert(vals []value) (err error) {
 				columns = append(columns, i)
 			}
 		}
-		if insert, err = s.c.prepareOne(s.layout.insertSQL(columns, 1)); err != nil {
+		if insert, err = s.c.prepareVariant(s.layout.insertSQL(columns, 1)); err != nil {
 			return err
 		}
 	}
@@ -79,11 +79,11 @@ func (s *statements) runInsert(vals []value) (err error) {
 	return insert.run()
 }
 
-// runUpdate sets these columns of the row that was looked up.
+// runUpdate sets columns of the row that was looked up.
 func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 	update := s.update
 	if s.exact {
-		update, err = s.c.prepareOne(s.layout.updateSQL(columns))
+		update, err = s.c.prepareVariant(s.layout.updateSQL(columns))
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 		columns = s.set
 	}
 	for n, i := range columns {
-		if vals[i].kind == 0 { // it keeps what it has
+		if vals[i].kind == 0 { // unchanged
 			err = update.bindFrom(n+1, s.sel, i)
 		} else {
 			err = update.bindValue(n+1, &vals[i])
@@ -107,7 +107,8 @@ func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 	return update.run()
 }
 
-// insertMany inserts n rows except those whose keys the table has, and returns how many it inserted. n is always the same.
+// insertMany inserts n rows except those whose keys are in the table, and returns how many it inserted. n must not
+// change.
 func (s *statements) insertMany(rows *rowBuffer, n int) (inserted int64, err error) {
 	l := s.layout
 	if s.many == "" {
@@ -115,7 +116,7 @@ func (s *statements) insertMany(rows *rowBuffer, n int) (inserted int64, err err
 			s.many += " ON CONFLICT DO NOTHING"
 		}
 	}
-	insert, err := s.c.prepareOne(s.many)
+	insert, err := s.c.prepareVariant(s.many)
 	if err != nil {
 		return 0, err
 	}

@@ -19,7 +19,7 @@ func (d *DB) Sample(_ context.Context, table string, n int) (rows []string, tota
 		for i := range s.columns() {
 			var v any
 			switch s.kind(i) {
-			case lib.SQLITE_NULL: // as v is
+			case lib.SQLITE_NULL: // v is already null
 			case lib.SQLITE_INTEGER:
 				v = s.int(i)
 			case lib.SQLITE_FLOAT:

@@ -28,7 +28,7 @@ import (
 )
 
 // steps is the run of a feed whose state is easy to tell from outside: batch k
-// sets n to k in every row and rejects one line, so that at any time
+// sets n to k in every row and rejects one line. At any time
 //
 //	min(n) = max(n) = flushes of the job = lines rejected.
 type steps struct {
@@ -54,7 +54,7 @@ func newSteps(ctx context.Context, s sink.Sink, rows int) (*steps, error) {
 	return st, nil
 }
 
-// next writes the next batch; each of the first seven brings a column.
+// next writes the next batch; each of the first seven adds a column.
 func (s *steps) next(ctx context.Context) (sink.Result, error) {
 	s.cp.Seq++
 	for id := range s.rows {
@@ -94,8 +94,7 @@ func mustSteps(t *testing.T, s sink.Sink, rows int) *steps {
 	return st
 }
 
-// checkSteps demands that the file hold the work of whole batches, each once,
-// and returns how many.
+// checkSteps checks that the file holds the results of whole batches, each once, and returns how many.
 func checkSteps(t *testing.T, f *file) int64 {
 	t.Helper()
 	sinktest.Expect(t, f, "PRAGMA integrity_check", "ok")
@@ -114,7 +113,7 @@ func checkSteps(t *testing.T, f *file) int64 {
 	return row[0].(int64)
 }
 
-// report ends a program of the test binary's.
+// report ends a test binary's program.
 func report(err error) {
 	if err != nil {
 		fmt.Println("error", strings.ReplaceAll(err.Error(), "\n", " "))
@@ -122,8 +121,8 @@ func report(err error) {
 	}
 }
 
-// stepsChild writes batches up to the number given, and tells on stdout what
-// happens: "acked 7 …", "retry io", "again 7" where a commit is tried again.
+// stepsChild writes batches up to the given number, and reports on stdout: "acked 7 …", "retry io", "again 7" if a
+// commit is retried.
 func stepsChild(path, level, upTo string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	last, err := strconv.ParseInt(upTo, 10, 64)
@@ -167,8 +166,8 @@ func stepsChild(path, level, upTo string) error {
 	return nil
 }
 
-// program runs one of the test binary's programs to its end, under strace if there are options for it, and returns what that
-// wrote.
+// program runs one of the test binary's programs to its end, under strace if there are options for it, and returns its
+// output.
 func program(t *testing.T, name string, strace []string, args ...string) (run *testweir.Run, trace string) {
 	t.Helper()
 	testcheck.Only(t)
@@ -208,8 +207,7 @@ func write(t *testing.T, path, content string) string {
 	return path
 }
 
-// lockChild tries to begin a transaction that writes, and says "free" or
-// "locked".
+// lockChild tries to begin a write transaction, and prints "free" or "locked".
 func lockChild(path string) error {
 	db, err := sql.Open("sqlite", dsn(path)+"?_pragma=busy_timeout(0)")
 	if err != nil {

@@ -21,7 +21,7 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 
 func (d *DB) table(ctx context.Context, name string, key []string) (schema.Table, error) {
 	if l := strings.ToLower(name); strings.HasPrefix(l, "sqlite_") || strings.HasPrefix(l, "weir_") {
-		return schema.Table{}, fmt.Errorf("a table cannot be named %q: names that begin so belong to SQLite and to weir", name)
+		return schema.Table{}, fmt.Errorf("a table cannot be named %q: such names are reserved for SQLite and weir", name)
 	}
 	if err := d.usable(ctx); err != nil {
 		return schema.Table{}, err
@@ -40,8 +40,8 @@ func (d *DB) table(ctx context.Context, name string, key []string) (schema.Table
 	return t.Table, d.explain(err)
 }
 
-// known returns the table of a batch as it was when it was last read.
-func (d *DB) known(b *fold.Batch) *table {
+// lastRead returns a batch's table as it was last read.
+func (d *DB) lastRead(b *fold.Batch) *table {
 	if t := d.tables[lower(b.Table.Name)]; t != nil {
 		return t
 	}
@@ -74,7 +74,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		return t, err
 	}
 	if kind != "table" {
-		return t, fmt.Errorf("%q is a %s, not a table: weir keeps tables", t.Name, kind)
+		return t, fmt.Errorf("%q is a %s, not a table: weir writes only to tables", t.Name, kind)
 	}
 	t.Exists = true
 	defaults, primary, pk := false, []string(nil), map[int]string{}
@@ -82,7 +82,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		c := schema.Column{Name: s.text(0), Decl: s.text(1), NotNull: s.int(2) != 0,
 			Default: initial(s.text(3)), Generated: s.int(5) == 2 || s.int(5) == 3}
 		c.Type = affinity(c.Decl, t.Strict)
-		c.Finite = t.Strict // NaN and the infinities are texts
+		c.Finite = t.Strict // NaN and infinities are stored as text
 		c.HoldsTime = c.Type == schema.Text || c.Type == schema.Any || c.Type == schema.Affine
 		defaults = defaults || c.Default != ""
 		if s.int(4) > 0 {
@@ -94,7 +94,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if err != nil {
 		return t, err
 	}
-	// The mark outlives a table; what weir wrote begins as it writes.
+	// The mark may outlive a table. A table that weir created starts like its CREATE statement.
 	ours := strings.HasPrefix(sql, "CREATE TABLE "+quote(t.Name)+" (\n  ")
 	if err := d.readMarks(ctx, t, ours); err != nil {
 		return t, err
@@ -125,18 +125,18 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if err != nil {
 		return t, err
 	}
-	sql = t.withoutOwn(sql)
-	// The word may stand in a name: then lines are kept for nothing.
+	sql = t.withoutOwnConstraints(sql)
+	// If the word is only part of a name, lines are kept unnecessarily.
 	has := func(word string) bool { return strings.Contains(strings.ToUpper(sql), word) }
 	ruled := linked || triggers || t.Strict || defaults || has("CHECK") ||
 		slices.ContainsFunc(t.Columns, func(c schema.Column) bool { return !c.Serial && (c.Generated || c.NotNull && !c.Key) })
 	t.HasConstraints = ruled || constrained
-	// A table that others gave constraints, or what a copy would lose, is no longer only
-	// weir's: it is taken as it is.
+	// A table to which others added constraints, or what a copy would lose, is no longer weir's own: it is used
+	// unchanged.
 	ruled = ruled || has("COLLATE")
 	t.Made, t.Ruled = t.Made && !ruled, t.Made && ruled
 	if t.marks != "" {
-		err = t.own()
+		err = t.findOwnColumns()
 	}
 	return t, err
 }
@@ -146,8 +146,8 @@ var (
 	word     = regexp.MustCompile(`^([\pL_][\pL\pN_$]*|".*")$`)
 )
 
-// initial is SQL for a column's default as the schema has it; "" is NULL. A word, or what
-// is in double quotes, is a text there.
+// initial returns SQL for a column's default, as in the schema; "" is NULL. A bare word or a double-quoted one is a
+// text there.
 func initial(schema string) string {
 	switch {
 	case strings.EqualFold(schema, "NULL"):
@@ -161,15 +161,15 @@ func initial(schema string) string {
 	return schema
 }
 
-// An index of a table.
+// An index is an index of a table.
 type index struct {
 	name                      string
 	unique, complete, primary bool
-	columns                   map[int]string // and the collation of each
+	columns                   map[int]string // with the collation of each
 }
 
-// readKey marks the key's columns, demands that the database hold their values
-// unique, and reports whether another index can refuse a row. pk are the columns of the primary key.
+// readKey marks the key's columns, and returns an error unless the database enforces that the key is unique. It reports
+// whether another index can refuse a row. pk are the columns of the primary key.
 func (d *DB) readKey(t *table, pk map[int]string) (constrained bool, err error) {
 	var indexes []index
 	err = d.c.query(`SELECT l.name, l."unique", l.partial, l.origin = 'pk', x.cid, upper(x.coll) FROM pragma_index_list(?) l, pragma_index_xinfo(l.name) x WHERE x.key = 1`,
@@ -186,18 +186,18 @@ func (d *DB) readKey(t *table, pk map[int]string) (constrained bool, err error) 
 		return false, err
 	}
 	unique := t.isKey(pk)
-	// A rowid's alias has no index of its own.
+	// An alias of the row ID has no index.
 	if len(pk) == 1 && !unique && !slices.ContainsFunc(indexes, func(ix index) bool { return ix.primary }) {
 		for rowid := range pk {
-			if slices.Contains(t.Key, rowid) { // it is unique by itself, and the key is more
+			if slices.Contains(t.Key, rowid) { // it is unique, and the key contains more
 				constrained = true
 			} else {
 				t.Columns[rowid].Serial, t.Columns[rowid].Generated = true, t.Made
-				constrained = t.Appends() // a message may name it, and no row is looked up
+				constrained = t.Appends() // a message may have it, and no row is looked up
 			}
 		}
 	}
-	var collated map[int]string // the key's columns, by the index that calls most keys equal
+	var collated map[int]string // the key's columns, in the index that treats most keys as equal
 	for _, ix := range indexes {
 		if !ix.unique || !ix.complete || !t.isKey(ix.columns) {
 			t.indexed = true
@@ -212,7 +212,7 @@ func (d *DB) readKey(t *table, pk map[int]string) (constrained bool, err error) 
 		}
 	}
 	for i, coll := range collated {
-		// A column of weir's has no collation of its own.
+		// Columns that weir created have no collation.
 		if !t.Made || coll != "BINARY" {
 			t.Columns[i].Collation = collation(coll)
 		}
@@ -250,8 +250,8 @@ func isBinary(collations map[int]string) bool {
 	return true
 }
 
-// affinity is the type that a declaration gives a column, by the rules of
-// https://www.sqlite.org/datatype3.html, section 3.1.
+// affinity returns the type for a column's declaration, by the rules in section 3.1 of
+// https://www.sqlite.org/datatype3.html.
 func affinity(decl string, strict bool) schema.Type {
 	u := strings.ToUpper(decl)
 	has := func(words ...string) bool {
@@ -272,14 +272,14 @@ func affinity(decl string, strict bool) schema.Type {
 	return schema.Affine
 }
 
-// declare is the inverse for columns that weir makes in a table. JSON is TEXT because a
-// column declared JSON would turn text like a number into one. SQLite cannot change a
-// column's type, so that in a table of others weir's columns have none.
+// declare is the inverse for columns that weir adds. JSON is TEXT because a column declared JSON would convert text
+// that looks like a number. SQLite cannot change a column's type, so in tables that others created weir's columns have
+// none.
 func declare(t *schema.Table, c *schema.Column) string {
 	switch {
 	case t.Strict:
 		return "ANY"
-	case c.New && !c.Own && c.Decl != "": // it is like one of others
+	case c.New && !c.Own && c.Decl != "": // like a column of others
 		return c.Decl
 	case t.Exists && !t.Made:
 		return ""
@@ -313,7 +313,7 @@ func definition(c *schema.Column, decl string) string {
 	return s + collate(c)
 }
 
-// Create returns the statement that makes a table, as weir would make it.
+// Create returns the statement with which weir would create a table.
 func Create(want *schema.Table) string {
 	t := want.Stored()
 	decls := make([]string, len(t.Columns))
@@ -332,7 +332,7 @@ func create(name string, t *schema.Table, decls []string) string {
 	return sink.CreateTable(quote(name), definitions, sink.Constraints(t, quote, quote), "")
 }
 
-// Plan is that of [sink.Driver].
+// Plan is [sink.Driver].Plan.
 func Plan(want *schema.Table) []string {
 	return sink.Plan(want, Create(want), func(c *schema.Column) string { return addColumn(want, c) })
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTurn_PausesForOthers: flushes without a pause between them release the lock for 20 ms five times
-// a second at most; flushes that have pauses anyway add none.
+// TestTurn_PausesForOthers: flushes without pauses release the lock for 20 ms at most five times a second; flushes with
+// pauses add none.
 func TestTurn_PausesForOthers(t *testing.T) {
 	for _, c := range []struct{ work, pause, longest, paused time.Duration }{
 		{work: 3 * time.Millisecond, longest: 210 * time.Millisecond, paused: 20 * time.Millisecond},

@@ -12,15 +12,15 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// stampFormat is how stamps are written, as SQLite's own functions write a point in time.
+// stampFormat is the format of stamps: the one of SQLite's own functions.
 const stampFormat = "2006-01-02 15:04:05.000"
 
-// value is a feed's value as SQLite is given it.
+// value is a feed's value in SQLite's form.
 type value struct {
 	text []byte // the batch's memory, or its own if escapes were resolved
 	int  int64  // or the bits of a float
 	kind int32  // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB; 0: none
-	late bool   // it fills a row that exists, and none that is inserted
+	late bool   // for an existing row only, not for an insert
 }
 
 var null = value{kind: lib.SQLITE_NULL}
@@ -35,10 +35,10 @@ func realValue(f float64) value {
 	return value{kind: lib.SQLITE_FLOAT, int: int64(math.Float64bits(f))}
 }
 
-// real is the number of a SQLITE_FLOAT.
+// real returns the number of a SQLITE_FLOAT.
 func (v *value) real() float64 { return math.Float64frombits(uint64(v.int)) }
 
-// convert makes a value for a column. The column admitted it before.
+// convert converts a value, which the column accepted before.
 func convert(raw []byte, t schema.Type) value {
 	k := feed.KindOf(raw)
 	if k == feed.Null {
@@ -54,7 +54,7 @@ func convert(raw []byte, t schema.Type) value {
 	}
 	number := k
 	if k == feed.String && (t == schema.Int || t == schema.Real) {
-		if is, ok := feed.IsNumber(text); ok { // else it is NaN or an infinity, a text here
+		if is, ok := feed.IsNumber(text); ok { // otherwise it is NaN or an infinity, which is text here
 			number = is
 		}
 	}
@@ -75,7 +75,7 @@ func convert(raw []byte, t schema.Type) value {
 				break
 			}
 		}
-		// What no number of SQLite's holds to the last digit stays text.
+		// A number that SQLite cannot represent exactly stays text.
 		if f, exact, ok := feed.ParseReal(text); ok && exact {
 			return realValue(f)
 		}
@@ -83,7 +83,7 @@ func convert(raw []byte, t schema.Type) value {
 	return value{kind: lib.SQLITE_TEXT, text: text}
 }
 
-// bindValue binds a value; text and blobs are good until the connection's release.
+// bindValue binds a value. Text and blobs are valid until the connection's release.
 func (s *stmt) bindValue(i int, v *value) error {
 	var rc int32
 	switch v.kind {
@@ -111,7 +111,7 @@ func (s *stmt) bindValues(values []value) error {
 	return nil
 }
 
-// spelling returns a column as text, which is good until the next step. SQLite's own text of a double has 15 digits.
+// spelling returns a column as text, valid until the next step. SQLite's own text for a double has only 15 digits.
 func (s *stmt) spelling(col int) []byte {
 	if s.kind(col) == lib.SQLITE_FLOAT {
 		return feed.AppendReal(nil, s.real(col))
@@ -119,7 +119,7 @@ func (s *stmt) spelling(col int) []byte {
 	return s.bytes(col)
 }
 
-// spelling returns a value as text; nil for NULL and for none.
+// spelling returns a value as text; nil for NULL and for no value.
 func (v *value) spelling() []byte {
 	switch v.kind {
 	case lib.SQLITE_NULL, 0:
@@ -132,7 +132,7 @@ func (v *value) spelling() []byte {
 	return v.text
 }
 
-// value returns what a column of the statement's row holds.
+// value returns a column's value in the statement's row.
 func (s *stmt) value(col int) value {
 	v := value{kind: s.kind(col)}
 	switch v.kind {
@@ -148,8 +148,8 @@ func (s *stmt) value(col int) value {
 	return v
 }
 
-// holds reports whether a column of the statement's row has the value already,
-// as the column, which is of type t, would keep it.
+// holds reports whether a column of the statement's row already has the value, as the column, which has type t, would
+// store it.
 func (s *stmt) holds(col int, v *value, t schema.Type) bool {
 	kind := s.kind(col)
 	if kind == lib.SQLITE_BLOB || v.kind == lib.SQLITE_BLOB {
@@ -158,7 +158,7 @@ func (s *stmt) holds(col int, v *value, t schema.Type) bool {
 	switch {
 	case kind == lib.SQLITE_NULL || v.kind == lib.SQLITE_NULL:
 		return kind == v.kind
-	case v.kind == lib.SQLITE_TEXT && (kind == lib.SQLITE_TEXT || t != schema.Any): // text that looks like a number may be kept as one
+	case v.kind == lib.SQLITE_TEXT && (kind == lib.SQLITE_TEXT || t != schema.Any): // text that looks like a number may be stored as one
 		return bytes.Equal(s.bytes(col), v.text)
 	case kind == lib.SQLITE_TEXT || v.kind == lib.SQLITE_TEXT:
 		return false
@@ -169,10 +169,10 @@ func (s *stmt) holds(col int, v *value, t schema.Type) bool {
 	case v.kind == lib.SQLITE_INTEGER:
 		return same(v.int, s.real(col))
 	}
-	return s.real(col) == v.real() // SQLite keeps no sign of a zero in a REAL column
+	return s.real(col) == v.real() // SQLite stores no sign of a zero in a REAL column
 }
 
-// same reports whether two numbers are equal to the last digit.
+// same reports whether two numbers are exactly equal.
 func same(n int64, f float64) bool {
 	return float64(n) == f && f < 1<<63 && int64(f) == n
 }

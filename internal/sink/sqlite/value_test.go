@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/sink/sinktest"
 )
 
-// The values that affinities are known to bend, and their plain neighbours.
+// Values that affinities are known to change, and plain ones like them.
 var awkward = []string{
 	`null`, `true`, `false`, `0`, `1`, `-1`, `7`, `-0`, `-0.0`, `1.0`, `1e3`, `1E+2`, `10e-1`, `1.5`, `-0.25`, `0.1`, `1.50`, `1e400`, `-1e400`, `1e-400`,
 	`5e-324`, `1e308`, `9007199254740993`, `9007199254740993.0`, `9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `-9223372036854775809`,
@@ -23,9 +23,8 @@ var awkward = []string{
 	`"Zürich"`, `"\u0000"`, `"a\u0000b"`, `"\ud83d\ude00"`, `"\ufffe"`, `{}`, `[]`, `[1, 2]`, `{"a": 1.0}`,
 }
 
-// TestFlush_ColumnsThatAreThereKeepOrReject holds every declared type against
-// every value: what is in the table afterwards is the value, or the line was
-// rejected.
+// TestFlush_ColumnsThatAreThereKeepOrReject tries every declared type with every value: the table then has the value,
+// or the line was rejected.
 func TestFlush_ColumnsThatAreThereKeepOrReject(t *testing.T) {
 	for _, decl := range []string{"", "TEXT", "VARCHAR(20)", "CLOB", "INTEGER", "INT", "BIGINT", "BLOB", "REAL", "DOUBLE PRECISION", "FLOAT",
 		"NUMERIC", "DECIMAL(10,2)", "BOOLEAN", "DATE", "DATETIME", "TIMESTAMP", "JSON", "STRING", "UUID", "POINT", "JSONB"} {
@@ -40,8 +39,7 @@ func TestFlush_ColumnsThatAreThereKeepOrReject(t *testing.T) {
 	}
 }
 
-// TestFlush_ColumnsOfWeirsOwnKeepEverything: in a table that weir makes nothing
-// is rejected, whatever came before.
+// TestFlush_ColumnsOfWeirsOwnKeepEverything: a table that weir creates rejects nothing, whatever came before.
 func TestFlush_ColumnsOfWeirsOwnKeepEverything(t *testing.T) {
 	for _, first := range []string{`null`, `1`, `1.5`, `true`, `"a"`, `{}`, `9223372036854775808`} {
 		for _, size := range []int{1, 1000} {
@@ -57,8 +55,8 @@ func TestFlush_ColumnsOfWeirsOwnKeepEverything(t *testing.T) {
 	}
 }
 
-// bent tells how a cell (its type, its text, and its digits where it is real)
-// differs from the value that went in, or "".
+// bent describes how a cell (its type, its text, and its digits if it is real) differs from the original value, or
+// returns "".
 func bent(value, decl string, row []any) string {
 	kind, text := row[0].(string), fmt.Sprint(row[1])
 	switch value[0] {
@@ -84,7 +82,7 @@ func bent(value, decl string, row []any) string {
 		}
 		switch {
 		case kind == "text" && text == s, kind == "integer" && text == s:
-			return "" // an integer that prints as the string: the column asks for it
+			return "" // an integer that prints like the string: the column asks for it
 		case kind == "real" && nearest(decl):
 			return wrongNumber(s, row, true)
 		}
@@ -94,7 +92,7 @@ func bent(value, decl string, row []any) string {
 		if text == value {
 			return ""
 		}
-		// A REAL column that became TEXT keeps the number, not its spelling.
+		// A REAL column that became TEXT preserves the number, not its spelling.
 		if a, ok := new(big.Rat).SetString(text); ok && decl == "made by weir" {
 			if b, ok := new(big.Rat).SetString(value); ok && a.Cmp(b) == 0 && strings.HasPrefix(text, "-") == strings.HasPrefix(value, "-") {
 				return ""
@@ -105,7 +103,7 @@ func bent(value, decl string, row []any) string {
 	return wrongNumber(value, row, nearest(decl))
 }
 
-// nearest reports whether a column takes the nearest double: docs/tables.md.
+// nearest reports whether a column stores the nearest double: docs/tables.md.
 func nearest(decl string) bool {
 	return strings.Contains(decl, "REAL") || strings.Contains(decl, "DOUB") || strings.Contains(decl, "FLOA")
 }
@@ -134,7 +132,7 @@ func wrongNumber(value string, row []any, nearest bool) string {
 	return "no number any more"
 }
 
-// checkValues demands that each value is in its row, unless it was rejected.
+// checkValues checks that each value is in its row, unless it was rejected.
 func checkValues(t *testing.T, f *file, decl string, values []string, rejected map[int]bool) {
 	t.Helper()
 	rows := map[int][]any{}
@@ -153,7 +151,7 @@ func checkValues(t *testing.T, f *file, decl string, values []string, rejected m
 	}
 }
 
-// syncValues writes value i as column v of row i, as many in a batch as size says, and returns which were rejected.
+// syncValues writes value i to column v of row i, in batches of size, and returns which were rejected.
 func syncValues(t *testing.T, f *file, values []string, size int) map[int]bool {
 	t.Helper()
 	r := sinktest.Begin(t, f)
@@ -172,8 +170,7 @@ func syncValues(t *testing.T, f *file, values []string, size int) map[int]bool {
 	return rejected
 }
 
-// TestFlush_DefaultsInEverySpelling: what a late delete took is what a row that was just
-// inserted has.
+// TestFlush_DefaultsInEverySpelling: after a late delete a row has the same values as a newly inserted one.
 func TestFlush_DefaultsInEverySpelling(t *testing.T) {
 	defaults := []string{"word", "Wörd_1$", `"in "" quotes"`, "'it''s'", "5", "-5", "1.5", "true", "FALSE", "NULL", "(NULL)", "(1 + 1)", "(abs(-3))", "CURRENT_DATE", "x'00ff'", "'null'", "nullable"}
 	ddl, line, columns := "", "", ""
@@ -196,8 +193,7 @@ func TestFlush_DefaultsInEverySpelling(t *testing.T) {
 	}
 }
 
-// TestFlush_StrictTables: what a STRICT table's types refuse is rejected, in its
-// words or before.
+// TestFlush_StrictTables: what a STRICT table's types refuse is rejected, by SQLite or before.
 func TestFlush_StrictTables(t *testing.T) {
 	for _, decl := range []string{"INT", "INTEGER", "REAL", "TEXT", "BLOB", "ANY"} {
 		f := tempFile(t, fmt.Sprintf("CREATE TABLE t (id INTEGER PRIMARY KEY, v %s) STRICT", decl))
@@ -205,8 +201,8 @@ func TestFlush_StrictTables(t *testing.T) {
 	}
 }
 
-// TestFlush_KeysAreEqualWhereTheDatabaseSaysSo: the fold's rows are the table's,
-// whatever the key column's type and collation.
+// TestFlush_KeysAreEqualWhereTheDatabaseSaysSo: the fold's rows are the table's, whatever the key column's type and
+// collation.
 func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 	keys := []string{`1`, `"1"`, `1.0`, `"01"`, `" 1"`, `"1 "`, `"a"`, `"A"`, `"\u0061"`, `"a "`, `"ä"`, `"Ä"`, `9223372036854775807`, `"9223372036854775807"`, `1e2`, `100`, `"1e2"`, `true`, `1.5`, `"1.5"`, `-0`, `0`,
 		`-0.0`, `1e16`, `10000000000000000`, `9007199254740992`, `9007199254740993`, `9007199254740993.0`, `9007199254740994.0`, `9007199254740994`,
@@ -224,7 +220,7 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 		} {
 			create := fmt.Sprintf(unique, decl)
 			t.Run(create, func(t *testing.T) {
-				// Row by row the database alone decides; in one batch the fold does.
+				// Row by row only the database decides; in one batch the fold does.
 				var tables [2]string
 				for i, size := range []int{1, len(keys)} {
 					f := tempFile(t, create)
@@ -242,8 +238,8 @@ func TestFlush_KeysAreEqualWhereTheDatabaseSaysSo(t *testing.T) {
 	}
 }
 
-// TestFlush_KeysThatAnotherIndexCallsEqual: of two indexes with collations of their own
-// one tells which keys are equal, and what the other one refuses is rejected.
+// TestFlush_KeysThatAnotherIndexCallsEqual: of two indexes with different collations, one decides which keys are equal;
+// what the other one refuses is rejected.
 func TestFlush_KeysThatAnotherIndexCallsEqual(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE t (id TEXT, n, UNIQUE (id COLLATE NOCASE), UNIQUE (id COLLATE RTRIM))")
 	r := sinktest.Begin(t, f)

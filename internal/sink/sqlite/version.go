@@ -9,18 +9,17 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A stateStore reads and writes the states of a table's rows: the versions of their columns, and deletes that are
-// remembered.
+// A stateStore reads and writes the states of a table's rows: the versions of their columns, and remembered deletes.
 type stateStore struct {
 	c         *conn
-	table     string // in weir_versions
-	names     string // the columns that have versions, as weir_meta has them
+	table     string // name in weir_versions
+	names     string // the columns with versions, as in weir_meta
 	now       value
 	find, set *stmt
-	memory    []byte // of the state that was read last
+	memory    []byte // of the state read last
 }
 
-// openStates makes weir_versions if it is missing, and forgets old deletes. columns are those that have versions.
+// openStates creates weir_versions if it is missing, and removes old deletes. columns are those with versions.
 func (c *conn) openStates(table string, tombstones time.Duration) (s *stateStore, columns []string, err error) {
 	now := time.Now().UTC()
 	s = &stateStore{c: c, table: lower(table), now: text(now.Format(timeFormat)), memory: []byte{}}
@@ -43,7 +42,7 @@ func (c *conn) openStates(table string, tombstones time.Duration) (s *stateStore
 	return s, columns, err
 }
 
-// read returns the state of a row, nil if it has none. It is good until the next read.
+// read returns a row's state, or nil if it has none. It is valid until the next read.
 func (s *stateStore) read(key []byte) (state []byte, err error) {
 	defer s.find.reset()
 	if err := s.find.bindValues([]value{text(s.table), blob(key)}); err != nil {
@@ -56,12 +55,12 @@ func (s *stateStore) read(key []byte) (state []byte, err error) {
 	return s.memory, nil
 }
 
-// put writes what is to be kept beside a row from now on; gone is when it was deleted, null if it exists.
+// put writes a row's state; gone is when the row was deleted, or null if it exists.
 func (s *stateStore) put(key, state []byte, gone value) error {
 	return s.set.runWith(text(s.table), blob(key), blob(state), gone)
 }
 
-// keepNames keeps the names of the columns that have versions.
+// keepNames stores the names of the columns that have versions.
 func (s *stateStore) keepNames(columns []string) error {
 	names, err := json.Marshal(columns)
 	if err != nil || string(names) == s.names {
@@ -72,7 +71,7 @@ func (s *stateStore) keepNames(columns []string) error {
 
 func versionsMark(table string) string { return sink.VersionsMark(lower(table)) }
 
-// dropVersions removes the versions of a table.
+// dropVersions removes a table's versions.
 func (d *DB) dropVersions(ctx context.Context, table string) error {
 	if known, err := d.hasTable(ctx, "weir_versions"); err != nil || !known {
 		return err

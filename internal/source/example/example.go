@@ -1,5 +1,5 @@
-// Package example reads lines from HTTP servers. It is the kind of source that docs/dev/sources.md goes through: tests use it,
-// and the program does not have it.
+// Package example reads lines from HTTP servers. docs/dev/sources.md explains it step by step. It is used only in
+// tests.
 package example
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// Options are the settings that only HTTP has.
+// Options are the settings specific to HTTP.
 type Options struct {
-	Header http.Header // of each request
+	Header http.Header // sent with each request
 }
 
-// Kind is HTTP as a kind of source, by its options.
+// Kind returns HTTP as a kind of source.
 func Kind(o Options) source.Kind {
 	return source.Kind{
 		Usage:   "http://host/path",
@@ -40,16 +40,16 @@ func check(spec string) error {
 	return nil
 }
 
-// A stream reads the answer to one request.
+// A stream reads the response to one request.
 type stream struct {
 	*lines.Stream
 	reader  lines.Reader
 	request *http.Request
 	from    source.Cursor
-	skip    lines.Position // what from says
+	skip    lines.Position // what to skip, from from
 }
 
-// begin has a URL read from a cursor.
+// begin starts reading a URL from a cursor.
 func begin(name string, o source.Options, h Options, from source.Cursor) (source.Stream, error) {
 	o, err := o.WithDefaults()
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *stream) Begun() source.Begun { return source.Begun{At: s.from, Waits: t
 // RawOffset implements [source.Sized].
 func (s *stream) RawOffset() int64 { return s.reader.Raw.N.Load() }
 
-// Size implements [source.Sized]: it is not known.
+// Size implements [source.Sized]: it is unknown.
 func (s *stream) Size() int64 { return 0 }
 
 // produce sends blocks until the lane ends.

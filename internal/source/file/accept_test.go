@@ -9,8 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// What was read just before a file was truncated counts; what was read just after comes again
-// from the start.
+// What was read just before a truncation counts; what is read just after it is read again from the start.
 func TestFollower_TruncatedAroundARead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "feed")
 	for _, c := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-func TestCompression_ToldByFirstBytes(t *testing.T) {
+func TestCompression_DetectedByFirstBytes(t *testing.T) {
 	data := feed(50)
 	skippable := []byte("\x5a\x2a\x4d\x18\x03\x00\x00\x00abc")
 	for name, in := range map[string][]byte{
@@ -48,8 +48,7 @@ func TestCompression_CanBeSet(t *testing.T) {
 	wantError(t, err, "lz4", "auto, none, gzip, zstd")
 }
 
-// A cut may fall where the stream is valid again: at its very start, and
-// between members.
+// A cut may leave a valid stream: at its very start, and between members.
 func TestCompression_CutAnywhereGivesWholeLinesThenAnError(t *testing.T) {
 	data := feed(60)
 	half := len(data) / 2
@@ -58,7 +57,7 @@ func TestCompression_CutAnywhereGivesWholeLinesThenAnError(t *testing.T) {
 		in := slices.Concat(first, forms[name](t, data[half:]))
 		for cut := 1; cut < len(in); cut++ {
 			if name == "zstd" && cut == 1 {
-				continue // "(": text, as far as one can tell
+				continue // "(": may be text
 			}
 			path := tempFile(t, in[:cut])
 			got, err := readAll(path, source.Options{}, "")
@@ -76,9 +75,9 @@ func TestCompression_CutAnywhereGivesWholeLinesThenAnError(t *testing.T) {
 	}
 }
 
-// Streams of zlib and deflate may follow each other like members of gzip, and what follows the last
-// one is never left out in silence.
-func TestCompression_WhatFollowsAStreamIsRead(t *testing.T) {
+// Streams of zlib and deflate may follow each other like members of gzip. What follows the last one is never ignored
+// silently.
+func TestCompression_DataAfterAStreamIsRead(t *testing.T) {
 	data := feed(60)
 	for format, pack := range map[string]func(data []byte) []byte{
 		source.Gzip: func(data []byte) []byte { return gz(t, data) },
@@ -100,7 +99,7 @@ func TestCompression_WhatFollowsAStreamIsRead(t *testing.T) {
 		}
 		what := "trailing garbage"
 		if format == source.Deflate {
-			what = format // no stream has a mark at its beginning: it is corrupt, or truncated
+			what = format // a deflate stream has no magic number: it is corrupt, or truncated
 		}
 		for _, behind := range []string{"garbage", "{\"id\":1}\n"} {
 			path := tempFile(t, slices.Concat(two, []byte(behind)))
@@ -136,6 +135,6 @@ func TestCompression_DamageIsNamed(t *testing.T) {
 	check(slices.Concat(g, make([]byte, 10), []byte("{}\n")), true, "trailing garbage")
 	check(flip(z, len(z)-1), false, "bad checksum")
 	check(slices.Concat(z, []byte("garbage")), true, "corrupt")
-	// A frame that asks for a window of 1 GiB.
+	// A frame that needs a window of 1 GiB.
 	check([]byte("\x28\xb5\x2f\xfd\x00\xa0\x01\x00\x00"), false, "window of more than 128 MiB")
 }

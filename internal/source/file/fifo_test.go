@@ -39,7 +39,7 @@ func TestFIFO_WaitForAWriterEndsWithContext(t *testing.T) {
 	if _, err := file.Open(ctx, path, source.Options{}, file.Options{}, ""); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	os.WriteFile(path, nil, 0o600) // frees the open that was left behind
+	os.WriteFile(path, nil, 0o600) // unblocks the abandoned open
 }
 
 func TestFIFO_CloseEndsAReadThatWaits(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// New returns a source of files, by their absolute paths, and of stdin, by its name. They are read one after the other.
+// New returns a source that reads files and stdin one after the other. Files are named by absolute path.
 func New(names []string, o source.Options, f Options) source.Source {
 	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
 		s, err := open(ctx, name, o, f, from.Cursor)
@@ -42,20 +42,19 @@ type Stream struct {
 	waits  bool
 	done   bool
 	from   lines.Position // where reading begins
-	at     source.Cursor  // the same
+	at     source.Cursor  // from as a cursor
 
-	in     io.Reader // stdin, or what file is
-	file   *os.File  // a regular file that was opened by its path, else nil
-	follow *follower // nil unless file is followed
+	in     io.Reader // stdin, or the opened file
+	file   *os.File  // a regular file opened by its path, else nil
+	follow *follower // nil unless the file is followed
 }
 
-// Open opens a file or stdin, and goes to from; "" is the start. ctx bounds the opening alone: the
-// wait for a file or a FIFO's writer, and decompressing what lies before from.
+// Open opens a file or stdin at from; "" is the start. ctx bounds only the opening: the wait for a file or a FIFO's
+// writer, and the decompression of what precedes from.
 //
-// It returns a *NotFoundError for a file that does not exist, unless it is to be followed: then
-// Open waits for it; and a *ChangedError for a file that no longer matches from. Stdin is read up
-// to from by the first Next, which returns the *ChangedError. FIFOs and devices are
-// read from where they are, whatever from is.
+// It returns a *NotFoundError if the file does not exist; with Follow, it waits instead. It returns a *ChangedError if
+// the file no longer matches from. Stdin is read up to from by the first Next, which returns the *ChangedError. FIFOs
+// and devices are read from their current position, whatever from is.
 func Open(ctx context.Context, spec string, o source.Options, f Options, from source.Cursor) (*Stream, error) {
 	name, err := nameOf(spec)
 	if err != nil {
@@ -120,18 +119,21 @@ func (s *Stream) open(ctx context.Context, from source.Cursor) error {
 	if s.file, err = os.Open(s.Name); err != nil {
 		return err
 	}
+	if s.opts.Follow {
+		s.file = s.unrotated(s.file)
+	}
 	s.attach(s.file, s.opts.Follow)
 	return s.openFile()
 }
 
-// startAt has reading begin at a cursor.
+// startAt sets the cursor at which reading begins.
 func (s *Stream) startAt(c source.Cursor) (err error) {
 	s.at = c
 	s.from, err = lines.ReadCursor(c, s.Name)
 	return err
 }
 
-// find looks at the file, and waits for one that is to be followed until it exists.
+// find stats the file. With Follow, it waits until the file exists.
 func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
 	for said := false; ; said = true {
 		info, err := os.Stat(s.Name)
@@ -153,8 +155,7 @@ func (s *Stream) attach(r io.Reader, waits bool) {
 	s.reader.Live, s.reader.Tail, s.reader.Rewinds = waits, true, s.file != nil || s.Name == source.StdinName
 }
 
-// Finished reports whether a file was read to its end before, as from tells, and has not changed
-// since: its Stream would be Done.
+// Finished reports whether from is the end of a file that has not changed since: its Stream would be Done.
 func Finished(name string, o source.Options, from source.Cursor) bool {
 	p, err := lines.ReadCursor(from, name)
 	if err != nil || p.FileSize == 0 {
@@ -168,7 +169,7 @@ func isFinished(o *source.Options, from lines.Position, info fs.FileInfo) bool {
 	return !o.Follow && from.FileSize > 0 && from.FileSize == info.Size() && from.FileTime == info.ModTime().UnixNano()
 }
 
-// openFile begins to read a regular file.
+// openFile opens a regular file for reading.
 func (s *Stream) openFile() error {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -177,7 +178,7 @@ func (s *Stream) openFile() error {
 	size := info.Size()
 	if s.opts.Follow {
 		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, poll: s.poll, log: s.opts.Log}
-		// Before begin compares the checkpoint, so that what changes after that is noticed.
+		// Before begin compares the checkpoint, so later changes are noticed.
 		if err := s.follow.from(s.from.Offset); err != nil {
 			return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
 		}
@@ -199,7 +200,7 @@ func (s *Stream) openFile() error {
 	return nil
 }
 
-// begin detects the compression and goes to s.from.
+// begin detects the compression and moves to s.from.
 func (s *Stream) begin() error {
 	if err := s.reader.Begin(); err != nil {
 		return err
@@ -210,38 +211,36 @@ func (s *Stream) begin() error {
 	return s.reader.Skip(s.from)
 }
 
-// seek goes to s.from in a plain file.
+// seek moves to s.from in a plain file.
 func (s *Stream) seek() error {
-	info, err := s.file.Stat()
+	head, last, err := readEnds(s.file, s.Name, s.from)
 	if err != nil {
 		return err
 	}
-	from := s.from
-	if info.Size() < from.Offset {
-		return lines.Shrank(s.Name, info.Size(), from)
-	}
-	head, err := s.readAt(0, min(lines.HeadMax, from.Offset))
-	if err != nil {
-		return err
-	}
-	lastLen := min(lines.LastMax, from.Offset)
-	last, err := s.readAt(from.Offset-lastLen, lastLen)
-	if err != nil {
-		return err
-	}
-	if _, err := s.file.Seek(from.Offset, io.SeekStart); err != nil {
+	if _, err := s.file.Seek(s.from.Offset, io.SeekStart); err != nil {
 		return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
 	}
-	s.reader.Again(from.Offset)
-	return s.reader.Resume(from, head, last)
+	s.reader.Again(s.from.Offset)
+	return s.reader.Resume(s.from, head, last)
 }
 
-func (s *Stream) readAt(off, n int64) ([]byte, error) {
-	p := make([]byte, n)
-	if _, err := s.file.ReadAt(p, off); err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
+// readEnds returns the bytes of f that a position knows: at the start, and before its offset.
+func readEnds(f *os.File, name string, p lines.Position) (head, last []byte, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
 	}
-	return p, nil
+	if info.Size() < p.Offset {
+		return nil, nil, lines.Shrank(name, info.Size(), p)
+	}
+	head, last = make([]byte, min(lines.HeadMax, p.Offset)), make([]byte, min(lines.LastMax, p.Offset))
+	if _, err = f.ReadAt(head, 0); err == nil {
+		_, err = f.ReadAt(last, p.Offset-int64(len(last)))
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", name, lines.Bare(err))
+	}
+	return head, last, nil
 }
 
 // Begun implements [source.Lane].
@@ -249,12 +248,10 @@ func (s *Stream) Begun() source.Begun {
 	return source.Begun{At: s.at, Waits: s.waits, Once: s.in != nil && !s.reader.Rewinds}
 }
 
-// Done reports whether the file was read to its end before and has not changed since. Next has
-// nothing to give then.
+// Done reports whether the file was already read to its end and has not changed since. Next then returns only io.EOF.
 func (s *Stream) Done() bool { return s.done }
 
-// Size is that of the file now, in raw bytes; 0 where there is none to know, and of one that is
-// Done.
+// Size returns the file's current size in raw bytes. It is 0 if the size is unknown, and for a file that is Done.
 func (s *Stream) Size() int64 {
 	if s.file == nil {
 		return 0
@@ -266,9 +263,8 @@ func (s *Stream) Size() int64 {
 	return info.Size()
 }
 
-// RawOffset is how many bytes of the file were read so far, compressed ones
-// where it is compressed, and those before the place where reading began included where it was read
-// or sought over.
+// RawOffset returns the number of raw bytes read so far (compressed bytes, if the file is compressed). Bytes before the
+// starting point count if they were read or skipped by a seek.
 func (s *Stream) RawOffset() int64 { return s.reader.Raw.N.Load() }
 
 // produce hands out blocks until the stream ends.
@@ -277,7 +273,7 @@ func (s *Stream) produce() error {
 		return io.EOF
 	}
 	if s.file == nil {
-		if err := s.begin(); err != nil { // not in Open, because it may wait
+		if err := s.begin(); err != nil { // not in Open, because it may block
 			return err
 		}
 	}
@@ -285,7 +281,7 @@ func (s *Stream) produce() error {
 		b, err := s.reader.Next()
 		switch {
 		case err == io.EOF && s.follow != nil:
-			// The file was replaced by another one.
+			// Another file has replaced it.
 			if err := s.follow.reopen(); err != nil {
 				return err
 			}
@@ -303,8 +299,7 @@ func (s *Stream) produce() error {
 	}
 }
 
-// markEnd notes in the last block of a file how it was when its end was
-// reached. A file that has grown since is not at its end.
+// markEnd records the file's size and time in its last block. A file that has grown since is not at its end.
 func (s *Stream) markEnd() {
 	if s.file == nil || s.follow != nil || !s.reader.Ended() {
 		return
@@ -314,9 +309,8 @@ func (s *Stream) markEnd() {
 	}
 }
 
-// Close ends reading and frees what the stream holds, but for Options.Stdin,
-// which is not closed: a read that hangs there is left behind. It must not
-// run together with Next.
+// Close ends reading and frees the stream's resources. It does not close Options.Stdin; a read that hangs there is
+// abandoned. It must not run together with Next.
 func (s *Stream) Close() error {
 	if s.End() && s.in != nil {
 		s.reader.Forget()
@@ -331,19 +325,19 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// interrupt makes a read return that hangs, and reports whether it will.
+// interrupt unblocks a hanging read, and reports whether it can.
 func (s *Stream) interrupt() bool {
 	return !s.waits || s.file != nil || s.deadline(time.Now()) || !s.reader.Raw.Hangs()
 }
 
-// deadline sets that of reads, and reports whether the stream can have one.
+// deadline sets the read deadline, and reports whether the stream supports one.
 func (s *Stream) deadline(t time.Time) bool {
 	d, ok := s.in.(interface{ SetReadDeadline(time.Time) error })
 	return ok && d.SetReadDeadline(t) == nil
 }
 
-// openWaiting opens a FIFO or device. A FIFO waits for its writer, and where
-// ctx ends first, the waiting open is left behind.
+// openWaiting opens a FIFO or device. Opening a FIFO blocks until it has a writer. If ctx ends first, the blocked open
+// is abandoned.
 func openWaiting(ctx context.Context, path string) (*os.File, error) {
 	type result struct {
 		f   *os.File

@@ -17,15 +17,15 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// seenMax is how many bytes at the start of a followed file, and before the offset that was
-// read to, tell that it is still the same.
+// seenMax is how many bytes, at the start of a followed file and before the current offset, are compared to detect that
+// the file was replaced.
 const seenMax = lines.HeadMax
 
-// A follower reads a file that grows. Its end comes only when the file was
-// truncated or its path has become another file; reopen starts over from there.
+// A follower reads a file that grows. It reports the end only if the file was truncated or its path names another file
+// now; reopen continues with that one.
 //
-// A file that was truncated and has since grown past the old offset is distinguished
-// from one that only grew by the bytes that were read before: each read compares them.
+// A file may be truncated and then grow past the old offset. Each read therefore compares the bytes that were read
+// before.
 type follower struct {
 	ctx  context.Context
 	path string
@@ -34,15 +34,15 @@ type follower struct {
 	log  *slog.Logger
 
 	at    int64  // offset of the next read
-	head  []byte // the first bytes of those before it
-	last  []byte // the last of those
-	check []byte // what is compared with them
+	head  []byte // the first bytes read
+	last  []byte // the last bytes read
+	check []byte // buffer to compare with them
 
-	replaced  bool // path is another file since the last look
+	replaced  bool // at the last check, path was another file
 	truncated bool
 }
 
-// from has f read on from an offset. What is before it now is what is compared.
+// from continues at an offset. It records the bytes before it, for later comparison.
 func (t *follower) from(at int64) (err error) {
 	n := min(at, seenMax)
 	t.at, t.head, t.last = at, make([]byte, n, seenMax), make([]byte, n)
@@ -50,13 +50,13 @@ func (t *follower) from(at int64) (err error) {
 		_, err = t.file.ReadAt(t.last, at-n)
 	}
 	if err == io.EOF {
-		err = nil // it is shorter than its checkpoint, which seek says
+		err = nil // shorter than its checkpoint; seek reports it
 	}
 	return err
 }
 
-// Read waits for data. When the path has become another file, the old one gets
-// a last look after one more poll, because its writer may still be at it.
+// Read waits for data. When the path names another file, the old one is polled once more, because its writer may still
+// have it open.
 func (t *follower) Read(p []byte) (int, error) {
 	for {
 		if t.truncated {
@@ -83,15 +83,15 @@ func (t *follower) Read(p []byte) (int, error) {
 	}
 }
 
-// accept takes p, which was read at t.at, and returns its length, or 0 where it is of another
-// content than what was read before.
+// accept checks p, which was read at t.at, against the bytes read before. It returns len(p), or 0 if the content has
+// changed.
 func (t *follower) accept(p []byte) (int, error) {
 	same, err := t.holds(t.head, 0)
 	if same && err == nil {
 		same, err = t.holds(t.last, t.at-int64(len(t.last)))
 	}
 	if !same && err == nil {
-		// Truncated before the read or after it: in the latter case p is the old content's end.
+		// Truncated before or after the read. If after, p is the end of the old content.
 		t.truncated = true
 		var after bool
 		if after, err = t.holds(p, t.at); after {
@@ -108,7 +108,7 @@ func (t *follower) accept(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// holds reports whether the file has the bytes of want at an offset.
+// holds reports whether the file contains want at an offset.
 func (t *follower) holds(want []byte, at int64) (bool, error) {
 	if cap(t.check) < len(want) {
 		t.check = make([]byte, len(want))
@@ -120,8 +120,7 @@ func (t *follower) holds(want []byte, at int64) (bool, error) {
 	return err == nil && bytes.Equal(t.check[:n], want), err
 }
 
-// over reports whether the file will not grow any more. A path that is missing
-// may be in the middle of a rename.
+// over reports whether the file will not grow any more. If its path is missing, it may be in the middle of a rename.
 func (t *follower) over() (bool, error) {
 	own, err := t.file.Stat()
 	if err != nil {
@@ -137,8 +136,7 @@ func (t *follower) over() (bool, error) {
 	return seen && t.replaced, nil
 }
 
-// reopen goes to the start of the file that is read next: the one at path now, or one that was there
-// between two looks.
+// reopen moves to the start of the next file: the one at path now, or one that was there between two polls.
 func (t *follower) reopen() error {
 	if t.truncated {
 		t.log.Warn(fmt.Sprintf("%s was truncated: it is read again from its start; what was written to it after byte %d and before the truncation was not seen", t.path, t.at))
@@ -146,7 +144,7 @@ func (t *follower) reopen() error {
 		return t.from(0)
 	}
 	f, err := t.openNext()
-	for errors.Is(err, fs.ErrNotExist) { // renamed once more
+	for errors.Is(err, fs.ErrNotExist) { // renamed again
 		if err := backoff.Sleep(t.ctx, t.poll); err != nil {
 			return err
 		}
@@ -160,7 +158,7 @@ func (t *follower) reopen() error {
 	return t.from(0)
 }
 
-// openNext opens the file that is read next. The error is an [fs.ErrNotExist] if it was renamed meanwhile.
+// openNext opens the next file to read. The error is an [fs.ErrNotExist] if it was renamed in the meantime.
 func (t *follower) openNext() (*os.File, error) {
 	own, err := t.file.Stat()
 	if err != nil {
@@ -183,13 +181,13 @@ func (t *follower) openNext() (*os.File, error) {
 		return nil, err
 	}
 	if len(doubtful) > 0 {
-		t.log.Warn(fmt.Sprintf("%s was replaced, and it is not clear whether it was rotated more than once since the last look: if these were %s meanwhile, sync them too: %s",
+		t.log.Warn(fmt.Sprintf("%s was replaced, and it is not clear whether it was rotated more than once since the last check: if these were %s meanwhile, sync them too: %s",
 			t.path, filepath.Base(t.path), strings.Join(doubtful, ", ")))
 	}
 	return f, nil
 }
 
-// sameFile returns an [fs.ErrNotExist] if the file at a path is not f.
+// sameFile returns an [fs.ErrNotExist] unless the file at path is f.
 func sameFile(f *os.File, path string) error {
 	own, err := f.Stat()
 	if err != nil {

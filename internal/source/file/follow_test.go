@@ -20,13 +20,13 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// followed is a file that a test writes to and a stream follows.
+// followed is a file that a test writes and a stream follows.
 type followed struct {
 	*testing.T
 	path     string
 	stream   *file.Stream
-	got      []line        // not yet read
-	last     source.Cursor // behind the last line that was
+	got      []line        // read, but not yet checked
+	last     source.Cursor // after the last line checked
 	warnings chan string
 }
 
@@ -34,7 +34,7 @@ func newFollowed(t *testing.T, path ...string) *followed {
 	return &followed{T: t, path: filepath.Join(append([]string{t.TempDir()}, path...)...), warnings: make(chan string, 100)}
 }
 
-// follow has do write to a file of some content that is followed.
+// follow calls do with a followed file of the given content.
 func follow(t *testing.T, content string, do func(f *followed)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowed(t, "feed")
@@ -56,7 +56,7 @@ func (f *followed) append(path, s string) {
 	testcheck.NoError(f, errors.Join(err, w.Close()))
 }
 
-// next waits for a line. The stream looks at the file only then.
+// next waits for a line. The stream polls the file only during next.
 func (f *followed) next() line {
 	f.Helper()
 	for len(f.got) == 0 {
@@ -70,11 +70,11 @@ func (f *followed) next() line {
 	if l.position(f).FileSize > 0 {
 		f.Error("a file that is followed has an end")
 	}
-	synctest.Wait() // until the stream waits for its next look
+	synctest.Wait() // until the stream waits for its next poll
 	return l
 }
 
-// want waits for the lines of a text, with which the file starts again or not.
+// want waits for the lines of a text. restart says whether the file starts over with them.
 func (f *followed) want(text string, off int64, restart bool) {
 	f.Helper()
 	for s := range strings.Lines(text) {
@@ -85,7 +85,7 @@ func (f *followed) want(text string, off int64, restart bool) {
 	}
 }
 
-// TestFollow plays the scripts in testdata/follow.txtar.
+// TestFollow runs the scripts in testdata/follow.txtar.
 func TestFollow(t *testing.T) {
 	testcheck.Golden(t, "testdata/follow.txtar", func(t *testing.T, _, text string) (out string) {
 		synctest.Test(t, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestFollow(t *testing.T) {
 
 var repeated = regexp.MustCompile(`x\*\d+`)
 
-// step does something with a file, or with the stream, and returns what came of it. In a text x*9 is nine of them; a file
-// is removed while a program has it open, which writes the text to it then.
+// step does one step with the file or the stream, and returns the outcome. In a text, x*9 stands for nine x. When a
+// file is removed, a program still has it open and then writes the text to it.
 func (f *followed) step(words []string) (out string) {
 	dir := filepath.Dir(f.path) + string(filepath.Separator)
 	path := dir + words[1]
@@ -121,7 +121,7 @@ func (f *followed) step(words []string) (out string) {
 		write(f, path, []byte(text))
 	case "append":
 		f.append(path, text)
-	case "grows": // for long yet: synctest's clock is not the file system's
+	case "grows": // its age in real time: synctest's clock is not the file system's
 		write(f, path, []byte(text))
 		err = os.Chtimes(path, time.Time{}, time.Now().Add(100*365*24*time.Hour))
 	case "rename":
@@ -158,8 +158,7 @@ func (f *followed) step(words []string) (out string) {
 	return out
 }
 
-// A file that was truncated, and has grown past the old offset when it is looked at next, is
-// read again from its start.
+// A file that was truncated, and has grown past the old offset by the next poll, is read again from its start.
 func TestFollow_TruncatedAndGrownPastTheOffset(t *testing.T) {
 	line := strings.Repeat("x", 98) + "\n"
 	for name, c := range map[string]struct{ before, after string }{
@@ -187,8 +186,8 @@ func TestFollow_TruncatedAndGrownPastTheOffset(t *testing.T) {
 	}
 }
 
-// TestFollow_NothingInTheFileIsLost appends, truncates, rewrites and rotates at random, by
-// more or less than there was, and expects every line that the file has at a look.
+// TestFollow_NothingInTheFileIsLost appends, truncates, rewrites and rotates at random, by random amounts, and expects
+// every line that the file has at a poll. Some rotations happen while the file is not open.
 func TestFollow_NothingInTheFileIsLost(t *testing.T) {
 	for seed := range uint64(20) {
 		follow(t, "", func(f *followed) {
@@ -206,8 +205,15 @@ func TestFollow_NothingInTheFileIsLost(t *testing.T) {
 					restarts = off > 0
 					write(f, f.path, []byte(lines.String()))
 				case 1:
+					again := off > 0 && rnd.IntN(3) == 0
+					if again {
+						testcheck.NoError(f, f.stream.Close())
+					}
 					testcheck.NoError(f, os.Rename(f.path, f.path+".1"))
 					f.append(f.path, lines.String())
+					if again {
+						f.open()
+					}
 				default:
 					restarts = false
 					f.append(f.path, lines.String())
@@ -222,7 +228,7 @@ func TestFollow_NothingInTheFileIsLost(t *testing.T) {
 	}
 }
 
-// A file to follow is waited for, and so is its folder.
+// A followed file may be missing at first, and so may its folder.
 func TestFollow_WaitsForTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowed(t, "later", "feed")

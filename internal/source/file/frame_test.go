@@ -20,8 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// The last block must know the end of the file even where it is full to the
-// last byte.
+// The last block must know the end of the file even if it is full to the last byte.
 func TestCursorAfter_EndOfFileIsKnownAtAnySize(t *testing.T) {
 	const block = 256 << 10
 	for _, size := range []int{1, 100, block - 1, block, block + 1, 2 * block} {
@@ -87,7 +86,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// endless gives a pattern again and again.
+// endless repeats a pattern forever.
 type endless []byte
 
 func (e endless) Read(p []byte) (int, error) {
@@ -160,7 +159,7 @@ func TestNext_CancelledWhileStdinHangs(t *testing.T) {
 	testcheck.NoError(t, err)
 	defer r.Close()
 	defer w.Close()
-	for _, in := range []io.Reader{r, onlyReader{r}} { // one that takes deadlines, one that does not
+	for _, in := range []io.Reader{r, onlyReader{r}} { // one that supports deadlines, one that does not
 		s := openStdin(t, in)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancelled := make(chan error)
@@ -172,7 +171,7 @@ func TestNext_CancelledWhileStdinHangs(t *testing.T) {
 		if err := <-cancelled; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		// Nothing is lost by it.
+		// The cancellation loses nothing.
 		io.WriteString(w, "a\nb")
 		if wantNext(t, s, "a\n"); !s.Begun().Waits {
 			t.Error("a pipe does not wait")
@@ -221,9 +220,8 @@ func TestNext_CompressedStreamsGiveLinesWhenFlushed(t *testing.T) {
 	}
 }
 
-// TestStream_ClosedOneIsSmall: a run keeps the streams of all files that it has read, of which there
-// may be very many.
-func TestStream_ClosedOneIsSmall(t *testing.T) {
+// TestStream_ClosedTakesLittleMemory: a run keeps the streams of all files that it has read, and there may be very many.
+func TestStream_ClosedTakesLittleMemory(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "feed.jsonl"), feed(10))
 	o := source.Options{Pool: source.NewPool()}
 	closed := make([]*file.Stream, 1000)

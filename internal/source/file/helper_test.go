@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// line is what a consumer sees of one line.
+// line is a line as a consumer sees it.
 type line struct {
 	text     string // with its newline
 	off      int64
@@ -33,7 +33,7 @@ type line struct {
 	after    source.Cursor
 }
 
-// position is what a line's cursor holds.
+// position decodes a line's cursor.
 func (l *line) position(t testing.TB) lines.Position {
 	t.Helper()
 	p, err := lines.ReadCursor(l.after, "it")
@@ -41,7 +41,7 @@ func (l *line) position(t testing.TB) lines.Position {
 	return p
 }
 
-// linesOf cuts a block as a consumer does.
+// linesOf cuts a block into lines as a consumer does.
 func linesOf(b *source.Block) (lines []line) {
 	for start := 0; start < len(b.Data); {
 		_, rest, _ := bytes.Cut(b.Data[start:], []byte("\n"))
@@ -85,7 +85,7 @@ func openStdin(t testing.TB, r io.Reader) *file.Stream {
 	return s
 }
 
-// wantNext demands what the next block of a stream has.
+// wantNext checks the content of a stream's next block.
 func wantNext(t *testing.T, s *file.Stream, want string) {
 	t.Helper()
 	b, err := s.Next(deadline(t))
@@ -95,12 +95,12 @@ func wantNext(t *testing.T, s *file.Stream, want string) {
 	b.Release()
 }
 
-// readAll opens spec and reads it to its end; errors of both are returned.
+// readAll opens spec and reads it to its end. It returns the errors of both.
 func readAll(spec string, o source.Options, from source.Cursor) ([]line, error) {
 	return readFrom(spec, nil, o, from)
 }
 
-// readFrom is readAll with what stdin reads.
+// readFrom is readAll with a reader for stdin.
 func readFrom(spec string, stdin io.Reader, o source.Options, from source.Cursor) ([]line, error) {
 	s, err := file.Open(context.Background(), spec, o, file.Options{Stdin: stdin}, from)
 	if err != nil {
@@ -133,14 +133,14 @@ func tempFile(t testing.TB, data []byte) string {
 	return write(t, filepath.Join(t.TempDir(), "feed"), data)
 }
 
-// forms are those in which a file may be.
+// forms are the encodings of a file, by name.
 var forms = map[string]func(testing.TB, []byte) []byte{"plain": func(_ testing.TB, data []byte) []byte { return data }, "gzip": gz, "zstd": zst}
 
 func gz(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	w := gzip.NewWriter(&buf)
-	w.Name = "feed.jsonl" // more of a header to be cut
+	w.Name = "feed.jsonl" // makes the header longer, for cuts within it
 	return packed(t, &buf, w, data)
 }
 
@@ -152,7 +152,7 @@ func zst(t testing.TB, data []byte) []byte {
 	return packed(t, &buf, w, data)
 }
 
-// packed is what becomes of data in a buffer.
+// packed writes data to w and returns what is then in its buffer.
 func packed(t testing.TB, buf *bytes.Buffer, w io.WriteCloser, data []byte) []byte {
 	t.Helper()
 	_, err := w.Write(data)
@@ -161,7 +161,7 @@ func packed(t testing.TB, buf *bytes.Buffer, w io.WriteCloser, data []byte) []by
 	return buf.Bytes()
 }
 
-// feed is n lines of different lengths, some of them blank.
+// feed returns n lines of different lengths, some of them blank.
 func feed(n int) []byte {
 	var buf bytes.Buffer
 	for i := range n {
@@ -186,7 +186,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// deadline is how long a test waits for what happens at once.
+// deadline limits how long a test waits for what happens at once.
 func deadline(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)

@@ -19,7 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// A file resumes after each of its lines, and so does stdin, by passing over what was read.
+// A file resumes after each of its lines. So does stdin, by skipping what was read.
 func TestOpen_ResumesAfterEveryLine(t *testing.T) {
 	data := slices.Concat([]byte("\xef\xbb\xbf"), feed(50), []byte(strings.Repeat("long", 30<<10)+"\n"), feed(10), []byte("{}"))
 	for name, form := range forms {
@@ -39,7 +39,7 @@ func TestOpen_ResumesAfterEveryLine(t *testing.T) {
 	}
 }
 
-func TestOpen_TellsAnotherStdin(t *testing.T) {
+func TestOpen_DetectsAnotherStdin(t *testing.T) {
 	data := feed(30)
 	all, err := readStdin(bytes.NewReader(data), source.Options{})
 	testcheck.NoError(t, err)
@@ -126,7 +126,7 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 		check(lines[38].after, false, 1)
 		check(end, true, 0)
 		testcheck.NoError(t, os.Chtimes(path, time.Time{}, time.Unix(1, 0)))
-		check(end, name == "plain", 0) // gzip: read once more to be sure
+		check(end, name == "plain", 0) // gzip is read once more to be sure
 		write(t, path, slices.Concat(in, in))
 		check(end, false, 40)
 	}
@@ -191,8 +191,7 @@ func TestNext_AfterTheEndAndAfterClose(t *testing.T) {
 	}
 }
 
-// Whatever a database gives as a checkpoint, reading resumes at the beginning of a line
-// or ends with an error.
+// Whatever checkpoint a database has, reading resumes at the beginning of a line or ends with an error.
 func FuzzCursor(f *testing.F) {
 	const text = "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n"
 	path := filepath.Join(f.TempDir(), "feed.jsonl")
@@ -202,7 +201,7 @@ func FuzzCursor(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, mark []byte) {
 		var from lines.Position
-		_ = json.Unmarshal(mark, &from) // then Open says so
+		_ = json.Unmarshal(mark, &from) // if not, Open reports it
 		s, err := file.Open(t.Context(), path, source.Options{}, file.Options{}, source.Cursor(mark))
 		if err != nil {
 			return

@@ -2,18 +2,21 @@ package file
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// successor returns the path of the file to read after own, which was at path before: the oldest of the
-// files that were rotated after it, or path. doubtful are the names of files that were written after own,
-// and that path may have been too: their names do not say whether they were.
-func successor(path string, own fs.FileInfo) (next string, doubtful []string, err error) {
+// successor returns the path of the file to read after current, which was at path before: the oldest file that was
+// rotated after it, or path. doubtful lists files that were written after current and may have been at path in between;
+// their names do not tell.
+func successor(path string, current fs.FileInfo) (next string, doubtful []string, err error) {
 	now, err := os.Stat(path)
 	if err != nil {
 		return "", nil, err
@@ -23,15 +26,15 @@ func successor(path string, own fs.FileInfo) (next string, doubtful []string, er
 	if err != nil {
 		return "", nil, err
 	}
-	var renamed string // what own is called now
+	var renamed string // current's name after its rotation
 	var written []fs.FileInfo
 	for _, e := range entries {
 		info, err := e.Info()
 		switch {
 		case err != nil || !info.Mode().IsRegular() || os.SameFile(info, now):
-		case os.SameFile(info, own):
+		case os.SameFile(info, current):
 			renamed = info.Name()
-		case !info.ModTime().Before(own.ModTime()):
+		case !info.ModTime().Before(current.ModTime()):
 			written = append(written, info)
 		}
 	}
@@ -42,7 +45,7 @@ func successor(path string, own fs.FileInfo) (next string, doubtful []string, er
 		switch {
 		case begins && numbers.ReplaceAllString(rest, "#") == numbers.ReplaceAllString(renamed[len(common):], "#") && compareAge(rest, renamed[len(common):]) > 0:
 			rotated = append(rotated, rest)
-		case info.ModTime().After(own.ModTime()) && numbers.MatchString(strings.TrimPrefix(info.Name(), base)) && strings.HasPrefix(info.Name(), base):
+		case info.ModTime().After(current.ModTime()) && numbers.MatchString(strings.TrimPrefix(info.Name(), base)) && strings.HasPrefix(info.Name(), base):
 			doubtful = append(doubtful, info.Name())
 		}
 	}
@@ -52,10 +55,49 @@ func successor(path string, own fs.FileInfo) (next string, doubtful []string, er
 	return dir + common + slices.MinFunc(rotated, compareAge), doubtful, nil
 }
 
+// unrotated returns f, the file at the stream's path, or in its place the one file that was read before, if that was
+// renamed or copied since to a name that begins with the path. It closes the other.
+func (s *Stream) unrotated(f *os.File) *os.File {
+	if isOf(f, s.from) {
+		return f
+	}
+	dir, base := filepath.Split(s.Name)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return f // and its error says what changed
+	}
+	var found []*os.File
+	for _, e := range entries {
+		if e.Name() == base || !strings.HasPrefix(e.Name(), base) || !e.Type().IsRegular() {
+			continue
+		}
+		if old, err := os.Open(dir + e.Name()); err == nil && isOf(old, s.from) {
+			found = append(found, old)
+		} else if err == nil {
+			old.Close()
+		}
+	}
+	if len(found) == 1 {
+		s.opts.Log.Info(fmt.Sprintf("%s was rotated since it was read: the rest of %s comes first", s.Name, filepath.Base(found[0].Name())))
+		found = append(found, f)
+		f, found = found[0], found[1:]
+	}
+	for _, other := range found {
+		other.Close()
+	}
+	return f
+}
+
+// isOf reports whether f is the file that a position is of, as far as it tells.
+func isOf(f *os.File, p lines.Position) bool {
+	head, last, err := readEnds(f, f.Name(), p)
+	return err == nil && (p.Offset == 0 || p.Check(f.Name(), head, last) == nil)
+}
+
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// compareAge compares the ends of the names of two rotated files, which differ in their numbers alone. It
-// is negative if a is the older one: FILE.1 is newer than FILE.2, FILE-20241124 older than FILE-20241125.
+// compareAge compares the suffixes of two rotated files' names, which differ only in their numbers. It is negative if a
+// is older: FILE.1 is newer than FILE.2, FILE-20241124 older than FILE-20241125.
 func compareAge(a, b string) int {
 	as, bs := numbers.FindAllString(a, -1), numbers.FindAllString(b, -1)
 	dated := slices.ContainsFunc(as, func(n string) bool { return len(n) > 3 })

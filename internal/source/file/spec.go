@@ -14,16 +14,16 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// Options are the settings that only files and stdin have. The zero value is ready to use.
+// Options are the settings specific to files and stdin. The zero value is ready to use.
 type Options struct {
-	Stdin io.Reader     // what "-" reads, never closed; nil: os.Stdin
-	Poll  time.Duration // interval between looks at a followed file; 0: 250 ms
+	Stdin io.Reader     // read for "-", never closed; nil: os.Stdin
+	Poll  time.Duration // how often a followed file is polled; 0: 250 ms
 }
 
-// defaultPoll is how often a followed file is looked at.
+// defaultPoll is the default of Options.Poll.
 const defaultPoll = 250 * time.Millisecond
 
-// Kind is files and stdin as a kind of source, by their options.
+// Kind returns files and stdin as a kind of source.
 func Kind(o Options) source.Kind {
 	return source.Kind{
 		Usage:    "-, paths",
@@ -42,9 +42,9 @@ func traitsOf(spec string) source.Traits {
 	return source.Traits{Rewindable: true, Named: !isStdin(spec) && spec != source.StdinName}
 }
 
-// parse returns the files that an argument stands for: a path that does not exist is taken as a glob. Matches are
-// sorted, and directories among them passed over; a directory named outright is an error. A path that does not
-// exist is kept with follow, for it is waited for.
+// parse returns the files that an argument names. A path that does not exist is treated as a glob. Matches are sorted;
+// directories among them are skipped, but a directory named outright is an error. With follow, a path that does not
+// exist is kept, because reading waits for it.
 func parse(arg string, follow bool) ([]string, error) {
 	if isStdin(arg) {
 		return []string{"-"}, nil
@@ -73,7 +73,7 @@ func glob(pattern string) ([]string, error) {
 	var files []string
 	for _, path := range matches {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			files = append(files, path) // reading it returns the error
+			files = append(files, path) // reading it will return the error
 		}
 	}
 	if len(files) == 0 {
@@ -84,7 +84,7 @@ func glob(pattern string) ([]string, error) {
 
 func isGlob(path string) bool { return strings.ContainsAny(path, "*?[") }
 
-// notFound is the error of a path that does not exist, or of a glob without a match.
+// notFound returns the error for a path that does not exist, or a glob without a match.
 func notFound(path string) error {
 	if isGlob(path) {
 		return &source.NotFoundError{Spec: path, What: "no file matches"}
@@ -92,16 +92,16 @@ func notFound(path string) error {
 	return &source.NotFoundError{Spec: path, What: "no such file"}
 }
 
-// directoryError is the error of a path that is a directory.
+// directoryError returns the error for a path that is a directory.
 func directoryError(path string) error {
 	return fmt.Errorf("%s: is a directory; name its files: %s", path, filepath.Join(path, "*"))
 }
 
-// isStdin also knows /dev/stdin: opened by that name, a redirected file would
-// get a checkpoint that the next run's stdin is taken for.
+// isStdin includes /dev/stdin. Opened as a file, it would leave a checkpoint that the next run would apply to its own
+// stdin.
 func isStdin(spec string) bool { return spec == "-" || spec == "/dev/stdin" }
 
-// nameOf returns the name of stdin, or a path that is absolute.
+// nameOf returns the name of stdin, or an absolute path.
 func nameOf(spec string) (string, error) {
 	if isStdin(spec) {
 		return source.StdinName, nil
@@ -113,7 +113,7 @@ func nameOf(spec string) (string, error) {
 	return path, nil
 }
 
-// suggests is a file's name without what tells its format.
+// suggests returns a file's name without its format extensions.
 func suggests(spec string) string {
 	if isStdin(spec) {
 		return ""

@@ -27,34 +27,34 @@ import (
 )
 
 const (
-	// All brokers together send a bufferShare-th of the buffer at a time, before decompression, each
-	// within limits. One answer of each waits in memory while another one is read.
+	// All brokers together send at most 1/bufferShare of the buffer at a time, before decompression, within these
+	// limits. One response of each broker waits in memory while another is read.
 	bufferShare   = 16
 	minFetchBytes = 256 << 10
 	maxFetchBytes = 8 << 20
-	// requestRetries is how often the client itself sends a request again.
+	// requestRetries is how often the client itself retries a request.
 	requestRetries = 2
-	// Waits before a request is sent again: the first, and the longest.
+	// Waits before a request is retried: the first, and the longest.
 	minWait     = 250 * time.Millisecond
 	maxWait     = 10 * time.Second
 	dialTimeout = 10 * time.Second
-	// silentTries is how often a broker may end a connection before its first answer to a request: it
-	// may be stopping, or want a login.
+	// silentTries is how often a broker may close a connection before its first response to a request. It may be
+	// stopping, or require a login.
 	silentTries = 3
-	// newTopics is how often weir checks for new topics of a pattern and for new partitions.
+	// newTopics is how often weir checks for new topics that match a pattern, and for new partitions.
 	newTopics = 10 * time.Second
-	// fetchWait is how long a broker may wait with the answer to fetch.
+	// fetchWait is how long a broker may delay the response to a fetch.
 	fetchWait = 1000 // milliseconds
 )
 
-// brokers are the cluster, as one client asks it for all but the records of lanes.
+// brokers sends all requests to a cluster other than fetches for lanes, with one client.
 type brokers struct {
 	spec        string
 	cfg         *config
 	connections connections // of all clients
 	client      *kgo.Client
 	admin       *kadm.Client // the same client
-	answered    bool         // a call of retry was; only one goroutine at a time retries
+	answered    bool         // a call of retry succeeded; only one goroutine at a time retries
 }
 
 func newBrokers(spec string, cfg *config) (b *brokers, err error) {
@@ -66,7 +66,7 @@ func newBrokers(spec string, cfg *config) (b *brokers, err error) {
 	return b, nil
 }
 
-// connected reports whether a broker can be reached.
+// connected reports whether any broker is reachable.
 func (b *brokers) connected() bool {
 	connected, _ := b.connections.state()
 	return connected
@@ -85,7 +85,7 @@ func (b *brokers) options() []kgo.Opt {
 	return opts
 }
 
-// dialTLS connects to a broker. It rereads certificate files each time, because they may be replaced.
+// dialTLS connects to a broker. It rereads the certificate files each time, because they may be replaced.
 func (b *brokers) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	config, err := b.cfg.common.TLS()
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *brokers) dialTLS(ctx context.Context, network, addr string) (net.Conn, 
 	return d.DialContext(ctx, network, addr)
 }
 
-// mechanism is how a client says who it is, nil for not at all.
+// mechanism returns how a client authenticates; nil: it does not.
 func mechanism(k *Options) sasl.Mechanism {
 	password := func(context.Context) (scram.Auth, error) {
 		user, password, err := k.Login()
@@ -120,7 +120,7 @@ func mechanism(k *Options) sasl.Mechanism {
 	return nil
 }
 
-// bearer is a login by a token. A broker that does not take it answers with the reason.
+// bearer is a login by token. A broker that rejects it gives a reason, which becomes the error.
 type bearer struct{ sasl.Mechanism }
 
 func (m bearer) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
@@ -137,7 +137,7 @@ func (s bearerSession) Challenge(answer []byte) (done bool, next []byte, err err
 	return done, next, err
 }
 
-// retry calls again what fails for reasons that may pass.
+// retry retries a call that fails for a temporary reason.
 func (b *brokers) retry(ctx context.Context, call func() error) error {
 	o := &b.cfg.common
 	waits, begin := backoff.Backoff{Min: minWait, Max: maxWait}, time.Now()
@@ -150,7 +150,7 @@ func (b *brokers) retry(ctx context.Context, call func() error) error {
 		err = fmt.Errorf("%s: %w", b.spec, bare(err))
 		_, wasReached := b.connections.state()
 		switch {
-		case isFatal(err) && !b.connections.mayBeReplaced(err) || !wasReached && isMisfit(err) || attempt >= silentTries && !b.answered && errors.As(err, new(*kgo.ErrFirstReadEOF)):
+		case isFatal(err) && !b.connections.mayBeReplaced(err) || !wasReached && isMismatch(err) || attempt >= silentTries && !b.answered && errors.As(err, new(*kgo.ErrFirstReadEOF)):
 			return err
 		case !wasReached && b.cfg.kafka.SASL != "" && errors.Is(err, io.EOF):
 			return fmt.Errorf("%s: the broker ended the connection at the login: user, password or mechanism may be wrong", b.spec)
@@ -166,14 +166,14 @@ func (b *brokers) retry(ctx context.Context, call func() error) error {
 	}
 }
 
-// connections know which brokers can be reached. The clients' goroutines tell them.
+// connections tracks which brokers are reachable. The clients' goroutines update it.
 type connections struct {
 	opts *source.Options
 
 	mu         sync.Mutex
-	reached    map[int32]bool // by number, those whose last connection was made
-	wasReached bool           // a broker was, ever
-	since      time.Time      // when the last of them was lost
+	reached    map[int32]bool // by node number: whether the last connection attempt succeeded
+	wasReached bool           // a broker was reachable at least once
+	since      time.Time      // when the last one was lost
 	err        error          // why
 }
 
@@ -187,7 +187,7 @@ func (c *connections) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, 
 	was := len(c.reached)
 	if err == nil {
 		c.reached[meta.NodeID], c.wasReached = true, true
-		if meta.NodeID >= 0 { // a seed is asked for the others alone
+		if meta.NodeID >= 0 { // a seed is only asked for the other brokers
 			for id := range c.reached {
 				if id < 0 {
 					delete(c.reached, id)
@@ -209,15 +209,15 @@ func (c *connections) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, 
 	}
 }
 
-// state reports whether a broker can be reached, and whether one ever was.
+// state reports whether any broker is reachable, and whether one ever was.
 func (c *connections) state() (connected, wasReached bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.reached) > 0, c.wasReached
 }
 
-// lost returns the error of a cluster that could not be reached for too long.
-func (c *connections) lost() error {
+// unreachable returns an error if the cluster was unreachable for too long.
+func (c *connections) unreachable() error {
 	c.mu.Lock()
 	reached, err, since := len(c.reached) > 0, c.err, c.since
 	c.mu.Unlock()
@@ -232,19 +232,20 @@ func (c *connections) lost() error {
 	return nil
 }
 
-// mayBeReplaced reports whether to retry after a refusal: the login worked before, and somebody may be replacing a password,
-// a token or a certificate.
+// mayBeReplaced reports whether to retry after a rejected login: it worked before, and a password, token or certificate
+// may just be being replaced.
 func (c *connections) mayBeReplaced(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return isRefusal(err) && c.wasReached && (len(c.reached) > 0 || time.Since(c.since) < backoff.Replacement)
 }
 
-// errGone says that a partition begins behind an offset, or ends before it, or is of another topic of the same name.
+// errGone means that a partition begins after an offset, or ends before it, or belongs to another topic with the same
+// name.
 var errGone error = fatalError{errors.New("the topic no longer has it")}
 
-// fetch asks the leader of a lane for its batches from an offset on, as they lie there: at
-// least one whole batch, and else no more than some bytes. Records of transactions come in any state.
+// fetch asks the leader of a lane for its stored batches from an offset on. It returns at least one whole batch, and
+// otherwise at most most bytes. Records of transactions are returned whether committed or not.
 func (b *brokers) fetch(ctx context.Context, of *lane, offset int64, most int32) (*kmsg.FetchResponseTopicPartition, error) {
 	meta, err := b.admin.Metadata(ctx, of.topic)
 	if err != nil {
@@ -281,12 +282,12 @@ func (b *brokers) fetch(ctx context.Context, of *lane, offset int64, most int32)
 	return got, kerr.ErrorForCode(got.ErrorCode)
 }
 
-// A fatalError stays, however often a call is tried.
+// A fatalError is permanent: retrying does not help.
 type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }
 
-// A loginError says that a broker rejected a token.
+// A loginError reports that a broker rejected a token.
 type loginError struct{ error }
 
 // isFatal reports whether a retry is useless.
@@ -301,14 +302,13 @@ func isRefusal(err error) bool {
 		tcp.IsRefusal(err) || errors.Is(err, kerr.SaslAuthenticationFailed) || errors.As(err, new(loginError))
 }
 
-// isMisfit reports whether no broker has the name, or one seems to speak TLS or to ask for a login
-// where we do not, or the other way round.
-func isMisfit(err error) bool {
+// isMismatch reports that no broker has the name, or that only one side uses TLS or a login.
+func isMismatch(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, new(*kgo.ErrFirstReadEOF)) || errors.As(err, &dns) && dns.IsNotFound
 }
 
-// bare is an error without words of the client that say nothing.
+// bare removes the client's prefixes that carry no information from an error.
 func bare(err error) error {
 	for strings.HasPrefix(err.Error(), "unable to dial: ") && errors.Unwrap(err) != nil {
 		err = errors.Unwrap(err)

@@ -16,20 +16,20 @@ import (
 	"github.com/weirsync/weir/internal/backoff"
 )
 
-// endsEvery is how often the brokers are asked for the ends of partitions. Fetched records tell them, too.
+// endsEvery is how often the brokers are asked for the partitions' end offsets. Fetched records update them as well.
 const endsEvery = 15 * time.Second
 
-// A catalog is the topics and partitions that are to be read, as they were when the source was opened.
+// A catalog holds the topics and partitions to read, as they were when the source was opened.
 type catalog struct {
 	cfg     *config
 	brokers *brokers
 	cluster string
 	nodes   int         // brokers
 	lanes   []*lane     // sorted by topic and partition
-	grown   atomic.Bool // there are new lanes: see watchTopics
+	grown   atomic.Bool // new lanes have appeared; see watchTopics
 }
 
-// fetchBytes is how much a broker may send at a time.
+// fetchBytes returns how much a broker may send at a time.
 func (c *catalog) fetchBytes() int32 {
 	if c.cfg.common.Buffer == 0 {
 		return maxFetchBytes
@@ -37,7 +37,7 @@ func (c *catalog) fetchBytes() int32 {
 	return int32(min(max(c.cfg.common.Buffer/bufferShare/int64(max(c.nodes, 1)), minFetchBytes), maxFetchBytes))
 }
 
-// lanesOf returns the lanes of partitions, in order.
+// lanesOf returns the partitions' lanes, in order.
 func (c *catalog) lanesOf(of map[string][]int32) (lanes []*lane) {
 	for _, l := range c.lanes {
 		if slices.Contains(of[l.topic], l.number) {
@@ -125,7 +125,7 @@ func (c *catalog) findPartitions(t *kadm.TopicDetail) error {
 	return nil
 }
 
-// findCompacted notes which lanes are of compacted topics. The topic of dead letters must be none.
+// findCompacted records which lanes belong to compacted topics. The topic of dead letters must not be compacted.
 func (c *catalog) findCompacted(ctx context.Context) error {
 	k, topics := &c.cfg.kafka, topicsOf(c.lanes)
 	if k.DeadLetters != "" {
@@ -137,7 +137,7 @@ func (c *catalog) findCompacted(ctx context.Context) error {
 	}
 	for _, t := range found {
 		if t.Err != nil && t.Name != k.DeadLetters && k.Tombstones.Compacted != "" && k.Tombstones.Field == "" && !k.Tombstones.Drop {
-			c.cfg.common.Log.Warn(fmt.Sprintf("topic %s: whether it is compacted is not known: %v (--tombstones-by-key says what records without a value do)", t.Name, t.Err))
+			c.cfg.common.Log.Warn(fmt.Sprintf("topic %s: weir could not find out whether it is compacted: %v (--tombstones-by-key says what records without a value do)", t.Name, t.Err))
 		}
 		isCompacted := slices.ContainsFunc(t.Configs, func(set kadm.Config) bool {
 			return set.Key == "cleanup.policy" && strings.Contains(set.MaybeValue(), "compact")
@@ -152,7 +152,7 @@ func (c *catalog) findCompacted(ctx context.Context) error {
 	return nil
 }
 
-// topicsOf returns the topics of lanes that are sorted.
+// topicsOf returns the topics of sorted lanes.
 func topicsOf(lanes []*lane) (topics []string) {
 	for _, l := range lanes {
 		topics = append(topics, l.topic)
@@ -160,7 +160,7 @@ func topicsOf(lanes []*lane) (topics []string) {
 	return slices.Compact(topics)
 }
 
-// listEnds returns the offsets at which partitions end for this reader.
+// listEnds returns the partitions' end offsets, at the reader's isolation level.
 func (c *catalog) listEnds(ctx context.Context, topics []string) (kadm.ListedOffsets, error) {
 	list := c.brokers.admin.ListCommittedOffsets
 	if c.cfg.kafka.Uncommitted {
@@ -170,7 +170,7 @@ func (c *catalog) listEnds(ctx context.Context, topics []string) (kadm.ListedOff
 	return ends, errors.Join(err, ends.Error())
 }
 
-// findBounds finds out where lanes begin and end now.
+// findBounds reads the lanes' current first and end offsets.
 func (c *catalog) findBounds(ctx context.Context, lanes ...*lane) error {
 	topics := topicsOf(lanes)
 	starts, err := c.brokers.admin.ListStartOffsets(ctx, topics...)
@@ -190,7 +190,7 @@ func (c *catalog) findBounds(ctx context.Context, lanes ...*lane) error {
 	return nil
 }
 
-// endOf is where a partition ended for this reader when it was fetched.
+// endOf returns a partition's end offset in a fetch, at the reader's isolation level.
 func (c *catalog) endOf(p *kgo.FetchPartition) int64 {
 	if c.cfg.kafka.Uncommitted {
 		return p.HighWatermark
@@ -198,7 +198,7 @@ func (c *catalog) endOf(p *kgo.FetchPartition) int64 {
 	return p.LastStableOffset
 }
 
-// watchEnds keeps the ends of lanes up to date while nothing is fetched.
+// watchEnds keeps the lanes' ends up to date while nothing is fetched.
 func (c *catalog) watchEnds(ctx context.Context) {
 	topics := topicsOf(c.lanes)
 	for backoff.Sleep(ctx, endsEvery) == nil {
@@ -214,8 +214,8 @@ func (c *catalog) watchEnds(ctx context.Context) {
 	}
 }
 
-// watchTopics sets grown once there is a new topic that matches the pattern, or a new partition to read. It is for runs
-// without a group, which tells its members.
+// watchTopics sets grown if a new topic matches the pattern, or there is a new partition to read. It is for runs
+// without a group; a group reports this to its members.
 func (c *catalog) watchTopics(ctx context.Context) {
 	for !c.grown.Load() && backoff.Sleep(ctx, newTopics) == nil {
 		now := &catalog{cfg: c.cfg, brokers: c.brokers}
@@ -229,7 +229,7 @@ func (c *catalog) watchTopics(ctx context.Context) {
 	}
 }
 
-// startOf returns the offset at which a lane without a checkpoint begins, unless the group says so.
+// startOf returns the offset at which a lane without a checkpoint begins, unless the group determines it.
 func (c *catalog) startOf(ctx context.Context, l *lane) (offset int64, err error) {
 	at := c.cfg.kafka.Start
 	switch {
@@ -250,7 +250,7 @@ func (c *catalog) startOf(ctx context.Context, l *lane) (offset int64, err error
 	return min(offset, l.end), err
 }
 
-// leaveOut moves a cursor of a lane behind the records that --start leaves out.
+// leaveOut moves a lane's cursor past the records that --start skips.
 func (c *catalog) leaveOut(ctx context.Context, l *lane, at *cursor) error {
 	first, ok := c.cfg.kafka.Start.Offsets[l.key()]
 	if ok && at.Offset < first {
@@ -266,7 +266,7 @@ func (c *catalog) leaveOut(ctx context.Context, l *lane, at *cursor) error {
 	return nil
 }
 
-// check reports why a lane cannot be read from a cursor.
+// check returns an error if a lane cannot be read from a cursor.
 func (c *catalog) check(ctx context.Context, l *lane, at cursor) error {
 	if err := c.findEnd(ctx, l, at.Offset); err != nil {
 		return err
@@ -274,7 +274,7 @@ func (c *catalog) check(ctx context.Context, l *lane, at cursor) error {
 	return l.check(at)
 }
 
-// findEnd finds out where a lane ends now if an offset is behind the end that is known: records have come since.
+// findEnd refreshes a lane's end if an offset is past it: records have arrived since.
 func (c *catalog) findEnd(ctx context.Context, l *lane, offset int64) error {
 	if offset <= l.end {
 		return nil

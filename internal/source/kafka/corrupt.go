@@ -15,22 +15,21 @@ import (
 )
 
 const (
-	// A batch may become as large as a batchShare-th of the buffer when it is decompressed, and at least
-	// some of the longest messages.
+	// A batch may decompress to at most 1/batchShare of the buffer, but always to a few of the longest messages.
 	batchShare = 2
 	batchLines = 4
-	// maxDoubts is how often a batch that cannot be read is fetched again before it counts as damaged.
+	// maxDoubts is how often an unreadable batch is fetched again before it counts as damaged.
 	maxDoubts = 3
 )
 
-// A doubt is why a lane's next batch could not be read, and how often that was so.
+// A doubt records why a lane's next batch could not be read, and how often.
 type doubt struct {
 	err    error // nil: it could be read, or was not fetched again yet
 	offset int64 // of the batch that could not be read last
 	times  int
 }
 
-// maxBatch is how large a batch may become when it is decompressed, in bytes, and what says so.
+// maxBatch returns how large a batch may be after decompression, in bytes, and the setting that limits it.
 func maxBatch(o *source.Options) (most int, limit string) {
 	of, limit := o.Buffer/batchShare, "half of --buffer"
 	if lines := batchLines * int64(o.MaxLine); lines > of {
@@ -42,12 +41,12 @@ func maxBatch(o *source.Options) (most int, limit string) {
 	return int(of), limit
 }
 
-// isUnreadable reports whether a fetch may have brought what is no batch, or no batch any more.
+// isUnreadable reports whether an error suggests that a fetch returned a damaged batch.
 func isUnreadable(err error) bool {
 	return !errors.As(err, new(*kerr.Error)) && !errors.As(err, new(*kgo.ErrDataLoss)) && !errors.As(err, new(*kgo.ErrGroupSession))
 }
 
-// unreadable returns a lane whose next batch could not be read, nil if there is none.
+// unreadable returns a lane whose next batch could not be read, or nil.
 func (f *fetcher) unreadable() *lane {
 	for _, l := range f.lanes {
 		if l.doubt.err != nil {
@@ -57,8 +56,8 @@ func (f *fetcher) unreadable() *lane {
 	return nil
 }
 
-// fetchAgain has the client fetch the batch again that could not be read: it may have been damaged on the way. The error
-// says where the batch is, and what begins behind it.
+// fetchAgain refetches the unreadable batch: it may have been damaged in transit. If it is still unreadable, the error
+// gives its offset and the offset of the next one.
 func (f *fetcher) fetchAgain(ctx context.Context, l *lane) error {
 	d, why := &l.doubt, l.doubt.err
 	d.err = nil
@@ -73,7 +72,7 @@ func (f *fetcher) fetchAgain(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// damaged is the error of a lane whose next batch cannot be read.
+// damaged returns the error for a lane whose next batch cannot be read.
 func (f *fetcher) damaged(ctx context.Context, l *lane, why error) error {
 	var next int64
 	var doubt error
@@ -81,20 +80,21 @@ func (f *fetcher) damaged(ctx context.Context, l *lane, why error) error {
 		most, limit := maxBatch(&f.cfg.common)
 		next, why = large.NextOffset, fmt.Errorf("it decompresses to more than %d MiB (%s)", most>>20, limit)
 	} else {
-		next, doubt = f.behind(ctx, l)
+		next, doubt = f.offsetAfterBatch(ctx, l)
 	}
 	err := fmt.Errorf("%s: the batch at offset %d cannot be read: %w", l.name, l.at.Offset, why)
 	switch {
 	case doubt != nil:
-		return fmt.Errorf("%w; where the next one begins is not known: %w", err, doubt)
+		return fmt.Errorf("%w; the offset of the next one is unknown: %w", err, doubt)
 	case next < 0:
-		return fmt.Errorf("%w; its header is damaged, too, so that nothing says where the next one begins: --start %s/%d=OFFSET begins at an offset", err, l.topic, l.number)
+		return fmt.Errorf("%w; its header is damaged, too, so the offset of the next one is unknown: --start %s/%d=OFFSET begins at an offset", err, l.topic, l.number)
 	}
 	return fmt.Errorf("%w; --start %s/%d=%d begins behind it, without these records", err, l.topic, l.number, next)
 }
 
-// behind finds the offset behind a lane's next batch, which cannot be read; it is -1 if the header is damaged, too.
-func (f *fetcher) behind(ctx context.Context, l *lane) (next int64, err error) {
+// offsetAfterBatch finds the offset after a lane's next batch, which cannot be read. It returns -1 if the header is
+// damaged, too.
+func (f *fetcher) offsetAfterBatch(ctx context.Context, l *lane) (next int64, err error) {
 	var answer *kmsg.FetchResponseTopicPartition
 	err = f.brokers.retry(ctx, func() (err error) {
 		answer, err = f.brokers.fetch(ctx, l, l.at.Offset, f.catalog.fetchBytes())
@@ -115,17 +115,17 @@ func (f *fetcher) behind(ctx context.Context, l *lane) (next int64, err error) {
 	return h.last + 1, nil
 }
 
-// A header is what stands before the records of a batch.
+// A header is the header of a record batch.
 type header struct {
-	size        int   // bytes of the batch
+	size        int   // the batch's, in bytes
 	first, last int64 // offsets
 	records     int32
 }
 
-// headerSize is that of format 2, which all brokers since 0.11 write.
+// headerSize is the size in format 2, which all brokers since 0.11 write.
 const headerSize = 61 // bytes
 
-// readHeader reads the header of the first of some batches, unless it is no header.
+// readHeader reads the first header in batches. ok is false if there is no valid one.
 func readHeader(batches []byte) (h header, ok bool) {
 	if len(batches) < headerSize || batches[16] != 2 {
 		return h, false

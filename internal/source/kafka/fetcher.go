@@ -13,27 +13,27 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// pollRecords is how many records are taken of the client at a time.
+// pollRecords is how many records are polled from the client at a time.
 const pollRecords = 5000
 
-// A fetcher fetches the records of lanes. It is the goroutine's that calls Next.
+// A fetcher fetches the records of lanes. The goroutine that calls Next owns it.
 type fetcher struct {
 	cfg      *config
 	brokers  *brokers
 	catalog  *catalog
 	consumer *kgo.Client         // nil before connect
-	lanes    map[partition]*lane // that are fetched
-	pending  []fetched           // that were not handed out
+	lanes    map[partition]*lane // lanes being fetched
+	pending  []fetched           // not yet returned by Next
 	texts    texter
 }
 
-// fetched are records of a lane.
+// fetched holds records of one lane.
 type fetched struct {
 	lane    *lane
 	records []*kgo.Record
 }
 
-// connect makes the client that fetches, with options that say what.
+// connect creates the client that fetches; the options say what.
 func (f *fetcher) connect(what []kgo.Opt) (consumer *kgo.Client, err error) {
 	isolation := kgo.ReadCommitted()
 	if f.cfg.kafka.Uncommitted {
@@ -46,7 +46,7 @@ func (f *fetcher) connect(what []kgo.Opt) (consumer *kgo.Client, err error) {
 	return f.consumer, err
 }
 
-// offsets are those from which the lanes are fetched.
+// offsets returns the offsets from which the lanes are fetched.
 func (f *fetcher) offsets() map[string]map[int32]kgo.Offset {
 	from := map[string]map[int32]kgo.Offset{}
 	for p, l := range f.lanes {
@@ -58,13 +58,13 @@ func (f *fetcher) offsets() map[string]map[int32]kgo.Offset {
 	return from
 }
 
-// remove drops what was fetched of a lane, which is fetched no more.
+// remove drops a lane and what was fetched from it.
 func (f *fetcher) remove(l *lane) {
 	delete(f.lanes, l.partition)
 	f.pending = slices.DeleteFunc(f.pending, func(some fetched) bool { return some.lane == l })
 }
 
-// end removes a lane that was read to its end. A group may leave its partition to the member.
+// end removes a lane that was read to its end. With a group, the partition may stay assigned to the member.
 func (f *fetcher) end(l *lane) {
 	f.remove(l)
 	of := map[string][]int32{l.topic: {l.number}}
@@ -77,7 +77,8 @@ func (f *fetcher) end(l *lane) {
 	}
 }
 
-// take makes a block of the records that were fetched first, of which there are some; nil if none of them is a message.
+// take makes a block of the oldest fetched records, of which there must be some. The block is nil if none of them is a
+// message.
 func (f *fetcher) take() (*lane, *source.Block) {
 	first := &f.pending[0]
 	l := first.lane
@@ -88,7 +89,7 @@ func (f *fetcher) take() (*lane, *source.Block) {
 	return l, b
 }
 
-// poll takes records of the client. It waits for them until polling ends, a second at most.
+// poll polls records from the client. It waits until some arrive or polling ends, at most a second.
 func (f *fetcher) poll(ctx, polling context.Context) error {
 	polling, cancel := context.WithTimeout(polling, time.Second)
 	defer cancel()
@@ -111,10 +112,11 @@ func (f *fetcher) poll(ctx, polling context.Context) error {
 	if err := errors.Join(failures...); err != nil {
 		return err
 	}
-	return f.brokers.connections.lost()
+	return f.brokers.connections.unreachable()
 }
 
-// failed deals with an error of a fetch, and returns one that ends the run. l is nil if it is no lane's.
+// failed handles an error of a fetch. It returns an error if that ends the run. l is nil if the error belongs to no
+// lane.
 func (f *fetcher) failed(ctx context.Context, l *lane, err error) error {
 	var session *kgo.ErrGroupSession
 	var lost *kgo.ErrDataLoss

@@ -1,4 +1,4 @@
-// Package kafka reads topics of Kafka. Each partition is a lane.
+// Package kafka reads Kafka topics. Each partition is a lane.
 package kafka
 
 import (
@@ -14,21 +14,21 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A Source reads partitions that are assigned to it by name, or by a consumer group.
+// A Source reads partitions. They are assigned by name or by a consumer group.
 type Source struct {
 	cfg     *config
 	brokers *brokers
 	catalog *catalog
 	letters *letters
-	member  *member // of the group; nil: the partitions are assigned by name
+	member  *member // nil: partitions are assigned by name
 	fetcher *fetcher
-	events  []source.Event // that come before what is fetched
-	next    interrupter    // ends what Next waits for
+	events  []source.Event // returned before fetched records
+	next    interrupter    // interrupts what Next waits for
 	stopped atomic.Bool
-	closing []func() // what Close does, from the last to the first
+	closing []func() // what Close calls, last first
 }
 
-// A config is what a source was opened with. Nothing changes it.
+// A config is what a source was opened with. It does not change.
 type config struct {
 	common source.Options
 	kafka  Options
@@ -40,7 +40,7 @@ var (
 	_ source.DeadLetters = (*Source)(nil)
 )
 
-// New connects to the brokers of a spec, and finds the partitions that are to be read.
+// New connects to the brokers in a spec, and finds the partitions to read.
 func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Source, err error) {
 	if o.Nameless {
 		k.Instance = ""
@@ -122,7 +122,7 @@ func (s *Source) Next(ctx context.Context) (source.Event, error) {
 	}
 }
 
-// Stop implements [source.Source]: records can be read again from the checkpoints.
+// Stop implements [source.Source]. Nothing is drained: records can be reread from the checkpoints.
 func (s *Source) Stop() {
 	s.stopped.Store(true)
 	s.next.interrupt()
@@ -138,7 +138,7 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// step returns the next event, or one without a lane if that has not come yet. The error is io.EOF when all is read.
+// step returns the next event, or one without a lane if there is none yet. It returns io.EOF when everything is read.
 func (s *Source) step(ctx context.Context) (e source.Event, err error) {
 	f := s.fetcher
 	switch {
@@ -157,7 +157,7 @@ func (s *Source) step(ctx context.Context) (e source.Event, err error) {
 	polling := ctx
 	if s.member != nil {
 		var cancel context.CancelFunc
-		polling, cancel = s.member.polling.context(ctx) // before answer: a call that comes after that ends the poll
+		polling, cancel = s.member.polling.context(ctx) // before answer, so a later call ends the poll
 		defer cancel()
 		if some, err := s.answer(ctx); some || err != nil {
 			return e, err
@@ -172,10 +172,10 @@ func (s *Source) step(ctx context.Context) (e source.Event, err error) {
 	return e, f.poll(ctx, polling)
 }
 
-// consume begins to fetch the lanes that were begun, or joins the group.
+// consume starts fetching the lanes that were begun, or joins the group.
 func (s *Source) consume() error {
 	m := s.member
-	waiting, stop := context.WithCancel(context.Background()) // of the client
+	waiting, stop := context.WithCancel(context.Background()) // the client's waits
 	s.closing = append(s.closing, stop)
 	what := []kgo.Opt{kgo.WithContext(waiting)}
 	if m == nil {
@@ -195,11 +195,11 @@ func (s *Source) consume() error {
 	return nil
 }
 
-// answer deals with what comes before reading, as a member: with calls, and with the end of all lanes, which is io.EOF.
-// some is false if there is nothing.
+// answer handles a member's calls, and the end of all lanes, which it reports as io.EOF; both come before reading. some
+// is false if there is neither.
 func (s *Source) answer(ctx context.Context) (some bool, err error) {
 	m := s.member
-	if c := m.opening; c != nil { // the lanes that were not begun before were, since
+	if c := m.opening; c != nil { // the lanes that were not begun yet are begun now
 		from := map[partition]cursor{}
 		for _, l := range c.lanes {
 			from[l.partition] = l.at
@@ -210,7 +210,7 @@ func (s *Source) answer(ctx context.Context) (some bool, err error) {
 	}
 	select {
 	case c := <-m.calls:
-		return true, s.deal(c)
+		return true, s.handle(c)
 	default:
 	}
 	if len(s.fetcher.lanes) > 0 || !s.cfg.kafka.UntilEnd {
@@ -224,8 +224,8 @@ func (s *Source) answer(ctx context.Context) (some bool, err error) {
 	return false, err
 }
 
-// deal deals with a call.
-func (s *Source) deal(c *call) error {
+// handle handles a call.
+func (s *Source) handle(c *call) error {
 	switch {
 	case c.err != nil:
 		return c.err
@@ -244,7 +244,7 @@ func (s *Source) deal(c *call) error {
 	return nil
 }
 
-// release stops reading a lane. One that was read to its end may have lines that are not committed yet.
+// release stops reading a lane. A lane that was read to its end may have uncommitted lines.
 func (s *Source) release(l *lane, c *call) {
 	reading := s.fetcher.lanes[l.partition] != nil
 	s.fetcher.remove(l)
@@ -261,7 +261,7 @@ func (s *Source) release(l *lane, c *call) {
 	}
 }
 
-// take returns the records that were fetched first as a block, or an event without a lane if none of them is a message.
+// take returns the oldest fetched records as a block, or an event without a lane if none of them is a message.
 func (s *Source) take() source.Event {
 	l, b := s.fetcher.take()
 	if l.isAtEnd() {
@@ -273,14 +273,14 @@ func (s *Source) take() source.Event {
 	return source.Event{Lane: l.name, Block: b}
 }
 
-// opened offers a lane.
+// opened returns the event that offers a lane.
 func (s *Source) opened(l *lane) source.Event {
 	return source.Event{Kind: source.Opened, Lane: l.name, Begin: func(ctx context.Context, from source.Point) (source.Lane, error) {
 		return s.begin(ctx, l, from)
 	}}
 }
 
-// begin has a lane read from a point.
+// begin starts reading a lane from a point.
 func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.Lane, error) {
 	at, err := readCursor(from.Cursor, l)
 	if err != nil {
@@ -305,7 +305,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.
 	} else {
 		s.fetcher.lanes[l.partition] = l
 	}
-	s.member.commitSoon() // so that others see whose the lane is
+	s.member.commitSoon() // so others see who owns the lane
 	return &begunLane{l, s, source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.cfg.kafka.UntilEnd}}, nil
 }
 
@@ -315,19 +315,19 @@ func (s *Source) startOf(ctx context.Context, l *lane) (int64, error) {
 		return s.member.committedOf(l)
 	}
 	if _, was := s.cfg.common.Ends[l.name]; s.cfg.common.Ends != nil && !was {
-		return l.start, nil // the partition is new, so read all of it
+		return l.start, nil // the partition is new: read all of it
 	}
 	return s.catalog.startOf(ctx, l)
 }
 
-// end ends a lane that was read to its end.
+// end handles a lane that was read to its end.
 func (s *Source) end(l *lane) {
 	l.ended = true
 	s.fetcher.end(l)
 	s.events = append(s.events, source.Event{Kind: source.Closing, Lane: l.name})
 }
 
-// background runs a loop on a goroutine of its own. end ends it, and waits until it has ended.
+// background runs a loop on its own goroutine. end stops it, and waits until it has ended.
 func background(loop func(ctx context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -338,12 +338,12 @@ func background(loop func(ctx context.Context)) (end func()) {
 	}
 }
 
-// An interrupter has any goroutine end what another one waits for.
+// An interrupter lets any goroutine interrupt another one's wait.
 type interrupter struct {
 	cancel atomic.Pointer[context.CancelFunc]
 }
 
-// context returns the context to wait with, which the next interrupt ends.
+// context returns a context to wait with. The next interrupt ends it.
 func (i *interrupter) context(of context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(of)
 	i.cancel.Store(&cancel)

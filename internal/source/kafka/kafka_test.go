@@ -18,8 +18,8 @@ import (
 	"github.com/weirsync/weir/internal/testkafka"
 )
 
-// read takes all events of a source, each lane from a cursor, and returns the texts by lane and the
-// cursor after each text.
+// read reads all events of a source, each lane from a cursor. It returns the texts by lane, and the cursor after each
+// text.
 func read(t *testing.T, c *testkafka.Cluster, o source.Options, k Options, from map[string]source.Cursor) (texts map[string][]string, after map[string][]source.Cursor) {
 	t.Helper()
 	k.UntilEnd, o.RetryFor = true, time.Minute
@@ -57,8 +57,8 @@ func read(t *testing.T, c *testkafka.Cluster, o source.Options, k Options, from 
 	}
 }
 
-// Each record comes once, in the order of its partition, whatever fits into a block; and from
-// every cursor what follows it.
+// Each record comes once, in the order of its partition, whatever fits into a block; and each cursor leads to the
+// record after it.
 func TestSource_Cursors(t *testing.T) {
 	c := testkafka.Start(t, kfake.SeedTopics(2, "t"))
 	want := map[string][]string{}
@@ -107,7 +107,7 @@ func TestLane_Check(t *testing.T) {
 	f(cursor{Offset: 7, Topic: "A"}, "3 records after the checkpoint are lost")
 	f(cursor{Offset: 21, Topic: "A"}, "ends at offset 20, before the checkpoint at 21")
 	f(cursor{Offset: 15, Topic: "B"}, "deleted and recreated")
-	l.id = "" // of brokers that have none
+	l.id = "" // brokers without topic IDs
 	f(cursor{Offset: 15, Topic: "B"}, "")
 }
 
@@ -127,7 +127,7 @@ func TestCatalog_FetchBytes(t *testing.T) {
 	f(0, 0, 8<<20)
 }
 
-// TestAppendKey has the keys in testdata/keys.txtar.
+// TestAppendKey checks the keys in testdata/keys.txtar.
 func TestAppendKey(t *testing.T) {
 	keys := newKeyReader()
 	testcheck.GoldenLines(t, "testdata/keys.txtar", func(t *testing.T, _, given string) string {
@@ -138,7 +138,7 @@ func TestAppendKey(t *testing.T) {
 	})
 }
 
-// A consumer that is cancelled ends, also while nothing comes.
+// A cancelled consumer ends, even while nothing arrives.
 func TestSource_Cancelled(t *testing.T) {
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
 	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{}, Options{Partitions: []int32{0}})
@@ -156,13 +156,13 @@ func TestSource_Cancelled(t *testing.T) {
 	}
 }
 
-// withLane returns a source that has a lane.
+// withLane returns a source with a lane.
 func withLane(l *lane) *Source {
 	c := &catalog{lanes: []*lane{l}}
 	return &Source{catalog: c, letters: &letters{catalog: c}, fetcher: &fetcher{}}
 }
 
-// The next member may have what a lost partition has, also if it was read to its end.
+// Records of a lost partition may already be the next member's, even if it was read to its end.
 func TestRelease_Lost(t *testing.T) {
 	l := &lane{name: "t", ended: true}
 	l.owned.Store(true)
@@ -172,7 +172,7 @@ func TestRelease_Lost(t *testing.T) {
 	}
 }
 
-// What was read of a revoked partition is committed before another member gets it, also if it was read to its end.
+// What was read of a revoked partition is committed before another member gets it, even if it was read to its end.
 func TestRelease_RevokedAtItsEnd(t *testing.T) {
 	l := &lane{name: "t", ended: true}
 	s := withLane(l)
@@ -185,7 +185,7 @@ func TestRelease_RevokedAtItsEnd(t *testing.T) {
 	}
 }
 
-// The record at the offset of a letter is another one in a topic that was recreated.
+// In a recreated topic, another record is at a letter's offset.
 func TestSend_Recreated(t *testing.T) {
 	t.Parallel()
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
@@ -199,7 +199,8 @@ func TestSend_Recreated(t *testing.T) {
 	c.DeleteTopics("t")
 	c.CreateTopics(1, nil, "t")
 	c.Produce("t", 0, "another")
-	for begun, sent := time.Now(), []int64(nil); len(sent) == 0; time.Sleep(50 * time.Millisecond) { // the client knows the old one for a while
+	// The client does not notice the new topic at once.
+	for begun, sent := time.Now(), []int64(nil); len(sent) == 0; time.Sleep(50 * time.Millisecond) {
 		if sent, err = sender.Send(t.Context(), []source.Letter{{ID: 7, Lane: s.Lanes()[0], Text: []byte("bad")}}); err != nil && time.Since(begun) > time.Minute {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// Kind is Kafka as a kind of source, by its options.
+// Kind returns Kafka as a kind of source.
 func Kind(o Options) source.Kind {
 	traits := source.Traits{Live: true, Rewindable: true, Named: true, Records: true, Divided: true}
 	return source.Kind{
@@ -31,7 +31,7 @@ func Kind(o Options) source.Kind {
 	}
 }
 
-// suggests is the topic of a spec that has one and no more, "" of others.
+// suggests returns the topic of a spec with exactly one topic, else "".
 func suggests(spec string) string {
 	if s, err := ParseSpec(spec); err == nil && len(s.Topics) == 1 {
 		return s.Topics[0]
@@ -39,53 +39,54 @@ func suggests(spec string) string {
 	return ""
 }
 
-// Options are the settings that only Kafka has.
+// Options are the settings specific to Kafka.
 type Options struct {
-	Partitions []int32       // of each topic, that are read; nil: Group
+	Partitions []int32       // to read from each topic; nil: Group assigns them
 	Group      string        // the consumer group that assigns the partitions
-	Consumer   bool          // the broker assigns them (KIP-848), not a member
-	Instance   string        // the member's name (group.instance.id), the same after a restart; "" is none
+	Consumer   bool          // the broker assigns partitions (KIP-848), not a member
+	Instance   string        // the static member ID (group.instance.id), the same after a restart; "": none
 	Session    time.Duration // the session timeout, if not Consumer
 
-	DeadLetters string // the topic that rejected records are sent to; "" is none
+	DeadLetters string // the topic that rejected records are sent to; "": none
 	Start       Start
-	UntilEnd    bool // a partition ends where it ended when the run began
-	Uncommitted bool // records of transactions that are not committed, or are aborted, are read too
+	UntilEnd    bool // a partition ends at its end offset when the run began
+	Uncommitted bool // read records of open and aborted transactions, too
 	Tombstones  Tombstones
 	Fields      []RecordField
-	SASL        string // mechanism, as flags have it; "" is none
-	// Login returns what the mechanism needs whenever a connection is made: of oauthbearer, the token is the password.
+	SASL        string // mechanism, spelled as in flags; "": none
+	// Login returns the mechanism's user and password for each new connection. For oauthbearer, the token is the
+	// password.
 	Login func() (user, password string, err error)
 }
 
-// Start is where a partition without a checkpoint begins; the zero value is its first record.
+// Start is where a partition without a checkpoint begins. The zero value is its first record.
 type Start struct {
-	// Offsets are where partitions begin, as TOPIC/PARTITION, whose checkpoints are before that, too.
+	// Offsets has first offsets by TOPIC/PARTITION. They also apply to partitions with a checkpoint before them.
 	Offsets   map[string]int64
-	Latest    bool      // behind its last record
-	Committed bool      // where the group has committed to Kafka, else at its first record
-	Time      time.Time // at the first record of this time or later
+	Latest    bool      // after its last record
+	Committed bool      // at the group's offset committed to Kafka; if none, at its first record
+	Time      time.Time // at the first record with this time or later
 }
 
-// Tombstones says what a record without a value does. By default it is rejected.
+// Tombstones says how to handle a record without a value. By default it is rejected.
 type Tombstones struct {
-	Field     string // that has the record's key: the record deletes the row; "" is none
-	Compacted string // the Field of compacted topics, if that is open
-	Drop      bool   // the record is skipped if no field has its key
+	Field     string // compared with the record's key: the record deletes the row; "": none
+	Compacted string // Field for compacted topics, if not set explicitly
+	Drop      bool   // skip the record if no field has its key
 }
 
-// A RecordField puts what is known of a record beside its value into the message.
+// A RecordField adds a part of a record's metadata to the message.
 type RecordField struct {
 	Of     string // one of RecordParts
-	Header string // the name of a header, where Of is "header"
-	Name   string // of the field
-	Null   bool   // a record without a key has null there; otherwise the field is absent
+	Header string // header name, if Of is "header"
+	Name   string // the field's name
+	Null   bool   // for a record without a key, null; otherwise the field is absent
 }
 
-// RecordParts are what a RecordField can have.
+// RecordParts are the possible values of RecordField.Of.
 var RecordParts = []string{"offset", "partition", "timestamp", "key", "topic", "header"}
 
-// settings are the options that say what records become, where they are set, by their flags.
+// settings returns, by flag, those options that affect how records become messages, if set.
 func (o *Options) settings() map[string]string {
 	flags := map[string]string{}
 	var fields []string

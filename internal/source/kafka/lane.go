@@ -10,17 +10,17 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A lane is a partition. Only the goroutine that calls Next changes it, except for its progress.
+// A lane is a partition. Only the goroutine that calls Next changes it, except for progress.
 type lane struct {
 	partition
 	name       string
-	id         string // of the topic; "" where the brokers have none
+	id         string // of the topic; "" if the brokers have no topic IDs
 	compacted  bool
-	start, end int64 // its offsets when they were last asked for
-	until      int64 // the offset at which it ends; -1: it does not
+	start, end int64 // as last reported by the brokers
+	until      int64 // the offset at which reading ends; -1: never
 
-	ended bool   // it was read until then
-	at    cursor // of what was not handed out yet
+	ended bool   // it was read up to until
+	at    cursor // the next record that Next has not returned
 	doubt doubt
 	progress
 }
@@ -30,17 +30,17 @@ type partition struct {
 	number int32
 }
 
-// progress is what any goroutine may ask of a lane.
+// progress can be read by any goroutine.
 type progress struct {
-	last      atomic.Int64 // the end, as far as is known
+	last      atomic.Int64 // the end offset last seen
 	committed atomic.Int64 // the offset
-	owned     atomic.Bool  // it was begun, and no other member is known to have it
+	owned     atomic.Bool  // it was begun, and no other member is known to own it
 }
 
-// lag is how many records are not committed.
+// lag returns the number of uncommitted records.
 func (p *progress) lag() int64 { return max(0, p.last.Load()-p.committed.Load()) }
 
-// raise notes where the lane ends now.
+// raise records the lane's current end.
 func (p *progress) raise(end int64) {
 	for {
 		last := p.last.Load()
@@ -50,10 +50,10 @@ func (p *progress) raise(end int64) {
 	}
 }
 
-// A cursor says which record is the next one.
+// A cursor identifies the next record to read.
 type cursor struct {
 	Offset int64  `json:"offset"`
-	Epoch  int32  `json:"epoch"` // of the leader that wrote the record before; -1 where it is not known
+	Epoch  int32  `json:"epoch"` // of the leader that wrote the previous record; -1: unknown
 	Topic  string `json:"topic,omitempty"`
 }
 
@@ -62,7 +62,7 @@ func (c cursor) text() source.Cursor {
 	return source.Cursor(text)
 }
 
-// offset is the same for the client.
+// offset returns c as the client's type.
 func (c cursor) offset() kgo.Offset {
 	at := kgo.NewOffset().At(c.Offset)
 	if c.Epoch >= 0 {
@@ -71,7 +71,7 @@ func (c cursor) offset() kgo.Offset {
 	return at
 }
 
-// readCursor returns what a cursor of a lane holds.
+// readCursor decodes a lane's cursor.
 func readCursor(c source.Cursor, l *lane) (at cursor, err error) {
 	if c == "" {
 		return cursor{Epoch: -1, Topic: l.id}, nil
@@ -85,10 +85,10 @@ func readCursor(c source.Cursor, l *lane) (at cursor, err error) {
 	return at, nil
 }
 
-// key is the lane as TOPIC/PARTITION.
+// key returns the lane as TOPIC/PARTITION.
 func (l *lane) key() string { return fmt.Sprintf("%s/%d", l.topic, l.number) }
 
-// check reports why a lane cannot be read from a cursor.
+// check returns an error if a lane cannot be read from a cursor.
 func (l *lane) check(at cursor) error {
 	switch {
 	case l.id != "" && at.Topic != l.id:
@@ -102,10 +102,10 @@ func (l *lane) check(at cursor) error {
 	return nil
 }
 
-// isAtEnd reports whether all records before the offset at which the lane ends were handed out.
+// isAtEnd reports whether Next has returned all records before until.
 func (l *lane) isAtEnd() bool { return l.until >= 0 && l.at.Offset >= l.until }
 
-// A begunLane is a lane for those who have begun it.
+// A begunLane is a lane that was begun.
 type begunLane struct {
 	*lane
 	of    *Source
@@ -134,5 +134,8 @@ func (l *begunLane) Committed(c source.Cursor) {
 	if at, err := readCursor(c, l.lane); err == nil && c != "" {
 		l.committed.Store(at.Offset)
 		l.of.member.commitSoon()
+		if l.of.member != nil && l.until >= 0 && at.Offset >= l.until {
+			l.of.member.polling.interrupt() // Next asks whether all lanes are committed
+		}
 	}
 }

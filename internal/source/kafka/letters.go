@@ -19,25 +19,25 @@ import (
 )
 
 const (
-	// lettersAtOnce is how much is fetched, and how much is sent, at a time, unless one record is larger.
+	// lettersAtOnce limits how much is fetched, and how much is sent, at a time. A larger record is handled alone.
 	lettersAtOnce = 512 << 10 // bytes
-	// maxLetter is the largest record that is sent whole, if the topic takes it.
+	// maxLetter is the largest record that is sent whole, if the topic accepts it.
 	maxLetter = 64 << 20 // bytes
-	// decodeTries is how often a batch is fetched before it counts as one that cannot be read.
+	// decodeTries is how often a batch is fetched before it counts as unreadable.
 	decodeTries = 2
-	// letterWait is how long the brokers may take to take a record before it is retried.
+	// letterWait is how long the brokers may take to accept a record before it is retried.
 	letterWait = 30 * time.Second
 )
 
-// letters send rejected records to the topic of dead letters.
+// letters sends rejected records to the topic of dead letters.
 type letters struct {
 	cfg     *config
 	brokers *brokers
 	catalog *catalog
-	all     atomic.Bool // the group has read all lanes to their ends: it may assign none of them again
+	all     atomic.Bool // all lanes were read to their ends, and the group will not assign any of them again
 }
 
-// checkLetters reports why rejected records cannot be sent to a topic, which it takes out of those that were found.
+// checkLetters returns an error if rejected records cannot be sent to a topic. It removes that topic from found.
 func checkLetters(name string, found kadm.TopicDetails) error {
 	switch t, ok := found[name]; {
 	case name == "":
@@ -50,7 +50,7 @@ func checkLetters(name string, found kadm.TopicDetails) error {
 	return nil
 }
 
-// owned are the lanes whose letters the run may send: those that were begun, and that no other member is known to have.
+// owned returns the lanes whose letters the run may send: begun, and not known to be owned by another member.
 func (s *letters) owned() (names []string) {
 	for _, l := range s.catalog.lanes {
 		if l.owned.Load() || s.all.Load() {
@@ -65,7 +65,7 @@ type sender struct {
 	brokers      *brokers
 	lanes        []*lane
 	producer     *kgo.Client
-	decompressor kgo.Decompressor // of the batches that have the records
+	decompressor kgo.Decompressor // for the batches with the original records
 }
 
 func (s *letters) newSender() (source.Sender, error) {
@@ -74,10 +74,10 @@ func (s *letters) newSender() (source.Sender, error) {
 	return &sender{s.brokers, s.catalog.lanes, cl, kgo.DefaultDecompressor()}, err
 }
 
-// Close ends the sender's connections. A letter that is being sent fails, but the brokers may have it.
+// Close ends the sender's connections. A letter in flight fails, but the brokers may have it.
 func (s *sender) Close() { s.producer.Close() }
 
-// Send implements [source.Sender]: a letter is sent if all replicas in sync have it.
+// Send implements [source.Sender]. A letter counts as sent if all in-sync replicas have it.
 func (s *sender) Send(ctx context.Context, letters []source.Letter) (sent []int64, err error) {
 	of := map[string][]source.Letter{}
 	for _, l := range letters {
@@ -100,7 +100,7 @@ func (s *sender) Send(ctx context.Context, letters []source.Letter) (sent []int6
 	return sent, err
 }
 
-// originals fetches the records of some of the first letters: nil for a letter whose record is not to be had any more.
+// originals fetches the original records of the first letters. It is nil for a letter whose record no longer exists.
 func (s *sender) originals(ctx context.Context, l *lane, letters []source.Letter) (some []*kgo.Record, err error) {
 	for try := 0; len(some) == 0 && try < decodeTries; try++ {
 		batches, err := s.brokers.fetch(ctx, l, letters[0].Offset, lettersAtOnce)
@@ -117,8 +117,8 @@ func (s *sender) originals(ctx context.Context, l *lane, letters []source.Letter
 	return some, nil
 }
 
-// recordsOf takes the records of the first letters out of batches. It ends before a batch that cannot be
-// read, and where what it has decompressed is large.
+// recordsOf extracts the records of the first letters from batches. It stops at a batch that cannot be read, and if the
+// decompressed data grows large.
 func (s *sender) recordsOf(l *lane, letters []source.Letter, batches *kmsg.FetchResponseTopicPartition) (some []*kgo.Record) {
 	rest, size := *batches, 0
 	for end := letters[0].Offset; len(some) < len(letters) && size < lettersAtOnce; {
@@ -147,7 +147,7 @@ func (s *sender) recordsOf(l *lane, letters []source.Letter, batches *kmsg.Fetch
 	return some
 }
 
-// decode takes the records from an offset on out of the first of some batches. end is where they end.
+// decode extracts the records from an offset on from the first of the batches. end is the offset after them.
 func (s *sender) decode(of partition, offset int64, batches *kmsg.FetchResponseTopicPartition) (p kgo.FetchPartition, end int64) {
 	first := *batches
 	if h, ok := readHeader(first.RecordBatches); ok {
@@ -157,7 +157,7 @@ func (s *sender) decode(of partition, offset int64, batches *kmsg.FetchResponseT
 	return kgo.ProcessFetchPartition(o, &first, s.decompressor, nil)
 }
 
-// produce sends the first letters, of which originals are the records.
+// produce sends the first letters. originals are their records.
 func (s *sender) produce(ctx context.Context, l *lane, letters []source.Letter, originals []*kgo.Record) (sent []int64, err error) {
 	for i := 0; i < len(originals); {
 		var records []*kgo.Record
@@ -170,10 +170,10 @@ func (s *sender) produce(ctx context.Context, l *lane, letters []source.Letter, 
 		for _, result := range s.producer.ProduceSync(ctx, records...) {
 			j, failed := begin+slices.Index(records, result.Record), result.Err
 			of := &letters[j]
-			if isTooLarge(failed) || errors.Is(failed, kerr.InvalidRecord) { // by itself it may not be
+			if isTooLarge(failed) || errors.Is(failed, kerr.InvalidRecord) { // alone, it may be accepted
 				failed = s.producer.ProduceSync(ctx, recordOf(of, l, originals[j])).FirstErr()
 			}
-			if isTooLarge(failed) { // it goes without what does not fit
+			if isTooLarge(failed) { // send it without what does not fit
 				failed = s.producer.ProduceSync(ctx, keptOf(of, l, "the topic of dead letters takes no record as large")).FirstErr()
 			}
 			if failed == nil {
@@ -189,7 +189,7 @@ func isTooLarge(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
 }
 
-// Headers that a letter has behind those of its record.
+// Headers that a letter has after its record's own headers.
 const (
 	headerReason     = "weir.reason"
 	headerTopic      = "weir.topic"
@@ -199,7 +199,7 @@ const (
 	headerIncomplete = "weir.incomplete"
 )
 
-// recordOf is the record of a letter: the original one, where there is one, with what weir says of it.
+// recordOf returns the record to send for a letter: the original one, if it still exists, with weir's headers.
 func recordOf(of *source.Letter, l *lane, original *kgo.Record) *kgo.Record {
 	if original == nil {
 		return keptOf(of, l, "the topic no longer has the record, or it cannot be read")
@@ -209,11 +209,11 @@ func recordOf(of *source.Letter, l *lane, original *kgo.Record) *kgo.Record {
 	return r
 }
 
-// keptOf is a record with what the database keeps of a letter.
+// keptOf returns a record built from what the database keeps of a letter.
 func keptOf(of *source.Letter, l *lane, why string) *kgo.Record {
 	value := of.Text
 	if value == nil {
-		value = []byte{} // no tombstone
+		value = []byte{} // not a tombstone
 	}
 	return &kgo.Record{Value: value, Headers: append(headersOf(of, l), headerOf(headerIncomplete, why+": this is what weir_rejects had of it"))}
 }

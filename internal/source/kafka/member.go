@@ -17,35 +17,35 @@ import (
 )
 
 const (
-	// heartbeat is how often a member says that it lives, and hears that the group rebalances.
+	// heartbeat is how often a member sends a heartbeat, and learns of a rebalance.
 	heartbeat = time.Second
-	// releaseWait is how long a member keeps a partition that the group takes away, at most, until
-	// what it has read of it is committed. The others wait as long.
+	// releaseWait is how long a member may keep a revoked partition until what it has read is committed. The other
+	// members wait as long.
 	releaseWait = 20 * time.Second
-	// commitWait is how long a member commits its offsets to Kafka at most before it releases a partition.
+	// commitWait limits how long a member commits its offsets to Kafka before it releases a partition.
 	commitWait = 2 * time.Second
-	// leaveWait is how long a member that ends waits for the group at most: the client leaves no
-	// rebalance, and that may wait for a member that is dead.
+	// leaveWait limits how long a member that ends waits for the group. The client does not leave during a rebalance,
+	// and a rebalance may be waiting for a dead member.
 	leaveWait = 10 * time.Second
 )
 
-// A member is one of a consumer group. The client's goroutines tell it which partitions come and go, by calls, and wait
-// until Next has dealt with them. The fence in the database, not the group, keeps two members from committing the same
-// records.
+// A member is one member of a consumer group. The client's goroutines report assigned and revoked partitions with
+// calls, and wait until Next has handled them. The fence in the database, not the group, prevents two members from
+// committing the same records.
 type member struct {
 	cfg     *config
 	brokers *brokers
 	catalog *catalog
 
 	calls   chan *call    // to Next
-	opening *call         // Next's: the one whose lanes are opened
-	polling interrupter   // ends Next's poll
+	opening *call         // Next's: the call whose lanes are being opened
+	polling interrupter   // interrupts Next's poll
 	dirty   chan struct{} // there are offsets to commit to Kafka
-	closing chan struct{} // nobody calls Next any more
+	closing chan struct{} // Next is not called any more
 
-	peers     source.Group         // as Join has it
-	owner     string               // the metadata of what is committed to Kafka
-	committed kadm.OffsetResponses // what was, before the source has joined
+	peers     source.Group         // from Join
+	owner     string               // the metadata of offsets committed to Kafka
+	committed kadm.OffsetResponses // what the group had committed before the source joined
 }
 
 type callKind int
@@ -56,12 +56,12 @@ const (
 	lost
 )
 
-// A call has Next deal with partitions.
+// A call asks Next to handle partitions.
 type call struct {
 	kind  callKind
 	lanes []*lane
-	from  chan map[partition]cursor // of assigned: where the lanes are read from
-	done  chan struct{}             // of revoked: gets one for each lane that is released
+	from  chan map[partition]cursor // for assigned: where the lanes are read from
+	done  chan struct{}             // for revoked: receives once per released lane
 	err   error                     // ends the run
 }
 
@@ -90,10 +90,10 @@ func (m *member) options() []kgo.Opt {
 	return opts
 }
 
-// grouped reports to the observer whether the run has joined the group, with or without partitions, or is waiting.
+// grouped reports to the observer whether the run has joined the group (with or without partitions), or is waiting to.
 func (m *member) grouped(joined bool) { m.cfg.common.Observer.Grouped(joined, len(m.catalog.lanes)) }
 
-// call hands a call to Next. It reports whether it has.
+// call passes a call to Next. It reports whether Next got it.
 func (m *member) call(ctx context.Context, c *call) bool {
 	select {
 	case m.calls <- c:
@@ -105,7 +105,7 @@ func (m *member) call(ctx context.Context, c *call) bool {
 	return false
 }
 
-// assigned has lanes opened, and returns from where they are read: from their checkpoints, whatever Kafka has.
+// assigned opens lanes, and returns where they are read from: their checkpoints, whatever offsets Kafka has.
 func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	m.cfg.common.Observer.Rebalanced()
 	of, n := map[string][]int32{}, 0
@@ -126,15 +126,15 @@ func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 			offsets[p.topic][p.number] = at.offset()
 		}
 		return offsets, nil
-	case <-ctx.Done(): // the group rebalances again, and asks again for what was not answered
+	case <-ctx.Done(): // the group rebalances again, and will ask again
 		return nil, ctx.Err()
 	case <-m.closing:
 		return nil, context.Canceled
 	}
 }
 
-// revoked waits until what was read of lanes is committed, but not for long: what is committed
-// later finds the fence of the next member.
+// revoked waits until what was read of the lanes is committed, up to releaseWait. Anything committed later fails at the
+// next member's fence.
 func (m *member) revoked(ctx context.Context, cl *kgo.Client, of map[string][]int32) {
 	m.cfg.common.Observer.Rebalanced()
 	lanes := m.catalog.lanesOf(of)
@@ -162,23 +162,23 @@ func (m *member) revoked(ctx context.Context, cl *kgo.Client, of map[string][]in
 	m.commitOffsets(ctx, cl, lanes)
 }
 
-// lost releases lanes that the group has already given to another member.
+// lost releases lanes that the group has already assigned to another member.
 func (m *member) lost(ctx context.Context, _ *kgo.Client, of map[string][]int32) {
 	m.grouped(false)
 	m.call(ctx, &call{kind: lost, lanes: m.catalog.lanesOf(of)})
 }
 
-// commitSoon has offsets committed to Kafka. A nil member does nothing.
+// commitSoon triggers a commit of offsets to Kafka. A nil member does nothing.
 func (m *member) commitSoon() {
 	if m != nil {
 		select {
 		case m.dirty <- struct{}{}:
-		default: // they are soon
+		default: // already triggered
 		}
 	}
 }
 
-// run commits offsets to Kafka whenever the database has others, until ctx ends. Then the member leaves the group.
+// run commits offsets to Kafka whenever they change in the database, until ctx ends. The member then leaves the group.
 func (m *member) run(ctx context.Context, consumer *kgo.Client, stop context.CancelFunc) {
 	for ctx.Err() == nil {
 		select {
@@ -194,8 +194,8 @@ func (m *member) run(ctx context.Context, consumer *kgo.Client, stop context.Can
 	m.leave(consumer, stop)
 }
 
-// commitOffsets commits the offsets of lanes to Kafka, for tools that show how far a group is, with the id of the database.
-// No member reads the offsets back.
+// commitOffsets commits the lanes' offsets and the database's ID to Kafka, for tools that show a group's lag. No member
+// reads the offsets back.
 func (m *member) commitOffsets(ctx context.Context, cl *kgo.Client, lanes []*lane) {
 	var last []*kgo.Record
 	for _, l := range lanes {
@@ -213,7 +213,7 @@ func (m *member) commitOffsets(ctx context.Context, cl *kgo.Client, lanes []*lan
 	}
 }
 
-// leave has the member leave the group, so that the others get its partitions at once. stop ends all that the client waits
+// leave leaves the group, so the other members get the partitions at once. stop ends everything that the client waits
 // for.
 func (m *member) leave(consumer *kgo.Client, stop context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
@@ -230,8 +230,9 @@ func (m *member) leave(consumer *kgo.Client, stop context.CancelFunc) {
 	}
 }
 
-// expel sends the request to leave if the client does not: while it waits for a rebalance, or if the member has a name. Else
-// the others would wait for its session to expire. It leaves by member ID, because another member may have its name.
+// expel sends the leave request if the client does not: during a rebalance, or for a static member. Without it, the
+// other members would wait for the session to expire. It identifies the member by member ID, because another member may
+// have its static ID.
 func (m *member) expel(id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), commitWait)
 	defer cancel()
@@ -250,8 +251,8 @@ func (m *member) expel(id string) error {
 	return err
 }
 
-// allCommitted reports whether the database has all lanes up to their ends, whoever reads them. The
-// checkpoint of a topic that was recreated is an error.
+// allCommitted reports whether the database has all lanes up to their ends, whichever member read them. It returns an
+// error if a checkpoint belongs to a topic that was recreated since.
 func (m *member) allCommitted(ctx context.Context, lanes []string) (bool, error) {
 	cursors, err := m.peers.Cursors(ctx, lanes)
 	if err != nil {
@@ -269,17 +270,17 @@ func (m *member) allCommitted(ctx context.Context, lanes []string) (bool, error)
 	return true, nil
 }
 
-// hopeless are the answers of a group that a retry does not change.
+// hopeless are the errors of a group that retrying does not fix.
 var hopeless = []error{kerr.GroupAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol,
 	kerr.UnsupportedAssignor, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion}
 
-// isNameTaken reports whether an error says that another member has this one's name. In a classic group the last to join
-// gets it; in the consumer protocol the first keeps it, until it leaves or its session expires.
+// isNameTaken reports that another member has this one's static ID. In a classic group, the member that joins last gets
+// it. In the consumer protocol, the first keeps it until it leaves or its session expires.
 func isNameTaken(err error) bool {
 	return errors.Is(err, kerr.FencedInstanceID) || errors.Is(err, kerr.UnreleasedInstanceID)
 }
 
-// isHopeless reports whether a member that got an error need not try to join again.
+// isHopeless reports whether an error makes it useless to join again.
 func isHopeless(err error) bool {
 	return slices.ContainsFunc(hopeless, func(of error) bool { return errors.Is(err, of) })
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// ownerPrefix begins the metadata of the offsets that members commit to Kafka. The id of the database
-// follows that has their checkpoints.
+// ownerPrefix starts the metadata of the offsets that members commit to Kafka. The ID of the database with their
+// checkpoints follows.
 const ownerPrefix = "weir database "
 
-// An OwnerError says that the members of a group write to another database.
+// An OwnerError reports that the group's members write to another database.
 type OwnerError struct {
 	Group, Lane string
-	Offset      int64 // that the other database has of the lane
+	Offset      int64 // the lane's offset in the other database
 }
 
 func (e *OwnerError) Error() string {
@@ -28,7 +28,7 @@ func (e *OwnerError) Error() string {
 		"Give this one another --group, and the same --job; or, to have it take the group over, end all members and add --start committed", e.Group, e.Lane, e.Offset)
 }
 
-// ExitCode is that of a run that finds another one in its place.
+// ExitCode is the exit code of a run that finds another one in its place.
 func (*OwnerError) ExitCode() int { return 4 }
 
 // A groupSource is a source whose partitions a consumer group assigns.
@@ -36,14 +36,14 @@ type groupSource struct{ *Source }
 
 var _ source.Member = groupSource{}
 
-// Join implements [source.Member]. The lanes of topics that are known, by other partitions, begin at their first
-// records. The error is an [*OwnerError] if the group's members write to another database.
+// Join implements [source.Member]. A new partition of a topic with checkpoints begins at its first record. The error is
+// an [*OwnerError] if the group's members write to another database.
 func (s groupSource) Join(ctx context.Context, peers source.Group) (map[string]source.Begun, error) {
 	s.member.peers, s.member.owner = peers, ownerPrefix+peers.Database
 	if err := s.member.takeGroup(ctx); err != nil {
 		return nil, err
 	}
-	isKnown := map[string]bool{} // by topic; "" is any, for topics that a pattern finds
+	isKnown := map[string]bool{} // by topic; "" is any topic that a pattern finds
 	for _, l := range s.catalog.lanes {
 		if peers.Known(l.name) {
 			isKnown[l.topic], isKnown[""] = true, s.cfg.spec.Pattern != nil
@@ -66,7 +66,7 @@ func (s groupSource) Join(ctx context.Context, peers source.Group) (map[string]s
 	return starts, errors.Join(faults...)
 }
 
-// takeGroup finds out what the group has committed, and takes the group over from another database if --start says so.
+// takeGroup reads the group's committed offsets. If --start says so, it takes the group over from another database.
 func (m *member) takeGroup(ctx context.Context) error {
 	k := &m.cfg.kafka
 	err := m.checkOwner(ctx)
@@ -84,7 +84,7 @@ func (m *member) takeGroup(ctx context.Context) error {
 	err = m.brokers.retry(ctx, func() error {
 		err := m.brokers.admin.CommitAllOffsets(ctx, k.Group, all)
 		if errors.Is(err, kerr.UnknownMemberID) {
-			return nil // there are members, of either database
+			return nil // it has members, for either database
 		}
 		return err
 	})
@@ -94,8 +94,8 @@ func (m *member) takeGroup(ctx context.Context) error {
 	return m.checkOwner(ctx)
 }
 
-// checkOwner finds out what the group has committed to Kafka. The error is an [*OwnerError] if that was for another
-// database.
+// checkOwner reads the group's offsets committed to Kafka. The error is an [*OwnerError] if they were committed for
+// another database.
 func (m *member) checkOwner(ctx context.Context) error {
 	err := m.brokers.retry(ctx, func() (err error) {
 		m.committed, err = m.brokers.admin.FetchOffsets(ctx, m.cfg.kafka.Group)
@@ -116,7 +116,7 @@ func (m *member) checkOwner(ctx context.Context) error {
 	return nil
 }
 
-// nameOwner puts the database's id into a commit of offsets.
+// nameOwner adds the database's ID to an offset commit.
 func (m *member) nameOwner(commit *kmsg.OffsetCommitRequest) error {
 	for i := range commit.Topics {
 		for j := range commit.Topics[i].Partitions {
@@ -126,7 +126,7 @@ func (m *member) nameOwner(commit *kmsg.OffsetCommitRequest) error {
 	return nil
 }
 
-// committedOf returns the offset that the group has committed to Kafka, and the first one where it has none.
+// committedOf returns the group's offset committed to Kafka; if there is none, the first offset.
 func (m *member) committedOf(l *lane) (int64, error) {
 	at, ok := m.committed.Lookup(l.topic, l.number)
 	const ways = "--start earliest begins at the first record of each partition that has no checkpoint, and kafka-consumer-groups --reset-offsets moves the offset"

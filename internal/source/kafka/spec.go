@@ -14,31 +14,31 @@ const (
 	defaultPort = "9092"
 )
 
-// A Spec is kafka://BROKER,…/TOPIC,… in parts.
+// A Spec is a parsed kafka://BROKER,…/TOPIC,….
 type Spec struct {
 	TLS     bool
-	Brokers []string       // with their ports
-	Topics  []string       // nil where there is a Pattern
-	Pattern *regexp.Regexp // that the names of the topics match
+	Brokers []string       // with ports
+	Topics  []string       // nil if there is a Pattern
+	Pattern *regexp.Regexp // for topic names
 }
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// Is reports whether a spec is topics of Kafka, or a name one of their partitions.
+// Is reports whether a spec is for Kafka, or a name is one of its partitions.
 func Is(spec string) bool {
 	begins, _, ok := strings.Cut(spec, "://")
 	return ok && (begins == scheme || begins == tlsScheme)
 }
 
-// IsTopic reports whether a name may be that of a topic.
+// IsTopic reports whether a name is valid for a topic.
 func IsTopic(name string) bool { return topicName.MatchString(name) }
 
-// Reads reports whether a topic is one of the spec's.
+// Reads reports whether the spec includes a topic.
 func (s *Spec) Reads(topic string) bool {
 	return s.Pattern != nil && s.Pattern.MatchString(topic) || slices.Contains(s.Topics, topic)
 }
 
-// ParseSpec returns the parts of a spec.
+// ParseSpec parses a spec.
 func ParseSpec(spec string) (s Spec, err error) {
 	begins, rest, _ := strings.Cut(spec, "://")
 	s.TLS = begins == tlsScheme
@@ -71,7 +71,7 @@ func ParseSpec(spec string) (s Spec, err error) {
 	return s, nil
 }
 
-// laneName is the name of a partition's lane: that of the cluster is in it, not its brokers.
+// laneName returns the name of a partition's lane. It contains the cluster's ID, not its brokers.
 func laneName(cluster string, of partition) string {
 	return fmt.Sprintf("%s://%s/%s/%d", scheme, cluster, of.topic, of.number)
 }

@@ -12,25 +12,25 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// tooLongKept is how much of a too long record is kept.
+// tooLongKept is how much of an oversized record is kept.
 const tooLongKept = 64 << 10 // bytes
 
-// A texter makes messages of records.
+// A texter turns records into messages.
 type texter struct {
 	maxLine int
 	kafka   *Options
 	keys    keyReader
-	buf     []byte // the part of the current message that is not from the record's value
+	buf     []byte // the part of the current message that does not come from the record's value
 }
 
-// A message is made of a record: before, then value.
+// A message consists of before, then value.
 type message struct {
 	kind          source.RecordKind
 	before, value []byte
 }
 
-// fill puts records into a block, and returns how many of them it consumed. The block is nil if none became a message and
-// the lane did not advance.
+// fill puts records into a block, and returns how many it consumed. The block is nil if none became a message and the
+// lane did not advance.
 func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *source.Block, taken int) {
 	b = pool.Block()
 	buf, was := b.Buf[:0], l.at
@@ -40,7 +40,8 @@ func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *sou
 		if r.LeaderEpoch != epoch && taken > 0 {
 			break
 		}
-		if r.Offset < l.at.Offset || l.until >= 0 && r.Offset >= l.until { // already read, from a batch that was read in part; or beyond the end
+		// Already read, in a partly read batch; or past the end.
+		if r.Offset < l.at.Offset || l.until >= 0 && r.Offset >= l.until {
 			taken++
 			continue
 		}
@@ -119,7 +120,7 @@ func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 
 const space = " \t\r\n"
 
-// isObject reports whether a text begins like a JSON object.
+// isObject reports whether a text starts like a JSON object.
 func isObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, space), []byte("{"))
 }
@@ -149,7 +150,7 @@ func (t *texter) fields(buf []byte, r *kgo.Record) []byte {
 				buf = append(buf, "null"...)
 			}
 		case "header":
-			for _, h := range r.Headers { // the last header with the name counts
+			for _, h := range r.Headers { // the last header with the name wins
 				if h.Key == f.Header {
 					buf = appendString(buf[:value], string(h.Value))
 				}
@@ -172,7 +173,7 @@ func appendString(buf []byte, s string) []byte {
 	return feed.AppendString(buf, s)
 }
 
-// A keyReader reads the keys of records.
+// A keyReader decodes the keys of records.
 type keyReader struct {
 	names   *feed.Names
 	scanner *feed.Scanner
@@ -183,8 +184,8 @@ func newKeyReader() keyReader {
 	return keyReader{names, feed.NewScanner(names)}
 }
 
-// appendKey appends the key of a record: JSON unchanged, other text as a string. Kafka Connect's envelope is unwrapped, and if
-// the key is an object with the given field, only the value of that field is appended.
+// appendKey appends a record's key: JSON unchanged, other text as a string. Kafka Connect's envelope is unwrapped. If
+// the key is an object with the given field, only that field's value is appended.
 func (k *keyReader) appendKey(buf, key []byte, field string) []byte {
 	if len(key) >= 5 && key[0] == 0 && json.Valid(key[5:]) {
 		key = key[5:]

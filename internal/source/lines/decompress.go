@@ -16,14 +16,14 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// MaxWindow bounds the memory of a zstd stream in bytes, but a sender's: what `zstd --ultra`
-// may ask for without --long.
+// MaxWindow limits the memory of a zstd stream in bytes, except a sender's. `zstd --ultra` needs this much without
+// --long.
 const MaxWindow = 128 << 20
 
 const (
 	gzipMagic = "\x1f\x8b"
 	zstdMagic = "\x28\xb5\x2f\xfd"
-	skipMagic = "\x2a\x4d\x18" // of a skippable zstd frame, after one byte of 50 to 5f
+	skipMagic = "\x2a\x4d\x18" // magic number of a skippable zstd frame, after one byte from 50 to 5f
 )
 
 var compressionMagics = func() []string {
@@ -34,14 +34,14 @@ var compressionMagics = func() []string {
 	return magics
 }()
 
-// A trailingError tells of bytes after a whole stream that begin no other one.
+// A trailingError reports bytes after a complete stream that do not start another one.
 type trailingError struct{ format string }
 
 func (e *trailingError) Error() string {
 	return "the bytes after the last whole stream are not " + e.format
 }
 
-// Sniff detects the compression of a stream by its first bytes.
+// Sniff detects a stream's compression from its first bytes.
 func Sniff(br *bufio.Reader) string {
 	switch magic := Prefix(br, compressionMagics...); magic {
 	case "":
@@ -53,9 +53,8 @@ func Sniff(br *bufio.Reader) string {
 	}
 }
 
-// Prefix returns the one of magics that the stream begins with, else "". It
-// waits for no more bytes than it takes to tell. A stream that ends within a
-// magic counts as one that begins with it, unless its bytes may be text.
+// Prefix returns the magic that the stream begins with, or "". It reads no more bytes than necessary. A stream that
+// ends within a magic counts as beginning with it, unless the bytes may be text.
 func Prefix(br *bufio.Reader, magics ...string) string {
 	for n := 1; ; n++ {
 		p, err := br.Peek(n)
@@ -78,14 +77,13 @@ func Prefix(br *bufio.Reader, magics ...string) string {
 	}
 }
 
-// Decompress returns a reader of what format's stream in br holds. window bounds that of zstd,
-// in bytes.
+// Decompress returns a reader of the stream in br, in the given format. window limits zstd's window, in bytes.
 func Decompress(br *bufio.Reader, format string, window uint64) (io.Reader, error) {
 	switch format {
 	case source.Gzip:
 		return &latch{r: &members{br: br, format: format, open: openGzip(br), begins: func(p []byte) bool { return strings.HasPrefix(gzipMagic, string(p)) }, padded: true}}, nil
 	case source.Zstd:
-		// With a concurrency of one it has no goroutines, so nothing is to be closed.
+		// With a concurrency of one there are no goroutines, so nothing needs closing.
 		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
 		return &latch{r: z}, err
 	case source.Zlib:
@@ -111,17 +109,16 @@ func (l *latch) Read(p []byte) (n int, err error) {
 	return n, l.err
 }
 
-// members reads streams of a format that follow each other, up to the end. It does what gzip(1)
-// does and the library does not: it tells garbage after a stream from a bad stream, and takes an
-// end within a header for an error.
+// members reads consecutive streams of a format up to the end. Like gzip(1), and unlike the library, it distinguishes
+// garbage after a stream from a bad stream, and treats an end within a header as an error.
 type members struct {
 	br     *bufio.Reader
 	format string
 	open   func() (io.Reader, error) // begins the next stream
-	begins func(magic []byte) bool   // whether the next two bytes, or the last one, may begin a stream
+	begins func(magic []byte) bool   // whether the next two bytes, or the last one, may start a stream
 	padded bool                      // zero bytes after a stream are skipped
-	member io.Reader                 // nil between two streams
-	later  bool                      // a stream was read before
+	member io.Reader                 // nil between streams
+	later  bool                      // a stream was already read
 }
 
 func (m *members) Read(p []byte) (int, error) {
@@ -150,7 +147,7 @@ func (m *members) next() (err error) {
 			return err
 		}
 		if c != 0 {
-			_ = m.br.UnreadByte() // the byte was read just now
+			_ = m.br.UnreadByte() // just read
 			break
 		}
 	}
@@ -167,7 +164,7 @@ func (m *members) next() (err error) {
 	return err
 }
 
-// openGzip returns what opens the next member of a gzip file.
+// openGzip returns a function that opens the next member of a gzip file.
 func openGzip(br *bufio.Reader) func() (io.Reader, error) {
 	z := new(gzip.Reader)
 	return func() (io.Reader, error) {
@@ -177,7 +174,7 @@ func openGzip(br *bufio.Reader) func() (io.Reader, error) {
 	}
 }
 
-// openZlib returns what opens the next zlib stream.
+// openZlib returns a function that opens the next zlib stream.
 func openZlib(br *bufio.Reader) func() (io.Reader, error) {
 	var z io.ReadCloser
 	return func() (_ io.Reader, err error) {
@@ -190,13 +187,13 @@ func openZlib(br *bufio.Reader) func() (io.Reader, error) {
 	}
 }
 
-// isZlib reports whether bytes may begin a zlib stream (RFC 1950).
+// isZlib reports whether bytes may start a zlib stream (RFC 1950).
 func isZlib(p []byte) bool {
 	const deflate, maxWindow = 8, 7
 	return p[0]&0xf == deflate && p[0]>>4 <= maxWindow && (len(p) < 2 || (uint(p[0])<<8|uint(p[1]))%31 == 0)
 }
 
-// Fault says in two words what is wrong with a compressed stream, whose window was bounded.
+// Fault describes in a few words why a compressed stream failed. window is its window limit.
 func Fault(err error, window int) string {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	excerpt    = 64 << 10 // bytes kept of a line that is too long
-	emptyReads = 100      // before a reader that gives nothing is given up, as in bufio
+	excerpt    = 64 << 10 // bytes kept of an oversized line
+	emptyReads = 100      // before a reader that returns nothing is given up, as in bufio
 )
 
-// ErrUTF16 is the error of a stream that is not UTF-8.
+// ErrUTF16 reports that a stream is not UTF-8.
 var ErrUTF16 = errors.New("is UTF-16; weir reads UTF-8: iconv -f UTF-16 -t UTF-8")
 
 const (
@@ -26,35 +26,35 @@ const (
 	utf16be = "\xfe\xff"
 )
 
-// Framing says how a stream is cut into blocks.
+// Framing says how to cut a stream into blocks.
 type Framing struct {
 	Pool    *source.Pool
 	MaxLine int
-	Room    func(bytes int) error // is asked before a line takes this many; nil: always
-	Live    bool                  // whole lines go out after each read
-	Tail    bool                  // a last line without newline counts
-	Rewinds bool                  // the stream can be read again from a cursor
-	Whole   func([]byte) bool     // where Tail is not set: whether such a line counts, if the stream
-	Clean   func() bool           // ended cleanly; nil: it did
+	Room    func(bytes int) error // called before a line takes this many bytes; nil: always room
+	Live    bool                  // return whole lines after each read
+	Tail    bool                  // a last line without a newline counts
+	Rewinds bool                  // the stream can be reread from a cursor
+	Whole   func([]byte) bool     // without Tail: whether a last line without a newline counts, if Clean
+	Clean   func() bool           // whether the stream ended cleanly; nil: it did
 }
 
 // A Framer cuts a decompressed stream into blocks.
 type Framer struct {
 	Framing
-	Hole    bool // NUL bytes at the beginning are passed over
-	Restart bool // of the next block
+	Hole    bool // skip NUL bytes at the beginning
+	Restart bool // set in the next block
 
 	src       *bufio.Reader
 	begun     bool
-	off       int64 // of the block that is being filled
+	off       int64 // of the block being filled
 	afterTail bool  // the line before off had no newline when it was read
 	filled    filled
 	trail     trail
 	left      int64 // bytes of a last line that does not count
-	err       error // why there is nothing more to read
+	err       error // why reading ended
 }
 
-// Reset makes f begin a new stream.
+// Reset starts a new stream.
 func (f *Framer) Reset(src *bufio.Reader) {
 	*f = Framer{Framing: f.Framing, src: src}
 	if f.Rewinds {
@@ -62,8 +62,8 @@ func (f *Framer) Reset(src *bufio.Reader) {
 	}
 }
 
-// Next returns the next block. An error, also io.EOF, comes after all lines
-// before it, and again in each call after that.
+// Next returns the next block. An error, including io.EOF, comes after all lines before it, and again on each later
+// call.
 func (f *Framer) Next() (*source.Block, error) {
 	if !f.begun {
 		f.begun = true
@@ -102,7 +102,7 @@ func (f *Framer) Next() (*source.Block, error) {
 	return nil, f.err
 }
 
-// complete gives the last line of a connection its newline, if it counts.
+// complete adds a newline to the last line of a connection, if the line counts.
 func (f *Framer) complete() bool {
 	line := f.filled.bytes()
 	if len(bytes.TrimSpace(line)) == 0 {
@@ -119,7 +119,7 @@ func (f *Framer) complete() bool {
 
 func (f *Framer) isClean() bool { return f.Clean == nil || f.Clean() }
 
-// Torn describes the end of a stream that was cut off; "" for one that was not.
+// Torn describes how a stream was cut off; "" if it was not.
 func (f *Framer) Torn() string {
 	s := ""
 	if f.left > 0 {
@@ -131,28 +131,27 @@ func (f *Framer) Torn() string {
 	return s
 }
 
-// Ended reports whether the stream ended well and everything was handed out.
+// Ended reports whether the stream ended cleanly and everything was returned.
 func (f *Framer) Ended() bool { return f.err == io.EOF && f.filled.n == 0 }
 
-// EndsFile notes that the file ends with the last block, and how it is then.
+// EndsFile records that the file ends with the last block, and its size and time then.
 func (f *Framer) EndsFile(size, modified int64) {
 	if e := f.trail.end; e != nil {
 		e.fileSize, e.fileTime = size, modified
 	}
 }
 
-// Left is the number of bytes of a last line that does not count.
+// Left returns the number of bytes of a last line that does not count.
 func (f *Framer) Left() int64 { return f.left }
 
-// Pos is the number of bytes that were read of the stream.
+// Pos returns the number of bytes read from the stream.
 func (f *Framer) Pos() int64 { return f.off + int64(f.filled.n) }
 
-// begin passes over a byte order mark, or over the newline that a last line
-// got after it had been consumed.
+// begin skips a byte order mark, or the newline added to a last line after it was consumed.
 func (f *Framer) begin() {
 	skip := 0
 	if f.Hole {
-		f.passHole()
+		f.skipHole()
 	}
 	switch {
 	case f.off == 0:
@@ -168,25 +167,24 @@ func (f *Framer) begin() {
 	p, _ := f.src.Peek(skip)
 	f.trail.passed(p)
 	f.off += int64(len(p))
-	_, _ = f.src.Discard(len(p)) // p was peeked
+	_, _ = f.src.Discard(len(p)) // already peeked
 }
 
-// passHole passes over the NUL bytes at the beginning of a file that was truncated while its
-// writer, which does not append, kept its offset.
-func (f *Framer) passHole() {
+// skipHole skips the NUL bytes at the beginning of a file that was truncated under a writer that kept its offset.
+func (f *Framer) skipHole() {
 	for {
 		p, err := f.src.Peek(max(1, f.src.Buffered()))
 		n := len(p) - len(bytes.TrimLeft(p, "\x00"))
 		f.trail.passed(p[:n])
 		f.off += int64(n)
-		_, _ = f.src.Discard(n) // p was peeked
+		_, _ = f.src.Discard(n) // already peeked
 		if n == 0 || n < len(p) || err != nil {
 			return
 		}
 	}
 }
 
-// read reads once, and again only if nothing came.
+// read reads once, and again only if it got nothing.
 func (f *Framer) read() {
 	for range emptyReads {
 		n, err := f.src.Read(f.filled.room())
@@ -199,8 +197,7 @@ func (f *Framer) read() {
 	f.err = io.ErrNoProgress
 }
 
-// lookAhead finds out whether the stream ends here, where that takes no
-// waiting: the last block has to know.
+// lookAhead finds out whether the stream ends here, if that takes no waiting: the last block has to know.
 func (f *Framer) lookAhead() {
 	if f.err == nil && !f.Live {
 		_, f.err = f.src.Peek(1)
@@ -218,7 +215,7 @@ func (f *Framer) widen(size int) error {
 	return nil
 }
 
-// refill starts a block with what is left of the one before.
+// refill starts a block with the rest of the previous one.
 func (f *Framer) refill(rest []byte) {
 	f.filled = filled{blk: f.Pool.Block()}
 	f.filled.grow(len(rest))
@@ -227,7 +224,7 @@ func (f *Framer) refill(rest []byte) {
 	f.filled.limit = max(min(f.Pool.Size(), len(buf), f.MaxLine+1), len(rest))
 }
 
-// Drop gives back the block that is being filled.
+// Drop releases the block being filled.
 func (f *Framer) Drop() {
 	if f.filled.blk != nil {
 		f.filled.blk.Release()
@@ -235,7 +232,7 @@ func (f *Framer) Drop() {
 	}
 }
 
-// emit hands out the first end bytes.
+// emit returns the first end bytes as a block.
 func (f *Framer) emit(end int) *source.Block {
 	b, n := f.filled.blk, f.filled.n
 	b.Data, b.Offset = b.Buf[:end], f.off
@@ -249,15 +246,14 @@ func (f *Framer) emit(end int) *source.Block {
 	return b
 }
 
-// oversize hands out the beginning of a line that is too long and reads past
-// the rest of it.
+// oversize returns the beginning of an oversized line, and skips the rest.
 func (f *Framer) oversize() (*source.Block, error) {
 	now, b := &f.filled, f.filled.blk
 	size := int64(now.n)
 	f.trail.last.reset()
 	f.trail.addLast(now.bytes())
 	if now.n = min(now.n, excerpt); len(b.Buf) > max(f.Pool.Size(), excerpt) {
-		b.Buf = bytes.Clone(now.bytes()) // the rest need not wait in memory until the block is folded
+		b.Buf = bytes.Clone(now.bytes()) // frees the rest before the block is folded
 	}
 	for whole := false; !whole && f.err == nil; {
 		p, err := f.src.ReadSlice('\n')
@@ -290,26 +286,26 @@ func (f *Framer) oversize() (*source.Block, error) {
 	return b, nil
 }
 
-// cutOff notes that a line that is too long does not count, because it has no end.
+// cutOff records that an oversized line does not count because it has no end.
 func (f *Framer) cutOff(size int64, err error) error {
 	f.off, f.filled.n, f.left, f.err = f.off+size, 0, size, err
 	return err
 }
 
-// filled is the block that is being filled.
+// filled is the block being filled.
 type filled struct {
-	blk   *source.Block // nil: there is none
-	n     int           // bytes in it
-	cut   int           // end of the last whole line in it
-	limit int           // n's, at most MaxLine+1: so every whole line in it is short enough
+	blk   *source.Block // nil: none
+	n     int           // bytes in the block
+	cut   int           // end of its last whole line
+	limit int           // limits n to MaxLine+1, so every whole line in the block is short enough
 }
 
 func (b *filled) bytes() []byte { return b.blk.Buf[:b.n] }
 
-// room is where the next bytes go.
+// room returns the memory for the next bytes.
 func (b *filled) room() []byte { return b.blk.Buf[b.n:b.limit] }
 
-// add notes that bytes were put behind those in the block, and returns them.
+// add counts n bytes that were added to the block, and returns them.
 func (b *filled) add(n int) []byte {
 	p := b.blk.Buf[b.n : b.n+n]
 	if i := bytes.LastIndexByte(p, '\n'); i >= 0 {
@@ -319,7 +315,7 @@ func (b *filled) add(n int) []byte {
 	return p
 }
 
-// grow makes room in the block for a number of bytes.
+// grow makes room in the block for size bytes.
 func (b *filled) grow(size int) {
 	if size > len(b.blk.Buf) {
 		buf := make([]byte, size)

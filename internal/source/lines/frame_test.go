@@ -18,12 +18,12 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// excerpt is how much is kept of a line over the limit.
+// excerpt is how much is kept of an oversized line.
 const excerpt = 64 << 10
 
 var formats = []string{source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate}
 
-// compressed returns data in one stream of a format, or in one for each half.
+// compressed returns data as one stream of a format, or as one for each half.
 func compressed(t testing.TB, format string, data []byte, halves bool) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -47,13 +47,13 @@ func compressed(t testing.TB, format string, data []byte, halves bool) []byte {
 			return data
 		}
 		testcheck.NoError(t, err)
-		_, _ = w.Write(part) // to memory
+		_, _ = w.Write(part) // writing to memory
 		testcheck.NoError(t, w.Close())
 	}
 	return out.Bytes()
 }
 
-// pieces gives data in reads of at most some bytes.
+// pieces returns data in reads of limited size.
 type pieces struct {
 	data []byte
 	most int
@@ -79,7 +79,7 @@ func (c cut) String() string {
 	return fmt.Sprintf("%.20q… (%d bytes) at %d, oversize %d", c.text, len(c.text), c.offset, c.oversize)
 }
 
-// split cuts text into lines in the plainest way. A last one without a newline is left out unless tail is set.
+// split cuts text into lines in the simplest way. Without tail, it drops a last line without a newline.
 func split(text []byte, limit int, tail bool) (cuts []cut) {
 	for offset := int64(0); len(text) > 0; {
 		line, rest, whole := bytes.Cut(text, []byte("\n"))
@@ -97,8 +97,8 @@ func split(text []byte, limit int, tail bool) (cuts []cut) {
 	return cuts
 }
 
-// FuzzFramer compares how a stream is cut with a plain splitter, over lengths of lines, limits,
-// sizes of blocks and of reads, and compressions. Each cursor that comes with a line leads to the lines after it.
+// FuzzFramer compares the framer with a plain splitter, over line lengths, limits, block and read sizes, and
+// compressions. Each line's cursor leads to the lines after it.
 func FuzzFramer(f *testing.F) {
 	for i := range 200 {
 		rng := rand.New(rand.NewPCG(uint64(i), 0))
@@ -189,7 +189,7 @@ func checkCuts(t *testing.T, r *lines.Reader, want []cut) {
 	}
 }
 
-// cursors returns those after each line.
+// cursors returns the cursor after each line.
 func cursors(t *testing.T, raw []byte, most int, o source.Options, tail bool) (all []source.Cursor) {
 	var r lines.Reader
 	r.Init(context.Background(), "it", &pieces{raw, most}, &o)

@@ -9,26 +9,26 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// How many bytes of a stream a position knows.
+// How many bytes of a stream a position covers with checksums.
 const (
-	HeadMax = 4 << 10  // bytes at a stream's start that tell it from others
-	LastMax = 64 << 10 // bytes before a position that tell that they are still the same
+	HeadMax = 4 << 10  // bytes at a stream's start, to identify it
+	LastMax = 64 << 10 // bytes before a position, to detect a change
 )
 
-// A Position is what a cursor of a stream of lines holds.
+// A Position is the content of a cursor in a stream of lines.
 type Position struct {
-	Offset int64 // bytes of the decompressed stream before it
+	Offset int64 // decompressed bytes before it
 
-	HeadLen int    // first bytes of the decompressed stream that HeadSum covers, 0 to 4096
+	HeadLen int    // length of the stream's decompressed start that HeadSum covers, 0 to 4096
 	HeadSum uint64 // CRC-64 (ECMA)
-	LastLen int    // bytes that LastSum covers, which end at Offset: the last line with its newline, at most its last 64 KiB
+	LastLen int    // bytes before Offset that LastSum covers: the last line with its newline, at most its last 64 KiB
 	LastSum uint64 // CRC-64 (ECMA)
 
-	FileSize int64 // raw bytes of the file if its end was reached and everything consumed, else 0
-	FileTime int64 // its modification time then, ns since 1970
+	FileSize int64 // raw file size if its end was reached and everything consumed, else 0
+	FileTime int64 // its modification time then, in ns since 1970
 }
 
-// ReadCursor returns what a cursor of a source holds.
+// ReadCursor decodes a source's cursor.
 func ReadCursor(c source.Cursor, name string) (p Position, err error) {
 	if c == "" {
 		return p, nil
@@ -37,18 +37,19 @@ func ReadCursor(c source.Cursor, name string) (p Position, err error) {
 		return p, fmt.Errorf("the checkpoint of %s: %w", name, err)
 	}
 	if p.Offset < 0 {
-		return p, &source.ChangedError{Name: name, What: fmt.Sprintf("has a checkpoint that cannot be (byte %d)", p.Offset)}
+		return p, &source.ChangedError{Name: name, What: fmt.Sprintf("has an invalid checkpoint (byte %d)", p.Offset)}
 	}
 	return p, nil
 }
 
-// Shrank is the error of a source that is shorter than a Position.
+// Shrank returns the error for a source that is shorter than a Position.
 func Shrank(name string, size int64, p Position) error {
 	return &source.ChangedError{Name: name, What: fmt.Sprintf("shrank below the checkpoint: %d bytes now, %d were read before", size, p.Offset)}
 }
 
-// check compares the first and last bytes before p with those of the last run.
-func (p Position) check(name string, head, last []byte) error {
+// Check compares the first and last bytes before p, at most HeadMax and LastMax of them, with what the last run read.
+// It returns a [source.ChangedError] if they differ.
+func (p Position) Check(name string, head, last []byte) error {
 	if p.HeadLen < 0 || p.HeadLen > len(head) || sum(head[:p.HeadLen]) != p.HeadSum {
 		return &source.ChangedError{Name: name, What: fmt.Sprintf("is not the file that was read before: its first %d bytes differ", p.HeadLen)}
 	}
@@ -58,18 +59,18 @@ func (p Position) check(name string, head, last []byte) error {
 	return nil
 }
 
-// end is how a block of a stream with cursors ends.
+// end describes the end of a block in a stream with cursors.
 type end struct {
 	data               []byte
-	offset             int64  // of data
+	offset             int64  // data's offset
 	head               []byte // of the stream, as far as it was read
 	oversize           int64  // as in the block
-	lastLen            int    // of an oversize line, see Position
+	lastLen            int    // of an oversized line, see Position
 	lastSum            uint64
 	fileSize, fileTime int64 // see Position; 0 unless the file ends with the block
 }
 
-// cursorAfter is [source.Block.CursorAfter].
+// cursorAfter implements [source.Block.CursorAfter].
 func (e *end) cursorAfter(at int) source.Cursor {
 	p := Position{Offset: e.offset + int64(at)}
 	if e.oversize > 0 {
@@ -93,33 +94,33 @@ var ecma = crc64.MakeTable(crc64.ECMA)
 
 func sum(p []byte) uint64 { return crc64.Checksum(p, ecma) }
 
-// newHead returns memory for a stream's first bytes; see Extend.
+// newHead allocates memory for a stream's first bytes; see Extend.
 func newHead() []byte { return make([]byte, 0, HeadMax) }
 
-// Extend appends to head what it lacks of a stream's first HeadMax bytes. Blocks share the array
-// that newHead has made; where there is none, nothing is kept.
+// Extend appends to head the missing ones of a stream's first HeadMax bytes. Blocks share the array from newHead;
+// without one, nothing is kept.
 func Extend(head, p []byte) []byte {
 	return append(head, p[:min(len(p), cap(head)-len(head))]...)
 }
 
-// A trail is what cursors have to know of a stream besides the offset; the zero value is that of a stream without cursors.
+// A trail is what a stream's cursors need besides the offset. The zero value is for a stream without cursors.
 type trail struct {
-	head []byte // first bytes of the stream
-	last window // of a line that is too long
+	head []byte // the stream's first bytes
+	last window // the end of an oversized line
 	end  *end   // of the last block
 }
 
-// passed notes the next bytes of the stream.
+// passed records the stream's next bytes.
 func (t *trail) passed(p []byte) { t.head = Extend(t.head, p) }
 
-// addLast notes the next bytes of a line that is too long.
+// addLast records the next bytes of an oversized line.
 func (t *trail) addLast(p []byte) {
 	if t.head != nil {
 		t.last.add(p)
 	}
 }
 
-// mark gives a block its cursors.
+// mark sets a block's cursors.
 func (t *trail) mark(b *source.Block) {
 	t.end = nil
 	if t.head != nil {
@@ -128,7 +129,7 @@ func (t *trail) mark(b *source.Block) {
 	}
 }
 
-// A window keeps the last LastMax bytes that were added.
+// A window keeps the last LastMax bytes added.
 type window struct {
 	buf []byte
 }

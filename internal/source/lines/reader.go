@@ -13,27 +13,27 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A Reader cuts a stream of bytes, which may be compressed, into blocks.
+// A Reader cuts a byte stream, which may be compressed, into blocks.
 type Reader struct {
 	Framer
 	Raw Raw
 
 	name        string
 	compression string
-	readers     []*bufio.Reader // that are the pool's
-	format      string          // of compression, once it is told
+	readers     []*bufio.Reader // borrowed from the pool
+	format      string          // of compression, once detected
 }
 
-// Init has the reader read in under a name, with Options that have their defaults.
+// Init sets the input, its name, and Options with defaults filled in.
 func (r *Reader) Init(ctx context.Context, name string, in io.Reader, o *source.Options) {
 	r.name, r.compression = name, o.Compression
 	r.Raw.ctx, r.Raw.R = ctx, in
 	r.MaxLine, r.Pool, r.Whole = o.MaxLine, o.Pool, o.Whole
 }
 
-// Begin detects the compression of a stream that begins.
+// Begin detects the compression at the start of a stream.
 func (r *Reader) Begin() error {
-	r.Forget() // what another connection was read with
+	r.Forget() // buffers of the previous connection
 	br := r.buffered(&r.Raw)
 	if r.format = r.compression; r.format == source.Auto {
 		r.format = Sniff(br)
@@ -50,30 +50,30 @@ func (r *Reader) Begin() error {
 	return nil
 }
 
-// Format is the compression, once it is told.
+// Format returns the compression, once detected.
 func (r *Reader) Format() string { return r.format }
 
-// Again has a plain stream read from an offset, to which what is under it was moved.
+// Again continues a plain stream at an offset, to which the caller has moved the input.
 func (r *Reader) Again(offset int64) {
 	r.Raw.N.Store(offset)
 	r.src.Reset(&r.Raw)
 }
 
-// Restarted has reading begin with another plain stream.
+// Restarted continues with another plain stream.
 func (r *Reader) Restarted() {
 	r.Again(0)
 	r.Reset(r.src)
 	r.Restart, r.Hole = true, true
 }
 
-// buffered returns a reader of in, which is good until Forget.
+// buffered returns a buffered reader of in, valid until Forget.
 func (r *Reader) buffered(in io.Reader) *bufio.Reader {
 	br := r.Pool.Reader(in)
 	r.readers = append(r.readers, br)
 	return br
 }
 
-// Forget gives back what was read with: a run keeps the streams of all files that it has read.
+// Forget returns the buffers to the pool: a run keeps the streams of all files that it has read.
 func (r *Reader) Forget() {
 	r.Drop()
 	r.trail.head, r.trail.end = nil, nil
@@ -83,9 +83,9 @@ func (r *Reader) Forget() {
 	r.readers = r.readers[:0]
 }
 
-// Skip reads up to a position.
+// Skip reads and discards up to a position.
 func (r *Reader) Skip(to Position) error {
-	past := passed{head: newHead()}
+	past := bothEnds{head: newHead()}
 	n, err := io.CopyN(&past, r.src, to.Offset)
 	switch {
 	case r.Raw.Err == nil && (err == io.EOF || err == io.ErrUnexpectedEOF):
@@ -97,14 +97,13 @@ func (r *Reader) Skip(to Position) error {
 	return r.Resume(to, past.head, past.last.bytes())
 }
 
-// Resume checks that the stream is the one that a position was kept of, and lets
-// the framer begin there. head and last are the bytes at the stream's start
-// and before the position, at most HeadMax and LastMax of them.
+// Resume checks that the stream matches a position, and starts the framer there. head and last are the bytes at the
+// stream's start and before the position, at most HeadMax and LastMax of them.
 func (r *Reader) Resume(from Position, head, last []byte) error {
 	if from.Offset == 0 {
 		return nil
 	}
-	if err := from.check(r.name, head, last); err != nil {
+	if err := from.Check(r.name, head, last); err != nil {
 		return err
 	}
 	r.off = from.Offset
@@ -113,20 +112,20 @@ func (r *Reader) Resume(from Position, head, last []byte) error {
 	return nil
 }
 
-// passed takes what is skipped and keeps both ends of it.
-type passed struct {
+// bothEnds discards what is written to it and keeps both ends.
+type bothEnds struct {
 	head []byte
 	last window
 }
 
-func (p *passed) Write(b []byte) (int, error) {
+func (p *bothEnds) Write(b []byte) (int, error) {
 	p.head = Extend(p.head, b)
 	p.last.add(b)
 	return len(b), nil
 }
 
-// Each calls send with each block, which owns it then, to the end: that is io.EOF. Another error is send's, or the [Reader.Failure]
-// of reading.
+// Each calls send with each block, which send then owns, until io.EOF. Any other error comes from send, or is the
+// [Reader.Failure] of reading.
 func (r *Reader) Each(send func(*source.Block) error) error {
 	for {
 		b, err := r.Next()
@@ -141,7 +140,7 @@ func (r *Reader) Each(send func(*source.Block) error) error {
 	}
 }
 
-// Failure words an error of reading.
+// Failure turns a read error into a message.
 func (r *Reader) Failure(err error) error {
 	switch {
 	case err == ErrUTF16:
@@ -150,13 +149,12 @@ func (r *Reader) Failure(err error) error {
 		return fmt.Errorf("decompress %s: %s %s after %d decompressed bytes (the complete lines before that were read): %w",
 			r.name, r.format, Fault(err, MaxWindow), r.Pos(), err)
 	case r.Raw.Err != nil:
-		err = r.Raw.Err // a decompressor may have changed it
+		err = r.Raw.Err // a decompressor may have replaced it
 	}
 	return fmt.Errorf("read %s: %w", r.name, Bare(err))
 }
 
-// Bare removes what an error of the system says about the operation and the
-// name, which is said better above it.
+// Bare removes the operation and the name from a system error, because the wrapping message has them.
 func Bare(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return pe.Err
@@ -167,21 +165,21 @@ func Bare(err error) error {
 	return err
 }
 
-// Raw counts the bytes of a source and keeps its error: a failing disk is not
-// to be taken for corrupt data, and a socket reports a reset only once.
+// Raw counts the bytes of a source and keeps its error. A disk error must not look like corrupt data, and a socket
+// reports a reset only once.
 type Raw struct {
 	ctx context.Context
 	R   io.Reader
 	N   atomic.Int64
-	Err error // first one that is not io.EOF
+	Err error // the first one except io.EOF
 
-	reading atomic.Bool // R
+	reading atomic.Bool // a read of R is in progress
 }
 
-// NewRaw returns what reads r until ctx ends.
+// NewRaw returns a reader of r that ends with ctx.
 func NewRaw(ctx context.Context, r io.Reader) *Raw { return &Raw{ctx: ctx, R: r} }
 
-// Hangs reports whether a read of R is under way. If it is not when ctx has ended, none will be.
+// Hangs reports whether a read of R is in progress. If none is when ctx has ended, none will start.
 func (r *Raw) Hangs() bool { return r.reading.Load() }
 
 func (r *Raw) Read(p []byte) (int, error) {

@@ -11,14 +11,13 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// stopWait is how long a read may take that hangs when reading is stopped, but may have data.
+// stopWait is how long an interrupted read, which may still have data, may take after Stop.
 const stopWait = 100 * time.Millisecond
 
-// A Stream hands over what a goroutine of its own reads of a lane, one block ahead. One goroutine
-// at a time calls Next or NextEvent.
+// A Stream reads a lane on its own goroutine, one block ahead. One goroutine at a time calls Next or NextEvent.
 type Stream struct {
 	Name string
-	Ctx  context.Context // of reading: ends with Stop or End
+	Ctx  context.Context // ends with Stop or End
 
 	cancel    context.CancelFunc
 	produce   func() error // calls Send until the lane ends; io.EOF is its end
@@ -26,14 +25,14 @@ type Stream struct {
 	start     sync.Once
 	events    chan source.Event // closed after err is set
 	err       error
-	ended     context.Context // nobody calls Next any more
+	ended     context.Context // Next is not called any more
 	end       context.CancelFunc
-	stuck     chan struct{} // closed when reading was stopped, but hangs
+	stuck     chan struct{} // closed if a read hangs after Stop
 	stop      sync.Once
 }
 
-// NewStream returns a stream that has not begun to read. interrupt makes a read return that hangs,
-// and reports whether it will.
+// NewStream returns a stream that has not started to read. interrupt unblocks a hanging read, and reports whether it
+// can.
 func NewStream(name string, produce func() error, interrupt func() bool) *Stream {
 	s := &Stream{Name: name, produce: produce, interrupt: interrupt, events: make(chan source.Event), stuck: make(chan struct{})}
 	s.ended, s.end = context.WithCancel(context.Background())
@@ -41,15 +40,14 @@ func NewStream(name string, produce func() error, interrupt func() bool) *Stream
 	return s
 }
 
-// Next returns the next block, which is the caller's until its Release. It returns
-// io.EOF at the end, another error after the lines before it, and ctx's error
-// as soon as ctx ends; in that case it may be called again.
+// Next returns the next block. The caller owns it until Release. It returns io.EOF at the end, any other error after
+// the lines before it, and ctx's error as soon as ctx ends; in that case it may be called again.
 func (s *Stream) Next(ctx context.Context) (*source.Block, error) {
 	e, err := s.NextEvent(ctx)
 	return e.Block, err
 }
 
-// NextEvent is Next for all that comes: blocks, and what a connection asks for.
+// NextEvent is like Next, but also returns what a connection asks for.
 func (s *Stream) NextEvent(ctx context.Context) (source.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return source.Event{}, err
@@ -68,10 +66,10 @@ func (s *Stream) NextEvent(ctx context.Context) (source.Event, error) {
 	}
 }
 
-// Go begins to read, which else the first Next does.
+// Go starts reading; without it, the first Next does.
 func (s *Stream) Go() { s.start.Do(func() { go s.run() }) }
 
-// run hands out blocks until the stream ends or is closed.
+// run produces blocks until the stream ends or is closed.
 func (s *Stream) run() {
 	s.err = source.Guard(s.produce)
 	switch {
@@ -83,10 +81,10 @@ func (s *Stream) run() {
 	close(s.events)
 }
 
-// Cancel has reading end soon.
+// Cancel ends reading soon.
 func (s *Stream) Cancel() { s.cancel() }
 
-// Send hands an event to Next.
+// Send passes an event to Next.
 func (s *Stream) Send(e source.Event) error {
 	e.Lane = s.Name
 	select {
@@ -105,8 +103,7 @@ func (s *Stream) Stop() {
 	}
 }
 
-// End ends reading at once. It waits until the goroutine has ended, unless that hangs, and reports
-// whether it has.
+// End ends reading at once. It waits until the goroutine has ended, unless that hangs, and reports whether it has.
 func (s *Stream) End() (ended bool) {
 	s.end()
 	s.start.Do(func() {

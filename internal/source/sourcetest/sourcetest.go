@@ -20,17 +20,16 @@ import (
 
 // A Feed is a source of one lane.
 type Feed struct {
-	// Kind is called for each time that the source is opened. What it returns opens the source with all of its lines.
+	// Kind is called each time the source is opened. What it returns opens the source with all of its lines.
 	Kind func() source.Kind
 	Spec string
 }
 
-// New makes a feed of lines, which have no newlines. If the source is Live, it may have no end: it is stopped after
-// these lines.
+// New makes a feed of lines, given without newlines. A Live source may have no end: it is stopped after these lines.
 type New func(t *testing.T, lines ...string) Feed
 
-// patience is how long anything may take.
-const patience = time.Minute
+// timeLimit is how long a test may take.
+const timeLimit = time.Minute
 
 // Test runs the suite for a kind of source.
 func Test(t *testing.T, newFeed New) {
@@ -48,19 +47,19 @@ type reading struct {
 	source.Source
 	ctx    context.Context
 	traits source.Traits
-	lane   source.Lane // that was begun
-	name   string      // of the lane
+	lane   source.Lane // the lane that was begun
+	name   string      // the lane's
 
 	lines  []string
-	after  []source.Cursor // of each line
-	parted bool            // a line was not whole
+	after  []source.Cursor // after each line
+	parted bool            // some line was not whole
 	ended  bool
 }
 
 // open opens a feed.
 func open(t *testing.T, f Feed, o source.Options) *reading {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeLimit)
 	t.Cleanup(cancel)
 	kind := f.Kind()
 	r := &reading{T: t, ctx: ctx, traits: kind.Traits(f.Spec)}
@@ -77,7 +76,7 @@ func open(t *testing.T, f Feed, o source.Options) *reading {
 	return r
 }
 
-// begin takes the first event, which offers the lane, and begins that at a point.
+// begin reads the first event, which offers the lane, and begins the lane at a point.
 func (r *reading) begin(from source.Point) {
 	r.Helper()
 	e, err := r.Next(r.ctx)
@@ -110,7 +109,7 @@ func (r *reading) readAll(n int) {
 	testcheck.NoError(r.T, r.Close())
 }
 
-// take notes an event.
+// take records an event.
 func (r *reading) take(e *source.Event) {
 	r.Helper()
 	if e.Lane != r.name || r.ended {
@@ -133,7 +132,7 @@ func (r *reading) take(e *source.Event) {
 	}
 }
 
-// takeBlock notes the lines of a block, and releases it.
+// takeBlock records the lines of a block, and releases it.
 func (r *reading) takeBlock(b *source.Block) {
 	defer b.Release()
 	add := func(text []byte, end int) {
@@ -173,7 +172,7 @@ func read(t *testing.T, f Feed, o source.Options, from source.Point, n int) *rea
 	return r
 }
 
-// some are lines, one of which is longer than a block.
+// some returns lines, one of which is longer than a block.
 func some() (lines []string) {
 	for i := range 50 {
 		lines = append(lines, fmt.Sprintf(`{"id":%d,"text":"%s"}`, i, strings.Repeat("x", i)))
@@ -181,7 +180,7 @@ func some() (lines []string) {
 	return append(lines, `{"id":50,"text":"`+strings.Repeat("y", 600<<10)+`"}`, `{"id":51}`)
 }
 
-// names: a spec is found by its scheme, and the lane's name tells the same of the source.
+// names: a spec is found by its scheme, and the spec and the lane's name have the same traits.
 func names(t *testing.T, newFeed New) {
 	f := newFeed(t, `{}`)
 	kind := f.Kind()
@@ -218,7 +217,7 @@ func lines(t *testing.T, newFeed New) {
 	}
 }
 
-// resumes: from the cursor after a line, the lines after it come. What cannot go back has no cursors.
+// resumes: from the cursor after a line, the lines after it come. A source that cannot be rewound has no cursors.
 func resumes(t *testing.T, newFeed New) {
 	want := []string{`{"id":1}`, `{"id":22}`, `{"id":333}`, `{"id":4444}`}
 	f := newFeed(t, want...)
@@ -240,7 +239,7 @@ func resumes(t *testing.T, newFeed New) {
 	}
 }
 
-// tooLong: of a line over the limit, the beginning comes, and then the next line.
+// tooLong: of a line over the limit only the beginning comes, and then the next line.
 func tooLong(t *testing.T, newFeed New) {
 	const most = 32 << 10
 	long := `{"id":"` + strings.Repeat("x", 3*most) + `"}`
@@ -267,7 +266,7 @@ func cancelled(t *testing.T, newFeed New) {
 	}
 }
 
-// stopped: a source that is stopped ends, with its lane begun or not. Any goroutine may stop it.
+// stopped: a source ends when it is stopped, whether its lane was begun or not. Any goroutine may stop it.
 func stopped(t *testing.T, newFeed New) {
 	f := newFeed(t, some()...)
 	for _, begins := range []bool{false, true} {
@@ -283,7 +282,7 @@ func stopped(t *testing.T, newFeed New) {
 			} else if e.Block != nil {
 				e.Block.Release()
 			} else if e.Kind == source.Opened && err == nil {
-				r.Stop() // it may come before
+				r.Stop() // Stop may come before Next
 			}
 		}
 		testcheck.NoError(t, r.Close())
@@ -309,14 +308,14 @@ func closed(t *testing.T, newFeed New) {
 	}
 }
 
-// notBegun: a lane that nobody begins has no lines.
+// notBegun: a lane that was not begun has no lines.
 func notBegun(t *testing.T, newFeed New) {
 	r := open(t, newFeed(t, `{}`), source.Options{})
 	e, err := r.Next(r.ctx)
 	if err != nil || e.Kind != source.Opened {
 		t.Fatal(e, err)
 	}
-	if r.traits.Live { // it may have no end
+	if r.traits.Live { // it may never end
 		time.AfterFunc(100*time.Millisecond, r.Stop)
 	}
 	for err == nil {
@@ -330,7 +329,7 @@ func notBegun(t *testing.T, newFeed New) {
 	testcheck.NoError(t, r.Close())
 }
 
-// parts: what else is known of a lane is right.
+// parts: the lane's optional interfaces return the right values.
 func parts(t *testing.T, newFeed New) {
 	want := []string{`{"id":1}`, `{"id":2}`}
 	r := open(t, newFeed(t, want...), source.Options{})
@@ -361,7 +360,7 @@ func parts(t *testing.T, newFeed New) {
 	r.readAll(len(want))
 }
 
-// hello: a connection that weir makes begins with what asks for the rest of the feed.
+// hello: a connection that weir makes first asks for the rest of the feed.
 func hello(t *testing.T, newFeed New) {
 	f := newFeed(t, `{}`)
 	if kind := f.Kind(); !kind.Traits(f.Spec).Dialed {

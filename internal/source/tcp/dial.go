@@ -21,13 +21,12 @@ const (
 	// Waits before weir reconnects: the first, and the longest.
 	minRedial = 500 * time.Millisecond
 	maxRedial = 30 * time.Second
-	// useful is how many bytes a connection has to bring for the next wait to be
-	// short: more than the greeting of a feed that sends nothing else.
+	// useful is how many bytes a connection has to deliver to reset the wait: more than the greeting of a feed that
+	// sends nothing else.
 	useful = 4 << 10
 )
 
-// A dialer makes a connection, and reconnects. It is read by one goroutine;
-// Close and drop may come from any.
+// A dialer connects and reconnects. One goroutine reads it; Close and drop may be called from any.
 type dialer struct {
 	name string
 	opts *source.Options
@@ -37,24 +36,24 @@ type dialer struct {
 	resume string
 
 	mu     sync.Mutex
-	wire   net.Conn // under conn's TLS; nil before the first
+	wire   net.Conn // below conn's TLS; nil before the first
 	conn   net.Conn
-	conns  int // made so far
+	conns  int // connections made so far
 	closed bool
-	why    error // why the connection was dropped from this side
+	why    error // why weir dropped the connection
 }
 
 func newDialer(name string, o *source.Options, idle time.Duration) *dialer {
 	return &dialer{name: name, opts: o, idle: idle, dial: tcp.Dialer(dialTimeout).DialContext}
 }
 
-// connect makes a connection and sends what it begins with.
+// connect makes a connection and sends the first line, if any.
 func (d *dialer) connect(ctx context.Context) (err error) {
 	network, addr, _ := strings.Cut(d.name, "://")
 	wire, err := d.dial(ctx, "tcp", addr)
 	conn, fatal := wire, d.conns == 0 && isUnknownHost(err)
 	if err == nil && network == tlsScheme {
-		conn, err = shakeHands(ctx, wire, addr, d.opts.TLS)
+		conn, err = handshake(ctx, wire, addr, d.opts.TLS)
 		fatal = err != nil && (tcp.IsRefusal(err) || !isNetwork(err))
 	}
 	if err != nil {
@@ -86,7 +85,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(dialTimeout))
 	if _, err := conn.Write(hello); err != nil {
-		// The other end may have sent why it takes nothing.
+		// The other end may have sent the reason.
 		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
 		if _, rerr := conn.Read(make([]byte, 1)); tcp.IsRefusal(rerr) {
 			return &fatalError{fmt.Errorf("write to %s: %w%s", d.name, lines.Bare(rerr), hint(rerr))}
@@ -107,7 +106,7 @@ func (d *dialer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readIdle reads, and waits no longer than idle, if that is not 0.
+// readIdle reads, and waits at most idle unless that is 0.
 func readIdle(c net.Conn, p []byte, idle time.Duration) (int, error) {
 	if idle > 0 {
 		_ = c.SetReadDeadline(time.Now().Add(idle))
@@ -126,7 +125,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// drop ends the connection of a number, so that its reader reconnects.
+// drop ends the connection with a number, so its reader reconnects.
 func (d *dialer) drop(conn int, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,12 +150,12 @@ func (d *dialer) Close() error {
 	return err
 }
 
-// A fatalError is one that reconnecting does not solve, unless somebody is just replacing a certificate or a login's file.
+// A fatalError is an error that reconnecting does not fix, unless a certificate or a login file is just being replaced.
 type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }
 
-// isFatal reports whether reconnecting is of no use.
+// isFatal reports whether reconnecting is useless.
 func isFatal(err error) bool {
 	var fatal *fatalError
 	return errors.As(err, &fatal) || errors.Is(err, lines.ErrUTF16)
@@ -167,35 +166,35 @@ func isUnknownHost(err error) bool {
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// produceDialed hands out blocks of one connection after the other.
+// produceDialed produces the blocks of one connection after the other.
 func (s *Stream) produceDialed() error {
-	lost := time.Now() // later by the time in which there was a connection
+	disconnectedSince := time.Now() // moved forward by the time spent connected
 	waits, attempt := backoff.Backoff{Min: minRedial, Max: maxRedial}, 0
 	worked := false // a connection has delivered data
 	for {
 		err := s.dialer.connect(s.Ctx)
 		if err == nil {
-			made, brought := time.Now(), int64(0)
+			connected, received := time.Now(), int64(0)
 			s.opts.Observer.SetConnections(s.Name, 1)
 			unguard := tcp.Guard(s.dialer.wire)
 			if err = s.restart(); err == nil {
 				err = source.Guard(s.deliver)
-				brought = s.reader.Pos()
+				received = s.reader.Pos()
 			}
 			if unguard() {
 				err = fmt.Errorf("read %s: %w", s.Name, tcp.ErrGone)
-			} else if brought == 0 && tcp.IsRefusal(s.reader.Raw.Err) {
+			} else if received == 0 && tcp.IsRefusal(s.reader.Raw.Err) {
 				err = &fatalError{fmt.Errorf("%w%s", err, hint(s.reader.Raw.Err))}
 			}
 			_ = s.dialer.conn.Close()
 			s.opts.Observer.SetConnections(s.Name, 0)
-			lost = lost.Add(time.Since(made))
-			if brought > 0 {
+			disconnectedSince = disconnectedSince.Add(time.Since(connected))
+			if received > 0 {
 				s.askWhereToResume()
-				lost = time.Now()
+				disconnectedSince = time.Now()
 				worked = true
 			}
-			if brought >= useful {
+			if received >= useful {
 				waits.Reset()
 				attempt = 0
 			}
@@ -205,7 +204,7 @@ func (s *Stream) produceDialed() error {
 			what = s.reader.Torn()
 			err = fmt.Errorf("%s: the feed ended%s", s.Name, what)
 		}
-		mayBeReplaced := worked && errors.As(err, new(*fatalError)) && time.Since(lost) < backoff.Replacement
+		mayBeReplaced := worked && errors.As(err, new(*fatalError)) && time.Since(disconnectedSince) < backoff.Replacement
 		switch {
 		case s.Ctx.Err() != nil:
 			return s.Ctx.Err()
@@ -217,7 +216,7 @@ func (s *Stream) produceDialed() error {
 		case limit == 0 || isFatal(err) && !mayBeReplaced:
 			return err
 		}
-		wait, ok := waits.Next(limit - time.Since(lost))
+		wait, ok := waits.Next(limit - time.Since(disconnectedSince))
 		if !ok {
 			return fmt.Errorf("%w (tried for %s; --retry-for says how long)", err, limit)
 		}
@@ -230,8 +229,8 @@ func (s *Stream) produceDialed() error {
 	}
 }
 
-// askWhereToResume waits until what was read so far is committed, or with a spool on disk, and notes the value after which
-// the next connection asks the feed to resume.
+// askWhereToResume waits until everything read so far is committed (with a spool: on disk), and sets the value after
+// which the next connection asks the feed to resume.
 func (s *Stream) askWhereToResume() {
 	if !s.opts.Resumes || s.Ctx.Err() != nil {
 		return
@@ -247,7 +246,7 @@ func (s *Stream) askWhereToResume() {
 	}
 }
 
-// restart begins to read what a new connection sends.
+// restart starts reading a new connection.
 func (s *Stream) restart() error {
 	s.reader.Raw.Err = nil
 	s.reader.Clean = isClean(s.dialer.conn)
@@ -259,7 +258,7 @@ func (s *Stream) restart() error {
 	return nil
 }
 
-// deliver hands out what a connection brings, until it ends.
+// deliver produces the blocks of a connection, until it ends.
 func (s *Stream) deliver() error {
 	return s.reader.Each(func(b *source.Block) error {
 		b.Conn = s.dialer.conns

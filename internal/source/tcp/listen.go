@@ -22,47 +22,46 @@ import (
 )
 
 const (
-	// maxSenders are taken at a time; one that is idle costs 12 KiB.
+	// connected at a time; an idle one costs 12 KiB
 	maxSenders  = 1000
-	senderRead  = 4 << 10  // bytes that are read ahead of a sender's framer
-	senderBlock = 16 << 10 // bytes of a sender's block unless one line is longer
+	senderRead  = 4 << 10  // bytes read ahead of a sender's framer
+	senderBlock = 16 << 10 // bytes of a sender's block, unless one line is longer
 
-	// Senders together cannot fill the memory: only manyMedium at a time are in a line over
-	// senderBlock, and manyLong in one over longLine. Others wait.
+	// Senders together must not fill the memory: only manyMedium at a time may be in a line over senderBlock, and
+	// manyLong in one over longLine. Others wait.
 	manyMedium = 16
 	longLine   = 1 << 20 // bytes
 	manyLong   = 4
-	// Others wait for a sender within such a line, so it has to send longLineRate bytes a second
-	// on average, and may pause for longLinePause.
+	// A sender within such a line makes others wait, so it has to send longLineRate bytes a second on average, and may
+	// pause for longLinePause.
 	longLineRate  = 16 << 10
 	longLinePause = time.Minute
 
-	// senderWindow bounds a sender's zstd window: what RFC 8878 recommends, and `zstd -19`
-	// needs. As many as fit into a bufferShare-th of Options.Buffer are taken at a time,
-	// minWindows at least.
+	// senderWindow limits a sender's zstd window. RFC 8878 recommends this size, and `zstd -19` needs it. 1/bufferShare
+	// of Options.Buffer is for windows, but at least minWindows fit.
 	senderWindow = 8 << 20 // bytes
 	minWindows   = 4
 	bufferShare  = 4
 
-	// How long a sender has to agree on TLS, and then to send a first line.
+	// How long a sender has for the TLS handshake, and then for its first line.
 	handshakeTimeout = 10 * time.Second
 	firstLineTimeout = time.Minute
 )
 
-// A listener takes senders.
+// A listener accepts senders.
 type listener struct {
 	net.Listener
 	load    func() (*tls.Config, error) // reads the TLS files; nil: no TLS
 	permits []permit
-	windows chan struct{} // a token for each sender that has a zstd window
-	pool    *source.Pool  // of small blocks, for a sender that is idle keeps one
-	changed func(n int)   // is called with how many conns there are; mu is locked
+	windows chan struct{} // a token for each sender with a zstd window
+	pool    *source.Pool  // of small blocks, because an idle sender keeps one
+	changed func(n int)   // called with the number of conns; mu is locked
 
 	mu     sync.Mutex
 	tls    *tls.Config      // loaded last
 	failed string           // why the last reload failed
-	conns  map[net.Conn]int // the number of one that has brought no line yet, else 0
-	number int              // of the last
+	conns  map[net.Conn]int // by arrival number if it has sent no line yet, else 0
+	number int              // the last one assigned
 	closed bool
 }
 
@@ -96,8 +95,8 @@ func newListener(in net.Listener, name string, o *source.Options) *listener {
 	}
 }
 
-// add takes a connection, unless it is over, or there are too many that have sent lines: those
-// that have not make room, the oldest first.
+// add registers a connection. It fails after Close, and if too many connections have sent lines. To make room, it
+// closes the oldest one that has not.
 func (l *listener) add(c net.Conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +122,7 @@ func (l *listener) add(c net.Conn) error {
 	return nil
 }
 
-// spoke notes that a connection has brought a line.
+// spoke records that a connection has sent a line.
 func (l *listener) spoke(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +131,7 @@ func (l *listener) spoke(c net.Conn) {
 	}
 }
 
-// remove ends a connection, and reports whether another one has taken its place before.
+// remove closes a connection, and reports whether it was displaced by a new one.
 func (l *listener) remove(c net.Conn) (displaced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +142,7 @@ func (l *listener) remove(c net.Conn) (displaced bool) {
 	return !ok
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +156,7 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// produceSent hands out blocks of all senders, until it is closed.
+// produceSent produces the blocks of all senders, until it is closed.
 func (s *Stream) produceSent() error {
 	var senders sync.WaitGroup
 	defer senders.Wait()
@@ -170,7 +169,7 @@ func (s *Stream) produceSent() error {
 			return s.Ctx.Err()
 		}
 		if err != nil {
-			// No descriptors, as a rule: those who are here may leave.
+			// Usually out of descriptors: wait, because senders may leave.
 			s.opts.Log.Warn(fmt.Sprintf("%s: %v", s.Name, lines.Bare(err)))
 			if err := backoff.Sleep(s.Ctx, minRedial); err != nil {
 				return err
@@ -196,8 +195,8 @@ func (s *Stream) produceSent() error {
 	}
 }
 
-// strangers are the first bytes of connections that are no feed, and what these are.
-var strangers = func() map[string]string {
+// foreignProtocols are the first bytes of protocols that are no feed, and their names.
+var foreignProtocols = func() map[string]string {
 	m := map[string]string{"\x16\x03": "it speaks TLS: use tls-listen://"}
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "PRI"} {
 		m[method+" "] = "it speaks HTTP, not JSON lines"
@@ -205,20 +204,20 @@ var strangers = func() map[string]string {
 	return m
 }()
 
-// A permit is for lines over a length: a sender in such a line has put a token in.
+// A permit is for lines over a length. A sender in such a line holds a token.
 type permit struct {
 	over   int // bytes
 	tokens chan struct{}
 }
 
-// senderConn is a sender's connection, whose reads have a deadline.
+// senderConn is a sender's connection. Its reads have a deadline.
 type senderConn struct {
 	net.Conn
 	idle    time.Duration // as in Options
-	spoke   bool          // a first line has come; until then the deadline is that for it
-	permits []permit      // of the listener
-	held    int           // of these, by this sender
-	pause   time.Duration // that a sender with a permit has left
+	spoke   bool          // the first line has arrived; until then its deadline applies
+	permits []permit      // the listener's
+	held    int           // how many this sender holds
+	pause   time.Duration // left for a sender with a permit
 }
 
 func (c *senderConn) Read(p []byte) (int, error) {
@@ -235,7 +234,7 @@ func (c *senderConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readLong reads within a line for which there is a permit.
+// readLong reads within a line that needs a permit.
 func (c *senderConn) readLong(p []byte) (int, error) {
 	wait := c.pause
 	if c.spoke && c.idle > 0 {
@@ -250,12 +249,12 @@ func (c *senderConn) readLong(p []byte) (int, error) {
 	case wait == c.idle:
 		err = silence(c.idle)
 	default:
-		err = fmt.Errorf("a line over %d KiB arrived too slowly: it may pause for %s, and else takes at least %d KiB/s", senderBlock>>10, longLinePause, longLineRate>>10)
+		err = fmt.Errorf("a line over %d KiB arrived too slowly: it may pause for %s, and otherwise has to send at least %d KiB/s", senderBlock>>10, longLinePause, longLineRate>>10)
 	}
 	return n, err
 }
 
-// room waits for the permits that a line of a length takes.
+// room waits for the permits that a line of a length needs.
 func (c *senderConn) room(ctx context.Context, length int) error {
 	for c.held < len(c.permits) && length > c.permits[c.held].over {
 		select {
@@ -269,7 +268,7 @@ func (c *senderConn) room(ctx context.Context, length int) error {
 	return nil
 }
 
-// giveBack lets other senders have long lines.
+// giveBack returns the permits.
 func (c *senderConn) giveBack() {
 	if c.held > 0 {
 		_ = c.SetReadDeadline(time.Time{})
@@ -286,14 +285,14 @@ func (l *listener) config(log *slog.Logger) *tls.Config {
 	defer l.mu.Unlock()
 	if err == nil {
 		l.tls, l.failed = c, ""
-	} else if why := err.Error(); why != l.failed { // once, and not for each sender
+	} else if why := err.Error(); why != l.failed { // log it once, not for each sender
 		l.failed = why
 		log.Warn(why + "; still using the certificates that were read before")
 	}
 	return l.tls
 }
 
-// secured is a sender's connection under TLS, if the listener asks for it.
+// secured starts TLS on a sender's connection, if the listener requires it.
 func (s *Stream) secured(c net.Conn) (net.Conn, error) {
 	if s.listener.load == nil {
 		return c, nil
@@ -307,7 +306,7 @@ func (s *Stream) secured(c net.Conn) (net.Conn, error) {
 	return over, nil
 }
 
-// sender hands out the blocks of one connection.
+// sender produces the blocks of one connection.
 func (s *Stream) sender(c net.Conn) error {
 	_ = c.SetReadDeadline(time.Now().Add(firstLineTimeout))
 	over, err := s.secured(c)
@@ -321,8 +320,8 @@ func (s *Stream) sender(c net.Conn) error {
 	br := bufio.NewReaderSize(bytes, senderRead)
 	format := s.opts.Compression
 	if format == source.Auto || format == source.None {
-		if begins := lines.Prefix(br, slices.Collect(maps.Keys(strangers))...); begins != "" {
-			return errors.New(strangers[begins])
+		if begins := lines.Prefix(br, slices.Collect(maps.Keys(foreignProtocols))...); begins != "" {
+			return errors.New(foreignProtocols[begins])
 		}
 	}
 	if format == source.Auto {
@@ -352,7 +351,7 @@ func (s *Stream) sender(c net.Conn) error {
 		Room: func(length int) error { return in.room(s.Ctx, length) }}}
 	defer f.Drop()
 	f.Reset(br)
-	if _, err := br.Peek(1); err != nil { // a block is made when there is something to put into it
+	if _, err := br.Peek(1); err != nil { // allocate a block only when there is something to put into it
 		return fail(err)
 	}
 	for {

@@ -28,8 +28,8 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// dialIn has do read a stream, in a bubble, whose connections are pipes: serve is at the other
-// end of each, which is closed when it returns.
+// dialIn calls do with a stream, in a bubble, whose connections are pipes. serve runs the other end of each, which is
+// closed when serve returns.
 func dialIn(t *testing.T, spec string, o source.Options, serve func(n int, c net.Conn), do func(t *testing.T, s *Stream, warnings chan string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,11 +52,11 @@ func dialIn(t *testing.T, spec string, o source.Options, serve func(n int, c net
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(2 * time.Hour) // until all that serves has ended
+		time.Sleep(2 * time.Hour) // until all servers have ended
 	})
 }
 
-// likeTCP is a pipe whose errors are those of a network.
+// likeTCP is a pipe with a network's errors.
 type likeTCP struct{ net.Conn }
 
 func (c likeTCP) Read(p []byte) (int, error) {
@@ -88,7 +88,7 @@ func linesOf(t *testing.T, s *Stream) (string, error) {
 	}
 }
 
-// certificate returns one for the name "pipe", and what trusts it.
+// certificate returns a certificate for the name "pipe", and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	testcheck.NoError(t, err)
@@ -103,11 +103,11 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// object stands for what a job knows of lines.
+// object stands for a job's check whether a line is whole.
 func object(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) }
 
-// TestLastLine: one without a newline counts if it is whole and the connection was closed
-// cleanly, which TLS has to say.
+// TestLastLine: a last line without a newline counts if it is whole and the connection was closed cleanly, which with
+// TLS needs a close_notify.
 func TestLastLine(t *testing.T) {
 	pair, pool := certificate(t)
 	server, client := &tls.Config{Certificates: []tls.Certificate{pair}}, &tls.Config{RootCAs: pool, ServerName: "pipe"}
@@ -138,7 +138,7 @@ func TestLastLine(t *testing.T) {
 			}
 			_, _ = io.WriteString(to, c.sent)
 			if c.tls && !c.cut {
-				go func() { _, _ = io.Copy(io.Discard, wire) }() // the other end says that it closes, too
+				go func() { _, _ = io.Copy(io.Discard, wire) }() // so the other end sends close_notify, too
 				_ = to.Close()
 			}
 			_ = wire.Close()
@@ -177,8 +177,8 @@ func TestLastLine(t *testing.T) {
 	}
 }
 
-// TestDial_CertificateIsReplaced: the feed gets a certificate of another authority, and weir's file of authorities is
-// replaced later. Until then weir reconnects, but not for good.
+// TestDial_CertificateIsReplaced: the feed gets a certificate from another authority, and weir's file of authorities is
+// replaced later. Until then weir reconnects, but not forever.
 func TestDial_CertificateIsReplaced(t *testing.T) {
 	first, firstPool := certificate(t)
 	second, secondPool := certificate(t)
@@ -233,8 +233,8 @@ func TestDial_CertificateIsReplaced(t *testing.T) {
 	}
 }
 
-// TestDial_EndsAtOnce: where TLS cannot work, or the host is unknown, reconnecting is of no use,
-// and the reason is said; what may pass is retried.
+// TestDial_EndsAtOnce: if TLS cannot work, or the host is unknown, weir does not reconnect, and gives the reason. It
+// retries temporary errors.
 func TestDial_EndsAtOnce(t *testing.T) {
 	pair, pool := certificate(t)
 	stranger, others := certificate(t)
@@ -243,7 +243,7 @@ func TestDial_EndsAtOnce(t *testing.T) {
 			go func() { time.Sleep(time.Minute); _ = wire.Close() }()
 			c.Certificates = []tls.Certificate{pair}
 			conn := tls.Server(wire, c)
-			_, _ = io.ReadFull(conn, make([]byte, 6)) // shakes hands
+			_, _ = io.ReadFull(conn, make([]byte, 6)) // part of the handshake
 			_, _ = io.WriteString(conn, "a\n")
 			_ = conn.Close()
 		}
@@ -258,7 +258,7 @@ func TestDial_EndsAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		serve func(net.Conn)
 		tls   *tls.Config
-		want  string // of the error; "": it is retried
+		want  string // in the error; "": it is retried
 	}{
 		"a client certificate is wanted":     {wants(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}), &tls.Config{RootCAs: pool}, "certificate required; --tls-cert and --tls-key show one"},
 		"the same in TLS 1.2":                {wants(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MaxVersion: tls.VersionTLS12}), &tls.Config{RootCAs: pool}, "handshake failure"},
@@ -323,8 +323,7 @@ func TestDial_EndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestRetryFor_QuietConnection: the time in which there was a connection does not count,
-// even if it brought nothing.
+// TestRetryFor_QuietConnection: time while connected does not count, even if nothing arrived.
 func TestRetryFor_QuietConnection(t *testing.T) {
 	quiet := func(n int, c net.Conn) {
 		if n == 0 {
@@ -340,8 +339,8 @@ func TestRetryFor_QuietConnection(t *testing.T) {
 	})
 }
 
-// TestRetryFor_NothingBehindACompressedStream: connections that end before a compressed
-// stream has begun bring nothing, whatever the first one brought.
+// TestRetryFor_NothingBehindACompressedStream: a connection that ends before its compressed stream has begun counts as
+// having delivered nothing, whatever the first one delivered.
 func TestRetryFor_NothingBehindACompressedStream(t *testing.T) {
 	var data bytes.Buffer
 	w := zlib.NewWriter(&data)
@@ -364,7 +363,7 @@ func TestRetryFor_NothingBehindACompressedStream(t *testing.T) {
 	})
 }
 
-// TestIdle: weir reconnects when nothing comes for a while.
+// TestIdle: weir reconnects when nothing arrives for a while.
 func TestIdle(t *testing.T) {
 	silent := func(n int, c net.Conn) {
 		_, _ = io.WriteString(c, "a\n")
@@ -384,7 +383,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// told returns how many connections there were, one number after the other.
+// told returns the numbers of connections that were reported, in order.
 func told(n chan int) (all []int) {
 	synctest.Wait()
 	for len(n) > 0 {
@@ -393,7 +392,7 @@ func told(n chan int) (all []int) {
 	return slices.Compact(all)
 }
 
-// An observer learns how many connections there are, and counts senders that failed.
+// An observer records the numbers of connections, and counts senders that failed.
 type observer struct {
 	source.Unobserved
 	connections chan<- int

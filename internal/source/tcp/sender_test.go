@@ -20,8 +20,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// pipes is a listener whose senders are at the other end of pipes, so that time can be a
-// bubble's.
+// pipes is a listener whose senders are at the other end of pipes, so a bubble's clock applies.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -39,7 +38,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.closed); return nil }
 func (p *pipes) Addr() net.Addr { return nil }
 
-// A counted connection counts what was read of it.
+// A counted connection counts the bytes read from it.
 type counted struct {
 	net.Conn
 	read *atomic.Int64
@@ -87,13 +86,13 @@ func (l *listening) dial() net.Conn {
 	return theirs
 }
 
-// send has a sender send, as far as it is read.
+// send sends data from a sender, as far as it is read.
 func (l *listening) send(c net.Conn, data []byte) {
 	go func() { _, _ = c.Write(data) }()
 	synctest.Wait()
 }
 
-// wantLines takes a block.
+// wantLines reads a block.
 func (l *listening) want(lines string) {
 	l.Helper()
 	b, err := l.stream.Next(l.Context())
@@ -104,7 +103,7 @@ func (l *listening) want(lines string) {
 	synctest.Wait()
 }
 
-// wantWarnings takes warnings, of which each has to have a text in it.
+// wantWarnings checks the number of warnings, each of which must contain a text. It clears them.
 func (l *listening) wantWarnings(n int, text string) {
 	l.Helper()
 	synctest.Wait()
@@ -118,14 +117,14 @@ func (l *listening) wantWarnings(n int, text string) {
 	}
 }
 
-// ended reports whether a sender's connection was ended.
+// ended reports whether a sender's connection was closed.
 func ended(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(time.Nanosecond))
 	_, err := io.ReadAll(c)
 	return !isTimeout(err)
 }
 
-// TestListen_FirstLine: a sender has a minute for it, and then as long as --idle-timeout says.
+// TestListen_FirstLine: a sender has a minute for its first line, and then the idle timeout.
 func TestListen_FirstLine(t *testing.T) {
 	for idle, end := range map[time.Duration]time.Duration{0: 0, 5 * time.Minute: 5 * time.Minute} {
 		listenIn(t, source.Options{}, nil, func(l *listening) {
@@ -159,7 +158,7 @@ func TestListen_FirstLine(t *testing.T) {
 	}
 }
 
-// TestListen_Handshake: one that does not agree on TLS is ended after ten seconds.
+// TestListen_Handshake: a sender that does not complete the TLS handshake is disconnected after ten seconds.
 func TestListen_Handshake(t *testing.T) {
 	listenIn(t, source.Options{}, &tls.Config{}, func(l *listening) {
 		silent := l.dial()
@@ -173,8 +172,8 @@ func TestListen_Handshake(t *testing.T) {
 	})
 }
 
-// TestListen_SilentOnesMakeRoom: connections that say nothing do not close the port, and those
-// that have sent lines are never ended for another.
+// TestListen_SilentOnesMakeRoom: silent connections do not block the port, and a sender that has sent lines is never
+// disconnected for another.
 func TestListen_SilentOnesMakeRoom(t *testing.T) {
 	listenIn(t, source.Options{}, nil, func(l *listening) {
 		good := l.dial()
@@ -207,8 +206,8 @@ func TestListen_SilentOnesMakeRoom(t *testing.T) {
 	})
 }
 
-// TestListen_LongLinesWait: while nobody takes the lines, senders of long ones are read only
-// as far as there is room for all of them.
+// TestListen_LongLinesWait: while nothing reads the lines, senders of long ones are read only as far as there is room
+// for all of them.
 func TestListen_LongLinesWait(t *testing.T) {
 	listenIn(t, source.Options{}, nil, func(l *listening) {
 		const senders = 100
@@ -227,8 +226,8 @@ func TestListen_LongLinesWait(t *testing.T) {
 	})
 }
 
-// TestListen_StalledLongLinesMakeRoom: senders that stop within long lines, or drip, do not keep
-// others from sending long lines.
+// TestListen_StalledLongLinesMakeRoom: senders that stop within long lines, or send slowly, do not keep others from
+// sending long lines.
 func TestListen_StalledLongLinesMakeRoom(t *testing.T) {
 	long := append(bytes.Repeat([]byte("x"), senderBlock+100), '\n')
 	listenIn(t, source.Options{}, nil, func(l *listening) {
@@ -254,13 +253,13 @@ func TestListen_StalledLongLinesMakeRoom(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		l.wantWarnings(manyMedium, "arrived too slowly")
 		l.want(string(long))
-		time.Sleep(time.Hour) // it has no line at hand
+		time.Sleep(time.Hour) // it is not within a line
 		l.send(good, long)
 		l.want(string(long))
 	})
 }
 
-// TestListen_SteadyLongLineIsRead: a sender on a slow line has as long as its line takes.
+// TestListen_SteadyLongLineIsRead: a sender with a slow connection has as long as its line takes.
 func TestListen_SteadyLongLineIsRead(t *testing.T) {
 	listenIn(t, source.Options{MaxLine: 4 << 20}, nil, func(l *listening) {
 		c := l.dial()
@@ -275,8 +274,8 @@ func TestListen_SteadyLongLineIsRead(t *testing.T) {
 	})
 }
 
-// TestListen_TooLongLines: a line over --max-line is cut off whatever the limit, plain or
-// compressed, and the sender and the others continue.
+// TestListen_TooLongLines: a line over --max-line is cut off at any limit, plain or compressed, and all senders
+// continue.
 func TestListen_TooLongLines(t *testing.T) {
 	for _, limit := range []int{1, 100, senderBlock - 1, senderBlock, senderBlock + 1, 40 << 10, 64 << 10, 100 << 10} {
 		for _, size := range []int{limit + 1, senderBlock, 20_000, 64 << 10, 70_000, 300_000} {
@@ -306,8 +305,7 @@ func gzipped(data []byte) []byte {
 	return b.Bytes()
 }
 
-// TestListen_PanicEndsOneSender: where weir itself fails on what a sender sends, that sender is
-// disconnected, and the others continue.
+// TestListen_PanicEndsOneSender: if a sender's data triggers a bug in weir, only that sender is disconnected.
 func TestListen_PanicEndsOneSender(t *testing.T) {
 	failed := 0
 	o := source.Options{Observer: observer{failed: &failed}, Whole: func([]byte) bool { panic("a fault in weir") }}
@@ -326,14 +324,14 @@ func TestListen_PanicEndsOneSender(t *testing.T) {
 	})
 }
 
-// TestListen_ZstdWindows: a sender may ask for a window of 8 MiB, and only some at a time.
+// TestListen_ZstdWindows: a sender may need a window of 8 MiB, and only a few senders may have one at a time.
 func TestListen_ZstdWindows(t *testing.T) {
 	packed := func(window int) []byte {
 		var b bytes.Buffer
 		w, err := zstd.NewWriter(&b, zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1))
 		testcheck.NoError(t, err)
 		_, _ = io.WriteString(w, "{}\n")
-		_ = w.Flush() // the size is not known then
+		_ = w.Flush() // so the size is not in the header
 		_, _ = w.Write(bytes.Repeat([]byte("x"), senderBlock/2))
 		_ = w.Flush()
 		return b.Bytes()
@@ -342,7 +340,7 @@ func TestListen_ZstdWindows(t *testing.T) {
 	listenIn(t, source.Options{Buffer: 6 * senderWindow * bufferShare}, nil, func(l *listening) {
 		l.send(l.dial(), packed(2*senderWindow))
 		l.wantWarnings(1, "zstd: corrupt, or needs a window of more than 8 MiB")
-		// A frame in one segment says only how long it is.
+		// A frame in one segment states only its length.
 		l.send(l.dial(), slices.Concat([]byte("\x28\xb5\x2f\xfd\xe0"), []byte{0, 0, 0, 1, 0, 0, 0, 0}, make([]byte, 100)))
 		l.wantWarnings(1, "zstd: corrupt, or needs a window of more than 8 MiB")
 		var senders []net.Conn
@@ -363,7 +361,7 @@ func TestListen_ZstdWindows(t *testing.T) {
 	})
 }
 
-// TestListen_Strangers: what is no feed is ended with one warning, and gives no line.
+// TestListen_Strangers: a connection with another protocol is closed with one warning, and delivers no line.
 func TestListen_Strangers(t *testing.T) {
 	listenIn(t, source.Options{}, nil, func(l *listening) {
 		for begins, warning := range map[string]string{
@@ -380,7 +378,7 @@ func TestListen_Strangers(t *testing.T) {
 				t.Errorf("%q is still connected", begins)
 			}
 		}
-		// The beginning of one alone is none.
+		// A prefix of such a protocol alone is a line.
 		l.send(l.dial(), []byte("PO\n"))
 		l.want("PO\n")
 		c := l.dial()
@@ -390,8 +388,8 @@ func TestListen_Strangers(t *testing.T) {
 	})
 }
 
-// sendAll sends line after line until the connection ends, and counts those that were taken. A write to a pipe
-// returns when all of it was read.
+// sendAll sends a line repeatedly until the connection ends, and counts those that were read. A write to a pipe returns
+// when all of it was read.
 func sendAll(c net.Conn, line string, taken *atomic.Int64) {
 	for {
 		if _, err := io.WriteString(c, line); err != nil {
@@ -401,9 +399,9 @@ func sendAll(c net.Conn, line string, taken *atomic.Int64) {
 	}
 }
 
-// TestStop_WhatConnectionsSentComesYet: each line that was read of a connection when reading is
-// stopped comes before the end, because nobody sends it again.
-func TestStop_WhatConnectionsSentComesYet(t *testing.T) {
+// TestStop_DeliversWhatWasRead: after Stop, every line already read from a connection comes before the end,
+// because it would not be resent.
+func TestStop_DeliversWhatWasRead(t *testing.T) {
 	line := `{"id":"` + strings.Repeat("x", 500) + `"}` + "\n"
 	check := func(t *testing.T, s *Stream, taken *atomic.Int64) {
 		t.Helper()

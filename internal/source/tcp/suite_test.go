@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestSuite: connections that weir makes pass the suite, and so do senders.
+// TestSuite: connections that weir makes and senders pass the suite.
 func TestSuite(t *testing.T) {
 	t.Run("dialed", func(t *testing.T) {
 		sourcetest.Test(t, func(t *testing.T, lines ...string) sourcetest.Feed {
@@ -28,7 +28,7 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// server sends a text to each connection, and ends it.
+// server sends a text to each connection, and closes it.
 func server(t *testing.T, text string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func server(t *testing.T, text string) (addr string) {
 			serving.Go(func() {
 				_, _ = io.WriteString(c, text)
 				_ = c.(*net.TCPConn).CloseWrite()
-				_, _ = io.Copy(io.Discard, c) // what it begins with
+				_, _ = io.Copy(io.Discard, c) // the first line from weir
 				_ = c.Close()
 			})
 		}
@@ -52,7 +52,7 @@ func server(t *testing.T, text string) (addr string) {
 	return l.Addr().String()
 }
 
-// sender sends a text to each listener that there is at an address, once.
+// sender sends a text to every listener that is started at an address, once.
 func sender(t *testing.T, text string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func sender(t *testing.T, text string) (addr string) {
 		for {
 			if c, err := net.Dial("tcp", addr); err == nil {
 				_, _ = io.WriteString(c, text)
-				_, _ = io.Copy(io.Discard, c) // until the listener ends
+				_, _ = io.Copy(io.Discard, c) // until the listener closes
 				_ = c.Close()
 			}
 			select {

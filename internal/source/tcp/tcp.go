@@ -1,4 +1,4 @@
-// Package tcp reads connections: those that weir makes, and those of senders.
+// Package tcp reads connections that weir makes, and connections from senders.
 package tcp
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// Options are the settings that only connections have.
+// Options are the settings specific to connections.
 type Options struct {
-	Idle time.Duration // a connection on which nothing comes for this long is lost; 0: never
+	Idle time.Duration // a connection that is silent for this long is lost; 0: never
 }
 
-// What begins the specs of connections that weir makes, and of listeners.
+// Prefixes of the specs of connections that weir makes, and of listeners.
 const (
 	tcpScheme       = "tcp"
 	tlsScheme       = "tls"
@@ -25,12 +25,12 @@ const (
 	tlsListenScheme = "tls-listen"
 )
 
-// Dialed is connections that weir makes as a kind of source, by their options.
+// Dialed returns connections that weir makes, as a kind of source.
 func Dialed(o Options) source.Kind {
 	return kind("tcp:// and tls://host:port", []string{tcpScheme, tlsScheme}, source.Traits{Live: true, Named: true, Dialed: true}, o)
 }
 
-// Listening is listeners, to which senders connect, as a kind of source.
+// Listening returns listeners, to which senders connect, as a kind of source.
 func Listening(o Options) source.Kind {
 	return kind("tcp-listen:// and tls-listen://host:port", []string{listenScheme, tlsListenScheme}, source.Traits{Live: true, Named: true}, o)
 }
@@ -62,7 +62,7 @@ func isDialed(spec string) bool {
 	return scheme == tcpScheme || scheme == tlsScheme
 }
 
-// New returns the source of a connection or a listener, by its name.
+// New returns the source for a connection or a listener, by its name.
 func New(name string, o source.Options, c Options) source.Source {
 	return source.Series([]string{name}, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
 		s, err := Open(ctx, name, o, c, from.Resume)
@@ -79,7 +79,7 @@ var (
 	_ source.Addressed = (*Stream)(nil)
 )
 
-// A Stream reads a connection, and reconnects; or all senders of a listener.
+// A Stream reads a connection, and reconnects; or reads all senders of a listener.
 type Stream struct {
 	*lines.Stream
 	opts   source.Options
@@ -88,10 +88,10 @@ type Stream struct {
 	begun  bool          // a connection was read
 
 	dialer   *dialer   // nil unless weir makes the connection
-	listener *listener // nil unless others connect
+	listener *listener // nil unless senders connect
 }
 
-// Open opens a connection or a listener. A connection is made by the first Next, which asks the feed to resume after a value.
+// Open opens a connection or a listener. The first Next connects, and asks the feed to resume after a value.
 func Open(ctx context.Context, name string, o source.Options, c Options, resume string) (s *Stream, err error) {
 	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func Open(ctx context.Context, name string, o source.Options, c Options, resume 
 	return newStream(name, o, c, l), nil
 }
 
-// newStream returns a stream of a listener, or of the connections that it makes.
+// newStream returns a stream of a listener; if l is nil, of the connections that it makes.
 func newStream(name string, o source.Options, c Options, l *listener) *Stream {
 	s := &Stream{opts: o, idle: c.Idle, listener: l}
 	if l != nil {
@@ -126,7 +126,7 @@ func newStream(name string, o source.Options, c Options, l *listener) *Stream {
 	return s
 }
 
-// Addr is where senders are waited for; nil for a connection that weir makes.
+// Addr returns the listening address; nil for a connection that weir makes.
 func (s *Stream) Addr() net.Addr {
 	if s.listener == nil {
 		return nil
@@ -137,20 +137,20 @@ func (s *Stream) Addr() net.Addr {
 // Begun implements [source.Lane].
 func (s *Stream) Begun() source.Begun { return source.Begun{Waits: true} }
 
-// Size implements [source.Sized]: it is not known.
+// Size implements [source.Sized]: it is unknown.
 func (s *Stream) Size() int64 { return 0 }
 
 // RawOffset implements [source.Sized].
 func (s *Stream) RawOffset() int64 { return s.reader.Raw.N.Load() }
 
-// Drop implements [source.Dropper]. The warning gives the reason. It does nothing when that connection has ended.
+// Drop implements [source.Dropper]. The warning gives the reason. It does nothing if that connection has ended.
 func (s *Stream) Drop(conn int, why error) {
 	if s.dialer != nil {
 		s.dialer.drop(conn, why)
 	}
 }
 
-// interrupt ends all connections, and with them their reads.
+// interrupt closes all connections, which ends their reads.
 func (s *Stream) interrupt() bool {
 	if s.dialer != nil {
 		_ = s.dialer.Close()

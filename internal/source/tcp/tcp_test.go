@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve sends data to the first connection, and then ends it.
+// serve sends data to the first connection, and then closes it.
 func serve(t *testing.T, data string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func serve(t *testing.T, data string) string {
 	return "tcp://" + l.Addr().String()
 }
 
-// readAll reads what a connection brings, from some cursor that it does not know.
+// readAll reads a connection, from a cursor of another source.
 func readAll(t *testing.T, addr string, o source.Options) (text string, err error) {
 	t.Helper()
 	s := tcp.New(addr, o, tcp.Options{})
@@ -76,7 +76,7 @@ func readAll(t *testing.T, addr string, o source.Options) (text string, err erro
 	}
 }
 
-// TestTCP: a connection is a lane, which gives whole lines and then ends.
+// TestTCP: a connection is a lane, which delivers whole lines and then ends.
 func TestTCP(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -139,8 +139,7 @@ func open(t *testing.T, name string) *tcp.Stream {
 	return s
 }
 
-// TestListen_LongLinesAreNotKept: a sender that is idle does not hold the memory of a long
-// line, its own or another's.
+// TestListen_LongLinesAreNotKept: an idle sender does not hold the memory of a long line, its own or another's.
 func TestListen_LongLinesAreNotKept(t *testing.T) {
 	const senders = 100
 	s := open(t, "tcp-listen://127.0.0.1:0")

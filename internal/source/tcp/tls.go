@@ -11,9 +11,9 @@ import (
 	"github.com/weirsync/weir/internal/tcp"
 )
 
-// A wire is what TLS goes over. It notes that it has ended: crypto/tls takes that for a good
-// end of the stream if it comes between two records, and so does not tell a stream that was
-// cut there. Where the other end says that it closes, the wire is not read to its end.
+// A wire is the connection under TLS. It records that it has ended. crypto/tls treats an end between two records as a
+// clean end, so it does not detect a stream cut there. If the other end sends close_notify, the wire is not read to its
+// end.
 type wire struct {
 	net.Conn
 	ended bool
@@ -25,15 +25,15 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isClean returns what reports, when reading a connection has come to its end, whether the other
-// end said so: that of a stream without TLS always did, else there was a reset.
+// isClean returns a function that reports, after a connection was read to its end, whether the other end closed it
+// cleanly. Without TLS it always did, because otherwise there was a reset.
 func isClean(c net.Conn) func() bool {
 	t, ok := c.(*tls.Conn)
 	return func() bool { return !ok || !t.NetConn().(*wire).ended }
 }
 
-// shakeHands begins TLS with a server. It closes c where that fails.
-func shakeHands(ctx context.Context, c net.Conn, addr string, load func() (*tls.Config, error)) (net.Conn, error) {
+// handshake performs the TLS handshake with a server. It closes c if that fails.
+func handshake(ctx context.Context, c net.Conn, addr string, load func() (*tls.Config, error)) (net.Conn, error) {
 	config, err := load()
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -52,14 +52,14 @@ func shakeHands(ctx context.Context, c net.Conn, addr string, load func() (*tls.
 	return nil, err
 }
 
-// isNetwork reports whether an error is none of TLS, but of what is under it.
+// isNetwork reports whether an error comes from below TLS.
 func isNetwork(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op != "local error" || isTimeout(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled)
 }
 
-// hint is what to do about a refusal.
+// hint returns advice for a rejected connection.
 func hint(err error) string {
 	var header tls.RecordHeaderError
 	switch {

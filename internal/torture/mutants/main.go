@@ -1,6 +1,6 @@
-// Command mutants puts one fault at a time into weir's code, and sees that a test goes
-// red: go run ./internal/torture/mutants [NAME...]. A mutant that survives, or whose
-// place in the code is gone, is an error. What the tests of NAMEs print is shown.
+// Command mutants puts one fault at a time into weir's code, and checks that a test fails: go run
+// ./internal/torture/mutants [NAME...]. A mutant that survives, or whose code no longer exists, is an error. With
+// NAMEs it prints the output of their tests.
 package main
 
 import (
@@ -18,23 +18,23 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// faults has the mutants: those that the tests of internal/sink/sqlite have to notice are in faults/sink/sqlite.txt,
-// an empty line between two.
+// faults has the mutants, separated by empty lines: faults/sink/sqlite.txt has those that the tests of
+// internal/sink/sqlite must notice.
 //
 //	its name
-//	the file with the code, and the tests that have to notice it; root behind them: these can only be run as root
+//	the file with the code, and the tests that must notice it; then root, if these must run as root
 //	-the code, a part of a line or several lines
-//	+what takes its place
+//	+what replaces it
 //
 //go:embed faults
 var faults embed.FS
 
 // A mutant is a fault: in a file, old becomes new.
 type mutant struct {
-	id                   string // as long as every other id
+	id                   string // all ids have the same length
 	name, file, old, new string
-	pkg, run             string // the tests that have to notice it
-	root                 bool   // these can only be run as root
+	pkg, run             string // the tests that must notice it
+	root                 bool   // they need root
 }
 
 // all returns the mutants of the folder.
@@ -83,7 +83,7 @@ func main() {
 	}
 }
 
-// atOnce is how many mutants are tested at the same time: a test mostly waits.
+// atOnce is the number of mutants that are tested at the same time: a test mostly waits.
 const atOnce = 4
 
 func run(dir string, names []string) error {
@@ -135,8 +135,8 @@ func run(dir string, names []string) error {
 	return nil
 }
 
-// wanted returns the mutants of these names, all without any, but those whose tests take root,
-// which is not there.
+// wanted returns the mutants with these names, or all if there are none, without mutants whose tests need root if
+// this process is not root.
 func wanted(names []string) (some []mutant, err error) {
 	mutants, err := all()
 	for _, m := range mutants {
@@ -156,7 +156,7 @@ var (
 	reason = regexp.MustCompile(`(?m)^ *\w+\.go:\d+: (.*)`)
 )
 
-// caughtBy returns the first test that fails with the fault and why, "" where none does, and what the tests print.
+// caughtBy returns the first test that fails with the fault and why, "" if none does, and the output of the tests.
 func (p *program) caughtBy(m mutant) (by string, out []byte, err error) {
 	out, passed, err := p.test(m.id, m.run)
 	test := failed.FindSubmatch(out)

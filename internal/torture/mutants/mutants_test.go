@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestPlace runs a program with none of its faults, with each, and with one that cannot be turned off.
+// TestPlace runs a program with no fault, with each of its faults, and with a fault that cannot be turned off.
 func TestPlace(t *testing.T) {
 	const source = `package main
 
@@ -64,8 +64,8 @@ func main() {
 	f(noMutant, "6", true, mutant{old: "limit = 3", new: "limit = 4"})
 }
 
-// TestMutants_HaveTheirPlace: a mutant whose code was changed or moved would be noticed only
-// when all of them run.
+// TestMutants_HaveTheirPlace: otherwise a mutant whose code was changed or moved would only be noticed when all of
+// them run.
 func TestMutants_HaveTheirPlace(t *testing.T) {
 	mutants, err := all()
 	if err != nil || len(mutants) < 100 {

@@ -18,9 +18,9 @@ import (
 	"github.com/weirsync/weir/internal/torture"
 )
 
-// A program is the test binary of a package with all faults that its tests have to notice: building a binary for each
-// takes longer than the tests. Each function with faults has another body for each of them, which runs in the copy
-// of the binary whose text has the mutant's ID in place of noMutant. Tests start the programs that they need from it.
+// A program is the test binary of a package with all faults that its tests must notice: building a binary for each
+// takes longer than the tests. Each function with faults has one more body per fault, which runs in the copy of the
+// binary in which the mutant's ID replaces noMutant. Tests start the programs that they need from that copy.
 type program struct {
 	pkg     string
 	mutants []mutant
@@ -30,14 +30,14 @@ type program struct {
 
 func (p *program) binary() string { return filepath.Join(p.dir, "test") }
 
-// current is the variable with the ID of the mutant that is on, and noMutant its value in a program. IDs are as long.
+// current is the variable with the ID of the active mutant, and noMutant its value in a program. IDs have the same
+// length.
 const (
 	current  = "currentMutant"
 	noMutant = "mutant none"
 )
 
-// programsOf groups mutants, the largest group first. A mutant that is not within a function has a
-// program to itself.
+// programsOf groups mutants, the largest group first. A mutant outside of functions has its own program.
 func programsOf(dir string, mutants []mutant) (programs []*program, err error) {
 	of := map[string]*program{}
 	for i := range mutants {
@@ -66,15 +66,15 @@ func programsOf(dir string, mutants []mutant) (programs []*program, err error) {
 	return programs, nil
 }
 
-// A fault is what takes the place of a part of a file's text.
+// A fault replaces a part of a file's text.
 type fault struct {
-	file, pkg string // the package clause's name
+	file, pkg string // name in the package clause
 	at, end   int    // of the part
 	text      string
 	always    bool // it cannot be turned on and off
 }
 
-// place finds where in a file's text the mutant belongs.
+// place finds the mutant's part in a file's text.
 func (m *mutant) place(source string) (f fault, err error) {
 	if n := strings.Count(source, m.old); n != 1 {
 		return f, fmt.Errorf("%s: %q is %d times in %s", m.name, m.old, n, m.file)
@@ -105,7 +105,7 @@ func (m *mutant) place(source string) (f fault, err error) {
 
 // apply returns a file's text with its faults.
 func apply(source string, faults []fault) string {
-	slices.SortStableFunc(faults, func(a, b fault) int { return cmp.Compare(b.at, a.at) }) // the last first
+	slices.SortStableFunc(faults, func(a, b fault) int { return cmp.Compare(b.at, a.at) }) // last one first
 	for _, f := range faults {
 		source = source[:f.at] + f.text + source[f.end:]
 	}
@@ -121,7 +121,7 @@ func (p *program) build() error {
 	for _, f := range p.faults {
 		byFile[f.file] = append(byFile[f.file], f)
 	}
-	instead := map[string]string{} // texts of files
+	instead := map[string]string{} // texts of replaced files
 	for file, faults := range byFile {
 		source, err := os.ReadFile(file)
 		if err != nil {
@@ -140,7 +140,7 @@ func (p *program) build() error {
 	return nil
 }
 
-// passes sees that a test passes while no fault is on.
+// passes checks that a test passes without a fault.
 func (p *program) passes() error {
 	out, passed, err := p.test(noMutant, p.mutants[0].run)
 	if err == nil && !passed {
@@ -149,7 +149,7 @@ func (p *program) passes() error {
 	return err
 }
 
-// test runs tests with the mutant of an ID.
+// test runs tests with a mutant.
 func (p *program) test(id, run string) (out []byte, passed bool, err error) {
 	binary := filepath.Join(p.dir, id)
 	if err := turnOn(id, p.binary(), binary); err != nil {
@@ -164,7 +164,7 @@ func (p *program) test(id, run string) (out []byte, passed bool, err error) {
 	return out, err == nil, errors.Join(err, os.Remove(binary))
 }
 
-// turnOn copies a program with the mutant of an ID on.
+// turnOn copies a program with a mutant turned on.
 func turnOn(id, from, to string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -173,7 +173,7 @@ func turnOn(id, from, to string) error {
 	for at := bytes.Index(text, []byte(noMutant)); id != noMutant && at >= 0; at = bytes.Index(text, []byte(noMutant)) {
 		copy(text[at:], id)
 	}
-	syscall.ForkLock.RLock() // a process that starts meanwhile would have the file open, and no file that is open for writing can run
+	syscall.ForkLock.RLock() // a process that starts now would inherit the file, and a file that is open for writing cannot be executed
 	defer syscall.ForkLock.RUnlock()
 	return os.WriteFile(to, text, 0o700)
 }

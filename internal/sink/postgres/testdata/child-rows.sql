@@ -1,4 +1,4 @@
--- The items of an order are those of its last message.
+-- An order has the items of its last message.
 --   {"id":1,"items":[{"sku":"y","taxes":[{"code":"b"}]}]}
 --   {"id":2,"op":"delete"}
 SELECT pg_advisory_xact_lock(-2329485607067932311);

@@ -1,4 +1,4 @@
--- The lock of the table is waited for briefly, and those of rows as long as they take.
+-- The wait for the table lock is short, the wait for row locks unlimited.
 --   {"id":1,"b":"x"}
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL synchronous_commit = on;
