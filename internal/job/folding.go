@@ -108,7 +108,7 @@ func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
 	return fitted, errors.Join(faults...)
 }
 
-// options are the rules of the fold for a table of the job, as the database has it.
+// options returns the fold's options for a table of the job, as the database has it.
 func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
 	o := of.Fold
 	o.Limits = f.caps.Limits

@@ -183,7 +183,7 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	if !ok || err != nil {
 		return true, err // the mapper rejects the line
 	}
-	// From now on all tables keep their messages.
+	// From now on all batches keep their messages.
 	if fold.MayReject(&t.fitted, &o) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
 		if err := rd.split(flushing, e, at); err != nil {
 			return true, err

@@ -97,7 +97,7 @@ type planned struct {
 	// mapLine is the mapper's Map, or MapAlone for the whole mapping, of which some tables are not in this run.
 	mapLine func(l *feed.Line, source string, at fold.Place) (mapping.Result, error)
 	log     *slog.Logger
-	resume  []byte              // from which the source of the last line resumes; nil: it does not say
+	resume  []byte              // resume value of the last line; nil: none
 	lost    []mapping.LostValue // of the last line
 	nulled  []fold.Nulled       // of the last line
 	*unmatched
@@ -145,7 +145,7 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 		changes, _, err := m.whole.Map(l, source, at)
 		_, truncates := err.(*mapping.NewTable) // a table whose key is not known yet
 		if m.resume = m.whole.resume; !truncates && (err != nil || len(changes) == 0) {
-			return nil, -1, err // the table may be none of this run
+			return nil, -1, err // the table may not be part of this run
 		}
 	}
 	if refused := m.refused; refused != nil {
@@ -185,9 +185,9 @@ func (m *planned) count(r *mapping.Result) {
 	}
 }
 
-// add adds a table behind the others, or sets the key of one that had none, if check takes it. If the error is a
-// [*feed.Error], it does not, and the mapper rejects the line: the table cannot have its settings, or the line has other
-// faults and nothing else says that this is the key. A nil line has no faults.
+// add appends a table, or sets the key of one that had none, if check accepts it. A [*feed.Error] means that nothing was
+// added and the mapper rejects the line: the table cannot have its settings, or the line is bad, so nothing confirms that
+// this is the key. l may be nil.
 func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line, check func(t *Table) error) (t Table, err error) {
 	i, err := m.mapper.Add(n, key)
 	if err == nil {

@@ -42,12 +42,12 @@ type KindOptions struct {
 	Kafka kafka.Options
 }
 
-// Kinds are the kinds of sources that weir reads, by their options. The first one has paths and stdin.
+// Kinds returns the supported kinds of sources with their options. The first one handles paths and stdin.
 func Kinds(o *KindOptions) source.Kinds {
 	return source.Kinds{file.Kind(o.File), tcp.Dialed(o.TCP), tcp.Listening(o.TCP), kafka.Kind(o.Kafka)}
 }
 
-// sources are the kinds of sources without options: they tell kinds apart, and what their sources are like.
+// sources returns the kinds of sources without options. They only classify sources.
 func (e *Env) sources() source.Kinds { return e.Kinds(&KindOptions{}) }
 
 // databases returns the names of the drivers in a config file.
