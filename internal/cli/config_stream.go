@@ -157,7 +157,7 @@ func (t *streamTable) findKey() []string {
 	return slices.MinFunc(all, func(a, b candidate) int { return a.rank - b.rank }).key
 }
 
-// rank orders likely keys first: few fields, the first fields of the row, names like those of keys.
+// rank orders likely keys first: few fields, the first fields of the row, typical names of keys.
 func (t *streamTable) rank(key []string) int {
 	last := slices.IndexFunc(t.fields.members, func(f *sampledField) bool { return f.name == key[len(key)-1] })
 	if len(key) == 1 && keyName.MatchString(key[0]) {

@@ -117,7 +117,7 @@ func (e *explainer) look(f *sink.Flush) error {
 		}
 	}
 	for _, m := range fold.Messages(batches) {
-		var rows []int // indexes of the row's changes among those of the table
+		var rows []int // indexes of the row's changes among the table's changes
 		n := 0
 		for _, s := range m {
 			if s.Table != e.table {

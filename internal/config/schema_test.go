@@ -180,7 +180,7 @@ func current(t *testing.T, page string, tables map[string]string) {
 			t.Fatalf("%s has no %s", page, begin)
 		}
 		if got = before + begin + want + end + after; old != want && !*testcheck.Update {
-			t.Errorf("%s: the keys of %q are not those of the reader: go test ./internal/config -run Docs -update", page, name)
+			t.Errorf("%s: the keys of %q differ from the reader's: go test ./internal/config -run Docs -update", page, name)
 		}
 	}
 	if *testcheck.Update {

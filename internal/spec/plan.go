@@ -38,7 +38,7 @@ type builder struct {
 	kinds  source.Kinds        // without options
 	rules  fold.Options        // default options of a table
 	keys   map[string][]string // primary keys of tables whose key no setting names
-	open   map[string]bool     // those of these tables whose key messages may name
+	open   map[string]bool     // the tables in keys whose key messages may name
 	plan   Plan
 	faults []error
 }
