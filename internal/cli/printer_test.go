@@ -44,7 +44,7 @@ func TestStatus(t *testing.T) {
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  spool 2.9 MiB  flush 20ms")
 		p.SetSpool(0)
 
-		// The feed's own time moves by ten minutes in ten seconds; then its clock is ahead.
+		// The feed's timestamps advance by ten minutes in ten seconds; then its clock is ahead.
 		live, began := p.Open("tcp://a:1", progress.Dialed), time.Now().Add(-time.Hour)
 		p.SetConnections("tcp://a:1", 1)
 		live.Read(0, 0, true, began)
@@ -61,8 +61,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// Of several files, those that have not begun count too; what a run before has read says nothing of
-// how long the rest takes.
+// Files that have not begun count too. What an earlier run has read does not affect the estimate of the remaining time.
 func TestStatus_Files(t *testing.T) {
 	f := func(files progress.Files, want string) {
 		t.Helper()
@@ -79,7 +78,7 @@ func TestStatus_Files(t *testing.T) {
 	f(progress.Files{Number: 2, Ended: 1, Offset: 500, Size: 1000, Before: 500}, "file 2 of 2  50 %")
 }
 
-// A run says what it waits for, and how far a long flush is.
+// The status says what the run is waiting for, and the progress of a long flush.
 func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := progress.New("t")
@@ -136,7 +135,7 @@ func TestStatus_Fits(t *testing.T) {
 	}
 }
 
-// TestStatusLine: what is written takes the place of the line, which comes again.
+// TestStatusLine: output replaces the status line, which is shown again after it.
 func TestStatusLine(t *testing.T) {
 	var b bytes.Buffer
 	l := &statusLine{w: &b}
@@ -201,8 +200,8 @@ func TestOutageLog(t *testing.T) {
 	})
 }
 
-// Where nobody watches, a run that has nothing to do logs a line a minute after its first minute, of which JSON has the
-// figures as fields; --quiet none.
+// Without a terminal, an idle run logs a line per minute after its first minute. A JSON log has its figures as fields.
+// --quiet logs none.
 func TestPrinter_LinesAMinute(t *testing.T) {
 	for _, o := range []spec.Output{{LogFormat: spec.JSON}, {Quiet: true}} {
 		synctest.Test(t, func(t *testing.T) {

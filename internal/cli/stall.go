@@ -38,7 +38,7 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger, outa
 	}
 }
 
-// logStop says what a run that was stopped waits for, until it has ended.
+// logStop logs what a stopping run is waiting for, until it has ended.
 func logStop(ctx context.Context, ended <-chan struct{}, p *progress.Progress, log *slog.Logger) {
 	select {
 	case <-ctx.Done():
