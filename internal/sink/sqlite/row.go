@@ -131,8 +131,8 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent fun
 	return -1, nil
 }
 
-// writeNext writes the next rows that are read together, up to the first that the database rejects, and returns how many it
-// has written. at is the index of the first.
+// writeNext writes the next rows that are read together, up to the first that the database rejects, and returns how many
+// it has written. at is the index of the first.
 func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err error) {
 	n := min(w.way.together, len(rows))
 	if w.versions != nil {
