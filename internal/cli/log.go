@@ -56,7 +56,7 @@ func (h *textHandler) Handle(_ context.Context, r slog.Record) error {
 // hintField is the field of an error with the way out.
 const hintField = "hint"
 
-// plainField is the message of a JSON log in place of a sentence with numbers in it, which are fields of their own there.
+// plainField is the field with the message of a JSON log: a sentence without the numbers, which are fields there.
 const plainField = "plain"
 
 // A jsonHandler writes messages for programs.

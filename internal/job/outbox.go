@@ -22,7 +22,7 @@ const (
 )
 
 // An outbox sends rejected lines from weir_rejects to the topic of dead letters. It removes them once the brokers have
-// acknowledged them. It works in passes over the waiting letters. A nil outbox does nothing.
+// acknowledged them. It sends the waiting letters in rounds. A nil outbox does nothing.
 type outbox struct {
 	job, topic string
 	src        source.DeadLetters
