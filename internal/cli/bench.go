@@ -78,7 +78,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	addDuration(f, &o.For, "for", "", "how long the first way writes; the others write as many messages")
 	addWhole(f, &o.Runs, "runs", "measure everything `N` times")
 	addDuration(f, &o.Lag, "lag", "", "how far the table may be behind the feed")
-	f.BoolVar(&o.Unsafe, "unsafe", false, "advise also settings that lose commits in a power cut")
+	f.BoolVar(&o.Unsafe, "unsafe", false, "also recommend settings that lose commits in a power cut")
 	f.StringVar(&html, "html", "", "write a page with plots to this `FILE`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.SortFlags = false

@@ -40,7 +40,7 @@ const (
 	exitSignal   = 128
 )
 
-const exitHelp = `Exit codes: 0 done, 1 failed (also at one file of several), 2 wrong usage,
+const exitHelp = `Exit codes: 0 done, 1 failed (or one of several files did), 2 wrong usage,
 3 done but lines were rejected, 4 another run holds a source of this job, 130 or
 143 stopped by a signal after a clean flush.`
 

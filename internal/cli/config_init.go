@@ -40,7 +40,7 @@ func (e *env) configInitCommand() *cobra.Command {
 		Long: `Read the first lines of a feed and print a config file for it: its fields with
 their types, the likely key, nested objects and arrays, the envelope of a change
 data capture stream, and a test made of some of its lines. FEED is a file or a
-glob (plain, gzip or zstd), or - for stdin; of a connection, take a capture first
+glob (plain, gzip or zstd), or - for stdin; for a connection, capture lines first
 (weir sync --capture).
 
 The draft is what the sample shows. Read its comments, then:

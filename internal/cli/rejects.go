@@ -27,7 +27,7 @@ func (e *env) rejectsCommand() *cobra.Command {
 	c.Long = `Print the rejected lines that weir_rejects keeps, as weir rejects list does. resend
 applies them again, and drop removes them.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage; resend has more.`
+Exit codes: 0 done, 1 failed, 2 wrong usage; resend has others, too.`
 	c.Example = `  weir rejects --to flights.db
   weir rejects list --to flights.db --reason not_json --raw
   weir rejects resend --to flights.db --table flights
@@ -123,14 +123,14 @@ func (e *env) rejectsListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list --to DEST",
 		Short: "Print rejected lines",
-		Long: `Print rejected lines with their places and reasons, in the order in which they
+		Long: `Print rejected lines with their positions and reasons, in the order in which they
 were rejected, and count them by reason. It only reads, and may run during a sync.
 
 With --raw, print only the original lines, to correct and resend them:
 
     weir rejects list --to flights.db --raw | jq -c … | weir sync - --to flights.db --table flights
 
-Of a line of more than 64 KiB, the first 64 KiB are kept.`,
+Only the first 64 KiB of a line are kept.`,
 		Example: `  weir rejects list --to flights.db --limit 10 --newest
   weir rejects list --to flights.db --table flights --json`,
 		Args: cobra.NoArgs,

@@ -68,7 +68,7 @@ pace, --speed times as fast; or at a --rate; or as fast as clients read.
 --init is a regular expression that the client's first line must match. Its
 groups "resume" and "compression" say from where (--resume-field) and how to
 send. A slow client delays only itself. --drop-after, --stall-after and
---garbage make a bad feed, to test what reads it.
+--garbage add faults, to test what reads the feed.
 
 Exit codes: 0 done, or stopped by a signal, 1 failed, 2 wrong usage.`,
 		Example: `  weir replay flights.jsonl.gz --time-field pitr --speed 10x

@@ -27,7 +27,7 @@ func (e *env) statusCommand() *cobra.Command {
 		Use:   "status --to DEST",
 		Short: "Show checkpoints and rejected lines",
 		Long: `Show how far each job has read each source, and how many lines were rejected and
-why. It only reads, and may run during a sync. The files of a folder, from ten on,
+why. It only reads, and may run during a sync. Ten or more files of one folder
 are one line with their sums; -v and --json list each.
 
 weir rejects prints the rejected lines.`,

@@ -33,8 +33,8 @@ func (e *env) syncCommand() *cobra.Command {
 		Long: `Read JSON lines from each SOURCE and apply them to a table.
 
 A message sets the columns that it names and leaves the others alone; null sets
-NULL; the last message wins. Each batch is one transaction, with the checkpoint
-of its source and its rejected lines: the same command resumes there.
+NULL; the last message wins. Each batch is one transaction, with its rejected
+lines and the checkpoint of its source. The same command resumes there.
 
 A SOURCE is a file or a glob (plain, gzip or zstd, recognized by content), - for
 stdin, tcp://host:port or tls://host:port to connect to a feed,

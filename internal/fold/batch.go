@@ -52,7 +52,7 @@ type Row struct {
 	Replaces bool
 	// Deleted is set if the row's last change is a delete.
 	Deleted bool
-	// Sweeps marks an entry that is no row, and has only the key of a parent row: the children of that row are
+	// Sweeps marks an entry that is not a row, and has only the key of a parent row: the children of that row are
 	// deleted unless they are in the batch. See [Explosion.Explode].
 	Sweeps bool
 
@@ -142,9 +142,9 @@ func (b *Batch) Value(r *Row, col int) []byte {
 	return v[1:]
 }
 
-// Initial reports whether a column starts at its default, because message by message the row would have had it. An
-// inserted row then gets the default, even if there is a value: that only fills NULL in an existing row. Without a
-// value an existing row gets the default too, because a delete cleared the column.
+// Initial reports whether the row, written message by message, would have got the column's default first. So an
+// inserted row gets the default, and a value only fills NULL in an existing row. If there is no value, a delete in the
+// batch has cleared the column, and an existing row gets the default too.
 func (b *Batch) Initial(r *Row, col int) bool {
 	return b.marks && col < len(r.cells) && r.cells[col] != 0 && b.arena.get(r.cells[col])[0] == initialMark
 }

@@ -15,14 +15,14 @@ import (
 
 // A Folder folds changes into batches for one table. It is not safe for concurrent use.
 type Folder struct {
-	opt     Options
-	table   schema.Table
-	parts   []int // the parts of the key, in the order of the table's columns
-	foreign bool  // the table has columns that weir did not make
-	added   addedColumns
-	rules   rules
-	fields  fieldSet
-	lines   lineReader
+	opt         Options
+	table       schema.Table
+	parts       []int // the parts of the key, in the order of the table's columns
+	userColumns bool  // the table has columns that weir did not make
+	added       addedColumns
+	rules       rules
+	fields      fieldSet
+	lines       lineReader
 
 	now   current
 	ahead [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
@@ -47,7 +47,7 @@ type lineReader struct {
 // current is what a folder knows about the change that it checked last.
 type current struct {
 	before   extent  // what was known about the table before
-	hits     []int32 // its fields
+	hits     []int32 // its fields: indexes into fieldSet.all
 	mayWiden bool    // some field may have to widen its column
 	keys     []int32 // index of each part of the key among its fields
 	key      []byte
@@ -74,7 +74,7 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 	f.lines = lineReader{mapper: NewMapper(names, o), scan: feed.NewScanner(names)}
 	for i := range f.table.Columns {
 		c := &f.table.Columns[i]
-		f.foreign = f.foreign || !c.Own && c.Stamp == schema.NoStamp
+		f.userColumns = f.userColumns || !c.Own && c.Stamp == schema.NoStamp
 		if (c.Own || c.Held != "") && !c.Key {
 			f.added.n++
 		}
@@ -189,12 +189,12 @@ func (f *Folder) add(b *Batch, c *Change, at Place) {
 // widen widens weir's columns for the values of the change.
 func (f *Folder) widen(c *Change) {
 	f.eachWidening(c, func(v *feed.Field, col int32) {
-		_ = f.table.Columns[col].Admit(v.Value, v.Kind) // no error: a column of ours admits everything
+		_ = f.table.Columns[col].Admit(v.Value, v.Kind) // no error: a column that weir made admits everything
 	})
 }
 
 // eachWidening calls each with the values of the change for which one of weir's columns must be widened. Most fields
-// have only kinds of values that they had before, and need no look at the column: that saves a twelfth of a hot
+// have only kinds of values that they had before, so their column is not looked at: that saves a twelfth of a hot
 // feed's scan and fold.
 func (f *Folder) eachWidening(c *Change, each func(v *feed.Field, col int32)) {
 	if !f.now.mayWiden {
@@ -229,7 +229,7 @@ func (f *Folder) prepareRow(b *Batch, c *Change) (made bool) {
 	return made
 }
 
-// merge merges the change that was placed last into its row.
+// merge merges the change into its row, which prepareRow has found or created.
 func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
 	f.read(c)
 	if f.table.HasConstraints {
@@ -334,7 +334,7 @@ func (f *Folder) check(b *Batch, c *Change) error {
 			}
 		}
 	}
-	if !f.foreign {
+	if !f.userColumns {
 		return nil
 	}
 	for i, h := range f.now.hits {
@@ -450,8 +450,9 @@ func (f *Folder) find(c *Change, number int32) (int32, error) {
 	return h, nil
 }
 
-// checkNew returns an error if too many of the change's fields had no column among the first columns ones. Ignored
-// fields count every time, because a run that starts later would not know them.
+// checkNew returns an error if the change has too many new fields. columns is how many columns the table had before it;
+// a field with a later column, or none, is new. So ignored fields count every time, because a run that starts later
+// would not know them.
 func (f *Folder) checkNew(columns int) error {
 	fresh := 0
 	for _, h := range f.now.hits {
@@ -555,8 +556,8 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	return f.remember(fd, alias), nil
 }
 
-// declare gives a field's column the type that a change declares, if the column has no values yet, or if the database
-// does not tell that it holds bytes.
+// declare gives a field's column the type that a change declares, if the column has no values yet, or if the change
+// declares bytes and the column may hold them.
 func (f *Folder) declare(c *schema.Column, by *Change, name string) {
 	d, declared := by.Declared[name]
 	switch {
@@ -564,7 +565,7 @@ func (f *Folder) declare(c *schema.Column, by *Change, name string) {
 	case c.New && c.Own && c.Type == schema.Any:
 		d.Name, d.Key, d.NotNull, d.Merge = c.Name, c.Key, c.NotNull, c.Merge
 		*c = d
-		f.foreign = f.foreign || !c.Own
+		f.userColumns = f.userColumns || !c.Own
 	case d.Type == schema.Bytes && c.TakesBytes():
 		c.Type = schema.Bytes
 	}

@@ -43,7 +43,7 @@ type rowBuilder struct {
 	visit        func(t *planned) // set by an [Explainer]: called for each row
 }
 
-// referencedRows has changes that create the rows which a message refers to by foreign key.
+// referencedRows holds changes that create the rows to which a message refers by foreign key.
 type referencedRows struct {
 	changes []Row
 	keys    []feed.Field
@@ -353,7 +353,7 @@ func (b *rowBuilder) addReferenced(msg *message, c *column, v feed.Field) {
 	to.changes = append(to.changes, Row{Table: c.references.table, Change: fold.Change{Op: fold.Ensure, Text: msg.line.Text, Fields: to.keys[n : n+1 : n+1]}})
 }
 
-// title returns the source's name for messages.
+// title returns the source's name for error messages.
 func (s *source) title() string {
 	if s.kind == aMeta {
 		return "its " + string(s.spec.Meta)
@@ -466,7 +466,7 @@ func (b *rowBuilder) noteLostColumns(t *planned, c *fold.Change) {
 		note(p.names.NameOf(f.Name, c.Unnumbered))
 	}
 	for i := range t.columns {
-		if col := &t.columns[i]; col.ofMessage { // the row before had no value that this one lacks
+		if col := &t.columns[i]; col.ofMessage { // its value comes from the message, which both rows share
 			note(col.spec.Name)
 		}
 	}

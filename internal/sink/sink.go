@@ -41,8 +41,8 @@ type Expirer interface {
 
 // DeadLetters is a sink whose rejected lines can be sent elsewhere.
 type DeadLetters interface {
-	// Outbox removes rejected lines that were sent elsewhere. It returns the next ones, at most [SentAtOnce]; if none
-	// follow, it returns how many wait in all. It may be called again after any error.
+	// Outbox removes rejected lines that were sent elsewhere. It returns the next ones, at most [SentAtOnce]; if
+	// there are none, it returns how many lines of the lanes wait. It may be called again after any error.
 	Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error)
 }
 
@@ -54,7 +54,7 @@ type SchemaMaker interface {
 }
 
 // A NoSchemaError reports that a table's schema is missing.
-type NoSchemaError struct{ Schema, SQL string } // SQL makes it
+type NoSchemaError struct{ Schema, SQL string } // SQL creates it
 
 func (e NoSchemaError) Error() string {
 	return fmt.Sprintf("there is no schema %q: %s; write double quotes around a table name that contains a dot", e.Schema, e.SQL)
@@ -224,7 +224,7 @@ type Flush struct {
 	// same order; if Grows is set, more may follow.
 	Batches []*fold.Batch
 	Grows   bool
-	// Rejects are lines of the lanes that are no valid messages.
+	// Rejects are lines of the lanes that are not valid messages.
 	Rejects []fold.Reject
 	Job     string // name under which the checkpoints are stored
 	Run     string // the run's unique name
@@ -325,8 +325,8 @@ type JobStatus struct {
 // Forgotten counts what was removed with a job.
 type Forgotten struct {
 	Sources, Rejects int64
-	Versions         bool // versions of a table that no other job has written to, too
-	Found            bool // the database had something of the job
+	Versions         bool // versions were removed too, of a table that no other job has written to
+	Found            bool // the database had data of the job
 }
 
 // RejectCount counts a job's stored rejects, by reason.
@@ -339,7 +339,7 @@ type RejectCount struct {
 // An Outbox queries a job's rejected lines that are to be sent elsewhere.
 type Outbox struct {
 	Job   string
-	Lanes []string // of these lanes
+	Lanes []string // only lines of these lanes
 	After int64    // only lines with higher IDs; 0: all
 	Sent  []int64  // IDs to remove
 }
@@ -347,7 +347,7 @@ type Outbox struct {
 // A RejectsDrop names rejected lines of a job to remove without sending them.
 type RejectsDrop struct {
 	Job   string
-	Lanes []string // of these lanes
+	Lanes []string // the lanes of the lines
 	IDs   []int64
 }
 

@@ -39,15 +39,15 @@ type Options struct {
 
 	// Set by the run:
 
-	// Hello returns what to send on a new connection to resume after a value; nil: nothing. With Resumes, the feed is
-	// asked for what is not committed.
+	// Hello returns what to send on a new connection to resume after a value; nil: nothing. Resumes is set if
+	// it asks the feed to resume after the last committed value.
 	Hello   func(resume string) ([]byte, error)
 	Resumes bool
 	// Whole reports whether the last line of a connection, which has no newline, is a message. It then counts, if the
 	// connection was closed cleanly. nil: it never counts. Many goroutines may call it.
 	Whole func(line []byte) bool
-	// Ends are the lanes' end offsets in a [Catalog] when the run began; lanes not in it have appeared since. nil: the
-	// run begins.
+	// Ends are the end offsets that the lanes of a [Catalog] had when the run began; other lanes have appeared since.
+	// nil: the run is beginning.
 	Ends     map[string]int64
 	Nameless bool         // a [Member] joins without its name, because another member has it
 	Buffer   int64        // bytes of memory for batches, of which a source may use a share; 0: unlimited
@@ -63,7 +63,7 @@ type Observer interface {
 	SenderFailed()                     // a sender was disconnected because of an error
 	FetchFailed()                      // a request for lines failed
 	Rebalanced()                       // a group has assigned or revoked lanes
-	// Grouped: the run has joined its group, or waits to join. The group has this many lanes.
+	// Grouped reports whether the run has joined its group or waits to join, and how many lanes the group has.
 	Grouped(joined bool, lanes int)
 }
 

@@ -210,10 +210,10 @@ func (s *Spec) declareSource() {
 func (s *Spec) declareTable() {
 	o, group := &s.Table, TableGroup
 	s.declare(group, "to", (*text)(&o.To), "database `DEST`: "+s.env.forms())
-	s.declare(group, "table", (*text)(&o.Name), "the `TABLE` to write (default the name of the source file)")
+	s.declare(group, "table", (*text)(&o.Name), "name of the `TABLE` (default the name of the source file)")
 	s.declare(group, "unknown-fields", NewChoice(&o.UnknownFields, fold.AddUnknown, fold.IgnoreUnknown, fold.RejectUnknown), "fields without a column (default add in a table that weir made, else ignore)")
 	s.declare(group, "max-columns", &Whole[int]{Value: &o.MaxColumns}, "add at most this many `COLUMNS` to a table")
-	s.declare(group, "foreign-keys", NewChoice(&o.ForeignKeys, CheckForeignKeys, IgnoreForeignKeys), "check, or off: apply rows whose parents come later, and follow no ON DELETE")
+	s.declare(group, "foreign-keys", NewChoice(&o.ForeignKeys, CheckForeignKeys, IgnoreForeignKeys), "off: accept rows whose parents arrive later; ON DELETE actions do not run")
 	s.declare(group, "tables", &list{value: &s.Once.Tables, commas: true}, "write only these `TABLES`, under a separate --job; backfills a table added later").elsewhere = actionOfOneRun
 	s.declare(group, "dry-run", (*flag)(&s.Once.DryRun), "print the tables that would be created and their first rows; write nothing").elsewhere = actionOfOneRun
 }
@@ -228,9 +228,9 @@ func (s *Spec) declareFold() {
 	s.declare(group, "null", NewChoice(&o.Null, fold.ClearNull, fold.KeepNull), "clear: null sets NULL; keep: null is the same as absent")
 	s.declare(group, "bad-values", NewChoice(&o.BadValues, fold.RejectBad, fold.NullBad), "reject lines with values that do not fit their columns; null: store NULL instead, and count it")
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")
-	s.declare(group, "version-scope", NewChoice(&o.VersionScope, fold.ColumnScope, fold.RowScope), "column, or row: a message older than its row changes nothing")
+	s.declare(group, "version-scope", NewChoice(&o.VersionScope, fold.ColumnScope, fold.RowScope), "what has a version: each column, or the row (then a message older than its row changes nothing)")
 	s.declare(group, "fill-only", (*flag)(&o.FillOnly), "write only columns that are NULL in the table: the first value of a column stays")
-	s.declare(group, "merge", &list{value: &o.Merge, commas: true}, "`COLUMN=FUNCTION,...`: how values of a column are merged: sum, min, max, first, patch (JSON objects, RFC 7396) or last")
+	s.declare(group, "merge", &list{value: &o.Merge, commas: true}, "merge a column's values, by `COLUMN=FUNCTION,...`: sum, min, max, first, patch (JSON objects, RFC 7396) or last")
 	s.declare(group, "envelope", NewChoice(&o.Envelope, config.PresetNames()...), "read a change data capture stream, all its tables or with --table one")
 	s.declare(group, "row", (*text)(&o.Row), "the row is the object at this `PATH` of the message, such as payload.after (default the message)")
 	s.declare(group, "when", &list{value: &o.When}, "apply only messages with `FIELD=VALUE`, or FIELD=A,B for one of several; repeated: all must hold")
@@ -256,9 +256,9 @@ func (s *Spec) declareFeed() {
 	s.declare(group, "init", (*text)(&o.Init), "first `LINE` to send, or @FILE: a template with {{.resume}}, {{env \"NAME\"}}, {{file \"PATH\"}}")
 	s.declare(group, "resume-field", (*text)(&o.ResumeField), "`FIELD` whose last committed value is {{.resume}} when weir connects")
 	s.declare(group, "idle-timeout", &Duration{Value: &o.IdleTimeout, Word: "never", Open: true}, "reconnect when nothing arrives for this long, or disconnect a sender (default never)")
-	s.declare(group, "keepalive-when", (*text)(&o.KeepaliveWhen), "`FIELD=VALUE`: skip messages that match; they are keepalives")
+	s.declare(group, "keepalive-when", (*text)(&o.KeepaliveWhen), "skip messages with `FIELD=VALUE`: they are keepalives")
 	s.declare(group, "stale-keepalives", &Whole[int]{Value: &o.StaleKeepalives}, "reconnect after `N` keepalives in a row without a new resume value (0: never)")
-	s.declare(group, "error-when", (*text)(&o.ErrorWhen), "`FIELD=VALUE`: a message that matches stops the run, which prints its error_msg")
+	s.declare(group, "error-when", (*text)(&o.ErrorWhen), "stop the run at a message with `FIELD=VALUE`, and print its error_msg")
 	s.declare(group, "time-field", (*text)(&o.TimeField), "the `FIELD` with the time of a message (seconds since 1970, or RFC 3339), to show the lag")
 	s.declare(group, "tls-ca", (*text)(&o.TLSCA), "a PEM `FILE` of trusted authorities (default the system's); clients of tls-listen:// must present a certificate signed by one of them")
 	s.declare(group, "tls-cert", (*text)(&o.TLSCert), "a PEM `FILE` with the certificate to show (tls-listen:// needs one)")
@@ -278,7 +278,7 @@ func (s *Spec) declareKafka(why string) {
 	s.declare(group, "until-end", (*flag)(&o.UntilEnd), "end when all records that existed at the start are committed")
 	s.declare(group, "isolation", NewChoice(&o.Isolation, committedIsolation, uncommittedIsolation), "uncommitted also reads records of transactions that are open or were aborted")
 	s.declare(group, "tombstones-by-key", (*text)(&o.TombstonesByKey), "the `FIELD` that has a record's key: a record without a value then deletes its row; off skips these records (default the --key, of a compacted topic)")
-	s.declare(group, "record-fields", &list{value: &o.RecordFields, commas: true}, "`PART=FIELD,...`: put into each message its record's offset, partition, timestamp, key, topic or header.NAME")
+	s.declare(group, "record-fields", &list{value: &o.RecordFields, commas: true}, "add to each message, by `PART=FIELD,...`, its record's offset, partition, timestamp, key, topic or header.NAME")
 	s.declare(group, "sasl", NewChoice(&o.SASL, "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"), "log in with KAFKA_USERNAME and KAFKA_PASSWORD or KAFKA_PASSWORD_FILE (of oauthbearer the token)")
 }
 

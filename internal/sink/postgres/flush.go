@@ -19,7 +19,7 @@ type lastFlush struct {
 type flushRun struct {
 	d         *DB
 	f         *sink.Flush
-	sentAgain bool          // it may be committed
+	sentAgain bool          // it was sent before, and may be committed
 	rows      [][]*fold.Row // of the batches, sorted
 	tries     [nCauses]int  // failed tries, by cause
 	piecewise bool          // the database rejects rows: write the others in pieces
@@ -163,8 +163,8 @@ func (a *attempt) write(ctx context.Context) error {
 }
 
 // buildScript builds the script of a flush. If rows have versions, it first sends the script so far, to read them. It
-// does the same if the flush may be committed: the fence then reports it before [sink.Flush.BeforeCommit] is called,
-// which would undo the flush's effects.
+// does the same if the flush may already be committed: the fence then reports that before [sink.Flush.BeforeCommit] is
+// called, which must not happen for a committed flush.
 func (a *attempt) buildScript(ctx context.Context) error {
 	a.begin()
 	if a.sentAgain {

@@ -121,7 +121,7 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent fun
 		if ctx.Err() != nil {
 			return -1, ctx.Err()
 		}
-		done, err := w.some(rows[at:], at, wait)
+		done, err := w.writeNext(rows[at:], at, wait)
 		at += done
 		sent(done)
 		if err != nil {
@@ -131,9 +131,9 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent fun
 	return -1, nil
 }
 
-// some writes the next rows that are read together, up to the first that the database rejects, and returns how many it
-// has written. at is the index of the first.
-func (w *writer) some(rows []*fold.Row, at int, wait bool) (done int, err error) {
+// writeNext writes the next rows that are read together, up to the first that the database rejects, and returns how many
+// it has written. at is the index of the first.
+func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err error) {
 	n := min(w.way.together, len(rows))
 	if w.versions != nil {
 		for i, r := range rows[:n] {
@@ -183,7 +183,7 @@ func (w *writer) insertTogether(n int) (all bool, err error) {
 		w.fresh += n
 		return true, nil
 	}
-	w.res.Unchanged -= inserted // they will be counted there
+	w.res.Unchanged -= inserted // written one by one, these rows count as unchanged
 	w.fresh = 0
 	for i := range n {
 		w.layout.unstamp(w.buffer.row(i))
@@ -346,8 +346,8 @@ func (w *writer) merge(r *fold.Row, vals []value, exists bool) error {
 	return w.layout.merge(r, vals, nil)
 }
 
-// setDefaults sets columns that a delete in the batch cleared to their defaults. Values that only fill such a row are
-// marked late.
+// setDefaults sets columns that a delete in the batch cleared to their defaults. A value that only fills NULL is marked
+// late.
 func (w *writer) setDefaults(r *fold.Row, vals []value) error {
 	for i := range vals {
 		if !w.layout.b.Initial(r, i) || w.layout.cols[i] < 0 {
@@ -372,7 +372,7 @@ func (w *writer) setDefault(i int, v *value) error {
 	return err
 }
 
-// counted counts the last statement's effect on its row: nothing, if a trigger ignored it.
+// counted counts the last statement's effect on its row: unchanged, if a trigger suppressed it.
 func (w *writer) counted(n *int64) {
 	if w.c.changes() == 0 {
 		n = &w.res.Unchanged
