@@ -56,6 +56,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 	f := c.Flags()
 	o.spec.AddFlags(f, append([]string{"table"}, spec.FoldFlags...)...)
 	f.Lookup("table").Usage = "the `TABLE` of the row, if the config file has several"
+	f.Lookup("key").Usage = "the `FIELD,…` of the key (default the key in the records, or id)"
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c

@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// pruneEvery is how often a run removes rejected lines that are older than --rejects-keep.
+// pruneEvery is how often a run removes rejected lines that are older than --keep-rejects.
 const pruneEvery = time.Hour
 
 // A flusher writes sets to the database.

@@ -86,6 +86,9 @@ func (s *Spec) suggested(sources []string) (string, error) {
 			n = suggests(src)
 		}
 		if n == "" {
+			if src == "-" {
+				src = source.StdinName
+			}
 			return "", Usage(s.sourceFault("%s suggests no name for the table: --table NAME", src))
 		}
 		if name != "" && n != name {
