@@ -49,6 +49,7 @@ type Options struct {
 	// Ends are the lanes' end offsets in a [Catalog] when the run began; lanes not in it have appeared since. nil: the
 	// run begins.
 	Ends     map[string]int64
+	Lanes    []string     // of the run, if it reads several at the same time
 	Nameless bool         // a [Member] joins without its name, because another member has it
 	Buffer   int64        // bytes of memory for batches, of which a source may use a share; 0: unlimited
 	Pool     *Pool        // shared with other streams; nil: the stream has its own
