@@ -110,6 +110,7 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 		o.spool = o.spooled(src)
 		return o.read(reading, folding, o.spool)
 	}
+	o.options.Lanes = names
 	g, folding := errgroup.WithContext(folding)
 	reading, cancel := context.WithCancel(reading)
 	defer cancel()

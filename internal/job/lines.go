@@ -175,6 +175,9 @@ func (rd *reader) split(flushing context.Context, e *event, at int) error {
 // addTable adds a table for a line of a block that begins at an index. exists is false if there is no such table and
 // the line only removes rows.
 func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *mapping.NewTable) (exists bool, err error) {
+	if rd.folding.plan.rejectAgain(n) {
+		return true, nil
+	}
 	t, err := rd.adder.find(flushing, n)
 	if t == nil || err != nil {
 		return false, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -44,7 +45,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 		if of != names {
 			return nil, errors.New("the plan of the mapping numbers the fields otherwise than the run")
 		}
-		p := &planned{plan: plan, mapper: plan.NewMapper(), tableOf: tableOf, unmatched: counts}
+		p := &planned{plan: plan, mapper: plan.NewMapper(), tableOf: tableOf, unmatched: counts, unfit: map[string]unfitTable{}}
 		p.mapLine = p.mapper.Map
 		if all != nil {
 			p.whole = &planned{plan: all, mapper: all.NewMapper(), unmatched: counts}
@@ -102,7 +103,8 @@ type planned struct {
 	nulled  []fold.Nulled       // of the last line
 	*unmatched
 	tableOf func(table int) Table
-	refused *feed.Error // of the current line, if adding its table failed
+	refused *feed.Error           // of the current line, if adding its table failed
+	unfit   map[string]unfitTable // by name in the stream
 }
 
 // unmatched counts the messages that are for no table, in all attempts of a run.
@@ -192,17 +194,38 @@ func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line, check fun
 	i, err := m.mapper.Add(n, key)
 	if err == nil {
 		t = m.tableOf(i)
-		if err = check(&t); err == nil && l != nil {
-			if _, bad := m.mapper.Map(l, "", fold.Place{}); errors.As(bad, new(*feed.Error)) {
-				err = bad
-			}
-		}
-		if err != nil {
+		if err = check(&t); err != nil {
 			m.mapper.Drop(i)
 		}
 	}
-	errors.As(err, &m.refused)
+	if errors.As(err, &m.refused) {
+		if len(m.unfit) == maxValues {
+			clear(m.unfit)
+		}
+		m.unfit[n.StreamName] = unfitTable{n, m.refused}
+	} else if err == nil && l != nil {
+		if _, bad := m.mapper.Map(l, "", fold.Place{}); errors.As(bad, &m.refused) {
+			err = bad
+			m.mapper.Drop(i)
+		}
+	}
 	return t, err
+}
+
+// An unfitTable is a table of the stream that cannot have its settings.
+type unfitTable struct {
+	needed *mapping.NewTable
+	why    *feed.Error
+}
+
+// rejectAgain reports whether a table was refused before, and rejects the current line with the same error. Asking the
+// database takes milliseconds a line.
+func (m *planned) rejectAgain(n *mapping.NewTable) bool {
+	t, ok := m.unfit[n.StreamName]
+	if ok = ok && reflect.DeepEqual(t.needed, n); ok {
+		m.refused = t.why
+	}
+	return ok
 }
 
 // same returns an error if a table is another name of one of the tables before it.

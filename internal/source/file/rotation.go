@@ -56,7 +56,8 @@ func successor(path string, current fs.FileInfo) (next string, doubtful []string
 }
 
 // unrotated returns f, the file at the stream's path, or in its place the one file that was read before, if that was
-// renamed or copied since to a name that begins with the path. It closes the other.
+// renamed or copied since to a name that begins with the path. A lane of the run reads that from its own position, so it
+// is not taken. It closes the other.
 func (s *Stream) unrotated(f *os.File) *os.File {
 	if isOf(f, s.from) {
 		return f
@@ -77,7 +78,7 @@ func (s *Stream) unrotated(f *os.File) *os.File {
 			old.Close()
 		}
 	}
-	if len(found) == 1 {
+	if len(found) == 1 && !slices.Contains(s.opts.Lanes, found[0].Name()) {
 		s.opts.Log.Info(fmt.Sprintf("%s was rotated since it was read: the rest of %s comes first", s.Name, filepath.Base(found[0].Name())))
 		found = append(found, f)
 		f, found = found[0], found[1:]
