@@ -320,7 +320,7 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 	if at := slices.Index(names, o.of); at >= 0 {
 		for _, t := range o.spec.Mapping.Tables {
 			if t.Name == o.of && t.Of != "" {
-				return 0, fmt.Errorf("--table %s: its rows are one value of a row of %q, which explain shows: --table %[2]s", o.of, t.Of)
+				return 0, fmt.Errorf("--table %s is a child table: explain its parent with --table %s", o.of, t.Of)
 			}
 		}
 		return at, nil

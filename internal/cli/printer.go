@@ -155,12 +155,15 @@ func (o *printer) status() status {
 	if s.Spool > 1e6 {
 		is.add(7, "spool "+quantity.BinaryBytes(s.Spool), "spool_bytes", s.Spool)
 	}
-	if lag := progress.Lag(s.FeedTime); lag != 0 {
+	lag := progress.Lag(s.FeedTime)
+	if records, ok := s.LagRecords(); ok { // an old record may be the topic's last
+		is.add(4, "lag "+quantity.Count(records, "record"), "lag_records", records)
+	} else if lag != 0 {
 		is.add(4, "lag "+quantity.Duration(lag), "lag_seconds", lag.Seconds())
-		if lag > time.Second && !before.feed.IsZero() && now.feed.After(before.feed) {
-			// Seconds of the feed in a second: past 1 it catches up.
-			is.add(9, fmt.Sprintf("catching up at %.1fx", float64(now.feed.Sub(before.feed))/float64(elapsed)))
-		}
+	}
+	if lag > time.Second && !before.feed.IsZero() && now.feed.After(before.feed) {
+		// Seconds of the feed in a second: past 1 it catches up.
+		is.add(9, fmt.Sprintf("catching up at %.1fx", float64(now.feed.Sub(before.feed))/float64(elapsed)))
 	}
 	if s.LastFlush > 0 {
 		is.add(11, "flush "+quantity.Duration(s.LastFlush), "last_flush_seconds", s.LastFlush.Seconds())

@@ -90,6 +90,14 @@ func (s *Snapshot) OpenPartitions() (n int) {
 	return n
 }
 
+// LagRecords returns how many records of Kafka are not committed; ok is false if the sources are not topics.
+func (s *Snapshot) LagRecords() (n int64, ok bool) {
+	for i := range s.Lanes {
+		n += s.Lanes[i].Lag
+	}
+	return n, s.OpenPartitions() > 0 || s.Group.Partitions > 0
+}
+
 // Unused is what the messages have that is not written, and what options name that no message has. Its maps and
 // its slice are not changed.
 type Unused struct {
