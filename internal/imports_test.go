@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"internal/pgserver":          {"github.com/jackc/pgx/v5/pgconn"},
 	"internal/testpg":            {"internal/latency", "internal/pgserver", "internal/testcheck", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
 	"internal/lockfile":          {"golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"internal/spool":             {"internal/lockfile", "internal/source", "github.com/klauspost/compress/zstd"},
+	"internal/spool":             {"internal/lockfile", "internal/quantity", "internal/source", "github.com/klauspost/compress/zstd"},
 	"internal/sink":              {"internal/backoff", "internal/feed", "internal/fold", "internal/schema"},
 	"internal/fold":              {"internal/feed", "internal/merge", "internal/schema"},
 	"internal/merge":             {"internal/feed"},

@@ -22,6 +22,13 @@ var replaced = map[string]string{
 	"of no account": "ignored",
 	"such a one":    "what it is",
 	"what has none": "what lacks it",
+	"so that":       "so, to",
+	"in place of":   "instead of",
+	"at hand":       "read, known, present",
+	"good until":    "valid until",
+	"passes over":   "skips",
+	"passed over":   "skipped",
+	"tells that":    "shows",
 	"where it can":  "if it can",
 
 	"becomes of it":  "happens to it",

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A histogram counts times in buckets, so that its size does not grow with their number. A bucket is at most 1/128
+// A histogram counts times in buckets: its size does not grow with their number. A bucket is at most 1/128
 // of its times wide, and what is said of one is its middle: a quantile is within 0.4 % of the exact one.
 type histogram struct {
 	n       int64

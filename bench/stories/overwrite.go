@@ -140,7 +140,7 @@ type overwriting struct {
 }
 
 const (
-	overwriteRows = 2_500       // rows of a flush, so that a run has several
+	overwriteRows = 2_500       // rows of a flush: a run has several
 	growRows      = 50_000      // rows
 	firstRows     = 100         // rows, by which the bytes of a row are known
 	longestRun    = time.Second // about: where the disk is slower, runs write fewer rows

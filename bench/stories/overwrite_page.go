@@ -73,7 +73,7 @@ func (t *OverwriteTable) larger() report.Section {
 	last := &t.Sizes[len(t.Sizes)-1]
 	s := report.Section{
 		Title: t.Database + ": larger flushes",
-		Note:  fmt.Sprintf("All rows of a run in one flush, at %g times the memory. Rows are written in the order of their keys, so that the more of them a flush has, the more are in a page that is read and written once.", last.Times),
+		Note:  fmt.Sprintf("All rows of a run in one flush, at %g times the memory. Rows are written in the order of their keys: the more of them a flush has, the more are in a page that is read and written once.", last.Times),
 		Table: report.Table{Columns: append([]report.Column{{Name: "rows of a flush", Number: true}, {Name: "ratio", Number: true}}, overwriteColumnsOf...)},
 	}
 	for i := range t.Flushes {

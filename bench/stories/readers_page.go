@@ -35,7 +35,7 @@ func (w *ReadersWrite) wantedText() string {
 func (r *ReadersResult) queries(name string) report.Section {
 	s := report.Section{
 		Title: "Queries for " + name,
-		Note:  "Longest is the slowest of all queries. \"During flushes\" are queries that began and ended while one flush of weir's was under way, so that they did not wait for it.",
+		Note:  "Longest is the slowest of all queries. \"During flushes\" are queries that began and ended while one flush of weir's was running, without waiting for it.",
 		Dots:  &report.Dots{Unit: "queries/s of all readers", Over: "readers"},
 		Table: report.Table{Columns: []report.Column{{Name: "weir writes", Number: true}, {Name: "readers", Number: true}, {Name: "queries/s", Number: true}, {Name: "of idle", Number: true},
 			{Name: "p50", Number: true}, {Name: "p99", Number: true}, {Name: "longest", Number: true}, {Name: "during flushes", Number: true}}},

@@ -27,7 +27,7 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// Each alert has a severity, and a link to what docs/troubleshooting.md says of it.
+// Each alert has a severity and links to its section of docs/troubleshooting.md.
 func TestContrib_AlertsHaveRunbooks(t *testing.T) {
 	rules, docs := read(t, "../../contrib/alerts.yml"), read(t, "../../docs/troubleshooting.md")
 	alerts := regexp.MustCompile(`- alert: (\w+)\n(?:\s+(?:expr|for): .*\n)+\s+labels: \{severity: (?:critical|warning)\}\n`).FindAllStringSubmatch(rules, -1)
@@ -44,7 +44,7 @@ func TestContrib_AlertsHaveRunbooks(t *testing.T) {
 	}
 }
 
-// A stall is named by the alert in the words of /readyz, whatever its cause.
+// For each cause of a stall, the alert uses the words of /readyz.
 func TestContrib_AlertsSayWhatReadyzSays(t *testing.T) {
 	rules := read(t, "../../contrib/alerts.yml")
 	synctest.Test(t, func(t *testing.T) {
@@ -71,14 +71,14 @@ func TestContrib_AlertsSayWhatReadyzSays(t *testing.T) {
 	})
 }
 
-// A monitor is a Prometheus with the configuration and the rules of contrib, but for the times that rules wait.
+// A monitor is a Prometheus with contrib's configuration and rules, except for the rules' waiting times.
 type monitor struct {
 	*testweir.Folder
 	url     string
 	targets []string
 }
 
-// sooner are the changes to the rules: a test cannot wait for hours. What they look at, and how they select it, stays.
+// sooner shortens the times in the rules, because a test cannot wait for hours. Expressions are otherwise unchanged.
 var sooner = [][2]string{
 	{`for: \d+m`, `for: 1s`}, {`> 300 and`, `> 3 and`}, {`> 60 unless`, `> 3 unless`}, {`> 1800 and`, `> 5 and`},
 	{`> 7200`, `> 3`}, {`> 100\n`, "> 1\n"}, {`> 1e9`, `> 1e6`},
@@ -115,11 +115,11 @@ func (m *monitor) start(program string) {
 	})
 }
 
-// ask reads an answer of Prometheus, if there is one.
+// ask gets an answer from Prometheus, if there is one.
 func (m *monitor) ask(path string, answer any) {
 	r, err := http.Get(m.url + path)
 	if err != nil {
-		return // it starts
+		return // it is starting
 	}
 	defer func() { _ = r.Body.Close() }()
 	_ = json.NewDecoder(r.Body).Decode(answer)
@@ -133,7 +133,7 @@ func (m *monitor) run(args ...string) *testweir.Run {
 	return r
 }
 
-// cron does a run that writes a file of metrics, which is scraped as node_exporter has it.
+// cron runs weir with a metrics file, which is scraped in node_exporter's format.
 func (m *monitor) cron(code int, job, feed, to string) {
 	m.Helper()
 	file := job + ".prom"
@@ -145,17 +145,16 @@ func (m *monitor) cron(code int, job, feed, to string) {
 	m.targets = append(m.targets, s.Listener.Addr().String())
 }
 
-// send sends lines to a run that listens.
+// send sends lines to a listening run.
 func (m *monitor) send(to *testweir.Run, lines string) {
 	m.Helper()
 	c, err := net.Dial("tcp", to.Serves())
 	m.Check(err)
 	m.Cleanup(func() { _ = c.Close() })
-	go func() { _, _ = io.WriteString(c, lines) }() // which may pause
+	go func() { _, _ = io.WriteString(c, lines) }() // it may block
 }
 
-// Each alert of contrib fires by the fault that it is for: real runs of weir, with real faults, that a real Prometheus
-// scrapes.
+// Each of contrib's alerts fires for its fault: runs of weir have real faults, and a real Prometheus scrapes them.
 func TestContrib_AlertsFireByTheirFaults(t *testing.T) {
 	program := testcheck.Tool(t, "prometheus")
 	m := &monitor{Folder: testweir.New(t, "t.db")}

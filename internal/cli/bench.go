@@ -23,18 +23,18 @@ func (e *env) benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench [FEED] --to DEST",
 		Short: "Show what each step of batching gains on your machine, and which settings to use",
-		Long: `Write messages of FEED into DEST in seven ways: from a look-up and a write in a
-transaction for each message, as most programs begin, to weir. All ways write
-the same messages: as many as the first of them writes within --for. Then sync
-all messages of FEED with several batch periods and levels of --synchronous, and
-name the settings that meet --lag and lose nothing in a power cut. Without FEED
-the messages are generated.
+		Long: `Write messages of FEED into DEST in seven ways. The first one uses a transaction
+per message, with a row lookup and a write, as most programs begin; the last one
+is weir. All ways write the same messages: as many as the first one writes within
+--for. Then sync all messages of FEED with several batch periods and levels of
+--synchronous, and name the settings that meet --lag and lose nothing in a power
+cut. Without FEED the messages are generated.
 
-Your tables are not touched: SQLite gets a file of its own next to DEST,
-Postgres a schema of its own, and both are removed at the end. SQLite is in WAL
+Your tables are not touched: the benchmark uses a separate SQLite file next to
+DEST, or a separate Postgres schema, and removes it at the end. SQLite is in WAL
 mode throughout. "Syncs" are fsyncs of the database; "written" is what went to
-SQLite's files, or to Postgres' log. Each figure is the median of --runs runs,
-which take turns; the least and the most are next to it.
+SQLite's files, or to Postgres' log. The runs of all ways alternate. Each figure
+is the median of --runs runs, with the minimum and maximum next to it.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Example: `  weir bench flights.jsonl.gz --to flights.db
@@ -53,7 +53,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		if o.Messages < 1 || o.For <= 0 || o.Runs < 1 || o.Lag <= 0 {
 			return usagef("--messages, --for, --runs and --lag must be more than 0")
 		}
-		if _, err := os.Stat(filepath.Dir(html)); err != nil { // before it takes minutes
+		if _, err := os.Stat(filepath.Dir(html)); err != nil { // fail before it takes minutes
 			return usagef("--html: %w", err)
 		}
 		if o.Log = slog.New(&textHandler{w: e.line, level: e}); len(args) > 0 {
@@ -64,7 +64,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			return err
 		}
 		if html != "" {
-			err = writeHTML(html, r.Page()) // on an error the rest is still printed: it took minutes
+			err = writeHTML(html, r.Page()) // print the rest even if this fails: it took minutes
 		}
 		if asJSON {
 			return errors.Join(err, json.NewEncoder(e.stdout).Encode(r))
@@ -85,7 +85,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	return c
 }
 
-// benchDatabase returns the place in the database that --to names.
+// benchDatabase returns the database and schema that --to names.
 func benchDatabase(sp *spec.Spec) (ladder.Database, error) {
 	d, err := sp.Destination()
 	if err != nil {

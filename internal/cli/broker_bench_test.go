@@ -26,7 +26,7 @@ import (
 
 const benchPartitions = 4
 
-// benchRecords is how many records a topic has.
+// benchRecords returns the number of records in a topic.
 func benchRecords() int {
 	if n, err := strconv.Atoi(os.Getenv("KAFKA_RECORDS")); err == nil {
 		return n
@@ -34,9 +34,9 @@ func benchRecords() int {
 	return 20_000
 }
 
-// BenchmarkKafka reads a topic of Apache Kafka by the client alone, which does nothing with the
-// records, and by the program, in turns; and the same messages from a file into Postgres.
-// KAFKA_RECORDS is how many records the topic has, WEIR the program.
+// BenchmarkKafka reads a topic of Apache Kafka with the bare client, which ignores the records, and with the program,
+// in turns. It also reads the same messages from a file into Postgres. KAFKA_RECORDS is the number of records, WEIR the
+// program.
 func BenchmarkKafka(b *testing.B) {
 	records := benchRecords()
 	feeds := map[string]func(io.Writer) error{
@@ -60,7 +60,7 @@ func BenchmarkKafka(b *testing.B) {
 	}
 }
 
-// benchWays reads the topic and the file, which hold the same records, in all ways in turns.
+// benchWays reads the same records from the topic and the file in each way, in turns.
 func benchWays(b *testing.B, broker *testkafka.Cluster, server *testpg.Server, file string, records int) {
 	topic := []string{"kafka://" + broker.Addr() + "/t", "--partitions", fmt.Sprint("0-", benchPartitions-1), "--until-end"}
 	var alone, dry, sqlite, postgres, fromFile usage
@@ -85,15 +85,15 @@ func benchWays(b *testing.B, broker *testkafka.Cluster, server *testpg.Server, f
 	b.ReportMetric(float64(postgres.cpu+postgres.server)/float64(fromFile.cpu+fromFile.server), "postgres/file-cpu")
 }
 
-// BenchmarkKafkaMembers reads a topic into Postgres, 20 ms away each way, by one member of a group
-// and by two, in turns: from when they are started to when they have ended.
+// BenchmarkKafkaMembers reads a topic into Postgres, with 20 ms latency each way, by one group member and by two, in
+// turns. It measures from their start to their end.
 func BenchmarkKafkaMembers(b *testing.B) {
 	records := benchRecords()
 	var messages bytes.Buffer
 	testcheck.NoError(b, bench.Hot(&messages, records, 5000, 1))
 	broker := testkafka.Broker(b, benchPartitions, "t")
 	fillTopic(b, broker, "t", messages.Bytes())
-	var took [3]time.Duration // by the number of members
+	var took [3]time.Duration // by number of members
 	for b.Loop() {
 		for members := 1; members <= 2; members++ {
 			proxy := testpg.NewProxy(b, testpg.New(b))
@@ -114,18 +114,18 @@ func BenchmarkKafkaMembers(b *testing.B) {
 	b.ReportMetric(took[1].Seconds()/took[2].Seconds(), "two/one")
 }
 
-// usage is what reading a topic took. The CPU is that of the reader alone, on a loaded machine too.
+// usage is what reading a topic costs. The CPU time is the reader's alone, so other load does not count.
 type usage struct {
 	wall, cpu time.Duration
-	server    time.Duration // CPU of the database's server
-	peak      int64         // bytes of memory
+	server    time.Duration // CPU time of the database server
+	peak      int64         // peak memory in bytes
 }
 
 func (u *usage) add(v usage) {
 	u.wall, u.cpu, u.server, u.peak = u.wall+v.wall, u.cpu+v.cpu, u.server+v.server, max(u.peak, v.peak)
 }
 
-// fillTopic writes messages that begin with their ids into all partitions of a topic, each id into one.
+// fillTopic writes messages that begin with their ids into all partitions of a topic. Each id is in one partition.
 func fillTopic(b *testing.B, c *testkafka.Cluster, topic string, messages []byte, opts ...kgo.Opt) {
 	client := c.Client(opts...)
 	for line := range bytes.Lines(messages) {
@@ -139,7 +139,7 @@ func fillTopic(b *testing.B, c *testkafka.Cluster, topic string, messages []byte
 	testcheck.NoError(b, client.Flush(b.Context()))
 }
 
-// readAlone reads the topic by the client, as the program asks for it.
+// readAlone reads the topic with the bare client, with the program's fetch settings.
 func readAlone(b *testing.B, c *testkafka.Cluster, records int) usage {
 	begun, before := time.Now(), cpuTime(b)
 	from := map[int32]kgo.Offset{}
@@ -156,14 +156,14 @@ func readAlone(b *testing.B, c *testkafka.Cluster, records int) usage {
 	return usage{wall: time.Since(begun), cpu: cpuTime(b) - before}
 }
 
-// cpuTime is what this process has used.
+// cpuTime returns the CPU time of this process.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	testcheck.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// readByProgram reads a source by the program into an empty database, which may be a server's.
+// readByProgram reads a source with the program into an empty database: SQLite, or a Postgres server's.
 func readByProgram(b *testing.B, server *testpg.Server, args ...string) (u usage) {
 	if server != nil {
 		before := server.CPU(b)
@@ -180,8 +180,8 @@ func readByProgram(b *testing.B, server *testpg.Server, args ...string) (u usage
 	return u
 }
 
-// BenchmarkPeers runs bench/peers, the folder PEERS, with a private Postgres server and Apache Kafka.
-// RECORDS is how many messages the feed has, WEIR the program.
+// BenchmarkPeers runs bench/peers, in the folder PEERS, with a private Postgres server and Apache Kafka. RECORDS is the
+// number of messages, WEIR the program.
 func BenchmarkPeers(b *testing.B) {
 	peers := os.Getenv("PEERS")
 	if peers == "" {

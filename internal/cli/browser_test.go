@@ -26,7 +26,7 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// A browser shows a page, and notes what it should not have to.
+// A browser shows a page, and records its requests and console messages.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
@@ -34,10 +34,10 @@ type browser struct {
 	mu       sync.Mutex
 	requests []string // URLs
 	dialogs  int
-	messages []string // on the console: errors, what the policy forbids, calls
+	messages []string // on the console: errors, policy violations, calls
 }
 
-// newBrowser starts a headless browser. Without one a test is skipped; in CI it fails.
+// newBrowser starts a headless browser. If there is none, the test is skipped; in CI it fails.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	testcheck.Only(t)
@@ -48,7 +48,7 @@ func newBrowser(t *testing.T) *browser {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(names[found]))
 	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // it refuses to run as root with one
+		options = append(options, chromedp.NoSandbox) // as root it cannot run with a sandbox
 	}
 	b := &browser{t: t}
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
@@ -79,7 +79,7 @@ func (b *browser) note(event any) {
 	}
 }
 
-// as has the next pages shown at a width and in a colour scheme.
+// as sets the width and the color scheme for the next pages.
 func (b *browser) as(width int64, scheme string) {
 	b.t.Helper()
 	testcheck.NoError(b.t, chromedp.Do(b.ctx, chromedp.EmulateViewport(width, 800)))
@@ -104,13 +104,13 @@ func evaluate[T any](b *browser, expression string) T {
 
 func (b *browser) text() string { b.t.Helper(); return evaluate[string](b, "document.body.innerText") }
 
-// until waits until the page says something.
+// until waits until the page contains a text.
 func (b *browser) until(text string) {
 	b.t.Helper()
 	testcheck.Until(b.t, func() string { return b.lacks(text) })
 }
 
-// lacks tells that the page does not have a text, "" if it does.
+// lacks returns an error text if the page does not contain a text, or "".
 func (b *browser) lacks(text string) string {
 	b.t.Helper()
 	if all := b.text(); !strings.Contains(all, text) {
@@ -119,8 +119,8 @@ func (b *browser) lacks(text string) string {
 	return ""
 }
 
-// fits shows pages of a site at widths from a phone's on, in the light and in the dark, which are to differ, and demands that
-// they fit; look looks at each.
+// fits opens pages of a site at several widths, from a phone's up, in light and dark mode. It checks that the pages fit
+// and that the modes differ. look is called for each page.
 func (b *browser) fits(site string, paths []string, look func(width int64)) {
 	b.t.Helper()
 	grounds := map[string]bool{}
@@ -142,7 +142,7 @@ func (b *browser) fits(site string, paths []string, look func(width int64)) {
 	}
 }
 
-// says demands that the page has some texts.
+// says checks that the page contains texts.
 func (b *browser) says(texts ...string) {
 	b.t.Helper()
 	for _, text := range texts {
@@ -152,7 +152,7 @@ func (b *browser) says(texts ...string) {
 	}
 }
 
-// calm fails if the page has had anything loaded from elsewhere, or run what is not its own.
+// calm fails if the page has loaded anything from elsewhere, or run scripts that are not its own.
 func (b *browser) calm(site string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -167,7 +167,7 @@ func (b *browser) calm(site string) {
 	}
 }
 
-// sender sends lines to a run that listens.
+// sender returns a function that sends lines to a listening run.
 func sender(l *testweir.Folder, run *testweir.Run) (send func(lines ...string)) {
 	l.Helper()
 	conn, err := net.Dial("tcp", run.Serves())
@@ -180,7 +180,7 @@ func sender(l *testweir.Folder, run *testweir.Run) (send func(lines ...string)) 
 	}
 }
 
-// TestPage_InABrowser looks at the page of a run that listens, whose table and lines are hostile.
+// TestPage_InABrowser opens the page of a listening run whose table and lines are hostile.
 func TestPage_InABrowser(t *testing.T) {
 	const hostile = `<script>alert(1)</script>`
 	b := newBrowser(t)
@@ -189,7 +189,7 @@ func TestPage_InABrowser(t *testing.T) {
 	send, site := sender(l, run), run.Site()
 	send(`{"id":1,"at":1}`, `{"id":2}`, hostile)
 
-	// The numbers change while it is looked at: it is not loaded again.
+	// The numbers are updated without a reload.
 	b.open(site + "/")
 	b.until("3 lines,")
 	b.until("2 rows")
@@ -209,13 +209,13 @@ func TestPage_InABrowser(t *testing.T) {
 		t.Errorf("%d charts are shown", n)
 	}
 
-	// It fits a phone, in the light and in the dark, and so do the rejected lines.
+	// The page and the rejected lines fit a phone, in light and dark mode.
 	send(strings.Repeat("x", 10_000))
 	b.until("204 lines,")
 	b.fits(site, []string{"/", "/rejects"}, func(int64) {})
 	b.says(hostile, "weir rejects --to", "and 8.0\u00a0kB more")
 
-	// Without JavaScript it is whole, and loads itself again.
+	// Without JavaScript the page is complete and reloads itself.
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	testcheck.NoError(t, err)
 	b.open(site + "/")
@@ -227,15 +227,15 @@ func TestPage_InABrowser(t *testing.T) {
 	b.open(site + "/")
 	b.calm(site)
 
-	// A run that has ended is seen to have.
+	// The page shows that the run has ended.
 	run.Signal(syscall.SIGTERM)
 	run.Wait()
 	b.until("No answer since")
 	b.says("204 lines,")
 }
 
-// TestReport_InABrowser looks at a report of figures that are the same in each run of the test: one of
-// each kind of plot, with values at both ends of their scales.
+// TestReport_InABrowser opens a report with fixed figures: one of each kind of plot, with values at both ends of the
+// scales.
 func TestReport_InABrowser(t *testing.T) {
 	b := newBrowser(t)
 	dir := t.TempDir()
@@ -265,7 +265,7 @@ func TestReport_InABrowser(t *testing.T) {
 	write("report.html", &page)
 	site := "file://" + dir
 	b.fits(site, []string{"/report.html"}, func(width int64) {
-		// A bar ends within its scale; the bracket of its spread is 3 pixels wide at least.
+		// Bars end within their scales, and the bracket of the spread is at least 3 pixels wide.
 		if within := evaluate[int](b, `[...document.querySelectorAll(".bar")].filter(bar =>
 			[...bar.children].every(part => part.getBoundingClientRect().right <= bar.getBoundingClientRect().right + 3)).length`); within != len(bars.Rows) {
 			t.Errorf("at %d pixels %d of %d bars are within their scale", width, within, len(bars.Rows))

@@ -1,5 +1,4 @@
-// Package cli is weir's command line: commands, flags, what people read, and
-// exit codes.
+// Package cli is weir's command line: commands, flags, messages, and exit codes.
 package cli
 
 import (
@@ -37,7 +36,7 @@ var (
 const (
 	exitOK       = 0
 	exitFailed   = 1
-	exitRejected = 3 // done, but lines were rejected
+	exitRejected = 3 // finished, but lines were rejected
 	exitSignal   = 128
 )
 
@@ -53,25 +52,25 @@ type codeError int
 func (c codeError) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 func (c codeError) ExitCode() int { return int(c) }
 
-// env is what a command sees of its surroundings.
+// env is a command's environment.
 type env struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	terminal       func(fd int) bool
-	width          func() int // of the terminal that stderr is, in columns
+	width          func() int // columns of the terminal at stderr
 	lookupEnv      func(string) (string, bool)
 	environ        func() []string
 	verbose        bool
-	args           []string     // of the command line
-	line           *statusLine  // stderr, for messages
-	log            *slog.Logger // on line
+	args           []string     // command-line arguments
+	line           *statusLine  // writes messages to stderr
+	log            *slog.Logger // writes to line
 	// stopped returns the signal that ended the context, or nil.
 	stopped func() os.Signal
 }
 
 // Main runs the program and returns its exit code.
 func Main() int {
-	// Writing to a closed pipe is an error, not the end of a run.
+	// Writing to a closed pipe returns an error instead of ending the process.
 	signal.Ignore(syscall.SIGPIPE)
 	w := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, width: stderrWidth, lookupEnv: os.LookupEnv, environ: os.Environ}
 	hideSecrets(os.Args)
@@ -80,7 +79,7 @@ func Main() int {
 	return w.run(ctx, os.Args[1:])
 }
 
-// stderrWidth is that of the terminal that stderr is.
+// stderrWidth returns the width in columns of the terminal at stderr.
 func stderrWidth() int {
 	if columns, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && columns > 0 {
 		return columns
@@ -88,7 +87,7 @@ func stderrWidth() int {
 	return 80
 }
 
-// stdoutWidth is that of the terminal that stdout is; otherwise if it is none.
+// stdoutWidth returns the width in columns of the terminal at stdout, or otherwise if stdout is not a terminal.
 func (e *env) stdoutWidth(otherwise int) int {
 	if e.stdout == os.Stdout && e.terminal(int(os.Stdout.Fd())) {
 		if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
@@ -98,9 +97,8 @@ func (e *env) stdoutWidth(otherwise int) int {
 	return otherwise
 }
 
-// untilSignal returns a context that the first signal ends; the second ends the
-// program. One right after the first is the same: timeout(1) signals the program and its
-// group.
+// untilSignal returns a context that the first signal ends. The second signal ends the program. A signal right after
+// the first is ignored: timeout(1) signals both the program and its process group.
 func (e *env) untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -168,14 +166,14 @@ func (e *env) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// readerLeft tells that what reads stdout has ended, as head does: the error of a command that only
-// prints is not worth a message then.
+// readerLeft reports whether the reader of stdout, such as head, has ended. A command that only prints then needs no
+// error message.
 func readerLeft(err error) bool {
 	var path *fs.PathError
 	return errors.Is(err, syscall.EPIPE) && errors.As(err, &path) && path.Path == os.Stdout.Name()
 }
 
-// withoutCanceled is what an error joins to the end of a context; nil where that is all.
+// withoutCanceled removes context.Canceled from a joined error. It returns nil if there is no other error.
 func withoutCanceled(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var rest []error
@@ -190,7 +188,7 @@ func withoutCanceled(err error) error {
 	return err
 }
 
-// exitCode is that of a command which returned an error, or none.
+// exitCode returns the exit code for the error of a command; nil is success.
 func (e *env) exitCode(err error) int {
 	if err == nil {
 		return exitOK
@@ -245,7 +243,7 @@ Documentation: https://github.com/weirsync/weir/tree/main/docs, in packages also
 		Args:  cobra.NoArgs,
 		Run:   func(*cobra.Command, []string) { fmt.Fprint(e.stdout, e.versionText()) },
 	})
-	finish(root)
+	prepare(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, args []string) error {
@@ -258,7 +256,7 @@ Documentation: https://github.com/weirsync/weir/tree/main/docs, in packages also
 	return root
 }
 
-// noCommand is the arguments' check of a command that only has others below it.
+// noCommand checks the arguments of a command that only has subcommands.
 func noCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -274,13 +272,12 @@ func noCommand(c *cobra.Command, args []string) error {
 	return usagef("%s has no command %q%s", c.CommandPath(), spec.Redacted(args[0]), meant)
 }
 
-// finish makes wrong arguments of a command and of all below it a fault of the command line,
-// and has the shell complete the values of flags. An argument may be a connection string
-// whose --to was left out.
-func finish(c *cobra.Command) {
+// prepare prepares a command and its subcommands: wrong arguments become usage errors, and the shell completes flag
+// values. An error suggests --to if an argument looks like a database.
+func prepare(c *cobra.Command) {
 	completeValues(c)
 	for _, sub := range c.Commands() {
-		finish(sub)
+		prepare(sub)
 	}
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -310,7 +307,7 @@ func (e *env) versionText() string {
 	return fmt.Sprintf("weir %s (%s)\n", version, strings.Join(parts, ", "))
 }
 
-// printable keeps what came from a feed or a database from steering a terminal.
+// printable replaces control characters, with which text from a feed or database could manipulate the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || 0x80 <= r && r < 0xa0 {

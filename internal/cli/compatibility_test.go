@@ -18,10 +18,10 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// TestCompatibility: a database that an earlier version wrote is read and continued by this one. testdata/compatibility
-// has such databases, one of each format, at the end of feed.jsonl; -update writes databases of today's format.
+// TestCompatibility: this version can read and continue databases that earlier versions wrote. testdata/compatibility
+// has one of each format, as of the end of feed.jsonl. -update writes databases of the current format.
 func TestCompatibility(t *testing.T) {
-	const fixtures, written = "../../testdata/compatibility", "/written" // the second is the folder that they know
+	const fixtures, written = "../../testdata/compatibility", "/written" // the checkpoints have paths in the second folder
 	texts := map[string]string{}
 	for _, name := range []string{"tables.yaml", "feed.jsonl", "later.jsonl"} {
 		text, err := os.ReadFile(filepath.Join(fixtures, name))
@@ -39,7 +39,7 @@ func TestCompatibility(t *testing.T) {
 		to   func(t *testing.T) string
 		save func(f *testweir.Folder) []byte
 		load func(f *testweir.Folder, saved []byte)
-		more []string // of the first run: Postgres gives the tables of a dump other numbers
+		more []string // for the first run: in a restored dump, tables have other OIDs
 	}{
 		{".db.gz", func(*testing.T) string { return "air.db" },
 			func(f *testweir.Folder) []byte {
@@ -52,7 +52,7 @@ func TestCompatibility(t *testing.T) {
 			func(f *testweir.Folder) []byte {
 				dump, err := exec.Command(testcheck.Tool(f, "pg_dump"), "--inserts", "--no-owner", f.To).Output()
 				f.Check(err)
-				return regexp.MustCompile(`(?m)^\\.*\n`).ReplaceAll(dump, nil) // what psql alone knows
+				return regexp.MustCompile(`(?m)^\\.*\n`).ReplaceAll(dump, nil) // only psql understands these
 			},
 			func(f *testweir.Folder, saved []byte) { f.Exec(string(saved)) }, []string{"--accept-settings"}},
 	} {

@@ -63,11 +63,11 @@ func (e *env) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a config file",
-		Long: `Check a config file by itself, without the environment, the sources and the
-database, and print all of its faults, each with file, line and column: those
-that sync would report before it connects. Files that settings name are read.
+		Long: `Check a config file without the environment, the sources and the database, and
+print all errors that sync would report before it connects, each with file, line
+and column. Files that settings name are read.
 
-Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
+Exit codes: 0 the file is valid, 1 failed, 2 it has errors.`,
 		Example: `  weir config check weir.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -85,21 +85,21 @@ Exit codes: 0 the file is right, 1 failed, 2 it has faults.`,
 	}
 }
 
-// checkFile reads a config file without the environment. Its faults are wrong usage.
+// checkFile reads a config file without environment variables. Its faults are usage errors.
 func (e *env) checkFile(path string) (*spec.Spec, error) {
 	o := e.specOf(path)
-	_, _ = o.Load() // with all other faults it is that of Validate
+	_, _ = o.Load() // Validate returns its error with all others
 	return o, faultsOf(o.Validate())
 }
 
-// readFile reads a config file whose tables alone are used.
+// readFile reads a config file of which only the tables are used.
 func (e *env) readFile(path string) (*spec.Spec, error) {
 	o := e.specOf(path)
 	_, err := o.Load()
 	return o, faultsOf(err)
 }
 
-// specOf is of a config file by itself.
+// specOf returns the spec of a config file without environment variables.
 func (e *env) specOf(path string) *spec.Spec {
 	alone := e.surroundings()
 	alone.FileOnly, alone.Environ, alone.Stdin, alone.Asks = true, nil, nil, false
@@ -108,7 +108,7 @@ func (e *env) specOf(path string) *spec.Spec {
 	return o
 }
 
-// faultsOf makes the faults of a file wrong usage, but that it cannot be read.
+// faultsOf makes the faults of a file usage errors, except that it cannot be read.
 func faultsOf(err error) error {
 	if unread := new(fs.PathError); errors.As(err, &unread) {
 		return unread
@@ -122,8 +122,7 @@ func (e *env) configSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of config files",
-		Long: `Print the JSON Schema of config files, with which editors complete and check
-them. With the YAML language server, the first line of a file names it:
+		Long: `Print the JSON Schema of config files. Editors use it to complete and check them. With the YAML language server, the first line of a file names it:
 
   # yaml-language-server: $schema=weir.schema.json`,
 		Example: `  weir config schema >weir.schema.json`,

@@ -27,10 +27,10 @@ func (e *env) configTestCommand() *cobra.Command {
 		Use:   "test FILE",
 		Short: "Run the tests of a config file",
 		Long: `Run the tests of a config file: apply the feed of each to empty tables in
-SQLite, once in one batch and once line by line, and compare the rows with those
-that the test wants. on_create and expire are left out.
+SQLite, once in one batch and once line by line, and compare the rows with the
+rows that the test expects. on_create and expire are ignored.
 
-Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has faults.`,
+Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has errors.`,
 		Example: `  weir config test weir.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has faults.`
 	}
 }
 
-// runCases runs the tests of a file, and prints those that passed.
+// runCases runs the tests of a file and prints which ones passed.
 func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
 	m := *file.Mapping
 	m.Tables = slices.Clone(m.Tables)
@@ -88,7 +88,7 @@ func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
 	return nil
 }
 
-// A lineError is an error about a line of a test's feed, without the temporary file that the feed was read from.
+// A lineError is an error about a line of a test's feed. It hides the name of the temporary file.
 type lineError struct {
 	error
 	feed string
@@ -98,7 +98,7 @@ func (e lineError) Error() string { return strings.ReplaceAll(e.error.Error(), e
 
 func (e lineError) Unwrap() error { return e.error }
 
-// rejectedInCase says which lines of a test's feed were rejected, and why the first of each reason was.
+// rejectedInCase tells how many lines of a test's feed were rejected, with the first line for each reason.
 func rejectedInCase(did *progress.Snapshot) string {
 	var texts []string
 	for i := range did.Reasons {
@@ -111,8 +111,8 @@ func rejectedInCase(did *progress.Snapshot) string {
 	return fmt.Sprintf(" (rejected: %s; %s)", quantity.Count(did.Rejected, "line"), strings.Join(texts, "; "))
 }
 
-// runCase applies the feed of a test to empty tables, in batches of a number of rows (0: in one), and compares
-// them.
+// runCase applies the feed of a test to empty tables, in batches of batchRows rows (0: one batch), and compares the
+// tables with the expected rows.
 func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (differences []*config.Fault, did *progress.Snapshot, err error) {
 	err = e.applyCase(ctx, m, test.Feed, batchRows, func(in sink.Inspector, done *progress.Snapshot) (err error) {
 		did = done
@@ -128,7 +128,7 @@ func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case
 	return differences, did, err
 }
 
-// applyCase applies a feed to empty tables, and has the database looked at, and what was done.
+// applyCase applies a feed to empty tables, and calls look with the database and the counts of the run.
 func (e *env) applyCase(ctx context.Context, m *mapping.Mapping, lines string, batchRows int, look func(sink.Inspector, *progress.Snapshot) error) (err error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {

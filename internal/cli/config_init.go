@@ -69,24 +69,24 @@ The draft is what the sample shows. Read its comments, then:
 	return c
 }
 
-// sampleBytes is how many bytes of messages a sample has at most.
+// sampleBytes is the maximum size of a sample.
 const sampleBytes = 64 << 20
 
-// A feedSample is what config init reads of a feed.
+// A feedSample holds the messages that config init reads.
 type feedSample struct {
 	args     []string
 	table    string
 	messages [][]byte
 	size     int
-	most     int // messages
+	most     int // maximum number of messages
 	rejected int64
-	first    string // why the first line was rejected
+	first    string // why the first rejected line was rejected
 }
 
-// errSampled ends the reading of a feed.
+// errSampled ends reading when the sample is complete.
 var errSampled = errors.New("the sample is complete")
 
-// Map implements [job.Mapper]: it takes a message for the sample.
+// Map implements [job.Mapper]. It adds the message to the sample.
 func (s *feedSample) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange, int, error) {
 	if len(s.messages) == s.most || s.size > sampleBytes {
 		return nil, -1, errSampled
@@ -95,7 +95,7 @@ func (s *feedSample) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChan
 	return nil, -1, nil
 }
 
-// sampleFeed reads the first lines of a feed, as a sync would.
+// sampleFeed reads the first lines of a feed as sync would.
 func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines int) (*feedSample, error) {
 	for _, a := range args {
 		if spec.IsKafka([]string{a}) {
@@ -106,7 +106,7 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 		}
 	}
 	if lines == 0 {
-		return nil, usagef("--lines 0: a draft needs a line at least")
+		return nil, usagef("--lines 0: a draft needs at least one line")
 	}
 	plan, err := e.newSpec().FoldFiles(args, &spec.Destination{Driver: caseDriver}, table)
 	if err != nil {
@@ -139,7 +139,7 @@ func (e *env) sampleFeed(ctx context.Context, args []string, table string, lines
 	return s, nil
 }
 
-// freeName is the name of a table without the beginnings that SQLite and weir have for their own.
+// freeName returns a table name without the prefixes that SQLite and weir reserve.
 func freeName(table string) string {
 	for _, reserved := range []string{"sqlite_", "weir_"} {
 		if len(table) > len(reserved) && strings.EqualFold(table[:len(reserved)], reserved) {
@@ -149,7 +149,7 @@ func freeName(table string) string {
 	return table
 }
 
-// draft is the text of a config file, with a test whose rows are what the draft makes of its lines.
+// draft returns a config file with a test. The test expects the rows that the draft makes of its lines.
 func (e *env) draft(c *cobra.Command, s *feedSample) (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "weir-init-")
 	if err != nil {
@@ -167,7 +167,7 @@ func (e *env) draft(c *cobra.Command, s *feedSample) (_ []byte, err error) {
 	}
 	file, err := e.checkFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("the draft is not right, please report it with the feed: %s", strings.ReplaceAll(err.Error(), path, "weir.yaml"))
+		return nil, fmt.Errorf("weir made an invalid draft, please report it with the feed: %s", strings.ReplaceAll(err.Error(), path, "weir.yaml"))
 	}
 	if d.refused, err = e.rejectedBy(c.Context(), file.Mapping, s.messages); err != nil {
 		if c.Context().Err() != nil {
@@ -203,14 +203,14 @@ func (e *env) draft(c *cobra.Command, s *feedSample) (_ []byte, err error) {
 	if file, err = e.checkFile(path); err == nil && len(file.Cases) > 0 {
 		err = quiet.runCases(c.Context(), file)
 	}
-	if err != nil { // what a database shows of a value need not be what a test can say
+	if err != nil { // a test cannot express every value that a database returns
 		e.log.Warn(fmt.Sprintf("the draft has no test, as the rows of the sample cannot be written as one: %v %s", err, &out))
 		return without, nil
 	}
 	return text, nil
 }
 
-// rejectedBy says which messages the tables of a mapping reject, "" for none.
+// rejectedBy describes the messages that the tables of a mapping reject, or returns "".
 func (e *env) rejectedBy(ctx context.Context, m *mapping.Mapping, messages [][]byte) (text string, err error) {
 	err = e.applyCase(ctx, m, string(bytes.Join(messages, []byte{'\n'}))+"\n", 0, func(_ sink.Inspector, did *progress.Snapshot) error {
 		if did.Rejected > 0 {
@@ -250,25 +250,25 @@ func (e *env) rowsOf(ctx context.Context, m *mapping.Mapping, lines string) (wan
 	return want, err
 }
 
-// wantedRows are the rows that a test wants in a table, as JSON objects.
+// wantedRows are the rows that a test expects in a table, as JSON objects.
 type wantedRows struct {
 	table string
 	rows  []string
 }
 
-// A draft is a config file that is made of a sample.
+// A draft is a config file generated from a sample.
 type draft struct {
 	*feedSample
 	envelope string
-	fields   []*sampledField // in the order in which they came up
+	fields   []*sampledField // in order of appearance
 	byName   map[string]*sampledField
 	key      string
 	keyWhy   string
-	streams  []*streamTable // of a change stream
-	kinds    *sampledField  // that tells kinds of messages apart; nil: there is none
-	refused  string         // what the draft rejects of the sample
+	streams  []*streamTable // if the sample is a change stream
+	kinds    *sampledField  // field that distinguishes kinds of messages, or nil
+	refused  string         // what the draft rejects in the sample
 	stops    string         // where and why a sync with the draft ends
-	// jsonColumns have values that SQLite keeps as the text of JSON.
+	// jsonColumns have values that SQLite stores as JSON text.
 	jsonColumns map[string]bool
 	limit       testLimit
 	testFeed    string
@@ -283,7 +283,7 @@ func newDraft(s *feedSample) *draft {
 		}
 		d.addFields(m)
 	}
-	most := 0 // messages that look like those of one envelope
+	most := 0 // messages that match the most frequent envelope
 	for _, name := range slices.Sorted(maps.Keys(envelopes)) {
 		if n := envelopes[name]; name != "" && 4*n >= min(len(s.messages), 1000) && n > most {
 			d.envelope, most = name, n
@@ -297,7 +297,7 @@ func newDraft(s *feedSample) *draft {
 	return d
 }
 
-// text is the config file, with a test that wants some rows; nil: without one.
+// text returns the config file, with a test that expects the given rows; nil: without a test.
 func (d *draft) text(want []wantedRows) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -334,7 +334,7 @@ func (d *draft) text(want []wantedRows) []byte {
 	return b.Bytes()
 }
 
-// firehoseText names what is there for FlightAware's feed.
+// firehoseText writes the settings for FlightAware's feed.
 func (d *draft) firehoseText(line func(string, ...any)) {
 	for _, name := range []string{"pitr", "type"} {
 		if f := d.byName[name]; f == nil || f.present*10 < len(d.messages)*9 {
@@ -344,7 +344,7 @@ func (d *draft) firehoseText(line func(string, ...any)) {
 	if d.byName["ident"] == nil || d.envelope != "" {
 		return
 	}
-	line("# The messages look like those of FlightAware's Firehose. To read it live:")
+	line("# The messages look like FlightAware's Firehose. To read it live:")
 	line("#   source: tls://firehose.flightaware.com")
 	line("#   feed: firehose")
 	line("# examples/firehose/firestarter.yaml maps all of its messages to the tables of Firestarter: docs/firestarter.md.")
@@ -396,7 +396,7 @@ func (d *draft) tableText(line func(string, ...any)) {
 	d.childrenText(line)
 }
 
-// testText writes the lines of the test, and the rows that they make.
+// testText writes the test's lines and the rows that they make.
 func (d *draft) testText(line func(string, ...any), want []wantedRows) {
 	line("tests:")
 	line("  - name: the first messages of the sample")
@@ -413,7 +413,7 @@ func (d *draft) testText(line func(string, ...any), want []wantedRows) {
 	}
 }
 
-// flowRow is a row of JSON in YAML, without what is NULL.
+// flowRow converts a JSON row to YAML and omits NULL.
 func (d *draft) flowRow(row string) string {
 	var cells []string
 	for w := feed.Walk([]byte(row)); w.Next(); {
@@ -433,12 +433,12 @@ func (d *draft) flowRow(row string) string {
 	return "{" + strings.Join(cells, ", ") + "}"
 }
 
-// memberName is a JSON string that was cut out of its quotes.
+// memberName decodes the inside of a JSON string.
 func memberName(name []byte) string {
 	return string(feed.Text(nil, slices.Concat([]byte{'"'}, name, []byte{'"'}), feed.String))
 }
 
-// plainJSON is JSON that YAML reads as well: it knows no surrogate pairs.
+// plainJSON returns JSON that YAML can read, which has no surrogate pairs.
 func plainJSON(raw []byte) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -463,24 +463,24 @@ func plainJSON(raw []byte) string {
 	return plain.String()
 }
 
-// isSpecial tells that YAML has no such character, or takes it for the end of a line.
+// isSpecial reports whether YAML cannot contain a character or treats it as a line break.
 func isSpecial(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0xfffe && r <= 0xffff
 }
 
-// A testLimit is how many lines the test of a draft has at most, and how many bytes each of them.
+// A testLimit limits the lines of a draft's test and the bytes of each line.
 type testLimit struct{ lines, bytes int }
 
-// testLimits are tried in order until the lines make a row: a stream may begin with other messages, and wide messages
-// are better than no test.
+// testLimits are tried in order until the lines make a row. A stream may begin with other messages, and a test with
+// wide messages is better than none.
 var testLimits = []testLimit{{testLines, 4000}, {4 * testLines, 4000}, {16 * testLines, 4000}, {2, 40_000}}
 
-const testLines = 6 // of the test, unless more are needed for a row
+const testLines = 6 // lines of the test, unless a row needs more
 
-// feed is the feed of the test: the first messages that have the key, and some that update a row that they made.
+// feed returns the test's feed: the first messages that have the key, and some that update their rows.
 func (d *draft) feed() string {
 	var lines []string
-	keys := map[string]int{} // lines of each
+	keys := map[string]int{} // lines per key
 	updates := 0
 	take := func(m []byte) {
 		lines = append(lines, plainLine(m))
@@ -513,7 +513,7 @@ func (d *draft) feed() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// plainLine is a message as a line of a YAML block.
+// plainLine returns a message as a line of a YAML block.
 func plainLine(m []byte) string {
 	m = bytes.TrimSpace(m)
 	for _, r := range string(m) {
@@ -524,7 +524,7 @@ func plainLine(m []byte) string {
 	return string(m)
 }
 
-// escapedLine is JSON of ASCII alone.
+// escapedLine escapes all non-ASCII characters of JSON.
 func escapedLine(m []byte) string {
 	var b strings.Builder
 	for _, r := range string(m) {
@@ -543,7 +543,7 @@ func escapedLine(m []byte) string {
 	return b.String()
 }
 
-// fieldText is the text of a field of a message that can be a key.
+// fieldText returns the text of a message's field if it can be a key.
 func fieldText(m []byte, name string) (value string, ok bool) {
 	for w := feed.Walk(m); w.Next(); {
 		if w.Depth != 1 {
@@ -558,12 +558,12 @@ func fieldText(m []byte, name string) (value string, ok bool) {
 	return value, ok
 }
 
-// oneLine is a text for a comment.
+// oneLine makes a text fit into a comment.
 func oneLine(s string) string {
 	return clipped(strings.Join(strings.Fields(printable(s)), " "), shownDetail)
 }
 
-// quotedYAML is a text as YAML, in quotes where it would be something else without.
+// quotedYAML returns a text as YAML, quoted if YAML would read it as something else.
 func quotedYAML(s string) string {
 	if plainText.MatchString(s) && !slices.Contains(yamlWords, strings.ToLower(s)) {
 		return s
@@ -571,7 +571,7 @@ func quotedYAML(s string) string {
 	return plainJSON(must(json.Marshal(s)))
 }
 
-// yamlWords are texts that YAML, or some that read it, take for other values.
+// yamlWords are texts that some YAML parsers read as other values.
 var yamlWords = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 
 func must[T any](v T, err error) T {

@@ -14,21 +14,21 @@ import (
 	"github.com/weirsync/weir/internal/quantity"
 )
 
-// A sampledField is what a sample shows of a field: of a message, or, by its path, of an object in it.
+// A sampledField describes the sampled values of a field of the messages or of an object in them.
 type sampledField struct {
 	name     string
 	path     []string
-	present  int // messages that have it
+	present  int // number of messages that have it
 	kinds    map[valueKind]int
-	distinct map[string]int  // texts of scalar values, while they are few
-	many     bool            // there are more
-	members  []*sampledField // of an object, in the order in which they came up
+	distinct map[string]int  // scalar values as text, if they are few
+	many     bool            // distinct is incomplete
+	members  []*sampledField // of objects, in order of appearance
 	byName   map[string]*sampledField
-	elements *sampledField // of an array
+	elements *sampledField // of arrays
 	last     string
 }
 
-// valueKind is what a value looks like.
+// valueKind is a kind of values, more specific than JSON's.
 type valueKind string
 
 const (
@@ -48,13 +48,13 @@ const (
 )
 
 const (
-	maxDistinct     = 20_000 // values of a field that are remembered
+	maxDistinct     = 20_000 // distinct values that are counted for a field
 	maxDraftColumns = 200
-	maxDepth        = 3    // of objects whose members become columns
-	maxSampled      = 2000 // members of an object
+	maxDepth        = 3    // nesting depth of objects whose members become columns
+	maxSampled      = 2000 // sampled members of an object
 )
 
-// addFields adds what a message has.
+// addFields adds the fields of a message.
 func (d *draft) addFields(m []byte) {
 	for w := feed.Walk(m); w.Next(); {
 		if w.Depth == 1 && w.Name != nil {
@@ -139,7 +139,7 @@ func (f *sampledField) addElements(raw []byte) {
 }
 
 var (
-	plainText  = regexp.MustCompile(`^[A-Za-z_./][A-Za-z0-9_./-]*$`) // for YAML
+	plainText  = regexp.MustCompile(`^[A-Za-z_./][A-Za-z0-9_./-]*$`) // safe in YAML without quotes
 	plainName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	uuidText   = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 	digitsText = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})$`)
@@ -186,7 +186,7 @@ func kindOfValue(kind feed.Kind, raw []byte) valueKind {
 	return realValue
 }
 
-// digitsOf are the digits of a number that a double has to hold.
+// digitsOf returns the significant digits of a number.
 func digitsOf(number string) string {
 	mantissa, _, _ := strings.Cut(strings.ToLower(number), "e")
 	return strings.Trim(strings.NewReplacer("-", "", ".", "").Replace(mantissa), "0")
@@ -197,14 +197,14 @@ func parses(layout, s string) bool {
 	return err == nil
 }
 
-// seen are the kinds of values but null, the most frequent first.
+// seen returns the kinds of the values other than null, the most frequent first.
 func (f *sampledField) seen() []valueKind {
 	kinds := slices.DeleteFunc(slices.Collect(maps.Keys(f.kinds)), func(k valueKind) bool { return k == nullValue })
 	slices.SortFunc(kinds, func(a, b valueKind) int { return cmp.Or(f.kinds[b]-f.kinds[a], strings.Compare(string(a), string(b))) })
 	return kinds
 }
 
-// columnType returns the type that fits all values, "" if none does, and a note for the comment.
+// columnType returns the type that fits all values, or "", and a note for the comment.
 func (f *sampledField) columnType() (of, note string) {
 	kinds := f.seen()
 	only := func(any ...valueKind) bool {
@@ -241,7 +241,7 @@ func (f *sampledField) columnType() (of, note string) {
 	return "", "of several kinds: " + strings.Join(names, ", ")
 }
 
-// epochNote says of a field with the name of a time that its numbers are seconds or milliseconds of this century, perhaps.
+// epochNote notes that the numbers of a field named like a time are probably seconds, milliseconds or microseconds since 1970.
 func (f *sampledField) epochNote() string {
 	n, err := strconv.ParseInt(f.last, 10, 64)
 	switch {
@@ -256,7 +256,7 @@ func (f *sampledField) epochNote() string {
 	return ""
 }
 
-// columns are the columns of the table, each a line with a comment.
+// columns returns the columns of the table, one line with a comment each.
 func (d *draft) columns() (lines []string) {
 	type column struct{ name, source, note string }
 	var all []column
@@ -302,7 +302,7 @@ func (d *draft) columns() (lines []string) {
 	}
 	for _, f := range d.fields {
 		name := f.name
-		for n := 2; named[strings.ToLower(name)]; n++ { // SQLite's columns do not differ by case alone
+		for n := 2; named[strings.ToLower(name)]; n++ { // SQLite's column names ignore case
 			name = fmt.Sprintf("%s_%d", f.name, n)
 		}
 		named[strings.ToLower(name)] = true
@@ -330,7 +330,7 @@ func (d *draft) columns() (lines []string) {
 		lines = append(lines, line)
 	}
 	if left > 0 {
-		lines = append(lines, fmt.Sprintf("# %d fields more are left out here: names that are data belong into a json column, or into rows (each: .)", left))
+		lines = append(lines, fmt.Sprintf("# %d more fields are left out: names that are data belong in a json column, or in rows (each: .)", left))
 	}
 	return lines
 }
@@ -342,7 +342,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// sourceYAML is the source of a column as YAML.
+// sourceYAML returns the source of a column as YAML.
 func sourceYAML(s string) string {
 	if strings.ContainsAny(s, "\"':#{}[],&*!|>%@`\\") {
 		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
@@ -350,7 +350,7 @@ func sourceYAML(s string) string {
 	return s
 }
 
-// rareNote says that few messages have a field.
+// rareNote notes that few messages have a field.
 func (d *draft) rareNote(f *sampledField) string {
 	if of := len(d.messages); f.present*100 < of {
 		return fmt.Sprintf("in %s of %s", quantity.Grouped(int64(f.present)), quantity.Count(int64(of), "message"))
@@ -358,8 +358,8 @@ func (d *draft) rareNote(f *sampledField) string {
 	return ""
 }
 
-// isRecord reports whether the values are objects whose members can be columns: few, with plain names, and no data
-// themselves.
+// isRecord reports whether the values are objects whose members can be columns: there are few, and they have plain
+// names that are not data.
 func (f *sampledField) isRecord() bool {
 	if kinds := f.seen(); len(kinds) != 1 || kinds[0] != objectValue || len(f.members) == 0 || len(f.members) > 30 {
 		return false
@@ -367,7 +367,7 @@ func (f *sampledField) isRecord() bool {
 	return !slices.ContainsFunc(f.members, func(m *sampledField) bool { return !plainName.MatchString(m.name) })
 }
 
-// pathText is a path, whose names are quoted where that is needed.
+// pathText returns a path and quotes names if needed.
 func pathText(path []string) string {
 	texts := make([]string, len(path))
 	for i, name := range path {
@@ -419,7 +419,7 @@ func (f *sampledField) isScalar() bool {
 	return !slices.ContainsFunc(f.seen(), func(k valueKind) bool { return k == objectValue || k == arrayValue })
 }
 
-// findKey is the field that identifies a row, most likely, and a comment.
+// findKey returns the field that most likely identifies a row, and a comment.
 func (d *draft) findKey() (name, why string) {
 	type candidate struct {
 		f     *sampledField
@@ -435,10 +435,10 @@ func (d *draft) findKey() (name, why string) {
 		score := 0
 		switch values := f.count(); {
 		case values == 1 && n > 10:
-			score -= 40 // it tells nothing apart
+			score -= 40 // all messages have the same value
 		case values == usable && n > 1:
 			score += 10
-		case values*2 > usable: // a row is updated once in a while
+		case values*2 > usable: // rows are updated occasionally
 			score += 8
 		case values > 10:
 			score += 6
@@ -486,14 +486,14 @@ func (d *draft) findKey() (name, why string) {
 	}
 	if all[0].score < 30 && !keyName.MatchString(best.name) {
 		notes = append(notes, "no field looks like a key: choose the one, or the list [a, b], that identifies a row")
-	} else if with := d.besideKey(best); with != "" && !keyName.MatchString(best.name) {
+	} else if with := d.secondKeyField(best); with != "" && !keyName.MatchString(best.name) {
 		notes = append(notes, fmt.Sprintf("if a row needs several fields: [%s, %s]", with, best.name))
 	}
 	return best.name, "  # " + oneLine(strings.Join(notes, "; "))
 }
 
-// besideKey is the first field that may be a part of the key beside another, "" for none.
-func (d *draft) besideKey(best *sampledField) string {
+// secondKeyField returns the first field that may form a composite key with another, or "".
+func (d *draft) secondKeyField(best *sampledField) string {
 	for _, f := range d.fields {
 		kinds := f.seen()
 		if f != best && f.present == len(d.messages) && len(kinds) == 1 && f.kinds[nullValue] == 0 && slices.Contains([]valueKind{intValue, textValue, uuidValue, digitsValue}, kinds[0]) &&
@@ -504,10 +504,10 @@ func (d *draft) besideKey(best *sampledField) string {
 	return ""
 }
 
-// count is how many values a field has, as far as they are known.
+// count returns the number of distinct values, as far as they are counted.
 func (f *sampledField) count() int { return len(f.distinct) }
 
-// findKinds is the field that tells kinds of messages apart, nil for none.
+// findKinds returns the field that distinguishes kinds of messages, or nil.
 func (d *draft) findKinds() *sampledField {
 	var best *sampledField
 	for _, f := range d.fields {
@@ -528,7 +528,7 @@ func (f *sampledField) values() []string {
 	})
 }
 
-// valuesText lists values with their counts, at most most.
+// valuesText lists up to most values with their counts.
 func (f *sampledField) valuesText(most int) string {
 	var texts []string
 	for i, v := range f.values() {
@@ -541,7 +541,7 @@ func (f *sampledField) valuesText(most int) string {
 	return strings.Join(texts, ", ")
 }
 
-// deletes is the value that removes a row, most likely; "" for none.
+// deletes returns the value that most likely removes a row, or "".
 func (f *sampledField) deletes() string {
 	for _, v := range f.values() {
 		if deleteText.MatchString(v) {
@@ -551,7 +551,7 @@ func (f *sampledField) deletes() string {
 	return ""
 }
 
-// kindsWithoutKey are the kinds of messages that never have the key.
+// kindsWithoutKey returns the kinds of messages that never have the key.
 func (d *draft) kindsWithoutKey() (without []string) {
 	has := map[string]bool{}
 	for _, m := range d.messages {
@@ -567,7 +567,7 @@ func (d *draft) kindsWithoutKey() (without []string) {
 	return without
 }
 
-// findVersion is a field that may be the version of a message, "" for none.
+// findVersion returns a field that may be the version of a message, or "".
 func (d *draft) findVersion() string {
 	for _, f := range d.fields {
 		if f.present == len(d.messages) && f.kinds[nullValue] == 0 && timeName.MatchString(f.name) && f.isScalar() && f.count() > 1 && f.name != d.key {

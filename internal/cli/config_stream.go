@@ -12,15 +12,15 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A streamTable is what a sample of a change stream shows of one of its tables.
+// A streamTable describes a table in a sample of a change stream.
 type streamTable struct {
-	name    string // in the stream, with its schema
+	name    string // as in the stream, with its schema
 	changes []rowChange
 	key     []string
-	fields  *sampledField // whose members are those of the rows
+	fields  *sampledField // its members are the columns
 }
 
-// A rowChange is what a message says of a row. A delete has no after; an update may lack what the row was before.
+// A rowChange is a row in a message, before and after. A delete has no after; an update may have no before.
 type rowChange struct {
 	insert        bool
 	before, after map[string]string
@@ -28,12 +28,12 @@ type rowChange struct {
 
 const (
 	maxStreamTables = 50
-	maxKeyFields    = 8   // fields of a row that may be in a key
-	maxKeyBytes     = 200 // of a value in a key
+	maxKeyFields    = 8   // maximum fields considered for a key
+	maxKeyBytes     = 200 // maximum bytes of a value in a key
 )
 
-// streamTables returns the tables of a change stream with their rows. Streams that name the key of a row, and those
-// whose rows are no objects with what they were before, have none.
+// streamTables returns the tables of a change stream with their rows. It returns none if the stream names the keys of
+// rows, or if its rows are not objects with the values before the change.
 func (d *draft) streamTables() []*streamTable {
 	spec, err := config.Preset(d.envelope)
 	if err != nil || spec.Key.Base != paths.NoBase || spec.Old.Base == paths.NoBase || spec.Each.Base != paths.NoBase || len(spec.Row) != 1 {
@@ -73,7 +73,7 @@ func (d *draft) streamTables() []*streamTable {
 	return tables
 }
 
-// member is the value at a path of names, nil if there is none.
+// member returns the value at a path, or nil.
 func member(v json.RawMessage, p paths.Path) json.RawMessage {
 	if p.Base == paths.NoBase {
 		return nil
@@ -93,7 +93,7 @@ func isObject(v json.RawMessage) bool {
 	return len(v) > 0 && v[0] == '{'
 }
 
-// streamName is the name of a message's table in the stream.
+// streamName returns the name of a message's table in the stream.
 func streamName(message json.RawMessage, spec *envelope.Envelope) string {
 	var parts []string
 	for _, p := range spec.Table {
@@ -105,7 +105,7 @@ func streamName(message json.RawMessage, spec *envelope.Envelope) string {
 	return strings.Join(parts, ".")
 }
 
-// scalars are the texts of the values of a row that can be in a key; nil: there is no row.
+// scalars returns the values of a row that can be in a key, as text; nil if there is no row.
 func scalars(row json.RawMessage) map[string]string {
 	if !isObject(row) {
 		return nil
@@ -116,7 +116,7 @@ func scalars(row json.RawMessage) map[string]string {
 			continue
 		}
 		name, kind, raw := memberName(w.Name), w.Kind, w.Raw()
-		if len(raw) > maxKeyBytes || bytes.HasPrefix(raw, []byte(`"{`)) || bytes.HasPrefix(raw, []byte(`"[`)) { // JSON as a text
+		if len(raw) > maxKeyBytes || bytes.HasPrefix(raw, []byte(`"{`)) || bytes.HasPrefix(raw, []byte(`"[`)) { // JSON in a string
 			continue
 		}
 		if k := kindOfValue(kind, raw); k != nullValue && k != boolValue && k != objectValue && k != arrayValue && k != realValue && k != longValue {
@@ -126,8 +126,8 @@ func scalars(row json.RawMessage) map[string]string {
 	return values
 }
 
-// findKey is what identifies a row, as far as the sample shows: fields that no insert repeats while its row exists, and
-// that no update changes. It is nil if there is none.
+// findKey returns the fields that identify a row in the sample: no insert repeats them while the row exists, and no
+// update changes them. It returns nil if there are none.
 func (t *streamTable) findKey() []string {
 	var fields []string
 	for _, f := range t.fields.members {
@@ -149,7 +149,7 @@ func (t *streamTable) findKey() []string {
 			}
 		}
 	}
-	// Under a field that updates change, they have no row; a sample that begins in the middle has a few of these anyway.
+	// A sample that begins in the middle has a few changes without a row under any key, but many under a wrong one.
 	all = slices.DeleteFunc(all, func(c candidate) bool { return c.without > fewest+len(t.changes)/50 })
 	if len(all) == 0 {
 		return nil
@@ -157,7 +157,7 @@ func (t *streamTable) findKey() []string {
 	return slices.MinFunc(all, func(a, b candidate) int { return a.rank - b.rank }).key
 }
 
-// rank is lower the likelier a key is: few fields, the first ones of the row, and one that is called like a key.
+// rank orders likely keys first: few fields, the first fields of the row, typical names of keys.
 func (t *streamTable) rank(key []string) int {
 	last := slices.IndexFunc(t.fields.members, func(f *sampledField) bool { return f.name == key[len(key)-1] })
 	if len(key) == 1 && keyName.MatchString(key[0]) {
@@ -166,7 +166,7 @@ func (t *streamTable) rank(key []string) int {
 	return last + len(key)
 }
 
-// fits reports whether a key can be that of the table, and how many updates and deletes have no row under it.
+// fits reports whether a key can identify the rows, and counts the updates and deletes without a row.
 func (t *streamTable) fits(key []string) (without int, ok bool) {
 	exists := map[string]bool{}
 	for _, c := range t.changes {
@@ -194,7 +194,7 @@ func (t *streamTable) fits(key []string) (without int, ok bool) {
 	return without, true
 }
 
-// keyText is the text of the key of a row, "" if the row lacks a field of it.
+// keyText returns the key of a row as text, or "" if the row lacks one of the fields.
 func keyText(row map[string]string, key []string) string {
 	var text []byte
 	for _, field := range key {
@@ -207,7 +207,7 @@ func keyText(row map[string]string, key []string) string {
 	return string(text)
 }
 
-// combinations are all choices of n of some names, in their order.
+// combinations returns all choices of n names, in their order.
 func combinations(names []string, n int) (all [][]string) {
 	if n == 0 {
 		return [][]string{nil}
@@ -220,7 +220,7 @@ func combinations(names []string, n int) (all [][]string) {
 	return all
 }
 
-// streamTablesText names the tables of the stream whose key is not id.
+// streamTablesText writes the tables of the stream whose key is not id.
 func (d *draft) streamTablesText(line func(string, ...any)) {
 	tables := map[string]int{}
 	for _, t := range d.streams {
@@ -243,8 +243,8 @@ func (d *draft) streamTablesText(line func(string, ...any)) {
 	}
 }
 
-// keyIsID reports whether the key is the one that a table has by default.
+// keyIsID reports whether the key is the default key.
 func (t *streamTable) keyIsID() bool { return slices.Equal(t.key, []string{"id"}) }
 
-// shortName is the name of a table without its schema.
+// shortName returns the name of a table without its schema.
 func (t *streamTable) shortName() string { return t.name[strings.LastIndex(t.name, ".")+1:] }

@@ -19,7 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// takes demands that a program of .ci/needs takes its arguments.
+// takes checks that a program of .ci/needs accepts arguments.
 func takes(t *testing.T, program string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(testcheck.Tool(t, program), args...).CombinedOutput(); err != nil {
@@ -27,13 +27,12 @@ func takes(t *testing.T, program string, args ...string) {
 	}
 }
 
-// The alerts of contrib fire when they should, and not otherwise.
+// The alerts of contrib fire when they should, and only then.
 func TestContrib_Alerts(t *testing.T) {
 	takes(t, "promtool", "test", "rules", "../../contrib/alerts_test.yml")
 }
 
-// Prometheus takes the configuration of contrib, which scrapes the job that the alerts are about, where
-// --metrics-addr :9461 listens.
+// Prometheus accepts contrib's configuration. It scrapes --metrics-addr :9461, under the job name that the alerts use.
 func TestContrib_Prometheus(t *testing.T) {
 	takes(t, "promtool", "check", "config", "../../contrib/prometheus.yml")
 	for _, line := range []string{"job_name: weir\n", "targets: ['127.0.0.1:9461']"} {
@@ -43,8 +42,7 @@ func TestContrib_Prometheus(t *testing.T) {
 	}
 }
 
-// exposed returns all metrics that a run can have, while it lasts and in the file, with their
-// labels.
+// exposed returns all metrics of a run, while it lasts and in the file, with their labels.
 func exposed(t *testing.T) map[string][]string {
 	t.Helper()
 	p := progress.New("t")
@@ -68,7 +66,7 @@ func exposed(t *testing.T) map[string][]string {
 	names := map[string][]string{}
 	label := regexp.MustCompile(`(\w+)="`)
 	for _, m := range regexp.MustCompile(`(?m)^(\w+)(\{.*\})? `).FindAllStringSubmatch(w.Body.String()+read(t, file), -1) {
-		names[m[1]] = []string{"instance"} // which Prometheus gives
+		names[m[1]] = []string{"instance"} // a label that Prometheus adds
 		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
 			names[m[1]] = append(names[m[1]], l[1])
 		}
@@ -79,11 +77,10 @@ func exposed(t *testing.T) map[string][]string {
 // named matches the names of metrics in an expression or a page.
 var named = regexp.MustCompile(`\b(weir|process)_[a-z_]+`)
 
-// The alerts, their test, the dashboard and docs/monitoring.md name no metric that does not exist, and
-// the page has all of weir.
+// The alerts, their test, the dashboard and docs/monitoring.md only name existing metrics, and the page has all of weir's.
 func TestContrib_MetricsExist(t *testing.T) {
 	have := exposed(t)
-	others := []string{"weir_job", "weir_rejects"} // a label, a table
+	others := []string{"weir_job", "weir_rejects"} // a label and a table
 	uses := func(file string) []string {
 		names := named.FindAllString(read(t, "../../"+file), -1)
 		if len(names) < 10 {
@@ -108,7 +105,7 @@ func TestContrib_MetricsExist(t *testing.T) {
 	}
 }
 
-// A dashboard has what Grafana needs of a file to show it.
+// A dashboard has the fields that Grafana needs.
 type dashboard struct {
 	UID, Title    string
 	SchemaVersion int
@@ -125,8 +122,8 @@ type dashboard struct {
 	}
 }
 
-// The dashboard is one that Grafana can show: each panel has its place, a unit, and expressions
-// that Prometheus takes, whose legends name labels that the series have.
+// Grafana can show the dashboard: each panel has a position, a unit, and expressions that Prometheus accepts, and the
+// labels in their legends exist.
 func TestContrib_Dashboard(t *testing.T) {
 	var d dashboard
 	testcheck.NoError(t, json.Unmarshal([]byte(read(t, "../../contrib/grafana/weir.json")), &d))
@@ -194,7 +191,7 @@ func TestContrib_Dashboard(t *testing.T) {
 	takes(t, "promtool", "check", "rules", file)
 }
 
-// The unit is one that systemd takes, and has no more rights than it needs.
+// systemd accepts the unit, which has no more rights than it needs.
 func TestContrib_Unit(t *testing.T) {
 	analyze := testcheck.Tool(t, "systemd-analyze")
 	l := testweir.New(t, "")
@@ -204,9 +201,9 @@ func TestContrib_Unit(t *testing.T) {
 	}
 	out, err := exec.Command(analyze, "verify", "--man=no", l.Path("weir@air.service"), l.Path("weir-failed@air.service")).CombinedOutput()
 	lines := strings.SplitAfter(string(out), "\n")
-	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "'RestartMode'") }) // before 254
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "'RestartMode'") }) // only since version 254
 	if out := strings.Join(lines, ""); err != nil || out != "" {
 		t.Errorf("%v\n%s", err, out)
 	}
-	takes(t, "systemd-analyze", "security", "--offline=true", "--threshold=20", l.Path("weir@.service")) // of 100
+	takes(t, "systemd-analyze", "security", "--offline=true", "--threshold=20", l.Path("weir@.service")) // maximum exposure, of 100
 }

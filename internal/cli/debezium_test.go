@@ -19,22 +19,23 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// debeziumConfig is a config file of testdata/debezium with settings in front of its tables.
+// debeziumConfig returns a config file of testdata/debezium, with settings before its tables.
 func debeziumConfig(t testing.TB, settings, tables string) string {
 	return settings + "\n" + read(t, "../../testdata/debezium/"+tables+".yaml")
 }
 
 const debeziumEvents = "  events: {unknown_fields: add}\n"
 
-// A debezium is a folder with the program and what Debezium wrote of the tables in testdata/debezium.
+// A debezium is a folder with the program and Debezium's messages about the tables in testdata/debezium.
 type debezium struct {
 	*testweir.Folder
-	form   string // of its messages
+	form   string // form of the messages
 	tables []string
 }
 
-// TestDebezium_TablesAreEqual: what Debezium's engine (testdata/debezium) and wal2json (testdata/envelopes/wal2json)
-// wrote of a Postgres database makes its tables, value by value, by runs that are killed, once more from the start, and with versions.
+// TestDebezium_TablesAreEqual: the messages that Debezium's engine (testdata/debezium) and wal2json
+// (testdata/envelopes/wal2json) wrote about a Postgres database make the same tables, value by value: when runs are
+// killed, when the feed is reread, and with versions.
 func TestDebezium_TablesAreEqual(t *testing.T) {
 	t.Parallel()
 	all := []string{"kinds", "order_lines", "customers", "sales_customers", "documents", "documents_full", "mails", "rates", "events"}
@@ -83,7 +84,7 @@ func TestDebezium_TablesAreEqual(t *testing.T) {
 	}
 }
 
-// debeziumRecords are the records of a form: topic, key and value.
+// debeziumRecords returns the records of a form: topic, key and value.
 func debeziumRecords(t *testing.T, form string) (records [][]string) {
 	for _, line := range unzipped(t, "debezium/"+form+".tsv.gz") {
 		records = append(records, strings.SplitN(line, "\t", 3))
@@ -94,7 +95,7 @@ func debeziumRecords(t *testing.T, form string) (records [][]string) {
 	return records
 }
 
-// unzipped are the lines of a file of testdata.
+// unzipped returns the lines of a compressed test file.
 func unzipped(t testing.TB, name string) (lines []string) {
 	t.Helper()
 	f, err := os.Open("../../testdata/" + name)
@@ -129,7 +130,7 @@ func (d *debezium) twice() {
 	d.sync("--restart=reread")
 }
 
-// every moves the tables that '*' makes to where compare looks for them.
+// every moves the tables made by '*' to where compare expects them.
 func (d *debezium) every() {
 	move := "ALTER TABLE %s_%s RENAME TO %[2]s"
 	if strings.Contains(d.To, "://") {
@@ -144,7 +145,7 @@ func (d *debezium) every() {
 
 func (d *debezium) killed() {
 	whole := read(d, d.Path("shop.jsonl"))
-	for _, lines := range []int{100, 200} { // so that the last run has something to do
+	for _, lines := range []int{100, 200} { // the last run must have something to do
 		d.Write("shop.jsonl", strings.Join(strings.SplitAfter(whole, "\n")[:lines], ""))
 		c := d.Start("sync", "shop.jsonl", "--follow", "--config", "shop.yaml", "--to", d.To, "--batch-rows", "3")
 		d.Becomes("1", fmt.Sprint("SELECT count(*) FROM weir_checkpoints WHERE line >= ", lines-40))
@@ -154,7 +155,7 @@ func (d *debezium) killed() {
 	d.sync()
 }
 
-// compare demands that the tables are the source's: weir's own comparison, with the rows as messages.
+// compare checks that the tables equal the source's, using weir verify with the rows as messages.
 func (d *debezium) compare() {
 	d.Helper()
 	var want strings.Builder
@@ -200,17 +201,17 @@ func (d *debezium) compare() {
 	d.Has("0", "SELECT count(*) FROM weir_rejects")
 }
 
-// as is a value of the source in a message: as the messages of the form have it, where the form does not have all of it.
+// as returns a value of the source as the form's messages have it, if the form loses some of it.
 func (d *debezium) as(column string, value json.RawMessage) json.RawMessage {
 	text := string(value)
-	_ = json.Unmarshal(value, &text) // of a number, or what is no text, it is all of it
+	_ = json.Unmarshal(value, &text) // other values than strings are complete
 	is := func(forms, columns string) bool {
 		return text != "null" && slices.Contains(strings.Fields(forms), d.form) && slices.Contains(strings.Fields(columns), column)
 	}
 	switch {
 	case is("wal2json", "created") || is("wal2json", "at") && strings.Contains(text, " "):
 		text += "+00"
-	case column == "at" && strings.Contains(text, " ") && strings.Contains(d.To, "://"): // a key is a text that says its zone
+	case column == "at" && strings.Contains(text, " ") && strings.Contains(d.To, "://"): // in a key, text includes the time zone
 		text = strings.Replace(text, " ", "T", 1) + "Z"
 	case is("strings.schemas", "took"):
 		text = map[string]string{"93784500000.000000": "P0Y0M1DT2H3M4.5S", "-2629800000000": "P0Y-1M0DT0H0M0S"}[text]
@@ -222,7 +223,7 @@ func (d *debezium) as(column string, value json.RawMessage) json.RawMessage {
 		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
 	case is("doubles.schemas wal2json", "raw blob"):
 		text = strings.TrimPrefix(text, `\x`)
-	case is("wal2json", "names counts parts"): // as Postgres writes an array
+	case is("wal2json", "names counts parts"): // Postgres array syntax
 		text = strings.NewReplacer("[", "{", "]", "}", `"`, "", "null", "NULL").Replace(text)
 	case strings.HasPrefix(text, `\x`) && slices.Contains([]string{"raw", "bits", "blob"}, column):
 		raw, err := hex.DecodeString(text[2:])
@@ -240,8 +241,8 @@ func (d *debezium) as(column string, value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// TestDebezium_Kafka: the same records in topics, with their keys and tombstones: all tables by a config
-// file, and one by a flag from a compacted topic.
+// TestDebezium_Kafka: the same records in topics, with keys and tombstones, make all tables with a config file, and one
+// table with a flag and a compacted topic.
 func TestDebezium_Kafka(t *testing.T) {
 	t.Parallel()
 	c := testkafka.Start(t)

@@ -13,8 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestDocs_CommandPagesAreCurrent compares docs/cli with what the commands say
-// of themselves.
+// TestDocs_CommandPagesAreCurrent compares docs/cli with the help of the commands.
 func TestDocs_CommandPagesAreCurrent(t *testing.T) {
 	const dir = "../../docs/cli"
 	made := t.TempDir()
@@ -39,7 +38,7 @@ func TestDocs_CommandPagesAreCurrent(t *testing.T) {
 	}
 }
 
-// writePages writes a page for a command and each below it, with the flags by group.
+// writePages writes the pages of a command and its subcommands, with the flags by group.
 func writePages(t *testing.T, c *cobra.Command, dir string) {
 	t.Helper()
 	var b bytes.Buffer

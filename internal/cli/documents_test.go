@@ -21,7 +21,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// The code that the pages for authors of drivers and sources show is that of the files that they name.
+// Code blocks in the pages for authors of drivers and sources equal the code in the files they name.
 func TestDocs_PagesShowTheCode(t *testing.T) {
 	for _, page := range []string{"docs/dev/drivers.md", "docs/dev/sources.md"} {
 		blocks := regexp.MustCompile("(?s)```(?:go|text)\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(read(t, "../../"+page), -1)
@@ -36,8 +36,8 @@ func TestDocs_PagesShowTheCode(t *testing.T) {
 	}
 }
 
-// Every link of a page leads to a page, and to a heading of it if it names one. docs/README.md lists the pages
-// for users, docs/dev/README.md, docs/dev/decisions/README.md and examples/README.md the others.
+// Every link in a page leads to an existing page and heading. docs/README.md lists the pages for users,
+// docs/dev/README.md, docs/dev/decisions/README.md and examples/README.md the others.
 func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	for page, text := range pages(t, "docs/*.md", "docs/dev/*.md", "docs/dev/decisions/*.md", "examples/*.md", "examples/*/*.md", "*.md") {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
@@ -66,7 +66,7 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// pages returns the files of the repository that patterns match, by their names.
+// pages returns the files of the repository that match patterns, by name.
 func pages(t testing.TB, patterns ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -91,7 +91,7 @@ func read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// hasHeading reports whether a page has the heading that an anchor names.
+// hasHeading reports whether a page has the heading of an anchor.
 func hasHeading(page, anchor string) bool {
 	for _, m := range heading.FindAllStringSubmatch(page, -1) {
 		if strings.ReplaceAll(strings.ToLower(dropped.ReplaceAllString(m[1], "")), " ", "-") == anchor {
@@ -101,7 +101,7 @@ func hasHeading(page, anchor string) bool {
 	return false
 }
 
-// Every test that docs/dev/testing.md and docs/dev/input.md name exists, and so does every row of the table of inputs.
+// Every test that docs/dev/testing.md and docs/dev/input.md name exists, as does each row of the table of inputs.
 func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
 	text, code := read(t, "../../docs/dev/testing.md")+read(t, "../../docs/dev/input.md"), ""
 	for _, file := range pages(t, "internal/*_test.go", "internal/*/*_test.go", "internal/*/*/*_test.go") {
@@ -134,7 +134,7 @@ func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
 	t.Error("rows are missing")
 }
 
-// Each message of docs/troubleshooting.md is one that a script has weir print.
+// A script produces each message in docs/troubleshooting.md.
 func TestDocs_Troubleshooting(t *testing.T) {
 	var told, tried []string
 	for _, m := range regexp.MustCompile("(?m)^### `(.*)`$").FindAllStringSubmatch(read(t, "../../docs/troubleshooting.md"), -1) {

@@ -6,9 +6,8 @@ import (
 	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
-// drivers are the kinds of databases that weir writes to. The last one that takes --to for
-// a database of its kind has it: the first one takes every path.
+// drivers are the supported databases. The last driver that accepts --to is used; the first one accepts every path.
 var drivers = []sink.Driver{sqlite.Driver, postgres.Driver}
 
-// caseDriver is that of the tests of a config file, whose databases are files for a moment.
+// caseDriver is the driver for the tests of a config file. Their databases are temporary files.
 var caseDriver = sqlite.Driver

@@ -14,8 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/sink/memory"
 )
 
-// withDriver adds a driver to the list, and returns what runs a command and expects an exit code, and these words in what it
-// prints, and a folder.
+// withDriver adds a driver. It returns a function that runs a command and checks the exit code and words in the output,
+// and a folder.
 func withDriver(t *testing.T, d sink.Driver) (weir func(code int, command, words string), dir string) {
 	was := drivers
 	t.Cleanup(func() { drivers = was })
@@ -23,7 +23,7 @@ func withDriver(t *testing.T, d sink.Driver) (weir func(code int, command, words
 	return runsInProcess(t), t.TempDir()
 }
 
-// runsInProcess returns what runs a command, and expects an exit code, and these words in what it prints.
+// runsInProcess returns a function that runs a command and checks the exit code and words in the output.
 func runsInProcess(t *testing.T) func(code int, command, words string) {
 	return func(code int, command, words string) {
 		t.Helper()
@@ -36,7 +36,7 @@ func runsInProcess(t *testing.T) func(code int, command, words string) {
 	}
 }
 
-// TestDrivers_WithoutOptionalParts: what a driver lacks is an error of the command that needs it, and of no other.
+// TestDrivers_WithoutOptionalParts: if a driver lacks an optional part, only commands that need it fail.
 func TestDrivers_WithoutOptionalParts(t *testing.T) {
 	weir, dir := withDriver(t, example.Driver)
 	config := func(name, text string) string {
@@ -58,7 +58,7 @@ func TestDrivers_WithoutOptionalParts(t *testing.T) {
 	weir(1, "verify "+feed+to, "weir cannot read what it has written")
 }
 
-// TestDrivers_OneMore: a driver is a folder and an entry of one list; all commands know it.
+// TestDrivers_OneMore: a new driver is a folder and an entry in one list. All commands then support it.
 func TestDrivers_OneMore(t *testing.T) {
 	weir, dir := withDriver(t, memory.NewDriver())
 	path := filepath.Join(dir, "flights.jsonl")
@@ -74,7 +74,7 @@ func TestDrivers_OneMore(t *testing.T) {
 	weir(2, "sync "+path+" --to nosuch://x", "memory:NAME")
 	weir(1, "status --to memory:air", `no database is called "air"`)
 	weir(3, "sync "+path+" --to memory:air --dry-run", "gate text, delay real")
-	weir(1, "status --to memory:air", `no database is called "air"`) // the dry run made none
+	weir(1, "status --to memory:air", `no database is called "air"`) // the dry run created none
 	weir(3, "sync "+path+" --to memory:air", "2 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
 	weir(0, "status --to memory:air --sample 1", `{"id":"BA1","gate":"A1","delay":null}`)
 	weir(0, "rejects --to memory:air --raw", "bad\n")

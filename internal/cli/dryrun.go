@@ -18,41 +18,41 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// A dryRun keeps what is printed of a run that writes nothing.
+// A dryRun collects what a run would write.
 type dryRun struct {
 	*env
 	to      spec.Destination
-	mapping *mapping.Mapping   // nil where the messages are the rows of one table
-	explain *mapping.Explainer // the same
+	mapping *mapping.Mapping   // nil if messages are rows of the only table
+	explain *mapping.Explainer // nil if mapping is nil
 	found   map[string]schema.Table
 	tables  []dryTable
-	untaken map[string]int64 // values by field, of those that no table takes
+	untaken map[string]int64 // values that no table stores, by field
 	rejects []fold.Reject
 }
 
-// A dryTable is what comes of a table.
+// A dryTable collects what a run would do to a table.
 type dryTable struct {
-	found  schema.Table // as it is
-	table  schema.Table // as the rows so far need it
+	found  schema.Table // as it is in the database
+	table  schema.Table // as needed for the rows so far
 	rows   int
-	filled map[string]bool // by column
-	sample []string        // rows
+	filled map[string]bool // columns that have a value
+	sample []string        // rows that are printed
 
-	truncated bool // a message removes all rows that it had
+	truncated bool // a message truncates it
 }
 
-// Some are shown.
+// Limits of what is printed.
 const (
 	someRejects = 10
 	someRows    = 3
 )
 
-// add adds a table that was found.
+// add adds a table of the database.
 func (d *dryRun) add(name string) {
 	d.tables = append(d.tables, dryTable{found: d.found[name], table: d.found[name], filled: map[string]bool{}})
 }
 
-// look takes what a flush would write.
+// look collects what a flush would write.
 func (d *dryRun) look(f *sink.Flush) error {
 	batches, err := explode(f.Batches)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *dryRun) look(f *sink.Flush) error {
 	return nil
 }
 
-// take takes the rows of a batch.
+// take collects the rows of a batch.
 func (t *dryTable) take(b *fold.Batch) {
 	t.table, t.rows = b.Table, t.rows+b.Rows()
 	for _, r := range b.Sorted() {
@@ -96,8 +96,8 @@ func (t *dryTable) take(b *fold.Batch) {
 	}
 }
 
-// plan returns the statements that make the table what all rows need. A batch takes
-// what those before it needed for done.
+// plan returns the statements that create or alter the table for all rows. Each batch assumes the changes for the
+// batches before it.
 func (t *dryTable) plan(to *spec.Destination) []string {
 	if t.rows == 0 && !t.found.Exists {
 		return []string{"-- no table would be made"}
@@ -112,7 +112,7 @@ func (t *dryTable) plan(to *spec.Destination) []string {
 	return []string{"-- the table stays as it is"}
 }
 
-// empty are the columns of the table that no message has filled.
+// empty returns the columns that no message has filled.
 func (t *dryTable) empty() (names []string) {
 	for i := range t.table.Columns {
 		if c := &t.table.Columns[i]; !t.filled[c.Name] && c.Stamp == schema.NoStamp && c.Stored() && !c.Generated && !t.table.Refers(i) {
@@ -122,7 +122,7 @@ func (t *dryTable) empty() (names []string) {
 	return names
 }
 
-// dryRun reads and folds all of the sources and prints what would be written.
+// dryRun reads and folds all sources and prints what would be written.
 func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress, out *printer) (err error) {
 	to := plan.To
 	d := &dryRun{env: e, to: to, found: map[string]schema.Table{}, untaken: map[string]int64{}}
@@ -152,7 +152,7 @@ func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress,
 		for i := range tables {
 			t := &tables[i]
 			d.found[t.Name] = *t
-			t.HasConstraints = t.HasConstraints || m != nil // its sets keep their messages
+			t.HasConstraints = t.HasConstraints || m != nil // batches keep their messages
 		}
 		return tables, err
 	}
@@ -177,7 +177,7 @@ func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress,
 	}
 	did := p.Snapshot()
 	d.print(&did)
-	e.tellUnmet(did.Unused.Unmet)
+	e.logUnmet(did.Unused.Unmet)
 	if did.Rejected > 0 {
 		return codeError(exitRejected)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// strictly decodes the documents of a YAML file, which has no other fields.
+// strictly decodes the documents of a YAML file and rejects unknown fields.
 func strictly[T any](t *testing.T, path string) (all []T) {
 	t.Helper()
 	d := yaml.NewDecoder(bytes.NewReader([]byte(read(t, path))))
@@ -33,7 +33,7 @@ func strictly[T any](t *testing.T, path string) (all []T) {
 	}
 }
 
-// A compose is as much of the Compose specification as the examples use.
+// A compose has the part of the Compose specification that the examples use.
 type compose struct {
 	Services map[string]struct {
 		Image           string
@@ -72,7 +72,7 @@ func TestExamples_Kafka(t *testing.T) {
 	}
 }
 
-// The commands of examples/live-prometheus work, on this machine in place of containers, and Prometheus takes its
+// The commands of examples/live-prometheus work on this machine instead of in containers, and Prometheus accepts its
 // configuration.
 func TestExamples_LivePrometheus(t *testing.T) {
 	const folder = "../../examples/live-prometheus/"
@@ -113,7 +113,7 @@ func TestExamples_LivePrometheus(t *testing.T) {
 	}
 }
 
-// A manifest is as much of Kubernetes' Deployment, StatefulSet, Service, ConfigMap and Secret as the examples use.
+// A manifest has the parts of Kubernetes' Deployment, StatefulSet, Service, ConfigMap and Secret that the examples use.
 type manifest struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -191,7 +191,7 @@ type probe struct {
 	PeriodSeconds int                         `yaml:"periodSeconds"`
 }
 
-// The Kubernetes examples use only fields of its API, what they name exists, and weir accepts their configuration.
+// The Kubernetes examples only use fields of its API, refer to existing objects, and weir accepts their configuration.
 func TestExamples_Kubernetes(t *testing.T) {
 	f := testweir.New(t, "")
 	for _, file := range []string{"one.yaml", "group.yaml"} {

@@ -32,13 +32,13 @@ func (e *env) explainCommand() *cobra.Command {
 		Use:   "explain ID FILE... [--table NAME]",
 		Short: "Name the line that set each column of a row",
 		Long: `Read captured files, in the order in which they are named, and print one row as
-they make it: each column, its value, and the file and line that set it. Of a sum
-or a patched value it is the last of the messages that made it, which are
-counted; of a minimum or maximum the first that has it. With
-the tables of a config file it also names the source that the value came from,
-such as "clock (type=offblock)". No database is needed: the key of the row is
-that of --key or the config file, else the one that a change stream names, else
-id, whatever the primary key of a table.
+they make it: each column, its value, and the file and line that set it. For a
+sum or a patched value, this is the last of its messages, with their number; for
+a minimum or maximum, the first message with the value. With the tables of a
+config file it also names the source of the value, such as
+"clock (type=offblock)". No database is needed: the key of the row is set by
+--key or the config file, else by the change stream, else it is id, whatever the
+primary key of a table.
 
 The ID of a key of several fields has as many parts, separated by commas.
 
@@ -55,7 +55,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 	}
 	f := c.Flags()
 	o.spec.AddFlags(f, append([]string{"table"}, spec.FoldFlags...)...)
-	f.Lookup("table").Usage = "the `TABLE` of the row, where the config file has several"
+	f.Lookup("table").Usage = "the `TABLE` of the row, if the config file has several"
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
@@ -63,7 +63,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 
 type explainOptions struct {
 	spec   *spec.Spec
-	of     string // the table
+	of     string // name of the table
 	asJSON bool
 }
 
@@ -73,27 +73,27 @@ type origin struct {
 	Value  json.RawMessage `json:"value"`
 	File   string          `json:"file"`
 	Line   int64           `json:"line"`
-	Source string          `json:"source,omitempty"` // in the message, as the mapping has it
-	// Messages counts those that made a sum or a patched value; 0 for others. File and Line are of the last one.
+	Source string          `json:"source,omitempty"` // in the message, as the mapping names it
+	// Messages counts the messages of a sum or a patched value; 0 for other values. File and Line are of the last one.
 	Messages int `json:"messages,omitempty"`
 }
 
-// An explainer follows one row.
+// An explainer follows one row through the messages.
 type explainer struct {
-	mapping *mapping.Explainer // nil where the messages are the rows
+	mapping *mapping.Explainer // nil if messages are rows
 	table   int
 	id      string
-	key     []byte   // of the row, as the fold has it; nil: no message has named the key of its table yet
-	origins []origin // by column of the table; without a value where none is set
-	lines   int      // that made or removed the row
+	key     []byte   // of the row, as in the fold; nil: no message has named the key of its table yet
+	origins []origin // by column of the table; empty if nothing has set it
+	lines   int      // lines that made or removed the row
 	exists  bool
-	removed origin // by what it was removed last
+	removed origin // the line that removed the row last
 
-	names          []string // of the columns that have versions
-	state, version []byte   // what a database would keep of them
+	names          []string // of the columns with versions
+	state, version []byte   // what a database would store for them
 }
 
-// look takes the messages of a flush.
+// look handles the messages of a flush.
 func (e *explainer) look(f *sink.Flush) error {
 	batches := slices.Clone(f.Batches)
 	if at := batches[e.table].Truncated; at != nil && e.exists {
@@ -117,7 +117,7 @@ func (e *explainer) look(f *sink.Flush) error {
 		}
 	}
 	for _, m := range fold.Messages(batches) {
-		var rows []int // of the table, those that are the row
+		var rows []int // indexes of the row's changes among the table's changes
 		n := 0
 		for _, s := range m {
 			if s.Table != e.table {
@@ -146,7 +146,7 @@ func (e *explainer) look(f *sink.Flush) error {
 	return nil
 }
 
-// sources says where the columns come from in some of the rows that a message makes in the table.
+// sources returns where the columns come from, for some of the rows that a message makes in the table.
 func (e *explainer) sources(m fold.Message, rows []int) map[string]string {
 	from := map[string]string{}
 	if e.mapping != nil {
@@ -159,8 +159,7 @@ func (e *explainer) sources(m fold.Message, rows []int) map[string]string {
 	return from
 }
 
-// resolve reduces a message to what is newer than what came before it; old tells that
-// nothing is.
+// resolve removes from a message what is not newer than earlier messages. old is true if nothing is left.
 func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row) (old bool, err error) {
 	res, err := resolver.Resolve(m, fold.Stored{Exists: e.exists, State: e.state, Version: e.version})
 	if err != nil {
@@ -178,7 +177,7 @@ func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row)
 	return res.Unchanged, nil
 }
 
-// take applies one message of the row, which came from a place, and its columns from sources.
+// take applies a message of the row. from is its place, and sources are the sources of its columns.
 func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[string]string) {
 	for len(e.origins) < len(b.Table.Columns) {
 		e.origins = append(e.origins, origin{Column: schema.HiddenTitle(b.Table.Columns[len(e.origins)].Name)})
@@ -199,7 +198,7 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[st
 	}
 }
 
-// merge merges the value that a message sets in a column into that of earlier messages.
+// merge merges a message's value of a column into the value of earlier messages.
 func (o *origin) merge(b *fold.Batch, m *fold.Row, col int, from origin, source string) {
 	var have []byte
 	if o.Value != nil && o.Value[0] != 'n' {
@@ -216,7 +215,7 @@ func (o *origin) merge(b *fold.Batch, m *fold.Row, col int, from origin, source 
 	*o = origin{o.Column, value, from.File, from.Line, source, n}
 }
 
-// remove has a message remove the row.
+// remove removes the row because of a message.
 func (e *explainer) remove(from origin) {
 	for i := range e.origins {
 		e.origins[i] = origin{Column: e.origins[i].Column}
@@ -224,7 +223,7 @@ func (e *explainer) remove(from origin) {
 	e.exists, e.removed = false, from
 }
 
-// explained is the table of no database in particular, whose limits are anyLimits.
+// explained is a table of no particular database; anyLimits are its limits.
 var (
 	explained = schema.Table{Name: "explained"}
 	anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}
@@ -252,7 +251,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	for i := range c.Tables {
 		c.Tables[i].Fold.MaxColumns, c.Tables[i].Fold.WholeLines = math.MaxInt32, true
 	}
-	// The sets of a table with constraints keep their messages one by one.
+	// Batches of a table with constraints keep their messages.
 	read := func(_ context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
 		return sink.EachTable(wanted, func(_ int, w sink.TableKey) (schema.Table, error) {
 			return schema.Table{Name: w.Name, HasConstraints: true}, nil
@@ -275,7 +274,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	return e.printOrigins(o, x)
 }
 
-// explainer returns what follows a row of a job's table.
+// explainer returns an explainer of a row in a job's table.
 func (o *explainOptions) explainer(plan *spec.Plan, id string) (x *explainer, err error) {
 	x = &explainer{id: id}
 	c := &plan.Job
@@ -293,7 +292,7 @@ func (o *explainOptions) explainer(plan *spec.Plan, id string) (x *explainer, er
 	return x, err
 }
 
-// find finds the key of the row in a table with that key.
+// find sets the key of the row for a table with that key.
 func (e *explainer) find(key []string) (err error) {
 	if len(key) == 0 {
 		return usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
@@ -308,7 +307,7 @@ func (e *explainer) find(key []string) (err error) {
 	return err
 }
 
-// tableOf is the table of the mapping that the flag names.
+// tableOf returns the index of the table that the flag names.
 func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 	if o.spec.Mapping == nil || o.of == "" && len(c.Tables) == 1 && c.Mapping.Star == nil {
 		return 0, nil
@@ -340,7 +339,7 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 	return 0, fmt.Errorf("--table %s: %s has no such table%s", o.of, o.spec.Mapping.File, config.DidYouMean(o.of, names))
 }
 
-// printOrigins prints the columns of the row that have a value.
+// printOrigins prints the columns that have a value.
 func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 	made := slices.DeleteFunc(x.origins, func(o origin) bool { return o.Value == nil })
 	if o.asJSON {
@@ -361,7 +360,7 @@ func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 	return t.Flush()
 }
 
-// keyOf is the key, as the fold has it, of the row whose key fields have the given texts.
+// keyOf returns the fold's key of the row whose key fields have the given texts.
 func (e *explainer) keyOf(key, parts []string) ([]byte, error) {
 	o := fold.Options{Key: key, UnknownFields: fold.AddUnknown, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)}
 	var b fold.Batch
@@ -377,7 +376,7 @@ func (e *explainer) keyOf(key, parts []string) ([]byte, error) {
 		for i, n := range key {
 			message[n] = parts[i]
 		}
-		line, _ := json.Marshal(message) // of texts
+		line, _ := json.Marshal(message) // strings always marshal
 		f = fold.NewFolder(&feed.Names{}, explained, o)
 		err = f.Fold(&b, line, fold.Place{})
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Parses parses the arguments of weir; whole ones have all operands.
+// Parses parses the arguments of weir. whole also checks the number of operands.
 func Parses(args []string, whole bool) error {
 	root := (&env{lookupEnv: os.LookupEnv}).root()
 	root.InitDefaultHelpCmd()

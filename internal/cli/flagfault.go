@@ -13,10 +13,10 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// flagFault is a fault of a command's flags, for people.
+// flagFault returns an error for wrong flags, with the closest valid flag.
 func (e *env) flagFault(c *cobra.Command, err error) error {
 	e.useLogFormat(c)
-	if c.HasSubCommands() { // the fault may be the command's name, before a flag of the one that was meant
+	if c.HasSubCommands() { // a mistyped command can look like a wrong flag
 		if err := noCommand(c, e.wordsAfter(c)); err != nil {
 			return err
 		}
@@ -32,8 +32,8 @@ func (e *env) flagFault(c *cobra.Command, err error) error {
 	return usagef("%s", spec.Redacted(err.Error())+similarFlag(c, err))
 }
 
-// useLogFormat has the fault written as the command line or the environment asks: the flags after the fault were not
-// parsed.
+// useLogFormat applies the log format of the command line or environment. pflag has not parsed the flags after the
+// fault.
 func (e *env) useLogFormat(c *cobra.Command) {
 	if c.Flags().Lookup("log-format") == nil {
 		return
@@ -52,7 +52,7 @@ func (e *env) useLogFormat(c *cobra.Command) {
 	e.logAs(&spec.Output{LogFormat: spec.Format(format)})
 }
 
-// wordsAfter are the arguments behind the name of a command and before the first flag.
+// wordsAfter returns the arguments after the name of a command, up to the first flag.
 func (e *env) wordsAfter(c *cobra.Command) []string {
 	words := e.args
 	if i := slices.IndexFunc(words, func(a string) bool { return strings.HasPrefix(a, "-") }); i >= 0 {
@@ -61,13 +61,13 @@ func (e *env) wordsAfter(c *cobra.Command) []string {
 	return words[min(strings.Count(c.CommandPath(), " "), len(words)):]
 }
 
-// similarFlag names the flag that a mistyped one is likely to mean.
+// similarFlag returns the flag that a mistyped one probably means.
 func similarFlag(c *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return ""
 	}
-	if word := unknown.GetSpecifiedShortnames(); word != "" { // -to for --to
+	if word := unknown.GetSpecifiedShortnames(); word != "" { // -to instead of --to
 		if c.Flags().Lookup(word) != nil {
 			return fmt.Sprintf("; did you mean %q?", "--"+word)
 		}

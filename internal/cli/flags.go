@@ -13,12 +13,12 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-const generalFlags = "General" // flags of no other group
+const generalFlags = "General" // flags that are in no other group
 
-// flagGroups are the groups of flags, in the order in which the help shows them.
+// flagGroups are the groups of flags in the order of the help.
 var flagGroups = []string{spec.TableGroup, spec.SourceGroup, spec.FoldGroup, spec.BatchGroup, spec.FeedGroup, spec.KafkaGroup, spec.SpoolGroup, spec.RejectsGroup, spec.OutputGroup, generalFlags}
 
-// common are the flags of sync that --help shows; --help-all shows the others, too.
+// common are the flags that sync --help shows; --help-all shows all.
 var common = []string{
 	"to", "table", "key", "job", "config", "dry-run", "follow", "max-rate", "restart",
 	"delete-when", "version-field", "merge", "envelope", "row", "when", "columns", "unknown-fields",
@@ -28,7 +28,7 @@ var common = []string{
 
 const helpAll = "help-all"
 
-// inGroup defines flags that the help shows under a title.
+// inGroup defines flags in a group of the help.
 func inGroup(f *pflag.FlagSet, title string, define func(*pflag.FlagSet)) {
 	g := pflag.NewFlagSet(title, pflag.ContinueOnError)
 	g.SortFlags = false
@@ -37,11 +37,10 @@ func inGroup(f *pflag.FlagSet, title string, define func(*pflag.FlagSet)) {
 	f.AddFlagSet(g)
 }
 
-// fewFlags are shown without groups.
+// fewFlags is up to how many flags the help shows without groups.
 const fewFlags = 12
 
-// flagUsages describes flags under the titles of their groups, in lines of a number of columns; 0 is
-// no limit.
+// flagUsages describes flags by group, wrapped to a number of columns; 0 does not wrap.
 func flagUsages(f *pflag.FlagSet, columns int) string {
 	groups := map[string][]*pflag.Flag{}
 	count := 0
@@ -75,10 +74,10 @@ func flagUsages(f *pflag.FlagSet, columns int) string {
 	return strings.TrimPrefix(b.String(), "\n")
 }
 
-// textColumn is where the help says what a flag does.
+// textColumn is the column at which the descriptions of flags begin.
 const textColumn = 26
 
-// writeFlag describes a flag in lines of a number of columns; 0 is no limit.
+// writeFlag describes a flag, wrapped to a number of columns; 0 does not wrap.
 func writeFlag(b *strings.Builder, fl *pflag.Flag, columns int) {
 	one := pflag.NewFlagSet("", pflag.ContinueOnError)
 	one.AddFlag(fl)
@@ -92,7 +91,7 @@ func writeFlag(b *strings.Builder, fl *pflag.Flag, columns int) {
 		line = ""
 	}
 	line += strings.Repeat(" ", textColumn-len(line))
-	written := 0 // words of the line
+	written := 0 // words in the current line
 	for word := range strings.FieldsSeq(text) {
 		if written > 0 && columns > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
 			b.WriteString(line + "\n")
@@ -107,23 +106,23 @@ func writeFlag(b *strings.Builder, fl *pflag.Flag, columns int) {
 	b.WriteString(line + "\n")
 }
 
-// useFlagGroups shows flags by group in the help of a command and its subcommands.
+// useFlagGroups shows the flags by group in the help of a command and its subcommands.
 func (e *env) useFlagGroups(root *cobra.Command) {
 	cobra.AddTemplateFunc("flagUsages", func(f *pflag.FlagSet) string { return flagUsages(f, e.stdoutWidth(80)) })
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages |", "{{flagUsages .LocalFlags |", 1))
 }
 
-// addWhole defines a flag for a whole number; the default is *value.
+// addWhole defines an integer flag with *value as default.
 func addWhole[T int | int64](f *pflag.FlagSet, value *T, flag, usage string) {
 	f.Var(&spec.Whole[T]{Value: value}, flag, usage)
 }
 
-// addDuration defines the flag of a duration. word is what 0 is called; "": it has no such name.
+// addDuration defines a duration flag. word is the name of 0, or "".
 func addDuration(f *pflag.FlagSet, value *time.Duration, flag, word, usage string) {
 	f.Var(&spec.Duration{Value: value, Word: word, Open: word != ""}, flag, usage)
 }
 
-// fileFlags take paths.
+// fileFlags are the flags whose values are paths.
 var fileFlags = []string{"to", "config", "init", "spool", "capture", "metrics-file", "tls-ca", "tls-cert", "tls-key", "html"}
 
 // completeValues registers shell completion for the values of flags.
@@ -147,7 +146,7 @@ func completeValues(c *cobra.Command) {
 	})
 }
 
-// completeFunctions completes COLUMN=FUNCTION, the last of several.
+// completeFunctions completes the last item in a list of COLUMN=FUNCTION.
 func completeFunctions(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var words []string
 	if at := strings.LastIndexAny(typed, "=,"); at >= 0 && typed[at] == '=' {

@@ -20,10 +20,10 @@ func (e *env) forgetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "forget JOB --to DEST",
 		Short: "Remove a job's checkpoints and rejected lines",
-		Long: `Remove what weir keeps of a job in a database: its rejected lines, and its
-checkpoints, so that the next run of the job reads its sources from the start.
-The table stays as it is. The versions of its values are removed too, unless
-another job has written to the table.
+		Long: `Remove the rejected lines and checkpoints of a job from a database. The next run
+of the job then reads its sources from the start. The rows of the table do not
+change. The versions of its values are also removed, unless another job has
+written to the table.
 
 weir status lists the jobs.
 
@@ -51,7 +51,7 @@ func (e *env) forget(ctx context.Context, dest spec.Destination, job string) (er
 		return usagef("the name of the job is empty: weir status lists them")
 	}
 	o := sink.Options{Level: sink.Full, Log: e.log}
-	st, err := statusOf(ctx, dest, o) // the database may be missing; Open would make it
+	st, err := statusOf(ctx, dest, o) // Open would create a missing database
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (e *env) forget(ctx context.Context, dest spec.Destination, job string) (er
 	return nil
 }
 
-// status asks a database that exists for its jobs.
+// statusOf returns the jobs in a database without creating it.
 func statusOf(ctx context.Context, d spec.Destination, o sink.Options) (st sink.Status, err error) {
 	db, err := d.Reader(ctx, d.Dest, o)
 	if err != nil {
@@ -97,7 +97,7 @@ func statusOf(ctx context.Context, d spec.Destination, o sink.Options) (st sink.
 	return st, errors.Join(err, db.Close())
 }
 
-// unknownJob is the error for a job that a database does not have.
+// unknownJob returns the error for a job that is not in a database.
 func unknownJob(st sink.Status, job string) error {
 	var names, plain []string
 	for _, j := range st.Jobs {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// hostileTypes are types of Postgres, with what makes them and a value that each takes.
+// hostileTypes are Postgres types, with the SQL that creates each, and a valid value.
 var hostileTypes = []struct{ ddl, name, value string }{
 	{"", "text", "x"}, {"", "varchar(200)", "x"}, {"", "char(4)", "x"}, {"", `"char"`, "x"}, {"", "name", "x"},
 	{"", "smallint", "1"}, {"", "integer", "1"}, {"", "bigint", "1"}, {"", "numeric(8,2)", "1.50"}, {"", "real", "1.5"}, {"", "double precision", "1.5"},
@@ -30,8 +30,8 @@ var hostileTypes = []struct{ ddl, name, value string }{
 	{"CREATE DOMAIN short AS text CHECK (length(VALUE) < 9 OR 1 / length(VALUE) > 0)", "short", "x"},
 }
 
-// hostileTexts are what no value may make weir believe: its own words, now and in the past, the server's words for
-// what ends a flush or starts it again, SQL, and what is hard to send.
+// hostileTexts are values that could be mistaken for something else: weir's own words, current and former, server
+// messages that end or restart a flush, SQL, and characters that are hard to send.
 var hostileTexts = []string{
 	"weir: a lane has moved", "weir: a lane has moved0", "weir: the table has other columns", "weir: the table has other columns1", "weir: rows are gone", "weir: rows are gone1",
 	"weir: another writer was first", "weir: another writer was first7", `weir: missing: no row of "t" has the key 1; weir`, "weir_stage", "weir.gone", "weir",
@@ -45,8 +45,8 @@ var hostileTexts = []string{
 	"no_such_table", "no_such_type", "$[", "a &", "<a", "{{1},{2,3}}", "[3,1)", "(,)", "{\"a\":\"\\u0000\"}", strings.Repeat("x", 9000), strings.Repeat("[", 7000), "é🙂", "\U0010ffff",
 }
 
-// TestHostileValues_Postgres: whatever a value says, a run ends with 0 or 3, each line is in the table or among the rejects, and
-// the lines beside it are in the table.
+// TestHostileValues_Postgres: whatever a value says, a run exits with 0 or 3, each line is in the table or rejected,
+// and good lines are in the table.
 func TestHostileValues_Postgres(t *testing.T) {
 	sinktest.Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
 		l := testweir.New(t, testpg.New(t))
@@ -66,7 +66,7 @@ func TestHostileValues_Postgres(t *testing.T) {
 			usual[fmt.Sprint("c", i)] = c.value
 		}
 		l.Exec("CREATE TABLE t (" + strings.Join(columns, ", ") + ")")
-		if rnd.IntN(2) == 0 { // a trigger that says what a message has it say, under any SQLSTATE that ends no session
+		if rnd.IntN(2) == 0 { // a trigger that raises what a message says, with any SQLSTATE that does not end the session
 			l.Exec("ALTER TABLE t ADD code text, ADD said text")
 			l.Exec(`CREATE FUNCTION says() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.code IS NOT NULL THEN
 				RAISE EXCEPTION USING ERRCODE = NEW.code, MESSAGE = coalesce(NEW.said, '?'), DETAIL = NEW.said, SCHEMA = 'public', TABLE = NEW.said, CONSTRAINT = NEW.said; END IF; RETURN NEW; END $$`)
@@ -90,7 +90,7 @@ func TestHostileValues_Postgres(t *testing.T) {
 			if n%3 == 0 {
 				text := hostileTexts[rnd.IntN(len(hostileTexts))]
 				switch name := fmt.Sprint("c", rnd.IntN(len(hostileTypes))); {
-				case usual[name] == nil: // no XML
+				case usual[name] == nil: // no XML support
 				case rnd.IntN(8) == 0:
 					line[name] = []any{text, map[string]any{text: text}}
 				default:
@@ -111,7 +111,7 @@ func TestHostileValues_Postgres(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, run.Log())
 			}
 		}
-		// Lines that have nothing to reject are in the table and not among the rejects, others are in one of both.
+		// Good lines are in the table and not rejected; other lines are in one or the other.
 		l.Has("0", fmt.Sprintf("SELECT count(*) FROM generate_series(0, %d) n WHERE n %% 3 <> 0 AND NOT EXISTS (SELECT FROM t WHERE id = n)", rows-1))
 		l.Has("0", fmt.Sprintf("SELECT count(*) FROM generate_series(1, %d) n WHERE (n - 1) %% 3 <> 0 AND EXISTS (SELECT FROM weir_rejects WHERE line = n)", 2*rows))
 		l.Has("0", fmt.Sprintf("SELECT count(*) FROM generate_series(1, %d) n WHERE NOT EXISTS (SELECT FROM t WHERE id = (n - 1) %% %[1]d) AND NOT EXISTS (SELECT FROM weir_rejects WHERE line = n)", rows))

@@ -17,8 +17,8 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// The program is killed and the broker restarted, again and again: each record is applied once, and
-// the table is the fold of the topic.
+// The program is killed and the broker restarted, again and again. Each record is applied once, and the table is the
+// fold of the topic.
 func TestKafka_ExactlyOnce(t *testing.T) {
 	t.Parallel()
 	testkafka.Each(t, func(t *testing.T, start testkafka.Starter) {
@@ -64,7 +64,7 @@ func newGroup(t *testing.T, to string, partitions int) *group {
 	return &group{Folder: testweir.New(t, to), topic: newTopic(c, partitions), ids: map[*testweir.Run]string{}}
 }
 
-// member starts one.
+// member starts a member.
 func (g *group) member() *testweir.Run {
 	before := g.c.Members("weir-t")
 	m := g.Start(g.sync(g.To, "t", append(g.more, "--batch-period", "50ms", "--batch-rows", "20")...)...)
@@ -72,7 +72,7 @@ func (g *group) member() *testweir.Run {
 	return m
 }
 
-// expel has the group take a member for dead, or all of them where it has another id by now.
+// expel removes a member from the group, or all members if its ID has changed.
 func (g *group) expel(m *testweir.Run) {
 	all := g.c.Members("weir-t")
 	if slices.Contains(all, g.ids[m]) {
@@ -83,7 +83,7 @@ func (g *group) expel(m *testweir.Run) {
 	}
 }
 
-// noteRanges reads some records, and has the database note by how much each flush moves a partition on.
+// noteRanges reads some records, then adds triggers that record how far each flush moves a partition.
 func (g *group) noteRanges() {
 	g.Helper()
 	g.fill(20)
@@ -96,8 +96,8 @@ func (g *group) noteRanges() {
 		`CREATE TRIGGER range AFTER UPDATE ON weir_checkpoints FOR EACH ROW WHEN (OLD."offset" <> NEW."offset" OR OLD.line <> NEW.line) EXECUTE FUNCTION range()`)
 }
 
-// checkRanges reports ranges of records that were committed with a gap before them, or that overlap,
-// and flushes that counted more or fewer records than their ranges have.
+// checkRanges reports committed ranges of records with gaps or overlaps, and flushes whose counts do not match their
+// ranges.
 func (g *group) checkRanges() {
 	g.Helper()
 	const ranges = "(SELECT *, lag(next) OVER (PARTITION BY source ORDER BY n) AS before FROM ranges) r"
@@ -105,9 +105,9 @@ func (g *group) checkRanges() {
 	g.Has(fmt.Sprint(len(g.sent), "|true"), "SELECT count(DISTINCT source), count(*) > 20 FROM ranges")
 }
 
-// Members come and go, are killed, stop for longer than their sessions and live on, and the
-// database is down for a while: each record is applied once, and the table is the fold of the topic,
-// where ids come from all partitions by the versions of their messages.
+// Members join and leave, are killed, or stop for longer than their session timeout and then continue. The database is
+// down for a while. Each record is applied once, and the table is the fold of the topic, in which an id is in all
+// partitions and messages have versions.
 func TestGroup_ExactlyOnce(t *testing.T) {
 	testcheck.Only(t)
 	for _, way := range []string{"an id is in one partition", "ids have versions"} {
@@ -170,8 +170,8 @@ func groupExactlyOnce(t *testing.T, rnd *rand.Rand, versions bool) {
 	g.checkRanges()
 }
 
-// Leaders and coordinators of a cluster move while members of a group read, and brokers leave and
-// come: each record is applied once.
+// Leaders and coordinators of a cluster move while group members read, and brokers leave and return. Each record is
+// applied once.
 func TestGroup_LeadersMove(t *testing.T) {
 	t.Parallel()
 	testcheck.Only(t)
@@ -206,7 +206,7 @@ func TestGroup_LeadersMove(t *testing.T) {
 	g.checkRanges()
 }
 
-// A partition that a topic gets while members read it is read from its first record.
+// A partition that is added to a topic while members read it is read from its first record.
 func TestGroup_NewPartition(t *testing.T) {
 	t.Parallel()
 	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
@@ -214,7 +214,7 @@ func TestGroup_NewPartition(t *testing.T) {
 	f.Start(newTopic(c, 1).sync(f.To, "t", "--group-protocol", "consumer", "--start", "latest", "--batch-period", "50ms")...).Says("reading from offset")
 	c.Produce("t", 0, `{"id":0}`)
 	want := "0"
-	for p := range int32(12) { // more often than a run may read again for other reasons
+	for p := range int32(12) { // more often than a run may rewind for other reasons
 		c.AddPartition("t")
 		c.Produce("t", p+1, fmt.Sprintf(`{"id":%d}`, p+1))
 		want += fmt.Sprint(" ", p+1)

@@ -33,47 +33,47 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// TestScripts_Kafka runs the scripts in testdata/script/kafka with Kafka's stand-in and with Apache Kafka, into
-// each kind of database, as TestScripts_Both does. Theirs are the conditions [broker], for Apache Kafka, and [slow], for
+// TestScripts_Kafka runs the scripts in testdata/script/kafka with Kafka's stand-in and with Apache Kafka, and with each
+// kind of database, as TestScripts_Both does. They also have the conditions [broker], for Apache Kafka, and [slow], for
 // Apache Kafka outside make kafka, and the commands
 //
 //	kafka PARTITIONS TOPIC…           start a broker with these topics; its URL is $KAFKA, its address $BROKER, its cluster $CLUSTER,
-//	                                  a group of nobody $GROUP
-//	topic PARTITIONS NAME [SET=VAL…]  make a topic
-//	remove TOPIC                      delete one
-//	partition TOPIC                   add a partition to one
+//	                                  an unused group $GROUP
+//	topic PARTITIONS NAME [SET=VAL…]  create a topic
+//	remove TOPIC                      delete a topic
+//	partition TOPIC                   add a partition to a topic
 //	produce [-from FILE] [-at TIME] [-h NAME=TEXT]… [-codec NAME] [-times N] [-batches N] [-pad N | -noise N] TOPIC/PARTITION TEXT…
-//	                                  append records: VALUE, KEY|VALUE, or KEY| for one without a value; in a batch N times,
-//	                                  and N such batches, %d in it being the number, and %s N bytes, alike or not
+//	                                  append records: VALUE, KEY|VALUE, or KEY| without a value; N times per batch,
+//	                                  N batches; %d is the number, %s are N equal (-pad) or random (-noise) bytes
 //	transaction TOPIC commit|abort|open TEXT…
-//	                                  append them in a transaction, the last one that is open, and end it
-//	settled TOPIC OFFSET              wait until all transactions have ended
-//	trim TOPIC/PARTITION OFFSET       remove the records before it
+//	                                  append records in the open transaction, or a new one, and end it
+//	settled TOPIC OFFSET              wait until all transactions up to OFFSET have ended
+//	trim TOPIC/PARTITION OFFSET       remove the records before OFFSET
 //	broker up|down                    stop the broker, start it again
 //	reads CODE TOPICS …               weir sync $KAFKA/TOPICS --to $TO --table t --until-end …, to its end
-//	reading NAME TOPICS …             the same without --until-end, beside the script
-//	rejected JOB OFFSET REASON…       demand what weir_rejects has of a job
+//	reading NAME TOPICS …             the same without --until-end, in the background
+//	rejected JOB OFFSET REASON…       check the rows of a job in weir_rejects
 //	letters TOPIC …                   wait for PARTITION/OFFSET VALUE of each dead letter
-//	letters -whole TOPIC N            wait for N letters; all that they are goes to stdout
-//	refuse ERROR [TEXT]               answer requests to append records (that have TEXT) with an error; CLOSE hangs up
-//	asked [MOST]                      wait until there was such a request since then; demand that there are not more
+//	letters -whole TOPIC N            wait for N letters, and print them completely
+//	refuse ERROR [TEXT]               answer requests to append records (that contain TEXT) with an error; CLOSE closes the connection
+//	asked [MOST]                      wait until there was such a request since refuse; check that there were at most MOST
 //	damage TOPIC TEXT TIMES HOW       damage the batch with TEXT: its checksum, codec or header; -1 each time
-//	secure TOPIC…                     start a broker at $SECURE that wants TLS and a login, u and p; the first topic has {"id":1}
-//	rotate PASSWORD TOPIC MESSAGE     restart it with that password and with cert.pem as it is now, and send a message
-//	token VAR SECONDS                 put a token for OAUTHBEARER into $VAR that expires then
-//	commit GROUP OFFSET…              have the group commit offsets of the partitions of t
-//	committed GROUP OFFSET…           demand them
-//	retain TOPIC OFFSET               have retention remove the records before it
-//	compacted TOPIC OFFSET            wait until few records are left of a topic whose last one has an offset
-//	unled                             answer the next request for a record once as a broker that is not the leader
-//	truncated OFFSET                  another leader comes, whose log ends before what was read
+//	secure TOPIC…                     start a broker at $SECURE with TLS and the login u, p; the first topic has {"id":1}
+//	rotate PASSWORD TOPIC MESSAGE     restart it with that password and the current cert.pem, and send a message
+//	token VAR SECONDS                 set VAR to an OAUTHBEARER token that expires in SECONDS
+//	commit GROUP OFFSET…              commit the group's offsets of the partitions of t
+//	committed GROUP OFFSET…           check them
+//	retain TOPIC OFFSET               let retention remove the records before OFFSET
+//	compacted TOPIC OFFSET            wait until a topic whose last record has OFFSET is compacted
+//	unled                             answer the next fetch as a broker that is not the leader
+//	truncated OFFSET                  elect a leader whose log ends before the records that were read
 //	joins N                           wait for N requests to join a group since the last such command
-//	forbid GROUP                      allow nobody to use it
+//	forbid GROUP                      deny everybody the use of it
 //	member NAME …                     begin reading t in the group weir-t, and wait until it has joined
-//	belongs NAME true|false           demand that it is a member, or is not
-//	expel NAME                        have the group take it for dead
+//	belongs NAME true|false           check whether it is a member
+//	expel NAME                        remove it from the group
 //	fill N                            append N records to each partition of t, of which one in five is rejected
-//	applied …                         read t to its end, and demand that each record was applied once
+//	applied …                         read t to its end, and check that each record was applied once
 func TestScripts_Kafka(t *testing.T) {
 	t.Parallel()
 	testkafka.Each(t, func(t *testing.T, start testkafka.Starter) {
@@ -89,15 +89,15 @@ func TestScripts_Kafka(t *testing.T) {
 	})
 }
 
-// kafka is what a script has of Kafka.
+// kafka is the Kafka state of a script.
 type kafka struct {
 	startKafka testkafka.Starter
 	*topic
-	producer *kgo.Client // of transactions
-	open     bool        // its transaction
+	producer *kgo.Client // for transactions
+	open     bool        // a transaction is open
 	refusing atomic.Pointer[refusing]
 	asks     atomic.Int64       // requests to append records, since refuse
-	members  map[string]string  // ids by the names of their runs
+	members  map[string]string  // member IDs by run name
 	joining  atomic.Int64       // requests to join a group, since joins
 	secured  *testkafka.Cluster // of the command secure
 }
@@ -137,7 +137,7 @@ func number(ts *testscript.TestScript, text string) int {
 	return n
 }
 
-// place is a topic and its partition, 0 where none is named.
+// place returns the topic and partition in TOPIC/PARTITION; without a partition it is 0.
 func place(ts *testscript.TestScript, text string) (topic string, partition int32) {
 	topic, p, found := strings.Cut(text, "/")
 	if found {
@@ -262,7 +262,7 @@ func upOrDown(s *script, _ *testscript.TestScript, args []string) {
 	map[string]func(){"up": func() { s.c.Up() }, "down": s.c.Down}[args[0]]()
 }
 
-// sync is the command line of a run that reads topics.
+// sync returns the command line of a run that reads topics.
 func (k *topic) sync(to, topics string, more ...string) []string {
 	return append([]string{"sync", "kafka://" + k.c.Addr() + "/" + topics, "--to", to, "--table", "t"}, more...)
 }
@@ -281,7 +281,7 @@ func rejected(s *script, ts *testscript.TestScript, args []string) {
 		` FROM weir_rejects WHERE job = '`+args[0]+`' ORDER BY "offset"`)
 }
 
-// lettersOf are all records of a topic.
+// lettersOf returns all records of a topic.
 func lettersOf(t testing.TB, c *testkafka.Cluster, topic string) (all []*kgo.Record) {
 	t.Helper()
 	ends, err := kadm.NewClient(c.Client()).ListEndOffsets(t.Context(), topic)
@@ -297,7 +297,7 @@ func lettersOf(t testing.TB, c *testkafka.Cluster, topic string) (all []*kgo.Rec
 	return all
 }
 
-// header is the last of a record's headers of a name.
+// header returns a record's last header with a name.
 func header(r *kgo.Record, name string) string {
 	for _, h := range slices.Backward(r.Headers) {
 		if h.Key == name {
@@ -328,7 +328,7 @@ func letters(s *script, ts *testscript.TestScript, args []string) {
 	}
 }
 
-// lettersAre waits for a number of letters, and returns what is said of each, sorted.
+// lettersAre waits for a number of letters, and returns what say says of each, sorted.
 func (s *script) lettersAre(topic string, n int, say func(*kgo.Record) string) (got []string) {
 	s.Until(fmt.Sprint(n, " letters"), func() bool {
 		got = nil
@@ -357,10 +357,10 @@ func wholeLetters(s *script, ts *testscript.TestScript, args []string) {
 	}
 }
 
-// refusing says which requests to append records are refused.
+// refusing decides which requests to append records are refused.
 type refusing struct {
-	why  *kerr.Error // nil: the broker hangs up
-	text string      // which they have
+	why  *kerr.Error // nil: the broker closes the connection
+	text string      // the requests contain it
 }
 
 func refuse(s *script, ts *testscript.TestScript, args []string) {
@@ -385,7 +385,7 @@ func refuse(s *script, ts *testscript.TestScript, args []string) {
 	s.refusing.Store(&refusing{why, strings.Join(args[1:], " ")})
 }
 
-// refusal answers with an error for each partition.
+// refusal returns a response with an error for each partition.
 func refusal(asked *kmsg.ProduceRequest, why *kerr.Error) *kmsg.ProduceResponse {
 	answer := asked.ResponseKind().(*kmsg.ProduceResponse)
 	for _, t := range asked.Topics {
@@ -404,7 +404,7 @@ func refusal(asked *kmsg.ProduceRequest, why *kerr.Error) *kmsg.ProduceResponse 
 func damage(s *script, ts *testscript.TestScript, args []string) {
 	s.c.Damage(args[0], args[1], number(ts, args[2]), map[string]func([]byte){
 		"checksum": func(batch []byte) { batch[len(batch)-1] ^= 1 },
-		"codec": func(batch []byte) { // one that nobody knows, with the right checksum
+		"codec": func(batch []byte) { // an unknown codec, with a valid checksum
 			batch[22] |= 7
 			binary.BigEndian.PutUint32(batch[17:], crc32.Checksum(batch[21:], crc32.MakeTable(crc32.Castagnoli)))
 		},
@@ -443,10 +443,10 @@ func rotate(s *script, _ *testscript.TestScript, args []string) {
 		s.secured.KeepControl()
 		login := r.(*kmsg.SASLAuthenticateRequest)
 		if string(login.SASLAuthBytes) == "\x00u\x00"+password {
-			login.SASLAuthBytes = []byte("\x00u\x00p") // what the stand-in keeps with its records
+			login.SASLAuthBytes = []byte("\x00u\x00p") // the stand-in's own user
 			return nil, nil, false
 		}
-		refusal := r.ResponseKind().(*kmsg.SASLAuthenticateResponse) // the stand-in would only close the connection
+		refusal := r.ResponseKind().(*kmsg.SASLAuthenticateResponse) // the stand-in itself would only close the connection
 		refusal.ErrorCode = kerr.SaslAuthenticationFailed.Code
 		return refusal, nil, true
 	})
@@ -523,7 +523,7 @@ func unled(s *script, _ *testscript.TestScript, _ []string) {
 	s.c.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		s.c.KeepControl()
 		request := r.(*kmsg.FetchRequest)
-		if request.MaxWaitMillis != 1000 || asked.Add(1) > 1 { // those of the consumer may wait for longer
+		if request.MaxWaitMillis != 1000 || asked.Add(1) > 1 { // the consumer's requests may wait longer
 			return nil, nil, false
 		}
 		at, of := kmsg.NewFetchResponseTopicPartition(), kmsg.NewFetchResponseTopic()
@@ -559,15 +559,15 @@ func truncated(s *script, ts *testscript.TestScript, args []string) {
 
 func fill(s *script, ts *testscript.TestScript, args []string) { s.fill(number(ts, args[0])) }
 
-// A topic is the topic t, which runs read into the table t. One record in five is rejected: weir_rejects is
-// written with the rows, so it shows which records were applied, and how often.
+// A topic is the topic t, which runs read into table t. One record in five is rejected. weir_rejects is written
+// together with the rows, so it shows which records were applied, and how often.
 type topic struct {
 	c        *testkafka.Cluster
 	rnd      *rand.Rand
 	sent     []int           // records by partition
-	bad      int             // of these
-	lines    strings.Builder // their values
-	versions bool            // ids come from all partitions, and messages have versions; else an id comes from one partition
+	bad      int             // how many of them are bad
+	lines    strings.Builder // the records' values
+	versions bool            // an id is in all partitions, and messages have versions; otherwise each id is in one partition
 }
 
 func newTopic(c *testkafka.Cluster, partitions int) *topic {
@@ -584,7 +584,7 @@ func (k *topic) fill(n int) {
 			case (k.sent[p]+i)%5 == 4:
 				texts[i] = "bad"
 				k.bad++
-			case k.versions: // no other message has it
+			case k.versions: // unique version
 				version := 1 + k.rnd.IntN(1000)*1_000_000 + k.sent[p]*len(k.sent) + i*len(k.sent) + p
 				texts[i] = fmt.Sprintf(`{"id":%d,"f%d":%d,"v":%d}`, id, field, value, version)
 			default:
@@ -597,8 +597,8 @@ func (k *topic) fill(n int) {
 	}
 }
 
-// applied reads until the end, while other members of a group may read, and compares the table and the
-// rejects with what was sent.
+// applied reads to the end, perhaps next to other members of a group, and compares the table and the rejects with the
+// records that were sent.
 func (k *topic) applied(f *testweir.Folder, more ...string) {
 	f.Helper()
 	run := f.Start(append(k.sync(f.To, "t", more...), "--until-end")...)
@@ -617,7 +617,7 @@ func (k *topic) applied(f *testweir.Folder, more ...string) {
 	f.Start(verify...).Exit(0)
 }
 
-// joined waits until the group has a member that it did not have before, and returns its id.
+// joined waits until the group has a new member, and returns its ID.
 func (k *topic) joined(f *testweir.Folder, before []string) (id string) {
 	f.Until("a member joins", func() bool {
 		all := k.c.Members("weir-t")

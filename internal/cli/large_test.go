@@ -16,7 +16,7 @@ import (
 
 const large = 1_000_000 // rows of a flush
 
-// twice writes a feed of two equal lines for each row, so that all are one flush, in no order of their keys.
+// twice writes a feed with two equal lines per row, which all fit into one flush, in random order of keys.
 func twice(l *testweir.Folder, name string, rows int, line func(id int) string) {
 	l.Helper()
 	var b strings.Builder
@@ -27,14 +27,14 @@ func twice(l *testweir.Folder, name string, rows int, line func(id int) string) 
 	l.Write(name, b.String())
 }
 
-// largeFeed writes a feed of that kind, and returns the sum of the column a.
+// largeFeed writes such a feed, and returns the sum of column a.
 func largeFeed(l *testweir.Folder, rows int) (sum string) {
 	l.Helper()
 	twice(l, "feed.jsonl", rows, func(id int) string { return fmt.Sprintf(`{"id":%d,"a":%d,"b":"%060d"}`, id, id, id) })
 	return fmt.Sprint(int64(rows) * int64(rows-1) / 2)
 }
 
-// flushing is what a run says of the flush that is under way.
+// flushing returns the progress of a run's current flush.
 func flushing(l *testweir.Folder, run *testweir.Run) (rows, sent int) {
 	l.Helper()
 	var status struct {
@@ -59,8 +59,8 @@ func inTheMiddle(l *testweir.Folder, run *testweir.Run) {
 	}
 }
 
-// A run that ends in the middle of a large flush has written nothing of it, and the next one writes all of it; after the
-// first signal it writes all of it itself.
+// A run that ends in the middle of a large flush has written nothing of it, and the next run writes all of it. After a
+// first signal, the run itself writes all of it.
 func TestLargeFlush_EndedInTheMiddle(t *testing.T) {
 	testcheck.Only(t)
 	for how, end := range map[string]func(*testweir.Folder, *testweir.Run){
@@ -72,7 +72,7 @@ func TestLargeFlush_EndedInTheMiddle(t *testing.T) {
 		"stopped": func(_ *testweir.Folder, run *testweir.Run) { run.Signal(syscall.SIGTERM) },
 		"stopped twice": func(l *testweir.Folder, run *testweir.Run) {
 			l.Until("the end", func() bool {
-				run.Signal(syscall.SIGTERM) // those right after the first are the same one
+				run.Signal(syscall.SIGTERM) // signals right after the first are ignored
 				return run.Ended()
 			})
 		},
@@ -98,8 +98,8 @@ func TestLargeFlush_EndedInTheMiddle(t *testing.T) {
 	}
 }
 
-// The write-ahead log of SQLite is short again after a large flush, and stays so. Nobody else reads the database meanwhile,
-// which would keep the log.
+// After a large flush, SQLite's write-ahead log becomes short again and stays so. No other process reads the database
+// meanwhile, because that would keep the log.
 func TestLargeFlush_LogIsShortAfterIt(t *testing.T) {
 	testcheck.Only(t)
 	const most = 64 << 20
@@ -135,8 +135,8 @@ func TestLargeFlush_LogIsShortAfterIt(t *testing.T) {
 	}
 }
 
-// A large flush into Postgres is the fold of its lines, whatever the rows are and however the server is reached: two feeds
-// are loaded, each in one flush.
+// A large flush into Postgres is the fold of its lines, for all kinds of rows and connections. Two feeds are loaded,
+// each in one flush.
 func TestLargeFlush_IntoPostgres(t *testing.T) {
 	testcheck.Only(t)
 	const rows = 300_000
@@ -146,7 +146,7 @@ func TestLargeFlush_IntoPostgres(t *testing.T) {
 		second  func(id int) string
 		through func(testing.TB, string) string
 		config  string
-		refused int // rows of the second feed
+		refused int // rows of the second feed that are rejected
 		flags   []string
 	}{
 		"all rows change": {second: change},

@@ -8,7 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// foldBuffer is the memory for batches, in bytes, of commands that fold without a run.
+// foldBuffer is the memory in bytes for batches of commands that fold but do not sync.
 const foldBuffer = 256 << 20
 
 // surroundings returns the drivers, source kinds, variables and stdin of this process.
@@ -26,7 +26,7 @@ func (e *env) surroundings() *spec.Env {
 // newSpec returns a spec whose settings are the defaults.
 func (e *env) newSpec() *spec.Spec { return spec.New(e.surroundings()) }
 
-// load gives the settings that the command line left open their values from the environment and the config file.
+// load sets the settings that no flag has set, from the environment and the config file.
 func (e *env) load(c *cobra.Command, o *spec.Spec) error {
 	if f := c.Flags().Lookup("verbose"); f != nil && f.Changed {
 		_ = o.Setting("verbose").Set(f.Value.String()) // a boolean always parses

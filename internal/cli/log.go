@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/spec"
 )
@@ -54,7 +56,7 @@ func (h *textHandler) Handle(_ context.Context, r slog.Record) error {
 // hintField is the field of an error with the way out.
 const hintField = "hint"
 
-// plainField is the message of a JSON log in place of a sentence with numbers in it, which are fields of their own there.
+// plainField is the field with the message of a JSON log: a sentence without the numbers, which are fields there.
 const plainField = "plain"
 
 // A jsonHandler writes messages for programs.
@@ -125,31 +127,49 @@ func (h debugHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-const retryEvery = 10 * time.Second // the same failure is not reported more often
+const (
+	outageEvery = time.Minute      // while the database is unavailable, that is logged again
+	shortOutage = 10 * time.Second // if others are at work there, that is logged when it lasts longer
+)
 
-// A retryLog reports failures that are retried, but not each time, and not a short lock.
-type retryLog struct {
-	log     *slog.Logger
-	verbose bool
+// An outageLog logs that the database is unavailable: at once, then once a minute, and when it is over.
+type outageLog struct {
+	log *slog.Logger
+	p   *progress.Progress
+	to  string // the database, without a password
 
-	mu       sync.Mutex
-	troubles map[string]trouble // by reason
+	mu     sync.Mutex
+	last   progress.Stall // what was logged of the outage; its Err is nil if there is none, or none was logged
+	logged time.Time      // when a failure was logged last
 }
 
-// A trouble is a failure that is retried, until it has not come for retryEvery.
-type trouble struct{ last, reported time.Time }
-
-func (l *retryLog) add(e *sink.Error) {
+// note logs what there is to log now.
+func (l *outageLog) note() {
+	s := l.p.Snapshot()
+	st := s.Unavailable()
 	l.mu.Lock()
-	t := l.troubles[e.Reason]
-	again := e.Attempt > 1 || time.Since(t.last) <= retryEvery
-	due := again && time.Since(t.reported) > retryEvery
-	if t.last = time.Now(); !again || due {
-		t.reported = t.last
+	defer l.mu.Unlock()
+	switch {
+	case st.Err == nil && l.last.Err == nil:
+	case st.Err == nil:
+		lasted := time.Since(l.last.Since)
+		text := l.to + " can be written again"
+		if l.last.Err.Reason == "connection" {
+			text = "connected to " + l.to + " again"
+		}
+		l.log.Info(text+" after "+quantity.Duration(lasted), plainField, text, "reason", string(st.Cause), "seconds", int64(lasted.Seconds()))
+		l.last = st
+	case time.Since(l.logged) < outageEvery:
+	case st.Err.Unavailable() || time.Since(st.Since) >= shortOutage:
+		l.logged, l.last = time.Now(), st
+		l.log.Warn(st.String()+": "+st.Err.Error(), plainField, st.Text+": "+st.Err.Error(), "reason", string(st.Cause), "seconds", int64(time.Since(st.Since).Seconds()))
 	}
-	l.troubles[e.Reason] = t
-	l.mu.Unlock()
-	if due || l.verbose || e.Class == sink.Unknown || !again && e.Reason == "connection" {
-		l.log.Warn(fmt.Sprintf("%v; retrying", e), "attempt", e.Attempt)
+}
+
+// retried logs a failure that is retried, or with nil that a call was answered.
+func (l *outageLog) retried(e *sink.Error) {
+	if e != nil {
+		l.log.Debug(fmt.Sprintf("%v; retrying", e), "attempt", e.Attempt)
 	}
+	l.note()
 }

@@ -15,7 +15,7 @@ func (e *env) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages to a folder",
-		// Packages use it, people do not.
+		// Only packages use it.
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -27,7 +27,7 @@ func (e *env) manCommand() *cobra.Command {
 	}
 }
 
-// writeManual writes the page of a command, and those of all below it.
+// writeManual writes the pages of a command and its subcommands.
 func writeManual(c *cobra.Command, dir string) error {
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
@@ -45,10 +45,10 @@ func writeManual(c *cobra.Command, dir string) error {
 	return os.WriteFile(filepath.Join(dir, name), []byte(withSections(page.String(), c)), 0o644)
 }
 
-// exitCodes is the paragraph of a description that a page has a section for.
+// exitCodes matches the paragraph of a description that becomes a section.
 var exitCodes = regexp.MustCompile(`(?s)\n\.PP\nExit codes: (.*?\.)\n`)
 
-// withSections adds to a page the sections that the description of the command has no place for.
+// withSections adds the sections that cobra does not write.
 func withSections(page string, c *cobra.Command) string {
 	var more strings.Builder
 	more.WriteString(commands(c))
@@ -69,7 +69,7 @@ func withSections(page string, c *cobra.Command) string {
 	return page + "\n" + more.String()
 }
 
-// commands is the section of the commands below one, "" where there are none.
+// commands returns the section on subcommands, or "".
 func commands(c *cobra.Command) string {
 	var entries []entry
 	for _, sub := range c.Commands() {
@@ -83,10 +83,10 @@ func commands(c *cobra.Command) string {
 	return section("COMMANDS", entries, false)
 }
 
-// An entry of a section of a page.
+// An entry is an item of a section.
 type entry struct {
 	names, text string
-	sync        bool // it is for weir sync alone
+	sync        bool // only for weir sync
 }
 
 var environment = []entry{
@@ -94,7 +94,7 @@ var environment = []entry{
 	{"PGHOST, PGPORT, PGDATABASE, PGUSER, PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE, …", "What a connection string of Postgres leaves open, as for psql.", false},
 	{"KAFKA_USERNAME, KAFKA_PASSWORD, KAFKA_PASSWORD_FILE", "The login of --sasl. A file is read again at each connection.", true},
 	{"NOTIFY_SOCKET, WATCHDOG_USEC", "Where a service manager wants to be told that the run has started and is alive; see sd_notify(3).", true},
-	{"GOMEMLIMIT", "A limit of the program's memory in place of the one that weir sets by --buffer.", true},
+	{"GOMEMLIMIT", "The program's memory limit, instead of the one that weir derives from --buffer.", true},
 }
 
 var files = []entry{

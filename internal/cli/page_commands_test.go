@@ -24,39 +24,40 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// gates is the feed gates.jsonl of each page: two flights. What it makes of the table flights is $GATES, by the query $ROWS.
+// gates is the feed gates.jsonl of each page, with two flights. $GATES has the resulting rows of flights, from query
+// $ROWS.
 const gates = `{"id":"BA1","alt":35000,"pitr":"1795183537"}
 {"id":"BA2","alt":100,"pitr":"1795183538"}
 {"id":"BA1","gate":"7","pitr":"1795183539"}
 `
 
-// A player is what the script of a page has of it.
+// A player is the state of a page's script.
 type player struct {
-	left    []command // that are to run
-	hosts   []string  // of the page, each followed by what stands in its place
-	exports string    // the commands that set variables
-	out     string    // what the commands of a block have printed
+	left    []command // not run yet
+	hosts   []string  // in the page, each followed by its replacement
+	exports string    // commands that set variables
+	out     string    // output of a block's commands
 	apart   bool
 	live    []live
 }
 
-// live is a command that runs beside the script.
+// live is a command that runs in the background.
 type live struct {
 	*testweir.Run
-	code string // it ends with, when it is interrupted
+	code string // exit code when interrupted
 }
 
-// Scripts of pages have the feeds gates.jsonl and flights.jsonl.gz, an empty database $PG where the page names Postgres, and
+// Scripts of pages have the feeds gates.jsonl and flights.jsonl.gz, an empty database $PG if the page names Postgres, and
 // the commands
 //
-//	runs [TEXT [CODE]]      run the page's next commands, up to one with TEXT, or all; each ends with 0, that one with CODE
-//	beside NAME CODE TEXT   run them up to one with TEXT, which runs beside the script; its output goes to NAME.log
-//	interrupt               interrupt what runs, the last that was started first, and demand the CODEs
-//	apart                   before each command of the page, stop what runs and remove the databases
-//	instead OLD NEW…        what stands in the place of a part of the page's commands
-//	ports PORT…             free ports in the place of these, which are $PORT_… too
-//	real                    have the command kafka start Apache Kafka, and not its stand-in
-//	web FILE                serve FILE over HTTP, at /events as events, at $WEB
+//	runs [TEXT [CODE]]      run the page's next commands, up to one with TEXT, or all; that one exits with CODE, others with 0
+//	beside NAME CODE TEXT   run them up to one with TEXT, which runs in the background; its output goes to NAME.log
+//	interrupt               interrupt background commands, the newest first, and check the CODEs
+//	apart                   before each command of the page, stop background commands and remove the databases
+//	instead OLD NEW…        replace a part of the page's commands
+//	ports PORT…             replace these ports by free ones, $PORT_… too
+//	real                    let the command kafka start Apache Kafka instead of its stand-in
+//	web FILE                serve FILE over HTTP at $WEB, and as events at $WEB/events
 //	mqtt FILE               send FILE to each subscriber to MQTT, at 127.0.0.1 $PORT
 func init() {
 	commands["runs"], commands["beside"], commands["web"], commands["mqtt"] = runs, beside, web, mqtt
@@ -74,11 +75,11 @@ func init() {
 	}
 }
 
-// setPage readies the script of a page.
+// setPage prepares the script of a page.
 func (s *script) setPage(e *testscript.Env, feed string, commands []command) {
 	s.left = commands
-	// What commands leave while they run. A private Postgres server has its sockets there: their paths are 107 bytes long
-	// at most, and where this is root the server is another user's.
+	// The working folder of background commands. A private Postgres server has its sockets there: their paths have at
+	// most 107 bytes, and as root, the server runs as another user.
 	dir, err := os.MkdirTemp("", "weir-")
 	s.Check(err)
 	s.Check(os.Chmod(dir, 0o711))
@@ -112,7 +113,7 @@ var (
 	inPipe = regexp.MustCompile(`(?:^|\| )([a-z0-9_]+)(?: |$)`)
 )
 
-// next returns the page's next command, with local hosts, and removes what is in its way.
+// next returns the page's next command, with local hosts. It removes files that would be in its way.
 func (s *script) next() command {
 	c := s.left[0]
 	s.left = s.left[1:]
@@ -135,7 +136,7 @@ func (s *script) next() command {
 	return c
 }
 
-// run runs the page's next command to its end. Its output is what the command stdout looks at.
+// run runs the page's next command to its end. The command stdout checks its output.
 func (s *script) run(ts *testscript.TestScript, code int) {
 	c := s.next()
 	if strings.HasPrefix(c.text, "export ") {
@@ -156,7 +157,7 @@ func (s *script) run(ts *testscript.TestScript, code int) {
 	}
 }
 
-// upTo runs the page's commands before the one with a text.
+// upTo runs the page's commands up to the one with a text, exclusively.
 func (s *script) upTo(ts *testscript.TestScript, text string) {
 	for len(s.left) > 0 && !strings.Contains(s.left[0].text, text) {
 		s.run(ts, 0)
@@ -190,7 +191,7 @@ func beside(s *script, ts *testscript.TestScript, args []string) {
 	log, err := os.Create(run.LogFile)
 	ts.Check(err)
 	s.Cleanup(func() { log.Close() })
-	// Through pipes, which are read to their ends: a process may still have locks when the shell that had it killed has ended.
+	// Pipes are read until all processes have ended. A process may hold locks after the shell that killed it has ended.
 	run.Stdout, run.Stderr = struct{ io.Writer }{log}, struct{ io.Writer }{log}
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.runs[args[0]] = run.Start()
@@ -198,7 +199,7 @@ func beside(s *script, ts *testscript.TestScript, args []string) {
 	s.live = append(s.live, live{run, args[1]})
 }
 
-// stop ends what runs beside the script. In a pipe, what weir reads may end before it, and so may weir.
+// stop ends background commands. In a pipe, weir's input may end first, and weir with it.
 func (s *script) stop() {
 	for _, l := range slices.Backward(s.live) {
 		_ = syscall.Kill(-l.Process.Pid, syscall.SIGINT)
@@ -210,7 +211,7 @@ func (s *script) stop() {
 	s.live = nil
 }
 
-// wildcards is the regular expression of a text in which … stands for anything.
+// wildcards returns a regular expression for a text in which … matches anything.
 func wildcards(text string) string {
 	return strings.ReplaceAll(regexp.QuoteMeta(text), "…", ".*")
 }
@@ -242,7 +243,7 @@ func mqtt(s *script, ts *testscript.TestScript, args []string) {
 			if _, err := io.ReadFull(r, head[:]); err != nil {
 				return
 			}
-			body := make([]byte, head[1]) // which is short here
+			body := make([]byte, head[1]) // lengths are short here
 			_, _ = io.ReadFull(r, body)
 			switch head[0] >> 4 {
 			case 1: // CONNECT

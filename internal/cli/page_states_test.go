@@ -28,7 +28,7 @@ import (
 	statuspage "github.com/weirsync/weir/internal/web"
 )
 
-// pageStates are states of a run for the status page. Each is the same busy run, and what happens to it last.
+// pageStates are states of a run for the status page: the same busy run, with different last events.
 var pageStates = []struct {
 	name   string
 	happen func(p *progress.Progress, l *progress.Lane)
@@ -61,7 +61,7 @@ var pageStates = []struct {
 	}, "Fields without a column, ignored"},
 }
 
-// statePages renders the page in each state. It takes an hour of a clock that does not wait.
+// statePages renders the page in each state. Each run takes an hour of a fake clock.
 func statePages(t *testing.T) map[string]string {
 	pages := map[string]string{}
 	for _, state := range pageStates {
@@ -102,8 +102,8 @@ func statePages(t *testing.T) map[string]string {
 	return pages
 }
 
-// TestPage_States shows the page in each state. With -update it takes the pictures in docs/recording again; if
-// WEIR_SCREENSHOTS names a folder, it leaves pictures of all states there.
+// TestPage_States opens the page in each state. -update takes the screenshots in docs/recording again. If
+// WEIR_SCREENSHOTS names a folder, screenshots of all states are written there.
 func TestPage_States(t *testing.T) {
 	b := newBrowser(t)
 	pages := statePages(t)
@@ -146,7 +146,7 @@ func TestPage_States(t *testing.T) {
 	}
 }
 
-// smaller encodes a picture with the 256 colours that it has most of: a third of the bytes.
+// smaller encodes a picture with its 256 most frequent colors, in a third of the bytes.
 func smaller(t *testing.T, shot []byte) []byte {
 	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(shot))

@@ -19,7 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// notRun are the commands that cannot run here, by how they begin, and why. What they give weir is parsed.
+// notRun are the commands that cannot run here, by prefix, with the reason. Their arguments for weir are parsed.
 var notRun = map[string]string{
 	"git clone https://":             "it downloads the source",
 	"make demo":                      "it writes into the source's folder",
@@ -35,18 +35,18 @@ var notRun = map[string]string{
 	"curl -s http://127.0.0.1:9090/": "TestContrib_AlertsFireByTheirFaults starts a Prometheus",
 }
 
-// A command is one as a page prints it.
+// A command is a command in a page.
 type command struct {
 	text   string
-	exit   int    // the code that it ends with
-	begins bool   // what is printed next to it, whose end is known by
-	prints string // the text that all of it prints; "": the page does not say
+	exit   int    // expected exit code
+	begins bool   // prints is only the beginning of the output
+	prints string // expected output; "": unknown
 }
 
-// TestDocs_Commands runs the commands of README.md, docs, examples, the help, the recording and the comments of contrib,
-// as they are printed and in their order, each page's in a folder of its own. The script of a page in
-// testdata/script/pages says what they need, and shows that they did what their page says; a page without one has
-// commands that need nothing and end with 0. Those that notRun lists are parsed, and so are those in sentences.
+// TestDocs_Commands runs the commands of README.md, docs, examples, the help, the recording, and the comments of
+// contrib, as printed and in order, with a folder per page. The script of a page in testdata/script/pages sets up what
+// they need and checks their results. Without a script, commands must need nothing and exit with 0. Commands in notRun,
+// and commands in sentences, are only parsed.
 func TestDocs_Commands(t *testing.T) {
 	testcheck.Only(t) // it needs many tools
 	ran, parsed := 0, 0
@@ -95,7 +95,7 @@ func TestDocs_Commands(t *testing.T) {
 	})
 }
 
-// listedAs returns what notRun lists a command by.
+// listedAs returns the entry of notRun for a command.
 func listedAs(command string) string {
 	for begins := range notRun {
 		if strings.HasPrefix(command, begins) {
@@ -106,13 +106,13 @@ func listedAs(command string) string {
 }
 
 var (
-	// A block of code, and its language.
+	// A code block and its language.
 	codeBlock = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
-	// A command in front of what it prints.
+	// A command followed by its output.
 	prompt = regexp.MustCompile(`(?m)^\$ (.*)\n((?:[^$].*\n|\n)*)`)
 	// A command in a sentence.
 	codeSpan = regexp.MustCompile("`(weir [^`\n]*)`")
-	// One that names a file is whole, unless it has words in capitals for what the user is to put there.
+	// A command that names a file is complete, unless it has placeholders in capitals.
 	names    = regexp.MustCompile(`\.(jsonl|json|yaml|db|gz)\b`)
 	capitals = regexp.MustCompile(`[A-Z]{3}`)
 	// A command in a comment of contrib.
@@ -123,7 +123,7 @@ var (
 	typed = regexp.MustCompile(`(?m)^    \("([^#].*)", (\d+)\),$`)
 )
 
-// documented returns the commands of all pages, by the names of the pages.
+// documented returns the commands of all pages, by page name.
 func documented(t *testing.T) map[string][]command {
 	t.Helper()
 	all := map[string][]command{}
@@ -154,10 +154,9 @@ func documented(t *testing.T) map[string][]command {
 	return all
 }
 
-// printed returns the commands of a page: those in blocks of sh or behind a $, and then those in its sentences
-// that are whole.
+// printed returns the commands of a page: first those in sh blocks or after $, then the complete ones in sentences.
 func printed(t *testing.T, page, text string) (all []command) {
-	end := 0 // of the last block of sh
+	end := 0 // of the last sh block
 	for _, at := range codeBlock.FindAllStringSubmatchIndex(text, -1) {
 		language, code := text[at[2]:at[3]], text[at[4]:at[5]]
 		switch {
@@ -182,7 +181,7 @@ func printed(t *testing.T, page, text string) (all []command) {
 	return all
 }
 
-// statements splits commands of a shell: one ends at the line with which the shell has all of it.
+// statements splits shell commands. A command ends with the line that completes it for the shell.
 func statements(t *testing.T, text string) (all []command) {
 	t.Helper()
 	whole := ""
@@ -205,12 +204,13 @@ func statements(t *testing.T, text string) (all []command) {
 	return all
 }
 
-// parse has the shell run commands of a page, where weir only writes down its arguments and nothing else is, and parses these;
-// whole ones have all operands, which may be missing in a sentence. It returns how often weir was called.
+// parse lets a shell run commands of a page in which weir only records its arguments and nothing else runs, and parses
+// these. whole commands must have all operands, which may be missing in sentences. It returns how often weir was
+// called.
 func parse(t *testing.T, page, commands string, whole bool) int {
 	t.Helper()
 	dir := t.TempDir()
-	testcheck.NoError(t, os.Mkdir(filepath.Join(dir, "weir"), 0o700)) // as git clone makes it
+	testcheck.NoError(t, os.Mkdir(filepath.Join(dir, "weir"), 0o700)) // as git clone creates it
 	args, err := os.Create(filepath.Join(dir, "args"))
 	testcheck.NoError(t, err)
 	defer args.Close()

@@ -15,16 +15,16 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// A statusLine is stderr, where a line may stand that changes: it makes way for what is written.
-// If writing fails, as on a closed pipe, the run continues.
+// A statusLine writes to stderr and keeps a status in the last line of a terminal. If writing fails, for example on a
+// closed pipe, the run continues.
 type statusLine struct {
 	mu    sync.Mutex
 	w     io.Writer
 	shown bool
-	width func() int // of the terminal, in columns; nil: without limit
+	width func() int // columns of the terminal; nil: no limit
 }
 
-// Write writes whole lines.
+// Write writes whole lines above the status.
 func (l *statusLine) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -32,19 +32,19 @@ func (l *statusLine) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// show shows a status, as far as the terminal has room for it in a line now.
+// show replaces the status, shortened to the width of the terminal.
 func (l *statusLine) show(s status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	room := math.MaxInt
 	if l.width != nil {
-		room = l.width() - 1 // in the last column, some terminals begin a new line
+		room = l.width() - 1 // some terminals wrap after the last column
 	}
 	fmt.Fprint(l.w, "\r\x1b[K", s.fit(room))
 	l.shown = true
 }
 
-// clear removes the line. l is locked.
+// clear removes the status. l must be locked.
 func (l *statusLine) clear() {
 	if l.shown {
 		fmt.Fprint(l.w, "\r\x1b[K")
@@ -52,12 +52,12 @@ func (l *statusLine) clear() {
 	}
 }
 
-// A printer shows the progress of a run, until it is closed.
+// A printer shows the progress of a run until it is closed.
 type printer struct {
 	p      *progress.Progress
 	line   *statusLine
-	before counts // at the last time
-	// stopped returns the signal that has ended the run, or nil.
+	before counts // when the last status was shown
+	// stopped returns the signal that ended the run, or nil.
 	stopped func() os.Signal
 
 	stop chan struct{}
@@ -68,13 +68,13 @@ type printer struct {
 type counts struct {
 	at    time.Time
 	lines int64
-	feed  time.Time // the feed's own time
+	feed  time.Time // timestamp of the last message
 }
 
 const (
 	lineEvery = 500 * time.Millisecond // on a terminal
 	logEvery  = 10 * time.Second       // elsewhere, in the first minute
-	logLater  = time.Minute            // after that
+	logLater  = time.Minute            // after the first minute
 )
 
 func newPrinter(e *env, o *spec.Output, p *progress.Progress) *printer {
@@ -114,7 +114,7 @@ func (o *printer) tick(every time.Duration, show func()) {
 	}
 }
 
-// close ends the status line. It is safe to call it twice.
+// close ends the status line. It may be called twice.
 func (o *printer) close() {
 	o.once.Do(func() { close(o.stop) })
 	<-o.done
@@ -123,7 +123,7 @@ func (o *printer) close() {
 	o.line.clear()
 }
 
-// status is how far the run is.
+// status describes the progress since the last call.
 func (o *printer) status() status {
 	s := o.p.Snapshot()
 	now, before, t := counts{time.Now(), s.Lines, s.FeedTime}, o.before, s.Total()
@@ -156,14 +156,20 @@ func (o *printer) status() status {
 		is.add(7, "spool "+quantity.BinaryBytes(s.Spool), "spool_bytes", s.Spool)
 	}
 	lag := progress.Lag(s.FeedTime)
-	if records, ok := s.LagRecords(); ok { // an old record may be the topic's last
+	records, ofKafka := s.LagRecords()
+	switch {
+	case ofKafka: // an old record may be the topic's last
 		is.add(4, "lag "+quantity.Count(records, "record"), "lag_records", records)
-	} else if lag != 0 {
+	case lag != 0:
 		is.add(4, "lag "+quantity.Duration(lag), "lag_seconds", lag.Seconds())
 	}
-	if lag > time.Second && !before.feed.IsZero() && now.feed.After(before.feed) {
-		// Seconds of the feed in a second: past 1 it catches up.
-		is.add(9, fmt.Sprintf("catching up at %.1fx", float64(now.feed.Sub(before.feed))/float64(elapsed)))
+	if lag > time.Second && (!ofKafka || records > 0) && !before.feed.IsZero() && now.feed.After(before.feed) {
+		switch speed := float64(now.feed.Sub(before.feed)) / float64(elapsed); { // seconds of the feed in a second
+		case speed >= 1.05:
+			is.add(9, fmt.Sprintf("catching up at %.1fx", speed))
+		case speed < 0.95:
+			is.add(9, fmt.Sprintf("falling behind at %.1fx", speed))
+		}
 	}
 	if s.LastFlush > 0 {
 		is.add(11, "flush "+quantity.Duration(s.LastFlush), "last_flush_seconds", s.LastFlush.Seconds())
@@ -172,7 +178,7 @@ func (o *printer) status() status {
 	return is
 }
 
-// addFiles adds how far a run is with its files, after some time.
+// addFiles adds the progress with files.
 func (s *status) addFiles(f *progress.Files, elapsed time.Duration) {
 	if f.Number > 1 {
 		s.add(6, fmt.Sprintf("file %s of %s", quantity.Grouped(int64(min(f.Ended+1, f.Number))), quantity.Grouped(int64(f.Number))), "files_ended", f.Ended, "files", f.Number)
@@ -189,7 +195,7 @@ func (s *status) addFiles(f *progress.Files, elapsed time.Duration) {
 	}
 }
 
-// waitsFor says what a run waits for, as /readyz does, and what else holds up nobody; "" for nothing.
+// waitsFor returns what a run waits for, as /readyz does, or "".
 func waitsFor(s *progress.Snapshot) string {
 	if why := s.NotReady(); why != "" {
 		return why
@@ -206,7 +212,7 @@ func waitsFor(s *progress.Snapshot) string {
 	return ""
 }
 
-// partitions says how many partitions a member of a group reads, "" outside of one.
+// partitions returns how many partitions a group member reads, or "".
 func partitions(s *progress.Snapshot) string {
 	if s.Group.Partitions == 0 {
 		return ""
@@ -214,7 +220,7 @@ func partitions(s *progress.Snapshot) string {
 	return fmt.Sprintf("%d of %s", s.OpenPartitions(), quantity.Count(int64(s.Group.Partitions), "partition"))
 }
 
-// writing says how far the flush is that is under way, "" where there is none, or it began just now.
+// writing returns the progress of the current flush; "" if there is none, or it has just begun.
 func writing(s *progress.Snapshot) string {
 	switch {
 	case s.Writing.Began.IsZero() || time.Since(s.Writing.Began) < progress.LongFlush:
@@ -225,13 +231,13 @@ func writing(s *progress.Snapshot) string {
 	return fmt.Sprintf("writing %s, %s sent", quantity.Count(int64(s.Writing.Rows), "row"), quantity.Grouped(int64(s.Writing.Sent)))
 }
 
-// A status is what a line says, in parts.
+// A status is a status line in parts.
 type status []statusPart
 
 type statusPart struct {
-	rank   int // the highest is left out first
+	rank   int // if there is no room, the part with the highest rank is omitted first
 	text   string
-	fields []any // the same in a JSON log: names and values
+	fields []any // the part in a JSON log: names and values
 }
 
 func (s *status) add(rank int, text string, fields ...any) {
@@ -254,7 +260,7 @@ func (s status) String() string {
 	return strings.Join(texts, "  ")
 }
 
-// fit is the text that has room in a number of columns. It is ASCII.
+// fit returns the status shortened to a number of columns. It is ASCII.
 func (s status) fit(room int) string {
 	s = slices.Clone(s)
 	for text := s.String(); ; text = s.String() {

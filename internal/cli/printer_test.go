@@ -2,10 +2,9 @@ package cli
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,7 +44,7 @@ func TestStatus(t *testing.T) {
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  spool 2.9 MiB  flush 20ms")
 		p.SetSpool(0)
 
-		// The feed's own time moves by ten minutes in ten seconds; then its clock is ahead.
+		// The feed's timestamps advance by ten minutes in ten seconds; then its clock is ahead.
 		live, began := p.Open("tcp://a:1", progress.Dialed), time.Now().Add(-time.Hour)
 		p.SetConnections("tcp://a:1", 1)
 		live.Read(0, 0, true, began)
@@ -53,6 +52,8 @@ func TestStatus(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		live.Read(0, 0, true, began.Add(10*time.Minute))
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  catching up at 60.0x  flush 20ms")
+		live.Read(0, 0, true, began.Add(10*time.Minute+600*time.Millisecond))
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  falling behind at 0.6x  flush 20ms")
 		live.Read(0, 0, true, time.Now().Add(time.Minute))
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  flush 20ms")
 		stopped = os.Interrupt
@@ -60,8 +61,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// Of several files, those that have not begun count too; what a run before has read says nothing of
-// how long the rest takes.
+// Files that have not begun count too. What an earlier run has read does not affect the estimate of the remaining time.
 func TestStatus_Files(t *testing.T) {
 	f := func(files progress.Files, want string) {
 		t.Helper()
@@ -78,7 +78,7 @@ func TestStatus_Files(t *testing.T) {
 	f(progress.Files{Number: 2, Ended: 1, Offset: 500, Size: 1000, Before: 500}, "file 2 of 2  50 %")
 }
 
-// A run says what it waits for, and how far a long flush is.
+// The status says what the run is waiting for, and the progress of a long flush.
 func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := progress.New("t")
@@ -135,7 +135,7 @@ func TestStatus_Fits(t *testing.T) {
 	}
 }
 
-// TestStatusLine: what is written takes the place of the line, which comes again.
+// TestStatusLine: output replaces the status line, which is shown again after it.
 func TestStatusLine(t *testing.T) {
 	var b bytes.Buffer
 	l := &statusLine{w: &b}
@@ -151,48 +151,57 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// TestRetryLog: a failure is reported when it comes first, and at most every ten seconds; a short
-// lock is not.
-func TestRetryLog(t *testing.T) {
+// A connection that is lost is logged at once, then once a minute, and when the database is back; a lock only if it lasts.
+func TestOutageLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var attempts []int64
-		l := &retryLog{log: slog.New(attemptsHandler(func(n int64) { attempts = append(attempts, n) })), troubles: map[string]trouble{}}
-		fails := func(reason string, times int, want ...int64) { // once a second
-			t.Helper()
-			attempts = nil
-			for n := range times {
-				l.add(&sink.Error{Class: sink.Transient, Reason: reason, Err: context.DeadlineExceeded, Attempt: n + 1})
+		var log strings.Builder
+		p := progress.New("t")
+		l := &outageLog{log: slog.New(&textHandler{w: &log, level: slog.LevelInfo}), p: p, to: "DB"}
+		fails := func(reason string, seconds int) { // once a second
+			for n := range seconds {
+				e := &sink.Error{Class: sink.Transient, Reason: reason, Err: errors.New("it failed"), Attempt: n + 1}
+				p.Retry(e)
+				l.retried(e)
 				time.Sleep(time.Second)
 			}
-			if !slices.Equal(attempts, want) {
-				t.Errorf("%s was reported at attempts %v, want %v", reason, attempts, want)
+			p.Retry(nil)
+			l.retried(nil)
+		}
+		says := func(want ...string) {
+			t.Helper()
+			if got := strings.TrimSpace(log.String()); got != strings.Join(want, "\n") {
+				t.Errorf("it says\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 			}
+			log.Reset()
 		}
-		fails("connection", 25, 1, 12, 23)
-		fails("locked", 12, 12)
-		time.Sleep(time.Hour)
-		fails("locked", 1)
+		fails("connection", 192)
+		const waiting = "warning: waiting for the database (connection)"
+		says(waiting+": it failed", waiting+", for 1m0s: it failed", waiting+", for 2m0s: it failed", waiting+", for 3m0s: it failed", "connected to DB again after 3m12s")
+		time.Sleep(time.Minute)
+		for range 30 { // in a minute
+			fails("connection", 1)
+			time.Sleep(time.Second)
+		}
+		says(waiting+": it failed", "connected to DB again after 1s")
+		time.Sleep(time.Minute)
+		fails("locked", 9)
+		says()
+		fails("locked", 12)
+		says("warning: waiting for the database (locked), for 10s: it failed", "DB can be written again after 12s")
+		time.Sleep(time.Minute)
+		fails("disk_full", 12)
+		says("warning: waiting for the database (disk full): it failed", "DB can be written again after 12s")
+		time.Sleep(time.Minute)
+		p.DatabaseProbed(&sink.Error{Class: sink.Transient, Reason: "connection", Err: errors.New("it failed")}) // by a run that is idle
+		l.note()
+		p.DatabaseProbed(nil)
+		l.note()
+		says(waiting+": it failed", "connected to DB again after 0s")
 	})
 }
 
-// attemptsHandler hears the attempts of messages.
-type attemptsHandler func(n int64)
-
-func (h attemptsHandler) Enabled(context.Context, slog.Level) bool { return true }
-func (h attemptsHandler) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h attemptsHandler) WithGroup(string) slog.Handler            { return h }
-func (h attemptsHandler) Handle(_ context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "attempt" {
-			h(a.Value.Int64())
-		}
-		return true
-	})
-	return nil
-}
-
-// Where nobody watches, a run that has nothing to do logs a line a minute after its first minute, of which JSON has the
-// figures as fields; --quiet none.
+// Without a terminal, an idle run logs a line per minute after its first minute. A JSON log has its figures as fields.
+// --quiet logs none.
 func TestPrinter_LinesAMinute(t *testing.T) {
 	for _, o := range []spec.Output{{LogFormat: spec.JSON}, {Quiet: true}} {
 		synctest.Test(t, func(t *testing.T) {

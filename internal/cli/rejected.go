@@ -16,8 +16,8 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// rejectedText says how many lines were rejected and why, where the first of each reason stands,
-// and how all are shown.
+// rejectedText summarizes the rejected lines: how many, for which reasons, where the first one of each reason is, and
+// the command that shows all.
 func rejectedText(o *spec.Spec, c *job.Config, did *progress.Snapshot) string {
 	were := "were"
 	if did.Rejected == 1 {
@@ -31,7 +31,7 @@ func rejectedText(o *spec.Spec, c *job.Config, did *progress.Snapshot) string {
 	return fmt.Sprintf("%s of %s %s rejected: %s. %s", quantity.Grouped(did.Rejected), quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), rejectsPlace(o, c))
 }
 
-// keyOf is the key of the one table that settings make, nil where messages make their tables.
+// keyOf returns the key of the table if settings define it; nil if a mapping does.
 func keyOf(c *job.Config) []string {
 	if len(c.Tables) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func keyOf(c *job.Config) []string {
 	return c.Tables[0].Fold.Key
 }
 
-// rejectsPlace is where the rejected lines are.
+// rejectsPlace tells where the rejected lines are.
 func rejectsPlace(o *spec.Spec, c *job.Config) string {
 	switch o.Rejects.To {
 	case "table":
@@ -47,13 +47,13 @@ func rejectsPlace(o *spec.Spec, c *job.Config) string {
 	case "discard":
 		return "--rejects discard keeps none"
 	}
-	if c.Rejects.To.Topic() != "" { // perhaps by the next run
+	if c.Rejects.To.Topic() != "" { // or will be, in the next run
 		return "--rejects " + o.Rejects.To + " gets them"
 	}
 	return "--rejects " + o.Rejects.To + " has them"
 }
 
-// reasonText is a reason with the first of its lines, which is in one of several sources.
+// reasonText describes a reason with its first line. several means that the run has several sources.
 func reasonText(o *spec.Spec, key []string, r *progress.Reason, several bool) string {
 	detail := clipped(r.First.Detail, shownDetail)
 	what, place := detail, fmt.Sprintf("line %d", r.First.Line)
@@ -61,7 +61,7 @@ func reasonText(o *spec.Spec, key []string, r *progress.Reason, several bool) st
 	if records {
 		place = fmt.Sprintf("offset %d", r.First.Offset)
 	}
-	if several || records { // an offset is one of a partition
+	if several || records { // offsets are per partition
 		place = r.Source + " " + place
 	}
 	if r.Count > 1 {
@@ -84,8 +84,7 @@ func reasonText(o *spec.Spec, key []string, r *progress.Reason, several bool) st
 	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Count), what, strings.Join(about, "; "))
 }
 
-// fieldsForKey are the fields of a message that lacks one of the key's, nil where that is not what is
-// wrong with it.
+// fieldsForKey returns the fields of a message without the key, or nil if that is not the reason.
 func fieldsForKey(o *spec.Spec, key []string, r *progress.Reason) []string {
 	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
@@ -94,7 +93,7 @@ func fieldsForKey(o *spec.Spec, key []string, r *progress.Reason) []string {
 	for w := feed.Walk(r.First.Text); w.Next(); {
 		if w.Depth == 1 {
 			names = append(names, string(w.Name))
-			w.Raw() // not what is in it
+			w.Raw() // not the JSON inside
 		}
 	}
 	if len(names) == 0 || !slices.ContainsFunc(key, func(k string) bool { return !slices.Contains(names, k) }) {
@@ -103,7 +102,7 @@ func fieldsForKey(o *spec.Spec, key []string, r *progress.Reason) []string {
 	return names
 }
 
-// meantForKey says how the key is set, of a message with other fields, which have these names.
+// meantForKey suggests how to set the key for messages with the given fields.
 func meantForKey(key []string, message []byte, names []string) string {
 	if of := envelope.DetectPreset(message); of != "" {
 		return "perhaps --envelope " + of
@@ -116,14 +115,14 @@ func meantForKey(key []string, message []byte, names []string) string {
 	return "--key FIELD"
 }
 
-// What is shown of a reason: names and values of a feed may be of any length.
+// Limits for names and values of a feed, which may have any length.
 const (
 	shownFields = 10
-	shownName   = 40  // characters
-	shownDetail = 200 // characters
+	shownName   = 40  // in characters
+	shownDetail = 200 // in characters
 )
 
-// clipped is the beginning of a text that is longer than most characters.
+// clipped truncates a text after most characters.
 func clipped(s string, most int) string {
 	for i := range s {
 		if most--; most < 0 {

@@ -37,11 +37,11 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; resend has more.`
 	return c
 }
 
-// A rejectFilter chooses rejected lines. "" is all.
+// A rejectFilter selects rejected lines. "" selects all.
 type rejectFilter struct {
 	job, table, reason string
 
-	only map[string]bool // jobs that write nothing but the table; set by find
+	only map[string]bool // jobs that only write to the table; set by find
 }
 
 func (f *rejectFilter) flags(flags *pflag.FlagSet, sp *spec.Spec, verb string) {
@@ -51,8 +51,8 @@ func (f *rejectFilter) flags(flags *pflag.FlagSet, sp *spec.Spec, verb string) {
 	flags.StringVar(&f.reason, "reason", "", verb+" only lines with this `REASON`, such as not_json or value")
 }
 
-// find checks the filter against what the database knows. named says that the user has named the job, so that an
-// unknown one is a mistake.
+// find checks that the database has what the filter names. named means that the user has named the job; then an unknown
+// job is an error.
 func (f *rejectFilter) find(st sink.Status, named bool) error {
 	if of := ofJob(st, f.job); f.job != "" && named && len(of.Jobs) == 0 && len(of.Rejects) == 0 {
 		return unknownJob(st, f.job)
@@ -69,14 +69,14 @@ func (f *rejectFilter) find(st sink.Status, named bool) error {
 	return nil
 }
 
-// takes reports whether a line is chosen.
+// takes reports whether a line is selected.
 func (f *rejectFilter) takes(k *sink.Kept) bool {
 	reason, detail, _ := strings.Cut(k.Reason, ": ")
 	return (f.job == "" || k.Job == f.job) && (f.reason == "" || reason == f.reason) &&
 		(f.table == "" || f.only[k.Job] || strings.HasPrefix(detail, fold.InTable(f.table, "")))
 }
 
-// each calls a function with each chosen line.
+// each calls a function with each selected line.
 func (f *rejectFilter) each(ctx context.Context, db sink.Inspector, each func(sink.Kept) error) error {
 	return db.Rejects(ctx, f.job, func(k sink.Kept) error {
 		if !f.takes(&k) {
@@ -86,13 +86,13 @@ func (f *rejectFilter) each(ctx context.Context, db sink.Inspector, each func(si
 	})
 }
 
-// reasonOf is the word of a rejected line's reason.
+// reasonOf returns the keyword of a rejected line's reason.
 func reasonOf(k *sink.Kept) string {
 	reason, _, _ := strings.Cut(k.Reason, ":")
 	return reason
 }
 
-// rejectsReader opens the database of a command about rejected lines, which has a --config, and checks its filter.
+// rejectsReader opens the database for a command about rejected lines, and checks its filter.
 func (e *env) rejectsReader(c *cobra.Command, sp *spec.Spec, f *rejectFilter) (spec.Destination, sink.Inspector, error) {
 	if err := e.load(c, sp); err != nil {
 		return spec.Destination{}, nil, err
@@ -126,7 +126,7 @@ func (e *env) rejectsListCommand() *cobra.Command {
 		Long: `Print rejected lines with their places and reasons, in the order in which they
 were rejected, and count them by reason. It only reads, and may run during a sync.
 
-With --raw, print the lines alone, as they came, to be corrected and sent again:
+With --raw, print only the original lines, to correct and resend them:
 
     weir rejects list --to flights.db --raw | jq -c … | weir sync - --to flights.db --table flights
 
@@ -136,7 +136,7 @@ Of a line of more than 64 KiB, the first 64 KiB are kept.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if l.raw && l.json {
-				return usagef("--raw prints the lines alone, --json all that is known of them: leave one out")
+				return usagef("--raw and --json cannot be combined")
 			}
 			_, db, err := e.rejectsReader(c, sp, &f)
 			if err != nil {
@@ -154,13 +154,13 @@ Of a line of more than 64 KiB, the first 64 KiB are kept.`,
 	return c
 }
 
-// A rejectList says how rejected lines are printed.
+// A rejectList tells how rejected lines are printed.
 type rejectList struct {
-	limit             int // 0: all
+	limit             int // 0: no limit
 	newest, raw, json bool
 }
 
-// listRejects prints the chosen lines.
+// listRejects prints the selected lines.
 func (e *env) listRejects(ctx context.Context, db sink.Inspector, f *rejectFilter, l *rejectList) error {
 	counts := map[sink.RejectCount]int64{} // by job and reason
 	var kept []sink.Kept                   // for --newest
@@ -213,10 +213,10 @@ func rejectPlace(source string, line, offset int64) string {
 	return fmt.Sprintf("line %d (byte %d)", line, offset)
 }
 
-// shownLine is how much people see of a rejected line.
+// shownLine is how much of a rejected line is printed.
 const shownLine = 500 // characters
 
-// printRejectCounts prints how many lines there are of each job and reason, most of them first.
+// printRejectCounts prints the number of lines by job and reason, in descending order.
 func (e *env) printRejectCounts(counts map[sink.RejectCount]int64) error {
 	if len(counts) == 0 {
 		_, err := fmt.Fprintln(e.stdout, "no rejected lines")
@@ -243,8 +243,8 @@ func (e *env) rejectsDropCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drop --to DEST",
 		Short: "Remove rejected lines",
-		Long: `Remove rejected lines from weir_rejects, and say how many. The checkpoints stay:
-the lines are not read again.`,
+		Long: `Remove rejected lines from weir_rejects, and print how many. The checkpoints do
+not change: the lines are not read again.`,
 		Example: `  weir rejects drop --to flights.db --job flights --reason not_json`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
@@ -264,7 +264,7 @@ the lines are not read again.`,
 	return c
 }
 
-// dropRejects removes the chosen lines.
+// dropRejects removes the selected lines.
 func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.Inspector, f *rejectFilter) (err error) {
 	byJob, n := map[string]*sink.RejectsDrop{}, 0
 	err = f.each(ctx, db, func(k sink.Kept) error {

@@ -102,7 +102,7 @@ func (e *env) replay(ctx context.Context, o *replayOptions, sp *spec.Spec, args 
 	return o.Serve(ctx, l)
 }
 
-// plan checks the options, reports all faults at once, and completes the server's.
+// plan checks the options, reports all faults at once, and completes the server's options.
 func (o *replayOptions) plan(sp *spec.Spec, args []string) error {
 	o.TimeField, o.ResumeField = sp.Feed.TimeField, sp.Feed.ResumeField
 	if sp.Feed.Name == firehose.Name {
@@ -136,8 +136,7 @@ func (o *replayOptions) plan(sp *spec.Spec, args []string) error {
 	return errors.Join(usage, filesErr)
 }
 
-// codeOnly is the fault of a regular expression without its text, which may contain a
-// password.
+// codeOnly removes the text of a regular expression from its error, because it may contain a password.
 func codeOnly(err error) error {
 	var fault *syntax.Error
 	if errors.As(err, &fault) {

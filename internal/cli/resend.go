@@ -28,17 +28,17 @@ func (e *env) rejectsResendCommand() *cobra.Command {
 		Use:   "resend --to DEST",
 		Short: "Apply rejected lines again",
 		Long: `Apply the rejected lines of a job again: after a column was altered, a constraint
-was dropped, or weir or its config file was corrected. The settings are those of
-weir sync of the job: the same flags, or the same --config.
+was dropped, or weir or its config file was corrected. Use the settings of the
+job's weir sync: the same flags, or the same --config.
 
-Each batch is one transaction that also removes its lines from weir_rejects, so
-that a line is applied once, whatever ends the command. What is rejected again
-stays at its place with its new reason. A sync of the job may run meanwhile; if
+Each batch is one transaction that also removes its lines from weir_rejects, so a
+line is applied once, whatever ends the command. Lines that are rejected again
+stay there with their new reason. A sync of the job may run at the same time; if
 another run removes the same lines, the command ends with exit code 4.
 
 The lines are applied as the newest messages: a column that a later message has
-set gets the older value of the line. With --version-field the newer value stays,
---fill-only writes only where the table has NULL, and a sum adds the line once.
+set gets the older value of the line. With --version-field the newer value wins,
+--fill-only only writes columns that are NULL, and a sum adds the line once.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 lines are left that were rejected
 again, 4 another run has the lines, 130/143 stopped by a signal.`,
@@ -56,7 +56,7 @@ again, 4 another run has the lines, 130/143 stopped by a signal.`,
 	o.spec.AddFlags(f, append([]string{"to", "table", "job", "accept-settings", "unknown-fields", "max-columns", "foreign-keys", "tombstones",
 		"batch-rows", "buffer", "synchronous", "retry-for"}, spec.FoldFlags...)...)
 	f.Lookup("job").Usage = "the `JOB` whose lines are applied (default the name of the table, or of a config file with tables)"
-	f.Lookup("accept-settings").Usage = "apply the lines by other settings than those of the job's checkpoints"
+	f.Lookup("accept-settings").Usage = "apply the lines although settings differ from the job's checkpoints"
 	f.StringVar(&o.reason, "reason", "", "apply only lines with this `REASON`, such as value or database")
 	f.SortFlags = false
 	return c
@@ -109,12 +109,12 @@ func (e *env) resend(ctx context.Context, o *resendOptions) (err error) {
 	return e.resendLines(ctx, o, plan, left)
 }
 
-// planResend turns the options into the job whose lines are applied.
+// planResend makes the plan of the job whose lines are applied.
 func (e *env) planResend(o *resendOptions, st sink.Status) (_ *spec.Plan, f rejectFilter, err error) {
 	sp := o.spec
 	f.reason = o.reason
 	table := sp.Table.Name
-	if sp.Mapping != nil { // its tables have names: --table chooses lines
+	if sp.Mapping != nil { // its tables have names, and --table selects lines
 		f.table, sp.Table.Name = table, ""
 		f.job = cmp.Or(sp.Source.Job, strings.TrimSuffix(filepath.Base(sp.File), filepath.Ext(sp.File)))
 	} else if f.job, table, err = o.target(st); err != nil {
@@ -127,11 +127,11 @@ func (e *env) planResend(o *resendOptions, st sink.Status) (_ *spec.Plan, f reje
 	return plan, f, err
 }
 
-// target finds the job and its table if there is no config file that names tables.
+// target returns the job and its table if no config file names tables.
 func (o *resendOptions) target(st sink.Status) (of, table string, err error) {
 	sp := o.spec
 	tables := map[string][]string{}
-	var jobs []string // with rejected lines
+	var jobs []string // jobs with rejected lines
 	for _, j := range st.Jobs {
 		tables[j.Job] = j.Tables
 	}
@@ -155,7 +155,7 @@ func (o *resendOptions) target(st sink.Status) (of, table string, err error) {
 	}
 	switch n := len(tables[of]); n {
 	case 0:
-		return of, table, nil // find says what the database has
+		return of, table, nil // find reports what the database has
 	case 1:
 		return of, tables[of][0], nil
 	default:
@@ -172,13 +172,22 @@ func jobsText(jobs []string) string {
 	return "those that have any: " + strings.Join(quoted, ", ")
 }
 
-// resendLines applies lines, source by source.
+// resendLines applies the lines, one source after the other.
 func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan, left *keptLines) (err error) {
 	dest, c := &plan.To, &plan.Job
 	limitMemory(c.Buffer)
 	options := o.spec.SinkOptions(pageCache(c.Buffer), e.log)
 	patience := c.Source.RetryFor
-	onRetry := func(failure *sink.Error) { e.log.Warn(fmt.Sprintf("%v; retrying", failure)) }
+	names := make([]string, len(c.Tables))
+	for i := range c.Tables {
+		names[i] = c.Tables[i].Name
+	}
+	p := progress.New(names...)
+	outage := &outageLog{log: e.log, p: p, to: dest.Shown()}
+	onRetry := func(failure *sink.Error) {
+		p.Retry(failure)
+		outage.retried(failure)
+	}
 	var db sink.Sink
 	if err := sink.Patiently(ctx, patience, onRetry, func() error {
 		db, err = dest.Open(ctx, dest.Dest, options)
@@ -195,11 +204,6 @@ func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan
 	if err := left.claim(ctx, claims); err != nil {
 		return err
 	}
-	names := make([]string, len(c.Tables))
-	for i := range c.Tables {
-		names[i] = c.Tables[i].Name
-	}
-	p := progress.New(names...)
 	for _, name := range left.sources {
 		lines := job.Resent{Source: name, Each: func(ctx context.Context, each func(sink.Kept) error) error { return left.each(ctx, name, each) }}
 		if err = job.Resend(ctx, *c, lines, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), p); err != nil {
@@ -212,14 +216,14 @@ func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan
 	return e.resent(c.Job, p, left.total(), err)
 }
 
-// resent logs how many lines were applied or rejected again, and returns the error with the exit code.
+// resent logs how many lines were applied or rejected again. The returned error has the exit code.
 func (e *env) resent(name string, p *progress.Progress, total int64, err error) error {
 	did := p.Snapshot()
 	applied := did.Lines - did.Pending - did.Rejected
 	text := fmt.Sprintf("job %q: applied %s of %s", name, quantity.Grouped(max(0, applied)), quantity.Count(total, "rejected line"))
 	if err != nil {
 		if applied > 0 || errors.Is(err, context.Canceled) {
-			e.log.Info(text + "; the same command applies the others")
+			e.log.Info(text + "; the same command applies the rest")
 		}
 		return err
 	}
@@ -237,20 +241,20 @@ func (e *env) resent(name string, p *progress.Progress, total int64, err error) 
 	return codeError(exitRejected)
 }
 
-// keptLines are the lines that are applied again, as they were when the command began.
+// keptLines are the rejected lines that are applied, as of the start of the command.
 type keptLines struct {
 	filter rejectFilter
 	db     sink.Inspector
 
 	sources []string // in the order of their first lines
 	counts  map[string]int64
-	firsts  map[string]int64 // their offsets
-	last    int64            // ID
+	firsts  map[string]int64 // offset of the first line of each source
+	last    int64            // the highest ID
 
 	cut, unclear int64 // lines that cannot be applied; see usable
 }
 
-// count finds out which lines there are.
+// count counts the lines.
 func (l *keptLines) count(ctx context.Context) error {
 	l.counts, l.firsts, l.last = map[string]int64{}, map[string]int64{}, math.MaxInt64
 	last := int64(0)
@@ -273,8 +277,8 @@ func (l *keptLines) count(ctx context.Context) error {
 	return err
 }
 
-// checkUnread refuses lines behind the checkpoint of their source where applying them twice would add them twice: the next
-// run reads them again. So it is if all lines were rejected and the table does not exist yet.
+// checkUnread rejects lines that the next run will read again, if applying them twice would add them twice. This
+// happens if all lines were rejected and the table does not exist yet.
 func (l *keptLines) checkUnread(st sink.Status, c *job.Config) error {
 	at := slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.AddsTo() != "" })
 	if at < 0 {
@@ -306,8 +310,8 @@ func (l *keptLines) each(ctx context.Context, name string, each func(sink.Kept) 
 	})
 }
 
-// claim locks the job, so weir forget cannot run meanwhile. If the job reads Kafka the lock is exclusive: members of
-// its consumer group may be sending the same lines to a topic.
+// claim locks the job, so weir forget cannot run meanwhile. The lock is exclusive if the job reads Kafka, because
+// members of its consumer group may be sending the same lines to a topic.
 func (l *keptLines) claim(ctx context.Context, claims sink.Claims) error {
 	if slices.ContainsFunc(l.sources, func(name string) bool { return sourceKinds.Traits(name).Records }) {
 		return claims.TakeJob(ctx)
@@ -316,23 +320,23 @@ func (l *keptLines) claim(ctx context.Context, claims sink.Claims) error {
 	return err
 }
 
-// warn names the lines that are left.
+// warn logs how many lines were not applied, and why.
 func (l *keptLines) warn(e *env) {
 	if l.cut > 0 {
-		e.log.Warn(fmt.Sprintf("%s cannot be applied: only the first 64 KiB are kept of each", quantity.Count(l.cut, "rejected line")))
+		e.log.Warn(fmt.Sprintf("%s cannot be applied: only the first 64 KiB of each are kept", quantity.Count(l.cut, "rejected line")))
 	}
 	if l.unclear > 0 {
 		e.log.Warn(fmt.Sprintf("not applied: %s with a single field, which may stand for a tombstone. If it is a message, pipe it into weir sync", quantity.Count(l.unclear, "rejected record")))
 	}
 }
 
-// lineState is whether a kept line is what the source had.
+// lineState tells whether a kept line is complete.
 type lineState int
 
 const (
 	lineWhole   lineState = iota
-	lineCut               // its end may be missing
-	lineUnclear           // a record of Kafka that has only a key, perhaps, and deletes its row
+	lineCut               // truncated
+	lineUnclear           // a Kafka record that may have only a key, so it would delete its row
 )
 
 func usable(k *sink.Kept) lineState {
@@ -346,7 +350,7 @@ func usable(k *sink.Kept) lineState {
 	for w := feed.Walk(k.Text); w.Next(); {
 		if w.Depth == 1 {
 			fields++
-			w.Raw() // not what is in it
+			w.Raw() // not the JSON inside
 		}
 	}
 	if fields == 1 {
@@ -355,5 +359,5 @@ func usable(k *sink.Kept) lineState {
 	return lineWhole
 }
 
-// keptText is how much of a line weir_rejects has at most, in bytes.
+// keptText is the maximum size in bytes of a line in weir_rejects.
 const keptText = 64 << 10

@@ -33,53 +33,50 @@ func TestMain(m *testing.M) {
 	testweir.Main(testkafka.Tests{M: testpg.Tests{M: m}}, map[string]func(){"sqlite3": sqlite3})
 }
 
-// TestScripts runs the command line as users do: each script in testdata/script
-// is a story with the real program in it. Beside testscript's own commands there
-// are
+// TestScripts runs the scripts in testdata/script, in which users run the real program. In addition to testscript's own
+// commands, there are
 //
-//	exits N weir …          run the program and demand its exit code
-//	says N TEXT weir …      and a text in what it writes to stderr
-//	prints TEXT COMMAND     run a command of the shell, and demand that it prints TEXT, in which … stands for anything
-//	sqlite DB SQL           run SQL; rows go to stdout, cells apart by |
+//	exits N weir …          run the program and check its exit code
+//	says N TEXT weir …      the same, and stderr contains TEXT
+//	prints TEXT COMMAND     run a shell command, and check that it prints TEXT, in which … matches anything
+//	sqlite DB SQL           run SQL; rows go to stdout, their cells separated by |
 //	postgres URL SQL        the same
-//	query DB SQL WANT       demand the rows, which are apart by blanks
-//	until DB SQL WANT       wait for them
+//	query DB SQL WANT       check the rows, which are separated by spaces
+//	until DB SQL WANT       wait until the rows are WANT
 //	session URL SQL…        run SQL in a connection that stays open
 //	compress gzip|zstd FILE write FILE.gz or FILE.zst
 //	bytes FILE TEXT…        append TEXT, with Go's escapes, to FILE
-//	repeat FILE N TEXT      append TEXT N times; %d in it is the number
-//	serve [-tls|-mtls] FILE serve FILE to each connection, by TLS, or to those that show the certificate; its address is $FEED
-//	start NAME weir …       run the program beside the script; its stderr goes to NAME.log
-//	served NAME VAR         wait for NAME to serve, and put its address into $VAR
-//	waitlog NAME REGEXP     wait for NAME to say something
+//	repeat FILE N TEXT      append TEXT N times; %d is replaced by the number
+//	serve [-tls|-mtls] FILE serve FILE to each connection, with TLS, or with client certificates; the address is $FEED
+//	start NAME weir …       run the program in the background; its stderr goes to NAME.log
+//	served NAME VAR         wait until NAME serves HTTP, and set VAR to its address
+//	waitlog NAME REGEXP     wait until the log of NAME matches
 //	send [-tls DIR] ADDR FILE
-//	                        connect to ADDR and send FILE, over TLS with the certificate in DIR, -: with none
+//	                        connect to ADDR and send FILE, over TLS with the certificate in DIR; -: without one
 //	certificate [DIR]       write cert.pem and key.pem, for localhost
-//	signal NAME SIGNAL CODE send it a signal and demand its exit code; STOP and CONT have none
-//	insist NAME SIGNAL CODE send it a signal again and again until it has ended
-//	ended NAME CODE         wait until it has ended, and demand its exit code, a regular expression
-//	hold FIFO FILE          write FILE into a FIFO, which stays open to the end
-//	scrape NAME PATH…       fetch the metrics of NAME, and PATHs; to stdout
-//	metric NAME M REGEXP    wait until the series of a metric of NAME have a sum
-//	manager MICROSECONDS    have runs started by a service manager, whose watchdog waits for so long
-//	hears [REGEXP]          what it was told since, up to a state that matches; to stdout
+//	signal NAME SIGNAL CODE send a signal and check the exit code (not for STOP and CONT)
+//	insist NAME SIGNAL CODE send a signal repeatedly until NAME has ended
+//	ended NAME CODE         wait until NAME has ended; CODE is a regular expression
+//	hold FIFO FILE          write FILE into a FIFO, and keep it open
+//	scrape NAME PATH…       print the metrics of NAME, and PATHs
+//	metric NAME M REGEXP    wait until the sum of the series of metric M of NAME matches
+//	manager MICROSECONDS    start later runs from a service manager with this watchdog timeout
+//	hears [REGEXP]          print its messages since the last call, up to one that matches
 //
-// and the conditions [root], for what needs a file system of its own, and [check], for what make test
-// does not run.
+// and the conditions [root], for tests that mount a file system, and [check], for tests that make test skips.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	scripts(t, testscript.Params{Dir: scriptFolder}, nil, nil)
 }
 
-// TestScripts_Postgres runs those in testdata/script/postgres, each with an empty
-// database whose connection string is $PG, and its parts $PGHOST and so on, as
-// libpq knows them.
+// TestScripts_Postgres runs the scripts in testdata/script/postgres. Each has an empty database: its connection string
+// is $PG, and its parts are $PGHOST and so on, as for libpq.
 func TestScripts_Postgres(t *testing.T) {
 	t.Parallel()
 	scripts(t, testscript.Params{Dir: scriptFolder + "postgres"}, nil, func(s *script, e *testscript.Env) { s.setPostgres(e) })
 }
 
-// setPostgres makes a database, which the script knows.
+// setPostgres creates a database for a script.
 func (s *script) setPostgres(e *testscript.Env) *pgconn.Config {
 	s.To = testpg.New(s)
 	c, err := pgconn.ParseConfig(s.To)
@@ -90,10 +87,10 @@ func (s *script) setPostgres(e *testscript.Env) *pgconn.Config {
 	return c
 }
 
-// TestScripts_Both runs those in testdata/script/both into each kind of database, which is $TO. Theirs are the condition
+// TestScripts_Both runs the scripts in testdata/script/both with each kind of database, $TO. They also have the condition
 // [postgres] and the command
 //
-//	database VAR            make another database
+//	database VAR            create another database
 func TestScripts_Both(t *testing.T) {
 	t.Parallel()
 	intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
@@ -105,7 +102,7 @@ func TestScripts_Both(t *testing.T) {
 	})
 }
 
-// intoBoth runs a test for each kind of database; to makes one.
+// intoBoth runs a test for each kind of database. to creates a database.
 func intoBoth(t *testing.T, test func(t *testing.T, to func(testing.TB) string)) {
 	t.Run("sqlite", func(t *testing.T) {
 		var made atomic.Int64
@@ -114,19 +111,19 @@ func intoBoth(t *testing.T, test func(t *testing.T, to func(testing.TB) string))
 	t.Run("postgres", func(t *testing.T) { test(t, testpg.New) })
 }
 
-// A script is one that runs: its folder, and what it has started.
+// A script is a running script.
 type script struct {
 	*testweir.Folder
 	runs    map[string]*testweir.Run // by name
 	session *sql.Conn
 	manager *net.UnixConn
-	// database makes a database; nil where scripts name their own.
+	// database creates a database; nil if scripts name their own.
 	database func(testing.TB) string
 	kafka
 	player
 }
 
-// commands are those of scripts besides testscript's own.
+// commands are the commands of scripts in addition to testscript's.
 var commands = map[string]func(*script, *testscript.TestScript, []string){
 	"exits": exits, "says": says, "prints": prints, "query": query, "until": until, "session": session, "compress": compress, "bytes": appendBytes, "repeat": repeat, "serve": serve,
 	"scrape": scrape, "metric": metric, "start": start, "signal": sendSignal, "manager": manager, "hears": hears, "ended": ended, "hold": hold, "served": served, "waitlog": waitlog, "send": send,
@@ -142,7 +139,7 @@ var commands = map[string]func(*script, *testscript.TestScript, []string){
 
 const scriptFolder = "../../testdata/script/"
 
-// scripts runs those of a folder, or some files. Conditions are besides those of all.
+// scripts runs the scripts of a folder, or some files. conditions are added to the common ones.
 func scripts(t *testing.T, p testscript.Params, conditions map[string]bool, setup func(*script, *testscript.Env)) {
 	type key struct{}
 	of := func(ts *testscript.TestScript) *script { return ts.Value(key{}).(*script) }
@@ -192,7 +189,7 @@ func exits(_ *script, ts *testscript.TestScript, args []string) {
 	}
 }
 
-// exitCode returns the exit code of a command that has ended, with an error or without one.
+// exitCode returns the exit code of a command that has ended. err is its error, or nil.
 func exitCode(ts *testscript.TestScript, err error) int {
 	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
 		return shellCode(e.ProcessState)
@@ -201,7 +198,7 @@ func exitCode(ts *testscript.TestScript, err error) int {
 	return 0
 }
 
-// shellCode is what a shell says that a process has ended with.
+// shellCode returns a process's exit code as a shell reports it.
 func shellCode(p *os.ProcessState) int {
 	if status := p.Sys().(syscall.WaitStatus); status.Signaled() {
 		return 128 + int(status.Signal())
@@ -223,7 +220,7 @@ func prints(_ *script, ts *testscript.TestScript, args []string) {
 	}
 }
 
-// answer is a command that may be negated: the database refuses the query.
+// answer runs a query. If negated, the query must fail.
 func answer(s *script, ts *testscript.TestScript, neg bool, args []string) {
 	if !strings.Contains(args[0], "://") {
 		args[0] = ts.MkAbs(args[0])
@@ -271,7 +268,7 @@ func appendTo(ts *testscript.TestScript, file, text string) {
 	ts.Check(errors.Join(err, f.Close()))
 }
 
-// unescaped is a text with Go's escapes, but for quotes, as it is meant.
+// unescaped replaces Go's escapes in a text, except quotes.
 func unescaped(ts *testscript.TestScript, text string) string {
 	text, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`)
 	ts.Check(err)
@@ -309,7 +306,7 @@ func serve(s *script, ts *testscript.TestScript, args []string) {
 	accept(s, l, func(c net.Conn) { _, _ = io.WriteString(c, feed) })
 }
 
-// listen listens on a free port, which is $PORT.
+// listen listens on a free port and sets $PORT.
 func (s *script) listen(ts *testscript.TestScript) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
@@ -318,7 +315,7 @@ func (s *script) listen(ts *testscript.TestScript) net.Listener {
 	return l
 }
 
-// accept serves each connection, until the test ends.
+// accept serves each connection until the test ends.
 func accept(t testing.TB, l net.Listener, serve func(net.Conn)) {
 	t.Cleanup(func() { l.Close() })
 	go func() {
@@ -346,7 +343,7 @@ func start(s *script, ts *testscript.TestScript, args []string) {
 	s.runs[args[0]] = run.Start()
 }
 
-// environment is what a script may have set for what runs beside it.
+// environment returns variables for commands that run in the background.
 func environment(ts *testscript.TestScript) (all []string) {
 	for _, name := range []string{"HOME", "TERM", "TMPDIR", "FH_USERNAME", "FH_APIKEY", "KAFKA_USERNAME", "KAFKA_PASSWORD", "KAFKA_PASSWORD_FILE", "WEIR_SPOOL", "WEIR_CAPTURE", "WEIR_BATCH_PERIOD", "WEIR_TLS_CA", "WEIR_TO",
 		"PGTZ", "PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGPASSFILE", "NOTIFY_SOCKET", "WATCHDOG_USEC", "HOSTNAME", "KUBERNETES_SERVICE_HOST"} {
@@ -373,7 +370,7 @@ func ended(s *script, _ *testscript.TestScript, args []string) {
 	}
 }
 
-// whole is a regular expression for all of a text.
+// whole returns a regular expression that must match a whole text.
 func whole(expression string) *regexp.Regexp { return regexp.MustCompile("^(" + expression + ")$") }
 
 func served(s *script, ts *testscript.TestScript, args []string) {
@@ -386,7 +383,7 @@ func send(s *script, ts *testscript.TestScript, args []string) {
 	file, addr := args[len(args)-1], args[len(args)-2]
 	c, err := net.Dial("tcp", addr)
 	ts.Check(err)
-	if args[0] == "-tls" { // the certificate that it shows may be refused at any time
+	if args[0] == "-tls" { // the certificate may be rejected at any time
 		_, authorities := s.Certificate()
 		config := &tls.Config{RootCAs: authorities, ServerName: "localhost"}
 		if args[1] != "-" {
@@ -430,7 +427,7 @@ func metric(s *script, ts *testscript.TestScript, args []string) {
 	})
 }
 
-// ended names the runs that have ended.
+// ended returns the names of the runs that have ended.
 func (s *script) ended() (names string) {
 	for _, name := range slices.Sorted(maps.Keys(s.runs)) {
 		if s.runs[name].Ended() {
@@ -440,7 +437,7 @@ func (s *script) ended() (names string) {
 	return names
 }
 
-// count returns the sum of all series of a metric of a run, if there is one.
+// count returns the sum of all series of a run's metric, if it exists.
 func count(run *testweir.Run, metric string) (sum int, ok bool) {
 	for line := range strings.SplitSeq(run.Get("/metrics"), "\n") {
 		if rest, found := strings.CutPrefix(line, metric+"{"); found {
@@ -461,7 +458,7 @@ func manager(s *script, ts *testscript.TestScript, args []string) {
 }
 
 func hears(s *script, ts *testscript.TestScript, args []string) {
-	until := time.Millisecond // what is there
+	until := time.Millisecond // the current output
 	if len(args) > 0 {
 		until = testcheck.Patience
 	}

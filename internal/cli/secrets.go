@@ -6,9 +6,8 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// public is an argument of the command line as everybody may see it; before is its
-// predecessor.
-func public(before, arg string) string {
+// redactArg returns a command-line argument without passwords. before is the previous argument.
+func redactArg(before, arg string) string {
 	if before == "--init" {
 		return spec.Hidden
 	}

@@ -2,5 +2,5 @@
 
 package cli
 
-// hideSecrets does nothing: the arguments are not the memory that the system shows.
+// hideSecrets does nothing on systems where ps does not read the memory of args.
 func hideSecrets([]string) {}

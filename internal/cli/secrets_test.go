@@ -14,9 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// TestSecrets gives every command a password in every place that takes one, and looks for
-// it in all that comes out: output, errors, logs, metrics, a panic's stacks, the title of
-// the process, and what is kept in the database and the spool.
+// TestSecrets passes a password to every command in every possible place, and looks for it in everything that comes
+// out: output, errors, logs, metrics, a panic's stacks, the process title, the database and the spool.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	const canary = "c4nary"

@@ -7,13 +7,12 @@ import (
 	"unsafe"
 )
 
-// hideSecrets overwrites secrets among the program's arguments where the system
-// shows them to everybody, and keeps them in args. These must be os.Args, whose
-// strings are here the memory that ps reads.
+// hideSecrets overwrites passwords in the arguments that ps shows, and keeps them in args. args must be os.Args: its
+// strings are the memory that ps reads.
 func hideSecrets(args []string) {
 	before := ""
 	for i, a := range args {
-		title := public(before, a)
+		title := redactArg(before, a)
 		before = a
 		if title == a {
 			continue

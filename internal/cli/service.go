@@ -11,10 +11,10 @@ import (
 	"github.com/weirsync/weir/internal/service"
 )
 
-// reportEvery is how often a service manager is told how a run is, at least.
+// reportEvery is the longest time between two reports to the service manager.
 const reportEvery = 5 * time.Second
 
-// A reporter tells the service manager how a run is. nil is for one that nobody manages.
+// A reporter reports the state of a run to the service manager. It is nil if there is none.
 type reporter struct {
 	tell     func(state string) error
 	watchdog time.Duration
@@ -22,7 +22,7 @@ type reporter struct {
 	ready    sync.Once
 }
 
-// report reports to the manager of the service, if there is one, until stop.
+// report reports to the service manager, if there is one, until stop is called.
 func (r *syncRun) report(ctx context.Context) (_ *reporter, stop func()) {
 	m, err := service.Connect(r.lookupEnv)
 	if err != nil {
@@ -45,15 +45,15 @@ func (r *syncRun) report(ctx context.Context) (_ *reporter, stop func()) {
 	}
 }
 
-// started says that the service has started: its settings are good, as far as the database was
-// needed to tell, or the database is waited for.
+// started reports that the service has started: the settings are valid, or the run is waiting for the database to check
+// them.
 func (r *reporter) started() {
 	if r != nil {
 		r.ready.Do(func() { _ = r.tell("READY=1") })
 	}
 }
 
-// run reports until ctx ends. stopping is closed when the run is to end.
+// run reports until ctx ends. stopping is closed when the run must stop.
 func (r *reporter) run(ctx context.Context, stopping <-chan struct{}) {
 	every := reportEvery
 	if r.watchdog > 0 {
@@ -62,7 +62,7 @@ func (r *reporter) run(ctx context.Context, stopping <-chan struct{}) {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
-		_ = r.tell(r.state()) // a manager that does not listen is no reason to end
+		_ = r.tell(r.state()) // a failed report does not end the run
 		select {
 		case <-t.C:
 		case <-stopping:
@@ -77,8 +77,8 @@ func (r *reporter) run(ctx context.Context, stopping <-chan struct{}) {
 	}
 }
 
-// state says what the run does, and that it is alive: it waits, or it moves. A flush may take half of
-// the watchdog's time before that is left out.
+// state reports what the run does and, if it waits or makes progress, that it is alive. A flush without progress counts
+// as alive for half of the watchdog's time.
 func (r *reporter) state() string {
 	s := r.p.Snapshot()
 	what, unmoved := s.Unmoved(time.Now())

@@ -17,8 +17,8 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// A run that waits is alive, however long, and so is one whose database is unavailable; one whose
-// flush is neither done nor retried is not, nor one that does not read.
+// A run that waits is alive, however long, as is a run whose database is unavailable. A run is not alive if its flush
+// neither ends nor is retried, or if its reader hangs.
 func TestReporter_Watchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := progress.New("t")
@@ -39,7 +39,7 @@ func TestReporter_Watchdog(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		stopping, done := make(chan struct{}), make(chan struct{})
 		go func() { defer close(done); r.run(ctx, stopping) }()
-		// during has step called each second, and expects a sign of life each five seconds, or none.
+		// during calls step every second, and expects a watchdog message every five seconds, or none.
 		during := func(what string, seconds, want int, status string, step func()) {
 			t.Helper()
 			mu.Lock()
@@ -76,9 +76,8 @@ func TestReporter_Watchdog(t *testing.T) {
 	})
 }
 
-// TestCountStored: the database is asked at the start and once a minute where metrics are served, and
-// at the end where they are written to a file, even when the run was cancelled; every five seconds until it
-// has answered.
+// TestCountStored: if metrics are served, the database is queried at the start and once a minute, or every five seconds
+// until it has answered. If they are written to a file, it is queried at the end, even if the run was canceled.
 func TestCountStored(t *testing.T) {
 	f := func(o spec.Output, want ...time.Duration) {
 		t.Helper()
@@ -110,7 +109,7 @@ func TestCountStored(t *testing.T) {
 	f(spec.Output{MetricsAddr: ":0", MetricsFile: "f"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second, 150*time.Second)
 }
 
-// TestStoredRejects_DatabaseIsUnavailable: a run that has nothing to write is not ready, either.
+// TestStoredRejects_DatabaseIsUnavailable: a run with nothing to write is not ready either.
 func TestStoredRejects_DatabaseIsUnavailable(t *testing.T) {
 	e := &env{log: slog.New(slog.DiscardHandler), lookupEnv: func(string) (string, bool) { return "", false }}
 	sp := e.newSpec()
@@ -125,7 +124,7 @@ func TestStoredRejects_DatabaseIsUnavailable(t *testing.T) {
 	if err := run.storedRejects(t.Context()); err == nil {
 		t.Error("a database that is missing has answered")
 	}
-	if s := p.Snapshot(); s.NotReady() != "waiting for the database (connection), for 0s" {
+	if s := p.Snapshot(); s.NotReady() != "waiting for the database (connection)" {
 		t.Errorf("not ready: %q", s.NotReady())
 	}
 }

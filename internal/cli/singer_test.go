@@ -19,8 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// tapped is what a tap writes of a log of changes, from behind one of them on: each stream with its schema, and a state now
-// and then.
+// tapped returns what a tap writes for a range of changes: each stream with its schema, and sometimes a state.
 func tapped(changes []string, rnd *rand.Rand, from, upto int) string {
 	var b strings.Builder
 	for _, stream := range []string{"a", "b"} {
@@ -35,8 +34,8 @@ func tapped(changes []string, rnd *rand.Rand, from, upto int) string {
 	return b.String()
 }
 
-// TestSinger_Killed: targets are killed that have printed a state, and the tap resumes there: nothing is lost that came before
-// a printed state.
+// TestSinger_Killed: targets are killed after they have printed a state, and the tap resumes there. No record before a
+// printed state is lost.
 func TestSinger_Killed(t *testing.T) {
 	testcheck.Only(t)
 	t.Parallel()
@@ -44,7 +43,7 @@ func TestSinger_Killed(t *testing.T) {
 		t.Parallel()
 		sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
 			f, changes, state := testweir.New(t, to(t)), make([]string, 4000), 0
-			for n := range changes { // most rows are in few of them: a later one does not hide that one is lost
+			for n := range changes { // most rows have few changes, so a later change does not hide a lost one
 				more := []string{"", "", "", "", `,"at":null`, `,"_sdc_deleted_at":"2024-01-02T03:04:05Z"`, fmt.Sprintf(`,"at":"2024-01-02 03:04:%02d+00"`, rnd.IntN(60))}[rnd.IntN(7)]
 				changes[n] = fmt.Sprintf(`{"type":"RECORD","stream":%q,"record":{"id":%d,"n":%d%s}}`, []string{"a", "b"}[rnd.IntN(2)], rnd.IntN(2000), n, more)
 			}
@@ -60,7 +59,7 @@ func TestSinger_Killed(t *testing.T) {
 				c.Stdout = printed
 				c.Start()
 				go func(text string) {
-					if _, err := io.WriteString(in, text); err == nil && kills <= 0 { // else the target is killed
+					if _, err := io.WriteString(in, text); err == nil && kills <= 0 { // otherwise the target is killed
 						_ = in.Close()
 					}
 				}(tapped(changes, rnd, state, upto))
@@ -73,7 +72,7 @@ func TestSinger_Killed(t *testing.T) {
 						t.Errorf("the state %d comes behind %d", now.Upto, state)
 					}
 					if state = now.Upto; kills > 0 {
-						go c.Kill() // which waits until all that the target prints is read
+						go c.Kill() // it waits until the target's output is read
 					}
 				}
 				if code := c.Wait(); state == before || kills <= 0 && code != 0 {
@@ -86,8 +85,8 @@ func TestSinger_Killed(t *testing.T) {
 	})
 }
 
-// TestSinger_TargetStreams: each target test stream of the Singer SDK gives the tables that a plain reading of its messages
-// gives.
+// TestSinger_TargetStreams: each target test stream of the Singer SDK makes the tables that a plain reading of its
+// messages makes.
 func TestSinger_TargetStreams(t *testing.T) {
 	t.Parallel()
 	streams := testcheck.Tool(t, "singer_sdk/testing/target_test_streams")
@@ -96,7 +95,7 @@ func TestSinger_TargetStreams(t *testing.T) {
 	if len(files) != 20 {
 		t.Errorf("there are %d streams, want 20", len(files))
 	}
-	// A record without the key of its table is rejected, and one before its schema ends the run.
+	// A record without its table's key is rejected. A record before its schema ends the run.
 	exits := map[string]int{"record_missing_key_property": 3, "record_before_schema": 1}
 	intoBoth(t, func(t *testing.T, to func(testing.TB) string) {
 		t.Parallel()
@@ -109,7 +108,7 @@ func TestSinger_TargetStreams(t *testing.T) {
 				testcheck.NoError(t, err)
 				takes := func(record string) bool { return !strings.Contains(f.To, "://") || !strings.Contains(record, `\u0000`) }
 				if exit == 0 && !takes(strings.ReplaceAll(string(lines), `\\u`, "")) {
-					exit = 3 // no text in Postgres has this character
+					exit = 3 // Postgres text cannot contain this character
 				}
 				f.Start("sync", path, "--envelope", "singer", "--to", f.To).Exit(exit)
 				if exit == 1 {
@@ -134,14 +133,14 @@ func TestSinger_TargetStreams(t *testing.T) {
 	})
 }
 
-// A targetTable is what a stream's messages make of one of its tables.
+// A targetTable is the expected content of a table.
 type targetTable struct {
 	columns []string
 	types   map[string]string
 	rows    []map[string]any
 }
 
-// targetTables reads a stream, without the records that a database does not take.
+// targetTables reads a stream, without records that a database rejects.
 func targetTables(t *testing.T, lines string, takes func(record string) bool) map[string]*targetTable {
 	tables, keys := map[string]*targetTable{}, map[string][]string{}
 	for line := range strings.Lines(lines) {
@@ -178,11 +177,11 @@ func targetTables(t *testing.T, lines string, takes func(record string) bool) ma
 			maps.Copy(table.rows[at], m.Record)
 		}
 	}
-	maps.DeleteFunc(tables, func(_ string, t *targetTable) bool { return t.rows == nil }) // weir makes a table for its first row
+	maps.DeleteFunc(tables, func(_ string, t *targetTable) bool { return t.rows == nil }) // weir creates a table for its first row
 	return tables
 }
 
-// text is a row as the database has it, in one spelling for all databases.
+// text returns a row in a spelling that is the same for all databases.
 func (s *targetTable) text(row []any) string {
 	values := map[string]any{}
 	for i, cell := range row {
@@ -214,7 +213,7 @@ func decoded(text []byte) (value any) {
 	return value
 }
 
-// sorted are the rows as they should be.
+// sorted returns the expected rows, sorted.
 func (s *targetTable) sorted() (all []string) {
 	for _, r := range s.rows {
 		all = append(all, fmt.Sprint(r))

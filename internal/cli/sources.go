@@ -2,8 +2,8 @@ package cli
 
 import "github.com/weirsync/weir/internal/spec"
 
-// kindsWith are the kinds of sources that weir reads, by their options.
+// kindsWith returns the supported kinds of sources with their options.
 var kindsWith = spec.Kinds
 
-// sourceKinds are the same without options: they tell kinds apart, and what their sources are like.
+// sourceKinds are the kinds without options. They only classify sources.
 var sourceKinds = kindsWith(&spec.KindOptions{})

@@ -11,7 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// TestSources_OneMore: a kind of source is a folder and an entry of one list; all commands know it.
+// TestSources_OneMore: a new kind of source is a folder and an entry in one list. All commands then support it.
 func TestSources_OneMore(t *testing.T) {
 	with, without := kindsWith, sourceKinds
 	t.Cleanup(func() { kindsWith, sourceKinds = with, without })

@@ -8,9 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// logStalls logs when a run stalls and when it continues, until ctx ends. That the database is unavailable
-// is logged with each failure, and here when it has been for that long.
-func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
+// logStalls logs when a run stalls and when it continues, until ctx ends.
+func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger, outage *outageLog) {
 	logged := map[progress.Cause]progress.Stall{}
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -20,10 +19,11 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
 		case <-ctx.Done():
 			return
 		}
+		outage.note()
 		s, now := p.Snapshot(), map[progress.Cause]bool{}
 		for _, st := range s.Stalls() {
 			now[st.Cause] = true
-			if _, again := logged[st.Cause]; again || st.Cause == progress.DatabaseUnavailable && time.Since(st.Since) < retryEvery {
+			if _, again := logged[st.Cause]; again || st.Cause == progress.DatabaseUnavailable {
 				continue
 			}
 			logged[st.Cause] = st
@@ -38,7 +38,7 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger) {
 	}
 }
 
-// logStop says what a run that was stopped waits for, until it has ended.
+// logStop logs what a stopping run is waiting for, until it has ended.
 func logStop(ctx context.Context, ended <-chan struct{}, p *progress.Progress, log *slog.Logger) {
 	select {
 	case <-ctx.Done():
@@ -50,7 +50,8 @@ func logStop(ctx context.Context, ended <-chan struct{}, p *progress.Progress, l
 	defer t.Stop()
 	for {
 		s := p.Snapshot()
-		if what := writing(&s); what != "" && time.Since(said) >= logEvery {
+		failure := s.Unavailable().Err
+		if what := writing(&s); what != "" && (failure == nil || !failure.Unavailable()) && time.Since(said) >= logEvery {
 			said = time.Now()
 			log.Info("stopping when this is done: "+what+"; a second signal ends the run at once",
 				plainField, "stopping when the flush is done; a second signal ends the run at once", "flush_rows", s.Writing.Rows, "flush_sent_rows", s.Writing.Sent)

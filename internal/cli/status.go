@@ -36,7 +36,7 @@ weir rejects prints the rejected lines.`,
 			if err := e.load(c, sp); err != nil {
 				return err
 			}
-			job, named := sp.Source.Job, sp.Setting("job").IsFlag() // and not by a file, whose first run may be to come
+			job, named := sp.Source.Job, sp.Setting("job").IsFlag() // a job from a config file may not have run yet
 			dest, err := sp.Destination()
 			if err != nil {
 				return err
@@ -74,7 +74,7 @@ weir rejects prints the rejected lines.`,
 	return c
 }
 
-// ofJob is what a status says of one job.
+// ofJob returns the part of a status that is about one job.
 func ofJob(st sink.Status, job string) sink.Status {
 	st.Jobs = slices.DeleteFunc(slices.Clone(st.Jobs), func(j sink.JobStatus) bool { return j.Job != job })
 	st.Rejects = slices.DeleteFunc(slices.Clone(st.Rejects), func(r sink.RejectCount) bool { return r.Job != job })
@@ -100,7 +100,7 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		if !j.Updated.IsZero() {
 			updated = j.Updated.Local().Format(time.DateTime)
 		}
-		if j.Source == "" { // no run resumes what the job has read
+		if j.Source == "" { // no run resumes the job
 			rows = append(rows, []string{tables, "stdin", "", "", "", updated, printable(j.Job)})
 			continue
 		}
@@ -119,11 +119,11 @@ func (e *env) printStatus(st sink.Status, job string) error {
 	return t.Flush()
 }
 
-// shortestSource is to how many characters a source is shortened before columns are left out.
+// shortestSource is how far source names are shortened, in characters, before columns are omitted.
 const shortestSource = 18
 
-// fitColumns returns the rows of a table as they fit into a number of characters: it shortens the names of tables and
-// sources, and leaves out the columns that matter least.
+// fitColumns makes a table fit into a number of characters. It shortens the names of tables and sources, and then omits
+// the least important columns.
 func fitColumns(rows [][]string, room int) [][]string {
 	const tables, sources = 0, 1
 	for _, row := range rows {
@@ -150,10 +150,10 @@ func fitColumns(rows [][]string, room int) [][]string {
 	return rows
 }
 
-// lineRoom is how many characters a line has on stdout: in the last column, some terminals begin a new line.
+// lineRoom returns how many characters fit in a line of stdout. Some terminals wrap after the last column.
 func (e *env) lineRoom() int { return e.stdoutWidth(math.MaxInt) - 1 }
 
-// leftFor is how many characters of a line the other columns leave for one.
+// leftFor returns how many characters of a line are left for one column.
 func leftFor(rows [][]string, column, room int) int {
 	for at := range rows[0] {
 		if at != column {
@@ -170,11 +170,11 @@ func columnWidth(rows [][]string, at int) (widest int) {
 	return widest
 }
 
-// manyFiles of one folder are one row of the status.
+// manyFiles is from how many files of a folder on they share one row.
 const manyFiles = 10
 
-// groupFiles returns the rows of a status with the files of a folder in one row, where a job has read many of them: the
-// sums of what was read, and the time and name of the last.
+// groupFiles merges the rows of many files in the same folder into one row with their sums and the time and name of the
+// last file.
 func groupFiles(jobs []sink.JobStatus) []sink.JobStatus {
 	type group struct{ job, folder string }
 	of := func(j *sink.JobStatus) group { return group{j.Job, filepath.Dir(j.Source)} }
@@ -219,7 +219,7 @@ func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n i
 			}
 			seen[table] = true
 			if t, err := sink.Table(ctx, db.Tables, table, nil); err == nil && !t.Exists {
-				continue // with rejects alone
+				continue // it has only rejects
 			}
 			rows, total, err := db.Sample(ctx, table, n)
 			if err != nil {

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// The database is asked at this interval how many rejected lines it keeps, and not at each scrape.
+	// storedEvery is how often the database is asked how many rejected lines it keeps. A scrape does not ask.
 	storedEvery = time.Minute
-	// storedAgain is when it is asked again where it has not answered: /readyz says so until it does.
+	// storedAgain is when it is asked again after an error. Until it answers, /readyz fails.
 	storedAgain = 5 * time.Second
-	// storedPatience is how long a run that has ended waits for the last answer.
+	// storedPatience is how long an ended run waits for the last answer.
 	storedPatience = 10 * time.Second
 )
 
-// countStored runs a job. Beside it, count is called at once and then once a minute, where metrics are
-// served, and sooner after an error; and when it has ended, where they are written to a file.
+// countStored runs a job. If metrics are served, it also calls count at once and then every minute, sooner after an
+// error. If metrics are written to a file, it calls count at the end.
 func countStored(ctx context.Context, o *spec.Output, count func(context.Context) error, run func() error) error {
 	counting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -46,13 +46,13 @@ func countStored(ctx context.Context, o *spec.Output, count func(context.Context
 	if o.MetricsFile != "" {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storedPatience)
 		defer cancel()
-		_ = count(last) // which has logged why
+		_ = count(last) // count has logged the error
 	}
 	return err
 }
 
-// storedRejects has the metrics know how many rejected lines the database keeps of the job. Where it
-// cannot say, they keep what it said before, and the run is not ready.
+// storedRejects updates the metric of the job's rejected lines in the database. If that fails, the metric is unchanged
+// and the run is not ready.
 func (r *syncRun) storedRejects(ctx context.Context) error {
 	db, err := r.inspect(ctx)
 	if err == nil {

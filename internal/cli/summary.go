@@ -17,35 +17,35 @@ import (
 	"github.com/weirsync/weir/internal/spec"
 )
 
-// summary is what --summary json prints.
+// summary is the output of --summary json.
 type summary struct {
-	Table   string   `json:"table,omitempty"` // "" where there are several
+	Table   string   `json:"table,omitempty"` // "" if there are several
 	Sources []string `json:"sources"`
 	Lines   int64    `json:"lines"`
-	// Uncommitted are lines of these that are not in the database, for the run has failed.
+	// Uncommitted counts the lines that are not in the database because the run failed.
 	Uncommitted int64 `json:"uncommitted,omitempty"`
 	Bytes       int64 `json:"bytes"`
 	tableCounts
 	Rejected int64            `json:"rejected"`
-	Ignored  map[string]int64 `json:"ignored,omitempty"`  // values of fields that have no column
-	Passed   int64            `json:"passed,omitempty"`   // messages that the config file's ignore names
-	NoTable  map[string]int64 `json:"no_table,omitempty"` // messages that no table takes
-	// Mismatches are values that were no object, or no array, where a path steps into one.
+	Ignored  map[string]int64 `json:"ignored,omitempty"`  // values of fields without a column, by field
+	Passed   int64            `json:"passed,omitempty"`   // messages that ignore of the config file matches
+	NoTable  map[string]int64 `json:"no_table,omitempty"` // messages that match no table
+	// Mismatches counts values by path that the path expected to be an object or array.
 	Mismatches map[string]int64 `json:"path_mismatches,omitempty"`
-	// Lost are values that were not kept, by TABLE.COLUMN or TABLE.FIELD.
+	// Lost counts values that were not kept, by TABLE.COLUMN or TABLE.FIELD.
 	Lost map[string]int64 `json:"lost_values,omitempty"`
-	// Nulled are values that their columns do not take, and that were stored as NULL, by TABLE.COLUMN.
+	// Nulled counts values that do not fit and were stored as NULL, by TABLE.COLUMN.
 	Nulled map[string]int64 `json:"nulled_values,omitempty"`
-	// Unmet are the fields that options name and no message has had.
+	// Unmet are the fields that options name and no message had.
 	Unmet   []string       `json:"unmet_fields,omitempty"`
 	Batches int64          `json:"batches"`
 	Seconds float64        `json:"seconds"`
 	Rate    float64        `json:"lines_per_second"`
 	Error   string         `json:"error,omitempty"`
-	Tables  []tableSummary `json:"tables,omitempty"` // where there are several
+	Tables  []tableSummary `json:"tables,omitempty"` // if there are several
 }
 
-// tableSummary is what became of one of several tables.
+// tableSummary is the result for one of several tables.
 type tableSummary struct {
 	Table string `json:"table"`
 	tableCounts
@@ -59,7 +59,7 @@ type tableCounts struct {
 	Updated   int64 `json:"updated"`
 	Unchanged int64 `json:"unchanged"`
 	Deleted   int64 `json:"deleted"`
-	Expired   int64 `json:"expired,omitempty"` // rows that were removed because they are old
+	Expired   int64 `json:"expired,omitempty"` // rows removed because of their age
 }
 
 func newSummary(did *progress.Snapshot, sources []string) *summary {
@@ -86,7 +86,7 @@ func countsOf(t *progress.Table) tableCounts {
 	return tableCounts{t.Messages, t.Coalesced, t.Inserted, t.Updated, t.Unchanged, t.Deleted, t.Expired}
 }
 
-// summarize prints what a run did.
+// summarize prints the result of a run.
 func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress.Progress, err error) {
 	did := p.Snapshot()
 	s := newSummary(&did, c.Sources)
@@ -100,7 +100,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	if o.Output.Summary == spec.JSON {
 		line, _ := json.Marshal(s) // a plain struct
 		to := e.stdout
-		if plan.Resumes() { // which stdout has
+		if plan.Resumes() { // stdout is used for resume values
 			to = e.stderr
 		}
 		fmt.Fprintf(to, "%s\n", line)
@@ -109,7 +109,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	if err != nil && s.Lines == 0 {
 		return
 	}
-	e.log.Info(s.text(shownJob(&c)), plainField, "summary", "summary", s)
+	e.log.Info(e.wrapped(s.text(shownJob(&c))), plainField, "summary", "summary", s)
 	if len(s.Ignored) > 0 {
 		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add --restart reread adds them)", someOf(s.Ignored)))
 	}
@@ -128,16 +128,39 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	if len(s.Nulled) > 0 {
 		e.log.Warn(storedAsNull + someOf(s.Nulled))
 	}
-	e.tellUnmet(did.Unused.Unmet)
-	if s.Rejected > 0 && o.Rejects.To != "fail" { // whose error names the line
+	e.logUnmet(did.Unused.Unmet)
+	if s.Rejected > 0 && o.Rejects.To != "fail" { // the error names the line
 		e.log.Warn(rejectedText(o, &c, &did), "rejected", s.Rejected, "lines", s.Lines)
 	}
+}
+
+// wrapped breaks the lines of a text after semicolons, to fit the width of the terminal.
+func (e *env) wrapped(text string) string {
+	if e.line.width == nil {
+		return text
+	}
+	columns := e.line.width() - len(logPrefix)
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		left := columns
+		for i, part := range strings.Split(line, "; ") {
+			switch left -= len("; ") + len(part); {
+			case i > 0 && left < 0:
+				b.WriteString(";\n  ")
+				left = columns - len(part)
+			case i > 0:
+				b.WriteString("; ")
+			}
+			b.WriteString(part)
+		}
+	}
+	return b.String()
 }
 
 // storedAsNull begins the counts of values that are stored as NULL.
 const storedAsNull = "values that do not fit their columns, stored as NULL: "
 
-// stoppedText says where a run was stopped, and how it is resumed.
+// stoppedText tells where a run was stopped and how to resume it.
 func stoppedText(o *spec.Spec, stops []progress.Stop) string {
 	const named = 3
 	var places []string
@@ -168,7 +191,7 @@ func stoppedText(o *spec.Spec, stops []progress.Stop) string {
 	return text
 }
 
-// ignoredBy is the setting that ignores messages by their content.
+// ignoredBy returns the setting that ignores messages by content.
 func ignoredBy(m *mapping.Mapping) string {
 	if m.File == "" {
 		return "--envelope " + m.Envelope.Preset
@@ -176,7 +199,7 @@ func ignoredBy(m *mapping.Mapping) string {
 	return m.File
 }
 
-// noTableReason is why no table takes messages.
+// noTableReason explains why messages match no table.
 func noTableReason(m *mapping.Mapping) string {
 	if m.File == "" {
 		return " by --when"
@@ -184,12 +207,12 @@ func noTableReason(m *mapping.Mapping) string {
 	return ", no table takes them"
 }
 
-// mismatched says what paths could not step into.
+// mismatched lists the values that were not the object or array that a path expected.
 func mismatched(byPath map[string]int64) string {
 	return "treated as absent, because a path enters a value that is not an object or array: " + someOf(byPath)
 }
 
-// someOf lists counts by name, at most 20 of them.
+// someOf lists at most 20 counts by name.
 func someOf(counts map[string]int64) string {
 	names := slices.Sorted(maps.Keys(counts))
 	for i, n := range names {
@@ -201,7 +224,7 @@ func someOf(counts map[string]int64) string {
 	return strings.Join(names, ", ")
 }
 
-// text is the summary in a line, and one more for each of several tables.
+// text returns the summary: one line, and one more for each of several tables.
 func (s *summary) text(job string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s (%s)", cmp.Or(s.Table, job), quantity.Count(s.Lines, "line"), quantity.Bytes(s.Bytes))

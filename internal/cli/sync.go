@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/metrics"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spec"
@@ -26,7 +26,7 @@ import (
 
 func (e *env) syncCommand() *cobra.Command {
 	o := e.newSpec()
-	var all bool // of the help
+	var all bool // --help-all
 	c := &cobra.Command{
 		Use:   "sync [SOURCE...] --to DEST",
 		Short: "Apply a feed to a table",
@@ -39,11 +39,11 @@ of its source and its rejected lines: the same command resumes there.
 A SOURCE is a file or a glob (plain, gzip or zstd, recognized by content), - for
 stdin, tcp://host:port or tls://host:port to connect to a feed,
 tcp-listen://host:port (tls-listen://) to accept senders, or
-kafka://broker:9092,…/topic,… (kafka+tls://; ~PATTERN in place of the topics).
+kafka://broker:9092,…/topic,… (kafka+tls://; ~PATTERN instead of topics).
 
 DEST is an SQLite file, created if it is missing, or a Postgres database: a URL,
 or keywords and values as in psql. PG* variables, .pgpass and service files fill
-in the rest. The table is made from the feed, or taken as it is.
+in the rest. The table is created from the feed, unless it exists.
 
 ` + exitHelp,
 		Example: `  weir sync flights.jsonl.gz --to flights.db
@@ -56,7 +56,7 @@ in the rest. The table is made from the feed, or taken as it is.
 			if all {
 				return c.Help()
 			}
-			_ = e.load(c, o) // with all other faults it is that of the job
+			_ = e.load(c, o) // the job returns its error with all others
 			return e.sync(c.Context(), o, args)
 		},
 	}
@@ -66,19 +66,18 @@ in the rest. The table is made from the feed, or taken as it is.
 	return c
 }
 
-// pageCache is the size of SQLite's page cache, for a run with the given buffer. Both are in
-// bytes.
+// pageCache returns the size of SQLite's page cache for a run with a buffer. Both are in bytes.
 func pageCache(buffer int64) int { return int(min(max(buffer/4, 8<<20), 64<<20)) }
 
-// readerCache is the same for a connection that only reads.
+// readerCache is the page cache of a connection that only reads.
 const readerCache = 1 << 20 // bytes
 
-// programSize is about what the program takes beside its heap and SQLite's pages, in bytes.
+// programSize is the memory in bytes that the program needs in addition to its heap and SQLite's pages.
 const programSize = 32 << 20
 
-// limitMemory has the garbage collected before the run takes more memory than it promises: one and a half times the
-// buffer, 64 MiB, and ten times the longest line, SQLite's pages and the program itself included. The collector
-// exceeds its limit while it works, and what the heap needs beside objects is not counted: hence a seventh less.
+// limitMemory sets the garbage collector's limit so the run stays within the memory that is documented: 1.5 times the
+// buffer, 64 MiB, and ten times the longest line, including SQLite's pages and the program itself. The limit is a
+// seventh lower because the collector exceeds it while it works, and part of the heap is not counted.
 func limitMemory(buffer int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		heap := buffer*3/2 + 64<<20 - int64(pageCache(buffer)) - programSize
@@ -86,7 +85,7 @@ func limitMemory(buffer int64) {
 	}
 }
 
-// sync runs a job: its log, its metrics and its database.
+// sync runs a job with its log, metrics and database.
 func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
 	plan, err := o.Plan(args)
 	if err != nil {
@@ -129,7 +128,7 @@ func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
 	if o.Output.MetricsFile != "" {
 		code := e.exitCode(err)
 		if werr := run.metrics.WriteFile(o.Output.MetricsFile, code, code == exitOK || code == exitRejected); werr != nil && errors.As(err, new(codeError)) {
-			err = werr // which has to be told
+			err = werr // it must be reported
 		} else {
 			err = errors.Join(err, werr)
 		}
@@ -137,7 +136,7 @@ func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
 	return err
 }
 
-// A syncRun is one run of a job.
+// A syncRun is a run of a job.
 type syncRun struct {
 	*env
 	o       *spec.Spec
@@ -149,22 +148,22 @@ type syncRun struct {
 	out     *printer
 }
 
-// run opens the database, runs the job and prints what it did.
+// run opens the database, runs the job, and prints the result.
 func (r *syncRun) run(ctx context.Context) (err error) {
 	manager, stop := r.report(ctx)
 	defer stop()
 	var stalls sync.WaitGroup
 	watching, unwatch := context.WithCancel(ctx)
-	stalls.Go(func() { logStalls(watching, r.p, r.log) })
+	outage := &outageLog{log: r.log, p: r.p, to: r.to.Shown()}
+	stalls.Go(func() { logStalls(watching, r.p, r.log, outage) })
 	ended := make(chan struct{})
 	stalls.Go(func() { logStop(ctx, ended, r.p, r.log) })
 	defer stalls.Wait()
 	defer close(ended)
 	defer unwatch()
-	retries := &retryLog{log: r.log, verbose: r.verbose, troubles: map[string]trouble{}}
 	onRetry := func(failure *sink.Error) {
 		r.p.Retry(failure)
-		retries.add(failure)
+		outage.retried(failure)
 		manager.started()
 	}
 	patience := r.job.Source.RetryFor
@@ -175,7 +174,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return err
 	})
 	if err != nil {
-		return err
+		return r.stoppedIn(ctx, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if g, ok := db.(sink.Gauged); ok {
@@ -206,7 +205,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		if stops := r.p.Snapshot().Stops; isFull(err) && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
 			err = fmt.Errorf("%w; the same command resumes where it stopped", err)
 		}
-		return err
+		return r.stoppedIn(ctx, err)
 	case ctx.Err() != nil:
 		r.log.Info(stoppedText(r.o, r.p.Snapshot().Stops))
 		return ctx.Err()
@@ -214,6 +213,20 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return codeError(exitRejected)
 	}
 	return nil
+}
+
+// stoppedIn returns the error of a run, which is that of ctx if the run was stopped while the database was unavailable. It then
+// logs what the database does not have.
+func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.As(err, new(sink.StoppedError)) {
+		return err
+	}
+	s, left := r.p.Snapshot(), ""
+	if s.Pending > 0 {
+		left = " and lacks " + quantity.Count(s.Pending, "line") + " that this run has read"
+	}
+	r.log.Warn(fmt.Sprintf("the database is unavailable%s: %v; %s", left, err, stoppedText(r.o, s.Stops)), "pending_lines", s.Pending)
+	return ctx.Err()
 }
 
 // apply runs the job of the plan.
@@ -229,18 +242,18 @@ func (r *syncRun) apply(ctx context.Context, store sink.Sink, claims sink.Claims
 	return countStored(ctx, &r.o.Output, r.storedRejects, func() error { return job.Run(ctx, c, store, claims, r.p) })
 }
 
-// isFull reports whether an error says that a disk is full, weir's own or the database's.
+// isFull reports whether an error means that a disk is full, weir's or the database's.
 func isFull(err error) bool {
 	failed, ok := errors.AsType[*sink.Error](err)
-	return spool.IsFull(err) || ok && failed.Reason == "full"
+	return spool.IsFull(err) || ok && failed.Reason == sink.DiskFull
 }
 
-// inspect opens the database to read beside the run.
+// inspect opens a second connection that only reads.
 func (r *syncRun) inspect(ctx context.Context) (sink.Inspector, error) {
 	return r.to.Reader(ctx, r.to.Dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
 }
 
-// shownJob is the name of a job for people and Prometheus.
+// shownJob returns the name of a job in messages and metrics.
 func shownJob(c *job.Config) string {
 	if slices.Equal(c.Sources, []string{"-"}) && !c.ResumeStdin {
 		return source.StdinName
@@ -257,7 +270,7 @@ func newMetrics(c *job.Config, p *progress.Progress) *metrics.Registry {
 	return metrics.New(run)
 }
 
-// serve serves the metrics of a run, if the options ask for it, until stop.
+// serve serves the status page and metrics of a run, if that is set, until stop is called.
 func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 	if r.o.Output.MetricsAddr == "" {
 		return func() {}, nil
@@ -279,10 +292,10 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// site is what a run serves.
+// site returns what a run serves.
 func (r *syncRun) site() *web.Site {
 	c := &r.job
-	s := &web.Site{Job: shownJob(c), To: cmp.Or(spec.Redacted(r.to.Dest), r.to.Name), Version: version,
+	s := &web.Site{Job: shownJob(c), To: r.to.Shown(), Version: version,
 		Records:  func(name string) bool { return c.Kind.Traits(name).Records },
 		Progress: r.p, Metrics: r.metrics.Handler(), BufferLimit: c.Buffer}
 	if c.Spool.Dir != "" {
@@ -302,7 +315,7 @@ func (r *syncRun) site() *web.Site {
 	return s
 }
 
-// lastRejects returns the lines of the job that were rejected last.
+// lastRejects returns the last n rejected lines of the job.
 func (r *syncRun) lastRejects(ctx context.Context, n int) (last []sink.Kept, err error) {
 	db, err := r.inspect(ctx)
 	if err == nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is one that a program runs in. It keeps what the program writes.
+// A terminal runs a program and records its output.
 type terminal struct {
 	t      *testing.T
 	master *os.File
@@ -46,7 +46,7 @@ func newTerminal(t *testing.T, columns int) *terminal {
 			term.mu.Lock()
 			term.written.Write(buf[:n])
 			term.mu.Unlock()
-			if err != nil { // nobody has the other end
+			if err != nil { // the program has closed its end
 				return
 			}
 		}
@@ -70,8 +70,8 @@ func (term *terminal) text() string {
 	return term.written.String()
 }
 
-// wait waits for a status line that matches and that begins behind a number of bytes. Until then, none has
-// more columns than there are. It returns where the line ends.
+// wait waits for a status line that matches, in the output after from bytes, and returns its end. It fails if any line
+// exceeds the number of columns.
 func (term *terminal) wait(from, columns int, match string) (at int) {
 	term.t.Helper()
 	re := regexp.MustCompile(match)
@@ -80,7 +80,7 @@ func (term *terminal) wait(from, columns int, match string) (at int) {
 		text := term.text()
 		lines := strings.Split(text[from:], begin)
 		at = from + len(lines[0])
-		for _, line := range lines[1:max(1, len(lines)-1)] { // of the last one more may come
+		for _, line := range lines[1:max(1, len(lines)-1)] { // the last one may be incomplete
 			if at += len(begin) + len(line); strings.Contains(line, "\n") { // a message
 				continue
 			}
@@ -96,8 +96,8 @@ func (term *terminal) wait(from, columns int, match string) (at int) {
 	return at
 }
 
-// TestTerminal_StatusFits: the status has room in the terminal's line, whatever its width is now, and
-// says what the run waits for.
+// TestTerminal_StatusFits: the status fits into the line, even if the terminal is resized, and says what the run waits
+// for.
 func TestTerminal_StatusFits(t *testing.T) {
 	t.Parallel()
 	l := testweir.New(t, "t.db")
@@ -113,7 +113,7 @@ func TestTerminal_StatusFits(t *testing.T) {
 	term.wait(0, 200, `lines  [\d,]+/s  [\d,]+ rows?  \d+ % folded  flush .*  \d+ %  ETA `)
 	for _, columns := range []int{80, 40, 5} {
 		term.resize(columns)
-		at := term.wait(len(term.text()), 200, "...") // which may have been on its way
+		at := term.wait(len(term.text()), 200, "...") // it may have been written before
 		term.wait(at, columns, "...")
 	}
 	sync.Kill()
@@ -121,6 +121,24 @@ func TestTerminal_StatusFits(t *testing.T) {
 	at := len(term.text())
 	run("sync", "tcp://127.0.0.1:1", "--to", "t.db", "--table", "live")
 	term.wait(at, 40, `^not connected to tcp://127\.0\.0\.1:1$`)
+}
+
+// TestTerminal_SummaryFits: it is broken into lines that have room in the terminal.
+func TestTerminal_SummaryFits(t *testing.T) {
+	t.Parallel()
+	l := testweir.New(t, "t.db")
+	l.Write("feed.jsonl", strings.Repeat(`{"id":1,"a":2}`+"\n", 2_000))
+	term := newTerminal(t, 80)
+	c := l.Command("sync", "feed.jsonl", "--to", "t.db")
+	c.Stderr, c.Env = term.slave, append(c.Env, "TERM=xterm", "NO_COLOR=")
+	c.Start().Exit(0)
+	testcheck.Until(t, func() string {
+		text := term.text()
+		if !regexp.MustCompile(`weir: feed: 2,000 lines .*/s;\r\n  rows: 1 inserted, .*;\r\n  1 batch, .* folded\r\n`).MatchString(text) {
+			return fmt.Sprintf("%q", text)
+		}
+		return ""
+	})
 }
 
 // TestTerminal_TablesFit: what status prints has room in the terminal, whatever its width: sources are shortened and columns

@@ -8,12 +8,12 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// shownUnmet is how many fields that no message has had are named.
+// shownUnmet is the maximum number of fields that are named.
 const shownUnmet = 10
 
-// tellUnmet names the fields that options name and no message has had. One that is likely to be
-// mistyped is a warning; others may just be missing from what this run has read.
-func (e *env) tellUnmet(unmet []progress.Unmet) {
+// logUnmet names the fields that options name and no message had. It warns if a field is probably mistyped; others may
+// just be missing from the input of this run.
+func (e *env) logUnmet(unmet []progress.Unmet) {
 	var absent []string
 	for i := range unmet {
 		text, mistyped := unmetText(&unmet[i])
@@ -32,8 +32,8 @@ func (e *env) tellUnmet(unmet []progress.Unmet) {
 	}
 }
 
-// unmetText names such a field, and the one that it is likely to mean where mistyped is true.
+// unmetText describes such a field. If it is probably mistyped, the text suggests the right one.
 func unmetText(u *progress.Unmet) (text string, mistyped bool) {
-	meant := config.DidYouMean(u.Name, u.Beside)
+	meant := config.DidYouMean(u.Name, u.Siblings)
 	return fmt.Sprintf("%q (%s)%s", u.Field, u.Option, meant), meant != ""
 }

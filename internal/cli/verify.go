@@ -32,15 +32,16 @@ func (e *env) verifyCommand() *cobra.Command {
 table, or all tables of the config file, with the result. It only reads, and
 prints the first differences.
 
-The whole fold is held in memory: about as much as the table has bytes. Columns
-that no message names are not compared. A column that none of a row's messages
-names must be NULL, unless it has a default. A number or JSON whose spelling a
-widened column may have changed is compared by value. Of a table without a key
-(--key none) the number of rows is compared, and a sum of their hashes.
+The whole result is held in memory, which takes about as many bytes as the table.
+Columns that no message names are not compared. A column that none of a row's
+messages names must be NULL, unless it has a default. Numbers and JSON are
+compared by value if widening the column may have respelled them. For a table
+without a key (--key none), the number of rows and a sum of their hashes are
+compared.
 
-A table whose rows expire needs --at, the time of the comparison: rows that may
-be missing because they, or rows that they belong to, had expired by then are
-counted apart.
+A table whose rows expire needs --at, the time of the comparison. Rows that may
+be missing because they or their parents had expired by then are counted
+separately.
 
 Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db
@@ -67,7 +68,7 @@ type verifyOptions struct {
 	at   string
 }
 
-// time returns that of the comparison of some tables.
+// time returns the time for which tables are compared.
 func (o *verifyOptions) time(tables []job.Table) (at time.Time, err error) {
 	expiring := slices.IndexFunc(tables, func(t job.Table) bool { return t.Expire != nil })
 	switch {
@@ -84,29 +85,29 @@ func (o *verifyOptions) time(tables []job.Table) (at time.Time, err error) {
 	return at, nil
 }
 
-// A verifier compares what would be written with the tables.
+// A verifier compares the expected rows with the tables.
 type verifier struct {
 	sink.Inspector
 	env     *env
 	show    int // differences that may still be printed
 	at      time.Time
 	tables  []verified
-	several bool // tables, or there may be
+	several bool // there are several tables, or there may be
 }
 
-// verified is what came of the comparison of a table.
+// verified is the result of comparing a table.
 type verified struct {
 	schema.Table
-	// expire is when its rows are removed, nil for never.
+	// expire tells when its rows are removed; nil: never.
 	expire *job.Expire
-	ages   bool   // its rows, or those that they belong to, expire
-	prefix string // of what is printed
+	ages   bool   // its rows or their ancestors expire
+	prefix string // of each printed line
 
 	rows, live int
-	present    int // of the rows of the fold, those that the table has
+	present    int // rows of the fold that are in the table
 	different  int
-	total      int64 // rows of the table
-	expired    int   // rows that the table may lack because they, or those that they belong to, were old
+	total      int64 // rows in the table
+	expired    int   // rows that may be missing because they or their ancestors have expired
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
@@ -131,7 +132,7 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 	return nil
 }
 
-// explode returns batches that have all messages, including messages of rows that are values of other rows.
+// explode returns batches with all messages, including messages of rows that are values of other rows.
 func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 	for _, b := range batches {
 		b.MakeAbsolute()
@@ -140,7 +141,7 @@ func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 	x := fold.NewExplosion(batches, func(i int) *schema.Table { return &batches[i].Table })
 	for i, b := range batches {
 		if b.Child != nil && b.Child.Set {
-			all[i] = b.Exploded() // by now
+			all[i] = b.Exploded() // its parents were exploded before
 		} else if err := x.Explode(i, b, b.Sorted()); err != nil {
 			return nil, err
 		}
@@ -148,13 +149,13 @@ func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 	return all, nil
 }
 
-// differs counts a difference, and prints it if it is one of the first.
+// differs counts a difference and prints it if it is one of the first.
 func (v *verifier) differs(t *verified, format string, args ...any) {
 	t.different++
 	v.print(t, format, args...)
 }
 
-// print prints what is wrong with a table, if that is one of the first things.
+// print prints a line about a table, unless the limit is reached.
 func (v *verifier) print(t *verified, format string, args ...any) {
 	if v.show > 0 {
 		v.show--
@@ -162,8 +163,7 @@ func (v *verifier) print(t *verified, format string, args ...any) {
 	}
 }
 
-// expired reports whether a row of a table may be missing because it, or one that it belongs to, was
-// old.
+// expired reports whether a row may be missing because it or one of its ancestors has expired.
 func (v *verifier) expired(batches []*fold.Batch, table int, r *fold.Row) bool {
 	for {
 		b := batches[table]
@@ -187,12 +187,12 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 	case t.Exists:
 	case t.rows > 0:
 		return fmt.Errorf("table %q is missing", t.Name)
-	default: // no line of the feed makes one
+	default: // no line of the feed makes a row
 		return nil
 	}
 	rows, caps := b.Sorted(), v.Caps()
 	for i := range b.Table.Columns {
-		// A column of nulls alone may be missing: Postgres gets it with its first value.
+		// A column may be missing if all its values are null: weir adds it with its first value.
 		c := &b.Table.Columns[i]
 		if c.Stored() && caps.Find(&t.Table, c.Name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
 			v.differs(t, "the table lacks the column %s", printable(c.Name))
@@ -219,22 +219,22 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 			t.live--
 			return true
 		}
-		v.differs(t, "%s", said(b, &d))
+		v.differs(t, "%s", describe(b, &d))
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	return v.nameOthers(ctx, t, b)
+	return v.printExtra(ctx, t, b)
 }
 
-// compareSums compares a table without a key, whose rows cannot be told apart, with its batch.
+// compareSums compares a table without a key with its batch, by number of rows and sum of their hashes.
 func (v *verifier) compareSums(ctx context.Context, t *verified, b *fold.Batch) error {
 	have, want, err := v.Sums(ctx, b)
 	if err != nil {
 		return err
 	}
-	t.present = int(t.total) // which of them are others is unknown
+	t.present = int(t.total) // which rows are extra is unknown
 	switch {
 	case have.Rows != want.Rows:
 		v.differs(t, "the table has %s, and the messages make %s", quantity.Count(have.Rows, "row"), quantity.Grouped(want.Rows))
@@ -244,9 +244,9 @@ func (v *verifier) compareSums(ctx context.Context, t *verified, b *fold.Batch) 
 	return nil
 }
 
-// nameOthers names the first rows that the table has and the fold does not.
-func (v *verifier) nameOthers(ctx context.Context, t *verified, b *fold.Batch) error {
-	if t.others() == 0 || v.show == 0 {
+// printExtra prints the first rows that are in the table and not in the fold.
+func (v *verifier) printExtra(ctx context.Context, t *verified, b *fold.Batch) error {
+	if t.extra() == 0 || v.show == 0 {
 		return nil
 	}
 	return v.Others(ctx, b, func(key string) bool {
@@ -255,11 +255,11 @@ func (v *verifier) nameOthers(ctx context.Context, t *verified, b *fold.Batch) e
 	})
 }
 
-// others is how many rows the table has and the fold does not.
-func (t *verified) others() int64 { return max(0, t.total-int64(t.present)) }
+// extra returns the number of rows that are in the table and not in the fold.
+func (t *verified) extra() int64 { return max(0, t.total-int64(t.present)) }
 
-// said is a difference for people.
-func said(b *fold.Batch, d *sink.Difference) string {
+// describe describes a difference.
+func describe(b *fold.Batch, d *sink.Difference) string {
 	key := ""
 	for i, k := range b.Table.Key {
 		raw := b.Value(d.Row, k)
@@ -282,7 +282,7 @@ func said(b *fold.Batch, d *sink.Difference) string {
 }
 
 func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err error) {
-	o.spec.Batch = spec.Batch{Period: spec.Forever, Buffer: math.MaxInt64} // all is one batch
+	o.spec.Batch = spec.Batch{Period: spec.Forever, Buffer: math.MaxInt64} // one batch holds everything
 	plan, err := o.spec.FoldFiles(args, nil, "")
 	if err != nil {
 		return err
@@ -302,7 +302,7 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 	return v.run(ctx, plan.Job, plan.Mapping)
 }
 
-// add adds a table to those that are compared.
+// add adds a table to compare.
 func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
 	of := verified{Table: t}
 	if t.Exists {
@@ -317,7 +317,7 @@ func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
 	return nil
 }
 
-// run folds the sources of a job, and compares its tables.
+// run folds the sources of a job and compares its tables.
 func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) error {
 	var names []string
 	v.several = len(c.Tables) > 1 || c.Mapping.Star != nil
@@ -355,7 +355,7 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 	return errors.Join(faults...)
 }
 
-// report prints that a table is the fold of the lines, or returns how it differs.
+// report prints that a table equals the fold of the lines, or returns an error that counts the differences.
 func (v *verifier) report(t *verified, lines string) error {
 	name, err := json.Marshal(t.Name)
 	if err != nil {
@@ -366,7 +366,7 @@ func (v *verifier) report(t *verified, lines string) error {
 		are = "is"
 	}
 	others := ""
-	if n := t.others(); n > 0 {
+	if n := t.extra(); n > 0 {
 		others = ", and " + quantity.Count(n, "other row")
 	}
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A Case is a test of the file: a feed and the rows that it makes.
+// A Case is a test in a config file: a feed, and the rows that it should make.
 type Case struct {
 	Pos  paths.Pos
 	Name string
@@ -18,14 +18,14 @@ type Case struct {
 	Want []WantTable
 }
 
-// A WantTable is all that a table must have; what a row does not name is not compared.
+// A WantTable has all rows expected in a table. Columns that a row does not name are not compared.
 type WantTable struct {
 	Pos  paths.Pos
 	Name string
 	Rows [][]WantCell
 }
 
-// A WantCell is a column of a row.
+// A WantCell is an expected value of a column.
 type WantCell struct {
 	Pos    paths.Pos
 	Column string
@@ -74,7 +74,7 @@ func (r *reader) wantRows(n *yaml.Node, where string) [][]WantCell {
 	return rows
 }
 
-// wanted checks that the tests name tables and columns of the file.
+// wanted checks that the tests name existing tables and columns.
 func (c *checker) wanted(cases []Case) {
 	for _, test := range cases {
 		for _, want := range test.Want {

@@ -12,15 +12,15 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A checker compares the parts of a mapping with each other.
+// A checker checks the parts of a mapping against each other.
 type checker struct {
 	*reader
 	tables []*tableDraft
 	byName map[string]*tableDraft
-	// namesKeys tells that the messages of the envelope may name the keys of tables.
+	// namesKeys is true if messages of the envelope may name the keys of tables.
 	namesKeys bool
 	family
-	// parents holds, for each table, those whose rows must exist before its own.
+	// parents holds, for each table, the tables whose rows must exist first.
 	parents map[*tableDraft][]edge
 }
 
@@ -28,7 +28,7 @@ type checker struct {
 type edge struct {
 	to   *tableDraft
 	at   paths.Pos
-	word string // the key that makes it one
+	word string // the key in the file that makes it a parent
 }
 
 func (r *reader) check(m *mappingDraft) {
@@ -62,7 +62,7 @@ func (r *reader) check(m *mappingDraft) {
 	}
 }
 
-// child tells that the rows of a table are in the row of another.
+// child reports whether the rows of a table come from the row of another table.
 func (t *tableDraft) child() bool { return t.given["of"] != nil }
 
 func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.MergeSet }
@@ -70,7 +70,7 @@ func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.Merg
 // parentage checks what makes a table a child.
 func (c *checker) parentage(t *tableDraft) {
 	if t.given["each"] != nil && len(t.Each.Steps) == 0 && t.Each.Base == paths.DefaultBase && !t.child() {
-		c.fault(t.place("each"), t.where+".each", "a message is no array: name the field that has it")
+		c.fault(t.place("each"), t.where+".each", "a message is not an array: name the field that has one")
 	}
 	if t.child() {
 		if parent := c.byName[t.Of]; t.Of == mapping.Star {
@@ -84,7 +84,7 @@ func (c *checker) parentage(t *tableDraft) {
 			c.fault(t.Pos, t.where, "each is missing: the path of the array in %s whose elements are the rows", t.Of)
 		}
 		if t.given["key"] == nil {
-			c.fault(t.Pos, t.where, "key is missing: the column that tells the elements of one array apart")
+			c.fault(t.Pos, t.where, "key is missing: the column that identifies an element")
 		}
 		return
 	}
@@ -129,7 +129,7 @@ func (c *checker) references(t *tableDraft) {
 	}
 }
 
-// cycles reports the tables that are their own parents.
+// cycles reports tables that are their own ancestors.
 func (c *checker) cycles() (found bool) {
 	const done = 2
 	state := map[*tableDraft]int{}
@@ -159,13 +159,13 @@ func (c *checker) cycles() (found bool) {
 	return found
 }
 
-// names checks that each name of a table is one column.
+// names checks that each name in a table is a single column.
 func (c *checker) names(t *tableDraft) {
 	own := map[string]bool{}
 	for _, col := range t.Columns {
 		own[col.Name] = true
 	}
-	if t.Columns == nil { // of the key at least it is known
+	if t.Columns == nil { // the key at least is known
 		for _, k := range t.Key {
 			own[k] = true
 		}
@@ -204,7 +204,7 @@ func (c *checker) columns(t *tableDraft) {
 	for _, k := range t.Key {
 		i := slices.IndexFunc(t.Columns, func(col mapping.Column) bool { return col.Name == k })
 		switch {
-		case t.Columns == nil || k == t.ID && k != "" || t.IsStar() || t.KeyByDefault && c.namesKeys: // it has those of the key that is known later
+		case t.Columns == nil || k == t.ID && k != "" || t.IsStar() || t.KeyByDefault && c.namesKeys: // its columns include a key that becomes known later
 		case i < 0 && t.given["key"] == nil:
 			c.fault(t.Pos, t.where, "key is missing, and the table has no column %q", k)
 		case i < 0:
@@ -214,7 +214,7 @@ func (c *checker) columns(t *tableDraft) {
 			}
 			c.fault(t.place("key"), t.where+".key", "no column %q among the table's columns%s", k, DidYouMean(k, names))
 		case len(t.Columns[i].From) == 1 && t.Columns[i].From[0].Stamp != mapping.NoStamp:
-			c.fault(t.Columns[i].Pos, t.where+".key", "%s is a stamp, which no message knows: it cannot identify a row", k)
+			c.fault(t.Columns[i].Pos, t.where+".key", "%s is a stamp, which no message has: it cannot identify a row", k)
 		}
 	}
 	for _, col := range t.Columns {
@@ -229,21 +229,21 @@ func (c *checker) sources(t *tableDraft, col mapping.Column) {
 		case s.Stamp != mapping.NoStamp && len(col.From) > 1:
 			c.fault(s.Pos, where, "a column with a stamp has no other source")
 		case (s.Meta == mapping.IndexMeta || s.Meta == mapping.KeyMeta) && t.given["each"] == nil:
-			c.fault(s.Pos, where, "meta: %s is of an element, and the table has no each", s.Meta)
+			c.fault(s.Pos, where, "meta: %s belongs to an element, and the table has no each", s.Meta)
 		}
 		if exclude(t.When, s.When, t.conditionPath) {
-			c.fault(s.Pos, where, "no message meets this when and that of the table")
+			c.fault(s.Pos, where, "no message meets both this when and the table's")
 		}
 		for _, before := range col.From[:i] {
 			if before.When == nil && (before.Value != nil || before.Meta != mapping.NoMeta || before.From.Base != paths.NoBase && before.From.String() == s.From.String()) {
-				c.fault(s.Pos, where, "never counts: a source before it always does")
+				c.fault(s.Pos, where, "unreachable: an earlier source always has a value")
 				break
 			}
 		}
 	}
 }
 
-// conditionPath is what a path leads to in the conditions of a table, in one spelling.
+// conditionPath returns the normalized form of a path in the conditions of a table.
 func (t *tableDraft) conditionPath(p paths.Path) string {
 	if p.Base == paths.DefaultBase && t.given["each"] == nil {
 		p.Base = paths.MessageBase
@@ -251,8 +251,8 @@ func (t *tableDraft) conditionPath(p paths.Path) string {
 	return p.String()
 }
 
-// rules checks that the rules of a table's fold go together. Those that are all from the top
-// of the file are checked there.
+// rules checks that the update rules of a table are compatible. Rules that all come from the top of the file are
+// checked there.
 func (c *checker) rules(t *tableDraft) {
 	clash := func(one, other, why string) {
 		at := one
@@ -297,29 +297,29 @@ func (c *checker) rules(t *tableDraft) {
 	}
 }
 
-// versions checks that the rows of a child whose elements are updates can have the version of the row
-// that they belong to: a delete of that counts as one of theirs.
+// versions checks that the rows of a child whose elements are updates can have their parent's version, because deleting
+// the parent deletes them too.
 func (c *checker) versions(t *tableDraft) {
 	if !t.child() || t.replaced() {
 		return
 	}
 	own := t.Version.Base != paths.NoBase
 	if t.given["version_scope"] != nil && !own {
-		c.fault(t.place("version_scope"), t.where+".version_scope", "the version is that of %s, and so is its scope: leave version_scope out", t.Of)
+		c.fault(t.place("version_scope"), t.where+".version_scope", "the version and its scope come from %s: leave version_scope out", t.Of)
 	}
 	for of := c.byName[t.Of]; of != nil; of = c.byName[of.Of] {
 		if own && of.DeleteWhen != nil {
-			c.fault(t.place("version_field"), t.where+".version_field", "%s has delete_when, and a delete of its row counts as one of the rows here: they have its version; leave version_field out", of.Name)
+			c.fault(t.place("version_field"), t.where+".version_field", "%s has delete_when, and a delete of its row deletes the rows here: they use its version; leave version_field out", of.Name)
 			return
 		}
 		if t.FillOnly && !own && of.Version.Base != paths.NoBase {
-			c.fault(t.place("fill_only"), t.where+".fill_only", "fill_only needs no version, and the rows have that of %s: leave one of version_field and fill_only out", of.Name)
+			c.fault(t.place("fill_only"), t.where+".fill_only", "fill_only needs no version, and the rows use the version of %s: leave one of version_field and fill_only out", of.Name)
 			return
 		}
 	}
 }
 
-// paths checks that only elements have a parent.
+// paths checks that only elements refer to a parent.
 func (c *checker) paths(t *tableDraft) {
 	if t.given["each"] != nil && t.Each.Base != paths.ParentBase {
 		return
@@ -352,8 +352,7 @@ func (c *checker) paths(t *tableDraft) {
 	}
 }
 
-// expiry checks that expire has columns with times. What only the database knows of columns is
-// checked when a run starts.
+// expiry checks that expire names columns that hold times. What only the database knows is checked when a run starts.
 func (c *checker) expiry(t *tableDraft) {
 	e := t.Expire
 	if e == nil || t.Columns == nil {
@@ -362,7 +361,7 @@ func (c *checker) expiry(t *tableDraft) {
 	where := t.where + ".expire"
 	if e.Of == nil {
 		if t.UnknownFields != fold.AddUnknown && !slices.ContainsFunc(t.Columns, func(col mapping.Column) bool { return timed(t, col) == yes }) {
-			c.fault(e.Pos, where, "no column is a timestamp or a stamp: name those that count with of")
+			c.fault(e.Pos, where, "no column is a timestamp or a stamp: name the columns to check with of")
 		}
 		return
 	}
@@ -372,12 +371,12 @@ func (c *checker) expiry(t *tableDraft) {
 		case i < 0 && t.UnknownFields != fold.AddUnknown:
 			c.fault(e.Pos, where, "no column %q among the table's columns", name)
 		case i >= 0 && timed(t, t.Columns[i]) == no:
-			c.fault(e.Pos, where, "column %q is no timestamp", name)
+			c.fault(e.Pos, where, "column %q is not a timestamp", name)
 		}
 	}
 }
 
-// An answer may be left to the database.
+// An answer may be unknown until the database is asked.
 type answer int
 
 const (
@@ -386,7 +385,7 @@ const (
 	yes
 )
 
-// timed tells whether a column holds times.
+// timed reports whether a column holds times.
 func timed(t *tableDraft, col mapping.Column) answer {
 	best := no
 	for _, s := range col.From {

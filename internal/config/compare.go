@@ -16,9 +16,8 @@ import (
 	"github.com/weirsync/weir/internal/quantity"
 )
 
-// Compare compares the tables that a test names with the rows that its feed made, and returns
-// each difference with its place. rows returns those of a table, each a JSON object without its
-// NULLs, in any order.
+// Compare compares the tables that a test names with the rows that its feed made, and returns each difference with its
+// place. rows returns the rows of a table in any order, each as a JSON object without NULLs.
 func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, error)) ([]*Fault, error) {
 	tables := familyOf(m)
 	var differences []*Fault
@@ -56,7 +55,7 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 	return differences, nil
 }
 
-// sortByKey sorts rows by the values of their keys: numbers before texts.
+// sortByKey sorts rows by their keys, numbers before texts.
 func sortByKey(rows []map[string]json.RawMessage, key []string) {
 	slices.SortStableFunc(rows, func(a, b map[string]json.RawMessage) int {
 		for _, k := range key {
@@ -92,7 +91,7 @@ func compareValues(a, b []byte) int {
 	return cmp.Compare(plain(a), plain(b))
 }
 
-// plain is the text of a value; that of a number is the same for all of its spellings.
+// plain returns a value as text, the same for all spellings of a number.
 func plain(raw []byte) string {
 	if _, ok := feed.IsNumber(raw); ok {
 		return string(feed.AppendDecimal(nil, raw))
@@ -100,7 +99,7 @@ func plain(raw []byte) string {
 	return string(feed.AppendText(nil, raw, feed.KindOf(raw)))
 }
 
-// typeOf is the type of a column's values; auto where it has none, or several.
+// typeOf returns the type of a column's values; auto if it has none, or several.
 func typeOf(t *mapping.Table, name string) cast.Type {
 	none := cast.Type{Kind: cast.Auto}
 	i := slices.IndexFunc(t.Columns, func(c mapping.Column) bool { return c.Name == name })
@@ -118,8 +117,8 @@ func typeOf(t *mapping.Table, name string) cast.Type {
 	return of
 }
 
-// sameValue tells that a row has the value that a test wants, which is read as the column's
-// type. have is nil for NULL.
+// sameValue reports whether a row has the value that a test expects, which is converted to the column's type. have is
+// nil for NULL.
 func sameValue(t cast.Type, want, have []byte) bool {
 	wantNull, haveNull := string(want) == "null", have == nil || string(have) == "null"
 	if wantNull || haveNull {
@@ -145,12 +144,12 @@ func sameValue(t cast.Type, want, have []byte) bool {
 	return ok && okToo && plain([]byte(read)) == plain([]byte(again))
 }
 
-// sameBoolean tells that a boolean is what SQLite keeps of it: 1 or 0.
+// sameBoolean reports whether have is how SQLite stores a boolean: 1 or 0.
 func sameBoolean(want, have []byte) bool {
 	return string(want) == "true" && string(have) == "1" || string(want) == "false" && string(have) == "0"
 }
 
-// sameJSON compares an object or array with one that the database has as text.
+// sameJSON compares an object or array with the database's JSON text.
 func sameJSON(want, have []byte) bool {
 	if feed.KindOf(want) != feed.JSON {
 		return false
@@ -160,7 +159,7 @@ func sameJSON(want, have []byte) bool {
 	return decode(want, &a) && decode(text, &b) && reflect.DeepEqual(oneSpelling(a), oneSpelling(b))
 }
 
-// oneSpelling gives the numbers in a decoded value the same text for all of their spellings.
+// oneSpelling normalizes the numbers in a decoded value.
 func oneSpelling(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -183,7 +182,7 @@ func decode(text []byte, into *any) bool {
 	return d.Decode(into) == nil
 }
 
-// SortRows returns rows of a table, as JSON objects, in the order in which a test wants them.
+// SortRows sorts rows of a table, as JSON objects, in the order of a test.
 func SortRows(m *mapping.Mapping, table string, texts []string) ([]string, error) {
 	tables := familyOf(m)
 	rows := make([]map[string]json.RawMessage, len(texts))
@@ -201,10 +200,10 @@ func SortRows(m *mapping.Mapping, table string, texts []string) ([]string, error
 	return sorted, nil
 }
 
-// rowText is where SortRows puts the text of a row: no column has an empty name.
+// rowText is the key under which SortRows keeps the text of a row. No column has an empty name.
 const rowText = ""
 
-// familyOf are the tables of a mapping by their names.
+// familyOf returns the tables of a mapping by name.
 func familyOf(m *mapping.Mapping) family {
 	tables := family{}
 	for i := range m.Tables {

@@ -1,4 +1,4 @@
-// Package config reads the tables of a config file, and writes them. Package spec declares the settings of the file.
+// Package config reads and writes the tables of a config file. Package spec declares the file's settings.
 package config
 
 import (
@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Key is the name of a setting in the file.
+// Key returns the name of a setting in the file.
 func Key(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// DidYouMean is what an error adds about a mistyped name: the one of names that is likely to
-// be meant, or "".
+// DidYouMean returns what an error adds about a mistyped name: the most similar of names, or "".
 func DidYouMean(name string, names []string) string {
 	nearest, meant := 3, ""
 	for _, n := range names {
@@ -22,8 +21,7 @@ func DidYouMean(name string, names []string) string {
 	return meant
 }
 
-// distance is the number of letters to add, remove, change or swap with the next, to turn a
-// into b.
+// distance returns how many letters must be added, removed, changed, or swapped with the next one to turn a into b.
 func distance(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	before, last, row := rows[0], rows[1], rows[2]

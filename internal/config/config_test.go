@@ -37,7 +37,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// result is what a file sets, or what is wrong with it.
+// result describes what a file sets, or its faults.
 func (k *taken) result(file string) (out string) {
 	if _, err := k.resolve(file); err != nil {
 		for fault := range strings.SplitSeq(err.Error(), "\n") {
@@ -56,22 +56,22 @@ func (k *taken) result(file string) (out string) {
 	return cmp.Or(out, "= nothing is set\n")
 }
 
-// taken are some settings, and what they were set to.
+// taken records settings and their values.
 type taken struct {
 	t      testing.TB
 	path   string
 	values map[string][]string
-	lists  map[string]bool // settings that were set to a list
+	lists  map[string]bool // settings whose value was a list
 }
 
-// keys are the keys of the settings.
+// keys are the keys of known settings.
 var keys = []string{"to", "null", "batch_rows", "synchronous", "key", "source", "version_field", "delete_when", "feed", "feed_events", "table", "fill_only"}
 
 func newTaken(t testing.TB) *taken {
 	return &taken{t: t, path: filepath.Join(t.TempDir(), "weir.yaml"), values: map[string][]string{}, lists: map[string]bool{}}
 }
 
-// resolve takes the text as a config file.
+// resolve reads a config file.
 func (k *taken) resolve(text string) (File, error) {
 	testcheck.NoError(k.t, os.WriteFile(k.path, []byte(text), 0o600))
 	clear(k.values)
@@ -101,21 +101,21 @@ func (k *taken) resolve(text string) (File, error) {
 	return f, errors.Join(append(refused, err)...)
 }
 
-// top are the rules of a fold that no setting has changed.
+// top returns the fold's default options.
 func top() fold.Options {
 	return fold.Options{Key: []string{"id"}, Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
 }
 
-// databases are those that a file may name.
+// databases are the kinds that a file may name.
 var databases = []string{"sqlite", "postgres"}
 
-// readText reads a file with that text, whose settings are few.
+// readText reads a file. Only a few settings are known.
 func readText(t testing.TB, text string) (File, error) {
 	t.Helper()
 	return newTaken(t).resolve(text)
 }
 
-// Whatever a config file holds, it is taken or refused, and what it sets is in it.
+// Any config file is accepted or rejected, and what it sets is part of it.
 func FuzzResolve(f *testing.F) {
 	f.Add("batch_rows: 1000\nto: flights.db\n")
 	f.Add("a: &x [*x]\n")
@@ -128,7 +128,7 @@ func FuzzResolve(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		k.t = t
 		if _, err := k.resolve(text); err != nil || !utf8.ValidString(text) || strings.ContainsAny(text, "\\'\"|>&\n\r\t\u0085\u2028\u2029") {
-			return // scalars may be spelled otherwise than they are meant
+			return // scalars may be spelled in other ways
 		}
 		for name, values := range k.values {
 			for _, v := range values {
@@ -140,7 +140,7 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// A string in quotes is taken as it is, alone and in a list.
+// A quoted string keeps its text, alone and in a list.
 func FuzzResolve_Quoted(f *testing.F) {
 	for _, s := range []string{"null", "~", "a,b.jsonl", "off", "007", "1e3", "", " x ", "#", "a: b", "ü\u2028"} {
 		f.Add(s)

@@ -9,12 +9,11 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// maxConstant is the number of nodes that a constant may have: an alias can stand for itself,
-// or for many others.
+// maxConstant is the maximum number of nodes in a constant. An alias can stand for itself, or for many nodes.
 const maxConstant = 10_000
 
-// appendJSON appends a value as JSON. A text without quotes that is JSON's number, true, false
-// or null is that, and all other texts are strings: on, 0100 and 2024-01-01 as well.
+// appendJSON appends a value as JSON. An unquoted text that is a JSON number, true, false or null keeps its type. All
+// other texts are strings, including on, 0100 and 2024-01-01.
 func appendJSON(dst []byte, n *yaml.Node, budget *int) ([]byte, error) {
 	if *budget--; *budget < 0 {
 		return nil, fmt.Errorf("the value has more than %d parts", maxConstant)

@@ -9,7 +9,7 @@ import (
 
 const day = 24 * time.Hour
 
-// ParseDuration reads a duration.
+// ParseDuration parses a duration.
 func ParseDuration(text string) (time.Duration, error) {
 	wrong := fmt.Errorf("%q is not a duration, such as 500ms, 10s, 1h or 7d", text)
 	days, rest, has := strings.Cut(text, "d")
@@ -34,7 +34,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return sum, nil
 }
 
-// DurationText writes a duration as ParseDuration reads it.
+// DurationText formats a duration for ParseDuration.
 func DurationText(d time.Duration) string {
 	if d <= 0 || d%day != 0 {
 		return d.String()

@@ -38,7 +38,7 @@ var envelopeKeys = []key[envelope.Envelope]{
 	{"fail_when", "messages that end the run", "", ref("when"), func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.FailWhen = r.when(n, where) }},
 	{"omit", "fields of the row that are not columns; `ts_*` names a prefix", "", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		if e.Omit = r.names(n, where); slices.ContainsFunc(e.Omit, func(name string) bool { return strings.Contains(strings.TrimSuffix(name, "*"), "*") }) {
-			r.fault(pos(n), where, "* may be at the end of a name alone")
+			r.fault(pos(n), where, "* may only be at the end of a name")
 		}
 	}},
 	{"absent", "values that mean that the field is absent", "", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
@@ -61,7 +61,7 @@ var envelopeKeys = []key[envelope.Envelope]{
 	}},
 }
 
-// scalars returns a single value, or those of a list.
+// scalars returns a single value, or the values of a list.
 func (r *reader) scalars(n *yaml.Node, where, what string) (nodes []*yaml.Node) {
 	items := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
@@ -83,7 +83,7 @@ func (r *reader) paths(n *yaml.Node, where string) (all []paths.Path) {
 	return all
 }
 
-// envelope reads an envelope: the name of one, or its keys.
+// envelope reads an envelope: a preset's name, or keys.
 func (r *reader) envelope(n *yaml.Node, where string) *envelope.Envelope {
 	if n.Kind == yaml.MappingNode {
 		return r.envelopeMap(n, where)
@@ -111,7 +111,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *envelope.Envelope {
 	case given["row"] == nil && given["each"] == nil:
 		r.fault(pos(n), where, "row is missing: the path of the row in a message")
 	case given["connect_schema"] != nil && given["unwrap"] == nil:
-		r.fault(pos(given["connect_schema"]), where, "connect_schema is that of the message in a line: unwrap says where that is")
+		r.fault(pos(given["connect_schema"]), where, "connect_schema needs unwrap: the path of the message")
 	case given["row"] != nil && given["each"] != nil:
 		r.fault(pos(given["row"]), where, "with each, the elements are the rows: leave row out")
 	}
@@ -138,7 +138,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *envelope.Envelope {
 	return e
 }
 
-// Preset returns the envelope of a name.
+// Preset returns the envelope preset with a name.
 func Preset(name string) (*envelope.Envelope, error) {
 	names, nodes := presets()
 	i := slices.Index(names, name)
@@ -154,17 +154,17 @@ func Preset(name string) (*envelope.Envelope, error) {
 	return e, nil
 }
 
-// PresetNames are the names of the envelopes that have one.
+// PresetNames returns the names of the presets.
 func PresetNames() []string {
 	names, _ := presets()
 	return names
 }
 
-// presets are those of the program, which each command's flags name; nobody writes to them.
+// presets are the built-in envelopes. They must not be changed.
 var presets = sync.OnceValues(func() (names []string, nodes []*yaml.Node) {
 	var doc yaml.Node
 	if err := yaml.NewDecoder(bytes.NewReader(envelope.Presets)).Decode(&doc); err != nil {
-		panic(err) // it is part of the program
+		panic(err) // it is built in
 	}
 	for i := 0; i < len(doc.Content[0].Content); i += 2 {
 		names, nodes = append(names, doc.Content[0].Content[i].Value), append(nodes, doc.Content[0].Content[i+1])
@@ -172,7 +172,7 @@ var presets = sync.OnceValues(func() (names []string, nodes []*yaml.Node) {
 	return names, nodes
 })
 
-// version is the path of the version that messages have by their envelope.
+// version returns the path of the version in an envelope's messages.
 func (r *reader) version(e *envelope.Envelope, at paths.Pos) paths.Path {
 	switch {
 	case e == nil || e.Version == nil:
@@ -186,20 +186,20 @@ func (r *reader) version(e *envelope.Envelope, at paths.Pos) paths.Path {
 	return p
 }
 
-// envelopes checks what the tables have to do with the envelope.
+// envelopes checks the tables against the envelope.
 func (c *checker) envelopes(m *mappingDraft) {
 	for _, t := range m.tables {
 		switch {
 		case t.given["from"] == nil:
 		case t.child():
-			c.fault(t.place("from"), t.where+".from", "the rows are in those of %s, which says from where these come", t.Of)
+			c.fault(t.place("from"), t.where+".from", "the rows come from messages of %s: set from there", t.Of)
 		case m.Envelope == nil || m.Envelope.Table == nil:
-			c.fault(t.place("from"), t.where+".from", "needs an envelope with table, which says where a message has the name")
+			c.fault(t.place("from"), t.where+".from", "needs an envelope with table: the path of the table's name")
 		}
 		if t.IsStar() {
 			c.star(m, t)
 		} else if m.Envelope != nil && t.given["from"] == nil && strings.ContainsAny(t.Name, "*?") {
-			c.fault(t.Pos, t.where, "the name is that of one table in the database: give it one, and the pattern to from")
+			c.fault(t.Pos, t.where, "a table has one name in the database: give it a name, and put the pattern into from")
 		}
 		if m.Envelope == nil || !m.Envelope.Removes() {
 			continue
@@ -208,15 +208,15 @@ func (c *checker) envelopes(m *mappingDraft) {
 			c.fault(t.place("fill_only"), t.where, "fill_only never removes a row, and the envelope has delete_when, truncate_when or old: leave fill_only out")
 		}
 		if t.child() && !t.replaced() && t.given["version_field"] != nil {
-			c.fault(t.place("version_field"), t.where+".version_field", "the envelope has delete_when, and a delete of a row of %s counts as one of the rows here: they have its version; leave version_field out", t.Of)
+			c.fault(t.place("version_field"), t.where+".version_field", "the envelope has delete_when, and a delete of a row of %s deletes the rows here: they use its version; leave version_field out", t.Of)
 		}
 	}
 }
 
-// star checks the table that stands for those that no other takes.
+// star checks the table '*', which stands for all tables that are not named.
 func (c *checker) star(m *mappingDraft, t *tableDraft) {
 	if m.Envelope == nil || m.Envelope.Table == nil {
-		c.fault(t.Pos, t.where, "is for all names of tables that no other takes, and needs an envelope with table, which says where a message has the name")
+		c.fault(t.Pos, t.where, "stands for all tables without an entry, and needs an envelope with table: the path of the table's name")
 	}
 	for _, key := range []string{"from", "of", "each", "id", "expire"} {
 		if t.given[key] != nil {

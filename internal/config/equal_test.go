@@ -17,7 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// values are those that each key is tried with: some that are right for it, and others.
+// values are tried for each key. Some are valid for it, others are not.
 var values = []string{
 	`x`, `""`, `a.b`, `a=b`, `a=sum`, `"a=min,b=max"`, `[a=first]`, `"a,b"`, `a..b`, `7d`, `1h30m`, `-1s`, `64MiB`, `5000/s`, `+1e3/s`, `0.5/`, `+1h`, `1d0`, `1d+2.h`, `1 MiB`, `.5gb`, `"7B "`, `[1, 1.0]`, `[1, 1]`, `{a: [1, 1.0]}`, `{a: [~, null]}`, `"topic:t"`, `":9461"`, `0-3`, `offset=o`,
 	`1`, `0`, `-1`, `1000`, `1.5`, `007`, `0x10`, `"1"`, `"0"`, `"-1"`, `"007"`, `"1000"`,
@@ -27,8 +27,8 @@ var values = []string{
 	`[{name: n, feed: "", want: {}}]`, `text`, `"numeric(5,2)"`, `"numeric()"`, `forever`, `never`,
 }
 
-// surroundings are the other members of the map of a key, and the file around that map. A member of surroundings with
-// the key's name is left out.
+// surroundings are a map in which keys are tried, and the file around it. The key under test replaces the member of the
+// same name.
 type surroundings struct {
 	keys    string // a regular expression
 	members []string
@@ -64,14 +64,14 @@ var places = map[string][]surroundings{
 	"case":      {{".*", []string{"name: n", `feed: ""`, "want: {}"}, "{tests: [{KEYS}], tables: {a: }}"}},
 }
 
-// A difference is one between reader and schema that stays.
+// A difference is an intended difference between reader and schema.
 type difference struct {
-	keys   string // a regular expression of PLACE.KEY
+	keys   string // a regular expression for PLACE.KEY
 	values string // one of values
 	why    string
 }
 
-// differences are all of them: the schema takes more. docs/config.md tells users.
+// differences lists all of them: values that only the schema accepts. docs/config.md documents them.
 var differences = []difference{
 	{".*", "007|0x10", "a schema has the number, not how it is written"},
 	{".*", "True", "a schema has the boolean, not how it is written"},
@@ -93,7 +93,7 @@ var differences = []difference{
 	{`setting\.tls_(cert|key)`, `""|~`, "tls_cert and tls_key need each other"},
 }
 
-// TestSchema_EqualsReader: for each key and each value, the schema takes a file if `weir config check` does.
+// TestSchema_EqualsReader: for each key and value, the schema accepts a file if and only if `weir config check` does.
 func TestSchema_EqualsReader(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -108,7 +108,7 @@ func TestSchema_EqualsReader(t *testing.T) {
 		testcheck.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		s := newSpec()
 		s.File = path
-		_, _ = s.Load() // Validate returns its faults, too
+		_, _ = s.Load() // Validate returns its faults too
 		err := s.Validate()
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			return errors.Join(slices.DeleteFunc(slices.Clone(joined.Unwrap()), func(err error) bool { return strings.Contains(err.Error(), "no such file") })...)

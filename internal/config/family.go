@@ -5,8 +5,7 @@ import "github.com/weirsync/weir/internal/mapping"
 // A family is tables by name.
 type family map[string]*mapping.Table
 
-// identity are the columns of a table that name a row of it to its children: the surrogate, or
-// the key. There must be no cycle.
+// identity returns the columns by which children refer to a row: the surrogate, or the key. There must be no cycle.
 func (f family) identity(t *mapping.Table) []string {
 	if t.ID != "" {
 		return []string{t.ID}
@@ -14,10 +13,10 @@ func (f family) identity(t *mapping.Table) []string {
 	return f.key(t)
 }
 
-// key is the whole key of a table.
+// key returns the whole key of a table.
 func (f family) key(t *mapping.Table) []string { return append(f.inherited(t), t.Key...) }
 
-// inherited are the columns that a table has from its parent.
+// inherited returns the columns that a table has from its parent.
 func (f family) inherited(t *mapping.Table) (names []string) {
 	parent := f[t.Of]
 	if parent == nil {

@@ -18,23 +18,23 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A File is what a config file says beside settings.
+// A File is the content of a config file, except for its settings.
 type File struct {
 	Mapping *mapping.Mapping // nil without tables
-	Cases   []Case           // its tests
+	Cases   []Case           // tests
 }
 
-// An Entry is a key of the top and its value. No value is read as a number, a date or a boolean before the setting
-// itself reads it.
+// An Entry is a top-level key and its value. The value keeps its text: only the setting parses numbers, dates or
+// booleans.
 type Entry struct {
 	Name string
 	At   paths.Pos // of the key
 	Pos  paths.Pos // of the value
-	When bool      // the value is a condition, which the file's tables have
+	When bool      // the value is a condition, which is part of the tables
 	node *yaml.Node
 }
 
-// Texts are the texts of the value; isList tells that it is a list.
+// Texts returns the texts of the value. isList is true for a list.
 func (e *Entry) Texts() (texts []string, isList bool, err error) {
 	if v, ok := text(e.node); ok {
 		return []string{v}, false, nil
@@ -58,8 +58,8 @@ var (
 	unknownAlias = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
-// syntaxFault returns the line and the words of an error of the YAML library. The library counts lines from 0 in what
-// its parser says (not in what its scanner says), leaves out line 0, and names none for an alias.
+// syntaxFault returns the line and text of an error from the YAML library. The library's parser counts lines from 0
+// (its scanner from 1), omits line 0, and gives no line for an alias.
 func syntaxFault(data []byte, err error) (line int, words string) {
 	m := syntaxError.FindStringSubmatch(err.Error())
 	line, _ = strconv.Atoi(m[1]) // digits, or nothing
@@ -74,7 +74,7 @@ func syntaxFault(data []byte, err error) (line int, words string) {
 	return max(line, 1), words
 }
 
-// entries returns the keys of the file's top; those that are null are left out.
+// entries returns the top-level keys, except null ones.
 func (r *reader) entries(data []byte) (entries []Entry) {
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -109,8 +109,8 @@ func (r *reader) entries(data []byte) (entries []Entry) {
 	return entries
 }
 
-// Read reads a file, which may name these kinds of databases. fill takes the entries that are settings, by the names of
-// their keys, and returns the rules of a fold that all settings together give.
+// Read reads a file. settings and databases are the known names. fill receives the entries that are settings, and
+// returns the fold's options from all settings.
 func Read(path string, settings, databases []string, fill func([]Entry) fold.Options) (File, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -133,7 +133,7 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 			if mappingKeys[i].read(r, m, e.node, e.Name); given["tables"] == nil {
 				r.fault(e.At, "", "%s needs tables: it is about a mapping", e.Name)
 			}
-		case !isSetting: // also of the mapping's keys one may be meant
+		case !isSetting: // a mistyped name may also mean a key of the mapping
 			r.fault(e.At, "", "unknown key %q%s", e.Name, DidYouMean(e.Name, slices.Concat(keyNames(mappingKeys), settings)))
 		default:
 			if e.When = e.Name == "delete_when" && given["tables"] != nil && e.node.Kind != yaml.ScalarNode; e.When {
@@ -153,7 +153,7 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 	return r.finish(m, given, deleteWhen)
 }
 
-// finish fills in the defaults of the tables and checks the whole.
+// finish adds the defaults of the tables and checks the mapping.
 func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen paths.When) (File, error) {
 	place := func(name string) (at paths.Pos) {
 		if n := given[name]; n != nil {
@@ -180,7 +180,7 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen
 	}
 	if m.version {
 		if o.Version != "" {
-			r.fault(place("version"), "version", "the version is that of version_field, or of the envelope: leave one out")
+			r.fault(place("version"), "version", "version_field and the envelope's version cannot be combined: leave one out")
 		}
 		version = r.version(m.Envelope, place("version"))
 	}
@@ -195,7 +195,7 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen
 	return File{&m.Mapping, m.cases}, nil
 }
 
-// resolved is the node that an alias stands for, or the node itself.
+// resolved returns the node that an alias stands for, or the node itself.
 func resolved(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -205,8 +205,7 @@ func resolved(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// text is a scalar as it is written, without its quotes; ok is false for one with another
-// tag.
+// text returns a scalar as written, without quotes. ok is false if it has another tag.
 func text(n *yaml.Node) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		return "", false

@@ -10,7 +10,7 @@ import (
 // A form is the JSON Schema of a value.
 type form map[string]any
 
-// Scalars are taken by their text, so that a number or a boolean is a text as well.
+// Scalars are read as text, so a number or boolean is also a text.
 var (
 	anyForm   = form{}
 	textForm  = form{"type": []string{"string", "number", "boolean"}}
@@ -25,7 +25,7 @@ var (
 	typeForm      = form{"type": "string", "pattern": typePattern()}
 )
 
-// durationPattern matches what [ParseDuration] reads, without a sign.
+// durationPattern matches what [ParseDuration] parses, without a sign.
 const durationPattern = `^([0-9]+d0?|([0-9]+d)?\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
 // typePattern matches the types that [cast.ParseType] reads.
@@ -45,7 +45,7 @@ func listOf(item form) form { return form{"type": "array", "minItems": 1, "items
 
 func oneOf(forms ...form) form { return form{"anyOf": forms} }
 
-// countForm is the form of a whole number from least on, which may be quoted.
+// countForm is the form of an integer of at least least, perhaps quoted.
 func countForm(least int) form {
 	digits := "^(0|[1-9][0-9]*)$"
 	if least > 0 {
@@ -54,7 +54,8 @@ func countForm(least int) form {
 	return oneOf(form{"type": "integer", "minimum": least}, form{"type": "string", "pattern": digits})
 }
 
-// unique is a list in which no text is named twice. Numbers may be: to a schema 1 and 1.0 are one value, to the reader two.
+// unique is a list without repeated texts. Numbers may repeat, because 1 and 1.0 are equal in a schema but not for the
+// reader.
 func unique(list form) form {
 	different, numbers := maps.Clone(list), maps.Clone(list)
 	different["uniqueItems"] = true

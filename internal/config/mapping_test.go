@@ -29,7 +29,7 @@ func TestPrint(t *testing.T) {
 	})
 }
 
-// printable leaves out what Print does not write: places, spellings, and rules that have no meaning for a table.
+// printable returns a mapping without what Print does not write: positions, spellings, and rules without effect.
 func printable(t *testing.T, of mapping.Mapping) string {
 	t.Helper()
 	of.File, of.Tables = "", slices.Clone(of.Tables)
@@ -50,7 +50,7 @@ func printable(t *testing.T, of mapping.Mapping) string {
 	return string(text)
 }
 
-// printed tells that a mapping is read from what is printed of it.
+// printed checks that a printed mapping is read as the same mapping.
 func printed(t *testing.T, m *mapping.Mapping) {
 	t.Helper()
 	text, err := Print(m)
@@ -64,7 +64,7 @@ func printed(t *testing.T, m *mapping.Mapping) {
 	}
 }
 
-// FuzzRead reads files: each fault has a place, and what is read can be printed and read again.
+// FuzzRead reads files: each fault has a position, and a valid mapping can be printed and read again.
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"firehose/firestarter", "orders/orders"} {
 		text, err := os.ReadFile("../../examples/" + name + ".yaml")
@@ -98,7 +98,7 @@ func FuzzRead(f *testing.F) {
 
 var placed = regexp.MustCompile(`^[1-9][0-9]*:[1-9][0-9]*: `)
 
-// TestCase_Compare has the cases in testdata/compared.txtar.
+// TestCase_Compare runs the cases in testdata/compared.txtar.
 func TestCase_Compare(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/compared.txtar", func(t *testing.T, _, given string) string {
 		words := strings.Split(given, " | ")
@@ -117,7 +117,7 @@ func TestCase_Compare(t *testing.T) {
 	})
 }
 
-// TestPresets: each is right, and what is printed of it is the same envelope.
+// TestPresets: each preset is valid, and printing it gives the same envelope.
 func TestPresets(t *testing.T) {
 	for _, name := range PresetNames() {
 		want, err := Preset(name)

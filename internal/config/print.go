@@ -18,8 +18,8 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// Print writes a mapping as a file has it, with what its tables take from the top of the file
-// in each table; what is as it is by default is left out.
+// Print writes a mapping as a config file. Settings that tables inherit from the top are written in each table, and
+// defaults are omitted.
 func Print(m *mapping.Mapping) ([]byte, error) {
 	top := mapNode()
 	if m.Envelope != nil {
@@ -62,17 +62,17 @@ func flow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// textNode is a text, in quotes where YAML would make something else of it.
+// textNode returns a text, quoted if YAML would read it as something else.
 func textNode(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 }
 
-// plainNode is a number, true, false or null.
+// plainNode returns a number, true, false or null.
 func plainNode(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 
 func add(n *yaml.Node, name string, value *yaml.Node) {
 	key := textNode(name)
-	if name == "null" { // is read by its text, and looks better without quotes
+	if name == "null" { // read as text, and nicer without quotes
 		key = plainNode(name)
 	}
 	n.Content = append(n.Content, key, value)
@@ -170,7 +170,7 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	return n
 }
 
-// ruleNodes adds the rules of a table's fold.
+// ruleNodes adds the update rules of a table.
 func ruleNodes(n *yaml.Node, t *mapping.Table) {
 	if t.DeleteWhen != nil {
 		add(n, "delete_when", whenNode(t.DeleteWhen))
@@ -196,7 +196,7 @@ func ruleNodes(n *yaml.Node, t *mapping.Table) {
 	}
 }
 
-// statementsNode writes statements, which are for all databases or each for one.
+// statementsNode writes statements, for all databases or for one each.
 func statementsNode(all []mapping.Statement) *yaml.Node {
 	list := func(database string) *yaml.Node {
 		n := &yaml.Node{Kind: yaml.SequenceNode}
@@ -219,7 +219,7 @@ func statementsNode(all []mapping.Statement) *yaml.Node {
 	return n
 }
 
-// columnNode writes a column with a merge function, which its first source names.
+// columnNode writes a column. Its first source has the merge function.
 func columnNode(c mapping.Column, function merge.Function) *yaml.Node {
 	if len(c.From) == 1 {
 		return sourceNode(c.From[0], c.Name, function)
@@ -230,7 +230,7 @@ func columnNode(c mapping.Column, function merge.Function) *yaml.Node {
 			function = merge.Last
 		}
 		source := sourceNode(s, c.Name, function)
-		if source.Kind == yaml.ScalarNode && source.Value == "null" { // in a list that reads like a constant
+		if source.Kind == yaml.ScalarNode && source.Value == "null" { // in a list, null looks like a constant
 			source = textNode(s.From.String())
 		}
 		n.Content = append(n.Content, source)
@@ -273,12 +273,12 @@ func sourceNode(s mapping.Source, column string, function merge.Function) *yaml.
 	return n
 }
 
-// constantNode is a value of JSON: YAML reads it as it is.
+// constantNode writes a JSON value. YAML can read most of them unchanged.
 func constantNode(raw []byte) *yaml.Node {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(raw, &doc); err != nil || len(doc.Content) == 0 {
 		var s string
-		_ = json.Unmarshal(raw, &s) // that YAML cannot read: a string with characters that it lacks
+		_ = json.Unmarshal(raw, &s) // YAML cannot read it: a string with characters that YAML lacks
 		return textNode(s)
 	}
 	return doc.Content[0]

@@ -15,11 +15,11 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A Fault is something in a config file that cannot be meant.
+// A Fault is a mistake in a config file.
 type Fault struct {
 	File  string
 	Pos   paths.Pos
-	Where string // the key: tables.flights; "" at the top
+	Where string // the key, such as tables.flights; "" at the top
 	Text  string
 }
 
@@ -31,10 +31,10 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s%s", f.File, f.Pos.Line, f.Pos.Column, where, f.Text)
 }
 
-// A reader reads nodes of a file and collects what is wrong with them.
+// A reader reads the nodes of a file and collects faults.
 type reader struct {
 	file      string
-	databases []string // the kinds of databases that the program knows
+	databases []string // supported kinds
 	faults    []*Fault
 }
 
@@ -43,7 +43,7 @@ func (r *reader) fault(at paths.Pos, where, format string, args ...any) {
 	r.faults = append(r.faults, &Fault{r.file, at, where, fmt.Sprintf(format, args...)})
 }
 
-// err returns all faults, in the order of the file.
+// err returns all faults in the order of the file.
 func (r *reader) err() error {
 	slices.SortStableFunc(r.faults, func(a, b *Fault) int {
 		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
@@ -57,17 +57,17 @@ func (r *reader) err() error {
 
 func pos(n *yaml.Node) paths.Pos { return paths.Pos{Line: n.Line, Column: n.Column} }
 
-// A key is one that a map of the file may have. The list of a map's keys is what reads them,
-// the schema and the reference in the documentation.
+// A key is a key of a map in the file. The lists of keys are used to read the file, and to make the schema and the
+// reference documentation.
 type key[T any] struct {
 	name  string
 	about string
-	def   string // the default, for people; "": nothing
+	def   string // the default, in the reference; "": nothing
 	form  form   // of the value
 	read  func(r *reader, into *T, n *yaml.Node, where string)
 }
 
-// description is what the key means, for editors and docs.
+// description returns what the key means, for editors and docs.
 func (k key[T]) description() string {
 	if k.def == "" {
 		return k.about
@@ -75,7 +75,7 @@ func (k key[T]) description() string {
 	return k.about + " (default: " + k.def + ")"
 }
 
-// keyNames are the names of keys.
+// keyNames returns the names of keys.
 func keyNames[T any](keys []key[T]) []string {
 	names := make([]string, len(keys))
 	for i, k := range keys {
@@ -84,11 +84,10 @@ func keyNames[T any](keys []key[T]) []string {
 	return names
 }
 
-// nullIsValue are the keys to which null is a value. To all others it is as if the key were
-// absent.
+// nullIsValue has the keys that accept null as a value. For all others, null means that the key is absent.
 var nullIsValue = map[string]bool{"value": true, "not": true}
 
-// asWord returns a key's value, as a word if it is null and null is one of the key's choices.
+// asWord returns a key's value. null becomes a word if the key accepts the word null.
 func asWord(name string, value *yaml.Node) *yaml.Node {
 	if name != "bad_values" || !isNull(value) || value.Value != "null" {
 		return value
@@ -98,8 +97,7 @@ func asWord(name string, value *yaml.Node) *yaml.Node {
 	return &word
 }
 
-// readKeys reads a map of known keys into a value; it returns the nodes of those that are
-// given.
+// readKeys reads a map with known keys into a value. It returns the nodes of the keys in the map.
 func readKeys[T any](r *reader, n *yaml.Node, where string, keys []key[T], into *T) map[string]*yaml.Node {
 	given := map[string]*yaml.Node{}
 	r.pairs(n, where, Key, func(at *yaml.Node, name string, value *yaml.Node) {
@@ -123,14 +121,14 @@ func join(where, name string) string {
 	return where + "." + name
 }
 
-// pairs calls f for each key of a map, as spell writes the key, with its value. Keys that are
-// no text or appear twice are faults, and so is a node that is no map.
+// pairs calls f for each key of a map and its value. spell normalizes the key. A key that is not a text or appears
+// twice is a fault, as is a node that is not a map.
 func (r *reader) pairs(n *yaml.Node, where string, spell func(string) string, f func(at *yaml.Node, name string, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		r.fault(pos(n), where, "must be keys with values, not %s", kindOf(n))
 		return
 	}
-	first := map[string]int{} // line
+	first := map[string]int{} // line by key
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		at := resolved(n.Content[i])
 		written, ok := text(at)
@@ -149,7 +147,7 @@ func (r *reader) pairs(n *yaml.Node, where string, spell func(string) string, f 
 
 func asIs(name string) string { return name }
 
-// kindOf is what a node is, in words.
+// kindOf describes a node in words.
 func kindOf(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -165,7 +163,7 @@ func kindOf(n *yaml.Node) string {
 	return "a value with the tag " + n.Tag
 }
 
-// text reads a value that is neither a list nor a map, nor null.
+// text reads a value that is not a list, map or null.
 func (r *reader) text(n *yaml.Node, where string) (string, bool) {
 	v, ok := text(n)
 	if !ok || isNull(n) {
@@ -184,7 +182,7 @@ func (r *reader) name(n *yaml.Node, where string) string {
 	return v
 }
 
-// items returns the nodes of a list, of which there must be one at least.
+// items returns the nodes of a list with at least one item.
 func (r *reader) items(n *yaml.Node, where, what string) []*yaml.Node {
 	switch {
 	case n.Kind != yaml.SequenceNode:
@@ -200,7 +198,7 @@ func (r *reader) items(n *yaml.Node, where, what string) []*yaml.Node {
 	return items
 }
 
-// names reads a name or a list of names. An item may have a comma in it, a single name not.
+// names reads a name or a list of names. A single name must not contain a comma.
 func (r *reader) names(n *yaml.Node, where string) []string {
 	if n.Kind != yaml.SequenceNode {
 		v := r.name(n, where)
@@ -242,8 +240,8 @@ func Either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// number reads a whole number of at least least, and leaves into unchanged if there is a fault. It refuses a leading
-// zero, which some readers take for octal.
+// number reads an integer of at least least into into, which is unchanged if there is a fault. It rejects leading
+// zeros, which some readers treat as octal.
 func (r *reader) number(n *yaml.Node, where string, least int, into *int) {
 	v, ok := r.text(n, where)
 	i, err := strconv.Atoi(v)
@@ -264,7 +262,7 @@ func (r *reader) boolean(n *yaml.Node, where string) bool {
 	return v == "true"
 }
 
-// duration reads one that is longer than nothing.
+// duration reads a positive duration.
 func (r *reader) duration(n *yaml.Node, where string) time.Duration {
 	v, ok := r.text(n, where)
 	if !ok {
@@ -277,7 +275,7 @@ func (r *reader) duration(n *yaml.Node, where string) time.Duration {
 	return d
 }
 
-// Locate gives the faults of a compiled mapping the file that it was read from.
+// Locate adds the name of the config file to the faults of a compiled mapping.
 func Locate(file string, err error) error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		var located []error

@@ -10,16 +10,16 @@ import (
 	"github.com/weirsync/weir/internal/merge"
 )
 
-// A Setting is a key of the top that is a setting, for the schema.
+// A Setting is a top-level key that is a setting, for the schema.
 type Setting struct {
 	Key, Help string
-	Type      string   // as the flag has it: bool, int, strings
-	Choices   []string // the words that it takes; nil: others
-	Word      string   // that stands for a duration; "": none
+	Type      string   // type of the flag: bool, int, strings
+	Choices   []string // the words that it accepts; nil: others
+	Word      string   // a word that stands for a duration, or ""
 	Least     int      // of a number, 0 or 1
 }
 
-// Schema is the JSON Schema of a config file, which may name these kinds of databases.
+// Schema returns the JSON Schema of a config file. databases are the supported kinds.
 func Schema(settings []Setting, databases []string) ([]byte, error) {
 	top := form{}
 	for _, s := range settings {
@@ -55,16 +55,16 @@ func Schema(settings []Setting, databases []string) ([]byte, error) {
 
 var valueForm = form{"type": []string{"string", "number", "boolean", "null"}}
 
-// Sizes and rates of a second, as settings read them.
+// Sizes, and rates per second, as settings parse them.
 const (
 	sizePattern = `^ *([0-9]+\.?[0-9]*|\.[0-9]+) *([kKmMgGtT][iI]?[bB]?|[bB])? *$`
 	ratePattern = `^(\+?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([eE][+-]?[0-9]+)?(/[smh]?)?)?$`
 )
 
-// functionPattern matches COLUMN=FUNCTION, or several.
+// functionPattern matches one or several COLUMN=FUNCTION.
 var functionPattern = "^.+=(" + strings.Join(merge.Names(), "|") + ")$"
 
-// settingForm is that of a setting's value.
+// settingForm returns the form of a setting's value.
 func settingForm(s Setting) form {
 	var f form
 	switch {
@@ -103,10 +103,10 @@ func settingForm(s Setting) form {
 	return orNull(f)
 }
 
-// orNull is a form that takes null as well, which is as if the key were absent.
+// orNull allows null, which means that the key is absent.
 func orNull(f form) form { return oneOf(f, form{"type": "null"}) }
 
-// properties are the forms of keys. Those that are needed must not be null.
+// properties returns the forms of keys. Required keys must not be null.
 func properties[T any](keys []key[T], needed ...string) form {
 	all := form{}
 	for _, k := range keys {
@@ -120,7 +120,7 @@ func properties[T any](keys []key[T], needed ...string) form {
 	return all
 }
 
-// object is the form of a map with no other keys. A name may have - in place of _.
+// object is the form of a map with no other keys. A name may have - instead of _.
 func object(properties form) form {
 	f := form{"type": "object", "properties": properties, "additionalProperties": false}
 	dashed := form{}
@@ -135,7 +135,7 @@ func object(properties form) form {
 	return f
 }
 
-// required is a map that is not empty and has the keys of those names.
+// required requires a map to have keys.
 func required(f form, names ...string) form {
 	f["minProperties"] = max(len(names), 1)
 	if names != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// A jsonSchema is a JSON Schema, as far as ours go.
+// A jsonSchema is a JSON Schema with the keywords that ours uses.
 type jsonSchema struct {
 	Ref                            string                 `json:"$ref"`
 	Defs                           map[string]*jsonSchema `json:"$defs"`
 	AnyOf                          []*jsonSchema
-	Type                           any // a text, or several
+	Type                           any // a string, or several
 	Enum                           []string
 	Pattern                        string
 	Minimum, Maximum               *float64
@@ -35,7 +35,7 @@ type jsonSchema struct {
 	AdditionalProperties           json.RawMessage // false, or a schema
 }
 
-// takes judges a node.
+// takes reports whether the schema accepts a node.
 func (s *jsonSchema) takes(root *jsonSchema, n *yaml.Node) bool {
 	n = resolved(n)
 	if s.Ref != "" {
@@ -65,7 +65,7 @@ func (s *jsonSchema) takes(root *jsonSchema, n *yaml.Node) bool {
 	return !slices.ContainsFunc(s.Required, func(name string) bool { return !slices.Contains(names, name) })
 }
 
-// hasEqual tells that two scalars of a list are equal.
+// hasEqual reports whether two scalars of a list are equal.
 func hasEqual(items []*yaml.Node) bool {
 	return slices.ContainsFunc(items, func(a *yaml.Node) bool {
 		return slices.ContainsFunc(items, func(b *yaml.Node) bool {
@@ -77,7 +77,7 @@ func hasEqual(items []*yaml.Node) bool {
 	})
 }
 
-// takesMember judges a key of a map and its value.
+// takesMember reports whether the schema accepts a key of a map and its value.
 func (s *jsonSchema) takesMember(root *jsonSchema, key, value *yaml.Node) bool {
 	of := s.Properties[key.Value]
 	for p, other := range s.PatternProperties {
@@ -94,7 +94,7 @@ func (s *jsonSchema) takesMember(root *jsonSchema, key, value *yaml.Node) bool {
 	return of == nil || of.takes(root, value)
 }
 
-// SchemaJudge returns what judges the text of a file by a schema.
+// SchemaJudge returns a function that reports whether a schema accepts the text of a file.
 func SchemaJudge(t *testing.T, text []byte) func(file string) bool {
 	t.Helper()
 	var schema jsonSchema
@@ -106,7 +106,7 @@ func SchemaJudge(t *testing.T, text []byte) func(file string) bool {
 	}
 }
 
-// KeyTables returns the keys that the reader knows, with the words that they take, by the map that has them.
+// KeyTables returns the known keys of each map, with the words that they accept.
 func KeyTables() map[string]map[string][]string {
 	return map[string]map[string][]string{"file": wordsOf(mappingKeys), "envelope": wordsOf(envelopeKeys), "table": wordsOf(tableKeys), "source": wordsOf(sourceKeys),
 		"test": wordsOf(testKeys), "expire": wordsOf(expireKeys), "on_delete": wordsOf(onDeleteKeys), "case": wordsOf(caseKeys)}
@@ -120,8 +120,7 @@ func wordsOf[T any](keys []key[T]) map[string][]string {
 	return words
 }
 
-// The schema takes what the reader takes, and refuses what it refuses by itself, without a
-// look at other keys.
+// The schema accepts what the reader accepts, and rejects values that the reader rejects regardless of other keys.
 func TestSchema_IsTheReaders(t *testing.T) {
 	settings := []Setting{{Key: "null", Choices: []string{"clear", "keep"}}, {Key: "key", Type: "strings"}, {Key: "source", Type: "strings"},
 		{Key: "delete_when"}, {Key: "batch_rows", Type: "int"}, {Key: "follow", Type: "bool"}}
@@ -150,7 +149,7 @@ func TestSchema_IsTheReaders(t *testing.T) {
 	})
 }
 
-// reference is a table of the keys of a map.
+// reference returns a table of the keys of a map.
 func reference[T any](keys []key[T]) string {
 	var b strings.Builder
 	b.WriteString("| key | what |\n|---|---|\n")
@@ -160,14 +159,14 @@ func reference[T any](keys []key[T]) string {
 	return b.String()
 }
 
-// TestDocs_ReferenceIsCurrent compares the tables of the pages with the keys that the reader knows.
+// TestDocs_ReferenceIsCurrent compares the reference tables in the docs with the reader's keys.
 func TestDocs_ReferenceIsCurrent(t *testing.T) {
 	current(t, "../../docs/mapping.md", map[string]string{"top": reference(mappingKeys), "table": reference(tableKeys), "source": reference(sourceKeys), "test": reference(testKeys),
 		"expire": reference(expireKeys), "on_delete": reference(onDeleteKeys), "case": reference(caseKeys)})
 	current(t, "../../docs/envelopes.md", map[string]string{"envelope": reference(envelopeKeys)})
 }
 
-// current compares the tables of a page with what they are to be.
+// current compares the tables of a page with the expected ones.
 func current(t *testing.T, page string, tables map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -181,7 +180,7 @@ func current(t *testing.T, page string, tables map[string]string) {
 			t.Fatalf("%s has no %s", page, begin)
 		}
 		if got = before + begin + want + end + after; old != want && !*testcheck.Update {
-			t.Errorf("%s: the keys of %q are not those of the reader: go test ./internal/config -run Docs -update", page, name)
+			t.Errorf("%s: the keys of %q differ from the reader's: go test ./internal/config -run Docs -update", page, name)
 		}
 	}
 	if *testcheck.Update {

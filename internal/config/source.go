@@ -14,8 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// column reads the sources of a column: one, none (the field with its name), or a list. One of the sources may name the
-// column's merge function.
+// column reads the sources of a column: one, none (the field with the column's name), or a list. One of the sources may
+// name the column's merge function.
 func (r *reader) column(n *yaml.Node, name, where string) (from []mapping.Source, function merge.Function) {
 	items := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
@@ -37,7 +37,7 @@ func (r *reader) column(n *yaml.Node, name, where string) (from []mapping.Source
 	return from, function
 }
 
-// source reads one source of a column of that name.
+// source reads a source of a column.
 func (r *reader) source(n *yaml.Node, column, where string) (s sourceDraft) {
 	switch {
 	case isNull(n):
@@ -56,7 +56,7 @@ func (r *reader) source(n *yaml.Node, column, where string) (s sourceDraft) {
 	return s
 }
 
-// hinted adds the type that an unknown one may mean.
+// hinted adds the type that an unknown type may mean.
 func hinted(err error) string {
 	var unknown *cast.UnknownTypeError
 	if !errors.As(err, &unknown) {
@@ -75,7 +75,7 @@ func hinted(err error) string {
 	return fmt.Sprintf("%v: must be %s", err, Either(names))
 }
 
-// otherNames are the names that types have elsewhere.
+// otherNames are the names that types have in other systems.
 var otherNames = map[string]cast.TypeKind{
 	"int": cast.Integer, "int4": cast.Integer, "int8": cast.Integer, "bigint": cast.Integer, "long": cast.Integer,
 	"string": cast.Text, "str": cast.Text, "varchar": cast.Text, "char": cast.Text,
@@ -89,14 +89,14 @@ var otherNames = map[string]cast.TypeKind{
 type sourceDraft struct {
 	mapping.Source
 	column string
-	typed  bool   // by from
-	merge  string // the column's merge function; "": this source does not say
+	typed  bool   // from sets the type
+	merge  string // the column's merge function; "": not given here
 }
 
 var sourceKeys = []key[sourceDraft]{
 	{"from", "path of the value, or PATH as TYPE", "the field of the column's name", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
 		if n.Kind == yaml.SequenceNode {
-			r.fault(pos(n), where, "must be one path; a list of sources stands in place of the map")
+			r.fault(pos(n), where, "must be one path; for several sources, write a list instead of the map")
 			return
 		}
 		if v, ok := r.text(n, where); ok {
@@ -137,7 +137,7 @@ func (r *reader) sourceMap(n *yaml.Node, column, where string) sourceDraft {
 	if len(r.faults) > before {
 		return s
 	}
-	// kinds are what a source can be, and what goes with each.
+	// kinds are the kinds of sources, and the keys allowed with each.
 	kinds := []struct {
 		name string
 		with []string

@@ -16,11 +16,11 @@ import (
 
 const defaultEvery = time.Minute
 
-// A mappingDraft is the mapping of a file that is being read.
+// A mappingDraft is a mapping that is being read.
 type mappingDraft struct {
 	mapping.Mapping
 	defaults fold.Options
-	version  bool // that of the envelope is used
+	version  bool // the envelope's version is used
 	tables   []*tableDraft
 	cases    []Case
 }
@@ -29,10 +29,10 @@ type mappingDraft struct {
 type tableDraft struct {
 	mapping.Table
 	where string
-	given map[string]*yaml.Node // its keys
+	given map[string]*yaml.Node // keys in the file
 }
 
-// place is where a key of the table is given, or the table.
+// place returns the position of a key of the table, or of the table.
 func (t *tableDraft) place(name string) paths.Pos {
 	if n := t.given[name]; n != nil {
 		return pos(n)
@@ -43,7 +43,7 @@ func (t *tableDraft) place(name string) paths.Pos {
 // NoKey is the key of a table without one: each message is its own row.
 const NoKey = "none"
 
-// mappingKeys are those of the top that are no settings.
+// mappingKeys are the top-level keys that are not settings.
 var mappingKeys = []key[mappingDraft]{
 	{"envelope", "how to read a change stream: a preset's name, or keys", "the message is the row", ref("envelope"), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.Envelope = r.envelope(n, where) }},
 	{"version", "whether to use the envelope's version", "", boolForm, func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.version = r.boolean(n, where) }},
@@ -130,7 +130,7 @@ var tableKeys = []key[tableDraft]{
 	{"max_columns", "most columns that `unknown_fields: add` adds", "the top-level `max_columns`", countForm(0), func(r *reader, t *tableDraft, n *yaml.Node, where string) { r.number(n, where, 0, &t.MaxColumns) }},
 }
 
-// Words of on_delete.
+// Values of on_delete.
 const removeRow, insertRow = "delete", "row"
 
 var onDeleteWords = []string{removeRow, insertRow}
@@ -185,8 +185,7 @@ func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement
 	return all
 }
 
-// tables reads the tables, which take what they do not say themselves from the top of the
-// file.
+// tables reads the tables. They inherit from the top of the file.
 func (r *reader) tables(m *mappingDraft, n *yaml.Node, where string) {
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		r.fault(pos(n), where, "no table is named")
@@ -204,7 +203,7 @@ func (r *reader) tables(m *mappingDraft, n *yaml.Node, where string) {
 	})
 }
 
-// inherit fills in what the tables leave to the top of the file, and the defaults.
+// inherit adds to tables what they inherit from the top of the file, and defaults.
 func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.Path) {
 	for _, t := range m.tables {
 		o := &m.defaults
@@ -223,7 +222,7 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.P
 		if leave("fill_only") {
 			t.FillOnly = o.FillOnly
 		}
-		if leave("version_field") && (!t.child() || t.replaced()) { // else it is that of the row above
+		if leave("version_field") && (!t.child() || t.replaced()) { // otherwise it is the parent's
 			t.Version = version
 		}
 		if leave("version_scope") && t.Version.Base != paths.NoBase {
@@ -250,8 +249,8 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.P
 	}
 }
 
-// keepKey adds the columns of the key to the others where unknown fields become columns: else the key alone would have to
-// be named. A field that another column takes is no key by its own name.
+// keepKey adds the key columns to the others if unknown fields become columns, so they need not be named. A field that
+// is another column's source is not added.
 func (t *tableDraft) keepKey() {
 	if t.Columns == nil || t.UnknownFields != fold.AddUnknown || t.IsStar() {
 		return

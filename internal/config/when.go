@@ -8,8 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// when reads a condition: PATH=VALUE, a map of tests that must all hold, or a list of maps of
-// which one must.
+// when reads a condition: PATH=VALUE, a map of tests that must all hold, or a list of maps of which one must hold.
 func (r *reader) when(n *yaml.Node, where string) paths.When {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -66,7 +65,7 @@ var testKeys = []key[paths.Test]{
 	}},
 }
 
-// test reads what a value is compared with.
+// test reads a test of a value.
 func (r *reader) test(n *yaml.Node, where string) (t paths.Test) {
 	if n.Kind != yaml.MappingNode {
 		t.In = r.values(n, where)
@@ -90,7 +89,7 @@ func (r *reader) values(n *yaml.Node, where string) (values []paths.Value) {
 		case !ok:
 			r.fault(pos(item), where, "must be a value, not %s", kindOf(item))
 		case isNull(item) && v == "":
-			r.fault(pos(item), where, "the value is missing: null is JSON's null, {present: true} any value")
+			r.fault(pos(item), where, "the value is missing: write null for JSON's null, or {present: true} for any value")
 		default:
 			value := paths.Value{Text: v}
 			if isNull(item) {
@@ -105,7 +104,7 @@ func (r *reader) values(n *yaml.Node, where string) (values []paths.Value) {
 	return values
 }
 
-// exclude tells that no message meets both conditions. spell is a path in one spelling.
+// exclude reports whether no message can meet both conditions. spell normalizes a path.
 func exclude(a, b paths.When, spell func(paths.Path) string) bool {
 	if a == nil || b == nil {
 		return false
@@ -124,7 +123,7 @@ func exclude(a, b paths.When, spell func(paths.Path) string) bool {
 	return true
 }
 
-// disjoint tells that no value meets both tests.
+// disjoint reports whether no value can meet both tests.
 func disjoint(a, b paths.Test) bool {
 	switch {
 	case a.Present == paths.MustBeAbsent || b.Present == paths.MustBeAbsent:

@@ -20,7 +20,7 @@ type logged struct {
 	op      Op
 	text    ref
 	version ref
-	cells   []loggedCell // those of the key first
+	cells   []loggedCell // the cells of the key first
 }
 
 type loggedCell struct {

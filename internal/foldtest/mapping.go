@@ -32,7 +32,7 @@ const (
 	NoTable  Outcome = "no table"
 )
 
-// The fields that the model adds to those of the table.
+// The fields that the model adds to the fields of the table.
 const (
 	opField, versionField, setField, keyField = "\x01op", "\x01version", "\x01set ", "\x01key "
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// An attempt reads all sources from their checkpoints to their ends.
+// An attempt reads all sources from their checkpoints to their ends. If it fails, a run may begin another one.
 type attempt struct {
 	run       *run
 	history   *history
@@ -21,14 +21,14 @@ type attempt struct {
 	folding   *folding
 	settings  *keptSettings
 	claimer   *claimer
-	latest    start   // the source that the job committed last
-	known     int     // lanes, when the attempt began
-	inGroup   bool    // a group says which lanes the run has; see [source.Member]
-	lanes     []*lane // that were opened
+	latest    start   // the job's most recent checkpoint
+	known     int     // number of lanes at the attempt's start
+	inGroup   bool    // the consumer group assigns the run's lanes; see [source.Member]
+	lanes     []*lane // opened so far
 	unread    *unreadFiles
 }
 
-// begin reads the tables and begins an attempt for them. before is what the one before has folded; nil: there was none.
+// begin reads the tables and begins an attempt for them. before is the folding of the previous attempt, or nil.
 func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt, error) {
 	if before != nil {
 		h.tables = before.tables
@@ -37,7 +37,7 @@ func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt,
 	found, err := r.db.Tables(ctx, TableKeys(h.tables)...)
 	if errors.As(err, new(sink.KeyError)) {
 		if !r.cfg.Restart.Rebuild {
-			keyErr = err // the checkpoint may know the reason: other settings
+			keyErr = err // the checkpoint may explain it better: changed settings
 		}
 	} else if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt,
 	return a, err
 }
 
-// newAttempt begins an attempt for tables as they were found.
+// newAttempt begins an attempt. found holds the tables as the database has them.
 func (r *run) newAttempt(h *history, before *folding, found []schema.Table) (a *attempt, err error) {
 	for i := range found {
 		h.tables[i].Name = found[i].Name
@@ -63,7 +63,7 @@ func (r *run) newAttempt(h *history, before *folding, found []schema.Table) (a *
 	return a, err
 }
 
-// read reads the sources.
+// read reads the sources, and folds and writes their lines.
 func (a *attempt) read(ctx context.Context) (err error) {
 	r := a.run
 	names, src, err := a.findLanes(ctx)
@@ -110,13 +110,13 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		}
 		l.progress.Close()
 		if err == nil {
-			l.progress.Drop() // what made nothing to commit
+			l.progress.Drop() // there is nothing left to commit
 		}
 	}
 	return p.opener.close(err)
 }
 
-// A pipeline is what works on an attempt at the same time.
+// A pipeline holds the goroutines of an attempt.
 type pipeline struct {
 	opener  *opener
 	scans   *scanPool
@@ -148,11 +148,11 @@ func (a *attempt) newPipeline(starts []start, unmarked bool, turns *turns, outbo
 	return p
 }
 
-// run reads the sources, of which src is all if it is not nil.
+// run reads the sources. src is the source of all of them if it is already open, else nil.
 func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) error {
 	// What was read is folded and written even when reading was stopped, so flushing ends
-	// only with an error; that ends folding and reading too.
-	g, flushing := errgroup.WithContext(context.WithoutCancel(ctx))
+	// only with an error, such as that of a database that is unavailable; that ends folding and reading too.
+	g, flushing := errgroup.WithContext(sink.WithStop(context.WithoutCancel(ctx), ctx))
 	folding, cancel := context.WithCancel(flushing)
 	defer cancel()
 	reading, stop := context.WithCancel(folding)
@@ -172,7 +172,7 @@ func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) e
 		return nil
 	})
 	g.Go(func() error {
-		defer cancel() // whatever ends the fold ends the scan
+		defer cancel() // the end of the fold ends the scan
 		defer close(p.flusher.full)
 		return p.reader.fill(reading, flushing)
 	})

@@ -29,16 +29,16 @@ import (
 	"github.com/weirsync/weir/internal/testpg"
 )
 
-var benchRows = 50_000 // TestMain: 5_000 with -short
+var benchRows = 50_000 // TestMain sets 5_000 with -short
 
-// distinct are benchRows messages of as many ids, with 38 text columns, of which each names a half.
+// distinct returns benchRows messages with distinct ids and 38 text columns, of which each message has half.
 func distinct(b *testing.B, seed uint64) [][]byte {
 	var lines bytes.Buffer
 	testcheck.NoError(b, bench.Distinct(&lines, benchRows, seed))
 	return slices.Collect(bytes.Lines(lines.Bytes()))
 }
 
-// narrow are messages with the first two of their columns alone.
+// narrow returns the messages with only their first two columns.
 func narrow(lines [][]byte) [][]byte {
 	short := make([][]byte, len(lines))
 	for i, line := range lines {
@@ -47,7 +47,7 @@ func narrow(lines [][]byte) [][]byte {
 	return short
 }
 
-// withVersions are messages with a version, which is newer than those of the ones before.
+// withVersions adds increasing versions to the messages.
 func withVersions(messages [3][][]byte) (all [3][][]byte) {
 	for n, lines := range messages {
 		for _, line := range lines {
@@ -57,7 +57,7 @@ func withVersions(messages [3][][]byte) (all [3][][]byte) {
 	return all
 }
 
-// half are messages of which every other pair is of other ones.
+// half replaces every other pair of messages by messages of another list.
 func half(lines, of [][]byte) [][]byte {
 	lines = slices.Clone(lines)
 	for i := range lines {
@@ -68,10 +68,10 @@ func half(lines, of [][]byte) [][]byte {
 	return lines
 }
 
-// folded is the batch of messages.
+// folded returns the batch of messages with key id.
 func folded(b *testing.B, lines [][]byte) *fold.Batch { return foldedBy(b, lines, "id") }
 
-// foldedBy is the batch of messages for a key.
+// foldedBy returns the batch of messages for a key.
 func foldedBy(b *testing.B, lines [][]byte, key ...string) *fold.Batch {
 	o := fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: key, UnknownFields: fold.AddUnknown, MaxColumns: 100, Log: logtest.New(b)}
 	if bytes.HasPrefix(lines[0], []byte(`{"v":`)) {
@@ -86,18 +86,18 @@ func foldedBy(b *testing.B, lines [][]byte, key ...string) *fold.Batch {
 	return batch
 }
 
-// emptyOf is where a database of a kind is, which is empty.
+// emptyOf creates an empty database of each kind.
 var emptyOf = map[string]func(b *testing.B) (dest string, level sink.Level){
 	"sqlite":   func(b *testing.B) (string, sink.Level) { return filepath.Join(b.TempDir(), "t.db"), sink.Normal },
 	"postgres": func(b *testing.B) (string, sink.Level) { return testpg.New(b), sink.Full },
 }
 
-// BenchmarkFlush writes batches of 50,000 rows of 38 text columns, and of 4.
+// BenchmarkFlush writes batches of 50,000 rows, with 38 text columns and with 4.
 func BenchmarkFlush(b *testing.B) {
 	wide := [3][][]byte{distinct(b, 1), distinct(b, 2), distinct(b, 3)}
 	few := [3][][]byte{narrow(wide[0]), narrow(wide[1]), narrow(wide[2])}
 	for _, driver := range []string{"sqlite", "postgres"} {
-		for _, kind := range []string{"insert", "update", "unchanged", "half"} { // half: of the rows nothing changes
+		for _, kind := range []string{"insert", "update", "unchanged", "half"} { // half: half of the rows are unchanged
 			b.Run(driver+"/"+kind, func(b *testing.B) { benchmarkFlush(b, wide, emptyOf[driver], kind) })
 			b.Run(driver+"/"+kind+"/narrow", func(b *testing.B) { benchmarkFlush(b, few, emptyOf[driver], kind) })
 		}
@@ -136,7 +136,7 @@ func benchmarkFlush(b *testing.B, messages [3][][]byte, empty func(b *testing.B)
 			b.Fatal(err)
 		}
 		seq := int64(1)
-		if kind != "insert" { // what is measured is not the first of its kind
+		if kind != "insert" { // do not measure the first flush of its kind
 			flush(first, 1)
 			flush(second, 2)
 			seq = 3
@@ -154,7 +154,7 @@ func benchmarkFlush(b *testing.B, messages [3][][]byte, empty func(b *testing.B)
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkSync is the whole way of a file into a new database.
+// BenchmarkSync reads a file into a new database.
 func BenchmarkSync(b *testing.B) {
 	messages := 4 * benchRows
 	for name, write := range map[string]func(io.Writer) error{
@@ -185,9 +185,9 @@ func BenchmarkSync(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend holds the whole way of a file into a new table without a key, in turns: in Postgres against a bare COPY of
-// its rows into such a table (of-copy), in SQLite against the same way into a table with a key (of-keyed). The figures are
-// medians of the ratios of the rates.
+// BenchmarkAppend reads a file into a new table without a key. It alternates with a baseline: in Postgres a bare COPY
+// of the rows into such a table (of-copy), in SQLite the same file into a table with a key (of-keyed). The figures are
+// the medians of the rates' ratios.
 func BenchmarkAppend(b *testing.B) {
 	var feed bytes.Buffer
 	testcheck.NoError(b, bench.Distinct(&feed, 8*benchRows, 1))
@@ -235,14 +235,14 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// used is what a statement or a flush took of a server.
+// used is the cost of a statement or flush.
 type used struct {
-	wall, cpu time.Duration // the latter of its backend
-	log       int64         // bytes
+	wall, cpu time.Duration // cpu: of its backend
+	log       int64         // WAL bytes
 }
 
-// BenchmarkFlush_OfCopy holds flushes into Postgres against a bare COPY of the rows into an empty table with the same
-// key, or none, in turns: of-copy is the ratio of the rates. All figures are medians.
+// BenchmarkFlush_OfCopy compares flushes into Postgres with a bare COPY of the rows into an empty table with the same
+// key, or none. The two alternate: of-copy is the ratio of their rates. All figures are medians.
 func BenchmarkFlush_OfCopy(b *testing.B) {
 	first, second, third := folded(b, distinct(b, 1)), folded(b, distinct(b, 2)), folded(b, distinct(b, 3))
 	lines := copyLines(first)
@@ -254,7 +254,7 @@ func BenchmarkFlush_OfCopy(b *testing.B) {
 		{"insert", sink.Counts{Inserted: int64(benchRows)}, []*fold.Batch{first}},
 		{"append", sink.Counts{Inserted: int64(benchRows)}, []*fold.Batch{foldedBy(b, distinct(b, 1))}},
 		{"update", sink.Counts{Updated: int64(benchRows)}, []*fold.Batch{first, second, third}},
-		// By a MERGE, then without one.
+		// First with MERGE, then without.
 		{"unchanged", sink.Counts{Unchanged: int64(benchRows)}, []*fold.Batch{first, second, second}},
 		{"repeated", sink.Counts{Unchanged: int64(benchRows)}, []*fold.Batch{first, first, first}},
 	} {
@@ -300,8 +300,8 @@ func benchmarkOfCopy(b *testing.B, lines []byte, want sink.Counts, batches []*fo
 	}
 }
 
-// BenchmarkFlush_OfLast holds flushes into Postgres of columns that merge by a function against the same flushes whose last
-// values stay, in turns: of-last is the ratio of the times, of-last-cpu of what the backend took.
+// BenchmarkFlush_OfLast compares flushes into Postgres with merge functions and the same flushes without. The two
+// alternate: of-last is the ratio of the times, of-last-cpu of the backend's CPU times.
 func BenchmarkFlush_OfLast(b *testing.B) {
 	for _, c := range []struct{ name, line string }{
 		{"sum", `{"id":%d,"n":%d,"a":"%[1]d","b":"some text"}`},
@@ -346,7 +346,7 @@ func BenchmarkFlush_OfLast(b *testing.B) {
 	}
 }
 
-// measureFlush measures the last of some flushes into a new database.
+// measureFlush measures the last of several flushes into a new database.
 func measureFlush(b *testing.B, conn *pgx.Conn, url string, want sink.Counts, batches []*fold.Batch) (last used) {
 	db, err := postgres.Open(b.Context(), url, sink.Options{Level: sink.Full, Log: logtest.New(b)})
 	testcheck.NoError(b, err)
@@ -369,14 +369,14 @@ func measureFlush(b *testing.B, conn *pgx.Conn, url string, want sink.Counts, ba
 	return last
 }
 
-// measure runs what a backend has to do.
+// measure measures what a function costs a backend.
 func measure(b *testing.B, conn *pgx.Conn, pid uint32, do func()) used {
 	log := func() (n int64) {
 		testcheck.NoError(b, conn.QueryRow(b.Context(), "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").Scan(&n))
 		return n
 	}
 	cpu := func() (ns time.Duration) {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)) // 0 where the system has none
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid)) // 0 if the system does not have it
 		_, _ = fmt.Sscan(string(stat), &ns)
 		return ns
 	}
@@ -393,7 +393,7 @@ func median(all []float64) float64 {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// copyLines are the rows of a batch of a feed without escapes, as a COPY takes them.
+// copyLines returns the rows of a batch, without escapes, in COPY's text format.
 func copyLines(batch *fold.Batch) []byte {
 	var lines bytes.Buffer
 	for _, r := range batch.Sorted() {

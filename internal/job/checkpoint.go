@@ -12,31 +12,29 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A SettingsError says that a run cannot continue from a checkpoint by the settings that
-// it has.
+// A SettingsError says why a run cannot continue from a checkpoint with its settings.
 type SettingsError struct{ What string }
 
 func (e SettingsError) Error() string { return e.What }
 
-// ExitCode is that of a wrong usage.
+// ExitCode returns the exit code of wrong usage.
 func (e SettingsError) ExitCode() int { return 2 }
 
-// An admission says from which checkpoints an attempt may continue. It does not change while the attempt lasts.
+// An admission decides from which checkpoints an attempt may continue. It does not change during the attempt.
 type admission struct {
 	cfg        *Config
-	run        string // the ID of the run
+	run        string // the run's ID
 	p          *progress.Progress
-	tables     []Table        // of the run
-	declared   int            // of these: those behind them were added by messages
-	found      []schema.Table // the same as the database has them
-	keyErr     error          // why one cannot have the key of this run
-	settings   settings       // of the fold
-	hasWritten bool           // an earlier attempt has written to the tables
+	tables     []Table        // the run's tables
+	declared   int            // how many of them are configured; messages added the rest
+	found      []schema.Table // the tables as the database has them
+	keyErr     error          // why a table cannot have the configured key
+	settings   settings       // the run's settings
+	hasWritten bool           // an earlier attempt wrote to the tables
 }
 
-// admitAll returns the lanes with the checkpoints that they continue from.
-// Where the run must not continue from one of these, it ends before it has written
-// anything.
+// admitAll reads the checkpoints of the lanes and returns where each lane continues. It returns an error, before
+// anything is written, if the run must not continue from one of them.
 func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error) {
 	starts := make([]start, 0, len(lanes))
 	var names []string
@@ -65,12 +63,12 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 		if starts[i].unnamed {
 			continue
 		}
-		if err := starts[i].found(found[0]); err != nil {
+		if err := starts[i].setCheckpoint(found[0]); err != nil {
 			return nil, err
 		}
 		found = found[1:]
 	}
-	// The last commit of a run that was killed may have come after the tables were read.
+	// A killed run may have committed its last batch after we read the tables.
 	if ad := a.admission; slices.ContainsFunc(starts, ad.isOtherTable) || ad.isOtherTable(a.latest) || len(tables) > 0 && !ad.writes() {
 		now, err := a.run.begin(ctx, a.history, a.folding)
 		if err != nil {
@@ -81,8 +79,8 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 	return starts, a.admission.admitAll(starts, &a.latest, tables)
 }
 
-// admitAll reads where sources continue, and reports why one cannot. latest is the checkpoint that the job wrote last,
-// and tables are those that the job has written.
+// admitAll decides where the sources continue, or returns why one cannot. latest is the job's most recent checkpoint,
+// and tables are the tables that the job has written to.
 func (ad *admission) admitAll(starts []start, latest *start, tables []string) error {
 	fresh := ad.unwritten()
 	otherJob := SettingsError{fmt.Sprintf("job %q is for %s: a run into %s needs a job of its own (--job NAME)", ad.cfg.Job, tableList(tables), ad.tableNames())}
@@ -97,7 +95,7 @@ func (ad *admission) admitAll(starts []start, latest *start, tables []string) er
 	if err := ad.checkTables(latest, ad.otherTables(latest)); err != nil {
 		return err
 	}
-	if len(tables) > 0 && !ad.writes() { // no checkpoint knows the job's tables
+	if len(tables) > 0 && !ad.writes() { // no checkpoint names the job's tables
 		if way := ad.howToFill(fresh); way != "" {
 			otherJob.What += "; " + way
 		}
@@ -106,18 +104,18 @@ func (ad *admission) admitAll(starts []start, latest *start, tables []string) er
 	return nil
 }
 
-// readLatest reads the checkpoint that the job wrote last, whose source may be none of this run: the files that
-// made a table may have been rotated away.
+// readLatest reads the job's most recent checkpoint. Its source may not be part of this run: the files that created a
+// table may have been rotated away.
 func (a *attempt) readLatest(ctx context.Context) error {
 	name, cp, err := a.run.claims.Latest(ctx)
 	if err != nil {
 		return err
 	}
 	a.latest = start{name: name}
-	return a.latest.found(cp)
+	return a.latest.setCheckpoint(cp)
 }
 
-// startOf returns the start of a source without its checkpoint.
+// startOf returns the start of a source, without its checkpoint.
 func (ad *admission) startOf(name string) start {
 	traits := ad.cfg.Kind.Traits(name)
 	s := start{name: name, traits: traits, unnamed: !traits.Named && !ad.cfg.ResumeStdin}
@@ -132,8 +130,8 @@ func (ad *admission) startOf(name string) start {
 	return s
 }
 
-// found gives a start the checkpoint that its source has.
-func (s *start) found(cp sink.Checkpoint) (err error) {
+// setCheckpoint sets the checkpoint of a start.
+func (s *start) setCheckpoint(cp sink.Checkpoint) (err error) {
 	s.cp = cp
 	if s.was, err = parseSettings(cp.Settings); err == nil {
 		s.from, err = positionOf(cp)
@@ -144,8 +142,7 @@ func (s *start) found(cp sink.Checkpoint) (err error) {
 	return nil
 }
 
-// unwritten are the names of the tables that the job has not written to, but for those that messages
-// have added.
+// unwritten returns the names of the configured tables that the job has not written to.
 func (ad *admission) unwritten() (names []string) {
 	for i := range ad.declared {
 		if !slices.Contains(ad.found[i].Writers, ad.cfg.Job) {
@@ -155,21 +152,21 @@ func (ad *admission) unwritten() (names []string) {
 	return names
 }
 
-// writes reports whether the job may write to the tables: whether it has written to all of them,
-// or to some where a run may bring new ones.
+// writes reports whether the job may write to its tables: it has written to all of them, or to some and the run may add
+// new ones.
 func (ad *admission) writes() bool {
 	fresh := len(ad.unwritten())
 	return fresh == 0 || fresh < ad.declared && (ad.cfg.Restart.AcceptSettings || ad.cfg.Restart.FromStart) || ad.hasWritten
 }
 
-// isOtherTable reports whether a table is not the one that a checkpoint was written for.
+// isOtherTable reports whether a table was replaced since a checkpoint was written for it.
 func (ad *admission) isOtherTable(s start) bool { return len(ad.otherTables(&s)) > 0 }
 
 func (ad *admission) otherTables(s *start) []*schema.Table {
 	return sink.OtherTables(&s.cp, ad.found)
 }
 
-// tableNames are the tables of the run, for people.
+// tableNames lists the run's tables in a message.
 func (ad *admission) tableNames() string {
 	names := make([]string, len(ad.tables))
 	for i := range names {
@@ -178,7 +175,7 @@ func (ad *admission) tableNames() string {
 	return tableList(names)
 }
 
-// tableList lists tables for people; without names they are those that messages add.
+// tableList lists tables in a message. An empty list stands for the tables that messages add.
 func tableList(names []string) string {
 	if len(names) == 0 {
 		return "the tables of the stream"
@@ -193,7 +190,7 @@ func tableList(names []string) string {
 	return "tables " + strings.Join(quoted, ", ")
 }
 
-// admit says where a source continues, and reports why it cannot.
+// admit decides where a source continues, or returns why it cannot.
 func (ad *admission) admit(s *start) (err error) {
 	ad.p.CommittedBefore(s.cp.Committed)
 	if s.accepted, err = ad.mayContinue(s); err != nil {
@@ -211,11 +208,11 @@ func (ad *admission) admit(s *start) (err error) {
 	return nil
 }
 
-// hasBegun reports whether an earlier attempt of this run has committed what it read of a source.
+// hasBegun reports whether an earlier attempt of this run committed lines of a source.
 func (ad *admission) hasBegun(s *start) bool { return s.cp.Run == ad.run && !ad.isOtherTable(*s) }
 
-// mayContinue reports why a run cannot continue from a checkpoint. accepted says that it
-// does by --accept-settings.
+// mayContinue returns an error if the run cannot continue from a checkpoint. accepted is true if it continues only
+// because of --accept-settings.
 func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 	cp, from := &s.cp, s.from
 	if ad.cfg.Restart.Rebuild || from == (position{}) || cp.Settings == "" {
@@ -247,7 +244,7 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 	return len(words) > 0 || len(others) > 0, ad.checkTables(s, others)
 }
 
-// checkTables reports that tables are not those that a checkpoint was written for, where that matters.
+// checkTables returns an error if tables were replaced since a checkpoint was written for them, if that matters.
 func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 	if ad.cfg.Restart.FromStart || s.from == (position{}) {
 		return nil
@@ -258,14 +255,14 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, ad.howToReadAgain("rebuilds it"+ad.once("--restart", "reread")))
 		case !ad.cfg.Restart.AcceptSettings:
 			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: %s (%s; --accept-settings continues with the table as it is%s)",
-				t.Name, s.name, s.from.line, whatBecameOf(t), ad.howToReadAgain("reads again"), ad.once("--accept-settings"))
+				t.Name, s.name, s.from.line, describeChanges(t), ad.howToReadAgain("reads again"), ad.once("--accept-settings"))
 		}
 	}
 	return nil
 }
 
-// howToReadAgain tells the user how to reread the sources from the start: over the existing rows if that is correct, with what
-// that does, else into empty tables.
+// howToReadAgain tells the user how to reread the sources from the start: over the existing rows if that is correct,
+// else into empty tables. does completes the sentence.
 func (ad *admission) howToReadAgain(does string) string {
 	if addsAgain(ad.tables) {
 		return ad.howToRebuild()
@@ -273,8 +270,8 @@ func (ad *admission) howToReadAgain(does string) string {
 	return "--restart reread " + does
 }
 
-// whatBecameOf says how a table may have changed: its altered columns, or causes that the database does not show.
-func whatBecameOf(t *schema.Table) string {
+// describeChanges lists how a table may have changed: its altered columns, and causes that the database does not show.
+func describeChanges(t *schema.Table) string {
 	unknown := "it was dropped and recreated, restored from a dump, or is unlogged and the server crashed"
 	if len(t.Altered) == 0 {
 		return unknown
@@ -286,7 +283,7 @@ func whatBecameOf(t *schema.Table) string {
 	return strings.Join(words, ", ") + ", or " + unknown
 }
 
-// once returns the command that continues with a flag, after a colon.
+// once returns ": " and the run's command with one more flag, or "".
 func (ad *admission) once(flag ...string) string {
 	if ad.cfg.Restart.Again == nil {
 		return ""
@@ -294,9 +291,9 @@ func (ad *admission) once(flag ...string) string {
 	return ": " + ad.cfg.Restart.Again(flag...)
 }
 
-// howToRebuild is how the user gets tables without rows of other settings.
+// howToRebuild tells the user how to get rid of rows of other settings.
 func (ad *admission) howToRebuild() string {
-	if ad.cfg.Mapping.Star != nil { // what is to be emptied is known when the stream was read
+	if ad.cfg.Mapping.Star != nil { // only the stream names the tables to be emptied
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
 	}
 	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {
@@ -308,7 +305,7 @@ func (ad *admission) howToRebuild() string {
 	return fmt.Sprintf("--restart rebuild empties %s and reads from the start", ad.tableNames())
 }
 
-// howToFill is how the user gets the rows of new tables, "" where there are none.
+// howToFill tells the user how to fill new tables. It returns "" if there are none.
 func (ad *admission) howToFill(tables []string) string {
 	if len(tables) == 0 || ad.cfg.Restart.Backfill == nil {
 		return ""

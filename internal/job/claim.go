@@ -13,26 +13,26 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// claimChunk is how many sources are claimed at a time: each claim is a round trip.
+// claimChunk is how many sources are claimed at a time, because each claim is a round trip.
 const claimChunk = 200
 
-// A claimer claims lanes before they are opened, and says from where they continue. The opener's goroutines use it.
+// A claimer claims lanes before they are opened, and returns where they continue. The opener's goroutines share it.
 type claimer struct {
 	cfg       *Config
 	claims    sink.Claims
 	admission *admission
-	lost      map[string]bool // lanes that other runs have written: they are theirs
+	lost      map[string]bool // lanes that another run has taken over
 	p         *progress.Progress
-	inGroup   bool // a consumer group says which lanes the run has
+	inGroup   bool // the consumer group assigns the run's lanes
 
 	mu       sync.Mutex
-	starts   []start           // that are not claimed yet
-	claimed  map[string]*start // that are not opened yet; nil: there is nothing to read
-	finished int64             // sources that had been read to their ends before
-	rejected int64             // lines of these that were rejected then
+	starts   []start           // not claimed yet
+	claimed  map[string]*start // not opened yet; nil: there is nothing to read
+	finished int64             // sources that an earlier run read to their ends
+	rejected int64             // lines of these sources that were rejected then
 }
 
-// claim returns where a lane continues, when it is claimed; nil: there is nothing to read.
+// claim claims a lane and returns where it continues. It returns nil if there is nothing to read.
 func (c *claimer) claim(ctx context.Context, name string) (*start, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *claimer) claim(ctx context.Context, name string) (*start, error) {
 		if n == 0 {
 			return c.claimNew(ctx, name)
 		}
-		if err := c.take(ctx, c.starts[:n]); err != nil {
+		if err := c.claimStarts(ctx, c.starts[:n]); err != nil {
 			return nil, err
 		}
 		c.starts = c.starts[n:]
@@ -53,7 +53,7 @@ func (c *claimer) claim(ctx context.Context, name string) (*start, error) {
 	return c.takeOver(ctx, name)
 }
 
-// claimNew claims a lane that was not known when the attempt began, or that comes back.
+// claimNew claims a lane that appeared during the attempt, or that is read again.
 func (c *claimer) claimNew(ctx context.Context, name string) (*start, error) {
 	if c.lost[name] {
 		return nil, nil
@@ -63,34 +63,34 @@ func (c *claimer) claimNew(ctx context.Context, name string) (*start, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.found(found[0]); err != nil {
+	if err := s.setCheckpoint(found[0]); err != nil {
 		return nil, err
 	}
 	return c.admit(&s)
 }
 
-// takeOver claims a lane that the group has assigned.
+// takeOver claims a lane that the consumer group assigned.
 func (c *claimer) takeOver(ctx context.Context, name string) (*start, error) {
-	group := c.claims.(sink.GroupClaims) // as joining it has checked
-	// The name is no run's: a flush that finds its own takes that for its commit.
+	group := c.claims.(sink.GroupClaims) // join has checked the type
+	// A fresh ID, because a flush that finds its own run's ID in a checkpoint believes that it has committed.
 	found, err := group.TakeOver(ctx, rand.Text(), name)
 	if err != nil {
 		return nil, err
 	}
 	s := c.admission.startOf(name)
-	if err := s.found(found[0]); err != nil {
+	if err := s.setCheckpoint(found[0]); err != nil {
 		return nil, err
 	}
 	switch others := c.admission.otherTables(&s); {
 	case slices.ContainsFunc(others, func(t *schema.Table) bool { return t.Exists }):
 		return nil, sink.ErrChanged{Err: errors.New("a table was replaced meanwhile, and another member of the group has written to it")}
-	case len(others) > 0: // another member has made them since this attempt began: the next flush finds them
+	case len(others) > 0: // another member has created them since: the next flush finds them
 		s.cp.TableID = ""
 	}
 	return c.admit(&s)
 }
 
-// admit admits a start that was found during the attempt.
+// admit admits a start whose checkpoint was read during the attempt.
 func (c *claimer) admit(s *start) (*start, error) {
 	if s.cp.Run == c.admission.run {
 		return s, nil
@@ -98,8 +98,8 @@ func (c *claimer) admit(s *start) (*start, error) {
 	return s, c.admission.admit(s)
 }
 
-// take claims sources.
-func (c *claimer) take(ctx context.Context, starts []start) error {
+// claimStarts claims sources. It skips the files that were read to their ends before.
+func (c *claimer) claimStarts(ctx context.Context, starts []start) error {
 	var names []string
 	for i := range starts {
 		s := &starts[i]
@@ -120,7 +120,7 @@ func (c *claimer) take(ctx context.Context, starts []start) error {
 		return err
 	}
 	for i, name := range names {
-		// The flush that empties the table forgets the checkpoints of the sources to come.
+		// The flush that empties the tables also removes the checkpoints of sources that are claimed later.
 		if at, s := found[i], c.claimed[name]; (at.Seq != s.cp.Seq || at.Run != s.cp.Run) && !(c.cfg.Restart.Rebuild && at.Seq == 0) {
 			return sink.ErrChanged{Err: fmt.Errorf("another run has read %s meanwhile", name)}
 		}
@@ -128,24 +128,24 @@ func (c *claimer) take(ctx context.Context, starts []start) error {
 	return nil
 }
 
-// skip counts a source that had been read to its end before.
+// skip counts a source that was read to its end before.
 func (c *claimer) skip(s *start) {
 	c.finished++
 	c.rejected += s.cp.Rejected
 }
 
-// skipOpened is skip of a source that is not known to be read to its end until it is opened.
+// skipOpened is [claimer.skip] for a source that must be opened to know that.
 func (c *claimer) skipOpened(s *start) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.skip(s)
 }
 
-// logFinished logs the files that were read to their ends before, in one line.
+// logFinished logs, in one line, how many files were read to their ends before.
 func (c *claimer) logFinished() {
 	sources, rejected := c.cfg.Sources, ""
 	if c.rejected > 0 {
-		rejected = fmt.Sprintf(" (lines rejected then: %d; those that are left: %s)", c.rejected, c.cfg.Rejects.Show)
+		rejected = fmt.Sprintf(" (lines rejected then: %d; to show them: %s)", c.rejected, c.cfg.Rejects.Show)
 	}
 	switch {
 	case c.finished == 0:

@@ -25,7 +25,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// resumes has a config map messages of an envelope, with a row or a value from which the source resumes.
+// resumes sets a mapping for an envelope whose messages have a row or a resume value.
 func resumes(t *testing.T, c *job.Config) {
 	t.Helper()
 	m := &mapping.Mapping{File: "t.yaml", Unmatched: mapping.IgnoreUnmatched,
@@ -34,15 +34,15 @@ func resumes(t *testing.T, c *job.Config) {
 	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
 }
 
-// TestRun_ResumesAfterCommit: whichever calls of the database fail, before they do something or after, all
-// rows before a value from which the source resumes are there when it is told, and all are told in order.
+// TestRun_ResumesAfterCommit: whichever database calls fail, before or after they take effect, all rows before a resume
+// value are committed when it is passed on, and all values are passed on in order.
 func TestRun_ResumesAfterCommit(t *testing.T) {
 	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
 		var feed strings.Builder
 		var want []string
 		for id := 1; id <= 100; id++ {
 			fmt.Fprintf(&feed, `{"record":{"id":%d}}`+"\n", id)
-			for rnd.IntN(4) == 0 { // also one behind the other
+			for rnd.IntN(4) == 0 { // sometimes several in a row
 				want = append(want, fmt.Sprintf(`{"upto": %d, "n": %d}`, id, len(want)))
 				fmt.Fprintf(&feed, `{"value":%s}`+"\n", want[len(want)-1])
 			}
@@ -82,7 +82,7 @@ func TestRun_ResumesAfterCommit(t *testing.T) {
 	})
 }
 
-// TestRun_ResumeEndsRun: a value that cannot be told ends the run.
+// TestRun_ResumeEndsRun: an error from Resume ends the run.
 func TestRun_ResumeEndsRun(t *testing.T) {
 	full := errors.New("no space left")
 	c := configOf(t, "-", "table")
@@ -95,7 +95,7 @@ func TestRun_ResumeEndsRun(t *testing.T) {
 	}
 }
 
-// rewound is a run that reads a file again from behind its first batch.
+// rewound runs a job that rewinds to the end of its first batch.
 func rewound(t *testing.T, c job.Config) *progress.Progress {
 	t.Helper()
 	c.BatchRows = 2
@@ -113,8 +113,8 @@ func TestSync_RewindKeepsCounts(t *testing.T) {
 	}
 }
 
-// TestMap_RewindKeepsCounts: what a mapping's paths met, and what was no object where they step into one, lasts
-// over a rewind, also if only lines that are not read again had it.
+// TestMap_RewindKeepsCounts: what a mapping has counted is kept after a rewind, even if only lines that are not read
+// again had it.
 func TestMap_RewindKeepsCounts(t *testing.T) {
 	feed := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, feed, []string{`{"id":1,"of":{"a":1}}`, `{"id":2,"of":"x"}`, `{"id":3,"of":{"b":1}}`, `{"id":4,"of":{"b":1}}`})
@@ -136,14 +136,12 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 
 var errCrash = errors.New("crash")
 
-// crashIn has the program end in its nth flush, after the rejects were written and before
-// the commit.
+// crashIn makes the program exit in its nth flush, after the rejects are written and before the commit.
 func crashIn(n int) func(sink.Sink) sink.Sink {
 	return faulty(nth(n, sinktest.Fault{At: sinktest.Within, Err: errCrash}))
 }
 
-// TestRejects_OneFileForMany: the file has each bad line once, whichever source it is of,
-// and wherever a run breaks.
+// TestRejects_OneFileForMany: the file has each bad line once, whatever its source, and wherever a run crashes.
 func TestRejects_OneFileForMany(t *testing.T) {
 	for first := range 7 {
 		for second := range 7 {
@@ -175,8 +173,7 @@ func TestRejects_OneFileForMany(t *testing.T) {
 	}
 }
 
-// TestRejects_LargeOnesAreHandedOver: they do not fill the buffer, for they take more than
-// their room while they are written.
+// TestRejects_LargeOnesAreHandedOver: rejected lines do not fill the buffer, because writing them needs more memory.
 func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
 	const line = 60_000
 	feed := filepath.Join(t.TempDir(), "feed")
@@ -201,7 +198,7 @@ func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
 	}
 }
 
-// isPanic demands an error of a fault of weir that begins with a text, and has another one in its stack.
+// isPanic checks that an error reports a panic: it begins with a text and has another text in its stack.
 func isPanic(t *testing.T, err error, begins, stack string) {
 	t.Helper()
 	if !errors.As(err, new(*source.PanicError)) || !strings.HasPrefix(err.Error(), begins) || !strings.Contains(err.Error(), stack) {
@@ -209,8 +206,8 @@ func isPanic(t *testing.T, err error, begins, stack string) {
 	}
 }
 
-// TestSync_PanicOfTheFold: the run ends with an error that names the line and has the stack, what was committed
-// before stays, and the next run continues there.
+// TestSync_PanicOfTheFold: the run ends with an error that names the line and has the stack. Earlier commits remain,
+// and the next run continues there.
 func TestSync_PanicOfTheFold(t *testing.T) {
 	path, dest := filepath.Join(t.TempDir(), "feed.jsonl"), filepath.Join(t.TempDir(), "t.db")
 	write(t, path, []string{`{"id":"a"}`, `{"id":"b"}`, `{"id":"c"}`, `{"id":"d"}`, `{"id":"e"}`})
@@ -232,8 +229,8 @@ func TestSync_PanicOfTheFold(t *testing.T) {
 	has(t, dest, "5", "SELECT count(*) FROM t")
 }
 
-// TestSync_PanicOfASource: what was read before weir fails is good, and is written: while a source reads, while a block is
-// scanned beside the fold, and when all lines of one are folded, where the last one is named.
+// TestSync_PanicOfASource: lines that were read before a panic are written. The panic is in a source, in the scan of a
+// block during the fold, or after a block was folded, where the error names its last line.
 func TestSync_PanicOfASource(t *testing.T) {
 	records := func(e source.Event, all ...source.Record) source.Event {
 		e.Block.Records = all

@@ -18,20 +18,19 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// An Expire is when rows of a table are removed: when each of some columns is NULL or old. It
-// is the one way in which a table is not the fold of its feed.
+// An Expire tells when rows of a table are removed: when each of some columns is NULL or old. Only expiry removes rows
+// that the feed did not delete.
 type Expire struct {
-	After time.Duration // how old
-	Of    []string      // the columns; stamps, or others that hold a time
-	Every time.Duration // how often they are looked for, beside the start and a source's end; 0: a minute
-	// Below are the tables whose rows go with those that they belong to; Owner is as that of such a
-	// table.
+	After time.Duration // age from which a value is old
+	Of    []string      // columns that hold a time, such as stamps
+	Every time.Duration // how often to look for old rows, in addition to the start and the end of a source; 0: every minute
+	// Below are the descendant tables, whose rows are removed with their parents. Owner is set as in [sink.Expiry].
 	Below []schema.Lower
 	Owner *schema.Lookup
 }
 
-// Explains reports whether a row of a fold may be missing at a time because it was old: each
-// of its values in the columns is. What it had in stamps went with it.
+// Explains reports whether expiry may have removed a row of a fold by a given time: each of its values in the columns
+// is old. Stamps are not in the fold and count as old.
 func (x *Expire) Explains(b *fold.Batch, r *fold.Row, at time.Time) bool {
 	before := at.Add(-x.After)
 	for _, name := range x.Of {
@@ -50,7 +49,7 @@ func (x *Expire) Explains(b *fold.Batch, r *fold.Row, at time.Time) bool {
 	return true
 }
 
-// timeOf reads a point in time as a driver takes it: in UTC where it names no zone.
+// timeOf parses a time as a driver does: in UTC if it names no zone.
 func timeOf(text string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", time.DateOnly, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00"} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -62,13 +61,13 @@ func timeOf(text string) (time.Time, bool) {
 
 const (
 	expireEvery = time.Minute
-	// A step that failed is retried, but not for long when nothing else is to be done.
+	// A failed step is retried, but only briefly if there is nothing else to do.
 	expireMinWait    = 5 * time.Millisecond
 	expireMaxWait    = 5 * time.Second
 	expireDrainLimit = 10 * time.Second
 )
 
-// An expiry removes old rows of the tables of a run, step by step. It lasts over all attempts.
+// An expiry removes old rows from the run's tables, step by step, in all attempts.
 type expiry struct {
 	db       sink.Expirer
 	p        *progress.Progress
@@ -76,20 +75,20 @@ type expiry struct {
 	expirers []*expirer
 }
 
-// An expirer has the old rows of one table.
+// An expirer removes the old rows of one table.
 type expirer struct {
 	*Expire
 	table Table
-	index int       // of the table in the run
-	below []int     // those of Below
-	due   time.Time // when its next step is
-	// pass is what is under way; nil between two of them.
+	index int       // of the table
+	below []int     // indexes of the tables in Expire.Below
+	due   time.Time // when the next step is
+	// pass is the current pass over the table, or nil.
 	pass    *sink.Expiry
-	kept    int64 // rows that the database did not let go, in this pass
+	kept    int64 // rows that the database did not delete in this pass
 	why     string
 	waits   backoff.Backoff
-	failed  bool // the last step did
-	missing bool // it has said which column is
+	failed  bool // the last step failed
+	missing bool // it has warned of the missing column
 }
 
 func newExpiry(db sink.Sink, tables []Table, p *progress.Progress, log *slog.Logger) (_ *expiry, err error) {
@@ -111,7 +110,7 @@ func newExpiry(db sink.Sink, tables []Table, p *progress.Progress, log *slog.Log
 	return e, nil
 }
 
-// next returns the one whose step is due first, or nil.
+// next returns the expirer whose step is due first, or nil.
 func (e *expiry) next() (next *expirer) {
 	for _, x := range e.expirers {
 		if next == nil || x.due.Before(next.due) {
@@ -146,8 +145,8 @@ func (e *expiry) run(ctx context.Context, turns *turns) error {
 	return nil
 }
 
-// finish removes all old rows, at the end of a source, or ends what has begun. It does not
-// wait long for a database: the next run removes what is left.
+// finish removes all old rows at the end of a source; otherwise it completes the current pass. It does not wait long
+// for an unavailable database: the next run removes what is left.
 func (e *expiry) finish(ctx context.Context, turns *turns) error {
 	limit := time.Now().Add(expireDrainLimit)
 	for _, x := range e.expirers {
@@ -174,7 +173,7 @@ func (e *expiry) finish(ctx context.Context, turns *turns) error {
 	return nil
 }
 
-// step removes some old rows of a table. A failure that goes away does not end the run.
+// step removes some old rows of a table. A transient failure does not end the run.
 func (e *expiry) step(ctx context.Context, x *expirer) error {
 	t, now := &x.table, time.Now()
 	if x.pass == nil {
@@ -205,7 +204,7 @@ func (e *expiry) step(ctx context.Context, x *expirer) error {
 		return nil
 	}
 	if x.kept > 0 {
-		e.log.Warn(fmt.Sprintf("%d old rows of table %q stay, for the database does not let them go: %s", x.kept, t.Name, x.why), "table", t.Name)
+		e.log.Warn(fmt.Sprintf("%d old rows of table %q remain, because the database does not delete them: %s", x.kept, t.Name, x.why), "table", t.Name)
 	}
 	if did.Missing != "" && !x.missing {
 		x.missing = true

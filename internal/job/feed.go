@@ -13,41 +13,37 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A Feed is what is known of a feed beside the columns of its messages. The zero
-// value knows nothing.
+// A Feed describes a feed's control messages and connections, not the columns of its messages.
 type Feed struct {
-	// Hello is what a connection begins with, to resume after a value of
-	// ResumeField; "" is the beginning. nil sends nothing.
+	// Hello returns what weir sends on a new connection to resume after a value of ResumeField ("": from the
+	// beginning). nil: it sends nothing.
 	Hello       func(resume string) ([]byte, error)
 	ResumeField string
-	// Keepalive matches the messages that only say that the feed is alive. After
-	// StaleAfter of them in a row with one value of ResumeField, weir reconnects; 0 is
-	// never.
+	// Keepalive matches messages that only say that the feed is alive. After StaleAfter of them in a row with the same
+	// value of ResumeField, weir reconnects. 0 is never.
 	Keepalive  Match
 	StaleAfter int
-	// Failure matches a message by which the feed ends the run, and Words the field
-	// that says why.
+	// Failure matches a message that ends the run with an error. Words is the field that has the reason.
 	Failure Match
 	Words   string
 	// TimeField has the time of a message: seconds since 1970, or RFC 3339.
 	TimeField string
 }
 
-// resumes reports whether a source is a feed that can be asked for what came after a
-// value.
+// resumes reports whether weir can ask a source for the messages after a value.
 func (f *Feed) resumes(t source.Traits) bool {
 	return f.ResumeField != "" && f.Hello != nil && t.Dialed
 }
 
-// hasControl reports whether messages are to be looked at for more than their columns.
+// hasControl reports whether any message may be a control message.
 func (f *Feed) hasControl() bool {
 	return f.ResumeField != "" || f.Keepalive.Field != "" || f.Failure.Field != ""
 }
 
-// A Match is a field's text in messages of a kind; the zero value matches none.
+// A Match matches messages whose field has a text. The zero value matches none.
 type Match struct{ Field, Value string }
 
-// matches reports whether a line is such a message; field is the number of m.Field.
+// matches reports whether a line matches. field is the number of m.Field.
 func (m *Match) matches(l *feed.Line, field int32) bool {
 	if m.Field == "" {
 		return false
@@ -63,17 +59,16 @@ func (f *Feed) names(n *feed.Names) feedNames {
 	return feedNames{n.Number(f.ResumeField), n.Number(f.Keepalive.Field), n.Number(f.Failure.Field), n.Number(f.Words), n.Number(f.TimeField)}
 }
 
-// feedState is what a feed's control messages have said so far.
+// feedState is what the control messages of a feed have said so far.
 type feedState struct {
-	feedMark        // of the last message with a value
-	behind   string // the bad lines since that, as in Rejected
-	opening  bool   // no message with a value has come on this connection
-	stale    string // value of the last keepalive
-	repeats  int    // keepalives in succession with that
+	feedMark        // of the last message with a resume value
+	behind   string // rejected lines since then, in the form of Rejected
+	opening  bool   // no message with a resume value has come on this connection
+	stale    string // resume value of the last keepalive
+	repeats  int    // how many keepalives in a row had it
 }
 
-// controlMessage takes what a message says about the feed itself, and reports whether that
-// is all that it says.
+// controlMessage handles what a message says about the feed. pass is true if the message has nothing else.
 func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error) {
 	h := &from.reading.feed
 	if rd.cfg.Feed.ResumeField != "" {
@@ -108,19 +103,19 @@ func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error
 
 var ecma = crc64.MakeTable(crc64.ECMA)
 
-// maxRepeats is how many bad lines with one resume value are known again.
+// maxRepeats is how many rejected lines are remembered for one resume value.
 const maxRepeats = 64
 
-// again reports whether a bad line came before with the resume value at hand. A feed that is
-// asked to resume there sends it again, and it has no value of its own. Where
-// the feed begins with the message of that value, it may also send the bad lines right before.
-func (h *feedState) again(line []byte) bool {
+// seen reports whether a rejected line was seen before with the current resume value. A feed that resumes there sends
+// the line again, and the line has no resume value of its own. A feed that resumes with the message of that value (not
+// after it) may also send the rejected lines right before.
+func (h *feedState) seen(line []byte) bool {
 	sum := fmt.Sprintf(" %016x", crc64.Checksum(line, ecma))
 	add(&h.behind, sum)
 	return h.opening && strings.Contains(h.Before, sum) || !add(&h.Rejected, sum)
 }
 
-// add adds a digest to a list, unless that has it or is full, and reports whether it is new.
+// add adds a digest to a list, unless the list contains it or is full. It reports whether the digest is new.
 func add(list *string, sum string) bool {
 	if strings.Contains(*list, sum) {
 		return false
@@ -131,15 +126,14 @@ func add(list *string, sum string) bool {
 	return true
 }
 
-// resumeOf returns a line's resume value. An empty one is none, for it asks for the
-// beginning; nor is one with control characters: it becomes a part of what is sent
-// to the feed, where it could end the line and begin another.
+// resumeOf returns a line's resume value. An empty value does not count, because it asks for the beginning. Nor does
+// one with control characters: weir sends it to the feed, where it could end the line and begin another.
 func resumeOf(l *feed.Line, field int32) (v []byte, ok bool) {
 	v, ok = l.Get(field)
 	return v, ok && len(v) > 0 && !bytes.ContainsFunc(v, unicode.IsControl)
 }
 
-// feedTime is the time that a message names, or zero.
+// feedTime returns the time in a field of a message, or the zero time.
 func feedTime(l *feed.Line, field int32) time.Time {
 	text, ok := l.Get(field)
 	if !ok {

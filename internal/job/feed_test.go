@@ -31,7 +31,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// accept serves each connection, by its number, and closes it then. It returns where.
+// accept serves each connection, numbered from 0, and then closes it. It returns the source name.
 func accept(t *testing.T, serve func(n int, conn net.Conn)) (spec string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,10 +59,10 @@ func asked(conn net.Conn) string {
 	return strings.TrimSpace(strings.TrimPrefix(hello, "from"))
 }
 
-// stay returns when the other side goes.
+// stay returns when the other side closes the connection.
 func stay(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
 
-// behind returns the lines behind the one whose resume value is given.
+// behind returns the lines after the line with a resume value.
 func behind(lines []string, value string) string {
 	for i, line := range lines {
 		if value != "" && strings.Contains(line, fmt.Sprintf(`"pitr":%q`, value)) {
@@ -73,8 +73,7 @@ func behind(lines []string, value string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// configOf is for a source whose messages may have a resume value.
-// kindOf is the kind of a source.
+// kindOf returns the kind of a source.
 func kindOf(spec string) source.Kind {
 	kinds := source.Kinds{file.Kind(file.Options{Poll: 10 * time.Millisecond}), tcp.Dialed(tcp.Options{}), tcp.Listening(tcp.Options{})}
 	return *kinds.Of(spec)
@@ -92,8 +91,7 @@ func configOf(t *testing.T, spec, rejects string) job.Config {
 	}
 }
 
-// runUntil runs until something is so, or to the run's own end. through, where it is not
-// nil, stands before the database.
+// runUntil runs a job until so is true, or until it ends. through, if not nil, wraps the database.
 func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) sink.Sink, so func(p *progress.Progress) bool) (*progress.Progress, error) {
 	t.Helper()
 	db := openSink(t, dest, sink.Off)
@@ -126,7 +124,7 @@ func runUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) s
 	}
 }
 
-// runToEnd runs until the run's own end, with faults or without.
+// runToEnd runs a job until it ends, with or without faults.
 func runToEnd(t *testing.T, c job.Config, dest string, faults sinktest.Faults) (*progress.Progress, error) {
 	t.Helper()
 	if faults == nil {
@@ -135,7 +133,7 @@ func runToEnd(t *testing.T, c job.Config, dest string, faults sinktest.Faults) (
 	return runUntil(t, c, dest, faulty(faults), never)
 }
 
-// succeedsUntil is runUntil for a run that has to succeed, and succeeds is runToEnd.
+// succeedsUntil is runUntil for a run that must succeed. succeeds is runToEnd for one.
 func succeedsUntil(t *testing.T, c job.Config, dest string, through func(sink.Sink) sink.Sink, so func(p *progress.Progress) bool) *progress.Progress {
 	t.Helper()
 	p, err := runUntil(t, c, dest, through, so)
@@ -150,7 +148,7 @@ func succeeds(t *testing.T, c job.Config, dest string, faults sinktest.Faults) *
 	return p
 }
 
-// faulty has a database with faults stand before the one of a run.
+// faulty wraps the database of a run to add faults.
 func faulty(faults sinktest.Faults) func(sink.Sink) sink.Sink {
 	return func(db sink.Sink) sink.Sink { return sinktest.Faulty(db, faults) }
 }
@@ -163,8 +161,8 @@ func lines(n int64) func(*progress.Progress) bool {
 
 const ids = "SELECT group_concat(id, ' ' ORDER BY id) FROM t"
 
-// TestSync_LineThatEndsTheRun: the next run meets the line that a run ended with, wherever it
-// comes from. Names that are one to the table end only the run that makes it.
+// TestSync_LineThatEndsTheRun: the next run reads the line that ended a run again, whatever its source. Names that are
+// equal to the table end only the run that creates it.
 func TestSync_LineThatEndsTheRun(t *testing.T) {
 	for name, c := range map[string]struct{ rejects, first, line string }{
 		"no message":         {"fail", `{"pitr":"1","id":"a"}`, "bad line"},
@@ -197,10 +195,9 @@ func TestSync_LineThatEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestSync_WhatCannotBeReadAgain: a run that would have to read again, and cannot, ends
-// and names the lines.
+// TestSync_WhatCannotBeReadAgain: a run that would have to read lines again, and cannot, ends and names the lines.
 func TestSync_WhatCannotBeReadAgain(t *testing.T) {
-	// Before the nth flush the database has lost the last one.
+	// Before the nth flush, the database loses the previous one.
 	through := func(n int) func(sink.Sink) sink.Sink {
 		return faulty(sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
 			if l := c.Flush.Lanes[0]; c.N == n {
@@ -219,7 +216,7 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// The second connection counts its lines from 1 again, and brings fewer than the first.
+	// The second connection counts its lines from 1 again, and sends fewer than the first.
 	t.Run("a feed that has reconnected", func(t *testing.T) {
 		both := make(chan struct{})
 		c := configOf(t, accept(t, func(n int, conn net.Conn) {
@@ -227,7 +224,7 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 				fmt.Fprintf(conn, `{"id":"%d"}`+"\n", 100*n+i)
 			}
 			if n == 0 {
-				<-both // until all is committed
+				<-both // until everything is committed
 			} else {
 				stay(conn)
 			}
@@ -244,7 +241,7 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("a FIFO", func(t *testing.T) { // though it has a name as a file has
+	t.Run("a FIFO", func(t *testing.T) { // although it has a name like a file
 		fifo := filepath.Join(t.TempDir(), "fifo")
 		if out, err := exec.Command("mkfifo", fifo).CombinedOutput(); err != nil {
 			t.Skipf("NOT TESTED: no FIFO can be made here: %s", out)
@@ -274,13 +271,13 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 	})
 }
 
-// TestSync_LostLinesAreCounted: a run that ends with an error says how many lines it has read and not
-// committed, also of those that it had not folded yet.
+// TestSync_LostLinesAreCounted: a run that ends with an error reports how many lines it has read and not committed,
+// including lines not folded yet.
 func TestSync_LostLinesAreCounted(t *testing.T) {
 	const sent, batch = 20_000, 500
 	c := configOf(t, "tcp-listen://127.0.0.1:0", "table")
 	c.BatchRows, c.BatchPeriod, c.Buffer = batch, time.Hour, 1<<26
-	sends(&c, numbered(0, sent)) // which the run does not read to its end
+	sends(&c, numbered(0, sent)) // the run does not read all of it
 	broken := errors.New("it broke")
 	for _, is := range []error{broken, &sink.Error{Class: sink.Unknown, Err: broken}, &sink.Error{Class: sink.Transient, Reason: "connection", Err: broken}} {
 		p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(nth(3, sinktest.Fault{Err: is})), never)
@@ -298,7 +295,7 @@ func TestSync_LostLinesAreCounted(t *testing.T) {
 	}
 }
 
-// What only a connection can do about keepalives is not done for a file, however many there are.
+// In a file, keepalives have no effect, however many there are.
 func TestSync_KeepalivesInAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, file, append(slices.Repeat([]string{`{"type":"keepalive"}`}, 10), `{"id":1}`))
@@ -309,33 +306,32 @@ func TestSync_KeepalivesInAFile(t *testing.T) {
 	has(t, dest, "1", "SELECT count(*) FROM t")
 }
 
-// A breaking feed closes each connection but the last after some lines. One that is
-// asked to resume after a value sends what came after the line with that value, or, if it
-// is inclusive, the lines with that value too, and perhaps the bad ones right before them.
+// A breaking feed closes each connection but the last after some lines. If asked to resume after a value, it sends the
+// lines after the line with that value. If it is inclusive, it also sends the lines with that value, and perhaps the
+// bad lines right before them.
 type breaking struct {
 	inclusive bool
 	before    bool
 	lines     []string
-	values    []string // of the lines, "" for those without
-	cuts      []int    // how many lines a connection brings
+	values    []string // of the lines; "": a line without one
+	cuts      []int    // lines per connection
 
 	mu    sync.Mutex
-	last  string   // value that was sent
-	asked []string // for what each connection asked
-	wants []string // the last value of the connection before
-	sent  int      // lines
+	last  string   // last value sent
+	asked []string // value requested by each connection
+	wants []string // last value of the connection before
+	sent  int      // number of lines
 	all   bool
 }
 
-// newBreaking returns a feed, the bad lines in it that have to be kept, and the last n of
-// each id.
+// newBreaking returns a feed, the bad lines in it that must be kept, and the last n of each id.
 func newBreaking(rnd *rand.Rand, inclusive bool) (b *breaking, bad []string, want map[string]int) {
 	b = &breaking{inclusive: inclusive, cuts: []int{40, 61, 30, 55, 47}}
 	want = map[string]int{}
-	known := map[string]bool{} // bad lines behind the value at hand
+	known := map[string]bool{} // bad lines after the current value
 	last, share := "", 1
 	if inclusive {
-		share = 3 // lines have a value in common
+		share = 3 // lines with the same value
 	}
 	for n := range 400 {
 		value := fmt.Sprintf("v%03d", n/share)
@@ -347,7 +343,7 @@ func newBreaking(rnd *rand.Rand, inclusive bool) (b *breaking, bad []string, wan
 			value, line = "", fmt.Sprintf("garbage %d", rnd.IntN(1000))
 		case kind == 1:
 			value, line = "", "the same garbage behind "+last
-		case kind == 2 && n%2 == 0: // an empty value is none: it would ask for the beginning, or for what comes from now on
+		case kind == 2 && n%2 == 0: // an empty value does not count: it would ask for the beginning, or only for new lines
 			value, line, good = "", fmt.Sprintf(`{"pitr":"","id":%q,"n":%d}`, id, n), true
 			want[id] = n
 		case kind == 2:
@@ -398,11 +394,11 @@ func (b *breaking) serve(n int, conn net.Conn) {
 		stay(conn)
 		return
 	}
-	fmt.Fprint(conn, b.lines[end][:5]) // and the beginning of another
+	fmt.Fprint(conn, b.lines[end][:5]) // and the beginning of another line
 }
 
-// TestSync_LostConnection: what a connection brought is committed, or on disk, before the
-// feed is asked to resume; nothing is folded twice, and each bad line is kept once.
+// TestSync_LostConnection: weir asks the feed to resume only after earlier lines are committed or on disk. No line is
+// folded twice, and each bad line is kept once.
 func TestSync_LostConnection(t *testing.T) {
 	for _, spool := range []bool{false, true} {
 		for name, how := range map[string]struct{ inclusive, before bool }{"exclusive": {}, "inclusive": {inclusive: true}, "before": {inclusive: true, before: true}} {
@@ -424,7 +420,7 @@ func lostConnection(t *testing.T, rnd *rand.Rand, spooled, inclusive, before boo
 	if spooled {
 		c.BatchPeriod, c.Spool = 50*time.Millisecond, spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
 	}
-	// A flush takes longer than it takes to connect again.
+	// A flush takes longer than a reconnection.
 	slow := sinktest.Flushes(func(sinktest.Call) sinktest.Fault { return sinktest.Fault{Delay: 700 * time.Millisecond} })
 	p, err := runUntil(t, c, dest, faulty(slow), func(p *progress.Progress) bool {
 		b.mu.Lock()

@@ -21,7 +21,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// smallFiles writes files of a line each, and returns how a job reads all of them.
+// smallFiles writes n files of one line each, and returns a job that reads all of them.
 func smallFiles(t *testing.T, n int) job.Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func smallFiles(t *testing.T, n int) job.Config {
 	return c
 }
 
-// Many small files are a few flushes, and nothing where none has changed.
+// Many small files take few flushes, and none if no file has changed.
 func TestSync_ManyFilesAreFewFlushes(t *testing.T) {
 	const files, lanesAtOnce = 2000, 1000
 	both(t, func(t *testing.T, dest string) {
@@ -57,8 +57,7 @@ func TestSync_ManyFilesAreFewFlushes(t *testing.T) {
 	})
 }
 
-// spoil replaces what a file holds, but neither its size nor its time: a run that reads it
-// fails.
+// spoil replaces the content of a file but keeps its size and time, so a run that reads it fails.
 func spoil(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -67,8 +66,8 @@ func spoil(t *testing.T, path string) {
 	testcheck.NoError(t, os.Chtimes(path, time.Time{}, info.ModTime()))
 }
 
-// A table that is emptied is filled in one go, though its first flush forgets the
-// checkpoints of sources that are claimed later.
+// Emptied tables are filled in one run, although its first flush removes the checkpoints of sources that are claimed
+// later.
 func TestSync_RebuildOfManyFiles(t *testing.T) {
 	both(t, func(t *testing.T, dest string) {
 		c := smallFiles(t, 500)
@@ -84,7 +83,7 @@ func TestSync_RebuildOfManyFiles(t *testing.T) {
 	})
 }
 
-// heldClaims counts the lanes that a run holds.
+// heldClaims counts the lanes that a run has claimed.
 type heldClaims struct {
 	sink.Claims
 	mu   sync.Mutex
@@ -111,11 +110,11 @@ func (c *heldClaims) Drop(ctx context.Context, lanes ...string) error {
 	return c.Claims.Drop(ctx, lanes...)
 }
 
-// TestSync_FilesWithoutLinesAreReleased: the claims of files that bring nothing to write are released while
-// others are read, for a server has room for few thousand locks. Such files are empty, or were read before
-// and then touched.
+// TestSync_FilesWithoutLinesAreReleased: claims of files that bring nothing to write are released while other files are
+// read, because a server only has room for a few thousand locks. Such files are empty, or were read before and then
+// touched.
 func TestSync_FilesWithoutLinesAreReleased(t *testing.T) {
-	const files, most = 4000, 3300 // of two sets, one at hand, and those that were claimed ahead
+	const files, most = 4000, 3300 // lanes of two sets, the current one, and those claimed ahead
 	dest := filepath.Join(t.TempDir(), "t.db")
 	c := smallFiles(t, files)
 	for _, what := range []string{"empty", "touched"} {
@@ -145,7 +144,7 @@ func TestSync_FilesWithoutLinesAreReleased(t *testing.T) {
 	}
 }
 
-// Files that are followed are lanes of one run: a flush has a thousand of them at most.
+// Followed files are lanes of one run. A flush has at most a thousand of them.
 func TestSync_FollowsManyFiles(t *testing.T) {
 	const files = 1200
 	dest := filepath.Join(t.TempDir(), "t.db")
@@ -162,8 +161,8 @@ func TestSync_FollowsManyFiles(t *testing.T) {
 	}
 }
 
-// TestSync_BadFirstLinesOfASlowSource: they are rejected, and once. Two of them do not tell what a file is that others
-// write to.
+// TestSync_BadFirstLinesOfASlowSource: bad first lines are rejected once. Two of them are not enough to recognize the
+// format of a file that others write to.
 func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
 	dir := t.TempDir()
 	feed, dest := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
@@ -183,9 +182,9 @@ func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
 	}
 }
 
-// TestSync_OtherFormats: a file of which no line is a message ends the run with its format, if five lines tell it, or its
-// end; else its lines are rejected, and so are those of a connection, and behind a message. What a file is does not depend on
-// how its lines come.
+// TestSync_OtherFormats: a file without messages ends the run with an error that names its format, if five lines, or
+// all lines of the file, identify it. Otherwise its lines are rejected, as are lines of a connection and lines after a
+// message. The result does not depend on how lines are cut into blocks.
 func TestSync_OtherFormats(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/formats.txtar", func(t *testing.T, _, quoted string) string {
 		lines, err := strconv.Unquote(quoted)
@@ -207,7 +206,7 @@ func TestSync_OtherFormats(t *testing.T) {
 	})
 }
 
-// becomes is what a run makes of the blocks of a lane: the format that it tells, or how many lines it rejects.
+// becomes returns the format that the blocks of a lane identify, or how many of their lines are rejected.
 func becomes(t *testing.T, lane string, blocks ...string) (what string) {
 	inMemory(t, func(b *bubble) {
 		b.Rejects.To, _ = job.ParseRejects("table")

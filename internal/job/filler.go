@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A filler has the set that the reader fills, and gives it to the flusher for an empty one.
+// A filler owns the set that the reader fills, and exchanges it with the flusher for an empty one.
 type filler struct {
 	set      *set
 	full     chan<- *set
@@ -14,25 +14,25 @@ type filler struct {
 	limits   setLimits
 	folding  *folding
 	settings *keptSettings
-	open     map[*lane]bool // lanes that are being read
+	open     map[*lane]bool // being read
 	rebuild  rebuild
 }
 
-// rebuild is whether the tables are to be emptied.
+// rebuild tells whether the tables are to be emptied.
 type rebuild int
 
 const (
 	noRebuild   rebuild = iota
-	rebuildDue          // by the next set
-	rebuildDone         // a set was handed over that empties them
+	rebuildDue          // the next set empties them
+	rebuildDone         // a set that empties them was handed over
 )
 
-// setLimits are what a set has at most, except for one line more.
+// setLimits limits the size of a set. A set may exceed it by one line.
 type setLimits struct {
-	rows    int // 0 is no limit
+	rows    int // 0: no limit
 	bytes   int64
 	lanes   int
-	eagerly bool // it may be written before it is full
+	eagerly bool // a set may be written before it is full
 }
 
 func limitsOf(c *Config, looks bool) setLimits {
@@ -43,28 +43,28 @@ func limitsOf(c *Config, looks bool) setLimits {
 	return l
 }
 
-// rejectShare is the part of its memory that a set fills with rejected lines. A driver
-// holds them again while it writes them, and each is garbage when it is written.
+// rejectShare is the share of its memory that a set may fill with rejected lines: 1/rejectShare. A driver copies them
+// to write them.
 const rejectShare = 4
 
-// isFull reports whether the set at hand has no room left.
+// isFull reports whether the current set has no room left.
 func (f *filler) isFull() bool {
 	s, most := f.set, &f.limits
 	return most.rows > 0 && s.Rows() >= most.rows || int64(s.Bytes()) >= most.bytes || int64(s.RejectBytes()+s.resumeBytes) >= most.bytes/rejectShare
 }
 
-// hasRoomFor reports whether the set at hand has a lane, or takes another one.
+// hasRoomFor reports whether the current set has a lane or can add it.
 func (f *filler) hasRoomFor(l *lane) bool {
 	return l.reading.inSet > 0 || len(f.set.lanes) < f.limits.lanes && len(f.set.ended) < f.limits.lanes
 }
 
-// eagerRows is how many rows are written at once, at least, if there is room for more; of manyPerRepeat messages
-// not one has a key that another had before.
+// eagerRows is how many rows a set has at least when it is written before it is full. At most one of manyPerRepeat
+// messages may have a key that another message had.
 const eagerRows, manyPerRepeat = 100_000, 64
 
-// isEager reports whether the set at hand may be written although there is room for more: nearly all of its messages
-// became rows of their own, so a larger set would write as many, and the database has nothing to do. A load of
-// rows that are all new would else fold and write in turns (1.2 of the time).
+// isEager reports whether to write the current set before it is full: nearly all of its messages made rows of their
+// own, so a larger set would not save writes, and the flusher is idle. Otherwise a load of new rows would fold and
+// write in turns, which takes 1.2 times as long.
 func (f *filler) isEager() bool {
 	if len(f.free) == 0 || !f.limits.eagerly {
 		return false
@@ -73,7 +73,7 @@ func (f *filler) isEager() bool {
 	return rows >= eagerRows && (f.set.Messages()-int64(rows))*manyPerRepeat < int64(rows)
 }
 
-// startPeriod notes when the first line of the set came in, and how long it waits.
+// startPeriod notes when the first line of the set arrived and how long it may wait.
 func (f *filler) startPeriod(l *lane) {
 	s := f.set
 	if s.first.IsZero() {
@@ -85,7 +85,7 @@ func (f *filler) startPeriod(l *lane) {
 	s.prompt = s.prompt || l.prompt
 }
 
-// laneIndex returns the index of a lane in the set at hand, or the one that it would get.
+// laneIndex returns the index that a lane has, or would get, in the current set.
 func (f *filler) laneIndex(l *lane) int {
 	if l.reading.inSet == 0 {
 		return len(f.set.lanes)
@@ -93,7 +93,7 @@ func (f *filler) laneIndex(l *lane) int {
 	return l.reading.inSet - 1
 }
 
-// addLane adds a lane to the set at hand, which writes its checkpoint.
+// addLane adds a lane to the current set, so its checkpoint is written.
 func (f *filler) addLane(l *lane) {
 	if l.reading.inSet == 0 {
 		f.set.lanes = append(f.set.lanes, setLane{lane: l})
@@ -101,8 +101,7 @@ func (f *filler) addLane(l *lane) {
 	}
 }
 
-// handOver gives the set to the flusher, and takes an empty one. It does nothing
-// where there is nothing to write.
+// handOver gives the set to the flusher and takes an empty one. It does nothing if there is nothing to write.
 func (f *filler) handOver(flushing context.Context) error {
 	s := f.set
 	s.rebuild = f.rebuild == rebuildDue && len(s.lanes) > 0
@@ -123,7 +122,7 @@ func (f *filler) handOver(flushing context.Context) error {
 		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, replaces: r.replaces, tentative: r.tentative, tally: r.tally}
 		r.replaces = false
 	}
-	if s.rebuild { // which forgets the other lanes' checkpoints
+	if s.rebuild { // emptying the tables removes the other lanes' checkpoints
 		f.rebuild = rebuildDone
 		for l := range f.open {
 			if l.reading.seq == l.cp.Seq {
@@ -137,7 +136,7 @@ func (f *filler) handOver(flushing context.Context) error {
 	}
 	f.folding.folders.Seal(s.Set)
 	f.folding.countUnmet()
-	if fresh := f.folding.countIgnored(); s.period > 0 { // else the summary names them
+	if fresh := f.folding.countIgnored(); s.period > 0 { // otherwise the summary names them
 		f.folding.warnIgnored(fresh)
 	}
 	select {
@@ -154,14 +153,14 @@ func (f *filler) handOver(flushing context.Context) error {
 	}
 }
 
-// commitAll writes the set at hand, and waits until all that was folded is committed, and the claims of lanes that
-// have ended are released.
+// commitAll writes the current set and waits until everything folded is committed and the claims of ended lanes are
+// released.
 func (f *filler) commitAll(flushing context.Context) error {
 	if err := f.handOver(flushing); err != nil {
 		return err
 	}
 	select {
-	case s := <-f.free: // no set is on its way
+	case s := <-f.free: // no set is being written
 		f.free <- s
 		return nil
 	case <-flushing.Done():

@@ -12,13 +12,13 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// pruneEvery is how often a run looks for rejects that are old enough to be removed.
+// pruneEvery is how often a run removes rejected lines that are older than --rejects-keep.
 const pruneEvery = time.Hour
 
-// A flusher writes sets.
+// A flusher writes sets to the database.
 type flusher struct {
 	cfg     *Config
-	run     string // its ID
+	run     string // the run's ID
 	db      sink.Sink
 	claims  sink.Claims
 	p       *progress.Progress
@@ -28,19 +28,18 @@ type flusher struct {
 	recent  flushLog
 	full    chan *set
 	free    chan<- *set
-	turns   *turns // of others
+	turns   *turns // work that other goroutines want done between flushes
 }
 
-// laneFlushed is what the flusher knows of a lane.
+// laneFlushed is the flusher's state of a lane.
 type laneFlushed struct {
 	refused int64       // messages that the database rejected
-	last    []laneFlush // the last of its flushes, while there are lanes that cannot be read again
-	pos     position    // of the last of them; where the lane begins before the first
-	safe    int64       // lines that this attempt has read and the database has
+	last    []laneFlush // the most recent flushes, if there are lanes that cannot be read again
+	pos     position    // of the last flush; before the first, where the lane begins
+	safe    int64       // lines of this attempt that the database has
 }
 
-// write writes sets until there are no more, and between them does what others ask for, until idle is closed: then
-// nobody will ask any more.
+// write writes sets until there are no more. Between them it does what other goroutines ask for, until idle is closed.
 func (f *flusher) write(ctx context.Context, idle <-chan struct{}) error {
 	full, done := f.full, (<-chan struct{})(nil)
 	for {
@@ -63,7 +62,7 @@ func (f *flusher) write(ctx context.Context, idle <-chan struct{}) error {
 // writeSet writes a set.
 func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	f.turns.anyEnded = f.turns.anyEnded || len(s.ended) > 0
-	if s.isEmpty() && !s.rebuild { // there is only what is to be told
+	if s.isEmpty() && !s.rebuild { // it carries only resume values or ended lanes
 		if err := errors.Join(f.resume(s), f.release(ctx, s.ended)); err != nil {
 			return err
 		}
@@ -104,7 +103,7 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	return nil
 }
 
-// resume passes on the values from which the source of a set that is committed resumes.
+// resume passes on the resume values of a committed set.
 func (f *flusher) resume(s *set) error {
 	for _, value := range s.resumes {
 		if err := f.cfg.Resume(value); err != nil {
@@ -114,19 +113,19 @@ func (f *flusher) resume(s *set) error {
 	return nil
 }
 
-// flushed returns what is counted of a flush.
+// flushed returns the counts of a flush.
 func flushed(s *fold.Set, res *sink.Result, took time.Duration) progress.Flush {
 	f := progress.Flush{Took: took, Rows: s.Rows(), Tables: make([]progress.TableFlush, len(s.Batches))}
 	for i, b := range s.Batches {
 		f.Tables[i] = progress.TableFlush{Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows())}
-		if res.Tables != nil { // else the set was only looked at
+		if res.Tables != nil { // nil if nothing was written
 			f.Tables[i].Rows = progress.Rows(res.Tables[i])
 		}
 	}
 	return f
 }
 
-// flushOf returns the flush of a set.
+// flushOf returns the flush that writes a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
 	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Mapping.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.run, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To.inDatabase(),
 		Rebuild: s.rebuild, Tombstones: f.cfg.Tombstones, Sent: f.p.Sent}
@@ -143,7 +142,7 @@ func (f *flusher) flushOf(s *set) *sink.Flush {
 		}
 		return f.rejects.write(flush, rejects)
 	}
-	for i := range s.lanes { // the fence is asked before all else
+	for i := range s.lanes { // the fence is checked first
 		at := &s.lanes[i]
 		flush.Lanes[i] = f.laneOf(at, 0)
 		if kept := at.lane.resends(); kept != nil {
@@ -153,19 +152,19 @@ func (f *flusher) flushOf(s *set) *sink.Flush {
 	return flush
 }
 
-// laneOf returns a lane of a flush, of whose messages the database has refused some.
+// laneOf returns a lane of a flush. refused is how many of its messages the database rejected.
 func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
 	refused += l.lane.flushed.refused
 	out := sink.Lane{Source: l.lane.name, Unnamed: l.lane.unnamed, Restart: l.replaces, Checkpoint: l.cp}
 	cp := &out.Checkpoint
 	cp.Rejected = l.rejected + refused
 	if l.tentative && l.folded == refused && cp.Rejected > 0 {
-		cp.Line, cp.Offset, cp.Mark = 0, 0, "" // so that a run with other settings reads them
+		cp.Line, cp.Offset, cp.Mark = 0, 0, "" // so a run with other settings reads them
 	}
 	return out
 }
 
-// committed notes what a flush has done.
+// committed records a committed flush.
 func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res *sink.Result) error {
 	f.history.hasWritten = true
 	f.recent.flushes++
@@ -191,7 +190,7 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 	return f.release(ctx, s.ended)
 }
 
-// release drops the claims of lanes that are done.
+// release releases the claims of lanes that are done.
 func (f *flusher) release(ctx context.Context, lanes []*lane) error {
 	var names []string
 	for _, l := range lanes {

@@ -15,28 +15,28 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A folding makes rows of lines in one attempt: by the mapper, a line is changes of rows, and the folders merge these
-// into a set. It is the reader's while an attempt lasts.
+// A folding makes rows of lines in one attempt: the mapper turns a line into changes of rows, and the folders merge
+// these into a set. It belongs to the reader during the attempt.
 type folding struct {
 	run         *run
 	caps        sink.Caps
-	tables      []Table        // of the run; those that messages have added in this attempt come last
-	have        []schema.Table // the same as the database had them
-	constrained bool           // a table has refused a row
-	mapper      Mapper         // nil where the fields are the columns of the one table, which is identity's
-	plan        *planned       // the mapper, where that goes by a mapping
+	tables      []Table        // the run's tables; those that messages added in this attempt come last
+	have        []schema.Table // the tables as the database has them
+	constrained bool           // a table has rejected a row
+	mapper      Mapper         // nil if the fields are the columns of the only table, which identity describes
+	plan        *planned       // the mapper, if it is a mapping
 	identity    *fold.Mapper
 	folders     fold.Folders
-	adding      int    // the table that is being added, or whose key is being named; -1: none
-	before      counts // of the attempts before
-	looked      int    // messages of the run that were looked at for an envelope, while they are few
+	adding      int    // index of the table that is being added or whose key is being set; -1: none
+	before      counts // of earlier attempts
+	probed      int    // messages checked for an envelope
 }
 
-// newFolding starts a fold for tables that a database has. before is that of the attempt before; nil: there was none.
+// newFolding starts a fold for tables of a database. before is the folding of the previous attempt, or nil.
 func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *folding, err error) {
 	f = &folding{run: r, adding: -1, caps: r.db.Caps(), tables: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
 	if before != nil {
-		f.before, f.looked = before.counts(), before.looked
+		f.before, f.probed = before.counts(), before.probed
 	}
 	if r.cfg.Mapping.New != nil {
 		if f.mapper, err = r.cfg.Mapping.New(r.names); err != nil {
@@ -74,13 +74,13 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 	return f, f.folders.Nest(f.plan.plan)
 }
 
-// addFolder adds the folder of a table, behind those of the tables before it.
+// addFolder appends the folder of a table.
 func (f *folding) addFolder(fitted *schema.Table, o fold.Options) {
 	fitted.HasConstraints = fitted.HasConstraints || f.constrained
 	f.folders = append(f.folders, fold.NewFolder(f.run.names, *fitted, o))
 }
 
-// addTable adds the folder of the table that a message has added, or puts it in the place of one that had no key yet.
+// addTable adds the folder of a table that a message added, or replaces the folder of one that had no key yet.
 func (f *folding) addTable(fitted *schema.Table, o fold.Options) {
 	f.addFolder(fitted, o)
 	if last := len(f.folders) - 1; f.adding < last {
@@ -92,7 +92,7 @@ func (f *folding) addTable(fitted *schema.Table, o fold.Options) {
 	}
 }
 
-// fit returns tables as the job wants them. The error joins those of all.
+// fit returns the tables as the job wants them. The error joins the errors of all tables.
 func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
 	fitted := make([]schema.Table, len(tables))
 	var faults []error
@@ -108,7 +108,7 @@ func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
 	return fitted, errors.Join(faults...)
 }
 
-// options are the rules of the fold for a table of the job, as the database has it.
+// options returns the fold's options for a table of the job, as the database has it.
 func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
 	o := of.Fold
 	o.Limits = f.caps.Limits
@@ -136,7 +136,7 @@ func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
 	return o, nil
 }
 
-// add merges a line of a source into a set. With an error it returns the table that rejects the line, or -1.
+// add merges a line of a source into a set. If it fails, table is the index of the table that rejects the line, or -1.
 func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
 	if l.Err != nil && !(l.Null && f.run.cfg.Mapping.Stream) {
 		return f.noTable(), l.Err
@@ -173,7 +173,7 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 	return table, nil
 }
 
-// noTable is the table that rejects a line that is no message: -1 where there are several.
+// noTable is the index of the table that rejects a malformed line, or -1 if there are several tables.
 func (f *folding) noTable() int {
 	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Mapping.Star == nil {
 		return 0
@@ -181,23 +181,23 @@ func (f *folding) noTable() int {
 	return -1
 }
 
-// prefetch has the memory fetched that folding lines will touch, of which one is at hand, where their fields are the
-// columns.
+// prefetch loads the memory that folding the next lines will touch into the CPU cache, if fields are columns. at is the
+// index of the current line.
 func (f *folding) prefetch(s *set, lines []feed.Line, at int) {
 	if f.mapper == nil {
 		f.folders[0].CPUPrefetch(s.Batches[0], lines, at)
 	}
 }
 
-// counts are of what had no place in a table.
+// counts are values and fields that found no column.
 type counts struct {
-	ignored    map[string]int64 // values of a field that found no column
-	mismatches map[string]int64 // values that were no object, or no array, where a path of the mapping steps into one
-	unmet      []progress.Unmet // fields that options name and no message has had
-	mapped     bool             // there was a mapper, and unmet is of it
+	ignored    map[string]int64 // values by field
+	mismatches map[string]int64 // values that a path of the mapping expected to be an object or array
+	unmet      []progress.Unmet // fields that options name and no message had
+	mapped     bool             // unmet comes from a mapping
 }
 
-// counts returns the counts of this attempt and of the ones before.
+// counts returns the counts of this attempt and earlier ones.
 func (f *folding) counts() counts {
 	c := counts{ignored: f.ignored(), mismatches: f.mismatches()}
 	if f.mapper != nil {
@@ -207,7 +207,7 @@ func (f *folding) counts() counts {
 	return c
 }
 
-// countPassed counts what has found no table and no column.
+// countPassed reports the values and fields that found no table or column.
 func (f *folding) countPassed(p *progress.Progress) {
 	f.countUnmet()
 	f.countIgnored()
@@ -216,10 +216,11 @@ func (f *folding) countPassed(p *progress.Progress) {
 	}
 }
 
-// countIgnored counts the values that found no column, and returns the fields that the metrics name from now on.
+// countIgnored counts the values that found no column, and returns the fields that the metrics have named since the
+// last call.
 func (f *folding) countIgnored() (fresh []string) { return f.run.p.Ignored(f.ignored()) }
 
-// warnIgnored warns of fields that find no column, unless the user's settings ignore them.
+// warnIgnored warns of fields that have no column, unless the user's settings ignore them.
 func (f *folding) warnIgnored(fields []string) {
 	unasked := func(field string) bool {
 		return slices.ContainsFunc(f.tables, func(t Table) bool {
@@ -240,7 +241,7 @@ func (f *folding) warnIgnored(fields []string) {
 	}
 }
 
-// ignored returns how many values each field had that found no column.
+// ignored returns how many values of each field found no column.
 func (f *folding) ignored() map[string]int64 {
 	all := map[string]int64{}
 	maps.Copy(all, f.before.ignored)
@@ -255,7 +256,7 @@ func (f *folding) ignored() map[string]int64 {
 	return all
 }
 
-// mismatches returns how many values were no object, or no array, where a path of the mapping steps into one.
+// mismatches counts values that a path of the mapping expected to be an object or array.
 func (f *folding) mismatches() map[string]int64 {
 	if f.plan == nil {
 		return f.before.mismatches
@@ -270,7 +271,7 @@ func (f *folding) mismatches() map[string]int64 {
 	return all
 }
 
-// lost returns how many values were not kept, by TABLE.COLUMN or TABLE.FIELD; nil: none.
+// lost returns how many values were not kept, by TABLE.COLUMN or TABLE.FIELD. nil: none.
 func (f *folding) lost() map[string]int64 {
 	if f.plan != nil && len(f.plan.notKept) > 0 {
 		return maps.Clone(f.plan.notKept)

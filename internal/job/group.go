@@ -8,8 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// join has the run share the job with the other members: it writes where the lanes begin that have
-// no checkpoint yet, also of those that others will read.
+// join joins the consumer group: it writes the start positions of all lanes that have no checkpoint yet, including
+// lanes that other members will read.
 func (a *attempt) join(ctx context.Context, member source.Member, starts []start) error {
 	group, err := sink.As[sink.GroupClaims](a.run.claims, "share a job between the members of a consumer group (--group)")
 	if err != nil {
@@ -41,7 +41,7 @@ func (a *attempt) join(ctx context.Context, member source.Member, starts []start
 	return group.Begin(ctx, a.run.id, lanes)
 }
 
-// cursors returns those of the checkpoints of lanes.
+// cursors returns the source cursors in the checkpoints of lanes.
 func (r *run) cursors(ctx context.Context, lanes []string) ([]source.Cursor, error) {
 	found, err := r.claims.Checkpoints(ctx, lanes...)
 	if err != nil {
@@ -58,8 +58,7 @@ func (r *run) cursors(ctx context.Context, lanes []string) ([]source.Cursor, err
 	return all, nil
 }
 
-// findLanes returns the names of the lanes that the sources have. If a source has to be asked for its lanes, it is
-// returned, too.
+// findLanes returns the lanes of the sources. If a source had to be opened for that, it is returned too.
 func (a *attempt) findLanes(ctx context.Context) (names []string, src source.Source, err error) {
 	c := a.run.cfg
 	if len(c.Sources) == 1 && c.Kind.Traits(c.Sources[0]).Divided {
@@ -82,7 +81,7 @@ func (a *attempt) findLanes(ctx context.Context) (names []string, src source.Sou
 	return names, nil, nil
 }
 
-// sourceOptions are the options of the run's sources.
+// sourceOptions returns the options of the run's sources.
 func (a *attempt) sourceOptions() source.Options {
 	r, opt := a.run, a.run.cfg.Source
 	opt.Pool, opt.Log = r.pool, r.cfg.Log

@@ -9,23 +9,23 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// judged is how many of the first lines of a source tell which format it has; fewer do if it has no more.
-const judged = 5
+// badLinesToDecide is how many lines at most are inspected to recognize the format of a source.
+const badLinesToDecide = 5
 
-// judgedBytes is how much of each of them is looked at.
-const judgedBytes = 64 << 10
+// inspectedBytes is how much of each line is inspected.
+const inspectedBytes = 64 << 10
 
-// A format is one of files that weir does not read.
+// A format is a file format that weir does not read.
 type format struct {
 	what  string
-	magic string // what its files have
-	at    int    // at this byte
-	// convert is the command that makes lines of it; "" where there is none.
+	magic string // bytes that its files contain
+	at    int    // offset of magic
+	// convert is a command that converts it to lines, or "".
 	convert string
 }
 
 var (
-	// marked are those that their first bytes tell.
+	// marked are the formats that their first bytes identify.
 	marked = []format{
 		{what: "compressed by xz", magic: "\xfd7zXZ\x00", convert: "xz -dc FILE"},
 		{what: "compressed by bzip2", magic: "1AY&SY", at: len("BZh9"), convert: "bzip2 -dc FILE"},
@@ -54,15 +54,15 @@ func (f *format) Error() string {
 	return text
 }
 
-// A beginning holds the first lines of a source, until one is a message or they are judged.
+// A beginning collects the first lines of a source, until one is a message or there are enough to recognize a format.
 type beginning struct {
 	awaits bool     // no message has come
-	lines  [][]byte // that came instead
-	torn   bool     // the first one begins an object that has no end
+	lines  [][]byte // the lines that came so far
+	torn   bool     // the first line begins an object that has no end
 }
 
-// add looks at the next block. It returns the format of the source, or nil if the source has messages, is of no known
-// format, or has brought too few lines yet. How lines are cut into blocks makes no difference.
+// add inspects the next block. It returns the source's format, or nil if the source has messages, if the format is
+// unknown, or if there are too few lines yet. The result does not depend on how lines are cut into blocks.
 func (b *beginning) add(e *event) *format {
 	if e.Oversize > 0 && b.awaits {
 		first := len(b.lines) == 0
@@ -79,7 +79,7 @@ func (b *beginning) add(e *event) *format {
 			*b = beginning{}
 			return nil
 		}
-		line := bytes.Trim(l.Text, " \t\r") // one of other spaces is not blank
+		line := bytes.Trim(l.Text, " \t\r") // a line of other spaces is not blank
 		if len(b.lines) == 0 {
 			if f := markedFormat(line); f != nil {
 				return f
@@ -87,15 +87,15 @@ func (b *beginning) add(e *event) *format {
 			err := (*feed.Error)(nil)
 			b.torn = bytes.HasPrefix(line, []byte("{")) && errors.As(l.Err, &err) && err.Reason == feed.Truncated
 		}
-		b.lines = append(b.lines, bytes.Clone(line[:min(len(line), judgedBytes)]))
-		if len(b.lines) == judged {
+		b.lines = append(b.lines, bytes.Clone(line[:min(len(line), inspectedBytes)]))
+		if len(b.lines) == badLinesToDecide {
 			return b.end()
 		}
 	}
 	return nil
 }
 
-// end returns the format of a source that has brought enough lines, or brings no more. A single line does not tell it.
+// end returns the format of a source after enough lines, or at its end. A single line is not enough for CSV.
 func (b *beginning) end() *format {
 	lines, torn := b.lines, b.torn
 	*b = beginning{}
@@ -110,10 +110,10 @@ func (b *beginning) end() *format {
 	return tableFormat(lines)
 }
 
-// tableFormat is the format of lines that have as many cells each, more than one; nil if they do not.
+// tableFormat returns the format of lines that have the same number of cells, more than one, or nil.
 func tableFormat(lines [][]byte) *format {
 	if bytes.ContainsAny(lines[0], "{}[]<>") {
-		return nil // the names of a table's columns have none of these
+		return nil // column names contain none of these
 	}
 	for _, separator := range []byte("\t;,") {
 		n := cells(lines[0], separator)
@@ -128,7 +128,7 @@ func tableFormat(lines [][]byte) *format {
 	return nil
 }
 
-// markedFormat is the format that the first line of a file tells, or nil.
+// markedFormat returns the format that the first line of a file identifies, or nil.
 func markedFormat(line []byte) *format {
 	for i := range marked {
 		f := &marked[i]
@@ -144,7 +144,7 @@ func markedFormat(line []byte) *format {
 	return nil
 }
 
-// isEvent reports whether a line is one of server-sent events.
+// isEvent reports whether a line is a server-sent event.
 func isEvent(line []byte) bool {
 	name, _, ok := bytes.Cut(line, []byte(":"))
 	switch string(name) {
@@ -154,7 +154,7 @@ func isEvent(line []byte) bool {
 	return false
 }
 
-// cells is the number of a line's cells, whose quotes may hold separators.
+// cells counts the cells of a line. Quoted cells may contain separators.
 func cells(line []byte, separator byte) int {
 	n, quoted := 1, false
 	for _, c := range line {

@@ -11,41 +11,41 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A history is what a run has learned in its attempts. While one lasts, each field has one owner, which may change it.
+// A history is what a run has learned in its attempts. During an attempt only a field's owner may change it.
 type history struct {
-	tables      []Table // as the database names them; those that messages have added come last
-	declared    int     // of these, the ones of the configuration
-	constrained bool    // a table has refused a row
+	tables      []Table // as the database names them; those that messages added come last
+	declared    int     // how many of them are configured
+	constrained bool    // a table has rejected a row
 	rewinds     rewinds
 	fences      fences
-	ends        map[string]int64 // of the lanes of a catalog, when the run began
-	nameless    bool             // another member of the group has the run's name
+	ends        map[string]int64 // end offsets of a catalog's lanes when the run began
+	nameless    bool             // another group member has the same name
 
-	streamNames map[string]string // see settings.Names: the reader's
-	keyless     map[string]bool   // see settings.Keyless: the reader's
+	streamNames map[string]string // see settings.Names; owned by the reader
+	keyless     map[string]bool   // see settings.Keyless; owned by the reader
 
-	hasWritten bool      // the job has written to the tables: the flusher's
-	pruned     time.Time // when old rejects were last removed: the flusher's
+	hasWritten bool      // the job has written to the tables; owned by the flusher
+	pruned     time.Time // when old rejects were last removed; owned by the flusher
 }
 
 func newHistory(tables []Table) *history {
-	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, fences: fences{moved: map[string]bool{}, lost: map[string]bool{}}}
+	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, fences: fences{fencedOnce: map[string]bool{}, lost: map[string]bool{}}}
 }
 
-// maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a
-// rewind. A server that is restored more often cannot be relied on.
+// maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a rewind. A server that is
+// restored more often cannot be relied on.
 const (
 	maxRewinds = 10
 	calm       = time.Minute
 )
 
-// rewinds are a run's rewinds.
+// rewinds counts the rewinds of a run.
 type rewinds struct {
 	inRow int
 	last  time.Time
 }
 
-// count counts a rewind for a reason, which it returns as the run's error after too many.
+// count counts a rewind. After too many it returns the reason as the run's error.
 func (r *rewinds) count(why error) error {
 	if time.Since(r.last) > calm {
 		r.inRow = 0
@@ -57,30 +57,29 @@ func (r *rewinds) count(why error) error {
 	return nil
 }
 
-// fences are the sources that other runs have written since they were claimed.
+// fences tracks the sources that other runs have written to since this run claimed them.
 type fences struct {
-	moved map[string]bool // once
-	lost  map[string]bool // more than once: they are theirs
-	err   error           // names these
+	fencedOnce map[string]bool // fenced once
+	lost       map[string]bool // fenced more than once: another run has them now
+	err        error           // names the lost sources
 }
 
-// note notes which sources other runs have written. The first time that may have been the last
-// flush of a run that was killed, which came after its claim was released: then the source
-// is still this run's.
+// note records which sources another run has written to. The first time, that may have been the last flush of a killed
+// run, which arrived after its claim was released. The source then still belongs to this run.
 func (f *fences) note(err sink.FencedError, why error) {
 	for _, name := range err.Lanes {
-		if f.moved[name] {
+		if f.fencedOnce[name] {
 			f.lost[name] = true
 		}
-		f.moved[name] = true
+		f.fencedOnce[name] = true
 	}
 	if len(f.lost) > 0 {
 		f.err = why
 	}
 }
 
-// rewind has the run read again from the database's checkpoints, where an error says that
-// this helps; other errors it returns.
+// rewind begins a new attempt from the database's checkpoints if that can resolve the error. Otherwise it returns the
+// error.
 func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	var behind sink.BehindError
 	var fenced sink.FencedError
@@ -89,7 +88,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	h := a.history
 	switch {
 	case a.inGroup && errors.As(err, &fenced):
-		a.run.p.Fenced() // the group knows who has the lanes: the run joins it again
+		a.run.p.Fenced() // the group decides who has the lanes: the run joins it again
 	case errors.Is(err, source.ErrNewLane):
 	case errors.Is(err, source.ErrNameTaken):
 		h.nameless = true
@@ -121,9 +120,9 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	return a.run.begin(ctx, h, a.folding)
 }
 
-// unfinished notes where an error has left the lanes, and returns the error with how many lines it has lost.
+// unfinished records where an error left the lanes, and adds to the error how many lines are lost.
 func (a *attempt) unfinished(err error) error {
-	perhaps := "" // the answer to a commit may have been lost
+	perhaps := "" // the commit's answer may have been lost
 	if failed, ok := errors.AsType[*sink.Error](err); ok && (failed.Class == sink.Unknown || failed.Reason == "connection") {
 		perhaps = "perhaps "
 	}

@@ -1,17 +1,14 @@
-// Package job reads sources, folds their lines and writes what that makes with the
-// sources' checkpoints.
+// Package job reads sources, folds their lines, and writes the resulting rows together with the sources' checkpoints.
 //
-// A run ([Run]) makes attempts ([attempt]) to read all sources from the checkpoints that the
-// database has, until one succeeds. What it is to do is fixed ([Config], [run]); what it learns
-// stays over its attempts ([history]).
+// A run ([Run]) makes attempts ([attempt]) to read all sources from the checkpoints in the database, until one
+// succeeds. Its task is fixed ([Config], [run]); what it learns is kept across attempts ([history]).
 //
-// Goroutines do the work of an attempt, each with state of its own: the opener claims the
-// sources and reads blocks of lines ([opener], [claimer]), scanners cut and scan these
-// ([scanPool]), the reader folds them in order into a set ([reader], [folding], [filler]), and
-// the flusher writes it ([flusher]) while the reader fills another. A set has one owner at a
-// time, and when both are full reading pauses. What else needs the database meanwhile takes
-// [turns] with the flusher: the removal of old rows ([expiry]), dead letters ([outbox]), and
-// tables that a message names first ([tableAdder]).
+// Goroutines do the work of an attempt, each with its own state. The opener claims the sources and reads blocks of
+// lines ([opener], [claimer]). Scanners cut and scan the blocks ([scanPool]). The reader folds the lines in order into
+// a set ([reader], [folding], [filler]). The flusher writes the set ([flusher]) while the reader fills another. A set
+// has one owner at a time, and when both are full, reading pauses. Other work in the database takes [turns] with the
+// flusher: removing old rows ([expiry]), dead letters ([outbox]), and adding tables that a message names first
+// ([tableAdder]).
 package job
 
 import (
@@ -33,34 +30,32 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// Config is what a run does: a field for each thing that can be set. A run does not change it, but Mapping.New
-// remembers the tables that messages add.
+// Config is what a run does. A run does not change it, except that Mapping.New remembers the tables that messages add.
 type Config struct {
 	Kind    source.Kind    // of all Sources
 	Sources []string       // as source.Kinds.Expand returns them
-	Source  source.Options // without the run's own
+	Source  source.Options // except Pool, Log, and others that the run sets; see sourceOptions
 	Feed    Feed
-	// Job is what the checkpoints are kept under: each source is a lane of it. stdin is one
-	// only with ResumeStdin, else no run resumes it.
+	// Job is the name of the checkpoints: each source is a lane of the job. stdin is a lane only with ResumeStdin;
+	// otherwise it is never resumed.
 	Job         string
 	ResumeStdin bool
-	// Tables are those that the sources' messages are applied to, parents before their
-	// children.
+	// Tables are the tables to write to, parents before their children.
 	Tables  []Table
 	Mapping Mapping
-	// Resume is called with each value from which the source resumes, as JSON, that the envelope of
-	// a mapping names, in order, when all that came before it is committed. nil: with none.
+	// Resume is called with each resume value that the envelope of a mapping names, as JSON, in order, once all earlier
+	// messages are committed. nil: never.
 	Resume func(value []byte) error
 
-	BatchRows int // a set has at most; 0 is no limit
-	// BatchPeriod is the longest a line waits before it is written. 0 chooses: 1 s for connections, a piped stdin
-	// and rate-limited sources; 1 s for followed files, FIFOs and Kafka too, but up to 10 s while they are behind; no
-	// limit for other files.
+	BatchRows int // maximum rows of a set; 0: no limit
+	// BatchPeriod is the longest that a line waits to be written. 0 chooses: 1 s for connections, a piped stdin and
+	// rate-limited sources; 1 s for followed files, FIFOs and Kafka, but up to 10 s while they are behind; no limit for
+	// other files.
 	BatchPeriod time.Duration
-	MaxRate     float64 // lines a second that are read at most; 0 is no limit
+	MaxRate     float64 // maximum lines per second; 0: no limit
 	Buffer      int64   // bytes of memory for both sets
 	Spool       spool.Folders
-	// Tombstones is how long the version of a delete is remembered.
+	// Tombstones is how long the versions of deleted rows are remembered.
 	Tombstones time.Duration
 
 	Rejects RejectRules
@@ -68,17 +63,15 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// A Restart is how a run continues that does not just continue where the last one ended.
+// A Restart tells how a run starts if it does not simply continue where the last one ended.
 type Restart struct {
-	FromStart bool // read from the start, over the rows that exist; once, whatever the run has to read again
-	Rebuild   bool // the same into emptied tables
-	// AcceptSettings continues from checkpoints of other settings, or of tables that were
-	// recreated.
+	FromStart bool // read from the start, over the existing rows; only once, even if the run rewinds
+	Rebuild   bool // like FromStart, but into emptied tables
+	// AcceptSettings continues from checkpoints of other settings or recreated tables.
 	AcceptSettings bool
-	// Backfill returns the command that fills new tables of the job, for people; nil: there is
-	// none.
+	// Backfill returns the command, for the user, that fills new tables of the job. nil: none.
 	Backfill func(tables []string) string
-	// Again returns the command of this run with one more flag, for people; nil: there is none.
+	// Again returns the command of this run with one more flag, for the user. nil: none.
 	Again func(flag ...string) string
 }
 
@@ -87,14 +80,12 @@ const livePeriod = time.Second
 // catchUpPeriod is how long a line of a followed file or of Kafka waits at most while there is more to read.
 const catchUpPeriod = 10 * time.Second
 
-// ErrRejected ends a run that takes no bad lines.
+// ErrRejected ends a run that accepts no bad lines.
 var ErrRejected = errors.New("a line was rejected")
 
-// Run reads the sources to their ends, and applies them to the tables. They are read one
-// after the other; files that are followed are read at the same time. claims hold the
-// sources for the run; where they are nil, all are read from their starts and nothing is
-// claimed. When ctx ends, Run stops reading, writes what it has and returns nil. p counts
-// what happens.
+// Run reads the sources to their ends and applies them to the tables. It reads them one after the other, but followed
+// files at the same time. claims locks the sources for the run; nil reads all from their starts and locks nothing. When
+// ctx ends, Run stops reading, writes what it has read, and returns nil. p counts what happens.
 func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *progress.Progress) (err error) {
 	if claims == nil {
 		claims = unclaimed{}
@@ -133,10 +124,9 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	return errors.Join(h.fences.err, a.unread.err())
 }
 
-// Fold reads the sources from their starts, folds them for tables of a database with
-// these limits, and has each set of rows looked at in place of a flush. When ctx ends, so
-// does Fold with its error, and what was read until then is not looked at. read returns a table that a
-// message adds, as the database has it.
+// Fold reads the sources from their starts, folds them for tables of a database with the given limits, and passes each
+// set of rows to look instead of writing it. When ctx ends, Fold returns its error, and look does not see the current
+// set. read returns a table that a message adds, as the database has it.
 func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, p *progress.Progress, look func(*sink.Flush) error, read sink.ReadTables) error {
 	r := newRun(&c, viewer{caps, read, look, ctx}, unclaimed{}, p)
 	r.looks = true
@@ -149,12 +139,12 @@ func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, 
 	return cmp.Or(err, ctx.Err())
 }
 
-// A viewer is a database of which nothing is known but its limits: what would be written is looked at.
+// A viewer is a sink that passes flushes to a function and writes nothing.
 type viewer struct {
 	caps sink.Caps
 	read sink.ReadTables
 	look func(*sink.Flush) error
-	ctx  context.Context // ends the run; a flush's own lasts longer
+	ctx  context.Context // ends the run; the context of a flush lasts longer
 }
 
 func (v viewer) Caps() sink.Caps { return v.caps }
@@ -169,21 +159,21 @@ func (v viewer) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
 	return sink.Result{}, v.look(f)
 }
 
-// A run is what its parts share. It does not change once the run has begun.
+// A run is the state that its parts share. It does not change once the run has begun.
 type run struct {
 	cfg       *Config
 	id        string
 	db        sink.Sink
-	looks     bool // nothing is written: a set is all that is read
+	looks     bool // nothing is written, and one set holds everything
 	claims    sink.Claims
 	p         *progress.Progress
-	names     *feed.Names // of the fields, in all sources
+	names     *feed.Names // of fields, in all sources
 	feedNames feedNames
 	pool      *source.Pool
-	limit     *rate.Limiter // of lines read, all sources together; nil: none
-	rejects   *rejectFile   // the flusher's while an attempt lasts
+	limit     *rate.Limiter // of lines read from all sources; nil: no limit
+	rejects   *rejectFile   // owned by the flusher during an attempt
 	expiry    *expiry
-	nulled    map[string]int64 // values that count as null, by TABLE.COLUMN; the reader's
+	nulled    map[string]int64 // values that count as null, by TABLE.COLUMN; owned by the reader
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *run {
@@ -192,7 +182,7 @@ func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *
 	return r
 }
 
-// sizeFiles notes how large the files are that an attempt is to read to their ends.
+// sizeFiles records the sizes of the files that an attempt reads to their ends.
 func (r *run) sizeFiles() error {
 	sizes := map[string]int64{}
 	for _, spec := range r.cfg.Sources {
@@ -203,7 +193,7 @@ func (r *run) sizeFiles() error {
 		if err != nil {
 			return err
 		}
-		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() { // else reading says what is wrong
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() { // otherwise reading reports the error
 			sizes[name] = info.Size()
 		}
 	}
@@ -211,7 +201,7 @@ func (r *run) sizeFiles() error {
 	return nil
 }
 
-// unclaimed are the claims of a run that resumes nothing.
+// unclaimed implements [sink.Claims] for a run that resumes nothing.
 type unclaimed struct{}
 
 func (unclaimed) Tables(context.Context) ([]string, error) { return nil, nil }

@@ -59,7 +59,7 @@ func openSink(t testing.TB, dest string, level sink.Level) sink.Sink {
 	return db
 }
 
-// openClaims opens what holds the sources of the job t.
+// openClaims opens the claims of job t.
 func openClaims(t *testing.T, dest string) sink.Claims {
 	t.Helper()
 	claims, err := driverOf(dest).OpenClaims(t.Context(), dest, "t", sink.Options{Level: sink.Off, Log: logtest.New(t)})
@@ -68,7 +68,7 @@ func openClaims(t *testing.T, dest string) sink.Claims {
 	return claims
 }
 
-// openSQL opens a database as another program does, to read.
+// openSQL opens a database to read, as another program would.
 func openSQL(t *testing.T, dest string) *sql.DB {
 	t.Helper()
 	driver := "pgx"
@@ -96,7 +96,7 @@ func query(t *testing.T, dest, q string) string {
 	return s.String
 }
 
-// has demands what a query answers.
+// has checks the result of a query.
 func has(t *testing.T, dest, want, q string) {
 	t.Helper()
 	if is := query(t, dest, q); is != want {
@@ -121,8 +121,8 @@ func nth(n int, fault sinktest.Fault) sinktest.Faults {
 	})
 }
 
-// TestSync_ServerRestored: a server that does not wait for its disk is killed
-// again and again, and what it had acknowledged is read again.
+// TestSync_ServerRestored: a server with asynchronous commits is killed again and again, and acknowledged batches that
+// it lost are read again.
 func TestSync_ServerRestored(t *testing.T) {
 	s := testpg.Start(t, "fsync=on")
 	dest := s.Database(t)
@@ -146,7 +146,7 @@ func TestSync_ServerRestored(t *testing.T) {
 	feed.applied(t, dest)
 }
 
-// restoredServer is a sink whose server is killed after some of its flushes.
+// restoredServer is a sink whose server is killed after some flushes.
 type restoredServer struct {
 	sink.Sink
 	t              *testing.T
@@ -161,9 +161,9 @@ func (g *restoredServer) Flush(ctx context.Context, f *sink.Flush) (sink.Result,
 	}
 	return res, ofTest(func() {
 		switch {
-		case g.kills < 6 && g.flushes%12 == []int{6, 11}[g.kills%2]: // so that one flush is lost, or several
+		case g.kills < 6 && g.flushes%12 == []int{6, 11}[g.kills%2]: // one flush is lost, or several
 			g.server.Settle(g.t)
-			g.server.Freeze(g.t, "walwriter") // it would write what nobody waits for
+			g.server.Freeze(g.t, "walwriter") // it would write to disk what nothing waits for
 		case g.kills < 6 && g.flushes%12 == 0:
 			g.server.Kill()
 			g.server.Restart(g.t)
@@ -172,7 +172,7 @@ func (g *restoredServer) Flush(ctx context.Context, f *sink.Flush) (sink.Result,
 	})
 }
 
-// ofTest does what may end the test from within a run: an error ends the run then, which would wait for its goroutine.
+// ofTest makes a function that may end the test callable from within a run: it returns an error, so the run ends first.
 func ofTest(do func()) error {
 	err, ended := errors.New("the test has failed"), make(chan struct{})
 	go func() {
@@ -184,14 +184,14 @@ func ofTest(do func()) error {
 	return err
 }
 
-// TestBatches_ByMemory: a file is folded as far as memory allows; if all of its rows are new, waiting would save nothing,
-// and batches are written while it is read.
+// TestBatches_ByMemory: a file is folded as far as memory allows. If all rows are new, larger batches would save
+// nothing, and batches are written while the file is read.
 func TestBatches_ByMemory(t *testing.T) {
 	const messages = 240_000
 	for name, test := range map[string]struct {
-		repeats     int // messages of each id
+		repeats     int // messages per id
 		buffer      int64
-		least, most int64 // batches
+		least, most int64 // number of batches
 	}{
 		"in one batch":                   {2, 1 << 30, 1, 1},
 		"all rows are new":               {1, 1 << 30, 2, 3},
@@ -219,8 +219,7 @@ func TestBatches_ByMemory(t *testing.T) {
 	}
 }
 
-// lateCommit is a database that a run has asked for its table just before the last commit of
-// another one came, which was killed.
+// lateCommit is a database in which a killed run commits once more right after a new run has read the tables.
 type lateCommit struct {
 	sink.Sink
 	asked bool
@@ -246,8 +245,8 @@ func TestSync_TheTableIsMadeByALateCommit(t *testing.T) {
 	}
 }
 
-// TestSync_ConstraintAddedMeanwhile: what a constraint rejects that a table gets during the
-// run is found message by message, though the batch at hand has not kept its messages.
+// TestSync_ConstraintAddedMeanwhile: messages that violate a constraint added during the run are found one by one,
+// although the current batch has not kept its messages.
 func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 	var feed []string
 	for i := range 100 {
@@ -274,7 +273,7 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 	})
 }
 
-// execSQL runs a statement as another program does.
+// execSQL runs a statement as another program would.
 func execSQL(t *testing.T, dest, statement string) {
 	t.Helper()
 	driver := "pgx"
@@ -289,7 +288,7 @@ func execSQL(t *testing.T, dest, statement string) {
 	}
 }
 
-// addsIndex is a sink whose table gets a unique index behind the third flush.
+// addsIndex is a sink that adds a unique index to its table after the third flush.
 type addsIndex struct {
 	sink.Sink
 	t       *testing.T
@@ -305,8 +304,7 @@ func (a *addsIndex) Flush(ctx context.Context, f *sink.Flush) (sink.Result, erro
 	return res, err
 }
 
-// TestProgress_Pending: lines are pending until they are committed, also when their numbers begin
-// again with another file.
+// TestProgress_Pending: lines are pending until they are committed, even if line numbers restart with another file.
 func TestProgress_Pending(t *testing.T) {
 	for name, period := range map[string]time.Duration{"committed at once": time.Millisecond, "not at all": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -338,11 +336,11 @@ func TestProgress_Pending(t *testing.T) {
 	}
 }
 
-// These tests are about runs into several tables, with messages as for a [sinktest.Router].
+// These tests run into several tables, with the messages of a [sinktest.Router].
 
 var twoTables = []string{"a", "b"}
 
-// tablesConfig is the configuration of a run of a feed into tables.
+// tablesConfig returns the configuration of a run of a feed into tables.
 func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
 	rejects, err := job.ParseRejects("table")
 	testcheck.NoError(t, err)
@@ -358,11 +356,11 @@ func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
 	return c
 }
 
-// A routed feed has lines for two tables, some of which are no messages.
+// A routed feed has lines for two tables. Some of them are not messages.
 type routed struct {
 	lines []string
 	rows  map[string]map[string][2]string // by table and id
-	bad   int                             // messages
+	bad   int                             // number of bad messages
 }
 
 func newRouted(r *rand.Rand, n int) *routed {
@@ -386,7 +384,7 @@ func newRouted(r *rand.Rand, n int) *routed {
 				changes = append(changes, func() { delete(rows, id) })
 			} else {
 				value := fmt.Sprint(i)
-				if c == 1 || i > n/2 { // c0 is a column of integers at first
+				if c == 1 || i > n/2 { // c0 has only integers at first
 					value = `"` + value + `"`
 				}
 				fields = append(fields, fmt.Sprintf(`"%s.c%d":%s`, table, c, value))
@@ -412,7 +410,7 @@ func newRouted(r *rand.Rand, n int) *routed {
 	return feed
 }
 
-// applied demands that the tables be what the feed makes of them, and that each bad line be kept once.
+// applied checks that the tables have the feed's rows and that each bad line is kept once.
 func (f *routed) applied(t *testing.T, dest string) {
 	t.Helper()
 	for table, rows := range f.rows {
@@ -425,7 +423,7 @@ func (f *routed) applied(t *testing.T, dest string) {
 	has(t, dest, fmt.Sprint(f.bad, " ", f.bad), "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects")
 }
 
-// TestTables_FaultyDatabase: whichever calls fail within a run, of several files, before they do something or after.
+// TestTables_FaultyDatabase: database calls fail during a run of several files, before or after they take effect.
 func TestTables_FaultyDatabase(t *testing.T) {
 	sinktest.Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
 		feed := newRouted(rnd, 300)
@@ -453,8 +451,8 @@ func TestTables_FaultyDatabase(t *testing.T) {
 	})
 }
 
-// TestTables_OneJobIsForOneSetOfTables: other tables are another job's, unless it accepts
-// that there are more of them. Their order says nothing of what they are.
+// TestTables_OneJobIsForOneSetOfTables: other tables need another job, unless the job accepts additional tables. The
+// order of the tables does not matter.
 func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
 	both(t, func(t *testing.T, dest string) {
 		path := filepath.Join(t.TempDir(), "feed.jsonl")

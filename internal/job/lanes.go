@@ -18,53 +18,53 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A start is a source of the run, and where it continues.
+// A start is a source of the run and where it continues.
 type start struct {
-	name     string // as source.Kind.NameOf has it
+	name     string // as returned by source.Kind.NameOf
 	traits   source.Traits
-	unnamed  bool // it has no name under which a checkpoint could be found
+	unnamed  bool // it has no name to keep a checkpoint under
 	reread   reread
 	cp       sink.Checkpoint
-	was      settings // of cp
+	was      settings // the settings in cp
 	from     position
-	accepted bool // it continues by --accept-settings
+	accepted bool // it continues because of --accept-settings
 	back     bool // this attempt has read it before
 }
 
-// reread is who can read lines of a source again that were read and not committed.
+// reread tells who can read uncommitted lines of a source again.
 type reread int
 
 const (
-	byNobody   reread = iota // they are gone
-	byLaterRun               // stdin that a job resumes
+	byNobody   reread = iota // nobody: they are lost
+	byLaterRun               // a later run: stdin that a job resumes
 	byThisRun                // this run and later ones
 )
 
-// A lane is what is read in order, and resumed by itself; see [source.Source].
+// A lane is read in order and resumed independently; see [source.Source].
 type lane struct {
 	start
 	log      *slog.Logger
 	progress *progress.Lane
 	source   source.Lane
-	begun    source.Begun  // of the source
-	begin    position      // of its first line
-	period   time.Duration // a line waits at most before it is written; 0 is no limit
-	// prompt tells that this is so while lines wait to be read, too. Else a batch is filled until there are none
-	// for the moment, for [catchUpPeriod] at most.
+	begun    source.Begun  // as the source reports it
+	begin    position      // of the first line
+	period   time.Duration // longest that a line waits to be written; 0: no limit
+	// prompt keeps period even while more lines are waiting to be read. Otherwise a batch is filled until no more lines
+	// are waiting, for [catchUpPeriod] at most.
 	prompt bool
 
-	reading laneReading // the reader's
-	flushed laneFlushed // the flusher's
+	reading laneReading // owned by the reader
+	flushed laneFlushed // owned by the flusher
 
-	left atomic.Int64 // lines that were read and are not folded, for the attempt ends
+	left atomic.Int64 // lines that were read but not folded because the attempt ended
 }
 
-// maxLanes is how many lanes a set takes at most. 4,000 would save a fifth of the CPU of 10,000 files of
-// 50 messages (the section files of make bench), but two sets and a claim have a lock for each lane, and
-// a Postgres server has room for 6,400 by default, of all its sessions.
+// maxLanes is the maximum number of lanes in a set. 4,000 would save a fifth of the CPU time for 10,000 files of 50
+// messages (the section files of make bench). But two sets and a claim hold a lock for each lane, and a Postgres server
+// has room for 6,400 locks of all sessions by default.
 const maxLanes = 1000
 
-// An opener has the lanes claimed that the sources open, and puts their lines into the pool.
+// An opener claims the lanes that the sources open, and puts their lines into the pool.
 type opener struct {
 	cfg     *Config
 	p       *progress.Progress
@@ -73,16 +73,16 @@ type opener struct {
 	scans   *scanPool
 	outbox  *outbox
 	unread  *unreadFiles
-	spooled func(source.Source) source.Source // keeps the lines of the one source on disk; nil: that is not wanted
-	spool   source.Source                     // that one, which is open until all is committed
+	spooled func(source.Source) source.Source // keeps the lines of the only source on disk; nil: not wanted
+	spool   source.Source                     // what spooled returned, open until everything is committed
 
 	mu    sync.Mutex
-	lanes []*lane // that were opened
+	lanes []*lane // opened so far
 }
 
-// open reads the sources to their ends, one after the other; files that are followed are read
-// at the same time. When reading ends, what was read before is put into the pool yet; when folding
-// ends, nothing is. src is the source of all of them, nil where none was asked for its lanes.
+// open reads the sources to their ends: followed files at the same time, others one after the other. When reading ends,
+// lines read before are still put into the pool; when folding ends, nothing is. src is the source of all of them if it
+// is already open, else nil.
 func (o *opener) open(reading, folding context.Context, starts []start, src source.Source) error {
 	if src != nil {
 		return o.read(reading, folding, src)
@@ -120,11 +120,11 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 	return g.Wait()
 }
 
-// read puts what a source brings into the pool, until an error or its end.
+// read puts the events of a source into the pool, until an error or its end.
 func (o *opener) read(reading, folding context.Context, src source.Source) error {
 	defer context.AfterFunc(reading, src.Stop)()
-	lanes := map[string]*lane{} // that are open
-	ended := map[string]*lane{} // that may come back
+	lanes := map[string]*lane{} // open lanes
+	ended := map[string]*lane{} // may come back
 	for {
 		e, err := src.Next(folding)
 		if err == io.EOF {
@@ -161,8 +161,8 @@ func (o *opener) read(reading, folding context.Context, src source.Source) error
 	}
 }
 
-// waitCommitted waits until all that was read of a lane that has ended is committed, and its claim
-// released: before that its checkpoint does not say where it continues. nil is no lane.
+// waitCommitted waits until all lines of an ended lane are committed and its claim is released. Only then does its
+// checkpoint say where it continues. nil is no lane.
 func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error {
 	if l == nil {
 		return nil
@@ -179,8 +179,8 @@ func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error 
 	}
 }
 
-// begin claims a lane that was opened, and has it read; back says that this attempt has read it
-// before. It returns nil where there is nothing to read.
+// begin claims a lane that a source opened. back means that this attempt has read it before. It returns nil if there is
+// nothing to read.
 func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, error) {
 	s, err := o.claimer.claim(ctx, e.Lane)
 	if err != nil || s == nil {
@@ -192,7 +192,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	finished := err == io.EOF
 	if err != nil && !finished {
 		l.progress.Remove()
-		if err := o.unread.passOver(s, err); err != nil {
+		if err := o.unread.noteUnread(s, err); err != nil {
 			return nil, err
 		}
 		return nil, o.claimer.claims.Drop(ctx, s.name)
@@ -223,7 +223,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	o.mu.Lock()
 	o.lanes = append(o.lanes, l)
 	o.mu.Unlock()
-	o.outbox.more() // what an earlier run has left
+	o.outbox.wakeUp() // an earlier run may have left letters
 	if finished {
 		o.claimer.skipOpened(s)
 	} else {
@@ -232,7 +232,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	return l, nil
 }
 
-// rereadable returns who can read lines of an open lane again: nobody those of a FIFO.
+// rereadable returns who can read uncommitted lines of an open lane again. FIFO lines cannot be read again.
 func (l *lane) rereadable() reread {
 	if l.begun.Once {
 		return byNobody
@@ -240,23 +240,23 @@ func (l *lane) rereadable() reread {
 	return l.reread
 }
 
-// stop is where a lane was left: all before a position is committed.
+// stop describes where a lane was left. Everything before the position is committed.
 func (l *lane) stop(at position) progress.Stop {
 	s := progress.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.begun.Kept || l.rereadable() != byNobody}
 	if read, ok := source.As[source.Sized](l.source); ok && read.Size() > 0 {
-		// What a file has is read ahead; of a compressed one the offset counts other bytes.
+		// Files are read ahead, and offsets in compressed files count uncompressed bytes.
 		s.Read = min(1, float64(min(at.offset, read.RawOffset()))/float64(read.Size()))
 	}
 	return s
 }
 
-// countUnfolded counts lines that were read and are not folded, because the attempt ends.
+// countUnfolded counts lines that were read but not folded because the attempt ends.
 func (l *lane) countUnfolded(lines, bytes int64) {
 	l.left.Add(lines)
 	l.progress.Read(lines, bytes, false, time.Time{})
 }
 
-// countUnfoldedBlock counts the lines of a block that is not scanned; nil is none.
+// countUnfoldedBlock counts the lines of a block that was not scanned. It ignores nil.
 func (l *lane) countUnfoldedBlock(b *source.Block) {
 	if b == nil {
 		return
@@ -265,8 +265,8 @@ func (l *lane) countUnfoldedBlock(b *source.Block) {
 	l.countUnfolded(int64(n), max(b.Oversize, int64(len(b.Data))))
 }
 
-// lost is how many lines were read that the database does not have, and that the run cannot read again. What a
-// spool keeps was lost only if it was committed, and removed there, before the database was restored.
+// lost counts the lines that were read, are not in the database, and cannot be read again by this run. Lines of a spool
+// are lost only if they were committed, and removed from the spool, before the database was restored.
 func (l *lane) lost() int64 {
 	switch {
 	case l.rereadable() == byThisRun:
@@ -277,7 +277,7 @@ func (l *lane) lost() int64 {
 	return l.reading.read + l.left.Load() - l.flushed.safe
 }
 
-// kindOf returns how a source is read.
+// kindOf returns how a source is read, for the status page.
 func kindOf(t source.Traits, follow bool) progress.Kind {
 	switch {
 	case t.Records:
@@ -307,7 +307,7 @@ func (o *opener) logStart(l *lane) {
 	}
 }
 
-// close ends what lasts until all is committed. Its error may be the one that has ended reading.
+// close closes what stays open until everything is committed. err may be the error that ended reading.
 func (o *opener) close(err error) error {
 	if o.spool == nil {
 		return err

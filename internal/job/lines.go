@@ -17,7 +17,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	l, r := e.lane, &e.lane.reading
 	if e.Restart {
 		r.restart()
-		r.begins = beginning{} // what was read before is good, whatever comes now
+		r.begins = beginning{} // lines read before are good, whatever comes now
 	}
 	if e.Line > 0 {
 		r.begin(e.Line - 1)
@@ -52,8 +52,8 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	return err
 }
 
-// foreign ends the run for a lane that has another format. Its lines that were rejected before that was clear are not
-// written, unless they were handed over or other lanes have brought something, too.
+// foreign ends the run because a lane has a foreign format. Lines of it that were already rejected are not written,
+// unless they were handed over or other lanes are in the set.
 func (rd *reader) foreign(l *lane, f *format) error {
 	if s := rd.filler.set; len(s.lanes) == 1 && s.lanes[0].lane == l {
 		s.reset()
@@ -61,7 +61,8 @@ func (rd *reader) foreign(l *lane, f *format) error {
 	return fmt.Errorf("%s: %w", l.name, f)
 }
 
-// oversize rejects a line of which there is only the beginning. It returns 0 if the line is left for the next run.
+// oversize rejects a line that exceeds the limit, of which only the beginning was read. It returns 0 if the line is
+// left for the next run.
 func (rd *reader) oversize(e *event) (at int, err error) {
 	r := &e.lane.reading
 	was := r.feed
@@ -75,7 +76,7 @@ func (rd *reader) oversize(e *event) (at int, err error) {
 	return len(e.Data), v.err
 }
 
-// count is how many lines a block has.
+// count returns the number of lines in a block.
 func (e *event) count() int64 {
 	if e.Oversize > 0 {
 		return 1
@@ -83,7 +84,7 @@ func (e *event) count() int64 {
 	return int64(len(e.lines))
 }
 
-// size is how many bytes of the source a block has up to an index.
+// size returns the size in bytes, in the source, of a block up to an index.
 func (e *event) size(at int) int64 {
 	if at > 0 && e.Oversize > 0 {
 		return e.Oversize
@@ -91,33 +92,33 @@ func (e *event) size(at int) int64 {
 	return int64(at)
 }
 
-// moveTo notes that the lines of the block up to an index are folded.
+// moveTo records that the lines of the block up to an index are folded.
 func (rd *reader) moveTo(e *event, at int) {
 	l, r := e.lane, &e.lane.reading
 	read := r.at(e.OffsetAfter(at), mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark})
-	if read != r.pos { // else it was handed over
+	if read != r.pos { // otherwise the set was handed over
 		r.pos = read
 		rd.filler.addLane(l)
 	}
 }
 
-// A verdict is what became of a line.
+// A verdict is the result of folding a line.
 type verdict struct {
 	fate  fate
-	table *mapping.NewTable // that needsTable is about
-	err   error             // ends the lane, after the line if that is done
+	table *mapping.NewTable // the table to add, if needsTable
+	err   error             // ends the lane; after the line if the line is done
 }
 
 type fate int
 
 const (
-	done       fate = iota // it was folded or rejected, or says something about the feed
-	unread                 // it is left for the next run
-	needsSet               // the set has to be written before it
-	needsTable             // a table has to be added for it
+	done       fate = iota // folded or rejected, or a message about the feed
+	unread                 // left for the next run
+	needsSet               // the set must be written first
+	needsTable             // a table must be added first
 )
 
-// foldLines folds the lines of a block and returns the index after the last one that counts.
+// foldLines folds the lines of a block and returns the index after the last folded one.
 func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err error) {
 	r := &e.lane.reading
 	for i := 0; i < len(e.lines); {
@@ -128,7 +129,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 			was := r.feed
 			v := rd.foldLine(e, i, at)
 			if v.fate != done {
-				r.feed = was // the line is met again, here or by the next run
+				r.feed = was // this line will be read again, here or by the next run
 			}
 			switch v.fate {
 			case unread:
@@ -163,7 +164,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 	return at, nil
 }
 
-// split hands over what was read before an index of a block.
+// split hands over the set with the lines before an index of a block.
 func (rd *reader) split(flushing context.Context, e *event, at int) error {
 	if at > 0 {
 		rd.moveTo(e, at)
@@ -171,8 +172,8 @@ func (rd *reader) split(flushing context.Context, e *event, at int) error {
 	return rd.filler.handOver(flushing)
 }
 
-// addTable adds a table for a line of a block, which begins at an index. exists is false for one that does not exist,
-// so that no rows of it can be removed.
+// addTable adds a table for a line of a block that begins at an index. exists is false if there is no such table and
+// the line only removes rows.
 func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *mapping.NewTable) (exists bool, err error) {
 	t, err := rd.adder.find(flushing, n)
 	if t == nil || err != nil {
@@ -182,7 +183,7 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	if !ok || err != nil {
 		return true, err // the mapper rejects the line
 	}
-	// From now on all tables keep their messages.
+	// From now on all batches keep their messages.
 	if fold.MayReject(&t.fitted, &o) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
 		if err := rd.split(flushing, e, at); err != nil {
 			return true, err
@@ -193,7 +194,7 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	return true, nil
 }
 
-// foldLine folds or rejects a line of a block, which begins at an index.
+// foldLine folds or rejects a line of a block that begins at an index.
 func (rd *reader) foldLine(e *event, i, at int) verdict {
 	l, line := e.lane, &e.lines[i]
 	place := fold.Place{Lane: rd.filler.laneIndex(l), Line: l.reading.line() + 1, Offset: e.Offset + int64(at)}
@@ -211,13 +212,13 @@ func (rd *reader) foldLine(e *event, i, at int) verdict {
 	table, err := rd.folding.add(rd.filler.set, line, l.name, place)
 	switch err := err.(type) {
 	case nil:
-		if rd.folding.mapper == nil && rd.folding.looked < likely {
-			rd.tellEnvelope(l, line.Text, place.Line)
+		if rd.folding.mapper == nil && rd.folding.probed < envelopeProbes {
+			rd.warnEnvelope(l, line.Text, place.Line)
 		}
 		rd.countMessage(l)
 		return verdict{}
 	case *feed.Error:
-		// The end of a followed file comes when another one has taken its place.
+		// At the end of a followed file, another file has replaced it.
 		last := e.Tail && at+len(line.Text)+1 >= len(e.Data)
 		if last && err.Reason == feed.Truncated && l.traits.Named && !rd.cfg.Source.Follow {
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
@@ -234,28 +235,29 @@ func (rd *reader) foldLine(e *event, i, at int) verdict {
 	}
 }
 
-// likely is how many messages of a run are looked at: a change stream may begin with some that are not rows.
-const likely = 10
+// envelopeProbes is how many messages of a run are checked for an envelope. A change stream may begin with some that
+// are not rows.
+const envelopeProbes = 10
 
-// tellEnvelope warns, once, of a message that looks to be in an envelope, whose fields become columns.
-func (rd *reader) tellEnvelope(l *lane, message []byte, line int64) {
-	rd.folding.looked++
+// warnEnvelope warns, once, if a message looks like an envelope whose fields would become columns.
+func (rd *reader) warnEnvelope(l *lane, message []byte, line int64) {
+	rd.folding.probed++
 	if of := envelope.DetectPreset(message); of != "" {
 		l.log.Warn(fmt.Sprintf("%s line %d looks like a message of a change stream, whose row is in an envelope: --envelope %s reads that; without it the fields of the envelope are the columns", l.name, line, of))
-		rd.folding.looked = likely
+		rd.folding.probed = envelopeProbes
 	}
 }
 
-// countMessage notes that a line of a lane is a message.
+// countMessage counts a line of a lane as a message.
 func (rd *reader) countMessage(l *lane) {
 	l.reading.folded++
 	rd.filler.addLane(l)
 }
 
-// reject deals with a line that is no message.
+// reject handles a line that cannot be folded.
 func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) verdict {
-	if rd.cfg.Feed.resumes(l.traits) && l.reading.feed.again(line) {
-		return verdict{} // it was counted when it came first
+	if rd.cfg.Feed.resumes(l.traits) && l.reading.feed.seen(line) {
+		return verdict{} // counted when it came first
 	}
 	rejected := fold.NewReject(at, table, why, line)
 	rd.filler.startPeriod(l)
@@ -273,7 +275,7 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	return verdict{err: tooMany(rd.cfg, rd.p, rejected.Detail)}
 }
 
-// rejectedError is the end of a run that takes no bad lines.
+// rejectedError ends a run that accepts no bad lines.
 func rejectedError(of *start, r *fold.Reject) error {
 	place := fmt.Sprintf("line %d (byte %d)", r.Line, r.Offset)
 	if of.traits.Records {
@@ -282,7 +284,7 @@ func rejectedError(of *start, r *fold.Reject) error {
 	return fmt.Errorf("%w: %s %s: %s", ErrRejected, of.name, place, r.Detail)
 }
 
-// tooMany ends a run whose feed is mostly bad.
+// tooMany ends a run that has rejected too many lines.
 func tooMany(c *Config, p *progress.Progress, last string) error {
 	if n := p.Rejected(); n > c.Rejects.Max {
 		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, c.Rejects.Max, last)

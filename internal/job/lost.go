@@ -6,24 +6,24 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// rememberedFlushes is how far a database can be restored, at least, for the lines that
-// are lost to be named.
+// rememberedFlushes is how many flushes are remembered at least. If the database is restored to before them, lost lines
+// cannot be named.
 const rememberedFlushes = 1000
 
-// A flushLog has the last flushes, while there are lanes that cannot be read again: of a database that is restored to an
-// earlier state, it tells which of their lines are lost. It is the flusher's.
+// A flushLog remembers the last flushes if there are lanes that cannot be read again. After the database is restored to
+// an earlier state, it tells which lines are lost. The flusher owns it.
 type flushLog struct {
-	flushes      int64   // that were committed
-	unrepeatable []*lane // that cannot be read again
+	flushes      int64   // number of committed flushes
+	unrepeatable []*lane // lanes that cannot be read again
 }
 
-// laneFlush is a flush that had a lane.
+// laneFlush is a flush that wrote a lane.
 type laneFlush struct {
-	number int64 // among all flushes, from 1
+	number int64 // of the flush, from 1
 	read   int64 // lines of the lane that this attempt had read by then
 }
 
-// note notes that the flush which was committed last had a lane, of which l.flushed tells how far it was read.
+// note records that the last committed flush wrote a lane up to l.flushed.
 func (f *flushLog) note(l *lane) {
 	of := &l.flushed
 	if l.rereadable() != byThisRun && of.last == nil {
@@ -37,14 +37,14 @@ func (f *flushLog) note(l *lane) {
 	}
 }
 
-// noteLost works out which lines a restore of the database has lost: the lines of every flush after the last one that the
-// database still has of the lane in the error.
+// noteLost finds out which lines a restore of the database has lost: the lines of every flush after the last one that
+// the database still has of the lane in the error.
 func (f *flushLog) noteLost(s *set, err error) {
-	var behind sink.BehindError // else nothing that was committed is lost
+	var behind sink.BehindError // otherwise no committed line is lost
 	if !errors.As(err, &behind) {
 		return
 	}
-	found := int64(0) // the number of that flush; 0 where it is not remembered
+	found := int64(0) // number of that flush; 0 if it is not remembered
 	for i := range s.lanes {
 		last := s.lanes[i].lane.flushed.last
 		if n := len(last) - int(behind.Want-behind.Found); s.lanes[i].lane.name == behind.Lane && n > 0 {

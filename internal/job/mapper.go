@@ -11,23 +11,22 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A Table is one of those that a job keeps.
+// A Table is a table that a job writes to.
 type Table struct {
 	Name string
-	Key  []string // as the database has it; nil: that of the fold
-	// KeyOpen tells that the first message may name another key: see [mapping.Table].
+	Key  []string // key columns as named in the database; nil: the fold's key
+	// KeyOpen means that the first message may name another key: see [mapping.Table].
 	KeyOpen bool
 	Fold    fold.Options
-	// Fit makes the table, as the database has it, what the job wants of it: its stamps, and
-	// what runs when it is made. nil: nothing.
+	// Fit changes a table, as read from the database, to what the job wants: its stamps, and the SQL that creates it.
+	// nil: it changes nothing.
 	Fit    func(*schema.Limits, *schema.Table) error
-	Expire *Expire // when its rows are removed; nil: never
-	// Mapping is what makes its rows of messages, by the keys of a config file, for checkpoints;
-	// nil where messages are its rows.
+	Expire *Expire // when rows are removed; nil: never
+	// Mapping has the table's settings in checkpoints, by key of a config file. nil if messages are rows.
 	Mapping map[string]string
 }
 
-// StoredKey returns the key as the database has it.
+// StoredKey returns the key columns as named in the database.
 func (t *Table) StoredKey() []string {
 	if t.Key != nil {
 		return t.Key
@@ -35,7 +34,7 @@ func (t *Table) StoredKey() []string {
 	return t.Fold.Key
 }
 
-// AddsTo says what each message adds to, for an error about applying messages twice; "": a repeated message changes nothing.
+// AddsTo tells what a repeated message adds to, for an error message. "": a repeated message changes nothing.
 func (t *Table) AddsTo() string {
 	name := fmt.Sprintf("table %q", t.Name)
 	if t.Name == mapping.Star {
@@ -50,12 +49,12 @@ func (t *Table) AddsTo() string {
 	return ""
 }
 
-// addsAgain reports whether applying messages twice would add them twice.
+// addsAgain reports whether applying messages twice changes the result.
 func addsAgain(tables []Table) bool {
 	return slices.ContainsFunc(tables, func(t Table) bool { return t.AddsTo() != "" })
 }
 
-// TableKeys are the tables with their keys as the database has them.
+// TableKeys returns the tables and their keys as the database has them.
 func TableKeys(tables []Table) []sink.TableKey {
 	keys := make([]sink.TableKey, len(tables))
 	for i := range tables {
@@ -64,27 +63,26 @@ func TableKeys(tables []Table) []sink.TableKey {
 	return keys
 }
 
-// A Mapping is how a job makes rows of messages. [Config.Map] fills it. The zero value: all messages are for the one table,
-// whose columns are called as the fields are.
+// A Mapping turns messages into rows. [Config.Map] sets it. With the zero value, all messages belong to the only table,
+// whose columns are named like the fields.
 type Mapping struct {
-	// New returns what maps lines whose scanners number names as names does; the tables are fitted after it.
+	// New returns a mapper of lines scanned with names. The tables are fitted after it is called.
 	New func(names *feed.Names) (Mapper, error)
-	// Names number the fields of the messages, where New goes by numbers that it had before; nil: the run makes them.
+	// Names number the fields of the messages, if New relies on earlier numbers. nil: the run creates them.
 	Names *feed.Names
-	// Star describes the tables that messages add to the job's; nil: they add none.
+	// Star describes the tables that messages add to the job. nil: they add none.
 	Star *Table
-	// Stream is set for a change stream, where a line null comes after the message that removed the row.
+	// Stream is set for a change stream, in which a line null follows the message that removed the row.
 	Stream bool
-	// Fingerprint is by which messages are taken, whatever the table, by the keys of a config file, for checkpoints.
+	// Fingerprint has the settings of all tables in checkpoints, by key of a config file.
 	Fingerprint map[string]string
 }
 
-// A Mapper says what the lines of a job's sources mean for its tables. One goroutine uses it.
+// A Mapper turns the lines of a job's sources into changes of its tables. It is for one goroutine.
 type Mapper interface {
-	// Map returns the changes that a line makes, in the order of the tables: none where it is
-	// for no table. The line was scanned without an error, or is null in a stream; source is the name of where it
-	// comes from. An error of type [*feed.Error] rejects the line, any other one ends the
-	// run. table is the one that rejects it, -1 where it is none of them. The answer is good
-	// until the next call.
+	// Map returns the changes that a line makes, in the order of the tables; none if the line is for no table. The line
+	// was scanned without an error, or is null in a stream. source is the name of its source. A [*feed.Error] rejects
+	// the line; any other error ends the run. table is the index of the table that rejects the line, or -1. The changes
+	// are valid until the next call.
 	Map(l *feed.Line, source string, at fold.Place) (changes []fold.TableChange, table int, err error)
 }

@@ -8,32 +8,31 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A position is how far a source was read: to the end of a line.
+// A position tells how far a source was read. It is at the end of a line.
 type position struct {
 	line   int64 // lines before it
-	offset int64 // bytes before it, as messages and people count them
+	offset int64 // bytes before it, uncompressed, as messages show them
 	mark   mark
-	read   int64 // lines that this attempt has read of it
+	read   int64 // lines of the source that this attempt has read
 }
 
-// A mark is what a checkpoint keeps, in JSON, to have its source resumed. The source, or the queue around
-// it, has a part that the job does not read.
+// A mark is what a checkpoint keeps, as JSON, to resume its source. The job does not read the part that belongs to the
+// source or the spool around it.
 type mark struct {
 	Source source.Cursor `json:"source,omitempty"`
 	Feed   feedMark      `json:"feed,omitzero"`
 }
 
-// feedMark is from where a feed that weir connects to is asked to resume.
+// feedMark is where weir asks a feed to resume.
 type feedMark struct {
-	Resume string `json:"resume,omitempty"` // in its own words
-	// Rejected has the bad lines that came after it, which the feed may send again:
-	// for each a space and its CRC-64 (ECMA) in 16 hexadecimal digits. Before has those
-	// that came right before its first message.
+	Resume string `json:"resume,omitempty"` // the feed's resume value
+	// Rejected identifies the rejected lines after it, which the feed may send again: for each a space and its CRC-64
+	// (ECMA) in 16 hexadecimal digits. Before identifies the rejected lines right before its first message.
 	Rejected string `json:"rejected,omitempty"`
 	Before   string `json:"before,omitempty"`
 }
 
-// positionOf reads where a checkpoint says that its source is to be resumed.
+// positionOf returns the position in a checkpoint.
 func positionOf(cp sink.Checkpoint) (p position, err error) {
 	if cp.Mark == "" {
 		return p, nil
@@ -51,25 +50,25 @@ func (p position) checkpoint() (sink.Checkpoint, error) {
 	return sink.Checkpoint{Line: p.line, Offset: p.offset, Mark: string(text)}, nil
 }
 
-// A laneCursor counts the lines that were read of a lane.
+// A laneCursor counts the lines of a lane.
 type laneCursor struct {
-	read   int64 // that this attempt has read: it only grows
-	before int64 // what read was before the first line of the file or connection at hand; negative if earlier runs read some of it
+	read   int64 // lines that this attempt has read; never decreases
+	before int64 // value of read at the first line of the current file or connection; negative if earlier runs read some of it
 }
 
-// begin begins a lane of which some lines were read before.
+// begin begins a lane of which earlier runs have read some lines.
 func (c *laneCursor) begin(lines int64) { c.before = c.read - lines }
 
 // restart begins another file or connection.
 func (c *laneCursor) restart() { c.begin(0) }
 
-// advance moves on by a line.
+// advance counts a line.
 func (c *laneCursor) advance() { c.read++ }
 
-// line is how many lines of the file or connection at hand were read, as people count.
+// line returns how many lines of the current file or connection were read.
 func (c *laneCursor) line() int64 { return c.read - c.before }
 
-// at is the position after the lines that were read.
+// at returns the position after the lines that were read.
 func (c *laneCursor) at(offset int64, mark mark) position {
 	return position{line: c.line(), offset: offset, mark: mark, read: c.read}
 }

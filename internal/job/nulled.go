@@ -8,13 +8,13 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// Of more than maxNulled columns with values that count as null, the others are counted together.
+// Columns beyond maxNulled are counted together.
 const (
 	maxNulled    = 100
 	otherColumns = "other columns"
 )
 
-// countNulled counts values that count as null, and warns of the first of each column.
+// countNulled counts values that count as null, and warns of the first value of each column.
 func (r *run) countNulled(values []fold.Nulled) {
 	for _, v := range values {
 		of := v.Table + "." + v.Column

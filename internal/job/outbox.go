@@ -14,32 +14,31 @@ import (
 )
 
 const (
-	// Waits before letters are sent again that were not taken.
+	// Waits before letters that failed are sent again.
 	outboxMinWait = time.Second
 	outboxMaxWait = time.Minute
-	// outboxDrainLimit is how long a run waits at its end for letters to be sent, or for more of them.
+	// outboxDrainLimit is how long a run waits at its end for the next letter to be sent.
 	outboxDrainLimit = 10 * time.Second
 )
 
-// An outbox sends rejected records to the topic of dead letters: from weir_rejects, where they are
-// removed when the brokers have them. It works in passes through those that wait. A nil outbox does
-// nothing.
+// An outbox sends rejected lines from weir_rejects to the topic of dead letters. It removes them once the brokers have
+// acknowledged them. It sends the waiting letters in rounds. A nil outbox does nothing.
 type outbox struct {
 	job, topic string
 	src        source.DeadLetters
 	db         sink.DeadLetters
 	log        *slog.Logger
 	turns      *turns
-	wake       chan struct{} // more letters may wait
+	wake       chan struct{} // letters may be waiting
 	sent       chan struct{} // letters were sent
 	waits      backoff.Backoff
 
-	// reread are, with --restart reread, the lanes that are read again, and whose old letters are gone; nil: old letters
-	// are sent, too. It is the flusher's.
+	// reread are, with --restart reread, the lanes that are read again, whose old letters are discarded. nil: old
+	// letters are sent too. The flusher owns it.
 	reread map[string]bool
 }
 
-// newOutbox returns the outbox of a run that begins at some starts, nil where it has none.
+// newOutbox returns the outbox of a run that begins at some starts, or nil if it has none.
 func (a *attempt) newOutbox(src source.Source, starts []start, turns *turns) (*outbox, error) {
 	c := a.run.cfg
 	if c.Rejects.To.mode != toTopic || a.run.looks {
@@ -64,14 +63,14 @@ func (a *attempt) newOutbox(src source.Source, starts []start, turns *turns) (*o
 	return b, nil
 }
 
-// more says that letters may wait.
-func (b *outbox) more() {
+// wakeUp signals that letters may be waiting.
+func (b *outbox) wakeUp() {
 	if b != nil {
 		notify(b.wake)
 	}
 }
 
-// notify puts a value into a channel that has room for one, unless one is there.
+// notify puts a value into a channel of capacity 1, unless it is full.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -79,7 +78,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// committed notes a flush.
+// committed records a flush.
 func (b *outbox) committed(f *sink.Flush, rejects int) {
 	if b == nil {
 		return
@@ -90,11 +89,11 @@ func (b *outbox) committed(f *sink.Flush, rejects int) {
 		}
 	}
 	if rejects > 0 {
-		b.more()
+		b.wakeUp()
 	}
 }
 
-// run sends the letters that wait, until the run ends; then it waits for the others as long as that makes progress.
+// run sends the waiting letters until the run ends. It then sends the rest, as long as that makes progress.
 func (b *outbox) run(ctx context.Context) error {
 	if b == nil {
 		return nil
@@ -108,7 +107,7 @@ func (b *outbox) run(ctx context.Context) error {
 	sending, cancel := context.WithCancel(ctx)
 	defer cancel()
 	draining.Go(func() {
-		defer s.Close() // no context ends a call that has sent a letter and got no answer
+		defer s.Close() // no context ends a call that waits for the answer to a letter
 		defer cancel()
 		b.limitDrain(sending)
 	})
@@ -136,7 +135,7 @@ func (b *outbox) run(ctx context.Context) error {
 	}
 }
 
-// limitDrain returns when all is written and, for a while, no letter was sent, or when sending ends.
+// limitDrain returns once everything is written and no letter was sent for a while, or when sending ends.
 func (b *outbox) limitDrain(sending context.Context) {
 	select {
 	case <-b.turns.written:
@@ -147,7 +146,7 @@ func (b *outbox) limitDrain(sending context.Context) {
 		select {
 		case <-b.sent:
 			select {
-			case <-b.turns.stop: // it does not wait for long
+			case <-b.turns.stop: // it does not wait long
 			default:
 				limit.Reset(outboxDrainLimit)
 			}
@@ -159,7 +158,7 @@ func (b *outbox) limitDrain(sending context.Context) {
 	}
 }
 
-// pass sends the letters that wait, as long as sending lasts. ok reports whether all were sent.
+// pass sends the waiting letters, until sending ends. ok reports whether all were sent.
 func (b *outbox) pass(ctx, sending context.Context, s source.Sender) (ok bool, err error) {
 	ok = true
 	for next := (sink.Outbox{}); ; {
@@ -190,7 +189,7 @@ func (b *outbox) pass(ctx, sending context.Context, s source.Sender) (ok bool, e
 	}
 }
 
-// read removes what was sent, and reads the next letters. It returns how many wait.
+// read removes the letters that were sent and reads the next ones. waiting is how many are left in the database.
 func (b *outbox) read(ctx context.Context, next *sink.Outbox) (kept []sink.Kept, waiting int64, err error) {
 	err = b.turns.take(ctx, func(ctx context.Context) (err error) {
 		next.Job, next.Lanes = b.job, nil
@@ -208,7 +207,7 @@ func (b *outbox) read(ctx context.Context, next *sink.Outbox) (kept []sink.Kept,
 	return kept, waiting, err
 }
 
-// warnUnsent logs how many letters the next run has to send.
+// warnUnsent logs how many letters are left for the next run.
 func (b *outbox) warnUnsent(ctx context.Context) error {
 	_, n, err := b.read(ctx, &sink.Outbox{After: math.MaxInt64})
 	if err == nil && n > 0 {

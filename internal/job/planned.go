@@ -12,9 +12,9 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// Map has the job make rows of messages by a mapping, in tables of a database with these limits.
-// whole is the mapping that it was selected from, nil where it is all: it decides what becomes of
-// a message. The error joins a [mapping.Fault] for each thing that cannot be kept there.
+// Map sets the job's mapping, for tables of a database with the given limits. whole is the mapping that m was selected
+// from, which decides what happens to a message, or nil if m is complete. The error joins a [mapping.Fault] for each
+// thing that the database cannot store.
 func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	names := &feed.Names{}
 	plan, err := mapping.Compile(m, names, limits)
@@ -28,7 +28,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	tableOf := func(i int) Table {
 		t := plan.Table(i)
 		key := plan.StoredKey(i)
-		if t.KeyOpen { // a table may exist without one
+		if t.KeyOpen { // an existing table may have no key
 			key = []string{}
 		}
 		return plannedTable(m, t, Table{Name: t.Name, Key: key, KeyOpen: t.KeyOpen, Fold: plan.Options(i), Fit: func(_ *schema.Limits, have *schema.Table) error {
@@ -70,7 +70,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 	return nil
 }
 
-// plannedTable gives a table what checkpoints keep of its mapping.
+// plannedTable adds the settings of a mapping to a table, for checkpoints.
 func plannedTable(m *mapping.Mapping, of *mapping.Table, t Table) Table {
 	t.Mapping = of.Fingerprint()
 	if m.File == "" && m.Envelope != nil {
@@ -79,7 +79,7 @@ func plannedTable(m *mapping.Mapping, of *mapping.Table, t Table) Table {
 	return t
 }
 
-// expireOf is when rows of a table of a plan are removed.
+// expireOf returns when rows of a table of a plan are removed.
 func expireOf(plan *mapping.Plan, i int) *Expire {
 	t := plan.Table(i)
 	e := t.Expire
@@ -89,38 +89,38 @@ func expireOf(plan *mapping.Plan, i int) *Expire {
 	return &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Descendants(i), Owner: plan.Owner(i)}
 }
 
-// planned maps lines by the plan of a mapping, and counts those that are for no table.
+// planned maps lines by the plan of a mapping, and counts the lines that are for no table.
 type planned struct {
-	whole  *planned // of the mapping that this one was selected from; nil: this one is all
+	whole  *planned // of the mapping that this one was selected from; nil: this one is complete
 	plan   *mapping.Plan
 	mapper *mapping.Mapper
 	// mapLine is the mapper's Map, or MapAlone for the whole mapping, of which some tables are not in this run.
 	mapLine func(l *feed.Line, source string, at fold.Place) (mapping.Result, error)
 	log     *slog.Logger
-	resume  []byte              // from which the source of the last line resumes; nil: it does not say
+	resume  []byte              // resume value of the last line; nil: none
 	lost    []mapping.LostValue // of the last line
 	nulled  []fold.Nulled       // of the last line
 	*unmatched
 	tableOf func(table int) Table
-	refused *feed.Error // of the line at hand, for which no table was added
+	refused *feed.Error // of the current line, if adding its table failed
 }
 
 // unmatched counts the messages that are for no table, in all attempts of a run.
 type unmatched struct {
-	warned  bool // of messages that are ignored
+	warned  bool // about ignored messages
 	ignored int64
-	noTable map[string]int64 // by what they have where the conditions of the tables look
+	noTable map[string]int64 // by the value that the tables' conditions compare
 	notKept map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
 }
 
-// Beyond maxValues, all are otherValues.
+// Values beyond maxValues count as otherValues.
 const (
 	maxValues   = 1000
 	otherValues = "other values"
 )
 
 // countLost counts the values of the last line that are not kept, and warns of the first of each name. It is called
-// when the line was folded: until then it may be rejected, or mapped again.
+// after the line was folded, because until then the line may be rejected or mapped again.
 func (m *planned) countLost() {
 	for i := range m.lost {
 		m.lose(&m.lost[i])
@@ -145,7 +145,7 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 		changes, _, err := m.whole.Map(l, source, at)
 		_, truncates := err.(*mapping.NewTable) // a table whose key is not known yet
 		if m.resume = m.whole.resume; !truncates && (err != nil || len(changes) == 0) {
-			return nil, -1, err // the table may be none of this run
+			return nil, -1, err // the table may not be part of this run
 		}
 	}
 	if refused := m.refused; refused != nil {
@@ -157,13 +157,13 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 	switch {
 	case err != nil:
 		return nil, r.Table, err
-	case m.whole == nil: // else that one has counted it
+	case m.whole == nil: // otherwise whole has counted it
 		m.count(&r)
 	}
 	return r.Rows, -1, nil
 }
 
-// count counts a message that is for no table, and warns of the first that the envelope does not apply.
+// count counts a message that is for no table, and warns of the first one that the envelope does not apply.
 func (m *planned) count(r *mapping.Result) {
 	switch r.Fate {
 	case mapping.Ignored:
@@ -185,9 +185,9 @@ func (m *planned) count(r *mapping.Result) {
 	}
 }
 
-// add adds a table behind the others, or sets the key of one that had none, if check takes it. If the error is a
-// [*feed.Error], it does not, and the mapper rejects the line: the table cannot have its settings, or the line has other
-// faults and nothing else says that this is the key. A nil line has no faults.
+// add appends a table, or sets the key of one that had none, if check accepts it. A [*feed.Error] means that nothing was
+// added and the mapper rejects the line: the table cannot have its settings, or the line is bad, so nothing confirms that
+// this is the key. l may be nil.
 func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line, check func(t *Table) error) (t Table, err error) {
 	i, err := m.mapper.Add(n, key)
 	if err == nil {
@@ -205,10 +205,10 @@ func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line, check fun
 	return t, err
 }
 
-// same reports that a table is one of those before it by another name.
+// same returns an error if a table is another name of one of the tables before it.
 func (m *planned) same(before []schema.Table, fullName string) error {
 	at := slices.IndexFunc(before, func(t schema.Table) bool { return t.FullName == fullName })
-	if at < 0 || fullName == "" { // it was not looked for in a database
+	if at < 0 || fullName == "" { // it was not looked up in a database
 		return nil
 	}
 	of := m.plan.Table(len(before))

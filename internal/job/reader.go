@@ -24,38 +24,38 @@ type reader struct {
 	adder     *tableAdder
 	unread    *unreadFiles
 
-	unmarked bool  // the database does not know the file of rejects yet
-	read     bool  // there were lines
-	failed   error // of reading
-	broken   bool  // a fold has panicked: the set at hand may have half of a message
+	unmarked bool  // the database does not have the reject file's ID yet
+	read     bool  // at least one line was read
+	failed   error // the error that ended reading
+	broken   bool  // a fold has panicked: the current set may have half of a message
 }
 
-// laneReading is what the reader knows of a lane.
+// laneReading is the reader's state of a lane.
 type laneReading struct {
 	laneCursor
-	seq    int64    // of the last set that had it
-	pos    position // after the last line that was folded
-	conn   int      // that brought the lines at hand; see [source.Block]
+	seq    int64    // of the last set that had the lane
+	pos    position // after the last folded line
+	conn   int      // connection of the current lines; see [source.Block]
 	feed   feedState
 	begins beginning
 
 	ended bool // all its lines were folded
 
-	inSet int // its place in the set at hand, from 1; 0 is none
+	inSet int // position in the current set, from 1; 0: not in it
 	tally
 	replaces  bool // see setLane
 	tentative bool
 }
 
-// fill folds what the pool has until there is no more.
+// fill folds the lines in the pool until there are no more.
 func (rd *reader) fill(reading, flushing context.Context) error {
 	rd.filler.set = <-rd.filler.free
 	defer rd.p.Step(false)
 	err := rd.guard(func() error { return rd.foldAll(reading, flushing) })
 	if err == nil || flushing.Err() != nil {
-		return nil // the flusher has the error
+		return nil // the flusher reports the error
 	}
-	// What was read before it went wrong is good, and is written: so the error must not end the flusher.
+	// Lines read before the error are good and are written, so this error must not end the flusher.
 	rd.failed = err
 	if rd.broken {
 		return nil
@@ -63,7 +63,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 	return rd.guard(func() error { return rd.filler.handOver(flushing) })
 }
 
-// foldAll folds what comes until the end, and hands it over.
+// foldAll folds lines until the end, and hands them over.
 func (rd *reader) foldAll(reading, flushing context.Context) error {
 	for {
 		rd.p.Step(true)
@@ -87,7 +87,7 @@ func (rd *reader) foldAll(reading, flushing context.Context) error {
 	}
 }
 
-// guard is [source.Guard] for what folds.
+// guard is [source.Guard] for functions that fold.
 func (rd *reader) guard(do func() error) error {
 	returned := false
 	err := source.Guard(func() error {
@@ -99,7 +99,7 @@ func (rd *reader) guard(do func() error) error {
 	return err
 }
 
-// end hands over what was read when no more comes.
+// end hands over the last set.
 func (rd *reader) end(reading, flushing context.Context) error {
 	rd.failed = rd.scans.err
 	switch {
@@ -109,12 +109,12 @@ func (rd *reader) end(reading, flushing context.Context) error {
 		rd.failed = nil
 	}
 	if rd.filler.rebuild != noRebuild && !rd.read {
-		return nil // a table is not emptied for what was not read
+		return nil // tables are not emptied if nothing was read
 	}
 	return rd.filler.handOver(flushing)
 }
 
-// next waits for an event. It returns nil if the set at hand is due before one comes; more is false after the last one.
+// next waits for an event. It returns nil if the current set is due first. more is false after the last event.
 func (rd *reader) next(flushing context.Context) (e *event, more bool, err error) {
 	var due <-chan time.Time
 	s := rd.filler.set
@@ -127,7 +127,7 @@ func (rd *reader) next(flushing context.Context) (e *event, more bool, err error
 			if err := rd.filler.handOver(flushing); err != nil {
 				return nil, true, err
 			}
-		} else { // while the sink is busy the set keeps filling
+		} else { // while the database is busy, the set keeps filling
 			timer := time.NewTimer(max(wait, s.period/16))
 			defer timer.Stop()
 			due = timer.C
@@ -138,7 +138,7 @@ func (rd *reader) next(flushing context.Context) (e *event, more bool, err error
 		return scanned(e), more, nil
 	default:
 	}
-	idle := time.NewTimer(livePeriod) // until what was read of other sources is written
+	idle := time.NewTimer(livePeriod) // until lines of other sources are written
 	defer idle.Stop()
 	select {
 	case e, more = <-rd.scans.events:
@@ -152,7 +152,7 @@ func (rd *reader) next(flushing context.Context) (e *event, more bool, err error
 	return nil, true, err
 }
 
-// scanned returns an event when it is scanned; nil is none.
+// scanned waits until an event is scanned, and returns it. It returns nil for nil.
 func scanned(e *event) *event {
 	if e != nil {
 		<-e.ready
@@ -160,7 +160,7 @@ func scanned(e *event) *event {
 	return e
 }
 
-// handle deals with an event.
+// handle handles an event.
 func (rd *reader) handle(flushing context.Context, e *event) error {
 	if !rd.filler.hasRoomFor(e.lane) {
 		if err := rd.filler.handOver(flushing); err != nil {
@@ -188,13 +188,13 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 	return err
 }
 
-// panicked is the error of a panic that ended the scan or the fold of a block, of which so many lines were folded.
+// panicked returns the error for a panic in the scan or fold of a block. folded is how many of its lines were folded.
 func (e *event) panicked(folded int64, err error) error {
 	l, r := e.lane, &e.lane.reading
 	n, _ := e.Lines(math.MaxInt)
 	l.progress.Read(folded, 0, false, time.Time{})
 	l.countUnfolded(int64(n)-folded, e.size(len(e.Data)))
-	before, at := r.line()-folded, max(0, min(folded, int64(n)-1)) // all are folded where handing them over has failed
+	before, at := r.line()-folded, max(0, min(folded, int64(n)-1)) // if handing over panicked, all are folded
 	what, first, last := "line", before+at+1, before+int64(n)
 	if e.Records != nil {
 		what, first, last = "offset", e.Records[at].Offset, e.Records[n-1].Offset
@@ -202,14 +202,14 @@ func (e *event) panicked(folded int64, err error) error {
 	return fmt.Errorf("%s %ss %d to %d: weir itself failed on one of them, and none was written; please report it with the %s: %w", l.name, what, first, last, what, err)
 }
 
-// beginLane begins to read a lane that was opened.
+// beginLane begins to read an opened lane.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.filler.open[l] = true
 	fresh := l.cp.Mark == "" && l.reread != byNobody
 	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
 		replaces: fresh && l.cp.Seq > 0, tentative: fresh && !l.begun.Kept && l.begun.At == ""}
 	r := &l.reading
-	if rd.filler.rebuild == rebuildDone && !l.back { // its checkpoint was read before
+	if rd.filler.rebuild == rebuildDone && !l.back { // its checkpoint was read before the tables were emptied
 		r.seq = 0
 	}
 	r.pos = l.begin
@@ -221,7 +221,7 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	}
 	moved := l.traits.Records && l.begun.At != l.from.mark.Source
 	if l.begun.At != "" && !l.begun.Kept && (l.from == (position{}) || moved) {
-		rd.filler.addLane(l) // so that the next run begins there, too, also if nothing is read
+		rd.filler.addLane(l) // the next run begins there too, even if nothing is read
 	}
 	if l.accepted || rd.filler.rebuild == rebuildDue || rd.unmarked {
 		rd.filler.addLane(l)
@@ -233,23 +233,22 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	return nil
 }
 
-// endLane removes a lane that was read to its end, or to an error. Its claim is released when its lines are
-// committed.
+// endLane removes a lane that ended, perhaps with an error. Its claim is released once its lines are committed.
 func (rd *reader) endLane(l *lane, err error) error {
 	delete(rd.filler.open, l)
 	l.progress.Close()
 	rd.filler.set.ended = append(rd.filler.set.ended, l)
 	if err != nil {
-		return rd.unread.passOver(&l.start, err)
+		return rd.unread.noteUnread(&l.start, err)
 	}
 	l.reading.ended = true
-	if f := l.reading.begins.end(); f != nil && !rd.cfg.Source.Follow { // else another file comes
+	if f := l.reading.begins.end(); f != nil && !rd.cfg.Source.Follow { // a followed file may be replaced
 		return rd.foreign(l, f)
 	}
 	return nil
 }
 
-// loseLane removes a lane that is somebody else's.
+// loseLane removes a lane that the consumer group has assigned to another member.
 func (rd *reader) loseLane(flushing context.Context, l *lane) error {
 	delete(rd.filler.open, l)
 	l.reading.ended = true
@@ -257,7 +256,7 @@ func (rd *reader) loseLane(flushing context.Context, l *lane) error {
 	return rd.claims.Drop(flushing, l.name)
 }
 
-// reach answers a source that waits until a lane is committed.
+// reach commits a lane and tells the source that is waiting for that.
 func (rd *reader) reach(flushing context.Context, e *event) error {
 	if err := rd.filler.commitAll(flushing); err != nil {
 		return err

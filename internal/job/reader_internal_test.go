@@ -11,7 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// TestChanges_Envelope: a preset that means something else is another setting, whatever its name.
+// TestChanges_Envelope: a preset with another meaning is a changed setting, even under the same name.
 func TestChanges_Envelope(t *testing.T) {
 	f := func(was, is, want string) {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestReader_PanicOfHandingOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			full, free := make(chan *set, 1), make(chan *set, 2)
-			s := &set{Set: fold.NewSet(1)} // of a table that the run does not have, so that it cannot be sealed
+			s := &set{Set: fold.NewSet(1)} // it cannot be sealed, because the run does not have its table
 			s.Reject(fold.Reject{})
 			free <- s
 			c, p := &Config{}, progress.New()

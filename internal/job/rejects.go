@@ -21,15 +21,15 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// RejectRules say what becomes of bad lines.
+// RejectRules tell what happens to bad lines.
 type RejectRules struct {
 	To   Rejects
-	Max  int64         // a run has of them at most
-	Age  time.Duration // they are kept in the database; 0 is for good
-	Show string        // the command that prints them, for people
+	Max  int64         // maximum of a run
+	Age  time.Duration // how long the database keeps them; 0: forever
+	Show string        // the command that prints them, for the user
 }
 
-// Rejects says where bad lines go.
+// Rejects is where bad lines go.
 type Rejects struct {
 	mode  rejectMode
 	path  string
@@ -40,10 +40,10 @@ type rejectMode int
 
 const (
 	keep    rejectMode = iota // in weir_rejects
-	discard                   // nowhere, counted
-	fail                      // the run ends
+	discard                   // dropped, but counted
+	fail                      // ends the run
 	toFile
-	toTopic // of Kafka, by way of weir_rejects
+	toTopic // of Kafka, through weir_rejects
 )
 
 // DiscardRejects only counts rejected lines.
@@ -65,10 +65,10 @@ func ParseRejects(s string) (Rejects, error) {
 		topic := s[len("topic:"):]
 		return Rejects{mode: toTopic, topic: topic}, nil
 	}
-	return Rejects{}, fmt.Errorf("%q is none of table, file:PATH, topic:NAME, fail and discard", s)
+	return Rejects{}, fmt.Errorf("%q must be table, file:PATH, topic:NAME, fail or discard", s)
 }
 
-// rejectLine is a line of the file of rejects.
+// rejectLine is a line of the reject file.
 type rejectLine struct {
 	Job    string    `json:"job,omitempty"`
 	Source string    `json:"source"`
@@ -80,13 +80,13 @@ type rejectLine struct {
 	Mark   string    `json:"mark,omitempty"` // the ID of the job's file
 }
 
-// Path returns the path of the file, "" where there is none.
+// Path returns the path of the reject file, or "".
 func (r *Rejects) Path() string { return r.path }
 
-// Topic returns the topic of dead letters, "" where there is none.
+// Topic returns the topic of dead letters, or "".
 func (r *Rejects) Topic() string { return r.topic }
 
-// Check reports whether the file may be written: it is one of rejects, empty or missing.
+// Check returns an error if the reject file exists, is not empty, and was not written by weir.
 func (r *Rejects) Check() error {
 	if r.path == "" {
 		return nil
@@ -104,22 +104,22 @@ func (r *Rejects) Check() error {
 // inDatabase reports whether weir_rejects keeps bad lines.
 func (r *Rejects) inDatabase() bool { return r.mode == keep || r.mode == toTopic }
 
-// A rejectFile is the file of a run that has bad lines. It is locked, and lasts over all attempts; the flusher writes it.
-// A nil one is that of a run whose bad lines go elsewhere.
+// A rejectFile is the reject file of a run. It is locked, and stays open for all attempts. The flusher writes it. It is
+// nil if bad lines go elsewhere.
 type rejectFile struct {
 	*lockfile.File
 	path  string
-	first rejectLine // of the file when it was opened
-	size  int64      // of the file, as far as its lines count
-	next  int64      // the same after the flush at hand
+	first rejectLine // first line when the file was opened
+	size  int64      // committed size in bytes
+	next  int64      // size once the current flush commits
 	mark  string     // the ID of the job's file
 }
 
-// head is how weir's lines begin.
+// head matches the beginning of weir's lines.
 var head = regexp.MustCompile(`^\{("job":"(\\.|[^"\\])*",)?"source":"(\\.|[^"\\])*","line":\d+,"offset":\d+,"reason":"`)
 
-// checkRejects returns the first line of a file of rejects, the zero value if there is no whole one, or an error for a
-// file that is not weir's. Blank lines are where [rejectFile.drop] was.
+// checkRejects returns the first line of a reject file, or the zero value if there is no complete one. It returns an
+// error for a file that weir did not write. Blank lines are left by [rejectFile.drop].
 func checkRejects(f *os.File) (l rejectLine, err error) {
 	lines := bufio.NewReaderSize(f, longest)
 	for {
@@ -140,31 +140,31 @@ func checkRejects(f *os.File) (l rejectLine, err error) {
 			return l, fmt.Errorf("%s holds something other than rejected lines that weir wrote: name another file", f.Name())
 		}
 		first, _, _ = bytes.Cut(first, newline)
-		_ = json.Unmarshal(first, &l) // or a crash has torn it
+		_ = json.Unmarshal(first, &l) // a crash may have torn it
 		return l, nil
 	}
 }
 
-// longest is more than a line of the file takes, whose raw text may be escaped.
+// longest exceeds the length of any line in the file, even with its raw text escaped.
 const longest = 1 << 20
 
-// lockAt is a byte of the file that it will never have.
+// lockAt is the offset of the locked byte, beyond the end of any file.
 const lockAt = 1 << 62
 
-// open opens the file of a run that has one.
+// open opens the reject file. It returns nil if the run has none.
 func (r *Rejects) open() (_ *rejectFile, err error) {
 	if r.mode != toFile {
 		return nil, nil
 	}
 	f := &rejectFile{path: r.path}
-	// The lines may hold anything that the feed does.
+	// The lines may contain anything that the feed does, so only the user may read them.
 	if f.File, err = lockfile.Open(r.path); err != nil {
 		return nil, fmt.Errorf("the file for rejects: %w", err)
 	}
 	if busy, err := f.Lock(lockAt); err != nil {
 		return nil, errors.Join(fmt.Errorf("the file for rejects %s: %w", r.path, err), f.Close())
 	} else if busy {
-		return nil, errors.Join(fmt.Errorf("the file for rejects %s is that of another run: take another one", r.path), f.Close())
+		return nil, errors.Join(fmt.Errorf("the file for rejects %s is in use by another run: name another file", r.path), f.Close())
 	}
 	if f.first, err = checkRejects(f.File.File); err == nil {
 		f.size, err = f.Seek(0, io.SeekEnd)
@@ -175,9 +175,8 @@ func (r *Rejects) open() (_ *rejectFile, err error) {
 	return f, nil
 }
 
-// resume cuts off what a flush has written that did not commit. unmarked tells that the
-// database does not know the file yet: what a crash of the job's first flush leaves would
-// stay.
+// resume truncates what an uncommitted flush has written. unmarked means that the database does not have the file's ID
+// yet, so it could not detect what a crash in the job's first flush leaves.
 func (f *rejectFile) resume(ctx context.Context, claims sink.Claims) (unmarked bool, err error) {
 	if f == nil {
 		return false, nil
@@ -187,8 +186,8 @@ func (f *rejectFile) resume(ctx context.Context, claims sink.Claims) (unmarked b
 	case err != nil:
 		return false, err
 	case mark != "" && mark != m.ID:
-		return false, fmt.Errorf("the file for rejects %s has lines that job %q wrote beside another database, or under another path, or before `weir forget` or a restore: move it away, or name another file", f.path, f.first.Job)
-	case mark == "" && (m.ID == "" || m.Size > f.size): // it is new, or was moved away
+		return false, fmt.Errorf("the file for rejects %s has lines that job %q wrote with another database, under another path, or before `weir forget` or a restore: move it away, or name another file", f.path, f.first.Job)
+	case mark == "" && (m.ID == "" || m.Size > f.size): // it is new, or the old file was moved away
 		f.size, f.mark, unmarked = 0, rand.Text(), true
 	default:
 		f.size, f.mark = min(m.Size, f.size), m.ID
@@ -197,14 +196,14 @@ func (f *rejectFile) resume(ctx context.Context, claims sink.Claims) (unmarked b
 		return unmarked, err
 	}
 	end := make([]byte, 1)
-	if _, err = f.ReadAt(end, f.size-1); err == nil && end[0] != '\n' { // an editor was there
+	if _, err = f.ReadAt(end, f.size-1); err == nil && end[0] != '\n' { // an editor has removed the newline
 		_, err = f.WriteAt(newline, f.size)
 		f.size++
 	}
 	return unmarked, err
 }
 
-// drop makes the lines of a source blank that are in a part of the file.
+// drop overwrites the lines of a source with spaces, up to an offset.
 func (f *rejectFile) drop(to int64, source string) error {
 	lines := bufio.NewReaderSize(io.NewSectionReader(f, 0, to), longest)
 	for at := int64(0); at < to; {
@@ -223,7 +222,7 @@ func (f *rejectFile) drop(to int64, source string) error {
 	return nil
 }
 
-// write is called inside the flush's transaction, perhaps more than once.
+// write appends the lines of a flush. It is called inside the flush's transaction, perhaps more than once.
 func (f *rejectFile) write(flush *sink.Flush, rejects []fold.Reject) error {
 	if f == nil {
 		return nil
@@ -238,8 +237,8 @@ func (f *rejectFile) write(flush *sink.Flush, rejects []fold.Reject) error {
 	return nil
 }
 
-// append writes lines behind those of the last flush: each try begins at the same place,
-// so that nothing is written twice.
+// append writes lines after the lines of the last flush. Each try begins at the same offset, so nothing is written
+// twice.
 func (f *rejectFile) append(flush *sink.Flush, rejects []fold.Reject) error {
 	if err := f.Truncate(f.size); err != nil {
 		return err
@@ -252,14 +251,13 @@ func (f *rejectFile) append(flush *sink.Flush, rejects []fold.Reject) error {
 			return err
 		}
 		f.next += int64(len(line)) + 1
-		_, _ = out.Write(line) // Flush says what went wrong
+		_, _ = out.Write(line) // Flush reports the error
 		_ = out.WriteByte('\n')
 	}
 	return errors.Join(out.Flush(), f.Sync())
 }
 
-// committed makes the lines of a flush final. They take the place of those of a source
-// that is read again.
+// committed makes the lines of a flush final. They replace the lines of a source that is read again.
 func (f *rejectFile) committed(flush *sink.Flush) error {
 	if f == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// resentRows is the default --batch-rows of resend: the IDs of a batch's lines are part of its SQL.
+// resentRows is the default --batch-rows of resend. It limits the SQL, which contains the IDs of a batch's lines.
 const resentRows = 10_000
 
 // Resent are rejected lines of one source that are to be folded again.
@@ -28,9 +28,9 @@ type Resent struct {
 	Each func(ctx context.Context, each func(sink.Kept) error) error
 }
 
-// Resend folds rejected lines again, by the settings of a run of their job; of the configuration, Kind and Sources are
-// not used. A flush removes the lines that it was made of, in its transaction, and keeps those that are rejected again
-// with their new reason at their old place. No checkpoint of the source changes. claims are the job's.
+// Resend folds rejected lines again, with the settings of a run of their job. It ignores Kind and Sources of the
+// configuration. A flush removes the lines it was made of, in its transaction; lines that are rejected again keep their
+// ID and get the new reason. No checkpoint of the source changes. claims belong to the job.
 func Resend(ctx context.Context, c Config, lines Resent, db sink.Sink, claims sink.Claims, p *progress.Progress) error {
 	c.Kind, c.Sources = lines.kind(), []string{lines.Source}
 	c.Rejects = RejectRules{To: Rejects{mode: keep}, Max: math.MaxInt64}
@@ -73,7 +73,7 @@ func (a *attempt) admitResent(ctx context.Context, name string) error {
 		return err
 	}
 	now := a.admission.settings
-	maps.DeleteFunc(was.Flags, func(flag, _ string) bool { // those of the kind of source: its lines are read already
+	maps.DeleteFunc(was.Flags, func(flag, _ string) bool { // settings of the kind of source: its lines are read already
 		_, ok := now.Flags[flag]
 		return !ok && !slices.Contains(narrowingKeys, strings.ReplaceAll(flag, "-", "_"))
 	})
@@ -95,18 +95,18 @@ func (r Resent) kind() source.Kind {
 	}
 }
 
-// A resentLane brings rejected lines, each in a block of its own.
+// A resentLane returns rejected lines, each in a block of its own.
 type resentLane struct {
 	of     Resent
 	lines  chan sink.Kept // closed after err is set
 	err    error
-	ctx    context.Context // of what fills lines
+	ctx    context.Context // ends fill
 	cancel context.CancelFunc
 	start  sync.Once
-	done   chan struct{} // closed when nothing fills lines any more
+	done   chan struct{} // closed when fill has returned
 
 	mu  sync.Mutex
-	ids []int64 // of the lines that were handed over and are not committed
+	ids []int64 // lines that were handed over and are not committed
 	// first is how many lines were handed over before ids.
 	first int64
 }
@@ -117,7 +117,7 @@ func newResentLane(of Resent) *resentLane {
 	return l
 }
 
-// resends returns the lines that a lane sends again; nil: it is another one.
+// resends returns the resent lines behind a lane, or nil if it is another lane.
 func (l *lane) resends() *resentLane {
 	r, _ := source.As[*resentLane](l.source)
 	return r
@@ -162,8 +162,8 @@ func (l *resentLane) fill() {
 	}
 }
 
-// between returns the IDs of the lines after the first from and until to, as the lane was read. Those before will not be
-// asked for any more.
+// between returns the IDs of the lines after the first from, up to to, in the order in which the lane was read. It
+// forgets the lines before them.
 func (l *resentLane) between(from, to int64) []int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

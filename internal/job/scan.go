@@ -14,32 +14,32 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// An event is what the reader gets of a lane.
+// An event is an event of a lane for the reader.
 type event struct {
 	lane          *lane
 	of            source.Event
-	*source.Block // of that
+	*source.Block // the block of the event
 	lines         []feed.Line
 	fields        []feed.Field  // of all lines
-	ready         chan struct{} // takes one value when the block is scanned
-	folded        chan struct{} // closed when the block, a long one, is folded
-	failed        error         // of the scan
+	ready         chan struct{} // receives one value when the block is scanned
+	folded        chan struct{} // closed when a long block is folded
+	failed        error         // the scan's error
 }
 
-// maxScanners is how many blocks are scanned at a time at most. The fold, which one
-// core does, takes longer than half of a scan.
+// maxScanners is the maximum number of blocks scanned at a time. The fold, on one core, takes more than half as long as
+// a scan.
 const maxScanners = 4
 
-// longBlock is the length in bytes from which on a block is scanned and folded alone, with
-// nothing scanned before the fold needs it but what comes next, and keeps no memory afterwards.
+// longBlock is the size in bytes from which a block is scanned and folded alone: at most the next block is scanned
+// ahead, and its memory is not reused.
 const longBlock = 1 << 20
 
-// A scanPool is the stage between the sources and the reader: blocks are scanned on cores
-// of their own, and come out in the order in which they were put in. Two cores take a fifth
-// less time for a hot feed than one; BenchmarkSync/hot with -cpu 1,2 shows it.
+// A scanPool is the stage between the sources and the reader. It scans blocks on several cores and returns them in the
+// order in which they were put in. Two cores take a fifth less time for a hot feed than one; BenchmarkSync/hot with
+// -cpu 1,2 shows it.
 type scanPool struct {
 	scanners []*feed.Scanner
-	limit    *rate.Limiter // of lines; nil is no limit
+	limit    *rate.Limiter // of lines; nil: no limit
 	work     chan *event
 	events   chan *event // closed after err is set
 	err      error
@@ -55,7 +55,7 @@ func newScanPool(names *feed.Names, limit *rate.Limiter) *scanPool {
 	return p
 }
 
-// run scans what produce puts into the pool, until it returns.
+// run scans the blocks that produce puts into the pool, until produce returns.
 func (p *scanPool) run(produce func() error) {
 	var scanning sync.WaitGroup
 	for _, scan := range p.scanners {
@@ -72,8 +72,8 @@ func (p *scanPool) run(produce func() error) {
 	close(p.events)
 }
 
-// put adds an event of a lane, until folding ends. Several goroutines may. Lines that are not due
-// when reading ends are added at once, unless they can be read again.
+// put adds an event of a lane, until folding ends. It may be called by several goroutines. When reading ends, lines
+// that are not due yet are added at once, unless they can be read again.
 func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Event) (err error) {
 	if of.Kind != source.Data {
 		e := p.spare()
@@ -95,7 +95,7 @@ func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Even
 		}
 		e := p.spare()
 		e.lane, e.of, e.Block = l, of, b
-		folded := chan struct{}(nil) // b and e are not ours when they are handed on
+		folded := chan struct{}(nil) // b and e must not be used after they are handed on
 		if len(b.Data) > longBlock {
 			folded = make(chan struct{})
 		}
@@ -120,8 +120,8 @@ func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Even
 	return nil
 }
 
-// newLimiter returns a limiter of lines, nil for a rate of 0. It has nothing to give at the
-// start, and at most a second's lines after a pause.
+// newLimiter returns a limiter of lines, or nil for a rate of 0. It allows nothing at the start, and at most one
+// second's lines after a pause.
 func newLimiter(perSecond float64) *rate.Limiter {
 	if perSecond == 0 {
 		return nil
@@ -131,12 +131,12 @@ func newLimiter(perSecond float64) *rate.Limiter {
 	return l
 }
 
-// piece is the part of a second whose lines are waited for together: waiting for single
-// lines would be limited by the clock.
+// piece is the number of parts of a second. The lines of a part are waited for together: the clock is too coarse for
+// single lines.
 const piece = 10
 
-// pace cuts off the lines of a block that are read next, and waits until they are due, or until
-// reading ends. rest is nil behind the last.
+// pace cuts off the next lines of a block, and waits until they are due or reading ends. rest is nil after the last
+// lines.
 func (p *scanPool) pace(reading context.Context, b *source.Block) (due, rest *source.Block) {
 	if p.limit == nil || len(b.Data) == 0 {
 		return b, nil
@@ -157,7 +157,7 @@ func (p *scanPool) spare() *event {
 	}
 }
 
-// release gives an event and its block back.
+// release releases an event and its block.
 func (p *scanPool) release(e *event) {
 	if e.Block != nil {
 		e.Release()
@@ -173,7 +173,7 @@ func (p *scanPool) release(e *event) {
 	}
 }
 
-// discard releases what is left in the pool, when nobody takes it any more, and counts its lines.
+// discard releases the events left in the pool and counts their lines.
 func (p *scanPool) discard() {
 	for e := range p.events {
 		if <-e.ready; e.Block != nil {
@@ -183,7 +183,7 @@ func (p *scanPool) discard() {
 	}
 }
 
-// scan cuts the block into lines and scans each.
+// scan cuts the block into lines and scans each of them.
 func (e *event) scan(scan *feed.Scanner) {
 	if e.Oversize > 0 {
 		return
@@ -222,7 +222,7 @@ func (e *event) scanRecords(scan *feed.Scanner) {
 	}
 }
 
-// What is wrong with records that cannot be messages.
+// Errors of records that cannot be messages.
 var (
 	errNoValue = feed.Errorf(feed.NotObject, "a record without a value (--tombstones-by-key FIELD deletes the row of its key)")
 	errBinary  = feed.Errorf(feed.NotJSON, "Avro or Protobuf in the wire format of a schema registry: only JSON is read; in Kafka Connect set value.converter to org.apache.kafka.connect.json.JsonConverter")

@@ -13,17 +13,17 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 )
 
-// settings are those by which lines are folded, as a checkpoint keeps them.
+// settings decide how lines are folded. Checkpoints keep them.
 type settings struct {
-	Flags map[string]string `json:"flags"`          // by their names
-	Keys  map[string]string `json:"keys,omitempty"` // of a mapping: those of no table
-	// Tables are in the order of the job, in which a checkpoint has their identities; nil where
-	// there is one, and flags say what it is.
+	Flags map[string]string `json:"flags"`          // by name
+	Keys  map[string]string `json:"keys,omitempty"` // of a mapping, for all tables
+	// Tables are in the job's order, which is also the order of the identities in a checkpoint. nil if Flags describe
+	// the only table.
 	Tables []tableSettings `json:"tables,omitempty"`
-	// Names are, by the names in the database, those in the stream of tables that messages have added, where
-	// several of these are one there. They are no settings, and may grow.
+	// Names map the names in the database of tables that messages added to the names in the stream, if several of those
+	// are one name in the database. They are no settings, and may grow.
 	Names map[string]string `json:"names,omitempty"`
-	// Keyless are the tables without a key that messages have added. They are no settings, either.
+	// Keyless are the tables without a key that messages added. They are no settings, either.
 	Keyless map[string]bool `json:"keyless,omitempty"`
 }
 
@@ -32,7 +32,7 @@ type tableSettings struct {
 	Keys map[string]string `json:"keys"`
 }
 
-// keyless names a table without a key; "": all have one, or it is not known.
+// keyless names a table without a key. "": all have one, or it is not known.
 func (s *settings) keyless() string {
 	if s.Flags["key"] == noKey {
 		return "the table"
@@ -58,13 +58,14 @@ func parseSettings(text string) (s settings, err error) {
 	return s, nil
 }
 
-// keptSettings are the settings as the checkpoints to come keep them. While an attempt lasts, they are the reader's.
+// keptSettings are the settings that the next checkpoints keep. The reader owns them during an attempt.
 type keptSettings struct {
-	settings        // with Names and Keyless, which may grow
-	text     string // the same
+	settings        // including Names and Keyless, which may grow
+	text     string // the same, as JSON
 }
 
-// keepSettings returns settings to be kept, with what a run knows of tables that messages add, which grows with them.
+// keepSettings returns settings for the next checkpoints. names and keyless are what the run knows of tables that
+// messages add; the result shares the maps and adds to them.
 func keepSettings(s settings, names map[string]string, keyless map[string]bool) (*keptSettings, error) {
 	s.Names, s.Keyless = names, keyless
 	k := &keptSettings{settings: s}
@@ -77,26 +78,26 @@ func (k *keptSettings) write() error {
 	return err
 }
 
-// refresh takes over the settings of tables whose keys are known now.
+// refresh replaces the settings once the keys of tables are known.
 func (k *keptSettings) refresh(s settings) error {
 	s.Names, s.Keyless = k.Names, k.Keyless
 	k.settings = s
 	return k.write()
 }
 
-// rename notes what a table is called in the stream.
+// rename records the name of a table in the stream.
 func (k *keptSettings) rename(table, of string) error {
 	k.Names[table] = of
 	return k.write()
 }
 
-// addKeyless notes that a table has no key.
+// addKeyless records that a table has no key.
 func (k *keptSettings) addKeyless(table string) error {
 	k.Keyless[table] = true
 	return k.write()
 }
 
-// learn notes what the checkpoint that a source continues from has of the tables of the stream.
+// learn adds the names and keyless tables in the checkpoint that a source continues from.
 func (k *keptSettings) learn(s *start) error {
 	if s.from == (position{}) || len(s.was.Names)+len(s.was.Keyless) == 0 {
 		return nil
@@ -119,14 +120,14 @@ func (s *settings) table(name string) (tableSettings, bool) {
 	return s.Tables[i], true
 }
 
-// settingsOf returns the settings of a run, whose tables are those of its configuration as the database names them.
+// settingsOf returns the settings of a run. tables are the configured tables as the database names them.
 func settingsOf(c *Config, tables []Table) (s settings) {
 	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping.Fingerprint
 	maps.Copy(s.Flags, c.Kind.Settings)
 	if c.Mapping.Star != nil {
 		tables = append(slices.Clone(tables), *c.Mapping.Star)
 	}
-	if len(tables) == 1 && c.Mapping.Fingerprint == nil { // flags say what the table is
+	if len(tables) == 1 && c.Mapping.Fingerprint == nil { // flags describe the table
 		maps.Copy(s.Flags, rulesOf(&tables[0]))
 		for key, text := range tables[0].Mapping {
 			if slices.Contains(narrowingKeys, key) {
@@ -149,10 +150,10 @@ func settingsOf(c *Config, tables []Table) (s settings) {
 	return s
 }
 
-// narrowingKeys are the parts of a mapping that flags make.
+// narrowingKeys are the mapping settings that flags can make.
 var narrowingKeys = []string{"envelope", "when", "row", "columns", "delete_when"}
 
-// rulesOf are the rules of the fold of a table by the names of their flags.
+// rulesOf returns the fold's options for a table, by flag name.
 func rulesOf(t *Table) map[string]string {
 	f, deletes, scope := &t.Fold, "", ""
 	if f.DeleteField != "" {
@@ -180,15 +181,15 @@ func rulesOf(t *Table) map[string]string {
 // noKey stands for a missing key in settings. The parentheses tell it from a column named none.
 const noKey = "(none)"
 
-// rebuildOnly are the settings that can change only with an empty table: old rows or values
-// would stay.
+// rebuildOnly are the settings that can change only with an empty table, because rows or values of the old setting
+// would remain.
 var rebuildOnly = []string{"key", "fill-only", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type", "on_delete"}
 
-// untilKeyed are the settings of a table that are not known while its key is open, which is then empty.
+// untilKeyed are the settings of a table that are empty in a checkpoint while its key is open.
 var untilKeyed = []string{"key", "version-field", "version_field", "version-scope", "version_scope"}
 
-// changes returns words for the settings that differ from those of a checkpoint, whether one of
-// them is of rebuildOnly, and the tables that are new.
+// changes describes the settings that differ from a checkpoint's. rebuild is true if one of them is in rebuildOnly.
+// fresh are the tables that are new.
 func changes(was, now *settings) (words []string, rebuild bool, fresh []string) {
 	compare := func(prefix string, old, new map[string]string) {
 		isOpen := old["key"] == "" || new["key"] == ""
@@ -226,7 +227,7 @@ func changes(was, now *settings) (words []string, rebuild bool, fresh []string) 
 	return words, rebuild, fresh
 }
 
-// readable is a setting without the text that stands for what its name means.
+// readable returns a setting's value for the user, without what its name already says.
 func readable(value string) string {
 	name, _, _ := strings.Cut(value, " "+mapping.HashPrefix)
 	return name

@@ -22,7 +22,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// partitions is a source whose lanes come and end as its steps say, each of which runs in Next.
+// partitions is a source whose lanes begin and end in steps. Each step runs in Next.
 type partitions struct {
 	steps []func() source.Event
 	pool  *source.Pool
@@ -42,13 +42,13 @@ func (p *partitions) Close() error { return nil }
 
 func newPartitions() *partitions { return &partitions{pool: source.NewPool()} }
 
-// A bubble is a job with a source of steps and a database in memory, in the time of a [synctest] bubble.
+// A bubble is a job with a source of steps and an in-memory database, in a [synctest] bubble.
 type bubble struct {
 	*testing.T
 	job.Config
 	*partitions
 	driver  sink.Driver
-	through func(sink.Sink) sink.Sink // stands before the database; nil: nothing does
+	through func(sink.Sink) sink.Sink // wraps the database; nil: nothing does
 	p       *progress.Progress
 
 	mu   sync.Mutex
@@ -71,7 +71,7 @@ func inMemory(t *testing.T, do func(b *bubble)) {
 
 func (b *bubble) run() error { return b.runUntil(b.Context()) }
 
-// runUntil runs until the context ends, too.
+// runUntil runs the job until it ends, or the context does.
 func (b *bubble) runUntil(ctx context.Context) error {
 	b.Helper()
 	db, err := b.driver.Open(b.Context(), "db", sink.Options{Log: logtest.New(b.T)})
@@ -85,7 +85,7 @@ func (b *bubble) runUntil(ctx context.Context) error {
 	return job.Run(ctx, b.Config, db, claims, b.p)
 }
 
-// rows is how many the table has.
+// rows returns the number of rows in the table.
 func (b *bubble) rows() int64 {
 	in, err := b.driver.Inspect(b.Context(), "db", sink.Options{Log: logtest.New(b.T)})
 	testcheck.NoError(b.T, err)
@@ -94,7 +94,7 @@ func (b *bubble) rows() int64 {
 	return rows
 }
 
-// eachLine has something done with each line before it is folded.
+// eachLine is a mapper that calls a function with each line before it is folded.
 type eachLine struct {
 	*fold.Mapper
 	do func(line string)
@@ -105,7 +105,7 @@ func (m eachLine) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange,
 	return []fold.TableChange{{Change: m.Mapper.Map(l)}}, 0, nil
 }
 
-// onEachLine is eachLine for a run.
+// onEachLine makes a run call a function with each line.
 func onEachLine(c *job.Config, do func(line string)) {
 	o := c.Tables[0].Fold
 	c.Mapping.New = func(names *feed.Names) (job.Mapper, error) {
@@ -118,7 +118,7 @@ type begun source.Begun
 
 func (b begun) Begun() source.Begun { return source.Begun(b) }
 
-// opened offers a lane, and takes from where it is begun.
+// opened offers a lane, and records where it continues.
 func opened(lane string, at *source.Cursor) func() source.Event {
 	return func() source.Event {
 		return source.Event{Kind: source.Opened, Lane: lane, Begin: func(_ context.Context, from source.Point) (source.Lane, error) {
@@ -128,7 +128,7 @@ func opened(lane string, at *source.Cursor) func() source.Event {
 	}
 }
 
-// data brings a line of a lane, whose cursor after it is a number.
+// data sends a line of a lane with a cursor.
 func (p *partitions) data(lane string, number int) func() source.Event {
 	return func() source.Event {
 		e := p.text(lane, 0, fmt.Sprintf(`{"id":"%s","n":%d}`+"\n", lane, number))()
@@ -137,7 +137,7 @@ func (p *partitions) data(lane string, number int) func() source.Event {
 	}
 }
 
-// text brings a block of a lane.
+// text sends a block of a lane.
 func (p *partitions) text(lane string, offset int64, text string) func() source.Event {
 	return func() source.Event {
 		b := p.pool.Block()
@@ -146,13 +146,13 @@ func (p *partitions) text(lane string, offset int64, text string) func() source.
 	}
 }
 
-// ends has a lane end.
+// ends ends a lane.
 func ends(lane string, err error) func() source.Event {
 	return func() source.Event { return source.Event{Kind: source.Closing, Lane: lane, Err: err} }
 }
 
-// TestSync_LanesComeAndEnd: a lane that somebody waits for is committed before he is answered, while others are read, and
-// one that was lost is free; it may come back.
+// TestSync_LanesComeAndEnd: if a source waits for a lane to be committed, it is committed before the answer, while
+// others are read. A lost lane is released, and may come back.
 func TestSync_LanesComeAndEnd(t *testing.T) {
 	both(t, func(t *testing.T, dest string) {
 		c := configOf(t, "", "fail")
@@ -203,8 +203,8 @@ func TestSync_LanesComeAndEnd(t *testing.T) {
 	})
 }
 
-// TestSync_LanesComeBackBeforeTheyAreCommitted: such a lane continues where it was read to, and no
-// flush that has it is taken for one that was committed before.
+// TestSync_LanesComeBackBeforeTheyAreCommitted: a lane that comes back continues where it ended, and a flush with it is
+// not mistaken for one that was committed before.
 func TestSync_LanesComeBackBeforeTheyAreCommitted(t *testing.T) {
 	for _, kind := range []source.EventKind{source.Closing, source.Lost} {
 		for _, rebuild := range []bool{false, true} {
@@ -245,8 +245,8 @@ func TestSync_NothingIsWrittenTwice(t *testing.T) {
 	})
 }
 
-// TestSync_LostLinesAreCountedByLane: of lanes that are not in each flush, those lines are named
-// that were committed after the last flush which the database still has.
+// TestSync_LostLinesAreCountedByLane: if lanes are not in every flush, the lost lines are those committed after the
+// last flush that the database still has.
 func TestSync_LostLinesAreCountedByLane(t *testing.T) {
 	dest := filepath.Join(t.TempDir(), "t.db")
 	c := configOf(t, "", "fail")

@@ -10,13 +10,13 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// spooled returns a function that keeps the lines of the only source of an attempt on disk; nil if that is not wanted.
+// spooled returns a function that keeps the lines of the attempt's only source on disk, or nil if that is not wanted.
 func (a *attempt) spooled(starts []start) func(source.Source) source.Source {
 	r, c := a.run, a.run.cfg
 	if c.Spool.Dir == "" && c.Spool.Capture == "" || len(starts) == 0 {
 		return nil
 	}
-	s := &starts[0] // the only one
+	s := &starts[0]
 	return func(src source.Source) source.Source {
 		return spool.Keep(src, spool.Config{
 			Folders: c.Spool, Period: cmp.Or(c.BatchPeriod, livePeriod), Pool: r.pool,
@@ -29,8 +29,7 @@ func (a *attempt) spooled(starts []start) func(source.Source) source.Source {
 
 var pauses = map[spool.Pause]progress.Cause{spool.Full: progress.SpoolFull, spool.DiskFull: progress.SpoolDiskFull, spool.CaptureDiskFull: progress.CaptureDiskFull}
 
-// lastResume returns a function that finds the last resume value among lines, "" where there is
-// none. It is for one goroutine.
+// lastResume returns a function that finds the last resume value in lines, or "". It is for one goroutine.
 func (r *run) lastResume() func(lines []byte) string {
 	if r.cfg.Feed.ResumeField == "" {
 		return func([]byte) string { return "" }

@@ -25,7 +25,7 @@ import (
 // outage is a time when a database does not answer.
 type outage struct {
 	back   chan struct{} // closed when it answers again
-	broken chan struct{} // closed when it breaks
+	broken chan struct{} // closed when it fails
 }
 
 var errBroken = errors.New("the database broke")
@@ -63,9 +63,9 @@ func sizeOf(t *testing.T, pattern string) (size int64) {
 	return size
 }
 
-// sends has senders connect to a run as soon as it listens, and send it a feed.
+// sends makes senders connect to a run as soon as it listens, and send it a feed.
 func sends(c *job.Config, feed string) (sent chan error) {
-	sent = make(chan error, 3) // of as many runs
+	sent = make(chan error, 3) // one per run, up to three
 	c.Log = logtest.To(func(text string) {
 		if _, addr, ok := strings.Cut(text, "senders connect to "); ok {
 			go func() { sent <- send(addr, []byte(feed)) }()
@@ -74,7 +74,7 @@ func sends(c *job.Config, feed string) (sent chan error) {
 	return sent
 }
 
-// TestSpool_FullOneStopsReading while the database is unavailable; nothing is lost by it.
+// TestSpool_FullOneStopsReading: a full spool pauses reading while the database is unavailable, and nothing is lost.
 func TestSpool_FullOneStopsReading(t *testing.T) {
 	const lines, most = 20_000, 1 << 20
 	var feed strings.Builder
@@ -104,8 +104,7 @@ func TestSpool_FullOneStopsReading(t *testing.T) {
 	}
 }
 
-// A slowFeed waits after each line until that is in the spool, so that no reader has it as a part of a
-// larger block.
+// A slowFeed waits after each line until it is in the spool, so it is never read as part of a larger block.
 type slowFeed struct {
 	*testing.T
 	p atomic.Pointer[progress.Progress]
@@ -127,8 +126,7 @@ func (f *slowFeed) send(conn io.Writer, lines ...string) {
 	}
 }
 
-// TestSpool_StaleKeepalives: a reader behind the spool drops the connection that is stale, though its
-// lines come from the disk.
+// TestSpool_StaleKeepalives: a reader of the spool drops the stale connection, although its lines come from disk.
 func TestSpool_StaleKeepalives(t *testing.T) {
 	slow := &slowFeed{T: t}
 	var onDisk atomic.Bool
@@ -156,7 +154,7 @@ func TestSpool_StaleKeepalives(t *testing.T) {
 	})
 }
 
-// spooledKeepalives runs with a spool until something is so. The fifth keepalive in a row drops a connection.
+// spooledKeepalives runs with a spool until so is true. The fifth keepalive in a row drops a connection.
 func spooledKeepalives(t *testing.T, addr string, db *outage, so func(p *progress.Progress) bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,8 +165,8 @@ func spooledKeepalives(t *testing.T, addr string, db *outage, so func(p *progres
 	succeedsUntil(t, c, filepath.Join(dir, "t.db"), faulty(db.faults()), so)
 }
 
-// TestSpool_PlacesOfRejects: a rejected line has one place, whether it came from memory, from the disk, or from
-// there in a later run.
+// TestSpool_PlacesOfRejects: a rejected line has the same place whether it came from memory, from disk, or from disk in
+// a later run.
 func TestSpool_PlacesOfRejects(t *testing.T) {
 	const lines = 60
 	places := func(t *testing.T, lags, breaks bool) string {
@@ -195,7 +193,7 @@ func TestSpool_PlacesOfRejects(t *testing.T) {
 		dir := t.TempDir()
 		dest := filepath.Join(dir, "t.db")
 		c := configOf(t, addr, "table")
-		c.BatchRows, c.BatchPeriod = 1000, time.Minute // the spool's size grows by each line if nothing is committed
+		c.BatchRows, c.BatchPeriod = 1000, time.Minute // each line grows the spool if nothing is committed
 		c.Spool = spool.Folders{Dir: filepath.Join(dir, "spool"), Max: 1 << 20}
 		if lags {
 			c.BatchRows, c.BatchPeriod = 1, 20*time.Millisecond
@@ -240,7 +238,7 @@ func TestSpool_PlacesOfRejects(t *testing.T) {
 	}
 }
 
-// TestSpool_OldKeepalives: the keepalives of a connection that has ended do not end the current one.
+// TestSpool_OldKeepalives: keepalives of an ended connection do not end the current one.
 func TestSpool_OldKeepalives(t *testing.T) {
 	folded := make(chan struct{})
 	var connections atomic.Int64

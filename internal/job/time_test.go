@@ -20,12 +20,12 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestBatches_AreFilledWhileTheRunIsBehind: a batch of a followed file or of Kafka is written after its period if there is
-// nothing more to read, else after a longer one. One whose period is set is written after it.
+// TestBatches_AreFilledWhileTheRunIsBehind: a batch of a followed file or of Kafka is written after its period if there
+// is nothing more to read, otherwise after a longer one. A configured period always applies.
 func TestBatches_AreFilledWhileTheRunIsBehind(t *testing.T) {
 	for name, test := range map[string]struct {
 		period time.Duration
-		want   string // when batches are written
+		want   string // times at which batches are written
 	}{
 		"by itself":     {0, "10s 20s 30s 32s"},
 		"with a period": {time.Second, "1s"},
@@ -53,7 +53,7 @@ func TestBatches_AreFilledWhileTheRunIsBehind(t *testing.T) {
 	}
 }
 
-// numbered are lines with ids in order.
+// numbered returns lines with consecutive ids.
 func numbered(from, lines int) string {
 	var text strings.Builder
 	for i := range lines {
@@ -62,8 +62,8 @@ func numbered(from, lines int) string {
 	return text.String()
 }
 
-// TestStop_WhatWasReadIsWritten: lines that were read of a source which gives none twice, and that are not due yet by the
-// rate, are written at once when a run is stopped, also those that come from the source meanwhile.
+// TestStop_WhatWasReadIsWritten: when a run is stopped, lines that a source cannot send again are written at once, even
+// if the rate does not allow them yet, including lines that arrive meanwhile.
 func TestStop_WhatWasReadIsWritten(t *testing.T) {
 	inMemory(t, func(b *bubble) {
 		b.MaxRate, b.BatchRows = 100, 30
@@ -79,8 +79,8 @@ func TestStop_WhatWasReadIsWritten(t *testing.T) {
 	})
 }
 
-// TestMaxRate_AtEveryInstant: no more lines come in any time than that time's and one
-// second's, in a small file too and after a pause, and none is lost or moved by it.
+// TestMaxRate_AtEveryInstant: in any period, at most the lines of that period and of one more second are read, also in
+// a small file and after a pause. No line is lost or reordered.
 func TestMaxRate_AtEveryInstant(t *testing.T) {
 	const perSecond, lines = 100, 350
 	inMemory(t, func(b *bubble) {
@@ -109,14 +109,14 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 				}
 			}
 		}
-		// There is nothing to take at the start, and a second's lines after the pause.
+		// Nothing is allowed at the start, and one second's lines after the pause.
 		if took, want := seen[2*lines-1].Sub(begun), time.Minute+(2*lines-perSecond)*time.Second/perSecond; took < want || took > want+time.Second {
 			t.Errorf("it took %v, want %v", took, want)
 		}
 	})
 }
 
-// TestSync_LongBlocksOfSourcesThatEnd: sources that wait for long blocks to be folded do not hold up a run that ends
+// TestSync_LongBlocksOfSourcesThatEnd: sources that wait until long blocks are folded do not block a run that ends
 // because another source has failed.
 func TestSync_LongBlocksOfSourcesThatEnd(t *testing.T) {
 	inMemory(t, func(b *bubble) {
@@ -143,20 +143,19 @@ func TestSync_LongBlocksOfSourcesThatEnd(t *testing.T) {
 	})
 }
 
-// expires has rows of the table t expire two days after they last changed.
+// expires makes rows of table t expire two days after their last change.
 func expires(c *job.Config) {
 	c.Tables[0].Fit = func(l *schema.Limits, t *schema.Table) error { return l.AddStamp(t, "moved", schema.UpdateStamp) }
 	c.Tables[0].Expire = &job.Expire{After: 48 * time.Hour, Of: []string{"moved"}}
 }
 
-// expired is how many rows a run has removed.
+// expired returns how many rows a run has removed.
 func expired(p *progress.Progress) int64 {
 	s := p.Snapshot()
 	return s.Tables[0].Expired
 }
 
-// TestExpire_WhileAFeedIsSilent: a row goes when it is old, in a minute at most, though
-// nothing is read.
+// TestExpire_WhileAFeedIsSilent: an old row is removed within a minute, although nothing is read.
 func TestExpire_WhileAFeedIsSilent(t *testing.T) {
 	inMemory(t, func(b *bubble) {
 		expires(&b.Config)
@@ -179,7 +178,7 @@ func TestExpire_WhileAFeedIsSilent(t *testing.T) {
 			func() source.Event {
 				time.Sleep(47 * time.Hour)
 				is(1, "after another message")
-				return b.data("a", 3)() // moves the stamp
+				return b.data("a", 3)() // updates the stamp
 			},
 			func() source.Event {
 				time.Sleep(47 * time.Hour)
@@ -193,7 +192,7 @@ func TestExpire_WhileAFeedIsSilent(t *testing.T) {
 	})
 }
 
-// locked has it fail to remove old rows, for now.
+// locked makes every removal of old rows fail as if locked, and counts the calls.
 func locked(n *int) sinktest.Faults {
 	return func(c sinktest.Call) (f sinktest.Fault) {
 		if c.Method == "Expire" {
@@ -204,8 +203,7 @@ func locked(n *int) sinktest.Faults {
 	}
 }
 
-// TestExpire_FailureDoesNotDelayTheFeed: messages are written while old rows cannot be removed,
-// and the run ends.
+// TestExpire_FailureDoesNotDelayTheFeed: messages are written while old rows cannot be removed, and the run ends.
 func TestExpire_FailureDoesNotDelayTheFeed(t *testing.T) {
 	inMemory(t, func(b *bubble) {
 		expires(&b.Config)
@@ -229,7 +227,7 @@ func TestExpire_FailureDoesNotDelayTheFeed(t *testing.T) {
 	})
 }
 
-// TestExpire_AnErrorEndsTheRun where it does not go away.
+// TestExpire_AnErrorEndsTheRun: an error that is not transient ends the run.
 func TestExpire_AnErrorEndsTheRun(t *testing.T) {
 	path, dest := filepath.Join(t.TempDir(), "feed.jsonl"), filepath.Join(t.TempDir(), "t.db")
 	write(t, path, []string{`{"id":1,"n":1}`})
@@ -240,8 +238,8 @@ func TestExpire_AnErrorEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestExpire_AtTheStartAndTheEndOfAFile: in steps, also when calls fail, and at the start
-// also where the file has been read before.
+// TestExpire_AtTheStartAndTheEndOfAFile: old rows are removed in steps, even if calls fail, and at the start even if
+// the file was read before.
 func TestExpire_AtTheStartAndTheEndOfAFile(t *testing.T) {
 	const rows = 2500
 	seen := map[bool]string{true: "2020-05-15 13:30:00.123", false: time.Now().UTC().Format("2006-01-02 15:04:05")}
@@ -284,7 +282,7 @@ func TestExpire_AtTheStartAndTheEndOfAFile(t *testing.T) {
 	})
 }
 
-// TestExpire_AStopLeavesTheRest: a run that is stopped ends, whatever is left.
+// TestExpire_AStopLeavesTheRest: a stopped run ends, even if old rows are left.
 func TestExpire_AStopLeavesTheRest(t *testing.T) {
 	inMemory(t, func(b *bubble) {
 		expires(&b.Config)

@@ -2,25 +2,24 @@ package job
 
 import "context"
 
-// turns are how others use the database while the flusher writes: its goroutine does what they ask for between two
-// flushes.
+// turns let other goroutines use the database between two flushes: the flusher's goroutine runs their functions.
 type turns struct {
 	asked    chan turn
 	written  chan struct{}   // closed by the flusher when all sets are written
-	anyEnded bool            // a lane was read to its end; set before that
-	stop     <-chan struct{} // closed when the run is to stop: what is left is for the next one
+	anyEnded bool            // a lane was read to its end; set before written is closed
+	stop     <-chan struct{} // closed when the run must stop: the next run does the rest
 }
 
 type turn struct {
 	do   func(context.Context) error
-	done chan error // takes one value
+	done chan error // receives one value
 }
 
 func newTurns(stop <-chan struct{}) *turns {
 	return &turns{asked: make(chan turn), written: make(chan struct{}), stop: stop}
 }
 
-// take has something done between two flushes, and waits for it.
+// take runs a function between two flushes and waits for it.
 func (t *turns) take(ctx context.Context, do func(context.Context) error) error {
 	of := turn{do, make(chan error, 1)}
 	select {

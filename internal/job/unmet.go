@@ -9,8 +9,8 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// countUnmet notes the fields that options name and that no message has had. The reader calls it, or
-// it is called when the reader has ended.
+// countUnmet records the fields that options name and that no message had. Only the reader may call it, until it has
+// ended.
 func (f *folding) countUnmet() {
 	met := f.run.names.Seen()
 	if len(met) == 0 {
@@ -19,14 +19,14 @@ func (f *folding) countUnmet() {
 	unmet, named := f.unmet()
 	met = slices.DeleteFunc(met, func(name string) bool { return slices.Contains(named, name) })
 	for i := range unmet {
-		if unmet[i].Beside == nil {
-			unmet[i].Beside = met
+		if unmet[i].Siblings == nil {
+			unmet[i].Siblings = met
 		}
 	}
 	f.run.p.NoteUnused(func(u *progress.Unused) { u.Unmet = unmet })
 }
 
-// unmet returns these fields, and the fields of messages that options name.
+// unmet returns those fields, and all fields of messages that options name.
 func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 	add := func(option, field string) {
 		if field == "" {
@@ -52,10 +52,10 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 		}
 		return unmet, named
 	}
-	for _, u := range f.plan.mapper.UnresolvedPaths() { // since this attempt began
+	for _, u := range f.plan.mapper.UnresolvedPaths() {
 		option := u.By
 		switch {
-		case f.run.cfg.Mapping.Fingerprint == nil: // without a config file a flag of that name says so
+		case f.run.cfg.Mapping.Fingerprint == nil: // without a config file, a flag sets it
 			option = "--" + strings.ReplaceAll(u.By, "_", "-")
 			if u.By == "ignore" {
 				option = "--envelope"
@@ -65,7 +65,7 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 		case u.Table != "":
 			option = fmt.Sprintf("table %q, %s", u.Table, u.By)
 		}
-		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Beside: u.Siblings})
+		unmet = append(unmet, progress.Unmet{Option: option, Field: u.Path, Name: u.Name, Siblings: u.Siblings})
 	}
 	if f.before.mapped {
 		unmet = slices.DeleteFunc(unmet, func(u progress.Unmet) bool {

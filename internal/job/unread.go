@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// unreadFiles are the files of an attempt that could not be read to their ends: those after them are read all the same, or
-// one damaged archive would hold up its folder for good.
+// unreadFiles are the files of an attempt that could not be read to their ends. The files after them are still read:
+// otherwise one damaged archive would block its folder forever.
 type unreadFiles struct {
 	cfg  *Config
-	ends bool // the first one ends the run, as what is looked at has to be whole
+	ends bool // the first one ends the run, which needs all input
 
 	mu    sync.Mutex
 	first error
 	count int
 }
 
-// passOver notes why a source was not read to its end, or returns the error if the run cannot continue with other sources.
-func (u *unreadFiles) passOver(s *start, err error) error {
+// noteUnread records why a source was not read to its end. It returns the error if the run cannot continue without it.
+func (u *unreadFiles) noteUnread(s *start, err error) error {
 	if u.ends || len(u.cfg.Sources) < 2 || u.cfg.Source.Follow || !s.traits.Stored() || s.traits.Records || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -32,7 +32,7 @@ func (u *unreadFiles) passOver(s *start, err error) error {
 	return nil
 }
 
-// err is the error that the run ends with.
+// err returns the error that the run ends with.
 func (u *unreadFiles) err() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -31,7 +31,7 @@ func (r *Result) rungs() report.Section {
 			{Name: "speed-up", Number: true}, {Name: "syncs", Number: true}, {Name: "written", Number: true}, {Name: "a power cut takes"}}},
 	}
 	if r.Work < few {
-		s.Title += " (few, so that opening and closing the database counts most; --for writes more)"
+		s.Title += " (few: opening and closing the database counts most; --for writes more)"
 	}
 	for i := range r.Rungs {
 		g := &r.Rungs[i]

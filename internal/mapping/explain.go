@@ -34,9 +34,6 @@ func (e *Explainer) SetKey(table int, key []string) error {
 	return err
 }
 
-// Plan returns the plan that is explained.
-func (e *Explainer) Plan() *Plan { return e.plan }
-
 // Key returns the key of a row of a table, from the texts of its columns.
 func (e *Explainer) Key(table int, texts []string) (c fold.Change) {
 	for i, text := range texts {

@@ -9,58 +9,58 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// A collector reads all counts of a run at one moment.
+// A collector collects all counts of a run from one snapshot.
 type collector struct {
 	run   Run
-	whole map[string]*prometheus.Desc // of metrics of the run, by their names
-	parts map[string]*prometheus.Desc // of the same by table or source
+	whole map[string]*prometheus.Desc // metrics of the run by name
+	parts map[string]*prometheus.Desc // metrics with a label for the table or source, by name
 }
 
-// What is collected: by run, or by table or source besides.
+// The metrics: of the run, or by table or source too.
 var (
 	ofRun = map[string]string{
 		"weir_retries_total":                 "Database calls that were retried.",
 		"weir_reconnects_total":              "Reconnects to a feed.",
 		"weir_sender_errors_total":           "Senders disconnected because of an error.",
-		"weir_path_mismatches_total":         "Values that were no object, or no array, where a path of the mapping steps into one.",
+		"weir_path_mismatches_total":         "Values that a path of the mapping expects to be an object or array.",
 		"weir_ignored_values_total":          "Values of fields that have no column, by field: 20 are named, the rest are other.",
-		"weir_lost_values_total":             "Values that were not kept: those of a row whose key changed that the source left out, and fields whose column has another source.",
+		"weir_lost_values_total":             "Values that were not kept: values that the source omits when a key changes, and fields whose column has another source.",
 		"weir_nulled_values_total":           "Values that do not fit their column, TABLE.COLUMN, and were stored as NULL.",
-		"weir_stalled_seconds":               "For how long the run has been stalled, by reason; 0: it is not for that one.",
-		"weir_flush_running_seconds":         "How long the flush that is under way has run; 0: there is none.",
-		"weir_flush_rows":                    "Rows of the flush that is under way; 0: there is none.",
-		"weir_flush_sent_rows":               "Rows of the flush that is under way that the database has been sent.",
+		"weir_stalled_seconds":               "How long the run has been stalled, by reason; 0: it is not.",
+		"weir_flush_running_seconds":         "How long the current flush has run; 0: there is none.",
+		"weir_flush_rows":                    "Rows of the current flush; 0: there is none.",
+		"weir_flush_sent_rows":               "Rows of the current flush that were sent to the database.",
 		"weir_spool_bytes":                   "Bytes of lines in the spool that are not committed.",
-		"weir_spool_limit_bytes":             "Bytes that the spool takes at most.",
-		"weir_buffer_bytes":                  "Memory that the filling batch holds.",
+		"weir_spool_limit_bytes":             "Maximum size of the spool in bytes.",
+		"weir_buffer_bytes":                  "Memory used by the current batch.",
 		"weir_buffer_limit_bytes":            "Memory for batches.",
-		"weir_last_commit_timestamp_seconds": "When the last batch was committed, by this run or one before; 0 for never.",
+		"weir_last_commit_timestamp_seconds": "When the last batch was committed, by this run or an earlier one; 0 for never.",
 	}
 	ofTable = map[string]string{
 		"weir_rejected_lines_total":     "Lines rejected.",
-		"weir_rows_total":               "Rows of flushed batches, by what became of them, and those that expired.",
-		"weir_coalesced_messages_total": "Messages folded into a row that another message of the batch had begun.",
+		"weir_rows_total":               "Rows of flushed batches by result, and rows that expired.",
+		"weir_coalesced_messages_total": "Messages folded into the row of an earlier message of the batch.",
 	}
 	ofSource = map[string]string{
 		"weir_read_lines_total":               "Lines read.",
 		"weir_read_bytes_total":               "Bytes read, after decompression.",
 		"weir_pending_lines":                  "Lines read that are not committed.",
 		"weir_last_message_timestamp_seconds": "When the last message was read; 0 for never.",
-		"weir_source_lag_seconds":             "How old the last message read is, by its --time-field; missing where none has a time.",
-		"weir_connected":                      "1 while the feed is connected, 0 else.",
+		"weir_source_lag_seconds":             "Age of the last message read, by its --time-field; missing if none has a time.",
+		"weir_connected":                      "1 if the feed is connected, else 0.",
 		"weir_senders":                        "Connections that send lines.",
 	}
 	ofKafka = map[string]string{
 		"weir_kafka_lag_records":        "Records of a partition that are not in the database yet: from its committed offset to the partition's end.",
-		"weir_kafka_partitions":         "Partitions that are read.",
+		"weir_kafka_partitions":         "Partitions being read.",
 		"weir_kafka_group_partitions":   "Partitions that the consumer group divides among its members; 0 without a group.",
 		"weir_kafka_fetch_errors_total": "Fetches that failed.",
-		"weir_kafka_rebalances_total":   "Changes of the partitions that the consumer group has assigned.",
-		"weir_kafka_fenced_total":       "Flushes that were given up because another member of the group has one of their partitions.",
+		"weir_kafka_rebalances_total":   "Changes of the partitions assigned by the consumer group.",
+		"weir_kafka_fenced_total":       "Flushes abandoned because another member of the group owns one of their partitions.",
 	}
 )
 
-// The labels that a metric has besides.
+// Further labels of metrics.
 var furtherLabels = map[string][]string{"weir_rejected_lines_total": {"reason"}, "weir_rows_total": {"result"}, "weir_retries_total": {"reason"}, "weir_stalled_seconds": {"reason"},
 	"weir_nulled_values_total":  {"column"},
 	"weir_ignored_values_total": {"field"},
@@ -80,11 +80,10 @@ func newCollector(r Run, job string) *collector {
 	return c
 }
 
-// Describe implements [prometheus.Collector]. It has nothing to say before a run: some metrics
-// have more labels in one run than in another.
+// Describe implements [prometheus.Collector]. It describes nothing, because labels differ between runs.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
-// emit sends a value: that of a table or a source where part names one.
+// emit sends a value. part is the table or source, or "".
 type emit func(name string, value float64, part string, labels ...string)
 
 // Collect implements [prometheus.Collector].
@@ -115,7 +114,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for column, n := range s.Unused.Nulled {
 		count("weir_nulled_values_total", float64(n), "", column)
 	}
-	ignored := map[string]int64{} // two names may have one label
+	ignored := map[string]int64{} // two names may become the same label
 	for field, n := range s.Unused.ByField() {
 		ignored[label(field)] += n
 	}
@@ -155,7 +154,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	collectKafka(&s, count, gauge)
 }
 
-// collectKafka sends what there is to say of partitions, if the run reads some.
+// collectKafka sends the counts of partitions, if the run reads Kafka.
 func collectKafka(s *progress.Snapshot, count, gauge emit) {
 	some := s.Group.Partitions > 0
 	for i := range s.Lanes {
@@ -187,8 +186,8 @@ func collectTable(t *progress.Table, count emit) {
 	count("weir_coalesced_messages_total", float64(t.Coalesced), t.Name)
 }
 
-// collectSources sends the sums of all sources; or by source, with those of files that are read
-// to their ends beside them.
+// collectSources sends the sums of all sources, or the counts of each source. It then adds up the files that are read
+// to their ends.
 func (c *collector) collectSources(s *progress.Snapshot, count, gauge emit) {
 	all := progress.LaneState{Lines: s.Lines, Bytes: s.Bytes, Pending: s.Pending, FeedTime: s.FeedTime, LastMessage: s.LastMessage}
 	lanes := slices.DeleteFunc(s.Lanes, func(l progress.LaneState) bool { return l.Kind == progress.File })

@@ -16,9 +16,8 @@ import (
 
 const lastSuccess = "weir_last_success_timestamp_seconds"
 
-// WriteFile writes the metrics of a run that has ended for node_exporter's textfile collector; the
-// file appears whole or not at all. A run that failed keeps from the file that it replaces when one
-// of the job last succeeded.
+// WriteFile writes the metrics of an ended run for node_exporter's textfile collector. It replaces the file atomically.
+// If the run failed, the new file keeps the time of the job's last success from the old one.
 func (r *Registry) WriteFile(path string, exitCode int, succeeded bool) error {
 	now := seconds(time.Now())
 	success := now
@@ -27,12 +26,11 @@ func (r *Registry) WriteFile(path string, exitCode int, succeeded bool) error {
 	}
 	r.gauge("weir_exit_code", "Exit code of the last run.", func() float64 { return float64(exitCode) })
 	r.gauge("weir_run_end_timestamp_seconds", "When the last run ended.", func() float64 { return now })
-	r.gauge(lastSuccess, "When a run last did all that it had to, with exit code 0 or 3; 0 for never.", func() float64 { return success })
+	r.gauge(lastSuccess, "When a run last succeeded, with exit code 0 or 3; 0 for never.", func() float64 { return success })
 	return fileError(path, prometheus.WriteToTextfile(path, r.run))
 }
 
-// successIn returns when a run of the job last succeeded, as an earlier file says; 0 where none
-// does.
+// successIn returns the time of the job's last success in a file, or 0.
 func (r *Registry) successIn(path string) float64 {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,19 +47,19 @@ func (r *Registry) successIn(path string) float64 {
 	return 0
 }
 
-// escape writes a label's value as the text format does.
+// escape escapes a label's value for the text format.
 var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
-// CheckFile reports what would keep WriteFile from writing a file.
+// CheckFile returns an error if WriteFile could not write a file.
 func CheckFile(path string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)) // as it does
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)) // as WriteFile does
 	if err == nil {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
 	return fileError(path, err)
 }
 
-// fileError names the file, and not the one that is written in its place first.
+// fileError names path in an error instead of the temporary file.
 func fileError(path string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err

@@ -1,5 +1,4 @@
-// Package metrics shows a run's progress to Prometheus, while it lasts and in a file when it has
-// ended.
+// Package metrics exports a run's progress to Prometheus: over HTTP during the run, and in a file at its end.
 package metrics
 
 import (
@@ -15,37 +14,36 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// Run is what the metrics of one run are labelled with and read from.
+// Run is the source of the metrics and their labels.
 type Run struct {
 	Job      string
 	Progress *progress.Progress
-	// BySource has what is counted by source labelled with it. Files that are read to their ends
-	// are counted together.
+	// BySource labels the metrics of sources with the source. Files that are read to their ends are counted together.
 	BySource    bool
-	BufferLimit int64 // bytes
-	SpoolLimit  int64 // bytes; 0 where there is no spool
+	BufferLimit int64 // in bytes
+	SpoolLimit  int64 // in bytes; 0: no spool
 	Version     string
 	Commit      string
 }
 
-// A Registry holds the metrics of one run.
+// A Registry holds the metrics of a run.
 type Registry struct {
 	job     string
 	run     *prometheus.Registry
-	process *prometheus.Registry // of Go and the process, which are no news when it has ended
+	process *prometheus.Registry // of Go and the process; not in the file
 	rejects prometheus.Gauge     // nil until the database has answered
 }
 
-// jobLabel is the label of all metrics of a run: Prometheus has a "job" of its own.
+// jobLabel is the label of all metrics of a run. Prometheus sets a label "job" itself.
 const jobLabel = "weir_job"
 
-// New registers the metrics of a run, each at its present value. It observes the progress.
+// New registers the metrics of a run with their current values. It observes the progress.
 func New(r Run) *Registry {
 	reg, process := prometheus.NewRegistry(), prometheus.NewRegistry()
 	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	job := label(r.Job)
 	reg.MustRegister(newCollector(r, job))
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_build_info", Help: "1, labelled with what was built.",
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_build_info", Help: "1, labeled with the build.",
 		ConstLabels: prometheus.Labels{"version": r.Version, "commit": r.Commit, "goversion": runtime.Version()}}, func() float64 { return 1 }))
 
 	labels := prometheus.Labels{jobLabel: job}
@@ -61,7 +59,7 @@ func New(r Run) *Registry {
 	return &Registry{job: job, run: reg, process: process}
 }
 
-// label makes a label's value of a name: that of a file need not be UTF-8.
+// label returns the label value for a name. File names may not be UTF-8.
 func label(name string) string { return strings.ToValidUTF8(name, "�") }
 
 // gauge registers a gauge of the run.
@@ -69,28 +67,27 @@ func (r *Registry) gauge(name, help string, read func() float64) {
 	r.run.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{jobLabel: r.job}}, read))
 }
 
-// Database registers a figure of the database.
+// Database registers a gauge about the database.
 func (r *Registry) Database(name, help string, read func() int64) {
 	r.gauge(name, help, func() float64 { return float64(read()) })
 }
 
-// RejectsStored sets how many rejected lines of the job the database keeps. It must not be called at
-// the same time by two goroutines.
+// RejectsStored sets how many rejected lines of the job the database keeps. It must not be called concurrently.
 func (r *Registry) RejectsStored(n int64) {
 	if r.rejects == nil {
-		r.rejects = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rejects_stored", Help: "Rejected lines of the job that the database keeps, of this run and those before.",
+		r.rejects = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rejects_stored", Help: "Rejected lines of the job in the database, from all runs.",
 			ConstLabels: prometheus.Labels{jobLabel: r.job}})
 		r.run.MustRegister(r.rejects)
 	}
 	r.rejects.Set(float64(n))
 }
 
-// Handler answers with the metrics.
+// Handler serves the metrics.
 func (r *Registry) Handler() http.Handler {
 	return promhttp.HandlerFor(prometheus.Gatherers{r.run, r.process}, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// seconds is a time as Prometheus has it, 0 for none.
+// seconds returns a time in Unix seconds; 0 for the zero time.
 func seconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// scrape returns the metrics of a run that are weir's own.
+// scrape returns weir's own metrics of a run.
 func scrape(t *testing.T, r *metrics.Registry) string {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -149,7 +149,7 @@ func (w When) Compile(find func(t *Test) Place) Condition {
 	return out
 }
 
-// Places returns the places that a condition reads, except those of tests for absence.
+// Places returns the places that a condition reads, except the places of tests for absence.
 func (c Condition) Places() (all []Place) {
 	for _, tests := range c {
 		for i := range tests {

@@ -2,15 +2,15 @@ package progress
 
 import "time"
 
-// Writing is a flush that is under way.
+// Writing is the current flush.
 type Writing struct {
-	Began time.Time // whatever was retried since; zero: no flush is under way
+	Began time.Time // does not change on retries; zero: no flush is running
 	Rows  int
-	Sent  int       // rows that the database has been sent
-	tried time.Time // when it began, or was last retried
+	Sent  int       // rows sent to the database so far
+	tried time.Time // when it began or was last retried
 }
 
-// Flushing notes that a flush of some rows is under way, until [Progress.FlushEnded].
+// Flushing records that a flush begins. It lasts until [Progress.FlushEnded].
 func (p *Progress) Flushing(rows int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -18,21 +18,21 @@ func (p *Progress) Flushing(rows int) {
 	p.state.Writing = Writing{Began: now, Rows: rows, tried: now}
 }
 
-// Sent notes how many rows of the flush that is under way the database has been sent.
+// Sent records how many rows of the current flush were sent to the database.
 func (p *Progress) Sent(rows int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Writing.Sent = min(rows, p.state.Writing.Rows)
 }
 
-// FlushEnded notes that no flush is under way.
+// FlushEnded records that the flush has ended.
 func (p *Progress) FlushEnded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Writing = Writing{}
 }
 
-// Step notes that the reader is alive, until it is called with false.
+// Step records that the reader is alive. Step(false) records that it has ended.
 func (p *Progress) Step(now bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,8 +42,8 @@ func (p *Progress) Step(now bool) {
 	}
 }
 
-// Unmoved returns what has not moved, and for how long: a flush that is neither done nor tried
-// again, or the reader while no flush is under way.
+// Unmoved returns what makes no progress, and for how long: a flush that neither ends nor is retried, or, if there is
+// no flush, the reader.
 func (s *Snapshot) Unmoved(now time.Time) (what string, since time.Duration) {
 	switch {
 	case !s.Writing.Began.IsZero():

@@ -1,37 +1,37 @@
 package progress
 
-// Files is how far a run is with the files that it reads to their ends, and with others whose size is
-// known. Sizes are raw bytes.
+// Files is the progress with files that are read to their ends, and with other sources of known size. Sizes are raw
+// bytes.
 type Files struct {
 	Number, Ended int
-	Offset, Size  int64 // of all, those that have not begun included
-	Before        int64 // of Offset, what runs before this one have read
+	Offset, Size  int64 // of all files, including those not begun
+	Before        int64 // part of Offset that earlier runs have read
 }
 
-// SetFiles names the files that a run will read to their ends, with their sizes.
+// SetFiles sets the names and sizes of the files that a run will read to their ends.
 func (p *Progress) SetFiles(sizes map[string]int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fileSizes, p.files = sizes, Files{Number: len(sizes)}
 }
 
-// SkipFile notes that a run before has read a file to its end, so that this one does not open it.
+// SkipFile records that an earlier run has read a file to its end, so it is not opened.
 func (p *Progress) SkipFile(source string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files.Before += p.end(source)
 }
 
-// endFile notes that a file was read to its end. p is locked.
+// endFile records that a file was read to its end. p must be locked.
 func (p *Progress) endFile(l *Lane) {
 	size := p.end(l.state.Source)
-	if l.state.Lines == 0 { // a run before has read it
+	if l.state.Lines == 0 { // an earlier run has read it
 		l.start = size
 	}
 	p.files.Before += min(l.start, size)
 }
 
-// end has a file be one of those that have ended, and returns its size; 0 where it was one. p is locked.
+// end moves a file to the ended ones and returns its size; 0 if it had ended before. p must be locked.
 func (p *Progress) end(source string) int64 {
 	size, ok := p.fileSizes[source]
 	if ok {
@@ -43,8 +43,7 @@ func (p *Progress) end(source string) int64 {
 	return size
 }
 
-// ofFiles is how far the run is with its files. p is locked; lanes are those of a snapshot, which is
-// to add what they say.
+// ofFiles returns the progress with the ended files. p must be locked. The caller adds the open lanes.
 func (p *Progress) ofFiles() Files {
 	f := p.files
 	for _, size := range p.fileSizes {

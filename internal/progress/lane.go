@@ -7,16 +7,16 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// Kind says how a source is read.
+// Kind tells how a source is read.
 type Kind int
 
-// How a source is read.
+// The kinds of sources.
 const (
 	File      Kind = iota // to its end
-	Waiting               // it waits for more: stdin, a FIFO, a file that is followed
-	Dialed                // by a connection that weir makes
-	Listening             // by connections that others make
-	Partition             // of a topic of Kafka
+	Waiting               // until more comes: stdin, a FIFO, a followed file
+	Dialed                // weir connects to it
+	Listening             // others connect to weir
+	Partition             // of a Kafka topic
 )
 
 // LaneState has the counts of a source.
@@ -24,35 +24,34 @@ type LaneState struct {
 	Source      string
 	Kind        Kind
 	Open        bool
-	Connections int // that exist: one at most of a source that weir connects to
+	Connections int // open connections; at most one if weir connects
 	// Of a partition:
 	Topic, Number string
 	Lag           int64 // records that are not committed
 
-	Lines, Bytes int64 // that were read
+	Lines, Bytes int64 // read
 	Rejected     int64 // lines
-	Pending      int64 // lines that were read and are not committed
-	// Offset is how many raw bytes were read, and Size how many there are; 0 where that is
-	// not known.
+	Pending      int64 // lines read but not committed
+	// Offset is how many raw bytes were read, and Size how many there are. Both are 0 if unknown.
 	Offset, Size int64
 	LastMessage  time.Time // when it was read
-	FeedTime     time.Time // of the last message that named one
+	FeedTime     time.Time // timestamp of the last message that has one
 }
 
-// A Lane counts what is read of a source.
+// A Lane counts what is read from a source.
 type Lane struct {
 	p         *Progress
 	state     LaneState
 	base      int64 // state.Lines when it was opened
-	baseBytes int64 // state.Bytes then
-	start     int64 // the byte at which it began then
-	committed int64 // of state.Lines
+	baseBytes int64 // state.Bytes when it was opened
+	start     int64 // offset in bytes when it was opened
+	committed int64 // part of state.Lines
 	place     func() (offset, size int64)
 	lag       func() int64
 	connected func() bool
 }
 
-// Open returns the counts of a source that is opened: those that it had where it was read before.
+// Open opens the counts of a source. They continue if the source was read before.
 func (p *Progress) Open(source string, kind Kind) *Lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,16 +65,16 @@ func (p *Progress) Open(source string, kind Kind) *Lane {
 	return l
 }
 
-// Locate has place say how many raw bytes of the source were read, and how many there are; it began
-// at a byte. Any goroutine may call place, also one that has begun to look before Close.
+// Locate sets the function that returns the raw bytes read of the source and its size. start is the offset when it was
+// opened. place must be safe for concurrent use, and may still be running when Close returns.
 func (l *Lane) Locate(start int64, place func() (offset, size int64)) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	l.start, l.place = start, place
 }
 
-// located is how many raw bytes of the source are behind the run, and how many there are: what was
-// read ahead of the counts is not among them.
+// located returns the offset and size of the source in raw bytes. Bytes that were read ahead of the counts are not
+// included.
 func (l *Lane) located() (offset, size int64) {
 	if l.place == nil {
 		return 0, 0
@@ -84,16 +83,15 @@ func (l *Lane) located() (offset, size int64) {
 	return min(offset, l.start+l.state.Bytes-l.baseBytes), size
 }
 
-// Partition says what partition of a topic the source is, and how it is asked how many of its records
-// are not committed, and whether they can come. Any goroutine may call these, as in Locate.
+// Partition sets the partition of the source, and functions that return how many of its records are not committed and
+// whether its broker is connected. They must be safe for concurrent use, as in Locate.
 func (l *Lane) Partition(topic, number string, lag func() int64, connected func() bool) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	l.state.Topic, l.state.Number, l.lag, l.connected = topic, number, lag, connected
 }
 
-// Close notes that a source was read to its end. Of a file, whose counts are complete, only the
-// sums stay.
+// Close records that a source was read to its end. Of a file, only the sums remain.
 func (l *Lane) Close() {
 	p := l.p
 	p.mu.Lock()
@@ -105,7 +103,7 @@ func (l *Lane) Close() {
 	}
 }
 
-// Remove notes that a source is another run's now: only the sums of its counts stay.
+// Remove records that another run has taken over a source. Only the sums of its counts remain.
 func (l *Lane) Remove() {
 	p := l.p
 	p.mu.Lock()
@@ -114,15 +112,15 @@ func (l *Lane) Remove() {
 	p.lanes = slices.DeleteFunc(p.lanes, func(other *Lane) bool { return other == l })
 }
 
-// Drop notes that what was read and not committed never will be: the source may be read again.
+// Drop records that lines read but not committed never will be. The source may be read again.
 func (l *Lane) Drop() {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	l.commit(l.state.Lines)
 }
 
-// Read counts lines. message says that one of them at least was a message, and at is the time that
-// the last one of them named, if it did.
+// Read counts lines. message is true if at least one of them was a message. at is the timestamp of the last of them, or
+// zero.
 func (l *Lane) Read(lines, bytes int64, message bool, at time.Time) {
 	p := l.p
 	p.mu.Lock()
@@ -140,14 +138,14 @@ func (l *Lane) Read(lines, bytes int64, message bool, at time.Time) {
 	}
 }
 
-// Committed notes how many of the lines that were read since Open are committed.
+// Committed records how many of the lines read since Open are committed.
 func (l *Lane) Committed(lines int64) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	l.commit(l.base + lines)
 }
 
-// commit is Committed. l.p is locked.
+// commit is Committed with l.p locked.
 func (l *Lane) commit(lines int64) {
 	if lines > l.committed {
 		l.p.committed += lines - l.committed
@@ -170,7 +168,7 @@ func (l *Lane) Reject(r *fold.Reject) {
 	p.tables[r.Table].Rejected[r.Reason]++
 }
 
-// SetConnections notes how many connections of a source exist.
+// SetConnections sets how many connections of a source are open.
 func (p *Progress) SetConnections(source string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +177,7 @@ func (p *Progress) SetConnections(source string, n int) {
 	}
 }
 
-// lane returns a source, nil where there is none. p is locked.
+// lane returns a source, or nil. p must be locked.
 func (p *Progress) lane(source string) *Lane {
 	i := slices.IndexFunc(p.lanes, func(l *Lane) bool { return l.state.Source == source })
 	if i < 0 {
@@ -188,7 +186,7 @@ func (p *Progress) lane(source string) *Lane {
 	return p.lanes[i]
 }
 
-// FetchFailed counts a fetch of Kafka's that failed.
+// FetchFailed counts a failed fetch from Kafka.
 func (p *Progress) FetchFailed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,8 +200,8 @@ func (p *Progress) Rebalanced() {
 	p.state.Group.Rebalances++
 }
 
-// Grouped notes whether the run is a member of its group, which divides so many partitions, or waits to be one. A member
-// without a partition is ready: it is a reserve.
+// Grouped sets whether the run is a member of its group, and how many partitions the group divides. A member without a
+// partition is ready, because it is a standby.
 func (p *Progress) Grouped(joined bool, partitions int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +214,7 @@ func (p *Progress) Grouped(joined bool, partitions int) {
 	}
 }
 
-// Fenced counts a flush that found partitions taken over by other members of the group.
+// Fenced counts a flush that failed because other members of the group took over partitions.
 func (p *Progress) Fenced() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,7 +228,7 @@ func (p *Progress) SenderFailed() {
 	p.state.SenderErrors++
 }
 
-// Reconnect counts a connection that is made again.
+// Reconnect counts a reconnection.
 func (p *Progress) Reconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

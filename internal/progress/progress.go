@@ -1,5 +1,5 @@
-// Package progress counts what a run does, by source and by table. The run writes the counts;
-// metrics, the status line and the summary read them.
+// Package progress counts what a run does, by source and by table. The run updates the counts. Metrics, the status line
+// and the summary read them.
 package progress
 
 import (
@@ -15,42 +15,41 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Progress has the counts of one run. Any goroutine may call its methods and those of its lanes.
+// Progress has the counts of one run. Its methods and its lanes' methods are safe for concurrent use.
 type Progress struct {
-	mu        sync.Mutex // held for a moment
+	mu        sync.Mutex // only held briefly
 	state     Snapshot   // without Lanes, Tables and Pending
 	lanes     []*Lane    // in the order in which they were opened
 	tables    []Table
-	committed int64            // of state.Lines
-	fileSizes map[string]int64 // of the files that have not ended
-	files     Files            // those that have
-	recent    []Flushed        // the last ones, the oldest first
-	probed    time.Time        // when the database was queried last, between flushes
+	committed int64            // part of state.Lines
+	fileSizes map[string]int64 // files that have not ended
+	files     Files            // files that have ended
+	recent    []Flushed        // last flushes, oldest first
+	probed    time.Time        // when the database was last queried between flushes
 	observers []func(Flush)
 }
 
-// A Snapshot is what a run has done so far, all at one moment.
+// A Snapshot has the counts of a run at one time.
 type Snapshot struct {
 	Start time.Time
-	// Lanes are the sources that are being read, and all that have no end: connections,
-	// stdin, files that are followed.
+	// Lanes are the open sources, and all sources without an end: connections, stdin, followed files.
 	Lanes  []LaneState
-	Tables []Table // as New had them, and those that were added
+	Tables []Table // the tables given to New, then the added ones
 	Files  Files
 	Begun  bool // a source was opened
 
-	Lines, Bytes int64 // that were read, of all sources
-	Pending      int64 // lines of these that are not committed
+	Lines, Bytes int64 // read from all sources
+	Pending      int64 // lines read but not committed
 	Rejects
-	Stops         []Stop // the sources that were not read to their ends, when the run has ended
+	Stops         []Stop // sources that were not read to their ends; set at the end of the run
 	Reconnects    int64
 	SenderErrors  int64 // senders that were disconnected because of an error
 	FailedFetches int64 // from Kafka
 	Group         Group
 	Unused        Unused
 	LastMessage   time.Time // when it was read
-	FeedTime      time.Time // of the last message that named one
-	Buffer        int64     // bytes that the filling batch holds
+	FeedTime      time.Time // timestamp of the last message that has one
+	Buffer        int64     // bytes in the batch that is being filled
 	Spool         int64     // bytes in the spool that are not committed
 	Flushes
 	stalls
@@ -59,28 +58,28 @@ type Snapshot struct {
 // Rejects counts the rejected lines.
 type Rejects struct {
 	Rejected   int64
-	Reasons    []Reason              // in the order in which they came up
-	Unassigned map[feed.Reason]int64 // lines that no table has rejected
+	Reasons    []Reason              // in the order in which they first occurred
+	Unassigned map[feed.Reason]int64 // lines that were rejected before a table was known
 }
 
 // Flushes counts what was written to the database.
 type Flushes struct {
 	Batches    int64
-	Retries    map[string]int64 // of calls of the database, by reason
-	LastFlush  time.Duration    // that it took
-	LastCommit time.Time        // by this run or one before
+	Retries    map[string]int64 // of database calls, by reason
+	LastFlush  time.Duration    // duration of the last flush
+	LastCommit time.Time        // by this run or an earlier one
 	Writing    Writing
 }
 
-// A Group is the consumer group that a run reads in.
+// A Group describes the consumer group of a run.
 type Group struct {
-	Partitions int       // that it divides; 0: the run is in no group
-	Waiting    time.Time // since when the run waits to be a member; zero: it is one
-	Rebalances int64     // changes of the partitions that are assigned to the run
-	Fenced     int64     // flushes that found that another member has one of their partitions
+	Partitions int       // of the whole group; 0: the run is in no group
+	Waiting    time.Time // since when the run has been waiting to become a member; zero: it is one
+	Rebalances int64     // changes of the partitions assigned to the run
+	Fenced     int64     // flushes that failed because another member had taken over a partition
 }
 
-// OpenPartitions is how many partitions are read.
+// OpenPartitions returns how many partitions are being read.
 func (s *Snapshot) OpenPartitions() (n int) {
 	for i := range s.Lanes {
 		if s.Lanes[i].Kind == Partition && s.Lanes[i].Open {
@@ -98,42 +97,42 @@ func (s *Snapshot) LagRecords() (n int64, ok bool) {
 	return n, s.OpenPartitions() > 0 || s.Group.Partitions > 0
 }
 
-// Unused is what the messages have that is not written, and what options name that no message has. Its maps and
-// its slice are not changed.
+// Unused has the values that were not written, and the fields that options name and no message had. Its maps and slice
+// must not be changed.
 type Unused struct {
-	Mismatches map[string]int64 // values that were no object, or no array, where a path of the mapping steps into one, by path
+	Mismatches map[string]int64 // values by path that a path of the mapping expected to be an object or array
 	Lost       map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
-	Nulled     map[string]int64 // values that their columns do not take, and that count as null, by TABLE.COLUMN
-	Ignored    map[string]int64 // values that found no column, by field; up to the last flush
-	named      []string         // the fields of Ignored that came first, and OtherFields
-	Passed     int64            // messages that were passed over
-	NoTable    map[string]int64 // messages that no table took, by what they have where the conditions of tables look
+	Nulled     map[string]int64 // values that do not fit and count as null, by TABLE.COLUMN
+	Ignored    map[string]int64 // values without a column, by field; as of the last flush
+	named      []string         // the first fields of Ignored, and OtherFields
+	Passed     int64            // messages that were ignored
+	NoTable    map[string]int64 // messages that match no table, by the value that the tables' conditions compare
 	Unmet      []Unmet
 }
 
-// Unmet is a field that an option names and no message has had.
+// Unmet is a field that an option names and no message had.
 type Unmet struct {
-	Option string   // or the part of the config file
-	Field  string   // its path
-	Name   string   // the last part of that
-	Beside []string // other fields that messages have there, and no option names
+	Option   string   // or part of the config file
+	Field    string   // its path
+	Name     string   // last part of the path
+	Siblings []string // other fields that messages have at the same level and no option names
 }
 
-// NoteUnused has note update what was not used.
+// NoteUnused calls note to update the counts of unused values.
 func (p *Progress) NoteUnused(note func(*Unused)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	note(&p.state.Unused)
 }
 
-// Of the fields that find no column, some are named one by one while the run lasts, and the rest together.
+// The first fields without a column are named one by one, the others together.
 const (
 	namedFields = 20
 	OtherFields = "other"
 )
 
-// Ignored notes how many values each field had that found no column, and returns the fields that [Unused.ByField] names
-// from now on.
+// Ignored sets how many values without a column each field had. It returns the fields that [Unused.ByField] names from
+// now on.
 func (p *Progress) Ignored(counts map[string]int64) (fresh []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +149,7 @@ func (p *Progress) Ignored(counts map[string]int64) (fresh []string) {
 	return fresh
 }
 
-// ByField is Ignored with a bounded number of names, the same ones for the whole run.
+// ByField is Ignored with a bounded number of names that stay the same for the whole run.
 func (u *Unused) ByField() map[string]int64 {
 	counts := map[string]int64{}
 	for field, n := range u.Ignored {
@@ -162,31 +161,31 @@ func (u *Unused) ByField() map[string]int64 {
 	return counts
 }
 
-// A Reason has the rejected lines with one reason.
+// A Reason counts the lines rejected for one reason.
 type Reason struct {
 	Count  int64
-	Source string      // of the first
-	First  fold.Reject // but its Lane
-	Alike  bool        // the others have its detail, too
+	Source string      // of the first line
+	First  fold.Reject // without its Lane
+	Alike  bool        // all lines have the same detail
 }
 
-// A Stop is where a source was left that was not read to its end.
+// A Stop tells how far a source was read that was not read to its end.
 type Stop struct {
 	Source       string
 	Line, Offset int64
-	Read         float64 // the part of it; 0 where that is not known
-	Resumes      bool    // a later run continues there
-	Lost         int64   // lines that were read and not committed, and that weir cannot read again
+	Read         float64 // share of the source; 0 if unknown
+	Resumes      bool    // a later run resumes there
+	Lost         int64   // lines that were read but not committed, and that weir cannot read again
 }
 
-// Stopped notes where a source was left. It is called once for each, when the run ends.
+// Stopped records how far a source was read. It is called once per source at the end of the run.
 func (p *Progress) Stopped(s Stop) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Stops = append(p.state.Stops, s)
 }
 
-// noteReject counts a rejected line by its reason. p is locked.
+// noteReject counts a rejected line by its reason. p must be locked.
 func (p *Progress) noteReject(source string, r *fold.Reject) {
 	i := slices.IndexFunc(p.state.Reasons, func(of Reason) bool { return of.First.Reason == r.Reason })
 	if i < 0 {
@@ -195,7 +194,7 @@ func (p *Progress) noteReject(source string, r *fold.Reject) {
 	}
 	of := &p.state.Reasons[i]
 	of.Alike = of.Alike && (of.Count == 0 || of.First.Detail == r.Detail)
-	if of.Count == 0 || of.Source == source && r.Offset < of.First.Offset { // the database's come later
+	if of.Count == 0 || of.Source == source && r.Offset < of.First.Offset { // lines that the database rejects come later
 		of.First = *r
 		of.First.Text = bytes.Clone(r.Text)
 	}
@@ -205,17 +204,17 @@ func (p *Progress) noteReject(source string, r *fold.Reject) {
 // A Table has the counts of a table.
 type Table struct {
 	Name      string
-	Messages  int64 // that were written, by way of rows
-	Coalesced int64 // of these, those that were folded into a row that another message had begun
+	Messages  int64 // written, as part of rows
+	Coalesced int64 // messages folded into the row of an earlier message
 	Rows
-	Expired  int64                 // rows that were removed because they are old
+	Expired  int64                 // rows removed because of their age
 	Rejected map[feed.Reason]int64 // lines
 }
 
-// Rows counts what became of the rows of batches.
+// Rows counts the rows of batches by result.
 type Rows struct{ Inserted, Updated, Unchanged, Deleted int64 }
 
-// Total is the number of rows.
+// Total returns the number of rows.
 func (r *Rows) Total() int64 { return r.Inserted + r.Updated + r.Unchanged + r.Deleted }
 
 func (r *Rows) add(o Rows) {
@@ -225,7 +224,7 @@ func (r *Rows) add(o Rows) {
 	r.Deleted += o.Deleted
 }
 
-// New returns counts at zero of a run that writes tables.
+// New returns the counts, at zero, of a run that writes to tables.
 func New(tables ...string) *Progress {
 	p := &Progress{probed: time.Now(), state: Snapshot{Start: time.Now(), Rejects: Rejects{Unassigned: reasons()}, Flushes: Flushes{Retries: map[string]int64{}}}}
 	for _, r := range sink.RetryReasons {
@@ -237,7 +236,7 @@ func New(tables ...string) *Progress {
 	return p
 }
 
-// AddTable adds a table behind the others.
+// AddTable appends a table.
 func (p *Progress) AddTable(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,11 +251,11 @@ func reasons() map[feed.Reason]int64 {
 	return m
 }
 
-// Snapshot returns what was done so far.
+// Snapshot returns the current counts.
 func (p *Progress) Snapshot() Snapshot {
 	p.mu.Lock()
 	s := p.state
-	s.Pending = max(0, s.Lines-p.committed) // what is committed may be counted first
+	s.Pending = max(0, s.Lines-p.committed) // committed lines may be counted first
 	s.Unassigned, s.Retries, s.Reasons = maps.Clone(s.Unassigned), maps.Clone(s.Retries), slices.Clone(s.Reasons)
 	s.Stops, s.Tables = slices.Clone(s.Stops), slices.Clone(p.tables)
 	for i := range s.Tables {
@@ -270,7 +269,7 @@ func (p *Progress) Snapshot() Snapshot {
 		s.Lanes[i].Pending = max(0, l.state.Lines-l.committed)
 	}
 	p.mu.Unlock()
-	for i := range lanes { // which ask the file system, or take locks
+	for i := range lanes { // they query the file system or take locks
 		to := &s.Lanes[i]
 		to.Offset, to.Size = lanes[i].located()
 		s.Files.Offset += to.Offset
@@ -286,7 +285,7 @@ func (p *Progress) Snapshot() Snapshot {
 	return s
 }
 
-// Total returns the sum of the counts of all tables, with the rejected lines of none.
+// Total returns the sums of all tables, including lines that no table rejected.
 func (s *Snapshot) Total() Table {
 	t := Table{Rejected: maps.Clone(s.Unassigned)}
 	for i := range s.Tables {
@@ -302,7 +301,7 @@ func (s *Snapshot) Total() Table {
 	return t
 }
 
-// Lag returns how old a message is by its own time; 0 where it has none.
+// Lag returns the age of a message by its timestamp; 0 if that is zero.
 func Lag(at time.Time) time.Duration {
 	if at.IsZero() {
 		return 0
@@ -310,7 +309,7 @@ func Lag(at time.Time) time.Duration {
 	return max(0, time.Since(at)) // a feed's clock may be ahead
 }
 
-// NotReady returns why the run cannot read its feeds and write what they bring; "" if it can.
+// NotReady returns why the run cannot read its sources or write to the database; "" if it can.
 func (s *Snapshot) NotReady() string {
 	if stalls := s.Stalls(); len(stalls) > 0 {
 		return stalls[0].String()
@@ -329,20 +328,20 @@ func (s *Snapshot) NotReady() string {
 	return ""
 }
 
-// A Flush is a batch that was written.
+// A Flush is a committed flush.
 type Flush struct {
 	Took   time.Duration
 	Rows   int          // of all tables
-	Tables []TableFlush // in the order in which they were added
+	Tables []TableFlush // in the order of the tables
 }
 
-// A TableFlush is what a flush did to a table.
+// A TableFlush is the result of a flush for a table.
 type TableFlush struct {
 	Messages, Coalesced int64
 	Rows
 }
 
-// Flushed is a flush as [Progress.Recent] remembers it.
+// Flushed is a flush as [Progress.Recent] returns it.
 type Flushed struct {
 	At       time.Time // when it was committed
 	Took     time.Duration
@@ -353,21 +352,21 @@ type Flushed struct {
 // recentFlushes is how many flushes are remembered.
 const recentFlushes = 120
 
-// Recent returns the last flushes, the oldest first.
+// Recent returns the last flushes, oldest first.
 func (p *Progress) Recent() []Flushed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.recent)
 }
 
-// Expired counts rows that were removed from a table because they are old.
+// Expired counts rows that were removed from a table because of their age.
 func (p *Progress) Expired(table int, rows int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tables[table].Expired += rows
 }
 
-// Observe has f called for each flush, by the goroutine that flushes. It is for before the run.
+// Observe adds a function that the flushing goroutine calls for each flush. It must be called before the run.
 func (p *Progress) Observe(f func(Flush)) { p.observers = append(p.observers, f) }
 
 // Flushed counts a flush.
@@ -392,7 +391,7 @@ func (p *Progress) Flushed(f Flush) {
 	}
 }
 
-// CommittedBefore notes when a run before this one committed last.
+// CommittedBefore records the time of an earlier run's last commit.
 func (p *Progress) CommittedBefore(at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -401,14 +400,18 @@ func (p *Progress) CommittedBefore(at time.Time) {
 	}
 }
 
-// Retry counts a call of the database that is retried.
+// Retry counts a call of the database that is retried; nil says that one which was has been answered. See [sink.Retry].
 func (p *Progress) Retry(e *sink.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if e == nil {
+		p.state.trouble, p.state.unreachable = Stall{}, Stall{}
+		return
+	}
 	if _, ok := p.state.Retries[e.Reason]; ok {
 		p.state.Retries[e.Reason]++
 	}
-	p.state.trouble.set(DatabaseUnavailable, waitingForDatabase+" ("+e.Reason+")")
+	p.state.trouble.failed(e)
 	for _, at := range []*time.Time{&p.state.Writing.tried, &p.state.step} {
 		if !at.IsZero() {
 			*at = time.Now()
@@ -416,37 +419,37 @@ func (p *Progress) Retry(e *sink.Error) {
 	}
 }
 
-// DatabaseProbed notes the result of a query between flushes: a run that has nothing to
-// write would not notice that it is unavailable. A lock is no reason, for it may be the run's own.
+// DatabaseProbed records the result of a query between flushes. Without it, a run that has nothing to write would not
+// notice that the database is unavailable. A lock does not count, because it may be the run's own.
 func (p *Progress) DatabaseProbed(err error) {
 	e, failed := errors.AsType[*sink.Error](err)
 	failed = failed && e.Class != sink.Permanent && e.Reason != "locked"
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	used := p.state.LastCommit.After(p.probed) // the run's own connection, since the last question
+	used := p.state.LastCommit.After(p.probed) // by the run since the last probe
 	p.probed = time.Now()
 	if used || !failed {
 		p.state.unreachable = Stall{}
 		return
 	}
-	p.state.unreachable.set(DatabaseUnavailable, waitingForDatabase+" ("+e.Reason+")")
+	p.state.unreachable.failed(e)
 }
 
-// Rejected returns the number of lines rejected.
+// Rejected returns the number of rejected lines.
 func (p *Progress) Rejected() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state.Rejected
 }
 
-// SetBuffer notes how many bytes the filling batch holds.
+// SetBuffer sets how many bytes are in the batch that is being filled.
 func (p *Progress) SetBuffer(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Buffer = bytes
 }
 
-// SetSpool notes how many bytes in the spool are not committed.
+// SetSpool sets how many bytes in the spool are not committed.
 func (p *Progress) SetSpool(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

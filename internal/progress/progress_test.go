@@ -48,8 +48,7 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 	})
 }
 
-// How far a run is: files that have ended, one that was begun by a run before, one to come, and one that is
-// not opened.
+// The progress counts ended files, files that an earlier run has begun or finished, and files that are not opened yet.
 func TestSnapshot_HowFarTheFilesAre(t *testing.T) {
 	p := progress.New("t")
 	want := func(f progress.Files) {
@@ -69,7 +68,7 @@ func TestSnapshot_HowFarTheFilesAre(t *testing.T) {
 		l.Locate(start, func() (int64, int64) { return size, size })
 		return l
 	}
-	open("a", 100, 100).Close() // a run before has read it
+	open("a", 100, 100).Close() // an earlier run has read it
 	want(progress.Files{Number: 5, Ended: 2, Offset: 150, Size: 1050, Before: 150})
 	b := open("b", 0, 200)
 	b.Read(1, 50, true, time.Time{})
@@ -101,8 +100,7 @@ func TestSnapshot_FilesLeaveTheirSums(t *testing.T) {
 	}
 }
 
-// What was read and not committed before the sources are read again is no longer pending, and what
-// is read again is.
+// After a rewind, lines that were read but not committed are no longer pending, and lines that are read again are.
 func TestSnapshot_PendingAfterRewind(t *testing.T) {
 	p := progress.New("t")
 	l := p.Open("tcp://a:1", progress.Dialed)
@@ -131,20 +129,20 @@ func TestNotReady(t *testing.T) {
 	}
 	want("not reading yet")
 	p.Retry(&sink.Error{Reason: "connection"})
-	want("waiting for the database (connection), for 0s")
+	want("waiting for the database (connection)")
 	l := p.Open("tcp://a:1", progress.Dialed)
 	want("not connected to tcp://a:1")
 	p.SetConnections("tcp://a:1", 1)
 	want("")
 	p.Retry(&sink.Error{Reason: "locked"})
-	want("waiting for the database (locked), for 0s")
+	want("waiting for the database (locked)")
 	p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
 	want("")
 	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
-	p.DatabaseProbed(gone) // but flushes have committed
+	p.DatabaseProbed(gone) // but flushes commit
 	want("")
 	p.DatabaseProbed(gone) // a run that has nothing to write
-	want("waiting for the database (connection), for 0s")
+	want("waiting for the database (connection)")
 	p.DatabaseProbed(nil)
 	want("")
 	p.DatabaseProbed(gone)
@@ -154,7 +152,7 @@ func TestNotReady(t *testing.T) {
 	want("")
 	p.DatabaseProbed(&sink.Error{Class: sink.Permanent, Reason: "permission"})
 	want("")
-	l.Close() // the feed has ended; the run is about to
+	l.Close() // the feed has ended; the run is about to end
 	want("")
 }
 
@@ -185,7 +183,7 @@ func TestObserve(t *testing.T) {
 	for i := range rows {
 		p.Observe(func(f progress.Flush) {
 			rows[i] += f.Rows
-			if p.Snapshot().Batches == 0 { // it may look
+			if p.Snapshot().Batches == 0 { // an observer may take a snapshot
 				t.Error("the flush is not counted yet")
 			}
 		})
@@ -196,7 +194,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// What reading pauses for is a cause of its own, and none that was.
+// Each reason why reading pauses is a cause of its own, and no cause once reading resumes.
 func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
 	p := progress.New("t")
 	for _, cause := range []progress.Cause{progress.SpoolFull, progress.SpoolDiskFull, progress.CaptureDiskFull, ""} {
@@ -206,6 +204,25 @@ func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
 			t.Errorf("paused for %q: %v", cause, all)
 		}
 	}
+}
+
+// TestStalls_AnOutageIsOne: the flush that waits for the database is no stall of its own. Any call that is answered ends it.
+func TestStalls_AnOutageIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := progress.New("t")
+		p.Flushing(1)
+		p.Retry(&sink.Error{Reason: "connection"})
+		time.Sleep(time.Minute)
+		s := p.Snapshot()
+		if all := s.Stalls(); len(all) != 1 || all[0].String() != "waiting for the database (connection), for 1m0s" {
+			t.Errorf("%v", all)
+		}
+		p.FlushEnded()
+		p.Retry(nil)
+		if s := p.Snapshot(); len(s.Stalls()) > 0 || s.Retries["connection"] != 1 {
+			t.Errorf("after it: %v, retries %v", s.Stalls(), s.Retries)
+		}
+	})
 }
 
 // TestStalls_ALargeFlushMayTakeLonger than one of a few rows, before the run counts as stalled.
@@ -231,8 +248,8 @@ func TestStalls_ALargeFlushMayTakeLonger(t *testing.T) {
 	})
 }
 
-// Fields that find no column are named once each, up to 20; from then on the rest counts as other, and those that were
-// named keep their names.
+// The first 20 fields without a column are named. From then on, further fields count as other, and named fields keep
+// their names.
 func TestIgnored_NamesAreBounded(t *testing.T) {
 	p := progress.New("t")
 	counts := map[string]int64{"z": 1}

@@ -1,81 +1,83 @@
 package progress
 
-import "time"
+import (
+	"strings"
+	"time"
 
-// A Cause says why a run is stalled. It is one of Causes, so a metric may have it as a label.
-type Cause string
-
-// Why a run is stalled.
-const (
-	DatabaseUnavailable Cause = "database"          // calls fail, and are retried
-	NoGroup             Cause = "group"             // the run waits to be a member of its consumer group
-	SlowFlush           Cause = "flush"             // one runs for longer than its rows explain: a lock, or a slow database
-	SpoolFull           Cause = "spool_full"        // up to its limit
-	SpoolDiskFull       Cause = "spool_disk_full"   // there is no room on the spool's disk
-	CaptureDiskFull     Cause = "capture_disk_full" // there is no room on the capture's disk
+	"github.com/weirsync/weir/internal/sink"
 )
 
-// Causes are all causes, the one to show first before the others: a spool fills because of what comes
-// before it.
+// A Cause is why a run is stalled. Metrics use it as a label, so it must be one of Causes.
+type Cause string
+
+// The causes.
+const (
+	DatabaseUnavailable Cause = "database"          // calls fail and are retried
+	NoGroup             Cause = "group"             // the run is waiting to join its consumer group
+	SlowFlush           Cause = "flush"             // a flush takes longer than its rows explain: a lock, or a slow database
+	SpoolFull           Cause = "spool_full"        // the limit is reached
+	SpoolDiskFull       Cause = "spool_disk_full"   // no space on the spool's disk
+	CaptureDiskFull     Cause = "capture_disk_full" // no space on the capture's disk
+)
+
+// Causes are all causes, in the order in which they are shown: a spool fills up because of an earlier one.
 var Causes = []Cause{DatabaseUnavailable, NoGroup, SlowFlush, CaptureDiskFull, SpoolDiskFull, SpoolFull}
 
-// LongFlush is after how long people are told how far a flush is.
+// LongFlush is the duration from which the progress of a flush is shown.
 const LongFlush = time.Second
 
-// A flush counts as stalled after slowFlush and slowRow for each of its rows: a large batch is no stall. The
-// slowest that was measured, a table of six times the memory (docs/dev/stories.md), took 0.12 ms a row.
+// A flush is stalled after slowFlush plus slowRow for each of its rows, so a large batch is not. The slowest measured
+// flush, of a table of six times the memory (docs/dev/stories.md), took 0.12 ms a row.
 const (
 	slowFlush = 10 * time.Second
 	slowRow   = 200 * time.Microsecond
 )
 
-// slowJoin is after how long waiting for the group counts as stalled: a group may wait for a member that is dead.
+// slowJoin is the time from which joining the group counts as stalled. A group may wait for a dead member.
 const slowJoin = 10 * time.Second
 
-const (
-	waitingForDatabase = "waiting for the database"
-	waitingForGroup    = "waiting for the group"
-)
+const waitingForGroup = "waiting for the group"
 
-// A Stall is a reason for which lines are not read or not written, and since when.
+// A Stall is why lines are not read or not written, and since when.
 type Stall struct {
 	Cause Cause
-	Text  string // for people, without the time
+	Text  string // in words, without the time
 	Since time.Time
+	Err   *sink.Error // of the database; nil unless that is the cause
 }
 
-// String is what all say of a stall: log, status line, page and /readyz.
+// String returns the words that the log, the status line, the page and /readyz use.
 func (s Stall) String() string {
-	return s.Text + ", for " + time.Since(s.Since).Round(time.Second).String()
+	if lasts := time.Since(s.Since).Round(time.Second); lasts > 0 {
+		return s.Text + ", for " + lasts.String()
+	}
+	return s.Text
 }
 
-// stalls are what may stall a run.
+// stalls has the state from which stalls are computed.
 type stalls struct {
-	step        time.Time // when the reader last did anything, if only to find nothing to do; zero: it has ended
-	trouble     Stall     // calls of the database fail, and are retried
+	step        time.Time // when the reader last did anything, even if it found nothing to do; zero: it has ended
+	trouble     Stall     // database calls fail and are retried
 	unreachable Stall     // a query between flushes failed
 	paused      Stall     // reading pauses
 }
 
-// set notes why the run is stalled, and since when if it was not.
-func (s *Stall) set(why Cause, text string) {
-	if s.Text == "" {
+// failed notes why the database is unavailable, and since when if it was not.
+func (s *Stall) failed(e *sink.Error) {
+	if s.Err == nil {
 		s.Since = time.Now()
 	}
-	s.Cause, s.Text = why, text
+	s.Cause, s.Text, s.Err = DatabaseUnavailable, "waiting for the database ("+strings.ReplaceAll(e.Reason, "_", " ")+")", e
 }
 
-// Stalls returns why the run is stalled now, in the order of Causes.
+// Stalls returns why the run is stalled, in the order of Causes.
 func (s *Snapshot) Stalls() (all []Stall) {
-	slow := Stall{SlowFlush, "waiting for a flush to end (another session's lock, or a slow database)", s.Writing.Began}
-	if slow.Since.IsZero() || time.Since(slow.Since) < slowFlush+time.Duration(s.Writing.Rows)*slowRow {
+	slow := Stall{Cause: SlowFlush, Text: "waiting for a flush to end (another session's lock, or a slow database)", Since: s.Writing.Began}
+	database := s.Unavailable()
+	if database.Err != nil || slow.Since.IsZero() || time.Since(slow.Since) < slowFlush+time.Duration(s.Writing.Rows)*slowRow {
 		slow = Stall{}
 	}
-	database := s.trouble
-	if database.Text == "" {
-		database = s.unreachable
-	}
-	group := Stall{NoGroup, waitingForGroup, s.Group.Waiting}
+	group := Stall{Cause: NoGroup, Text: waitingForGroup, Since: s.Group.Waiting}
 	if group.Since.IsZero() || time.Since(group.Since) < slowJoin {
 		group = Stall{}
 	}
@@ -87,15 +89,23 @@ func (s *Snapshot) Stalls() (all []Stall) {
 	return all
 }
 
+// Unavailable is the stall by [DatabaseUnavailable]; the zero Stall if there is none.
+func (s *stalls) Unavailable() Stall {
+	if s.trouble.Err != nil {
+		return s.trouble
+	}
+	return s.unreachable
+}
+
 var pauses = map[Cause]string{
 	CaptureDiskFull: "the capture's disk is full: reading pauses until it has room",
 	SpoolDiskFull:   "the spool's disk is full: reading pauses until it has room",
 	SpoolFull:       "the spool is full: reading pauses until the database has taken some of it",
 }
 
-// Pause notes why reading pauses: [CaptureDiskFull], [SpoolDiskFull] or [SpoolFull]; "" says that it does not.
+// Pause sets why reading pauses: [CaptureDiskFull], [SpoolDiskFull] or [SpoolFull]. "" resumes it.
 func (p *Progress) Pause(why Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.paused = Stall{why, pauses[why], time.Now()}
+	p.state.paused = Stall{Cause: why, Text: pauses[why], Since: time.Now()}
 }

@@ -1,4 +1,4 @@
-// Package report shows what was measured: as text, and as a page that needs nothing beside itself.
+// Package report shows what was measured: as text, and as a page that needs no other file.
 package report
 
 import (

@@ -79,7 +79,7 @@ func TestHTML(t *testing.T) {
 		t.Errorf("the scale of 10,000 and nothing is not 1k to 10k: %v", err)
 	}
 	if strings.Contains(html, "ZgotmplZ") || strings.Contains(html, "://") {
-		t.Error("the page has something that was filtered, or needs something beside itself")
+		t.Error("the page has something that was filtered, or needs another file")
 	}
 }
 

@@ -19,7 +19,7 @@ type Lookup struct {
 	Table  string
 	Column string   // the row's generated key
 	Key    []string // the columns of the key that the database has
-	// Above finds the first column of Key from the first values; nil if the values are those of Key.
+	// Above finds the first column of Key from the first values; nil if they are the values of Key.
 	Above *Lookup
 }
 

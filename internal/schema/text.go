@@ -95,7 +95,7 @@ func AppendUUID(dst, text []byte) (_ []byte, ok bool) {
 	return dst, len(dst)-from == 32
 }
 
-// appendTime appends one spelling for all spellings of a date or a point in time that are valid in a key: those of
+// appendTime appends one spelling for all spellings of a date or a point in time that are valid in a key, by
 // RFC 3339.
 func (c *Column) appendTime(dst, text []byte) (_ []byte, ok bool) {
 	if c.Type == Day {

@@ -53,13 +53,19 @@ func TestRetry(t *testing.T) {
 				f, calls := flaky(c.class, c.fails)
 				heard := 0
 				start := time.Now()
+				answered := 0
 				res, err := sink.Retry(f, c.patience, func(e *sink.Error) {
-					if heard++; e.Attempt != heard {
+					if e == nil {
+						answered++
+					} else if heard++; e.Attempt != heard {
 						t.Errorf("failure %d says that it is number %d", heard, e.Attempt)
 					}
 				}).Flush(t.Context(), nil)
 				if c.ends != errors.Is(err, errFlaky) || !c.ends && res.Total().Inserted != 1 {
 					t.Errorf("the flush ended with %+v, %v", res, err)
+				}
+				if (answered == 1) == c.ends {
+					t.Errorf("that it was answered was said %d times", answered)
 				}
 				if c.calls > 0 && len(*calls) != c.calls {
 					t.Errorf("%d calls, want %d", len(*calls), c.calls)
@@ -149,4 +155,55 @@ func TestRetry_StoppedInATry(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRetry_RunIsStopped: a call that outlasts the run tries a database that is unavailable for a second more; a lock it waits
+// for as long as before.
+func TestRetry_RunIsStopped(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason     string
+		back, took time.Duration // after the run was stopped
+		stopped    bool
+	}{
+		"it stays unreachable": {"connection", time.Hour, time.Second, true},
+		"it is back":           {"connection", 0, 5 * time.Millisecond, false},
+		"it is full":           {"disk_full", time.Hour, time.Second, true},
+		"it is locked":         {"locked", 20 * time.Second, 25 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stop, cancel := context.WithCancel(t.Context())
+				at := time.Now().Add(time.Minute)
+				time.AfterFunc(time.Minute, cancel)
+				err := sink.Patiently(sink.WithStop(context.WithoutCancel(t.Context()), stop), time.Hour, func(*sink.Error) {}, func() error {
+					if time.Since(at) >= c.back {
+						return nil
+					}
+					return &sink.Error{Class: sink.Transient, Reason: c.reason, Err: errFlaky}
+				})
+				if errors.As(err, new(sink.StoppedError)) != c.stopped || (err != nil) != c.stopped {
+					t.Errorf("it ended with %v", err)
+				}
+				if took := time.Since(at); took < 0 || took > c.took {
+					t.Errorf("it ended %v after the run was stopped", took)
+				}
+			})
+		})
+	}
+}
+
+// TestUntilStop: connecting ends a second after the run was stopped.
+func TestUntilStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, cancel := context.WithCancel(t.Context())
+		connecting, done := sink.UntilStop(sink.WithStop(t.Context(), stop))
+		defer done()
+		time.Sleep(time.Minute)
+		start := time.Now()
+		cancel()
+		<-connecting.Done()
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("it ended after %v", took)
+		}
+	})
 }

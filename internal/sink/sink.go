@@ -391,8 +391,11 @@ type Error struct {
 	Attempt int
 }
 
+// DiskFull is the reason of an [Error] if the disk of the database is full.
+const DiskFull = "disk_full"
+
 // RetryReasons are the reasons for which a call is tried again.
-var RetryReasons = []string{"locked", "io", "connection", "connections", "deadlock", "serialization", "timeout", "readonly", "resources"}
+var RetryReasons = []string{"locked", "io", DiskFull, "connection", "connections", "deadlock", "serialization", "timeout", "readonly", "resources"}
 
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// ownFlags are left out of the suggested command: a second run next to this one needs other values, or none.
+// ownFlags are omitted from the suggested command, because a second run at the same time needs other values, or none.
 var ownFlags = []string{"config", "job", "accept-settings", "restart", "spool-max", "until-end"}
 
-// unsetFlags are left out, too, unless the config file or a variable would then set them: the suggested command sets
-// them to these.
+// unsetFlags are omitted too, unless the config file or a variable would set them. Then the suggested command sets
+// these values. them to these.
 var unsetFlags = map[string]string{"follow": "false", "spool": "", "capture": "", "keep-captures": forever, "metrics-addr": "", "metrics-file": "", "group": "", "group-instance": ""}
 
-// backfill returns the command that fills tables of the config file from the sources of a run, as
-// people can paste it.
+// backfill returns a function that returns the command, to paste into a shell, that fills tables of the config file
+// from the run's sources.
 func (s *Spec) backfill(job string, sources []string) func(tables []string) string {
 	return func(tables []string) string {
 		args := s.args
@@ -46,7 +46,7 @@ func (s *Spec) backfill(job string, sources []string) func(tables []string) stri
 	}
 }
 
-// again returns the command of this run with one more flag, as people can paste it.
+// again returns the command of this run with one more flag, to paste into a shell.
 func (s *Spec) again(flag ...string) string {
 	words := append([]string{"weir", "sync"}, s.args...)
 	for _, one := range s.settings {
@@ -61,7 +61,7 @@ func (s *Spec) again(flag ...string) string {
 	return strings.Join(words, " ")
 }
 
-// words set a setting on a command line as this run's has it.
+// words returns the command-line words that set a setting to its value in this run.
 func (s *Setting) words() (words []string) {
 	if s.Type() == "bool" {
 		return []string{"--" + s.Name + "=" + s.String()}
@@ -72,7 +72,7 @@ func (s *Setting) words() (words []string) {
 	return words
 }
 
-// Quoted is a word of a command as a shell reads it.
+// Quoted quotes a word for a shell.
 func Quoted(word string) string {
 	if word == "" || strings.ContainsAny(word, " ?&*'\"$;<>|()`\\#~!{}[]\t\n") {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -80,7 +80,7 @@ func Quoted(word string) string {
 	return word
 }
 
-// showRejects is the command that prints the rejected lines of this run's database.
+// showRejects returns the command that prints the rejected lines of this run.
 func (s *Spec) showRejects() string {
 	words := []string{"weir", "rejects"}
 	switch {

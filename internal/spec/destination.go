@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -16,12 +17,15 @@ type Destination struct {
 	Dest string
 }
 
+// Shown is the database for people, without a password.
+func (d Destination) Shown() string { return cmp.Or(Redacted(d.Dest), d.Name) }
+
 // SinkOptions returns the options of a run that writes. cache is in bytes.
 func (s *Spec) SinkOptions(cache int, log *slog.Logger) sink.Options {
 	return sink.Options{Level: s.Batch.Synchronous, IgnoreForeignKeys: s.Table.ForeignKeys == IgnoreForeignKeys, Cache: cache, Log: log}
 }
 
-// databaseURL is the variable of the database that --to, WEIR_TO and the file leave open.
+// databaseURL is the variable with the database if --to, WEIR_TO and the file do not set it.
 const databaseURL = "DATABASE_URL"
 
 // useDatabaseURL sets --to from that variable if nothing else has.
@@ -36,7 +40,7 @@ func (s *Spec) useDatabaseURL() {
 
 // Destination parses --to, or DATABASE_URL. args only improve the error: one may be the database.
 func (s *Spec) Destination(args ...string) (Destination, error) {
-	s.useDatabaseURL() // a command without a config file has not
+	s.useDatabaseURL() // only a config file sets it earlier
 	to := s.Table.To
 	if to == "" {
 		if meant := MeantForTo(args); meant != "" {
@@ -57,8 +61,7 @@ func (s *Spec) Destination(args ...string) (Destination, error) {
 	return Destination{}, Usage(s.fault("to", "--to: weir does not write to %s, only to %s", Redacted(scheme), s.env.forms()))
 }
 
-// MeantForTo returns a hint, "did you mean --to X?", for the first argument that looks like a database; "" if none
-// does.
+// MeantForTo returns the hint "did you mean --to X?" for the first argument that looks like a database, or "".
 func MeantForTo(args []string) string {
 	i := slices.IndexFunc(args, databaseName.MatchString)
 	if i < 0 {
@@ -67,10 +70,10 @@ func MeantForTo(args []string) string {
 	return fmt.Sprintf("; did you mean --to %s?", Quoted(Redacted(args[i])))
 }
 
-// databaseName matches what is called as databases are, and as no source is.
+// databaseName matches names that are typical of databases and not of sources.
 var databaseName = regexp.MustCompile(`^(sqlite|postgres|postgresql):|\.(db|sqlite|sqlite3)$|^(host|hostaddr|port|dbname|user|password|service) *=.* \w+ *=`)
 
-// forms lists those of --to.
+// forms lists the forms of --to.
 func (e *Env) forms() string {
 	forms := make([]string, len(e.Drivers))
 	for i, d := range e.Drivers {

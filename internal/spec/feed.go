@@ -66,8 +66,8 @@ func (b *builder) feed(o *Feed) job.Feed {
 	return f
 }
 
-// template is the first line of a connection. It is rendered once at the start, so that a
-// variable that is not set is a fault of the command line. Files are read again for each connection.
+// template returns a function that renders the first line of a connection. The text is also rendered once at the start,
+// so an unset variable is a usage error. Files are read again for each connection.
 func (e *Env) template(text string) (func(string) ([]byte, error), error) {
 	functions := template.FuncMap{
 		"env": func(name string) (string, error) {
@@ -111,12 +111,13 @@ func (e *Env) template(text string) (func(string) ([]byte, error), error) {
 	return render, err
 }
 
-// tls returns what builds the TLS configuration of a connection. It reads the files each time, for they may be replaced.
+// tls returns a function that builds the TLS configuration of a connection. It reads the files each time, because they
+// may be replaced.
 func (b *builder) tls(sources []string) func() (*tls.Config, error) {
 	o := b.Feed
 	switch {
 	case o.TLSCert == "" && o.TLSKey == "":
-		if i := slices.IndexFunc(sources, func(name string) bool { return strings.HasPrefix(name, "tls-listen://") }); i >= 0 && !b.env.FileOnly { // else a flag may name it
+		if i := slices.IndexFunc(sources, func(name string) bool { return strings.HasPrefix(name, "tls-listen://") }); i >= 0 && !b.env.FileOnly { // otherwise a flag may set it
 			b.fault("tls-cert", "%s needs --tls-cert and --tls-key", sources[i])
 		}
 	case o.TLSCert == "":
@@ -147,7 +148,7 @@ func (b *builder) tls(sources []string) func() (*tls.Config, error) {
 	}
 }
 
-// authorities returns the certificates of --tls-ca; nil: the system's.
+// authorities returns the certificates of --tls-ca, or nil for the system's.
 func (o *Feed) authorities() (*x509.CertPool, error) {
 	if o.TLSCA == "" {
 		return nil, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/weirsync/weir/internal/envelope/firehose"
 )
 
-// TestFeed_FirehoseHasItsPort: a feed without a port gets that of Firehose, and no other source is changed.
+// TestFeed_FirehoseHasItsPort: a feed without a port gets Firehose's default port; other sources are unchanged.
 func TestFeed_FirehoseHasItsPort(t *testing.T) {
 	for source, want := range map[string]string{
 		"tls://firehose.example":    "tls://firehose.example:1501",

@@ -18,7 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/source/kafka"
 )
 
-// isolation says which records of transactions are read.
+// isolation tells which records of transactions are read.
 type isolation string
 
 const (
@@ -26,7 +26,7 @@ const (
 	uncommittedIsolation isolation = "uncommitted"
 )
 
-// groupProtocol says who assigns the partitions of a group: one of its members, or the broker.
+// groupProtocol tells who assigns the partitions of a group: a member, or the broker.
 type groupProtocol string
 
 const (
@@ -47,8 +47,8 @@ const leastSession = 3 * time.Second
 // ordinal matches the end of a StatefulSet pod's name. Other pods have random names.
 var ordinal = regexp.MustCompile(`-[0-9]+$`)
 
-// stableName returns a member name that a restart of this process gets again and other processes hardly share, and where it
-// comes from; "" if there is none.
+// stableName returns a member name that stays the same when this process restarts and that other processes are unlikely
+// to have, and its origin. It returns "" if there is none.
 func stableName(env *Env) (name, why string) {
 	if env.Lookup == nil {
 		return "", ""
@@ -69,7 +69,7 @@ func stableName(env *Env) (name, why string) {
 	return "", ""
 }
 
-// parseOffsets reads TOPIC/PARTITION=OFFSET,...; nil: the text is none.
+// parseOffsets parses TOPIC/PARTITION=OFFSET,.... It returns nil if the text is something else.
 func parseOffsets(text string) map[string]int64 {
 	of := map[string]int64{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -91,7 +91,7 @@ func IsKafka(sources []string) bool {
 	return slices.ContainsFunc(sources, kafka.Is)
 }
 
-// aloneForRestart says how to reread a job that belongs to a group.
+// aloneForRestart tells how to reread a job that belongs to a group.
 const aloneForRestart = "end its members, and run weir once with the same --job, --partitions and --until-end"
 
 // AdviseGroup extends an error that advises --restart with what to do in a group.
@@ -102,8 +102,8 @@ func (p *Plan) AdviseGroup(err error) error {
 	return fmt.Errorf("%w; --restart is not for a group: %s", err, aloneForRestart)
 }
 
-// judgeKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
-func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
+// checkKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
+func (b *builder) checkKafka(sources []string, rejects *job.Rejects) {
 	k := &b.Kafka
 	if !IsKafka(sources) {
 		for _, one := range b.settings {
@@ -127,15 +127,15 @@ func (b *builder) judgeKafka(sources []string, rejects *job.Rejects) {
 		"session-timeout", "--session-timeout is for the classic protocol: with --group-protocol consumer the brokers set it (group.consumer.session.timeout.ms)")
 	b.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table or topic:NAME")
 	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
-		b.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so that dead letters would come back", rejects.Topic())
-		b.judgeOffsets(&spec)
+		b.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so dead letters would come back", rejects.Topic())
+		b.checkOffsets(&spec)
 	}
 	b.faultIf(b.Feed.Init != "", "init", "--init is for connections to feeds: Kafka has --sasl")
 	b.faultIf(b.Once.DryRun && !k.UntilEnd, "dry-run", "--dry-run needs --until-end: a topic has no end")
 }
 
-// judgeOffsets finds the offsets of --start whose partitions are not read.
-func (b *builder) judgeOffsets(spec *kafka.Spec) {
+// checkOffsets finds the offsets of --start whose partitions are not read.
+func (b *builder) checkOffsets(spec *kafka.Spec) {
 	read, err := parsePartitions(b.Kafka.Partitions)
 	for _, name := range slices.Sorted(maps.Keys(parseOffsets(b.Kafka.Start))) {
 		topic, number, _ := strings.Cut(name, "/")
@@ -199,7 +199,7 @@ func (b *builder) needsRecordKeys() bool {
 	return m != nil && m.Envelope != nil && m.Envelope.RecordKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.KeyByDefault })
 }
 
-// tombstones says what happens to records without a value.
+// tombstones returns what happens to records without a value.
 func (b *builder) tombstones() (t kafka.Tombstones) {
 	o, m, fillOnly := &b.Kafka, b.plan.Mapping, b.rules.FillOnly
 	switch o.TombstonesByKey {
@@ -236,10 +236,10 @@ func login(env func(string) (string, bool), mechanism string) (user, password st
 	return user, password, nil
 }
 
-// maxPartition is the highest number that --partitions takes.
+// maxPartition is the highest partition number.
 const maxPartition = 99_999
 
-// parsePartitions reads a list such as 0-3,7.
+// parsePartitions parses a list such as 0-3,7.
 func parsePartitions(list string) (all []int32, err error) {
 	if list == "" {
 		return nil, nil
@@ -262,7 +262,7 @@ func parsePartitions(list string) (all []int32, err error) {
 	return slices.Compact(all), nil
 }
 
-// parseRecordField reads a part and the name of the field that it becomes.
+// parseRecordField parses a part of a record and the name of its field.
 func parseRecordField(text string) (f kafka.RecordField, err error) {
 	part, name, ok := strings.Cut(text, "=")
 	f = kafka.RecordField{Of: part, Name: name}

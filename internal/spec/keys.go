@@ -13,8 +13,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// AtDatabase returns the plan with the keys that nothing names: of a table that exists, its primary key. Without one, the
-// key is open if messages may name it.
+// AtDatabase returns the plan with the keys that no setting names: the primary key of an existing table. A table
+// without one has an open key if messages may name it.
 func (p *Plan) AtDatabase(ctx context.Context, read sink.ReadTables) (*Plan, error) {
 	keys, open := map[string][]string{}, map[string]bool{}
 	for _, name := range p.withoutKey() {
@@ -44,12 +44,12 @@ func (p *Plan) AtDatabase(ctx context.Context, read sink.ReadTables) (*Plan, err
 	return &b.plan, nil
 }
 
-// withoutKey are the tables whose key nothing names.
+// withoutKey returns the tables whose key no setting names.
 func (p *Plan) withoutKey() (names []string) {
 	switch file := p.spec.Mapping; {
 	case file != nil:
 		for i := range file.Tables {
-			// With a surrogate key, the key of the messages is another one than the primary key.
+			// A surrogate key is the primary key, but not the key of the messages.
 			if t := &file.Tables[i]; t.KeyByDefault && t.ID == "" && !t.IsStar() {
 				names = append(names, t.Name)
 			}
@@ -60,7 +60,7 @@ func (p *Plan) withoutKey() (names []string) {
 	return names
 }
 
-// namesKeyOf reports whether messages may name the key of a table. What else the mapping says must not depend on that key.
+// namesKeyOf reports whether messages may name the key of a table. Other settings must not depend on that key.
 func (p *Plan) namesKeyOf(name string) bool {
 	m := p.Mapping
 	if m == nil || m.Envelope == nil || !m.Envelope.NamesKeys() {
@@ -96,13 +96,13 @@ func primaryKey(ctx context.Context, read sink.ReadTables, name string, caps *si
 	return key, key != nil, err
 }
 
-// isFilled reports whether the database has a value for a column of the key that a message does not name.
+// isFilled reports whether the database fills in a key column that a message does not name.
 func isFilled(c *schema.Column, caps *sink.Caps) bool {
-	return c.Generated || c.Default != "" || caps.Untyped && strings.EqualFold(c.Decl, "INTEGER") // SQLite's row number
+	return c.Generated || c.Default != "" || caps.Untyped && strings.EqualFold(c.Decl, "INTEGER") // SQLite's row ID
 }
 
-// withKeys returns the mapping of the file with the primary keys of tables that name no key. What the file says of other
-// tables and columns must not depend on the database.
+// withKeys returns the file's mapping with primary keys for tables whose key no setting names. Other settings in the
+// file must not depend on the database.
 func (b *builder) withKeys(m *mapping.Mapping) *mapping.Mapping {
 	if m == nil || len(b.keys)+len(b.open) == 0 {
 		return m
@@ -121,7 +121,7 @@ func (b *builder) withKeys(m *mapping.Mapping) *mapping.Mapping {
 		fault := func(at paths.Pos, why string) {
 			b.add(&config.Fault{File: m.File, Pos: at, Text: "tables." + t.Name + ": the primary key of the table is " + strings.Join(key, ", ") + ", " + why})
 		}
-		if m.Envelope != nil && m.Envelope.NamesKeys() { // the first run knew no key
+		if m.Envelope != nil && m.Envelope.NamesKeys() { // the first run did not know the key
 			*t = t.WithKey(key)
 		}
 		t.Key = key

@@ -20,38 +20,37 @@ import (
 
 // Env is what a spec needs from its process: drivers, source kinds, variables, stdin, log.
 type Env struct {
-	// Drivers are the databases that the program writes to. The last one that takes --to for a database of its kind
-	// has it; the first one takes every path.
+	// Drivers are the supported databases. The last driver that accepts --to is used; the first one accepts every path.
 	Drivers []sink.Driver
-	// Kinds are the sources that it reads, by the options of single kinds.
+	// Kinds returns the supported kinds of sources with their options.
 	Kinds func(*KindOptions) source.Kinds
-	// FileOnly tells that a config file is checked by itself, without variables: then a missing database and missing
-	// sources are not errors.
+	// FileOnly checks a config file without environment variables. A missing database or missing sources are then no
+	// errors.
 	FileOnly bool
 	Lookup   func(string) (string, bool) // returns an environment variable
 	Environ  []string                    // as [os.Environ] returns it
 	Stdin    io.Reader
-	// Asks tells that stdin is a terminal.
+	// Asks is true if stdin is a terminal.
 	Asks bool
 	Log  *slog.Logger
 }
 
-// KindOptions are the options that single kinds of sources have.
+// KindOptions are the options of single kinds of sources.
 type KindOptions struct {
 	File  file.Options
 	TCP   tcp.Options
 	Kafka kafka.Options
 }
 
-// Kinds are the kinds of sources that weir reads, by their options. The first one has paths and stdin.
+// Kinds returns the supported kinds of sources with their options. The first one handles paths and stdin.
 func Kinds(o *KindOptions) source.Kinds {
 	return source.Kinds{file.Kind(o.File), tcp.Dialed(o.TCP), tcp.Listening(o.TCP), kafka.Kind(o.Kafka)}
 }
 
-// sources are the kinds of sources without options: they tell kinds apart, and what their sources are like.
+// sources returns the kinds of sources without options. They only classify sources.
 func (e *Env) sources() source.Kinds { return e.Kinds(&KindOptions{}) }
 
-// databases are the names of the drivers in a config file.
+// databases returns the names of the drivers in a config file.
 func (e *Env) databases() []string {
 	names := make([]string, len(e.Drivers))
 	for i, d := range e.Drivers {
@@ -62,12 +61,11 @@ func (e *Env) databases() []string {
 
 const envPrefix = "WEIR_"
 
-// kubernetes names the variables that a cluster gives to each container for a service
-// whose name begins with "weir".
+// kubernetes matches the variables that a cluster sets in each container for a service whose name begins with "weir".
 var kubernetes = regexp.MustCompile(`^WEIR_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_[A-Z]+(_(PROTO|PORT|ADDR))?)?)$`)
 
-// Load sets the settings that no flag has set: first from the environment, then from the file. It reads the tables of
-// the file, too. The warnings name unknown variables. Call it once: it records its faults, and [Spec.Plan] and
+// Load sets the settings that no flag has set, first from the environment, then from the file. It also reads the file's
+// tables. The warnings name unknown variables. It must be called only once: it records its faults, and [Spec.Plan] and
 // [Spec.Validate] return them again.
 func (s *Spec) Load() (warnings []string, err error) {
 	for _, variable := range s.env.Environ {
@@ -118,7 +116,7 @@ func (s *Spec) readFile() {
 		for i := range entries {
 			s.setEntry(&entries[i])
 		}
-		return s.builder().rules // commands that use them report what is wrong with them
+		return s.builder().rules // commands that use them report the faults
 	})
 	if s.Mapping, s.Cases = f.Mapping, f.Cases; err != nil {
 		s.faults = append(s.faults, err)

@@ -10,7 +10,8 @@ import (
 	"github.com/weirsync/weir/internal/realpath"
 )
 
-// outputs finds rejected lines and metrics that would go into a file that is something else. args are the sources as they were named, sources what they resolve to.
+// outputs rejects paths for rejected lines and metrics that the run also uses for something else. args are the sources
+// as named, sources what they resolve to.
 func (b *builder) outputs(args, sources []string, rejects job.Rejects) {
 	metrics := b.Output.MetricsFile
 	judge := func(name, path string, others ...string) {
@@ -38,7 +39,7 @@ func (b *builder) outputs(args, sources []string, rejects job.Rejects) {
 	}
 }
 
-// usedAs describes what else the run uses a path for; "" if nothing.
+// usedAs describes what else the run uses a path for, or returns "".
 func (b *builder) usedAs(path string, args, sources []string) string {
 	for _, s := range sources {
 		if b.kinds.Traits(s).Stored() && sameFile(path, s) {
@@ -51,7 +52,7 @@ func (b *builder) usedAs(path string, args, sources []string) string {
 			return "what stdin reads"
 		}
 	}
-	for _, pattern := range args { // a glob: the next run would read it
+	for _, pattern := range args { // the next run would read it
 		pattern, err := filepath.Abs(pattern)
 		name, err2 := filepath.Abs(path)
 		if match, err3 := filepath.Match(pattern, name); errors.Join(err, err2, err3) == nil && match {
@@ -85,7 +86,7 @@ func (b *builder) usedAs(path string, args, sources []string) string {
 	return ""
 }
 
-// sameFile reports whether two paths are one file, or would be.
+// sameFile reports whether two paths are the same file, or would be if they existed.
 func sameFile(a, b string) bool {
 	x, err := os.Stat(a)
 	y, err2 := os.Stat(b)

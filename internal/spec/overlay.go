@@ -11,23 +11,24 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// Narrowing are the settings that make a mapping of one table, without a file.
+// Narrowing are the settings that make a mapping of one table without a file.
 type Narrowing struct {
-	Envelope string   // the name of that of the messages
-	Row      string   // the path of the object that is the row
-	When     []string // FIELD=VALUE, or FIELD=A,B: the messages that count meet all
-	Columns  []string // the fields that are stored, and the key
+	Envelope string   // the name of the messages' envelope
+	Row      string   // path of the object that is the row
+	When     []string // FIELD=VALUE, or FIELD=A,B; a message must meet all
+	Columns  []string // fields that are stored, and the key
 }
 
-// Every reports whether the messages of --envelope name their tables.
+// Every reports whether --envelope is one whose messages name their tables.
 func (n *Narrowing) Every() bool {
 	e, err := config.Preset(n.Envelope)
 	return n.Envelope != "" && err == nil && e.Table != nil
 }
 
-// Overlay returns the mapping of a run: that of the file, or that which the settings make for a
-// table ([mapping.Star]: for each in the stream) with the rules of a fold, or nil where there is neither. open tells that messages may
-// name the key. fault is called with what is wrong with a setting, by its name.
+// Overlay returns the mapping of a run: the file's, or the mapping that the settings make for a table ([mapping.Star]:
+// for each table in the stream), or nil if there is neither. o are the options of the fold. open means that messages
+// may name the key. fault is called for each fault of a setting. name the key. fault is called with what is wrong with
+// a setting, by its name.
 func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options, open bool, fault func(name, format string, args ...any)) *mapping.Mapping {
 	if file != nil {
 		for _, one := range []struct {
@@ -65,7 +66,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	if n.Envelope != "" {
 		e, err := config.Preset(n.Envelope)
 		if err != nil {
-			return nil // a fault of the setting, whose words are given
+			return nil // a fault of the setting, reported already
 		}
 		if m.Envelope = e; table != mapping.Star {
 			e.OneTable, t.From = true, []string{"*"}
@@ -127,8 +128,8 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	return m
 }
 
-// fieldName returns the field of a message that a path names; ok is false for a path into a field. What is no path is the
-// name of a field.
+// fieldName returns the message field that a path names. ok is false for a path into a field. A text that is not a path
+// is the name of a field.
 func fieldName(text string) (name string, ok bool) {
 	p, err := paths.ParsePath(text)
 	switch {
@@ -140,7 +141,7 @@ func fieldName(text string) (name string, ok bool) {
 	return "", false
 }
 
-// readWhen reads FIELD=VALUE, or FIELD=A,B for one of several values.
+// readWhen parses FIELD=VALUE, or FIELD=A,B for one of several values.
 func readWhen(text string) (paths.Test, error) {
 	field, list, err := paths.CutCondition(text)
 	if err != nil {

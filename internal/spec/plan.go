@@ -16,34 +16,34 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// A Plan is what a spec makes of a run in its environment.
+// A Plan is a run's configuration, resolved in its environment.
 type Plan struct {
 	To      Destination
-	Mapping *mapping.Mapping // of the file, or of the settings; nil: the messages are the rows of the one table
+	Mapping *mapping.Mapping // of the file or the settings; nil: messages are rows of the only table
 	Job     job.Config
 
 	spec    *Spec
-	table   string      // that the settings make
-	options KindOptions // of the job's sources
+	table   string      // name of the table that the settings define
+	options KindOptions // for the job's sources
 }
 
-// Resumes reports whether stdout has values from which the source resumes.
+// Resumes reports whether the run prints resume values to stdout.
 func (p *Plan) Resumes() bool {
 	return p.Mapping != nil && p.Mapping.Envelope != nil && p.Mapping.Envelope.Resume.Base != paths.NoBase
 }
 
-// A builder makes a plan of a spec, which it does not change, and collects the faults.
+// A builder builds a plan from a spec and collects faults. It does not change the spec.
 type builder struct {
 	*Spec
 	kinds  source.Kinds        // without options
-	rules  fold.Options        // of a table that says nothing else
-	keys   map[string][]string // primary keys of tables whose key nothing names
-	open   map[string]bool     // such tables whose key messages may name
+	rules  fold.Options        // default options of a table
+	keys   map[string][]string // primary keys of tables whose key no setting names
+	open   map[string]bool     // the tables in keys whose key messages may name
 	plan   Plan
 	faults []error
 }
 
-// builder begins a plan with what each has: the rules of the fold, and the job's settings for batches.
+// builder returns a builder with the parts that all plans have: the fold's options and the batch settings.
 func (s *Spec) builder() *builder {
 	b := &builder{Spec: s, kinds: s.env.sources()}
 	b.rules = b.foldRules()
@@ -54,7 +54,7 @@ func (s *Spec) builder() *builder {
 	return b
 }
 
-// fault adds a fault of a setting, unless its text is one already.
+// fault adds a fault of a setting, unless its text is already a fault.
 func (b *builder) fault(name, format string, args ...any) {
 	if b.Setting(name).err == nil {
 		b.faults = append(b.faults, b.Spec.fault(name, format, args...))
@@ -67,14 +67,14 @@ func (b *builder) faultIf(wrong bool, name, format string, args ...any) {
 	}
 }
 
-// add adds faults that are not of one setting.
+// add adds faults that do not belong to one setting.
 func (b *builder) add(err error) {
 	if err != nil {
 		b.faults = append(b.faults, err)
 	}
 }
 
-// usage returns all faults so far; nil: there are none.
+// usage returns all faults so far, or nil.
 func (b *builder) usage() error {
 	if faults := slices.Concat(b.textFaults(), b.Spec.faults, b.faults); len(faults) > 0 {
 		return Usage(ordered(faults))
@@ -82,14 +82,14 @@ func (b *builder) usage() error {
 	return nil
 }
 
-// Validate returns all faults of the spec. Those of the environment, of sources and of the database are among them
-// only as far as these are known.
+// Validate returns all faults of the spec. It can find faults of the environment, the sources and the database only if
+// they are known.
 func (s *Spec) Validate() error {
 	_, err := s.plan(s.Source.Names)
 	return err
 }
 
-// Plan returns the plan of a sync, whose sources the command line may name. It returns all faults at once.
+// Plan returns the plan of a sync. args are the sources on the command line. It returns all faults at once.
 func (s *Spec) Plan(args []string) (*Plan, error) {
 	if s.args = args; len(args) == 0 {
 		args = s.Source.Names
@@ -101,10 +101,10 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	b := s.builder()
 	p, c := &b.plan, &b.plan.Job
 	args = slices.Clone(args)
-	if len(args) == 0 && s.env.Asks && len(s.faults) == 0 { // else the file may name one
+	if len(args) == 0 && s.env.Asks && len(s.faults) == 0 { // otherwise the file may name one
 		b.add(errors.New("no source is named, and stdin is a terminal: weir sync feed.jsonl --to flights.db"))
 	}
-	b.judgeValues()
+	b.checkValues()
 	feed := b.withPreset(args)
 	c.Source.Follow, c.Source.Compression, c.Source.TLS = s.Source.Follow, s.Source.Compression, b.tls(args)
 	c.Feed, c.Rejects.To = b.feed(&feed), b.rejects()
@@ -132,12 +132,12 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	live := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Live })
 	isKafka := IsKafka(c.Sources)
 	if sourceErr == nil && !noSource {
-		if b.judgeKafka(c.Sources, &c.Rejects.To); isKafka {
+		if b.checkKafka(c.Sources, &c.Rejects.To); isKafka {
 			live = !s.Kafka.UntilEnd
 		}
 		stored := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Stored() })
-		b.judgeSpool(live && !isKafka, stored || isKafka)
-		b.judgeRepeats(&c.Feed, live && !isKafka)
+		b.checkSpool(live && !isKafka, stored || isKafka)
+		b.checkRepeats(&c.Feed, live && !isKafka)
 	}
 	if b.usage() == nil && sourceErr == nil {
 		b.outputs(args, c.Sources, c.Rejects.To)
@@ -156,17 +156,18 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	c.Rejects.Max, c.Rejects.Age, c.Rejects.Show = s.Rejects.Max, s.Rejects.Keep, s.showRejects()
 	c.Restart.FromStart, c.Restart.Rebuild = s.Once.Restart == Reread, s.Once.Restart == Rebuild
 	c.Restart.Again = s.again
-	if to, _ := b.addsTo(); to == "" { // else a second job would add messages again
+	if to, _ := b.addsTo(); to == "" { // otherwise a second job would add messages again
 		c.Restart.Backfill = s.backfill(c.Job, c.Sources)
 	}
 	return p, nil
 }
 
-// destination sets the database of the plan. The error is among the faults, unless the file may name another one.
+// destination sets the database of the plan. An error is also added to the faults, unless the file may name another
+// database.
 func (b *builder) destination(args []string) (err error) {
 	to := &b.plan.To
 	if to.Driver = b.env.Drivers[0]; b.env.FileOnly && b.Table.To == "" {
-		to.Caps.FoldCase = false // a file that names no database may have names that only SQLite treats as one
+		to.Caps.FoldCase = false // a file without a database may contain names that only SQLite considers equal
 		return nil
 	}
 	*to, err = b.Destination(args...)
@@ -177,10 +178,10 @@ func (b *builder) destination(args []string) (err error) {
 	return err
 }
 
-// DefaultRetryFor is how long a database is retried that is locked or unavailable.
+// DefaultRetryFor is how long a locked or unavailable database is retried.
 const DefaultRetryFor = 5 * time.Minute
 
-// retryFor is how long a run retries.
+// retryFor returns how long a run retries.
 func (s *Spec) retryFor(live bool) time.Duration {
 	if !s.Setting("retry-for").IsSet() && !live {
 		return DefaultRetryFor
@@ -188,9 +189,9 @@ func (s *Spec) retryFor(live bool) time.Duration {
 	return s.Batch.RetryFor
 }
 
-// FoldFiles returns the plan to fold files for the tables of the spec, to compare, explain or test them; to is another
-// database than that of the settings. table is the one of a spec without tables in a file; "": that of the settings, or
-// the one that the files suggest.
+// FoldFiles returns the plan to fold files for the spec's tables, to compare, explain or test them. to overrides the
+// database of the settings. table is the table name if no file has tables; "": the settings' name, or the name that the
+// files suggest.
 func (s *Spec) FoldFiles(args []string, to *Destination, table string) (*Plan, error) {
 	b := s.builder()
 	p, c := &b.plan, &b.plan.Job
@@ -202,7 +203,7 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (*Plan, e
 	}
 	files, filesErr := s.Expand(args)
 	if toErr != nil && MeantForTo(args) != "" {
-		filesErr = nil // a database is no file of a feed
+		filesErr = nil // a database is not a file of a feed
 	}
 	if err := errors.Join(b.usage(), toErr, filesErr); err != nil {
 		return p, err
@@ -227,8 +228,8 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (*Plan, e
 	return p, nil
 }
 
-// Resend returns the plan to apply rejected lines again to the tables of the spec. table is the one of a spec
-// without tables in a file.
+// Resend returns the plan to apply rejected lines to the spec's tables again. table is the table name if no file has
+// tables.
 func (s *Spec) Resend(name, table string) (*Plan, error) {
 	b := s.builder()
 	p, c := &b.plan, &b.plan.Job
@@ -236,7 +237,7 @@ func (s *Spec) Resend(name, table string) (*Plan, error) {
 	if p.To, err = s.Destination(); err != nil {
 		return p, err
 	}
-	b.judgeValues()
+	b.checkValues()
 	if s.EveryTable() {
 		table = mapping.Star
 	}

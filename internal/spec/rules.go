@@ -29,7 +29,7 @@ func (b *builder) foldRules() fold.Options {
 		b.fault("max-line", "--max-line %s: must be between 1B and %s", max, Size(source.LimitMaxLine))
 	}
 	keyless := o.Key != nil && len(o.Key) == 0
-	if b.Mapping == nil { // else the tables have their own rules
+	if b.Mapping == nil { // otherwise the tables have their own rules
 		for _, needs := range []struct {
 			name  string
 			given bool
@@ -57,7 +57,7 @@ func (b *builder) foldRules() fold.Options {
 	return o
 }
 
-// functions returns the merge functions of --merge by column.
+// functions returns the merge functions of --merge, by column.
 func (b *builder) functions() map[string]merge.Function {
 	all := map[string]merge.Function{}
 	for _, text := range b.Fold.Merge {
@@ -80,7 +80,7 @@ func (b *builder) functions() map[string]merge.Function {
 	return all
 }
 
-// addsTo returns [job.Table.AddsTo] of the first table with sums, else of one with rows to add to.
+// addsTo returns [job.Table.AddsTo] of the first table with sums, else of the first table to which messages add rows.
 func (b *builder) addsTo() (to string, sums bool) {
 	tables := slices.Clone(b.plan.Job.Tables)
 	if star := b.plan.Job.Mapping.Star; star != nil {
@@ -94,8 +94,8 @@ func (b *builder) addsTo() (to string, sums bool) {
 	return to, sums
 }
 
-// judgeRepeats rejects settings that would add messages twice.
-func (b *builder) judgeRepeats(feed *job.Feed, live bool) {
+// checkRepeats rejects settings that would add messages twice.
+func (b *builder) checkRepeats(feed *job.Feed, live bool) {
 	to, sums := b.addsTo()
 	if to == "" {
 		return
@@ -117,8 +117,8 @@ func (b *builder) judgeRepeats(feed *job.Feed, live bool) {
 	}
 }
 
-// judgeValues checks the values that depend on no other part of the run.
-func (b *builder) judgeValues() {
+// checkValues checks values on their own.
+func (b *builder) checkValues() {
 	o, sp := &b.Batch, &b.Spool
 	b.faultIf(b.Once.AcceptSettings && b.Once.Restart != "", "accept-settings", "--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
 	b.faultIf(b.Fold.Tombstones < 0, "tombstones", "--tombstones cannot be negative")
@@ -139,9 +139,9 @@ func (b *builder) judgeValues() {
 	}
 }
 
-// judgeSpool checks --spool and --init, which need a live source, and --capture, which needs one that is not stored. A config
-// file may set init for a stored source, because a backfill with the same file reads captures.
-func (b *builder) judgeSpool(live, stored bool) {
+// checkSpool checks --spool and --init, which need a live source, and --capture, which needs a source that is not
+// stored. A config file may set init for a stored source, because a backfill uses the same file to read captures.
+func (b *builder) checkSpool(live, stored bool) {
 	b.faultIf(b.Spool.Folder != "" && !live, "spool", "--spool needs a connection; files are already on disk, and stdin cannot be resumed")
 	b.faultIf(b.Setting("init").IsFlag() && !live, "init", "--init is the first line that a connection sends, and the source is not a connection")
 	b.faultIf(b.Spool.Capture != "" && stored, "capture", "--capture is for a connection or stdin: a file can be read again")

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Hidden stands for what is secret.
+// Hidden replaces secrets.
 const Hidden = "xxxxx"
 
 var (
 	parameter = regexp.MustCompile(`[?&][^=&]*=[^&]*`)
-	// A value as libpq reads it: in quotes, or to the next space, with \ before any letter.
+	// A value as libpq parses it: in quotes, or up to the next space, with \ before any character.
 	password = regexp.MustCompile(`(?is)(password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)*)`)
 )
 
-// Redacted is a connection string without its passwords. Of an invalid URL more may be
-// hidden: a password with an @ or / in it can end anywhere.
+// Redacted returns a connection string without passwords. It may hide more of an invalid URL, because a password with @
+// or / can end anywhere.
 func Redacted(to string) string {
 	scheme, rest, isURL := strings.Cut(to, "://")
 	if !isURL || password.MatchString(scheme) {

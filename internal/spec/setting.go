@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// The groups of settings, as the help shows their flags.
+// The groups of settings in the help.
 const (
 	SourceGroup  = "Source"
 	TableGroup   = "Table"
@@ -27,47 +27,48 @@ const (
 	OutputGroup  = "Metrics and logs"
 )
 
-// GroupAnnotation is the annotation of a flag that has its group.
+// GroupAnnotation is the annotation of a flag with its group.
 const GroupAnnotation = "weir_group"
 
-// from says what set a setting. A later constant overrides an earlier one.
+// from is where the value of a setting came from. A later constant overrides an earlier one.
 type from int
 
 const (
 	byDefault     from = iota
-	byDatabaseURL      // --to alone
+	byDatabaseURL      // only for --to
 	byFile
 	byVariable
 	byFlag
 )
 
-// A Setting is one setting of a run: declared once, and set by its flag, its variable WEIR_X or its key in the file.
+// A Setting is a setting of a run. It is declared once, and set by its flag, its variable WEIR_X or its key in the
+// file.
 type Setting struct {
-	Name string // of the flag: batch-period
-	Help string // what it is, in a line; what its value is called stands in backquotes
-	// Why says why the default is what it is on this machine; "": it is the same on all.
+	Name string // of the flag, such as batch-period
+	Help string // one line; the placeholder for the value is in backquotes
+	// Why explains a default that depends on the machine, or is "".
 	Why string
 
 	group  string
 	value  value
 	preset string // text of the default
-	short  string // form of the flag
-	// elsewhere is the error if the file or (but for WEIR_CONFIG) the variable sets it, as in "is an action of one run:
-	// …"; "": both may.
+	short  string // short form of the flag
+	// elsewhere is the error if the file or the variable (except WEIR_CONFIG) sets it, such as "is an action of one
+	// run: …". "": both may set it.
 	elsewhere string
 	noFlag    bool
 
 	from from
-	// overruled tells that the file or its variable sets it, too, and something stronger has.
+	// overruled means that the file or the variable sets it too, but was overridden.
 	overruled bool
-	at        paths.Pos // in the file, of the value
-	written   []string  // the texts that its flag or variable had
-	err       error     // what is wrong with the text that it was set to
+	at        paths.Pos // of the value in the file
+	written   []string  // texts of its flag or variable
+	err       error     // the fault of its text
 }
 
 const actionOfOneRun = "is an action of one run: give it on the command line"
 
-// Set parses a flag. It always returns nil: [Spec.Plan] and [Spec.Validate] report the error with all others.
+// Set parses a flag. It always returns nil: [Spec.Plan] and [Spec.Validate] return the error with all others.
 func (s *Setting) Set(text string) error {
 	if s.from = byFlag; s.err == nil {
 		s.err = s.value.Set(text)
@@ -77,16 +78,16 @@ func (s *Setting) Set(text string) error {
 }
 
 func (s *Setting) String() string {
-	if s.value == nil { // of pflag's zero value
+	if s.value == nil { // a zero value that pflag made
 		return ""
 	}
 	return s.value.String()
 }
 
-// Type names the kind of value in the help.
+// Type returns the type of value in the help.
 func (s *Setting) Type() string { return s.value.Type() }
 
-// Choices are the words that the setting takes; nil: it takes others.
+// Choices returns the words that the setting accepts. nil: it accepts other values.
 func (s *Setting) Choices() []string {
 	if c, ok := s.value.(interface{ Choices() []string }); ok {
 		return c.Choices()
@@ -94,9 +95,9 @@ func (s *Setting) Choices() []string {
 	return nil
 }
 
-// Value is the value for people.
+// Value returns the value, without secrets.
 func (s *Setting) Value() string {
-	if l, ok := s.value.(*sourceList); ok { // each has a login of its own
+	if l, ok := s.value.(*sourceList); ok { // each source has its own login
 		texts := make([]string, len(*l.value))
 		for i, text := range *l.value {
 			texts[i] = s.shown(text)
@@ -106,7 +107,7 @@ func (s *Setting) Value() string {
 	return s.shown(s.String())
 }
 
-// shown is what people may see of a text: nothing of --init, which has the login of a feed, and no password.
+// shown returns a text without secrets: nothing of --init, which contains a login, and no password.
 func (s *Setting) shown(text string) string {
 	switch {
 	case s.Name == "init" && text != "":
@@ -117,22 +118,22 @@ func (s *Setting) shown(text string) string {
 	return text
 }
 
-// IsSet reports that something gave the setting a value.
+// IsSet reports whether the setting has a value that is not its default.
 func (s *Setting) IsSet() bool { return s.from != byDefault }
 
-// IsFlag reports that the command line gave it.
+// IsFlag reports whether the command line set it.
 func (s *Setting) IsFlag() bool { return s.from == byFlag }
 
-// InFile reports that a config file may have the setting.
+// InFile reports whether a config file may set it.
 func (s *Setting) InFile() bool { return s.elsewhere == "" }
 
-// variable is the name of the setting in the environment.
+// variable returns the name of the setting's environment variable.
 func (s *Setting) variable() string { return envPrefix + strings.ToUpper(s.key()) }
 
-// key is its name in the file.
+// key returns the setting's key in the file.
 func (s *Setting) key() string { return config.Key(s.Name) }
 
-// AddFlags defines the flags of some settings, by their names; none: of all.
+// AddFlags defines the flags of the named settings; without names, of all.
 func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
 	for _, one := range s.settings {
 		if one.noFlag || len(names) > 0 && !slices.Contains(names, one.Name) {
@@ -147,7 +148,7 @@ func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
 			fl.NoOptDefVal = "true"
 		}
 		if one.Why != "" || fl.DefValue == "[]" {
-			fl.DefValue = "" // it is another one on another machine, or says nothing
+			fl.DefValue = "" // it depends on the machine, or says nothing
 		}
 		if one.group != "" {
 			fl.Annotations = map[string][]string{GroupAnnotation: {one.group}}
@@ -155,10 +156,10 @@ func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
 	}
 }
 
-// Settings are all settings, in the order of the help.
+// Settings returns all settings in the order of the help.
 func (s *Spec) Settings() []*Setting { return s.settings }
 
-// Setting returns a setting by its name, or nil.
+// Setting returns the setting with a name, or nil.
 func (s *Spec) Setting(name string) *Setting {
 	if i := slices.IndexFunc(s.settings, func(one *Setting) bool { return one.Name == name }); i >= 0 {
 		return s.settings[i]
@@ -166,7 +167,7 @@ func (s *Spec) Setting(name string) *Setting {
 	return nil
 }
 
-// Origin says where the value of a setting came from.
+// Origin returns where the value of a setting came from.
 func (s *Spec) Origin(one *Setting) string {
 	switch one.from {
 	case byFlag:
@@ -182,10 +183,10 @@ func (s *Spec) Origin(one *Setting) string {
 	return "default"
 }
 
-// mention matches a setting in the text of a fault, as it is called on the command line.
+// mention matches a setting in the text of a fault, in the form of its flag.
 var mention = regexp.MustCompile(`--([a-z][a-z-]*[a-z])`)
 
-// called is the setting by the name that it was set by.
+// called returns the name by which the setting was set.
 func (s *Setting) called() string {
 	switch s.from {
 	case byDatabaseURL:
@@ -226,7 +227,7 @@ func (s *Spec) textFaults() (faults []error) {
 	return faults
 }
 
-// ordered joins errors. Those with a position in the config file come last, by line and column.
+// ordered joins errors. Errors with a position in the config file come last, by line and column.
 func ordered(faults []error) error {
 	var all []error
 	for len(faults) > 0 {
@@ -252,7 +253,7 @@ func ordered(faults []error) error {
 	return errors.Join(all...)
 }
 
-// Schema is the JSON Schema of a config file.
+// Schema returns the JSON Schema of a config file.
 func (s *Spec) Schema() ([]byte, error) {
 	var settings []config.Setting
 	for _, one := range s.settings {

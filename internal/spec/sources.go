@@ -11,12 +11,12 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// findSources resolves the sources of a run, and names its table, or its job if the file has tables.
+// findSources resolves the sources of a run. It returns the name of its table, or of its job if the file has tables.
 func (b *builder) findSources(args []string) (sources []string, table string, err error) {
 	follow := b.Source.Follow
 	sources, err = b.expand(args, follow)
 	missing := errors.As(err, new(*fs.PathError)) || errors.As(err, new(*source.NotFoundError))
-	if b.env.FileOnly && missing { // these files are on another machine, or come later
+	if b.env.FileOnly && missing { // the files are on another machine, or come later
 		sources, err = args, nil
 	}
 	if err != nil {
@@ -28,7 +28,7 @@ func (b *builder) findSources(args []string) (sources []string, table string, er
 	case table == "":
 		table, err = b.suggested(sources)
 		switch {
-		case err != nil && b.EveryTable(): // the job alone is called so
+		case err != nil && b.EveryTable(): // only the job has this name
 			table, err = b.Fold.Envelope, nil
 		case err != nil && b.env.FileOnly: // a flag or a variable may name it
 			table, err = "t", nil
@@ -45,13 +45,13 @@ func (b *builder) findSources(args []string) (sources []string, table string, er
 	return sources, table, err
 }
 
-// Expand resolves the sources of the command line.
+// Expand resolves the sources on the command line.
 func (s *Spec) Expand(args []string) ([]string, error) {
 	s.args = args
 	return s.expand(args, false)
 }
 
-// expand resolves sources of the command line, or of the file. Faults that are not the file system's are wrong usage.
+// expand resolves sources of the command line or file. Faults are usage errors, except errors of the file system.
 func (s *Spec) expand(args []string, follow bool) ([]string, error) {
 	for _, a := range args {
 		if _, rest, ok := strings.Cut(a, "://"); ok && strings.Contains(rest, "@") {
@@ -69,7 +69,7 @@ func (s *Spec) expand(args []string, follow bool) ([]string, error) {
 	return nil, Usage(s.sourceFault("%v", err))
 }
 
-// sourceFault is one of the sources, which the command line or the setting has.
+// sourceFault returns an error about the sources, which are arguments or a setting.
 func (s *Spec) sourceFault(format string, args ...any) error {
 	if len(s.args) > 0 {
 		return fmt.Errorf(format, args...)
@@ -77,7 +77,7 @@ func (s *Spec) sourceFault(format string, args ...any) error {
 	return s.fault("source", format, args...)
 }
 
-// suggested is the table name that the sources suggest.
+// suggested returns the table name that the sources suggest.
 func (s *Spec) suggested(sources []string) (string, error) {
 	name := ""
 	for _, src := range sources {

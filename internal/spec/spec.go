@@ -27,22 +27,22 @@ type Spec struct {
 	Output  Output
 	Once    Once
 
-	File    string           // the config file, "" for none
-	Mapping *mapping.Mapping // tables of File; nil: none
-	Cases   []config.Case    // its tests
+	File    string           // the config file, or ""
+	Mapping *mapping.Mapping // tables of File, or nil
+	Cases   []config.Case    // tests in File
 
 	env      *Env
-	args     []string // the sources of the command line
+	args     []string // sources on the command line
 	settings []*Setting
 	faults   []error // from Load; values that do not parse are in Setting.err
 }
 
-// Source says what is read, and how.
+// Source has the settings of the sources.
 type Source struct {
-	Names       []string // of the file or the environment
+	Names       []string // from the file or the environment
 	Follow      bool
 	Compression string
-	MaxRate     float64 // lines a second
+	MaxRate     float64 // lines per second
 	MaxLine     Size
 	Job         string
 }
@@ -55,16 +55,16 @@ type Table struct {
 	ForeignKeys   ForeignKeys
 }
 
-// ForeignKeys says whether the foreign keys of the tables count.
+// ForeignKeys tells whether the foreign keys of the tables matter.
 type ForeignKeys string
 
-// What they do.
+// The values of ForeignKeys.
 const (
 	CheckForeignKeys  ForeignKeys = "check"
 	IgnoreForeignKeys ForeignKeys = "off"
 )
 
-// Fold are the rules by which messages become rows.
+// Fold has the update rules.
 type Fold struct {
 	Key          []string // nil: the table's primary key, or id
 	DeleteWhen   string
@@ -78,7 +78,7 @@ type Fold struct {
 	Narrowing
 }
 
-// Batch says when batches are written, and how.
+// Batch has the settings of batches.
 type Batch struct {
 	Period      time.Duration
 	Rows        int
@@ -87,9 +87,9 @@ type Batch struct {
 	RetryFor    time.Duration
 }
 
-// Feed configures connections: first line, resume value, keepalives, timeouts, TLS.
+// Feed has the settings of connections: first line, resume value, keepalives, timeouts, TLS.
 type Feed struct {
-	Name, Events    string // of a feed that weir knows
+	Name, Events    string // of a known feed
 	Init            string
 	ResumeField     string
 	IdleTimeout     time.Duration
@@ -101,7 +101,7 @@ type Feed struct {
 	TLSCA, TLSCert, TLSKey, TLSServerName string
 }
 
-// Kafka says which records of topics are read.
+// Kafka has the settings of topics.
 type Kafka struct {
 	Group           string
 	GroupProtocol   groupProtocol
@@ -116,7 +116,7 @@ type Kafka struct {
 	SASL            string
 }
 
-// Spool says what is kept of a connection's lines.
+// Spool has the settings for keeping a connection's lines on disk.
 type Spool struct {
 	Folder       string
 	Max          Size
@@ -124,14 +124,14 @@ type Spool struct {
 	KeepCaptures time.Duration
 }
 
-// Rejects says what becomes of bad lines.
+// Rejects has the settings for bad lines.
 type Rejects struct {
 	To   string
 	Keep time.Duration
 	Max  int64
 }
 
-// Output is what people and Prometheus see of a run.
+// Output has the settings of logs, summaries and metrics.
 type Output struct {
 	MetricsAddr, MetricsFile string
 	Summary, LogFormat       Format
@@ -147,24 +147,24 @@ const (
 	JSON Format = "json"
 )
 
-// Once are the actions of one run.
+// Once has the settings that apply to one run.
 type Once struct {
 	Restart        Restart
 	AcceptSettings bool
 	DryRun         bool
-	Tables         []string // of the file, that are written; nil: all
+	Tables         []string // tables of the file to write; nil: all
 }
 
-// A Restart says how a run ignores its checkpoint; "" means that it resumes.
+// A Restart is how a run ignores its checkpoint; "": it resumes.
 type Restart string
 
-// How a run begins from the start.
+// The values of Restart.
 const (
-	Reread  Restart = "reread"  // over the rows that exist
+	Reread  Restart = "reread"  // over the existing rows
 	Rebuild Restart = "rebuild" // into emptied tables
 )
 
-// New returns a spec with the defaults of all settings, for databases and sources that the program knows.
+// New returns a spec with default settings.
 func New(env *Env) *Spec {
 	buffer := memory.Available().Buffer()
 	instance, why := stableName(env)
@@ -197,7 +197,7 @@ func (s *Spec) declare(group, name string, v value, help string) *Setting {
 
 func (s *Spec) declareSource() {
 	o, group := &s.Source, SourceGroup
-	s.declare("", "source", &sourceList{list{value: &o.Names}}, "the sources, where the command line names none: a path, a URL, or a list").noFlag = true
+	s.declare("", "source", &sourceList{list{value: &o.Names}}, "the sources, if the command line names none: a path, a URL, or a list").noFlag = true
 	s.declare(group, "follow", (*flag)(&o.Follow), "keep reading as files grow, rotate or are truncated; wait for one that does not exist yet")
 	s.declare(group, "compression", NewChoice(&o.Compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate), "compression of the sources; auto detects gzip and zstd; deflate is raw")
 	s.declare(group, "max-rate", (*rate)(&o.MaxRate), "read at most at this `RATE`, such as 5000/s (default no limit)")
@@ -215,7 +215,7 @@ func (s *Spec) declareTable() {
 	s.declare(group, "max-columns", &Whole[int]{Value: &o.MaxColumns}, "add at most this many `COLUMNS` to a table")
 	s.declare(group, "foreign-keys", NewChoice(&o.ForeignKeys, CheckForeignKeys, IgnoreForeignKeys), "check, or off: apply rows whose parents come later, and follow no ON DELETE")
 	s.declare(group, "tables", &list{value: &s.Once.Tables, commas: true}, "write only these `TABLES`, under a separate --job; backfills a table added later").elsewhere = actionOfOneRun
-	s.declare(group, "dry-run", (*flag)(&s.Once.DryRun), "print the tables that would be made and their first rows; write nothing").elsewhere = actionOfOneRun
+	s.declare(group, "dry-run", (*flag)(&s.Once.DryRun), "print the tables that would be created and their first rows; write nothing").elsewhere = actionOfOneRun
 }
 
 // FoldFlags are the flags of all commands that fold files.
@@ -226,16 +226,16 @@ func (s *Spec) declareFold() {
 	s.declare(group, "key", &keyList{list{value: &o.Key, commas: true}}, "`FIELD,...` that identify a row (default the primary key of the table if that exists, else id); none: each message is its own row")
 	s.declare(group, "delete-when", (*text)(&o.DeleteWhen), "delete the row when a message has `FIELD=VALUE`; FIELD=null is JSON's null")
 	s.declare(group, "null", NewChoice(&o.Null, fold.ClearNull, fold.KeepNull), "clear: null sets NULL; keep: null is the same as absent")
-	s.declare(group, "bad-values", NewChoice(&o.BadValues, fold.RejectBad, fold.NullBad), "reject the line of a value that its column does not take; null: store NULL in its place, and count it")
+	s.declare(group, "bad-values", NewChoice(&o.BadValues, fold.RejectBad, fold.NullBad), "reject lines with values that do not fit their columns; null: store NULL instead, and count it")
 	s.declare(group, "version-field", (*text)(&o.VersionField), "keep per column the value with the highest `FIELD`, regardless of arrival order")
 	s.declare(group, "version-scope", NewChoice(&o.VersionScope, fold.ColumnScope, fold.RowScope), "column, or row: a message older than its row changes nothing")
-	s.declare(group, "fill-only", (*flag)(&o.FillOnly), "write only where the table has NULL, so that the first value of a column stays")
+	s.declare(group, "fill-only", (*flag)(&o.FillOnly), "write only columns that are NULL in the table: the first value of a column stays")
 	s.declare(group, "merge", &list{value: &o.Merge, commas: true}, "`COLUMN=FUNCTION,...`: how values of a column are merged: sum, min, max, first, patch (JSON objects, RFC 7396) or last")
 	s.declare(group, "envelope", NewChoice(&o.Envelope, config.PresetNames()...), "read a change data capture stream, all its tables or with --table one")
 	s.declare(group, "row", (*text)(&o.Row), "the row is the object at this `PATH` of the message, such as payload.after (default the message)")
 	s.declare(group, "when", &list{value: &o.When}, "apply only messages with `FIELD=VALUE`, or FIELD=A,B for one of several; repeated: all must hold")
 	s.declare(group, "columns", &list{value: &o.Columns, commas: true}, "store only these `FIELDS` and the key (default all)")
-	s.declare(group, "tombstones", &Duration{Value: &o.Tombstones}, "how long a delete is remembered, so that an older message does not bring the row back")
+	s.declare(group, "tombstones", &Duration{Value: &o.Tombstones}, "how long a delete is remembered, so an older message does not bring the row back")
 }
 
 func (s *Spec) declareBatch(why string) {
@@ -266,26 +266,26 @@ func (s *Spec) declareFeed() {
 	s.declare(group, "tls-server-name", (*text)(&o.TLSServerName), "the `NAME` that the certificate of a tls:// feed must be for (default the host)")
 }
 
-// declareKafka declares the settings for Kafka. why says where the default of --group-instance comes from.
+// declareKafka declares the settings of Kafka. why is the origin of the default of --group-instance.
 func (s *Spec) declareKafka(why string) {
 	o, group := &s.Kafka, KafkaGroup
 	s.declare(group, "group", (*text)(&o.Group), "consumer `GROUP`, and name of the job (default weir-JOB)")
-	s.declare(group, "group-protocol", NewChoice(&o.GroupProtocol, classicProtocol, consumerProtocol), "consumer has the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)")
+	s.declare(group, "group-protocol", NewChoice(&o.GroupProtocol, classicProtocol, consumerProtocol), "consumer: the brokers assign the partitions (KIP-848; best from Kafka 4.3 on)")
 	s.declare(group, "group-instance", (*text)(&o.GroupInstance), "static member ID, `NAME` (group.instance.id): a killed member gets its partitions back when it restarts (default the name of a StatefulSet's pod, or of a systemd service and its host)").Why = why
 	s.declare(group, "session-timeout", &Duration{Value: &o.SessionTimeout}, "after this long without a heartbeat, others get a member's partitions (classic protocol)")
 	s.declare(group, "partitions", (*text)(&o.Partitions), "`PARTITIONS` to read without a consumer group, such as 0-3,7")
 	s.declare(group, "start", (*text)(&o.Start), "`WHERE` a partition without a checkpoint begins: earliest, latest, committed (by the group, to Kafka), or a time such as 2026-11-01T00:00:00Z; or TOPIC/PARTITION=OFFSET,..., which skips the records of partitions before it")
 	s.declare(group, "until-end", (*flag)(&o.UntilEnd), "end when all records that existed at the start are committed")
 	s.declare(group, "isolation", NewChoice(&o.Isolation, committedIsolation, uncommittedIsolation), "uncommitted also reads records of transactions that are open or were aborted")
-	s.declare(group, "tombstones-by-key", (*text)(&o.TombstonesByKey), "the `FIELD` that has a record's key: a record without a value then deletes its row; off passes over these records (default the --key, of a compacted topic)")
+	s.declare(group, "tombstones-by-key", (*text)(&o.TombstonesByKey), "the `FIELD` that has a record's key: a record without a value then deletes its row; off skips these records (default the --key, of a compacted topic)")
 	s.declare(group, "record-fields", &list{value: &o.RecordFields, commas: true}, "`PART=FIELD,...`: put into each message its record's offset, partition, timestamp, key, topic or header.NAME")
 	s.declare(group, "sasl", NewChoice(&o.SASL, "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"), "log in with KAFKA_USERNAME and KAFKA_PASSWORD or KAFKA_PASSWORD_FILE (of oauthbearer the token)")
 }
 
-// declareOutput declares what a run leaves beside its tables.
+// declareOutput declares the settings of logs, summaries and metrics.
 func (s *Spec) declareOutput() {
 	sp, group := &s.Spool, SpoolGroup
-	s.declare(group, "spool", (*text)(&sp.Folder), "keep a connection's lines in this `FOLDER` until they are committed, so that reading continues while the database is unavailable")
+	s.declare(group, "spool", (*text)(&sp.Folder), "keep a connection's lines in this `FOLDER` until they are committed, so reading continues while the database is unavailable")
 	s.declare(group, "spool-max", &sp.Max, "size of the spool; when it is full, reading pauses")
 	s.declare(group, "capture", (*text)(&sp.Capture), "a `FOLDER` that keeps all lines of a connection or of stdin, as files that sync and replay read")
 	s.declare(group, "keep-captures", &Duration{Value: &sp.KeepCaptures, Word: forever, Means: Forever, Open: true}, "remove captures whose lines are all older than this, such as 30d (default forever)")

@@ -19,7 +19,7 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// around is what a spec of a test finds around it: these variables, and nothing on stdin.
+// around returns the environment for a test: the given variables, and nothing on stdin.
 func around(variables ...string) *Env {
 	return &Env{Drivers: []sink.Driver{sqlite.Driver}, Environ: variables, Stdin: strings.NewReader(""), Kinds: Kinds,
 		Lookup: func(name string) (string, bool) {
@@ -32,7 +32,8 @@ func around(variables ...string) *Env {
 		}}
 }
 
-// TestLoad_Variables: an unknown variable is a warning; those of a cluster, for a service weir or weir-metrics, are none.
+// TestLoad_Variables: unknown variables are warnings, except variables that a cluster sets for a service weir or
+// weir-metrics.
 func TestLoad_Variables(t *testing.T) {
 	f := func(variable, want string) {
 		t.Helper()
@@ -58,7 +59,7 @@ func TestLoad_Variables(t *testing.T) {
 	}
 }
 
-// nonsense is a value that no run can have, by setting; "" is that of a setting that takes every text.
+// nonsense has an invalid value for each setting; "": the setting accepts any text.
 var nonsense = map[string]string{
 	"source": "http://x", "follow": "t rue", "compression": "zip", "max-rate": "fast", "job": "", "restart": "again", "accept-settings": "maybe", "max-line": "0",
 	"to": "mysql://db", "table": "", "unknown-fields": "keep", "max-columns": "010", "foreign-keys": "on", "tables": "nosuch", "dry-run": "2",
@@ -71,8 +72,8 @@ var nonsense = map[string]string{
 	"log-format": "xml", "quiet": "y", "verbose": "y", "config": "nosuch.yaml",
 }
 
-// TestValidate_Nonsense: nonsense for each setting is a fault that names the setting and its place, by its flag, its
-// variable, and its key in a file.
+// TestValidate_Nonsense: an invalid value is a fault that names the setting as it was set, by flag, variable or key in
+// a file.
 func TestValidate_Nonsense(t *testing.T) {
 	feed := filepath.Join(t.TempDir(), "feed.jsonl")
 	testcheck.NoError(t, os.WriteFile(feed, []byte("{}\n"), 0o600))
@@ -89,7 +90,7 @@ func TestValidate_Nonsense(t *testing.T) {
 			if s.Table.To == "" {
 				s.Table.To = "t.db"
 			}
-			_, _ = s.Load() // Plan reports it
+			_, _ = s.Load() // Plan returns the error
 			args := []string{feed}
 			if one.Name == "source" {
 				args = nil
@@ -118,7 +119,7 @@ func TestValidate_Nonsense(t *testing.T) {
 		}
 		judge(New(around(one.variable()+"="+text)), want)
 		if one.Name == "tables" {
-			continue // which a file has otherwise
+			continue // the file has it in another place
 		}
 		s := New(around())
 		s.File = filepath.Join(t.TempDir(), "weir.yaml")
@@ -137,17 +138,17 @@ func TestValidate_Nonsense(t *testing.T) {
 		alone.FileOnly = true
 		checked := New(alone)
 		checked.File = s.File
-		_, _ = checked.Load() // Validate reports it
+		_, _ = checked.Load() // Validate returns the error
 		if err := checked.Validate(); needsSource[one.Name] && err != nil || !needsSource[one.Name] && (err == nil || !strings.Contains(err.Error(), place)) {
 			t.Errorf("%s %q: the file alone: %v, want %s", one.Name, text, err, place)
 		}
 	}
 }
 
-// needsSource are settings whose nonsense is only nonsense for sources that the file does not name.
+// needsSource are the settings whose nonsense is only invalid for certain sources, which the file does not name.
 var needsSource = map[string]bool{"group": true, "group-instance": true, "tombstones-by-key": true, "spool": true, "capture": true}
 
-// TestRules has the rules of settings in testdata/rules.txtar: those of flags, of variables, and of a file.
+// TestRules checks the rules between settings in testdata/rules.txtar, for flags, variables, and a file.
 func TestRules(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/rules.txtar", func(t *testing.T, by, given string) string {
 		var variables []string
@@ -164,7 +165,7 @@ func TestRules(t *testing.T) {
 			s.File = filepath.Join(t.TempDir(), "weir.yaml")
 			testcheck.NoError(t, os.WriteFile(s.File, []byte(strings.ReplaceAll(given, `\n`, "\n")), 0o600))
 		}
-		_, _ = s.Load() // Plan reports it
+		_, _ = s.Load() // Plan returns the error
 		if s.Table.To == "" {
 			s.Table.To = "t.db"
 		}
@@ -179,7 +180,7 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// top are the rules of a fold that no setting has changed.
+// top returns the default options of a fold.
 func top() fold.Options {
 	return fold.Options{Key: []string{"id"}, Null: fold.ClearNull, BadValues: fold.RejectBad, Scope: fold.ColumnScope, MaxColumns: 500}
 }
@@ -234,7 +235,7 @@ func TestOverlay_ReportsAllFaults(t *testing.T) {
 		"--columns: names all columns that are stored: leave --unknown-fields out", "--columns: g,g: the names must differ, and none may be empty", `--delete-when: path "a..b": a name is empty`, "--version-field: ^.v: ^ is the parent of an element, and a message has none")
 }
 
-// TestValues has the texts in testdata/values.txtar.
+// TestValues checks the texts in testdata/values.txtar.
 func TestValues(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/values.txtar", func(t *testing.T, kind, text string) string {
 		var size Size
@@ -258,7 +259,7 @@ func TestValues(t *testing.T) {
 	})
 }
 
-// TestDestination_NamesTheVariable: a fault of DATABASE_URL is not blamed on --to.
+// TestDestination_NamesTheVariable: an error in DATABASE_URL is not reported for --to.
 func TestDestination_NamesTheVariable(t *testing.T) {
 	if _, err := New(around("DATABASE_URL=mysql://db")).Destination(); err == nil || !strings.HasPrefix(err.Error(), "DATABASE_URL: weir does not write to mysql") {
 		t.Error(err)

@@ -80,7 +80,7 @@ func (b *builder) forDatabase(m *mapping.Mapping) *mapping.Mapping {
 	return &of
 }
 
-// EveryTable reports whether the run is for each table that the messages of its envelope name.
+// EveryTable reports whether the run writes to each table that the messages of its envelope name.
 func (s *Spec) EveryTable() bool {
 	return s.Mapping == nil && s.Table.Name == "" && s.Fold.Every()
 }

@@ -7,15 +7,14 @@ import (
 	"testing"
 )
 
-// Whatever --init says, it is refused before anything is connected to, or a connection
-// begins with one line and the same each time.
+// Any --init is either rejected before weir connects, or makes one line, the same for each connection.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{`from {{.resume}}`, `{{env "HOME"}}`, `{{if .resume}}a{{else}}b{{end}}`, `{{.nonesuch}}`, `{{range 5}}x{{end}}`, `{{printf "%*d" 9 1}}`, `{{`, ``} {
 		f.Add(seed, "17")
 	}
 	f.Fuzz(func(t *testing.T, text, resume string) {
 		if len(text) > 0 && text[0] == '@' || bytes.Contains([]byte(text), []byte("file")) || len(text) > 200 {
-			return // that would read the machine's files
+			return // this would read files of the machine
 		}
 		e := &Env{Lookup: func(string) (string, bool) { return "value", true }}
 		render, err := e.template(text)
@@ -33,7 +32,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// TestTemplate_FilesAreReadAgain: the secrets of a feed may be replaced while a run lasts.
+// TestTemplate_FilesAreReadAgain: a feed's secrets may be replaced during a run.
 func TestTemplate_FilesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

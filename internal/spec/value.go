@@ -18,7 +18,7 @@ import (
 type value interface {
 	Set(text string) error
 	String() string
-	Type() string // for the help
+	Type() string // in the help
 }
 
 // A misfit is the error "TEXT: must be WHAT".
@@ -41,8 +41,8 @@ func (t *text) Set(s string) error { *t = text(s); return nil }
 func (t *text) String() string     { return string(*t) }
 func (t *text) Type() string       { return "string" }
 
-// flag is true or false, or what else Go programs take for one, such as 1 and f. A file has only true and false, for 1
-// and f are no booleans of YAML.
+// flag accepts true and false, and what else Go programs accept, such as 1 and f. A file may only have true and false,
+// because 1 and f are not booleans in YAML.
 type flag bool
 
 func (b *flag) Set(s string) error {
@@ -54,7 +54,7 @@ func (b *flag) Set(s string) error {
 	return nil
 }
 
-// setYAML sets what a file has.
+// setYAML parses a value in a file.
 func (b *flag) setYAML(s string) error {
 	if s != "true" && s != "false" {
 		return fmt.Errorf("%q is neither true nor false", s)
@@ -65,14 +65,14 @@ func (b *flag) setYAML(s string) error {
 func (b *flag) String() string { return strconv.FormatBool(bool(*b)) }
 func (b *flag) Type() string   { return "bool" }
 
-// A Whole is a whole number from Least, in decimal. None is what it is called as long as it is not set, "" for its digits.
+// A Whole is an integer of at least Least, in decimal. None is the text of an unset value; "": its digits.
 type Whole[T int | int64] struct {
 	Value *T
 	None  string
 	Least int
 }
 
-// Set reads a number. 010 is 8 to some, so it is refused.
+// Set parses a number. It rejects leading zeros, because 010 could mean 8.
 func (w *Whole[T]) Set(s string) error {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err == nil && n < 0 {
@@ -95,13 +95,13 @@ func (w *Whole[T]) String() string {
 	return strconv.FormatInt(int64(*w.Value), 10)
 }
 
-// Type names the kind of value in the help.
+// Type returns the type of value in the help.
 func (w *Whole[T]) Type() string { return "int" }
 
 // Size is a number of bytes, written as 256MiB, 1.5GB or 4096.
 type Size int64
 
-// units are powers of 1024 and of 1000; a letter alone is the power of 1024.
+// units are powers of 1024 and of 1000. A single letter is a power of 1024.
 var units = []struct {
 	name  string // in lower case
 	shown string
@@ -111,7 +111,7 @@ var units = []struct {
 	{"ti", "", 1 << 40}, {"gi", "", 1 << 30}, {"mi", "", 1 << 20}, {"ki", "", 1 << 10},
 	{"t", "", 1 << 40}, {"g", "", 1 << 30}, {"m", "", 1 << 20}, {"k", "", 1 << 10}, {"b", "B", 1}}
 
-// Set reads a size.
+// Set parses a size.
 func (s *Size) Set(text string) error {
 	number, unit := strings.ToLower(strings.TrimSpace(text)), int64(1)
 	for _, u := range units {
@@ -128,7 +128,7 @@ func (s *Size) Set(text string) error {
 	return nil
 }
 
-// String has the unit with the shortest number.
+// String uses the unit with the shortest number.
 func (s Size) String() string {
 	best := strconv.FormatInt(int64(s), 10) + "B"
 	for _, u := range units {
@@ -141,13 +141,13 @@ func (s Size) String() string {
 	return best
 }
 
-// Type names the kind of value in the help.
+// Type returns the type of value in the help.
 func (s *Size) Type() string { return "size" }
 
 // Forever is the longest duration.
 const Forever = time.Duration(math.MaxInt64)
 
-// A Duration is one that may have days, such as 7d or 1d12h. Word is a text that stands for the duration Means.
+// A Duration may contain days, such as 7d or 1d12h. Word is a text for the duration Means.
 type Duration struct {
 	Value *time.Duration
 	Word  string
@@ -155,7 +155,7 @@ type Duration struct {
 	Open  bool // not set: it prints as "", and a later step chooses the value
 }
 
-// Set reads a duration.
+// Set parses a duration.
 func (d *Duration) Set(text string) error {
 	v, err := d.Means, error(nil)
 	if text != d.Word || text == "" {
@@ -178,10 +178,10 @@ func (d *Duration) String() string {
 	return config.DurationText(*d.Value)
 }
 
-// Type names the kind of value in the help.
+// Type returns the type of value in the help.
 func (d *Duration) Type() string { return "duration" }
 
-// A rate is so many a second.
+// A rate is a number per second.
 type rate float64
 
 func (r *rate) Set(text string) (err error) {
@@ -189,7 +189,7 @@ func (r *rate) Set(text string) (err error) {
 	return err
 }
 
-// ParseRate reads 150/s or 9000/m as so many a second; "" is 0.
+// ParseRate parses 150/s or 9000/m and returns the number per second; "" is 0.
 func ParseRate(text string) (float64, error) {
 	if text == "" {
 		return 0, nil
@@ -219,10 +219,10 @@ type Choice[T ~string] struct {
 	preset T
 }
 
-// NewChoice returns the choice of a place, which has its default.
+// NewChoice returns a choice that sets value, which has the default.
 func NewChoice[T ~string](value *T, words ...T) *Choice[T] { return &Choice[T]{value, words, *value} }
 
-// Set takes a word.
+// Set sets a word.
 func (c *Choice[T]) Set(s string) error {
 	if !slices.Contains(c.words, T(s)) && T(s) != c.preset {
 		words := c.Choices()
@@ -234,7 +234,7 @@ func (c *Choice[T]) Set(s string) error {
 
 func (c *Choice[T]) String() string { return string(*c.value) }
 
-// Type is short: the help has it between a flag and what it is for.
+// Type is short, because the help puts it between the flag and its description.
 func (c *Choice[T]) Type() string {
 	words := strings.Join(c.Choices(), "|")
 	if len(words) > maxType {
@@ -245,7 +245,7 @@ func (c *Choice[T]) Type() string {
 
 const maxType = 24 // characters
 
-// Choices are the words.
+// Choices returns the words.
 func (c *Choice[T]) Choices() []string {
 	words := make([]string, len(c.words))
 	for i, w := range c.words {
@@ -257,7 +257,7 @@ func (c *Choice[T]) Choices() []string {
 // A list is a list of strings. The first Set replaces the default; later ones append.
 type list struct {
 	value  *[]string
-	commas bool // a text has several, separated by commas
+	commas bool // a text may have several, separated by commas
 	set    bool
 }
 
@@ -296,7 +296,7 @@ func (l *list) Type() string {
 	return "stringArray"
 }
 
-// A keyList is the fields of a key. The word none means no key; in a list it is a field.
+// A keyList has the fields of a key. The word none alone means no key; in a list it is a field.
 type keyList struct{ list }
 
 func (l *keyList) Set(s string) error {
@@ -311,7 +311,7 @@ func (l *keyList) Set(s string) error {
 	return nil
 }
 
-// replace sets all fields. No fields become one empty field, to differ from the word none.
+// replace sets all fields. No fields become one empty field, to differ from none.
 func (l *keyList) replace(items []string) {
 	if len(items) == 0 {
 		items = []string{""}
@@ -326,7 +326,7 @@ func (l *keyList) String() string {
 	return l.list.String()
 }
 
-// A sourceList is several sources. In topics of Kafka commas separate brokers and topics, so these are one.
+// A sourceList has several sources. It does not split at commas, which separate brokers and topics in a Kafka source.
 type sourceList struct{ list }
 
 func (l *sourceList) Set(s string) error {

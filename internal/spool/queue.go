@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -106,7 +107,7 @@ func (q *Queue) beginOpen(ctx context.Context, from source.Point, begin beginFun
 	next, err := startOffset(s.log, &q.c, from, s.path())
 	if err == nil {
 		if end := s.log.End(); next < end {
-			q.c.Log.Info(fmt.Sprintf("%d bytes in %s are written first", end-next, s.path()))
+			q.c.Log.Info(fmt.Sprintf("%s in %s: written first", quantity.BinaryBytes(end-next), s.path()))
 		}
 		from.Resume = s.log.Resume() // what is on disk need not be resent
 		l, err = begin(ctx, from)
@@ -232,7 +233,7 @@ func (q *Queue) Close() error {
 	}
 	<-q.filled
 	if left := q.store.level.left(); left > 0 {
-		q.c.Log.Info(fmt.Sprintf("%d bytes stay in the spool for the next run", left))
+		q.c.Log.Info(quantity.BinaryBytes(left) + " in the spool: left for the next run")
 	}
 	return q.store.closeWith(q.in)
 }

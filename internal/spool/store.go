@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -90,7 +91,7 @@ func (s *store) openLog(dir *Dir) (err error) {
 		return errors.Join(s.explain(err), s.closeFolders())
 	}
 	if lost := s.log.Lost(); lost > 0 {
-		s.c.Log.Warn(fmt.Sprintf("the spool %s: its last %d bytes were not synced when the last run ended, and are incomplete: they were cut off", s.path(), lost))
+		s.c.Log.Warn(fmt.Sprintf("the spool %s: its end was not synced when the last run ended, and is incomplete: %s were cut off", s.path(), quantity.BinaryBytes(lost)))
 	}
 	return nil
 }

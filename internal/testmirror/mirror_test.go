@@ -271,7 +271,7 @@ func shopProperties(t *testing.T, url string) string {
 	})
 }
 
-// depotProperties returns those of the MariaDB connector.
+// depotProperties returns the properties of the MariaDB connector.
 func depotProperties(t *testing.T, port int, kafka string) string {
 	return testkafka.Properties(t, examples+"mariadb.properties", map[string]string{
 		"database.hostname": "127.0.0.1", "database.port": fmt.Sprint(port), "schema.history.internal.kafka.bootstrap.servers": kafka,

@@ -276,7 +276,7 @@ func (s *Server) Own(t testing.TB, dir string) {
 }
 
 // Database creates a database, which is dropped when the test ends, and returns its connection string. Options are
-// those of CREATE DATABASE.
+// options of CREATE DATABASE.
 func (s *Server) Database(t testing.TB, options ...string) string {
 	t.Helper()
 	return create(t, s.URL("postgres"), strings.Join(options, " "))

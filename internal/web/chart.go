@@ -10,7 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/quantity"
 )
 
-// A chart is a line over time, with its axes.
+// A chart is a line chart over time.
 type chart struct {
 	Name      string
 	Line      string // points of an SVG polyline
@@ -19,13 +19,13 @@ type chart struct {
 	Over      time.Duration
 }
 
-// The size of a chart in units of its own.
+// The size of a chart, in SVG units.
 const (
 	chartWidth  = 600
 	chartHeight = 100
 )
 
-// newChart returns the chart of values at some moments.
+// newChart returns the chart of values at moments.
 func newChart(name string, moments []moment, values []float64, top float64, label func(float64) string) *chart {
 	first, last := moments[0].at, moments[len(moments)-1].at
 	over := max(last.Sub(first), time.Second)
@@ -42,7 +42,7 @@ func newChart(name string, moments []moment, values []float64, top float64, labe
 		Top: label(top), Half: label(top / 2), Over: over}
 }
 
-// scale returns the end of an axis up to most: 1, 2 or 4 times a power of ten.
+// scale returns the upper end of an axis for values up to most: 1, 2 or 4 times a power of ten.
 func scale(most float64) float64 {
 	if most <= 0 {
 		return 1
@@ -56,18 +56,18 @@ func scale(most float64) float64 {
 	return 10 * unit
 }
 
-// RateChart shows the rows that were written a second.
+// RateChart shows the rows written per second.
 func (p *page) RateChart() *chart {
 	values := make([]float64, len(p.moments))
 	for i := 1; i < len(values); i++ {
 		before, m := p.moments[i-1], p.moments[i]
 		values[i] = perSecond(m.rows-before.rows, max(m.at.Sub(before.at).Seconds(), 1e-3))
 	}
-	values[0] = values[1] // a rate needs two moments
+	values[0] = values[1] // the first rate needs two moments
 	return newChart("Rows written a second", p.moments, values, scale(slices.Max(values)), quantity.Figure)
 }
 
-// LagChart shows the lag; the pending lines if it is unknown.
+// LagChart shows the lag, or the pending lines if the lag is unknown.
 func (p *page) LagChart() *chart {
 	var values []float64
 	lag := p.Kafka != nil || p.LagSeconds != nil

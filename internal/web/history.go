@@ -9,18 +9,18 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// history keeps what the charts show: a moment every second at first, and an hour of them every 8 seconds later.
+// history keeps the data of the charts: one moment per second at first, later one every 8 seconds for an hour.
 type history struct {
 	mu      sync.Mutex
 	step    time.Duration
-	moments []moment // the oldest first
+	moments []moment // oldest first
 }
 
-// A moment is the state of a run at a time.
+// A moment is the state of a run at one time.
 type moment struct {
 	at      time.Time
-	rows    int64   // written since the start
-	lag     float64 // seconds, or records of Kafka; 0 if unknown
+	rows    int64   // since the start of the run
+	lag     float64 // in seconds, or in Kafka records; 0 if unknown
 	pending int64
 }
 
@@ -30,7 +30,7 @@ const (
 	lastStep   = 8 * time.Second
 )
 
-// momentOf returns the state of a run now.
+// momentOf returns the current state of a run.
 func momentOf(s *progress.Snapshot, now time.Time) moment {
 	m := moment{at: now, pending: s.Pending}
 	for i := range s.Tables {
@@ -45,7 +45,7 @@ func momentOf(s *progress.Snapshot, now time.Time) moment {
 	return m
 }
 
-// Sample adds the present moment to the charts if one is due.
+// Sample adds the current moment to the charts if one is due.
 func (s *Site) Sample() {
 	h, now := &s.history, time.Now()
 	h.mu.Lock()
@@ -58,10 +58,10 @@ func (s *Site) Sample() {
 	}
 	did := s.Progress.Snapshot()
 	h.moments = append(h.moments, momentOf(&did, now))
-	s.rates.since(sampleOf(&did, now), did.Start) // for the first look at the page
+	s.rates.since(sampleOf(&did, now), did.Start) // for the first visit of the page
 	switch {
 	case len(h.moments) <= maxMoments:
-	case h.step < lastStep: // keep every other moment
+	case h.step < lastStep: // keep every second moment
 		h.step *= 2
 		kept := h.moments[:0]
 		for i := 0; i < len(h.moments); i += 2 {
@@ -86,7 +86,7 @@ func (s *Site) sampleUntil(ctx context.Context) {
 	}
 }
 
-// upTo returns the moments up to now, which begin at the start of the run or an hour ago.
+// upTo returns the moments up to now, from the start of the run or an hour ago.
 func (h *history) upTo(now moment, start time.Time) []moment {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +95,7 @@ func (h *history) upTo(now moment, start time.Time) []moment {
 		all = append(all, moment{at: start})
 	}
 	for len(all) > 1 && now.at.Sub(all[len(all)-1].at) < firstStep {
-		all = all[:len(all)-1] // a rate over less is noise
+		all = all[:len(all)-1] // a rate over a shorter time is noise
 	}
 	return append(all, now)
 }

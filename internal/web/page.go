@@ -29,16 +29,16 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"memory": func(n int64) string { return strings.ReplaceAll(quantity.BinaryBytes(n), " ", noBreak) },
 }).ParseFS(files, "*.html"))
 
-// seconds is a duration, or the longest that there is.
+// seconds converts seconds to a duration, at most the maximum.
 func seconds(s float64) string {
-	const longest = 9e9 // of a time.Duration are 9.2e9
+	const longest = 9e9 // a time.Duration holds 9.2e9 seconds
 	return quantity.Duration(time.Duration(min(s, longest) * float64(time.Second)))
 }
 
-// span is a duration to the second, which does not change faster than people read.
+// span formats a duration in whole seconds, which does not change too fast to read.
 func span(d time.Duration) string { return quantity.Duration(d.Truncate(time.Second)) }
 
-// zero is the class of a zero in a table, which is dim.
+// zero returns the CSS class that dims a zero in a table.
 func zero(n any) string {
 	if fmt.Sprint(n) == "0" {
 		return " zero"
@@ -54,17 +54,17 @@ var reasonWords = map[feed.Reason]string{
 	feed.Unmatched: "matches no table", feed.Database: "was rejected by the database",
 }
 
-// words says why a line was rejected.
+// words explains in words why a line was rejected.
 func words(reason string) string { return cmp.Or(reasonWords[feed.Reason(reason)], reason) }
 
-// noBreak is a space that keeps a unit on the line of its number.
+// noBreak is a non-breaking space. It keeps a unit on the line of its number.
 const noBreak = "\u00a0"
 
 func percent(part, whole int64) string {
 	return fmt.Sprintf("%d"+noBreak+"%%", min(100, 100*part/max(1, whole)))
 }
 
-// unit is what comes after the number of a quantity; "" where it has several numbers.
+// unit returns the part of a quantity after its number, or "" if it has several numbers.
 func unit(quantity string) string {
 	if unit := strings.TrimLeft(quantity, "0123456789.,"+noBreak); !strings.ContainsAny(unit, "0123456789") {
 		return unit
@@ -72,13 +72,13 @@ func unit(quantity string) string {
 	return ""
 }
 
-// number is what comes before the unit, with the space between them where there is one.
+// number returns the part of a quantity before the unit, including a space between them.
 func number(quantity string) string { return strings.TrimSuffix(quantity, unit(quantity)) }
 
-// places says where lines are.
+// places tells where lines are.
 type places struct{ records func(source string) bool }
 
-// Place is where in a source a line is.
+// Place returns where a line is in a source.
 func (p places) Place(name string, line, offset int64) string {
 	if p.records != nil && p.records(name) {
 		return "offset " + quantity.Grouped(offset)
@@ -101,7 +101,7 @@ func render(w http.ResponseWriter, name string, data any) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = b.WriteTo(w) // else nobody waits for the answer
+	_, _ = b.WriteTo(w) // an error means that the browser has left
 }
 
 func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
@@ -109,18 +109,18 @@ func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
 	render(w, "page.html", &page{s.status(), places{s.Records}, s.history.upTo(momentOf(&did, time.Now()), did.Start)})
 }
 
-// page is a status as people see it.
+// page has the data and methods for the page's template.
 type page struct {
 	*Status
 	places
-	moments []moment // for the charts
+	moments []moment // of the charts
 }
 
-// State says in a sentence what the run does.
+// State describes in a sentence what the run does.
 func (p *page) State() string {
 	switch quiet := p.Since(p.LastMessage); {
 	case len(p.Stalled) > 0:
-		return fmt.Sprintf("Stalled for %s: %s", span(p.Since(p.Stalled[0].Since)), p.Stalled[0].Text)
+		return p.StallText(p.Stalled[0])
 	case p.NotReady != "":
 		return "Not ready: " + p.NotReady
 	case p.Writing() != nil:
@@ -133,27 +133,35 @@ func (p *page) State() string {
 	return "Running"
 }
 
-// longQuiet is after how long without a message the page says so.
+// longQuiet is the time without a message from which the page mentions it.
 const longQuiet = time.Minute
+
+// StallText says in a sentence why the run is stalled.
+func (p *page) StallText(s Stall) string {
+	if lasts := p.Since(s.Since); lasts >= time.Second {
+		return fmt.Sprintf("Stalled for %s: %s", span(lasts), s.Text)
+	}
+	return "Stalled: " + s.Text
+}
 
 // OtherStalls are the stalls that State does not name.
 func (p *page) OtherStalls() []Stall { return p.Stalled[min(1, len(p.Stalled)):] }
 
-// OnlyFiles tells that no source is live: messages of a file may be of any age.
+// OnlyFiles reports that no source is live. Messages of a file may have any age.
 func (p *page) OnlyFiles() bool {
 	return len(p.Sources) > 0 && !slices.ContainsFunc(p.Sources, func(s Source) bool { return s.Kind != kinds[progress.File] })
 }
 
-// Since is the time from t to that of the page.
+// Since returns the time from t to the time of the page.
 func (p *page) Since(t time.Time) time.Duration { return max(0, p.Time.Sub(t)) }
 
-// Running is how long the run has lasted.
+// Running returns how long the run has lasted.
 func (p *page) Running() time.Duration { return p.Since(p.Started) }
 
-// RatesOver is what rates are over.
+// RatesOver returns the period that rates cover.
 func (p *page) RatesOver() time.Duration { return time.Duration(p.RateSeconds * float64(time.Second)) }
 
-// RowsPerSecond is the rate of all tables.
+// RowsPerSecond returns the rate of all tables.
 func (p *page) RowsPerSecond() (n float64) {
 	for i := range p.Tables {
 		n += p.Tables[i].RowsPerSecond
@@ -161,7 +169,7 @@ func (p *page) RowsPerSecond() (n float64) {
 	return n
 }
 
-// Rows is the number of rows of all batches.
+// Rows returns the number of rows in all batches.
 func (p *page) Rows() (n int64) {
 	for i := range p.Tables {
 		t := &p.Tables[i]
@@ -170,7 +178,7 @@ func (p *page) Rows() (n int64) {
 	return n
 }
 
-// Folded is the share of the messages that were folded into the row of another, "" for none.
+// Folded returns the share of messages that were folded into the row of an earlier message, or "".
 func (p *page) Folded() string {
 	var folded, all int64
 	for i := range p.Tables {
@@ -182,7 +190,7 @@ func (p *page) Folded() string {
 	return percent(folded, all)
 }
 
-// LastFlush is nil where there was none.
+// LastFlush returns the last flush, or nil.
 func (p *page) LastFlush() *Flush {
 	if n := len(p.RecentFlushes); n > 0 {
 		return &p.RecentFlushes[n-1]
@@ -190,7 +198,7 @@ func (p *page) LastFlush() *Flush {
 	return nil
 }
 
-// Writing is the flush that is under way, nil where there is none, or it began just now.
+// Writing returns the current flush; nil if there is none, or it has just begun.
 func (p *page) Writing() *Flushing {
 	if p.Flushing == nil || p.Since(p.Flushing.Since) < progress.LongFlush {
 		return nil
@@ -198,10 +206,10 @@ func (p *page) Writing() *Flushing {
 	return p.Flushing
 }
 
-// AllRetries is how often calls of the database were retried.
+// AllRetries returns how often database calls were retried.
 func (p *page) AllRetries() int64 { return sum(p.Retries) }
 
-// RetryReasons says why they were.
+// RetryReasons lists why.
 func (p *page) RetryReasons() string {
 	var why []string
 	for _, reason := range slices.Sorted(maps.Keys(p.Retries)) {
@@ -212,22 +220,22 @@ func (p *page) RetryReasons() string {
 	return strings.Join(why, ", ")
 }
 
-// AnyExpired reports whether a table had rows that are too old.
+// AnyExpired reports whether any table had expired rows.
 func (p *page) AnyExpired() bool {
 	return slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Expired > 0 })
 }
 
-// AnyLag reports whether a source says how far behind it is.
+// AnyLag reports whether the lag of any source is known.
 func (p *page) AnyLag() bool {
 	return slices.ContainsFunc(p.Sources, func(s Source) bool { return s.LagSeconds != nil || s.LagRecords != nil })
 }
 
-// Only reports whether a source is the only one of the page: a file that was read to its end is not.
+// Only reports whether a source is the only one on the page. Files that were read to their ends are not on it.
 func (p *page) Only(source string) bool {
 	return len(p.Sources) == 1 && p.Sources[0].Source == source
 }
 
-// Name is what tells a source from its neighbours, and Folder what stands before it.
+// Name returns the part of a source's name that distinguishes it from others in its folder.
 func (s *Source) Name() string {
 	if s.Topic != "" {
 		return s.Topic + "/" + s.Partition
@@ -235,13 +243,13 @@ func (s *Source) Name() string {
 	return s.Source[strings.LastIndexByte(s.Source, '/')+1:]
 }
 
-// Folder is for Name.
+// Folder returns the part before Name.
 func (s *Source) Folder() string { return strings.TrimSuffix(s.Source, s.Name()) }
 
 const (
 	rejectsShown = 50
-	rejectShown  = 2000 // bytes of each
-	// rejectsPatience is how long the database may take to answer.
+	rejectShown  = 2000 // bytes of each line
+	// rejectsPatience limits the time of the query.
 	rejectsPatience = 5 * time.Second
 )
 
@@ -249,7 +257,7 @@ const (
 type rejects struct {
 	places
 	Job, RejectsAt string
-	Why            string // there are no lines
+	Why            string // why there are no lines
 	Lines          []reject
 	Most           int
 	Longest        int64
@@ -258,11 +266,11 @@ type rejects struct {
 type reject struct {
 	sink.Kept
 	Text string
-	More int64 // bytes
+	More int64 // bytes that are not shown
 }
 
-// serveRejects answers with the lines that were rejected last. They are data of the feed, and nobody
-// has logged in: whoever is not on this machine is given the command alone.
+// serveRejects answers with the last rejected lines. They contain data and visitors do not log in, so visitors from
+// other machines only get the command that prints them.
 func (s *Site) serveRejects(local bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p := &rejects{places: places{s.Records}, Job: s.Job, RejectsAt: s.RejectsAt, Most: rejectsShown, Longest: rejectShown}
@@ -270,7 +278,7 @@ func (s *Site) serveRejects(local bool) http.HandlerFunc {
 		case s.LastRejects == nil:
 			p.Why = "The database does not keep them:"
 		case !local:
-			p.Why = "They may hold anything that the feed does, so that they are shown only where weir listens on the loopback interface, as with --metrics-addr 127.0.0.1:PORT."
+			p.Why = "They may contain any data of the feed, so they are shown only if weir listens on the loopback interface, as with --metrics-addr 127.0.0.1:PORT."
 		default:
 			p.Why = s.readRejects(r.Context(), p)
 		}
@@ -278,7 +286,7 @@ func (s *Site) serveRejects(local bool) http.HandlerFunc {
 	}
 }
 
-// readRejects adds lines to a page, or says why it cannot.
+// readRejects adds lines to a page, or returns why it cannot.
 func (s *Site) readRejects(ctx context.Context, p *rejects) (why string) {
 	if !s.rejecting.TryLock() {
 		return "They are being read for somebody else: try again."

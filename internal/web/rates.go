@@ -7,14 +7,13 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// rates remembers counts of the last moments at which somebody asked or the history was sampled. Rates are of what
-// happened since.
+// rates remembers recent samples of the counts. Rates are differences to an earlier sample.
 type rates struct {
 	mu      sync.Mutex
-	samples []sample // a second apart at least, the oldest first
+	samples []sample // oldest first, at least a second apart
 }
 
-// A sample has the counts of a run at a moment.
+// A sample has the counts of a run at one time.
 type sample struct {
 	at      time.Time
 	lines   int64
@@ -23,7 +22,7 @@ type sample struct {
 	sources map[string]read
 }
 
-// table is how many rows a table had; it may have been added since.
+// table returns the rows of a table, or 0 if it was added later.
 func (s *sample) table(i int) int64 {
 	if i >= len(s.rows) {
 		return 0
@@ -31,12 +30,12 @@ func (s *sample) table(i int) int64 {
 	return s.rows[i]
 }
 
-// read is how far a source was read.
+// read tells how far a source was read.
 type read struct{ lines, bytes, offset int64 }
 
 const (
 	sampleEvery = time.Second
-	// ratesOver is over how long rates are, if somebody has asked meanwhile.
+	// ratesOver is the period that rates cover, if there is a sample from then.
 	ratesOver = 10 * time.Second
 )
 
@@ -52,8 +51,7 @@ func sampleOf(s *progress.Snapshot, now time.Time) sample {
 	return out
 }
 
-// since returns the sample that rates up to now begin at: the start of the run where there is no
-// other.
+// since returns the sample at the beginning of the period that rates cover: the start of the run if there is no other.
 func (r *rates) since(now sample, start time.Time) sample {
 	r.mu.Lock()
 	defer r.mu.Unlock()

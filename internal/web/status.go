@@ -11,19 +11,18 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 )
 
-// Status is what /api/status answers with; the page shows the same. Times that are not known are
-// left out.
+// Status is the answer of /api/status. The page shows the same. Unknown times are omitted.
 type Status struct {
 	Job     string    `json:"job"`
 	To      string    `json:"to"` // the database, without a password
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	Time    time.Time `json:"time"` // of this answer
-	// NotReady is why /readyz answers 503, "" where it does not.
+	// NotReady is why /readyz answers 503; "": it answers 200.
 	NotReady string `json:"not_ready"`
-	// Stalled are the reasons for which lines are not read or not written, the one that the page shows first.
+	// Stalled has the reasons why lines are not read or not written. The page shows the first one on top.
 	Stalled []Stall `json:"stalled"`
-	// RateSeconds is how many seconds all rates are over.
+	// RateSeconds is the period that all rates cover.
 	RateSeconds float64 `json:"rate_seconds"`
 
 	Counts
@@ -32,65 +31,65 @@ type Status struct {
 	Reconnects int64  `json:"reconnects"`
 	Kafka      *Kafka `json:"kafka,omitempty"`
 
-	Files          *Files   `json:"files,omitempty"` // sources whose size is known; missing if there are none
+	Files          *Files   `json:"files,omitempty"` // sources of known size; omitted if there are none
 	Tables         []Table  `json:"tables"`
 	Sources        []Source `json:"sources"`          // at most maxSources
-	SourcesLeftOut int64    `json:"sources_left_out"` // how many more there are
-	Reasons        []Reason `json:"reasons"`          // of the rejected lines
-	RejectsAt      string   `json:"rejects_at"`       // the command that prints them, or the flag that sends them elsewhere
+	SourcesLeftOut int64    `json:"sources_left_out"` // how many are omitted
+	Reasons        []Reason `json:"reasons"`          // of rejected lines
+	RejectsAt      string   `json:"rejects_at"`       // the command that prints them, or the --rejects value that sends them elsewhere
 	NotStored
 }
 
-// NotStored are the values of applied messages that no column has.
+// NotStored has the values of applied messages that are in no column.
 type NotStored struct {
-	NulledValues  map[string]int64 `json:"nulled_values,omitempty"` // that do not fit and were stored as NULL, by TABLE.COLUMN
+	NulledValues  map[string]int64 `json:"nulled_values,omitempty"` // that did not fit and were stored as NULL, by TABLE.COLUMN
 	IgnoredFields map[string]int64 `json:"ignored_fields"`          // values without a column, by field: the first 20 fields, and other for the rest
-	UnmetFields   []string         `json:"unmet_fields"`            // that options name and no message has had, for people
+	UnmetFields   []string         `json:"unmet_fields"`            // fields that options name and no message had, in words
 }
 
-// Storage is what holds messages that are not committed.
+// Storage is where messages are that are not committed.
 type Storage struct {
 	BufferBytes      int64 `json:"buffer_bytes"`
 	BufferLimitBytes int64 `json:"buffer_limit_bytes"`
 	SpoolBytes       int64 `json:"spool_bytes"`
-	SpoolLimitBytes  int64 `json:"spool_limit_bytes"` // 0 without a spool
+	SpoolLimitBytes  int64 `json:"spool_limit_bytes"` // 0: no spool
 }
 
 // Flushes counts what was written to the database.
 type Flushes struct {
 	Number        int64            `json:"flushes"`
-	Flushing      *Flushing        `json:"flushing,omitempty"`   // missing if no flush is running
-	LastCommit    time.Time        `json:"last_commit,omitzero"` // of this run, or of the one that it resumes
-	RecentFlushes []Flush          `json:"recent_flushes"`       // the oldest first
-	Retries       map[string]int64 `json:"retries"`              // of the database, by reason
+	Flushing      *Flushing        `json:"flushing,omitempty"`   // omitted if no flush is running
+	LastCommit    time.Time        `json:"last_commit,omitzero"` // by this run or the one it resumes
+	RecentFlushes []Flush          `json:"recent_flushes"`       // oldest first
+	Retries       map[string]int64 `json:"retries"`              // of database calls, by reason
 }
 
-// A Stall is one such reason.
+// A Stall is one reason.
 type Stall struct {
-	Reason string    `json:"reason"` // as weir_stalled_seconds has it
-	Text   string    `json:"text"`   // for people
+	Reason string    `json:"reason"` // as in weir_stalled_seconds
+	Text   string    `json:"text"`   // in words
 	Since  time.Time `json:"since"`
 }
 
-// Counts are of what was read: of the run, or of a source.
+// Counts are counts of what was read, by the run or from a source.
 type Counts struct {
 	Lines          int64     `json:"lines"`
 	LinesPerSecond float64   `json:"lines_per_second"`
 	Bytes          int64     `json:"bytes"`
 	BytesPerSecond float64   `json:"bytes_per_second"`
-	PendingLines   int64     `json:"pending_lines"` // read, and not committed
+	PendingLines   int64     `json:"pending_lines"` // read but not committed
 	RejectedLines  int64     `json:"rejected_lines"`
 	LastMessage    time.Time `json:"last_message,omitzero"` // when it was read
-	// LagSeconds is how old the last message is by its own time; missing where it has none.
+	// LagSeconds is the age of the last message by its timestamp; omitted if it has none.
 	LagSeconds *float64 `json:"lag_seconds,omitempty"`
 }
 
-// A Table is what was written to a table.
+// A Table has the counts of a table.
 type Table struct {
 	Table         string           `json:"table"`
 	RowsPerSecond float64          `json:"rows_per_second"`
 	Messages      int64            `json:"messages"`
-	Coalesced     int64            `json:"coalesced"` // messages folded into the row of one before
+	Coalesced     int64            `json:"coalesced"` // messages folded into the row of an earlier one
 	Inserted      int64            `json:"inserted"`
 	Updated       int64            `json:"updated"`
 	Unchanged     int64            `json:"unchanged"`
@@ -99,7 +98,7 @@ type Table struct {
 	Rejected      map[string]int64 `json:"rejected"` // lines by reason
 }
 
-// A Reason has the rejected lines with one reason, and the place of the first.
+// A Reason counts the lines rejected for one reason, and has the place of the first one.
 type Reason struct {
 	Reason string `json:"reason"`
 	Lines  int64  `json:"lines"`
@@ -108,14 +107,14 @@ type Reason struct {
 	Offset int64  `json:"offset"`
 }
 
-// A Source is a file, a connection or a partition that is read.
+// A Source is a file, connection or partition.
 type Source struct {
 	Source      string `json:"source"`
 	Kind        string `json:"kind"` // file, waiting, dialed, listening or partition
 	Open        bool   `json:"open"` // it has not ended
 	Connections int64  `json:"connections"`
 	Counts
-	// Of a file whose size is known: raw bytes, and how long the rest takes at the present rate.
+	// Of a file of known size: raw bytes, and the remaining time at the current rate.
 	OffsetBytes int64    `json:"offset_bytes,omitempty"`
 	SizeBytes   int64    `json:"size_bytes,omitempty"`
 	SecondsLeft *float64 `json:"seconds_left,omitempty"`
@@ -125,7 +124,7 @@ type Source struct {
 	LagRecords *int64 `json:"lag_records,omitempty"`
 }
 
-// Files is how far a run is with its files. Sizes are raw bytes of all, those that have not begun included.
+// Files is the progress with the files. Sizes are raw bytes of all files, including those not begun.
 type Files struct {
 	Number      int64 `json:"number"`
 	Ended       int64 `json:"ended"`
@@ -133,7 +132,7 @@ type Files struct {
 	SizeBytes   int64 `json:"size_bytes"`
 }
 
-// A Flush is a batch that was written.
+// A Flush is a finished flush.
 type Flush struct {
 	Time     time.Time `json:"time"`
 	Seconds  float64   `json:"seconds"`
@@ -141,36 +140,36 @@ type Flush struct {
 	Messages int64     `json:"messages"`
 }
 
-// Flushing is a flush that is under way.
+// Flushing is the current flush.
 type Flushing struct {
 	Since time.Time `json:"since"`
 	Rows  int64     `json:"rows"`
-	Sent  int64     `json:"rows_sent"` // the database has been sent them
+	Sent  int64     `json:"rows_sent"` // rows sent to the database so far
 }
 
-// Kafka is what happened to the partitions of a run.
+// Kafka has the counts of partitions.
 type Kafka struct {
 	LagRecords int64 `json:"lag_records"` // of all partitions
-	Partitions int64 `json:"partitions"`  // that are read
-	// GroupPartitions are those that the consumer group divides among its members; 0 without a group.
+	Partitions int64 `json:"partitions"`  // being read
+	// GroupPartitions is how many partitions the consumer group divides among its members; 0 without a group.
 	GroupPartitions int64 `json:"group_partitions"`
-	WaitingForGroup bool  `json:"waiting_for_group"` // the run is no member yet, or no more
+	WaitingForGroup bool  `json:"waiting_for_group"` // the run is not, or no longer, a member
 	FetchErrors     int64 `json:"fetch_errors"`
 	Rebalances      int64 `json:"rebalances"`
-	Fenced          int64 `json:"fenced"` // flushes, by another member of the group
+	Fenced          int64 `json:"fenced"` // flushes fenced by another member of the group
 }
 
-// maxSources is how many sources are shown at most.
+// maxSources is the maximum number of sources in a status.
 const maxSources = 200
 
 var kinds = map[progress.Kind]string{progress.File: "file", progress.Waiting: "waiting", progress.Dialed: "dialed", progress.Listening: "listening", progress.Partition: "partition"}
 
 func (s *Site) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s.status()) // else nobody waits for the answer
+	_ = json.NewEncoder(w).Encode(s.status()) // an error means that the client has left
 }
 
-// status is what there is to say of the run now.
+// status returns the current status.
 func (s *Site) status() *Status {
 	did, now := s.Progress.Snapshot(), time.Now()
 	at := sampleOf(&did, now)
@@ -224,7 +223,7 @@ func (s *Site) status() *Status {
 	return st
 }
 
-// kafka is what there is to say of partitions.
+// kafka returns the counts of partitions.
 func (st *Status) kafka(did *progress.Snapshot) *Kafka {
 	if st.Kafka == nil {
 		st.Kafka = &Kafka{Partitions: int64(did.OpenPartitions()), GroupPartitions: int64(did.Group.Partitions), WaitingForGroup: !did.Group.Waiting.IsZero(),
@@ -234,7 +233,7 @@ func (st *Status) kafka(did *progress.Snapshot) *Kafka {
 }
 
 func sourceOf(l *progress.LaneState, begin *sample, over float64) Source {
-	since, known := begin.sources[l.Source] // else the offset may be that of a checkpoint
+	since, known := begin.sources[l.Source] // otherwise the offset may be a checkpoint's
 	s := Source{Source: l.Source, Kind: kinds[l.Kind], Open: l.Open, Connections: int64(l.Connections), Topic: l.Topic, Partition: l.Number,
 		Counts:      Counts{Lines: l.Lines, Bytes: l.Bytes, PendingLines: l.Pending, RejectedLines: l.Rejected},
 		OffsetBytes: l.Offset, SizeBytes: l.Size}
@@ -259,10 +258,10 @@ func (c *Counts) rest(now, since read, over float64, lastMessage, feedTime time.
 	}
 }
 
-// perSecond is a rate. A source that was read again may have less than before.
+// perSecond returns a rate. n may be negative if a source is read again.
 func perSecond(n int64, over float64) float64 { return float64(max(0, n)) / over }
 
-// some are the reasons for which there are rejected lines.
+// some returns the reasons whose count is not 0.
 func some(counts map[feed.Reason]int64) map[string]int64 {
 	out := map[string]int64{}
 	for reason, n := range counts {

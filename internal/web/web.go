@@ -1,5 +1,4 @@
-// Package web serves what a run shows of itself over HTTP: a page for people, the same as JSON, and
-// metrics. It only reads.
+// Package web serves a run's status over HTTP: a page, the same as JSON, and metrics. It only reads.
 package web
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A Site is what is served of a run.
+// A Site is what is served about a run.
 type Site struct {
 	Job     string
 	To      string // the database, without a password
@@ -25,18 +24,18 @@ type Site struct {
 
 	Progress    *progress.Progress
 	Metrics     http.Handler
-	BufferLimit int64 // bytes
-	SpoolLimit  int64 // bytes; 0 where there is no spool
+	BufferLimit int64 // in bytes
+	SpoolLimit  int64 // in bytes; 0: no spool
 
-	// RejectsAt is the command that prints all rejected lines of the job, or the flag that has them go
+	// RejectsAt is the command that prints all rejected lines of the job, or the --rejects value that sends them
 	// elsewhere.
 	RejectsAt string
-	// Records reports whether the offsets of a source count records; nil: those of none do.
+	// Records reports whether the offsets of a source count records; nil: they never do.
 	Records func(source string) bool
-	// Unmet returns, for people, the fields that options name and no message has had; nil: none.
+	// Unmet returns the fields that options name and no message had, in words. nil: none.
 	Unmet func() []string
-	// LastRejects returns the n lines that were rejected last, the last one first; nil where the
-	// database does not keep them. It is called by one goroutine at a time.
+	// LastRejects returns the last n rejected lines, the most recent first. nil: the database does not keep them. It is
+	// not called concurrently.
 	LastRejects func(ctx context.Context, n int) ([]sink.Kept, error)
 
 	rates     rates
@@ -47,11 +46,10 @@ type Site struct {
 // A Listener is the port of a site.
 type Listener struct {
 	net.Listener
-	host string // as it was named
+	host string // as given
 }
 
-// Listen opens the port, so that a bad address is an error at once. An address without a host is
-// one of the loopback interface.
+// Listen opens the port, so a bad address fails at once. An address without a host is on the loopback interface.
 func Listen(addr string) (*Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -73,9 +71,9 @@ func (l *Listener) local() bool {
 	return ok && addr.IP.IsLoopback()
 }
 
-// names reports whether a request's Host is a name of the port: an address, localhost, or the name
-// that it was bound by. Any other may be one that a web page of elsewhere has had resolve to this
-// machine, to read it (DNS rebinding); an address needs no resolving.
+// names reports whether a request's Host header names this site: an IP address, localhost, or the host given to
+// [Listen]. A page elsewhere may have made its own host name resolve to this machine to read the site (DNS rebinding).
+// IP addresses are not resolved.
 func (l *Listener) names(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -85,7 +83,7 @@ func (l *Listener) names(host string) bool {
 	return err == nil || strings.EqualFold(host, "localhost") || strings.EqualFold(host, l.host)
 }
 
-// Handler answers for all paths of the site.
+// Handler handles all paths of the site.
 func (s *Site) Handler(l *Listener) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.Metrics)
@@ -97,7 +95,7 @@ func (s *Site) Handler(l *Listener) http.Handler {
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	// For people's browsers, which know the site by a name.
+	// Browsers load these, so the Host header is checked.
 	for pattern, serve := range map[string]http.HandlerFunc{"GET /{$}": s.servePage, "GET /api/status": s.serveStatus, "GET /rejects": s.serveRejects(l.local())} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if !l.names(r.Host) {
@@ -116,8 +114,8 @@ func (s *Site) Handler(l *Listener) http.Handler {
 	})
 }
 
-// guard has browsers load nothing from elsewhere, run no script but the site's own, and keep other
-// sites from showing or reading any of it.
+// guard tells browsers to load nothing from elsewhere, to run only the site's scripts, and to keep other sites from
+// embedding or reading it.
 func guard(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -20,12 +20,12 @@ import (
 	"github.com/weirsync/weir/internal/web"
 )
 
-// site is one with a run that has done nothing yet.
+// site returns a site of a run that has done nothing yet.
 func site(tables ...string) *web.Site {
 	return &web.Site{Job: "j", To: "t.db", Version: "v1", Progress: progress.New(tables...), Metrics: http.NotFoundHandler(), BufferLimit: 1 << 20}
 }
 
-// get asks a site that listens at addr.
+// get sends a request to a site that listens at addr.
 func get(t *testing.T, s *web.Site, addr, method, host, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	l, err := web.Listen(addr)
@@ -39,7 +39,7 @@ func get(t *testing.T, s *web.Site, addr, method, host, path string) *httptest.R
 
 const loopback = "127.0.0.1:0"
 
-// page is one of a site, which has to have texts.
+// page returns a page of a site and checks that it contains texts.
 func page(t *testing.T, s *web.Site, path string, texts ...string) string {
 	t.Helper()
 	page := get(t, s, loopback, "GET", "localhost", path).Body.String()
@@ -65,12 +65,12 @@ func TestHandler_HealthAndReadiness(t *testing.T) {
 	f("/readyz", 200, "ok\n")
 	f("/debug/pprof/", 404, "")
 	s.Progress.Retry(&sink.Error{Reason: "connection"})
-	f("/readyz", 503, "waiting for the database (connection), for 0s\n")
+	f("/readyz", 503, "waiting for the database (connection)\n")
 	f("/healthz", 200, "ok\n")
 }
 
-// A page of elsewhere whose name resolves to this machine is refused: browsers would take what is
-// served for that page's own.
+// A request under a foreign host name is refused: otherwise a page elsewhere whose name resolves to this machine could
+// read the site.
 func TestHandler_NamesThatMayBeForeignAreRefused(t *testing.T) {
 	s := site("t")
 	f := func(addr, host string, code int) {
@@ -176,7 +176,7 @@ func TestRejects(t *testing.T) {
 	if n := strings.Count(text, "x"); asked != 50 || n < 2000 || n > 2100 {
 		t.Errorf("asked for %d, and shown %d characters", asked, n)
 	}
-	// Over the network nobody has logged in.
+	// Visitors over the network are not logged in.
 	if text := f("0.0.0.0:0", "loopback", s.RejectsAt); strings.Contains(text, "key: missing") {
 		t.Errorf("the lines are shown to all:\n%s", text)
 	}
@@ -184,7 +184,7 @@ func TestRejects(t *testing.T) {
 	if text := f(loopback, "cannot be read now"); strings.Contains(text, "c4nary") {
 		t.Error("the error is shown")
 	}
-	// One reads at a time, so that nobody can keep the database busy.
+	// One request reads at a time, so visitors cannot keep the database busy.
 	begun, end := make(chan bool), make(chan bool)
 	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) {
 		close(begun)
@@ -238,7 +238,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 		p.SetSpool(1000)
 		a.Reject(&fold.Reject{Table: -1, Place: fold.Place{Offset: 9}, Reason: feed.Unmatched})
 		flush(400)
-		st := status() // the first: since the start
+		st := status() // the first rate is since the start
 		if st.RateSeconds != 100 || st.Lines != 1000 || st.LinesPerSecond != 10 || st.BytesPerSecond != 50 || st.Tables[0].RowsPerSecond != 4 || st.Tables[1].RowsPerSecond != 0 {
 			t.Errorf("since the start: %+v", st)
 		}
@@ -257,7 +257,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 		if at := st.Sources; len(at) != 3 || at[0].Kind != "dialed" || at[1].OffsetBytes != 500 || at[1].SizeBytes != 1000 || at[1].SecondsLeft != nil || at[2].LagRecords == nil || *at[2].LagRecords != 7 || at[2].Connections != 1 || st.Kafka == nil || st.Kafka.LagRecords != 7 {
 			t.Errorf("the sources: %+v %+v", at, st.Kafka)
 		}
-		for range 20 { // and then over the last ten seconds, however often it is asked
+		for range 20 { // later rates cover the last ten seconds, however often they are requested
 			time.Sleep(500 * time.Millisecond)
 			a.Read(50, 100, true, time.Time{})
 			offset += 10
@@ -291,12 +291,12 @@ func TestStatus_ManySources(t *testing.T) {
 	page(t, s, "/", "and 50 more")
 }
 
-// The page is one of a run that has done nothing yet, too.
+// The page works for a run that has done nothing yet.
 func TestPage_OfAFreshRun(t *testing.T) {
 	page(t, site("t"), "/", "not reading yet", "None is being read.", "</html>")
 }
 
-// A rejected line is one of the source that the page names, or of the only one that it has.
+// The place of a rejected line names its source if the page has several.
 func TestPage_PlacesOfFilesThatHaveEnded(t *testing.T) {
 	s := site("t")
 	first := s.Progress.Open("first.jsonl", progress.File)
@@ -307,7 +307,7 @@ func TestPage_PlacesOfFilesThatHaveEnded(t *testing.T) {
 	page(t, s, "/", `<span class="dim">first.jsonl, </span>line 3<`)
 }
 
-// The age of a message from before 1734 is more than a [time.Duration] has.
+// The age of a message from before 1734 exceeds a [time.Duration].
 func TestPage_OldMessages(t *testing.T) {
 	s := site("t")
 	s.Progress.Open("tcp://a:1", progress.Dialed).Read(1, 1, true, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -316,7 +316,7 @@ func TestPage_OldMessages(t *testing.T) {
 	}
 }
 
-// A flush that is long under way takes the place of the last commit.
+// A long flush replaces the last commit on the page.
 func TestPage_HowFarAFlushIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := site("t")
@@ -336,7 +336,7 @@ func TestPage_HowFarAFlushIs(t *testing.T) {
 	})
 }
 
-// The charts cover the run, and of a long run the last hour; a step of the rate is where it happened.
+// The charts cover the run, or its last hour. A change of the rate is shown where it happened.
 func TestPage_Charts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := site("t")

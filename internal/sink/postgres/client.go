@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ type client struct {
 
 // A server is what each connection finds out about its server.
 type server struct {
+	addr       string        // its address, if the connection string names several servers
 	version    int64         // 150018
 	current    string        // the schema for new tables
 	schema     string        // current as a quoted identifier; weir's own tables are there
@@ -120,11 +122,16 @@ func (c *client) dial(ctx context.Context) error {
 		return &sink.Error{Class: class, Reason: "login", Err: err}
 	}
 	c.config = config
-	conn, err := pgconn.ConnectConfig(ctx, config)
+	connecting, done := sink.UntilStop(ctx)
+	defer done()
+	conn, err := pgconn.ConnectConfig(connecting, config)
 	if err != nil {
 		return c.sinkError(err)
 	}
-	c.conn, c.refused = conn, time.Time{}
+	c.conn, c.refused, c.addr = conn, time.Time{}, ""
+	if slices.ContainsFunc(config.Fallbacks, func(other *pgconn.FallbackConfig) bool { return other.Host != config.Host || other.Port != config.Port }) {
+		c.addr = conn.Conn().RemoteAddr().String()
+	}
 	return nil
 }
 
@@ -290,8 +297,11 @@ func (c *client) watch(ctx context.Context) error {
 	return c.sinkError(err)
 }
 
-// where names the server, without secrets.
+// where names the server, without secrets: of several, the one that was connected to last.
 func (c *client) where() string {
+	if c.addr != "" {
+		return c.addr + "/" + c.config.Database
+	}
 	return fmt.Sprintf("%s:%d/%s", c.config.Host, c.config.Port, c.config.Database)
 }
 

@@ -3,7 +3,9 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
@@ -124,7 +127,7 @@ func TestOpen_LoginIsReplaced(t *testing.T) {
 		ctx, giveUp := context.WithCancel(t.Context())
 		defer giveUp()
 		_, err := sink.Retry(r.Sink, time.Minute, func(e *sink.Error) {
-			if e.Reason == reason && !strings.Contains(e.Error(), "terminat") && !strings.Contains(e.Error(), "EOF") {
+			if e != nil && e.Reason == reason && !strings.Contains(e.Error(), "terminat") && !strings.Contains(e.Error(), "EOF") {
 				switch refused++; refused {
 				case 2:
 					mend()
@@ -192,7 +195,7 @@ func TestOpen_ReadOnlyRole(t *testing.T) {
 	db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%'")
 	r.Fold(`{"id":1,"a":"y"}`)
 	_, err := sink.Retry(r.Sink, time.Minute, func(e *sink.Error) {
-		if e.Reason != "connection" {
+		if e != nil && e.Reason != "connection" {
 			t.Errorf("tried again for %s", e.Reason)
 		}
 	}).Flush(t.Context(), r.Seal())
@@ -236,5 +239,19 @@ func TestPooler_StatementMode(t *testing.T) {
 	err := db.tryOpen(t)
 	if e, ok := errors.AsType[*sink.Error](err); !ok || e.Class != sink.Permanent || !strings.Contains(err.Error(), "transaction blocks not allowed") {
 		t.Errorf("opening ended with %v", err)
+	}
+}
+
+// TestOpen_RunIsStopped: a server that does not answer is not waited for when the run is to end.
+func TestOpen_RunIsStopped(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	testcheck.NoError(t, err)
+	defer silent.Close()
+	stop, cancel := context.WithCancel(t.Context())
+	cancel()
+	start := time.Now()
+	_, err = postgres.Open(sink.WithStop(t.Context(), stop), "postgres://u@"+silent.Addr().String()+"/x?sslmode=disable", sink.Options{Log: slog.New(slog.DiscardHandler)})
+	if took := time.Since(start); err == nil || took < time.Second || took > 8*time.Second {
+		t.Errorf("after %v: %v", took, err)
 	}
 }

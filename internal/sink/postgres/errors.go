@@ -31,8 +31,10 @@ func (c *client) sinkError(err error) error {
 			return &sink.Error{Class: sink.Transient, Reason: "serialization", Err: err}
 		case errors.As(err, &connect) && c.isHopeless(err) && !c.mayBeReplaced():
 			return &sink.Error{Class: sink.Permanent, Reason: "connection", Err: fmt.Errorf("%w (not retried: check the host, sslmode and the certificates)", oneLine(err))}
-		case errors.As(err, &connect) || errors.As(err, &lost):
+		case errors.As(err, &connect):
 			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: oneLine(err)}
+		case errors.As(err, &lost):
+			return &sink.Error{Class: sink.Transient, Reason: "connection", Err: fmt.Errorf("%s: %w", c.where(), oneLine(err))}
 		}
 		return err
 	}
@@ -102,7 +104,7 @@ var states = map[string]struct {
 	"25P04":          {sink.Transient, "timeout", "the server's idle_in_transaction_session_timeout or transaction_timeout"},
 	"53200":          {sink.Transient, "resources", "where its shared memory is meant, raise max_locks_per_transaction: each source of a job holds a lock"},
 	"53300":          {sink.Transient, "connections", ""},
-	"53100":          {sink.Permanent, "full", "free some space and run weir again"},
+	"53100":          {sink.Transient, sink.DiskFull, "free some space"},
 	"55000":          {sink.Permanent, "error", ""},
 	"57P04":          {sink.Permanent, "error", ""},
 	"42501":          {sink.Permanent, "permission", ""},
@@ -183,7 +185,7 @@ func isRefusal(e *pgconn.PgError) bool {
 	switch class, reason, _ := classify(e); {
 	case isRaised(e):
 		return true
-	case class != sink.Permanent, reason == "full", reason == "login", e.Code == "XX001", e.Code == "XX002":
+	case class != sink.Permanent, reason == "login", e.Code == "XX001", e.Code == "XX002":
 		return false
 	case reason == "permission":
 		return e.Routine == "ExecWithCheckOptions" // a policy

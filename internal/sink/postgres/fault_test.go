@@ -27,6 +27,9 @@ type retries struct {
 }
 
 func (r *retries) add(e *sink.Error) {
+	if e == nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reasons = append(r.reasons, e.Reason)
@@ -37,6 +40,9 @@ func patient(t *testing.T, r *sinktest.Run, failed ...func(reason string)) (sink
 	t.Helper()
 	var again retries
 	onRetry := func(e *sink.Error) {
+		if e == nil {
+			return
+		}
 		again.add(e)
 		for _, f := range failed {
 			f(e.Reason)

@@ -139,7 +139,7 @@ func TestFlush_DiskFull(t *testing.T) {
 		}
 		if strings.Contains(out, "flush ") {
 			inFlush++
-			if !strings.Contains(out, "free some space") || strings.Contains(out, "retry") {
+			if !strings.Contains(out, "free some space") || !strings.Contains(out, "retry disk_full") {
 				t.Errorf("write %d: %s", n, out)
 			}
 		}
@@ -250,7 +250,7 @@ func TestFlush_DiskFullAmongRows(t *testing.T) {
 	pragma("max_page_count = 20")
 	before := r.Checkpoint()
 	_, err := r.TryFlush(many...)
-	if e := (*sink.Error)(nil); !errors.As(err, &e) || e.Class != sink.Permanent || e.Reason != "full" {
+	if e := (*sink.Error)(nil); !errors.As(err, &e) || e.Class != sink.Transient || e.Reason != sink.DiskFull {
 		t.Errorf("the error is %v", err)
 	}
 	pragma("max_page_count = 2000")

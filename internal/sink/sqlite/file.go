@@ -209,7 +209,7 @@ var faults = map[int32]fault{
 	lib.SQLITE_LOCKED:   {sink.Transient, "locked", locked},
 	lib.SQLITE_PROTOCOL: {sink.Transient, "locked", locked},
 	lib.SQLITE_IOERR:    {sink.Unknown, "io", ""},
-	lib.SQLITE_FULL:     {sink.Permanent, "full", "free some space and run weir again"},
+	lib.SQLITE_FULL:     {sink.Transient, sink.DiskFull, "free some space"},
 	lib.SQLITE_READONLY: {sink.Permanent, "readonly", "weir needs to write the file and its folder"},
 	lib.SQLITE_NOTADB:   {sink.Permanent, "notadb", "is it the right file? weir creates a file that is missing"},
 	lib.SQLITE_CORRUPT:  {sink.Permanent, "corrupt", "the file is damaged: sqlite3 FILE .recover saves what can be read"},

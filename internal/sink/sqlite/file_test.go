@@ -27,13 +27,13 @@ import (
 func TestExplain_Classes(t *testing.T) {
 	d := open(t, filepath.Join(t.TempDir(), "t.db"), sqlite.Options{})
 	for reason, codes := range map[string][]int32{
-		"locked": {lib.SQLITE_BUSY, lib.SQLITE_BUSY_RECOVERY, lib.SQLITE_BUSY_SNAPSHOT, lib.SQLITE_LOCKED, lib.SQLITE_LOCKED_SHAREDCACHE, lib.SQLITE_PROTOCOL},
-		"io":     {lib.SQLITE_IOERR, lib.SQLITE_IOERR_FSYNC, lib.SQLITE_IOERR_DIR_FSYNC, lib.SQLITE_IOERR_WRITE, lib.SQLITE_IOERR_READ, lib.SQLITE_IOERR_SHMMAP},
-		"full":   {lib.SQLITE_FULL, lib.SQLITE_IOERR_SHMSIZE}, "readonly": {lib.SQLITE_READONLY, lib.SQLITE_READONLY_DBMOVED, lib.SQLITE_READONLY_DIRECTORY},
+		"locked":    {lib.SQLITE_BUSY, lib.SQLITE_BUSY_RECOVERY, lib.SQLITE_BUSY_SNAPSHOT, lib.SQLITE_LOCKED, lib.SQLITE_LOCKED_SHAREDCACHE, lib.SQLITE_PROTOCOL},
+		"io":        {lib.SQLITE_IOERR, lib.SQLITE_IOERR_FSYNC, lib.SQLITE_IOERR_DIR_FSYNC, lib.SQLITE_IOERR_WRITE, lib.SQLITE_IOERR_READ, lib.SQLITE_IOERR_SHMMAP},
+		"disk_full": {lib.SQLITE_FULL, lib.SQLITE_IOERR_SHMSIZE}, "readonly": {lib.SQLITE_READONLY, lib.SQLITE_READONLY_DBMOVED, lib.SQLITE_READONLY_DIRECTORY},
 		"notadb": {lib.SQLITE_NOTADB}, "corrupt": {lib.SQLITE_CORRUPT, lib.SQLITE_CORRUPT_INDEX}, "cantopen": {lib.SQLITE_CANTOPEN},
 		"error": {lib.SQLITE_ERROR, lib.SQLITE_CONSTRAINT_CHECK},
 	} {
-		class := map[string]sink.Class{"locked": sink.Transient, "io": sink.Unknown}[reason]
+		class := map[string]sink.Class{"locked": sink.Transient, "disk_full": sink.Transient, "io": sink.Unknown}[reason]
 		for _, code := range codes {
 			inner := &sqlite.Error{Code: code, Msg: "its own words"}
 			err := d.Explain(fmt.Errorf("while testing: %w", inner))
