@@ -154,7 +154,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 	case errors.As(err, new(spec.UsageError)):
 		hint = []any{hintField, "See '" + command.CommandPath() + " --help'."}
 	case errors.As(err, new(sink.BusyError)):
-		wait := "Wait for it to end"
+		wait := "Stop it, or wait for it to end"
 		if command.Name() == "sync" {
 			wait += ", or run another job: --job NAME"
 		}

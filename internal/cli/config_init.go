@@ -302,7 +302,7 @@ func (d *draft) text(want []wantedRows) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Drafted by weir config init from %s of %s.", quantity.Count(int64(len(d.messages)), "message"), printable(strings.Join(d.args, " ")))
-	line("# It says what these show: read the comments, and correct it. Then: weir config check, weir config test,")
+	line("# Other messages may differ: read the comments, and correct the file. Then: weir config check, weir config test,")
 	line("# and weir sync --config with --dry-run.")
 	if d.rejected > 0 {
 		line("# %s of the sample cannot be read (%s), and would be rejected.", quantity.Count(d.rejected, "line"), oneLine(d.first))
@@ -369,7 +369,7 @@ func (d *draft) tableText(line func(string, ...any)) {
 	line("  %s:", quotedYAML(d.table))
 	line("    key: %s%s", quotedYAML(d.key), d.keyWhy)
 	if k := d.kinds; k != nil {
-		line("    # %q tells kinds of messages apart: %s.", k.name, oneLine(k.valuesText(8)))
+		line("    # %q distinguishes kinds of messages: %s.", k.name, oneLine(k.valuesText(8)))
 		if deletes := k.deletes(); deletes != "" {
 			line("    # If %s removes the row:", oneLine(deletes))
 			line("    # delete_when: {%s: %s}", quotedYAML(k.name), quotedYAML(deletes))
@@ -378,7 +378,7 @@ func (d *draft) tableText(line func(string, ...any)) {
 			line("    # These have no %s. To pass them over: ignore at the top of the file, as in", oneLine(d.key))
 			line("    # ignore: {%s: [%s]}", quotedYAML(k.name), strings.Join(mapped(without, quotedYAML), ", "))
 		}
-		line("    # Only some of them, or a table for each:")
+		line("    # Take only some kinds, or write a table for each:")
 		line("    # when: {%s: [%s]}", quotedYAML(k.name), quotedYAML(k.values()[0]))
 	}
 	if v := d.findVersion(); v != "" {

@@ -406,7 +406,7 @@ func (d *draft) childrenText(line func(string, ...any)) {
 		if key == "" {
 			key, index = "nr", "nr: {meta: index}, "
 		}
-		line("  # %q is an array of objects. Instead of the column (and its values in the test), a row for each element:", f.name)
+		line("  # %q is an array of objects. Instead of the column (and its values in the test), a table with a row for each element:", f.name)
 		line("  # %s_%s:", d.table, f.name)
 		line("  #   of: %s", quotedYAML(d.table))
 		line("  #   each: %s", f.name)

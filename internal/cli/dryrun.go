@@ -202,10 +202,10 @@ func (d *dryRun) print(did *progress.Snapshot) {
 	}
 	unused := did.Unused
 	if unused.Passed > 0 {
-		say("-- ignored, as %s says: %s", ignoredBy(d.mapping), quantity.Count(unused.Passed, "message"))
+		say("-- ignored by %s: %s", ignoredBy(d.mapping), quantity.Count(unused.Passed, "message"))
 	}
 	if len(unused.NoTable) > 0 {
-		say("-- ignored, %s: %s", noTableReason(d.mapping), someOf(unused.NoTable))
+		say("-- ignored%s: %s", noTableReason(d.mapping), someOf(unused.NoTable))
 	}
 	if len(unused.Mismatches) > 0 {
 		say("-- %s", mismatched(unused.Mismatches))

@@ -320,10 +320,16 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 		names = append(names, c.Tables[i].Name)
 	}
 	if at := slices.Index(names, o.of); at >= 0 {
+		parents := map[string]string{}
 		for _, t := range o.spec.Mapping.Tables {
-			if t.Name == o.of && t.Of != "" {
-				return 0, fmt.Errorf("--table %s: its rows are one value of a row of %q, which explain shows: --table %[2]s", o.of, t.Of)
-			}
+			parents[t.Name] = t.Of
+		}
+		root := o.of
+		for parents[root] != "" {
+			root = parents[root]
+		}
+		if root != o.of {
+			return 0, fmt.Errorf("--table %s is a child table: explain its parent with --table %s", o.of, root)
 		}
 		return at, nil
 	}

@@ -155,15 +155,20 @@ func (o *printer) status() status {
 	if s.Spool > 1e6 {
 		is.add(7, "spool "+quantity.BinaryBytes(s.Spool), "spool_bytes", s.Spool)
 	}
-	if lag := progress.Lag(s.FeedTime); lag != 0 {
+	lag := progress.Lag(s.FeedTime)
+	records, ofKafka := s.LagRecords()
+	switch {
+	case ofKafka: // an old record may be the topic's last
+		is.add(4, "lag "+quantity.Count(records, "record"), "lag_records", records)
+	case lag != 0:
 		is.add(4, "lag "+quantity.Duration(lag), "lag_seconds", lag.Seconds())
-		if lag > time.Second && !before.feed.IsZero() && now.feed.After(before.feed) {
-			switch speed := float64(now.feed.Sub(before.feed)) / float64(elapsed); { // seconds of the feed in a second
-			case speed >= 1.05:
-				is.add(9, fmt.Sprintf("catching up at %.1fx", speed))
-			case speed < 0.95:
-				is.add(9, fmt.Sprintf("falling behind at %.1fx", speed))
-			}
+	}
+	if lag > time.Second && (!ofKafka || records > 0) && !before.feed.IsZero() && now.feed.After(before.feed) {
+		switch speed := float64(now.feed.Sub(before.feed)) / float64(elapsed); { // seconds of the feed in a second
+		case speed >= 1.05:
+			is.add(9, fmt.Sprintf("catching up at %.1fx", speed))
+		case speed < 0.95:
+			is.add(9, fmt.Sprintf("falling behind at %.1fx", speed))
 		}
 	}
 	if s.LastFlush > 0 {

@@ -56,6 +56,14 @@ func TestStatus(t *testing.T) {
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  falling behind at 0.6x  flush 20ms")
 		live.Read(0, 0, true, time.Now().Add(time.Minute))
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  flush 20ms")
+
+		// What counts of a topic is its records: the last one may be old.
+		topic := p.Open("kafka://c/t/0", progress.Partition)
+		topic.Partition("t", "0", func() int64 { return 7 }, func() bool { return true })
+		topic.Read(0, 0, true, began)
+		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 7 records  flush 20ms")
+		topic.Close()
+		live.Read(0, 0, true, time.Now().Add(time.Minute))
 		stopped = os.Interrupt
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  stopping (Ctrl-C: at once)  flush 20ms")
 	})

@@ -200,13 +200,17 @@ func (e *env) printReject(k *sink.Kept, l *rejectList) error {
 		return json.NewEncoder(e.stdout).Encode(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,
 			"reason": k.Reason, "raw": string(k.Text), "time": k.Time})
 	}
-	place := fmt.Sprintf("line %d (byte %d)", k.Line, k.Offset)
-	if sourceKinds.Traits(k.Source).Records {
-		place = fmt.Sprintf("offset %d", k.Offset)
-	}
-	_, err := fmt.Fprintf(e.stdout, "%s %s, %s: %s\n  %s\n", printable(k.Source), place, k.Time.Local().Format(time.DateTime),
+	_, err := fmt.Fprintf(e.stdout, "%s %s, %s: %s\n  %s\n", printable(k.Source), rejectPlace(k.Source, k.Line, k.Offset), k.Time.Local().Format(time.DateTime),
 		printable(k.Reason), printable(clipped(string(k.Text), shownLine)))
 	return err
+}
+
+// rejectPlace says where in its source a rejected line is.
+func rejectPlace(source string, line, offset int64) string {
+	if sourceKinds.Traits(source).Records {
+		return fmt.Sprintf("offset %d", offset)
+	}
+	return fmt.Sprintf("line %d (byte %d)", line, offset)
 }
 
 // shownLine is how much of a rejected line is printed.

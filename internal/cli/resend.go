@@ -235,7 +235,7 @@ func (e *env) resent(name string, p *progress.Progress, total int64, err error) 
 	texts := make([]string, len(reasons))
 	for i := range reasons {
 		r := &reasons[i]
-		texts[i] = fmt.Sprintf("%s × %s (first: %s line %d)", quantity.Grouped(r.Count), clipped(r.First.Why(), shownDetail), r.Source, r.First.Line)
+		texts[i] = fmt.Sprintf("%s × %s (first: %s %s)", quantity.Grouped(r.Count), clipped(r.First.Why(), shownDetail), r.Source, rejectPlace(r.Source, r.First.Line, r.First.Offset))
 	}
 	e.log.Warn(fmt.Sprintf("%s; rejected again: %s", text, strings.Join(texts, "; ")))
 	return codeError(exitRejected)
@@ -326,7 +326,7 @@ func (l *keptLines) warn(e *env) {
 		e.log.Warn(fmt.Sprintf("%s cannot be applied: only the first 64 KiB of each are kept", quantity.Count(l.cut, "rejected line")))
 	}
 	if l.unclear > 0 {
-		e.log.Warn(fmt.Sprintf("%s with one field cannot be applied: it may stand for a record without a value, which deletes a row", quantity.Count(l.unclear, "rejected record")))
+		e.log.Warn(fmt.Sprintf("not applied: %s with a single field, which may stand for a tombstone. If it is a message, pipe it into weir sync", quantity.Count(l.unclear, "rejected record")))
 	}
 }
 

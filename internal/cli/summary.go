@@ -114,10 +114,10 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add --restart reread adds them)", someOf(s.Ignored)))
 	}
 	if s.Passed > 0 {
-		e.log.Info(fmt.Sprintf("ignored, as %s says: %s", ignoredBy(plan.Mapping), quantity.Count(s.Passed, "message")))
+		e.log.Info(fmt.Sprintf("ignored by %s: %s", ignoredBy(plan.Mapping), quantity.Count(s.Passed, "message")))
 	}
 	if len(s.NoTable) > 0 {
-		e.log.Info(fmt.Sprintf("ignored, %s: %s", noTableReason(plan.Mapping), someOf(s.NoTable)))
+		e.log.Info(fmt.Sprintf("ignored%s: %s", noTableReason(plan.Mapping), someOf(s.NoTable)))
 	}
 	if len(s.Mismatches) > 0 {
 		e.log.Info(mismatched(s.Mismatches))
@@ -202,14 +202,14 @@ func ignoredBy(m *mapping.Mapping) string {
 // noTableReason explains why messages match no table.
 func noTableReason(m *mapping.Mapping) string {
 	if m.File == "" {
-		return "as --when says"
+		return " by --when"
 	}
-	return "for no table"
+	return ", no table takes them"
 }
 
 // mismatched lists the values that were not the object or array that a path expected.
 func mismatched(byPath map[string]int64) string {
-	return "taken as absent, for a path steps into a value that is no object or array: " + someOf(byPath)
+	return "treated as absent, because a path enters a value that is not an object or array: " + someOf(byPath)
 }
 
 // someOf lists at most 20 counts by name.

@@ -142,7 +142,7 @@ func (d *Decoder) appendField(c *Change, raw, value []byte) *feed.Error {
 	}
 	if d.absent.has(value) {
 		if c.Inserts {
-			return feed.Errorf(feed.BadValue, "the source left out the value of %q of a row whose key it changed, for the value did not change: have it set REPLICA IDENTITY FULL on the table", feed.Clip(name))
+			return feed.Errorf(feed.BadValue, "a changed key, and the source left out the unchanged value of %q, so the row is missing: set REPLICA IDENTITY FULL on the source's table, and take a new snapshot", feed.Clip(name))
 		}
 		return nil
 	}

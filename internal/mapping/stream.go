@@ -139,7 +139,7 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
 		}
 		if t.spec.OnDelete.Mark != "" { // also without a key, where no row has a mark
-			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: the source removed all rows, and on_delete keeps them, but the message names none to mark: mark or delete them yourself", t.spec.Name))
+			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: a truncation names no rows to mark: mark or delete the rows with SQL", t.spec.Name))
 		}
 		if t.spec.OnDelete.Insert { // the message has no row to insert
 			continue

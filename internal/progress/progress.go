@@ -89,6 +89,14 @@ func (s *Snapshot) OpenPartitions() (n int) {
 	return n
 }
 
+// LagRecords returns how many records of Kafka are not committed; ok is false if the sources are not topics.
+func (s *Snapshot) LagRecords() (n int64, ok bool) {
+	for i := range s.Lanes {
+		n += s.Lanes[i].Lag
+	}
+	return n, s.OpenPartitions() > 0 || s.Group.Partitions > 0
+}
+
 // Unused has the values that were not written, and the fields that options name and no message had. Its maps and slice
 // must not be changed.
 type Unused struct {

@@ -39,11 +39,8 @@ func momentOf(s *progress.Snapshot, now time.Time) moment {
 	if !s.FeedTime.IsZero() {
 		m.lag = progress.Lag(s.FeedTime).Seconds()
 	}
-	if s.OpenPartitions() > 0 || s.Group.Partitions > 0 {
-		m.lag = 0
-		for i := range s.Lanes {
-			m.lag += float64(s.Lanes[i].Lag)
-		}
+	if records, ok := s.LagRecords(); ok {
+		m.lag = float64(records)
 	}
 	return m
 }
