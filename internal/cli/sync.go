@@ -151,6 +151,7 @@ type syncRun struct {
 
 // run opens the database, runs the job and prints what it did.
 func (r *syncRun) run(ctx context.Context) (err error) {
+	defer func() { err = r.stoppedIn(ctx, err) }()
 	manager, stop := r.report(ctx)
 	defer stop()
 	var stalls sync.WaitGroup
@@ -175,7 +176,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return err
 	})
 	if err != nil {
-		return r.stoppedIn(ctx, err)
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if g, ok := db.(sink.Gauged); ok {
@@ -206,7 +207,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		if stops := r.p.Snapshot().Stops; isFull(err) && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
 			err = fmt.Errorf("%w; the same command resumes where it stopped", err)
 		}
-		return r.stoppedIn(ctx, err)
+		return err
 	case ctx.Err() != nil:
 		r.log.Info(stoppedText(r.o, r.p.Snapshot().Stops))
 		return ctx.Err()
@@ -216,17 +217,18 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// stoppedIn returns the error of a run, which is that of ctx if the run was stopped while the database was unavailable. It then
-// logs what the database does not have.
+// stoppedIn returns a run's error. If the run was stopped while the database was unavailable, it logs what is not committed,
+// and returns ctx's error: that closing the database failed too is no news.
 func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
-	if ctx.Err() == nil || !errors.As(err, new(sink.StoppedError)) {
+	stopped, ok := errors.AsType[sink.StoppedError](err)
+	if ctx.Err() == nil || !ok {
 		return err
 	}
 	s, left := r.p.Snapshot(), ""
 	if s.Pending > 0 {
 		left = " and lacks " + quantity.Count(s.Pending, "line") + " that this run has read"
 	}
-	r.log.Warn(fmt.Sprintf("the database is unavailable%s: %v; %s", left, err, stoppedText(r.o, s.Stops)), "pending_lines", s.Pending)
+	r.log.Warn(fmt.Sprintf("the database is unavailable%s: %v; %s", left, stopped, stoppedText(r.o, s.Stops)), "pending_lines", s.Pending)
 	return ctx.Err()
 }
 
