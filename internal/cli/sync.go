@@ -178,7 +178,11 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	defer func() {
+		if closing := db.Close(); !errors.As(err, new(sink.StoppedError)) { // of which it is a consequence
+			err = errors.Join(err, closing)
+		}
+	}()
 	if g, ok := db.(sink.Gauged); ok {
 		for _, gauge := range g.Gauges() {
 			r.metrics.Database(gauge.Name, gauge.Help, gauge.Read)
@@ -204,7 +208,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	r.summarize(r.o, r.plan, r.plan.Job, r.p, err)
 	switch {
 	case err != nil:
-		if stops := r.p.Snapshot().Stops; isFull(err) && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
+		if stops := r.p.Snapshot().Stops; isFull(err) && ctx.Err() == nil && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
 			err = fmt.Errorf("%w; the same command resumes where it stopped", err)
 		}
 		return err
@@ -218,17 +222,16 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 }
 
 // stoppedIn returns a run's error. If the run was stopped while the database was unavailable, it logs what is not committed,
-// and returns ctx's error: that closing the database failed too is no news.
+// and returns ctx's error.
 func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
-	stopped, ok := errors.AsType[sink.StoppedError](err)
-	if ctx.Err() == nil || !ok {
+	if ctx.Err() == nil || !errors.As(err, new(sink.StoppedError)) {
 		return err
 	}
 	s, left := r.p.Snapshot(), ""
 	if s.Pending > 0 {
 		left = " and lacks " + quantity.Count(s.Pending, "line") + " that this run has read"
 	}
-	r.log.Warn(fmt.Sprintf("the database is unavailable%s: %v; %s", left, stopped, stoppedText(r.o, s.Stops)), "pending_lines", s.Pending)
+	r.log.Warn(fmt.Sprintf("the database is unavailable%s: %v; %s", left, err, stoppedText(r.o, s.Stops)), "pending_lines", s.Pending)
 	return ctx.Err()
 }
 
