@@ -14,8 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// An outage is a run that follows a file, with a database that the test makes unreachable. The connection string names two
-// servers; the second is unreachable at first.
+// An outage is a run that follows a file, with a database that the test makes unreachable. The connection string names
+// two servers; the second is unreachable at first.
 type outage struct {
 	*testweir.Folder
 	proxy, other *testpg.Proxy
@@ -62,8 +62,9 @@ func (o *outage) cut(line string) {
 	o.Until("the run is stalled", func() bool { code, _ := o.run.Fetch("/readyz"); return code == 503 })
 }
 
-// During an outage, log, /readyz, page, API and metrics give the same reason, and only one: the waiting flush is not a second
-// stall. The log names the server at once, and says when the outage is over, here because another server takes over.
+// During an outage, log, /readyz, page, API and metrics give the same reason, and only one: the waiting flush is not a
+// second stall. The log names the server at once, and says when the outage is over, here because another server takes
+// over.
 func TestOutage_AllSaySo(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t)
@@ -88,8 +89,8 @@ func TestOutage_AllSaySo(t *testing.T) {
 	}
 }
 
-// A run that is stopped while the database is unreachable ends at once, and says what is not committed. The same command
-// resumes. If the database is back by then, everything that was read is written.
+// A run that is stopped while the database is unreachable ends at once, and says what is not committed. The same
+// command resumes. If the database is back by then, everything that was read is written.
 func TestOutage_Stopped(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t)

@@ -221,8 +221,8 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// stoppedIn returns a run's error. If the run was stopped while the database was unavailable, it logs what is not committed,
-// and returns ctx's error.
+// stoppedIn returns a run's error. If the run was stopped while the database was unavailable, it logs what is not
+// committed, and returns ctx's error.
 func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !errors.As(err, new(sink.StoppedError)) {
 		return err

@@ -150,8 +150,8 @@ func (a *attempt) newPipeline(starts []start, unmarked bool, turns *turns, outbo
 
 // run reads the sources, of which src is all if it is not nil.
 func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) error {
-	// When reading is stopped, what was read is still folded and written. Flushing ends early only with an error, such as an
-	// unavailable database, which ends folding and reading too.
+	// When reading is stopped, what was read is still folded and written. Flushing ends early only with an error, such
+	// as an unavailable database, which ends folding and reading too.
 	g, flushing := errgroup.WithContext(sink.WithStop(context.WithoutCancel(ctx), ctx))
 	folding, cancel := context.WithCancel(flushing)
 	defer cancel()

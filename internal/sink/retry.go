@@ -22,9 +22,9 @@ const maxUnknown = 3 // retries of failures with an unknown outcome
 // stopGrace is how long a stopping run retries an unavailable database.
 const stopGrace = time.Second
 
-// Retry returns s with its calls retried for up to patience if their errors are not [Permanent]. Waits grow, with jitter.
-// Expire is not retried: flushes may go first. onRetry is called with each failure before its retry, and with nil when the
-// database answers again.
+// Retry returns s with its calls retried for up to patience if their errors are not [Permanent]. Waits grow, with
+// jitter. Expire is not retried: flushes may go first. onRetry is called with each failure before its retry, and with
+// nil when the database answers again.
 func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
 	return Intercept(s, patiently(patience, onRetry))
 }

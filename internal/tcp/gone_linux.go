@@ -11,8 +11,8 @@ import (
 // unanswered is the minimum number of retransmissions or probes without an answer.
 const unanswered = 3
 
-// gone reports whether a peer has not answered for a while: data is retransmitted again and again, or probes for its receive
-// window get no answer.
+// gone reports whether a peer has not answered for a while: data is retransmitted again and again, or probes for its
+// receive window get no answer.
 func gone(c net.Conn, silence time.Duration) bool {
 	t := wire(c)
 	if t == nil {
