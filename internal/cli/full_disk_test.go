@@ -11,9 +11,9 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// A disk that fills in the middle of a large flush into Postgres leaves the table unchanged. The run says so, and writes the
-// flush when there is room again. The disk has the table alone, which fills as rows are
-// merged into it, or all of the database, which fills as they are sent.
+// If the disk fills in the middle of a large flush into Postgres, the table is unchanged. The run says so, and repeats the
+// flush when there is room again. The disk holds only the table, and fills as rows are merged into it, or the whole
+// database, and fills as rows are sent.
 func TestLargeFlush_DiskIsFull(t *testing.T) {
 	testcheck.Only(t)
 	if os.Geteuid() != 0 {

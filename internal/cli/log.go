@@ -128,22 +128,22 @@ func (h debugHandler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 const (
-	outageEvery = time.Minute      // while the database is unavailable, that is logged again
-	shortOutage = 10 * time.Second // if others are at work there, that is logged when it lasts longer
+	outageEvery = time.Minute      // how often an outage is logged
+	shortOutage = 10 * time.Second // shorter waits for other sessions are not logged
 )
 
-// An outageLog logs that the database is unavailable: at once, then once a minute, and when it is over.
+// An outageLog logs an outage of the database when it begins, once a minute, and when it ends.
 type outageLog struct {
 	log *slog.Logger
 	p   *progress.Progress
 	to  string // the database, without a password
 
 	mu     sync.Mutex
-	last   progress.Stall // what was logged of the outage; its Err is nil if there is none, or none was logged
-	logged time.Time      // when a failure was logged last
+	last   progress.Stall // the outage that was logged; zero if it has ended
+	logged time.Time      // when an outage was last logged
 }
 
-// note logs what there is to log now.
+// note logs the outage if it is due.
 func (l *outageLog) note() {
 	s := l.p.Snapshot()
 	st := s.Unavailable()
@@ -166,7 +166,7 @@ func (l *outageLog) note() {
 	}
 }
 
-// retried logs a failure that is retried, or with nil that a call was answered.
+// retried handles a failure before its retry; nil if the database answers again.
 func (l *outageLog) retried(e *sink.Error) {
 	if e != nil {
 		l.log.Debug(fmt.Sprintf("%v; retrying", e), "attempt", e.Attempt)

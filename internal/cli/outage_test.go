@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"io"
 	"net/url"
 	"os"
 	"regexp"
@@ -13,8 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// An outage is a run that follows a file into a database that can be made unreachable. Its connection string names two
-// servers, of which the other is unreachable at first.
+// An outage is a run that follows a file, with a database that the test makes unreachable. The connection string names
+// two servers; the second is unreachable at first.
 type outage struct {
 	*testweir.Folder
 	proxy, other *testpg.Proxy
@@ -52,7 +53,7 @@ func (o *outage) line(text string) {
 	o.Check(feed.Close())
 }
 
-// cut makes the database unreachable, and waits until a line was read that cannot be written.
+// cut makes the database unreachable, appends a line, and waits until the run is stalled.
 func (o *outage) cut(line string) {
 	o.Helper()
 	o.proxy.Refuse(true)
@@ -61,8 +62,8 @@ func (o *outage) cut(line string) {
 	o.Until("the run is stalled", func() bool { code, _ := o.run.Fetch("/readyz"); return code == 503 })
 }
 
-// While the database is unreachable, all that can be looked at says so in the same words, and once: the flush that waits for
-// it is no stall of its own. The log says it at once, names the server, and says when it is over: here another server takes
+// During an outage, log, /readyz, page, API and metrics give the same reason, and only one: the waiting flush is not a
+// second stall. The log names the server at once, and says when the outage is over, here because another server takes
 // over.
 func TestOutage_AllSaySo(t *testing.T) {
 	t.Parallel()
@@ -88,8 +89,8 @@ func TestOutage_AllSaySo(t *testing.T) {
 	}
 }
 
-// A run that is stopped while the database is unreachable ends at once, and says what the database does not have. The same
-// command resumes. If the database is back, all is written that was read.
+// A run that is stopped while the database is unreachable ends at once, and says what is not committed. The same
+// command resumes. If the database is back by then, everything that was read is written.
 func TestOutage_Stopped(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t)
@@ -109,4 +110,27 @@ func TestOutage_Stopped(t *testing.T) {
 	o.run.Signal(syscall.SIGTERM)
 	o.run.Exit(143)
 	o.Has("3", "SELECT count(*) FROM t")
+}
+
+// Lines of stdin that a stopped run could not write are said to be lost.
+func TestOutage_StoppedReadingStdin(t *testing.T) {
+	t.Parallel()
+	to := testpg.New(t)
+	l, proxy := testweir.New(t, to), testpg.NewProxy(t, to)
+	run := l.Command("sync", "--table", "t", "--to", proxy.URL(), "--batch-period", "10ms")
+	feed, err := run.StdinPipe()
+	l.Check(err)
+	run.Start()
+	send := func(lines string) {
+		_, err := io.WriteString(feed, lines)
+		l.Check(err)
+	}
+	send(`{"id":1}` + "\n")
+	l.Becomes("1", "SELECT count(*) FROM t")
+	proxy.Refuse(true)
+	proxy.Break()
+	send(`{"id":2}` + "\n" + `{"id":3}` + "\n")
+	run.Says("waiting for the database")
+	run.Signal(syscall.SIGTERM)
+	run.Exit(143, "lacks 2 lines that this run has read", "lines of stdin that were read and perhaps not committed: 2. They are lost unless they are sent again")
 }

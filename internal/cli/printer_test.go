@@ -159,7 +159,7 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// A connection that is lost is logged at once, then once a minute, and when the database is back; a lock only if it lasts.
+// A lost connection is logged at once, then once a minute, and when the database is back; a lock only if it lasts.
 func TestOutageLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

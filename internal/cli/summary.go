@@ -134,7 +134,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	}
 }
 
-// wrapped breaks the lines of a text after semicolons, to fit the width of the terminal.
+// wrapped breaks long lines after semicolons, to fit the terminal if stderr is one.
 func (e *env) wrapped(text string) string {
 	if e.line.width == nil {
 		return text

@@ -150,6 +150,7 @@ type syncRun struct {
 
 // run opens the database, runs the job, and prints the result.
 func (r *syncRun) run(ctx context.Context) (err error) {
+	defer func() { err = r.stoppedIn(ctx, err) }()
 	manager, stop := r.report(ctx)
 	defer stop()
 	var stalls sync.WaitGroup
@@ -174,9 +175,13 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		return err
 	})
 	if err != nil {
-		return r.stoppedIn(ctx, err)
+		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	defer func() {
+		if closing := db.Close(); !errors.As(err, new(sink.StoppedError)) { // of which it is a consequence
+			err = errors.Join(err, closing)
+		}
+	}()
 	if g, ok := db.(sink.Gauged); ok {
 		for _, gauge := range g.Gauges() {
 			r.metrics.Database(gauge.Name, gauge.Help, gauge.Read)
@@ -202,10 +207,10 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	r.summarize(r.o, r.plan, r.plan.Job, r.p, err)
 	switch {
 	case err != nil:
-		if stops := r.p.Snapshot().Stops; isFull(err) && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
+		if stops := r.p.Snapshot().Stops; isFull(err) && ctx.Err() == nil && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
 			err = fmt.Errorf("%w; the same command resumes where it stopped", err)
 		}
-		return r.stoppedIn(ctx, err)
+		return err
 	case ctx.Err() != nil:
 		r.log.Info(stoppedText(r.o, r.p.Snapshot().Stops))
 		return ctx.Err()
@@ -215,8 +220,8 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// stoppedIn returns the error of a run, which is that of ctx if the run was stopped while the database was unavailable. It then
-// logs what the database does not have.
+// stoppedIn returns a run's error. If the run was stopped while the database was unavailable, it logs what is not
+// committed, and returns ctx's error.
 func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !errors.As(err, new(sink.StoppedError)) {
 		return err

@@ -123,7 +123,7 @@ func TestTerminal_StatusFits(t *testing.T) {
 	term.wait(at, 40, `^not connected to tcp://127\.0\.0\.1:1$`)
 }
 
-// TestTerminal_SummaryFits: it is broken into lines that have room in the terminal.
+// TestTerminal_SummaryFits: the summary is broken into lines that fit the terminal.
 func TestTerminal_SummaryFits(t *testing.T) {
 	t.Parallel()
 	l := testweir.New(t, "t.db")

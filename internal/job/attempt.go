@@ -150,8 +150,8 @@ func (a *attempt) newPipeline(starts []start, unmarked bool, turns *turns, outbo
 
 // run reads the sources. src is the source of all of them if it is already open, else nil.
 func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) error {
-	// What was read is folded and written even when reading was stopped, so flushing ends
-	// only with an error, such as that of a database that is unavailable; that ends folding and reading too.
+	// When reading is stopped, what was read is still folded and written. Flushing ends early only with an error, such
+	// as an unavailable database, which ends folding and reading too.
 	g, flushing := errgroup.WithContext(sink.WithStop(context.WithoutCancel(ctx), ctx))
 	folding, cancel := context.WithCancel(flushing)
 	defer cancel()

@@ -400,7 +400,7 @@ func (p *Progress) CommittedBefore(at time.Time) {
 	}
 }
 
-// Retry counts a call of the database that is retried; nil says that one which was has been answered. See [sink.Retry].
+// Retry counts a retried database call and notes the outage; nil ends the outage. See [sink.Retry].
 func (p *Progress) Retry(e *sink.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -206,7 +206,7 @@ func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
 	}
 }
 
-// TestStalls_AnOutageIsOne: the flush that waits for the database is no stall of its own. Any call that is answered ends it.
+// TestStalls_AnOutageIsOne: a flush that waits for the database is not a second stall. Any successful call ends the outage.
 func TestStalls_AnOutageIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := progress.New("t")

@@ -43,10 +43,10 @@ type Stall struct {
 	Cause Cause
 	Text  string // in words, without the time
 	Since time.Time
-	Err   *sink.Error // of the database; nil unless that is the cause
+	Err   *sink.Error // the last failure, if the cause is DatabaseUnavailable
 }
 
-// String returns the words that the log, the status line, the page and /readyz use.
+// String returns the text and how long the stall has lasted, as log, status line and /readyz show it.
 func (s Stall) String() string {
 	if lasts := time.Since(s.Since).Round(time.Second); lasts > 0 {
 		return s.Text + ", for " + lasts.String()
@@ -62,7 +62,7 @@ type stalls struct {
 	paused      Stall     // reading pauses
 }
 
-// failed notes why the database is unavailable, and since when if it was not.
+// failed sets the stall's reason. A stall that has begun keeps its start.
 func (s *Stall) failed(e *sink.Error) {
 	if s.Err == nil {
 		s.Since = time.Now()
@@ -89,7 +89,7 @@ func (s *Snapshot) Stalls() (all []Stall) {
 	return all
 }
 
-// Unavailable is the stall by [DatabaseUnavailable]; the zero Stall if there is none.
+// Unavailable returns the stall with the cause [DatabaseUnavailable], or the zero Stall.
 func (s *stalls) Unavailable() Stall {
 	if s.trouble.Err != nil {
 		return s.trouble

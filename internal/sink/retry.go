@@ -11,21 +11,20 @@ import (
 	"github.com/weirsync/weir/internal/backoff"
 )
 
-// Waits between tries: the shortest, and the longest.
+// Waits between attempts.
 const (
 	minWait = 5 * time.Millisecond
 	maxWait = 5 * time.Second
 )
 
-const maxUnknown = 3 // tries after failures that may have been none
+const maxUnknown = 3 // retries of failures with an unknown outcome
 
-// lastTries is for how long a database that is unavailable is tried when the run is to end.
-const lastTries = time.Second
+// stopGrace is how long a stopping run retries an unavailable database.
+const stopGrace = time.Second
 
-// Retry returns s with its calls repeated, after growing waits with jitter, for as long as
-// their errors say that it may help, and at most for patience; but not those of Expire, which
-// others may come before. onRetry is called for each failure that is followed by another try, and
-// with nil when the database has answered such a call at last.
+// Retry returns s with its calls retried for up to patience if their errors are not [Permanent]. Waits grow, with
+// jitter. Expire is not retried: flushes may go first. onRetry is called with each failure before its retry, and with
+// nil when the database answers again.
 func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
 	return Intercept(s, patiently(patience, onRetry))
 }
@@ -44,71 +43,67 @@ func patiently(patience time.Duration, onRetry func(err *Error)) Around {
 	}
 }
 
-// Patiently repeats a call as [Retry] does.
+// Patiently retries a call as [Retry] does.
 func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Error), call func() error) error {
-	start, unknown, attempt := time.Now(), 0, 0
-	stop, stopped := stopOf(ctx), time.Time{}
+	start, unknown := time.Now(), 0
 	waits := backoff.Backoff{Min: minWait, Max: maxWait}
-	for before := error(nil); ; {
+	stop := stopOf(ctx)
+	var grace context.Context // ends the retries of an unavailable database
+	var last error            // the failure before this attempt
+	for attempt := 1; ; attempt++ {
 		err := call()
-		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			return StoppedError{before}
-		}
-		var e *Error
-		if !errors.As(err, &e) && before != nil {
-			onRetry(nil)
-		}
-		if e == nil || e.Class == Permanent {
-			return err
-		}
-		if before == nil && ctx.Err() == context.Canceled { // which ended the call: there is no error to report
-			return ctx.Err()
-		}
-		if e.Class == Unknown {
-			// One more try asks whether it was committed. A disk that keeps failing is not retried.
-			if unknown++; unknown > maxUnknown {
-				return err
-			}
-		}
-		waited := time.Since(start)
-		left := patience - waited
-		sleeping := ctx
-		if e.Unavailable() {
-			switch {
-			case stop.Err() == nil:
-				sleeping = stop // which is followed by the last tries
-			case stopped.IsZero():
-				stopped = time.Now()
-				waits.Reset()
-			}
-			if !stopped.IsZero() {
-				left = min(left, lastTries-time.Since(stopped))
-			}
-		}
-		wait, ok := waits.Next(left)
+		e, failed := errors.AsType[*Error](err)
 		switch {
-		case !ok && !stopped.IsZero():
-			return StoppedError{cmp.Or(before, err)} // the last one may be that of a try that was cut short
-		case !ok:
-			return fmt.Errorf("%w (tried for %v; --retry-for says how long)", err, waited.Round(100*time.Millisecond))
+		case last != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			return StoppedError{last}
+		case !failed && last != nil:
+			onRetry(nil)
+			return err
+		case !failed, e.Class == Permanent:
+			return err
+		case last == nil && ctx.Err() == context.Canceled: // which is why the call failed
+			return ctx.Err()
+		case e.Class == Unknown: // the next attempt asks whether it was committed
+			if unknown++; unknown > maxUnknown {
+				return err // such as of a disk that keeps failing
+			}
 		}
-		before = err
-		attempt++
-		e.Attempt = attempt
+		limit := ctx
+		if e.Unavailable() {
+			if grace == nil {
+				var done func()
+				grace, done = UntilStop(ctx)
+				defer done()
+			}
+			limit = grace
+		}
+		if limit.Err() != nil {
+			return StoppedError{cmp.Or(last, err)} // err may only say that the attempt was cut short
+		}
+		wait, ok := waits.Next(patience - time.Since(start))
+		if !ok {
+			return fmt.Errorf("%w (tried for %v; --retry-for says how long)", err, time.Since(start).Round(100*time.Millisecond))
+		}
+		last, e.Attempt = err, attempt
 		onRetry(e)
-		if backoff.Sleep(sleeping, wait) != nil && ctx.Err() != nil {
+		if stop.Err() != nil || !e.Unavailable() {
+			_ = backoff.Sleep(limit, wait)
+		} else if backoff.Sleep(stop, wait) != nil {
+			waits.Reset() // the last attempts follow at once
+		}
+		if ctx.Err() != nil || limit.Err() != nil {
 			return StoppedError{err}
 		}
 	}
 }
 
-// Unavailable reports whether the database cannot be written until somebody mends it. If it is only that others are at work
-// there, waiting for them is worth it.
+// Unavailable reports whether the database cannot be written until somebody repairs it. Otherwise other sessions are at
+// work there, and it is worth waiting for them.
 func (e *Error) Unavailable() bool {
 	return !slices.Contains([]string{"locked", "deadlock", "serialization", "timeout"}, e.Reason)
 }
 
-// A StoppedError is that of a call that was to be tried again, or was just tried, when the run was stopped.
+// A StoppedError is the last failure of a call whose retries ended because the run was stopped.
 type StoppedError struct{ Err error }
 
 func (e StoppedError) Error() string { return e.Err.Error() + " (stopped during a retry)" }
@@ -116,13 +111,13 @@ func (e StoppedError) Unwrap() error { return e.Err }
 
 type stopKey struct{}
 
-// WithStop returns ctx for calls that the end of stop does not interrupt: only a database that is unavailable is then not
-// waited for.
+// WithStop returns ctx for calls that outlast a run: when stop ends, they continue, but [Patiently] soon gives up on an
+// unavailable database.
 func WithStop(ctx, stop context.Context) context.Context {
 	return context.WithValue(ctx, stopKey{}, stop)
 }
 
-// stopOf returns what stops the calls with ctx: the context of [WithStop], or ctx itself.
+// stopOf returns the stop of [WithStop], or ctx itself.
 func stopOf(ctx context.Context) context.Context {
 	if stop, ok := ctx.Value(stopKey{}).(context.Context); ok {
 		return stop
@@ -130,12 +125,12 @@ func stopOf(ctx context.Context) context.Context {
 	return ctx
 }
 
-// UntilStop returns a context for connecting to a database: when the calls with ctx are stopped, it ends shortly after.
-func UntilStop(ctx context.Context) (connecting context.Context, done func()) {
-	connecting, cancel := context.WithCancel(ctx)
+// UntilStop returns a context that ends with ctx, or shortly after its stop (see [WithStop]).
+func UntilStop(ctx context.Context) (_ context.Context, done func()) {
+	until, cancel := context.WithCancel(ctx)
 	unwatch := context.AfterFunc(stopOf(ctx), func() {
-		_ = backoff.Sleep(connecting, lastTries)
+		_ = backoff.Sleep(until, stopGrace)
 		cancel()
 	})
-	return connecting, func() { unwatch(); cancel() }
+	return until, func() { unwatch(); cancel() }
 }

@@ -65,7 +65,7 @@ func TestRetry(t *testing.T) {
 					t.Errorf("the flush ended with %+v, %v", res, err)
 				}
 				if (answered == 1) == c.ends {
-					t.Errorf("that it was answered was said %d times", answered)
+					t.Errorf("the end of the outage was reported %d times", answered)
 				}
 				if c.calls > 0 && len(*calls) != c.calls {
 					t.Errorf("%d calls, want %d", len(*calls), c.calls)
@@ -157,8 +157,7 @@ func TestRetry_StoppedInATry(t *testing.T) {
 	}
 }
 
-// TestRetry_RunIsStopped: a call that outlasts the run tries a database that is unavailable for a second more; a lock it waits
-// for as long as before.
+// TestRetry_RunIsStopped: after a stop, an unavailable database is retried for a second, a lock for as long as before.
 func TestRetry_RunIsStopped(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason     string
@@ -192,7 +191,7 @@ func TestRetry_RunIsStopped(t *testing.T) {
 	}
 }
 
-// TestUntilStop: connecting ends a second after the run was stopped.
+// TestUntilStop: connecting ends a second after the stop.
 func TestUntilStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop, cancel := context.WithCancel(t.Context())

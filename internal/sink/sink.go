@@ -391,10 +391,10 @@ type Error struct {
 	Attempt int
 }
 
-// DiskFull is the reason of an [Error] if the disk of the database is full.
+// DiskFull is the reason of an [Error] because the database's disk is full.
 const DiskFull = "disk_full"
 
-// RetryReasons are the reasons for which a call is tried again.
+// RetryReasons are the reasons of errors that are retried.
 var RetryReasons = []string{"locked", "io", DiskFull, "connection", "connections", "deadlock", "serialization", "timeout", "readonly", "resources"}
 
 func (e *Error) Error() string { return e.Err.Error() }

@@ -17,7 +17,7 @@ type Destination struct {
 	Dest string
 }
 
-// Shown is the database for people, without a password.
+// Shown names the database in messages, without its password.
 func (d Destination) Shown() string { return cmp.Or(Redacted(d.Dest), d.Name) }
 
 // SinkOptions returns the options of a run that writes. cache is in bytes.

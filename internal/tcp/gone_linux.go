@@ -1,9 +1,9 @@
 package tcp
 
 import (
-	"crypto/tls"
 	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,14 +11,11 @@ import (
 // unanswered is the minimum number of retransmissions or probes without an answer.
 const unanswered = 3
 
-// gone reports whether a peer does not answer: data is retransmitted again and again, or probes for its receive
-// window get no answer.
-func gone(c net.Conn) bool {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	t, ok := c.(*net.TCPConn)
-	if !ok {
+// gone reports whether a peer has not answered for a while: data is retransmitted again and again, or probes for its
+// receive window get no answer.
+func gone(c net.Conn, silence time.Duration) bool {
+	t := wire(c)
+	if t == nil {
 		return false
 	}
 	var info *unix.TCPInfo

@@ -2,7 +2,10 @@
 
 package tcp
 
-import "net"
+import (
+	"net"
+	"time"
+)
 
 // gone is always false: the operating system decides.
-func gone(net.Conn) bool { return false }
+func gone(net.Conn, time.Duration) bool { return false }

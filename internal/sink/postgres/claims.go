@@ -54,6 +54,8 @@ const (
 	busyTries = 5
 	busyWait  = 100 * time.Millisecond
 	flushWait = 5 * time.Second // limit of the wait for the last flush of a previous run
+
+	unlockTimeout = 2 * time.Second
 )
 
 func whileBusy(ctx context.Context, try func() error) error {
@@ -240,7 +242,7 @@ func (c *Claims) Close() error {
 	if c.conn == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
 	defer cancel()
 	// The session ends some time after this returns. Its locks are released now, unless the session is already gone.
 	_, _ = c.query(ctx, "SELECT pg_advisory_unlock_all()")

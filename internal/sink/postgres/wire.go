@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/tcp"
 )
 
@@ -157,7 +158,9 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 			c.drop()
 		}
 	}()
-	unguard := tcp.Guard(conn)
+	running, done := sink.UntilStop(ctx)
+	defer done()
+	unguard := tcp.Guard(running, conn)
 	front.SendQuery(&pgproto3.Query{String: s.String()})
 	// While it receives rows, the server may send so much (a trigger's warnings) that it stops reading if nobody reads
 	// its output.

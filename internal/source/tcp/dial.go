@@ -176,7 +176,7 @@ func (s *Stream) produceDialed() error {
 		if err == nil {
 			connected, received := time.Now(), int64(0)
 			s.opts.Observer.SetConnections(s.Name, 1)
-			unguard := tcp.Guard(s.dialer.wire)
+			unguard := tcp.Guard(s.Ctx, s.dialer.wire)
 			if err = s.restart(); err == nil {
 				err = source.Guard(s.deliver)
 				received = s.reader.Pos()
