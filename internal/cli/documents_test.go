@@ -152,14 +152,24 @@ func TestDocs_Troubleshooting(t *testing.T) {
 	}
 }
 
-// sqlite3 is as much of SQLite's shell as the tutorial needs.
+// sqlite3 is as much of SQLite's shell as the pages need: sqlite3 [-nullvalue NULL] FILE SQL.
 func sqlite3() {
-	db, err := sql.Open("sqlite", "file:"+os.Args[1])
+	args, null := os.Args[1:], ""
+	if args[0] == "-nullvalue" {
+		args, null = args[2:], args[1]
+	}
+	db, err := sql.Open("sqlite", "file:"+args[0])
 	if err == nil {
 		var rows []string
-		rows, err = testweir.Rows(db, os.Args[2])
+		rows, err = testweir.Rows(db, args[1])
 		for _, row := range rows {
-			fmt.Println(row)
+			values := strings.Split(row, "|")
+			for i, v := range values {
+				if v == "NULL" {
+					values[i] = null
+				}
+			}
+			fmt.Println(strings.Join(values, "|"))
 		}
 	}
 	if err != nil {
