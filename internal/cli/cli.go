@@ -42,7 +42,7 @@ const (
 
 const exitHelp = `Exit codes: 0 done, 1 failed (or one of several files did), 2 wrong usage,
 3 done but lines were rejected, 4 another run holds a source of this job, 130 or
-143 stopped by a signal after a clean flush.`
+143 stopped by a signal.`
 
 func usagef(format string, args ...any) error { return spec.Usagef(format, args...) }
 

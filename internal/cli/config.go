@@ -122,7 +122,8 @@ func (e *env) configSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of config files",
-		Long: `Print the JSON Schema of config files. Editors use it to complete and check them. With the YAML language server, the first line of a file names it:
+		Long: `Print the JSON Schema of config files. Editors use it to complete and check them.
+With the YAML language server, the first line of a file names it:
 
   # yaml-language-server: $schema=weir.schema.json`,
 		Example: `  weir config schema >weir.schema.json`,

@@ -241,7 +241,8 @@ func (f *sampledField) columnType() (of, note string) {
 	return "", "of several kinds: " + strings.Join(names, ", ")
 }
 
-// epochNote notes that the numbers of a field named like a time are probably seconds, milliseconds or microseconds since 1970.
+// epochNote notes that the numbers of a field named like a time are probably seconds, milliseconds or microseconds
+// since 1970.
 func (f *sampledField) epochNote() string {
 	n, err := strconv.ParseInt(f.last, 10, 64)
 	switch {

@@ -56,7 +56,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 	f := c.Flags()
 	o.spec.AddFlags(f, append([]string{"table"}, spec.FoldFlags...)...)
 	f.Lookup("table").Usage = "the `TABLE` of the row, if the config file has several"
-	f.Lookup("key").Usage = "the `FIELD,…` of the key (default the key in the records, or id)"
+	f.Lookup("key").Usage = "the `FIELD,…` of the key (default the change stream's key, or id)"
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.SortFlags = false
 	return c
@@ -269,7 +269,11 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	}
 	switch {
 	case x.lines == 0:
-		return fmt.Errorf("none of %s names the row %s, by the key %s", quantity.Count(p.Snapshot().Lines, "line"), id, strings.Join(x.by, ","))
+		by := ""
+		if len(x.by) > 0 {
+			by = ", by the key " + strings.Join(x.by, ",")
+		}
+		return fmt.Errorf("none of %s names the row %s%s", quantity.Count(p.Snapshot().Lines, "line"), id, by)
 	case !x.exists:
 		return fmt.Errorf("the row %s was removed by %s, line %d, and no later line names it", id, x.removed.File, x.removed.Line)
 	}

@@ -145,10 +145,10 @@ type outageLog struct {
 
 // note logs the outage if it is due.
 func (l *outageLog) note() {
-	s := l.p.Snapshot()
-	st := s.Unavailable()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	s := l.p.Snapshot()
+	st := s.Unavailable()
 	switch {
 	case st.Err == nil && l.last.Err == nil:
 	case st.Err == nil:
@@ -157,7 +157,7 @@ func (l *outageLog) note() {
 		if l.last.Err.Reason == "connection" {
 			text = "connected to " + l.to + " again"
 		}
-		l.log.Info(text+" after "+quantity.Duration(lasted), plainField, text, "reason", string(st.Cause), "seconds", int64(lasted.Seconds()))
+		l.log.Info(text+" after "+quantity.Duration(lasted), plainField, text, "reason", string(l.last.Cause), "seconds", int64(lasted.Seconds()))
 		l.last = st
 	case time.Since(l.logged) < outageEvery:
 	case st.Err.Unavailable() || time.Since(st.Since) >= shortOutage:

@@ -84,7 +84,7 @@ func TestOutage_AllSaySo(t *testing.T) {
 	o.other.Refuse(false)
 	o.run.Says(`weir: connected to postgres://\S+ again after \d`)
 	o.Until("the second row", func() bool { return o.Ask("SELECT count(*) FROM t") == "2" })
-	if log := o.run.Log(); strings.Count(log, "waiting for the database") != 1 || strings.Contains(log, "no longer") {
+	if log := o.run.Log(); strings.Count(log, "waiting for the database") != 1 || strings.Contains(log, "stall ended") {
 		t.Errorf("it said\n%s", log)
 	}
 }

@@ -126,7 +126,7 @@ func (e *env) rejectsListCommand() *cobra.Command {
 		Long: `Print rejected lines with their positions and reasons, in the order in which they
 were rejected, and count them by reason. It only reads, and may run during a sync.
 
-With --raw, print only the original lines, to correct and resend them:
+With --raw, print only the original lines, to correct them and send them again:
 
     weir rejects list --to flights.db --raw | jq -c … | weir sync - --to flights.db --table flights
 

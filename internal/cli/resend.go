@@ -169,11 +169,17 @@ func jobsText(jobs []string) string {
 	for i := range jobs {
 		quoted[i] = fmt.Sprintf("%q", jobs[i])
 	}
-	return "those that have any: " + strings.Join(quoted, ", ")
+	return "jobs with rejected lines: " + strings.Join(quoted, ", ")
 }
 
 // resendLines applies the lines, one source after the other.
 func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan, left *keptLines) (err error) {
+	defer func() {
+		if ctx.Err() != nil && errors.As(err, new(sink.StoppedError)) {
+			e.log.Warn("the database is unavailable: " + err.Error())
+			err = ctx.Err()
+		}
+	}()
 	dest, c := &plan.To, &plan.Job
 	limitMemory(c.Buffer)
 	options := o.spec.SinkOptions(pageCache(c.Buffer), e.log)
@@ -189,7 +195,7 @@ func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan
 		outage.retried(failure)
 	}
 	var db sink.Sink
-	if err := sink.Patiently(ctx, patience, onRetry, func() error {
+	if err = sink.Patiently(ctx, patience, onRetry, func() error {
 		db, err = dest.Open(ctx, dest.Dest, options)
 		return err
 	}); err != nil {

@@ -30,7 +30,7 @@ type summary struct {
 	Ignored  map[string]int64 `json:"ignored,omitempty"`  // values of fields without a column, by field
 	Passed   int64            `json:"passed,omitempty"`   // messages that ignore of the config file matches
 	NoTable  map[string]int64 `json:"no_table,omitempty"` // messages that match no table
-	// Mismatches counts values by path that the path expected to be an object or array.
+	// Mismatches counts, by path, values that are not the object or array that the path expects.
 	Mismatches map[string]int64 `json:"path_mismatches,omitempty"`
 	// Lost counts values that were not kept, by TABLE.COLUMN or TABLE.FIELD.
 	Lost map[string]int64 `json:"lost_values,omitempty"`

@@ -141,8 +141,8 @@ func TestTerminal_SummaryFits(t *testing.T) {
 	})
 }
 
-// TestTerminal_TablesFit: what status prints has room in the terminal, whatever its width: sources are shortened and columns
-// left out.
+// TestTerminal_TablesFit: what status prints has room in the terminal, whatever its width: sources are shortened and
+// columns left out.
 func TestTerminal_TablesFit(t *testing.T) {
 	t.Parallel()
 	l := testweir.New(t, "t.db")

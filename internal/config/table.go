@@ -76,7 +76,7 @@ var tableKeys = []key[tableDraft]{
 			t.Parent[name] = r.name(value, join(where, name))
 		})
 	}},
-	{"key", "columns that identify a row; in a child, after the parent's key. `none`: each message is a new row", "the top-level `key`; of `'*'` the stream's key; else the existing table's primary key, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"key", "columns that identify a row; in a child, after the parent's key. `none`: each message is a new row", "the top-level `key`; of `'*'` the stream's key; else the existing table's primary key, the stream's key, or `id`", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		if t.Key = r.names(n, where); n.Kind == yaml.ScalarNode && n.Value == NoKey {
 			t.Key = []string{}
 		}

@@ -112,8 +112,8 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	return m, nil
 }
 
-// unwrap makes the message in a line the reader's current value, and returns its schema. isNull is true for a line with nothing
-// but a null message and its schema, as some converters write a record without a value.
+// unwrap makes the message in a line the reader's current value, and returns its schema. isNull is true for a line with
+// nothing but a null message and its schema, as some converters write a record without a value.
 func (d *Decoder) unwrap(l *feed.Line) (types *RowSchema, isNull bool) {
 	if d.outer > 0 {
 		d.read.BeginLine(d.outer, l)

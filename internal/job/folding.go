@@ -192,7 +192,7 @@ func (f *folding) prefetch(s *set, lines []feed.Line, at int) {
 // counts are values and fields that found no column.
 type counts struct {
 	ignored    map[string]int64 // values by field
-	mismatches map[string]int64 // values that a path of the mapping expected to be an object or array
+	mismatches map[string]int64 // values that are not the object or array that a path expects
 	unmet      []progress.Unmet // fields that options name and no message had
 	mapped     bool             // unmet comes from a mapping
 }
@@ -256,7 +256,7 @@ func (f *folding) ignored() map[string]int64 {
 	return all
 }
 
-// mismatches counts values that a path of the mapping expected to be an object or array.
+// mismatches counts values that are not the object or array that a path of the mapping expects.
 func (f *folding) mismatches() map[string]int64 {
 	if f.plan == nil {
 		return f.before.mismatches

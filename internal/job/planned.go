@@ -191,6 +191,7 @@ func (m *planned) count(r *mapping.Result) {
 // added and the mapper rejects the line: the table cannot have its settings, or the line is bad, so nothing confirms that
 // this is the key. l may be nil.
 func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line, check func(t *Table) error) (t Table, err error) {
+	needed := *n
 	i, err := m.mapper.Add(n, key)
 	if err == nil {
 		t = m.tableOf(i)
@@ -202,7 +203,7 @@ func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line, check fun
 		if len(m.unfit) == maxValues {
 			clear(m.unfit)
 		}
-		m.unfit[n.StreamName] = unfitTable{n, m.refused}
+		m.unfit[n.StreamName] = unfitTable{&needed, m.refused}
 	} else if err == nil && l != nil {
 		if _, bad := m.mapper.Map(l, "", fold.Place{}); errors.As(bad, &m.refused) {
 			err = bad

@@ -101,7 +101,7 @@ func (ta *tableAdder) fit(t *addition, added, base *Table) (o fold.Options, err 
 	f := ta.folding
 	for _, other := range f.have {
 		if t.of.Table < 0 && t.have.FullName != "" && other.FullName == t.have.FullName {
-			return o, feed.Errorf(feed.BadName, "the table %q is the same as another one in the database, %q: give it a name in a config file, with from", feed.Clip([]byte(t.of.StreamName)), other.Name)
+			return o, feed.Errorf(feed.BadName, "the table %q is the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip([]byte(t.of.StreamName)), other.Name)
 		}
 	}
 	added.Name = t.have.Name
@@ -188,8 +188,8 @@ func (ta *tableAdder) check(flushing context.Context, s *start) error {
 	return ta.admission.checkTables(s, otherAdded(&s.cp, now...))
 }
 
-// otherAdded is [sink.OtherTables] for tables that messages added. A checkpoint of a single table has its ID without a name:
-// that is never an added table.
+// otherAdded is [sink.OtherTables] for tables that messages added. A checkpoint of a single table has its ID without a
+// name: that is never an added table.
 func otherAdded(cp *sink.Checkpoint, tables ...schema.Table) []*schema.Table {
 	if names, _ := sink.SplitIDs(cp.TableID); names == nil {
 		return nil

@@ -30,7 +30,8 @@ func NewExplainer(m *Mapping, limits schema.Limits) (*Explainer, error) {
 
 // SetKey sets the key of a table whose key is open.
 func (e *Explainer) SetKey(table int, key []string) error {
-	_, err := e.mapper.Add(&NewTable{Name: e.plan.Table(table).Name, Table: table}, key)
+	name := e.plan.Table(table).Name
+	_, err := e.mapper.Add(&NewTable{Name: name, StreamName: name, Table: table}, key)
 	return err
 }
 

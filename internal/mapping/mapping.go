@@ -66,8 +66,8 @@ type Table struct {
 
 // A Nest says where the rows of a table are nested in messages.
 type Nest struct {
-	// Each is an array or object with a row in each element, in the row of table Of, or in the message if Of is "". The zero
-	// path: a message is one row.
+	// Each is an array or object with a row in each element, in the row of table Of, or in the message if Of is "". The
+	// zero path: a message is one row.
 	Each   paths.Path
 	Of     string
 	Set    Set

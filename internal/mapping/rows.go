@@ -439,7 +439,8 @@ func (b *rowBuilder) keyOf(msg *message, t *planned, types *typing, to []feed.Fi
 	return to, refused
 }
 
-// deleteFormer adds the change that deletes or marks the row of the former key. c is the change of the row with the new key.
+// deleteFormer adds the change that deletes or marks the row of the former key. c is the change of the row with the new
+// key.
 func (b *rowBuilder) deleteFormer(msg *message, t *planned, c *fold.Change, key []feed.Field) *refusal {
 	if b.visit != nil {
 		b.visit(t)

@@ -114,10 +114,10 @@ func (m *Mapper) newTable(msg *message) error {
 		return feed.Errorf(feed.Unmatched, "table %q would be one more than the %d that there may be (max_tables)", feed.Clip(msg.Table), p.stream.maxTables)
 	}
 	if slices.ContainsFunc(p.tables, func(t planned) bool { return p.limits.FoldName(t.spec.Name) == p.limits.FoldName(n.Name) }) {
-		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q: give it one in the config file, with from", feed.Clip(msg.Table), n.Name)
+		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip(msg.Table), n.Name)
 	}
 	if of, ok := m.Names[p.limits.FoldName(n.Name)]; ok && of != name {
-		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q, which has the rows of %q: give it one in the config file, with from", feed.Clip(msg.Table), n.Name, feed.Clip([]byte(of)))
+		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q, which has the rows of %q: give it another name in a config file, with from", feed.Clip(msg.Table), n.Name, feed.Clip([]byte(of)))
 	}
 	last := n.Name[strings.LastIndexByte(n.Name, '.')+1:]
 	if l := strings.ToLower(last); strings.HasPrefix(l, "weir_") || strings.HasPrefix(l, "sqlite_") {
@@ -255,8 +255,8 @@ func (n *NewTable) Refuse(key []string, why error) *feed.Error {
 // keyText is a key for people.
 func keyText(key []string) string { return cmp.Or(strings.Join(key, ","), "none") }
 
-// MapAlone is [Mapper.Map] for a mapper without a database: a table that the line needs is added with the key that the stream
-// names, or else with that of the mapping. The error is a [*NewTable] only if the line truncates such a table.
+// MapAlone is [Mapper.Map] for a mapper without a database: a table that the line needs is added with the key that the
+// stream names, or else with that of the mapping. The error is a [*NewTable] only if the line truncates such a table.
 func (m *Mapper) MapAlone(l *feed.Line, source string, at fold.Place) (Result, error) {
 	r, err := m.Map(l, source, at)
 	n, ok := err.(*NewTable)

@@ -9,9 +9,9 @@ import (
 // Patches were scanned as values of a line before, so their depth is limited. If an object repeats a name, the last value
 // counts, in the place of the first.
 //
-// Patches do not compose: {"a":null} and then {"a":{"b":1}} turn {"a":{"c":2}} into {"a":{"b":1}}, which no single patch
-// does. [AppendPatches] therefore builds a patch sequence: an object that may repeat a name and whose members are applied in
-// their order.
+// Patches do not compose: {"a":null} and then {"a":{"b":1}} turn {"a":{"c":2}} into {"a":{"b":1}}, which no single
+// patch does. [AppendPatches] therefore builds a patch sequence: an object that may repeat a name and whose members are
+// applied in their order.
 
 // AppendPatched appends the result of applying a patch sequence, or a value that is not an object, to a text; nil is none.
 // Existing members keep their places, and new ones follow in the order of the patches.
@@ -51,8 +51,8 @@ func AppendPatches(dst, patches, patch []byte) []byte {
 	return sequence.append(dst)
 }
 
-// extend adds a member to a patch sequence. A name has at most a null, a value that is not an object, and an object, in this
-// order.
+// extend adds a member to a patch sequence. A name has at most a null, a value that is not an object, and an object, in
+// this order.
 func (o *object) extend(name, value []byte) {
 	at := o.find(name)
 	added := value

@@ -22,7 +22,7 @@ var (
 		"weir_retries_total":                 "Database calls that were retried.",
 		"weir_reconnects_total":              "Reconnects to a feed.",
 		"weir_sender_errors_total":           "Senders disconnected because of an error.",
-		"weir_path_mismatches_total":         "Values that a path of the mapping expects to be an object or array.",
+		"weir_path_mismatches_total":         "Values that are not the object or array that a path of the mapping expects.",
 		"weir_ignored_values_total":          "Values of fields that have no column, by field: 20 are named, the rest are other.",
 		"weir_lost_values_total":             "Values that were not kept: values that the source omits when a key changes, and fields whose column has another source.",
 		"weir_nulled_values_total":           "Values that do not fit their column, TABLE.COLUMN, and were stored as NULL.",

@@ -100,7 +100,7 @@ func (s *Snapshot) LagRecords() (n int64, ok bool) {
 // Unused has the values that were not written, and the fields that options name and no message had. Its maps and slice
 // must not be changed.
 type Unused struct {
-	Mismatches map[string]int64 // values by path that a path of the mapping expected to be an object or array
+	Mismatches map[string]int64 // values, by path, that are not the object or array that the path expects
 	Lost       map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
 	Nulled     map[string]int64 // values that do not fit and count as null, by TABLE.COLUMN
 	Ignored    map[string]int64 // values without a column, by field; as of the last flush

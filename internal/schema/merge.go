@@ -139,9 +139,9 @@ func (c *Column) readsNumbers() bool {
 	return !c.Own && (c.Type == Int || c.Type == Real || c.Type == Number)
 }
 
-// AppendMerged appends the result of merging a value into have, as raw JSON. have is the text in the column, nil for none or
-// NULL. AdmitMerge has accepted both, unless have comes from the database: ok is false if the function cannot use it. merged
-// is nil if the column is unchanged.
+// AppendMerged appends the result of merging a value into have, as raw JSON. have is the text in the column, nil for
+// none or NULL. AdmitMerge has accepted both, unless have comes from the database: ok is false if the function cannot
+// use it. merged is nil if the column is unchanged.
 func (c *Column) AppendMerged(dst, have, value []byte) (merged []byte, ok bool) {
 	text := feed.TextOf(value)
 	switch c.Merge {

@@ -48,6 +48,9 @@ func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Er
 	start, unknown := time.Now(), 0
 	waits := backoff.Backoff{Min: minWait, Max: maxWait}
 	stop := stopOf(ctx)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(stop, cancel)()
 	var grace context.Context // ends the retries of an unavailable database
 	var last error            // the failure before this attempt
 	for attempt := 1; ; attempt++ {
@@ -88,7 +91,7 @@ func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Er
 		onRetry(e)
 		if stop.Err() != nil || !e.Unavailable() {
 			_ = backoff.Sleep(limit, wait)
-		} else if backoff.Sleep(stop, wait) != nil {
+		} else if backoff.Sleep(waiting, wait) != nil {
 			waits.Reset() // the last attempts follow at once
 		}
 		if ctx.Err() != nil || limit.Err() != nil {

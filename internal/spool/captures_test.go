@@ -129,8 +129,8 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
-// TestCaptures_OldOnesAreRemoved: captures whose lines are all too old are removed, except the last one. Other files are left
-// alone.
+// TestCaptures_OldOnesAreRemoved: captures whose lines are all too old are removed, except the last one. Other files
+// are left alone.
 func TestCaptures_OldOnesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

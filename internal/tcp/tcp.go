@@ -31,7 +31,7 @@ var (
 )
 
 // shortKeepAlive ends an idle connection to a dead peer after short.silence.
-var shortKeepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
+var shortKeepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 2}
 
 // ErrGone is the error of a connection that Guard ended.
 var ErrGone = errors.New("the other end does not answer")

@@ -29,7 +29,7 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"memory": func(n int64) string { return strings.ReplaceAll(quantity.BinaryBytes(n), " ", noBreak) },
 }).ParseFS(files, "*.html"))
 
-// seconds converts seconds to a duration, at most the maximum.
+// seconds formats a number of seconds as a duration.
 func seconds(s float64) string {
 	const longest = 9e9 // a time.Duration holds 9.2e9 seconds
 	return quantity.Duration(time.Duration(min(s, longest) * float64(time.Second)))

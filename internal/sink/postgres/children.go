@@ -129,16 +129,16 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 		}
 		was[string(key)] = fold.Stored{Exists: true, State: state}
 	}
-	taking, key := p.resolver.Cascade(p.writes), len(p.b.Table.Key)
+	cascade, key := p.resolver.Cascade(p.writes), len(p.b.Table.Key)
 	for _, f := range p.lookup.keys {
 		for _, row := range found[f.statement].rows {
-			taken := taking.Add(row[1:1+key], f.above.b.NewestDelete(f.above.writes[number(row[0])]))
-			if p.b.Scope == fold.RowScope && taken != nil {
-				was[string(taken.Key)] = fold.Stored{Exists: true, Version: row[1+key]}
+			child := cascade.Add(row[1:1+key], f.above.b.NewestDelete(f.above.writes[number(row[0])]))
+			if p.b.Scope == fold.RowScope && child != nil {
+				was[string(child.Key)] = fold.Stored{Exists: true, Version: row[1+key]}
 			}
 		}
 	}
-	rows := taking.Rows()
+	rows := cascade.Rows()
 	for _, r := range rows {
 		all = append(all, storedRow{row: r, was: was[string(r.Key)]})
 	}
@@ -210,7 +210,7 @@ func (a *attempt) cascading(p *part) (cascading []*part) {
 // sweep deletes the rows that belong to one of the staged rows that sweep, and are not staged themselves.
 func (s *shape) sweep() statement {
 	join, on := s.swept()
-	return s.table.deleteBelow("", s.stage, join, on, "s.op = 's'", s.stage)
+	return s.table.deleteChildren("", s.stage, join, on, "s.op = 's'", s.stage)
 }
 
 // cascade deletes the rows that belong to a deleted or replaced row of the parent's part, and are not staged
@@ -221,12 +221,12 @@ func (p *part) cascade(above *part) statement {
 		stage = p.t.stageName()
 	}
 	join, on := p.belongs(above)
-	return p.after.deleteBelow("DISTINCT ", above.t.stageName(), join, on, "s.op IN ('d', 'r')", stage)
+	return p.after.deleteChildren("DISTINCT ", above.t.stageName(), join, on, "s.op IN ('d', 'r')", stage)
 }
 
-// deleteBelow deletes the rows of a table that are deleted with a staged row s of other tables, except those in the
+// deleteChildren deletes the rows of a table that are deleted with a staged row s of other tables, except those in the
 // table's own staging table own; "" means none. EXCEPT looks at each row once, however the server joins.
-func (t *relation) deleteBelow(distinct, others, join, on, where, own string) statement {
+func (t *relation) deleteChildren(distinct, others, join, on, where, own string) statement {
 	var key, staged, is, order []string
 	for i, k := range t.Key {
 		column := fmt.Sprintf("c%d", k)

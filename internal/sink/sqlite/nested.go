@@ -200,7 +200,7 @@ func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 	if w == nil || !w.nested.follows {
 		return nil, nil
 	}
-	var taking *fold.Cascade
+	var cascade *fold.Cascade
 	for of := w.layout.b.Child; of != nil; of = p.batches[of.Parent].Child {
 		above := p.writers[of.Parent]
 		for _, r := range rows[of.Parent] {
@@ -208,8 +208,8 @@ func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 			if v == nil {
 				continue
 			}
-			if taking == nil {
-				taking = w.versions.Cascade(rows[table])
+			if cascade == nil {
+				cascade = w.versions.Cascade(rows[table])
 			}
 			below := above.nested.descendants[slices.IndexFunc(above.nested.descendants, func(b *childTable) bool { return b.w == w })]
 			keys, err := above.childKeys(below, r)
@@ -223,12 +223,12 @@ func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
 						values[i] = v.json()
 					}
 				}
-				taking.Add(values, v)
+				cascade.Add(values, v)
 			}
 		}
 	}
-	if taking == nil {
+	if cascade == nil {
 		return nil, nil
 	}
-	return taking.Rows(), nil
+	return cascade.Rows(), nil
 }
