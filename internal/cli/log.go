@@ -166,8 +166,9 @@ func (l *outageLog) note() {
 	}
 }
 
-// retried handles a failure before its retry; nil if the database answers again.
+// retried counts and logs a failure before its retry; nil if the database answers again.
 func (l *outageLog) retried(e *sink.Error) {
+	l.p.Retry(e)
 	if e != nil {
 		l.log.Debug(fmt.Sprintf("%v; retrying", e), "attempt", e.Attempt)
 	}

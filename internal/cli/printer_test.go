@@ -168,11 +168,9 @@ func TestOutageLog(t *testing.T) {
 		fails := func(reason string, seconds int) { // once a second
 			for n := range seconds {
 				e := &sink.Error{Class: sink.Transient, Reason: reason, Err: errors.New("it failed"), Attempt: n + 1}
-				p.Retry(e)
 				l.retried(e)
 				time.Sleep(time.Second)
 			}
-			p.Retry(nil)
 			l.retried(nil)
 		}
 		says := func(want ...string) {

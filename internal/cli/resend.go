@@ -175,7 +175,7 @@ func jobsText(jobs []string) string {
 // resendLines applies the lines, one source after the other.
 func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan, left *keptLines) (err error) {
 	defer func() {
-		if ctx.Err() != nil && errors.As(err, new(sink.StoppedError)) {
+		if stoppedInOutage(ctx, err) {
 			e.log.Warn("the database is unavailable: " + err.Error())
 			err = ctx.Err()
 		}
@@ -190,12 +190,8 @@ func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan
 	}
 	p := progress.New(names...)
 	outage := &outageLog{log: e.log, p: p, to: dest.Shown()}
-	onRetry := func(failure *sink.Error) {
-		p.Retry(failure)
-		outage.retried(failure)
-	}
 	var db sink.Sink
-	if err = sink.Patiently(ctx, patience, onRetry, func() error {
+	if err = sink.Patiently(ctx, patience, outage.retried, func() error {
 		db, err = dest.Open(ctx, dest.Dest, options)
 		return err
 	}); err != nil {
@@ -212,7 +208,7 @@ func (e *env) resendLines(ctx context.Context, o *resendOptions, plan *spec.Plan
 	}
 	for _, name := range left.sources {
 		lines := job.Resent{Source: name, Each: func(ctx context.Context, each func(sink.Kept) error) error { return left.each(ctx, name, each) }}
-		if err = job.Resend(ctx, *c, lines, sink.Retry(db, patience, onRetry), sink.RetryClaims(claims, patience, onRetry), p); err != nil {
+		if err = job.Resend(ctx, *c, lines, sink.Retry(db, patience, outage.retried), sink.RetryClaims(claims, patience, outage.retried), p); err != nil {
 			break
 		}
 	}

@@ -85,7 +85,7 @@ func AppendKey(key []byte, t *schema.Table, values [][]byte) []byte {
 	return key
 }
 
-// partsOf returns the parts of a table's key: first those of hidden columns, which no database has, then the others
+// partsOf returns the parts of a table's key: first the hidden columns, which no database has, then the others
 // in column order.
 func partsOf(t *schema.Table) []int {
 	parts := make([]int, len(t.Key))

@@ -51,7 +51,7 @@ func randomTable(rules foldtest.Rules) *foldtest.Table {
 // TestFold_DoesNotDependOnWhereABatchEnds folds random feeds in batches of random sizes, with several folders, with
 // or without prefetching, into a database of a few maps. The result must equal the plain fold's after each message:
 // rows and rejected lines. The plain fold does not know tables that had rows before versions were used; there the
-// result must equal that of batches with one message.
+// result must equal the result of batches with one message.
 func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 	feeds, versions, defaults, late := 0, 0, 0, 0
 	var ops [fold.Truncate]int

@@ -256,7 +256,7 @@ func (n *NewTable) Refuse(key []string, why error) *feed.Error {
 func keyText(key []string) string { return cmp.Or(strings.Join(key, ","), "none") }
 
 // MapAlone is [Mapper.Map] for a mapper without a database: a table that the line needs is added with the key that the
-// stream names, or else with that of the mapping. The error is a [*NewTable] only if the line truncates such a table.
+// stream names, or else with the mapping's. The error is a [*NewTable] only if the line truncates such a table.
 func (m *Mapper) MapAlone(l *feed.Line, source string, at fold.Place) (Result, error) {
 	r, err := m.Map(l, source, at)
 	n, ok := err.(*NewTable)

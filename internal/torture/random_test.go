@@ -372,7 +372,7 @@ func (c *randomCase) limits() foldtest.Limits {
 	return foldtest.Limits{}
 }
 
-// without returns the case without some of its n lines, which are numbered: first those of the files, then the
+// without returns the case without some of its n lines, which are numbered: first the files' lines, then the
 // appended ones. The first line of a file is never removed.
 func (c *randomCase) without(at, size int) (d *randomCase, n int) {
 	d = new(*c)

@@ -70,7 +70,7 @@ func TestFlush_MergeFunctionsAreOneRoundTrip(t *testing.T) {
 }
 
 // TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have versions:
-// tables with foreign keys, rows with sets of two levels, and those of examples/orders/orders.yaml, whose keys the database
+// tables with foreign keys, rows with sets of two levels, and examples/orders/orders.yaml, whose keys the database
 // generates.
 func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 	type flusher interface {
