@@ -156,6 +156,7 @@ type ValueRules struct {
 	HoldsTime bool      // it stores the time of a flush unchanged
 	Judged    bool      // the database may reject a value that the column accepts
 	Finite    bool      // a Real or Number accepts neither NaN nor infinities
+	Timed     bool      // values are times, dates or intervals, or arrays of them
 }
 
 // Widening says how a column's type may change to hold more values.
@@ -264,11 +265,14 @@ func (c *Column) Admit(value []byte, k feed.Kind) *feed.Error {
 	if c.accepts(value, k) {
 		return nil
 	}
-	held := ""
-	if c.Held != "" {
-		held = ", and cannot be widened: " + c.Held
+	why := ""
+	switch {
+	case c.Held != "":
+		why = ", and cannot be widened: " + c.Held
+	case c.lacksUnit(value, k):
+		why = ": a number needs a cast in a config file that says its unit" + c.timeCasts()
 	}
-	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.Declared(), k, feed.Clip(feed.Text(nil, value, k)), held)
+	return feed.Errorf(feed.BadValue, "column %q is %s and cannot take %s %q as it is%s", c.Name, c.Declared(), k, feed.Clip(feed.Text(nil, value, k)), why)
 }
 
 // needs returns what the column must hold for a value.
@@ -297,6 +301,9 @@ func (c *Column) wholeKey(value []byte, k feed.Kind) bool {
 // type unless the type is meant to change it.
 func (c *Column) accepts(value []byte, k feed.Kind) bool {
 	number, isNumber := value, k == feed.Int || k == feed.Number
+	if c.lacksUnit(value, k) {
+		return false
+	}
 	switch c.Type {
 	case Bool:
 		return k == feed.Bool || string(value) == "0" || string(value) == "1" || k == feed.String && slices.Contains(c.Labels, string(feed.Text(nil, value, k)))
@@ -345,8 +352,10 @@ func (c *Column) accepts(value []byte, k feed.Kind) bool {
 		return slices.Contains(c.Labels, string(feed.Text(nil, value, k)))
 	case Day, Instant:
 		// The database reads many spellings of a date; for a key, weir must know which are equal.
-		_, ok := c.appendTime(nil, feed.Text(nil, value, k))
-		return ok || !c.Key
+		if c.Key {
+			_, ok := c.appendTime(nil, feed.Text(nil, value, k))
+			return ok
+		}
 	case Bytes:
 		text, isHex := bytes.CutPrefix(feed.Text(nil, value, k), []byte(`\x`))
 		_, err := hex.Decode(make([]byte, hex.DecodedLen(len(text))), text)
@@ -358,6 +367,37 @@ func (c *Column) accepts(value []byte, k feed.Kind) bool {
 		return k != feed.String || !affinityChanges(feed.Text(nil, value, k))
 	}
 	return true
+}
+
+// lacksUnit reports whether a value for a column of times is a number, also in a string or in an array. Postgres would
+// read 20260101 as a date.
+func (c *Column) lacksUnit(value []byte, k feed.Kind) bool {
+	switch {
+	case !c.Timed && c.Type != Day && c.Type != Instant || k == feed.Bool:
+		return false
+	case k == feed.JSON:
+		for w := feed.Walk(value); w.Next(); {
+			if w.Kind != feed.JSON && c.lacksUnit(w.Raw(), w.Kind) {
+				return true
+			}
+		}
+		return false
+	}
+	_, isNumber := feed.AsNumber(bytes.TrimSpace(feed.Text(nil, value, k)))
+	return isNumber
+}
+
+// timeCasts names the casts that read numbers as values of a column of times; there is none for arrays.
+func (c *Column) timeCasts() string {
+	switch {
+	case c.Type == Array:
+		return ""
+	case c.Type == Day:
+		return ": date_days"
+	case c.Type == Instant, c.local():
+		return ": timestamp (seconds), timestamp_ms, timestamp_us or timestamp_ns"
+	}
+	return ": time_ms, time_us or time_ns"
 }
 
 // affinityChanges reports whether NUMERIC affinity would change a text: it looks like a number that would be printed

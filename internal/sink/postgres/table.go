@@ -168,6 +168,7 @@ func (row *columnRow) column() (c schema.Column, more column) {
 		more.staged += " COLLATE " + row.Collation
 	}
 	c.Judged = row.Kind == "d" // a domain may have a CHECK
+	c.Timed = slices.Contains(timeTypes, strings.TrimPrefix(row.Type, "_"))
 	text := func() {
 		c.Type = schema.Text
 		if row.Deterministic == "f" { // different texts may be equal
@@ -225,6 +226,9 @@ func (row *columnRow) column() (c schema.Column, more column) {
 	}
 	return c, more
 }
+
+// timeTypes are the types of times. The type of an array has an underscore before the name.
+var timeTypes = []string{"date", "time", "timetz", "timestamp", "timestamptz", "interval"}
 
 // A collation treats some different texts as equal. For most, weir does not know which.
 type collation string
