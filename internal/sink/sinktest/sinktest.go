@@ -70,6 +70,7 @@ func Test(t *testing.T, h Harness) {
 		{"Widening", "", wideningTests},
 		{"Types", "", typeTests},
 		{"Table", "", tableTests},
+		{"UserTables", Shared, userTableTests},
 		{"Refused", "", refusedTests},
 		{"Transaction", "", transactionTests},
 		{"Fence", "", fenceTests},
