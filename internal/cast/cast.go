@@ -31,7 +31,6 @@ type Cast struct {
 	// textTime: points in time are written like SQLite's functions write them, in UTC: 2020-05-15 13:30:00. Else as
 	// in RFC 3339.
 	textTime bool
-	fraction int  // digits of a second that the column stores
 	shift    int  // number of decimal digits of a second in a numeric point in time: 3 for milliseconds
 	utc      bool // a point in time without an offset is in UTC
 	scale    int  // of a Base64Number: digits after the point, or noScale
@@ -49,12 +48,9 @@ const anyKind = 1<<feed.Null | 1<<feed.Bool | 1<<feed.Int | 1<<feed.Number | 1<<
 func New(t Type, textTypes bool) Cast {
 	r := rules[t.Kind]
 	c := Cast{Type: t, unconverted: 1<<feed.Null | r.keeps, read: r.read, shift: r.shift, utc: t.Kind == TimestampUTC,
-		scale: noScale, textTime: textTypes, TextJSON: textTypes, fraction: 6}
+		scale: noScale, textTime: textTypes, TextJSON: textTypes}
 	if t.Precision > 0 {
 		c.scale = t.Scale
-	}
-	if textTypes {
-		c.fraction = maxSeconds
 	}
 	return c
 }
@@ -84,8 +80,9 @@ func (c *Cast) Keeps(k feed.Kind) bool { return c.unconverted&(1<<k) != 0 }
 // KeepsAll reports whether no value needs conversion.
 func (c *Cast) KeepsAll() bool { return c.unconverted == anyKind }
 
-// maxSeconds is the maximum number of digits of a second in a text that weir writes.
-const maxSeconds = 1000
+// maxSeconds is the maximum number of digits of a second in a text that weir writes. Postgres rounds them, but reads no
+// time of more than 128 characters.
+const maxSeconds = 100
 
 // Read converts a value to the form that a column of the type stores. If that is impossible, the string is the
 // reason. Null is unchanged.

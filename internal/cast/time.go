@@ -89,8 +89,6 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 		return *v, lateYear
 	case m.seconds > lastOfYear9999 && c.textTime:
 		return *v, lateText
-	case len(m.fraction) > c.fraction:
-		return *v, fmt.Sprintf("it has more than %s of a second", digits(c.fraction))
 	case canonical && !c.textTime && len(text) == len(v.Value)-2:
 		return *v, ""
 	}
