@@ -78,7 +78,6 @@ func TestDrivers_OneMore(t *testing.T) {
 	weir(3, "sync "+path+" --to memory:air", "2 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
 	weir(0, "status --to memory:air --sample 1", `{"id":"BA1","gate":"A1","delay":null}`)
 	weir(0, "rejects --to memory:air --raw", "bad\n")
-	weir(3, "rejects resend --to memory:air", "applied 0 of 1 rejected line; rejected again: 1 × not_json")
 	weir(0, "verify "+path+" --to memory:air", `2 rows of table "flights" match`)
 	weir(0, "explain BA2 "+path, "A2")
 	feed(first + `{"id":"BA1","gate":"B7"}` + "\n" + `{"id":"BA2","op":"delete"}` + "\n")

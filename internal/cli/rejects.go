@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,17 +24,16 @@ import (
 func (e *env) rejectsCommand() *cobra.Command {
 	c := e.rejectsListCommand()
 	c.Use = "rejects --to DEST"
-	c.Short = "List, resend or drop rejected lines"
-	c.Long = `Print the rejected lines that weir_rejects keeps, as weir rejects list does. resend
-applies them again, and drop removes them.
+	c.Short = "List or drop rejected lines"
+	c.Long = `Print the rejected lines that weir_rejects keeps, as weir rejects list does, or
+remove them with drop.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage; resend has others, too.`
+Exit codes: 0 done, 1 failed, 2 wrong usage.`
 	c.Example = `  weir rejects --to flights.db
   weir rejects list --to flights.db --reason not_json --raw
-  weir rejects resend --to flights.db --table flights
   weir rejects drop --to flights.db --job flights`
 	c.Args = noCommand
-	c.AddCommand(e.rejectsListCommand(), e.rejectsResendCommand(), e.rejectsDropCommand())
+	c.AddCommand(e.rejectsListCommand(), e.rejectsDropCommand())
 	return c
 }
 
@@ -130,7 +130,8 @@ With --raw, print only the original lines, to correct them and send them again:
 
     weir rejects list --to flights.db --raw | jq -c … | weir sync - --to flights.db --table flights
 
-Only the first 64 KiB of a line are kept.`,
+Line feeds within a Kafka record are printed as spaces. Only the first 64 KiB of
+a line are kept.`,
 		Example: `  weir rejects list --to flights.db --limit 10 --newest
   weir rejects list --to flights.db --table flights --json`,
 		Args: cobra.NoArgs,
@@ -158,6 +159,8 @@ Only the first 64 KiB of a line are kept.`,
 type rejectList struct {
 	limit             int // 0: no limit
 	newest, raw, json bool
+
+	cut int64 // printed lines that may be longer than what is kept
 }
 
 // listRejects prints the selected lines.
@@ -184,6 +187,9 @@ func (e *env) listRejects(ctx context.Context, db sink.Inspector, f *rejectFilte
 			err = e.printReject(&k, l)
 		}
 	}
+	if l.cut > 0 {
+		e.log.Warn(fmt.Sprintf("%s of 64 KiB or more: only the first 64 KiB of each are kept", quantity.Count(l.cut, "line")))
+	}
 	if err != nil || l.raw || l.json {
 		return err
 	}
@@ -192,9 +198,12 @@ func (e *env) listRejects(ctx context.Context, db sink.Inspector, f *rejectFilte
 
 // printReject prints a rejected line.
 func (e *env) printReject(k *sink.Kept, l *rejectList) error {
+	if len(k.Text) >= fold.MaxRejectText {
+		l.cut++
+	}
 	switch {
-	case l.raw:
-		_, err := fmt.Fprintf(e.stdout, "%s\n", k.Text)
+	case l.raw: // a record of Kafka may have several lines
+		_, err := fmt.Fprintf(e.stdout, "%s\n", bytes.ReplaceAll(k.Text, []byte{'\n'}, []byte{' '}))
 		return err
 	case l.json:
 		return json.NewEncoder(e.stdout).Encode(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,

@@ -222,7 +222,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 // stoppedIn returns a run's error. If the run was stopped while the database was unavailable, it logs what is not
 // committed, and returns ctx's error.
 func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
-	if !stoppedInOutage(ctx, err) {
+	if ctx.Err() == nil || !errors.As(err, new(sink.StoppedError)) {
 		return err
 	}
 	s, left := r.p.Snapshot(), ""
@@ -231,11 +231,6 @@ func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
 	}
 	r.log.Warn(fmt.Sprintf("the database is unavailable%s: %v; %s", left, err, stoppedText(r.o, s.Stops)), "pending_lines", s.Pending)
 	return ctx.Err()
-}
-
-// stoppedInOutage reports whether err is the error of a command that was stopped while the database was unavailable.
-func stoppedInOutage(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && errors.As(err, new(sink.StoppedError))
 }
 
 // apply runs the job of the plan.

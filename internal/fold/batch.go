@@ -76,7 +76,7 @@ func (r *Reject) Why() string { return string(r.Reason) + ": " + r.Detail }
 
 // NewReject returns the reject of a line that is not a message, or not one for a table. It copies text.
 func NewReject(at Place, table int, err *feed.Error, text []byte) Reject {
-	return Reject{at, table, err.Reason, err.Detail, bytes.Clone(text[:min(len(text), maxRejectText)])}
+	return Reject{at, table, err.Reason, err.Detail, bytes.Clone(text[:min(len(text), MaxRejectText)])}
 }
 
 // Bytes returns the memory that the reject uses.
@@ -89,7 +89,8 @@ type Place struct {
 	Offset int64 // of the line's first byte in the decompressed stream
 }
 
-const maxRejectText = 64 << 10 // bytes
+// MaxRejectText is how much of a rejected line is kept.
+const MaxRejectText = 64 << 10 // bytes
 
 // initialMark is the first byte of a value in the arena for which [Batch.Initial] is true. No JSON value begins with
 // it.

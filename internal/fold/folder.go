@@ -238,7 +238,7 @@ func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
 			text = nil // another row of the same message has it
 		}
 		if !f.opt.WholeLines {
-			text = text[:min(len(text), maxRejectText)]
+			text = text[:min(len(text), MaxRejectText)]
 		}
 		b.keep(&f.now.message, f.now.row, text, from)
 	}

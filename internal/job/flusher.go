@@ -143,11 +143,7 @@ func (f *flusher) flushOf(s *set) *sink.Flush {
 		return f.rejects.write(flush, rejects)
 	}
 	for i := range s.lanes { // the fence is checked first
-		at := &s.lanes[i]
-		flush.Lanes[i] = f.laneOf(at, 0)
-		if kept := at.lane.resends(); kept != nil {
-			flush.Resent = append(flush.Resent, kept.between(at.lane.flushed.pos.read, at.pos.read)...)
-		}
+		flush.Lanes[i] = f.laneOf(&s.lanes[i], 0)
 	}
 	return flush
 }

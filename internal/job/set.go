@@ -58,11 +58,10 @@ func (s *set) resume(value []byte) {
 // resumeOverhead is about what a value takes in addition to its bytes.
 const resumeOverhead = 64
 
-// isEmpty reports whether there is nothing to write. A lane that is unnamed has no checkpoint to write, unless it
-// resends lines.
+// isEmpty reports whether there is nothing to write. A lane that is unnamed has no checkpoint to write.
 func (s *set) isEmpty() bool {
 	for i := range s.lanes {
-		if l := s.lanes[i].lane; !l.unnamed || l.resends() != nil {
+		if !s.lanes[i].lane.unnamed {
 			return false
 		}
 	}

@@ -88,10 +88,6 @@ type Mapper struct {
 	// Names maps table names of the database to names in the stream, for tables that earlier runs added: two names in
 	// the stream must not become one table. The caller sets it before the first Map.
 	Names map[string]string
-	// Undescribed says that lines come without the messages that describe their tables, as rejected lines do. A line that
-	// needs a table which the stream describes is then rejected, and does not end the run. The caller sets it before the
-	// first Map.
-	Undescribed bool
 
 	plan    *Plan
 	open    planned // the table whose key was set last, as it was before

@@ -127,8 +127,6 @@ func (m *Mapper) newTable(msg *message) error {
 	n.Columns = d.columns
 	switch {
 	case isDeclared, !p.stream.DescribesTables():
-	case m.Undescribed:
-		return feed.Errorf(feed.Unmatched, "the message that describes the table %q (the envelope's schema) is not among the rejected lines, so its key and types are unknown: name the table and its key under tables in a config file, or read the stream again from its start", feed.Clip(msg.Table))
 	default:
 		return fmt.Errorf("the stream has rows of table %q before it describes them (the envelope's schema): read it from its start", feed.Clip(msg.Table))
 	}

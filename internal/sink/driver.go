@@ -68,8 +68,8 @@ type Inspector interface {
 	Tables(ctx context.Context, wanted ...TableKey) ([]schema.Table, error)
 	// Status returns what the database has about jobs and rejects.
 	Status(ctx context.Context) (Status, error)
-	// Rejects calls each with every rejected line kept, in the order in which they were rejected. If job is not empty,
-	// it returns only that job's.
+	// Rejects calls each with every rejected line kept, in the order in which they were rejected, up to the last one when
+	// it was called. If job is not empty, it returns only that job's.
 	Rejects(ctx context.Context, job string, each func(Kept) error) error
 	// LastRejects returns a job's n newest rejected lines, newest first.
 	LastRejects(ctx context.Context, job string, n int) ([]Kept, error)

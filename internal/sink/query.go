@@ -101,28 +101,7 @@ func (q Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
 	for _, row := range rows {
 		found[names[number(row[0])]] = Fence{Seq: number(row[1]), Run: string(row[2])}
 	}
-	if done, err = f.Judge(found); done || err != nil {
-		return done, err
-	}
-	return false, q.judgeResent(ctx, f)
-}
-
-// judgeResent returns an error unless all lines that a flush removes still exist.
-func (q Ledger) judgeResent(ctx context.Context, f *Flush) error {
-	missing := len(f.Resent)
-	for ids := range slices.Chunk(f.Resent, KeptAtOnce) {
-		rows, err := q.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE id IN ("+idList(ids)+")")
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			missing -= int(number(row[0]))
-		}
-	}
-	if missing > 0 {
-		return ResentError{missing}
-	}
-	return nil
+	return f.Judge(found)
 }
 
 // idList returns SQL for a list of IDs.
@@ -162,7 +141,7 @@ func (d Dialect) insertLanes(job, run string, lanes []Lane, tableIDs string) str
 		"\nVALUES " + strings.Join(values, ", ")
 }
 
-// DropRejects returns the statements that remove rejected lines in a flush: lines reread or resent, and old ones.
+// DropRejects returns the statements that remove rejected lines in a flush: lines of sources that are reread, and old ones.
 func (d Dialect) DropRejects(f *Flush) (statements []string) {
 	var restarts []string
 	for i := range f.Lanes {
@@ -172,9 +151,6 @@ func (d Dialect) DropRejects(f *Flush) (statements []string) {
 	}
 	if len(restarts) > 0 {
 		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1}", f.Job)+" AND source IN ("+strings.Join(restarts, ", ")+")")
-	}
-	for ids := range slices.Chunk(f.Resent, KeptAtOnce) {
-		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+idList(ids)+")"))
 	}
 	if !f.DropRejects.IsZero() {
 		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1} AND time < "+d.Moment(f.DropRejects), f.Job))
@@ -247,9 +223,13 @@ const (
 
 // Rejects implements [Inspector].
 func (q Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) error {
-	of := ""
+	rows, err := q.ask(ctx, "SELECT coalesce(max(id), 0) FROM {p}weir_rejects")
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	of := fmt.Sprintf(" AND id <= %d", number(rows[0][0]))
 	if job != "" {
-		of = " AND job = {1}"
+		of += " AND job = {1}"
 	}
 	for last := int64(0); ; {
 		some, err := q.rejects(ctx, nextRejects(last, of, KeptAtOnce), job)

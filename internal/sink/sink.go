@@ -233,9 +233,6 @@ type Flush struct {
 	Lanes []Lane
 	// RejectFile is the state of the file of rejects; nil leaves it unchanged.
 	RejectFile *RejectFile
-	// Resent are the IDs of lines in weir_rejects from which the flush's batches and rejects were made. They are
-	// removed. The error is a [ResentError] if one of them is missing.
-	Resent []int64
 	// KeepRejects writes the rejects to weir_rejects.
 	KeepRejects bool
 	// DropRejects removes the job's rejects from before this time; zero keeps all.
@@ -422,17 +419,6 @@ func (e FencedError) Error() string {
 
 // ExitCode is the exit code of a run that finds another one in its place.
 func (FencedError) ExitCode() int { return 4 }
-
-// ResentError reports that rejected lines from which a flush was made no longer exist: another run has applied or
-// removed them.
-type ResentError struct{ Missing int }
-
-func (e ResentError) Error() string {
-	return fmt.Sprintf("another run has removed rejected lines meanwhile: %d", e.Missing)
-}
-
-// ExitCode is the exit code of a run that finds another one in its place.
-func (ResentError) ExitCode() int { return 4 }
 
 // BehindError reports that the database was restored to an earlier state during the run. The sources must be reread
 // from the checkpoints that it has now.

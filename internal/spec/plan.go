@@ -227,24 +227,3 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (*Plan, e
 	c.Rejects = job.RejectRules{To: job.DiscardRejects, Max: math.MaxInt64}
 	return p, nil
 }
-
-// Resend returns the plan to apply rejected lines to the spec's tables again. table is the table name if no file has
-// tables.
-func (s *Spec) Resend(name, table string) (*Plan, error) {
-	b := s.builder()
-	p, c := &b.plan, &b.plan.Job
-	var err error
-	if p.To, err = s.Destination(); err != nil {
-		return p, err
-	}
-	b.checkValues()
-	if s.EveryTable() {
-		table = mapping.Star
-	}
-	if b.tables(table); b.usage() != nil {
-		return p, b.usage()
-	}
-	c.Job, c.Source.RetryFor, c.BatchPeriod = name, s.retryFor(false), 0
-	c.Resume = func([]byte) error { return nil } // the source is not read
-	return p, nil
-}

@@ -157,19 +157,7 @@ func (s *state) fence(f *sink.Flush) (done bool, err error) {
 			found[name] = sink.Fence{Seq: cp.Seq, Run: cp.Run}
 		}
 	}
-	if done, err = f.Judge(found); done || err != nil {
-		return done, err
-	}
-	missing := len(f.Resent)
-	for i := range s.rejects {
-		if slices.Contains(f.Resent, s.rejects[i].ID) {
-			missing--
-		}
-	}
-	if missing > 0 {
-		return false, sink.ResentError{Missing: missing}
-	}
-	return false, nil
+	return f.Judge(found)
 }
 
 // write applies a batch to a table. seen is the ID of the table that the run knows.
@@ -412,14 +400,14 @@ func (t *table) putNewer(b *fold.Batch, tombstones time.Duration, res *sink.Coun
 	return nil
 }
 
-// dropRejects removes rejected lines: lines reread or resent, and old ones.
+// dropRejects removes rejected lines: lines of sources that are reread, and old ones.
 func (s *state) dropRejects(f *sink.Flush) {
 	again := map[string]bool{}
 	for _, l := range f.Lanes {
 		again[l.Source] = again[l.Source] || l.Restart
 	}
 	s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool {
-		return slices.Contains(f.Resent, k.ID) || k.Job == f.Job && (again[k.Source] || k.Time.Before(f.DropRejects))
+		return k.Job == f.Job && (again[k.Source] || k.Time.Before(f.DropRejects))
 	})
 }
 

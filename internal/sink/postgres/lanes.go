@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weirsync/weir/internal/sink"
@@ -32,23 +31,6 @@ func (a *attempt) fence() {
 		"  SELECT FROM %s.weir_checkpoints c JOIN (VALUES %s) v (source, seq) ON c.source = v.source AND c.seq = v.seq\n"+
 		"  WHERE c.job = %s\n  ORDER BY c.source FOR NO KEY UPDATE OF c) x) = %d",
 		d.schema, strings.Join(stand, ", "), literal(a.f.Job), len(stand)))
-	if ids := a.f.Resent; len(ids) > 0 {
-		// Two runs that resend the same lines wait for each other here, in the order of the IDs.
-		s.put(demand(errFenced, "(SELECT count(*) FROM (SELECT FROM %s.weir_rejects WHERE id = ANY ('%s') ORDER BY id FOR UPDATE) kept) = %d",
-			d.schema, array(ids), len(ids)))
-	}
-}
-
-// array returns an array literal.
-func array(ids []int64) string {
-	text := []byte{'{'}
-	for i, id := range ids {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = strconv.AppendInt(text, id, 10)
-	}
-	return string(append(text, '}'))
 }
 
 // checkpoints adds statements that write the checkpoints, and read the tables' IDs, some of which are only known now.

@@ -156,6 +156,19 @@ var inspectorTests = []test{
 			t.Errorf("after an error %d more calls came: %v", calls-1, err)
 		}
 	}},
+	{"LaterRejectsAreNotListed", func(t *testing.T, db Database) {
+		r := BeginJob(t, db, "many")
+		r.Flush(slices.Repeat([]string{"bad"}, 1500)...) // more than a driver reads at a time
+		n := 0
+		if err := inspect(t, db).Rejects(t.Context(), "", func(sink.Kept) error {
+			if n++; n == 1 {
+				r.Flush("bad again")
+			}
+			return nil
+		}); err != nil || n != 1500 {
+			t.Errorf("%d rejects were listed: %v", n, err)
+		}
+	}},
 	{"SampleHasRowsWithTheirNulls", func(t *testing.T, db Database) {
 		r := BeginTable(t, db, "it's", "id")
 		// A column may have the table's name, or any name in a driver's SQL.

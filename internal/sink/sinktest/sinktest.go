@@ -82,7 +82,6 @@ func Test(t *testing.T, h Harness) {
 		{"Claim", Claimable, claimTests},
 		{"Inspector", "", inspectorTests},
 		{"Outbox", "", outboxTests},
-		{"Resend", "", resendTests},
 		{"Driver", "", driverTests},
 		{"Unchanged", "", unchangedTests},
 		{"Version", "", versionTests},
