@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -159,73 +157,4 @@ func TestSync_FollowsManyFiles(t *testing.T) {
 	if most != 1000 {
 		t.Errorf("a flush moved %d files on", most)
 	}
-}
-
-// TestSync_BadFirstLinesOfASlowSource: bad first lines are rejected once. Two of them are not enough to recognize the
-// format of a file that others write to.
-func TestSync_BadFirstLinesOfASlowSource(t *testing.T) {
-	dir := t.TempDir()
-	feed, dest := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
-	for n, more := range []string{"{\"id\":\n", "{\"id\":\n", "{\"id\":1}\n"} {
-		f, err := os.OpenFile(feed, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		testcheck.NoError(t, err)
-		if _, err := f.WriteString(more); err != nil {
-			t.Fatal(err)
-		}
-		f.Close()
-		c := configOf(t, feed, "table")
-		c.Source.Follow = true
-		succeedsUntil(t, c, dest, nil, func(p *progress.Progress) bool { return p.Snapshot().Batches > 0 })
-		if got, want := query(t, dest, "SELECT count(*) || ' ' || count(DISTINCT line) FROM weir_rejects"), fmt.Sprintf("%d %[1]d", min(n+1, 2)); got != want {
-			t.Errorf("after run %d: rejects, and lines of them: %s, want %s", n, got, want)
-		}
-	}
-}
-
-// TestSync_OtherFormats: a file without messages ends the run with an error that names its format, if five lines, or
-// all lines of the file, identify it. Otherwise its lines are rejected, as are lines of a connection and lines after a
-// message. The result does not depend on how lines are cut into blocks.
-func TestSync_OtherFormats(t *testing.T) {
-	testcheck.GoldenLines(t, "testdata/formats.txtar", func(t *testing.T, _, quoted string) string {
-		lines, err := strconv.Unquote(quoted)
-		testcheck.NoError(t, err)
-		lines, bad := strings.ReplaceAll(lines, "|", "\n")+"\n", 0
-		for line := range strings.Lines(lines) {
-			if line != "\n" && !strings.HasPrefix(line, `{"id":`) {
-				bad++
-			}
-		}
-		whole := becomes(t, "a", lines)
-		if pieces := becomes(t, "a", strings.SplitAfter(strings.TrimSuffix(lines, "\n"), "\n")...); pieces != whole {
-			t.Errorf("%s in pieces: %s, want %s", quoted, pieces, whole)
-		}
-		if got := becomes(t, "tcp://a:1", lines); got != fmt.Sprint(bad, " rejects") {
-			t.Errorf("%s of a connection: %s, want %d", quoted, got, bad)
-		}
-		return whole
-	})
-}
-
-// becomes returns the format that the blocks of a lane identify, or how many of their lines are rejected.
-func becomes(t *testing.T, lane string, blocks ...string) (what string) {
-	inMemory(t, func(b *bubble) {
-		b.Rejects.To, _ = job.ParseRejects("table")
-		b.Feed, b.Kind.Traits = job.Feed{}, kindOf(lane).Traits
-		offset, at := int64(0), source.Cursor("")
-		b.steps = []func() source.Event{opened(lane, &at)}
-		for i, text := range blocks {
-			if i == len(blocks)-1 {
-				text = strings.TrimSuffix(text, "\n") + "\n"
-			}
-			b.steps = append(b.steps, b.text(lane, offset, text))
-			offset += int64(len(text))
-		}
-		b.steps = append(b.steps, ends(lane, nil))
-		if err := b.run(); err != nil {
-			what, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "a: this is "), ";")
-		} else {
-			what = fmt.Sprint(b.p.Rejected(), " rejects")
-		}
-	})
-	return what
 }

@@ -17,16 +17,12 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	l, r := e.lane, &e.lane.reading
 	if e.Restart {
 		r.restart()
-		r.begins = beginning{} // lines read before are good, whatever comes now
 	}
 	if e.Line > 0 {
 		r.begin(e.Line - 1)
 	}
 	if e.failed != nil {
 		return e.failed
-	}
-	if f := r.begins.add(e); f != nil {
-		return rd.foreign(l, f)
 	}
 	if e.Conn != r.conn {
 		r.conn, r.feed.repeats, r.feed.opening = e.Conn, 0, true
@@ -50,15 +46,6 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	}
 	rd.read = rd.read || r.read > before
 	return err
-}
-
-// foreign ends the run because a lane has a foreign format. Lines of it that were already rejected are not written,
-// unless they were handed over or other lanes are in the set.
-func (rd *reader) foreign(l *lane, f *format) error {
-	if s := rd.filler.set; len(s.lanes) == 1 && s.lanes[0].lane == l {
-		s.reset()
-	}
-	return fmt.Errorf("%s: %w", l.name, f)
 }
 
 // oversize rejects a line that exceeds the limit, of which only the beginning was read. It returns 0 if the line is

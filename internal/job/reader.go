@@ -33,11 +33,10 @@ type reader struct {
 // laneReading is the reader's state of a lane.
 type laneReading struct {
 	laneCursor
-	seq    int64    // of the last set that had the lane
-	pos    position // after the last folded line
-	conn   int      // connection of the current lines; see [source.Block]
-	feed   feedState
-	begins beginning
+	seq  int64    // of the last set that had the lane
+	pos  position // after the last folded line
+	conn int      // connection of the current lines; see [source.Block]
+	feed feedState
 
 	ended bool // all its lines were folded
 
@@ -215,7 +214,6 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	r.pos = l.begin
 	r.begin(r.pos.line)
 	r.feed = feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
-	r.begins.awaits = r.pos.offset == 0 && !l.traits.Live
 	if err := errors.Join(rd.filler.settings.learn(&l.start), rd.adder.check(flushing, &l.start)); err != nil {
 		return err
 	}
@@ -242,9 +240,6 @@ func (rd *reader) endLane(l *lane, err error) error {
 		return rd.unread.noteUnread(&l.start, err)
 	}
 	l.reading.ended = true
-	if f := l.reading.begins.end(); f != nil && !rd.cfg.Source.Follow { // a followed file may be replaced
-		return rd.foreign(l, f)
-	}
 	return nil
 }
 

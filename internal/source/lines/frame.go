@@ -5,7 +5,6 @@ package lines
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 
@@ -17,14 +16,7 @@ const (
 	emptyReads = 100      // before a reader that returns nothing is given up, as in bufio
 )
 
-// ErrUTF16 reports that a stream is not UTF-8.
-var ErrUTF16 = errors.New("is UTF-16; weir reads UTF-8: iconv -f UTF-16 -t UTF-8")
-
-const (
-	bom     = "\xef\xbb\xbf"
-	utf16le = "\xff\xfe"
-	utf16be = "\xfe\xff"
-)
+const bom = "\xef\xbb\xbf"
 
 // Framing says how to cut a stream into blocks.
 type Framing struct {
@@ -65,12 +57,16 @@ func (f *Framer) Reset(src *bufio.Reader) {
 // Next returns the next block. An error, including io.EOF, comes after all lines before it, and again on each later
 // call.
 func (f *Framer) Next() (*source.Block, error) {
+	first := !f.begun && f.off == 0 && !f.Restart
 	if !f.begun {
 		f.begun = true
 		f.begin()
 	}
 	if f.filled.blk == nil && f.err == nil {
 		f.refill(nil)
+	}
+	if first {
+		f.recognize()
 	}
 	now := &f.filled
 	for f.err == nil && (now.cut == 0 || !f.Live && now.n < now.limit) {
@@ -154,13 +150,8 @@ func (f *Framer) begin() {
 		f.skipHole()
 	}
 	switch {
-	case f.off == 0:
-		switch Prefix(f.src, bom, utf16le, utf16be) {
-		case bom:
-			skip = len(bom)
-		case utf16le, utf16be:
-			f.err = ErrUTF16
-		}
+	case f.off == 0 && Prefix(f.src, bom) != "":
+		skip = len(bom)
 	case f.afterTail && Prefix(f.src, "\n") != "":
 		skip = 1
 	}

@@ -143,8 +143,8 @@ func (r *Reader) Each(send func(*source.Block) error) error {
 // Failure turns a read error into a message.
 func (r *Reader) Failure(err error) error {
 	switch {
-	case err == ErrUTF16:
-		return fmt.Errorf("%s %w", r.name, err)
+	case errors.As(err, new(*ForeignError)):
+		return fmt.Errorf("%s: %w", r.name, err)
 	case r.Raw.Err == nil && r.format != source.None:
 		return fmt.Errorf("decompress %s: %s %s after %d decompressed bytes (the complete lines before that were read): %w",
 			r.name, r.format, Fault(err, MaxWindow), r.Pos(), err)

@@ -158,7 +158,7 @@ func (e *fatalError) Unwrap() error { return e.error }
 // isFatal reports whether reconnecting is useless.
 func isFatal(err error) bool {
 	var fatal *fatalError
-	return errors.As(err, &fatal) || errors.Is(err, lines.ErrUTF16)
+	return errors.As(err, &fatal) || errors.As(err, new(*lines.ForeignError))
 }
 
 func isUnknownHost(err error) bool {

@@ -335,7 +335,7 @@ func (s *Stream) sender(c net.Conn) error {
 		defer release()
 	}
 	fail := func(err error) error {
-		if format == source.None || bytes.Err != nil || err == io.EOF || err == lines.ErrUTF16 {
+		if format == source.None || bytes.Err != nil || err == io.EOF || errors.As(err, new(*lines.ForeignError)) {
 			return err
 		}
 		return fmt.Errorf("%s: %s: %w", format, lines.Fault(err, senderWindow), err)

@@ -233,6 +233,36 @@ func TestDial_CertificateIsReplaced(t *testing.T) {
 	}
 }
 
+// TestDial_ForeignFormat: a feed of another format ends reading at once, unless an earlier connection has worked.
+func TestDial_ForeignFormat(t *testing.T) {
+	for earlier, want := range map[string]string{"": "", "{}\n": "{}\n<html>\n"} {
+		serve := func(n int, c net.Conn) {
+			text := "<html>\n"
+			if n == 0 && earlier != "" {
+				text = earlier
+			}
+			_, _ = io.WriteString(c, text)
+		}
+		dialIn(t, "tcp://pipe:1", source.Options{RetryFor: time.Minute}, serve, func(t *testing.T, s *Stream, warnings chan string) {
+			got := ""
+			for len(got) < len("{}\n<html>\n") {
+				b, err := s.Next(t.Context())
+				if err != nil {
+					if !strings.Contains(err.Error(), "tcp://pipe:1: this is HTML") || len(warnings) > 0 {
+						t.Errorf("%v, %d warnings", err, len(warnings))
+					}
+					break
+				}
+				got += string(b.Data)
+				b.Release()
+			}
+			if got != want {
+				t.Errorf("read %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // TestDial_EndsAtOnce: if TLS cannot work, or the host is unknown, weir does not reconnect, and gives the reason. It
 // retries temporary errors.
 func TestDial_EndsAtOnce(t *testing.T) {

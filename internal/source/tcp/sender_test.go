@@ -361,7 +361,7 @@ func TestListen_ZstdWindows(t *testing.T) {
 	})
 }
 
-// TestListen_Strangers: a connection with another protocol is closed with one warning, and delivers no line.
+// TestListen_Strangers: a connection with another protocol or format is closed with one warning, and delivers no line.
 func TestListen_Strangers(t *testing.T) {
 	listenIn(t, source.Options{}, nil, func(l *listening) {
 		for begins, warning := range map[string]string{
@@ -370,6 +370,9 @@ func TestListen_Strangers(t *testing.T) {
 			"OPTIONS / HTTP/1.1\r\n\r\n":                      "it speaks HTTP",
 			"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":                "it speaks HTTP",
 			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03...": "it speaks TLS: use tls-listen://",
+			"id,a\n1,2\n3,4\n5,6\n7,8\n":                      "this is CSV; weir reads one object a line: mlr --icsv --ojsonl cat FILE",
+			"{\n\"id\": 1\n}\n":                               "this is JSON over several lines",
+			"\xff\xfe{\x00}\x00\n\x00":                        "this is UTF-16",
 		} {
 			c := l.dial()
 			l.send(c, []byte(begins))
@@ -381,7 +384,13 @@ func TestListen_Strangers(t *testing.T) {
 		// A prefix of such a protocol alone is a line.
 		l.send(l.dial(), []byte("PO\n"))
 		l.want("PO\n")
+		// Of lines that may be CSV, none is lost if they are not.
 		c := l.dial()
+		l.send(c, []byte("id,a\n"))
+		l.send(c, []byte("1,2\n"))
+		l.send(c, []byte("{}\n"))
+		l.want("id,a\n1,2\n{}\n")
+		c = l.dial()
 		l.send(c, []byte("G"))
 		l.send(c, []byte("O\n"))
 		l.want("GO\n")
