@@ -59,7 +59,6 @@ type tableCounts struct {
 	Updated   int64 `json:"updated"`
 	Unchanged int64 `json:"unchanged"`
 	Deleted   int64 `json:"deleted"`
-	Expired   int64 `json:"expired,omitempty"` // rows removed because of their age
 }
 
 func newSummary(did *progress.Snapshot, sources []string) *summary {
@@ -83,7 +82,7 @@ func newSummary(did *progress.Snapshot, sources []string) *summary {
 }
 
 func countsOf(t *progress.Table) tableCounts {
-	return tableCounts{t.Messages, t.Coalesced, t.Inserted, t.Updated, t.Unchanged, t.Deleted, t.Expired}
+	return tableCounts{t.Messages, t.Coalesced, t.Inserted, t.Updated, t.Unchanged, t.Deleted}
 }
 
 // summarize prints the result of a run.
@@ -244,9 +243,5 @@ func (s *summary) text(job string) string {
 }
 
 func (t *tableCounts) rows() string {
-	text := fmt.Sprintf("%s inserted, %s updated, %s unchanged, %s deleted", quantity.Grouped(t.Inserted), quantity.Grouped(t.Updated), quantity.Grouped(t.Unchanged), quantity.Grouped(t.Deleted))
-	if t.Expired > 0 {
-		text += fmt.Sprintf(", %s expired", quantity.Grouped(t.Expired))
-	}
-	return text
+	return fmt.Sprintf("%s inserted, %s updated, %s unchanged, %s deleted", quantity.Grouped(t.Inserted), quantity.Grouped(t.Updated), quantity.Grouped(t.Unchanged), quantity.Grouped(t.Deleted))
 }

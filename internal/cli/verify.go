@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,10 +38,6 @@ compared by value if widening the column may have respelled them. For a table
 without a key (--key none), the number of rows and a sum of their hashes are
 compared.
 
-A table whose rows expire needs --at, the time of the comparison. Rows that may
-be missing because they or their parents had expired by then are counted
-separately.
-
 Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		Example: `  weir verify flights.jsonl.gz --to flights.db
   weir verify 'captures/*.jsonl.zst' --to postgres://weir@db.example/air --table flights --delete-when op=delete`,
@@ -57,7 +52,6 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 	f := c.Flags()
 	o.spec.AddFlags(f, append([]string{"to", "table", "unknown-fields", "max-columns"}, spec.FoldFlags...)...)
 	addWhole(f, &o.show, "show", "print at most `N` differences")
-	f.StringVar(&o.at, "at", "", "the `TIME` of the comparison, such as 2020-05-15T13:30:00Z, for a table whose rows expire")
 	f.SortFlags = false
 	return c
 }
@@ -65,24 +59,6 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 type verifyOptions struct {
 	spec *spec.Spec
 	show int
-	at   string
-}
-
-// time returns the time for which tables are compared.
-func (o *verifyOptions) time(tables []job.Table) (at time.Time, err error) {
-	expiring := slices.IndexFunc(tables, func(t job.Table) bool { return t.Expire != nil })
-	switch {
-	case o.at == "" && expiring >= 0:
-		return at, usagef("the rows of table %q expire: --at TIME says when it is compared, such as --at 2020-05-15T13:30:00Z", tables[expiring].Name)
-	case o.at != "" && expiring < 0:
-		return at, usagef("--at is for a table whose rows expire (expire in the config file)")
-	case o.at == "":
-		return at, nil
-	}
-	if at, err = time.Parse(time.RFC3339, o.at); err != nil {
-		return at, usagef("--at %q is not a time such as 2020-05-15T13:30:00Z", o.at)
-	}
-	return at, nil
 }
 
 // A verifier compares the expected rows with the tables.
@@ -90,7 +66,6 @@ type verifier struct {
 	sink.Inspector
 	env     *env
 	show    int // differences that may still be printed
-	at      time.Time
 	tables  []verified
 	several bool // there are several tables, or there may be
 }
@@ -98,16 +73,12 @@ type verifier struct {
 // verified is the result of comparing a table.
 type verified struct {
 	schema.Table
-	// expire tells when its rows are removed; nil: never.
-	expire *job.Expire
-	ages   bool   // its rows or their ancestors expire
 	prefix string // of each printed line
 
 	rows, live int
 	present    int // rows of the fold that are in the table
 	different  int
 	total      int64 // rows in the table
-	expired    int   // rows that may be missing because they or their ancestors have expired
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
@@ -163,23 +134,6 @@ func (v *verifier) print(t *verified, format string, args ...any) {
 	}
 }
 
-// expired reports whether a row may be missing because it or one of its ancestors has expired.
-func (v *verifier) expired(batches []*fold.Batch, table int, r *fold.Row) bool {
-	for {
-		b := batches[table]
-		if x := v.tables[table].expire; x != nil && x.Explains(b, r, v.at) {
-			return true
-		}
-		if b.Child == nil {
-			return false
-		}
-		table = b.Child.Parent
-		if r = b.ParentRow(r, batches[table]); r == nil {
-			return false
-		}
-	}
-}
-
 // compare compares a table with its batch.
 func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int) error {
 	t, b := &v.tables[table], batches[table]
@@ -213,11 +167,6 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 			t.present--
 		case sink.Removed:
 			t.present++
-		}
-		if d.Kind == sink.Missing && v.expired(batches, table, d.Row) {
-			t.expired++
-			t.live--
-			return true
 		}
 		v.differs(t, "%s", describe(b, &d))
 		return true
@@ -289,9 +238,6 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 	}
 	to := plan.To
 	v := &verifier{env: e, show: o.show}
-	if v.at, err = o.time(plan.Job.Tables); err != nil {
-		return err
-	}
 	if v.Inspector, err = to.Reader(ctx, to.Dest, sink.Options{Log: e.log}); err != nil {
 		return err
 	}
@@ -329,16 +275,7 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 		if err := v.add(ctx, tables[i]); err != nil {
 			return err
 		}
-		v.tables[i].expire = c.Tables[i].Expire
 		names = append(names, tables[i].Name)
-	}
-	for i := range v.tables {
-		if x := v.tables[i].expire; x != nil {
-			v.tables[i].ages = true
-			for _, l := range x.Below {
-				v.tables[slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.Name == l.Table })].ages = true
-			}
-		}
 	}
 	p := progress.New(names...)
 	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
@@ -375,10 +312,6 @@ func (v *verifier) report(t *verified, lines string) error {
 	case others != "":
 		return fmt.Errorf("%s%s %s%s", t.prefix, rows, match, others)
 	}
-	apart := ""
-	if t.ages {
-		apart = fmt.Sprintf(", but for %s that had expired", quantity.Count(int64(t.expired), "row"))
-	}
-	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s %s%s\n", rows, name, match, lines, apart)
+	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s %s\n", rows, name, match, lines)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/merge"
@@ -55,7 +54,6 @@ func (r *reader) check(m *mappingDraft) {
 		c.columns(t)
 		c.rules(t)
 		c.paths(t)
-		c.expiry(t)
 	}
 	if !cyclic {
 		c.wanted(m.cases)
@@ -350,51 +348,4 @@ func (c *checker) paths(t *tableDraft) {
 			whens(s.When, t.where+".columns."+col.Name)
 		}
 	}
-}
-
-// expiry checks that expire names columns that hold times. What only the database knows is checked when a run starts.
-func (c *checker) expiry(t *tableDraft) {
-	e := t.Expire
-	if e == nil || t.Columns == nil {
-		return
-	}
-	where := t.where + ".expire"
-	if e.Of == nil {
-		if t.UnknownFields != fold.AddUnknown && !slices.ContainsFunc(t.Columns, func(col mapping.Column) bool { return timed(t, col) == yes }) {
-			c.fault(e.Pos, where, "no column is a timestamp or a stamp: name the columns to check with of")
-		}
-		return
-	}
-	for _, name := range e.Of {
-		i := slices.IndexFunc(t.Columns, func(col mapping.Column) bool { return col.Name == name })
-		switch {
-		case i < 0 && t.UnknownFields != fold.AddUnknown:
-			c.fault(e.Pos, where, "no column %q among the table's columns", name)
-		case i >= 0 && timed(t, t.Columns[i]) == no:
-			c.fault(e.Pos, where, "column %q is not a timestamp", name)
-		}
-	}
-}
-
-// An answer may be unknown until the database is asked.
-type answer int
-
-const (
-	no answer = iota
-	maybe
-	yes
-)
-
-// timed reports whether a column holds times.
-func timed(t *tableDraft, col mapping.Column) answer {
-	best := no
-	for _, s := range col.From {
-		switch as := t.TypeOf(&s); {
-		case s.Stamp != mapping.NoStamp || as.IsTime():
-			return yes
-		case as.Kind == cast.Auto:
-			best = maybe
-		}
-	}
-	return best
 }

@@ -218,7 +218,7 @@ func (c *checker) star(m *mappingDraft, t *tableDraft) {
 	if m.Envelope == nil || m.Envelope.Table == nil {
 		c.fault(t.Pos, t.where, "stands for all tables without an entry, and needs an envelope with table: the path of the table's name")
 	}
-	for _, key := range []string{"from", "of", "each", "id", "expire"} {
+	for _, key := range []string{"from", "of", "each", "id"} {
 		if t.given[key] != nil {
 			c.fault(t.place(key), join(t.where, key), "is for a table that has a name: give it one")
 		}

@@ -59,7 +59,6 @@ var places = map[string][]surroundings{
 	"source":    {{".*", nil, "{tables: {x: {key: id}, t: {key: id, each: e, columns: {id: , c: {KEYS}}}}}"}},
 	"envelope":  {{"each", nil, "{envelope: {KEYS}, tables: {t: }}"}, {"connect_schema", []string{"unwrap: u", "row: r"}, "{envelope: {KEYS}, tables: {t: }}"}, {".*", []string{"row: r"}, "{envelope: {KEYS}, tables: {t: }}"}},
 	"test":      {{".*", nil, "{ignore: {a: {KEYS}}, tables: {t: }}"}},
-	"expire":    {{".*", []string{"after: 7d"}, "{tables: {t: {expire: {KEYS}}}}"}},
 	"on_delete": {{".*", nil, "{tables: {t: {on_delete: {KEYS}}}}"}},
 	"case":      {{".*", []string{"name: n", `feed: ""`, "want: {}"}, "{tests: [{KEYS}], tables: {a: }}"}},
 }

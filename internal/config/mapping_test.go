@@ -72,7 +72,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(string(text))
 	}
 	f.Add("null: keep\nignore: [{a: ~}, {b: {not: [x, null]}}]\ntables: {a: {key: [\"x,y\", z]}, b: {of: a, each: $.b[0], set: merge, key: i, columns: {i: {meta: index}, v: {value: {a: [on, 1.50, ~]}}}}}\n")
-	f.Add("tables:\n  ~: {each: \"\\\"a b\\\".c\", expire: {after: 36h, of: x}, on_create: {sqlite: [a, b]}, parent: {x: y}, of: \"null\", key: k}\n  \"null\": {id: x, key: [\"~\"], unknown_fields: add}\n")
+	f.Add("tables:\n  ~: {each: \"\\\"a b\\\".c\", on_create: {sqlite: [a, b]}, parent: {x: y}, of: \"null\", key: k}\n  \"null\": {id: x, key: [\"~\"], unknown_fields: add}\n")
 	f.Add("tables: {t: {columns: {id, a: [a, b.a], c: [{value: null, when: x=1}, c]}}}")
 	f.Add("tables: {a: &x {columns: {id: &y [as integer, *y]}}, b: *x}\n")
 	f.Add("tables: {a: {columns: {id, b: {value: \"\\x7f\\u2028\"}}}}\ntests: [{name: x, feed: |\n  {}\n, want: {a: [{id: 1}]}}]\n")

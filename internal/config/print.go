@@ -148,15 +148,6 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	if t.Columns == nil || t.UnknownFields == fold.AddUnknown {
 		add(n, "max_columns", plainNode(strconv.Itoa(t.MaxColumns)))
 	}
-	if t.Expire != nil {
-		expire := flow(mapNode())
-		add(expire, "after", textNode(DurationText(t.Expire.After)))
-		if t.Expire.Of != nil {
-			add(expire, "of", listNode(t.Expire.Of))
-		}
-		add(expire, "every", textNode(DurationText(t.Expire.Every)))
-		add(n, "expire", expire)
-	}
 	if t.OnCreate != nil {
 		add(n, "on_create", statementsNode(t.OnCreate))
 	}

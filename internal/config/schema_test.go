@@ -109,7 +109,7 @@ func SchemaJudge(t *testing.T, text []byte) func(file string) bool {
 // KeyTables returns the known keys of each map, with the words that they accept.
 func KeyTables() map[string]map[string][]string {
 	return map[string]map[string][]string{"file": wordsOf(mappingKeys), "envelope": wordsOf(envelopeKeys), "table": wordsOf(tableKeys), "source": wordsOf(sourceKeys),
-		"test": wordsOf(testKeys), "expire": wordsOf(expireKeys), "on_delete": wordsOf(onDeleteKeys), "case": wordsOf(caseKeys)}
+		"test": wordsOf(testKeys), "on_delete": wordsOf(onDeleteKeys), "case": wordsOf(caseKeys)}
 }
 
 func wordsOf[T any](keys []key[T]) map[string][]string {
@@ -162,7 +162,7 @@ func reference[T any](keys []key[T]) string {
 // TestDocs_ReferenceIsCurrent compares the reference tables in the docs with the reader's keys.
 func TestDocs_ReferenceIsCurrent(t *testing.T) {
 	current(t, "../../docs/mapping.md", map[string]string{"top": reference(mappingKeys), "table": reference(tableKeys), "source": reference(sourceKeys), "test": reference(testKeys),
-		"expire": reference(expireKeys), "on_delete": reference(onDeleteKeys), "case": reference(caseKeys)})
+		"on_delete": reference(onDeleteKeys), "case": reference(caseKeys)})
 	current(t, "../../docs/envelopes.md", map[string]string{"envelope": reference(envelopeKeys)})
 }
 

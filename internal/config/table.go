@@ -3,7 +3,6 @@ package config
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -13,8 +12,6 @@ import (
 	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 )
-
-const defaultEvery = time.Minute
 
 // A mappingDraft is a mapping that is being read.
 type mappingDraft struct {
@@ -105,12 +102,6 @@ var tableKeys = []key[tableDraft]{
 	{"unknown_fields", "fields that no column takes: `ignore` them, `add` columns, or `reject` the message", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.UnknownFields = choice(r, n, where, rests...)
 	}},
-	{"expire", "age at which rows are removed, see below", "", ref("expire"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
-		t.Expire = &mapping.Expire{Pos: pos(n), Every: defaultEvery}
-		if given := readKeys(r, n, where, expireKeys, t.Expire); n.Kind == yaml.MappingNode && given["after"] == nil {
-			r.fault(pos(n), where, "after is missing: the age of the rows that are removed")
-		}
-	}},
 	{"on_create", "list of SQL to run when weir creates the table, or lists by database (`postgres: […]`)", "", ref("statements"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.OnCreate = r.statements(n, where)
 	}},
@@ -152,16 +143,6 @@ func (r *reader) onDelete(n *yaml.Node, where string) (o mapping.OnDelete) {
 }
 
 var rests = []fold.UnknownFields{fold.IgnoreUnknown, fold.AddUnknown, fold.RejectUnknown}
-
-var expireKeys = []key[mapping.Expire]{
-	{"after", "age of these rows, such as 48h or 7d", "", ageForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
-		e.After = r.duration(n, where)
-	}},
-	{"of", "columns that are all older, or NULL", "all timestamp columns and stamps", namesForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) { e.Of = r.names(n, where) }},
-	{"every", "how often they are removed", "1m", ageForm, func(r *reader, e *mapping.Expire, n *yaml.Node, where string) {
-		e.Every = r.duration(n, where)
-	}},
-}
 
 func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement) {
 	list := func(n *yaml.Node, where, database string) {

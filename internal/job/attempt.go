@@ -99,9 +99,6 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		return err
 	}
 	p := a.newPipeline(starts, unmarked, turns, outbox)
-	if err := r.expiry.begin(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
 	err = p.run(ctx, starts, src)
 	a.lanes = p.opener.lanes
 	for _, l := range a.lanes {
@@ -123,13 +120,12 @@ type pipeline struct {
 	reader  *reader
 	flusher *flusher
 	outbox  *outbox
-	expiry  *expiry
 	turns   *turns
 }
 
 func (a *attempt) newPipeline(starts []start, unmarked bool, turns *turns, outbox *outbox) *pipeline {
 	r, c := a.run, a.run.cfg
-	p := &pipeline{scans: newScanPool(r.names, r.limit), outbox: outbox, expiry: r.expiry, turns: turns}
+	p := &pipeline{scans: newScanPool(r.names, r.limit), outbox: outbox, turns: turns}
 	full, free := make(chan *set), make(chan *set, 2)
 	for range 2 {
 		s := newSet(len(a.folding.tables))
@@ -163,7 +159,6 @@ func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) e
 		defer close(idle)
 		loops, looping := errgroup.WithContext(flushing)
 		loops.Go(func() error { return p.outbox.run(looping) })
-		loops.Go(func() error { return p.expiry.run(looping, p.turns) })
 		return loops.Wait()
 	})
 	g.Go(func() error { return p.flusher.write(flushing, idle) })

@@ -61,7 +61,6 @@ func (f *flusher) write(ctx context.Context, idle <-chan struct{}) error {
 
 // writeSet writes a set.
 func (f *flusher) writeSet(ctx context.Context, s *set) error {
-	f.turns.anyEnded = f.turns.anyEnded || len(s.ended) > 0
 	if s.isEmpty() && !s.rebuild { // it carries only resume values or ended lanes
 		if err := errors.Join(f.resume(s), f.release(ctx, s.ended)); err != nil {
 			return err

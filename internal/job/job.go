@@ -7,7 +7,7 @@
 // lines ([opener], [claimer]). Scanners cut and scan the blocks ([scanPool]). The reader folds the lines in order into
 // a set ([reader], [folding], [filler]). The flusher writes the set ([flusher]) while the reader fills another. A set
 // has one owner at a time, and when both are full, reading pauses. Other work in the database takes [turns] with the
-// flusher: removing old rows ([expiry]), dead letters ([outbox]), and adding tables that a message names first
+// flusher: dead letters ([outbox]), and adding tables that a message names first
 // ([tableAdder]).
 package job
 
@@ -103,9 +103,6 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	if r.rejects, err = c.Rejects.To.open(); err != nil {
 		return err
 	}
-	if r.expiry, err = newExpiry(db, h.tables, p, c.Log); err != nil {
-		return err
-	}
 	for {
 		if err := r.sizeFiles(); err != nil {
 			return err
@@ -170,14 +167,13 @@ type run struct {
 	names     *feed.Names // of fields, in all sources
 	feedNames feedNames
 	pool      *source.Pool
-	limit     *rate.Limiter // of lines read from all sources; nil: no limit
-	rejects   *rejectFile   // owned by the flusher during an attempt
-	expiry    *expiry
+	limit     *rate.Limiter    // of lines read from all sources; nil: no limit
+	rejects   *rejectFile      // owned by the flusher during an attempt
 	nulled    map[string]int64 // values that count as null, by TABLE.COLUMN; owned by the reader
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *run {
-	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), expiry: &expiry{}, nulled: map[string]int64{}}
+	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), nulled: map[string]int64{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
 }

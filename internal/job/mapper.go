@@ -20,8 +20,7 @@ type Table struct {
 	Fold    fold.Options
 	// Fit changes a table, as read from the database, to what the job wants: its stamps, and the SQL that creates it.
 	// nil: it changes nothing.
-	Fit    func(*schema.Limits, *schema.Table) error
-	Expire *Expire // when rows are removed; nil: never
+	Fit func(*schema.Limits, *schema.Table) error
 	// Mapping has the table's settings in checkpoints, by key of a config file. nil if messages are rows.
 	Mapping map[string]string
 }

@@ -37,7 +37,7 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 				have.OnCreate = append(have.OnCreate, s.SQL)
 			}
 			return plan.Fit(i, have)
-		}, Expire: expireOf(plan, i)})
+		}})
 	}
 	counts := &unmatched{noTable: map[string]int64{}, notKept: map[string]int64{}}
 	c.Mapping.Names = names
@@ -78,16 +78,6 @@ func plannedTable(m *mapping.Mapping, of *mapping.Table, t Table) Table {
 		t.Mapping["envelope"] = m.Envelope.Preset + " " + m.EnvelopeFingerprint()
 	}
 	return t
-}
-
-// expireOf returns when rows of a table of a plan are removed.
-func expireOf(plan *mapping.Plan, i int) *Expire {
-	t := plan.Table(i)
-	e := t.Expire
-	if e == nil {
-		return nil
-	}
-	return &Expire{After: e.After, Of: t.Aging(), Every: e.Every, Below: plan.Descendants(i), Owner: plan.Owner(i)}
 }
 
 // planned maps lines by the plan of a mapping, and counts the lines that are for no table.

@@ -4,10 +4,9 @@ import "context"
 
 // turns let other goroutines use the database between two flushes: the flusher's goroutine runs their functions.
 type turns struct {
-	asked    chan turn
-	written  chan struct{}   // closed by the flusher when all sets are written
-	anyEnded bool            // a lane was read to its end; set before written is closed
-	stop     <-chan struct{} // closed when the run must stop: the next run does the rest
+	asked   chan turn
+	written chan struct{}   // closed by the flusher when all sets are written
+	stop    <-chan struct{} // closed when the run must stop: the next run does the rest
 }
 
 type turn struct {

@@ -78,7 +78,7 @@ func (c *compiler) keyless(t *Table, out *planned, what string) {
 	for _, needs := range []struct {
 		rule  string
 		given bool
-	}{{"of", t.Of != ""}, {"id", t.ID != ""}, {"delete_when", t.DeleteWhen != nil && !t.OnDelete.Insert}, {"a version (version_field, or version: true)", t.Version.Base != paths.NoBase}, {"fill_only", t.FillOnly}, {"expire", t.Expire != nil}} {
+	}{{"of", t.Of != ""}, {"id", t.ID != ""}, {"delete_when", t.DeleteWhen != nil && !t.OnDelete.Insert}, {"a version (version_field, or version: true)", t.Version.Base != paths.NoBase}, {"fill_only", t.FillOnly}} {
 		if needs.given {
 			c.fault(t.Pos, "%s: %s needs a key, and key: none makes each message its own row: leave one of them out", what, needs.rule)
 		}

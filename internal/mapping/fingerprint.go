@@ -43,7 +43,7 @@ func (m *Mapping) Fingerprint() map[string]string {
 func (m *Mapping) EnvelopeFingerprint() string { return fingerprint(m.Envelope) }
 
 // Fingerprint returns, by key of the config file, short texts for the settings that make rows of the table. It does
-// not include the options of the fold, expiry, and the SQL that runs when the table is created.
+// not include the options of the fold, and the SQL that runs when the table is created.
 func (t *Table) Fingerprint() map[string]string {
 	columns := slices.SortedFunc(slices.Values(t.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
 	columns = slices.DeleteFunc(columns, func(c Column) bool { // a key has its columns, whether they are listed or not

@@ -55,7 +55,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 		}
 	}
 	// A foreign key prevents the deletion of a referenced row.
-	t.HasConstraints = t.HasConstraints || p.isReferenced(table) && (p.canLoseRows(x) || x.spec.Expire != nil)
+	t.HasConstraints = t.HasConstraints || p.isReferenced(table) && p.canLoseRows(x)
 	if x.nest.parent >= 0 && !t.Exists {
 		t.AddForeignKey(p.parentForeignKey(table))
 	}

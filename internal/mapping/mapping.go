@@ -3,9 +3,6 @@
 package mapping
 
 import (
-	"slices"
-	"time"
-
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/fold"
@@ -53,7 +50,6 @@ type Table struct {
 	Columns       []Column
 	Type          cast.Type          // of columns without a type
 	UnknownFields fold.UnknownFields // fields without a column; "": ignored if Columns is set, else the fold decides
-	Expire        *Expire
 	// OnCreate is SQL that runs after the table is created, in the same transaction.
 	OnCreate []Statement
 
@@ -160,31 +156,10 @@ const (
 	SourceMeta Meta = "source"
 )
 
-// Expire says when rows of a table are removed.
-type Expire struct {
-	Pos   paths.Pos `json:"-"` // position in the file
-	After time.Duration
-	Of    []string // columns that must all be older, or NULL; nil: all timestamp columns, from messages or flushes
-	Every time.Duration
-}
-
 // A Statement is SQL for one kind of database or for all.
 type Statement struct {
 	Database string // "" for all
 	SQL      string
-}
-
-// Aging returns the columns that decide when rows expire: those in the mapping, or all timestamp columns.
-func (t *Table) Aging() (names []string) {
-	if t.Expire.Of != nil {
-		return t.Expire.Of
-	}
-	for _, c := range t.Columns {
-		if slices.ContainsFunc(c.From, func(s Source) bool { return s.Stamp != NoStamp || t.TypeOf(&s).IsTime() }) {
-			names = append(names, c.Name)
-		}
-	}
-	return names
 }
 
 // TypeOf returns the type that a source's values are converted to.

@@ -38,7 +38,7 @@ var (
 	}
 	ofTable = map[string]string{
 		"weir_rejected_lines_total":     "Lines rejected.",
-		"weir_rows_total":               "Rows of flushed batches by result, and rows that expired.",
+		"weir_rows_total":               "Rows of flushed batches by result.",
 		"weir_coalesced_messages_total": "Messages folded into the row of an earlier message of the batch.",
 	}
 	ofSource = map[string]string{
@@ -182,7 +182,6 @@ func collectTable(t *progress.Table, count emit) {
 	count("weir_rows_total", float64(t.Updated), t.Name, "updated")
 	count("weir_rows_total", float64(t.Unchanged), t.Name, "unchanged")
 	count("weir_rows_total", float64(t.Deleted), t.Name, "deleted")
-	count("weir_rows_total", float64(t.Expired), t.Name, "expired")
 	count("weir_coalesced_messages_total", float64(t.Coalesced), t.Name)
 }
 

@@ -207,7 +207,6 @@ type Table struct {
 	Messages  int64 // written, as part of rows
 	Coalesced int64 // messages folded into the row of an earlier message
 	Rows
-	Expired  int64                 // rows removed because of their age
 	Rejected map[feed.Reason]int64 // lines
 }
 
@@ -293,7 +292,6 @@ func (s *Snapshot) Total() Table {
 		t.Messages += each.Messages
 		t.Coalesced += each.Coalesced
 		t.add(each.Rows)
-		t.Expired += each.Expired
 		for r, n := range each.Rejected {
 			t.Rejected[r] += n
 		}
@@ -357,13 +355,6 @@ func (p *Progress) Recent() []Flushed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.recent)
-}
-
-// Expired counts rows that were removed from a table because of their age.
-func (p *Progress) Expired(table int, rows int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tables[table].Expired += rows
 }
 
 // Observe adds a function that the flushing goroutine calls for each flush. It must be called before the run.

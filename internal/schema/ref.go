@@ -41,19 +41,6 @@ type Part struct {
 	Column string
 }
 
-// A Lower is a child table, at any level.
-type Lower struct {
-	Table string
-	Key   []string // the key that the database has
-	// Owner finds the first column of Key from the first values of the key in messages; nil if these are the values
-	// of Key.
-	Owner *Lookup
-	// Above is the parent, as an index into the list of child tables, or -1 for the table that expires. The row's
-	// values in Columns equal the parent's in To.
-	Above       int
-	Columns, To []string
-}
-
 // Stored reports whether the database has the column.
 func (c *Column) Stored() bool { return c.Type != Rows && !c.Hidden }
 

@@ -41,13 +41,6 @@ func (i *intercepted) Flush(ctx context.Context, f *Flush) (res Result, err erro
 
 // The optional methods are only called if the inner sink has them: see [As].
 
-func (i *intercepted) Expire(ctx context.Context, e *Expiry) (res Expired, err error) {
-	if err = i.around(ctx, "Expire", nil, func() error { res, err = i.Sink.(Expirer).Expire(ctx, e); return err }); err != nil {
-		return Expired{}, err
-	}
-	return res, nil
-}
-
 func (i *intercepted) Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error) {
 	err = i.around(ctx, "Outbox", nil, func() error { next, waiting, err = i.Sink.(DeadLetters).Outbox(ctx, o); return err })
 	return next, waiting, err

@@ -23,7 +23,7 @@ const maxUnknown = 3 // retries of failures with an unknown outcome
 const stopGrace = time.Second
 
 // Retry returns s with its calls retried for up to patience if their errors are not [Permanent]. Waits grow, with
-// jitter. Expire is not retried: flushes may go first. onRetry is called with each failure before its retry, and with
+// jitter. onRetry is called with each failure before its retry, and with
 // nil when the database answers again.
 func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
 	return Intercept(s, patiently(patience, onRetry))
@@ -36,9 +36,6 @@ func RetryClaims(c Claims, patience time.Duration, onRetry func(err *Error)) Cla
 
 func patiently(patience time.Duration, onRetry func(err *Error)) Around {
 	return func(ctx context.Context, method string, _ *Flush, call func() error) error {
-		if method == "Expire" {
-			return call()
-		}
 		return Patiently(ctx, patience, onRetry, call)
 	}
 }

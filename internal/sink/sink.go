@@ -15,7 +15,7 @@ import (
 )
 
 // A Sink writes tables in one database. One goroutine at a time calls its methods, including the methods of its optional
-// parts. The optional parts are [Expirer], [DeadLetters], [SchemaMaker], [Forgetter] and [Gauged]; [As] finds them.
+// parts. The optional parts are [DeadLetters], [SchemaMaker], [Forgetter] and [Gauged]; [As] finds them.
 type Sink interface {
 	// Caps returns the limits of the database.
 	Caps() Caps
@@ -29,14 +29,6 @@ type Sink interface {
 	Flush(ctx context.Context, f *Flush) (Result, error)
 	// Close releases the database. It is safe to call it twice.
 	Close() error
-}
-
-// An Expirer is a sink that can remove old rows.
-type Expirer interface {
-	// Expire performs one step: it removes some old rows and their versions, in its own transactions, and advances e.
-	// It finds the rows by an index that begins with one of the columns; without one, it walks the whole table in key
-	// order. It may be called again after any error, and by several runs at once.
-	Expire(ctx context.Context, e *Expiry) (Expired, error)
 }
 
 // DeadLetters is a sink whose rejected lines can be sent elsewhere.

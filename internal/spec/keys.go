@@ -68,7 +68,7 @@ func (p *Plan) namesKeyOf(name string) bool {
 	}
 	at := slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == name })
 	t := &m.Tables[at]
-	return t.Of == "" && t.Each.Base == paths.NoBase && t.Row.Base == paths.NoBase && t.Expire == nil &&
+	return t.Of == "" && t.Each.Base == paths.NoBase && t.Row.Base == paths.NoBase &&
 		!slices.ContainsFunc(m.Tables, func(other mapping.Table) bool { return other.UsesKeyOf(name) })
 }
 

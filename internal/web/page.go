@@ -220,11 +220,6 @@ func (p *page) RetryReasons() string {
 	return strings.Join(why, ", ")
 }
 
-// AnyExpired reports whether any table had expired rows.
-func (p *page) AnyExpired() bool {
-	return slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Expired > 0 })
-}
-
 // AnyLag reports whether the lag of any source is known.
 func (p *page) AnyLag() bool {
 	return slices.ContainsFunc(p.Sources, func(s Source) bool { return s.LagSeconds != nil || s.LagRecords != nil })

@@ -94,7 +94,6 @@ type Table struct {
 	Updated       int64            `json:"updated"`
 	Unchanged     int64            `json:"unchanged"`
 	Deleted       int64            `json:"deleted"`
-	Expired       int64            `json:"expired"`
 	Rejected      map[string]int64 `json:"rejected"` // lines by reason
 }
 
@@ -204,7 +203,7 @@ func (s *Site) status() *Status {
 	for i := range did.Tables {
 		t := &did.Tables[i]
 		st.Tables = append(st.Tables, Table{t.Name, perSecond(at.rows[i]-since.table(i), over), t.Messages, t.Coalesced,
-			t.Inserted, t.Updated, t.Unchanged, t.Deleted, t.Expired, some(t.Rejected)})
+			t.Inserted, t.Updated, t.Unchanged, t.Deleted, some(t.Rejected)})
 	}
 	if did.Group.Partitions > 0 {
 		st.kafka(&did)

@@ -26,7 +26,6 @@ type conn struct {
 
 var (
 	_ sink.Sink        = (*conn)(nil)
-	_ sink.Expirer     = (*conn)(nil)
 	_ sink.DeadLetters = (*conn)(nil)
 	_ sink.Forgetter   = (*conn)(nil)
 	_ sink.Inspector   = (*conn)(nil)

@@ -157,29 +157,6 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestExpire_RowsBelowCostNoRoundTrip: descendants of old rows are removed by the same string of statements, unless
-// they have their own versions.
-func TestExpire_RowsBelowCostNoRoundTrip(t *testing.T) {
-	db, p := throughProxy(t, testpg.New(t))
-	n := sinktest.BeginNested(t, db, sinktest.AgingShop(t), false)
-	step := func(below bool) (answers int) {
-		t.Helper()
-		n.Flush(`{"id":1,"at":"2020-05-15T13:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-		e := n.Expiry(0, 30)
-		if !below {
-			e.Below = nil
-		}
-		p.Cut(nil)
-		if res, err := n.Sink.(sink.Expirer).Expire(t.Context(), e); err != nil || res.Removed != 1 || below != (res.Below != nil) {
-			t.Fatalf("%+v, %v", res, err)
-		}
-		return p.Count().Answers
-	}
-	if alone, below := step(false), step(true); below != alone {
-		t.Errorf("a step was answered %d times, without rows below %d times", below, alone)
-	}
-}
-
 // TestFlush_BatchesWithAndWithoutReferencesStageInOneTable: the staging table is not recreated when rows alternately
 // have references and none.
 func TestFlush_BatchesWithAndWithoutReferencesStageInOneTable(t *testing.T) {
@@ -196,77 +173,6 @@ func TestFlush_BatchesWithAndWithoutReferencesStageInOneTable(t *testing.T) {
 		case now != made:
 			t.Errorf("after flush %d the staging tables are %s, before they were %s", i, now, made)
 		}
-	}
-}
-
-// TestExpire_TheClockEndsAStep: a step does not block the feed for long, however many rows a trigger keeps or delays.
-func TestExpire_TheClockEndsAStep(t *testing.T) {
-	for _, held := range []int64{0, 15} {
-		for _, index := range []string{"CREATE INDEX ON t (id, at)", "CREATE INDEX ON t (at)"} {
-			db := connect(t, testpg.New(t))
-			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, at timestamp DEFAULT '2020-05-15')")
-			db.Exec(t, "INSERT INTO t SELECT generate_series(1, 30)")
-			db.Exec(t, fmt.Sprintf("CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05);"+
-				" IF old.id <= 2 * %d AND old.id %% 2 = 0 THEN RAISE 'it stays'; END IF; RETURN old; END $$", held))
-			db.Exec(t, "CREATE TRIGGER slowly BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION slowly()")
-			db.Exec(t, index)
-			r := sinktest.Begin(t, db)
-			e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
-			first, err := r.Sink.(sink.Expirer).Expire(t.Context(), e)
-			if err != nil || first.Done || first.Removed+first.Kept == 30 {
-				t.Errorf("%d held, %s: the first step did %+v, %v", held, index, first, err)
-			}
-			if all := r.Expire(e); first.Removed+all.Removed != 30-held || first.Kept+all.Kept != held {
-				t.Errorf("%d held, %s: %+v, and then %+v", held, index, first, all)
-			}
-		}
-	}
-}
-
-// TestExpire_RowsThatATriggerKeeps: an index that finds them again does not keep the expiry running forever.
-func TestExpire_RowsThatATriggerKeeps(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	aged(t, db, "CREATE INDEX ON t (at)", "IF old.id < 1001 THEN RETURN NULL; END IF")
-	r := sinktest.Begin(t, db)
-	e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
-	if all := r.Expire(e); all.Removed != 1 || all.Kept != 0 {
-		t.Errorf("%+v", all)
-	}
-}
-
-// TestExpire_AStepThatFailedIsTakenAgain: the rows handled before the failure count when it succeeds.
-func TestExpire_AStepThatFailedIsTakenAgain(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	aged(t, db, "DELETE FROM t WHERE id > 2", "IF old.id = 1 THEN RAISE 'it stays'; END IF; RAISE 'later' USING ERRCODE = 'serialization_failure'")
-	r := sinktest.Begin(t, db)
-	e := &sink.Expiry{Table: "t", Key: []string{"id"}, Of: []string{"at"}, Before: time.Now()}
-	if res, err := r.Sink.(sink.Expirer).Expire(t.Context(), e); err == nil {
-		t.Fatalf("did not exercise: %+v", res)
-	}
-	db.Exec(t, "DROP TRIGGER deletes ON t")
-	if all := r.Expire(e); all.Removed != 2 || all.Kept != 0 {
-		t.Errorf("%+v", all)
-	}
-}
-
-// aged creates a table t of 1001 old rows with a trigger that runs a statement before a delete.
-func aged(t *testing.T, db *database, more, trigger string) {
-	t.Helper()
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, at timestamp DEFAULT '2020-05-15')")
-	db.Exec(t, "INSERT INTO t SELECT generate_series(1, 1001)")
-	db.Exec(t, more)
-	db.Exec(t, "CREATE FUNCTION deletes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+trigger+"; RETURN old; END $$")
-	db.Exec(t, "CREATE TRIGGER deletes BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION deletes()")
-}
-
-// TestExpire_ATableBelowThatWasAltered: it is reread, and no row is reported as refused.
-func TestExpire_ATableBelowThatWasAltered(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	n := sinktest.BeginNested(t, db, sinktest.AgingShop(t), false)
-	n.Flush(`{"id":1,"at":"2020-05-15T13:00:00Z","items":[{"sku":"x"}]}`)
-	db.Exec(t, "ALTER TABLE items RENAME order_id TO other")
-	if res, err := n.Sink.(sink.Expirer).Expire(t.Context(), n.Expiry(0, 30)); err != nil || res.Removed != 1 || res.Kept != 0 {
-		t.Errorf("%+v, %v", res, err)
 	}
 }
 

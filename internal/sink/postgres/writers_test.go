@@ -221,29 +221,6 @@ func TestWriters_PiecewiseTakesTurns(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT * FROM t ORDER BY id", "1|1", "2|1")
 }
 
-// TestWriters_ExpiriesLockInTheOrderOfFlushes: in a composite key 10 comes before 9, so an expiry that waits for 10
-// does not hold 9.
-func TestWriters_ExpiriesLockInTheOrderOfFlushes(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (n integer, id integer, at timestamp DEFAULT '2020-05-15', PRIMARY KEY (n, id))")
-	db.Exec(t, "INSERT INTO t VALUES (9, 1), (10, 1)")
-	r := sinktest.BeginTable(t, db, "t", "n", "id")
-	db.Exec(t, "BEGIN")
-	db.Exec(t, "SELECT FROM t WHERE n = 10 FOR UPDATE")
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if all := r.Expire(&sink.Expiry{Table: "t", Key: []string{"n", "id"}, Of: []string{"at"}, Before: time.Now()}); all.Removed != 2 {
-			t.Errorf("%+v", all)
-		}
-	})
-	waitForLocks(t, db, 1)
-	if free := db.one(t, "SELECT count(*) FROM (SELECT FROM t WHERE n = 9 FOR UPDATE SKIP LOCKED) x"); free != "1" {
-		t.Error("it holds 9")
-	}
-	db.Exec(t, "COMMIT")
-	wg.Wait()
-}
-
 // TestFlush_Deadlock: another program locks the rows in another order.
 func TestFlush_Deadlock(t *testing.T) {
 	db := connect(t, testpg.New(t))

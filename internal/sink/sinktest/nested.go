@@ -63,25 +63,6 @@ func inVersions(m *mapping.Mapping, scope fold.Scope) {
 	}
 }
 
-// AgingShop is the shop with a time in each order.
-func AgingShop(t *testing.T) *mapping.Mapping { return aging(Shop(t), 0) }
-
-// aging adds a time to each row of a mapping's table.
-func aging(m *mapping.Mapping, table int) *mapping.Mapping {
-	m.Tables[table].Columns = append(m.Tables[table].Columns, columns("at: as timestamp")...)
-	return m
-}
-
-// stock writes two old orders with three items and four taxes, and one recent order.
-func (r *Run) stock() {
-	r.t.Helper()
-	r.At(at(0))
-	r.Flush(`{"id":1,"status":"old","at":"2020-05-15T13:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"},{"code":"b"}]},{"sku":"y","taxes":[{"code":"a"}]}]}`,
-		`{"id":2,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-	r.At(at(40))
-	r.Flush(`{"id":3,"status":"young","at":"2020-05-15T14:00:00Z","items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
-}
-
 // shopIs compares the rows of the shop's tables.
 func shopIs(t *testing.T, db Database, orders, items, taxes []string) {
 	t.Helper()

@@ -476,43 +476,6 @@ func part[T any](r *Run) T {
 	return part
 }
 
-// Expire runs all steps of an expiry.
-func (r *Run) Expire(e *sink.Expiry) sink.Expired {
-	r.t.Helper()
-	all, err := r.tryExpire(e)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return all
-}
-
-func (r *Run) tryExpire(e *sink.Expiry) (all sink.Expired, err error) {
-	r.t.Helper()
-	for range 10_000 { // generous, for slow machines
-		res, err := part[sink.Expirer](r).Expire(r.t.Context(), e)
-		if err != nil {
-			return all, err
-		}
-		if res.Removed > sink.ExpireRows {
-			r.t.Errorf("a step removed %d rows", res.Removed)
-		}
-		all.Removed, all.Kept = all.Removed+res.Removed, all.Kept+res.Kept
-		for i, rows := range res.Below {
-			e.CountBelow(&all, i, rows)
-		}
-		if all.Why += res.Why; res.Done {
-			all.Missing = res.Missing
-			return all, nil
-		}
-	}
-	return all, errors.New("it does not end")
-}
-
-// Expiry returns an expiry for rows of a mapping's table whose times are before a minute.
-func (r *Run) Expiry(table, minute int) *sink.Expiry {
-	return &sink.Expiry{Table: r.plan.Table(table).Name, Key: r.plan.StoredKey(table), Owner: r.plan.Owner(table), Of: []string{"at"}, Before: at(minute), Below: r.plan.Descendants(table)}
-}
-
 // End closes the run; it may be called again.
 func (r *Run) End() {
 	if err := errors.Join(r.Sink.Close(), r.Claims.Close()); err != nil {

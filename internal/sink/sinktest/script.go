@@ -173,10 +173,6 @@ func (p *play) do(c step) {
 			r.End()
 		}
 		p.add(c.run, "", mapped(t, p.db, c.args))
-	case "index":
-		if _, indexed := p.option("indexed"); indexed {
-			theirs(t, p.db, "CREATE INDEX by_"+c.args+" ON t ("+c.args+")")
-		}
 	case "sibling":
 		s := p.setup(c.args)
 		p.add(c.run, c.args, p.runs[""].sibling(s.Tables[0], func(o *fold.Options) { s.Options("", o) }))
@@ -224,8 +220,6 @@ func (p *play) do(c step) {
 			lanes = append(lanes, r.In(name).lanes[r.lane])
 		}
 		r.lanes, r.lane = lanes, 0
-	case "stock":
-		r.stock()
 	case "again":
 		r.result = r.again(r.failed)
 	case "fails":
@@ -330,14 +324,6 @@ func (p *play) expect(c step, r *player) {
 		Expect(t, p.db, referred(r.Mapping, r.Mapping.Tables[1].ID), c.lines...)
 	case "stamps":
 		stampsAre(t, p.db, strings.Fields(c.args)...)
-	case "expire":
-		of, rest, _ := strings.Cut(c.args, " ")
-		minute, want, _ := strings.Cut(rest, ": ")
-		if got, err := r.expired(of, must(strconv.Atoi(minute))); err == nil || want == "" || !strings.Contains(err.Error(), want) {
-			if same(got, want); err != nil {
-				t.Error(err)
-			}
-		}
 	case "compare":
 		most := 100
 		if c.args != "" {
@@ -353,30 +339,6 @@ func (p *play) expect(c step, r *player) {
 	default:
 		t.Fatalf("the command %s is unknown", c.command)
 	}
-}
-
-// expired removes rows older than a minute from a mapping's table (the first, if none has the name) or by columns, and
-// returns a description.
-func (r *player) expired(of string, minute int) (text string, err error) {
-	e := old(minute, strings.Split(of, ",")...)
-	if r.Mapping != nil {
-		e = r.Expiry(max(0, tableNamed(r.Mapping, of)), minute)
-	}
-	got, err := r.tryExpire(e)
-	text = fmt.Sprintf("%d removed", got.Removed)
-	if got.Kept > 0 {
-		text += fmt.Sprintf(", %d kept", got.Kept)
-		if !strings.Contains(strings.ToLower(got.Why), "foreign key") {
-			text += " because of " + got.Why
-		}
-	}
-	if len(got.Below) > 0 {
-		text += fmt.Sprintf(", below %v", got.Below)
-	}
-	if got.Missing != "" {
-		text += fmt.Sprintf(", column %s is missing", got.Missing)
-	}
-	return text, err
 }
 
 // hasColumns compares the first columns of a table in the database. Without lines the table must be missing.
@@ -478,7 +440,7 @@ func (p *play) setup(options string) (s Setup) {
 			}
 		case "plain":
 			plain = value
-		case "unclaimed", "most", "indexed", "shop", "merged", "referring", "stream":
+		case "unclaimed", "most", "shop", "merged", "referring", "stream":
 		case "streamed":
 			m = streaming(p.t, m.Tables...)
 		default:
@@ -517,17 +479,8 @@ func (p *play) mapping(options []string) *mapping.Mapping {
 // change changes a mapping by an option.
 func (p *play) change(m *mapping.Mapping, name, value string) {
 	switch name {
-	case "orders": // have another name, and no taxes
-		m.Tables = m.Tables[:2]
-		m.Tables[0].Name, m.Tables[1].Of = value, value
-	case "text-ids":
-		m.Tables[0].Columns = columns("id: as text, status: as text")
 	case "untyped":
 		untyped(m)
-	case "aging":
-		aging(m, max(0, tableNamed(m, value)))
-	case "stamped":
-		m.Tables[0].Columns = append(m.Tables[0].Columns, columns("at: stamp insert")...)
 	case "oid":
 		m.Tables[0].ID = name
 	case "iid":
@@ -560,9 +513,4 @@ func (p *play) change(m *mapping.Mapping, name, value string) {
 	default:
 		p.t.Fatalf("the option %s is unknown", name)
 	}
-}
-
-// tableNamed returns the index of a mapping's table; -1 if there is none.
-func tableNamed(m *mapping.Mapping, name string) int {
-	return slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == name })
 }

@@ -87,7 +87,6 @@ func Test(t *testing.T, h Harness) {
 		{"Version", "", versionTests},
 		{"Stamps", "", stampTests},
 		{"OnCreate", Scripted, onCreateTests},
-		{"Expiry", "", expiryTests},
 		{"Nested", Nestable, nestedTests},
 		{"ForeignKeys", Nestable, foreignTests},
 		{"Surrogates", Nestable, surrogateTests},

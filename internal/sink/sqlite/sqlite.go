@@ -56,7 +56,6 @@ type table struct {
 
 var (
 	_ sink.Sink        = (*DB)(nil)
-	_ sink.Expirer     = (*DB)(nil)
 	_ sink.DeadLetters = (*DB)(nil)
 	_ sink.Forgetter   = (*DB)(nil)
 	_ sink.Gauged      = (*DB)(nil)
