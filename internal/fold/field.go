@@ -4,11 +4,13 @@ import "github.com/weirsync/weir/internal/feed"
 
 // A field is what a folder knows about a field name.
 type field struct {
-	name    string
-	col     int32 // index of its column; -1: ignored
-	key     int32 // index of its part of the key; -1: none
-	holds   uint8 // a bit per kind: the column is known to hold it without widening
-	ignored int64
+	name string
+	col  int32 // index of its column; -1: ignored
+	key  int32 // index of its part of the key; -1: none
+	// identifies: it is part of the key, or of the key of a row that it refers to.
+	identifies bool
+	holds      uint8 // a bit per kind: the column is known to hold it without widening
+	ignored    int64
 }
 
 const (
@@ -23,16 +25,17 @@ type fieldSet struct {
 	names    *feed.Names
 	all      []field
 	byName   map[string]int32 // index into all
-	byAlias  map[string]int32 // fields with a column, by the form of the name that the database compares
 	byNumber []int32          // index into all, by the number of the name; -1 if unknown
+	// spellings: a field has another spelling than its column, so two fields may have one column.
+	spellings bool
 }
 
 func newFieldSet(names *feed.Names) fieldSet {
-	return fieldSet{names: names, byName: map[string]int32{}, byAlias: map[string]int32{}}
+	return fieldSet{names: names, byName: map[string]int32{}}
 }
 
 // add adds a field, unless it has to share the one for other names.
-func (s *fieldSet) add(fd field, alias string) (n int32, isNew bool) {
+func (s *fieldSet) add(fd field) (n int32, isNew bool) {
 	if len(s.all) >= maxFields && fd.col < 0 && fd.key < 0 {
 		fd.name = otherNames
 		if n, ok := s.byName[fd.name]; ok {
@@ -42,9 +45,6 @@ func (s *fieldSet) add(fd field, alias string) (n int32, isNew bool) {
 	n = int32(len(s.all))
 	s.all = append(s.all, fd)
 	s.byName[fd.name] = n
-	if fd.col >= 0 {
-		s.byAlias[alias] = n
-	}
 	return n, true
 }
 
@@ -57,12 +57,9 @@ func (s *fieldSet) setNumber(number, field int32) {
 }
 
 // forget removes all but the first n fields.
-func (s *fieldSet) forget(n int, alias func(name string) string) {
+func (s *fieldSet) forget(n int) {
 	for _, fd := range s.all[n:] {
 		delete(s.byName, fd.name)
-		if fd.col >= 0 {
-			delete(s.byAlias, alias(fd.name))
-		}
 	}
 	s.all = s.all[:n]
 	for i, h := range s.byNumber {

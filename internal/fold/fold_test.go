@@ -166,6 +166,9 @@ func TestFold_Widens(t *testing.T) {
 			if err := f.Fold(b, []byte(line), fold.Place{}); (err != nil) != (gone == 0) {
 				t.Fatalf("%s: %v", line, err)
 			}
+			if id == "-0" { // an integer in a key has one spelling
+				id = "0"
+			}
 			if gone > 0 {
 				_ = want["id"].Admit([]byte(id), feed.KindOf([]byte(id)))
 			}

@@ -60,13 +60,6 @@ type current struct {
 	text    []byte // buffer for the text of a value
 }
 
-// A NamesError ends a run: a table cannot have both columns.
-type NamesError struct{ First, Second string }
-
-func (e *NamesError) Error() string {
-	return fmt.Sprintf("the feed has the fields %q and %q, which are one column name to the database: rename one in the feed", e.First, e.Second)
-}
-
 // NewFolder returns a folder for a table of the database. If the table does not exist, t has its name, and the
 // columns that it must have from the start. The folders of several tables may share names.
 func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
@@ -351,7 +344,7 @@ func (f *Folder) check(b *Batch, c *Change) error {
 // because other changes may share them.
 func (f *Folder) setNull(c *Change, i int, why *feed.Error) bool {
 	fd := &f.fields.all[f.now.hits[i]]
-	if !f.opt.CanNull(fd.name) {
+	if fd.key >= 0 || !f.opt.CanNull(fd.name) {
 		return false
 	}
 	c.Fields = slices.Clone(c.Fields)
@@ -385,7 +378,7 @@ func (f *Folder) forget(to extent) {
 	if len(f.fields.all) == to.fields {
 		return
 	}
-	f.fields.forget(to.fields, f.opt.Limits.FoldName)
+	f.fields.forget(to.fields)
 	f.added.n -= len(f.table.Columns) - to.columns
 	f.table.Columns = f.table.Columns[:to.columns]
 }
@@ -418,10 +411,19 @@ func (f *Folder) resolve(c *Change) error {
 		if fd.key >= 0 {
 			f.now.keys[fd.key] = int32(i)
 		}
+		if fd.identifies && fields[i].Kind != feed.String {
+			spellKey(c, i)
+			fields = c.Fields
+		}
 	}
 	f.now.mayWiden = mayWiden != 0
 	if bits.OnesCount64(seen) < len(f.now.hits) && !increasing(f.now.hits) { // else all fields differ
 		f.dropRepeated(c)
+	}
+	if f.fields.spellings {
+		if err := f.checkSpellings(); err != nil {
+			return err
+		}
 	}
 	if f.opt.UnknownFields == AddUnknown && f.opt.MaxColumns > 0 && len(f.now.hits) > f.opt.MaxColumns {
 		return f.checkNew(columns)
@@ -448,6 +450,24 @@ func (f *Folder) find(c *Change, number int32) (int32, error) {
 	}
 	f.fields.setNumber(number, h)
 	return h, nil
+}
+
+// checkSpellings returns an error if two fields of the change are one column.
+func (f *Folder) checkSpellings() error {
+	for i, h := range f.now.hits {
+		fd := &f.fields.all[h]
+		for _, before := range f.now.hits[:i] {
+			if other := &f.fields.all[before]; fd.col >= 0 && other.col == fd.col {
+				return sameColumn(other.name, fd.name)
+			}
+		}
+	}
+	return nil
+}
+
+// sameColumn returns the error of a line with a field that the database cannot tell from another one.
+func sameColumn(column, field string) error {
+	return feed.Errorf(feed.BadName, "the fields %q and %q are one column name to the database; to take both: columns: {%s: [%[1]s, %[2]s]} in a config file", column, field, column)
 }
 
 // checkNew returns an error if the change has too many new fields. columns is how many columns the table had before it;
@@ -508,17 +528,16 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 		return 0, feed.Errorf(feed.BadName, "the field name %q holds a NUL", name)
 	}
 	fd := field{name: name, col: none, key: none}
-	for i, k := range f.opt.Key {
-		if k == name {
-			fd.key = int32(i)
-		}
-	}
-	alias := f.opt.Limits.FoldName(name)
 	if i := f.opt.Limits.Find(&f.table, name, len(f.table.Columns)); i >= 0 {
-		if other, taken := f.fields.byAlias[alias]; taken {
-			return 0, &NamesError{f.fields.all[other].name, name}
+		if column := f.table.Columns[i].Name; column != name {
+			if f.table.Made || f.table.Ruled {
+				return 0, sameColumn(column, name)
+			}
+			f.fields.spellings = true
 		}
 		why := ""
+		fd.key = int32(slices.Index(f.table.Key, i))
+		fd.identifies = fd.key >= 0 || slices.ContainsFunc(f.table.Refs, func(r schema.Ref) bool { return slices.Contains(r.From, i) })
 		f.declare(&f.table.Columns[i], by, name)
 		switch c := &f.table.Columns[i]; {
 		case c.Generated:
@@ -534,7 +553,7 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 			fd.col = none
 			f.opt.Log.Warn(fmt.Sprintf("the field %q is ignored: %s", name, why))
 		}
-		return f.remember(fd, alias), nil
+		return f.remember(fd), nil
 	}
 	bad := f.opt.Limits.CheckName(name)
 	switch {
@@ -553,7 +572,7 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 		f.added.reachedMax = true
 		f.opt.Log.Warn(fmt.Sprintf("no more columns are added after %d (--max-columns); further fields, %q the first, are ignored", f.opt.MaxColumns, name))
 	}
-	return f.remember(fd, alias), nil
+	return f.remember(fd), nil
 }
 
 // declare gives a field's column the type that a change declares, if the column has no values yet, or if the change
@@ -572,8 +591,8 @@ func (f *Folder) declare(c *schema.Column, by *Change, name string) {
 }
 
 // remember adds a field.
-func (f *Folder) remember(fd field, alias string) int32 {
-	n, isNew := f.fields.add(fd, alias)
+func (f *Folder) remember(fd field) int32 {
+	n, isNew := f.fields.add(fd)
 	if isNew && fd.col >= 0 && fd.name == f.opt.Version && f.opt.Scope == RowScope {
 		f.table.Columns[fd.col].Exact = true
 	}

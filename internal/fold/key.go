@@ -3,12 +3,28 @@ package fold
 import (
 	"encoding/binary"
 	"slices"
+	"strconv"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/schema"
 )
 
 // This file is about the keys of rows.
+
+// spellKey gives a number that identifies a row one spelling if its value is an integer of 64 bits: 100.0 and 1e2 are
+// 100. It copies c.Fields, because other changes may share them.
+func spellKey(c *Change, i int) {
+	v := &c.Fields[i]
+	if v.Kind != feed.Number && string(v.Value) != "-0" {
+		return
+	}
+	text := feed.AppendDecimal(nil, v.Value)
+	if _, err := strconv.ParseInt(string(text), 10, 64); err != nil {
+		return
+	}
+	c.Fields = slices.Clone(c.Fields)
+	c.Fields[i].Kind, c.Fields[i].Value = feed.Int, text
+}
 
 // checkKey returns an error if the change's key is incomplete, null, not a plain value, or too long.
 func (f *Folder) checkKey(fields []feed.Field) error {

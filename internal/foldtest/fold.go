@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Rules are the settings of a fold.
@@ -27,7 +28,8 @@ type Rules struct {
 // Limits are the limits of a database.
 type Limits struct {
 	NoNUL    bool
-	MaxName  int // bytes, 0 for none
+	FoldCase bool // names that differ only in the case of ASCII letters are one
+	MaxName  int  // bytes, 0 for none
 	Reserved []string
 }
 
@@ -153,7 +155,7 @@ func (t *Table) Drop(column string) {
 // Column returns the column with a name, or nil.
 func (t *Table) Column(name string) *Column {
 	for i := range t.Columns {
-		if t.Columns[i].Name == name {
+		if t.Columns[i].Name == name || t.FoldCase && sameName(t.Columns[i].Name, name) {
 			return &t.Columns[i]
 		}
 	}
@@ -189,6 +191,9 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 	if err := t.discover(all); err != nil {
 		return false, err
 	}
+	if all, err = t.spell(all); err != nil {
+		return false, err
+	}
 	named := map[string]Value{}
 	for _, f := range all { // the last value of a name counts
 		named[f.Name] = f.Value
@@ -199,6 +204,8 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 		if !ok || v.Kind == Null || v.Kind == JSON {
 			return false, errKey
 		}
+		v = v.asKey()
+		named[k] = v
 		if c := t.Column(k); c.Takes != nil && !c.Takes(v) {
 			return false, errKey
 		} else if c.Same != nil {
@@ -228,8 +235,8 @@ func (t *Table) apply(all []Field) (deletes bool, err error) {
 			delete(named, name)
 		case t.NoNUL && v.hasNUL():
 			return false, errors.New("NUL")
-		case !deletes && !v.canMerge(t.Merge[name]):
-			return false, fmt.Errorf("column %q merges by %s", name, t.Merge[name])
+		case !deletes && !v.canMerge(t.function(name)):
+			return false, fmt.Errorf("column %q merges by %s", name, t.function(name))
 		case slices.Contains(t.Key, name):
 		case deletes:
 		case v.Kind == Null:
@@ -268,13 +275,49 @@ func (t *Table) function(column string) string {
 	if t.FillOnly {
 		return "first"
 	}
-	return t.Merge[column]
+	for name, f := range t.Merge {
+		if name == column || t.FoldCase && sameName(name, column) {
+			return f
+		}
+	}
+	return ""
 }
 
 // appliesAll reports whether a column applies all messages regardless of their versions.
 func (t *Table) appliesAll(column string) bool {
 	f := t.function(column)
 	return f == "sum" || f == "min" || f == "max"
+}
+
+// spell gives fields the names of their columns. In a table that the fold made only the column's own name is one.
+func (t *Table) spell(all []Field) ([]Field, error) {
+	if !t.FoldCase {
+		return all, nil
+	}
+	all = slices.Clone(all)
+	spelled := map[string]string{} // by column
+	for i, f := range all {
+		c := t.Column(f.Name)
+		if c == nil {
+			continue
+		}
+		if before, ok := spelled[c.Name]; ok && before != f.Name || t.Made && c.Name != f.Name {
+			return nil, fmt.Errorf("%q is one name with %q", f.Name, c.Name)
+		}
+		spelled[c.Name], all[i].Name = f.Name, c.Name
+	}
+	return all, nil
+}
+
+// sameName reports whether two names differ only in the case of ASCII letters.
+func sameName(a, b string) bool {
+	lower := func(r rune) rune {
+		if r <= unicode.MaxASCII {
+			return unicode.ToLower(r)
+		}
+		return r
+	}
+	return strings.Map(lower, a) == strings.Map(lower, b)
 }
 
 // discover finds or adds the columns of new fields.

@@ -136,7 +136,7 @@ func (t *Table) widen(named map[string]Value) error {
 	grown := map[*madeColumn][]string{}
 	for name, v := range named {
 		m, class, key := t.made(name), v.class(), slices.Contains(t.Key, name)
-		if v.Kind == Number && class != "text" && t.Merge[name] == "sum" {
+		if v.Kind == Number && class != "text" && t.function(name) == "sum" {
 			class = "number" // the size of a sum depends on the row
 		}
 		if m == nil || class == "" || key && t.Type(name) == IntType && canonical64(v) {

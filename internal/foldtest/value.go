@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"regexp"
 	"slices"
 	"strconv"
@@ -29,6 +30,16 @@ const (
 type Value struct {
 	Kind Kind
 	Text string // of a string: its characters; of others: their spelling
+}
+
+// asKey returns the value as part of a key: a number whose value is a 64-bit integer is that integer.
+func (v Value) asKey() Value {
+	if n, ok := new(big.Float).SetPrec(1000).SetString(v.Text); ok && v.Kind == Number && n.IsInt() {
+		if i, accuracy := n.Int64(); accuracy == big.Exact {
+			return Value{Number, strconv.FormatInt(i, 10)}
+		}
+	}
+	return v
 }
 
 // A Field is a name and its value.

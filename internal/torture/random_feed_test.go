@@ -133,7 +133,7 @@ func (s *feedSource) line(i, ids int) string {
 	id := rnd.IntN(ids)
 	var parts []string
 	for n, k := range c.rules.Key {
-		parts = append(parts, name(rnd, k)+":"+s.key(n, id))
+		parts = append(parts, anyCase(rnd, k)+":"+s.key(n, id))
 	}
 	if c.rules.Version != "" {
 		parts = append(parts, name(rnd, c.rules.Version)+":"+s.version[i])
@@ -179,11 +179,19 @@ func (s *feedSource) field(column string) string {
 		}
 		return value(rnd, s.kind[column])
 	}
-	text := name(rnd, column) + ":" + one()
+	text := anyCase(rnd, column) + ":" + one()
 	if rnd.IntN(20) == 0 {
 		return name(rnd, column) + ":" + pick(rnd, []string{one(), value(rnd, kinds), `"overridden\u0000"`}) + "," + text
 	}
 	return text
+}
+
+// anyCase is name, but a name in a hundred is in another case.
+func anyCase(rnd *rand.Rand, s string) string {
+	if rnd.IntN(100) == 0 {
+		s = strings.ToUpper(s)
+	}
+	return name(rnd, s)
 }
 
 func name(rnd *rand.Rand, s string) string {
@@ -204,7 +212,7 @@ func (s *feedSource) key(part, id int) string {
 	}
 	switch kind {
 	case "int":
-		return pick(rnd, []string{fmt.Sprint(id), fmt.Sprint(id), fmt.Sprintf(`"%d"`, id)})
+		return pick(rnd, []string{fmt.Sprint(id), fmt.Sprint(id), fmt.Sprintf(`"%d"`, id), fmt.Sprintf("%d.0", id), fmt.Sprintf("%de-1", 10*id)})
 	case "text":
 		return quoted(rnd, fmt.Sprintf("k %d ü", id))
 	case "mixed":

@@ -276,7 +276,11 @@ func (u *userTable) values(rnd *rand.Rand) (parts []string) {
 		case w.more != nil && rnd.IntN(2) == 0:
 			text = w.more(rnd)
 		}
-		parts = append(parts, name(rnd, w.Name)+":"+text)
+		spelled := name(rnd, w.Name)
+		if !w.named {
+			spelled = anyCase(rnd, w.Name)
+		}
+		parts = append(parts, spelled+":"+text)
 	}
 	if rnd.IntN(4) == 0 {
 		column := rnd.IntN(3)

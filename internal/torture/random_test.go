@@ -369,7 +369,7 @@ func (c *randomCase) limits() foldtest.Limits {
 	if c.postgres {
 		return foldtest.Limits{NoNUL: true, MaxName: 63, Reserved: []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}}
 	}
-	return foldtest.Limits{}
+	return foldtest.Limits{FoldCase: true}
 }
 
 // without returns the case without some of its n lines, which are numbered: first the files' lines, then the
