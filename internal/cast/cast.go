@@ -40,6 +40,8 @@ type Cast struct {
 	// means another unit.
 	SureUnit bool
 	element  *Cast // of an Array
+	// BitLength is the length of the bit strings of the column, -1 if it varies; 0 means that it stores bytes.
+	BitLength int
 }
 
 const anyKind = 1<<feed.Null | 1<<feed.Bool | 1<<feed.Int | 1<<feed.Number | 1<<feed.String | 1<<feed.JSON
@@ -416,6 +418,40 @@ func (r *Reader) readBytes(v *feed.Field, _ *Cast) (feed.Field, string) {
 	r.bytes = append(r.bytes, `"\\x`...)
 	r.bytes = append(hex.AppendEncode(r.bytes, r.digits), '"')
 	return r.made(from, feed.String), ""
+}
+
+// readBits reads a bit string that Debezium sends in bytes.
+func (r *Reader) readBits(v *feed.Field, c *Cast) (feed.Field, string) {
+	if c.BitLength == 0 {
+		return r.readBytes(v, c)
+	}
+	if !r.decode(v) {
+		return *v, notBase64
+	}
+	length := c.BitLength
+	if length < 0 {
+		length = 8 * len(r.digits)
+	}
+	for i := length; i < 8*len(r.digits); i++ {
+		if r.bit(i) == '1' {
+			return *v, fmt.Sprintf("it has more than %d bits", length)
+		}
+	}
+	from := len(r.bytes)
+	r.bytes = append(r.bytes, '"')
+	for i := length - 1; i >= 0; i-- {
+		r.bytes = append(r.bytes, r.bit(i))
+	}
+	r.bytes = append(r.bytes, '"')
+	return r.made(from, feed.String), ""
+}
+
+// bit returns a bit of r.digits as a digit.
+func (r *Reader) bit(i int) byte {
+	if i/8 >= len(r.digits) {
+		return '0'
+	}
+	return '0' + r.digits[i/8]>>(i%8)&1
 }
 
 const notBase64 = "it is not base64"

@@ -21,7 +21,7 @@ func (t Type) CanStoreIn(c *schema.Column) bool {
 	if special == nil || c.Own || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
 		return true
 	}
-	return t.Kind != Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
+	return rules[t.Kind].column != schema.Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
 }
 
 // MatchesDeclaration reports whether a column is declared exactly as weir declares it for the type, so the database

@@ -37,7 +37,7 @@ var rules = map[TypeKind]rule{
 	Real:         {read: (*Reader).readReal, column: schema.Real, text: schema.Real, storedIn: numbers},
 	Numeric:      {read: (*Reader).readNumeric, column: schema.Number, storedIn: numbers},
 	Base64Number: {article: "a number in base64", read: (*Reader).readBase64Number, column: schema.Number, storedIn: numbers},
-	Boolean:      {keeps: 1 << feed.Bool, read: (*Reader).readBoolean, column: schema.Bool, text: schema.Bool, storedIn: []schema.Type{schema.Bool, schema.JSON}},
+	Boolean:      {keeps: 1 << feed.Bool, read: (*Reader).readBoolean, column: schema.Bool, text: schema.Bool, storedIn: []schema.Type{schema.Bool, schema.Bits, schema.JSON}},
 	JSON:         {article: "JSON", keeps: 1 << feed.JSON, read: (*Reader).readJSON, column: schema.JSON, text: schema.Text, storedIn: []schema.Type{schema.JSON}},
 	JSONText:     {article: "JSON in a text", keeps: 1 << feed.JSON, read: (*Reader).readJSONText, column: schema.JSON, text: schema.Text, storedIn: []schema.Type{schema.JSON}},
 	Timestamp:    {article: "a timestamp", read: (*Reader).readTime, column: schema.Instant, text: schema.Text, storedIn: moments},
@@ -52,5 +52,6 @@ var rules = map[TypeKind]rule{
 	TimeNs:       {article: "a time of day", shift: 9, read: (*Reader).readTimeOfDay, column: schema.Text, text: schema.Text, storedIn: textOnly},
 	UUID:         {article: "a UUID", read: (*Reader).readUUID, column: schema.UUID, text: schema.Text, storedIn: []schema.Type{schema.UUID}},
 	Bytes:        {article: "bytes in base64", read: (*Reader).readBytes, column: schema.Bytes, text: schema.Bytes, storedIn: []schema.Type{schema.Bytes}},
+	Bits:         {article: "bits in base64", read: (*Reader).readBits, column: schema.Bytes, text: schema.Bytes, storedIn: []schema.Type{schema.Bytes, schema.Bits}},
 	Array:        {article: "an array", column: schema.JSON, text: schema.Text, storedIn: []schema.Type{schema.JSON, schema.Array}},
 }

@@ -46,6 +46,8 @@ const (
 	TimeNs       TypeKind = "time_ns"
 	UUID         TypeKind = "uuid"
 	Bytes        TypeKind = "bytes"
+	// Bits are bytes that are a bit string, the last bits first. Mappings cannot use it.
+	Bits TypeKind = "bits"
 	// Array is for JSON arrays whose elements have a cast. Mappings cannot use it.
 	Array TypeKind = "array"
 )

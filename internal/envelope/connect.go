@@ -50,6 +50,7 @@ var logical = map[string]cast.TypeKind{
 	"io.debezium.time.ZonedTimestamp":       cast.Timestamp,
 	"io.debezium.time.IsoTimestamp":         cast.Timestamp,
 	"io.debezium.data.VariableScaleDecimal": cast.Base64Number,
+	"io.debezium.data.Bits":                 cast.Bits,
 	"io.debezium.data.Json":                 cast.JSONText,
 	"io.debezium.data.Uuid":                 cast.UUID,
 }

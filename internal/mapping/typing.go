@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -110,6 +111,9 @@ func (p *Plan) typeColumn(y *typing, t *planned, have *schema.Table, f *envelope
 	}
 	if as != nil {
 		as.TextJSON = p.limits.TextTypes || exists && have.Columns[at].Type != schema.JSON
+		if exists && have.Columns[at].Type == schema.Bits {
+			as.BitLength = cmp.Or(have.Columns[at].Size, -1)
+		}
 	}
 	if !key || len(t.nest.children) == 0 && !p.isReferenced(t.index) { // else other tables have columns with the same type
 		if c, ok := f.Column(name, key, as, p.limits.TextTypes); ok {
@@ -121,7 +125,7 @@ func (p *Plan) typeColumn(y *typing, t *planned, have *schema.Table, f *envelope
 
 // cannotBeKey reports whether the database does not define equality for the type.
 func (p *Plan) cannotBeKey(c *cast.Cast) bool {
-	return c.Column(false) == schema.JSON || !p.limits.TextTypes && (c.Kind == cast.Bytes || c.Precision > 0)
+	return c.Column(false) == schema.JSON || !p.limits.TextTypes && (c.Column(false) == schema.Bytes || c.Precision > 0)
 }
 
 // readTyped converts a field of the row to the type in the schema. raw is the raw name, between its quotes.

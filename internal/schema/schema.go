@@ -40,6 +40,7 @@ const (
 	Day      // a date
 	Instant  // a point in time
 	Array    // arrays, from a JSON array or the database's own syntax
+	Bits     // strings of 0 and 1; true is 1, false is 0
 	External // anything else: only the database knows what it accepts
 
 	Bytes // bytes, as text in Postgres' notation: \xFF
@@ -48,7 +49,7 @@ const (
 
 func (t Type) String() string {
 	return [...]string{"any", "boolean", "integer", "real", "number", "text", "json", "numeric",
-		"uuid", "enum", "date", "time", "array", "external", "bytes", "rows"}[t]
+		"uuid", "enum", "date", "time", "array", "bits", "external", "bytes", "rows"}[t]
 }
 
 // A Table is one table of a database as a batch needs it. The fields from Exists on are set by the driver.
@@ -123,8 +124,8 @@ type Column struct {
 	Name string
 	Key  bool
 	Type Type
-	// Size is the size in bytes of an Int or a Real (0 means 8), or the maximum length of a Text (0 means unlimited)
-	// in characters, or in bytes if Bytes is set.
+	// Size is the size in bytes of an Int or a Real (0 means 8), the maximum length of a Text (0 means unlimited)
+	// in characters, or in bytes if Bytes is set, or the length of Bits (0 means that it varies).
 	Size   int
 	Bytes  bool
 	Labels []string // of an Enum; of a Bool: the strings that it accepts

@@ -260,6 +260,10 @@ func (v *valueText) of(raw []byte, t schema.Type) []byte {
 	case c == '[' && t == schema.Array:
 		v.scratch = appendArray(v.scratch[:0], raw)
 		return v.scratch
+	case c == 't' && t == schema.Bits:
+		return one
+	case c == 'f' && t == schema.Bits:
+		return zero
 	case t == schema.Int:
 		if k := feed.KindOf(raw); k != feed.Int {
 			if n, ok := feed.ParseInt(raw, k); ok {
@@ -270,6 +274,8 @@ func (v *valueText) of(raw []byte, t schema.Type) []byte {
 	}
 	return raw
 }
+
+var zero, one = []byte("0"), []byte("1")
 
 // appendArray appends a JSON array in Postgres' format. Objects in it become texts.
 func appendArray(dst, json []byte) []byte {

@@ -220,6 +220,10 @@ func (row *columnRow) column() (c schema.Column, more column) {
 			}
 		case row.Category == "A":
 			c.Type, c.Judged = schema.Array, true
+		case row.Type == "bit", row.Type == "varbit":
+			if c.Type, c.Judged = schema.Bits, true; row.Type == "bit" {
+				c.Size = row.Modifier
+			}
 		default:
 			c.Type, c.Judged, c.Binary = schema.External, true, row.Decl == "bytea"
 		}
@@ -269,7 +273,7 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 		switch {
 		case c.Generated:
 			return false, sink.KeyColumnError(&t.Table, c, sink.Computed)
-		case c.Type == schema.External || c.Type == schema.Array || c.Type == schema.JSON:
+		case c.Type == schema.External || c.Type == schema.Bits || c.Type == schema.Array || c.Type == schema.JSON:
 			return false, sink.KeyColumnError(&t.Table, c, "is "+c.Decl+": weir could not tell which of its values are equal")
 		case (c.Type == schema.Number || c.Type == schema.Instant) && strings.Contains(c.Decl, "(") || c.Type == schema.Real && c.Size == 4:
 			return false, sink.KeyColumnError(&t.Table, c, "is "+c.Decl+", which rounds: weir could not tell which of its values become equal")
