@@ -29,8 +29,6 @@ type Batch struct {
 	Truncated *Place
 	// Child describes the parent table; nil if there is none.
 	Child *Child
-	// Linked reports whether a message of the batch also changes other rows, in this table or another.
-	Linked bool
 
 	arena     arena  // of all values, versions and lines
 	marks     bool   // some value begins with initialMark or relativeMark

@@ -214,7 +214,6 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 				return c.Table, err
 			}
 		}
-		b.Linked = b.Linked || len(changes) > 1
 		f.apply(s, c, at, int32(i))
 	}
 	return -1, nil

@@ -239,6 +239,9 @@ type Flush struct {
 	// ones. The number drops if rows are sent again, and exceeds the batches' if some are written twice. Another
 	// goroutine than Flush's may call it, but never after Flush has returned. A driver need not call it. It may be nil.
 	Sent func(rows int)
+	// Searching is called from time to time while messages that the database rejects are searched for. An error ends the
+	// flush, and nothing is written. It may be nil.
+	Searching func(Searching) error
 	// BeforeCommit sets RejectFile and the checkpoints of Lanes, except Seq. A driver calls it once per try, with all
 	// rejects: Rejects, and messages that the database rejected. It may call it before it sends anything, if it calls
 	// it again when the database has rejected some. It never calls it for a flush that is already committed. An error
@@ -251,6 +254,14 @@ func (f *Flush) TellSent(rows int) {
 	if f.Sent != nil {
 		f.Sent(rows)
 	}
+}
+
+// tellSearching calls Searching, if it is set.
+func (f *Flush) tellSearching(s Searching) error {
+	if f.Searching == nil {
+		return nil
+	}
+	return f.Searching(s)
 }
 
 // A Result is what a flush did.

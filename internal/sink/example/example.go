@@ -120,8 +120,6 @@ const (
 	locked     = 6
 	constraint = 19
 	foreignKey = constraint | 3<<8
-	primaryKey = constraint | 6<<8
-	unique     = constraint | 8<<8
 )
 
 // claims are the [sink.Claims] of a database without locks that outlive a transaction. They lock nothing; only the

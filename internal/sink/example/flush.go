@@ -55,7 +55,6 @@ type writer struct {
 	explosion *fold.Explosion
 	piece     []map[string]bool // by table, the keys of the rows that Write writes
 	res       sink.Result
-	marked    []sink.Counts // res when Mark was called
 }
 
 func (w *writer) exec(statement string, args ...any) (rows int64, err error) {
@@ -106,7 +105,10 @@ func (w *writer) write(seen map[string]schema.Table) (err error) {
 			w.batches[i] = b.Exploded()
 		}
 	}
-	if w.res.Refused, err = sink.Bisect(w.batches, rows, false, w); err != nil {
+	if err = w.Write(rows, false); errors.As(err, new(*sink.Refusal)) {
+		w.res.Refused, err = sink.Search(f, w.batches, rows, w)
+	}
+	if err != nil {
 		return err
 	}
 	return w.record(f.TableIDs(ids...), slices.Concat(f.Rejects, w.res.Refused))
@@ -230,20 +232,6 @@ func (w *writer) Write(rows [][]*fold.Row, _ bool) error {
 	return errors.Join(err, release)
 }
 
-// Mark implements [sink.RowWriter].
-func (w *writer) Mark() error {
-	w.marked = slices.Clone(w.res.Tables)
-	_, err := w.exec("SAVEPOINT mark")
-	return err
-}
-
-// Undo implements [sink.RowWriter].
-func (w *writer) Undo() error {
-	w.res.Tables = w.marked
-	_, err := w.exec("ROLLBACK TO mark")
-	return err
-}
-
 // rows upserts rows, parents before children, and then deletes, children before parents.
 func (w *writer) rows(rows [][]*fold.Row) error {
 	rows = slices.Clone(rows)
@@ -255,9 +243,9 @@ func (w *writer) rows(rows [][]*fold.Row) error {
 		}
 	}
 	for i, b := range w.batches {
-		for at, r := range rows[i] {
+		for _, r := range rows[i] {
 			if err := w.put(i, r); err != nil {
-				return w.refusal(err, i, at)
+				return w.refusal(err, i)
 			}
 		}
 		if fold.Top(w.f.Batches, i) != i {
@@ -275,13 +263,13 @@ func (w *writer) rows(rows [][]*fold.Row) error {
 	for i, b := range slices.Backward(w.batches) {
 		for _, r := range b.Sweeps() {
 			if err := w.sweep(i, r); err != nil {
-				return w.refusal(err, i, -1)
+				return w.refusal(err, i)
 			}
 		}
-		for at, r := range rows[i] {
+		for _, r := range rows[i] {
 			if r.Deleted {
 				if err := w.remove(i, r); err != nil {
-					return w.refusal(err, i, at)
+					return w.refusal(err, i)
 				}
 			}
 		}
@@ -289,20 +277,13 @@ func (w *writer) rows(rows [][]*fold.Row) error {
 	return nil
 }
 
-// refusal turns err into a Refusal of a row, if err is a rejection.
-func (w *writer) refusal(err error, table, at int) error {
+// refusal turns err into a Refusal of a row of a table, if err is a rejection.
+func (w *writer) refusal(err error, table int) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || e.Code()&0xff != constraint {
 		return err
 	}
-	why := &sink.Refusal{Err: err, Table: table, Of: fold.Top(w.f.Batches, table), At: at, Taken: e.Code() == unique || e.Code() == primaryKey}
-	if why.Of != table {
-		why.At = -1 // the row is in a set, which is a value in a row of that table
-	}
-	if e.Code() == foreignKey {
-		why.Needs = "foreign key"
-	}
-	return why
+	return &sink.Refusal{Err: err, Table: table, Waits: e.Code() == foreignKey}
 }
 
 // where returns the condition that columns of a batch equal the values of other columns in a row.

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +34,7 @@ func (a *attempt) writePiecewise(ctx context.Context) error {
 	if err := c.probe(); err != nil {
 		return err
 	}
-	if a.refused, err = sink.Bisect(a.f.Batches, a.rows, true, c); err != nil {
+	if a.refused, err = sink.Search(a.f, a.f.Batches, a.rows, c); err != nil {
 		return err
 	}
 	c.next()
@@ -48,24 +47,8 @@ type pieces struct {
 	*attempt
 	ctx    context.Context
 	linked []map[string]bool // the SQLSTATEs and constraints of each table: see [linkedSQL]
-	marked []partState       // the parts' states at the mark
 	first  []string          // statements at the start of the next script
 	sent   int               // rows written
-}
-
-// Mark implements [sink.RowWriter].
-func (c *pieces) Mark() error {
-	c.marked = c.state()
-	c.first = append(c.first, "SAVEPOINT weir_mark")
-	return nil
-}
-
-// Undo implements [sink.RowWriter].
-func (c *pieces) Undo() error {
-	c.restore(c.marked)
-	c.sent = 0
-	c.first = append(c.first, "ROLLBACK TO weir_mark")
-	return nil
 }
 
 // next starts the next script.
@@ -97,19 +80,16 @@ func (c *pieces) Write(rows [][]*fold.Row, _ bool) error {
 	switch e := pgError(err); {
 	case isRefusal(e):
 		table := c.failedTable()
-		why := &sink.Refusal{Err: errors.New(words(e)), Table: table, Of: table, At: -1, Taken: e.Code == uniqueViolation || e.Code == exclusionViolation}
-		if table >= 0 && !c.parts[table].isSet {
-			why.At = c.rowOfCopy(e, c.parts[table])
-		}
+		why := &sink.Refusal{Err: errors.New(words(e)), Table: table}
 		leadsOut := slices.ContainsFunc(c.linked, func(linked map[string]bool) bool { return linked[constraintName(e)] })
 		for i, linked := range c.linked {
 			if linked[e.Code] && !leadsOut && (table < 0 || table == i) {
-				why.Needs = e.Code
+				why.Waits = true
 			}
 		}
 		return why
 	case e != nil && e.Code == queryCanceled && n > 1: // fewer may fit into the server's time limit
-		return &sink.Refusal{Err: err, Table: -1, Of: -1, At: -1, Slow: true}
+		return &sink.Refusal{Err: err, Table: -1, Slow: true}
 	default:
 		return err
 	}
@@ -122,29 +102,6 @@ func words(e *pgconn.PgError) string {
 		s += ": " + e.Detail
 	}
 	return fmt.Sprintf("%s (SQLSTATE %s)", s, e.Code)
-}
-
-// rowOfCopy returns which of a part's rows the server could not write with its COPY, or -1. Another failure may mention
-// a line too, in a value. The COPY is the last entry in the error's context.
-func (c *pieces) rowOfCopy(e *pgconn.PgError, p *part) (at int) {
-	if c.script.failed().copy == nil || p.plan == nil {
-		return -1
-	}
-	into := p.t.stageIdent()
-	if p.isCopied() {
-		_, into = p.a.d.schemaOf(p.b.Table.Name)
-	}
-	named := "\nCOPY " + into + ", line "
-	where := "\n" + e.Where
-	line := strings.LastIndex(where, named)
-	if line < 0 {
-		return -1
-	}
-	if _, err := fmt.Sscan(where[line+len(named):], &at); err != nil || at < 1 || at > len(p.plan.rows) {
-		return -1
-	}
-	key := p.plan.rows[at-1].Key // with versions, not all rows are copied
-	return slices.IndexFunc(p.writes, func(r *fold.Row) bool { return bytes.Equal(r.Key, key) })
 }
 
 // linkedSQL queries the SQLSTATEs of violations that may disappear when other rows of the flush's tables are written:

@@ -17,7 +17,7 @@ var refusedTests = []test{
 		r := Begin(t, db)
 		bad := `{"id":2,"n":-1,"a":"lost"}`
 		res := r.Flush(`{"id":1,"n":1}`, `{"id":2,"n":5}`, `{"id":2,"a":"x"}`, `{"id":3,"n":3}`, bad)
-		Counts(t, res, 3, 1, 0, 0) // two messages inserted the row of id 2
+		Counts(t, res, 3, 0, 0, 0) // the messages before the bad one are folded
 		Expect(t, db, "SELECT id, n, a FROM t ORDER BY id", "1|1|NULL", "2|5|x", "3|3|NULL")
 		Expect(t, db, "SELECT job, source, line, \"offset\", raw FROM weir_rejects WHERE reason LIKE 'database: %never_negative%'", fmt.Sprintf("%s|%s|5|%d|%s", job, from, 15+15+17+15, bad))
 		if len(res.Refused) != 1 {

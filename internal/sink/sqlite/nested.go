@@ -101,7 +101,7 @@ func (p *pieces) sweep(table int) error {
 		}
 		if err := w.deleteAll(gone); err != nil {
 			if isRefusal(err) {
-				return p.refusal(err, table, -1, false)
+				return p.refusal(err, table, false)
 			}
 			return err
 		}

@@ -25,7 +25,6 @@ type pieces struct {
 	// undoes says that the rows' messages were kept. If not, a rejected row undoes the whole flush.
 	undoes bool
 	counts []sink.Counts // by table: what the writers did
-	marked []sink.Counts // counts at the mark
 	sent   int           // rows written
 	f      *sink.Flush
 }
@@ -66,7 +65,9 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 	if err := p.nest(); err != nil {
 		return res, err
 	}
-	res.Refused, err = sink.Bisect(batches, rows, false, p)
+	if err = p.Write(rows, false); errors.As(err, new(*sink.Refusal)) {
+		res.Refused, err = sink.Search(f, batches, rows, p)
+	}
 	res.Tables = p.counts
 	return res, err
 }
@@ -105,19 +106,6 @@ func (p *pieces) used() iter.Seq2[int, *writer] {
 			}
 		}
 	}
-}
-
-// Mark implements [sink.RowWriter].
-func (p *pieces) Mark() error {
-	p.marked = slices.Clone(p.counts)
-	return p.c.do("SAVEPOINT weir_mark")
-}
-
-// Undo implements [sink.RowWriter].
-func (p *pieces) Undo() error {
-	copy(p.counts, p.marked)
-	p.sent = 0
-	return p.c.do("ROLLBACK TO weir_mark")
 }
 
 // Write implements [sink.RowWriter].
@@ -186,10 +174,8 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 		if !isRefusal(err) {
 			return err
 		}
-		if p.writers[table].nested.members != nil || at >= len(given[table]) { // the row is not one of the arguments
-			at = -1
-		}
-		return p.refusal(err, table, at, at >= 0 && !given[table][at].Deleted)
+		given := p.writers[table].nested.members == nil && at < len(given[table]) // the row is one of the arguments
+		return p.refusal(err, table, given && !rows[table][at].Deleted)
 	}
 	sent := func(n int) {
 		p.sent += n
@@ -217,33 +203,21 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 		}
 	}
 	if err := p.c.checkDeferred(); err != nil {
-		return -1, p.refusal(err, -1, -1, false)
+		return -1, p.refusal(err, -1, false)
 	}
 	return -1, nil
 }
 
-// refusal returns a Refusal of a row of a piece, or of all if at is -1. sets says that the row was to be inserted or
-// updated.
-func (p *pieces) refusal(err error, table, at int, sets bool) error {
-	refused := &sink.Refusal{Err: err, Table: table, Of: table, At: at}
-	e := (*Error)(nil)
-	if !errors.As(err, &e) {
-		return refused
-	}
-	switch e.Code {
-	case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY, lib.SQLITE_CONSTRAINT_ROWID:
-		refused.Taken = true
-	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
+// refusal returns the Refusal of a row of a table. sets says that the row was to be inserted or updated.
+func (p *pieces) refusal(err error, table int, sets bool) error {
+	refused := &sink.Refusal{Err: err, Table: table}
+	if e := (*Error)(nil); errors.As(err, &e) && e.Code == lib.SQLITE_CONSTRAINT_FOREIGNKEY {
 		var only *writer
 		if sets {
 			only = p.writers[table]
 		}
-		linked, err := p.linked(only)
-		if err != nil {
+		if refused.Waits, err = p.linked(only); err != nil {
 			return err
-		}
-		if linked {
-			refused.Needs = "foreign key"
 		}
 	}
 	return refused

@@ -1,0 +1,263 @@
+package sink
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+)
+
+// A Refusal reports that the database rejects rows of a flush, because of a constraint, a trigger or a type.
+type Refusal struct {
+	Err error // the database's message
+	// Table is the table that rejects, or -1 if the database does not say.
+	Table int
+	// Waits reports that other messages of the flush may remove the cause, such as a missing row that a foreign key
+	// refers to.
+	Waits bool
+	// Slow reports that no row is rejected, but that writing this many rows exceeds the database's time limit. Fewer
+	// may succeed.
+	Slow bool
+}
+
+func (e *Refusal) Error() string { return e.Err.Error() }
+func (e *Refusal) Unwrap() error { return e.Err }
+
+// A RowWriter writes rows of a flush in the open transaction.
+type RowWriter interface {
+	// Write writes all of the rows, indexed by table, or none. It upserts first, parents before children, and then
+	// deletes, children before parents. If the rows are at fault, the error is a [Refusal]. together checks foreign keys
+	// after all rows are written, where the database can.
+	Write(rows [][]*fold.Row, together bool) error
+}
+
+// Searching is how far the search for the messages that the database rejects has come.
+type Searching struct {
+	Messages, Written, Rejected int
+	Last                        *fold.Reject // the last message that was rejected; nil: none yet
+}
+
+// Search writes a flush whose rows the database rejects, and returns the messages at fault. batches are f's, as the
+// driver writes them, and rows their rows.
+//
+// It writes the messages in feed order, in pieces that are halved at each rejection. A message that is rejected alone is
+// a reject, unless it waits for another: then it is set aside, and with it all later messages of its rows. What was set
+// aside is retried, first together, then in pieces, as long as that helps. So the first message in the feed gets a
+// unique value, messages may need later ones, and all rows of a message are written, or none.
+func Search(f *Flush, batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([]fold.Reject, error) {
+	if slices.ContainsFunc(batches, func(b *fold.Batch) bool { return b.Rows() > 0 && !b.Table.HasConstraints }) {
+		return nil, writeUnlogged(batches, rows, w)
+	}
+	todo := fold.Messages(batches)
+	s := &search{f: f, batches: batches, w: w, state: Searching{Messages: len(todo)}}
+	for size := firstPiece; len(todo) > 0; {
+		aside, err := s.pass(todo, size)
+		if err == nil && len(aside) == len(todo) && size >= len(todo) { // not even together
+			s.final = true
+			aside, err = s.rejectAlone(aside)
+		}
+		if err != nil {
+			return nil, err
+		}
+		todo, size = aside, len(aside)
+	}
+	slices.SortFunc(s.rejects, func(x, y fold.Reject) int { return cmp.Or(cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Line, y.Line)) })
+	return s.rejects, nil
+}
+
+// search is one call of Search.
+type search struct {
+	f       *Flush
+	batches []*fold.Batch
+	w       RowWriter
+	final   bool // no message waits
+	state   Searching
+	rejects []fold.Reject
+
+	// Of one pass:
+	aside   map[int]*Refusal // the messages that are set aside, by index; nil: an earlier one of their rows is
+	waiting map[rowKey]bool  // their rows
+}
+
+// A rowKey identifies a row among all tables.
+type rowKey struct {
+	table int
+	key   string
+}
+
+// pass writes messages in pieces, the first of a given size, and returns those that it set aside.
+func (s *search) pass(todo []fold.Message, size int) (aside []fold.Message, err error) {
+	s.aside, s.waiting = map[int]*Refusal{}, map[rowKey]bool{}
+	for p := (pieces{of: len(todo), size: size}); p.at < p.of; {
+		n := p.next()
+		piece, last := s.piece(todo, p.at, n)
+		refused, err := s.write(piece)
+		switch {
+		case err != nil:
+			return nil, err
+		case refused == nil:
+			s.state.Written += len(piece)
+			p.written(n)
+		case len(piece) > 1:
+			p.failed(n, refused.Slow)
+			continue
+		default:
+			p.rejected(last + 1 - p.at)
+			if refused.Waits && !s.final {
+				s.setAside(todo, last, refused)
+			} else if err := s.reject(piece[0], refused); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.f.tellSearching(s.state); err != nil {
+			return nil, err
+		}
+	}
+	for i, m := range todo {
+		if _, ok := s.aside[i]; ok {
+			aside = append(aside, m)
+		}
+	}
+	return aside, nil
+}
+
+// piece returns the next n messages, without those that it sets aside, and the index of the last one.
+func (s *search) piece(todo []fold.Message, at, n int) (piece []fold.Message, last int) {
+	if len(s.aside) == 0 {
+		return todo[at : at+n], at + n - 1
+	}
+	for i := at; i < at+n; i++ {
+		if slices.ContainsFunc(todo[i], func(c fold.Single) bool { return s.waiting[keyOf(c)] }) {
+			s.setAside(todo, i, s.aside[i])
+		} else {
+			piece, last = append(piece, todo[i]), i
+		}
+	}
+	return piece, last
+}
+
+func keyOf(c fold.Single) rowKey { return rowKey{c.Table, string(c.Key())} }
+
+// setAside sets a message aside. Later messages of its rows must not overtake it.
+func (s *search) setAside(todo []fold.Message, at int, why *Refusal) {
+	s.aside[at] = why
+	for _, c := range todo[at] {
+		s.waiting[keyOf(c)] = true
+	}
+}
+
+// write writes messages, or returns why the database rejects them.
+func (s *search) write(piece []fold.Message) (refused *Refusal, err error) {
+	if len(piece) == 0 {
+		return nil, nil
+	}
+	err = s.w.Write(fold.Merge(s.batches, piece), len(piece) > 1)
+	if errors.As(err, &refused) {
+		return refused, nil
+	}
+	return nil, err
+}
+
+// rejectAlone rejects the messages that the last pass set aside because they were rejected alone, and returns the others.
+func (s *search) rejectAlone(aside []fold.Message) (others []fold.Message, err error) {
+	for i, m := range aside { // all messages of the pass
+		if why := s.aside[i]; why == nil {
+			others = append(others, m)
+		} else if err := s.reject(m, why); err != nil {
+			return nil, err
+		}
+	}
+	return others, s.f.tellSearching(s.state)
+}
+
+// reject rejects a message. If the message was only too slow, it returns an error instead.
+func (s *search) reject(m fold.Message, why *Refusal) error {
+	if why.Slow {
+		return why.Err
+	}
+	table, detail := why.Table, why.Error()
+	switch {
+	case len(s.batches) == 1:
+		table = 0
+	case table >= 0:
+		detail = fold.InTable(s.batches[table].Table.Name, detail)
+	}
+	s.rejects = append(s.rejects, fold.Reject{Place: m.Place(), Table: table, Reason: feed.Database, Detail: detail, Text: slices.Clone(m.Text())})
+	s.state.Rejected, s.state.Last = len(s.rejects), &s.rejects[len(s.rejects)-1]
+	return nil
+}
+
+// firstPiece is how many messages a search writes first.
+const firstPiece = 64
+
+// pieces are the sizes of a search's pieces. After a rejected message the next piece has an eighth of the messages that
+// were written since the one before it; then pieces grow by a quarter. So if rejected messages lie far apart, most
+// others are written once; and if they lie side by side, each takes one try.
+type pieces struct {
+	of, at  int // number of messages, and of those that are done
+	size    int
+	end     int // if after at: the messages from at to here are rejected together
+	success int // messages written since the last rejected one
+}
+
+// next returns how many messages to write.
+func (p *pieces) next() int {
+	if p.at < p.end {
+		return (p.end - p.at + 1) / 2
+	}
+	return min(p.size, p.of-p.at)
+}
+
+// written records that the next n messages are written.
+func (p *pieces) written(n int) { p.at, p.success, p.size = p.at+n, p.success+n, p.size+(p.size+3)/4 }
+
+// failed records that the next n messages are not written, because the database rejects one, or is too slow.
+func (p *pieces) failed(n int, slow bool) {
+	if p.end = p.at + n; slow {
+		p.end, p.size = 0, n/2
+	}
+}
+
+// rejected records that the last of the next n messages is rejected alone.
+func (p *pieces) rejected(n int) { p.at, p.size, p.success = p.at+n, max(1, p.success/8), 0 }
+
+// writeUnlogged writes rows whose messages were not kept, and which were too many at once for the database's time
+// limit. If it rejects one, the messages are needed.
+func writeUnlogged(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) error {
+	err := w.Write(rows, false)
+	var why *Refusal
+	if !errors.As(err, &why) {
+		return err
+	}
+	if !why.Slow || slices.ContainsFunc(batches, needsOthers) {
+		return ErrUnlogged{Err: why.Err}
+	}
+	for table, of := range rows {
+		for size := max(1, len(of)/2); len(of) > 0; {
+			piece := make([][]*fold.Row, len(rows))
+			piece[table] = of[:min(size, len(of))]
+			err := w.Write(piece, false)
+			switch {
+			case !errors.As(err, &why):
+				if err != nil {
+					return err
+				}
+				of = of[len(piece[table]):]
+			case !why.Slow:
+				return ErrUnlogged{Err: why.Err}
+			case size == 1:
+				return why.Err
+			default:
+				size /= 2
+			}
+		}
+	}
+	return nil
+}
+
+// needsOthers reports whether rows of a batch's table may need rows of other tables.
+func needsOthers(b *fold.Batch) bool {
+	return b.Child != nil || len(b.Table.Refs)+len(b.Table.ForeignKeys)+len(b.Table.Referrers) > 0
+}
