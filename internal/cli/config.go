@@ -16,11 +16,11 @@ import (
 func (e *env) configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Draft, show and check settings and config files",
+		Short: "Show and check settings and config files",
 		Args:  noCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(e.configInitCommand(), e.configPrintCommand(), e.configCheckCommand(), e.configTestCommand(), e.configSchemaCommand())
+	c.AddCommand(e.configPrintCommand(), e.configCheckCommand(), e.configTestCommand(), e.configSchemaCommand())
 	return c
 }
 

@@ -70,9 +70,10 @@ func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
 			continue
 		}
 		failed++
-		if once, lines := mapped(differences["in one batch"], (*config.Fault).Error), mapped(differences["line by line"], (*config.Fault).Error); slices.Equal(once, lines) {
+		sameText := func(a, b *config.Fault) bool { return a.Error() == b.Error() }
+		if once := differences["in one batch"]; slices.EqualFunc(once, differences["line by line"], sameText) {
 			for _, d := range once {
-				fmt.Fprintln(e.stdout, printable(d))
+				fmt.Fprintln(e.stdout, printable(d.Error()))
 			}
 			continue
 		}
@@ -114,30 +115,14 @@ func rejectedInCase(did *progress.Snapshot) string {
 // runCase applies the feed of a test to empty tables, in batches of batchRows rows (0: one batch), and compares the
 // tables with the expected rows.
 func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (differences []*config.Fault, did *progress.Snapshot, err error) {
-	err = e.applyCase(ctx, m, test.Feed, batchRows, func(in sink.Inspector, done *progress.Snapshot) (err error) {
-		did = done
-		differences, err = test.Compare(m, func(table string) ([]string, error) {
-			if t, err := sink.Table(ctx, in.Tables, table, nil); err == nil && !t.Exists {
-				return nil, nil
-			}
-			rows, _, err := in.Sample(ctx, table, math.MaxInt)
-			return rows, err
-		})
-		return err
-	})
-	return differences, did, err
-}
-
-// applyCase applies a feed to empty tables, and calls look with the database and the counts of the run.
-func (e *env) applyCase(ctx context.Context, m *mapping.Mapping, lines string, batchRows int, look func(sink.Inspector, *progress.Snapshot) error) (err error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	feed, path := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "test.db")
-	if err := os.WriteFile(feed, []byte(lines), 0o600); err != nil {
-		return err
+	if err := os.WriteFile(feed, []byte(test.Feed), 0o600); err != nil {
+		return nil, nil, err
 	}
 	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
 	o := e.newSpec()
@@ -147,13 +132,13 @@ func (e *env) applyCase(ctx context.Context, m *mapping.Mapping, lines string, b
 		plan, err = plan.AtDatabase(ctx, sink.NoTables)
 	}
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	c := plan.Job
 	c.Log = options.Log
 	db, err := caseDriver.Open(ctx, path, options)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	names := make([]string, len(c.Tables))
 	for i := range c.Tables {
@@ -161,13 +146,20 @@ func (e *env) applyCase(ctx context.Context, m *mapping.Mapping, lines string, b
 	}
 	p := progress.New(names...)
 	if err := errors.Join(job.Run(ctx, c, db, nil, p), db.Close()); err != nil {
-		return lineError{config.Locate(m.File, err), feed}
+		return nil, nil, lineError{config.Locate(m.File, err), feed}
 	}
 	in, err := caseDriver.Inspect(ctx, path, options)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	did := p.Snapshot()
-	return look(in, &did)
+	snapshot := p.Snapshot()
+	differences, err = test.Compare(m, func(table string) ([]string, error) {
+		if t, err := sink.Table(ctx, in.Tables, table, nil); err == nil && !t.Exists {
+			return nil, nil
+		}
+		rows, _, err := in.Sample(ctx, table, math.MaxInt)
+		return rows, err
+	})
+	return differences, &snapshot, err
 }

@@ -182,27 +182,6 @@ func decode(text []byte, into *any) bool {
 	return d.Decode(into) == nil
 }
 
-// SortRows sorts rows of a table, as JSON objects, in the order of a test.
-func SortRows(m *mapping.Mapping, table string, texts []string) ([]string, error) {
-	tables := familyOf(m)
-	rows := make([]map[string]json.RawMessage, len(texts))
-	for i := range texts {
-		if err := json.Unmarshal([]byte(texts[i]), &rows[i]); err != nil {
-			return nil, fmt.Errorf("a row of table %s: %w", table, err)
-		}
-		rows[i][rowText] = json.RawMessage(texts[i])
-	}
-	sortByKey(rows, tables.key(tables.table(table)))
-	sorted := make([]string, len(rows))
-	for i := range rows {
-		sorted[i] = string(rows[i][rowText])
-	}
-	return sorted, nil
-}
-
-// rowText is the key under which SortRows keeps the text of a row. No column has an empty name.
-const rowText = ""
-
 // familyOf returns the tables of a mapping by name.
 func familyOf(m *mapping.Mapping) family {
 	tables := family{}
