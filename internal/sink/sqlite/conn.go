@@ -22,6 +22,7 @@ type conn struct {
 	variants    map[string]*stmt
 	variantsSQL int
 	bound       bindings
+	inserted    *int64 // rows inserted so far, in C memory; see countInserts
 }
 
 // bindings is C memory for bound values. Go memory must not be bound: a pointer in C does not keep it alive, and a
@@ -117,6 +118,7 @@ func openConn(path string, flags int32, vfs string) (_ *conn, err error) {
 	if err != nil {
 		return nil, err
 	}
+	c.countInserts()
 	// With a double-quoted name, a typo is an error instead of a string. No statement may write to the schema table.
 	return c, cmp.Or(c.set(lib.SQLITE_DBCONFIG_DQS_DML, 0), c.set(lib.SQLITE_DBCONFIG_DQS_DDL, 0),
 		c.set(lib.SQLITE_DBCONFIG_DEFENSIVE, 1), c.defineShortest())
@@ -156,8 +158,9 @@ func (c *conn) close() {
 		lib.Xsqlite3_close_v2(c.tls, c.db)
 	}
 	c.bound.free()
+	libc.Xfree(c.tls, uintptr(unsafe.Pointer(c.inserted)))
 	c.tls.Close()
-	c.tls, c.db, c.stmts, c.variants = nil, 0, nil, nil
+	c.tls, c.db, c.stmts, c.variants, c.inserted = nil, 0, nil, nil, nil
 }
 
 func (c *conn) fail(rc int32, doing string) error {

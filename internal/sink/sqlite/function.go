@@ -21,6 +21,19 @@ func (c *conn) defineShortest() error {
 	})
 }
 
+// countInserts makes SQLite count the rows that it inserts into tables with a rowid: an upsert does not tell.
+func (c *conn) countInserts() {
+	n := libc.Xcalloc(c.tls, 1, slot)
+	c.inserted = (*int64)(pointer(n))
+	lib.Xsqlite3_update_hook(c.tls, c.db, function(countInsert), n)
+}
+
+func countInsert(_ *libc.TLS, n uintptr, op int32, _, _ uintptr, _ int64) {
+	if op == lib.SQLITE_INSERT {
+		*(*int64)(pointer(n))++
+	}
+}
+
 func callShortest(tls *libc.TLS, ctx uintptr, _ int32, argv uintptr) {
 	var buf [32]byte
 	text := feed.AppendReal(buf[:0], lib.Xsqlite3_value_double(tls, *(*uintptr)(pointer(argv))))

@@ -160,7 +160,32 @@ func (l *layout) insertSQL(columns []int, rows int) string {
 		return "INSERT INTO " + quote(l.table.Name) + " DEFAULT VALUES"
 	}
 	row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
-	return "INSERT INTO " + quote(l.table.Name) + " (" + l.list(columns) + ") VALUES " + row + strings.Repeat(", "+row, rows-1)
+	return "INSERT INTO " + quote(l.table.Name) + " AS weir (" + l.list(columns) + ")\n  VALUES " + row + strings.Repeat(", "+row, rows-1)
+}
+
+// upsertSQL completes an INSERT: rows that the table has get these columns of the inserted rows, unless they have the
+// same values. target is the key that may be taken; "": any. If sparse, NULL is a missing value.
+func (l *layout) upsertSQL(insert, target string, set []int, sparse bool) string {
+	var sets, differ []string
+	for _, i := range set {
+		name := l.names[i]
+		to := "excluded." + name
+		switch stamp := l.b.Table.Columns[i].Stamp; {
+		case stamp == schema.InsertStamp:
+			continue
+		case stamp == schema.UpdateStamp:
+		case sparse:
+			differ = append(differ, to+" IS NOT NULL AND "+name+" COLLATE BINARY IS NOT "+to)
+			to = "coalesce(" + to + ", " + name + ")"
+		default: // to a column's collation, texts may be equal that are not
+			differ = append(differ, name+" COLLATE BINARY IS NOT "+to)
+		}
+		sets = append(sets, name+" = "+to)
+	}
+	if len(differ) == 0 {
+		return insert + "\nON CONFLICT DO NOTHING"
+	}
+	return insert + "\nON CONFLICT " + target + "DO UPDATE SET\n    " + strings.Join(sets, ",\n    ") + "\n  WHERE " + strings.Join(differ, "\n    OR ")
 }
 
 func (l *layout) updateSQL(columns []int) string {
@@ -169,6 +194,22 @@ func (l *layout) updateSQL(columns []int) string {
 		sets[n] = fmt.Sprintf("%s = ?%d", l.names[i], n+1)
 	}
 	return "UPDATE " + quote(l.table.Name) + " SET " + strings.Join(sets, ", ") + l.where(len(columns))
+}
+
+// target returns the key as an upsert's conflict target. Its index has the collations of the columns.
+func (l *layout) target() string {
+	parts := make([]string, len(l.key))
+	for i, k := range l.key {
+		if parts[i] = l.names[k]; collationOf(&l.table.Columns[l.cols[k]]) != "" {
+			parts[i] += " COLLATE " + collationOf(&l.table.Columns[l.cols[k]])
+		}
+	}
+	return "(" + strings.Join(parts, ", ") + ") "
+}
+
+// withoutKey returns the columns that are not part of the key.
+func (l *layout) withoutKey(columns []int) []int {
+	return slices.DeleteFunc(slices.Clone(columns), func(i int) bool { return l.b.Table.Columns[i].Key })
 }
 
 // list returns a list of columns in SQL.

@@ -40,7 +40,9 @@ func (p *pieces) nest() error {
 		}
 	}
 	for i, w := range p.used() {
-		w.decide(explodes[i])
+		if err := w.decide(p.tables[i], explodes[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

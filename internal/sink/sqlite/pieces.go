@@ -19,6 +19,7 @@ type pieces struct {
 	c       *conn
 	ctx     context.Context
 	batches []*fold.Batch
+	tables  []*table
 	writers []*writer // by table; nil if the batch has no rows
 	// explosion makes the rows of sets.
 	explosion *fold.Explosion
@@ -32,7 +33,7 @@ type pieces struct {
 // writeRows applies a flush to the tables, and replaces those that it changes.
 func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res sink.Result, err error) {
 	d.c.tidy() // before any statement of this flush is prepared
-	p := &pieces{f: f, c: d.c, ctx: ctx, batches: f.Batches, writers: make([]*writer, len(tables)), undoes: true}
+	p := &pieces{f: f, c: d.c, ctx: ctx, batches: f.Batches, tables: tables, writers: make([]*writer, len(tables)), undoes: true}
 	if p.counts, err = d.truncate(ctx, f, tables); err != nil {
 		return res, err
 	}

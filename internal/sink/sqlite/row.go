@@ -26,7 +26,6 @@ type writer struct {
 	versions   *fold.Resolver // nil if messages have none
 	states     *stateStore    // nil if no column has its own versions
 	piece      piece
-	fresh      int // consecutive rows that the table did not have
 	buffer     rowBuffer
 	res        *sink.Counts
 }
@@ -58,34 +57,54 @@ type delayed struct {
 
 // A strategy is how a table's rows are written. It is decided once per flush.
 type strategy struct {
-	// together is how many rows are read before they are written. inserts says that one statement may insert up to that
-	// many new rows.
-	together int
-	inserts  bool
+	upserts bool // one statement may insert or update several rows
+	inserts bool // one statement may insert several rows: the table was empty
 	// explodes says that rows of other tables are values in this table's rows.
 	explodes bool
 }
 
 const (
-	// manyRows is how many rows one statement inserts. Starting and ending one statement per row takes a fifth of a
-	// flush of new rows; 4 rows per statement save half of that. BenchmarkFlush/sqlite/insert measures it.
+	// manyRows is how many rows one statement writes. Starting and ending one statement per row takes a fifth of a flush
+	// of new rows; 4 rows per statement save half of that. BenchmarkFlush/sqlite/insert measures it.
 	manyRows = 16
-	// manyParams and manyText (bytes of a value) limit the memory of a statement of many rows and its values.
-	manyParams = 2048
-	manyText   = 4 << 10
-	// certainlyFresh consecutive new rows make it likely that the next manyRows are new, too.
-	certainlyFresh = 64
+	// manyColumns and manyText (bytes of a value) limit the memory of a statement of many rows and its values.
+	manyColumns = 128
+	manyText    = 4 << 10
 )
 
 // decide sets the writer's strategy, when everything that affects its rows is known.
-func (w *writer) decide(explodes bool) {
-	n := max(1, min(manyRows, manyParams/len(w.layout.cols)))
-	w.way = strategy{together: n, explodes: explodes,
-		inserts: n > 1 && !w.statements.exact && !explodes && !w.references.any() && w.layout.insertsAsFolded() && w.versions == nil}
-	if w.statements.sel == nil { // no lookups
-		w.fresh = certainlyFresh
+func (w *writer) decide(t *table, explodes bool) (err error) {
+	w.way = strategy{upserts: !w.looksUp(t, explodes), explodes: explodes}
+	w.buffer = rowBuffer{vals: make([]value, manyRows*len(w.layout.cols)), width: len(w.layout.cols)}
+	if w.statements.exact || w.versions != nil || explodes || w.references.any() || !w.layout.insertsAsFolded() || len(w.layout.columns) > manyColumns {
+		return nil
 	}
-	w.buffer = rowBuffer{vals: make([]value, n*len(w.layout.cols)), width: len(w.layout.cols)}
+	found := null
+	if !w.layout.b.Table.Appends() {
+		found, err = w.c.scalar("SELECT 1 FROM " + quote(t.Name) + " LIMIT 1")
+	}
+	w.way.inserts = found.kind == lib.SQLITE_NULL
+	return err
+}
+
+// looksUp reports whether a table's rows are looked up before they are written. An upsert sees only what it inserts. It
+// names all columns, and checks the row that it would insert before it updates another.
+func (w *writer) looksUp(t *table, explodes bool) bool {
+	l := w.layout
+	switch {
+	case w.versions != nil: // stored versions decide what is written
+	case len(l.merged) > 0: // stored values are merged
+	case explodes, w.references.any(): // a row names rows of other tables, or contains them
+	case t.HasConstraints: // including triggers, defaults, generated columns, NOT NULL and other unique indexes
+	case t.indexed: // an index would be written, although its column stays
+	case t.rowless: // SQLite does not tell what was inserted
+	case slices.ContainsFunc(t.Columns, func(c schema.Column) bool { return c.Serial }): // a row names no rowid
+	case l.b.Table.Appends(): // no row can exist
+	case len(l.columns) > manyColumns:
+	default:
+		return false
+	}
+	return true
 }
 
 // newWriter prepares to write a batch. It counts changes in res.
@@ -134,7 +153,7 @@ func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent fun
 // writeNext writes the next rows that are read together, up to the first that the database rejects, and returns how many
 // it has written. at is the index of the first.
 func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err error) {
-	n := min(w.way.together, len(rows))
+	n := min(manyRows, len(rows))
 	if w.versions != nil {
 		for i, r := range rows[:n] {
 			w.layout.b.CPUPrefetch(rows[i:])
@@ -148,10 +167,11 @@ func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err e
 		w.layout.b.CPUPrefetch(rows[i:])
 		w.layout.read(w.buffer.row(i), r)
 	}
-	if w.way.inserts && w.fresh >= certainlyFresh && n == w.way.together && w.areNew(rows[:n]) {
-		if all, err := w.insertTogether(n); all || err != nil {
+	if kind, ok := w.groupOf(rows[:n]); ok && n == manyRows {
+		err := w.writeGroup(kind)
+		if err == nil || !isRefusal(err) || w.c.autocommit() {
 			return n, err
-		}
+		} // one of them is rejected, and the statement is undone
 	}
 	for i, r := range rows[:n] {
 		if wait && r.Deleted {
@@ -163,32 +183,50 @@ func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err e
 	return n, nil
 }
 
-// areNew reports whether the rows that were read may all be new ones that only set values, none of them long.
-func (w *writer) areNew(rows []*fold.Row) bool {
-	return !slices.ContainsFunc(rows, func(r *fold.Row) bool { return r.Deleted || r.Replaces || r.Sweeps }) &&
-		!slices.ContainsFunc(w.buffer.vals, func(v value) bool {
-			return (v.kind == lib.SQLITE_TEXT || v.kind == lib.SQLITE_BLOB) && len(v.text) > manyText
-		})
+// groupOf returns the kind of statement that can write the rows in the buffer at once, if one can: they only set
+// values, none of them long.
+func (w *writer) groupOf(rows []*fold.Row) (kind int, ok bool) {
+	if !w.way.upserts && !w.way.inserts {
+		return 0, false
+	}
+	nulls, equal, first := false, true, w.buffer.row(0)
+	for n, r := range rows {
+		if r.Deleted || r.Replaces || r.Sweeps {
+			return 0, false
+		}
+		vals := w.buffer.row(n)
+		for i := range vals {
+			v := &vals[i]
+			if (v.kind == lib.SQLITE_TEXT || v.kind == lib.SQLITE_BLOB) && len(v.text) > manyText || w.layout.b.Initial(r, i) {
+				return 0, false
+			}
+			nulls = nulls || v.kind == lib.SQLITE_NULL
+			equal = equal && (v.kind == 0) == (first[i].kind == 0)
+		}
+	}
+	switch {
+	case w.way.upserts && equal:
+		return equalGroup, true
+	case w.way.upserts && !nulls:
+		return sparseGroup, true
+	}
+	return newGroup, w.way.inserts
 }
 
-// insertTogether inserts the n rows in the buffer, except rows that the table has, and reports whether it inserted all.
-// If not, or if the table rejects one, all must be written one by one.
-func (w *writer) insertTogether(n int) (all bool, err error) {
-	inserted, err := w.statements.insertMany(&w.buffer, n)
-	if err != nil && (!isRefusal(err) || w.c.autocommit()) {
-		return false, err
+// writeGroup writes the rows in the buffer at once, all of them or none.
+func (w *writer) writeGroup(kind int) error {
+	g := w.statements.group(kind, w.buffer.row(0), manyRows)
+	inserted, updated, err := w.statements.runGroup(g, &w.buffer, manyRows)
+	if err != nil {
+		for n := range manyRows {
+			w.layout.unstamp(w.buffer.row(n))
+		}
+		return err
 	}
 	w.res.Inserted += inserted
-	if inserted == int64(n) {
-		w.fresh += n
-		return true, nil
-	}
-	w.res.Unchanged -= inserted // written one by one, these rows count as unchanged
-	w.fresh = 0
-	for i := range n {
-		w.layout.unstamp(w.buffer.row(i))
-	}
-	return false, nil
+	w.res.Updated += updated
+	w.res.Unchanged += manyRows - inserted - updated
+	return nil
 }
 
 // deleteDelayed deletes the delayed rows, up to the first that the database rejects, and returns its index in the piece
@@ -279,9 +317,7 @@ func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
 // relate finds a row's parent and the rows that it refers to, and deletes the rows that are deleted with it. owned is
 // false if the parent is missing; the row then cannot exist.
 func (w *writer) relate(r *fold.Row, vals []value) (owned bool, err error) {
-	if err := w.setDefaults(r, vals); err != nil {
-		return false, err
-	}
+	w.setDefaults(r, vals)
 	if owned, err = w.references.findOwner(r, vals); err != nil {
 		return false, err
 	} else if !owned {
@@ -302,9 +338,6 @@ func (w *writer) relate(r *fold.Row, vals []value) (owned bool, err error) {
 
 // put inserts, updates or deletes a row that was looked up.
 func (w *writer) put(r *fold.Row, vals []value, exists bool) (err error) {
-	if w.fresh++; exists {
-		w.fresh = 0
-	}
 	if err := w.merge(r, vals, exists); err != nil {
 		return err
 	}
@@ -321,14 +354,18 @@ func (w *writer) put(r *fold.Row, vals []value, exists bool) (err error) {
 		w.res.Unchanged++
 	case r.Replaces:
 		err = w.replace(vals)
-		w.res.Updated++
+		w.counted(&w.res.Updated)
 	default:
-		differing := w.differing(vals)
+		differing, resets := w.differing(vals)
 		if len(differing) == 0 {
 			w.res.Unchanged++
 			break
 		}
-		err = w.statements.runUpdate(vals, differing)
+		if resets {
+			err = w.statements.runReset(vals, slices.DeleteFunc(slices.Clone(w.layout.columns), func(i int) bool { return vals[i].kind == initial }), differing)
+		} else {
+			err = w.statements.runUpdate(vals, differing)
+		}
 		w.counted(&w.res.Updated)
 	}
 	w.statements.forget()
@@ -346,30 +383,19 @@ func (w *writer) merge(r *fold.Row, vals []value, exists bool) error {
 	return w.layout.merge(r, vals, nil)
 }
 
-// setDefaults sets columns that a delete in the batch cleared to their defaults. A value that only fills NULL is marked
-// late.
-func (w *writer) setDefaults(r *fold.Row, vals []value) error {
+// setDefaults sets columns that a delete in the batch cleared to their defaults. The insert of a row does not name them,
+// nor a value that only fills NULL.
+func (w *writer) setDefaults(r *fold.Row, vals []value) {
 	for i := range vals {
-		if !w.layout.b.Initial(r, i) || w.layout.cols[i] < 0 {
-			continue
-		}
-		if v := &vals[i]; v.kind != 0 {
-			v.late = true
-		} else if err := w.setDefault(i, v); err != nil {
-			return err
+		if at := w.layout.cols[i]; at >= 0 && w.layout.b.Initial(r, i) {
+			if v := &vals[i]; v.kind == 0 && w.layout.table.Columns[at].Default != "" {
+				v.kind = initial
+			} else if v.kind == 0 {
+				*v = null
+			}
+			vals[i].late = true
 		}
 	}
-	return nil
-}
-
-// setDefault sets v to column i's default.
-func (w *writer) setDefault(i int, v *value) error {
-	s, err := w.c.prepareVariant("SELECT " + cmp.Or(w.layout.table.Columns[w.layout.cols[i]].Default, "NULL"))
-	if err != nil {
-		return err
-	}
-	*v, err = s.one(nil)
-	return err
 }
 
 // counted counts the last statement's effect on its row: unchanged, if a trigger suppressed it.
@@ -380,22 +406,24 @@ func (w *writer) counted(n *int64) {
 	*n++
 }
 
-// differing returns the columns that a row sets to another value than the table's. If there are any, it also sets and
-// returns the stamps of an update.
-func (w *writer) differing(vals []value) []int {
-	set := w.buffer.differs[:0]
+// differing returns the columns that a row sets to another value than the table's, or resets to their defaults. If there
+// are any, it also sets and returns the stamps of an update.
+func (w *writer) differing(vals []value) (set []int, resets bool) {
+	set = w.buffer.differs[:0]
 	for i := range vals {
 		if vals[i].kind == 0 || w.layout.b.Table.Columns[i].Key {
 			continue
 		}
-		if w.holds(i, vals) {
+		if vals[i].kind == initial {
+			resets = true
+		} else if w.holds(i, vals) {
 			continue
 		}
 		set = append(set, i)
 	}
 	w.buffer.differs = set
 	if len(set) == 0 {
-		return nil
+		return nil, false
 	}
 	for _, i := range w.layout.stamps {
 		if w.layout.b.Table.Columns[i].Stamp == schema.UpdateStamp {
@@ -403,7 +431,7 @@ func (w *writer) differing(vals []value) []int {
 			set = append(set, i)
 		}
 	}
-	return set
+	return set, resets
 }
 
 // holds reports whether column i of the table's row already has a row's value.
@@ -439,24 +467,17 @@ func (w *writer) replace(vals []value) error {
 		}
 		return w.statements.runInsert(vals)
 	}
-	var set []int
-	for _, i := range w.layout.columns {
-		c := &t.Columns[i]
-		if c.Key && w.holds(i, vals) {
-			continue
-		}
-		if v := &vals[i]; c.Stamp == schema.NoStamp && (v.kind == 0 || v.late) {
-			if err := w.setDefault(i, v); err != nil {
-				return err
-			}
-		}
-		set = append(set, i)
-	}
 	w.layout.stamp(vals)
-	if len(set) == 0 {
-		return nil
+	var insert, set []int
+	for _, i := range w.layout.columns {
+		if v := &vals[i]; v.kind != 0 && !v.late {
+			insert = append(insert, i)
+		}
+		if !t.Columns[i].Key || !w.holds(i, vals) {
+			set = append(set, i)
+		}
 	}
-	return w.statements.runUpdate(vals, set)
+	return w.statements.runReset(vals, insert, set)
 }
 
 // isRefusal reports whether an error concerns only the row: a constraint, a trigger's RAISE, a type of a STRICT table,

@@ -1,7 +1,7 @@
 // Package sqlite is the driver for SQLite files.
 //
-// A flush is one transaction that locks the database for writing at its start. A row is read, compared, and written if
-// it changes. One statement inserts many new rows.
+// A flush is one transaction that locks the database for writing at its start. An upsert inserts
+// or updates 16 ordinary rows at once. Other rows are looked up, compared, and written if they change.
 package sqlite
 
 import (
@@ -49,6 +49,7 @@ type table struct {
 	schema.Table
 	key     []string          // the feed's names
 	indexed bool              // it has indexes besides the key's
+	rowless bool              // WITHOUT ROWID
 	version int64             // schema version when the table was read
 	marks   string            // weir_meta's entry for its columns then
 	stuck   map[string]string // columns of weir's that could not be widened, and why

@@ -1,6 +1,11 @@
 package sqlite
 
-import "slices"
+import (
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/schema"
+)
 
 // statements write a table's rows one by one. The connection keeps them until the next flush. Each is reset before
 // another one writes, so none sees the table change under it.
@@ -15,8 +20,22 @@ type statements struct {
 	insert *stmt // of all columns; nil if exact
 	update *stmt // of the columns in set; nil if exact
 	set    []int
-	many   string // SQL that inserts several rows; "": not needed yet
+	groups [groupKinds]group
 }
+
+// A group is a statement that writes several rows at once, none of which was looked up.
+type group struct {
+	columns []int
+	sql     string // "": not needed yet
+}
+
+// The kinds of groups.
+const (
+	sparseGroup = iota // an upsert of rows that name some columns each, without nulls
+	equalGroup         // an upsert of rows that name the same columns, of which some may be null
+	newGroup           // an insert
+	groupKinds
+)
 
 func (c *conn) prepareStatements(l *layout, exact bool) (s statements, err error) {
 	s = statements{c: c, layout: l, exact: exact}
@@ -34,7 +53,7 @@ func (c *conn) prepareStatements(l *layout, exact bool) (s statements, err error
 	if s.insert, err = c.prepare(l.insertSQL(l.columns, 1)); err != nil || l.b.Table.Appends() {
 		return s, err
 	}
-	s.set = slices.DeleteFunc(slices.Clone(l.columns), func(i int) bool { return l.b.Table.Columns[i].Key })
+	s.set = l.withoutKey(l.columns)
 	if len(s.set) > 0 {
 		s.update, err = c.prepare(l.updateSQL(s.set))
 	}
@@ -107,30 +126,76 @@ func (s *statements) runUpdate(vals []value, columns []int) (err error) {
 	return update.run()
 }
 
-// insertMany inserts n rows except those whose keys are in the table, and returns how many it inserted. n must not
-// change.
-func (s *statements) insertMany(rows *rowBuffer, n int) (inserted int64, err error) {
+// runReset sets columns of the row that was looked up, some of them to their defaults: the insert does not name these.
+// A column that vals lacks keeps its value.
+func (s *statements) runReset(vals []value, insert, set []int) error {
 	l := s.layout
-	if s.many == "" {
-		if s.many = l.insertSQL(l.columns, n); s.sel != nil { // without a key no row is looked up
-			s.many += " ON CONFLICT DO NOTHING"
+	reset, err := s.c.prepareVariant(l.upsertSQL(l.insertSQL(insert, 1), l.target(), set, false))
+	if err != nil {
+		return err
+	}
+	for n, i := range insert {
+		if vals[i].kind == 0 {
+			err = reset.bindFrom(n+1, s.sel, i)
+		} else {
+			err = reset.bindValue(n+1, &vals[i])
+		}
+		if err != nil {
+			return err
 		}
 	}
-	insert, err := s.c.prepareVariant(s.many)
+	s.sel.reset()
+	return reset.run()
+}
+
+// group prepares the statement of a kind for n rows, of which first is one.
+func (s *statements) group(kind int, first []value, n int) *group {
+	g, l := &s.groups[kind], s.layout
+	named := func(i int) bool {
+		return kind != equalGroup || first[i].kind != 0 || l.b.Table.Columns[i].Stamp != schema.NoStamp
+	}
+	same, at := g.sql != "", 0
+	for _, i := range l.columns {
+		if named(i) {
+			same = same && at < len(g.columns) && g.columns[at] == i
+			at++
+		}
+	}
+	if same && at == len(g.columns) {
+		return g
+	}
+	g.columns = slices.DeleteFunc(slices.Clone(l.columns), func(i int) bool { return !named(i) })
+	if g.sql = l.insertSQL(g.columns, n); kind == newGroup {
+		g.sql = strings.Replace(g.sql, "INSERT", "INSERT OR ABORT", 1) // whatever the table does about a conflict
+	} else {
+		g.sql = l.upsertSQL(g.sql, "", l.withoutKey(g.columns), kind == sparseGroup)
+	}
+	return g
+}
+
+// runGroup writes n rows, and returns how many it inserted and updated.
+func (s *statements) runGroup(g *group, rows *rowBuffer, n int) (inserted, updated int64, err error) {
+	run, err := s.c.prepareVariant(g.sql)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	s.c.bound.release()
-	insert.clear()
+	run.clear()
 	for i := range n {
 		row := rows.row(i)
-		l.stamp(row)
-		if err := l.bindRow(insert, i*len(l.columns), l.columns, row); err != nil {
-			return 0, err
+		s.layout.stamp(row)
+		if err := s.layout.bindRow(run, i*len(g.columns), g.columns, row); err != nil {
+			return 0, 0, err
 		}
 	}
-	if err := insert.run(); err != nil {
-		return 0, err
+	before := *s.c.inserted
+	if err := run.run(); err != nil {
+		return 0, 0, err
 	}
-	return int64(s.c.changes()), nil
+	written := int64(s.c.changes())
+	if g == &s.groups[newGroup] {
+		return written, 0, nil
+	}
+	inserted = *s.c.inserted - before
+	return inserted, written - inserted, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -60,10 +59,10 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	}
 	t.version = version.int
 	kind, sql, triggers := "", "", false
-	err = d.c.query("SELECT l.type, l.strict, l.name, s.sql, EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = l.name COLLATE NOCASE)"+
+	err = d.c.query("SELECT l.type, l.strict, l.name, s.sql, l.wr, EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = l.name COLLATE NOCASE)"+
 		" FROM pragma_table_list l LEFT JOIN sqlite_schema s ON s.name = l.name WHERE l.schema = 'main' AND l.name = ? COLLATE NOCASE",
 		func(s *stmt) error {
-			kind, t.Strict, t.Name, sql, triggers = s.text(0), s.int(1) != 0, s.text(2), s.text(3), s.int(4) != 0
+			kind, t.Strict, t.Name, sql, t.rowless, triggers = s.text(0), s.int(1) != 0, s.text(2), s.text(3), s.int(4) != 0, s.int(5) != 0
 			return nil
 		}, text(name))
 	if err != nil {
@@ -80,7 +79,10 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	defaults, primary, pk := false, []string(nil), map[int]string{}
 	err = d.c.query("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", func(s *stmt) error {
 		c := schema.Column{Name: s.text(0), Decl: s.text(1), NotNull: s.int(2) != 0,
-			Default: initial(s.text(3)), Generated: s.int(5) == 2 || s.int(5) == 3}
+			Default: s.text(3), Generated: s.int(5) == 2 || s.int(5) == 3}
+		if strings.EqualFold(c.Default, "NULL") {
+			c.Default = ""
+		}
 		c.Type = affinity(c.Decl, t.Strict)
 		c.Finite = t.Strict // NaN and infinities are stored as text
 		c.HoldsTime = c.Type == schema.Text || c.Type == schema.Any || c.Type == schema.Affine
@@ -139,26 +141,6 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		err = t.findOwnColumns()
 	}
 	return t, err
-}
-
-var (
-	constant = regexp.MustCompile(`(?i)^(true|false|current_(time|date|timestamp))$`)
-	word     = regexp.MustCompile(`^([\pL_][\pL\pN_$]*|".*")$`)
-)
-
-// initial returns SQL for a column's default, as in the schema; "" is NULL. A bare word or a double-quoted one is a
-// text there.
-func initial(schema string) string {
-	switch {
-	case strings.EqualFold(schema, "NULL"):
-		return ""
-	case word.MatchString(schema) && !constant.MatchString(schema):
-		if schema[0] == '"' {
-			schema = strings.ReplaceAll(schema[1:len(schema)-1], `""`, `"`)
-		}
-		return "'" + strings.ReplaceAll(schema, "'", "''") + "'"
-	}
-	return schema
 }
 
 // An index is an index of a table.

@@ -19,9 +19,12 @@ const stampFormat = "2006-01-02 15:04:05.000"
 type value struct {
 	text []byte // the batch's memory, or its own if escapes were resolved
 	int  int64  // or the bits of a float
-	kind int32  // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB; 0: none
+	kind int32  // SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT, SQLITE_BLOB; 0: none; or initial
 	late bool   // for an existing row only, not for an insert
 }
+
+// initial is the kind of a value that is the column's default. It is never bound: only the database knows it.
+const initial = -1
 
 var null = value{kind: lib.SQLITE_NULL}
 
