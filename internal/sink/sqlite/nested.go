@@ -40,9 +40,7 @@ func (p *pieces) nest() error {
 		}
 	}
 	for i, w := range p.used() {
-		if err := w.decide(p.tables[i], explodes[i]); err != nil {
-			return err
-		}
+		w.decide(p.tables[i], explodes[i])
 	}
 	return nil
 }

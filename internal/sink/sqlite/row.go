@@ -26,6 +26,7 @@ type writer struct {
 	versions   *fold.Resolver // nil if messages have none
 	states     *stateStore    // nil if no column has its own versions
 	piece      piece
+	news       bool // the rows before were inserted
 	buffer     rowBuffer
 	res        *sink.Counts
 }
@@ -58,7 +59,7 @@ type delayed struct {
 // A strategy is how a table's rows are written. It is decided once per flush.
 type strategy struct {
 	upserts bool // one statement may insert or update several rows
-	inserts bool // one statement may insert several rows: the table was empty
+	inserts bool // one statement may insert several rows, after others that the table did not have
 	// explodes says that rows of other tables are values in this table's rows.
 	explodes bool
 }
@@ -73,18 +74,12 @@ const (
 )
 
 // decide sets the writer's strategy, when everything that affects its rows is known.
-func (w *writer) decide(t *table, explodes bool) (err error) {
-	w.way = strategy{upserts: !w.looksUp(t, explodes), explodes: explodes}
-	w.buffer = rowBuffer{vals: make([]value, manyRows*len(w.layout.cols)), width: len(w.layout.cols)}
-	if w.statements.exact || w.versions != nil || explodes || w.references.any() || !w.layout.insertsAsFolded() || len(w.layout.columns) > manyColumns {
-		return nil
-	}
-	found := null
-	if !w.layout.b.Table.Appends() {
-		found, err = w.c.scalar("SELECT 1 FROM " + quote(t.Name) + " LIMIT 1")
-	}
-	w.way.inserts = found.kind == lib.SQLITE_NULL
-	return err
+func (w *writer) decide(t *table, explodes bool) {
+	l := w.layout
+	w.way = strategy{explodes: explodes, upserts: !w.looksUp(t, explodes), inserts: !w.statements.exact && w.versions == nil && !explodes &&
+		!w.references.any() && l.insertsAsFolded() && len(l.columns) <= manyColumns}
+	w.news = l.b.Table.Appends()
+	w.buffer = rowBuffer{vals: make([]value, manyRows*len(l.cols)), width: len(l.cols)}
 }
 
 // looksUp reports whether a table's rows are looked up before they are written. An upsert sees only what it inserts. It
@@ -168,11 +163,11 @@ func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err e
 		w.layout.read(w.buffer.row(i), r)
 	}
 	if kind, ok := w.groupOf(rows[:n]); ok && n == manyRows {
-		err := w.writeGroup(kind)
-		if err == nil || !isRefusal(err) || w.c.autocommit() {
+		if all, err := w.writeGroup(kind); all || err != nil {
 			return n, err
-		} // one of them is rejected, and the statement is undone
+		}
 	}
+	before := w.res.Inserted
 	for i, r := range rows[:n] {
 		if wait && r.Deleted {
 			w.piece.deletes = append(w.piece.deletes, delayed{r, at + i})
@@ -180,6 +175,7 @@ func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err e
 			return i, err
 		}
 	}
+	w.news = w.res.Inserted-before == manyRows
 	return n, nil
 }
 
@@ -210,23 +206,27 @@ func (w *writer) groupOf(rows []*fold.Row) (kind int, ok bool) {
 	case w.way.upserts && !nulls:
 		return sparseGroup, true
 	}
-	return newGroup, w.way.inserts
+	return newGroup, w.way.inserts && w.news
 }
 
-// writeGroup writes the rows in the buffer at once, all of them or none.
-func (w *writer) writeGroup(kind int) error {
-	g := w.statements.group(kind, w.buffer.row(0), manyRows)
-	inserted, updated, err := w.statements.runGroup(g, &w.buffer, manyRows)
-	if err != nil {
-		for n := range manyRows {
-			w.layout.unstamp(w.buffer.row(n))
-		}
-		return err
+// writeGroup writes the rows in the buffer by one statement. all is false if they must be looked up, because the table
+// rejects one or, of new rows, has one: the statement is then undone.
+func (w *writer) writeGroup(kind int) (all bool, err error) {
+	inserted, updated, err := w.statements.runGroup(kind, &w.buffer)
+	switch {
+	case err == nil:
+		w.news = inserted == manyRows
+		w.res.Inserted += inserted
+		w.res.Updated += updated
+		w.res.Unchanged += manyRows - inserted - updated
+		return true, nil
+	case !isRefusal(err) || w.c.autocommit():
+		return false, err
 	}
-	w.res.Inserted += inserted
-	w.res.Updated += updated
-	w.res.Unchanged += manyRows - inserted - updated
-	return nil
+	for n := range manyRows {
+		w.layout.unstamp(w.buffer.row(n))
+	}
+	return false, nil
 }
 
 // deleteDelayed deletes the delayed rows, up to the first that the database rejects, and returns its index in the piece

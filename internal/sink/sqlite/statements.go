@@ -21,6 +21,7 @@ type statements struct {
 	update *stmt // of the columns in set; nil if exact
 	set    []int
 	groups [groupKinds]group
+	names  []int // memory for the columns of the next group
 }
 
 // A group is a statement that writes several rows at once, none of which was looked up.
@@ -33,7 +34,7 @@ type group struct {
 const (
 	sparseGroup = iota // an upsert of rows that name some columns each, without nulls
 	equalGroup         // an upsert of rows that name the same columns, of which some may be null
-	newGroup           // an insert
+	newGroup           // an insert of rows that seem to be new
 	groupKinds
 )
 
@@ -148,43 +149,39 @@ func (s *statements) runReset(vals []value, insert, set []int) error {
 	return reset.run()
 }
 
-// group prepares the statement of a kind for n rows, of which first is one.
-func (s *statements) group(kind int, first []value, n int) *group {
+// group prepares the statement of a kind for rows of which first is one.
+func (s *statements) group(kind int, first []value) *group {
 	g, l := &s.groups[kind], s.layout
-	named := func(i int) bool {
-		return kind != equalGroup || first[i].kind != 0 || l.b.Table.Columns[i].Stamp != schema.NoStamp
+	lacks := func(i int) bool {
+		return kind == equalGroup && first[i].kind == 0 && l.b.Table.Columns[i].Stamp == schema.NoStamp
 	}
-	same, at := g.sql != "", 0
-	for _, i := range l.columns {
-		if named(i) {
-			same = same && at < len(g.columns) && g.columns[at] == i
-			at++
-		}
-	}
-	if same && at == len(g.columns) {
+	columns := append(s.names[:0], l.columns...)
+	if columns = slices.DeleteFunc(columns, lacks); g.sql != "" && slices.Equal(columns, g.columns) {
 		return g
 	}
-	g.columns = slices.DeleteFunc(slices.Clone(l.columns), func(i int) bool { return !named(i) })
-	if g.sql = l.insertSQL(g.columns, n); kind == newGroup {
-		g.sql = strings.Replace(g.sql, "INSERT", "INSERT OR ABORT", 1) // whatever the table does about a conflict
+	s.names, g.columns = columns, slices.Clone(columns)
+	insert := l.insertSQL(g.columns, manyRows)
+	if kind == newGroup { // whatever the table does about a conflict
+		g.sql = "INSERT OR ABORT" + strings.TrimPrefix(insert, "INSERT")
 	} else {
-		g.sql = l.upsertSQL(g.sql, "", l.withoutKey(g.columns), kind == sparseGroup)
+		g.sql = l.upsertSQL(insert, "", l.withoutKey(g.columns), kind == sparseGroup)
 	}
 	return g
 }
 
-// runGroup writes n rows, and returns how many it inserted and updated.
-func (s *statements) runGroup(g *group, rows *rowBuffer, n int) (inserted, updated int64, err error) {
+// runGroup writes several rows, and returns how many it inserted and updated.
+func (s *statements) runGroup(kind int, rows *rowBuffer) (inserted, updated int64, err error) {
+	g := s.group(kind, rows.row(0))
 	run, err := s.c.prepareVariant(g.sql)
 	if err != nil {
 		return 0, 0, err
 	}
 	s.c.bound.release()
 	run.clear()
-	for i := range n {
-		row := rows.row(i)
+	for n := range manyRows {
+		row := rows.row(n)
 		s.layout.stamp(row)
-		if err := s.layout.bindRow(run, i*len(g.columns), g.columns, row); err != nil {
+		if err := s.layout.bindRow(run, n*len(g.columns), g.columns, row); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -193,7 +190,7 @@ func (s *statements) runGroup(g *group, rows *rowBuffer, n int) (inserted, updat
 		return 0, 0, err
 	}
 	written := int64(s.c.changes())
-	if g == &s.groups[newGroup] {
+	if kind == newGroup { // also of a table without a rowid
 		return written, 0, nil
 	}
 	inserted = *s.c.inserted - before
