@@ -24,8 +24,7 @@ type Folder struct {
 	fields      fieldSet
 	lines       lineReader
 
-	now   current
-	ahead [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
+	now current
 
 	nested     *nested
 	references references

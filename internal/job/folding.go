@@ -181,14 +181,6 @@ func (f *folding) noTable() int {
 	return -1
 }
 
-// prefetch loads the memory that folding the next lines will touch into the CPU cache, if fields are columns. at is the
-// index of the current line.
-func (f *folding) prefetch(s *set, lines []feed.Line, at int) {
-	if f.mapper == nil {
-		f.folders[0].CPUPrefetch(s.Batches[0], lines, at)
-	}
-}
-
 // counts are values and fields that found no column.
 type counts struct {
 	ignored    map[string]int64 // values by field

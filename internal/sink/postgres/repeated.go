@@ -79,7 +79,6 @@ func (p *part) findRepeated() {
 			at++
 		}
 		if at < len(p.writes) && bytes.Equal(p.writes[at].Key, row[key]) {
-			p.b.CPUPrefetch(p.writes[at:])
 			found.same[at] = !found.found[at] && text.repeats(shape, p.b, p.writes[at], row)
 			found.found[at] = true
 		}

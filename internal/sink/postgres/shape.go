@@ -116,8 +116,7 @@ func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 	for i := range uses {
 		uses[i].merge = b.Table.Columns[i].Merge
 	}
-	for n, r := range rows {
-		b.CPUPrefetch(rows[n:])
+	for _, r := range rows {
 		if r.Deleted {
 			a.deletes++
 		}

@@ -150,7 +150,6 @@ func (g *staging) encode(w *copyWriter) error {
 		if n%sentEvery == 0 && g.sent != nil {
 			g.sent(n, len(g.rows))
 		}
-		g.b.CPUPrefetch(g.rows[n:])
 		buf := w.line()
 		if !g.plain {
 			buf = g.appendFacts(append(strconv.AppendInt(buf, int64(n), 10), '\t'), n, marks)

@@ -151,7 +151,6 @@ func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err e
 	n := min(manyRows, len(rows))
 	if w.versions != nil {
 		for i, r := range rows[:n] {
-			w.layout.b.CPUPrefetch(rows[i:])
 			if err := w.newer(r, at+i, wait); err != nil {
 				return i, err
 			}
@@ -159,7 +158,6 @@ func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err e
 		return n, nil
 	}
 	for i, r := range rows[:n] {
-		w.layout.b.CPUPrefetch(rows[i:])
 		w.layout.read(w.buffer.row(i), r)
 	}
 	if kind, ok := w.groupOf(rows[:n]); ok && n == manyRows {
