@@ -73,7 +73,6 @@ func Main() int {
 	// Writing to a closed pipe returns an error instead of ending the process.
 	signal.Ignore(syscall.SIGPIPE)
 	w := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, width: stderrWidth, lookupEnv: os.LookupEnv, environ: os.Environ}
-	hideSecrets(os.Args)
 	ctx, done := w.untilSignal()
 	defer done()
 	return w.run(ctx, os.Args[1:])
@@ -205,6 +204,9 @@ func (e *env) exitCode(err error) int {
 	return exitFailed
 }
 
+// Commands returns the command line of weir with all its commands, for programs that document it.
+func Commands() *cobra.Command { return (&env{lookupEnv: os.LookupEnv}).root() }
+
 func (e *env) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
@@ -237,7 +239,7 @@ Documentation: https://github.com/weirsync/weir/tree/main/docs, in packages also
 	root.SetVersionTemplate(e.versionText())
 	root.SetFlagErrorFunc(e.flagFault)
 	e.useFlagGroups(root)
-	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.rejectsCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), e.benchCommand(), e.manCommand(), &cobra.Command{
+	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.rejectsCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), e.benchCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and what is built in",
 		Args:  cobra.NoArgs,

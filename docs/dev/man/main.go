@@ -1,7 +1,11 @@
-package cli
+// Man writes the manual pages of weir for a release.
+//
+//	go run ./docs/dev/man DIR VERSION
+package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,29 +13,26 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/weirsync/weir/internal/cli"
 )
 
-func (e *env) manCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "man DIR",
-		Short: "Write the manual pages to a folder",
-		// Only packages use it.
-		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return err
-			}
-			return writeManual(c.Root(), args[0])
-		},
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: man DIR VERSION")
+		os.Exit(2)
+	}
+	if err := writeManual(cli.Commands(), os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "man:", err)
+		os.Exit(1)
 	}
 }
 
 // writeManual writes the pages of a command and its subcommands.
-func writeManual(c *cobra.Command, dir string) error {
+func writeManual(c *cobra.Command, dir, version string) error {
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
-			if err := writeManual(sub, dir); err != nil {
+			if err := writeManual(sub, dir, version); err != nil {
 				return err
 			}
 		}
