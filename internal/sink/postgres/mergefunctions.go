@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -115,7 +116,7 @@ func (s *shape) merges() bool {
 func (s *shape) functions() (all []string) {
 	for _, f := range functions {
 		for i := range s.columns {
-			if strings.Contains(s.mergedValue(&s.columns[i], "NULL"), f.name+"(") {
+			if strings.Contains(s.mergedValue(&s.columns[i], "NULL"), cmp.Or(f.used, f.name+"(")) {
 				all = append(all, "CREATE OR REPLACE FUNCTION "+f.name+f.definition)
 				break
 			}
@@ -127,14 +128,17 @@ func (s *shape) functions() (all []string) {
 // functions implement package merge in the database. They contain no backslash, whose meaning depends on
 // standard_conforming_strings, and compare texts with their own collation, because different names may be equal in the
 // column's collation.
-var functions = []struct{ name, definition string }{
+var functions = []struct {
+	name, definition string
+	used             string // text of an expression that needs the function; "": its name
+}{
 	// weir_number raises an error for a text that is not a JSON number, even if a cast would accept it.
 	{"pg_temp.weir_number", `(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
     WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
     ELSE quote_literal(base)::numeric
   END
-$$`},
+$$`, ""},
 	// weir_older reports a < b: numbers sort before other texts, which compare byte by byte.
 	{"pg_temp.weir_older", `(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
@@ -149,8 +153,9 @@ BEGIN
   END IF;
   RETURN a COLLATE "C" < b;
 END
-$$`},
-	// weir_patch applies a patch sequence by RFC 7396. For a repeated name, null comes first and an object last.
+$$`, ""},
+	// weir_patch applies a patch sequence by RFC 7396. For a repeated name, null comes first and an object last. A long
+	// patch may have more levels than the server's stack, and more names than can be compared with all others.
 	{"pg_temp.weir_patch", `(base jsonb, patches json) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   removed text[];
@@ -159,6 +164,8 @@ DECLARE
 BEGIN
   IF json_typeof(patches) IS DISTINCT FROM 'object' THEN
     RETURN patches;
+  ELSIF octet_length(patches::text) > 2000 THEN
+    RETURN pg_temp.weir_patch_text(base::text, patches);
   END IF;
   IF jsonb_typeof(base) IS DISTINCT FROM 'object' THEN
     base := '{}';
@@ -171,12 +178,22 @@ BEGIN
   INTO nested FROM json_each(patches) WHERE json_typeof(value) = 'object';
   RETURN base || coalesce(nested, '{}');
 END
-$$`},
+$$`, ""},
 	// weir_patch_text is the same for text, which keeps the order of members. A text that is not an object counts as
-	// {}.
+	// {}. It does not recur: it takes objects apart from the outside, and puts them together from the inside.
 	{"pg_temp.weir_patch_text", `(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
+  names text[] := '{NULL}'; -- of all members, after the object itself
+  vals text[] := ARRAY[base];
+  nested text[] := ARRAY[patches]; -- patches of values
+  firsts int[]; -- members of a patched value
+  lasts int[];
+  n int := 1;
+  i int := 1;
+  m record;
   had json;
+  patch json;
+  parts text[];
 BEGIN
   IF json_typeof(patches) IS DISTINCT FROM 'object' THEN
     RETURN patches;
@@ -184,34 +201,51 @@ BEGIN
   BEGIN
     had := base;
   EXCEPTION WHEN data_exception THEN
+    vals[1] := NULL;
   END;
-  IF json_typeof(had) IS DISTINCT FROM 'object' THEN
-    had := '{}';
-  END IF;
-  RETURN '{' || (
-    SELECT coalesce(string_agg(to_json(name) || ':' || value, ',' ORDER BY coalesce(place, new_place)), '')
-    FROM (
-      SELECT name, CASE WHEN NOT removed THEN place END AS place, new_place,
-        CASE
-          WHEN nested IS NULL THEN coalesce(plain, CASE WHEN NOT removed THEN old END)
-          ELSE pg_temp.weir_patch_text(coalesce(plain, CASE WHEN NOT removed THEN old END), nested)
-        END AS value
-      FROM (
-        SELECT name, min(n) FILTER (WHERE kind = 'old') AS place, min(n) FILTER (WHERE kind IN ('plain', 'object')) AS new_place,
-          (array_agg(value::text ORDER BY n DESC) FILTER (WHERE kind = 'old'))[1] AS old,
-          bool_or(kind = 'null') AS removed,
-          min(value::text) FILTER (WHERE kind = 'plain') AS plain,
-          min(value::text) FILTER (WHERE kind = 'object')::json AS nested
+  WHILE i <= n LOOP
+    IF nested[i] IS NOT NULL THEN
+      firsts[i] := n + 1;
+      had := vals[i];
+      IF json_typeof(had) IS DISTINCT FROM 'object' THEN
+        had := '{}';
+      END IF;
+      patch := nested[i]; -- a query with an array would copy it
+      FOR m IN
+        SELECT name, coalesce(min(value) FILTER (WHERE kind = 'plain'), (array_agg(value ORDER BY place DESC) FILTER (WHERE kind = 'old' AND NOT removed))[1]) AS value,
+          min(value) FILTER (WHERE kind = 'object') AS object
         FROM (
-          SELECT key COLLATE "C" AS name, value, n, 'old' AS kind FROM json_each(had) WITH ORDINALITY b (key, value, n)
-          UNION ALL
-          SELECT key, value, 4294967296 + n, CASE WHEN json_typeof(value) IN ('null', 'object') THEN json_typeof(value) ELSE 'plain' END
-          FROM json_each(patches) WITH ORDINALITY p (key, value, n)
+          SELECT key AS name, value::text, place, kind, bool_or(kind = 'null') OVER (PARTITION BY key) AS removed
+          FROM (
+            SELECT key COLLATE "C", value, place, 'old' AS kind
+            FROM json_each(had) WITH ORDINALITY b (key, value, place)
+            UNION ALL
+            SELECT key, value, 4294967296 + place, CASE WHEN json_typeof(value) IN ('null', 'object') THEN json_typeof(value) ELSE 'plain' END
+            FROM json_each(patch) WITH ORDINALITY p (key, value, place)
+          ) each
         ) members
         GROUP BY name
-      ) names
-    ) patched
-    WHERE value IS NOT NULL) || '}';
+        ORDER BY coalesce(min(place) FILTER (WHERE kind = 'old' AND NOT removed), min(place) FILTER (WHERE kind IN ('plain', 'object')))
+      LOOP
+        n := n + 1;
+        names[n] := m.name;
+        vals[n] := m.value;
+        nested[n] := m.object;
+      END LOOP;
+      lasts[i] := n;
+    END IF;
+    i := i + 1;
+  END LOOP;
+  FOR i IN REVERSE n .. 1 LOOP
+    IF nested[i] IS NOT NULL THEN
+      parts := '{}';
+      FOR j IN firsts[i] .. lasts[i] LOOP
+        parts := array_append(parts, to_json(names[j]) || ':' || vals[j]); -- NULL: it was removed
+      END LOOP;
+      vals[i] := '{' || array_to_string(parts, ',') || '}';
+    END IF;
+  END LOOP;
+  RETURN vals[1];
 END
-$$`},
+$$`, "pg_temp.weir_patch"},
 }

@@ -327,3 +327,34 @@ func TestMergeFunctions_TablesOfManyKinds(t *testing.T) {
 		})
 	}
 }
+
+// TestMergeFunctions_LargePatches: of 900 levels, or of many names, in columns of all types. A function that runs its
+// recursion twice, or compares each name with each, would take hours.
+func TestMergeFunctions_LargePatches(t *testing.T) {
+	const levels, names = 900, 20000
+	deep := func(value string) string {
+		return strings.Repeat(`{"a":`, levels) + value + strings.Repeat("}", levels)
+	}
+	wide := func(value string) string {
+		var members []string
+		for i := range names {
+			members = append(members, fmt.Sprintf(`"member%d":%s`, i, value))
+		}
+		return "{" + strings.Join(members, ",") + "}"
+	}
+	url := testpg.New(t)
+	for _, kind := range []string{"text", "json", "jsonb"} {
+		t.Run(kind, func(t *testing.T) {
+			db := connectEmpty(t, url)
+			db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, o "+kind+")")
+			r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"o": merge.Patch}))
+			for _, value := range []string{"1", `{"b":2}`} {
+				r.Flush(`{"id":1,"o":`+deep(value)+`}`, `{"id":2,"o":`+wide(value)+`}`)
+			}
+			r.Flush(`{"id":1,"o":`+deep("null")+`}`, `{"id":2,"o":`+wide("null")+`}`)
+			without := strings.Repeat(`{"a":`, levels-1) + "{}" + strings.Repeat("}", levels-1)
+			sinktest.Expect(t, db, "SELECT replace(o::text, ' ', '') FROM t ORDER BY id", without, "{}")
+			sinktest.Expect(t, db, "SELECT reason FROM weir_rejects")
+		})
+	}
+}

@@ -37,7 +37,17 @@ END
 $$;
 CREATE OR REPLACE FUNCTION pg_temp.weir_patch_text(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
+  names text[] := '{NULL}'; -- of all members, after the object itself
+  vals text[] := ARRAY[base];
+  nested text[] := ARRAY[patches]; -- patches of values
+  firsts int[]; -- members of a patched value
+  lasts int[];
+  n int := 1;
+  i int := 1;
+  m record;
   had json;
+  patch json;
+  parts text[];
 BEGIN
   IF json_typeof(patches) IS DISTINCT FROM 'object' THEN
     RETURN patches;
@@ -45,34 +55,51 @@ BEGIN
   BEGIN
     had := base;
   EXCEPTION WHEN data_exception THEN
+    vals[1] := NULL;
   END;
-  IF json_typeof(had) IS DISTINCT FROM 'object' THEN
-    had := '{}';
-  END IF;
-  RETURN '{' || (
-    SELECT coalesce(string_agg(to_json(name) || ':' || value, ',' ORDER BY coalesce(place, new_place)), '')
-    FROM (
-      SELECT name, CASE WHEN NOT removed THEN place END AS place, new_place,
-        CASE
-          WHEN nested IS NULL THEN coalesce(plain, CASE WHEN NOT removed THEN old END)
-          ELSE pg_temp.weir_patch_text(coalesce(plain, CASE WHEN NOT removed THEN old END), nested)
-        END AS value
-      FROM (
-        SELECT name, min(n) FILTER (WHERE kind = 'old') AS place, min(n) FILTER (WHERE kind IN ('plain', 'object')) AS new_place,
-          (array_agg(value::text ORDER BY n DESC) FILTER (WHERE kind = 'old'))[1] AS old,
-          bool_or(kind = 'null') AS removed,
-          min(value::text) FILTER (WHERE kind = 'plain') AS plain,
-          min(value::text) FILTER (WHERE kind = 'object')::json AS nested
+  WHILE i <= n LOOP
+    IF nested[i] IS NOT NULL THEN
+      firsts[i] := n + 1;
+      had := vals[i];
+      IF json_typeof(had) IS DISTINCT FROM 'object' THEN
+        had := '{}';
+      END IF;
+      patch := nested[i]; -- a query with an array would copy it
+      FOR m IN
+        SELECT name, coalesce(min(value) FILTER (WHERE kind = 'plain'), (array_agg(value ORDER BY place DESC) FILTER (WHERE kind = 'old' AND NOT removed))[1]) AS value,
+          min(value) FILTER (WHERE kind = 'object') AS object
         FROM (
-          SELECT key COLLATE "C" AS name, value, n, 'old' AS kind FROM json_each(had) WITH ORDINALITY b (key, value, n)
-          UNION ALL
-          SELECT key, value, 4294967296 + n, CASE WHEN json_typeof(value) IN ('null', 'object') THEN json_typeof(value) ELSE 'plain' END
-          FROM json_each(patches) WITH ORDINALITY p (key, value, n)
+          SELECT key AS name, value::text, place, kind, bool_or(kind = 'null') OVER (PARTITION BY key) AS removed
+          FROM (
+            SELECT key COLLATE "C", value, place, 'old' AS kind
+            FROM json_each(had) WITH ORDINALITY b (key, value, place)
+            UNION ALL
+            SELECT key, value, 4294967296 + place, CASE WHEN json_typeof(value) IN ('null', 'object') THEN json_typeof(value) ELSE 'plain' END
+            FROM json_each(patch) WITH ORDINALITY p (key, value, place)
+          ) each
         ) members
         GROUP BY name
-      ) names
-    ) patched
-    WHERE value IS NOT NULL) || '}';
+        ORDER BY coalesce(min(place) FILTER (WHERE kind = 'old' AND NOT removed), min(place) FILTER (WHERE kind IN ('plain', 'object')))
+      LOOP
+        n := n + 1;
+        names[n] := m.name;
+        vals[n] := m.value;
+        nested[n] := m.object;
+      END LOOP;
+      lasts[i] := n;
+    END IF;
+    i := i + 1;
+  END LOOP;
+  FOR i IN REVERSE n .. 1 LOOP
+    IF nested[i] IS NOT NULL THEN
+      parts := '{}';
+      FOR j IN firsts[i] .. lasts[i] LOOP
+        parts := array_append(parts, to_json(names[j]) || ':' || vals[j]); -- NULL: it was removed
+      END LOOP;
+      vals[i] := '{' || array_to_string(parts, ',') || '}';
+    END IF;
+  END LOOP;
+  RETURN vals[1];
 END
 $$;
 COPY pg_temp.weir_stage_0 (n, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) FROM STDIN;

@@ -14,6 +14,8 @@ DECLARE
 BEGIN
   IF json_typeof(patches) IS DISTINCT FROM 'object' THEN
     RETURN patches;
+  ELSIF octet_length(patches::text) > 2000 THEN
+    RETURN pg_temp.weir_patch_text(base::text, patches);
   END IF;
   IF jsonb_typeof(base) IS DISTINCT FROM 'object' THEN
     base := '{}';
@@ -25,6 +27,73 @@ BEGIN
   SELECT jsonb_object_agg(key, pg_temp.weir_patch(base -> key, value))
   INTO nested FROM json_each(patches) WHERE json_typeof(value) = 'object';
   RETURN base || coalesce(nested, '{}');
+END
+$$;
+CREATE OR REPLACE FUNCTION pg_temp.weir_patch_text(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  names text[] := '{NULL}'; -- of all members, after the object itself
+  vals text[] := ARRAY[base];
+  nested text[] := ARRAY[patches]; -- patches of values
+  firsts int[]; -- members of a patched value
+  lasts int[];
+  n int := 1;
+  i int := 1;
+  m record;
+  had json;
+  patch json;
+  parts text[];
+BEGIN
+  IF json_typeof(patches) IS DISTINCT FROM 'object' THEN
+    RETURN patches;
+  END IF;
+  BEGIN
+    had := base;
+  EXCEPTION WHEN data_exception THEN
+    vals[1] := NULL;
+  END;
+  WHILE i <= n LOOP
+    IF nested[i] IS NOT NULL THEN
+      firsts[i] := n + 1;
+      had := vals[i];
+      IF json_typeof(had) IS DISTINCT FROM 'object' THEN
+        had := '{}';
+      END IF;
+      patch := nested[i]; -- a query with an array would copy it
+      FOR m IN
+        SELECT name, coalesce(min(value) FILTER (WHERE kind = 'plain'), (array_agg(value ORDER BY place DESC) FILTER (WHERE kind = 'old' AND NOT removed))[1]) AS value,
+          min(value) FILTER (WHERE kind = 'object') AS object
+        FROM (
+          SELECT key AS name, value::text, place, kind, bool_or(kind = 'null') OVER (PARTITION BY key) AS removed
+          FROM (
+            SELECT key COLLATE "C", value, place, 'old' AS kind
+            FROM json_each(had) WITH ORDINALITY b (key, value, place)
+            UNION ALL
+            SELECT key, value, 4294967296 + place, CASE WHEN json_typeof(value) IN ('null', 'object') THEN json_typeof(value) ELSE 'plain' END
+            FROM json_each(patch) WITH ORDINALITY p (key, value, place)
+          ) each
+        ) members
+        GROUP BY name
+        ORDER BY coalesce(min(place) FILTER (WHERE kind = 'old' AND NOT removed), min(place) FILTER (WHERE kind IN ('plain', 'object')))
+      LOOP
+        n := n + 1;
+        names[n] := m.name;
+        vals[n] := m.value;
+        nested[n] := m.object;
+      END LOOP;
+      lasts[i] := n;
+    END IF;
+    i := i + 1;
+  END LOOP;
+  FOR i IN REVERSE n .. 1 LOOP
+    IF nested[i] IS NOT NULL THEN
+      parts := '{}';
+      FOR j IN firsts[i] .. lasts[i] LOOP
+        parts := array_append(parts, to_json(names[j]) || ':' || vals[j]); -- NULL: it was removed
+      END LOOP;
+      vals[i] := '{' || array_to_string(parts, ',') || '}';
+    END IF;
+  END LOOP;
+  RETURN vals[1];
 END
 $$;
 COPY pg_temp.weir_stage_0 (n, c0, c1) FROM STDIN;
