@@ -132,6 +132,22 @@ func (a *attempt) lockTables() {
 	a.script.lockAll(locks)
 }
 
+// lockTaken adds locks of the tables whose keys others keep taking: then nobody else can insert one.
+func (a *attempt) lockTaken() {
+	if a.tries[errTaken] < causes[errTaken].limit {
+		return
+	}
+	var tables []string
+	for _, p := range a.parts {
+		if p.t.Exists && p.b.Used() {
+			tables = append(tables, p.t.ident)
+		}
+	}
+	for _, t := range slices.Sorted(slices.Values(tables)) {
+		a.script.add("LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", t)
+	}
+}
+
 // lockAll adds statements that take advisory locks, in the order of their numbers, because other writers may have the
 // tables in another order. locks says which are exclusive.
 func (s *script) lockAll(locks map[int64]bool) {

@@ -130,8 +130,6 @@ func (s *story) begin(options string) {
 	}
 	for option := range strings.FieldsSeq(options) {
 		switch name, value, is := strings.Cut(option, "="); {
-		case option == "separately":
-			s.db.separately()
 		case name == "key":
 			change = append(change, func(o *fold.Options) { o.Key = strings.Split(value, ",") })
 		case name == "versions":

@@ -70,8 +70,9 @@ type headRow struct {
 	Persistence string `db:"relpersistence"`
 	OID         string `db:"oid"`
 	Options     string `db:"options"`
-	Policed     bool   `db:"policed"`  // it has rules or row-level security
-	Hides       bool   `db:"hides"`    // row-level security may hide rows from this user
+	Policed     bool   `db:"policed"` // row-level security applies to this role
+	Rewritten   bool   `db:"relhasrules"`
+	Remote      string `db:"remote"`   // a foreign table that has rows of it
 	Rules       int    `db:"rules"`    // constraints and triggers of others
 	Triggers    bool   `db:"triggers"` // on inserts
 	Held        string `db:"held"`     // what has a column of the table's type
@@ -80,9 +81,10 @@ type headRow struct {
 }
 
 // headSQL reads a table, {t}, without its columns; {unlogged} is the name of weir_unlogged.
-const headSQL = `SELECT n.nspname, c.relkind, c.relpersistence, c.oid, c.relhassubclass, coalesce(array_to_string(c.reloptions, ','), '') AS options,
-  c.relrowsecurity OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) AS policed,
-  row_security_active(c.oid) AS hides,
+const headSQL = `SELECT n.nspname, c.relkind, c.relpersistence, c.oid, c.relhassubclass, c.relhasrules, coalesce(array_to_string(c.reloptions, ','), '') AS options,
+  row_security_active(c.oid) AS policed,
+  (WITH RECURSIVE below (id) AS (SELECT c.oid UNION SELECT inhrelid FROM pg_inherits JOIN below ON inhparent = id)
+    SELECT min(f.relname) FROM below JOIN pg_class f ON f.oid = id AND f.relkind = 'f') AS remote,
   (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)
     + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = c.oid AND contype IN ('c', 'f', 'x') OR confrelid = c.oid) AND NOT (` + ownKey + `)) AS rules,
   EXISTS (SELECT FROM pg_trigger
@@ -235,7 +237,10 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 		return t, fmt.Errorf("%q is a %s, not a table: weir writes only to tables", t.Name, kinds[head.Kind])
 	}
 	t.Exists = true
-	t.policed, t.triggers, t.hides = head.Policed, head.Triggers, head.Hides
+	if err := d.mayMerge(&t, head); err != nil {
+		return t, err
+	}
+	t.triggers = head.Triggers
 	t.inherited = head.Kind == "r" && head.Below
 	t.hasSubtables = head.Kind == "p" || t.inherited
 	// The mark of a table that weir created outlives it. The fill factor, which the user may have changed,
@@ -249,7 +254,7 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 		blank.Writers = t.Writers
 		return blank, sink.KeyError{Err: err}
 	}
-	ruled := head.Rules > 0 || head.Kind == "p" || t.policed
+	ruled := head.Rules > 0 || head.Kind == "p"
 	for i := range l.columns {
 		c, more := l.columns[i].column()
 		more.held = cmp.Or(more.held, head.Held)
@@ -291,6 +296,21 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 		err = d.findOwnColumns(&t)
 	}
 	return t, err
+}
+
+// mayMerge returns an error for a table into which a MERGE is impossible, or would not see rows that exist.
+func (d *DB) mayMerge(t *relation, head *headRow) error {
+	switch {
+	case d.reads:
+	case head.Policed:
+		return fmt.Errorf("row-level security of table %q applies to role %s, which could not see all rows: ALTER ROLE %s BYPASSRLS, or connect as the table's owner",
+			t.Name, d.config.User, ident(d.config.User))
+	case head.Rewritten:
+		return fmt.Errorf("table %q has rules, and the server refuses a MERGE into it: DROP RULE … ON %s, and VACUUM %[2]s, which forgets that there were rules", t.Name, t.ident)
+	case head.Remote != "":
+		return fmt.Errorf("rows of table %q may be in foreign table %q, and the server refuses a MERGE into that", t.Name, head.Remote)
+	}
+	return nil
 }
 
 // readMarks reads weir's entries about tables, and ends the transaction.

@@ -26,7 +26,6 @@ const (
 	errRaised
 	errTaken
 	errNotNew
-	errUnmergeable
 	errRows
 	nCauses
 )
@@ -56,15 +55,11 @@ var causes = [nCauses]struct {
 	errGone:       {"another session deleted rows or changed their keys while they were written", retry, 2},
 	errRaised:     {"a trigger raises an error that may pass", retry, 2},
 	// errTaken: another session inserted a row that a MERGE was about to insert, or there was a deadlock. The next try
-	// takes an exclusive lock of the table; the last one writes without a MERGE.
-	errTaken:       {"another session wrote rows of the same keys meanwhile", retry, 3},
-	errNotNew:      {"not all rows are new", retry, 1},
-	errUnmergeable: {"the server refuses a MERGE", retry, maxTables}, // each time for one more table
-	errRows:        {"the database rejects rows", writePieces, 1},
+	// waits for other flushes of the table, and the last one for all who write to it.
+	errTaken:  {"another session wrote rows of the same keys meanwhile", retry, 3},
+	errNotNew: {"not all rows are new", retry, 1},
+	errRows:   {"the database rejects rows", writePieces, 1},
 }
-
-// maxTables exceeds the number of a flush's tables.
-const maxTables = 1 << 20
 
 func (c cause) Error() string { return causes[c].text }
 
@@ -91,7 +86,6 @@ func (a *attempt) cause(err error) cause {
 		{errRebuild, errors.As(err, new(rebuildError))},
 		{errGone, a.isOrphaned(e)},
 		{errRaised, isRaised(e) && isTransient(e)},
-		{errUnmergeable, a.isUnmergeable(e)},
 		{errTaken, a.isTaken(e)},
 		{errStaleTable, isStale(e)},
 		{errRows, e != nil && (rows > 0 && isRefusal(e) || rows > 1 && e.Code == queryCanceled)}, // fewer may fit into the server's time limit
@@ -104,19 +98,15 @@ func (a *attempt) cause(err error) cause {
 }
 
 // noteCause records the cause of a failed try.
-func (a *attempt) noteCause(c cause, err error) {
+func (a *attempt) noteCause(c cause) {
 	a.tries[c]++
-	switch c {
-	case errNotNew:
-		for _, p := range a.parts {
-			if p.isCopied() {
-				p.t.news.failed()
-			}
+	if c != errNotNew {
+		return
+	}
+	for _, p := range a.parts {
+		if p.isCopied() {
+			p.t.news.failed()
 		}
-	case errUnmergeable:
-		p := a.failedMerge()
-		p.t.unmergeable = true
-		a.d.opt.Log.Debug(fmt.Sprintf("%s is written by separate statements from here on: %v", p.t.ident, err))
 	}
 }
 
@@ -137,17 +127,11 @@ func (a *attempt) failedMerge() *part {
 	return nil
 }
 
-// isUnmergeable reports whether the server has no MERGE for a table, or refused one because a trigger changes rows that
-// it is about to change. An error that the trigger itself raises has a Where.
-func (a *attempt) isUnmergeable(e *pgconn.PgError) bool {
-	return e != nil && e.Where == "" && (e.Code == "0A000" || e.Code == "27000") && a.failedMerge() != nil
-}
-
 // isTaken reports whether a MERGE was about to insert a key that another session has inserted meanwhile, or a deadlock
 // was ended. A flush that deletes from one of several tables locks rows before its MERGE, in a different order.
 func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	if isDeadlock(e) {
-		return slices.ContainsFunc(a.parts, func(p *part) bool { return p.b.Used() && !p.separates() })
+		return slices.ContainsFunc(a.parts, func(p *part) bool { return p.b.Used() })
 	}
 	p := a.failedMerge()
 	return e != nil && e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))

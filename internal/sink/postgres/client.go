@@ -37,7 +37,6 @@ type server struct {
 	current    string        // the schema for new tables
 	schema     string        // current as a quoted identifier; weir's own tables are there
 	pooled     bool          // a pooler may give each transaction another session
-	counts     bool          // it counts the rows that are written
 	replicated bool          // it has a synchronous standby
 	idle       time.Duration // how long a transaction may be idle before it ends the session; 0: forever
 	backend    string        // the server process, and when it started
@@ -45,7 +44,6 @@ type server struct {
 }
 
 const (
-	minVersion     = 150000 // the oldest that is still supported, https://www.postgresql.org/support/versioning/
 	connectTimeout = 10 * time.Second
 )
 
@@ -177,14 +175,15 @@ func (c *client) inspect(ctx context.Context) error {
 		return err
 	}
 	row := structs[serverRow](r[0])[0]
-	if c.version = int64(row.Version); c.version < minVersion {
-		return fmt.Errorf("the server at %s is Postgres %d; weir needs %d or later", c.where(), c.version/10000, minVersion/10000)
+	if c.version = int64(row.Version); isOld(c.version) {
+		return fmt.Errorf("the server at %s is Postgres %d.%d; weir needs 15.5, 16.1 or later: a MERGE of older ones misses rows that others are writing",
+			c.where(), c.version/10000, c.version%10000)
 	}
 	if row.Encoding != "UTF8" && row.Encoding != "SQL_ASCII" {
 		return &sink.Error{Class: sink.Permanent, Reason: "error",
 			Err: fmt.Errorf("database %s has the encoding %s, which lacks characters that a feed may have: make one by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", row.Database, row.Encoding)}
 	}
-	c.pooled, c.replicated, c.counts = row.PID != session, row.Standbys != "", row.Counts
+	c.pooled, c.replicated = row.PID != session, row.Standbys != ""
 	c.idle = time.Duration(row.Idle) * time.Millisecond
 	if !c.pooled {
 		if err := c.terminateStaleBackend(ctx); err != nil {
@@ -210,6 +209,10 @@ func (c *client) inspect(ctx context.Context) error {
 	return c.checkFormat(ctx)
 }
 
+// isOld reports whether a server is older than 15.5 or 16.1. There, a MERGE that has waited for another session's UPDATE
+// may consider the row missing, and then misses the delete.
+func isOld(version int64) bool { return version < 150005 || version == 160000 }
+
 // mayWrite returns an error if the server does not accept weir's flushes.
 func (c *client) mayWrite(ctx context.Context, row *serverRow) error {
 	switch {
@@ -219,6 +222,9 @@ func (c *client) mayWrite(ctx context.Context, row *serverRow) error {
 	case row.ReadOnly:
 		return &sink.Error{Class: sink.Permanent, Reason: "readonly",
 			Err: fmt.Errorf("default_transaction_read_only is on for this role or database, though the server at %s is no standby: ALTER ROLE … (or DATABASE …) SET default_transaction_read_only = off", c.where())}
+	case !row.Counts:
+		return &sink.Error{Class: sink.Permanent, Reason: "error",
+			Err: fmt.Errorf("track_counts is off at %s, and weir needs it to count the rows that it inserts: ALTER SYSTEM SET track_counts = on", c.where())}
 	case !row.Temp:
 		return &sink.Error{Class: sink.Permanent, Reason: "permission",
 			Err: fmt.Errorf("role %s may make no temporary tables in database %s, and weir stages rows in one: GRANT TEMP ON DATABASE %s TO %s", c.config.User, row.Database, ident(row.Database), ident(c.config.User))}

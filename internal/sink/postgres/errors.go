@@ -185,10 +185,8 @@ func isRefusal(e *pgconn.PgError) bool {
 	switch class, reason, _ := classify(e); {
 	case isRaised(e):
 		return true
-	case class != sink.Permanent, reason == "login", e.Code == "XX001", e.Code == "XX002":
+	case class != sink.Permanent, reason == "login", reason == "permission", e.Code == "XX001", e.Code == "XX002":
 		return false
-	case reason == "permission":
-		return e.Routine == "ExecWithCheckOptions" // a policy
 	}
 	return true
 }

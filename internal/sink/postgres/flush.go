@@ -74,7 +74,7 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 		if err := a.undo(ctx); err != nil {
 			return a.result(), err
 		}
-		a.noteCause(why, err)
+		a.noteCause(why)
 		switch causes[why].remedy {
 		case giveUp:
 			return a.result(), err

@@ -80,11 +80,6 @@ func TestStatements(t *testing.T) {
 			g.flush("a sum begins again from null", r.Flush, `{"id":1,"n":null}`, `{"id":1,"n":2}`, `{"id":2,"n":1}`)
 			g.flush("one row is replaced, and one deleted", r.Flush, `{"id":1,"op":"delete"}`, `{"id":1,"n":2,"top":1}`, `{"id":2,"op":"delete"}`)
 		},
-		"sums-separate": func(g *golden) {
-			g.table("t", func(t *relation) { t.policed, t.hides = true, true }, "id", "v")
-			r := sinktest.Begin(g.t, g, functions("v", merge.Sum))
-			g.flush("an inserted row is marked, so nothing is added to it twice", r.Flush, `{"id":1,"v":1}`)
-		},
 		"patches": func(g *golden) {
 			r := sinktest.Begin(g.t, g, functions("profile", merge.Patch))
 			g.flush("patches are applied to nothing, too, so rows are not copied into the table", r.Flush, `{"id":1,"profile":{"a":1,"b":null}}`)
@@ -109,12 +104,6 @@ func TestStatements(t *testing.T) {
 			}}.Begin(g.t, g).At(time.Date(2024, 5, 17, 9, 30, 0, 0, time.UTC))
 			g.quiet(r.Flush, `{"id":0,"a":"x"}`)
 			g.flush("a stamp moves with its row alone", r.Flush, `{"id":1,"a":"x"}`, `{"id":2,"op":"delete"}`)
-		},
-		"separate": func(g *golden) {
-			g.table("t", func(t *relation) { t.policed, t.hides, t.triggers, t.HasConstraints = true, true, true, true }, "id", "a", "b")
-			r := sinktest.Begin(g.t, g)
-			g.flush("the table has policies and triggers", r.Flush, `{"id":1,"a":"x"}`, `{"id":2,"op":"delete"}`)
-			g.flush("only a delete", r.Flush, `{"id":1,"op":"delete"}`)
 		},
 		"versions-of-rows": func(g *golden) {
 			g.table("t", nil, "id", "v", "a")
@@ -196,7 +185,7 @@ type golden struct {
 }
 
 func newGolden(t *testing.T) *golden {
-	c := &client{opt: sink.Options{Level: sink.Full, Log: logtest.New(t)}, server: server{current: "public", schema: "public", counts: true, version: 180000}, ready: true, versions: true}
+	c := &client{opt: sink.Options{Level: sink.Full, Log: logtest.New(t)}, server: server{current: "public", schema: "public", version: 180000}, ready: true, versions: true}
 	return &golden{t: t, DB: &DB{client: c, tables: map[string]*table{}, stuck: map[string]string{}}}
 }
 
@@ -340,7 +329,7 @@ func TestIsHopeless(t *testing.T) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
-	first, later := &client{}, &client{server: server{version: minVersion}}
+	first, later := &client{}, &client{server: server{version: 180000}}
 	f(first, nil, false)
 	f(first, unknown, true)
 	f(later, unknown, false)
@@ -352,9 +341,9 @@ func TestIsHopeless(t *testing.T) {
 	f(later, errors.Join(noTLS, down), false) // sslmode=prefer, with a server that restarts
 }
 
-func TestMergeMisses(t *testing.T) {
+func TestIsOld(t *testing.T) {
 	for version, want := range map[int64]bool{150000: true, 150004: true, 150005: false, 150018: false, 160000: true, 160001: false, 180000: false} {
-		if got := (&client{server: server{version: version}}).mergeMisses(); got != want {
+		if got := isOld(version); got != want {
 			t.Errorf("%d: %v", version, got)
 		}
 	}

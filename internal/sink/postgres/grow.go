@@ -15,8 +15,7 @@ import (
 )
 
 // sameColumns adds a check that the table still has the columns that were read, because values were validated and
-// staged by their types, and that row-level security still hides rows from weir as it did then. Until the transaction
-// ends nothing can change this: the statement names the table, which locks it before the check. A transaction that will
+// staged by their types, and that no rules or row-level security were added. Until the transaction ends nothing can change this: the statement names the table, which locks it before the check. A transaction that will
 // alter the table first takes the stronger lock, because two could deadlock otherwise, and checks that no other run has
 // widened a column of weir's.
 func (d *DB) sameColumns(s *script, t *relation, alters bool) {
@@ -40,9 +39,9 @@ func (d *DB) sameColumns(s *script, t *relation, alters bool) {
 			d.schema, literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks)))
 	}
 	s.put(demand(errStaleTable, "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM %[3]s\n"+
-		"    AND %[1]s::regclass::oid = %[4]s AND row_security_active(%[1]s::regclass) = %[5]t%[6]s"+
+		"    AND %[1]s::regclass::oid = %[4]s AND NOT row_security_active(%[1]s::regclass) AND NOT (SELECT relhasrules FROM pg_class WHERE oid = %[4]s)%[5]s"+
 		"\n  FROM pg_attribute\n  WHERE attrelid = %[1]s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %[2]s WHERE false)",
-		quote(t.ident), t.ident, columns, t.oid, t.hides, same))
+		quote(t.ident), t.ident, columns, t.oid, same))
 }
 
 // fit returns the statements that adapt the database's table to a batch, and the table afterwards. referred returns the

@@ -40,15 +40,14 @@ func connectEmpty(t *testing.T, url string) *database {
 	return db
 }
 
-// TestSuite_Forms runs the suite in two more forms: with separate statements instead of MERGE, as a user who does not
-// own the tables; and behind a pooler, with another staging table. The forms run in parallel, each with its own server,
+// TestSuite_Forms runs the suite in two more forms: as a user who does not own the tables; and behind a pooler, with another staging table. The forms run in parallel, each with its own server,
 // because the suite measures a server's log.
 func TestSuite_Forms(t *testing.T) {
 	t.Parallel()
 	testcheck.Only(t)
-	t.Run("separate", func(t *testing.T) {
+	t.Run("user", func(t *testing.T) {
 		t.Parallel()
-		url := testpg.Start(t, "track_counts=off").Database(t)
+		url := testpg.Start(t).Database(t)
 		sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database {
 			db := connectEmpty(t, url)
 			db.parallel = true
@@ -159,16 +158,6 @@ func (d *database) as(t *testing.T, role string) {
 		d.weir = d.url
 	}
 	d.weir = strings.Replace(d.weir, "//postgres@", "//"+role+"@", 1)
-}
-
-// separately makes weir write tables with separate statements, as if MERGE were impossible: the server does not count
-// its writes.
-func (d *database) separately() {
-	join := "?"
-	if strings.Contains(d.url, "?") {
-		join = "&"
-	}
-	d.weir = d.url + join + "options=-c%20track_counts%3Doff"
 }
 
 // set changes a setting for new sessions.

@@ -20,37 +20,22 @@ func (d *database) lastFlush(t *testing.T) string {
 	return d.one(t, "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'weir/%' AND pid <> pg_backend_pid() ORDER BY query_start DESC LIMIT 1")
 }
 
-// TestFlush_TablesOfManyKinds: rows are written and counted in the same way, whether the server can merge them into the
-// table or not.
+// TestFlush_TablesOfManyKinds: rows are written and counted in the same way, whatever the kind of the table.
 func TestFlush_TablesOfManyKinds(t *testing.T) {
 	testcheck.Only(t)
 	url := testpg.New(t)
-	for name, c := range map[string]struct {
-		ddl, late string // late runs after the first flush
-		uncounted bool
-	}{
-		"weir's own":           {},
-		"constraints":          {ddl: "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> ''), b text UNIQUE)"},
-		"partitioned":          {ddl: "CREATE TABLE t (id integer PRIMARY KEY, a text, b text) PARTITION BY RANGE (id); CREATE TABLE t_0 PARTITION OF t DEFAULT"},
-		"row security":         {ddl: "CREATE TABLE t (id integer PRIMARY KEY, a text, b text); ALTER TABLE t ENABLE ROW LEVEL SECURITY"},
-		"rules":                {ddl: "CREATE TABLE t (id integer PRIMARY KEY, a text, b text); CREATE RULE r AS ON DELETE TO t DO ALSO SELECT 1"},
-		"a rule, later":        {late: "CREATE RULE r AS ON DELETE TO t DO ALSO SELECT 1"},
-		"no counts":            {uncounted: true},
-		"foreign tables below": {ddl: foreignChild},
+	for name, ddl := range map[string]string{
+		"weir's own":             "",
+		"constraints":            "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> ''), b text UNIQUE)",
+		"partitioned":            "CREATE TABLE t (id integer PRIMARY KEY, a text, b text) PARTITION BY RANGE (id); CREATE TABLE t_0 PARTITION OF t DEFAULT",
+		"inherited":              "CREATE TABLE t (id integer PRIMARY KEY, a text, b text); CREATE TABLE t_0 () INHERITS (t)",
+		"row security of others": "CREATE TABLE t (id integer PRIMARY KEY, a text, b text); ALTER TABLE t ENABLE ROW LEVEL SECURITY",
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := connectEmpty(t, url)
-			if c.uncounted {
-				db.separately()
-			}
-			if c.ddl != "" {
-				db.Exec(t, c.ddl)
-			}
+			db.Exec(t, ddl)
 			r := sinktest.Begin(t, db)
 			r.Flush(`{"id":1,"a":"x"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`)
-			if c.late != "" {
-				db.Exec(t, c.late)
-			}
 			for range 2 {
 				r.Flush(`{"id":1,"b":"y"}`, `{"id":2,"op":"delete"}`, `{"id":4,"a":"x"}`)
 			}
@@ -60,14 +45,6 @@ func TestFlush_TablesOfManyKinds(t *testing.T) {
 		})
 	}
 }
-
-const foreignChild = `CREATE EXTENSION postgres_fdw;
-DO $$ BEGIN EXECUTE format('CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host %L, port %L, dbname %L)',
- split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port'), current_database()); END $$;
-CREATE USER MAPPING FOR CURRENT_USER SERVER here;
-CREATE TABLE t (id integer PRIMARY KEY, a text, b text);
-CREATE TABLE far (id integer PRIMARY KEY, a text, b text);
-CREATE FOREIGN TABLE t_1 () INHERITS (t) SERVER here OPTIONS (table_name 'far')`
 
 // logInserts records inserts into a table, by a column.
 func (d *database) logInserts(t *testing.T, table, column string) {

@@ -32,7 +32,6 @@ const (
 	undecided way = iota
 	copied        // into the table itself, as if all were new
 	merged        // by a MERGE from the staging table
-	separate      // by separate statements from the staging table
 )
 
 // A tablePlan is how one table's rows are written. [attempt.decide] completes it; after that it is read-only.
@@ -50,6 +49,7 @@ type tablePlan struct {
 // rows with versions, it first sends the script so far, to read what the database has; with assumeNew, only if they do
 // not seem to be new.
 func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
+	a.lockTaken()
 	needsRead := false
 	for _, p := range a.parts {
 		p.lookup, p.resolver, p.plan = nil, nil, nil
@@ -160,13 +160,9 @@ func (a *attempt) decide() error {
 		}
 		tables++
 		p.plan.guarded = p.plan.versions != nil && !p.exclusive()
-		switch {
-		case p.plan.isNew && cascading == 0:
+		p.plan.way = merged
+		if p.plan.isNew && cascading == 0 {
 			p.plan.way = copied
-		case p.separates():
-			p.plan.way = separate
-		default:
-			p.plan.way = merged
 		}
 		if err := a.explode(x, i); err != nil {
 			return err
@@ -179,19 +175,6 @@ func (a *attempt) decide() error {
 	}
 	return nil
 }
-
-// separates reports whether to use separate statements instead of a MERGE: for tables without a key, with rules or
-// row-level security, or for which the server refuses a MERGE; for servers whose MERGE is wrong or cannot be counted;
-// and for a flush whose MERGEs kept failing because another session had just inserted one of its rows, because these
-// statements wait for that session.
-func (p *part) separates() bool {
-	d := p.a.d
-	return p.b.Table.Appends() || !d.counts || d.mergeMisses() || p.t.unmergeable || p.after.policed || p.a.tries[errTaken] == causes[errTaken].limit
-}
-
-// mergeMisses reports whether the server is older than 15.5 or 16.1. There, a MERGE that has waited for another
-// session's UPDATE may consider the row missing, and then misses the delete.
-func (c *client) mergeMisses() bool { return c.version < 150005 || c.version == 160000 }
 
 // writeParts adds statements that write the rows as planned.
 func (a *attempt) writeParts() {
@@ -236,7 +219,7 @@ func (p *part) write() {
 		n := s.put(g.statement())
 		s.statements[n].tally = inserted
 	case len(plan.rows) > 0: // otherwise nothing is newer than what the database has
-		s.put(plan.statements(plan.way)...)
+		s.put(plan.statements()...)
 	}
 	p.owns(from)
 }

@@ -41,13 +41,11 @@ type DB struct {
 // A table is what is known about a table that flushes write.
 type table struct {
 	relation
-	n     int      // its number among the tables read
-	key   []string // the feed's names
-	stage stage
-	// unmergeable says that the server refuses a MERGE.
-	unmergeable bool
-	news        guess // whether the rows of the next batch are probably all new
-	repeats     bool  // the last batch repeated existing rows, so the next one may, too
+	n       int      // its number among the tables read
+	key     []string // the feed's names
+	stage   stage
+	news    guess // whether the rows of the next batch are probably all new
+	repeats bool  // the last batch repeated existing rows, so the next one may, too
 	// incomparable says that comparing rows before they are staged gains nothing for this table.
 	incomparable bool
 	names        []string  // the numbered columns of its versions, as of the last flush

@@ -69,7 +69,7 @@ func (c *pieces) Write(rows [][]*fold.Row, _ bool) error {
 	c.tries[errGone] = 0 // counted for each piece
 	err := c.try()
 	for why := c.cause(err); causes[why].remedy == retry && !isDeadlock(pgError(err)); why = c.cause(err) {
-		c.noteCause(why, err)
+		c.noteCause(why)
 		err = c.try()
 	}
 	c.tries[errGone] = gone

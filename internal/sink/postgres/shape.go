@@ -183,7 +183,7 @@ func (s *shape) keysOnly() *shape {
 // one is not new, the database refuses it, and the flush is resent. If the database might not refuse it, because a
 // trigger skips the row or an inheriting table has it, rows are not copied.
 func (s *shape) copyable() bool {
-	return s.acts.deletes == 0 && len(s.columns)+len(s.stamps) > 0 && len(s.resolved) == 0 && !s.table.policed && !s.table.triggers && !s.table.inherited &&
+	return s.acts.deletes == 0 && len(s.columns)+len(s.stamps) > 0 && len(s.resolved) == 0 && !s.table.triggers && !s.table.inherited &&
 		!slices.ContainsFunc(s.columns, func(c staged) bool { return s.table.Columns[c.at].Default != "" || c.merge == merge.Patch })
 }
 

@@ -17,8 +17,6 @@ type relation struct {
 	schema.Table
 	ident        string   // its quoted name, with its schema
 	cols         []column // in the order of Table.Columns, what else is known about them
-	policed      bool     // it has rules or row-level security, which a COPY bypasses or which refuse it
-	hides        bool     // row-level security may hide rows from this user
 	hasSubtables bool     // other tables may have rows of it: partitions, or inheriting tables
 	triggers     bool     // it has insert triggers, which may change the row
 	// inherited: inheriting tables may have rows with its keys, which its unique index does not know.

@@ -34,12 +34,8 @@ const (
 	countsAfter
 )
 
-// statements returns the statements that write the rows in a way. They write in key order, so two writers cannot
-// deadlock.
-func (u *upsert) statements(w way) []statement {
-	if w == separate {
-		return append(u.resolutions(), u.separately()...)
-	}
+// statements returns the statements that write the rows. They write in key order, so two writers cannot deadlock.
+func (u *upsert) statements() []statement {
 	return append(u.resolutions(), u.merged()...)
 }
 
@@ -55,7 +51,7 @@ func (u *upsert) merged() (all []statement) {
 		if set != nil {
 			touched += "\n    OR " + and(u.lives(), differs)
 		}
-		all = u.lock(exists + " AND (" + touched + ")")
+		all = append(all, u.lock(exists+" AND ("+touched+")"))
 	}
 	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + u.table.relations() + ") r (id)"
 	all = append(all, statement{sql: count, tally: countsBefore}, statement{sql: u.mergeSQL(set, differs), tally: byMerge}, statement{sql: count, tally: countsAfter})
@@ -89,7 +85,11 @@ func (u *upsert) mergeSQL(set []assignment, differs string) string {
 	if set != nil {
 		fmt.Fprintf(&b, "\n%s\n  THEN UPDATE SET\n    %s", and("WHEN MATCHED", u.lives(), differs), u.setList(set))
 	}
-	fmt.Fprintf(&b, "\n%s\n  THEN INSERT (%s)\n    VALUES (%s)", and("WHEN NOT MATCHED", u.lives()), strings.Join(into, ", "), strings.Join(values, ", "))
+	row := "DEFAULT VALUES" // without a key, and with columns that have had only nulls, so they are not created yet
+	if len(into) > 0 {
+		row = fmt.Sprintf("(%s)\n    VALUES (%s)", strings.Join(into, ", "), strings.Join(values, ", "))
+	}
+	fmt.Fprintf(&b, "\n%s\n  THEN INSERT %s", and("WHEN NOT MATCHED", u.lives()), row)
 	return b.String()
 }
 
@@ -136,8 +136,11 @@ func (s *shape) lives() string {
 	return and(all...)
 }
 
-// on returns the condition that a staged row and one of the table have the same key.
+// on returns the condition that a staged row and one of the table have the same key. Without a key all rows are new.
 func (s *shape) on() string {
+	if s.table.Appends() {
+		return "false"
+	}
 	parts := make([]string, len(s.table.Key))
 	for i, k := range s.table.Key {
 		parts[i] = fmt.Sprintf("%s = s.c%d", s.table.compared(k), k)
@@ -197,8 +200,11 @@ func (s *shape) setList(set []assignment) string {
 }
 
 // assignments returns what an update of a row assigns, and the condition that it changes the row: a stamp alone does
-// not. Both are empty if no row of the batch has a column besides its key.
+// not. Both are empty if no row of the batch has a column besides its key, and without a key.
 func (s *shape) assignments() (set []assignment, differs string) {
+	if s.table.Appends() {
+		return nil, ""
+	}
 	var conditions []string
 	add := func(at int, value, differs string) {
 		set = append(set, assignment{at, value})
@@ -279,84 +285,6 @@ func and(conditions ...string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(conditions), func(c string) bool { return c == "" }), " AND ")
 }
 
-// separately returns the statements that replace a MERGE. They insert new rows first, in key order: a session that
-// waits there for another writer's row holds no lock on an existing row. Then they lock the rows to change in that
-// order.
-func (u *upsert) separately() (all []statement) {
-	if u.table.Appends() {
-		return []statement{u.append()}
-	}
-	set, differs := u.assignments()
-	// Inserted rows are marked, so they are not updated as well: a trigger or default may have changed the row, and a
-	// sum must not be added twice.
-	marked := set != nil && (u.merges() || u.table.triggers || (u.acts.replaces || u.acts.resets) && u.defaults())
-	all = u.insert(marked)
-	lives := u.lives()
-	if marked {
-		lives = and(lives, "s.op IS DISTINCT FROM 'i'")
-	}
-	var touched []string
-	if set != nil {
-		touched = append(touched, and(lives, "(t.ctid IS NULL OR "+differs+")"))
-	}
-	if u.acts.deletes > 0 {
-		touched = append(touched, "s.op = 'd' AND "+exists)
-	}
-	if len(touched) == 0 {
-		return all
-	}
-	all = append(all, u.lock("("+strings.Join(touched, " OR ")+")")...)
-	if set != nil {
-		// If the lock found no row, the rest is skipped.
-		all = append(all, statement{tally: updated, sql: fmt.Sprintf("UPDATE %s t\n  SET %s\nFROM %s s\nWHERE %s", u.table.ident, u.setList(set), u.stage,
-			and("current_setting('weir.touched') <> '0'", u.on(), lives, u.asFound(hasState), differs))})
-	}
-	if u.acts.deletes > 0 && u.only {
-		all = append(all, u.delete())
-	}
-	return all
-}
-
-// insert inserts the missing rows. With marked, it marks them, and they are counted by their marks.
-func (u *upsert) insert(marked bool) []statement {
-	into, values := u.inserted()
-	key := make([]string, len(u.table.Key))
-	for i, k := range u.table.Key {
-		key[i] = ident(u.table.Columns[k].Name)
-	}
-	keys := strings.Join(key, ", ")
-	insert := fmt.Sprintf("INSERT INTO %s (%s)\nSELECT %s\nFROM %s s\nWHERE %s\nORDER BY s.n", u.table.ident, strings.Join(into, ", "), strings.Join(values, ", "), u.stage,
-		and(u.lives(), fmt.Sprintf("NOT EXISTS (SELECT FROM %s t WHERE %s)", u.table.ident, u.on())))
-	passing := insert + "\nON CONFLICT (" + keys + ") DO NOTHING"
-	mark := func(insert string) string {
-		return fmt.Sprintf("WITH t AS (%s\nRETURNING %s)\nUPDATE %s s SET op = 'i' FROM t WHERE %s", insert, keys, u.stage, u.on())
-	}
-	if marked {
-		passing = mark(passing)
-	}
-	if u.merges() { // the row that conflicted above may be gone by now
-		insert = mark(insert)
-	}
-	all := []statement{{sql: passing, tally: inserted}}
-	if u.table.hides {
-		// By now the statement sees a row that others created in the meantime. If it does not, a policy hides the row:
-		// then this is refused.
-		all = append(all, statement{sql: insert})
-	}
-	return all
-}
-
-// append inserts rows without a key, in the order of their messages. Rows may have no existing column: a column with
-// only nulls is not created yet.
-func (u *upsert) append() statement {
-	into, values := u.inserted()
-	columns := ""
-	if len(into) > 0 {
-		columns = " (" + strings.Join(into, ", ") + ")"
-	}
-	return statement{tally: inserted, sql: fmt.Sprintf("INSERT INTO %s%s\nSELECT %s\nFROM %s s\nORDER BY s.n", u.table.ident, columns, strings.Join(values, ", "), u.stage)}
-}
-
 // delete deletes the rows that staged rows delete.
 func (u *upsert) delete() statement {
 	return statement{tally: deleted, sql: fmt.Sprintf("DELETE FROM %s t\nUSING %s s\nWHERE %s", u.table.ident, u.stage, and(u.asFound(hasState), u.on(), "s.op = 'd'"))}
@@ -368,10 +296,9 @@ func (u *upsert) delete() statement {
 const exists = "(t.ctid IS NULL) IS FALSE"
 
 // lock locks the table's rows that staged rows touch, and checks that it could lock all of them. It cannot lock a row
-// that another session deletes, or gives another key, after the INSERT saw it or during the wait for its lock, even if
-// that session creates a new row with the key: the flush is then resent. If a trigger or a policy may keep rows away
-// for good, it is resent once.
-func (u *upsert) lock(touched string) []statement {
+// that another session deletes, or gives another key, during the wait for its lock, even if that session creates a new
+// row with the key: the flush is then resent. If a trigger may keep rows away for good, it is resent once.
+func (u *upsert) lock(touched string) statement {
 	strength := "NO KEY UPDATE"
 	if u.acts.deletes > 0 {
 		strength = "UPDATE"
@@ -384,16 +311,16 @@ func (u *upsert) lock(touched string) []statement {
 		key = append(key, "s.found", hasState+" AS sure")
 	}
 	// A table that the flush creates has no schema before its name, which may be any name except weir's own.
-	all := []statement{{sql: fmt.Sprintf(`WITH weir_touched AS MATERIALIZED (
+	lock := fmt.Sprintf(`WITH weir_touched AS MATERIALIZED (
   SELECT s.n, %s
   FROM %s s LEFT JOIN %s t ON %s
   WHERE %s)
-SELECT set_config('weir.touched', x.n::text, true), set_config('weir.gone', (x.n < y.n)::text, true)
+SELECT x.n = y.n
 FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM %[3]s t WHERE %[6]s FOR %[7]s OF t) l) x,
   (SELECT count(*) n FROM weir_touched) y`,
-		strings.Join(key, ", "), u.stage, u.table.ident, u.on(), touched, and(u.asFound("s.sure"), u.on()), strength)}}
-	if !u.again || !(u.table.triggers || u.table.policed) {
-		all = append(all, demand(errGone, "current_setting('weir.gone') = 'false'"))
+		strings.Join(key, ", "), u.stage, u.table.ident, u.on(), touched, and(u.asFound("s.sure"), u.on()), strength)
+	if u.again && u.table.triggers {
+		return statement{sql: lock}
 	}
-	return all
+	return demand(errGone, "(%s)", lock)
 }

@@ -24,7 +24,7 @@ SET LOCAL enable_material = off;
 INSERT INTO public.weir_jobs (job, tbl) VALUES ('feed.jsonl > t', 't') ON CONFLICT DO NOTHING;
 SELECT pg_advisory_xact_lock_shared(-3747978541595251328);
 SELECT 1 / (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM 'id text,a text'
-    AND '"public"."t"'::regclass::oid = 1 AND row_security_active('"public"."t"'::regclass) = false
+    AND '"public"."t"'::regclass::oid = 1 AND NOT row_security_active('"public"."t"'::regclass) AND NOT (SELECT relhasrules FROM pg_class WHERE oid = 1)
   FROM pg_attribute
   WHERE attrelid = '"public"."t"'::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
@@ -76,7 +76,7 @@ SET LOCAL enable_mergejoin = off;
 SET LOCAL enable_material = off;
 SELECT pg_advisory_xact_lock_shared(-3747978541595251328);
 SELECT 1 / (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM 'id text,a text'
-    AND '"public"."t"'::regclass::oid = 1 AND row_security_active('"public"."t"'::regclass) = false
+    AND '"public"."t"'::regclass::oid = 1 AND NOT row_security_active('"public"."t"'::regclass) AND NOT (SELECT relhasrules FROM pg_class WHERE oid = 1)
   FROM pg_attribute
   WHERE attrelid = '"public"."t"'::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
 COPY pg_temp.weir_stage_0 (n, c0, c1) FROM STDIN;

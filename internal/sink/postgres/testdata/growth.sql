@@ -22,7 +22,7 @@ SET LOCAL lock_timeout = '2s';
 LOCK TABLE "public"."t" IN ACCESS EXCLUSIVE MODE;
 SELECT 1 / ((SELECT max(value) FROM public.weir_meta WHERE name = 'columns "public"."t"') IS NOT DISTINCT FROM '{"a":"text","id":"small integer"}')::integer;
 SELECT 1 / (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM 'id bigint,a text'
-    AND '"public"."t"'::regclass::oid = 1 AND row_security_active('"public"."t"'::regclass) = false
+    AND '"public"."t"'::regclass::oid = 1 AND NOT row_security_active('"public"."t"'::regclass) AND NOT (SELECT relhasrules FROM pg_class WHERE oid = 1)
   FROM pg_attribute
   WHERE attrelid = '"public"."t"'::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
 ALTER TABLE "public"."t" ADD COLUMN "b" text;
