@@ -84,21 +84,13 @@ func (s *shape) patched(c *staged, base string) string {
 // value returns a column's staged value.
 func (c *staged) value() string { return fmt.Sprintf("s.c%d", c.at) }
 
-// mergeBase returns what a staged value is merged into in an existing row: NULL if the row or the column starts over,
-// and the default if the row starts with it.
+// mergeBase returns what a staged value is merged into in an existing row: NULL if the column starts over.
 func (s *shape) mergeBase(c *staged) string {
 	was := "t." + ident(s.table.Columns[c.at].Name)
-	keeps := c.absent()
-	if s.acts.replaces {
-		keeps = and("s.op IS DISTINCT FROM 'r'", keeps)
+	if keeps := c.absent(); keeps != "" {
+		return fmt.Sprintf("CASE WHEN %s THEN %s END", keeps, was)
 	}
-	switch {
-	case keeps == "":
-		return was
-	case c.initial >= 0:
-		return fmt.Sprintf("CASE WHEN %s THEN %s WHEN get_bit(s.marks, %d) = 1 THEN %s END", keeps, was, c.initial, s.initial(c.at))
-	}
-	return fmt.Sprintf("CASE WHEN %s THEN %s END", keeps, was)
+	return was
 }
 
 // merges reports whether writing a staged row is not idempotent.

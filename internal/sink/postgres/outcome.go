@@ -62,9 +62,9 @@ func (a *attempt) count(r []result) bool {
 		case removed:
 			to.Deleted += n
 		case countsBefore:
-			before = r[i].rows[0]
+			before, merged = r[i].rows[0], 0
 		case byMerge:
-			merged = n
+			merged += n
 		case countsAfter:
 			ins, upd, del = st.part.plan.split(merged, before, r[i].rows[0])
 		}

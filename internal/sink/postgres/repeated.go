@@ -141,7 +141,7 @@ func (v *valueText) repeats(s *shape, b *fold.Batch, r *fold.Row, have [][]byte)
 		c := &s.columns[i]
 		raw, t := b.Value(r, c.from), s.table.Columns[c.at].Type
 		switch {
-		case c.initial >= 0 && b.Initial(r, c.from):
+		case b.Initial(r, c.from):
 			return false
 		case raw == nil:
 		case have[i] == nil || raw[0] == 'n':

@@ -20,13 +20,14 @@ type shape struct {
 	now      string // a literal of the batch's time
 	acts     acts
 	marks    int // number of marks in a staged row; see [staged]
+	// fills are what the rows do with columns that have defaults. If there are several, the number of a row's is staged.
+	fills []fill
 }
 
 // acts are what rows do besides setting columns.
 type acts struct {
 	deletes  int  // number of deleted rows
 	replaces bool // some rows start from nothing
-	resets   bool // some rows reset columns to their defaults
 	// sweeps is how many leading parts of the key of a sweeping row belong to its parent; 0: no row sweeps. See
 	// [fold.Explosion.Explode].
 	sweeps int
@@ -37,14 +38,23 @@ func (a *acts) marked() bool { return a.deletes > 0 || a.replaces || a.sweeps > 
 
 // staged is a column that some row of the batch has.
 type staged struct {
-	at   int // in the table
-	from int // in the batch
-	// Which mark of a row says that the column starts over from NULL, see [startsOver], and which that it gets its
-	// default; -1: no row has it.
-	null, initial int
-	resolved      bool // no row has it: see [resolved]
-	merge         merge.Function
+	at       int  // in the table
+	from     int  // in the batch
+	null     int  // which mark of a row says that the column starts over from NULL, see [startsOver]; -1: no row has it
+	fill     int  // its place in the fills; -1: it has no default
+	resolved bool // no row has it: see [resolved]
+	merge    merge.Function
 }
+
+// A fill says for each staged column with a default what a row does with it. The database fills in the default itself:
+// weir names the column in no INSERT, and assigns DEFAULT.
+type fill string
+
+const (
+	valued  = 'v' // the row has a value, or NULL
+	initial = 'i' // a new row gets the default
+	reset   = 'r' // an existing row gets the default, too
+)
 
 // stamped is a column of the table that is a stamp.
 type stamped struct {
@@ -78,8 +88,8 @@ func (s *shape) copied() (all []copiedValue) {
 
 // A use is what rows do with a column of the batch.
 type use struct {
-	named, null, initial bool
-	merge                merge.Function
+	named, null bool
+	merge       merge.Function
 }
 
 // newShape returns the shape of rows of a batch that are staged in a table. current returns the tables to which they
@@ -107,8 +117,53 @@ func newShape(b *fold.Batch, stage string, table relation, rows []*fold.Row, cur
 		}
 	}
 	s.resolve(&b.Table, uses, current)
+	s.readFills(b, rows)
 	return s
 }
+
+// readFills finds out what the rows do with columns that have defaults.
+func (s *shape) readFills(b *fold.Batch, rows []*fold.Row) {
+	n := 0
+	for i := range s.columns {
+		if c := &s.columns[i]; s.table.Columns[c.at].Default != "" {
+			c.fill, n = n, n+1
+		}
+	}
+	if n == 0 {
+		s.fills = []fill{""}
+		return
+	}
+	known, scratch := map[string]bool{}, make([]byte, n)
+	for _, r := range rows {
+		if f := s.fillOf(b, r, scratch); !known[string(f)] {
+			known[string(f)] = true
+			s.fills = append(s.fills, fill(f))
+		}
+	}
+}
+
+// fillOf returns what a row does with columns that have defaults, in scratch.
+func (s *shape) fillOf(b *fold.Batch, r *fold.Row, scratch []byte) []byte {
+	for i := range s.columns {
+		c := &s.columns[i]
+		if c.fill < 0 {
+			continue
+		}
+		v, first := b.Value(r, c.from), b.Initial(r, c.from)
+		switch {
+		case r.Deleted, v != nil && !first:
+			scratch[c.fill] = valued
+		case v == nil && first && !r.Replaces:
+			scratch[c.fill] = reset
+		default:
+			scratch[c.fill] = initial
+		}
+	}
+	return scratch
+}
+
+// has reports whether rows with the fill have a value for a column.
+func (f fill) has(c *staged) bool { return f == "" || c.fill < 0 || f[c.fill] == valued }
 
 // read finds out what the rows do, and what they do with each column of the batch.
 func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
@@ -135,8 +190,7 @@ func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 				uses[i].null = uses[i].null || startsOver(b, r, i)
 			}
 			if !r.Deleted && b.Initial(r, i) {
-				uses[i].named, uses[i].initial = true, true
-				a.resets = a.resets || v == nil
+				uses[i].named, uses[i].null = true, true
 			}
 		}
 	}
@@ -147,9 +201,10 @@ func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 }
 
 // startsOver reports whether a row sets a column to NULL, or to an absolute value because an earlier message set NULL.
+// A column that starts with its default starts with NULL if it has none.
 func startsOver(b *fold.Batch, r *fold.Row, col int) bool {
 	v := b.Value(r, col)
-	return v != nil && (v[0] == 'n' || b.Table.Columns[col].Merge.Computes() && !r.Replaces && !b.Relative(r, col))
+	return v == nil && b.Initial(r, col) || v != nil && (v[0] == 'n' || b.Table.Columns[col].Merge.Computes() && !r.Replaces && !b.Relative(r, col))
 }
 
 // add stages a column of the batch as a column of the table.
@@ -157,15 +212,11 @@ func (s *shape) add(at, from int, u use, resolved bool) {
 	i := slices.IndexFunc(s.columns, func(c staged) bool { return c.at == at })
 	if i < 0 {
 		i = len(s.columns)
-		s.columns = append(s.columns, staged{at: at, from: from, null: -1, initial: -1, resolved: resolved, merge: u.merge})
+		s.columns = append(s.columns, staged{at: at, from: from, null: -1, fill: -1, resolved: resolved, merge: u.merge})
 	}
 	c := &s.columns[i]
 	if c.null < 0 && u.null {
 		c.null = s.marks
-		s.marks++
-	}
-	if c.initial < 0 && u.initial {
-		c.initial = s.marks
 		s.marks++
 	}
 }
@@ -173,7 +224,7 @@ func (s *shape) add(at, from int, u use, resolved bool) {
 // keysOnly returns the shape for looking up rows: only their keys are staged.
 func (s *shape) keysOnly() *shape {
 	k := *s
-	k.marks, k.acts = 0, acts{}
+	k.marks, k.acts, k.fills = 0, acts{}, nil
 	k.columns = slices.DeleteFunc(slices.Clone(s.columns), func(c staged) bool { return !s.table.Columns[c.at].Key })
 	k.resolved = slices.DeleteFunc(slices.Clone(s.resolved), func(r resolved) bool { return !r.Owner })
 	return &k
@@ -184,10 +235,5 @@ func (s *shape) keysOnly() *shape {
 // trigger skips the row or an inheriting table has it, rows are not copied.
 func (s *shape) copyable() bool {
 	return s.acts.deletes == 0 && len(s.columns)+len(s.stamps) > 0 && len(s.resolved) == 0 && !s.table.triggers && !s.table.inherited &&
-		!slices.ContainsFunc(s.columns, func(c staged) bool { return s.table.Columns[c.at].Default != "" || c.merge == merge.Patch })
-}
-
-// defaults reports whether the table has columns with a default, which may be different each time.
-func (s *shape) defaults() bool {
-	return slices.ContainsFunc(s.table.Columns, func(c schema.Column) bool { return c.Default != "" && !c.Generated })
+		!slices.ContainsFunc(s.columns, func(c staged) bool { return c.fill >= 0 || c.merge == merge.Patch })
 }

@@ -24,9 +24,9 @@ type stage struct {
 	functions []string
 }
 
-// maxStaged is how many columns of a table fit into the staging table, besides its own: n, op, marks, key, state and
-// found.
-const maxStaged = 1600 - 6
+// maxStaged is how many columns of a table fit into the staging table, besides its own: n, op, marks, fill, key, state
+// and found.
+const maxStaged = 1600 - 7
 
 // stageName returns the name of a table's staging table.
 func (t *table) stageName() string { return tempSchema + t.stageIdent() }
@@ -74,7 +74,7 @@ func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 
 // create returns the statement that creates the table.
 func (s *stage) create(name string, pooled bool) string {
-	columns := []string{`n integer, op "char", marks varbit, key bytea, state bytea, found xid`}
+	columns := []string{`n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid`}
 	for _, name := range slices.SortedFunc(maps.Keys(s.types), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
 		columns = append(columns, name+" "+s.types[name])
 	}
@@ -118,7 +118,7 @@ func (g *staging) statement() statement { return statement{sql: g.copySQL(), cop
 // copySQL returns the COPY statement for the staging's lines.
 func (g *staging) copySQL() string {
 	if g.plain {
-		into, _ := g.inserted()
+		into, _ := g.inserted("")
 		return fmt.Sprintf("COPY %s (%s) FROM STDIN", g.table.ident, strings.Join(into, ", "))
 	}
 	cols := []string{"n"}
@@ -127,6 +127,9 @@ func (g *staging) copySQL() string {
 	}
 	if g.marks > 0 {
 		cols = append(cols, "marks")
+	}
+	if len(g.fills) > 1 {
+		cols = append(cols, "fill")
 	}
 	if g.keyed {
 		cols = append(cols, "key")
@@ -142,7 +145,8 @@ func (g *staging) copySQL() string {
 
 // encode writes the rows as lines of a COPY.
 func (g *staging) encode(w *copyWriter) error {
-	copied, marks, end := g.copied(), make([]byte, g.marks), []byte(nil)
+	copied, end := g.copied(), []byte(nil)
+	facts := g.newFacts()
 	if g.plain {
 		end = bytes.Repeat([]byte(g.b.Time.UTC().Format(stampFormat+"\t")), len(g.stamps))
 	}
@@ -152,7 +156,7 @@ func (g *staging) encode(w *copyWriter) error {
 		}
 		buf := w.line()
 		if !g.plain {
-			buf = g.appendFacts(append(strconv.AppendInt(buf, int64(n), 10), '\t'), n, marks)
+			buf = g.appendFacts(append(strconv.AppendInt(buf, int64(n), 10), '\t'), n, &facts)
 		}
 		for i := range copied {
 			v := &copied[i]
@@ -181,8 +185,22 @@ func (g *staging) append(line, raw []byte, t schema.Type) []byte {
 	return append(g.text.append(line, raw, t), '\t')
 }
 
+// facts is memory for what is staged of rows besides their values.
+type facts struct {
+	marks, fill []byte
+	fills       map[string]int // their numbers
+}
+
+func (g *staging) newFacts() facts {
+	f := facts{marks: make([]byte, g.marks), fills: map[string]int{}}
+	for i, of := range g.fills {
+		f.fill, f.fills[string(of)] = make([]byte, len(of)), i
+	}
+	return f
+}
+
 // appendFacts appends what is staged of a row besides its values.
-func (g *staging) appendFacts(line []byte, n int, marks []byte) []byte {
+func (g *staging) appendFacts(line []byte, n int, f *facts) []byte {
 	r := g.rows[n]
 	if g.acts.marked() {
 		switch {
@@ -196,12 +214,15 @@ func (g *staging) appendFacts(line []byte, n int, marks []byte) []byte {
 			line = append(line, '\\', 'N', '\t')
 		}
 	}
-	if len(marks) > 0 {
-		if g.readMarks(r, marks) {
-			line = append(append(line, marks...), '\t')
+	if len(f.marks) > 0 {
+		if g.readMarks(r, f.marks) {
+			line = append(append(line, f.marks...), '\t')
 		} else {
 			line = append(line, '\\', 'N', '\t')
 		}
+	}
+	if len(g.fills) > 1 {
+		line = append(strconv.AppendInt(line, int64(f.fills[string(g.fillOf(g.b, r, f.fill))]), 10), '\t')
 	}
 	if g.keyed {
 		line = append(appendHex(line, r.Key), '\t')
@@ -214,19 +235,14 @@ func (g *staging) appendFacts(line []byte, n int, marks []byte) []byte {
 
 // readMarks writes the digits of a row's marks, and reports whether any is set.
 func (g *staging) readMarks(r *fold.Row, digits []byte) (some bool) {
-	set := func(mark int, is bool) {
-		digits[mark] = '0'
-		if is {
-			digits[mark], some = '1', true
-		}
-	}
 	for i := range g.columns {
 		c := &g.columns[i]
-		if c.null >= 0 {
-			set(c.null, startsOver(g.b, r, c.from))
+		if c.null < 0 {
+			continue
 		}
-		if c.initial >= 0 {
-			set(c.initial, g.b.Initial(r, c.from))
+		digits[c.null] = '0'
+		if startsOver(g.b, r, c.from) {
+			digits[c.null], some = '1', true
 		}
 	}
 	return some

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,17 +43,24 @@ func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only && !u.guar
 
 // merged returns a MERGE with the statements around it. It first locks rows that are to be deleted later.
 func (u *upsert) merged() (all []statement) {
-	set, differs := u.assignments()
+	fills := make([]int, len(u.fills))
+	for i := range fills {
+		fills[i] = i
+	}
 	later := u.acts.deletes > 0 && !u.removes()
 	if later {
-		touched := "s.op = 'd'"
-		if set != nil {
-			touched += "\n    OR " + and(u.lives(), differs)
+		touched := []string{"s.op = 'd'"}
+		for _, c := range u.changes(fills) {
+			touched = append(touched, c.when)
 		}
-		all = append(all, u.lock(exists+" AND ("+touched+")"))
+		all = append(all, u.lock(exists+" AND ("+strings.Join(touched, "\n    OR ")+")"))
 	}
 	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + u.table.relations() + ") r (id)"
-	all = append(all, statement{sql: count, tally: countsBefore}, statement{sql: u.mergeSQL(set, differs), tally: byMerge}, statement{sql: count, tally: countsAfter})
+	all = append(all, statement{sql: count, tally: countsBefore})
+	for some := range slices.Chunk(fills, maxFills) {
+		all = append(all, statement{sql: u.mergeSQL(some), tally: byMerge})
+	}
+	all = append(all, statement{sql: count, tally: countsAfter})
 	if u.guarded {
 		// The MERGE itself cannot report it: a value in a trigger or a domain could raise any error, too.
 		all = append(all, demand(errRaced, "coalesce(current_setting('weir.raced', true), '') = ''"))
@@ -65,37 +71,53 @@ func (u *upsert) merged() (all []statement) {
 	return all
 }
 
-// mergeSQL returns the MERGE of staged rows. It joins them once, and writes as it reads: no row is read twice, however
-// large the table. A row that another session deletes meanwhile, or gives another key, is inserted. A key that another
-// session inserts is an error; the flush is then resent. In a reused staging table a short row may be on an earlier
-// page, so the rows are sorted.
-func (u *upsert) mergeSQL(set []assignment, differs string) string {
+// maxFills is how many fills one MERGE writes: it has an action for each.
+const maxFills = 16
+
+// mergeSQL returns the MERGE of staged rows with some fills. It joins them once, and writes as it reads: no row is read
+// twice, however large the table. A row that another session deletes meanwhile, or gives another key, is inserted. A key
+// that another session inserts is an error; the flush is then resent. In a reused staging table a short row may be on an
+// earlier page, so the rows are sorted.
+func (u *upsert) mergeSQL(fills []int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "MERGE INTO %s t\nUSING %s s ON %s", u.table.ident, u.sorted("*"), u.on())
+	where := ""
+	if len(fills) < len(u.fills) {
+		where = fmt.Sprintf(" WHERE fill BETWEEN %d AND %d", fills[0], fills[len(fills)-1])
+	}
+	fmt.Fprintf(&b, "MERGE INTO %s t\nUSING (SELECT * FROM %s%s ORDER BY n) s ON %s", u.table.ident, u.stage, where, u.on())
 	if u.removes() {
 		b.WriteString("\nWHEN MATCHED AND s.op = 'd' THEN DELETE")
 	}
-	into, values := u.inserted()
-	if u.guarded { // a MERGE's conditions cannot use xmin, but the values that it writes can
-		if set != nil {
-			set[0].value = orRaced(u.asFound(hasState), set[0].value)
+	for _, c := range u.changes(fills) {
+		fmt.Fprintf(&b, "\n%s\n  THEN UPDATE SET\n    %s", and("WHEN MATCHED", c.when), u.setList(u.raced(c.set)))
+	}
+	for _, n := range fills {
+		into, values := u.inserted(u.fills[n])
+		row := "DEFAULT VALUES" // without a key, and with columns that have had only nulls, so they are not created yet
+		if len(into) > 0 {
+			if u.guarded {
+				values[0] = orRaced(hasState+" OR s.found IS NULL", values[0])
+			}
+			row = fmt.Sprintf("(%s)\n    VALUES (%s)", strings.Join(into, ", "), strings.Join(values, ", "))
 		}
-		values[0] = orRaced(hasState+" OR s.found IS NULL", values[0])
+		fmt.Fprintf(&b, "\n%s\n  THEN INSERT %s", and("WHEN NOT MATCHED", u.lives(), u.isFill(n)), row)
 	}
-	if set != nil {
-		fmt.Fprintf(&b, "\n%s\n  THEN UPDATE SET\n    %s", and("WHEN MATCHED", u.lives(), differs), u.setList(set))
-	}
-	row := "DEFAULT VALUES" // without a key, and with columns that have had only nulls, so they are not created yet
-	if len(into) > 0 {
-		row = fmt.Sprintf("(%s)\n    VALUES (%s)", strings.Join(into, ", "), strings.Join(values, ", "))
-	}
-	fmt.Fprintf(&b, "\n%s\n  THEN INSERT %s", and("WHEN NOT MATCHED", u.lives()), row)
 	return b.String()
 }
 
-// sorted returns columns of the staged rows, in key order.
-func (u *upsert) sorted(columns string) string {
-	return "(SELECT " + columns + " FROM " + u.stage + " ORDER BY n)"
+// raced makes an update of guarded rows record that a row was changed meanwhile. A MERGE's conditions cannot use xmin,
+// but the values that it writes can.
+func (u *upsert) raced(set []assignment) []assignment {
+	if !u.guarded {
+		return set
+	}
+	i := slices.IndexFunc(set, func(a assignment) bool { return a.value != useDefault })
+	if i < 0 {
+		k := u.table.Key[0]
+		i, set = len(set), append(set, assignment{k, "t." + ident(u.table.Columns[k].Name)})
+	}
+	set[i].value = orRaced(u.asFound(hasState), set[i].value)
+	return set
 }
 
 // orRaced returns a column's value, and records if a condition does not hold: see [upsert.merged].
@@ -156,27 +178,12 @@ func (c *staged) absent() string {
 	return fmt.Sprintf("get_bit(s.marks, %d) IS DISTINCT FROM 1", c.null)
 }
 
-// begins returns the condition that a staged row resets a column to its default, or other holds.
-func (c *staged) begins(other string) string {
-	if c.initial < 0 {
-		return other
-	}
-	return fmt.Sprintf("(%s OR get_bit(s.marks, %d) = 1)", other, c.initial)
-}
-
-// initial returns the expression of a column's default.
-func (s *shape) initial(at int) string { return cmp.Or(s.table.Columns[at].Default, "NULL") }
-
-// inserted returns the columns of an inserted row, and their values.
-func (s *shape) inserted() (into, values []string) {
+// inserted returns the columns of an inserted row, and their values. The database fills in the others.
+func (s *shape) inserted(f fill) (into, values []string) {
 	for i := range s.columns {
-		c := &s.columns[i]
-		into = append(into, ident(s.table.Columns[c.at].Name))
-		v := s.insertValue(c)
-		if s.table.Columns[c.at].Default != "" {
-			v = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", c.begins(and(c.value()+isNull, c.absent())), s.initial(c.at), v)
+		if c := &s.columns[i]; f.has(c) {
+			into, values = append(into, ident(s.table.Columns[c.at].Name)), append(values, s.insertValue(c))
 		}
-		values = append(values, v)
 	}
 	for _, c := range s.stamps {
 		into, values = append(into, ident(s.table.Columns[c.at].Name)), append(values, s.now)
@@ -199,78 +206,137 @@ func (s *shape) setList(set []assignment) string {
 	return strings.Join(all, ",\n    ")
 }
 
-// assignments returns what an update of a row assigns, and the condition that it changes the row: a stamp alone does
-// not. Both are empty if no row of the batch has a column besides its key, and without a key.
-func (s *shape) assignments() (set []assignment, differs string) {
+// A change is an update of existing rows: of those for which a condition holds besides that of their keys.
+type change struct {
+	when string
+	set  []assignment
+}
+
+// useDefault is the value of an assignment that makes the database fill in the column's default.
+const useDefault = "DEFAULT"
+
+// changes returns what staged rows with some fills change in existing rows. fills has their numbers. The first change
+// whose condition holds applies to a row. Without a key no rows exist.
+func (s *shape) changes(fills []int) (all []change) {
 	if s.table.Appends() {
-		return nil, ""
+		return nil
 	}
-	var conditions []string
-	add := func(at int, value, differs string) {
-		set = append(set, assignment{at, value})
-		conditions = append(conditions, differs)
+	add := func(op string, n int, differs string, set []assignment) {
+		if len(set) > 0 {
+			all = append(all, change{and(op, s.isFill(n), differs), set})
+		}
 	}
+	plain := ""
+	if s.acts.marked() {
+		plain = "s.op IS NULL"
+	}
+	for _, n := range fills {
+		if s.acts.replaces {
+			set, differs := s.replaced(s.fills[n])
+			add("s.op = 'r'", n, differs, set)
+		}
+	}
+	for _, n := range fills {
+		if strings.ContainsRune(string(s.fills[n]), reset) { // the default may differ each time
+			set, _ := s.assignments(s.fills[n])
+			add(plain, n, "", set)
+		}
+	}
+	if i := slices.IndexFunc(all, func(c change) bool { return c.when == "" }); i >= 0 {
+		return all[:i+1] // it applies to all rows
+	}
+	if set, differs := s.assignments(""); set != nil {
+		all = append(all, change{and(plain, differs), set})
+	}
+	return all
+}
+
+// isFill returns the condition that a staged row has a fill, by its number.
+func (s *shape) isFill(n int) string {
+	if len(s.fills) == 1 {
+		return ""
+	}
+	return fmt.Sprintf("s.fill = %d", n)
+}
+
+// differences are the conditions that a row changes.
+type differences []string
+
+func (d differences) String() string {
+	if len(d) == 1 {
+		return d[0]
+	}
+	return "(" + strings.Join(d, "\n    OR ") + ")"
+}
+
+// assignments returns what an update of a row assigns, and the condition that it changes the row: a stamp alone does
+// not. Both are empty if no row of the batch has a column besides its key.
+func (s *shape) assignments(f fill) (set []assignment, differs string) {
+	var differences differences
 	for i := range s.columns {
 		c := &s.columns[i]
 		column, image := &s.table.Columns[c.at], s.table.cols[c.at].image
 		was, named := "t."+ident(column.Name), c.value()+notNull
 		is := s.mergedValue(c, s.mergeBase(c))
+		value, changes := is, was+isNull+" AND "+named
 		switch {
 		case column.Key:
-			if s.acts.replaces && image != "%s" { // equal keys may be spelled differently
-				add(c.at, "CASE WHEN s.op = 'r' THEN "+is+" ELSE "+was+" END", "s.op = 'r' AND "+distinct(image, is, was))
-			}
-		case c.merge == merge.First && !s.acts.replaces:
-			add(c.at, is, was+isNull+" AND "+named)
-		case c.null < 0 && c.initial < 0 && !s.acts.replaces:
-			value := is
+			continue
+		case f != "" && c.fill >= 0 && f[c.fill] == reset:
+			value = useDefault
+		case c.merge == merge.First:
+		case c.null < 0:
 			if c.merge != merge.Min && c.merge != merge.Max { // MIN and MAX ignore NULL
 				value = "coalesce(" + is + ", " + was + ")"
 			}
-			add(c.at, value, named+" AND "+distinct(image, is, was))
+			changes = named + " AND " + distinct(image, is, was)
 		default:
-			value := fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(c.value()+isNull, c.absent()), s.absentValue(c), is)
-			add(c.at, value, distinct(image, value, was))
+			value = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(c.value()+isNull, c.absent()), was, is)
+			changes = distinct(image, value, was)
 		}
-	}
-	if s.acts.replaces {
-		for at := range s.table.Columns {
-			c := &s.table.Columns[at]
-			if !c.Key && !c.Generated && !slices.ContainsFunc(s.columns, func(c staged) bool { return c.at == at }) &&
-				!slices.ContainsFunc(s.stamps, func(c stamped) bool { return c.at == at }) {
-				value := s.absentValue(&staged{at: at, null: -1, initial: -1})
-				add(at, value, distinct(s.table.cols[at].image, value, "t."+ident(c.Name)))
-			}
-		}
-		if s.defaults() {
-			conditions = append([]string{"s.op = 'r'"}, conditions...)
-		}
+		set, differences = append(set, assignment{c.at, value}), append(differences, changes)
 	}
 	if set == nil {
 		return nil, ""
 	}
 	for _, c := range s.stamps {
-		switch {
-		case c.when == schema.UpdateStamp:
+		if c.when == schema.UpdateStamp {
 			set = append(set, assignment{c.at, s.now})
-		case s.acts.replaces: // it is a different row from here on
-			set = append(set, assignment{c.at, fmt.Sprintf("CASE WHEN s.op = 'r' THEN %s ELSE t.%s END", s.now, ident(s.table.Columns[c.at].Name))})
 		}
 	}
-	if len(conditions) == 1 {
-		return set, conditions[0]
-	}
-	return set, "(" + strings.Join(conditions, "\n    OR ") + ")"
+	return set, differences.String()
 }
 
-// absentValue returns the value of a column that a row does not have: the table's, or the default if the row or the
-// column starts from nothing.
-func (s *shape) absentValue(c *staged) string {
-	was := "t." + ident(s.table.Columns[c.at].Name)
-	if !s.acts.replaces && c.initial < 0 {
-		return was
+// replaced returns what the update of a row assigns that starts from nothing, and the condition that it changes the
+// row; "" if columns get their defaults, which may differ each time. It is a different row from here on.
+func (s *shape) replaced(f fill) (set []assignment, differs string) {
+	var differences differences
+	defaults := false
+	for at := range s.table.Columns {
+		column, image := &s.table.Columns[at], s.table.cols[at].image
+		was := "t." + ident(column.Name)
+		i := slices.IndexFunc(s.columns, func(c staged) bool { return c.at == at })
+		has := i >= 0 && f.has(&s.columns[i])
+		switch {
+		case column.Generated, column.Key && image == "%s": // equal keys may be spelled differently
+		case slices.ContainsFunc(s.stamps, func(c stamped) bool { return c.at == at }):
+			set = append(set, assignment{at, s.now})
+		case has:
+			value := s.insertValue(&s.columns[i])
+			set, differences = append(set, assignment{at, value}), append(differences, distinct(image, value, was))
+		case column.Default != "":
+			set, defaults = append(set, assignment{at, useDefault}), true
+		default:
+			set, differences = append(set, assignment{at, "NULL"}), append(differences, was+notNull)
+		}
 	}
-	return fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", c.begins("s.op = 'r'"), s.initial(c.at), was)
+	switch {
+	case defaults:
+		return set, ""
+	case differences == nil:
+		return nil, ""
+	}
+	return set, differences.String()
 }
 
 // Whether a value is NULL. IS NULL would test the fields of a composite value.

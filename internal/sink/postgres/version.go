@@ -271,7 +271,7 @@ WHEN MATCHED
     gone = `+gone+`
 WHEN NOT MATCHED AND `+hasState+`
   THEN INSERT (tbl, key, state, gone)
-    VALUES (%[3]s, s.key, %[5]s, `+gone+`)`, schema, u.sorted("n, op, key, state, found"), literal(table), matched, missing),
+    VALUES (%[3]s, s.key, %[5]s, `+gone+`)`, schema, "(SELECT n, op, key, state, found FROM "+u.stage+" ORDER BY n)", literal(table), matched, missing),
 		means: means(errRaced, divisionByZero, uniqueViolation)}
 }
 

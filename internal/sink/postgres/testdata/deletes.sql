@@ -3,7 +3,7 @@
 --   {"id":2,"a":"x"}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
   c0 text,
   c1 text
 ) ON COMMIT DELETE ROWS;
@@ -13,7 +13,7 @@ FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND s.op = 'd' THEN DELETE
-WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
+WHEN MATCHED AND s.op IS NULL AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
   THEN UPDATE SET
     "a" = coalesce(s.c1, t."a")
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'

@@ -29,7 +29,7 @@ SELECT 1 / (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod)
   WHERE attrelid = '"public"."t"'::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
   c0 text,
   c1 text
 ) ON COMMIT DELETE ROWS;

@@ -4,7 +4,7 @@ SELECT pg_advisory_xact_lock(-2329485607067932311);
 SELECT pg_advisory_xact_lock(2364032841942519098);
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
   c1 bigint
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, c1) FROM STDIN;
@@ -24,7 +24,7 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 MERGE INTO "public"."items" t
 USING (SELECT * FROM pg_temp.weir_stage_1 ORDER BY n) s ON t."oid" = s.c0 AND t."sku" = s.c1
-WHEN MATCHED AND s.op IS DISTINCT FROM 's' AND CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END IS DISTINCT FROM t."qty"
+WHEN MATCHED AND s.op IS NULL AND CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END IS DISTINCT FROM t."qty"
   THEN UPDATE SET
     "qty" = CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
@@ -34,7 +34,7 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_2;
 CREATE TEMP TABLE weir_stage_2 (
-  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
   c0 bigint,
   c1 text,
   c2 text,

@@ -3,12 +3,12 @@
 --   {"id":2,"b":"x"}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
   c0 text,
   c1 text,
   c2 text
 ) ON COMMIT DELETE ROWS;
-COPY pg_temp.weir_stage_0 (n, marks, c0, c1, c2) FROM STDIN;
+COPY pg_temp.weir_stage_0 (n, marks, fill, c0, c1, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
@@ -18,9 +18,12 @@ WHEN MATCHED AND (CASE WHEN s.c1 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 
   THEN UPDATE SET
     "a" = CASE WHEN s.c1 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."a" ELSE s.c1 END,
     "b" = coalesce(s.c2, t."b")
-WHEN NOT MATCHED
+WHEN NOT MATCHED AND s.fill = 0
   THEN INSERT ("id", "a", "b")
-    VALUES (s.c0, CASE WHEN s.c1 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN 'none' ELSE s.c1 END, s.c2);
+    VALUES (s.c0, s.c1, s.c2)
+WHEN NOT MATCHED AND s.fill = 1
+  THEN INSERT ("id", "b")
+    VALUES (s.c0, s.c2);
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 
@@ -34,12 +37,13 @@ FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND s.op = 'd' THEN DELETE
-WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND (s.op = 'r'
-    OR CASE WHEN s.c2 IS NOT DISTINCT FROM NULL THEN CASE WHEN s.op = 'r' THEN NULL ELSE t."b" END ELSE s.c2 END IS DISTINCT FROM t."b"
-    OR CASE WHEN s.op = 'r' THEN 'none' ELSE t."a" END IS DISTINCT FROM t."a")
+WHEN MATCHED AND s.op = 'r'
   THEN UPDATE SET
-    "b" = CASE WHEN s.c2 IS NOT DISTINCT FROM NULL THEN CASE WHEN s.op = 'r' THEN NULL ELSE t."b" END ELSE s.c2 END,
-    "a" = CASE WHEN s.op = 'r' THEN 'none' ELSE t."a" END
+    "a" = DEFAULT,
+    "b" = s.c2
+WHEN MATCHED AND s.op IS NULL AND s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."b"
+  THEN UPDATE SET
+    "b" = coalesce(s.c2, t."b")
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id", "b")
     VALUES (s.c0, s.c2);

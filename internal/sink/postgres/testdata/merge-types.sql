@@ -2,7 +2,7 @@
 --   {"id":1,"integer":1,"double":0.5,"rounded":0.01,"exact":1,"digits":1,"since":"2026-01-01T00:00:00Z","least":"a","json":{"a":1},"text":{"a":1},"first":"x"}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
   c0 text,
   c1 numeric,
   c2 numeric,
@@ -130,6 +130,6 @@ WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND (coalesce(t."integer", 0) + s.c
     "first" = coalesce(t."first", s.c10)
 WHEN NOT MATCHED
   THEN INSERT ("id", "integer", "double", "rounded", "exact", "digits", "since", "least", "json", "text", "first")
-    VALUES (s.c0, CASE WHEN s.c1 IS NOT DISTINCT FROM NULL THEN 0 ELSE s.c1::integer END, s.c2::double precision, s.c3::numeric(10,2), s.c4, s.c5::text, s.c6, s.c7, pg_temp.weir_patch_text(NULL::text, s.c8)::json, pg_temp.weir_patch_text(NULL, s.c9), s.c10);
+    VALUES (s.c0, s.c1::integer, s.c2::double precision, s.c3::numeric(10,2), s.c4, s.c5::text, s.c6, s.c7, pg_temp.weir_patch_text(NULL::text, s.c8)::json, pg_temp.weir_patch_text(NULL, s.c9), s.c10);
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

@@ -3,7 +3,7 @@
 --   {"id":2,"op":"delete"}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
   c2 bigint,
   c3 text
 ) ON COMMIT DELETE ROWS;
@@ -13,7 +13,7 @@ FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c2
 WHEN MATCHED AND s.op = 'd' THEN DELETE
-WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND s.c3 IS DISTINCT FROM NULL AND s.c3 IS DISTINCT FROM t."a"
+WHEN MATCHED AND s.op IS NULL AND s.c3 IS DISTINCT FROM NULL AND s.c3 IS DISTINCT FROM t."a"
   THEN UPDATE SET
     "a" = coalesce(s.c3, t."a"),
     "moved" = '2024-05-17 09:30:00.000+00'

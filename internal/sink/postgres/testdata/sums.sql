@@ -7,7 +7,7 @@ COPY "public"."t" ("id", "n", "top") FROM STDIN;
 --   {"id":1,"n":2,"top":7}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
   c0 bigint,
   c1 numeric,
   c2 bigint
@@ -56,11 +56,16 @@ FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
 WHEN MATCHED AND s.op = 'd' THEN DELETE
-WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND (pg_catalog.numeric_send(CASE WHEN s.c1 IS NOT DISTINCT FROM NULL THEN CASE WHEN s.op = 'r' THEN NULL ELSE t."n" END ELSE trim_scale(coalesce(CASE WHEN s.op IS DISTINCT FROM 'r' THEN t."n" END, 0) + s.c1) END) IS DISTINCT FROM pg_catalog.numeric_send(t."n")
-    OR CASE WHEN s.c2 IS NOT DISTINCT FROM NULL THEN CASE WHEN s.op = 'r' THEN NULL ELSE t."top" END ELSE GREATEST(CASE WHEN s.op IS DISTINCT FROM 'r' THEN t."top" END, s.c2) END IS DISTINCT FROM t."top")
+WHEN MATCHED AND s.op = 'r' AND (pg_catalog.numeric_send(s.c1) IS DISTINCT FROM pg_catalog.numeric_send(t."n")
+    OR s.c2 IS DISTINCT FROM t."top")
   THEN UPDATE SET
-    "n" = CASE WHEN s.c1 IS NOT DISTINCT FROM NULL THEN CASE WHEN s.op = 'r' THEN NULL ELSE t."n" END ELSE trim_scale(coalesce(CASE WHEN s.op IS DISTINCT FROM 'r' THEN t."n" END, 0) + s.c1) END,
-    "top" = CASE WHEN s.c2 IS NOT DISTINCT FROM NULL THEN CASE WHEN s.op = 'r' THEN NULL ELSE t."top" END ELSE GREATEST(CASE WHEN s.op IS DISTINCT FROM 'r' THEN t."top" END, s.c2) END
+    "n" = s.c1,
+    "top" = s.c2
+WHEN MATCHED AND s.op IS NULL AND (s.c1 IS DISTINCT FROM NULL AND pg_catalog.numeric_send(trim_scale(coalesce(t."n", 0) + s.c1)) IS DISTINCT FROM pg_catalog.numeric_send(t."n")
+    OR s.c2 IS DISTINCT FROM NULL AND GREATEST(t."top", s.c2) IS DISTINCT FROM t."top")
+  THEN UPDATE SET
+    "n" = coalesce(trim_scale(coalesce(t."n", 0) + s.c1), t."n"),
+    "top" = GREATEST(t."top", s.c2)
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id", "n", "top")
     VALUES (s.c0, s.c1, s.c2);

@@ -3,7 +3,7 @@
 --   {"id":2,"v":2,"op":"delete"}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
   c0 text,
   c1 bigint,
   c2 text
@@ -32,7 +32,7 @@ SELECT 1 / ((WITH weir_touched AS MATERIALIZED (
   SELECT s.n, s.c0, s.found, s.state IS NOT NULL AS sure
   FROM pg_temp.weir_stage_0 s LEFT JOIN "public"."t" t ON t."id" = s.c0
   WHERE (t.ctid IS NULL) IS FALSE AND (s.op = 'd'
-    OR s.op IS DISTINCT FROM 'd' AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
+    OR s.op IS NULL AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
     OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."a")))
 SELECT x.n = y.n
 FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."t" t WHERE (s.sure OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) AND t."id" = s.c0 FOR UPDATE OF t) l) x,
@@ -41,7 +41,7 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
-WHEN MATCHED AND s.op IS DISTINCT FROM 'd' AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
+WHEN MATCHED AND s.op IS NULL AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
     OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."a")
   THEN UPDATE SET
     "v" = CASE WHEN CASE WHEN (s.state IS NOT NULL OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN coalesce(s.c1, t."v") END,
