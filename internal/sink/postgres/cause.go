@@ -119,9 +119,9 @@ func isTransient(e *pgconn.PgError) bool {
 	return class == sink.Transient
 }
 
-// failedMerge returns the part whose MERGE failed; nil if another statement did.
-func (a *attempt) failedMerge() *part {
-	if st := a.script.failed(); st.tally == byMerge {
+// failedPart returns the part whose rows could not be written from the staging table; nil if another statement failed.
+func (a *attempt) failedPart() *part {
+	if st := a.script.failed(); st.tally == counted {
 		return st.part
 	}
 	return nil
@@ -133,7 +133,7 @@ func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	if isDeadlock(e) {
 		return slices.ContainsFunc(a.parts, func(p *part) bool { return p.b.Used() })
 	}
-	p := a.failedMerge()
+	p := a.failedPart()
 	return e != nil && e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))
 }
 

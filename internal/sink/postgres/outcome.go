@@ -63,7 +63,7 @@ func (a *attempt) count(r []result) bool {
 			to.Deleted += n
 		case countsBefore:
 			before, merged = r[i].rows[0], 0
-		case byMerge:
+		case counted:
 			merged += n
 		case countsAfter:
 			ins, upd, del = st.part.plan.split(merged, before, r[i].rows[0])
@@ -78,7 +78,7 @@ func (a *attempt) count(r []result) bool {
 	return true
 }
 
-// split divides a MERGE's count into inserts, updates and deletes, by the server's counters before and after: its tag
+// split divides a statement's count into inserts, updates and deletes, by the server's counters before and after: its tag
 // has only the sum. The counters include what triggers and foreign keys of the table write to it; the tag does not.
 func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, deleted int64) {
 	count := func(column int) int64 { return number(after[column]) - number(before[column]) }

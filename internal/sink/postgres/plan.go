@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -30,7 +31,8 @@ type way int
 
 const (
 	undecided way = iota
-	copied        // into the table itself, as if all were new
+	copied        // by a COPY into the table itself, as if all were new
+	upserted      // by an INSERT … ON CONFLICT DO UPDATE from the staging table
 	merged        // by a MERGE from the staging table
 )
 
@@ -160,10 +162,7 @@ func (a *attempt) decide() error {
 		}
 		tables++
 		p.plan.guarded = p.plan.versions != nil && !p.exclusive()
-		p.plan.way = merged
-		if p.plan.isNew && cascading == 0 {
-			p.plan.way = copied
-		}
+		p.plan.way = p.choose(cascading > 0)
 		if err := a.explode(x, i); err != nil {
 			return err
 		}
@@ -174,6 +173,35 @@ func (a *attempt) decide() error {
 		}
 	}
 	return nil
+}
+
+// choose returns the way to write the rows. The rows of a parent that is deleted are looked up among staged rows.
+func (p *part) choose(cascades bool) way {
+	s := p.plan.shape
+	if p.plan.isNew && !cascades {
+		return copied
+	}
+	for _, not := range []bool{
+		s.table.Appends(),      // there is nothing to conflict with
+		!s.table.isOwn(),       // NOT NULL, CHECK, defaults and triggers see each row, as if it were new
+		p.plan.versions != nil, // rows are checked against what was read
+		s.acts.marked(),        // deletes, and rows that start from nothing
+		len(s.resolved) > 0,    // a reference to a missing row is NULL, one that no message names stays
+		slices.ContainsFunc(s.columns, func(c staged) bool { return c.null >= 0 }),           // NULL in some rows, no value in others
+		slices.ContainsFunc(s.columns, func(c staged) bool { return c.merge != merge.Last }), // merge functions see what was staged
+	} {
+		if not {
+			return merged
+		}
+	}
+	return upserted
+}
+
+// isOwn reports whether weir made the table, and nobody altered it.
+func (t *relation) isOwn() bool {
+	return t.Made && !t.inherited && !slices.ContainsFunc(t.Columns, func(c schema.Column) bool {
+		return !c.Own && c.Stamp == schema.NoStamp || c.Generated
+	})
 }
 
 // writeParts adds statements that write the rows as planned.
@@ -219,7 +247,7 @@ func (p *part) write() {
 		n := s.put(g.statement())
 		s.statements[n].tally = inserted
 	case len(plan.rows) > 0: // otherwise nothing is newer than what the database has
-		s.put(plan.statements()...)
+		s.put(plan.statements(plan.way)...)
 	}
 	p.owns(from)
 }

@@ -42,6 +42,7 @@ type staged struct {
 	from     int  // in the batch
 	null     int  // which mark of a row says that the column starts over from NULL, see [startsOver]; -1: no row has it
 	fill     int  // its place in the fills; -1: it has no default
+	all      bool // every row has it
 	resolved bool // no row has it: see [resolved]
 	merge    merge.Function
 }
@@ -89,6 +90,7 @@ func (s *shape) copied() (all []copiedValue) {
 // A use is what rows do with a column of the batch.
 type use struct {
 	named, null bool
+	all         bool // by all rows that do not delete
 	merge       merge.Function
 }
 
@@ -169,7 +171,7 @@ func (f fill) has(c *staged) bool { return f == "" || c.fill < 0 || f[c.fill] ==
 func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 	uses := make([]use, len(b.Table.Columns))
 	for i := range uses {
-		uses[i].merge = b.Table.Columns[i].Merge
+		uses[i].merge, uses[i].all = b.Table.Columns[i].Merge, true
 	}
 	for _, r := range rows {
 		if r.Deleted {
@@ -188,6 +190,8 @@ func (a *acts) read(b *fold.Batch, rows []*fold.Row) []use {
 			if v != nil {
 				uses[i].named = true
 				uses[i].null = uses[i].null || startsOver(b, r, i)
+			} else if !r.Deleted && !r.Sweeps {
+				uses[i].all = false
 			}
 			if !r.Deleted && b.Initial(r, i) {
 				uses[i].named, uses[i].null = true, true
@@ -212,10 +216,10 @@ func (s *shape) add(at, from int, u use, resolved bool) {
 	i := slices.IndexFunc(s.columns, func(c staged) bool { return c.at == at })
 	if i < 0 {
 		i = len(s.columns)
-		s.columns = append(s.columns, staged{at: at, from: from, null: -1, fill: -1, resolved: resolved, merge: u.merge})
+		s.columns = append(s.columns, staged{at: at, from: from, null: -1, fill: -1, all: u.all, resolved: resolved, merge: u.merge})
 	}
 	c := &s.columns[i]
-	if c.null < 0 && u.null {
+	if c.all = c.all && u.all; c.null < 0 && u.null && (!c.all || u.merge.Computes()) {
 		c.null = s.marks
 		s.marks++
 	}

@@ -28,47 +28,92 @@ const (
 	updated
 	deleted
 	removed // deleted, but not by a message: no longer in a set, or the parent is gone
-	byMerge // inserted, updated or deleted by a MERGE; the statements around it tell how many of each
+	counted // inserted, updated or deleted; the statements around it tell how many of each
 	countsBefore
 	countsAfter
 )
 
-// statements returns the statements that write the rows. They write in key order, so two writers cannot deadlock.
-func (u *upsert) statements() []statement {
-	return append(u.resolutions(), u.merged()...)
-}
-
-// removes reports whether the MERGE deletes rows.
-func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only && !u.guarded }
-
-// merged returns a MERGE with the statements around it. It first locks rows that are to be deleted later.
-func (u *upsert) merged() (all []statement) {
-	fills := make([]int, len(u.fills))
-	for i := range fills {
-		fills[i] = i
-	}
-	later := u.acts.deletes > 0 && !u.removes()
-	if later {
-		touched := []string{"s.op = 'd'"}
-		for _, c := range u.changes(fills) {
-			touched = append(touched, c.when)
-		}
-		all = append(all, u.lock(exists+" AND ("+strings.Join(touched, "\n    OR ")+")"))
+// statements returns the statements that write the rows in a way. They write in key order, so two writers cannot
+// deadlock.
+func (u *upsert) statements(w way) []statement {
+	all := u.resolutions()
+	if w == merged {
+		all = append(all, u.locks()...)
 	}
 	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + u.table.relations() + ") r (id)"
 	all = append(all, statement{sql: count, tally: countsBefore})
-	for some := range slices.Chunk(fills, maxFills) {
-		all = append(all, statement{sql: u.mergeSQL(some), tally: byMerge})
+	if w == upserted {
+		all = append(all, statement{sql: u.upsertSQL(), tally: counted})
+	} else {
+		for some := range slices.Chunk(u.allFills(), maxFills) {
+			all = append(all, statement{sql: u.mergeSQL(some), tally: counted})
+		}
 	}
 	all = append(all, statement{sql: count, tally: countsAfter})
 	if u.guarded {
 		// The MERGE itself cannot report it: a value in a trigger or a domain could raise any error, too.
 		all = append(all, demand(errRaced, "coalesce(current_setting('weir.raced', true), '') = ''"))
 	}
-	if later && u.only {
+	if u.acts.deletes > 0 && !u.removes() && u.only {
 		all = append(all, u.delete())
 	}
 	return all
+}
+
+// allFills returns the numbers of all fills.
+func (s *shape) allFills() []int {
+	all := make([]int, len(s.fills))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// upsertSQL returns the upsert of staged rows. A key that another session inserts is waited for. Unlike a MERGE, it
+// proposes each row for insertion, so the table must accept a row that has only some columns, and locks rows that do
+// not change.
+func (u *upsert) upsertSQL() string {
+	key := make([]string, len(u.table.Key))
+	for i, k := range u.table.Key {
+		key[i] = ident(u.table.Columns[k].Name)
+	}
+	var set []assignment
+	var differences differences
+	for i := range u.columns {
+		c := &u.columns[i]
+		column := &u.table.Columns[c.at]
+		if column.Key {
+			continue
+		}
+		is, was := "excluded."+ident(column.Name), "t."+ident(column.Name)
+		value, changes := is, distinct(u.table.cols[c.at].image, is, was)
+		if !c.all {
+			value, changes = "coalesce("+is+", "+was+")", is+notNull+" AND "+changes
+		}
+		set, differences = append(set, assignment{c.at, value}), append(differences, changes)
+	}
+	action := "NOTHING"
+	if set != nil {
+		action = fmt.Sprintf("UPDATE SET\n    %s\n  WHERE %s", u.setList(u.stamped(set)), strings.Join(differences, "\n    OR "))
+	}
+	into, values := u.inserted("")
+	return fmt.Sprintf("INSERT INTO %s AS t (%s)\nSELECT %s\nFROM %s s\nORDER BY s.n\nON CONFLICT (%s) DO %s",
+		u.table.ident, strings.Join(into, ", "), strings.Join(values, ", "), u.stage, strings.Join(key, ", "), action)
+}
+
+// removes reports whether the MERGE deletes rows.
+func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only && !u.guarded }
+
+// locks locks rows that are deleted later.
+func (u *upsert) locks() []statement {
+	if u.acts.deletes == 0 || u.removes() {
+		return nil
+	}
+	touched := []string{"s.op = 'd'"}
+	for _, c := range u.changes(u.allFills()) {
+		touched = append(touched, c.when)
+	}
+	return []statement{u.lock(exists + " AND (" + strings.Join(touched, "\n    OR ") + ")")}
 }
 
 // maxFills is how many fills one MERGE writes: it has an action for each.
@@ -285,6 +330,8 @@ func (s *shape) assignments(f fill) (set []assignment, differs string) {
 		case f != "" && c.fill >= 0 && f[c.fill] == reset:
 			value = useDefault
 		case c.merge == merge.First:
+		case c.all && c.null < 0 && !c.merge.Computes():
+			changes = distinct(image, is, was)
 		case c.null < 0:
 			if c.merge != merge.Min && c.merge != merge.Max { // MIN and MAX ignore NULL
 				value = "coalesce(" + is + ", " + was + ")"
@@ -299,12 +346,17 @@ func (s *shape) assignments(f fill) (set []assignment, differs string) {
 	if set == nil {
 		return nil, ""
 	}
+	return s.stamped(set), differences.String()
+}
+
+// stamped adds the stamps that move with each update.
+func (s *shape) stamped(set []assignment) []assignment {
 	for _, c := range s.stamps {
 		if c.when == schema.UpdateStamp {
 			set = append(set, assignment{c.at, s.now})
 		}
 	}
-	return set, differences.String()
+	return set
 }
 
 // replaced returns what the update of a row assigns that starts from nothing, and the condition that it changes the

@@ -32,14 +32,14 @@ CREATE TEMP TABLE weir_stage_1 (
   c1 text,
   c2 bigint
 ) ON COMMIT DELETE ROWS;
-COPY pg_temp.weir_stage_1 (n, op, marks, c0, c1, c2) FROM STDIN;
+COPY pg_temp.weir_stage_1 (n, op, c0, c1, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 MERGE INTO "public"."items" t
 USING (SELECT * FROM pg_temp.weir_stage_1 ORDER BY n) s ON t."order_id" = s.c0 AND t."sku" = s.c1
-WHEN MATCHED AND s.op IS NULL AND CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END IS DISTINCT FROM t."qty"
+WHEN MATCHED AND s.op IS NULL AND s.c2 IS DISTINCT FROM t."qty"
   THEN UPDATE SET
-    "qty" = CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END
+    "qty" = s.c2
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
   THEN INSERT ("order_id", "sku", "qty")
     VALUES (s.c0, s.c1, s.c2);
@@ -53,14 +53,14 @@ CREATE TEMP TABLE weir_stage_2 (
   c2 text,
   c3 bigint
 ) ON COMMIT DELETE ROWS;
-COPY pg_temp.weir_stage_2 (n, op, marks, c0, c1, c2, c3) FROM STDIN;
+COPY pg_temp.weir_stage_2 (n, op, c0, c1, c2, c3) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."taxes"'::regclass::oid) r (id);
 MERGE INTO "public"."taxes" t
 USING (SELECT * FROM pg_temp.weir_stage_2 ORDER BY n) s ON t."order_id" = s.c0 AND t."sku" = s.c1 AND t."code" = s.c2
-WHEN MATCHED AND s.op IS NULL AND CASE WHEN s.c3 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."amount" ELSE s.c3 END IS DISTINCT FROM t."amount"
+WHEN MATCHED AND s.op IS NULL AND s.c3 IS DISTINCT FROM t."amount"
   THEN UPDATE SET
-    "amount" = CASE WHEN s.c3 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."amount" ELSE s.c3 END
+    "amount" = s.c3
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
   THEN INSERT ("order_id", "sku", "code", "amount")
     VALUES (s.c0, s.c1, s.c2, s.c3);

@@ -27,7 +27,7 @@ SELECT 1 / ((WITH weir_touched AS MATERIALIZED (
   SELECT s.n, s.c0, s.c1
   FROM pg_temp.weir_stage_1 s LEFT JOIN "public"."items" t ON t."order_id" = s.c0 AND t."sku" = s.c1
   WHERE (t.ctid IS NULL) IS FALSE AND (s.op = 'd'
-    OR s.op IS NULL AND s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."qty"))
+    OR s.op IS NULL AND s.c2 IS DISTINCT FROM t."qty"))
 SELECT x.n = y.n
 FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."items" t WHERE t."order_id" = s.c0 AND t."sku" = s.c1 FOR UPDATE OF t) l) x,
   (SELECT count(*) n FROM weir_touched) y))::integer;
@@ -35,9 +35,9 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 MERGE INTO "public"."items" t
 USING (SELECT * FROM pg_temp.weir_stage_1 ORDER BY n) s ON t."order_id" = s.c0 AND t."sku" = s.c1
-WHEN MATCHED AND s.op IS NULL AND s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."qty"
+WHEN MATCHED AND s.op IS NULL AND s.c2 IS DISTINCT FROM t."qty"
   THEN UPDATE SET
-    "qty" = coalesce(s.c2, t."qty")
+    "qty" = s.c2
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("order_id", "sku", "qty")
     VALUES (s.c0, s.c1, s.c2);

@@ -38,9 +38,9 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
-WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
+WHEN MATCHED AND s.c1 IS DISTINCT FROM t."a"
   THEN UPDATE SET
-    "a" = coalesce(s.c1, t."a")
+    "a" = s.c1
 WHEN NOT MATCHED
   THEN INSERT ("id", "a")
     VALUES (s.c0, s.c1);
@@ -84,9 +84,9 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
-WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
+WHEN MATCHED AND s.c1 IS DISTINCT FROM t."a"
   THEN UPDATE SET
-    "a" = coalesce(s.c1, t."a")
+    "a" = s.c1
 WHEN NOT MATCHED
   THEN INSERT ("id", "a")
     VALUES (s.c0, s.c1);

@@ -17,16 +17,16 @@ WHEN NOT MATCHED
     VALUES (s.c1);
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
-COPY pg_temp.weir_stage_1 (n, op, marks, c1, c2, h1) FROM STDIN;
+COPY pg_temp.weir_stage_1 (n, op, c1, c2, h1) FROM STDIN;
 UPDATE pg_temp.weir_stage_1 s SET c0 = (SELECT "oid" FROM "public"."orders" weir_1 WHERE "id" = s.h1);
 DELETE FROM pg_temp.weir_stage_1 WHERE c0 IS NULL AND op IS DISTINCT FROM 's';
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 MERGE INTO "public"."items" t
 USING (SELECT * FROM pg_temp.weir_stage_1 ORDER BY n) s ON t."oid" = s.c0 AND t."sku" = s.c1
-WHEN MATCHED AND s.op IS NULL AND CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END IS DISTINCT FROM t."qty"
+WHEN MATCHED AND s.op IS NULL AND s.c2 IS DISTINCT FROM t."qty"
   THEN UPDATE SET
-    "qty" = CASE WHEN s.c2 IS NOT DISTINCT FROM NULL AND get_bit(s.marks, 0) IS DISTINCT FROM 1 THEN t."qty" ELSE s.c2 END
+    "qty" = s.c2
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 's'
   THEN INSERT ("sku", "qty", "oid")
     VALUES (s.c1, s.c2, s.c0);

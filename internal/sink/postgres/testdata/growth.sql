@@ -37,14 +37,13 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, c0, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-MERGE INTO "public"."t" t
-USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
-WHEN MATCHED AND s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."b"
-  THEN UPDATE SET
-    "b" = coalesce(s.c2, t."b")
-WHEN NOT MATCHED
-  THEN INSERT ("id", "b")
-    VALUES (s.c0, s.c2);
+INSERT INTO "public"."t" AS t ("id", "b")
+SELECT s.c0, s.c2
+FROM pg_temp.weir_stage_0 s
+ORDER BY s.n
+ON CONFLICT ("id") DO UPDATE SET
+    "b" = excluded."b"
+  WHERE excluded."b" IS DISTINCT FROM t."b";
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)

@@ -41,9 +41,9 @@ WHEN MATCHED AND s.op = 'r'
   THEN UPDATE SET
     "a" = DEFAULT,
     "b" = s.c2
-WHEN MATCHED AND s.op IS NULL AND s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."b"
+WHEN MATCHED AND s.op IS NULL AND s.c2 IS DISTINCT FROM t."b"
   THEN UPDATE SET
-    "b" = coalesce(s.c2, t."b")
+    "b" = s.c2
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id", "b")
     VALUES (s.c0, s.c2);

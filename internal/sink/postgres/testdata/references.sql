@@ -22,9 +22,9 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."orders_t"'::regclass::oid) r (id);
 MERGE INTO "public"."orders_t" t
 USING (SELECT * FROM pg_temp.weir_stage_1 ORDER BY n) s ON t."nr" = s.c0
-WHEN MATCHED AND s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."customer_id"
+WHEN MATCHED AND s.c1 IS DISTINCT FROM t."customer_id"
   THEN UPDATE SET
-    "customer_id" = coalesce(s.c1, t."customer_id")
+    "customer_id" = s.c1
 WHEN NOT MATCHED
   THEN INSERT ("nr", "customer_id")
     VALUES (s.c0, s.c1);

@@ -13,9 +13,9 @@ FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c2
 WHEN MATCHED AND s.op = 'd' THEN DELETE
-WHEN MATCHED AND s.op IS NULL AND s.c3 IS DISTINCT FROM NULL AND s.c3 IS DISTINCT FROM t."a"
+WHEN MATCHED AND s.op IS NULL AND s.c3 IS DISTINCT FROM t."a"
   THEN UPDATE SET
-    "a" = coalesce(s.c3, t."a"),
+    "a" = s.c3,
     "moved" = '2024-05-17 09:30:00.000+00'
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id", "a", "made", "moved")

@@ -15,16 +15,15 @@ CREATE TEMP TABLE weir_stage_0 (
 COPY pg_temp.weir_stage_0 (n, c0, c1, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-MERGE INTO "public"."t" t
-USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
-WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
-    OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."n")
-  THEN UPDATE SET
-    "a" = coalesce(s.c1, t."a"),
-    "n" = coalesce(s.c2, t."n")
-WHEN NOT MATCHED
-  THEN INSERT ("id", "a", "n")
-    VALUES (s.c0, s.c1, s.c2);
+INSERT INTO "public"."t" AS t ("id", "a", "n")
+SELECT s.c0, s.c1, s.c2
+FROM pg_temp.weir_stage_0 s
+ORDER BY s.n
+ON CONFLICT ("id") DO UPDATE SET
+    "a" = coalesce(excluded."a", t."a"),
+    "n" = coalesce(excluded."n", t."n")
+  WHERE excluded."a" IS DISTINCT FROM NULL AND excluded."a" IS DISTINCT FROM t."a"
+    OR excluded."n" IS DISTINCT FROM NULL AND excluded."n" IS DISTINCT FROM t."n";
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 
@@ -33,15 +32,14 @@ FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 COPY pg_temp.weir_stage_0 (n, c0, c1, c2) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-MERGE INTO "public"."t" t
-USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
-WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."a"
-    OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."n")
-  THEN UPDATE SET
-    "a" = coalesce(s.c1, t."a"),
-    "n" = coalesce(s.c2, t."n")
-WHEN NOT MATCHED
-  THEN INSERT ("id", "a", "n")
-    VALUES (s.c0, s.c1, s.c2);
+INSERT INTO "public"."t" AS t ("id", "a", "n")
+SELECT s.c0, s.c1, s.c2
+FROM pg_temp.weir_stage_0 s
+ORDER BY s.n
+ON CONFLICT ("id") DO UPDATE SET
+    "a" = excluded."a",
+    "n" = excluded."n"
+  WHERE excluded."a" IS DISTINCT FROM t."a"
+    OR excluded."n" IS DISTINCT FROM t."n";
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

@@ -32,8 +32,8 @@ SELECT 1 / ((WITH weir_touched AS MATERIALIZED (
   SELECT s.n, s.c0, s.found, s.state IS NOT NULL AS sure
   FROM pg_temp.weir_stage_0 s LEFT JOIN "public"."t" t ON t."id" = s.c0
   WHERE (t.ctid IS NULL) IS FALSE AND (s.op = 'd'
-    OR s.op IS NULL AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
-    OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."a")))
+    OR s.op IS NULL AND (s.c1 IS DISTINCT FROM t."v"
+    OR s.c2 IS DISTINCT FROM t."a")))
 SELECT x.n = y.n
 FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."t" t WHERE (s.sure OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) AND t."id" = s.c0 FOR UPDATE OF t) l) x,
   (SELECT count(*) n FROM weir_touched) y))::integer;
@@ -41,11 +41,11 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
-WHEN MATCHED AND s.op IS NULL AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
-    OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."a")
+WHEN MATCHED AND s.op IS NULL AND (s.c1 IS DISTINCT FROM t."v"
+    OR s.c2 IS DISTINCT FROM t."a")
   THEN UPDATE SET
-    "v" = CASE WHEN CASE WHEN (s.state IS NOT NULL OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN coalesce(s.c1, t."v") END,
-    "a" = coalesce(s.c2, t."a")
+    "v" = CASE WHEN CASE WHEN (s.state IS NOT NULL OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN s.c1 END,
+    "a" = s.c2
 WHEN NOT MATCHED AND s.op IS DISTINCT FROM 'd'
   THEN INSERT ("id", "v", "a")
     VALUES (CASE WHEN CASE WHEN s.state IS NOT NULL OR s.found IS NULL THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN s.c0 END, s.c1, s.c2);

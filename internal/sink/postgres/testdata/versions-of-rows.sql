@@ -20,11 +20,11 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
 USING (SELECT * FROM pg_temp.weir_stage_0 ORDER BY n) s ON t."id" = s.c0
-WHEN MATCHED AND (s.c1 IS DISTINCT FROM NULL AND s.c1 IS DISTINCT FROM t."v"
-    OR s.c2 IS DISTINCT FROM NULL AND s.c2 IS DISTINCT FROM t."a")
+WHEN MATCHED AND (s.c1 IS DISTINCT FROM t."v"
+    OR s.c2 IS DISTINCT FROM t."a")
   THEN UPDATE SET
-    "v" = CASE WHEN CASE WHEN (s.state IS NOT NULL OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN coalesce(s.c1, t."v") END,
-    "a" = coalesce(s.c2, t."a")
+    "v" = CASE WHEN CASE WHEN (s.state IS NOT NULL OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN s.c1 END,
+    "a" = s.c2
 WHEN NOT MATCHED
   THEN INSERT ("id", "v", "a")
     VALUES (CASE WHEN CASE WHEN s.state IS NOT NULL OR s.found IS NULL THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN s.c0 END, s.c1, s.c2);
