@@ -1,14 +1,11 @@
 package cli_test
 
 import (
-	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
@@ -53,10 +50,7 @@ import (
 //	reads CODE TOPICS …               weir sync $KAFKA/TOPICS --to $TO --table t --until-end …, to its end
 //	reading NAME TOPICS …             the same without --until-end, in the background
 //	rejected JOB OFFSET REASON…       check the rows of a job in weir_rejects
-//	letters TOPIC …                   wait for PARTITION/OFFSET VALUE of each dead letter
-//	letters -whole TOPIC N            wait for N letters, and print them completely
-//	refuse ERROR [TEXT]               answer requests to append records (that contain TEXT) with an error; CLOSE closes the connection
-//	asked [MOST]                      wait until there was such a request since refuse; check that there were at most MOST
+//	asked                             wait until unled has answered a fetch
 //	damage TOPIC TEXT TIMES HOW       damage the batch with TEXT: its checksum, codec or header; -1 each time
 //	secure TOPIC…                     start a broker at $SECURE with TLS and the login u, p; the first topic has {"id":1}
 //	rotate PASSWORD TOPIC MESSAGE     restart it with that password and the current cert.pem, and send a message
@@ -93,10 +87,9 @@ func TestScripts_Kafka(t *testing.T) {
 type kafka struct {
 	startKafka testkafka.Starter
 	*topic
-	producer *kgo.Client // for transactions
-	open     bool        // a transaction is open
-	refusing atomic.Pointer[refusing]
-	asks     atomic.Int64       // requests to append records, since refuse
+	producer *kgo.Client        // for transactions
+	open     bool               // a transaction is open
+	asks     atomic.Int64       // fetches that unled has answered
 	members  map[string]string  // member IDs by run name
 	joining  atomic.Int64       // requests to join a group, since joins
 	secured  *testkafka.Cluster // of the command secure
@@ -106,12 +99,9 @@ func init() {
 	for name, command := range map[string]func(*script, *testscript.TestScript, []string){
 		"kafka": startKafka, "topic": makeTopic, "remove": func(s *script, _ *testscript.TestScript, args []string) { s.c.DeleteTopics(args...) },
 		"partition": func(s *script, _ *testscript.TestScript, args []string) { s.c.AddPartition(args[0]) },
-		"produce":   produce, "transaction": transaction, "settled": settled, "trim": trim, "broker": upOrDown, "reads": reads, "reading": reading, "rejected": rejected, "letters": letters,
-		"refuse": refuse, "asked": func(s *script, ts *testscript.TestScript, args []string) {
+		"produce":   produce, "transaction": transaction, "settled": settled, "trim": trim, "broker": upOrDown, "reads": reads, "reading": reading, "rejected": rejected,
+		"asked": func(s *script, _ *testscript.TestScript, _ []string) {
 			s.Until("a request", func() bool { return s.asks.Load() > 0 })
-			if n := s.asks.Load(); len(args) > 0 && n > int64(number(ts, args[0])) {
-				ts.Fatalf("%d requests", n)
-			}
 		},
 		"secure": secure, "rotate": rotate, "token": token, "damage": damage, "commit": commit, "committed": committed, "retain": retain, "joins": joins, "member": member, "expel": expel, "fill": fill,
 		"compacted": compacted, "unled": unled, "truncated": truncated,
@@ -279,126 +269,6 @@ func rejected(s *script, ts *testscript.TestScript, args []string) {
 	f := s.With(ts.Getenv("TO"))
 	f.Has(strings.Join(args[1:], " "), `SELECT "offset" || ' ' || `+map[bool]string{true: "split_part(reason, ':', 1)", false: "substr(reason, 1, instr(reason || ':', ':') - 1)"}[strings.Contains(f.To, "://")]+
 		` FROM weir_rejects WHERE job = '`+args[0]+`' ORDER BY "offset"`)
-}
-
-// lettersOf returns all records of a topic.
-func lettersOf(t testing.TB, c *testkafka.Cluster, topic string) (all []*kgo.Record) {
-	t.Helper()
-	ends, err := kadm.NewClient(c.Client()).ListEndOffsets(t.Context(), topic)
-	testcheck.NoError(t, err)
-	n := 0
-	ends.Each(func(o kadm.ListedOffset) { n += int(o.Offset) })
-	ctx, cancel := context.WithTimeout(t.Context(), testcheck.Patience)
-	defer cancel()
-	cl := c.Client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	for len(all) < n && ctx.Err() == nil {
-		all = append(all, cl.PollFetches(ctx).Records()...)
-	}
-	return all
-}
-
-// header returns a record's last header with a name.
-func header(r *kgo.Record, name string) string {
-	for _, h := range slices.Backward(r.Headers) {
-		if h.Key == name {
-			return string(h.Value)
-		}
-	}
-	return "-"
-}
-
-func letters(s *script, ts *testscript.TestScript, args []string) {
-	if args[0] == "-whole" {
-		wholeLetters(s, ts, args[1:])
-		return
-	}
-	got := s.lettersAre(args[0], len(args)-1, func(r *kgo.Record) string {
-		text := string(r.Value)
-		if r.Value == nil {
-			text = "null"
-		}
-		text = header(r, "weir.partition") + "/" + header(r, "weir.offset") + " " + text
-		if why := header(r, "weir.incomplete"); why != "-" {
-			text = fmt.Sprintf("%.20s (%s)", text, why)
-		}
-		return text
-	})
-	if !slices.Equal(got, args[1:]) {
-		s.Errorf("the letters are %q, want %q", got, args[1:])
-	}
-}
-
-// lettersAre waits for a number of letters, and returns what say says of each, sorted.
-func (s *script) lettersAre(topic string, n int, say func(*kgo.Record) string) (got []string) {
-	s.Until(fmt.Sprint(n, " letters"), func() bool {
-		got = nil
-		for _, r := range lettersOf(s, s.c, topic) {
-			got = append(got, say(r))
-		}
-		return len(got) >= n
-	})
-	slices.Sort(got)
-	return got
-}
-
-func wholeLetters(s *script, ts *testscript.TestScript, args []string) {
-	for _, text := range s.lettersAre(args[0], number(ts, args[1]), func(r *kgo.Record) string {
-		reason, _, _ := strings.Cut(header(r, "weir.reason"), ":")
-		key, value := fmt.Sprintf("%q", r.Key), fmt.Sprintf("%d bytes %.20q", len(r.Value), r.Value)
-		if r.Key == nil {
-			key = "none"
-		}
-		if r.Value == nil {
-			value = "no value"
-		}
-		return fmt.Sprintf("%s/%s %s of %s at %s, key %s, h %q: %s", header(r, "weir.partition"), header(r, "weir.offset"), reason, header(r, "weir.topic"), header(r, "weir.timestamp"), key, header(r, "h"), value)
-	}) {
-		fmt.Fprintln(ts.Stdout(), text)
-	}
-}
-
-// refusing decides which requests to append records are refused.
-type refusing struct {
-	why  *kerr.Error // nil: the broker closes the connection
-	text string      // the requests contain it
-}
-
-func refuse(s *script, ts *testscript.TestScript, args []string) {
-	if s.refusing.Load() == nil {
-		s.c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
-			s.c.KeepControl()
-			s.asks.Add(1)
-			asked, now := r.(*kmsg.ProduceRequest), s.refusing.Load()
-			switch {
-			case now.why == kerr.UnknownServerError || len(asked.Topics) == 0 || !bytes.Contains(asked.Topics[0].Partitions[0].Records, []byte(now.text)):
-				return nil, nil, false
-			case now.why == nil:
-				return nil, errors.New("the connection ends"), true
-			}
-			return refusal(asked, now.why), nil, true
-		})
-	}
-	why, known := map[string]*kerr.Error{"NOTHING": kerr.UnknownServerError, "CLOSE": nil, "TOPIC_AUTHORIZATION_FAILED": kerr.TopicAuthorizationFailed, "INVALID_RECORD": kerr.InvalidRecord}[args[0]]
-	if !known {
-		ts.Fatalf("there is no error %s", args[0])
-	}
-	s.refusing.Store(&refusing{why, strings.Join(args[1:], " ")})
-}
-
-// refusal returns a response with an error for each partition.
-func refusal(asked *kmsg.ProduceRequest, why *kerr.Error) *kmsg.ProduceResponse {
-	answer := asked.ResponseKind().(*kmsg.ProduceResponse)
-	for _, t := range asked.Topics {
-		of := kmsg.NewProduceResponseTopic()
-		of.Topic, of.TopicID = t.Topic, t.TopicID
-		for _, p := range t.Partitions {
-			at := kmsg.NewProduceResponseTopicPartition()
-			at.Partition, at.ErrorCode = p.Partition, why.Code
-			of.Partitions = append(of.Partitions, at)
-		}
-		answer.Topics = append(answer.Topics, of)
-	}
-	return answer
 }
 
 func damage(s *script, ts *testscript.TestScript, args []string) {

@@ -47,9 +47,6 @@ func rejectsPlace(o *spec.Spec, c *job.Config) string {
 	case "discard":
 		return "--rejects discard keeps none"
 	}
-	if c.Rejects.To.Topic() != "" { // or will be, in the next run
-		return "--rejects " + o.Rejects.To + " gets them"
-	}
 	return "--rejects " + o.Rejects.To + " has them"
 }
 

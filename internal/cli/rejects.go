@@ -274,47 +274,33 @@ not change: the lines are not read again.`,
 }
 
 // dropRejects removes the selected lines.
-func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.Inspector, f *rejectFilter) (err error) {
-	byJob, n := map[string]*sink.RejectsDrop{}, 0
-	err = f.each(ctx, db, func(k sink.Kept) error {
-		drop := byJob[k.Job]
-		if drop == nil {
-			drop = &sink.RejectsDrop{Job: k.Job}
-			byJob[k.Job] = drop
-		}
-		if drop.IDs = append(drop.IDs, k.ID); !slices.Contains(drop.Lanes, k.Source) {
-			drop.Lanes = append(drop.Lanes, k.Source)
-		}
-		n++
+func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.Inspector, f *rejectFilter) error {
+	var ids []int64
+	if err := f.each(ctx, db, func(k sink.Kept) error {
+		ids = append(ids, k.ID)
 		return nil
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	if n > 0 {
-		if err := e.removeRejects(ctx, dest, slices.Collect(maps.Values(byJob))); err != nil {
+	if len(ids) > 0 {
+		if err := e.removeRejects(ctx, dest, ids); err != nil {
 			return err
 		}
 	}
-	e.log.Info(fmt.Sprintf("dropped %s", quantity.Count(int64(n), "rejected line")))
+	e.log.Info(fmt.Sprintf("dropped %s", quantity.Count(int64(len(ids)), "rejected line")))
 	return nil
 }
 
 // removeRejects removes lines from the database.
-func (e *env) removeRejects(ctx context.Context, dest spec.Destination, drops []*sink.RejectsDrop) (err error) {
+func (e *env) removeRejects(ctx context.Context, dest spec.Destination, ids []int64) (err error) {
 	w, err := dest.Open(ctx, dest.Dest, sink.Options{Level: sink.Full, Log: e.log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	letters, err := sink.As[sink.DeadLetters](sink.Retry(w, spec.DefaultRetryFor, func(*sink.Error) {}), "drop rejected lines")
+	dropper, err := sink.As[sink.RejectDropper](sink.Retry(w, spec.DefaultRetryFor, func(*sink.Error) {}), "drop rejected lines")
 	if err != nil {
 		return err
 	}
-	for _, drop := range drops {
-		if err := drop.Do(ctx, letters); err != nil {
-			return err
-		}
-	}
-	return nil
+	return dropper.DropRejects(ctx, ids)
 }

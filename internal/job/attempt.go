@@ -93,12 +93,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	turns := newTurns(ctx.Done())
-	outbox, err := a.newOutbox(src, starts, turns)
-	if err != nil {
-		return err
-	}
-	p := a.newPipeline(starts, unmarked, turns, outbox)
+	p := a.newPipeline(starts, unmarked)
 	err = p.run(ctx, starts, src)
 	a.lanes = p.opener.lanes
 	for _, l := range a.lanes {
@@ -119,28 +114,26 @@ type pipeline struct {
 	scans   *scanPool
 	reader  *reader
 	flusher *flusher
-	outbox  *outbox
-	turns   *turns
 }
 
-func (a *attempt) newPipeline(starts []start, unmarked bool, turns *turns, outbox *outbox) *pipeline {
+func (a *attempt) newPipeline(starts []start, unmarked bool) *pipeline {
 	r, c := a.run, a.run.cfg
-	p := &pipeline{scans: newScanPool(r.names, r.limit), outbox: outbox, turns: turns}
-	full, free := make(chan *set), make(chan *set, 2)
+	p := &pipeline{scans: newScanPool(r.names, r.limit)}
+	full, free, turns := make(chan *set), make(chan *set, 2), make(turns)
 	for range 2 {
 		s := newSet(len(a.folding.tables))
 		s.Unsplit, s.Whole = r.looks, r.looks && c.Buffer == math.MaxInt64
 		free <- s
 	}
 	a.claimer = &claimer{cfg: c, claims: r.claims, admission: a.admission, lost: a.history.fences.lost, p: r.p, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
-	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, outbox: outbox, unread: a.unread, spooled: a.spooled(starts)}
+	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, unread: a.unread, spooled: a.spooled(starts)}
 	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: a.settings, open: map[*lane]bool{}}
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}
 	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, unmarked: unmarked,
 		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: turns}}
-	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, rejects: r.rejects, outbox: outbox, history: a.history, full: full, free: free, turns: turns}
+	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, rejects: r.rejects, history: a.history, full: full, free: free, turns: turns}
 	return p
 }
 
@@ -154,14 +147,7 @@ func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) e
 	reading, stop := context.WithCancel(folding)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	idle := make(chan struct{})
-	g.Go(func() error {
-		defer close(idle)
-		loops, looping := errgroup.WithContext(flushing)
-		loops.Go(func() error { return p.outbox.run(looping) })
-		return loops.Wait()
-	})
-	g.Go(func() error { return p.flusher.write(flushing, idle) })
+	g.Go(func() error { return p.flusher.write(flushing) })
 	g.Go(func() error {
 		p.scans.run(func() error { return p.opener.open(reading, folding, starts, src) })
 		return nil

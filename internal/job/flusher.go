@@ -23,12 +23,11 @@ type flusher struct {
 	claims  sink.Claims
 	p       *progress.Progress
 	rejects *rejectFile
-	outbox  *outbox
 	history *history
 	recent  flushLog
 	full    chan *set
 	free    chan<- *set
-	turns   *turns // work that other goroutines want done between flushes
+	turns   turns
 }
 
 // laneFlushed is the flusher's state of a lane.
@@ -39,22 +38,19 @@ type laneFlushed struct {
 	safe    int64       // lines of this attempt that the database has
 }
 
-// write writes sets until there are no more. Between them it does what other goroutines ask for, until idle is closed.
-func (f *flusher) write(ctx context.Context, idle <-chan struct{}) error {
-	full, done := f.full, (<-chan struct{})(nil)
+// write writes sets until there are no more. Between them it does what the reader asks for.
+func (f *flusher) write(ctx context.Context) error {
 	for {
 		select {
-		case s, more := <-full:
+		case s, more := <-f.full:
 			if !more {
-				close(f.turns.written)
-				full, done = nil, idle
-			} else if err := f.writeSet(ctx, s); err != nil {
+				return nil
+			}
+			if err := f.writeSet(ctx, s); err != nil {
 				return err
 			}
-		case t := <-f.turns.asked:
+		case t := <-f.turns:
 			t.done <- t.do(ctx)
-		case <-done:
-			return nil
 		}
 	}
 }
@@ -126,7 +122,7 @@ func flushed(s *fold.Set, res *sink.Result, took time.Duration) progress.Flush {
 
 // flushOf returns the flush that writes a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
-	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Mapping.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.run, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To.inDatabase(),
+	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Mapping.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.run, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To.mode == keep,
 		Rebuild: s.rebuild, Tombstones: f.cfg.Tombstones, Sent: f.p.Sent}
 	flush.BeforeCommit = func(rejects []fold.Reject) error {
 		refused := make([]int64, len(s.lanes))
@@ -178,7 +174,6 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 		l.progress.Committed(at.pos.read)
 		f.recent.note(l)
 	}
-	f.outbox.committed(flush, len(s.Rejects)+len(res.Refused))
 	if err := f.rejects.committed(flush); err != nil {
 		return err
 	}

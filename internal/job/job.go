@@ -7,8 +7,7 @@
 // lines ([opener], [claimer]). Scanners cut and scan the blocks ([scanPool]). The reader folds the lines in order into
 // a set ([reader], [folding], [filler]). The flusher writes the set ([flusher]) while the reader fills another. A set
 // has one owner at a time, and when both are full, reading pauses. Other work in the database takes [turns] with the
-// flusher: dead letters ([outbox]), and adding tables that a message names first
-// ([tableAdder]).
+// flusher: adding tables that a message names first ([tableAdder]).
 package job
 
 import (

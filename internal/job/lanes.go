@@ -71,7 +71,6 @@ type opener struct {
 	options source.Options
 	claimer *claimer
 	scans   *scanPool
-	outbox  *outbox
 	unread  *unreadFiles
 	spooled func(source.Source) source.Source // keeps the lines of the only source on disk; nil: not wanted
 	spool   source.Source                     // what spooled returned, open until everything is committed
@@ -224,7 +223,6 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	o.mu.Lock()
 	o.lanes = append(o.lanes, l)
 	o.mu.Unlock()
-	o.outbox.wakeUp() // an earlier run may have left letters
 	if finished {
 		o.claimer.skipOpened(s)
 	} else {

@@ -31,9 +31,8 @@ type RejectRules struct {
 
 // Rejects is where bad lines go.
 type Rejects struct {
-	mode  rejectMode
-	path  string
-	topic string
+	mode rejectMode
+	path string
 }
 
 type rejectMode int
@@ -43,7 +42,6 @@ const (
 	discard                   // dropped, but counted
 	fail                      // ends the run
 	toFile
-	toTopic // of Kafka, through weir_rejects
 )
 
 // DiscardRejects only counts rejected lines.
@@ -61,11 +59,8 @@ func ParseRejects(s string) (Rejects, error) {
 	case strings.HasPrefix(s, "file:") && len(s) > len("file:"):
 		path, err := filepath.Abs(s[len("file:"):])
 		return Rejects{mode: toFile, path: path}, err
-	case strings.HasPrefix(s, "topic:"):
-		topic := s[len("topic:"):]
-		return Rejects{mode: toTopic, topic: topic}, nil
 	}
-	return Rejects{}, fmt.Errorf("%q must be table, file:PATH, topic:NAME, fail or discard", s)
+	return Rejects{}, fmt.Errorf("%q must be table, file:PATH, fail or discard", s)
 }
 
 // rejectLine is a line of the reject file.
@@ -83,9 +78,6 @@ type rejectLine struct {
 // Path returns the path of the reject file, or "".
 func (r *Rejects) Path() string { return r.path }
 
-// Topic returns the topic of dead letters, or "".
-func (r *Rejects) Topic() string { return r.topic }
-
 // Check returns an error if the reject file exists, is not empty, and was not written by weir.
 func (r *Rejects) Check() error {
 	if r.path == "" {
@@ -100,9 +92,6 @@ func (r *Rejects) Check() error {
 	_, err = checkRejects(f)
 	return errors.Join(err, f.Close())
 }
-
-// inDatabase reports whether weir_rejects keeps bad lines.
-func (r *Rejects) inDatabase() bool { return r.mode == keep || r.mode == toTopic }
 
 // A rejectFile is the reject file of a run. It is locked, and stays open for all attempts. The flusher writes it. It is
 // nil if bad lines go elsewhere.

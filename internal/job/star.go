@@ -19,7 +19,7 @@ type tableAdder struct {
 	latest    *start // of the source that the job committed last
 	folding   *folding
 	settings  *keptSettings
-	turns     *turns
+	turns     turns
 }
 
 // An addition is a table that a message needs.

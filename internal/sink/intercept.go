@@ -41,9 +41,8 @@ func (i *intercepted) Flush(ctx context.Context, f *Flush) (res Result, err erro
 
 // The optional methods are only called if the inner sink has them: see [As].
 
-func (i *intercepted) Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error) {
-	err = i.around(ctx, "Outbox", nil, func() error { next, waiting, err = i.Sink.(DeadLetters).Outbox(ctx, o); return err })
-	return next, waiting, err
+func (i *intercepted) DropRejects(ctx context.Context, ids []int64) error {
+	return i.around(ctx, "DropRejects", nil, func() error { return i.Sink.(RejectDropper).DropRejects(ctx, ids) })
 }
 
 func (i *intercepted) MakeSchema(ctx context.Context, missing NoSchemaError) error {

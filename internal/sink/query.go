@@ -104,15 +104,6 @@ func (q Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
 	return f.Judge(found)
 }
 
-// idList returns SQL for a list of IDs.
-func idList(ids []int64) string {
-	texts := make([]string, len(ids))
-	for i, id := range ids {
-		texts[i] = strconv.FormatInt(id, 10)
-	}
-	return strings.Join(texts, ", ")
-}
-
 // Checkpoint returns the statement that writes a flush's checkpoints. tableIDs is SQL for [Flush.TableIDs].
 func (d Dialect) Checkpoint(f *Flush, tableIDs string) string {
 	named := slices.Clone(f.Lanes)
@@ -154,6 +145,18 @@ func (d Dialect) DropRejects(f *Flush) (statements []string) {
 	}
 	if !f.DropRejects.IsZero() {
 		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1} AND time < "+d.Moment(f.DropRejects), f.Job))
+	}
+	return statements
+}
+
+// DeleteRejects returns the statements that remove rejected lines by their IDs.
+func (d Dialect) DeleteRejects(ids []int64) (statements []string) {
+	for some := range slices.Chunk(ids, keptAtOnce) {
+		texts := make([]string, len(some))
+		for i, id := range some {
+			texts[i] = strconv.FormatInt(id, 10)
+		}
+		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+strings.Join(texts, ", ")+")"))
 	}
 	return statements
 }
@@ -214,12 +217,8 @@ func (q Ledger) Status(ctx context.Context) (st Status, err error) {
 	return st, err
 }
 
-const (
-	// KeptAtOnce is how many rejected lines one query reads.
-	KeptAtOnce = 1000
-	// SentAtOnce is the same for an [Outbox]. It is smaller, because the texts stay in memory while they are sent.
-	SentAtOnce = 200
-)
+// keptAtOnce is how many rejected lines one query reads or removes.
+const keptAtOnce = 1000
 
 // Rejects implements [Inspector].
 func (q Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) error {
@@ -232,7 +231,7 @@ func (q Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) 
 		of += " AND job = {1}"
 	}
 	for last := int64(0); ; {
-		some, err := q.rejects(ctx, nextRejects(last, of, KeptAtOnce), job)
+		some, err := q.rejects(ctx, fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", last, of, keptAtOnce), job)
 		if err != nil || len(some) == 0 {
 			return err
 		}
@@ -243,11 +242,6 @@ func (q Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) 
 		}
 		last = some[len(some)-1].ID
 	}
-}
-
-// nextRejects returns SQL for the rejects after an ID, with a further condition.
-func nextRejects(after int64, of string, limit int) string {
-	return fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", after, of, limit)
 }
 
 // LastRejects implements [Inspector].
@@ -271,40 +265,6 @@ func (q Ledger) rejects(ctx context.Context, which string, texts ...string) (som
 			Reason: string(row[5]), Text: text, Time: moment(row[6])})
 	}
 	return some, err
-}
-
-// Outbox implements [DeadLetters] for a sink; exec runs a statement.
-func (q Ledger) Outbox(ctx context.Context, o *Outbox, exec func(sql func(Dialect) string) error) (next []Kept, waiting int64, err error) {
-	if len(o.Lanes) == 0 {
-		return nil, 0, nil
-	}
-	of, texts := o.condition()
-	if len(o.Sent) > 0 {
-		err = exec(func(d Dialect) string {
-			return d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+idList(o.Sent)+")"+of, texts...)
-		})
-		if err != nil {
-			return nil, 0, err
-		}
-	}
-	next, err = q.rejects(ctx, nextRejects(o.After, of, SentAtOnce), texts...)
-	if err != nil || len(next) > 0 || o.After == 0 {
-		return next, 0, err
-	}
-	rows, err := q.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE true"+of, texts...)
-	for _, row := range rows {
-		waiting = number(row[0])
-	}
-	return nil, waiting, err
-}
-
-// condition returns an SQL condition for the outbox's lines, with its texts.
-func (o *Outbox) condition() (of string, texts []string) {
-	lanes := make([]string, len(o.Lanes))
-	for i := range lanes {
-		lanes[i] = fmt.Sprintf("{%d}", i+2)
-	}
-	return " AND job = {1} AND source IN (" + strings.Join(lanes, ", ") + ")", slices.Concat([]string{o.Job}, o.Lanes)
 }
 
 // StoredRejects implements [Inspector].

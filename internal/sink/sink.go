@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -15,7 +13,7 @@ import (
 )
 
 // A Sink writes tables in one database. One goroutine at a time calls its methods, including the methods of its optional
-// parts. The optional parts are [DeadLetters], [SchemaMaker], [Forgetter] and [Gauged]; [As] finds them.
+// parts. The optional parts are [RejectDropper], [SchemaMaker], [Forgetter] and [Gauged]; [As] finds them.
 type Sink interface {
 	// Caps returns the limits of the database.
 	Caps() Caps
@@ -31,11 +29,10 @@ type Sink interface {
 	Close() error
 }
 
-// DeadLetters is a sink whose rejected lines can be sent elsewhere.
-type DeadLetters interface {
-	// Outbox removes rejected lines that were sent elsewhere. It returns the next ones, at most [SentAtOnce]; if
-	// there are none, it returns how many lines of the lanes wait. It may be called again after any error.
-	Outbox(ctx context.Context, o *Outbox) (next []Kept, waiting int64, err error)
+// A RejectDropper is a sink that can remove rejected lines.
+type RejectDropper interface {
+	// DropRejects removes rejected lines by their IDs, as far as they exist. It may be called again after any error.
+	DropRejects(ctx context.Context, ids []int64) error
 }
 
 // A SchemaMaker is a sink whose tables are in schemas. Its Tables returns a [NoSchemaError] for a table whose schema is
@@ -334,32 +331,6 @@ type RejectCount struct {
 	Job    string `json:"job"`
 	Reason string `json:"reason"`
 	Count  int64  `json:"count"`
-}
-
-// An Outbox queries a job's rejected lines that are to be sent elsewhere.
-type Outbox struct {
-	Job   string
-	Lanes []string // only lines of these lanes
-	After int64    // only lines with higher IDs; 0: all
-	Sent  []int64  // IDs to remove
-}
-
-// A RejectsDrop names rejected lines of a job to remove without sending them.
-type RejectsDrop struct {
-	Job   string
-	Lanes []string // the lanes of the lines
-	IDs   []int64
-}
-
-// Do removes the lines. It may be called again after any error.
-func (d *RejectsDrop) Do(ctx context.Context, s DeadLetters) error {
-	for ids := range slices.Chunk(d.IDs, KeptAtOnce) {
-		// No line has a higher ID.
-		if _, _, err := s.Outbox(ctx, &Outbox{Job: d.Job, Lanes: d.Lanes, After: math.MaxInt64, Sent: ids}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Kept is a rejected line as stored in the database.

@@ -91,28 +91,3 @@ var ErrNewLane = errors.New("there is a new partition")
 
 // ErrNameTaken ends a [Member] if another member of the group has its name. The next one joins without a name.
 var ErrNameTaken = errors.New("joining again without a name")
-
-// DeadLetters is a source that can send rejected records somewhere itself.
-type DeadLetters interface {
-	Source
-	// Owned returns the names of the lanes whose letters the run may send. Any goroutine may call it.
-	Owned() []string
-	NewSender() (Sender, error)
-}
-
-// A Sender sends dead letters. It must be closed.
-type Sender interface {
-	// Send returns the IDs of the letters that are stored safely. err says why others were not sent.
-	Send(ctx context.Context, letters []Letter) (sent []int64, err error)
-	// Close ends the connections. Any goroutine may call it. A letter in flight fails, but may have arrived.
-	Close()
-}
-
-// A Letter is a rejected record.
-type Letter struct {
-	ID     int64
-	Lane   string
-	Offset int64
-	Reason string
-	Text   []byte // what the database keeps of it
-}

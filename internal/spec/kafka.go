@@ -111,7 +111,6 @@ func (b *builder) checkKafka(sources []string, rejects *job.Rejects) {
 				b.fault(one.Name, "--"+one.Name+" is for kafka:// alone")
 			}
 		}
-		b.faultIf(rejects.Topic() != "", "rejects", "--rejects topic:NAME is for kafka:// alone: no other source names brokers")
 		return
 	}
 	grouped := k.Partitions == ""
@@ -125,9 +124,8 @@ func (b *builder) checkKafka(sources []string, rejects *job.Rejects) {
 		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance, --session-timeout and --start committed")
 	b.faultIf(k.GroupProtocol == consumerProtocol && b.Setting("session-timeout").IsSet(),
 		"session-timeout", "--session-timeout is for the classic protocol: with --group-protocol consumer the brokers set it (group.consumer.session.timeout.ms)")
-	b.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table or topic:NAME")
+	b.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table")
 	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
-		b.faultIf(rejects.Topic() != "" && spec.Reads(rejects.Topic()), "rejects", "--rejects topic:%s: the topic is also read, so dead letters would come back", rejects.Topic())
 		b.checkOffsets(&spec)
 	}
 	b.faultIf(b.Feed.Init != "", "init", "--init is for connections to feeds: Kafka has --sasl")

@@ -145,7 +145,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	if err := errors.Join(b.usage(), sourceErr); err != nil || noSource {
 		return p, err
 	}
-	c.Source.RetryFor, options.Kafka.DeadLetters = s.retryFor(live), c.Rejects.To.Topic()
+	c.Source.RetryFor = s.retryFor(live)
 	c.Job, c.ResumeStdin = cmp.Or(s.Source.Job, s.Kafka.Group, name), s.Source.Job != ""
 	if isKafka && s.Kafka.Partitions == "" {
 		options.Kafka.Group = cmp.Or(s.Kafka.Group, "weir-"+c.Job)

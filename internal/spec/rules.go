@@ -11,7 +11,6 @@ import (
 	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/source/kafka"
 )
 
 // foldRules returns the update rules of a table.
@@ -154,9 +153,7 @@ func (b *builder) rejects() job.Rejects {
 	if err != nil {
 		b.fault("rejects", "--rejects: %v", err)
 	}
-	topic := to.Topic()
-	b.faultIf(topic != "" && !kafka.IsTopic(topic) || o.To == "topic:", "rejects", "--rejects: %q is no name of a topic", topic)
 	keep := b.Setting("keep-rejects")
-	b.faultIf(keep.IsSet() && (o.Keep <= 0 || to.Path() != "" || topic != ""), "keep-rejects", "--keep-rejects %s: must be a duration such as 30d, and needs --rejects table", keep)
+	b.faultIf(keep.IsSet() && (o.Keep <= 0 || to.Path() != ""), "keep-rejects", "--keep-rejects %s: must be a duration such as 30d, and needs --rejects table", keep)
 	return to
 }

@@ -291,7 +291,7 @@ func (s *Spec) declareOutput() {
 	s.declare(group, "keep-captures", &Duration{Value: &sp.KeepCaptures, Word: forever, Means: Forever, Open: true}, "remove captures whose lines are all older than this, such as 30d (default forever)")
 
 	r, group := &s.Rejects, RejectsGroup
-	s.declare(group, "rejects", (*text)(&r.To), "`WHERE` bad lines go: table (weir_rejects), file:PATH, topic:NAME (Kafka), fail (the run stops), discard")
+	s.declare(group, "rejects", (*text)(&r.To), "`WHERE` bad lines go: table (weir_rejects), file:PATH, fail (the run stops), discard")
 	s.declare(group, "keep-rejects", &Duration{Value: &r.Keep, Word: forever, Means: Forever, Open: true}, "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
 	s.declare(group, "max-rejects", &Whole[int64]{Value: &r.Max}, "stop the run after more than this many bad `LINES`")
 

@@ -25,10 +25,10 @@ type conn struct {
 }
 
 var (
-	_ sink.Sink        = (*conn)(nil)
-	_ sink.DeadLetters = (*conn)(nil)
-	_ sink.Forgetter   = (*conn)(nil)
-	_ sink.Inspector   = (*conn)(nil)
+	_ sink.Sink          = (*conn)(nil)
+	_ sink.RejectDropper = (*conn)(nil)
+	_ sink.Forgetter     = (*conn)(nil)
+	_ sink.Inspector     = (*conn)(nil)
 )
 
 // Caps implements [sink.Sink].
@@ -441,25 +441,12 @@ func (s *state) checkpoint(f *sink.Flush, tableID string) {
 	}
 }
 
-// Outbox implements [sink.DeadLetters].
-func (c *conn) Outbox(_ context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
-	err = c.db.change(func(s *state) error {
-		of := func(k sink.Kept) bool { return k.Job == o.Job && slices.Contains(o.Lanes, k.Source) }
-		s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool { return of(k) && slices.Contains(o.Sent, k.ID) })
-		for _, k := range s.rejects {
-			if !of(k) {
-				continue
-			}
-			if waiting++; k.ID > o.After && len(next) < sink.SentAtOnce {
-				next = append(next, k)
-			}
-		}
+// DropRejects implements [sink.RejectDropper].
+func (c *conn) DropRejects(_ context.Context, ids []int64) error {
+	return c.db.change(func(s *state) error {
+		s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool { return slices.Contains(ids, k.ID) })
 		return nil
 	})
-	if len(next) > 0 {
-		waiting = 0
-	}
-	return next, waiting, err
 }
 
 // Forget implements [sink.Forgetter].

@@ -45,16 +45,17 @@ func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	return f, err
 }
 
-// Outbox implements [sink.DeadLetters].
-func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
+// DropRejects implements [sink.RejectDropper].
+func (d *DB) DropRejects(ctx context.Context, ids []int64) error {
 	if err := d.connect(ctx); err != nil {
-		return nil, 0, err
-	}
-	next, waiting, err = d.Ledger.Outbox(ctx, o, func(sql func(sink.Dialect) string) error {
-		_, err := d.query(ctx, sql(d.dialect()))
 		return err
-	})
-	return next, waiting, d.sinkError(err)
+	}
+	for _, sql := range d.dialect().DeleteRejects(ids) {
+		if _, err := d.query(ctx, sql); err != nil {
+			return d.sinkError(err)
+		}
+	}
+	return nil
 }
 
 // ask is a [sink.Ledger].

@@ -156,6 +156,24 @@ var inspectorTests = []test{
 			t.Errorf("after an error %d more calls came: %v", calls-1, err)
 		}
 	}},
+	{"RejectsAreDroppedByTheirIDs", func(t *testing.T, db Database) {
+		r := BeginJob(t, db, "many")
+		r.Flush(slices.Repeat([]string{"bad"}, 2500)...) // more than a driver removes at a time
+		BeginJob(t, db, "another").Flush("other")
+		var ids []int64
+		if err := inspect(t, db).Rejects(t.Context(), "many", func(k sink.Kept) error {
+			ids = append(ids, k.ID)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // again
+			if err := part[sink.RejectDropper](r).DropRejects(t.Context(), ids[1:]); err != nil {
+				t.Fatal(err)
+			}
+			Expect(t, db, "SELECT job, raw FROM weir_rejects ORDER BY id", "many|bad", "another|other")
+		}
+	}},
 	{"LaterRejectsAreNotListed", func(t *testing.T, db Database) {
 		r := BeginJob(t, db, "many")
 		r.Flush(slices.Repeat([]string{"bad"}, 1500)...) // more than a driver reads at a time

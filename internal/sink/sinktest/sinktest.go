@@ -81,7 +81,6 @@ func Test(t *testing.T, h Harness) {
 		{"Ledger", "", ledgerTests},
 		{"Claim", Claimable, claimTests},
 		{"Inspector", "", inspectorTests},
-		{"Outbox", "", outboxTests},
 		{"Driver", "", driverTests},
 		{"Unchanged", "", unchangedTests},
 		{"Version", "", versionTests},

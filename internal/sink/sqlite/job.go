@@ -29,17 +29,17 @@ func (d *DB) Forget(ctx context.Context, job string) (f sink.Forgotten, err erro
 	return f, d.judge(err)
 }
 
-// Outbox implements [sink.DeadLetters].
-func (d *DB) Outbox(ctx context.Context, o *sink.Outbox) (next []sink.Kept, waiting int64, err error) {
+// DropRejects implements [sink.RejectDropper].
+func (d *DB) DropRejects(ctx context.Context, ids []int64) error {
 	if err := d.usable(ctx); err != nil {
-		return nil, 0, err
-	}
-	err = d.polling(ctx, func() (err error) {
-		next, waiting, err = sink.Ledger(d.ask).Outbox(ctx, o, func(sql func(sink.Dialect) string) error {
-			d.wrote = true
-			return d.c.exec(sql(dialect))
-		})
 		return err
-	})
-	return next, waiting, d.judge(err)
+	}
+	return d.judge(d.transaction(ctx, func() error {
+		for _, sql := range dialect.DeleteRejects(ids) {
+			if err := d.c.exec(sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 }

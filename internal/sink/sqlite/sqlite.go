@@ -56,11 +56,11 @@ type table struct {
 }
 
 var (
-	_ sink.Sink        = (*DB)(nil)
-	_ sink.DeadLetters = (*DB)(nil)
-	_ sink.Forgetter   = (*DB)(nil)
-	_ sink.Gauged      = (*DB)(nil)
-	_ sink.Inspector   = (*DB)(nil)
+	_ sink.Sink          = (*DB)(nil)
+	_ sink.RejectDropper = (*DB)(nil)
+	_ sink.Forgetter     = (*DB)(nil)
+	_ sink.Gauged        = (*DB)(nil)
+	_ sink.Inspector     = (*DB)(nil)
 )
 
 const (

@@ -76,15 +76,9 @@ func (c *catalog) find(ctx context.Context) error {
 
 // findLanes finds the partitions to read.
 func (c *catalog) findLanes(ctx context.Context) error {
-	k, pattern, named := &c.cfg.kafka, c.cfg.spec.Pattern, c.cfg.spec.Topics
-	if k.DeadLetters != "" && pattern == nil {
-		named = append(slices.Clone(named), k.DeadLetters)
-	}
-	meta, err := c.brokers.admin.Metadata(ctx, named...)
+	pattern := c.cfg.spec.Pattern
+	meta, err := c.brokers.admin.Metadata(ctx, c.cfg.spec.Topics...)
 	if err != nil {
-		return err
-	}
-	if err := checkLetters(k.DeadLetters, meta.Topics); err != nil {
 		return err
 	}
 	c.cluster, c.nodes, c.lanes = meta.Cluster, len(meta.Brokers), nil
@@ -125,26 +119,20 @@ func (c *catalog) findPartitions(t *kadm.TopicDetail) error {
 	return nil
 }
 
-// findCompacted records which lanes belong to compacted topics. The topic of dead letters must not be compacted.
+// findCompacted records which lanes belong to compacted topics.
 func (c *catalog) findCompacted(ctx context.Context) error {
-	k, topics := &c.cfg.kafka, topicsOf(c.lanes)
-	if k.DeadLetters != "" {
-		topics = append(topics, k.DeadLetters)
-	}
-	found, err := c.brokers.admin.DescribeTopicConfigs(ctx, topics...)
+	k := &c.cfg.kafka
+	found, err := c.brokers.admin.DescribeTopicConfigs(ctx, topicsOf(c.lanes)...)
 	if err != nil {
 		return err
 	}
 	for _, t := range found {
-		if t.Err != nil && t.Name != k.DeadLetters && k.Tombstones.Compacted != "" && k.Tombstones.Field == "" && !k.Tombstones.Drop {
+		if t.Err != nil && k.Tombstones.Compacted != "" && k.Tombstones.Field == "" && !k.Tombstones.Drop {
 			c.cfg.common.Log.Warn(fmt.Sprintf("topic %s: weir could not find out whether it is compacted: %v (--tombstones-by-key says what records without a value do)", t.Name, t.Err))
 		}
 		isCompacted := slices.ContainsFunc(t.Configs, func(set kadm.Config) bool {
 			return set.Key == "cleanup.policy" && strings.Contains(set.MaybeValue(), "compact")
 		})
-		if isCompacted && t.Name == k.DeadLetters {
-			return fatalError{fmt.Errorf("--rejects topic:%s: the topic is compacted: it would keep only the last dead letter of each key, and takes none without a key: use one with cleanup.policy=delete", t.Name)}
-		}
 		for _, l := range c.lanes {
 			l.compacted = l.compacted || isCompacted && l.topic == t.Name
 		}

@@ -19,7 +19,6 @@ type Source struct {
 	cfg     *config
 	brokers *brokers
 	catalog *catalog
-	letters *letters
 	member  *member // nil: partitions are assigned by name
 	fetcher *fetcher
 	events  []source.Event // returned before fetched records
@@ -35,10 +34,7 @@ type config struct {
 	spec   Spec
 }
 
-var (
-	_ source.Catalog     = (*Source)(nil)
-	_ source.DeadLetters = (*Source)(nil)
-)
+var _ source.Catalog = (*Source)(nil)
 
 // New connects to the brokers in a spec, and finds the partitions to read.
 func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Source, err error) {
@@ -65,7 +61,6 @@ func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Sour
 		return nil, err
 	}
 	s := &Source{cfg: cfg, brokers: b, catalog: c, closing: []func(){b.client.Close, background(c.watchEnds)}}
-	s.letters = &letters{cfg: cfg, brokers: b, catalog: c}
 	s.fetcher = &fetcher{cfg: cfg, brokers: b, catalog: c, lanes: map[partition]*lane{}, texts: texter{maxLine: cfg.common.MaxLine, kafka: &cfg.kafka, keys: newKeyReader()}}
 	if k.Group != "" {
 		s.member = &member{cfg: cfg, brokers: b, catalog: c, calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: make(chan struct{})}
@@ -97,12 +92,6 @@ func (s *Source) Ends() map[string]int64 {
 	}
 	return ends
 }
-
-// Owned implements [source.DeadLetters].
-func (s *Source) Owned() []string { return s.letters.owned() }
-
-// NewSender implements [source.DeadLetters].
-func (s *Source) NewSender() (source.Sender, error) { return s.letters.newSender() }
 
 // Next implements [source.Source].
 func (s *Source) Next(ctx context.Context) (source.Event, error) {
@@ -218,7 +207,6 @@ func (s *Source) answer(ctx context.Context) (some bool, err error) {
 	}
 	all, err := m.allCommitted(ctx, s.Lanes())
 	if all {
-		s.letters.all.Store(true)
 		err = io.EOF
 	}
 	return false, err

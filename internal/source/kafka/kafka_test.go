@@ -159,7 +159,7 @@ func TestSource_Cancelled(t *testing.T) {
 // withLane returns a source with a lane.
 func withLane(l *lane) *Source {
 	c := &catalog{lanes: []*lane{l}}
-	return &Source{catalog: c, letters: &letters{catalog: c}, fetcher: &fetcher{}}
+	return &Source{catalog: c, fetcher: &fetcher{}}
 }
 
 // Records of a lost partition may already be the next member's, even if it was read to its end.
@@ -167,8 +167,8 @@ func TestRelease_Lost(t *testing.T) {
 	l := &lane{name: "t", ended: true}
 	l.owned.Store(true)
 	s := withLane(l)
-	if s.release(l, &call{kind: lost}); len(s.Owned()) > 0 || len(s.events) > 0 {
-		t.Errorf("it owns %v, with %d events", s.Owned(), len(s.events))
+	if s.release(l, &call{kind: lost}); l.owned.Load() || len(s.events) > 0 {
+		t.Errorf("it is owned: %v, with %d events", l.owned.Load(), len(s.events))
 	}
 }
 
@@ -182,31 +182,5 @@ func TestRelease_RevokedAtItsEnd(t *testing.T) {
 	}
 	if s.events[0].Reached(source.Point{}); len(c.done) != 1 {
 		t.Error("it is not released when all is committed")
-	}
-}
-
-// In a recreated topic, another record is at a letter's offset.
-func TestSend_Recreated(t *testing.T) {
-	t.Parallel()
-	c := testkafka.Start(t, kfake.SeedTopics(1, "t", "dead"))
-	c.Produce("t", 0, "bad")
-	s, err := New(t.Context(), "kafka://"+c.Addr()+"/t", source.Options{}, Options{Partitions: []int32{0}, DeadLetters: "dead"})
-	testcheck.NoError(t, err)
-	defer s.Close()
-	sender, err := s.NewSender()
-	testcheck.NoError(t, err)
-	defer sender.Close()
-	c.DeleteTopics("t")
-	c.CreateTopics(1, nil, "t")
-	c.Produce("t", 0, "another")
-	// The client does not notice the new topic at once.
-	for begun, sent := time.Now(), []int64(nil); len(sent) == 0; time.Sleep(50 * time.Millisecond) {
-		if sent, err = sender.Send(t.Context(), []source.Letter{{ID: 7, Lane: s.Lanes()[0], Text: []byte("bad")}}); err != nil && time.Since(begun) > time.Minute {
-			t.Fatal(err)
-		}
-	}
-	all := c.Client(kgo.ConsumeTopics("dead"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())).PollFetches(t.Context()).Records()
-	if len(all) != 1 || string(all[0].Value) != "bad" {
-		t.Errorf("the letters are %v", all)
 	}
 }

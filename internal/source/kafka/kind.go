@@ -47,7 +47,6 @@ type Options struct {
 	Instance   string        // the static member ID (group.instance.id), the same after a restart; "": none
 	Session    time.Duration // the session timeout, if not Consumer
 
-	DeadLetters string // the topic that rejected records are sent to; "": none
 	Start       Start
 	UntilEnd    bool // a partition ends at its end offset when the run began
 	Uncommitted bool // read records of open and aborted transactions, too
