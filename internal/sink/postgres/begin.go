@@ -43,6 +43,9 @@ func (p *part) fit() (err error) {
 			return err
 		}
 	}
+	if len(p.ddl) > 0 {
+		p.after.facts = ""
+	}
 	if p.unmarked = p.after.unlogged && p.after.marker == ""; p.unmarked {
 		p.after.ID = ""
 	}
@@ -167,7 +170,7 @@ func (p *part) change() {
 		s.add(briefly)
 	}
 	if p.t.Exists {
-		d.sameColumns(s, &p.t.relation, len(p.ddl) > 0)
+		d.sameFacts(s, &p.t.relation, len(p.ddl) > 0)
 	}
 	if s.put(p.ddl...); len(p.ddl) > 0 {
 		s.add(patiently)

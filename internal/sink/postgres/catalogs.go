@@ -97,6 +97,20 @@ const headSQL = `SELECT n.nspname, c.relkind, c.relpersistence, c.oid, c.relhass
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = {t}`
 
+// factsSQL is a subquery for what flushes rely on in a table, {t}, as text: how values are checked and staged, which
+// columns the database fills in, which keys are unique, and what else may change or reject a row.
+const factsSQL = `SELECT concat_ws('; ',
+    (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END,
+        CASE WHEN atthasdef OR typdefaultbin IS NOT NULL THEN 'DEFAULT' END, nullif(attidentity, ''), nullif(attgenerated, ''),
+        (SELECT string_agg(enumlabel, '|' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid IN (y.oid, typbasetype))), ', ' ORDER BY attnum)
+      FROM pg_attribute JOIN pg_type y ON y.oid = atttypid WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+    (SELECT string_agg('UNIQUE ' || indkey::text, ', ' ORDER BY indkey::text) FROM pg_index
+      WHERE indrelid = c.oid AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL),
+    CASE WHEN relchecks > 0 THEN 'CHECK' END, CASE WHEN relhasrules THEN 'RULE' END, CASE WHEN relhassubclass THEN 'INHERITED' END,
+    CASE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) THEN 'TRIGGER' END,
+    CASE WHEN row_security_active(c.oid) THEN 'ROW SECURITY' END)
+  FROM pg_class c WHERE c.oid = {t}`
+
 // An indexRow is a row of indexesSQL.
 type indexRow struct {
 	Unique  bool     `db:"enforced"`
@@ -191,7 +205,7 @@ func (d *DB) askCatalogs(s *script, name string) (l tableFacts, err error) {
 	l.ident = identOf(l.schema, rel)
 	for _, q := range []string{headSQL, columnsSQL, indexesSQL,
 		"SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = coalesce(nullif(" + literal(l.schema) + ", ''), current_schema()))",
-		keysSQL, "SELECT {t}::oid"} {
+		keysSQL, "SELECT {t}::oid", factsSQL} {
 		s.addAll(strings.NewReplacer("{t}", "to_regclass("+literal(l.ident)+")", "{unlogged}", literal(d.schema+".weir_unlogged")).Replace(q))
 	}
 	return l, nil
@@ -210,6 +224,9 @@ func (l *tableFacts) readAnswer(r []result) {
 		l.marked = l.unlogged && l.head.Marked
 	}
 	l.replaced = string(r[5].rows[0][0]) != l.oid
+	for _, row := range r[6].rows {
+		l.facts = string(row[0])
+	}
 }
 
 // relationOf returns a table, from the catalogs' facts and weir's own tables.

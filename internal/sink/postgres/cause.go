@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,12 +162,30 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) 
 		return false, err
 	}
 	for i := range now {
-		if err := sink.CheckSame(&was[i], &now[i]); err != nil {
+		if err := cmp.Or(sink.CheckSame(&was[i], &now[i]), admitsMore(&was[i], &now[i])); err != nil {
 			return false, err
 		}
 		grown = grown || len(now[i].Columns) > len(was[i].Columns)
 	}
 	return grown, nil
+}
+
+// admitsMore returns an error if a table now accepts values that were rejected or ignored when messages were folded.
+func admitsMore(was, now *schema.Table) error {
+	for i := range now.Columns {
+		c := &now.Columns[i]
+		at := caps.Find(was, c.Name, i)
+		if at < 0 {
+			continue
+		}
+		switch old := &was.Columns[at]; {
+		case old.Generated && !c.Generated:
+			return sink.ErrChanged{Err: fmt.Errorf("the database no longer computes column %q of table %q", c.Name, now.Name)}
+		case old.Type == schema.Enum && c.Type == schema.Enum && !slices.Equal(old.Labels, c.Labels):
+			return sink.ErrChanged{Err: fmt.Errorf("the type of column %q of table %q has other labels now", c.Name, now.Name)}
+		}
+	}
+	return nil
 }
 
 // judge finds out why the fence did not let a flush pass. If it would now, it returns failed.

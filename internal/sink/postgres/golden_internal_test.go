@@ -230,6 +230,16 @@ func (g *golden) table(name string, change func(*relation), columns ...string) {
 	if change != nil {
 		change(&t.relation)
 	}
+	t.facts = factsOf(&t.relation)
+}
+
+// factsOf returns what flushes rely on in a table, as far as a test is about it.
+func factsOf(t *relation) string {
+	var all []string
+	for _, c := range t.Columns {
+		all = append(all, c.Name+" "+c.Decl)
+	}
+	return strings.Join(all, ", ")
 }
 
 func (g *golden) Has(sinktest.Trait) bool { return true }
@@ -296,6 +306,7 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 	g.text.WriteString(a.script.String())
 	for i, p := range a.parts {
 		p.after.setID(fmt.Sprint(i + 1))
+		p.after.facts = factsOf(&p.after)
 		p.committed()
 	}
 	res.Tables = make([]sink.Counts, len(f.Batches))

@@ -14,34 +14,24 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// sameColumns adds a check that the table still has the columns that were read, because values were validated and
-// staged by their types, and that no rules or row-level security were added. Until the transaction ends nothing can change this: the statement names the table, which locks it before the check. A transaction that will
-// alter the table first takes the stronger lock, because two could deadlock otherwise, and checks that no other run has
-// widened a column of weir's.
-func (d *DB) sameColumns(s *script, t *relation, alters bool) {
+// sameFacts adds a check that the table is as it was read, in all that the flush relies on. Until the transaction ends
+// nothing can change this: the statement names the table, which locks it before the check. A transaction that will alter
+// the table first takes the stronger lock, because two could deadlock otherwise, and checks that no other run has widened
+// a column of weir's.
+func (d *DB) sameFacts(s *script, t *relation, alters bool) {
 	if alters {
 		s.add("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", t.ident)
-	}
-	read := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		read[i] = c.Name + " " + c.Decl
-	}
-	columns := "NULL" // for a table without columns
-	if len(read) > 0 {
-		columns = quote(strings.Join(read, ","))
-	}
-	same := ""
-	if t.marker != "" {
-		same = fmt.Sprintf(" AND EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, literal(t.marker))
 	}
 	if alters && t.marks != "" {
 		s.put(demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s",
 			d.schema, literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks)))
 	}
-	s.put(demand(errStaleTable, "SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM %[3]s\n"+
-		"    AND %[1]s::regclass::oid = %[4]s AND NOT row_security_active(%[1]s::regclass) AND NOT (SELECT relhasrules FROM pg_class WHERE oid = %[4]s)%[5]s"+
-		"\n  FROM pg_attribute\n  WHERE attrelid = %[1]s::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM %[2]s WHERE false)",
-		quote(t.ident), t.ident, columns, t.oid, same))
+	same := ""
+	if t.marker != "" {
+		same = fmt.Sprintf(" AND EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, literal(t.marker))
+	}
+	s.put(demand(errStaleTable, "(%s) = %s\n    AND %s::regclass::oid = %s AND NOT EXISTS (SELECT FROM %s WHERE false)%s",
+		strings.ReplaceAll(factsSQL, "{t}", t.oid), quote(t.facts), quote(t.ident), t.oid, t.ident, same))
 }
 
 // fit returns the statements that adapt the database's table to a batch, and the table afterwards. referred returns the

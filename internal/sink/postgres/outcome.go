@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
@@ -34,6 +35,11 @@ func (a *attempt) end(rejects []fold.Reject) error {
 	}
 	s.addAll(d.dialect().Record(f)...)
 	a.checkpoints()
+	for _, p := range a.parts {
+		if p.factsAt = 0; p.after.Exists && p.after.facts == "" {
+			p.factsAt = s.addAll(strings.ReplaceAll(factsSQL, "{t}", quote(p.after.ident)+"::regclass"))
+		}
+	}
 	s.add("COMMIT")
 	return nil
 }
@@ -107,6 +113,9 @@ func (a *attempt) committed(r []result) error {
 	for i, p := range a.parts {
 		if p.after.Exists && p.after.ID == "" {
 			p.after.setID(ids[i])
+		}
+		if p.factsAt > 0 {
+			p.after.facts = string(r[p.factsAt].rows[0][0])
 		}
 		p.committed()
 		d.versions = d.versions || p.b.Used() && p.b.Scope == fold.ColumnScope

@@ -19,6 +19,7 @@ type part struct {
 	rows  []*fold.Row // of the batch, sorted
 	isSet bool        // its rows are the elements of a set in a parent's row
 	tableChange
+	factsAt  int            // the statement that reads the facts of a table that the flush creates or alters; 0: none
 	writes   []*fold.Row    // the rows that the script writes
 	lookup   *lookup        // what is read from the table first; nil: nothing
 	resolver *fold.Resolver // decides which rows are newer than the database's; nil if they have no versions

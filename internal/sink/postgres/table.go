@@ -22,6 +22,8 @@ type relation struct {
 	// inherited: inheriting tables may have rows with its keys, which its unique index does not know.
 	inherited bool
 	oid       string
+	// facts is what flushes rely on: see [factsSQL]. "" if it was not read since the flush that created or altered it.
+	facts string
 	// keyIndexes are the indexes over the key, and its partitions', as SCHEMA.NAME; nil if they were not read since the
 	// table was created.
 	keyIndexes []string
@@ -41,10 +43,10 @@ type kept struct {
 
 // A column has the facts about a column that only SQL needs.
 type column struct {
-	staged string // its type in the staging table; for a domain, the base type
-	image  string // a format for an expression that makes equality exact
-	// identity says that the server generates its values.
-	identity bool
+	staged   string // its type in the staging table; for a domain, the base type
+	image    string // a format for an expression that makes equality exact
+	identity bool   // the server generates its values
+	always   bool   // even if an INSERT names it, unless it says OVERRIDING SYSTEM VALUE
 	held     string // what depends on it, so its type cannot be changed; "" if nothing does
 }
 
@@ -120,8 +122,7 @@ type columnRow struct {
 	Collation     string   `db:"collation"` // in SQL
 	Deterministic string   `db:"collisdeterministic"`
 	Labels        []string `db:"labels"` // of an enum; nil: it is none
-	Sequence      string   `db:"sequence"`
-	Held          string   `db:"held"` // what depends on it
+	Held          string   `db:"held"`   // what depends on it
 }
 
 // columnsSQL reads the columns of a table, {t}. pg_get_serial_sequence would fail if the table is dropped meanwhile.
@@ -132,10 +133,6 @@ const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS de
   CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END AS modifier,
   l.collname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname) AS collation, l.collisdeterministic,
   (SELECT string_agg(e.enumlabel, E'\x01' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)) AS labels,
-  (SELECT quote_ident(sn.nspname) || '.' || quote_ident(s.relname)
-    FROM pg_depend p JOIN pg_class s ON s.oid = p.objid JOIN pg_namespace sn ON sn.oid = s.relnamespace
-    WHERE a.attidentity = 'd' AND p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_class'::regclass
-      AND p.refobjid = a.attrelid AND p.refobjsubid = a.attnum AND p.deptype = 'i') AS sequence,
   (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid))
     FROM pg_depend p
       LEFT JOIN pg_index i ON p.classid = 'pg_class'::regclass AND i.indexrelid = p.objid
@@ -155,12 +152,15 @@ FROM pg_attribute a
 WHERE a.attrelid = {t} AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum`
 
+// identityDefault is the default of an identity column, for messages.
+const identityDefault = "the next number of its sequence"
+
 // column converts the row into a column.
 func (row *columnRow) column() (c schema.Column, more column) {
 	c = schema.Column{Name: row.Name, Decl: row.Decl, NotNull: row.NotNull, Default: row.Default, Generated: row.Identity == "a" || row.Generated != ""}
-	more = column{staged: row.Staged, image: "%s", identity: row.Identity != "", held: strings.TrimPrefix(row.Held, "rule _RETURN on ")}
+	more = column{staged: row.Staged, image: "%s", identity: row.Identity != "", always: row.Identity == "a", held: strings.TrimPrefix(row.Held, "rule _RETURN on ")}
 	if row.Identity == "d" {
-		c.Default = "nextval(" + literal(row.Sequence) + "::regclass)"
+		c.Default = identityDefault
 	}
 	if row.CollationName != "" && row.CollationName != "default" {
 		more.staged += " COLLATE " + row.Collation
@@ -269,6 +269,8 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 		c := &t.Columns[k]
 		c.Key = true
 		switch {
+		case t.cols[k].always: // a message's key is written all the same
+			c.Generated, c.Default = false, identityDefault
 		case c.Generated:
 			return false, sink.KeyColumnError(&t.Table, c, sink.Computed)
 		case c.Type == schema.External || c.Type == schema.Bits || c.Type == schema.Array || c.Type == schema.JSON:

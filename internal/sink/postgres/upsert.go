@@ -125,6 +125,10 @@ const maxFills = 16
 // earlier page, so the rows are sorted.
 func (u *upsert) mergeSQL(fills []int) string {
 	var b strings.Builder
+	overriding := ""
+	if slices.ContainsFunc(u.table.Key, func(k int) bool { return u.table.cols[k].always }) {
+		overriding = "\n    OVERRIDING SYSTEM VALUE"
+	}
 	where := ""
 	if len(fills) < len(u.fills) {
 		where = fmt.Sprintf(" WHERE fill BETWEEN %d AND %d", fills[0], fills[len(fills)-1])
@@ -143,7 +147,7 @@ func (u *upsert) mergeSQL(fills []int) string {
 			if u.guarded {
 				values[0] = orRaced(hasState+" OR s.found IS NULL", values[0])
 			}
-			row = fmt.Sprintf("(%s)\n    VALUES (%s)", strings.Join(into, ", "), strings.Join(values, ", "))
+			row = fmt.Sprintf("(%s)%s\n    VALUES (%s)", strings.Join(into, ", "), overriding, strings.Join(values, ", "))
 		}
 		fmt.Fprintf(&b, "\n%s\n  THEN INSERT %s", and("WHEN NOT MATCHED", u.lives(), u.isFill(n)), row)
 	}

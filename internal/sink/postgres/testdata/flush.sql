@@ -23,10 +23,18 @@ SET LOCAL enable_mergejoin = off;
 SET LOCAL enable_material = off;
 INSERT INTO public.weir_jobs (job, tbl) VALUES ('feed.jsonl > t', 't') ON CONFLICT DO NOTHING;
 SELECT pg_advisory_xact_lock_shared(-3747978541595251328);
-SELECT 1 / (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM 'id text,a text'
-    AND '"public"."t"'::regclass::oid = 1 AND NOT row_security_active('"public"."t"'::regclass) AND NOT (SELECT relhasrules FROM pg_class WHERE oid = 1)
-  FROM pg_attribute
-  WHERE attrelid = '"public"."t"'::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
+SELECT 1 / ((SELECT concat_ws('; ',
+    (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END,
+        CASE WHEN atthasdef OR typdefaultbin IS NOT NULL THEN 'DEFAULT' END, nullif(attidentity, ''), nullif(attgenerated, ''),
+        (SELECT string_agg(enumlabel, '|' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid IN (y.oid, typbasetype))), ', ' ORDER BY attnum)
+      FROM pg_attribute JOIN pg_type y ON y.oid = atttypid WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+    (SELECT string_agg('UNIQUE ' || indkey::text, ', ' ORDER BY indkey::text) FROM pg_index
+      WHERE indrelid = c.oid AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL),
+    CASE WHEN relchecks > 0 THEN 'CHECK' END, CASE WHEN relhasrules THEN 'RULE' END, CASE WHEN relhassubclass THEN 'INHERITED' END,
+    CASE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) THEN 'TRIGGER' END,
+    CASE WHEN row_security_active(c.oid) THEN 'ROW SECURITY' END)
+  FROM pg_class c WHERE c.oid = 1) = 'id text, a text'
+    AND '"public"."t"'::regclass::oid = 1 AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
   n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
@@ -75,10 +83,18 @@ SET LOCAL enable_hashjoin = off;
 SET LOCAL enable_mergejoin = off;
 SET LOCAL enable_material = off;
 SELECT pg_advisory_xact_lock_shared(-3747978541595251328);
-SELECT 1 / (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM 'id text,a text'
-    AND '"public"."t"'::regclass::oid = 1 AND NOT row_security_active('"public"."t"'::regclass) AND NOT (SELECT relhasrules FROM pg_class WHERE oid = 1)
-  FROM pg_attribute
-  WHERE attrelid = '"public"."t"'::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
+SELECT 1 / ((SELECT concat_ws('; ',
+    (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END,
+        CASE WHEN atthasdef OR typdefaultbin IS NOT NULL THEN 'DEFAULT' END, nullif(attidentity, ''), nullif(attgenerated, ''),
+        (SELECT string_agg(enumlabel, '|' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid IN (y.oid, typbasetype))), ', ' ORDER BY attnum)
+      FROM pg_attribute JOIN pg_type y ON y.oid = atttypid WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+    (SELECT string_agg('UNIQUE ' || indkey::text, ', ' ORDER BY indkey::text) FROM pg_index
+      WHERE indrelid = c.oid AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL),
+    CASE WHEN relchecks > 0 THEN 'CHECK' END, CASE WHEN relhasrules THEN 'RULE' END, CASE WHEN relhassubclass THEN 'INHERITED' END,
+    CASE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) THEN 'TRIGGER' END,
+    CASE WHEN row_security_active(c.oid) THEN 'ROW SECURITY' END)
+  FROM pg_class c WHERE c.oid = 1) = 'id text, a text'
+    AND '"public"."t"'::regclass::oid = 1 AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
 COPY pg_temp.weir_stage_0 (n, c0, c1) FROM STDIN;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);

@@ -21,10 +21,18 @@ SELECT pg_advisory_xact_lock_shared(-3747978541595251328);
 SET LOCAL lock_timeout = '2s';
 LOCK TABLE "public"."t" IN ACCESS EXCLUSIVE MODE;
 SELECT 1 / ((SELECT max(value) FROM public.weir_meta WHERE name = 'columns "public"."t"') IS NOT DISTINCT FROM '{"a":"text","id":"small integer"}')::integer;
-SELECT 1 / (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ',' ORDER BY attnum) IS NOT DISTINCT FROM 'id bigint,a text'
-    AND '"public"."t"'::regclass::oid = 1 AND NOT row_security_active('"public"."t"'::regclass) AND NOT (SELECT relhasrules FROM pg_class WHERE oid = 1)
-  FROM pg_attribute
-  WHERE attrelid = '"public"."t"'::regclass AND attnum > 0 AND NOT attisdropped AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
+SELECT 1 / ((SELECT concat_ws('; ',
+    (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END,
+        CASE WHEN atthasdef OR typdefaultbin IS NOT NULL THEN 'DEFAULT' END, nullif(attidentity, ''), nullif(attgenerated, ''),
+        (SELECT string_agg(enumlabel, '|' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid IN (y.oid, typbasetype))), ', ' ORDER BY attnum)
+      FROM pg_attribute JOIN pg_type y ON y.oid = atttypid WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+    (SELECT string_agg('UNIQUE ' || indkey::text, ', ' ORDER BY indkey::text) FROM pg_index
+      WHERE indrelid = c.oid AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL),
+    CASE WHEN relchecks > 0 THEN 'CHECK' END, CASE WHEN relhasrules THEN 'RULE' END, CASE WHEN relhassubclass THEN 'INHERITED' END,
+    CASE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) THEN 'TRIGGER' END,
+    CASE WHEN row_security_active(c.oid) THEN 'ROW SECURITY' END)
+  FROM pg_class c WHERE c.oid = 1) = 'id bigint, a text'
+    AND '"public"."t"'::regclass::oid = 1 AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
 ALTER TABLE "public"."t" ADD COLUMN "b" text;
 INSERT INTO public.weir_meta (name, value) VALUES ('columns "public"."t"', '{"a":"text","b":"text","id":"small integer"}') ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 SET LOCAL lock_timeout = DEFAULT;
@@ -50,4 +58,15 @@ INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark
 VALUES ('feed.jsonl > t', 'feed.jsonl', 2, 'run', 2, 34, '', 0, '', '' || '1', now())
 ON CONFLICT (job, source) DO UPDATE SET seq = excluded.seq, run = excluded.run, line = excluded.line, "offset" = excluded."offset", mark = excluded.mark, rejected = excluded.rejected, settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated
 RETURNING tableid;
+SELECT concat_ws('; ',
+    (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END,
+        CASE WHEN atthasdef OR typdefaultbin IS NOT NULL THEN 'DEFAULT' END, nullif(attidentity, ''), nullif(attgenerated, ''),
+        (SELECT string_agg(enumlabel, '|' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid IN (y.oid, typbasetype))), ', ' ORDER BY attnum)
+      FROM pg_attribute JOIN pg_type y ON y.oid = atttypid WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
+    (SELECT string_agg('UNIQUE ' || indkey::text, ', ' ORDER BY indkey::text) FROM pg_index
+      WHERE indrelid = c.oid AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL),
+    CASE WHEN relchecks > 0 THEN 'CHECK' END, CASE WHEN relhasrules THEN 'RULE' END, CASE WHEN relhassubclass THEN 'INHERITED' END,
+    CASE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) THEN 'TRIGGER' END,
+    CASE WHEN row_security_active(c.oid) THEN 'ROW SECURITY' END)
+  FROM pg_class c WHERE c.oid = '"public"."t"'::regclass;
 COMMIT;
