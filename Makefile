@@ -32,7 +32,7 @@ AT_ONCE := -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) \* 2)
 # The packages whose tests take longest are first, so that none of them runs alone at the end.
 PACKAGES := ./internal/sink/postgres ./internal/cli ./internal/torture ./...
 
-.PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-backfill bench-peers bench-kafka stories soak pgo cover feed docs recording screenshots servers snapshot release image clean
+.PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-backfill bench-peers bench-kafka stories ladder soak pgo cover feed docs recording screenshots servers snapshot release image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -154,7 +154,10 @@ bench-kafka: build ## time reading RECORDS from Apache Kafka by its client alone
 stories: ## measure what engineering posts reported about upserts: docs/dev/stories.md
 	go build -o bin/stories ./bench/stories
 	if systemd-run --scope -q true 2>/dev/null; then systemd-run --scope -q -p MemoryHigh=64M bin/stories -memory 67108864 overwrite; else bin/stories overwrite; fi
-	for story in readers roundtrips queue; do bin/stories $$story || exit 1; done
+	for story in readers roundtrips queue ladder; do bin/stories $$story || exit 1; done
+
+ladder: ## write messages in seven ways and advise on settings: docs/dev/ladder.md; LADDER="-to DEST ladder FEED"
+	go run ./bench/stories $(or $(LADDER),ladder)
 
 soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1: with a spool; FAULTS=1: into Postgres, with a failover and a full disk), and see that nothing grows
 	SECONDS_=$(SOAK) RATE=$(RATE) bench/soak

@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/weirsync/weir/internal/ladder"
-	"github.com/weirsync/weir/internal/report"
+	"github.com/weirsync/weir/bench/ladder"
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"

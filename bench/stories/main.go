@@ -1,8 +1,9 @@
 // Stories measures on this machine what engineering posts reported about upserts elsewhere: overwriting past
 // memory, readers next to a writer, round trips, and a durable queue. docs/dev/stories.md says what was
-// measured and which posts they are.
+// measured and which posts they are. The ladder measures steps of batching with your own feed: docs/dev/ladder.md.
 //
-//	go run ./bench/stories [-to DEST] [-html FILE] [-json] [-quick] overwrite|readers|roundtrips|queue
+//	go run ./bench/stories [-to DEST] [-json] [-quick] overwrite|readers|roundtrips|queue
+//	go run ./bench/stories [-to DEST] [-json] [-key FIELD] [-lag 2s] … ladder [FEED]
 //
 // Your tables are not touched: a story writes to a folder or schema of its own, and removes it at the end.
 package main
@@ -23,8 +24,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/weirsync/weir/internal/ladder"
-	"github.com/weirsync/weir/internal/report"
+	"github.com/weirsync/weir/bench/ladder"
+	"github.com/weirsync/weir/bench/report"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 func main() {
@@ -42,6 +44,7 @@ type options struct {
 	dir    string
 	memory int64 // bytes that a control group gives this process; 0: no limit
 	quick  bool  // as little as possible, to see that it runs
+	ladder ladder.Config
 	log    *slog.Logger
 }
 
@@ -49,7 +52,7 @@ type options struct {
 type result interface{ Page() *report.Page }
 
 var stories = map[string]func(ctx context.Context, o options) (result, error){
-	"overwrite": overwrite, "readers": readers, "roundtrips": roundtrips, "queue": queueStory,
+	"overwrite": overwrite, "readers": readers, "roundtrips": roundtrips, "queue": queueStory, "ladder": climb,
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -57,37 +60,50 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return FillQueue(ctx, args[1], args[2], args[3], out)
 	}
 	o := options{log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	l := &o.ladder
 	f := flag.NewFlagSet("stories", flag.ContinueOnError)
 	f.StringVar(&o.to, "to", "", "an SQLite file, whose folder is used, or a Postgres server")
 	f.StringVar(&o.dir, "dir", scratch(), "a folder on the disk that is measured, for databases and queues")
 	f.Int64Var(&o.memory, "memory", 0, "the bytes to which a control group limits this process, for overwrite")
 	f.BoolVar(&o.quick, "quick", false, "measure as little as possible")
 	asJSON := f.Bool("json", false, "print JSON")
-	html := f.String("html", "", "write a page with plots to this file")
+	f.StringVar(&l.Key, "key", "id", "ladder: the field that identifies a row")
+	f.IntVar(&l.Messages, "messages", 500_000, "ladder: use at most this many messages of the feed")
+	f.DurationVar(&l.For, "for", 3*time.Second, "ladder: how long the first way writes; the others write as many messages")
+	f.IntVar(&l.Runs, "runs", 3, "ladder: measure everything this often")
+	f.DurationVar(&l.Lag, "lag", 2*time.Second, "ladder: how far the table may be behind the feed")
+	f.BoolVar(&l.Unsafe, "unsafe", false, "ladder: also advise settings that lose commits in a power cut")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	story := stories[f.Arg(0)]
-	if story == nil || f.NArg() != 1 {
-		return errors.New("name one story: overwrite, readers, roundtrips or queue")
+	if story == nil || f.NArg() != 1 && (f.Arg(0) != "ladder" || f.NArg() > 2) {
+		return errors.New("name one story: overwrite, readers, roundtrips, queue or ladder [FEED]")
 	}
+	l.Source = f.Arg(1)
 	r, err := story(ctx, o)
 	if err != nil {
 		return err
-	}
-	if *html != "" {
-		page, err := os.Create(*html)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(r.Page().HTML(page), page.Close()); err != nil {
-			return err
-		}
 	}
 	if *asJSON {
 		return json.NewEncoder(out).Encode(r)
 	}
 	return r.Page().Text(out)
+}
+
+func climb(ctx context.Context, o options) (result, error) {
+	c := o.ladder
+	if c.Log, c.Kind = o.log, file.Kind(file.Options{}); o.quick {
+		c.For, c.Messages, c.Runs = 20*time.Millisecond, 100, 1
+	}
+	if c.Messages < 1 || c.For <= 0 || c.Runs < 1 || c.Lag <= 0 {
+		return nil, errors.New("-messages, -for, -runs and -lag must be more than 0")
+	}
+	db, err := open(cmp.Or(o.to, filepath.Join(o.dir, "t.db")))
+	if err != nil {
+		return nil, err
+	}
+	return ladder.Run(ctx, c, db)
 }
 
 func overwrite(ctx context.Context, o options) (result, error) {

@@ -35,17 +35,13 @@ func TestRun_EachStory(t *testing.T) {
 	}
 	testcheck.NoError(t, err)
 	defer os.RemoveAll(dir)
-	for story, want := range map[string]string{"overwrite": "larger flushes:", "readers": "Queries for a row by its key:", "roundtrips": "Messages of 2 tables:", "queue": "Killed while it was filled:"} {
+	for story, want := range map[string]string{"overwrite": "larger flushes:", "readers": "Queries for a row by its key:", "roundtrips": "Messages of 2 tables:", "queue": "Killed while it was filled:", "ladder": "7 weir"} {
 		var out bytes.Buffer
-		page := filepath.Join(t.TempDir(), "page.html")
-		if err := run(t.Context(), []string{"-quick", "-dir", dir, "-html", page, story}, &out); err != nil {
+		if err := run(t.Context(), []string{"-quick", "-dir", dir, story}, &out); err != nil {
 			t.Errorf("%s: %v", story, err)
 		}
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s printed\n%s", story, out.String())
-		}
-		if html, err := os.ReadFile(page); err != nil || !bytes.Contains(html, []byte(`class="plot"`)) {
-			t.Errorf("%s: no plot in its page (%v)", story, err)
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -87,5 +83,28 @@ func TestHistogram_IsExactTo1In250(t *testing.T) {
 	h.add(math.MaxInt64)
 	if got := h.quantile(0.5); got < math.MaxInt64/250*249 {
 		t.Error(got)
+	}
+}
+
+// TestLadder_OfAFeed climbs with a feed of the user's into both databases, and leaves nothing.
+func TestLadder_OfAFeed(t *testing.T) {
+	testcheck.Only(t)
+	dir := t.TempDir()
+	for _, to := range []string{filepath.Join(dir, "flights.db"), testpg.New(t)} {
+		var out bytes.Buffer
+		testcheck.NoError(t, run(t.Context(), []string{"-to", to, "-for", "20ms", "-messages", "1000", "-runs", "1", "ladder", "../../testdata/flights.jsonl.gz"}, &out))
+		for _, want := range []string{"flights.jsonl.gz: 1,000 messages", "written in seven ways", "a transaction each", "6 batched upserts", "7 weir", "a lag of at most 2s, and that a power cut takes nothing"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("into %s it does not print %q:\n%s", to, want, out.String())
+			}
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+	for _, args := range [][]string{{"-runs", "0", "ladder"}, {"-to", filepath.Join(dir, "t.db"), "-key", "nonesuch", "ladder", "../../testdata/flights.jsonl.gz"}} {
+		if err := run(t.Context(), args, os.Stderr); err == nil {
+			t.Errorf("%v succeeds", args)
+		}
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirsync/weir/bench/ladder"
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/ladder"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/report"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source/file"
 )

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weirsync/weir/internal/ladder"
+	"github.com/weirsync/weir/bench/ladder"
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/report"
 )
 
 // Page is the result for people.
 func (r *OverwriteResult) Page() *report.Page {
-	p := &report.Page{Title: "weir: inserting and overwriting as a table outgrows memory"}
+	p := &report.Page{}
 	var measured, results []string
 	for i := range r.Databases {
 		t := &r.Databases[i]
@@ -36,28 +36,21 @@ func (t *OverwriteTable) section() report.Section {
 	s := report.Section{
 		Title: t.Database + ": overwriting random rows",
 		Note:  "At each size all ways write the same number of rows, from opening the database to closing it: rows with new keys behind all others, rows with new keys in between, and random rows of the table. The ratios are the time of each way, in times of that of new keys behind all others: the median of the runs, the least and the most.",
-		Dots: &report.Dots{Unit: "times the time of inserting in key order", Over: "size of the table, in times of the memory",
-			Series: []report.Series{{Name: "insert in between"}, {Name: "overwrite"}}},
-		Table: report.Table{Columns: append([]report.Column{{Name: "of memory", Number: true}, {Name: "table", Number: true}, {Name: "insert in between", Number: true}, {Name: "overwrite", Number: true},
-			{Name: "a run writes", Number: true}}, overwriteColumnsOf...)},
+		Table: report.Table{Columns: append([]string{"of memory", "table", "insert in between", "overwrite",
+			"a run writes"}, overwriteColumnsOf...)},
 	}
 	for i := range t.Sizes {
 		z := &t.Sizes[i]
-		s.Dots.Marks = append(s.Dots.Marks, fmt.Sprintf("%g", z.Times))
 		row := []string{fmt.Sprintf("%g", z.Times), quantity.Bytes(z.Bytes)}
-		for c, ratio := range []report.Spread{z.ScatteredRatio, z.Ratio} {
-			s.Dots.Series[c].Values = append(s.Dots.Series[c].Values, ratio)
-			row = append(row, spreadText(ratio))
-		}
-		row = append(row, quantity.Count(int64(z.Written), "row"))
+		row = append(row, spreadText(z.ScatteredRatio), spreadText(z.Ratio), quantity.Count(int64(z.Written), "row"))
 		s.Table.Rows = append(s.Table.Rows, append(row, compared(&z.Insert, &z.Overwrite, z.Written)...))
 	}
 	return s
 }
 
 // overwriteColumnsOf are the columns of what compared returns.
-var overwriteColumnsOf = []report.Column{{Name: "insert/s", Number: true}, {Name: "overwrite/s", Number: true}, {Name: "an insert writes", Number: true},
-	{Name: "an overwrite writes", Number: true}, {Name: "and reads", Number: true}}
+var overwriteColumnsOf = []string{"insert/s", "overwrite/s", "an insert writes",
+	"an overwrite writes", "and reads"}
 
 // compared says what inserting and overwriting some rows cost.
 func compared(insert, overwrite *ladder.Cost, rows int) []string {
@@ -74,7 +67,7 @@ func (t *OverwriteTable) larger() report.Section {
 	s := report.Section{
 		Title: t.Database + ": larger flushes",
 		Note:  fmt.Sprintf("All rows of a run in one flush, at %g times the memory. Rows are written in the order of their keys: the more of them a flush has, the more are in a page that is read and written once.", last.Times),
-		Table: report.Table{Columns: append([]report.Column{{Name: "rows of a flush", Number: true}, {Name: "ratio", Number: true}}, overwriteColumnsOf...)},
+		Table: report.Table{Columns: append([]string{"rows of a flush", "ratio"}, overwriteColumnsOf...)},
 	}
 	for i := range t.Flushes {
 		f := &t.Flushes[i]

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/weirsync/weir/internal/ladder"
+	"github.com/weirsync/weir/bench/ladder"
 	"github.com/weirsync/weir/internal/pgserver"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/report"
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/sink"
 )
 

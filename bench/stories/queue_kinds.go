@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/weirsync/weir/internal/ladder"
+	"github.com/weirsync/weir/bench/ladder"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/spool"
 )
 
@@ -88,7 +87,7 @@ func (q *sqliteQueue) within(ctx context.Context, f func(tx *sql.Tx) error) erro
 	return tx.Commit()
 }
 
-func (q *sqliteQueue) usage() ladder.Usage { return sqliteUsage() }
+func (q *sqliteQueue) usage() ladder.Usage { return ladder.SQLiteUsage() }
 func (q *sqliteQueue) close() error        { return q.db.Close() }
 
 // A spoolQueue is the log of weir's spool. Where weir itself reads it, what is taken out is known from the
@@ -189,10 +188,4 @@ func (f *countedFile) WriteAt(b []byte, at int64) (int, error) {
 func (f *countedFile) Sync() error {
 	f.used.Syncs++
 	return f.File.Sync()
-}
-
-// sqliteUsage is what all of SQLite in this process has cost.
-func sqliteUsage() ladder.Usage {
-	io := sqlite.CountIO()
-	return ladder.Usage{Syncs: io.Syncs, Written: io.Written}
 }

@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weirsync/weir/internal/ladder"
+	"github.com/weirsync/weir/bench/ladder"
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/report"
 )
 
 // Page is the result for people.
 func (r *QueueResult) Page() *report.Page {
 	p := &report.Page{
-		Title: "weir: durable queues",
 		Measured: fmt.Sprintf("A table of SQLite as a queue (one connection, explicit transactions, no VACUUM, WAL mode) and the log of weir's spool, in %s. Lines of %d bytes. Medians of %s.",
 			r.Disk, len(queueLine), quantity.Count(int64(r.Runs), "run")),
 		Result: r.resultText(),
@@ -38,9 +37,9 @@ func (r *QueueResult) sectionsOfAll(p *report.Page) *report.Page {
 
 // costs is a section about requests of one size.
 func (r *QueueResult) costs(request int, title, note string, of func(q *QueueCost) *ladder.Cost) report.Section {
-	s := report.Section{Title: title, Note: note, Bars: &report.Bars{Unit: "lines/s"},
-		Table: report.Table{Columns: []report.Column{{Name: "queue"}, {Name: "synchronous"}, {Name: "lines", Number: true}, {Name: "lines/s", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true},
-			{Name: "syncs", Number: true}, {Name: "written", Number: true}, {Name: "a power cut takes"}}},
+	s := report.Section{Title: title, Note: note,
+		Table: report.Table{Columns: []string{"queue", "synchronous", "lines", "lines/s", "least", "most",
+			"syncs", "written", "a power cut takes"}},
 	}
 	for i := range r.Queues {
 		q := &r.Queues[i]
@@ -48,7 +47,6 @@ func (r *QueueResult) costs(request int, title, note string, of func(q *QueueCos
 			continue
 		}
 		c := of(q)
-		s.Bars.Rows = append(s.Bars.Rows, report.Bar{Name: fmt.Sprintf("synchronous %s: %s", q.Level, q.Queue), Value: c.Rate})
 		s.Table.Rows = append(s.Table.Rows, []string{q.Queue, string(q.Level), quantity.Grouped(int64(q.Lines)), quantity.Figure(c.Rate.Median), quantity.Figure(c.Rate.Least), quantity.Figure(c.Rate.Most),
 			c.SyncsText(), c.WrittenText(), q.Lost})
 	}
@@ -59,13 +57,11 @@ func (r *QueueResult) kills() report.Section {
 	s := report.Section{
 		Title: "Killed while it was filled",
 		Note:  fmt.Sprintf("A process puts requests of %d lines into the queue and is killed (SIGKILL). The time is until the queue is open again; after it, all lines are taken out and compared.", killRequest),
-		Bars:  &report.Bars{Unit: "seconds until it is open"},
-		Table: report.Table{Columns: []report.Column{{Name: "queue"}, {Name: "synchronous"}, {Name: "acknowledged", Number: true}, {Name: "found", Number: true}, {Name: "missing", Number: true},
-			{Name: "recovery", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true}}},
+		Table: report.Table{Columns: []string{"queue", "synchronous", "acknowledged", "found", "missing",
+			"recovery", "least", "most"}},
 	}
 	for i := range r.Kills {
 		k := &r.Kills[i]
-		s.Bars.Rows = append(s.Bars.Rows, report.Bar{Name: fmt.Sprintf("synchronous %s: %s", k.Level, k.Queue), Value: k.Recovery})
 		s.Table.Rows = append(s.Table.Rows, []string{k.Queue, string(k.Level), quantity.Grouped(int64(k.Acknowledged)), quantity.Grouped(int64(k.Found)), quantity.Grouped(int64(k.Missing)),
 			secondsText(k.Recovery.Median), secondsText(k.Recovery.Least), secondsText(k.Recovery.Most)})
 	}

@@ -5,14 +5,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/report"
 )
 
 // Page is the result for people.
 func (r *ReadersResult) Page() *report.Page {
 	p := &report.Page{
-		Title: "weir: readers while it writes",
 		Measured: fmt.Sprintf("%s, %s, %s of %d columns of text. Each number of readers asks each query for %s, each reader on a connection of its own; weir updates random rows in flushes of a second, synchronous full. Medians of %s.",
 			r.Database, quantity.Count(int64(r.Cores), "core"), quantity.Count(int64(r.Rows), "row"), readersColumns+1, r.For, quantity.Count(int64(r.Runs), "run")),
 		Result: r.resultText(),
@@ -36,29 +35,19 @@ func (r *ReadersResult) queries(name string) report.Section {
 	s := report.Section{
 		Title: "Queries for " + name,
 		Note:  "Longest is the slowest of all queries. \"During flushes\" are queries that began and ended while one flush of weir's was running, without waiting for it.",
-		Dots:  &report.Dots{Unit: "queries/s of all readers", Over: "readers"},
-		Table: report.Table{Columns: []report.Column{{Name: "weir writes", Number: true}, {Name: "readers", Number: true}, {Name: "queries/s", Number: true}, {Name: "of idle", Number: true},
-			{Name: "p50", Number: true}, {Name: "p99", Number: true}, {Name: "longest", Number: true}, {Name: "during flushes", Number: true}}},
+		Table: report.Table{Columns: []string{"weir writes", "readers", "queries/s", "of idle",
+			"p50", "p99", "longest", "during flushes"}},
 	}
 	for i := range r.Writing {
 		w := &r.Writing[i]
-		series := report.Series{Name: "weir writes " + w.wantedText()}
-		if w.Wanted == 0 {
-			series.Name = "weir is idle"
-		}
 		for k := range w.Reads {
 			read := &w.Reads[k]
 			if read.Query != name {
 				continue
 			}
-			if i == 0 {
-				s.Dots.Marks = append(s.Dots.Marks, fmt.Sprint(read.Readers))
-			}
-			series.Values = append(series.Values, read.Rate)
 			s.Table.Rows = append(s.Table.Rows, []string{w.wantedText(), fmt.Sprint(read.Readers), spreadText(read.Rate), spreadText(read.Kept),
 				latencyText(read.P50), latencyText(read.P99), latencyText(read.Longest), quantity.Grouped(int64(read.InFlight))})
 		}
-		s.Dots.Series = append(s.Dots.Series, series)
 	}
 	return s
 }
@@ -76,16 +65,11 @@ func (r *ReadersResult) writes() report.Section {
 	s := report.Section{
 		Title: "What weir writes meanwhile",
 		Note:  "The size of SQLite's write-ahead log; of Postgres, what was written to its log since the first query.",
-		Dots:  &report.Dots{Unit: "bytes of the log", Over: "seconds of queries"},
-		Table: report.Table{Columns: []report.Column{{Name: "weir writes", Number: true}, {Name: "updates/s", Number: true}, {Name: "flushes", Number: true}, {Name: "longest flush", Number: true},
-			{Name: "log at last", Number: true}}},
-	}
-	for k := range r.Writing[0].WAL {
-		s.Dots.Marks = append(s.Dots.Marks, quantity.Figure(r.For.Seconds()*float64(k+1)))
+		Table: report.Table{Columns: []string{"weir writes", "updates/s", "flushes", "longest flush",
+			"log at last"}},
 	}
 	for i := range r.Writing {
 		w := &r.Writing[i]
-		s.Dots.Series = append(s.Dots.Series, report.Series{Name: w.wantedText(), Values: w.WAL})
 		s.Table.Rows = append(s.Table.Rows, []string{w.wantedText(), spreadText(w.Reached), quantity.Grouped(int64(w.Flushes)), latencyText(w.Longest), quantity.Bytes(int64(w.WAL[len(w.WAL)-1].Median))})
 	}
 	return s

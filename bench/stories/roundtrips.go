@@ -11,9 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/weirsync/weir/internal/ladder"
+	"github.com/weirsync/weir/bench/ladder"
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/report"
 )
 
 // RoundtripsConfig is what is measured.

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/report"
 )
 
 // Page is the result for people.
 func (r *RoundtripsResult) Page() *report.Page {
 	p := &report.Page{
-		Title: "weir: round trips",
 		Measured: fmt.Sprintf("%s, through a proxy on this machine that adds a time to each round trip. %s, each a row in each table, with a foreign key to the row in the table before, which has a generated key. Medians of %s.",
 			r.Database, quantity.Count(int64(r.Rows), "message"), quantity.Count(int64(r.Runs), "run")),
 		Result: r.resultText(),
@@ -22,7 +21,6 @@ func (r *RoundtripsResult) Page() *report.Page {
 			p.Sections = append(p.Sections, r.section(t.Tables))
 		}
 		s := &p.Sections[len(p.Sections)-1]
-		s.Bars.Rows = append(s.Bars.Rows, report.Bar{Name: fmt.Sprintf("%v added: %s", t.Delay, t.Way), Value: t.Rate})
 		s.Table.Rows = append(s.Table.Rows, []string{t.Delay.String(), t.Way, quantity.Grouped(int64(t.Messages)), quantity.Grouped(t.Trips),
 			quantity.Figure(t.Rate.Median), quantity.Figure(t.Rate.Least), quantity.Figure(t.Rate.Most), t.tookText(r.Rows)})
 	}
@@ -34,10 +32,9 @@ func (r *RoundtripsResult) section(tables int) report.Section {
 		Title: "Messages of " + quantity.Count(int64(tables), "table"),
 		Note: "A round trip begins when the client sends something after the server has answered all that it sent before. Each way writes on a connection that is open, to tables that exist, in one transaction. " +
 			"Row by row stops when its time is up, and the messages that are left then are reckoned at its rate; messages and round trips are those that were counted.",
-		Bars: &report.Bars{Unit: "messages/s"},
-		Table: report.Table{Columns: []report.Column{{Name: "added"}, {Name: "way"}, {Name: "messages", Number: true}, {Name: "round trips", Number: true},
-			{Name: "messages/s", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true},
-			{Name: quantity.Count(int64(r.Rows), "message") + " take", Number: true}}},
+		Table: report.Table{Columns: []string{"added", "way", "messages", "round trips",
+			"messages/s", "least", "most",
+			quantity.Count(int64(r.Rows), "message") + " take"}},
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/ladder"
+	"github.com/weirsync/weir/bench/ladder"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"

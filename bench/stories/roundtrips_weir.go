@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirsync/weir/bench/ladder"
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/ladder"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/progress"

@@ -6,22 +6,17 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
-	"github.com/weirsync/weir/internal/ladder"
-	"github.com/weirsync/weir/internal/report"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testweir"
 )
@@ -232,69 +227,4 @@ func TestPage_InABrowser(t *testing.T) {
 	run.Wait()
 	b.until("No answer since")
 	b.says("204 lines,")
-}
-
-// TestReport_InABrowser opens a report with fixed figures: one of each kind of plot, with values at both ends of the
-// scales.
-func TestReport_InABrowser(t *testing.T) {
-	b := newBrowser(t)
-	dir := t.TempDir()
-	at := func(values ...float64) (all []report.Spread) {
-		for _, v := range values {
-			all = append(all, report.Spread{Median: v, Least: v / 2, Most: v})
-		}
-		return all
-	}
-	var bars report.Bars
-	for i, v := range at(3, 200, 12_345, 999_999, 1_000_000) {
-		bars.Rows = append(bars.Rows, report.Bar{Name: fmt.Sprint("way ", i), Value: v})
-	}
-	bars.Unit = "messages/s"
-	page := report.Page{Title: "A report", Measured: strings.Repeat("of a machine ", 20), Result: "One is faster.", Sections: []report.Section{{
-		Title: "Ways", Note: "Longer is faster.", Bars: &bars,
-		Table: report.Table{Columns: []report.Column{{Name: "way"}, {Name: "messages/s", Number: true}}, Rows: [][]string{{"way 0", "3"}, {strings.Repeat("a long name ", 9), "1,000,000"}}},
-	}, {
-		Title: "Sizes", Dots: &report.Dots{Unit: "ms", Over: "rows", Marks: []string{"1", "1,000", "1,000,000"}, Series: []report.Series{{Name: "a", Values: at(1, 5, 1000)}, {Name: "b", Values: at(0.1, 3, 999)}}},
-	}}}
-	write := func(name string, page *report.Page) {
-		f, err := os.Create(filepath.Join(dir, name))
-		testcheck.NoError(t, err)
-		testcheck.NoError(t, page.HTML(f))
-		testcheck.NoError(t, f.Close())
-	}
-	write("report.html", &page)
-	site := "file://" + dir
-	b.fits(site, []string{"/report.html"}, func(width int64) {
-		// Bars end within their scales, and the bracket of the spread is at least 3 pixels wide.
-		if within := evaluate[int](b, `[...document.querySelectorAll(".bar")].filter(bar =>
-			[...bar.children].every(part => part.getBoundingClientRect().right <= bar.getBoundingClientRect().right + 3)).length`); within != len(bars.Rows) {
-			t.Errorf("at %d pixels %d of %d bars are within their scale", width, within, len(bars.Rows))
-		}
-		if smallest := evaluate[float64](b, `Math.min(...[...document.querySelectorAll("body *")].filter(e => e.innerText).map(e => parseFloat(getComputedStyle(e).fontSize)))`); smallest < 12 {
-			t.Errorf("at %d pixels some text has %v", width, smallest)
-		}
-	})
-	b.says("One is faster.", "messages/s, logarithmic", "1,000,000", "way 4")
-
-	// The tables of weir bench fit a phone too, and the best way and the advised setting are marked.
-	result := ladder.Result{Database: "SQLite 3.53 at /var/lib/weir/flights.db", Feed: "flights.jsonl.gz", Runs: 3, Messages: 200_000, Work: 36_883, IDs: 1_200, Columns: 38, Wanted: "a lag of at most 2s"}
-	for i := range 7 {
-		result.Rungs = append(result.Rungs, ladder.Rung{Name: "lookup and write of each message, a transaction each", Lost: "a batch, and what was committed since the last sync",
-			Speedup: float64(i + 1), Cost: ladder.Cost{Rate: at(float64(12_000 * (1 + i)))[0], Syncs: 37_142, Written: 123_456_789}})
-	}
-	for i := range 15 {
-		result.Sweep = append(result.Sweep, ladder.Setting{Level: []sink.Level{sink.Off, sink.Normal, sink.Full}[i/5], Period: 200 * time.Millisecond, Flushes: 30, Lag: time.Second,
-			Lost: "what was committed since the last sync, which the next run reads again", Cost: ladder.Cost{Rate: at(float64(700_000 + i*7919%5*31_000))[0], Syncs: 31, Written: 98_765_432}})
-	}
-	result.Advice = &result.Sweep[12]
-	write("ladder.html", result.Page())
-	b.fits(site, []string{"/ladder.html"}, func(width int64) {
-		if over := evaluate[int](b, `Math.max(...[...document.querySelectorAll(".table")].map(t => t.scrollWidth - t.clientWidth))`); over > 0 && width <= 390 {
-			t.Errorf("a table is %d pixels wider than %d", over, width)
-		}
-		if marked := evaluate[string](b, `[...document.querySelectorAll("tr.best")].map(r => [...r.parentNode.children].indexOf(r)).join()`); marked != "6,12" {
-			t.Errorf("the rows %s are marked", marked)
-		}
-	})
-	b.calm(site)
 }

@@ -239,7 +239,7 @@ Documentation: https://github.com/weirsync/weir/tree/main/docs, in packages also
 	root.SetVersionTemplate(e.versionText())
 	root.SetFlagErrorFunc(e.flagFault)
 	e.useFlagGroups(root)
-	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.rejectsCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), e.benchCommand(), &cobra.Command{
+	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.rejectsCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and what is built in",
 		Args:  cobra.NoArgs,

@@ -58,7 +58,6 @@ func TestSecrets(t *testing.T) {
 		{"replay", "feed.jsonl", "--init", "PASS (" + canary},
 		{"sync", "tls://127.0.0.1:1", "--feed", "firehose", "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
 		{"sync", "tcp://127.0.0.1:1", "--init", `login {{file "secret"}}`, "--table", "t", "--to", "t.db", "--retry-for", "0s", "-v"},
-		{"bench", "feed.jsonl", "--to", good, "--for", "10ms", "--messages", "100", "--runs", "1"},
 	} {
 		c := start(args...)
 		if out := c.Out() + c.Log(); out == "" || strings.Contains(out, canary) {

@@ -9,7 +9,7 @@ import (
 
 // TestCollation: texts have the same form if and only if SQLite treats them as equal.
 func TestCollation(t *testing.T) {
-	c, err := openConn(":memory:", lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE, "")
+	c, err := openConn(":memory:", lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
 	testcheck.NoError(t, err)
 	defer c.close()
 	texts := []string{"A", "a", "a ", " a", "É", "é", "A\x00b", "a\x00C", "a\x00bc", "", "\x00"}

@@ -92,9 +92,8 @@ func (e *Error) primary() int32 { return e.Code & 0xff }
 
 const slot = 8 // bytes; the size in which libc passes an argument or a pointer
 
-// openConn opens the file at path (a literal path, not a URI), with the named VFS of SQLite, or the default one. flags
-// are SQLite's.
-func openConn(path string, flags int32, vfs string) (_ *conn, err error) {
+// openConn opens the file at path (a literal path, not a URI). flags are SQLite's.
+func openConn(path string, flags int32) (_ *conn, err error) {
 	c := &conn{tls: libc.NewTLS(), stmts: map[string]*stmt{}, variants: map[string]*stmt{}}
 	c.bound.tls = c.tls
 	defer func() {
@@ -103,17 +102,11 @@ func openConn(path string, flags int32, vfs string) (_ *conn, err error) {
 		}
 	}()
 	err = c.with(path, func(name uintptr) error {
-		open := func(system uintptr) error {
-			out := libc.Xcalloc(c.tls, 1, slot)
-			defer libc.Xfree(c.tls, out)
-			rc := lib.Xsqlite3_open_v2(c.tls, name, out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, system)
-			c.db = *(*uintptr)(pointer(out))
-			return c.check(rc)
-		}
-		if vfs == "" {
-			return open(0)
-		}
-		return c.with(vfs, open)
+		out := libc.Xcalloc(c.tls, 1, slot)
+		defer libc.Xfree(c.tls, out)
+		rc := lib.Xsqlite3_open_v2(c.tls, name, out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, 0)
+		c.db = *(*uintptr)(pointer(out))
+		return c.check(rc)
 	})
 	if err != nil {
 		return nil, err

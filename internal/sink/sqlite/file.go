@@ -53,7 +53,7 @@ func (f *file) open(ctx context.Context, flags int32) error {
 
 // connect opens and configures the connection. name is the path, or a URI for it.
 func (f *file) connect(ctx context.Context, name string, before os.FileInfo, flags int32) (err error) {
-	if f.c, err = openConn(name, flags, f.opt.VFS); err != nil {
+	if f.c, err = openConn(name, flags); err != nil {
 		f.c = nil
 		return err
 	}

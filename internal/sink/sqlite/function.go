@@ -42,3 +42,6 @@ func callShortest(tls *libc.TLS, ctx uintptr, _ int32, argv uintptr) {
 	copy(unsafe.Slice((*byte)(pointer(p)), len(text)), text)
 	lib.Xsqlite3_result_text(tls, ctx, p, int32(len(text)), lib.SQLITE_TRANSIENT)
 }
+
+// function returns a C function pointer for a Go function.
+func function(f any) uintptr { return (*[2]uintptr)(unsafe.Pointer(&f))[1] }

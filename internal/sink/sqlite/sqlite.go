@@ -25,7 +25,6 @@ const Version = lib.SQLITE_VERSION
 // Options are the settings of one database.
 type Options struct {
 	sink.Options
-	VFS string // a VFS of SQLite: "" or CountingVFS
 	// ReadOnly opens an existing file, and writes nothing.
 	ReadOnly bool
 	// Yield releases the lock from time to time, so other writers can proceed. SQLite's lock is not fair, and a writer

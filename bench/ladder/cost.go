@@ -3,8 +3,8 @@ package ladder
 import (
 	"time"
 
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/report"
 )
 
 // Usage is what a database has used since it was opened.

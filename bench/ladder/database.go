@@ -59,7 +59,7 @@ var databases = map[string]func(dest string) Database{
 func Open(driver, dest string) (Database, error) {
 	place := databases[driver]
 	if place == nil {
-		return nil, fmt.Errorf("weir bench cannot measure %s", driver)
+		return nil, fmt.Errorf("the ladder cannot measure %s", driver)
 	}
 	return place(dest), nil
 }
@@ -132,9 +132,8 @@ func (d *SQLite) OpenSQL(ctx context.Context, level sink.Level) (*sql.DB, error)
 
 // OpenSQLite opens a file with one connection in WAL mode, and counts its syncs and writes.
 func OpenSQLite(ctx context.Context, path string, level sink.Level) (*sql.DB, error) {
-	sqlite.CountIO() // registers the file system
-	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"vfs": {sqlite.CountingVFS},
-		"_pragma": {"journal_mode(wal)", "synchronous(" + string(level) + ")"}}.Encode()}
+	countIO()
+	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"_pragma": {"journal_mode(wal)", "synchronous(" + string(level) + ")"}}.Encode()}
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return nil, err
@@ -153,14 +152,15 @@ func pinged(ctx context.Context, db *sql.DB) (*sql.DB, error) {
 
 // Sink implements [Database].
 func (d *SQLite) Sink(ctx context.Context, o sink.Options) (sink.Sink, error) {
-	sqlite.CountIO()
-	return sqlite.Open(ctx, d.File(), sqlite.Options{Options: sink.Options{Level: o.Level, Cache: o.Cache, Log: discard}, VFS: sqlite.CountingVFS})
+	countIO()
+	return sqlite.Open(ctx, d.File(), sqlite.Options{Options: sink.Options{Level: o.Level, Cache: o.Cache, Log: discard}})
 }
 
 // Usage implements [Database].
 func (d *SQLite) Usage(context.Context) (Usage, error) {
-	io := sqlite.CountIO()
-	return Usage{io.Syncs, io.Written, DiskRead("self")}, nil
+	u := SQLiteUsage()
+	u.Read = DiskRead("self")
+	return u, nil
 }
 
 // Lost implements [Database].

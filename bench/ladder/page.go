@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/report"
 )
 
 // Page returns the result as a report.
 func (r *Result) Page() *report.Page {
 	return &report.Page{
-		Title: "weir: the ladder",
 		Measured: fmt.Sprintf("%s; %s: %s, %s, %s. Medians of %s.", r.Database, r.Feed,
 			quantity.Count(int64(r.Messages), "message"), quantity.Count(int64(r.IDs), "id"), quantity.Count(int64(r.Columns), "column"), quantity.Count(int64(r.Runs), "run")),
 		Result:   r.adviceText(),
@@ -25,21 +24,16 @@ const few = 1000
 func (r *Result) rungs() report.Section {
 	s := report.Section{
 		Title: fmt.Sprintf("The first %s, written in seven ways", quantity.Count(int64(r.Work), "message")),
-		Note:  "Each way writes the same messages, from opening the database to closing it. The fastest is marked.",
-		Bars:  &report.Bars{Unit: "messages/s"},
-		Table: report.Table{Columns: []report.Column{{Name: "way"}, {Name: "messages/s", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true},
-			{Name: "speed-up", Number: true}, {Name: "syncs", Number: true}, {Name: "written", Number: true}, {Name: "a power cut takes"}}},
+		Note:  "Each way writes the same messages, from opening the database to closing it.",
+		Table: report.Table{Columns: []string{"way", "messages/s", "least", "most",
+			"speed-up", "syncs", "written", "a power cut takes"}},
 	}
 	if r.Work < few {
-		s.Title += " (few: opening and closing the database counts most; --for writes more)"
+		s.Title += " (few: opening and closing the database counts most; -for writes more)"
 	}
 	for i := range r.Rungs {
 		g := &r.Rungs[i]
 		name := fmt.Sprintf("%d %s", i+1, g.Name)
-		if s.Best == 0 || g.Rate.Median > r.Rungs[s.Best-1].Rate.Median {
-			s.Best = i + 1
-		}
-		s.Bars.Rows = append(s.Bars.Rows, report.Bar{Name: name, Value: g.Rate})
 		s.Table.Rows = append(s.Table.Rows, []string{name, quantity.Figure(g.Rate.Median), quantity.Figure(g.Rate.Least), quantity.Figure(g.Rate.Most),
 			quantity.Figure(g.Speedup), g.SyncsText(), g.WrittenText(), g.Lost})
 	}
@@ -48,25 +42,12 @@ func (r *Result) rungs() report.Section {
 
 func (r *Result) settings() report.Section {
 	s := report.Section{
-		Title: "weir: all messages, with several settings",
-		Note:  "A flush is a transaction. The lag is a batch period and the longest flush after it, while weir reads as fast as it can.",
-		Dots:  &report.Dots{Unit: "messages/s", Over: "batch period"},
-		Table: report.Table{Columns: []report.Column{{Name: "synchronous"}, {Name: "batch period", Number: true}, {Name: "messages/s", Number: true}, {Name: "least", Number: true}, {Name: "most", Number: true},
-			{Name: "flushes", Number: true}, {Name: "syncs", Number: true}, {Name: "written", Number: true}, {Name: "lag at most", Number: true}, {Name: "a power cut takes"}}},
-	}
-	for _, period := range periods {
-		s.Dots.Marks = append(s.Dots.Marks, period.String())
-	}
-	for _, level := range levels {
-		s.Dots.Series = append(s.Dots.Series, report.Series{Name: "synchronous " + string(level)})
+		Note: "A flush is a transaction. The lag is a batch period and the longest flush after it, while weir reads as fast as it can.",
+		Table: report.Table{Columns: []string{"synchronous", "batch period", "messages/s", "least", "most",
+			"flushes", "syncs", "written", "lag at most", "a power cut takes"}},
 	}
 	for i := range r.Sweep {
 		set := &r.Sweep[i]
-		if set == r.Advice {
-			s.Best, s.Note = i+1, s.Note+" The advised setting is marked."
-		}
-		series := &s.Dots.Series[i/len(periods)]
-		series.Values = append(series.Values, set.Rate)
 		s.Table.Rows = append(s.Table.Rows, []string{string(set.Level), set.Period.String(), quantity.Figure(set.Rate.Median), quantity.Figure(set.Rate.Least), quantity.Figure(set.Rate.Most),
 			fmt.Sprint(set.Flushes), set.SyncsText(), set.WrittenText(), lagText(set.Lag), set.Lost})
 	}
@@ -90,7 +71,7 @@ func (r *Result) adviceText() string {
 		}
 	}
 	if runs > 0 {
-		text += fmt.Sprintf(" Settings with fewer than %d flushes do not count, and some of these may be better: try --runs %d, which makes enough of them, or a longer feed.", enough, runs)
+		text += fmt.Sprintf(" Settings with fewer than %d flushes do not count, and some of these may be better: try -runs %d, which makes enough of them, or a longer feed.", enough, runs)
 	}
 	return text
 }

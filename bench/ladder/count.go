@@ -1,4 +1,4 @@
-package sqlite
+package ladder
 
 import (
 	"sync"
@@ -9,16 +9,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// CountingVFS is SQLite's own VFS with its writes counted; see CountIO.
-const CountingVFS = "weir-counting"
-
-// IO counts SQLite's system calls.
-type IO struct {
-	Syncs   int64 // fsyncs of databases, logs and journals
-	Written int64 // bytes
-}
-
-// counting is the state of the counting VFS, of which a process has one.
+// counting is the state of the VFS that counts, of which a process has one. It wraps SQLite's own and is the default once
+// countIO was called, so weir opens its files with it, too.
 var counting struct {
 	sync.Once
 	syncs, written atomic.Int64
@@ -28,9 +20,14 @@ var counting struct {
 	own            sync.Map            // the inverse
 }
 
-// CountIO registers CountingVFS with SQLite, for databases opened with it, and returns the counts since the process
-// began.
-func CountIO() IO {
+// SQLiteUsage returns the syncs and the bytes written of all of SQLite in this process since the first call of countIO.
+func SQLiteUsage() Usage {
+	countIO()
+	return Usage{Syncs: counting.syncs.Load(), Written: counting.written.Load()}
+}
+
+// countIO begins to count in databases that are opened from now on.
+func countIO() {
 	counting.Do(func() {
 		tls := libc.NewTLS() // never closed, like the registration
 		counting.methods = map[uintptr]uintptr{}
@@ -38,12 +35,14 @@ func CountIO() IO {
 		p := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
 		vfs := (*lib.Tsqlite3_vfs)(pointer(p))
 		*vfs = *(*lib.Tsqlite3_vfs)(pointer(counting.plain))
-		vfs.FzName, _ = libc.CString(CountingVFS)
+		vfs.FzName, _ = libc.CString("weir-counting")
 		vfs.FxOpen = function(countedOpen)
-		lib.Xsqlite3_vfs_register(tls, p, 0)
+		lib.Xsqlite3_vfs_register(tls, p, 1)
 	})
-	return IO{counting.syncs.Load(), counting.written.Load()}
 }
+
+// pointer returns an address of C's memory as a pointer.
+func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 // function returns a C function pointer for a Go function.
 func function(f any) uintptr { return (*[2]uintptr)(unsafe.Pointer(&f))[1] }

@@ -234,7 +234,7 @@ type sample struct {
 // open opens the feed.
 func (c *Config) open(ctx context.Context) (source.Source, error) {
 	if c.Kind.Traits(c.Source).Divided {
-		return nil, errors.New("weir bench does not read Kafka, only files and connections: name a file with messages of the topic")
+		return nil, errors.New("the ladder does not read Kafka, only files and connections: name a file with messages of the topic")
 	}
 	name, err := c.Kind.NameOf(c.Source)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/logtest"
-	"github.com/weirsync/weir/internal/report"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/testcheck"
@@ -77,7 +77,7 @@ func TestLadder_SaysWhatItDidNotCount(t *testing.T) {
 		{Result{Sweep: []Setting{setting(enough, 1)}}, false},
 	} {
 		c.r.Runs = 3
-		if text := c.r.adviceText(); strings.Contains(text, "fewer than 10 flushes") != c.says || c.says != strings.Contains(text, "try --runs 4,") {
+		if text := c.r.adviceText(); strings.Contains(text, "fewer than 10 flushes") != c.says || c.says != strings.Contains(text, "try -runs 4,") {
 			t.Error(text)
 		}
 	}
