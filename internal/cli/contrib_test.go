@@ -55,8 +55,8 @@ func exposed(t *testing.T) map[string][]string {
 		}
 		l.Read(1, 1, true, time.Now())
 	}
-	p.Ignored(map[string]int64{"f": 1})
-	p.NoteUnused(func(u *progress.Unused) { u.Nulled = map[string]int64{"t.c": 1} })
+	p.Note(progress.Ignored, "f", 1)
+	p.Note(progress.Nulled, "t.c", 1)
 	reg.Database("weir_sqlite_wal_bytes", "Size.", func() int64 { return 1 })
 	reg.RejectsStored(1)
 	file := filepath.Join(t.TempDir(), "weir.prom")

@@ -177,7 +177,6 @@ func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress,
 	}
 	did := p.Snapshot()
 	d.print(&did)
-	e.logUnmet(did.Unused.Unmet)
 	if did.Rejected > 0 {
 		return codeError(exitRejected)
 	}
@@ -200,19 +199,8 @@ func (d *dryRun) print(did *progress.Snapshot) {
 	for _, r := range d.rejects {
 		say("-- line %d: %s", r.Line, r.Detail)
 	}
-	unused := did.Unused
-	if unused.Passed > 0 {
-		say("-- ignored by %s: %s", ignoredBy(d.mapping), quantity.Count(unused.Passed, "message"))
-	}
-	if len(unused.NoTable) > 0 {
-		say("-- ignored%s: %s", noTableReason(d.mapping), someOf(unused.NoTable))
-	}
-	if len(unused.Mismatches) > 0 {
-		say("-- %s", mismatched(unused.Mismatches))
-	}
-	if len(unused.Nulled) > 0 {
-		say("-- %s%s", storedAsNull, someOf(unused.Nulled))
-	}
+	note := func(text string) { say("-- %s", text) }
+	notesTo(note, note, did, d.mapping)
 	if len(d.untaken) > 0 {
 		say("-- fields that no table takes: %s", someOf(d.untaken))
 	}

@@ -56,8 +56,9 @@ var pageStates = []struct {
 		for i, reason := range feed.Reasons {
 			l.Reject(&fold.Reject{Table: i%3 - 1, Place: fold.Place{Line: 1_234_567}, Reason: reason})
 		}
-		p.Ignored(map[string]int64{"squawk": 1_204, "a_field_with_a_very_long_name_that_goes_on_and_on_and_on": 7})
-		p.NoteUnused(func(u *progress.Unused) { u.Nulled = map[string]int64{"flights.altitude": 12} })
+		p.Note(progress.Ignored, "squawk", 1_204)
+		p.Note(progress.Ignored, "a_field_with_a_very_long_name_that_goes_on_and_on_and_on", 7)
+		p.Note(progress.Nulled, "flights.altitude", 12)
 	}, "Fields without a column, ignored"},
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/source"
@@ -26,16 +25,8 @@ type summary struct {
 	Uncommitted int64 `json:"uncommitted,omitempty"`
 	Bytes       int64 `json:"bytes"`
 	tableCounts
-	Rejected int64            `json:"rejected"`
-	Ignored  map[string]int64 `json:"ignored,omitempty"`  // values of fields without a column, by field
-	Passed   int64            `json:"passed,omitempty"`   // messages that ignore of the config file matches
-	NoTable  map[string]int64 `json:"no_table,omitempty"` // messages that match no table
-	// Mismatches counts, by path, values that are not the object or array that the path expects.
-	Mismatches map[string]int64 `json:"path_mismatches,omitempty"`
-	// Lost counts values that were not kept, by TABLE.COLUMN or TABLE.FIELD.
-	Lost map[string]int64 `json:"lost_values,omitempty"`
-	// Nulled counts values that do not fit and were stored as NULL, by TABLE.COLUMN.
-	Nulled map[string]int64 `json:"nulled_values,omitempty"`
+	Rejected int64          `json:"rejected"`
+	Notes    progress.Notes `json:"notes,omitempty"` // what was not stored as it came
 	// Unmet are the fields that options name and no message had.
 	Unmet   []string       `json:"unmet_fields,omitempty"`
 	Batches int64          `json:"batches"`
@@ -63,8 +54,7 @@ type tableCounts struct {
 
 func newSummary(did *progress.Snapshot, sources []string) *summary {
 	total := did.Total()
-	s := &summary{Sources: sources, Lines: did.Lines, Uncommitted: did.Pending, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected,
-		Mismatches: did.Unused.Mismatches, Lost: did.Unused.Lost, Nulled: did.Unused.Nulled, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
+	s := &summary{Sources: sources, Lines: did.Lines, Uncommitted: did.Pending, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected, Notes: did.Notes, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
 	s.Rate = float64(s.Lines) / s.Seconds
 	if len(did.Tables) == 1 {
 		s.Table = did.Tables[0].Name
@@ -89,8 +79,7 @@ func countsOf(t *progress.Table) tableCounts {
 func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress.Progress, err error) {
 	did := p.Snapshot()
 	s := newSummary(&did, c.Sources)
-	s.Ignored, s.Passed, s.NoTable = did.Unused.Ignored, did.Unused.Passed, did.Unused.NoTable
-	for _, u := range did.Unused.Unmet {
+	for _, u := range did.Unmet {
 		s.Unmet = append(s.Unmet, u.Field)
 	}
 	if err != nil {
@@ -109,25 +98,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 		return
 	}
 	e.log.Info(e.wrapped(s.text(shownJob(&c))), plainField, "summary", "summary", s)
-	if len(s.Ignored) > 0 {
-		e.log.Info(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add --restart reread adds them)", someOf(s.Ignored)))
-	}
-	if s.Passed > 0 {
-		e.log.Info(fmt.Sprintf("ignored by %s: %s", ignoredBy(plan.Mapping), quantity.Count(s.Passed, "message")))
-	}
-	if len(s.NoTable) > 0 {
-		e.log.Info(fmt.Sprintf("ignored%s: %s", noTableReason(plan.Mapping), someOf(s.NoTable)))
-	}
-	if len(s.Mismatches) > 0 {
-		e.log.Info(mismatched(s.Mismatches))
-	}
-	if len(s.Lost) > 0 {
-		e.log.Warn("values that were not kept: " + someOf(s.Lost))
-	}
-	if len(s.Nulled) > 0 {
-		e.log.Warn(storedAsNull + someOf(s.Nulled))
-	}
-	e.logUnmet(did.Unused.Unmet)
+	notesTo(func(text string) { e.log.Info(text) }, func(text string) { e.log.Warn(text) }, &did, plan.Mapping)
 	if s.Rejected > 0 && o.Rejects.To != "fail" { // the error names the line
 		e.log.Warn(rejectedText(o, &c, &did), "rejected", s.Rejected, "lines", s.Lines)
 	}
@@ -155,9 +126,6 @@ func (e *env) wrapped(text string) string {
 	}
 	return b.String()
 }
-
-// storedAsNull begins the counts of values that are stored as NULL.
-const storedAsNull = "values that do not fit their columns, stored as NULL: "
 
 // stoppedText tells where a run was stopped and how to resume it.
 func stoppedText(o *spec.Spec, stops []progress.Stop) string {
@@ -188,27 +156,6 @@ func stoppedText(o *spec.Spec, stops []progress.Stop) string {
 		text += "; run the same command to resume"
 	}
 	return text
-}
-
-// ignoredBy returns the setting that ignores messages by content.
-func ignoredBy(m *mapping.Mapping) string {
-	if m.File == "" {
-		return "--envelope " + m.Envelope.Preset
-	}
-	return m.File
-}
-
-// noTableReason explains why messages match no table.
-func noTableReason(m *mapping.Mapping) string {
-	if m.File == "" {
-		return " by --when"
-	}
-	return ", no table takes them"
-}
-
-// mismatched lists the values that were not the object or array that a path expected.
-func mismatched(byPath map[string]int64) string {
-	return "treated as absent, because a path enters a value that is not an object or array: " + someOf(byPath)
 }
 
 // someOf lists at most 20 counts by name.

@@ -306,7 +306,7 @@ func (r *syncRun) site() *web.Site {
 		s.SpoolLimit = c.Spool.Max
 	}
 	s.Unmet = func() (texts []string) {
-		for _, u := range r.p.Snapshot().Unused.Unmet {
+		for _, u := range r.p.Snapshot().Unmet {
 			text, _ := unmetText(&u)
 			texts = append(texts, text)
 		}

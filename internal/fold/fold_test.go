@@ -359,7 +359,7 @@ func TestFold_NamesWithoutANumber(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	n := int64(0)
-	for name, ignored := range f.Ignored() {
+	for name, ignored := range f.TakeIgnored() {
 		if n += ignored; !strings.HasPrefix(name, "junk") && name != "other names" && name != "v" && name != "op" {
 			t.Errorf("%q is ignored", name)
 		}

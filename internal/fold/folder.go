@@ -138,13 +138,13 @@ func (f *Folder) Seal(b *Batch) {
 	f.table.Exists = true
 }
 
-// Ignored returns, by field, the number of values that were ignored because the field has no column. Values of
-// outdated messages count too: often only the database knows that a message is outdated.
-func (f *Folder) Ignored() map[string]int64 {
+// TakeIgnored returns, by field, how many values were ignored since the last call because the field has no column.
+// Values of outdated messages count too: often only the database knows that a message is outdated.
+func (f *Folder) TakeIgnored() map[string]int64 {
 	m := map[string]int64{}
 	for i := range f.fields.all {
 		if fd := &f.fields.all[i]; fd.ignored > 0 {
-			m[strings.TrimPrefix(fd.name, "\x00")] = fd.ignored
+			m[strings.TrimPrefix(fd.name, "\x00")], fd.ignored = fd.ignored, 0
 		}
 	}
 	return m

@@ -108,7 +108,7 @@ func TestSync_RewindKeepsCounts(t *testing.T) {
 	write(t, path, []string{`{"id":1,"x":1}`, `{"id":2,"x":1}`, `{"id":3,"x":1}`, `{"id":4,"x":1}`})
 	c := configOf(t, path, "fail")
 	c.Tables[0].Fold.UnknownFields = fold.IgnoreUnknown
-	if n := rewound(t, c).Snapshot().Unused.Ignored["x"]; n < 4 {
+	if n := rewound(t, c).Snapshot().Notes[progress.Ignored]["x"]; n < 4 {
 		t.Errorf("of 4 values %d were ignored", n)
 	}
 }
@@ -126,10 +126,10 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 	c.Feed = job.Feed{}
 	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
 	p := rewound(t, c)
-	if n := p.Snapshot().Unused.Mismatches; n["of"] != 1 {
+	if n := p.Snapshot().Notes[progress.Mismatched]; n["of"] != 1 {
 		t.Errorf("values that are no object: %v, want one of \"of\"", n)
 	}
-	if unmet := p.Snapshot().Unused.Unmet; len(unmet) > 0 {
+	if unmet := p.Snapshot().Unmet; len(unmet) > 0 {
 		t.Errorf("paths that no message has had: %v, but line 1 had them", unmet)
 	}
 }

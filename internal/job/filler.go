@@ -135,8 +135,8 @@ func (f *filler) handOver(flushing context.Context) error {
 		b.Time = now
 	}
 	f.folding.folders.Seal(s.Set)
-	f.folding.countUnmet()
-	if fresh := f.folding.countIgnored(); s.period > 0 { // otherwise the summary names them
+	f.folding.noteUnmet()
+	if fresh := f.folding.noteIgnored(); s.period > 0 { // otherwise the summary names them
 		f.folding.warnIgnored(fresh)
 	}
 	select {

@@ -3,10 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -27,16 +24,19 @@ type folding struct {
 	plan        *planned       // the mapper, if it is a mapping
 	identity    *fold.Mapper
 	folders     fold.Folders
-	adding      int    // index of the table that is being added or whose key is being set; -1: none
-	before      counts // of earlier attempts
-	probed      int    // messages checked for an envelope
+	adding      int              // index of the table that is being added or whose key is being set; -1: none
+	again       bool             // there were earlier attempts
+	before      []progress.Unmet // fields of the mapping that they missed
+	probed      int              // messages checked for an envelope
 }
 
 // newFolding starts a fold for tables of a database. before is the folding of the previous attempt, or nil.
 func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *folding, err error) {
 	f = &folding{run: r, adding: -1, caps: r.db.Caps(), tables: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
 	if before != nil {
-		f.before, f.probed = before.counts(), before.probed
+		before.noteAll()
+		f.again, f.probed = true, before.probed
+		f.before, _ = before.unmet()
 	}
 	if r.cfg.Mapping.New != nil {
 		if f.mapper, err = r.cfg.Mapping.New(r.names); err != nil {
@@ -60,9 +60,9 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 	if f.plan == nil {
 		return f, nil
 	}
-	f.plan.log = r.cfg.Log
+	f.plan.run = r
 	if f.plan.whole != nil {
-		f.plan.whole.log = r.cfg.Log
+		f.plan.whole.run = r
 	}
 	f.plan.mapper.Names = h.streamNames
 	f.plan.mapper.UseColumns(func(table int) (schema.Table, bool) {
@@ -145,7 +145,7 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 		c := f.identity.Map(l)
 		err := f.folders.AddOnly(s.Set, &c, at)
 		if err == nil {
-			f.run.countNulled(c.Nulled)
+			f.run.noteNulled(c.Nulled)
 		}
 		return 0, err
 	}
@@ -157,17 +157,15 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 		return table, err
 	}
 	for i := range changes {
-		f.run.countNulled(changes[i].Nulled)
+		f.run.noteNulled(changes[i].Nulled)
 	}
 	if f.plan != nil {
-		if len(changes) > 0 {
-			f.run.countNulled(f.plan.nulled)
-		}
 		if f.plan.resume != nil && f.run.cfg.Resume != nil {
 			s.resume(f.plan.resume)
 		}
 		if len(changes) > 0 {
-			f.plan.countLost()
+			f.run.noteNulled(f.plan.nulled)
+			f.run.noteLost(f.plan.lost)
 		}
 	}
 	return table, nil
@@ -181,92 +179,9 @@ func (f *folding) noTable() int {
 	return -1
 }
 
-// counts are values and fields that found no column.
-type counts struct {
-	ignored    map[string]int64 // values by field
-	mismatches map[string]int64 // values that are not the object or array that a path expects
-	unmet      []progress.Unmet // fields that options name and no message had
-	mapped     bool             // unmet comes from a mapping
-}
-
-// counts returns the counts of this attempt and earlier ones.
-func (f *folding) counts() counts {
-	c := counts{ignored: f.ignored(), mismatches: f.mismatches()}
-	if f.mapper != nil {
-		c.unmet, _ = f.unmet()
-		c.mapped = true
-	}
-	return c
-}
-
-// countPassed reports the values and fields that found no table or column.
-func (f *folding) countPassed(p *progress.Progress) {
-	f.countUnmet()
-	f.countIgnored()
-	if f.plan != nil {
-		p.NoteUnused(func(u *progress.Unused) { u.Passed, u.NoTable = f.plan.ignored, f.plan.noTable })
-	}
-}
-
-// countIgnored counts the values that found no column, and returns the fields that the metrics have named since the
-// last call.
-func (f *folding) countIgnored() (fresh []string) { return f.run.p.Ignored(f.ignored()) }
-
-// warnIgnored warns of fields that have no column, unless the user's settings ignore them.
-func (f *folding) warnIgnored(fields []string) {
-	unasked := func(field string) bool {
-		return slices.ContainsFunc(f.tables, func(t Table) bool {
-			return t.Fold.UnknownFields == "" && (len(f.tables) == 1 || strings.HasPrefix(field, t.Name+"."))
-		})
-	}
-	var texts []string
-	for _, field := range fields {
-		switch {
-		case field == progress.OtherFields:
-			texts = append(texts, "and others")
-		case unasked(field):
-			texts = append(texts, strconv.Quote(field))
-		}
-	}
-	if len(texts) > 0 {
-		f.run.cfg.Log.Warn(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add adds columns)", strings.Join(texts, ", ")))
-	}
-}
-
-// ignored returns how many values of each field found no column.
-func (f *folding) ignored() map[string]int64 {
-	all := map[string]int64{}
-	maps.Copy(all, f.before.ignored)
-	for i, folder := range f.folders {
-		for field, n := range folder.Ignored() {
-			if len(f.folders) > 1 {
-				field = f.tables[i].Name + "." + field
-			}
-			all[field] += n
-		}
-	}
-	return all
-}
-
-// mismatches counts values that are not the object or array that a path of the mapping expects.
-func (f *folding) mismatches() map[string]int64 {
-	if f.plan == nil {
-		return f.before.mismatches
-	}
-	all := f.plan.mapper.Mismatches()
-	for path, n := range f.before.mismatches {
-		if all == nil {
-			all = map[string]int64{}
-		}
-		all[path] += n
-	}
-	return all
-}
-
-// lost returns how many values were not kept, by TABLE.COLUMN or TABLE.FIELD. nil: none.
-func (f *folding) lost() map[string]int64 {
-	if f.plan != nil && len(f.plan.notKept) > 0 {
-		return maps.Clone(f.plan.notKept)
-	}
-	return nil
+// noteAll reports what this attempt did not store as it came.
+func (f *folding) noteAll() {
+	f.noteUnmet()
+	f.noteIgnored()
+	f.noteMismatches()
 }

@@ -97,7 +97,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	}
 	defer func() {
 		err = errors.Join(err, r.rejects.close())
-		a.folding.countPassed(p)
+		a.folding.noteAll()
 	}()
 	if r.rejects, err = c.Rejects.To.open(); err != nil {
 		return err
@@ -131,7 +131,7 @@ func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, 
 		return err
 	}
 	err = a.read(ctx)
-	a.folding.countPassed(p)
+	a.folding.noteAll()
 	return cmp.Or(err, ctx.Err())
 }
 
@@ -166,13 +166,12 @@ type run struct {
 	names     *feed.Names // of fields, in all sources
 	feedNames feedNames
 	pool      *source.Pool
-	limit     *rate.Limiter    // of lines read from all sources; nil: no limit
-	rejects   *rejectFile      // owned by the flusher during an attempt
-	nulled    map[string]int64 // values that count as null, by TABLE.COLUMN; owned by the reader
+	limit     *rate.Limiter // of lines read from all sources; nil: no limit
+	rejects   *rejectFile   // owned by the flusher during an attempt
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *run {
-	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), nulled: map[string]int64{}}
+	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate)}
 	r.feedNames = c.Feed.names(r.names)
 	return r
 }

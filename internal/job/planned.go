@@ -3,7 +3,6 @@ package job
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"slices"
 
@@ -39,16 +38,15 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) error {
 			return plan.Fit(i, have)
 		}})
 	}
-	counts := &unmatched{noTable: map[string]int64{}, notKept: map[string]int64{}}
 	c.Mapping.Names = names
 	c.Mapping.New = func(of *feed.Names) (Mapper, error) {
 		if of != names {
 			return nil, errors.New("the plan of the mapping numbers the fields otherwise than the run")
 		}
-		p := &planned{plan: plan, mapper: plan.NewMapper(), tableOf: tableOf, unmatched: counts, unfit: map[string]unfitTable{}}
+		p := &planned{plan: plan, mapper: plan.NewMapper(), tableOf: tableOf, unfit: map[string]unfitTable{}}
 		p.mapLine = p.mapper.Map
 		if all != nil {
-			p.whole = &planned{plan: all, mapper: all.NewMapper(), unmatched: counts}
+			p.whole = &planned{plan: all, mapper: all.NewMapper()}
 			p.whole.mapLine = p.whole.mapper.MapAlone
 		}
 		return p, nil
@@ -80,56 +78,24 @@ func plannedTable(m *mapping.Mapping, of *mapping.Table, t Table) Table {
 	return t
 }
 
-// planned maps lines by the plan of a mapping, and counts the lines that are for no table.
+// planned maps lines by the plan of a mapping.
 type planned struct {
 	whole  *planned // of the mapping that this one was selected from; nil: this one is complete
 	plan   *mapping.Plan
 	mapper *mapping.Mapper
 	// mapLine is the mapper's Map, or MapAlone for the whole mapping, of which some tables are not in this run.
 	mapLine func(l *feed.Line, source string, at fold.Place) (mapping.Result, error)
-	log     *slog.Logger
+	run     *run
 	resume  []byte              // resume value of the last line; nil: none
 	lost    []mapping.LostValue // of the last line
 	nulled  []fold.Nulled       // of the last line
-	*unmatched
 	tableOf func(table int) Table
 	refused *feed.Error           // of the current line, if adding its table failed
 	unfit   map[string]unfitTable // by name in the stream
 }
 
-// unmatched counts the messages that are for no table, in all attempts of a run.
-type unmatched struct {
-	warned  bool // about ignored messages
-	ignored int64
-	noTable map[string]int64 // by the value that the tables' conditions compare
-	notKept map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
-}
-
-// Values beyond maxValues count as otherValues.
-const (
-	maxValues   = 1000
-	otherValues = "other values"
-)
-
-// countLost counts the values of the last line that are not kept, and warns of the first of each name. It is called
-// after the line was folded, because until then the line may be rejected or mapped again.
-func (m *planned) countLost() {
-	for i := range m.lost {
-		m.lose(&m.lost[i])
-	}
-}
-
-func (m *planned) lose(v *mapping.LostValue) {
-	of := v.Table + "." + v.Name
-	if m.notKept[of]++; m.notKept[of] > 1 || m.log == nil {
-		return
-	}
-	text := "a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)"
-	if v.Why == mapping.NameTaken {
-		text = "the field %q is ignored: the column of that name has another source. Name a column for the field, or rename that one"
-	}
-	m.log.Warn(fmt.Sprintf("table %q: "+text, v.Table, v.Name))
-}
+// maxUnfit is how many unfit tables are remembered.
+const maxUnfit = 1000
 
 // Map implements [Mapper].
 func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.TableChange, table int, err error) {
@@ -150,31 +116,9 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 	case err != nil:
 		return nil, r.Table, err
 	case m.whole == nil: // otherwise whole has counted it
-		m.count(&r)
+		m.run.notePassed(&r)
 	}
 	return r.Rows, -1, nil
-}
-
-// count counts a message that is for no table, and warns of the first one that the envelope does not apply.
-func (m *planned) count(r *mapping.Result) {
-	switch r.Fate {
-	case mapping.Ignored:
-		m.ignored++
-	case mapping.Warned:
-		if m.ignored++; !m.warned && m.log != nil {
-			m.warned = true
-			m.log.Warn(r.Warning)
-		}
-	case mapping.NoTable:
-		name := "all"
-		if d := &r.Discriminator; d.Path != "" {
-			name = fmt.Sprintf("%s=%s", d.Path, d.Value())
-		}
-		if m.noTable[name] == 0 && len(m.noTable) >= maxValues {
-			name = otherValues
-		}
-		m.noTable[name]++
-	}
 }
 
 // add appends a table, or sets the key of one that had none, if check accepts it. A [*feed.Error] means that nothing was
@@ -190,7 +134,7 @@ func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line, check fun
 		}
 	}
 	if errors.As(err, &m.refused) {
-		if len(m.unfit) == maxValues {
+		if len(m.unfit) == maxUnfit {
 			clear(m.unfit)
 		}
 		m.unfit[n.StreamName] = unfitTable{&needed, m.refused}

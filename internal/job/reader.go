@@ -78,8 +78,7 @@ func (rd *reader) foldAll(reading, flushing context.Context) error {
 		err = rd.handle(flushing, e)
 		rd.scans.release(e)
 		rd.p.SetBuffer(int64(rd.filler.set.Bytes()))
-		mismatches, lost := rd.folding.mismatches(), rd.folding.lost()
-		rd.p.NoteUnused(func(u *progress.Unused) { u.Mismatches, u.Lost = mismatches, lost })
+		rd.folding.noteMismatches()
 		if err != nil {
 			return err
 		}

@@ -116,10 +116,10 @@ func (m *Mapper) UseColumns(now func(table int) (_ schema.Table, ok bool)) {
 	m.rows.types.current = now
 }
 
-// Mismatches returns, by path, how many values were not the object or array that a path expects; nil if there were
-// none. Values below them are absent.
-func (m *Mapper) Mismatches() (all map[string]int64) {
-	m.read.Mismatches(func(at paths.Place, n int64) {
+// TakeMismatches returns, by path, how many values were not the object or array that a path expects since the last call;
+// nil if there were none. Values below them are absent.
+func (m *Mapper) TakeMismatches() (all map[string]int64) {
+	m.read.TakeMismatches(func(at paths.Place, n int64) {
 		if all == nil {
 			all = map[string]int64{}
 		}

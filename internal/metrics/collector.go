@@ -104,18 +104,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	count("weir_reconnects_total", float64(s.Reconnects), "")
 	count("weir_sender_errors_total", float64(s.SenderErrors), "")
-	for name, by := range map[string]map[string]int64{"weir_path_mismatches_total": s.Unused.Mismatches, "weir_lost_values_total": s.Unused.Lost} {
-		total := int64(0)
-		for _, n := range by {
-			total += n
-		}
-		count(name, float64(total), "")
-	}
-	for column, n := range s.Unused.Nulled {
+	count("weir_path_mismatches_total", float64(s.Notes.Total(progress.Mismatched)), "")
+	count("weir_lost_values_total", float64(s.Notes.Total(progress.Lost)), "")
+	for column, n := range s.Notes[progress.Nulled] {
 		count("weir_nulled_values_total", float64(n), "", column)
 	}
 	ignored := map[string]int64{} // two names may become the same label
-	for field, n := range s.Unused.ByField() {
+	for field, n := range s.Notes[progress.Ignored] {
 		ignored[label(field)] += n
 	}
 	for field, n := range ignored {

@@ -145,13 +145,14 @@ func (r *Reader) Decides(c Condition) Place {
 	return c[0][0].at
 }
 
-// Mismatches calls each with the places whose value is not the object or array that a path expects, and how often
-// that happened. Values below such a place are absent.
-func (r *Reader) Mismatches(each func(at Place, n int64)) {
+// TakeMismatches calls each with the places whose value was not the object or array that a path expects, and how often
+// that happened since the last call. Values below such a place are absent.
+func (r *Reader) TakeMismatches(each func(at Place, n int64)) {
 	for i := range r.frames {
 		for at, n := range r.frames[i].mismatches {
 			if n > 0 {
 				each(Place{int32(i), int32(at)}, n)
+				r.frames[i].mismatches[at] = 0
 			}
 		}
 	}

@@ -46,7 +46,8 @@ type Snapshot struct {
 	SenderErrors  int64 // senders that were disconnected because of an error
 	FailedFetches int64 // from Kafka
 	Group         Group
-	Unused        Unused
+	Notes         Notes
+	Unmet         []Unmet   // fields that options name and no message had; must not be changed
 	LastMessage   time.Time // when it was read
 	FeedTime      time.Time // timestamp of the last message that has one
 	Buffer        int64     // bytes in the batch that is being filled
@@ -95,70 +96,6 @@ func (s *Snapshot) LagRecords() (n int64, ok bool) {
 		n += s.Lanes[i].Lag
 	}
 	return n, s.OpenPartitions() > 0 || s.Group.Partitions > 0
-}
-
-// Unused has the values that were not written, and the fields that options name and no message had. Its maps and slice
-// must not be changed.
-type Unused struct {
-	Mismatches map[string]int64 // values, by path, that are not the object or array that the path expects
-	Lost       map[string]int64 // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
-	Nulled     map[string]int64 // values that do not fit and count as null, by TABLE.COLUMN
-	Ignored    map[string]int64 // values without a column, by field; as of the last flush
-	named      []string         // the first fields of Ignored, and OtherFields
-	Passed     int64            // messages that were ignored
-	NoTable    map[string]int64 // messages that match no table, by the value that the tables' conditions compare
-	Unmet      []Unmet
-}
-
-// Unmet is a field that an option names and no message had.
-type Unmet struct {
-	Option   string   // or part of the config file
-	Field    string   // its path
-	Name     string   // last part of the path
-	Siblings []string // other fields that messages have at the same level and no option names
-}
-
-// NoteUnused calls note to update the counts of unused values.
-func (p *Progress) NoteUnused(note func(*Unused)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	note(&p.state.Unused)
-}
-
-// The first fields without a column are named one by one, the others together.
-const (
-	namedFields = 20
-	OtherFields = "other"
-)
-
-// Ignored sets how many values without a column each field had. It returns the fields that [Unused.ByField] names from
-// now on.
-func (p *Progress) Ignored(counts map[string]int64) (fresh []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	u := &p.state.Unused
-	u.Ignored = counts
-	for _, field := range slices.Sorted(maps.Keys(counts)) {
-		if !slices.Contains(u.named, field) && len(u.named) >= namedFields {
-			field = OtherFields
-		}
-		if !slices.Contains(u.named, field) {
-			u.named, fresh = append(u.named, field), append(fresh, field)
-		}
-	}
-	return fresh
-}
-
-// ByField is Ignored with a bounded number of names that stay the same for the whole run.
-func (u *Unused) ByField() map[string]int64 {
-	counts := map[string]int64{}
-	for field, n := range u.Ignored {
-		if !slices.Contains(u.named, field) {
-			field = OtherFields
-		}
-		counts[field] += n
-	}
-	return counts
 }
 
 // A Reason counts the lines rejected for one reason.
@@ -225,7 +162,7 @@ func (r *Rows) add(o Rows) {
 
 // New returns the counts, at zero, of a run that writes to tables.
 func New(tables ...string) *Progress {
-	p := &Progress{probed: time.Now(), state: Snapshot{Start: time.Now(), Rejects: Rejects{Unassigned: reasons()}, Flushes: Flushes{Retries: map[string]int64{}}}}
+	p := &Progress{probed: time.Now(), state: Snapshot{Start: time.Now(), Notes: Notes{}, Rejects: Rejects{Unassigned: reasons()}, Flushes: Flushes{Retries: map[string]int64{}}}}
 	for _, r := range sink.RetryReasons {
 		p.state.Retries[r] = 0
 	}
@@ -260,6 +197,7 @@ func (p *Progress) Snapshot() Snapshot {
 	for i := range s.Tables {
 		s.Tables[i].Rejected = maps.Clone(s.Tables[i].Rejected)
 	}
+	s.Notes = s.Notes.clone()
 	s.Files = p.ofFiles()
 	s.Lanes = make([]LaneState, len(p.lanes))
 	lanes := make([]Lane, len(p.lanes))

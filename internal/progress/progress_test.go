@@ -2,7 +2,6 @@ package progress_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,25 +247,23 @@ func TestStalls_ALargeFlushMayTakeLonger(t *testing.T) {
 	})
 }
 
-// The first 20 fields without a column are named. From then on, further fields count as other, and named fields keep
-// their names.
-func TestIgnored_NamesAreBounded(t *testing.T) {
+// TestNote_NamesAreBounded: the first 100 names of a kind are counted one by one. From then on, further names count as
+// other, and the first ones keep their names.
+func TestNote_NamesAreBounded(t *testing.T) {
 	p := progress.New("t")
-	counts := map[string]int64{"z": 1}
-	if got := p.Ignored(counts); !slices.Equal(got, []string{"z"}) {
-		t.Errorf("named first: %q", got)
+	fresh := 0
+	for range 2 {
+		for i := range 150 {
+			if name, first := p.Note(progress.Ignored, fmt.Sprintf("f%03d", i), 2); first {
+				fresh++
+			} else if i < 100 && name != fmt.Sprintf("f%03d", i) {
+				t.Errorf("f%03d is counted as %s", i, name)
+			}
+		}
 	}
-	for i := range 100 {
-		counts[fmt.Sprintf("f%03d", i)] = 2
-	}
-	if got := p.Ignored(counts); len(got) != 20 || got[0] != "f000" || got[19] != progress.OtherFields {
-		t.Errorf("named next: %q", got)
-	}
-	if got := p.Ignored(counts); got != nil {
-		t.Errorf("named again: %q", got)
-	}
+	p.Note(progress.Nulled, "f000", 1)
 	s := p.Snapshot()
-	if got := s.Unused.ByField(); len(got) != 21 || got["z"] != 1 || got["f018"] != 2 || got[progress.OtherFields] != 2*81 {
-		t.Errorf("counts: %v", got)
+	if n := s.Notes[progress.Ignored]; fresh != 101 || len(n) != 101 || n["f099"] != 4 || n[progress.OtherNames] != 2*50*2 || s.Notes.Total(progress.Ignored) != 600 {
+		t.Errorf("%d were new; counts: %v", fresh, n)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/progress"
 )
 
@@ -43,7 +42,7 @@ type Status struct {
 // NotStored has the values of applied messages that are in no column.
 type NotStored struct {
 	NulledValues  map[string]int64 `json:"nulled_values,omitempty"` // that did not fit and were stored as NULL, by TABLE.COLUMN
-	IgnoredFields map[string]int64 `json:"ignored_fields"`          // values without a column, by field: the first 20 fields, and other for the rest
+	IgnoredFields map[string]int64 `json:"ignored_fields"`          // values without a column, by field: the first 100 fields, and other for the rest
 	UnmetFields   []string         `json:"unmet_fields"`            // fields that options name and no message had, in words
 }
 
@@ -178,7 +177,7 @@ func (s *Site) status() *Status {
 		Counts:  Counts{Lines: did.Lines, Bytes: did.Bytes, PendingLines: did.Pending, RejectedLines: did.Rejected},
 		Storage: Storage{did.Buffer, s.BufferLimit, did.Spool, s.SpoolLimit},
 		Flushes: Flushes{Number: did.Batches, LastCommit: did.LastCommit.UTC(), RecentFlushes: []Flush{}, Retries: did.Retries}, Reconnects: did.Reconnects,
-		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, NotStored: NotStored{did.Unused.Nulled, did.Unused.ByField(), []string{}}}
+		Stalled: []Stall{}, Tables: []Table{}, Sources: []Source{}, Reasons: []Reason{}, RejectsAt: s.RejectsAt, NotStored: NotStored{did.Notes[progress.Nulled], some(did.Notes[progress.Ignored]), []string{}}}
 	for _, stall := range did.Stalls() {
 		st.Stalled = append(st.Stalled, Stall{string(stall.Cause), stall.Text, stall.Since.UTC()})
 	}
@@ -261,7 +260,7 @@ func (c *Counts) rest(now, since read, over float64, lastMessage, feedTime time.
 func perSecond(n int64, over float64) float64 { return float64(max(0, n)) / over }
 
 // some returns the reasons whose count is not 0.
-func some(counts map[feed.Reason]int64) map[string]int64 {
+func some[K ~string](counts map[K]int64) map[string]int64 {
 	out := map[string]int64{}
 	for reason, n := range counts {
 		if n > 0 {

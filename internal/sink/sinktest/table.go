@@ -15,7 +15,7 @@ var tableTests = []test{
 		r := Begin(t, db)
 		r.Flush(`{"id":1,"a":"x","new":1}`, `{"id":2,"new":2}`)
 		Expect(t, db, "SELECT * FROM t ORDER BY id", "1|x", "2|NULL")
-		if got := r.folders[0].Ignored()["new"]; got != 2 {
+		if got := r.folders[0].TakeIgnored()["new"]; got != 2 {
 			t.Errorf("%d values were counted as ignored, want 2", got)
 		}
 	}},
