@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
@@ -16,7 +15,7 @@ import (
 // claimChunk is how many sources are claimed at a time, because each claim is a round trip.
 const claimChunk = 200
 
-// A claimer claims lanes before they are opened, and returns where they continue. The opener's goroutines share it.
+// A claimer claims lanes before they are opened, and returns where they continue. It is the opener's.
 type claimer struct {
 	cfg       *Config
 	claims    sink.Claims
@@ -25,7 +24,6 @@ type claimer struct {
 	p         *progress.Progress
 	inGroup   bool // the consumer group assigns the run's lanes
 
-	mu       sync.Mutex
 	starts   []start           // not claimed yet
 	claimed  map[string]*start // not opened yet; nil: there is nothing to read
 	finished int64             // sources that an earlier run read to their ends
@@ -34,8 +32,6 @@ type claimer struct {
 
 // claim claims a lane and returns where it continues. It returns nil if there is nothing to read.
 func (c *claimer) claim(ctx context.Context, name string) (*start, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for !c.inGroup {
 		if s, ok := c.claimed[name]; ok {
 			delete(c.claimed, name)
@@ -136,8 +132,6 @@ func (c *claimer) skip(s *start) {
 
 // skipOpened is [claimer.skip] for a source that must be opened to know that.
 func (c *claimer) skipOpened(s *start) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.skip(s)
 }
 

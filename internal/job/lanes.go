@@ -7,11 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
@@ -74,50 +71,31 @@ type opener struct {
 	unread  *unreadFiles
 	spooled func(source.Source) source.Source // keeps the lines of the only source on disk; nil: not wanted
 	spool   source.Source                     // what spooled returned, open until everything is committed
-
-	mu    sync.Mutex
-	lanes []*lane // opened so far
+	lanes   []*lane                           // opened so far
 }
 
-// open reads the sources to their ends: followed files at the same time, others one after the other. When reading ends,
-// lines read before are still put into the pool; when folding ends, nothing is. src is the source of all of them if it
-// is already open, else nil.
-func (o *opener) open(reading, folding context.Context, starts []start, src source.Source) error {
+// open reads the sources to their ends. When reading ends, lines read before are still put into the pool; when folding
+// ends, nothing is. src is the source of all of them if it is already open, else nil.
+func (o *opener) open(reading, folding context.Context, starts []start, src source.Source) (err error) {
 	if src != nil {
 		return o.read(reading, folding, src)
 	}
-	readAll := func(reading, folding context.Context, names []string) (err error) {
-		src, err := o.cfg.Kind.Open(reading, names, o.options)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, src.Close()) }()
-		return o.read(reading, folding, src)
+	if len(starts) == 0 {
+		return nil
 	}
 	names := make([]string, len(starts))
 	for i := range starts {
 		names[i] = starts[i].name
 	}
-	if !o.cfg.Source.Follow || len(names) < 2 {
-		if o.spooled == nil || len(names) == 0 {
-			return readAll(reading, folding, names)
-		}
-		src, err := o.cfg.Kind.Open(reading, names, o.options)
-		if err != nil {
-			return err
-		}
+	if src, err = o.cfg.Kind.Open(reading, names, o.options); err != nil {
+		return err
+	}
+	if o.spooled != nil {
 		o.spool = o.spooled(src)
 		return o.read(reading, folding, o.spool)
 	}
-	o.options.Lanes = names
-	g, folding := errgroup.WithContext(folding)
-	reading, cancel := context.WithCancel(reading)
-	defer cancel()
-	defer context.AfterFunc(folding, cancel)()
-	for i := range names {
-		g.Go(func() error { return readAll(reading, folding, names[i:i+1]) })
-	}
-	return g.Wait()
+	defer func() { err = errors.Join(err, src.Close()) }()
+	return o.read(reading, folding, src)
 }
 
 // read puts the events of a source into the pool, until an error or its end.
@@ -220,9 +198,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	if l.period == 0 && (l.begun.Waits || o.cfg.MaxRate > 0) {
 		l.period, l.prompt = livePeriod, o.cfg.MaxRate > 0 || !l.traits.Stored() && !l.traits.Records
 	}
-	o.mu.Lock()
 	o.lanes = append(o.lanes, l)
-	o.mu.Unlock()
 	if finished {
 		o.claimer.skipOpened(s)
 	} else {

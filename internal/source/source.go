@@ -49,7 +49,6 @@ type Options struct {
 	// Ends are the end offsets that the lanes of a [Catalog] had when the run began; other lanes have appeared since.
 	// nil: the run is beginning.
 	Ends     map[string]int64
-	Lanes    []string     // of the run, if it reads several at the same time
 	Nameless bool         // a [Member] joins without its name, because another member has it
 	Buffer   int64        // bytes of memory for batches, of which a source may use a share; 0: unlimited
 	Pool     *Pool        // shared with other streams; nil: the stream has its own

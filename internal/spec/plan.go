@@ -127,7 +127,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 		b.tables(cmp.Or(of, "t"))
 	}
 	options := &p.options
-	*options = KindOptions{File: file.Options{Stdin: s.env.Stdin}, Kafka: b.kafka()}
+	*options = KindOptions{File: file.Options{Stdin: s.env.Stdin, RotateWait: s.Source.RotateWait}, Kafka: b.kafka()}
 	options.TCP.Idle = feed.IdleTimeout
 	live := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Live })
 	isKafka := IsKafka(c.Sources)

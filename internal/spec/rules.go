@@ -122,6 +122,7 @@ func (b *builder) checkValues() {
 	b.faultIf(b.Once.AcceptSettings && b.Once.Restart != "", "accept-settings", "--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
 	b.faultIf(b.Fold.Tombstones < 0, "tombstones", "--tombstones cannot be negative")
 	b.faultIf(o.Buffer < 1<<20 || o.Buffer > 32<<30, "buffer", "--buffer %s: must be between 1MiB and 32GiB", o.Buffer)
+	b.faultIf(b.Source.RotateWait < 0, "rotate-wait", "--rotate-wait cannot be negative")
 	b.faultIf(o.Period < 0, "batch-period", "--batch-period cannot be negative")
 	b.faultIf(o.RetryFor < 0, "retry-for", "--retry-for cannot be negative")
 	b.faultIf(sp.Folder != "" && sp.Max < 1<<20, "spool-max", "--spool-max %s: must be at least 1MiB", sp.Max)

@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/memory"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
 )
 
 // A Spec holds the settings of a run. If a field is 0 or "", [Spec.Plan] chooses the value.
@@ -41,6 +42,7 @@ type Spec struct {
 type Source struct {
 	Names       []string // from the file or the environment
 	Follow      bool
+	RotateWait  time.Duration
 	Compression string
 	MaxRate     float64 // lines per second
 	MaxLine     Size
@@ -170,7 +172,7 @@ func New(env *Env) *Spec {
 	instance, why := stableName(env)
 	s := &Spec{
 		env:    env,
-		Source: Source{Compression: source.Auto, MaxLine: source.DefaultMaxLine},
+		Source: Source{Compression: source.Auto, RotateWait: file.DefaultRotateWait, MaxLine: source.DefaultMaxLine},
 		Table:  Table{MaxColumns: 500, ForeignKeys: CheckForeignKeys},
 		Fold:   Fold{Null: fold.ClearNull, BadValues: fold.RejectBad, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
@@ -199,6 +201,7 @@ func (s *Spec) declareSource() {
 	o, group := &s.Source, SourceGroup
 	s.declare("", "source", &sourceList{list{value: &o.Names}}, "the sources, if the command line names none: a path, a URL, or a list").noFlag = true
 	s.declare(group, "follow", (*flag)(&o.Follow), "keep reading as files grow, rotate or are truncated; wait for one that does not exist yet")
+	s.declare(group, "rotate-wait", &Duration{Value: &o.RotateWait}, "with --follow: read a renamed file until it has not grown for this long")
 	s.declare(group, "compression", NewChoice(&o.Compression, source.Auto, source.None, source.Gzip, source.Zstd, source.Zlib, source.Deflate), "compression of the sources; auto detects gzip and zstd; deflate is raw")
 	s.declare(group, "max-rate", (*rate)(&o.MaxRate), "read at most at this `RATE`, such as 5000/s (default no limit)")
 	s.declare(group, "job", (*text)(&o.Job), "the `JOB` whose checkpoints are used (default the name of the table, or of a config file with tables; stdin: none)")

@@ -2,12 +2,12 @@
 package file
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"time"
 
@@ -16,10 +16,14 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// New returns a source that reads files and stdin one after the other. Files are named by absolute path.
-func New(names []string, o source.Options, f Options) source.Source {
+// New returns a source that reads files and stdin one after the other, but with Follow, files at the same time. Files
+// are named by absolute path. With Follow, a name may be a glob.
+func New(names []string, o source.Options, f Options) (source.Source, error) {
+	if o.Follow && (len(names) > 1 || isGlob(names[0])) {
+		return newWatch(names, o, f)
+	}
 	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
-		s, err := open(ctx, name, o, f, from.Cursor)
+		s, err := openNamed(ctx, name, o, f, from.Cursor)
 		if err != nil {
 			return nil, err
 		}
@@ -27,7 +31,7 @@ func New(names []string, o source.Options, f Options) source.Source {
 			err = io.EOF
 		}
 		return s, err
-	})
+	}), nil
 }
 
 var _ source.Sized = (*Stream)(nil)
@@ -37,8 +41,8 @@ type Stream struct {
 	*lines.Stream
 	reader lines.Reader
 	opts   source.Options
-	stdin  io.Reader     // see Options
-	poll   time.Duration // see Options
+	files  Options
+	isLane func(path string) bool // reports whether the run reads a file as a lane of its own
 	waits  bool
 	done   bool
 	from   lines.Position // where reading begins
@@ -60,22 +64,28 @@ func Open(ctx context.Context, spec string, o source.Options, f Options, from so
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, name, o, f, from)
+	return openNamed(ctx, name, o, f, from)
 }
 
-func open(ctx context.Context, name string, o source.Options, f Options, from source.Cursor) (*Stream, error) {
+func openNamed(ctx context.Context, name string, o source.Options, f Options, from source.Cursor) (*Stream, error) {
 	o, err := o.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	o.Log = o.Log.With("source", name)
-	s := &Stream{opts: o, stdin: f.Stdin, poll: cmp.Or(f.Poll, defaultPoll)}
-	if s.stdin == nil {
-		s.stdin = os.Stdin
+	f = f.withDefaults()
+	if err := waitFor(ctx, name, &o, &f); err != nil {
+		return nil, err
 	}
+	return open(ctx, name, o, f, func(path string) bool { return path == name }, from)
+}
+
+// open is Open with defaults filled in, for a file that exists.
+func open(ctx context.Context, name string, o source.Options, f Options, isLane func(path string) bool, from source.Cursor) (*Stream, error) {
+	o.Log = o.Log.With("source", name)
+	s := &Stream{opts: o, files: f, isLane: isLane}
 	s.Stream = lines.NewStream(name, s.produce, s.interrupt)
 	stop := context.AfterFunc(ctx, s.Cancel)
-	err = s.open(ctx, from)
+	err := s.open(ctx, from)
 	if !stop() {
 		err = ctx.Err()
 	}
@@ -91,10 +101,10 @@ func (s *Stream) open(ctx context.Context, from source.Cursor) error {
 		if err := s.startAt(from); err != nil {
 			return err
 		}
-		s.attach(s.stdin, !isRegular(s.stdin))
+		s.attach(s.files.Stdin, !isRegular(s.files.Stdin))
 		return nil
 	}
-	info, err := s.find(ctx)
+	info, err := os.Stat(s.Name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return notFound(s.Name)
@@ -133,20 +143,24 @@ func (s *Stream) startAt(c source.Cursor) (err error) {
 	return err
 }
 
-// find stats the file. With Follow, it waits until the file exists.
-func (s *Stream) find(ctx context.Context) (fs.FileInfo, error) {
-	for said := false; ; said = true {
-		info, err := os.Stat(s.Name)
-		if !s.opts.Follow || !errors.Is(err, fs.ErrNotExist) {
-			return info, err
+// waitFor waits until a file exists, with Follow.
+func waitFor(ctx context.Context, name string, o *source.Options, f *Options) error {
+	for said := false; o.Follow && name != source.StdinName; said = true {
+		if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
 		if !said {
-			s.opts.Log.Warn(s.Name + " does not exist yet: waiting for it")
+			sayMissing(o, name)
 		}
-		if err := backoff.Sleep(ctx, s.poll); err != nil {
-			return nil, err
+		if err := backoff.Sleep(ctx, f.Poll); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+func sayMissing(o *source.Options, name string) {
+	o.Log.Warn(name+" does not exist yet: waiting for it", "source", name)
 }
 
 func (s *Stream) attach(r io.Reader, waits bool) {
@@ -177,7 +191,7 @@ func (s *Stream) openFile() error {
 	}
 	size := info.Size()
 	if s.opts.Follow {
-		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, poll: s.poll, log: s.opts.Log}
+		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, poll: s.files.Poll, rotateWait: s.files.RotateWait, log: s.opts.Log}
 		// Before begin compares the checkpoint, so later changes are noticed.
 		if err := s.follow.from(s.from.Offset); err != nil {
 			return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
@@ -186,17 +200,35 @@ func (s *Stream) openFile() error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	if s.reader.Format() != source.None {
-		if s.opts.Follow {
-			return fmt.Errorf("follow %s: it is compressed (%s); only plain files can be followed", s.Name, s.reader.Format())
-		}
-		return nil
-	}
-	if s.opts.Follow {
+	switch packed := s.reader.Format() != source.None; {
+	case s.opts.Follow && !packed:
 		s.reader.Raw.R = s.follow
-		return nil
+	case s.opts.Follow && sameFile(s.file, s.Name) == nil:
+		return fmt.Errorf("follow %s: it is compressed (%s); only plain files can be followed", s.Name, s.reader.Format())
+	case s.opts.Follow:
+		s.follow.at = size
+	case !packed:
+		s.done = s.from.Offset > 0 && s.from.Offset == size
 	}
-	s.done = s.from.Offset > 0 && s.from.Offset == size
+	return nil
+}
+
+// reopen continues with the next file, which has replaced a followed one. It may be compressed by now.
+func (s *Stream) reopen() (err error) {
+	if err := s.follow.reopen(); err != nil {
+		return err
+	}
+	s.file = s.follow.file
+	s.reader.Raw.R = io.NewSectionReader(s.file, 0, math.MaxInt64)
+	if err := s.reader.Begin(); err != nil {
+		return err
+	}
+	if s.reader.Format() == source.None {
+		s.reader.Raw.R = s.follow
+	} else if s.follow.at, err = s.file.Seek(0, io.SeekEnd); err != nil {
+		return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
+	}
+	s.reader.Restarted()
 	return nil
 }
 
@@ -281,11 +313,9 @@ func (s *Stream) produce() error {
 		b, err := s.reader.Next()
 		switch {
 		case err == io.EOF && s.follow != nil:
-			// Another file has replaced it.
-			if err := s.follow.reopen(); err != nil {
+			if err := s.reopen(); err != nil {
 				return err
 			}
-			s.reader.Restarted()
 			continue
 		case err == io.EOF:
 			return io.EOF
@@ -316,7 +346,7 @@ func (s *Stream) Close() error {
 		s.reader.Forget()
 	}
 	if s.follow != nil {
-		return s.follow.file.Close()
+		return s.follow.close()
 	}
 	if c, ok := s.in.(io.Closer); ok && s.Name != source.StdinName {
 		return c.Close()

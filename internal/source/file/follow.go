@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
@@ -27,20 +28,35 @@ const seenMax = lines.HeadMax
 // A file may be truncated and then grow past the old offset. Each read therefore compares the bytes that were read
 // before.
 type follower struct {
-	ctx  context.Context
-	path string
-	file *os.File
-	poll time.Duration
-	log  *slog.Logger
+	ctx        context.Context
+	path       string
+	file       *os.File
+	poll       time.Duration
+	rotateWait time.Duration // see Options
+	log        *slog.Logger
 
 	at    int64  // offset of the next read
 	head  []byte // the first bytes read
 	last  []byte // the last bytes read
 	check []byte // buffer to compare with them
 
-	replaced  bool // at the last check, path was another file
+	replaced  time.Time // since when path is another file and this one has not grown; zero: it is not
 	truncated bool
+	idle      atomic.Bool // nothing was there to read at the last poll
+
+	before late       // the file that was read before this one
+	late   [4096]byte // buffer to count its lines
 }
+
+// late is a file that was replaced and read to its end. For a while it is watched for lines that come later.
+type late struct {
+	file  *os.File // nil: none
+	at    int64    // offset up to which it was read or counted
+	until time.Time
+}
+
+// lateFor is how long a file is watched that was replaced. It keeps the disk space of a file that is removed.
+const lateFor = time.Minute
 
 // from continues at an offset. It records the bytes before it, for later comparison.
 func (t *follower) from(at int64) (err error) {
@@ -55,8 +71,8 @@ func (t *follower) from(at int64) (err error) {
 	return err
 }
 
-// Read waits for data. When the path names another file, the old one is polled once more, because its writer may still
-// have it open.
+// Read waits for data. When the path names another file, the old one is read until it has not grown for rotateWait,
+// because its writer may still have it open.
 func (t *follower) Read(p []byte) (int, error) {
 	for {
 		if t.truncated {
@@ -66,12 +82,15 @@ func (t *follower) Read(p []byte) (int, error) {
 		if err != nil && err != io.EOF {
 			return 0, err
 		}
+		t.idle.Store(n == 0)
 		if n > 0 {
+			t.replaced = time.Time{}
 			if n, err = t.accept(p[:n]); n > 0 || err != nil {
 				return n, err
 			}
 			continue
 		}
+		t.countLate()
 		if over, err := t.over(); err != nil {
 			return 0, err
 		} else if over {
@@ -130,10 +149,53 @@ func (t *follower) over() (bool, error) {
 		t.truncated = true
 		return true, nil
 	}
-	seen := t.replaced
 	now, err := os.Stat(t.path)
-	t.replaced = err == nil && !os.SameFile(own, now)
-	return seen && t.replaced, nil
+	switch {
+	case err != nil || os.SameFile(own, now):
+		t.replaced = time.Time{}
+	case t.replaced.IsZero():
+		t.replaced = time.Now()
+	default:
+		return time.Since(t.replaced) >= t.rotateWait, nil
+	}
+	return false, nil
+}
+
+// countLate warns of lines that were written to the file before this one after it was read to its end.
+func (t *follower) countLate() {
+	b := &t.before
+	if b.file == nil {
+		return
+	}
+	for count := 0; ; {
+		n, err := b.file.ReadAt(t.late[:], b.at)
+		b.at += int64(n)
+		count += bytes.Count(t.late[:n], []byte("\n"))
+		if err == nil {
+			continue
+		}
+		if count > 0 {
+			t.log.Warn(fmt.Sprintf("%s: lines written to the file before it, more than %s after its rotation: %d; they are not read (--rotate-wait waits longer)", t.path, t.rotateWait, count))
+		}
+		break
+	}
+	if time.Now().After(b.until) {
+		t.forgetLate()
+	}
+}
+
+func (t *follower) forgetLate() {
+	if t.before.file != nil {
+		t.before.file.Close()
+	}
+	t.before = late{}
+}
+
+// close closes the follower's files.
+func (t *follower) close() error {
+	t.countLate()
+	t.forgetLate()
+	return t.file.Close()
 }
 
 // reopen moves to the start of the next file: the one at path now, or one that was there between two polls.
@@ -153,8 +215,10 @@ func (t *follower) reopen() error {
 	if err != nil {
 		return fmt.Errorf("follow %s over its rotation: %w", t.path, lines.Bare(err))
 	}
-	t.file.Close()
-	t.file, t.replaced = f, false
+	t.countLate()
+	t.forgetLate()
+	t.before = late{t.file, t.at, time.Now().Add(lateFor)}
+	t.file, t.replaced = f, time.Time{}
 	return t.from(0)
 }
 

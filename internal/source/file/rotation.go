@@ -3,6 +3,7 @@ package file
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
@@ -43,7 +45,7 @@ func successor(path string, current fs.FileInfo) (next string, doubtful []string
 	for _, info := range written {
 		rest, begins := strings.CutPrefix(info.Name(), common)
 		switch {
-		case begins && numbers.ReplaceAllString(rest, "#") == numbers.ReplaceAllString(renamed[len(common):], "#") && compareAge(rest, renamed[len(common):]) > 0:
+		case begins && pattern(rest) == pattern(renamed[len(common):]) && compareAge(rest, renamed[len(common):]) > 0:
 			rotated = append(rotated, rest)
 		case info.ModTime().After(current.ModTime()) && numbers.MatchString(strings.TrimPrefix(info.Name(), base)) && strings.HasPrefix(info.Name(), base):
 			doubtful = append(doubtful, info.Name())
@@ -56,10 +58,10 @@ func successor(path string, current fs.FileInfo) (next string, doubtful []string
 }
 
 // unrotated returns f, the file at the stream's path, or in its place the one file that was read before, if that was
-// renamed or copied since to a name that begins with the path. A lane of the run reads that from its own position, so it
-// is not taken. It closes the other.
+// renamed, copied or compressed since to a name that begins with the path. A lane of the run reads that from its own
+// position, so it is not taken. It closes the other.
 func (s *Stream) unrotated(f *os.File) *os.File {
-	if isOf(f, s.from) {
+	if s.isRead(f) {
 		return f
 	}
 	dir, base := filepath.Split(s.Name)
@@ -72,13 +74,13 @@ func (s *Stream) unrotated(f *os.File) *os.File {
 		if e.Name() == base || !strings.HasPrefix(e.Name(), base) || !e.Type().IsRegular() {
 			continue
 		}
-		if old, err := os.Open(dir + e.Name()); err == nil && isOf(old, s.from) {
+		if old, err := os.Open(dir + e.Name()); err == nil && s.isRead(old) {
 			found = append(found, old)
 		} else if err == nil {
 			old.Close()
 		}
 	}
-	if len(found) == 1 && !slices.Contains(s.opts.Lanes, found[0].Name()) {
+	if len(found) == 1 && !s.isLane(found[0].Name()) {
 		s.opts.Log.Info(fmt.Sprintf("%s was rotated since it was read: the rest of %s comes first", s.Name, filepath.Base(found[0].Name())))
 		found = append(found, f)
 		f, found = found[0], found[1:]
@@ -89,13 +91,36 @@ func (s *Stream) unrotated(f *os.File) *os.File {
 	return f
 }
 
-// isOf reports whether f is the file that a position is of, as far as it tells.
-func isOf(f *os.File, p lines.Position) bool {
-	head, last, err := readEnds(f, f.Name(), p)
-	return err == nil && (p.Offset == 0 || p.Check(f.Name(), head, last) == nil)
+// isRead reports whether f is the file that was read before, as far as its bytes before the stream's position tell. It
+// leaves f at its start.
+func (s *Stream) isRead(f *os.File) bool {
+	if s.from.Offset == 0 {
+		return true
+	}
+	defer f.Seek(0, io.SeekStart)
+	in := s.opts.Pool.Reader(f)
+	defer s.opts.Pool.PutReader(in)
+	format := s.opts.Compression
+	if format == source.Auto {
+		format = lines.Sniff(in)
+	}
+	if format == source.None {
+		head, last, err := readEnds(f, f.Name(), s.from)
+		return err == nil && s.from.Check(f.Name(), head, last) == nil
+	}
+	content, err := lines.Decompress(in, format, lines.MaxWindow)
+	return err == nil && s.from.Matches(content)
 }
 
 var numbers = regexp.MustCompile(`[0-9]+`)
+
+// pattern returns the suffix of a rotated file's name, plain or compressed, without its numbers.
+func pattern(suffix string) string {
+	for _, packed := range []string{".gz", ".zst"} {
+		suffix = strings.TrimSuffix(suffix, packed)
+	}
+	return numbers.ReplaceAllString(suffix, "#")
+}
 
 // compareAge compares the suffixes of two rotated files' names, which differ only in their numbers. It is negative if a
 // is older: FILE.1 is newer than FILE.2, FILE-20241124 older than FILE-20241125.

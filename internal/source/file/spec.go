@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +19,20 @@ import (
 type Options struct {
 	Stdin io.Reader     // read for "-", never closed; nil: os.Stdin
 	Poll  time.Duration // how often a followed file is polled; 0: 250 ms
+	// RotateWait is how long a followed file that was replaced has to stay unchanged before the next one is read.
+	RotateWait time.Duration
 }
 
-// defaultPoll is the default of Options.Poll.
-const defaultPoll = 250 * time.Millisecond
+// DefaultRotateWait is the default of --rotate-wait.
+const DefaultRotateWait = 5 * time.Second
+
+func (o Options) withDefaults() Options {
+	if o.Stdin == nil {
+		o.Stdin = os.Stdin
+	}
+	o.Poll = cmp.Or(o.Poll, 250*time.Millisecond)
+	return o
+}
 
 // Kind returns files and stdin as a kind of source.
 func Kind(o Options) source.Kind {
@@ -33,7 +44,7 @@ func Kind(o Options) source.Kind {
 		Suggests: suggests,
 		Finished: Finished,
 		Open: func(_ context.Context, names []string, common source.Options) (source.Source, error) {
-			return New(names, common, o), nil
+			return New(names, common, o)
 		},
 	}
 }
@@ -44,7 +55,7 @@ func traitsOf(spec string) source.Traits {
 
 // parse returns the files that an argument names. A path that does not exist is treated as a glob. Matches are sorted;
 // directories among them are skipped, but a directory named outright is an error. With follow, a path that does not
-// exist is kept, because reading waits for it.
+// exist is kept, because reading waits for it, and a glob comes after its matches, because more may appear.
 func parse(arg string, follow bool) ([]string, error) {
 	if isStdin(arg) {
 		return []string{"-"}, nil
@@ -62,13 +73,23 @@ func parse(arg string, follow bool) ([]string, error) {
 	case follow && !isGlob(arg):
 		return []string{arg}, nil
 	}
-	return glob(arg)
+	files, err := glob(arg)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", arg, err)
+	case follow:
+		return append(files, arg), nil
+	case len(files) == 0:
+		return nil, notFound(arg)
+	}
+	return files, nil
 }
 
+// glob returns the files that match a pattern, by name.
 func glob(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(pattern)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", pattern, err)
+		return nil, err
 	}
 	var files []string
 	for _, path := range matches {
@@ -76,13 +97,16 @@ func glob(pattern string) ([]string, error) {
 			files = append(files, path) // reading it will return the error
 		}
 	}
-	if len(files) == 0 {
-		return nil, notFound(pattern)
-	}
 	return files, nil
 }
 
+// isGlob reports whether a path that does not exist is a glob.
 func isGlob(path string) bool { return strings.ContainsAny(path, "*?[") }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
 
 // notFound returns the error for a path that does not exist, or a glob without a match.
 func notFound(path string) error {
@@ -115,7 +139,7 @@ func nameOf(spec string) (string, error) {
 
 // suggests returns a file's name without its format extensions.
 func suggests(spec string) string {
-	if isStdin(spec) {
+	if isStdin(spec) || isGlob(spec) && !exists(spec) {
 		return ""
 	}
 	name := filepath.Base(spec)

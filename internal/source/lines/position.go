@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc64"
+	"io"
 
 	"github.com/weirsync/weir/internal/source"
 )
@@ -57,6 +58,16 @@ func (p Position) Check(name string, head, last []byte) error {
 		return &source.ChangedError{Name: name, What: fmt.Sprintf("is not the file that was read before: the %d bytes before offset %d differ", p.LastLen, p.Offset)}
 	}
 	return nil
+}
+
+// Matches reports whether a decompressed stream, read from its start, has the bytes before p that the last run read.
+func (p Position) Matches(content io.Reader) bool {
+	past := bothEnds{head: newHead()}
+	if _, err := io.CopyN(&past, content, int64(p.HeadLen)); err != nil || sum(past.head) != p.HeadSum {
+		return false // most files are told by their first bytes
+	}
+	_, err := io.CopyN(&past, content, p.Offset-int64(p.HeadLen))
+	return err == nil && p.Check("", past.head, past.last.bytes()) == nil
 }
 
 // end describes the end of a block in a stream with cursors.

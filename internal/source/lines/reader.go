@@ -59,10 +59,12 @@ func (r *Reader) Again(offset int64) {
 	r.src.Reset(&r.Raw)
 }
 
-// Restarted continues with another plain stream.
+// Restarted says that the stream whose compression Begin has detected starts over. A plain one is read from the input
+// that is set now.
 func (r *Reader) Restarted() {
-	r.Again(0)
-	r.Reset(r.src)
+	if r.format == source.None {
+		r.Again(0)
+	}
 	r.Restart, r.Hole = true, true
 }
 

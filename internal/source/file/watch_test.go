@@ -1,0 +1,198 @@
+package file_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/testcheck"
+)
+
+// A renamed file is read as long as its writer appends to it, with pauses shorter than the wait. What comes later is
+// counted.
+func TestFollow_RenamedFileIsReadUntilItIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(t, "feed")
+		write(t, f.path, []byte("a\n"))
+		stream, err := file.Open(t.Context(), f.path, source.Options{Follow: true, Log: logtest.To(func(w string) { f.warnings <- w })}, file.Options{RotateWait: 5 * time.Second}, "")
+		testcheck.NoError(t, err)
+		defer stream.Close()
+		f.stream = stream
+		f.want("a\n", 0, false)
+		testcheck.NoError(t, os.Rename(f.path, f.path+".1"))
+		f.append(f.path, "new\n")
+		for i := range 10 {
+			time.Sleep(4 * time.Second)
+			f.append(f.path+".1", "x\n")
+			f.want("x\n", int64(2+2*i), false)
+		}
+		f.want("new\n", 0, true)
+		f.append(f.path+".1", "late\nlater\n")
+		f.append(f.path, "b\n")
+		f.want("b\n", 4, false)
+		if w := <-f.warnings; !strings.Contains(w, f.path+": lines written to the file before it, more than 5s after its rotation: 2; they are not read") {
+			t.Error(w)
+		}
+	})
+}
+
+// A file that was rotated and compressed while it was not open is found by its content, and so are the ones after it.
+func TestFollow_FindsCompressedRotations(t *testing.T) {
+	for form, pack := range map[string]func(testing.TB, []byte) []byte{".gz": gz, ".zst": zst, "": forms["plain"]} {
+		follow(t, "a\nb\n", func(f *followed) {
+			f.want("a\n", 0, false)
+			testcheck.NoError(t, f.stream.Close())
+			testcheck.NoError(t, os.Remove(f.path))
+			write(t, f.path+".2"+form, pack(t, []byte("a\nb\nc\n")))
+			write(t, f.path+".1"+form, pack(t, []byte("d\n")))
+			write(t, f.path+".3"+form, pack(t, []byte("x\n")))
+			old := time.Now().Add(-time.Hour)
+			testcheck.NoError(t, os.Chtimes(f.path+".3"+form, old, old))
+			write(t, f.path, []byte("e\n"))
+			f.got = nil
+			f.open()
+			f.want("b\nc\n", 2, false)
+			f.want("d\n", 0, true)
+			f.want("e\n", 0, true)
+		})
+	}
+}
+
+// A watching is a folder that a test fills and a source follows.
+type watching struct {
+	*testing.T
+	dir   string
+	src   source.Source
+	begun []string                 // lanes, in the order in which they were offered
+	at    map[string]source.Cursor // by lane, after its last line
+	text  map[string]string        // what was read, by lane
+	open  map[string]bool
+}
+
+// watch calls do with a source that follows names in a folder.
+func watch(t *testing.T, do func(w *watching), names ...string) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watching{T: t, dir: t.TempDir(), at: map[string]source.Cursor{}, text: map[string]string{}, open: map[string]bool{}}
+		for i := range names {
+			names[i] = filepath.Join(w.dir, names[i])
+		}
+		var err error
+		w.src, err = file.Kind(file.Options{RotateWait: time.Second}).Open(t.Context(), names, source.Options{Follow: true, Log: logtest.New(t)})
+		testcheck.NoError(t, err)
+		defer func() { testcheck.NoError(t, w.src.Close()) }()
+		do(w)
+	})
+}
+
+func (w *watching) write(name, text string) {
+	w.Helper()
+	f, err := os.OpenFile(filepath.Join(w.dir, name), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	testcheck.NoError(w, err)
+	_, err = f.WriteString(text)
+	testcheck.NoError(w, errors.Join(err, f.Close()))
+}
+
+// next handles one event, or reports that none comes within a minute.
+func (w *watching) next() bool {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	e, err := w.src.Next(ctx)
+	if errors.Is(err, context.DeadlineExceeded) || err == io.EOF {
+		return false
+	}
+	testcheck.NoError(w, err)
+	name := filepath.Base(e.Lane)
+	switch e.Kind {
+	case source.Opened:
+		if w.open[name] {
+			w.Errorf("%s is open and offered again", name)
+		}
+		w.begun = append(w.begun, name)
+		_, err := e.Begin(w.Context(), source.Point{Cursor: w.at[name]})
+		if err != io.EOF {
+			testcheck.NoError(w, err)
+		}
+		w.open[name] = true
+	case source.Closing:
+		testcheck.NoError(w, e.Err)
+		delete(w.open, name)
+	case source.Data:
+		w.text[name] += string(e.Block.Data)
+		w.at[name] = e.Block.CursorAfter(len(e.Block.Data))
+		e.Block.Release()
+	}
+	return true
+}
+
+// Files of a folder are read once they exist, in the order in which they are found, and so are paths that are missing at
+// first. A file that is closed to make room is read on when it grows.
+func TestWatch_Folder(t *testing.T) {
+	watch(t, func(w *watching) {
+		w.write("b.jsonl", "1\n")
+		w.write("a.jsonl", "2\n")
+		w.write("other", "3\n")
+		for w.next() {
+		}
+		w.write("0.jsonl", "4\n")
+		w.write("b.jsonl", "5\n")
+		w.write("named", "6\n")
+		for w.next() {
+		}
+		if want := []string{"a.jsonl", "b.jsonl", "0.jsonl", "named"}; !slices.Equal(w.begun, want) {
+			t.Errorf("offered %q, want %q", w.begun, want)
+		}
+		if w.text["b.jsonl"] != "1\n5\n" || w.text["a.jsonl"] != "2\n" || w.text["0.jsonl"] != "4\n" || w.text["named"] != "6\n" || w.text["other"] != "" {
+			t.Errorf("read %q", w.text)
+		}
+		w.src.Stop()
+		for w.next() {
+		}
+		if len(w.open) > 0 {
+			t.Errorf("still open: %v", w.open)
+		}
+	}, "*.jsonl", "named")
+}
+
+func TestWatch_MoreFilesThanMayBeOpen(t *testing.T) {
+	watch(t, func(w *watching) {
+		const files = 1500
+		for i := range files {
+			w.write(fmt.Sprintf("%04d", i), "a\n")
+		}
+		for w.next() {
+			if len(w.open) > 1000 {
+				t.Fatalf("%d files are open", len(w.open))
+			}
+		}
+		testcheck.NoError(t, os.Rename(filepath.Join(w.dir, "0001"), filepath.Join(w.dir, "0001.old")))
+		w.write("0001", "c\n")
+		for i := range files {
+			if i != 1 {
+				w.write(fmt.Sprintf("%04d", i), "b\n")
+			}
+		}
+		for w.next() {
+		}
+		for i := range files {
+			name, want := fmt.Sprintf("%04d", i), "a\nb\n"
+			if i == 1 {
+				want = "a\nc\n"
+			}
+			if w.text[name] != want {
+				t.Fatalf("%s: read %q, want %q", name, w.text[name], want)
+			}
+		}
+	}, "????")
+}
