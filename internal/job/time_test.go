@@ -107,30 +107,3 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 		}
 	})
 }
-
-// TestSync_LongBlocksOfSourcesThatEnd: sources that wait until long blocks are folded do not block a run that ends
-// because another source has failed.
-func TestSync_LongBlocksOfSourcesThatEnd(t *testing.T) {
-	inMemory(t, func(b *bubble) {
-		b.Sources, b.Source.Follow = []string{"a", "b", "c", "d", "bad"}, true
-		onEachLine(&b.Config, func(string) { time.Sleep(time.Hour) })
-		broken := errors.New("it broke")
-		b.SetSource(func(names []string) source.Source {
-			p, at := newPartitions(), new(source.Cursor)
-			p.steps = []func() source.Event{opened(names[0], at)}
-			for range 3 {
-				p.steps = append(p.steps, p.text(names[0], 0, `{"id":1}`+strings.Repeat(" ", 1<<20)+"\n"))
-			}
-			if strings.HasSuffix(names[0], "bad") {
-				p.steps = []func() source.Event{p.steps[0], func() source.Event {
-					time.Sleep(time.Minute)
-					return ends(names[0], broken)()
-				}}
-			}
-			return p
-		})
-		if err := b.run(); !errors.Is(err, broken) {
-			t.Error(err)
-		}
-	})
-}

@@ -64,7 +64,7 @@ func (p Position) Check(name string, head, last []byte) error {
 func (p Position) Matches(content io.Reader) bool {
 	past := bothEnds{head: newHead()}
 	if _, err := io.CopyN(&past, content, int64(p.HeadLen)); err != nil || sum(past.head) != p.HeadSum {
-		return false // most files are told by their first bytes
+		return false // most files differ in their first bytes
 	}
 	_, err := io.CopyN(&past, content, p.Offset-int64(p.HeadLen))
 	return err == nil && p.Check("", past.head, past.last.bytes()) == nil
