@@ -2,7 +2,6 @@ package job_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
