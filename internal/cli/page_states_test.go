@@ -52,6 +52,11 @@ var pageStates = []struct {
 		p.Flushing(2_000_000)
 		p.Sent(812_000)
 	}, "Writing 2,000,000 rows for 37s"},
+	{"search", func(p *progress.Progress, _ *progress.Lane) {
+		p.Flushing(12_000)
+		time.Sleep(30 * time.Second)
+		p.Searching(sink.Searching{Messages: 12_000, Written: 1200, Rejected: 300})
+	}, "Writing for 1m7s, searching for rejected rows: 1,200 of 12,000 messages written, 300 rejected"},
 	{"bad", func(p *progress.Progress, l *progress.Lane) {
 		for i, reason := range feed.Reasons {
 			l.Reject(&fold.Reject{Table: i%3 - 1, Place: fold.Place{Line: 1_234_567}, Reason: reason})

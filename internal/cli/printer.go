@@ -225,6 +225,8 @@ func writing(s *progress.Snapshot) string {
 	switch {
 	case s.Writing.Began.IsZero() || time.Since(s.Writing.Began) < progress.LongFlush:
 		return ""
+	case s.Writing.Search() != "":
+		return s.Writing.Search()
 	case s.Writing.Sent == s.Writing.Rows:
 		return "writing " + quantity.Count(int64(s.Writing.Rows), "row") + ", all sent"
 	}

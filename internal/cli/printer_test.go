@@ -123,6 +123,8 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 		want("writing 10,000 rows, all sent")
 		time.Sleep(14 * time.Second)
 		want("waiting for a flush to end (another session's lock, or a slow database), for 25s  writing 10,000 rows, all sent")
+		p.Searching(sink.Searching{Messages: 12_000, Written: 1200, Rejected: 300})
+		want("searching for rejected rows: 1,200 of 12,000 messages written, 300 rejected")
 		p.FlushEnded()
 		want("")
 		live.Close()

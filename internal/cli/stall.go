@@ -10,7 +10,7 @@ import (
 
 // logStalls logs when a run stalls and when it continues, until ctx ends.
 func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger, outage *outageLog) {
-	logged := map[progress.Cause]progress.Stall{}
+	logged, searched := map[progress.Cause]progress.Stall{}, time.Time{}
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
@@ -21,6 +21,10 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger, outa
 		}
 		outage.note()
 		s, now := p.Snapshot(), map[progress.Cause]bool{}
+		if what := s.Writing.Search(); what != "" && time.Since(searched) >= logEvery {
+			searched = time.Now()
+			log.Info(what, "messages", s.Writing.Searching.Messages, "written", s.Writing.Searching.Written, "rejected", s.Writing.Searching.Rejected)
+		}
 		for _, st := range s.Stalls() {
 			now[st.Cause] = true
 			if _, again := logged[st.Cause]; again || st.Cause == progress.DatabaseUnavailable {

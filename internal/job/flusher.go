@@ -91,7 +91,7 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	s.reset()
 	f.free <- s
 	if n := len(res.Refused); n > 0 {
-		if err := tooMany(f.cfg, f.p, res.Refused[n-1].Detail); err != nil {
+		if err := tooMany(f.cfg, f.p.Rejected(), res.Refused[n-1].Detail); err != nil {
 			return err
 		}
 	}
@@ -124,6 +124,16 @@ func flushed(s *fold.Set, res *sink.Result, took time.Duration) progress.Flush {
 func (f *flusher) flushOf(s *set) *sink.Flush {
 	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Mapping.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.run, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To.mode == keep,
 		Rebuild: s.rebuild, Tombstones: f.cfg.Tombstones, Sent: f.p.Sent}
+	flush.Searching = func(now sink.Searching) error {
+		f.p.Searching(now)
+		switch {
+		case now.Last == nil:
+			return nil
+		case f.cfg.Rejects.To.mode == fail:
+			return rejectedError(&s.lanes[now.Last.Lane].lane.start, now.Last)
+		}
+		return tooMany(f.cfg, f.p.Rejected()+int64(now.Rejected), now.Last.Detail)
+	}
 	flush.BeforeCommit = func(rejects []fold.Reject) error {
 		refused := make([]int64, len(s.lanes))
 		for i := range rejects[len(s.Rejects):] {

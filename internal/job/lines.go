@@ -9,7 +9,6 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/progress"
 )
 
 // foldBlock folds the lines of a block.
@@ -261,7 +260,7 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 		rd.filler.addLane(l)
 		rd.filler.set.Reject(rejected)
 	}
-	return verdict{err: tooMany(rd.cfg, rd.p, rejected.Detail)}
+	return verdict{err: tooMany(rd.cfg, rd.p.Rejected(), rejected.Detail)}
 }
 
 // rejectedError ends a run that accepts no bad lines.
@@ -274,8 +273,8 @@ func rejectedError(of *start, r *fold.Reject) error {
 }
 
 // tooMany ends a run that has rejected too many lines.
-func tooMany(c *Config, p *progress.Progress, last string) error {
-	if n := p.Rejected(); n > c.Rejects.Max {
+func tooMany(c *Config, n int64, last string) error {
+	if n > c.Rejects.Max {
 		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, c.Rejects.Max, last)
 	}
 	return nil

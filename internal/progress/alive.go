@@ -1,13 +1,21 @@
 package progress
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/sink"
+)
 
 // Writing is the current flush.
 type Writing struct {
 	Began time.Time // does not change on retries; zero: no flush is running
 	Rows  int
 	Sent  int       // rows sent to the database so far
-	tried time.Time // when it began or was last retried
+	tried time.Time // when it began, was last retried, or last wrote a piece of a search
+	// Searching is how far the search for messages that the database rejects has come; zero: none is running.
+	Searching sink.Searching
 }
 
 // Flushing records that a flush begins. It lasts until [Progress.FlushEnded].
@@ -23,6 +31,23 @@ func (p *Progress) Sent(rows int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Writing.Sent = min(rows, p.state.Writing.Rows)
+}
+
+// Searching records how far the current flush's search for rejected messages has come.
+func (p *Progress) Searching(now sink.Searching) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Writing.Searching, p.state.Writing.tried = now, time.Now()
+}
+
+// Search says how far the search for rejected messages has come; "" if none is running.
+func (w *Writing) Search() string {
+	s := &w.Searching
+	if s.Messages == 0 {
+		return ""
+	}
+	return fmt.Sprintf("searching for rejected rows: %s of %s written, %s rejected",
+		quantity.Grouped(int64(s.Written)), quantity.Count(int64(s.Messages), "message"), quantity.Grouped(int64(s.Rejected)))
 }
 
 // FlushEnded records that the flush has ended.

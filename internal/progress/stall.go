@@ -73,6 +73,9 @@ func (s *Stall) failed(e *sink.Error) {
 // Stalls returns why the run is stalled, in the order of Causes.
 func (s *Snapshot) Stalls() (all []Stall) {
 	slow := Stall{Cause: SlowFlush, Text: "waiting for a flush to end (another session's lock, or a slow database)", Since: s.Writing.Began}
+	if s.Writing.Search() != "" { // which takes its time, and makes progress
+		slow.Since = s.Writing.tried
+	}
 	database := s.Unavailable()
 	if database.Err != nil || slow.Since.IsZero() || time.Since(slow.Since) < slowFlush+time.Duration(s.Writing.Rows)*slowRow {
 		slow = Stall{}

@@ -123,6 +123,8 @@ func (p *page) State() string {
 		return p.StallText(p.Stalled[0])
 	case p.NotReady != "":
 		return "Not ready: " + p.NotReady
+	case p.Writing() != nil && p.Flushing.Search != "":
+		return fmt.Sprintf("Writing for %s, %s", span(p.Since(p.Flushing.Since)), p.Flushing.Search)
 	case p.Writing() != nil:
 		return fmt.Sprintf("Writing %s for %s", quantity.Count(p.Flushing.Rows, "row"), span(p.Since(p.Flushing.Since)))
 	case p.LastMessage.IsZero():

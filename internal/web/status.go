@@ -143,6 +143,8 @@ type Flushing struct {
 	Since time.Time `json:"since"`
 	Rows  int64     `json:"rows"`
 	Sent  int64     `json:"rows_sent"` // rows sent to the database so far
+	// Search says how far the search for rejected messages has come.
+	Search string `json:"search,omitempty"`
 }
 
 // Kafka has the counts of partitions.
@@ -182,7 +184,7 @@ func (s *Site) status() *Status {
 		st.Stalled = append(st.Stalled, Stall{string(stall.Cause), stall.Text, stall.Since.UTC()})
 	}
 	if w := did.Writing; !w.Began.IsZero() {
-		st.Flushing = &Flushing{w.Began.UTC(), int64(w.Rows), int64(w.Sent)}
+		st.Flushing = &Flushing{w.Began.UTC(), int64(w.Rows), int64(w.Sent), w.Search()}
 	}
 	if f := &did.Files; f.Size > 0 {
 		st.Files = &Files{int64(f.Number), int64(f.Ended), f.Offset, f.Size}

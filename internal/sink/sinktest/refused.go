@@ -1,12 +1,14 @@
 package sinktest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // refusedTests: a violation that only the database can detect rejects the messages of a row one by one, in order, and
@@ -52,6 +54,32 @@ var refusedTests = []test{
 		}
 		Counts(t, r.Flush(lines...), 999, 0, 0, 0)
 		Expect(t, db, "SELECT line FROM weir_rejects", "778")
+	}},
+	{"ASearchEndsEarly", func(t *testing.T, db Database) {
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0))")
+		r := Begin(t, db)
+		for i := range 500 {
+			r.Fold(fmt.Sprintf(`{"id":%d,"n":%d}`, i, i%100-50))
+		}
+		f, last := r.Seal(), sink.Searching{}
+		f.Searching = func(s sink.Searching) error {
+			if last = s; s.Rejected > 10 {
+				return errStop
+			}
+			return nil
+		}
+		if _, err := r.Sink.Flush(t.Context(), f); !errors.Is(err, errStop) {
+			t.Fatalf("the flush ended with %v", err)
+		}
+		if last.Messages != 500 || last.Rejected != 11 || last.Last.Line != 11 {
+			t.Errorf("it ended at %+v", last)
+		}
+		Expect(t, db, "SELECT count(*) FROM t", "0")
+		f.Searching = func(s sink.Searching) error { last = s; return nil }
+		if res := r.again(f); len(res.Refused) != 250 || last.Written != 250 || last.Rejected != 250 {
+			t.Errorf("again: %d messages are rejected; it ended at %+v", len(res.Refused), last)
+		}
+		Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects) FROM t", "250|250")
 	}},
 	{"ForeignKeysInACircle", func(t *testing.T, db Database) {
 		// Rows that need only each other are accepted together, whatever else is rejected.
