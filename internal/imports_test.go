@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"internal/config":   {"internal/cast", "internal/envelope", "internal/feed", "internal/fold", "internal/mapping", "internal/merge", "internal/paths", "internal/quantity", "go.yaml.in/yaml/v3"},
 	"internal/service":  {},
 	"internal/web":      {"internal/feed", "internal/progress", "internal/quantity", "internal/sink"},
-	"internal/progress": {"internal/feed", "internal/fold", "internal/sink", "internal/quantity"},
+	"internal/progress": {"internal/feed", "internal/fold", "internal/quantity", "internal/sink"},
 	"internal/metrics": {"internal/progress", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"internal/job":           {"internal/backoff", "internal/envelope", "internal/feed", "internal/fold", "internal/lockfile", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
