@@ -104,7 +104,7 @@ func hasHeading(page, anchor string) bool {
 // Every test that docs/dev/testing.md and docs/dev/input.md name exists, as does each row of the table of inputs.
 func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
 	text, code := read(t, "../../docs/dev/testing.md")+read(t, "../../docs/dev/input.md"), ""
-	for _, file := range pages(t, "internal/*_test.go", "internal/*/*_test.go", "internal/*/*/*_test.go") {
+	for _, file := range pages(t, "internal/*_test.go", "internal/*/*_test.go", "internal/*/*/*_test.go", "docs/dev/*/*_test.go") {
 		code += file
 	}
 	names := regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w*(?:/[a-z]\w*)?`).FindAllString(text, -1)
