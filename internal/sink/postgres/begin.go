@@ -52,6 +52,9 @@ func (p *part) fit() (err error) {
 	return nil
 }
 
+// arrayNulls makes a null in an array NULL, whatever the role's settings; else it may be the text NULL.
+const arrayNulls = "SET LOCAL array_nulls = on"
+
 // begin starts a flush's transaction, with the durability that the user asked for. The fence comes first: a commit
 // whose reply was lost may still be in progress, and the fence then waits for it.
 func (a *attempt) begin() {
@@ -67,7 +70,7 @@ func (a *attempt) begin() {
 		s.add("SET LOCAL session_replication_role = replica") // the only way to skip keys that are not deferrable
 	}
 	s.add("SET LOCAL work_mem = '64MB'") // to sort a batch
-	s.add("SET LOCAL array_nulls = on")  // otherwise a null in an array is the text NULL
+	s.add(arrayNulls)
 	if !d.ready {
 		s.addAll(d.dialect().Ledger()...)
 	}

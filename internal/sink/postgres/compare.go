@@ -135,9 +135,9 @@ func (d *DB) askRows(ctx context.Context, all []*fold.Row, sql func([]*fold.Row)
 	for todo := slices.Collect(slices.Chunk(all, comparedRows)); len(todo) > 0; {
 		rows := todo[0]
 		todo = todo[1:]
-		r, err := d.query(ctx, "BEGIN READ ONLY", sql(rows), "COMMIT")
+		r, err := d.query(ctx, "BEGIN READ ONLY", arrayNulls, sql(rows), "COMMIT")
 		if err == nil {
-			if !answer(rows, r[1].rows) {
+			if !answer(rows, r[2].rows) {
 				return nil
 			}
 			continue
