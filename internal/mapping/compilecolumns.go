@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 )
 
@@ -24,6 +25,9 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 				continue
 			}
 			x.sources = append(x.sources, c.source(t, src, s, fmt.Sprintf("%s, column %q", what, col.Name)))
+			if as := t.TypeOf(src); t.Merge[col.Name] == merge.Patch && !slices.Contains(patched, as.Kind) {
+				c.fault(src.Pos, "%s, column %q: merge: patch takes objects, and %s is none: read it as json or json_text", what, col.Name, cast.Article(as))
+			}
 			if src.References != "" {
 				c.refers(&x, t, src)
 			}
@@ -41,6 +45,9 @@ func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
 		}
 	}
 }
+
+// patched are the types of values that patch other values.
+var patched = []cast.TypeKind{cast.DefaultType, cast.Auto, cast.JSON, cast.JSONText}
 
 // readsRow reports whether a value comes from the row, or refers to a row of another table.
 func readsRow(s Source) bool {
