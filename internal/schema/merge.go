@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,6 +103,8 @@ func (c *Column) AdmitMerge(value []byte, k feed.Kind) *feed.Error {
 	}
 	wants := "numbers"
 	switch {
+	case c.Merge == merge.Sum && c.Precision > 0:
+		wants = "numbers that " + c.Declared() + " does not round"
 	case c.Merge == merge.Patch:
 		wants = "objects and arrays"
 	case c.Merge != merge.Sum:
@@ -116,7 +119,9 @@ func (c *Column) mergeable(value []byte, k feed.Kind) bool {
 		if k == feed.String && !c.readsNumbers() || k == feed.Bool || k == feed.JSON {
 			return false
 		}
-		return merge.IsSummand(feed.Text(nil, value, k))
+		number := feed.Text(nil, value, k)
+		// If values were rounded, the sum would depend on where batches end.
+		return merge.IsSummand(number) && (c.Precision == 0 || fractionDigits(number) <= max(0, c.Scale))
 	case merge.Patch:
 		return k == feed.JSON && value[0] != feed.JSONNull[0]
 	}
@@ -132,6 +137,16 @@ func (c *Column) mergeable(value []byte, k feed.Kind) bool {
 	}
 	_, ok := c.appendOrder(nil, feed.Text(nil, value, k))
 	return ok
+}
+
+// fractionDigits returns the number of digits after the point, without zeros at the end.
+func fractionDigits(number []byte) int {
+	digits, exp, ok := bytes.Cut(feed.AppendDecimal(nil, number), []byte("e"))
+	n, _ := strconv.Atoi(string(exp))
+	if !ok { // an integer of 64 bits
+		return 0
+	}
+	return max(0, len(bytes.TrimPrefix(digits, []byte("-")))-n)
 }
 
 // readsNumbers reports whether the column's type reads a number from a string.

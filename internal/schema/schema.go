@@ -129,7 +129,7 @@ type Column struct {
 	Size   int
 	Bytes  bool
 	Labels []string // of an Enum; of a Bool: the strings that it accepts
-	// Precision and Scale are the digits of a Number that weir declares, in all and after the point; 0, 0 means any.
+	// Precision and Scale are the digits of a Number, in all and after the point; 0, 0 means any.
 	Precision, Scale int
 
 	// The next fields are what the driver found in the database.

@@ -183,7 +183,9 @@ func (row *columnRow) column() (c schema.Column, more column) {
 		more.image = "pg_catalog." + row.Type + "send(%s)"
 	case "numeric":
 		c.Type, more.image = schema.Number, "pg_catalog.numeric_send(%s)"
-		c.Judged = c.Judged || row.Modifier >= 0
+		if row.Modifier >= 0 {
+			c.Judged, c.Precision, c.Scale = true, (row.Modifier-4)>>16, (row.Modifier-4)&0x7ff^0x400-0x400
+		}
 	case "text":
 		text()
 		c.HoldsTime = true
