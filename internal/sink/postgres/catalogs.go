@@ -77,7 +77,8 @@ type headRow struct {
 	Triggers    bool   `db:"triggers"` // on inserts
 	Held        string `db:"held"`     // what has a column of the table's type
 	Below       bool   `db:"relhassubclass"`
-	Marked      bool   `db:"marked"` // weir_unlogged exists
+	Marked      bool   `db:"marked"`     // weir_unlogged exists
+	Deferrable  string `db:"deferrable"` // a unique or exclusion constraint that triggers check
 }
 
 // headSQL reads a table, {t}, without its columns; {unlogged} is the name of weir_unlogged.
@@ -93,6 +94,8 @@ const headSQL = `SELECT n.nspname, c.relkind, c.relpersistence, c.oid, c.relhass
     FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')
     WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass
       AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = c.reltype OR y.typelem = c.reltype AND y.typcategory = 'A')) AS held,
+  (SELECT min(conname) FROM pg_constraint
+    WHERE (conrelid = c.oid OR conrelid IN (SELECT relid FROM pg_partition_tree(c.oid))) AND contype IN ('p', 'u', 'x') AND condeferrable) AS deferrable,
   to_regclass({unlogged}) IS NOT NULL AS marked
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = {t}`
@@ -252,6 +255,9 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 	default:
 		kinds := map[string]string{"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index", "c": "composite type"}
 		return t, fmt.Errorf("%q is a %s, not a table: weir writes only to tables", t.Name, kinds[head.Kind])
+	}
+	if head.Deferrable != "" && d.opt.IgnoreForeignKeys && !d.reads {
+		return t, fmt.Errorf("table %q has the deferrable constraint %q, which the server does not check with --foreign-keys off: replace it by one that is NOT DEFERRABLE", t.Name, head.Deferrable)
 	}
 	t.Exists = true
 	if err := d.mayMerge(&t, head); err != nil {
