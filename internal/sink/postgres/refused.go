@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -59,7 +60,7 @@ func (c *pieces) next() {
 }
 
 // Write implements [sink.RowWriter].
-func (c *pieces) Write(rows [][]*fold.Row, _ bool) error {
+func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 	n := 0
 	for i, p := range c.parts {
 		p.writes = rows[i]
@@ -80,7 +81,11 @@ func (c *pieces) Write(rows [][]*fold.Row, _ bool) error {
 	switch e := pgError(err); {
 	case isRefusal(e):
 		table := c.failedTable()
-		why := &sink.Refusal{Err: errors.New(words(e)), Table: table}
+		text := words(e)
+		if !together && n <= mostChecked {
+			text = c.columnOf(e) + text
+		}
+		why := &sink.Refusal{Err: errors.New(text), Table: table}
 		leadsOut := slices.ContainsFunc(c.linked, func(linked map[string]bool) bool { return linked[constraintName(e)] })
 		for i, linked := range c.linked {
 			if linked[e.Code] && !leadsOut && (table < 0 || table == i) {
@@ -93,6 +98,41 @@ func (c *pieces) Write(rows [][]*fold.Row, _ bool) error {
 	default:
 		return err
 	}
+}
+
+// mostChecked is the number of rows of one message up to which their values are checked.
+const mostChecked = 100
+
+// columnOf returns the column of the value that an error is about, as the start of a reason; "" if no value is, or the
+// error names it. The server reads each value as the table's column would, and stops at the one that fails.
+func (c *pieces) columnOf(e *pgconn.PgError) string {
+	if e.ColumnName != "" || e.ConstraintName != "" && e.TableName != "" {
+		return ""
+	}
+	c.next()
+	first := c.script.add("SAVEPOINT weir") + 1
+	var names []string
+	for _, p := range c.parts {
+		if p.plan == nil {
+			continue
+		}
+		for _, r := range p.plan.rows {
+			for _, u := range p.plan.columns {
+				of := &p.plan.table.Columns[u.at]
+				if raw := p.plan.batch.Value(r, u.from); raw != nil && raw[0] != 'n' && !u.merge.Computes() {
+					value := feed.AppendString(nil, string(new(valueText).of(raw, of.Type)))
+					c.script.add("SELECT json_populate_record(NULL::%s, %s)", p.plan.table.ident, quote(fmt.Sprintf("{%s: %s}", feed.AppendString(nil, of.Name), value)))
+					names = append(names, of.Name)
+				}
+			}
+		}
+	}
+	_, err := c.d.run(c.ctx, c.script)
+	c.first = []string{"ROLLBACK TO weir", "RELEASE weir"}
+	if found := pgError(err); found == nil || found.Code != e.Code || found.Message != e.Message || c.script.done < first {
+		return ""
+	}
+	return fmt.Sprintf("column %q: ", names[c.script.done-first])
 }
 
 // words returns the database's own message for a refusal.
