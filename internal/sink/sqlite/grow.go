@@ -35,6 +35,9 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*tabl
 		if err := sink.CheckSame(&was.Table, &have.Table); err != nil {
 			return nil, err
 		}
+		if was.Exists && !slices.Equal(was.theirs(), have.theirs()) {
+			return nil, sink.ErrChanged{Err: fmt.Errorf("columns of table %q were altered while weir wrote to it", have.Name)}
+		}
 	}
 	if !have.Exists {
 		return d.create(ctx, want, was.key, parents)
@@ -77,6 +80,16 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*tabl
 		return nil, err
 	}
 	return d.readTable(ctx, want.Name, have.key)
+}
+
+// theirs describes the columns that weir did not make, as far as a batch relies on them.
+func (t *table) theirs() (columns []string) {
+	for i := range t.Columns {
+		if c := &t.Columns[i]; !c.Own {
+			columns = append(columns, fmt.Sprint(c.Name, c.Type, c.Generated, c.Default, c.ValueRules))
+		}
+	}
+	return columns
 }
 
 // create creates the table.
