@@ -38,3 +38,29 @@ func TestRefused_Functions(t *testing.T) {
 	}
 	sinktest.Expect(t, f, "SELECT id FROM t ORDER BY id", "1", "4")
 }
+
+// TestRefused_ReasonNamesTheColumn: the reason of a value that the database rejects says which column it is about.
+func TestRefused_ReasonNamesTheColumn(t *testing.T) {
+	f := tempFile(t, "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT NOT NULL DEFAULT 'x', b INTEGER CHECK (b > 0), c TEXT UNIQUE,"+
+		" d TEXT, e ANY, CONSTRAINT d_is_short CHECK (length(d) < 3)) STRICT", "CREATE UNIQUE INDEX by_e ON t (lower(e))")
+	r := sinktest.Begin(t, f)
+	r.Flush(`{"id":1,"c":"taken","d":"d","e":"e"}`)
+	for line, want := range map[string]string{
+		`{"id":2,"a":null}`:            "NOT NULL constraint failed: t.a",
+		`{"id":2,"b":-1}`:              "CHECK constraint failed: b > 0",
+		`{"id":2,"b":"x"}`:             `column "b"`,
+		`{"id":2,"c":"taken"}`:         "UNIQUE constraint failed: t.c",
+		`{"id":2,"d":"long"}`:          "CHECK constraint failed: d_is_short",
+		`{"id":2,"e":"E"}`:             "UNIQUE constraint failed: index 'by_e'",
+		`{"id":9223372036854775808}`:   `column "id"`,
+		`{"id":2,"a":{"json":"text"}}`: "",
+	} {
+		r.Flush(line)
+		reasons := sinktest.Rows(t, f, "SELECT reason FROM weir_rejects")
+		if want == "" && len(reasons) > 0 || want != "" && (len(reasons) != 1 || !strings.Contains(reasons[0], want)) {
+			t.Errorf("%s is rejected because of %q, want %q", line, reasons, want)
+		}
+		f.Exec(t, "DELETE FROM weir_rejects")
+		f.Exec(t, "DELETE FROM t WHERE id > 1")
+	}
+}
