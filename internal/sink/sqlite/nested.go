@@ -100,10 +100,7 @@ func (p *pieces) sweep(table int) error {
 			return err
 		}
 		if err := w.deleteAll(gone); err != nil {
-			if isRefusal(err) {
-				return p.refusal(err, table, false)
-			}
-			return err
+			return p.refusal(err, table, false)
 		}
 	}
 	return nil

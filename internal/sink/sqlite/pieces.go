@@ -171,21 +171,14 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 			rows[table] = slices.Concat(rows[table], followers)
 		}
 	}
-	about := func(table, at int, err error) error {
-		if !isRefusal(err) {
-			return err
-		}
-		given := p.writers[table].nested.members == nil && at < len(given[table]) // the row is one of the arguments
-		return p.refusal(err, table, given && !rows[table][at].Deleted)
-	}
 	sent := func(n int) {
 		p.sent += n
 		p.f.TellSent(p.sent)
 	}
 	for table := range rows {
 		if len(rows[table]) > 0 {
-			if at, err := p.writers[table].rows(p.ctx, rows[table], several > 1, sent); err != nil {
-				return table, about(table, at, err)
+			if err := p.writers[table].rows(p.ctx, rows[table], several > 1, sent); err != nil {
+				return table, p.refusal(err, table, true)
 			}
 		}
 		if err := p.explode(table, rows); err != nil {
@@ -199,8 +192,8 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 		if err := p.sweep(table); err != nil {
 			return table, err
 		}
-		if at, err := w.deleteDelayed(); err != nil {
-			return table, about(table, at, err)
+		if err := w.deleteDelayed(); err != nil {
+			return table, p.refusal(err, table, false)
 		}
 	}
 	if err := p.c.checkDeferred(); err != nil {
@@ -209,8 +202,12 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	return -1, nil
 }
 
-// refusal returns the Refusal of a row of a table. sets says that the row was to be inserted or updated.
+// refusal returns the Refusal of a row of a table, or an error that concerns more than the row. sets says that rows were
+// inserted or updated, and deleted only if no other table refers to them.
 func (p *pieces) refusal(err error, table int, sets bool) error {
+	if !isRefusal(err) {
+		return err
+	}
 	refused := &sink.Refusal{Err: err, Table: table}
 	if e := (*Error)(nil); errors.As(err, &e) && e.Code == lib.SQLITE_CONSTRAINT_FOREIGNKEY {
 		var only *writer

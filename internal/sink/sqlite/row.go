@@ -47,13 +47,7 @@ type piece struct {
 	rows    []*fold.Row     // the rows to write
 	keys    map[string]bool // of these rows; nil: not needed yet
 	written []*fold.Row     // rows whose sets make rows of other tables
-	deletes []delayed
-}
-
-// A delayed row is deleted after all tables have got their rows; at is its index in the piece.
-type delayed struct {
-	*fold.Row
-	at int
+	deletes []*fold.Row     // rows to delete after all tables have got their rows
 }
 
 // A strategy is how a table's rows are written. It is decided once per flush.
@@ -128,53 +122,46 @@ func (w *writer) begin(rows []*fold.Row) {
 	w.references.forget()
 }
 
-// rows writes rows up to the first that the database rejects, and returns its index with the error. It calls sent from
-// time to time with how many it has written. If wait is set, it leaves deletes to deleteDelayed.
-func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent func(n int)) (at int, err error) {
-	for at < len(rows) {
-		if ctx.Err() != nil {
-			return -1, ctx.Err()
+// rows writes rows up to the first that the database rejects. It calls sent from time to time with how many it has
+// written. If wait is set, it leaves deletes to deleteDelayed.
+func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent func(n int)) error {
+	for some := range slices.Chunk(rows, manyRows) {
+		if err := cmp.Or(ctx.Err(), w.writeSome(some, wait)); err != nil {
+			return err
 		}
-		done, err := w.writeNext(rows[at:], at, wait)
-		at += done
-		sent(done)
-		if err != nil {
-			return at, err
-		}
+		sent(len(some))
 	}
-	return -1, nil
+	return nil
 }
 
-// writeNext writes the next rows that are read together, up to the first that the database rejects, and returns how many
-// it has written. at is the index of the first.
-func (w *writer) writeNext(rows []*fold.Row, at int, wait bool) (done int, err error) {
-	n := min(manyRows, len(rows))
+// writeSome writes up to manyRows rows.
+func (w *writer) writeSome(rows []*fold.Row, wait bool) error {
 	if w.versions != nil {
-		for i, r := range rows[:n] {
-			if err := w.newer(r, at+i, wait); err != nil {
-				return i, err
+		for _, r := range rows {
+			if err := w.newer(r, wait); err != nil {
+				return err
 			}
 		}
-		return n, nil
+		return nil
 	}
-	for i, r := range rows[:n] {
+	for i, r := range rows {
 		w.layout.read(w.buffer.row(i), r)
 	}
-	if kind, ok := w.groupOf(rows[:n]); ok && n == manyRows {
+	if kind, ok := w.groupOf(rows); ok && len(rows) == manyRows {
 		if all, err := w.writeGroup(kind); all || err != nil {
-			return n, err
+			return err
 		}
 	}
 	before := w.res.Inserted
-	for i, r := range rows[:n] {
+	for i, r := range rows {
 		if wait && r.Deleted {
-			w.piece.deletes = append(w.piece.deletes, delayed{r, at + i})
+			w.piece.deletes = append(w.piece.deletes, r)
 		} else if err := w.row(r, w.buffer.row(i)); err != nil {
-			return i, err
+			return err
 		}
 	}
 	w.news = w.res.Inserted-before == manyRows
-	return n, nil
+	return nil
 }
 
 // groupOf returns the kind of statement that can write the rows in the buffer at once, if one can: they only set
@@ -227,17 +214,16 @@ func (w *writer) writeGroup(kind int) (all bool, err error) {
 	return false, nil
 }
 
-// deleteDelayed deletes the delayed rows, up to the first that the database rejects, and returns its index in the piece
-// with the error.
-func (w *writer) deleteDelayed() (at int, err error) {
+// deleteDelayed deletes the delayed rows, up to the first that the database rejects.
+func (w *writer) deleteDelayed() error {
 	vals := w.buffer.row(0)
 	for _, r := range w.piece.deletes {
-		w.layout.read(vals, r.Row)
-		if err := w.row(r.Row, vals); err != nil {
-			return r.at, err
+		w.layout.read(vals, r)
+		if err := w.row(r, vals); err != nil {
+			return err
 		}
 	}
-	return -1, nil
+	return nil
 }
 
 // row inserts, updates or deletes a row. vals are the values that it sets.
@@ -256,9 +242,8 @@ func (w *writer) row(r *fold.Row, vals []value) error {
 	return w.put(r, vals, exists)
 }
 
-// newer writes the newer values of a row with a version, or records a delayed delete. at is the row's index in the
-// piece.
-func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
+// newer writes the newer values of a row with a version, or records a delayed delete.
+func (w *writer) newer(r *fold.Row, wait bool) (err error) {
 	w.c.bound.release()
 	vals, sel := w.buffer.row(0), w.statements.sel
 	var was fold.Stored
@@ -288,7 +273,7 @@ func (w *writer) newer(r *fold.Row, at int, wait bool) (err error) {
 	case newer.Unchanged:
 		w.res.Unchanged++
 	case wait && r.Deleted:
-		w.piece.deletes = append(w.piece.deletes, delayed{r, at})
+		w.piece.deletes = append(w.piece.deletes, r)
 	default:
 		w.layout.read(vals, r)
 		if !looked || len(w.nested.descendants) > 0 { // otherwise the statement is still at the row
