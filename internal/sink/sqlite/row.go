@@ -126,7 +126,10 @@ func (w *writer) begin(rows []*fold.Row) {
 // written. If wait is set, it leaves deletes to deleteDelayed.
 func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent func(n int)) error {
 	for some := range slices.Chunk(rows, manyRows) {
-		if err := cmp.Or(ctx.Err(), w.writeSome(some, wait)); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := w.writeSome(some, wait); err != nil {
 			return err
 		}
 		sent(len(some))
