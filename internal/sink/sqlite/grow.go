@@ -35,7 +35,7 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*tabl
 		if err := sink.CheckSame(&was.Table, &have.Table); err != nil {
 			return nil, err
 		}
-		if was.Exists && !slices.Equal(was.theirs(), have.theirs()) {
+		if was.Exists && was.isAltered(have) {
 			return nil, sink.ErrChanged{Err: fmt.Errorf("columns of table %q were altered while weir wrote to it", have.Name)}
 		}
 	}
@@ -82,14 +82,25 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*tabl
 	return d.readTable(ctx, want.Name, have.key)
 }
 
-// theirs describes the columns that weir did not make, as far as a batch relies on them.
-func (t *table) theirs() (columns []string) {
-	for i := range t.Columns {
-		if c := &t.Columns[i]; !c.Own {
-			columns = append(columns, fmt.Sprint(c.Name, c.Type, c.Generated, c.Default, c.ValueRules))
+// isAltered reports whether others changed a column that a batch relies on, or added one to their table: it may be a
+// field that was ignored. The batch itself finds out what was dropped.
+func (t *table) isAltered(now *table) bool {
+	for i := range now.Columns {
+		c := &now.Columns[i]
+		at := slices.IndexFunc(t.Columns, func(was schema.Column) bool { return was.Name == c.Name })
+		switch {
+		case c.Own || at >= 0 && t.Columns[at].Own:
+		case at < 0 && now.Made:
+		case at < 0:
+			return true
+		default:
+			was := &t.Columns[at]
+			if was.Type != c.Type || was.Generated != c.Generated || was.Default != c.Default || was.ValueRules != c.ValueRules {
+				return true
+			}
 		}
 	}
-	return columns
+	return false
 }
 
 // create creates the table.

@@ -177,8 +177,9 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	}
 	for table := range rows {
 		if len(rows[table]) > 0 {
-			if err := p.writers[table].rows(p.ctx, rows[table], several > 1, sent); err != nil {
-				return table, p.refusal(err, table, true)
+			w := p.writers[table]
+			if err := w.rows(p.ctx, rows[table], several > 1, sent); err != nil {
+				return table, p.refusal(err, table, w.nested.members == nil && w.piece.last != nil && !w.piece.last.Deleted)
 			}
 		}
 		if err := p.explode(table, rows); err != nil {
@@ -202,8 +203,8 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	return -1, nil
 }
 
-// refusal returns the Refusal of a row of a table, or an error that concerns more than the row. sets says that rows were
-// inserted or updated, and deleted only if no other table refers to them.
+// refusal returns the Refusal of a row of a table, or an error that concerns more than the row. sets says that the row
+// was to be inserted or updated.
 func (p *pieces) refusal(err error, table int, sets bool) error {
 	if !isRefusal(err) {
 		return err
