@@ -31,7 +31,7 @@ func (e *env) configPrintCommand() *cobra.Command {
 		Short: "Print each setting of sync, its value and where it came from",
 		Long: `Print each setting of sync, its value and where it came from: a flag beats a
 variable (WEIR_BATCH_ROWS), a variable beats the config file, the file beats the
-default. The tables of a file follow, with what each takes from the top of the
+default. every and the tables of a file follow, with what each takes from the top of the
 file.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -44,14 +44,20 @@ file.`,
 					fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Value()), o.Origin(s))
 				}
 			}
-			if err := t.Flush(); err != nil || o.Mapping == nil {
+			if err := t.Flush(); err != nil {
 				return err
 			}
-			tables, err := config.Print(o.Mapping)
-			if err != nil {
-				return err
+			var every, tables []byte
+			var err error
+			if o.Every != nil {
+				every, err = config.PrintEvery(o.Every)
 			}
-			_, err = fmt.Fprintf(e.stdout, "\n%s", tables)
+			if err == nil && o.Mapping != nil {
+				tables, err = config.Print(o.Mapping)
+			}
+			if err == nil && (every != nil || tables != nil) {
+				_, err = fmt.Fprintf(e.stdout, "\n%s%s", every, tables)
+			}
 			return err
 		},
 	}

@@ -28,7 +28,7 @@ func (e *env) configTestCommand() *cobra.Command {
 		Short: "Run the tests of a config file",
 		Long: `Run the tests of a config file: apply the feed of each to empty tables in
 SQLite, once in one batch and once line by line, and compare the rows with the
-rows that the test expects. on_create is ignored.
+rows that the test expects. on_create and every are ignored.
 
 Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has errors.`,
 		Example: `  weir config test weir.yaml`,

@@ -23,7 +23,7 @@ var values = []string{
 	`1`, `0`, `-1`, `1000`, `1.5`, `007`, `0x10`, `"1"`, `"0"`, `"-1"`, `"007"`, `"1000"`,
 	`true`, `false`, `"true"`, `True`, `yes`, `~`, `"null"`,
 	`[]`, `[a]`, `[a, b]`, `[a, a]`, `[a, A]`, `[""]`, `[1, true]`, `[~]`, `[[a]]`, `["a,b"]`, `["a=b"]`, `[{a: b}]`, `[{}]`,
-	`{}`, `{a: b}`, `{a: [b, c]}`, `{a: [b, b]}`, `{a: []}`, `{a: {}}`, `{a: ~}`, `{a: {present: true}}`, `{a: {from: b}}`, `{sqlite: [b]}`, `{after: 7d}`, `{row: a}`, `{id: b}`,
+	`{}`, `{a: b}`, `{a: [b, c]}`, `{a: [b, b]}`, `{a: []}`, `{a: {}}`, `{a: ~}`, `{a: {present: true}}`, `{a: {from: b}}`, `{sqlite: [b]}`, `{7d: b}`, `{7d: [b], 1h30m: {sqlite: b}}`, `{b: 7d}`, `{row: a}`, `{id: b}`,
 	`[{name: n, feed: "", want: {}}]`, `text`, `"numeric(5,2)"`, `"numeric()"`, `forever`, `never`,
 }
 

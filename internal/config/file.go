@@ -21,7 +21,8 @@ import (
 // A File is the content of a config file, except for its settings.
 type File struct {
 	Mapping *mapping.Mapping // nil without tables
-	Cases   []Case           // tests
+	Every   []mapping.PeriodicSQL
+	Cases   []Case // tests
 }
 
 // An Entry is a top-level key and its value. The value keeps its text: only the setting parses numbers, dates or
@@ -130,7 +131,7 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 		i := slices.IndexFunc(mappingKeys, func(k key[mappingDraft]) bool { return k.name == e.Name })
 		switch {
 		case i >= 0 && (given["tables"] != nil || !isSetting):
-			if mappingKeys[i].read(r, m, e.node, e.Name); given["tables"] == nil {
+			if mappingKeys[i].read(r, m, e.node, e.Name); given["tables"] == nil && e.Name != "every" {
 				r.fault(e.At, "", "%s needs tables: it is about a mapping", e.Name)
 			}
 		case !isSetting: // a mistyped name may also mean a key of the mapping
@@ -144,7 +145,7 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 	}
 	rules := fill(set)
 	if given["tables"] == nil {
-		return File{}, r.err()
+		return File{Every: m.every}, r.err()
 	}
 	if at := given["table"]; at != nil {
 		r.fault(pos(at), "table", "is for a file without tables")
@@ -192,7 +193,7 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen
 	if err := r.err(); err != nil {
 		return File{}, err
 	}
-	return File{&m.Mapping, m.cases}, nil
+	return File{&m.Mapping, m.every, m.cases}, nil
 }
 
 // resolved returns the node that an alias stands for, or the node itself.

@@ -45,11 +45,25 @@ func Print(m *mapping.Mapping) ([]byte, error) {
 		add(tables, m.Tables[i].Name, tableNode(&m.Tables[i]))
 	}
 	add(top, "tables", tables)
+	return encode(top)
+}
+
+// PrintEvery writes SQL by period as a part of a config file.
+func PrintEvery(all []mapping.PeriodicSQL) ([]byte, error) {
+	every, top := mapNode(), mapNode()
+	for _, e := range all {
+		add(every, DurationText(e.Period), statementsNode(e.Statements))
+	}
+	add(top, "every", every)
+	return encode(top)
+}
+
+func encode(top *yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
 	if err := e.Encode(top); err != nil {
-		return nil, fmt.Errorf("printing the tables: %w", err)
+		return nil, fmt.Errorf("printing the config file: %w", err)
 	}
 	return b.Bytes(), e.Close()
 }

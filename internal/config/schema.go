@@ -40,7 +40,7 @@ func Schema(settings []Setting, databases []string) ([]byte, error) {
 		"when":       oneOf(conditionForm, ref("tests"), listOf(ref("tests"))),
 		"tests":      form{"type": "object", "minProperties": 1, "propertyNames": form{"minLength": 1}, "additionalProperties": oneOf(ref("values"), required(object(properties(testKeys))))},
 		"values":     oneOf(valueForm, unique(listOf(valueForm))),
-		"statements": oneOf(listOf(nameForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": listOf(nameForm)}),
+		"statements": oneOf(nameForm, listOf(nameForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": oneOf(nameForm, listOf(nameForm))}),
 		"on_delete":  oneOf(enum(onDeleteWords...), required(object(properties(onDeleteKeys, "mark")), "mark")),
 		"test":       required(object(properties(caseKeys, keyNames(caseKeys)...)), keyNames(caseKeys)...),
 	}

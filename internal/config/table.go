@@ -19,6 +19,7 @@ type mappingDraft struct {
 	defaults fold.Options
 	version  bool // the envelope's version is used
 	tables   []*tableDraft
+	every    []mapping.PeriodicSQL
 	cases    []Case
 }
 
@@ -52,6 +53,9 @@ var mappingKeys = []key[mappingDraft]{
 	{"max_tables", "most tables", "100", countForm(1), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { r.number(n, where, 1, &m.MaxTables) }},
 	{"tables", "the tables: NAME or SCHEMA.NAME; `'*'` stands for each other table of a change stream", "one table, see `table`", form{"type": "object", "minProperties": 1, "additionalProperties": ref("table")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
 		r.tables(m, n, where)
+	}},
+	{"every", "SQL to run between two batches, by period (`{10m: SQL}`): see [remove old rows](tables.md#remove-old-rows)", "", form{"type": "object", "minProperties": 1, "propertyNames": ageForm, "additionalProperties": ref("statements")}, func(r *reader, m *mappingDraft, n *yaml.Node, where string) {
+		m.every = r.every(n, where)
 	}},
 	{"tests", "feeds and expected rows, see below", "", listOf(ref("test")), func(r *reader, m *mappingDraft, n *yaml.Node, where string) { m.cases = r.cases(n, where) }},
 }
@@ -102,7 +106,7 @@ var tableKeys = []key[tableDraft]{
 	{"unknown_fields", "fields that no column takes: `ignore` them, `add` columns, or `reject` the message", "ignore with `columns`, else the top-level `unknown_fields`", enum(rests...), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.UnknownFields = choice(r, n, where, rests...)
 	}},
-	{"on_create", "list of SQL to run when weir creates the table, or lists by database (`postgres: […]`)", "", ref("statements"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+	{"on_create", "SQL to run when weir creates the table: one statement, a list, or either by database (`postgres: […]`)", "", ref("statements"), func(r *reader, t *tableDraft, n *yaml.Node, where string) {
 		t.OnCreate = r.statements(n, where)
 	}},
 	{"delete_when", "messages that delete their row; in a child table, elements", "the top-level `delete_when`; in a child never", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.DeleteWhen = r.when(n, where) }},
@@ -144,9 +148,29 @@ func (r *reader) onDelete(n *yaml.Node, where string) (o mapping.OnDelete) {
 
 var rests = []fold.UnknownFields{fold.IgnoreUnknown, fold.AddUnknown, fold.RejectUnknown}
 
+// every reads SQL by period.
+func (r *reader) every(n *yaml.Node, where string) (all []mapping.PeriodicSQL) {
+	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+		r.fault(pos(n), where, "no period is named, such as 10m")
+	}
+	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+		e := mapping.PeriodicSQL{Period: r.duration(at, where), Statements: r.statements(value, join(where, name))}
+		if slices.ContainsFunc(all, func(other mapping.PeriodicSQL) bool { return other.Period == e.Period && e.Period > 0 }) {
+			r.fault(pos(at), where, "%s is already set: name all its statements in one list", name)
+		}
+		all = append(all, e)
+	})
+	return all
+}
+
+// statements reads SQL: a statement or a list, or these by database.
 func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement) {
 	list := func(n *yaml.Node, where, database string) {
-		for _, item := range r.items(n, where, "SQL statements") {
+		items := []*yaml.Node{n}
+		if n.Kind != yaml.ScalarNode {
+			items = r.items(n, where, "SQL statements")
+		}
+		for _, item := range items {
 			all = append(all, mapping.Statement{Database: database, SQL: r.name(item, where)})
 		}
 	}

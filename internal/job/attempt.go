@@ -88,6 +88,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		if err := a.join(ctx, member, starts); err != nil {
 			return err
 		}
+		r.housekeeper.leads = member.Leads
 	}
 	unmarked, err := r.rejects.resume(ctx, r.claims)
 	if err != nil {
@@ -133,7 +134,7 @@ func (a *attempt) newPipeline(starts []start, unmarked bool) *pipeline {
 	}
 	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, unmarked: unmarked,
 		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: turns}}
-	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, rejects: r.rejects, history: a.history, full: full, free: free, turns: turns}
+	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, rejects: r.rejects, history: a.history, housekeeper: r.housekeeper, full: full, free: free, turns: turns}
 	return p
 }
 

@@ -17,17 +17,18 @@ const pruneEvery = time.Hour
 
 // A flusher writes sets to the database.
 type flusher struct {
-	cfg     *Config
-	run     string // the run's ID
-	db      sink.Sink
-	claims  sink.Claims
-	p       *progress.Progress
-	rejects *rejectFile
-	history *history
-	recent  flushLog
-	full    chan *set
-	free    chan<- *set
-	turns   turns
+	cfg         *Config
+	run         string // the run's ID
+	db          sink.Sink
+	claims      sink.Claims
+	p           *progress.Progress
+	rejects     *rejectFile
+	history     *history
+	housekeeper *housekeeper
+	recent      flushLog
+	full        chan *set
+	free        chan<- *set
+	turns       turns
 }
 
 // laneFlushed is the flusher's state of a lane.
@@ -38,7 +39,8 @@ type laneFlushed struct {
 	safe    int64       // lines of this attempt that the database has
 }
 
-// write writes sets until there are no more. Between them it does what the reader asks for.
+// write writes sets until there are no more. Between them it does what the reader asks for, and
+// executes SQL of the user's that is due.
 func (f *flusher) write(ctx context.Context) error {
 	for {
 		select {
@@ -51,6 +53,8 @@ func (f *flusher) write(ctx context.Context) error {
 			}
 		case t := <-f.turns:
 			t.done <- t.do(ctx)
+		case <-f.housekeeper.due():
+			f.housekeeper.run()
 		}
 	}
 }

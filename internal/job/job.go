@@ -22,6 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -59,7 +60,9 @@ type Config struct {
 
 	Rejects RejectRules
 	Restart Restart
-	Log     *slog.Logger
+	// Every is the user's SQL that the run executes between flushes, for this kind of database.
+	Every []mapping.PeriodicSQL
+	Log   *slog.Logger
 }
 
 // A Restart tells how a run starts if it does not simply continue where the last one ended.
@@ -99,6 +102,9 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 		err = errors.Join(err, r.rejects.close())
 		a.folding.noteAll()
 	}()
+	if r.housekeeper, err = newHousekeeper(ctx, &c, db, p); err != nil {
+		return err
+	}
 	if r.rejects, err = c.Rejects.To.open(); err != nil {
 		return err
 	}
@@ -117,7 +123,11 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 		a = next
 	}
 	a.claimer.logFinished()
-	return errors.Join(h.fences.err, a.unread.err())
+	if err := errors.Join(h.fences.err, a.unread.err()); err != nil {
+		return err
+	}
+	r.housekeeper.finish()
+	return nil
 }
 
 // Fold reads the sources from their starts, folds them for tables of a database with the given limits, and passes each
@@ -157,21 +167,22 @@ func (v viewer) Flush(_ context.Context, f *sink.Flush) (sink.Result, error) {
 
 // A run is the state that its parts share. It does not change once the run has begun.
 type run struct {
-	cfg       *Config
-	id        string
-	db        sink.Sink
-	looks     bool // nothing is written, and one set holds everything
-	claims    sink.Claims
-	p         *progress.Progress
-	names     *feed.Names // of fields, in all sources
-	feedNames feedNames
-	pool      *source.Pool
-	limit     *rate.Limiter // of lines read from all sources; nil: no limit
-	rejects   *rejectFile   // owned by the flusher during an attempt
+	cfg         *Config
+	id          string
+	db          sink.Sink
+	looks       bool // nothing is written, and one set holds everything
+	claims      sink.Claims
+	p           *progress.Progress
+	names       *feed.Names // of fields, in all sources
+	feedNames   feedNames
+	pool        *source.Pool
+	limit       *rate.Limiter // of lines read from all sources; nil: no limit
+	rejects     *rejectFile   // owned by the flusher during an attempt
+	housekeeper *housekeeper
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *run {
-	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate)}
+	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), housekeeper: &housekeeper{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
 }

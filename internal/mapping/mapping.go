@@ -3,6 +3,8 @@
 package mapping
 
 import (
+	"time"
+
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/fold"
@@ -155,6 +157,12 @@ const (
 	OffsetMeta Meta = "offset"
 	SourceMeta Meta = "source"
 )
+
+// PeriodicSQL is SQL that a run executes each period.
+type PeriodicSQL struct {
+	Period     time.Duration
+	Statements []Statement
+}
 
 // A Statement is SQL for one kind of database or for all.
 type Statement struct {

@@ -20,6 +20,7 @@ type collector struct {
 var (
 	ofRun = map[string]string{
 		"weir_retries_total":                 "Database calls that were retried.",
+		"weir_every_statements_total":        "Statements of every that were executed, by result.",
 		"weir_reconnects_total":              "Reconnects to a feed.",
 		"weir_sender_errors_total":           "Senders disconnected because of an error.",
 		"weir_path_mismatches_total":         "Values that are not the object or array that a path of the mapping expects.",
@@ -61,7 +62,7 @@ var (
 )
 
 // Further labels of metrics.
-var furtherLabels = map[string][]string{"weir_rejected_lines_total": {"reason"}, "weir_rows_total": {"result"}, "weir_retries_total": {"reason"}, "weir_stalled_seconds": {"reason"},
+var furtherLabels = map[string][]string{"weir_rejected_lines_total": {"reason"}, "weir_rows_total": {"result"}, "weir_retries_total": {"reason"}, "weir_every_statements_total": {"result"}, "weir_stalled_seconds": {"reason"},
 	"weir_nulled_values_total":  {"column"},
 	"weir_ignored_values_total": {"field"},
 	"weir_kafka_lag_records":    {"topic", "partition"}}
@@ -102,6 +103,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for reason, n := range s.Retries {
 		count("weir_retries_total", float64(n), "", reason)
 	}
+	count("weir_every_statements_total", float64(s.Executed.OK), "", "ok")
+	count("weir_every_statements_total", float64(s.Executed.Failed), "", "failed")
 	count("weir_reconnects_total", float64(s.Reconnects), "")
 	count("weir_sender_errors_total", float64(s.SenderErrors), "")
 	count("weir_path_mismatches_total", float64(s.Notes.Total(progress.Mismatched)), "")

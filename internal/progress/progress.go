@@ -67,10 +67,14 @@ type Rejects struct {
 type Flushes struct {
 	Batches    int64
 	Retries    map[string]int64 // of database calls, by reason
-	LastFlush  time.Duration    // duration of the last flush
-	LastCommit time.Time        // by this run or an earlier one
+	Executed   Executed
+	LastFlush  time.Duration // duration of the last flush
+	LastCommit time.Time     // by this run or an earlier one
 	Writing    Writing
 }
+
+// Executed counts executions of the user's SQL (every).
+type Executed struct{ OK, Failed int64 }
 
 // A Group describes the consumer group of a run.
 type Group struct {
@@ -293,6 +297,17 @@ func (p *Progress) Recent() []Flushed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.recent)
+}
+
+// Executed counts an execution of the user's SQL.
+func (p *Progress) Executed(ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ok {
+		p.state.Executed.OK++
+	} else {
+		p.state.Executed.Failed++
+	}
 }
 
 // Observe adds a function that the flushing goroutine calls for each flush. It must be called before the run.

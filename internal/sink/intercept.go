@@ -45,6 +45,10 @@ func (i *intercepted) DropRejects(ctx context.Context, ids []int64) error {
 	return i.around(ctx, "DropRejects", nil, func() error { return i.Sink.(RejectDropper).DropRejects(ctx, ids) })
 }
 
+func (i *intercepted) Execute(ctx context.Context, sql string) error {
+	return i.Sink.(Housekeeper).Execute(ctx, sql)
+}
+
 func (i *intercepted) MakeSchema(ctx context.Context, missing NoSchemaError) error {
 	return i.around(ctx, "MakeSchema", nil, func() error { return i.Sink.(SchemaMaker).MakeSchema(ctx, missing) })
 }

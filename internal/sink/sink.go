@@ -13,7 +13,8 @@ import (
 )
 
 // A Sink writes tables in one database. One goroutine at a time calls its methods, including the methods of its optional
-// parts. The optional parts are [RejectDropper], [SchemaMaker], [Forgetter] and [Gauged]; [As] finds them.
+// parts. The optional parts are [Housekeeper], [RejectDropper], [SchemaMaker], [Forgetter] and [Gauged]; [As]
+// finds them.
 type Sink interface {
 	// Caps returns the limits of the database.
 	Caps() Caps
@@ -33,6 +34,13 @@ type Sink interface {
 type RejectDropper interface {
 	// DropRejects removes rejected lines by their IDs, as far as they exist. It may be called again after any error.
 	DropRejects(ctx context.Context, ids []int64) error
+}
+
+// A Housekeeper is a sink that executes SQL of the user's.
+type Housekeeper interface {
+	// Execute executes a statement in a transaction of its own, which waits 2 seconds at most for a lock. The end of ctx
+	// cancels it. It is not retried. A connection that it breaks is restored by the next call.
+	Execute(ctx context.Context, sql string) error
 }
 
 // A SchemaMaker is a sink whose tables are in schemas. Its Tables returns a [NoSchemaError] for a table whose schema is

@@ -74,6 +74,8 @@ type Member interface {
 	// Join prepares to join the group, before the first Next. It returns where lanes without a checkpoint begin,
 	// including lanes that other members will read.
 	Join(ctx context.Context, g Group) (map[string]Begun, error)
+	// Leads reports whether the run reads the first of all lanes, as far as it knows. Any goroutine may call it.
+	Leads() bool
 }
 
 // A Group is what a [Member] has to know about the group's shared state.

@@ -118,7 +118,7 @@ func (s *Spec) readFile() {
 		}
 		return s.builder().rules // commands that use them report the faults
 	})
-	if s.Mapping, s.Cases = f.Mapping, f.Cases; err != nil {
+	if s.Mapping, s.Every, s.Cases = f.Mapping, f.Every, f.Cases; err != nil {
 		s.faults = append(s.faults, err)
 	}
 }

@@ -151,7 +151,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 		options.Kafka.Group = cmp.Or(s.Kafka.Group, "weir-"+c.Job)
 	}
 	c.Kind = *s.env.Kinds(options).Of(c.Sources[0])
-	c.MaxRate = s.Source.MaxRate
+	c.MaxRate, c.Every = s.Source.MaxRate, b.everyForDatabase()
 	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures}
 	c.Rejects.Max, c.Rejects.Age, c.Rejects.Show = s.Rejects.Max, s.Rejects.Keep, s.showRejects()
 	c.Restart.FromStart, c.Restart.Rebuild = s.Once.Restart == Reread, s.Once.Restart == Rebuild

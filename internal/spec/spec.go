@@ -30,7 +30,8 @@ type Spec struct {
 
 	File    string           // the config file, or ""
 	Mapping *mapping.Mapping // tables of File, or nil
-	Cases   []config.Case    // tests in File
+	Every   []mapping.PeriodicSQL
+	Cases   []config.Case // tests in File
 
 	env      *Env
 	args     []string // sources on the command line

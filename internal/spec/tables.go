@@ -73,11 +73,26 @@ func (b *builder) forDatabase(m *mapping.Mapping) *mapping.Mapping {
 	of.Tables = slices.Clone(m.Tables)
 	for i := range of.Tables {
 		t := &of.Tables[i]
-		t.OnCreate = slices.DeleteFunc(slices.Clone(t.OnCreate), func(s mapping.Statement) bool {
-			return s.Database != "" && !strings.EqualFold(s.Database, b.plan.To.Name)
-		})
+		t.OnCreate = b.statements(t.OnCreate)
 	}
 	return &of
+}
+
+// everyForDatabase returns the SQL of every that is for the database.
+func (b *builder) everyForDatabase() (every []mapping.PeriodicSQL) {
+	for _, e := range b.Every {
+		if e.Statements = b.statements(e.Statements); len(e.Statements) > 0 {
+			every = append(every, e)
+		}
+	}
+	return every
+}
+
+// statements returns the statements that are for the database.
+func (b *builder) statements(all []mapping.Statement) []mapping.Statement {
+	return slices.DeleteFunc(slices.Clone(all), func(s mapping.Statement) bool {
+		return s.Database != "" && !strings.EqualFold(s.Database, b.plan.To.Name)
+	})
 }
 
 // EveryTable reports whether the run writes to each table that the messages of its envelope name.

@@ -108,8 +108,7 @@ func (d *DB) create(want *schema.Table, t *table, referred func(*schema.ForeignK
 	full := d.fullName(&have)
 	ddl = []statement{{sql: Create(&have.Table)}}
 	for _, sql := range want.OnCreate {
-		// In a DO block it may be several statements, and cannot end the transaction.
-		ddl = append(ddl, statement{sql: "DO " + literal("BEGIN EXECUTE "+literal(sql)+"; END"), means: func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
+		ddl = append(ddl, statement{sql: block(sql), means: func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
 	}
 	return append(ddl,
 		statement{sql: d.keepMark(sink.MadeMark(full), sink.NewTableID())},

@@ -114,11 +114,7 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string, paren
 		return nil, err
 	}
 	for _, sql := range want.OnCreate {
-		err := d.c.execAll(sql)
-		if d.c.autocommit() {
-			err = errors.New("it ended the transaction")
-		}
-		if err != nil {
+		if err := d.c.execTheirs(ctx, sql); err != nil {
 			return nil, sink.OnCreateError(want.Name, err)
 		}
 	}

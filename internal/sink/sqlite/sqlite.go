@@ -57,6 +57,7 @@ type table struct {
 var (
 	_ sink.Sink          = (*DB)(nil)
 	_ sink.RejectDropper = (*DB)(nil)
+	_ sink.Housekeeper   = (*DB)(nil)
 	_ sink.Forgetter     = (*DB)(nil)
 	_ sink.Gauged        = (*DB)(nil)
 	_ sink.Inspector     = (*DB)(nil)

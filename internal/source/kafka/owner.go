@@ -142,3 +142,6 @@ func (m *member) committedOf(l *lane) (int64, error) {
 	}
 	return at.At, nil
 }
+
+// Leads implements [source.Member].
+func (s groupSource) Leads() bool { return len(s.catalog.lanes) > 0 && s.catalog.lanes[0].owned.Load() }
