@@ -51,7 +51,7 @@ var causes = [nCauses]struct {
 }{
 	errFenced:     {"a lane is not where this flush begins", readFence, 1},
 	errRebuild:    {"the tables must not be emptied", readFence, 1}, // unless the flush has done it
-	errStaleTable: {"the table has other columns than were read", readTables, 2},
+	errStaleTable: {"the table is not as it was read", readTables, 2},
 	errRaced:      {"another session wrote newer versions meanwhile", retry, 2},
 	errGone:       {"another session deleted rows or changed their keys while they were written", retry, 2},
 	errRaised:     {"a trigger raises an error that may pass", retry, 2},
