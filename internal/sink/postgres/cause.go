@@ -89,7 +89,7 @@ func (a *attempt) cause(err error) cause {
 		{errRaised, isRaised(e) && isTransient(e)},
 		{errTaken, a.isTaken(e)},
 		{errStaleTable, isStale(e)},
-		{errRows, e != nil && (rows > 0 && isRefusal(e) || rows > 1 && e.Code == queryCanceled)}, // fewer may fit into the server's time limit
+		{errRows, e != nil && (rows > 0 && (isRefusal(e) || e.Code == queryCanceled))}, // fewer may fit into the server's time limit
 	} {
 		if c.is && a.tries[c.cause] < causes[c.cause].limit {
 			return c.cause

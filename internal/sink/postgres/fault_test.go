@@ -492,6 +492,22 @@ func TestFlush_StatementTimeout(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*), (SELECT seq FROM weir_checkpoints) FROM t", "300|1")
 }
 
+// TestFlush_StatementTimeoutOfOneMessage: a message that takes too long alone is rejected, also as the only one of a
+// flush.
+func TestFlush_StatementTimeoutOfOneMessage(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	db.Exec(t, "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.a = 'slow' THEN PERFORM pg_sleep(600); END IF; RETURN NEW; END $$")
+	db.Exec(t, "CREATE TRIGGER wait BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION wait()")
+	db.set(t, "statement_timeout = '2s'")
+	r := sinktest.Begin(t, db)
+	r.Flush(`{"id":1,"a":"x"}`, `{"id":2,"a":"slow"}`)
+	r.Flush(`{"id":3,"a":"slow"}`)
+	r.Flush(`{"id":4,"a":"x"}`)
+	sinktest.Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "4")
+	sinktest.Expect(t, db, "SELECT line, reason LIKE '%(SQLSTATE 57014)' FROM weir_rejects ORDER BY line", "2|true", "3|true")
+}
+
 // TestFlush_StatementTimeoutBehindALock: a message, also one for several tables, waits in vain for a lock. It is
 // retried and not rejected.
 func TestFlush_StatementTimeoutBehindALock(t *testing.T) {

@@ -73,16 +73,20 @@ func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 		c.noteCause(why)
 		err = c.try()
 	}
+	alone := n == 1 || !together && c.keepsMessages()
+	if alone && isTimeout(err) {
+		err = c.tryWithoutLocks(err)
+	}
 	c.tries[errGone] = gone
 	if err == nil {
 		c.sent += n
 		c.f.TellSent(c.sent)
 	}
 	switch e := pgError(err); {
-	case isRefusal(e):
+	case isRefusal(e), errors.As(err, new(slowError)):
 		table := c.failedTable()
 		text := words(e)
-		if !together && n <= mostChecked {
+		if alone && n <= mostChecked && isRefusal(e) {
 			text = c.columnOf(e) + text
 		}
 		why := &sink.Refusal{Err: errors.New(text), Table: table}
@@ -93,11 +97,43 @@ func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 			}
 		}
 		return why
-	case e != nil && e.Code == queryCanceled && n > 1: // fewer may fit into the server's time limit
+	case isTimeout(err) && !alone: // fewer may fit into the server's time limit
 		return &sink.Refusal{Err: err, Table: -1, Slow: true}
 	default:
 		return err
 	}
+}
+
+// keepsMessages reports whether the batches have kept their messages. Then rows that are not written together are one
+// message's.
+func (c *pieces) keepsMessages() bool {
+	return !slices.ContainsFunc(c.parts, func(p *part) bool { return p.b.Rows() > 0 && !p.b.Table.HasConstraints })
+}
+
+// isTimeout reports whether the server ended a statement at its time limit, or somebody did.
+func isTimeout(err error) bool {
+	e := pgError(err)
+	return e != nil && e.Code == queryCanceled
+}
+
+// A slowError reports that one message alone exceeds the server's time limit.
+type slowError struct{ error }
+
+func (e slowError) Unwrap() error { return e.error }
+
+// tryWithoutLocks writes a message again that exceeded the time limit. If it waits for a lock now, it may have waited
+// then, and the limit says nothing about it.
+func (c *pieces) tryWithoutLocks(timeout error) error {
+	c.first = append(c.first, "SET LOCAL lock_timeout = '10ms'")
+	err := c.try()
+	c.first = append(c.first, patiently)
+	switch e := pgError(err); {
+	case isTimeout(err):
+		return slowError{err}
+	case e != nil && e.Code == lockNotAvailable:
+		return timeout
+	}
+	return err
 }
 
 // mostChecked is the number of rows of one message up to which their values are checked.
