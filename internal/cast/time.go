@@ -152,61 +152,24 @@ func (r *Reader) elapsed(d decimal) (m moment, why string) {
 // readRFC3339 reads a point in time. If utc is set, the offset may be missing (it is then UTC), or lack minutes or
 // the colon. canonical reports whether the text is what appendTo writes.
 func readRFC3339(text []byte, utc bool) (m moment, canonical bool, why string) {
-	const clock = "T13:30:00"
 	text, bc := bytes.CutSuffix(text, beforeChrist)
-	days, n, ok := readDay(text, bc)
-	if len(text) < n+len(clock) || len(text) == n+len(clock) && !utc {
+	days, n, ok := feed.ReadDay(text, bc)
+	if !ok {
 		return m, false, noTime
+	}
+	c, ok := feed.ReadClock(text[n:])
+	switch {
+	case !ok, !utc && !c.IsRFC3339(), !utc && len(c.Zone) == 0:
+		return m, false, noTime
+	case c.Leap:
+		return m, false, "it is a leap second, which databases do not have"
+	case len(c.Fraction) >= maxSeconds:
+		return m, false, "it has too many digits"
 	}
 	plain := n == len("2020-05-15") && days >= firstOfYear1
-	text = text[n:]
-	if text[3] != ':' || text[6] != ':' {
-		return m, false, noTime
-	}
-	hour, minute, second := twoDigits(text[1:]), twoDigits(text[4:]), twoDigits(text[7:])
-	switch {
-	case text[0] != 'T' && text[0] != 't' && text[0] != ' ':
-		return m, false, noTime
-	case !ok || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60:
-		return m, false, noTime
-	case second == 60:
-		return m, false, "it is a leap second, which databases do not have"
-	}
-	rest := text[len(clock):]
-	if len(rest) > 0 && rest[0] == '.' {
-		n := 1
-		for n < len(rest) && isDigit(rest[n]) {
-			n++
-		}
-		if n == 1 || n == len(rest) && !utc {
-			return m, false, noTime
-		}
-		if m.fraction = rest[1:n]; n > maxSeconds {
-			return m, false, "it has too many digits"
-		}
-		rest = rest[n:]
-	}
-	canonical = plain && text[0] == 'T' && string(rest) == "Z" && !bytes.HasSuffix(m.fraction, []byte("0"))
-	m.fraction = bytes.TrimRight(m.fraction, "0")
-	offset := 0
-	if utc {
-		rest = wholeOffset(rest)
-	}
-	switch {
-	case utc && len(rest) == 0:
-	case len(rest) == 1 && (rest[0] == 'Z' || rest[0] == 'z'):
-	case len(rest) == 6 && (rest[0] == '+' || rest[0] == '-') && rest[3] == ':':
-		hours, minutes := twoDigits(rest[1:]), twoDigits(rest[4:])
-		if hours < 0 || hours > 23 || minutes < 0 || minutes > 59 {
-			return m, false, noTime
-		}
-		if offset = hours*60 + minutes; rest[0] == '-' {
-			offset = -offset
-		}
-	default:
-		return m, false, noTime
-	}
-	m.seconds = days*secondsPerDay + int64((hour*60+minute-offset)*60+second)
+	canonical = plain && text[n] == 'T' && string(c.Zone) == "Z" && !bytes.HasSuffix(c.Fraction, []byte("0"))
+	m.fraction = bytes.TrimRight(c.Fraction, "0")
+	m.seconds = days*secondsPerDay + c.Seconds
 	return m, canonical, ""
 }
 
@@ -224,77 +187,8 @@ func Nanoseconds(text []byte) (n uint64, ok bool) {
 	return n, why == "" && len(m.fraction) <= 9 && m.seconds >= 0 && m.seconds < math.MaxInt64/1_000_000_000
 }
 
-// wholeOffset adds the minutes or the colon that an offset lacks in RFC 3339.
-func wholeOffset(text []byte) []byte {
-	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
-		switch len(text) {
-		case 3:
-			return []byte{text[0], text[1], text[2], ':', '0', '0'}
-		case 5:
-			return []byte{text[0], text[1], text[2], ':', text[3], text[4]}
-		}
-	}
-	return text
-}
-
-// twoDigits reads a number of two digits; -1 if it is none.
-func twoDigits(b []byte) int {
-	if !isDigit(b[0]) || !isDigit(b[1]) {
-		return -1
-	}
-	return int(b[0]-'0')*10 + int(b[1]-'0')
-}
-
-var monthDays = [...]int{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
-
 // beforeChrist follows dates before year 1 in Postgres.
 var beforeChrist = []byte(" BC")
-
-// readDay reads YYYY-MM-DD at the start of a text. It returns the days since 1970 and the number of bytes read. The
-// year may have a sign and more digits, as in ISO 8601. bc reports that the year is BC.
-func readDay(text []byte, bc bool) (days int64, n int, ok bool) {
-	negative := false
-	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
-		negative = text[0] == '-'
-		n = 1
-	}
-	year, from := 0, n
-	for n < len(text) && isDigit(text[n]) && n-from < maxYear {
-		year = 10*year + int(text[n]-'0')
-		n++
-	}
-	if n-from < 4 || len(text) < n+6 || text[n] != '-' || text[n+3] != '-' {
-		return 0, 0, false
-	}
-	month, day := twoDigits(text[n+1:]), twoDigits(text[n+4:])
-	if month < 1 || month > 12 || day < 1 || bc && (year == 0 || from > 0) {
-		return 0, 0, false
-	}
-	if n += len("-05-15"); bc {
-		year = 1 - year
-	} else if negative {
-		year = -year
-	}
-	last := monthDays[month-1]
-	if month == 2 && year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-		last++
-	}
-	if day > last {
-		return 0, 0, false
-	}
-	// In years that start in March the leap day is the last day.
-	if month -= 3; month < 0 {
-		month += 12
-		year--
-	}
-	era := floor(int64(year), 400)
-	inEra := year - 400*int(era)
-	dayOfYear := (153*month+2)/5 + day - 1
-	return era*146097 + int64(inEra*365+inEra/4-inEra/100+dayOfYear) - 719468, n, true
-}
-
-// maxYear is the maximum number of digits of a year.
-const maxYear = 7
 
 // floor divides and rounds down.
 func floor(n, by int64) int64 {
@@ -305,7 +199,7 @@ func floor(n, by int64) int64 {
 	return q
 }
 
-// appendDay is the inverse of readDay. If text is true (SQLite), years before 1 have the sign of ISO 8601; for
+// appendDay is the inverse of [feed.ReadDay]. If text is true (SQLite), years before 1 have the sign of ISO 8601; for
 // Postgres, appendEra must follow.
 func appendDay(dst []byte, days int64, text bool) []byte {
 	days += 719468
@@ -377,7 +271,7 @@ func (r *Reader) readDate(v *feed.Field, c *Cast) (feed.Field, string) {
 		return feed.Field{Value: infinities[negative], Kind: feed.String}, ""
 	}
 	text, bc := bytes.CutSuffix(text, beforeChrist)
-	days, n, ok := readDay(text, bc)
+	days, n, ok := feed.ReadDay(text, bc)
 	switch {
 	case !ok || n < len(text):
 		return *v, noDate

@@ -8,8 +8,9 @@ import (
 // Older reports whether version a is before version b in the order of [Compare].
 func Older(a, b []byte) bool { return Compare(a, b) < 0 }
 
-// Compare compares two texts. Numbers, in any spelling, come before other texts, which are compared byte by byte. The
-// order is total.
+// Compare compares two texts, as versions are compared: numbers in any spelling first, then RFC 3339 times, then other
+// texts. Times without a zone come before those with one, which are compared as points in time; a leap second is the
+// second after it. Other texts are compared byte by byte. The order is total.
 func Compare(a, b []byte) int {
 	if isCount(a) && isCount(b) {
 		if len(a) != len(b) {
@@ -17,17 +18,40 @@ func Compare(a, b []byte) int {
 		}
 		return bytes.Compare(a, b)
 	}
-	x, xok := AsNumber(a)
-	y, yok := AsNumber(b)
-	switch {
-	case xok && yok:
+	if x, y, both, order := each(a, b, AsNumber); both {
 		return compareDecimals(x, y)
-	case xok:
-		return -1
-	case yok:
-		return 1
+	} else if order != 0 {
+		return order
+	}
+	if x, y, both, order := each(a, b, readInstant); both {
+		return compareInstants(x, y)
+	} else if order != 0 {
+		return order
 	}
 	return bytes.Compare(a, b)
+}
+
+// each reads two texts. If only one can be read, it comes before the other in the order.
+func each[T any](a, b []byte, read func(text []byte) (T, bool)) (x, y T, both bool, order int) {
+	x, xok := read(a)
+	y, yok := read(b)
+	switch {
+	case xok && !yok:
+		order = -1
+	case yok && !xok:
+		order = 1
+	}
+	return x, y, xok && yok, order
+}
+
+func compareInstants(a, b instant) int {
+	switch {
+	case a.zoned && !b.zoned:
+		return 1
+	case b.zoned && !a.zoned:
+		return -1
+	}
+	return cmp.Or(cmp.Compare(a.seconds, b.seconds), bytes.Compare(a.fraction, b.fraction))
 }
 
 // isCount reports whether text has only digits, and no leading zero.

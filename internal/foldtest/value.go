@@ -2,6 +2,7 @@ package foldtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -190,8 +192,8 @@ func Decimal(text string) (string, bool) {
 	return fmt.Sprintf("%s%se%d", strings.TrimPrefix(m[1], "+"), short, exponent), true
 }
 
-// Compare compares versions: numbers, also in strings, come before texts. Numbers are compared by value, texts byte
-// by byte.
+// Compare compares versions: numbers, also in strings, come before times, and these before texts. Numbers are compared
+// by value, times without a zone come before those with one, texts are compared byte by byte.
 func Compare(a, b string) int {
 	x, isX := Decimal(a)
 	y, isY := Decimal(b)
@@ -203,7 +205,54 @@ func Compare(a, b string) int {
 	case isY:
 		return 1
 	}
+	s, isS := instant(a)
+	t, isT := instant(b)
+	switch {
+	case isS && isT:
+		return s.compare(t)
+	case isS:
+		return -1
+	case isT:
+		return 1
+	}
 	return strings.Compare(a, b)
+}
+
+var isTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:)(\d\d)(?:\.(\d+))?([Zz]|[-+]\d\d:\d\d|)$`)
+
+// A moment is a time by its second and the digits of a fraction.
+type moment struct {
+	zoned    bool
+	at       time.Time
+	fraction string
+}
+
+// instant reads an RFC 3339 time. A leap second is the second after it.
+func instant(text string) (m moment, ok bool) {
+	p := isTime.FindStringSubmatch(text)
+	if p == nil || strings.HasPrefix(text, "0000") {
+		return m, false
+	}
+	second, zone := p[3], strings.ToUpper(p[5])
+	leap := second == "60"
+	if leap {
+		second = "59"
+	}
+	at, err := time.Parse("2006-01-02 15:04:05Z07:00", p[1]+" "+p[2]+second+cmp.Or(zone, "Z"))
+	if leap {
+		at = at.Add(time.Second)
+	}
+	return moment{zone != "", at, strings.TrimRight(p[4], "0")}, err == nil
+}
+
+func (m moment) compare(o moment) int {
+	switch {
+	case m.zoned == o.zoned:
+		return cmp.Or(m.at.Compare(o.at), strings.Compare(m.fraction, o.fraction))
+	case m.zoned:
+		return 1
+	}
+	return -1
 }
 
 // compareDecimals compares two numbers in Decimal's spelling.

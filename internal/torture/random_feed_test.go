@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weirsync/weir/internal/foldtest"
 )
@@ -244,7 +245,7 @@ func (c *randomCase) versions(rnd *rand.Rand, n int) []string {
 			spellings = append(spellings, fmt.Sprintf("%d.0", v), fmt.Sprintf(`"%d.00"`, v), fmt.Sprintf("%de0", v), fmt.Sprintf(`"0%d"`, v))
 		}
 		if c.table == nil {
-			spellings = append(spellings, fmt.Sprintf(`"%da"`, v), fmt.Sprintf(`"v%d"`, v), fmt.Sprintf(`"2026-11-23T05:15:07.%d+01:00"`, v))
+			spellings = append(spellings, fmt.Sprintf(`"%da"`, v), fmt.Sprintf(`"v%d"`, v), timeVersion(rnd, v))
 		}
 		out[i] = pick(rnd, spellings)
 	}
@@ -252,6 +253,14 @@ func (c *randomCase) versions(rnd *rand.Rand, n int) []string {
 		out[i] = pick(rnd, []string{"null", `""`, "[]"})
 	}
 	return out
+}
+
+// timeVersion returns one of the spellings of a time: a greater version is a later time.
+func timeVersion(rnd *rand.Rand, v int) string {
+	at := time.Date(2026, 11, 23, 23, 59, 0, v%10*100_000_000, time.UTC).Add(time.Duration(v/10) * time.Second)
+	at = at.In(time.FixedZone("", 60*(rnd.IntN(1440)-720)))
+	layout := pick(rnd, []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02T15:04:05.000000000000Z07:00", "2006-01-02t15:04:05.999999999Z07:00"})
+	return `"` + at.Format(layout) + `"`
 }
 
 // drawColumns draws the columns of a feed, and their kinds.
