@@ -22,8 +22,8 @@ import (
 type dryRun struct {
 	*env
 	to      spec.Destination
-	mapping *mapping.Mapping   // nil if messages are rows of the only table
-	explain *mapping.Explainer // nil if mapping is nil
+	mapping *mapping.Mapping      // nil if messages are rows of the only table
+	unused  *mapping.UnusedFinder // nil if mapping is nil
 	found   map[string]schema.Table
 	tables  []dryTable
 	untaken map[string]int64 // values that no table stores, by field
@@ -67,9 +67,9 @@ func (d *dryRun) look(f *sink.Flush) error {
 		}
 		d.tables[i].truncated = d.tables[i].truncated || b.Truncated != nil
 	}
-	if d.explain != nil {
+	if d.unused != nil {
 		for _, m := range fold.Messages(f.Batches) {
-			for _, field := range d.explain.UnusedFields(m.Text()) {
+			for _, field := range d.unused.Fields(m.Text()) { // none of a line longer than the text
 				d.untaken[field]++
 			}
 		}
@@ -143,7 +143,7 @@ func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress,
 	c, m := plan.Job, plan.Mapping
 	c.Log = e.log
 	if d.mapping = m; m != nil {
-		if d.explain, err = mapping.NewExplainer(m, caps.Limits); err != nil {
+		if d.unused, err = mapping.NewUnusedFinder(m, caps.Limits); err != nil {
 			return err
 		}
 	}
@@ -162,10 +162,6 @@ func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress,
 	}
 	for i := range tables {
 		d.add(tables[i].Name)
-		c.Tables[i].Fold.WholeLines = m != nil
-	}
-	if c.Mapping.Star != nil {
-		c.Mapping.Star.Fold.WholeLines = true
 	}
 	err = job.Fold(ctx, c, tables, caps, p, d.look, read)
 	out.close()

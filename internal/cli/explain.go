@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -81,11 +79,11 @@ type origin struct {
 
 // An explainer follows one row through the messages.
 type explainer struct {
-	mapping *mapping.Explainer // nil if messages are rows
+	of      *mapping.Table // nil if messages are rows
 	table   int
 	id      string
 	by      []string // the key's fields
-	key     []byte   // of the row, as in the fold; nil: no message has named the key of its table yet
+	key     []byte   // of the row; nil: no message has named the key of its table yet
 	origins []origin // by column of the table; empty if nothing has set it
 	lines   int      // lines that made or removed the row
 	exists  bool
@@ -98,44 +96,28 @@ type explainer struct {
 // look handles the messages of a flush.
 func (e *explainer) look(f *sink.Flush) error {
 	batches := slices.Clone(f.Batches)
-	if at := batches[e.table].Truncated; at != nil && e.exists {
+	b := batches[e.table]
+	if err := e.setKey(b); err != nil {
+		return spec.Usage(err)
+	}
+	if at := b.Truncated; at != nil && e.exists {
 		e.lines++
 		e.remove(origin{File: f.Lanes[at.Lane].Source, Line: at.Line})
 	}
 	var resolver *fold.Resolver
-	if b := batches[e.table]; b.Versioned() {
+	if b.Versioned() {
 		resolver = fold.NewResolver(b, e.names, &b.Table)
-		e.names, batches[e.table] = resolver.Names(), resolver.Batch()
+		e.names, b = resolver.Names(), resolver.Batch()
+		batches[e.table] = b
 	}
-	b := batches[e.table]
-	if e.key == nil && b.Rows() > 0 {
-		key := b.Table.KeyColumns()
-		err := e.mapping.SetKey(e.table, key)
-		if err == nil {
-			err = e.find(key)
-		}
-		if err != nil {
-			return spec.Usage(err)
-		}
-	}
+	names := func(s fold.Single) bool { return s.Table == e.table && string(s.Key()) == string(e.key) }
 	for _, m := range fold.Messages(batches) {
-		var rows []int // indexes of the row's changes among the table's changes
-		n := 0
-		for _, s := range m {
-			if s.Table != e.table {
-				continue
-			}
-			if string(s.Key()) == string(e.key) {
-				rows = append(rows, n)
-			}
-			n++
-		}
-		if rows == nil {
+		if !slices.ContainsFunc(m, names) {
 			continue
 		}
 		e.lines++
-		all := fold.Merge(batches, []fold.Message{m})[e.table]
-		r := all[slices.IndexFunc(all, func(r *fold.Row) bool { return string(r.Key) == string(e.key) })]
+		rows := fold.Merge(batches, []fold.Message{m})[e.table]
+		r := rows[slices.IndexFunc(rows, func(r *fold.Row) bool { return string(r.Key) == string(e.key) })]
 		if resolver != nil {
 			if old, err := e.resolve(resolver, b, r); err != nil {
 				return err
@@ -143,22 +125,37 @@ func (e *explainer) look(f *sink.Flush) error {
 				continue
 			}
 		}
-		e.take(b, r, origin{File: f.Lanes[m.Place().Lane].Source, Line: m.Place().Line}, e.sources(m, rows))
+		of := e.of
+		if !slices.ContainsFunc(m, func(s fold.Single) bool { return names(s) && !s.Ensures() }) {
+			of = nil // the value comes from another table
+		}
+		e.take(b, r, of, origin{File: f.Lanes[m.Place().Lane].Source, Line: m.Place().Line})
 	}
 	return nil
 }
 
-// sources returns where the columns come from, for some of the rows that a message makes in the table.
-func (e *explainer) sources(m fold.Message, rows []int) map[string]string {
-	from := map[string]string{}
-	if e.mapping != nil {
-		for n, sources := range e.mapping.Sources(e.table, m.Text()) {
-			if slices.Contains(rows, n) {
-				maps.Copy(from, sources)
-			}
+// setKey sets the key of the row, in the form of a batch's rows.
+func (e *explainer) setKey(b *fold.Batch) error {
+	if e.by = b.Table.KeyColumns(); len(e.by) == 0 {
+		if b.Rows() == 0 { // a message may still name the key
+			return nil
+		}
+		return usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
+	}
+	parts := []string{e.id}
+	if len(e.by) > 1 {
+		if parts = strings.Split(e.id, ","); len(parts) != len(e.by) {
+			return fmt.Errorf("the key has %d fields, but %q has %s", len(e.by), e.id, quantity.Count(int64(len(parts)), "part"))
 		}
 	}
-	return from
+	values := make([][]byte, len(parts))
+	for i, text := range parts {
+		if values[i] = feed.AppendString(nil, text); e.of != nil {
+			values[i] = e.of.ReadText(e.by[i], text)
+		}
+	}
+	e.key = fold.AppendKey(nil, &b.Table, values)
+	return nil
 }
 
 // resolve removes from a message what is not newer than earlier messages. old is true if nothing is left.
@@ -179,8 +176,8 @@ func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row)
 	return res.Unchanged, nil
 }
 
-// take applies a message of the row. from is its place, and sources are the sources of its columns.
-func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[string]string) {
+// take applies a message of the row. of has the sources of its values, or is nil; from is its place.
+func (e *explainer) take(b *fold.Batch, m *fold.Row, of *mapping.Table, from origin) {
 	for len(e.origins) < len(b.Table.Columns) {
 		e.origins = append(e.origins, origin{Column: schema.HiddenTitle(b.Table.Columns[len(e.origins)].Name)})
 	}
@@ -189,19 +186,26 @@ func (e *explainer) take(b *fold.Batch, m *fold.Row, from origin, sources map[st
 		return
 	}
 	e.exists = true
+	sets := func(column string) bool {
+		at := b.Limits.Find(&b.Table, column, 0)
+		return at >= 0 && b.Value(m, at) != nil
+	}
 	for i := range e.origins {
 		o := &e.origins[i]
 		if b.Initial(m, i) {
 			*o = origin{Column: o.Column}
 		}
 		if b.Value(m, i) != nil && (o.Value == nil || !b.Table.Columns[i].Key) {
-			o.merge(b, m, i, from, sources[o.Column])
+			if of != nil {
+				from.Source = of.SourceOf(b.Table.Columns[i].Name, sets)
+			}
+			o.merge(b, m, i, from)
 		}
 	}
 }
 
-// merge merges a message's value of a column into the value of earlier messages.
-func (o *origin) merge(b *fold.Batch, m *fold.Row, col int, from origin, source string) {
+// merge merges a message's value of a column into the value of earlier messages. from is its place and source.
+func (o *origin) merge(b *fold.Batch, m *fold.Row, col int, from origin) {
 	var have []byte
 	if o.Value != nil && o.Value[0] != 'n' {
 		have = feed.TextOf(o.Value)
@@ -210,11 +214,11 @@ func (o *origin) merge(b *fold.Batch, m *fold.Row, col int, from origin, source 
 	if value == nil {
 		return // the column is unchanged
 	}
-	n := 0
 	if f := b.Table.Columns[col].Merge; b.Relative(m, col) && (f == merge.Sum || f == merge.Patch) {
-		n = o.Messages + 1
+		from.Messages = o.Messages + 1
 	}
-	*o = origin{o.Column, value, from.File, from.Line, source, n}
+	from.Column, from.Value = o.Column, value
+	*o = from
 }
 
 // remove removes the row because of a message.
@@ -225,11 +229,8 @@ func (e *explainer) remove(from origin) {
 	e.exists, e.removed = false, from
 }
 
-// explained is a table of no particular database; anyLimits are its limits.
-var (
-	explained = schema.Table{Name: "explained"}
-	anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}
-)
+// anyLimits are limits of no particular database.
+var anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}
 
 func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []string) error {
 	o.of, o.spec.Table.Name, o.spec.Table.MaxColumns = o.spec.Table.Name, "", math.MaxInt32
@@ -238,20 +239,26 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 		o.spec.Mapping = o.spec.Mapping.With(o.of)
 	}
 	caps := sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}
-	plan, err := o.spec.FoldFiles(args, &spec.Destination{Driver: sink.Driver{Caps: caps}}, explained.Name)
+	plan, err := o.spec.FoldFiles(args, &spec.Destination{Driver: sink.Driver{Caps: caps}}, "explained")
 	if err == nil {
 		plan, err = plan.AtDatabase(ctx, sink.NoTables)
 	}
 	if err != nil {
 		return err
 	}
-	c := plan.Job
-	x, err := o.explainer(plan, id)
-	if err != nil {
-		return spec.Usage(err)
+	c, x := plan.Job, &explainer{id: id}
+	if m := plan.Mapping; m != nil {
+		if x.table, err = o.tableOf(&c); err != nil {
+			return spec.Usage(err)
+		}
+		at := slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == c.Tables[x.table].Name })
+		x.of = &m.Tables[at]
+		if err := c.Map(m.WithSources(), nil, anyLimits); err != nil {
+			return err
+		}
 	}
 	for i := range c.Tables {
-		c.Tables[i].Fold.MaxColumns, c.Tables[i].Fold.WholeLines = math.MaxInt32, true
+		c.Tables[i].Fold.MaxColumns = math.MaxInt32
 	}
 	// Batches of a table with constraints keep their messages.
 	read := func(_ context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
@@ -278,40 +285,6 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 		return fmt.Errorf("the row %s was removed by %s, line %d, and no later line names it", id, x.removed.File, x.removed.Line)
 	}
 	return e.printOrigins(o, x)
-}
-
-// explainer returns an explainer of a row in a job's table.
-func (o *explainOptions) explainer(plan *spec.Plan, id string) (x *explainer, err error) {
-	x = &explainer{id: id}
-	c := &plan.Job
-	if plan.Mapping != nil {
-		if x.mapping, err = mapping.NewExplainer(plan.Mapping, anyLimits); err != nil {
-			return nil, err
-		}
-		if x.table, err = o.tableOf(c); err != nil {
-			return nil, err
-		}
-	}
-	if t := &c.Tables[x.table]; !t.KeyOpen {
-		err = x.find(t.Fold.Key)
-	}
-	return x, err
-}
-
-// find sets the key of the row for a table with that key.
-func (e *explainer) find(key []string) (err error) {
-	if len(key) == 0 {
-		return usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
-	}
-	e.by = key
-	parts := []string{e.id}
-	if len(key) > 1 {
-		if parts = strings.Split(e.id, ","); len(parts) != len(key) {
-			return fmt.Errorf("the key has %d fields, but %q has %s", len(key), e.id, quantity.Count(int64(len(parts)), "part"))
-		}
-	}
-	e.key, err = e.keyOf(key, parts)
-	return err
 }
 
 // tableOf returns the index of the table that the flag names.
@@ -348,7 +321,7 @@ func (o *explainOptions) tableOf(c *job.Config) (int, error) {
 
 // printOrigins prints the columns that have a value.
 func (e *env) printOrigins(o *explainOptions, x *explainer) error {
-	made := slices.DeleteFunc(x.origins, func(o origin) bool { return o.Value == nil })
+	made := slices.DeleteFunc(x.origins, func(o origin) bool { return o.Value == nil || mapping.IsSourceColumn(o.Column) })
 	if o.asJSON {
 		return json.NewEncoder(e.stdout).Encode(made)
 	}
@@ -365,31 +338,4 @@ func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", printable(o.Column), printable(string(o.Value)), from)
 	}
 	return t.Flush()
-}
-
-// keyOf returns the fold's key of the row whose key fields have the given texts.
-func (e *explainer) keyOf(key, parts []string) ([]byte, error) {
-	o := fold.Options{Key: key, UnknownFields: fold.AddUnknown, Limits: anyLimits, Log: slog.New(slog.DiscardHandler)}
-	var b fold.Batch
-	var f *fold.Folder
-	var err error
-	if e.mapping != nil {
-		if f, err = e.mapping.NewFolder(e.table, o); err == nil {
-			c := e.mapping.Key(e.table, parts)
-			err = f.Add(&b, &c, fold.Place{})
-		}
-	} else {
-		message := map[string]string{}
-		for i, n := range key {
-			message[n] = parts[i]
-		}
-		line, _ := json.Marshal(message) // strings always marshal
-		f = fold.NewFolder(&feed.Names{}, explained, o)
-		err = f.Fold(&b, line, fold.Place{})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("not an id: %w", err)
-	}
-	f.Seal(&b)
-	return b.Sorted()[0].Key, nil
 }

@@ -229,10 +229,7 @@ func (f *Folder) merge(b *Batch, c *Change, made bool, from *origin) {
 		if c.Op == Ensure {
 			text = nil // another row of the same message has it
 		}
-		if !f.opt.WholeLines {
-			text = text[:min(len(text), MaxRejectText)]
-		}
-		b.keep(&f.now.message, f.now.row, text, from)
+		b.keep(&f.now.message, f.now.row, text[:min(len(text), MaxRejectText)], from)
 	}
 	r := &b.rows.all[f.now.row]
 	b.merge(r, &f.now.message, made)

@@ -88,13 +88,16 @@ type Single struct {
 // Key returns the row's key.
 func (s Single) Key() []byte { return s.b.rows.all[s.m.row].Key }
 
+// Ensures reports whether the message only refers to the row, see [Ensure].
+func (s Single) Ensures() bool { return s.m.op == Ensure }
+
 // A Message is one message without the others: what it changes in each of its rows.
 type Message []Single
 
 // Place returns the position of the message's line.
 func (m Message) Place() Place { return m[0].m.Place }
 
-// Text returns the message's line, or its first 64 KiB unless the fold keeps whole lines.
+// Text returns the message's line or its first 64 KiB.
 func (m Message) Text() []byte { return m[0].b.arena.get(m[0].m.text) }
 
 // Messages returns the messages behind the rows of a set's batches, in feed order. All batches with rows must be for

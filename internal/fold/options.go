@@ -61,7 +61,6 @@ type Options struct {
 	Merge         map[string]merge.Function // by column, if not [merge.Last]
 	UnknownFields UnknownFields
 	MaxColumns    int           // the most columns that weir adds
-	WholeLines    bool          // [Message.Text] is the whole line
 	Limits        schema.Limits // of the database
 	Log           *slog.Logger
 }

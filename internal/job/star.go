@@ -105,7 +105,7 @@ func (ta *tableAdder) fit(t *addition, added, base *Table) (o fold.Options, err 
 		}
 	}
 	added.Name = t.have.Name
-	added.Fold.WholeLines, added.Fold.MaxColumns = base.Fold.WholeLines, base.Fold.MaxColumns
+	added.Fold.MaxColumns = base.Fold.MaxColumns
 	t.fitted = t.have.Clone()
 	if f.plan.whole != nil && added.AddsTo() != "" {
 		err = errors.New("with --tables, this job and the one of all tables would both add messages to it")

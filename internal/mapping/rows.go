@@ -39,8 +39,7 @@ type rowBuilder struct {
 	lost         []LostValue
 	nulled       []fold.Nulled
 	tables       []tableMemory
-	metaValue    feed.Field       // buffer for a meta value
-	visit        func(t *planned) // set by an [Explainer]: called for each row
+	metaValue    feed.Field // buffer for a meta value
 }
 
 // referencedRows holds changes that create the rows to which a message refers by foreign key.
@@ -96,7 +95,7 @@ func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *r
 	if refused != nil || none {
 		return refused
 	}
-	b.noteRow(t)
+	b.tables[t.index].hasRows = true
 	deletes := b.deletes(msg, t)
 	c := fold.Change{Op: b.op(msg, t, deletes), Text: msg.line.Text, Version: b.version(msg, t)}
 	if types != nil {
@@ -138,14 +137,6 @@ func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *r
 		}
 	}
 	return nil
-}
-
-// noteRow records that a row of the table was built.
-func (b *rowBuilder) noteRow(t *planned) {
-	b.tables[t.index].hasRows = true
-	if b.visit != nil {
-		b.visit(t)
-	}
 }
 
 // deletes reports whether the message deletes the current row. With on_delete: row it inserts the row instead.
@@ -442,9 +433,6 @@ func (b *rowBuilder) keyOf(msg *message, t *planned, types *typing, to []feed.Fi
 // deleteFormer adds the change that deletes or marks the row of the former key. c is the change of the row with the new
 // key.
 func (b *rowBuilder) deleteFormer(msg *message, t *planned, c *fold.Change, key []feed.Field) *refusal {
-	if b.visit != nil {
-		b.visit(t)
-	}
 	from := len(b.fields)
 	b.fields = append(b.fields, key...)
 	if refused := b.addMark(msg, t, true); refused != nil {

@@ -1,0 +1,58 @@
+package mapping
+
+import (
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// An UnusedFinder finds fields that a mapping does not use. It is slow, and not safe for concurrent use.
+type UnusedFinder struct {
+	mapper *Mapper
+	scan   *feed.Scanner
+	line   feed.Line
+	fields []feed.Field
+}
+
+// NewUnusedFinder returns an UnusedFinder for a mapping, in a database with these limits. The mapping must compile.
+func NewUnusedFinder(m *Mapping, limits schema.Limits) (*UnusedFinder, error) {
+	names := &feed.Names{}
+	plan, err := Compile(m, names, limits)
+	if err != nil {
+		return nil, err
+	}
+	return &UnusedFinder{mapper: plan.NewMapper(), scan: feed.NewScanner(names)}, nil
+}
+
+// Fields returns the fields of a message, or of its last row in a change stream, that no column or path uses. It returns
+// none if a table takes all fields, or if text is not a message with rows.
+func (u *UnusedFinder) Fields(text []byte) (names []string) {
+	if u.fields = u.line.Scan(u.scan, u.fields[:0], text); u.line.Err != nil {
+		return nil
+	}
+	result, err := u.mapper.MapAlone(&u.line, "", fold.Place{})
+	p := u.mapper.plan
+	rows := slices.DeleteFunc(result.Rows, func(r Row) bool { return r.Op >= fold.Ensure })
+	takesAll := func(r Row) bool {
+		t := &p.tables[r.Table]
+		return t.fields.byName() && !t.row.nested && !t.nest.isElement()
+	}
+	if err != nil || len(rows) == 0 || slices.ContainsFunc(rows, takesAll) {
+		return nil
+	}
+	at, row := paths.Place{}, text
+	if p.stream != nil {
+		at.Tree = p.stream.RowTree()
+		row = u.mapper.read.Get(at).Value
+	}
+	w := feed.Walk(row)
+	for w.Next(); w.Next(); w.Raw() {
+		if name := feed.AppendUnquoted(nil, w.Name); !p.trees.ReadsMember(at, name) {
+			names = append(names, string(name))
+		}
+	}
+	return names
+}
