@@ -140,7 +140,7 @@ func (p *part) maySeemNew() bool {
 
 // newPlan plans to write rows of a batch.
 func (p *part) newPlan(b *fold.Batch, rows []*fold.Row) *tablePlan {
-	return &tablePlan{batch: b, rows: rows, about: len(p.writes), upsert: upsert{shape: p.newShape(b, rows), again: p.a.tries[errGone] > 0}}
+	return &tablePlan{batch: b, rows: rows, about: len(p.writes), upsert: upsert{shape: p.newShape(b, rows)}}
 }
 
 // newShape returns the shape of rows of a batch.

@@ -16,7 +16,6 @@ type upsert struct {
 	// guarded says that other writers of the rows' versions run at the same time, so a row is written only if it is
 	// unchanged since the staged row was resolved against it.
 	guarded bool
-	again   bool // rows had disappeared before, and the flush is resent
 }
 
 // A tally classifies the rows that a statement affects.
@@ -417,9 +416,9 @@ func (u *upsert) delete() statement {
 // size it assumes for the table.
 const exists = "(t.ctid IS NULL) IS FALSE"
 
-// lock locks the table's rows that staged rows touch, and checks that it could lock all of them. It cannot lock a row
-// that another session deletes, or gives another key, during the wait for its lock, even if that session creates a new
-// row with the key: the flush is then resent. If a trigger may keep rows away for good, it is resent once.
+// lock locks the table's rows that staged rows touch. If they are guarded, it checks that it could lock all of them: it
+// cannot lock a row that another session deletes, or gives another key, during the wait for its lock, even if that
+// session creates a new row with the key. The flush is then resent.
 func (u *upsert) lock(touched string) statement {
 	strength := "NO KEY UPDATE"
 	if u.acts.deletes > 0 {
@@ -441,7 +440,7 @@ SELECT x.n = y.n
 FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM %[3]s t WHERE %[6]s FOR %[7]s OF t) l) x,
   (SELECT count(*) n FROM weir_touched) y`,
 		strings.Join(key, ", "), u.stage, u.table.ident, u.on(), touched, and(u.asFound("s.sure"), u.on()), strength)
-	if u.again && u.table.triggers {
+	if !u.guarded { // what is gone by now is missing for the next statement, too
 		return statement{sql: lock}
 	}
 	return demand(errGone, "(%s)", lock)
