@@ -248,11 +248,10 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	}
 	c, x := plan.Job, &explainer{id: id}
 	if m := plan.Mapping; m != nil {
-		if x.table, err = o.tableOf(&c); err != nil {
+		if x.of, err = o.tableOf(m); err != nil {
 			return spec.Usage(err)
 		}
-		at := slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == c.Tables[x.table].Name })
-		x.of = &m.Tables[at]
+		x.table = slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.Name == x.of.Name })
 		if err := c.Map(m.WithSources(), nil, anyLimits); err != nil {
 			return err
 		}
@@ -287,36 +286,26 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	return e.printOrigins(o, x)
 }
 
-// tableOf returns the index of the table that the flag names.
-func (o *explainOptions) tableOf(c *job.Config) (int, error) {
-	if o.spec.Mapping == nil || o.of == "" && len(c.Tables) == 1 && c.Mapping.Star == nil {
-		return 0, nil
-	}
+// tableOf returns the table that the flag names, or the only one.
+func (o *explainOptions) tableOf(m *mapping.Mapping) (*mapping.Table, error) {
 	var names []string
-	for i := range c.Tables {
-		names = append(names, c.Tables[i].Name)
-	}
-	if at := slices.Index(names, o.of); at >= 0 {
-		parents := map[string]string{}
-		for _, t := range o.spec.Mapping.Tables {
-			parents[t.Name] = t.Of
+	for i := range m.Tables {
+		t := &m.Tables[i]
+		switch {
+		case t.Name == o.of && t.Of != "":
+			return nil, fmt.Errorf("--table %s is a child table: explain its parent with --table %s", o.of, t.Of)
+		case t.Name == o.of, len(m.Tables) == 1 && !t.IsStar() && (o.of == "" || m.File == ""):
+			return t, nil
 		}
-		root := o.of
-		for parents[root] != "" {
-			root = parents[root]
-		}
-		if root != o.of {
-			return 0, fmt.Errorf("--table %s is a child table: explain its parent with --table %s", o.of, root)
-		}
-		return at, nil
+		names = append(names, t.Name)
 	}
-	if o.of == "" && c.Mapping.Star != nil {
-		return 0, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", o.spec.Mapping.File, mapping.Star)
+	switch {
+	case o.of != "":
+		return nil, fmt.Errorf("--table %s: %s has no such table%s", o.of, m.File, config.DidYouMean(o.of, names))
+	case slices.Contains(names, mapping.Star):
+		return nil, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", m.File, mapping.Star)
 	}
-	if o.of == "" {
-		return 0, fmt.Errorf("%s has several tables: --table %s", o.spec.Mapping.File, strings.Join(names, ", or "))
-	}
-	return 0, fmt.Errorf("--table %s: %s has no such table%s", o.of, o.spec.Mapping.File, config.DidYouMean(o.of, names))
+	return nil, fmt.Errorf("%s has several tables: --table %s", m.File, strings.Join(names, ", or "))
 }
 
 // printOrigins prints the columns that have a value.
