@@ -147,10 +147,7 @@ func castTime(v Value, n *big.Rat, isNumber bool, t cast.Type, textTypes bool) (
 		return "", false
 	}
 	digits, exact := n.FloatPrec()
-	most := 6
-	if textTypes {
-		most = 1000
-	}
+	const most = 99
 	seconds := new(big.Int).Div(n.Num(), n.Denom()) // rounds down
 	if !exact || digits > most || !seconds.IsInt64() || seconds.CmpAbs(big.NewInt(1e12)) > 0 {
 		return "", false

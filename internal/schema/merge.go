@@ -131,7 +131,7 @@ func (c *Column) mergeable(value []byte, k feed.Kind) bool {
 	case k == feed.Bool && !c.Own && c.Type != Bool && c.Type != Text: // it would be stored as a number, which sorts differently
 		return false
 	}
-	if !c.hasForms() { // Postgres cannot compare numbers that are too large for a sum
+	if c.Own || !c.hasForms() { // Postgres cannot compare numbers that are too large for a sum
 		number, isNumber := feed.AsNumber(feed.Text(nil, value, k))
 		return !isNumber || merge.IsSummand(number)
 	}
