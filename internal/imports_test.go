@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"internal/progress": {"internal/feed", "internal/fold", "internal/quantity", "internal/sink"},
 	"internal/metrics": {"internal/progress", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
-	"internal/job":           {"internal/backoff", "internal/envelope", "internal/feed", "internal/fold", "internal/lockfile", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
+	"internal/job":           {"internal/envelope", "internal/feed", "internal/fold", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 	"internal/sink/sinktest": {"internal/cast", "internal/envelope", "internal/feed", "internal/fold", "internal/foldtest", "internal/logtest", "internal/mapping", "internal/merge", "internal/paths", "internal/schema", "internal/sink", "internal/testcheck", "github.com/rogpeppe/go-internal/txtar"},
 	"internal/sink/memory":   {"internal/feed", "internal/fold", "internal/schema", "internal/sink"},
 	"internal/sink/example":  {"internal/feed", "internal/fold", "internal/schema", "internal/sink", "modernc.org/sqlite"},

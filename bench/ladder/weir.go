@@ -24,9 +24,7 @@ type synced struct {
 // RunJob runs a job that discards rejected lines into a sink, and closes the sink. It returns an error if the job was
 // stopped.
 func RunJob(ctx context.Context, c job.Config, to sink.Sink, p *progress.Progress) (err error) {
-	if c.Rejects.To, err = job.ParseRejects("discard"); err != nil {
-		return errors.Join(err, to.Close())
-	}
+	c.Rejects.To = job.DiscardRejects
 	err = job.Run(ctx, c, to, nil, p)
 	return errors.Join(cmp.Or(err, ctx.Err()), to.Close())
 }

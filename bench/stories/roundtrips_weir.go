@@ -104,15 +104,11 @@ func (w *chain) weir(ctx context.Context, p *proxy, log *slog.Logger) (first, la
 		return first, later, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	rejects, err := job.ParseRejects("fail")
-	if err != nil {
-		return first, later, err
-	}
 	m, err := w.mapping()
 	if err != nil {
 		return first, later, err
 	}
-	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: job.RejectRules{To: rejects}, Log: log}
+	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: job.RejectRules{To: job.FailRejects}, Log: log}
 	if err := c.Map(m, nil, db.Caps().Limits); err != nil {
 		return first, later, err
 	}

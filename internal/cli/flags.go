@@ -137,8 +137,6 @@ func completeValues(c *cobra.Command) {
 		case fl.Name == "merge":
 			_ = c.RegisterFlagCompletionFunc(fl.Name, completeFunctions) // the flag exists
 			return
-		case fl.Name == "rejects" && fl.Value.Type() == "string":
-			words, directive = []string{"table", "file:", "fail", "discard"}, directive|cobra.ShellCompDirectiveNoSpace
 		case fl.Value.Type() == "bool" || slices.Contains(fileFlags, fl.Name):
 			return
 		}

@@ -28,7 +28,11 @@ func rejectedText(o *spec.Spec, c *job.Config, did *progress.Snapshot) string {
 	for i := range reasons {
 		texts[i] = reasonText(o, keyOf(c), &reasons[i], len(c.Sources) > 1)
 	}
-	return fmt.Sprintf("%s of %s %s rejected: %s. %s", quantity.Grouped(did.Rejected), quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), rejectsPlace(o, c))
+	at := c.Rejects.Show
+	if c.Rejects.To == job.DiscardRejects {
+		at = "--rejects discard keeps none"
+	}
+	return fmt.Sprintf("%s of %s %s rejected: %s. %s", quantity.Grouped(did.Rejected), quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), at)
 }
 
 // keyOf returns the key of the table if settings define it; nil if a mapping does.
@@ -37,17 +41,6 @@ func keyOf(c *job.Config) []string {
 		return nil
 	}
 	return c.Tables[0].Fold.Key
-}
-
-// rejectsPlace tells where the rejected lines are.
-func rejectsPlace(o *spec.Spec, c *job.Config) string {
-	switch o.Rejects.To {
-	case "table":
-		return c.Rejects.Show
-	case "discard":
-		return "--rejects discard keeps none"
-	}
-	return "--rejects " + o.Rejects.To + " has them"
 }
 
 // reasonText describes a reason with its first line. several means that the run has several sources.

@@ -35,7 +35,7 @@ func TestSecrets(t *testing.T) {
 		return c.Start()
 	}
 	for _, args := range [][]string{
-		{"sync", "feed.jsonl", "--to", good, "-v", "--metrics-file", "out.prom", "--rejects", "file:rejects"},
+		{"sync", "feed.jsonl", "--to", good, "-v", "--metrics-file", "out.prom"},
 		{"sync", "feed.jsonl", "--to", bad, "-v", "--retry-for", "0s"},
 		{"sync", "feed.jsonl", "--to", "postgres://app:" + canary + "@%zz/db"},
 		{"sync", "feed.jsonl", "--to", "host=127.0.0.1 port=1 password=" + canary + " user=x dbname=y", "--retry-for", "0s"},

@@ -99,7 +99,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	}
 	e.log.Info(e.wrapped(s.text(shownJob(&c))), plainField, "summary", "summary", s)
 	notesTo(func(text string) { e.log.Info(text) }, func(text string) { e.log.Warn(text) }, &did, plan.Mapping)
-	if s.Rejected > 0 && o.Rejects.To != "fail" { // the error names the line
+	if s.Rejected > 0 && o.Rejects.To != job.FailRejects { // the error names the line
 		e.log.Warn(rejectedText(o, &c, &did), "rejected", s.Rejected, "lines", s.Lines)
 	}
 }

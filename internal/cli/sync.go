@@ -312,8 +312,8 @@ func (r *syncRun) site() *web.Site {
 		}
 		return texts
 	}
-	s.RejectsAt = "--rejects " + r.o.Rejects.To
-	if r.o.Rejects.To == "table" {
+	s.RejectsAt = "--rejects " + string(r.o.Rejects.To)
+	if r.o.Rejects.To == job.KeepRejects {
 		s.RejectsAt, s.LastRejects = c.Rejects.Show, r.lastRejects
 	}
 	return s

@@ -90,11 +90,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		}
 		r.housekeeper.leads = member.Leads
 	}
-	unmarked, err := r.rejects.resume(ctx, r.claims)
-	if err != nil {
-		return err
-	}
-	p := a.newPipeline(starts, unmarked)
+	p := a.newPipeline(starts)
 	err = p.run(ctx, starts, src)
 	a.lanes = p.opener.lanes
 	for _, l := range a.lanes {
@@ -117,7 +113,7 @@ type pipeline struct {
 	flusher *flusher
 }
 
-func (a *attempt) newPipeline(starts []start, unmarked bool) *pipeline {
+func (a *attempt) newPipeline(starts []start) *pipeline {
 	r, c := a.run, a.run.cfg
 	p := &pipeline{scans: newScanPool(r.names, r.limit)}
 	full, free, turns := make(chan *set), make(chan *set, 2), make(turns)
@@ -132,9 +128,9 @@ func (a *attempt) newPipeline(starts []start, unmarked bool) *pipeline {
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}
-	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, unmarked: unmarked,
+	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unread: a.unread,
 		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: turns}}
-	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, rejects: r.rejects, history: a.history, housekeeper: r.housekeeper, full: full, free: free, turns: turns}
+	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, history: a.history, housekeeper: r.housekeeper, full: full, free: free, turns: turns}
 	return p
 }
 

@@ -174,8 +174,7 @@ func BenchmarkSync(b *testing.B) {
 			for b.Loop() {
 				i++
 				db := openSink(b, filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sink.Normal)
-				rejects, _ := job.ParseRejects("fail")
-				err = job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: job.RejectRules{To: rejects},
+				err = job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: job.RejectRules{To: job.FailRejects},
 					Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, progress.New("t"))
 				testcheck.NoError(b, err)
 				testcheck.NoError(b, db.Close())
@@ -196,9 +195,8 @@ func BenchmarkAppend(b *testing.B) {
 		path := filepath.Join(b.TempDir(), "feed.jsonl")
 		testcheck.NoError(b, os.WriteFile(path, bytes.Join(lines, nil), 0o600))
 		load := func(b *testing.B, db sink.Sink, key ...string) time.Duration {
-			rejects, _ := job.ParseRejects("fail")
 			start := time.Now()
-			testcheck.NoError(b, job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Buffer: 32 << 20, Rejects: job.RejectRules{To: rejects},
+			testcheck.NoError(b, job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Buffer: 32 << 20, Rejects: job.RejectRules{To: job.FailRejects},
 				Tables: []job.Table{{Name: "t", Key: key, Fold: fold.Options{Key: key, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, progress.New("t")))
 			testcheck.NoError(b, db.Close())
 			return time.Since(start)

@@ -134,45 +134,6 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 	}
 }
 
-var errCrash = errors.New("crash")
-
-// crashIn makes the program exit in its nth flush, after the rejects are written and before the commit.
-func crashIn(n int) func(sink.Sink) sink.Sink {
-	return faulty(nth(n, sinktest.Fault{At: sinktest.Within, Err: errCrash}))
-}
-
-// TestRejects_OneFileForMany: the file has each bad line once, whatever its source, and wherever a run crashes.
-func TestRejects_OneFileForMany(t *testing.T) {
-	for first := range 7 {
-		for second := range 7 {
-			dir := t.TempDir()
-			var sources []string
-			for _, name := range []string{"a", "b"} {
-				path := filepath.Join(dir, name)
-				sources = append(sources, path)
-				testcheck.NoError(t, os.WriteFile(path, []byte("bad "+name+"1\n"+`{"id":"`+name+`"}`+"\nbad "+name+"2\n"), 0o600))
-			}
-			file := filepath.Join(dir, "rejects")
-			for n, order := range [][]string{sources, {sources[1], sources[0]}, sources, sources} {
-				c := configOf(t, "", "file:"+file)
-				c.Sources, c.BatchRows, c.BatchPeriod = order, 1, 0
-				left := []int{first, second, 0, 0}[n]
-				_, err := runUntil(t, c, filepath.Join(dir, "t.db"), crashIn(left), never)
-				if err != nil && left == 0 {
-					t.Fatal(err)
-				}
-			}
-			got, err := os.ReadFile(file)
-			testcheck.NoError(t, err)
-			for _, bad := range []string{"bad a1", "bad a2", "bad b1", "bad b2"} {
-				if n := strings.Count(string(got), `"`+bad+`"`); n != 1 {
-					t.Errorf("breaking in flushes %d and %d: %q is in the file %d times\n%s", first, second, bad, n, got)
-				}
-			}
-		}
-	}
-}
-
 // TestRejects_LargeOnesAreHandedOver: rejected lines do not fill the buffer, because writing them needs more memory.
 func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
 	const line = 60_000

@@ -22,7 +22,6 @@ type flusher struct {
 	db          sink.Sink
 	claims      sink.Claims
 	p           *progress.Progress
-	rejects     *rejectFile
 	history     *history
 	housekeeper *housekeeper
 	recent      flushLog
@@ -81,7 +80,7 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 		f.recent.noteLost(s, err)
 		return err
 	}
-	if err := f.committed(ctx, s, flush, &res); err != nil {
+	if err := f.committed(ctx, s, &res); err != nil {
 		return err
 	}
 	if err := f.resume(s); err != nil {
@@ -126,14 +125,14 @@ func flushed(s *fold.Set, res *sink.Result, took time.Duration) progress.Flush {
 
 // flushOf returns the flush that writes a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
-	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Mapping.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.run, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To.mode == keep,
+	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Mapping.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.run, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To == KeepRejects,
 		Rebuild: s.rebuild, Tombstones: f.cfg.Tombstones, Sent: f.p.Sent}
 	flush.Searching = func(now sink.Searching) error {
 		f.p.Searching(now)
 		switch {
 		case now.Last == nil:
 			return nil
-		case f.cfg.Rejects.To.mode == fail:
+		case f.cfg.Rejects.To == FailRejects:
 			return rejectedError(&s.lanes[now.Last.Lane].lane.start, now.Last)
 		}
 		return tooMany(f.cfg, f.p.Rejected()+int64(now.Rejected), now.Last.Detail)
@@ -146,10 +145,10 @@ func (f *flusher) flushOf(s *set) *sink.Flush {
 		for i := range s.lanes {
 			flush.Lanes[i] = f.laneOf(&s.lanes[i], refused[i])
 		}
-		if f.cfg.Rejects.To.mode == fail && len(rejects) > 0 {
+		if f.cfg.Rejects.To == FailRejects && len(rejects) > 0 {
 			return rejectedError(&s.lanes[rejects[0].Lane].lane.start, &rejects[0])
 		}
-		return f.rejects.write(flush, rejects)
+		return nil
 	}
 	for i := range s.lanes { // the fence is checked first
 		flush.Lanes[i] = f.laneOf(&s.lanes[i], 0)
@@ -170,7 +169,7 @@ func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
 }
 
 // committed records a committed flush.
-func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res *sink.Result) error {
+func (f *flusher) committed(ctx context.Context, s *set, res *sink.Result) error {
 	f.history.hasWritten = true
 	f.recent.flushes++
 	for i := range res.Refused {
@@ -187,9 +186,6 @@ func (f *flusher) committed(ctx context.Context, s *set, flush *sink.Flush, res 
 		l.flushed.pos, l.flushed.safe = at.pos, at.pos.read
 		l.progress.Committed(at.pos.read)
 		f.recent.note(l)
-	}
-	if err := f.rejects.committed(flush); err != nil {
-		return err
 	}
 	return f.release(ctx, s.ended)
 }

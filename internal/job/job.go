@@ -88,7 +88,7 @@ var ErrRejected = errors.New("a line was rejected")
 // Run reads the sources to their ends and applies them to the tables. It reads them one after the other, but followed
 // files at the same time. claims locks the sources for the run; nil reads all from their starts and locks nothing. When
 // ctx ends, Run stops reading, writes what it has read, and returns nil. p counts what happens.
-func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *progress.Progress) (err error) {
+func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *progress.Progress) error {
 	if claims == nil {
 		claims = unclaimed{}
 	}
@@ -98,14 +98,8 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *pro
 	if err != nil {
 		return err
 	}
-	defer func() {
-		err = errors.Join(err, r.rejects.close())
-		a.folding.noteAll()
-	}()
+	defer func() { a.folding.noteAll() }() // of the last attempt
 	if r.housekeeper, err = newHousekeeper(ctx, &c, db, p); err != nil {
-		return err
-	}
-	if r.rejects, err = c.Rejects.To.open(); err != nil {
 		return err
 	}
 	for {
@@ -177,7 +171,6 @@ type run struct {
 	feedNames   feedNames
 	pool        *source.Pool
 	limit       *rate.Limiter // of lines read from all sources; nil: no limit
-	rejects     *rejectFile   // owned by the flusher during an attempt
 	housekeeper *housekeeper
 }
 
@@ -221,7 +214,4 @@ func (unclaimed) Checkpoints(_ context.Context, lanes ...string) ([]sink.Checkpo
 }
 func (u unclaimed) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
 	return u.Checkpoints(ctx, lanes...)
-}
-func (unclaimed) RejectFile(context.Context, string) (sink.RejectFile, error) {
-	return sink.RejectFile{}, nil
 }

@@ -342,10 +342,8 @@ var twoTables = []string{"a", "b"}
 
 // tablesConfig returns the configuration of a run of a feed into tables.
 func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
-	rejects, err := job.ParseRejects("table")
-	testcheck.NoError(t, err)
 	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}
-	c := job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 20, Buffer: 1 << 24, Rejects: job.RejectRules{To: rejects, Max: 1 << 30}, Log: logtest.New(t)}
+	c := job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 20, Buffer: 1 << 24, Rejects: job.RejectRules{To: job.KeepRejects, Max: 1 << 30}, Log: logtest.New(t)}
 	var options []fold.Options
 	for _, name := range tables {
 		c.Tables, options = append(c.Tables, job.Table{Name: name, Fold: o}), append(options, o)

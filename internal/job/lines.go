@@ -251,9 +251,9 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	rd.filler.startPeriod(l)
 	l.progress.Reject(&rejected)
 	l.reading.rejected++
-	switch rd.cfg.Rejects.To.mode {
-	case discard:
-	case fail:
+	switch rd.cfg.Rejects.To {
+	case DiscardRejects:
+	case FailRejects:
 		return verdict{fate: unread, err: rejectedError(&l.start, &rejected)}
 	default:
 		rejected.Lane = rd.filler.laneIndex(l)

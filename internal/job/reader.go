@@ -24,10 +24,9 @@ type reader struct {
 	adder     *tableAdder
 	unread    *unreadFiles
 
-	unmarked bool  // the database does not have the reject file's ID yet
-	read     bool  // at least one line was read
-	failed   error // the error that ended reading
-	broken   bool  // a fold has panicked: the current set may have half of a message
+	read   bool  // at least one line was read
+	failed error // the error that ended reading
+	broken bool  // a fold has panicked: the current set may have half of a message
 }
 
 // laneReading is the reader's state of a lane.
@@ -220,12 +219,8 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	if l.begun.At != "" && !l.begun.Kept && (l.from == (position{}) || moved) {
 		rd.filler.addLane(l) // the next run begins there too, even if nothing is read
 	}
-	if l.accepted || rd.filler.rebuild == rebuildDue || rd.unmarked {
+	if l.accepted || rd.filler.rebuild == rebuildDue {
 		rd.filler.addLane(l)
-	}
-	if rd.unmarked {
-		rd.unmarked = false
-		return rd.filler.handOver(flushing)
 	}
 	return nil
 }

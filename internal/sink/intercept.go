@@ -92,11 +92,6 @@ func (i *interceptedClaims) TakeJob(ctx context.Context) error {
 	return i.around(ctx, "TakeJob", nil, func() error { return i.Claims.TakeJob(ctx) })
 }
 
-func (i *interceptedClaims) RejectFile(ctx context.Context, path string) (f RejectFile, err error) {
-	err = i.around(ctx, "RejectFile", nil, func() error { f, err = i.Claims.RejectFile(ctx, path); return err })
-	return f, err
-}
-
 type interceptedGroup struct {
 	interceptedClaims
 	group GroupClaims

@@ -81,13 +81,6 @@ func (d Dialect) Ledger() []string {
   updated {time},
   PRIMARY KEY (job, source)
 ){hot}`,
-		`CREATE TABLE IF NOT EXISTS {p}weir_reject_files (
-  job text NOT NULL,
-  path text NOT NULL,
-  size {int} NOT NULL,
-  id text NOT NULL,
-  PRIMARY KEY (job, path)
-)`,
 		`CREATE TABLE IF NOT EXISTS {p}weir_rejects (
   id {serial},
   job text,

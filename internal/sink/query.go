@@ -44,15 +44,6 @@ func (l *JobLedger) Latest(ctx context.Context) (source string, cp Checkpoint, e
 	return source, cp, err
 }
 
-// RejectFile implements [Claims].
-func (l *JobLedger) RejectFile(ctx context.Context, path string) (f RejectFile, err error) {
-	rows, err := l.Ask.ask(ctx, "SELECT size, id FROM {p}weir_reject_files WHERE job = {1} AND path = {2}", l.Job, path)
-	for _, row := range rows {
-		f = RejectFile{Path: path, Size: number(row[0]), ID: string(row[1])}
-	}
-	return f, err
-}
-
 // Checkpoints implements [Claims].
 func (l *JobLedger) Checkpoints(ctx context.Context, lanes ...string) ([]Checkpoint, error) {
 	if len(lanes) == 0 {
@@ -132,8 +123,9 @@ func (d Dialect) insertLanes(job, run string, lanes []Lane, tableIDs string) str
 		"\nVALUES " + strings.Join(values, ", ")
 }
 
-// DropRejects returns the statements that remove rejected lines in a flush: lines of sources that are reread, and old ones.
-func (d Dialect) DropRejects(f *Flush) (statements []string) {
+// Prune returns the statements that remove, in a flush, rejected lines of sources that are reread, old rejected lines,
+// and old checkpoints that no run resumes.
+func (d Dialect) Prune(f *Flush) (statements []string) {
 	var restarts []string
 	for i := range f.Lanes {
 		if l := &f.Lanes[i]; l.Restart {
@@ -146,6 +138,9 @@ func (d Dialect) DropRejects(f *Flush) (statements []string) {
 	if !f.DropRejects.IsZero() {
 		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1} AND time < "+d.Moment(f.DropRejects), f.Job))
 	}
+	if slices.ContainsFunc(f.Lanes, func(l Lane) bool { return l.Unnamed && l.Checkpoint.Seq == 1 }) {
+		statements = append(statements, d.with("DELETE FROM {p}weir_checkpoints WHERE "+ofRun("source")+" AND updated < "+d.Moment(time.Now().Add(-RunsKept))))
+	}
 	return statements
 }
 
@@ -157,19 +152,6 @@ func (d Dialect) DeleteRejects(ids []int64) (statements []string) {
 			texts[i] = strconv.FormatInt(id, 10)
 		}
 		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+strings.Join(texts, ", ")+")"))
-	}
-	return statements
-}
-
-// Record returns the statements that, in a flush, write the state of the file of rejects, and remove old checkpoints
-// that no run resumes.
-func (d Dialect) Record(f *Flush) (statements []string) {
-	if r := f.RejectFile; r != nil {
-		statements = append(statements, d.with("INSERT INTO {p}weir_reject_files (job, path, size, id) VALUES ({1}, {2}, "+strconv.FormatInt(r.Size, 10)+", {3})"+
-			" ON CONFLICT (job, path) DO UPDATE SET size = excluded.size, id = excluded.id", f.Job, r.Path, r.ID))
-	}
-	if slices.ContainsFunc(f.Lanes, func(l Lane) bool { return l.Unnamed && l.Checkpoint.Seq == 1 }) {
-		statements = append(statements, d.with("DELETE FROM {p}weir_checkpoints WHERE "+ofRun("source")+" AND updated < "+d.Moment(time.Now().Add(-RunsKept))))
 	}
 	return statements
 }
@@ -315,7 +297,7 @@ func (q Ledger) Forget(ctx context.Context, job string, versions bool, exec func
 	runs := remove("weir_checkpoints WHERE job = {1} AND "+ofRun("source"), job)
 	f.Sources = remove("weir_checkpoints WHERE job = {1}", job)
 	f.Rejects = remove("weir_rejects WHERE job = {1}", job)
-	f.Found = runs+f.Sources+f.Rejects+remove("weir_reject_files WHERE job = {1}", job)+remove("weir_jobs WHERE job = {1}", job) > 0
+	f.Found = runs+f.Sources+f.Rejects+remove("weir_jobs WHERE job = {1}", job) > 0
 	return f, err
 }
 

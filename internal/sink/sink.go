@@ -149,8 +149,6 @@ type Claims interface {
 	Drop(ctx context.Context, lanes ...string) error
 	// TakeJob claims the job with all its lanes. The error is a [BusyError] if another run holds one of them.
 	TakeJob(ctx context.Context) error
-	// RejectFile returns the state of the job's file of rejects at a path. It is zero if there is none.
-	RejectFile(ctx context.Context, path string) (RejectFile, error)
 	// Close releases everything. It is safe to call it twice.
 	Close() error
 }
@@ -207,13 +205,6 @@ type Lane struct {
 	Checkpoint Checkpoint
 }
 
-// A RejectFile is the state of a job's file of rejects. Anything past Size was written by a flush that did not commit.
-type RejectFile struct {
-	Path string
-	Size int64  // in bytes
-	ID   string // unique to the job, in all databases
-}
-
 // A Flush is one transaction.
 type Flush struct {
 	// Batches are the rows to write, one batch for each of the job's tables, parents before their children. Rows are
@@ -228,8 +219,6 @@ type Flush struct {
 	// Lanes are the sources whose checkpoints the flush writes, at least one. Each is fenced by its own sequence
 	// number. [fold.Place.Lane] is an index into Lanes.
 	Lanes []Lane
-	// RejectFile is the state of the file of rejects; nil leaves it unchanged.
-	RejectFile *RejectFile
 	// KeepRejects writes the rejects to weir_rejects.
 	KeepRejects bool
 	// DropRejects removes the job's rejects from before this time; zero keeps all.
@@ -247,7 +236,7 @@ type Flush struct {
 	// Searching is called from time to time while messages that the database rejects are searched for. An error ends the
 	// flush, and nothing is written. It may be nil.
 	Searching func(Searching) error
-	// BeforeCommit sets RejectFile and the checkpoints of Lanes, except Seq. A driver calls it once per try, with all
+	// BeforeCommit sets the checkpoints of Lanes, except Seq. A driver calls it once per try, with all
 	// rejects: Rejects, and messages that the database rejected. It may call it before it sends anything, if it calls
 	// it again when the database has rejected some. It never calls it for a flush that is already committed. An error
 	// ends the flush, and nothing is written. It may be nil.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/envelope"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/source/kafka"
 )
@@ -103,7 +102,7 @@ func (p *Plan) AdviseGroup(err error) error {
 }
 
 // checkKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
-func (b *builder) checkKafka(sources []string, rejects *job.Rejects) {
+func (b *builder) checkKafka(sources []string) {
 	k := &b.Kafka
 	if !IsKafka(sources) {
 		for _, one := range b.settings {
@@ -124,7 +123,6 @@ func (b *builder) checkKafka(sources []string, rejects *job.Rejects) {
 		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance, --session-timeout and --start committed")
 	b.faultIf(k.GroupProtocol == consumerProtocol && b.Setting("session-timeout").IsSet(),
 		"session-timeout", "--session-timeout is for the classic protocol: with --group-protocol consumer the brokers set it (group.consumer.session.timeout.ms)")
-	b.faultIf(grouped && rejects.Path() != "", "rejects", "--rejects file:PATH: a consumer group cannot share a reject file; use --rejects table")
 	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
 		b.checkOffsets(&spec)
 	}

@@ -6,36 +6,20 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/realpath"
 )
 
-// outputs rejects paths for rejected lines and metrics that the run also uses for something else. args are the sources
-// as named, sources what they resolve to.
-func (b *builder) outputs(args, sources []string, rejects job.Rejects) {
-	metrics := b.Output.MetricsFile
-	judge := func(name, path string, others ...string) {
-		if path == "" {
-			return
-		}
-		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-			b.fault(name, "--"+name+" %s: is not a regular file", path)
-			return
-		}
-		if what := b.usedAs(path, args, sources); what != "" {
-			b.fault(name, "--"+name+" %s: is %s; name another file", path, what)
-			return
-		}
-		for _, other := range others {
-			b.faultIf(other != "" && sameFile(path, other), name, "--"+name+" %s: is also the file of --metrics-file; name another file", path)
-		}
+// outputs rejects a path for metrics that the run also uses for something else. args are the sources as named, sources
+// what they resolve to.
+func (b *builder) outputs(args, sources []string) {
+	path := b.Output.MetricsFile
+	if path == "" {
+		return
 	}
-	judge("rejects", rejects.Path(), metrics)
-	judge("metrics-file", metrics)
-	if len(b.faults) == 0 {
-		if err := rejects.Check(); err != nil {
-			b.fault("rejects", "--rejects: %v", err)
-		}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		b.fault("metrics-file", "--metrics-file %s: is not a regular file", path)
+	} else if what := b.usedAs(path, args, sources); what != "" {
+		b.fault("metrics-file", "--metrics-file %s: is %s; name another file", path, what)
 	}
 }
 

@@ -107,7 +107,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	b.checkValues()
 	feed := b.withPreset(args)
 	c.Source.Follow, c.Source.Compression, c.Source.TLS = s.Source.Follow, s.Source.Compression, b.tls(args)
-	c.Feed, c.Rejects.To = b.feed(&feed), b.rejects()
+	c.Feed = b.feed(&feed)
 
 	toErr := b.destination(args)
 	noSource := len(args) == 0 && s.env.FileOnly || len(s.faults) > 0
@@ -132,7 +132,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	live := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Live })
 	isKafka := IsKafka(c.Sources)
 	if sourceErr == nil && !noSource {
-		if b.checkKafka(c.Sources, &c.Rejects.To); isKafka {
+		if b.checkKafka(c.Sources); isKafka {
 			live = !s.Kafka.UntilEnd
 		}
 		stored := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Stored() })
@@ -140,7 +140,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 		b.checkRepeats(&c.Feed, live && !isKafka)
 	}
 	if b.usage() == nil && sourceErr == nil {
-		b.outputs(args, c.Sources, c.Rejects.To)
+		b.outputs(args, c.Sources)
 	}
 	if err := errors.Join(b.usage(), sourceErr); err != nil || noSource {
 		return p, err
@@ -153,7 +153,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	c.Kind = *s.env.Kinds(options).Of(c.Sources[0])
 	c.MaxRate, c.Every = s.Source.MaxRate, b.everyForDatabase()
 	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures}
-	c.Rejects.Max, c.Rejects.Age, c.Rejects.Show = s.Rejects.Max, s.Rejects.Keep, s.showRejects()
+	c.Rejects = job.RejectRules{To: s.Rejects.To, Max: s.Rejects.Max, Age: s.Rejects.Keep, Show: s.showRejects()}
 	c.Restart.FromStart, c.Restart.Rebuild = s.Once.Restart == Reread, s.Once.Restart == Rebuild
 	c.Restart.Again = s.again
 	if to, _ := b.addsTo(); to == "" { // otherwise a second job would add messages again

@@ -126,8 +126,10 @@ func (b *builder) checkValues() {
 	b.faultIf(o.Period < 0, "batch-period", "--batch-period cannot be negative")
 	b.faultIf(o.RetryFor < 0, "retry-for", "--retry-for cannot be negative")
 	b.faultIf(sp.Folder != "" && sp.Max < 1<<20, "spool-max", "--spool-max %s: must be at least 1MiB", sp.Max)
-	keep := b.Setting("keep-captures").IsSet() && sp.KeepCaptures != Forever
-	b.faultIf(keep && (sp.Capture == "" || sp.KeepCaptures <= 0), "keep-captures", "--keep-captures: must be a duration such as 30d, and needs --capture")
+	keepCaptures := b.Setting("keep-captures").IsSet() && sp.KeepCaptures != Forever
+	b.faultIf(keepCaptures && (sp.Capture == "" || sp.KeepCaptures <= 0), "keep-captures", "--keep-captures: must be a duration such as 30d, and needs --capture")
+	keepRejects := b.Setting("keep-rejects")
+	b.faultIf(keepRejects.IsSet() && b.Rejects.Keep <= 0, "keep-rejects", "--keep-rejects %s: must be a duration such as 30d", keepRejects)
 	if address := b.Output.MetricsAddr; address != "" {
 		_, port, err := net.SplitHostPort(address)
 		if err == nil {
@@ -145,16 +147,4 @@ func (b *builder) checkSpool(live, stored bool) {
 	b.faultIf(b.Spool.Folder != "" && !live, "spool", "--spool needs a connection; files are already on disk, and stdin cannot be resumed")
 	b.faultIf(b.Setting("init").IsFlag() && !live, "init", "--init is the first line that a connection sends, and the source is not a connection")
 	b.faultIf(b.Spool.Capture != "" && stored, "capture", "--capture is for a connection or stdin: a file can be read again")
-}
-
-// rejects parses --rejects and checks the settings for rejected lines.
-func (b *builder) rejects() job.Rejects {
-	o := &b.Rejects
-	to, err := job.ParseRejects(o.To)
-	if err != nil {
-		b.fault("rejects", "--rejects: %v", err)
-	}
-	keep := b.Setting("keep-rejects")
-	b.faultIf(keep.IsSet() && (o.Keep <= 0 || to.Path() != ""), "keep-rejects", "--keep-rejects %s: must be a duration such as 30d, and needs --rejects table", keep)
-	return to
 }

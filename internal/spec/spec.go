@@ -8,6 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/envelope/firehose"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/memory"
 	"github.com/weirsync/weir/internal/sink"
@@ -129,7 +130,7 @@ type Spool struct {
 
 // Rejects has the settings for bad lines.
 type Rejects struct {
-	To   string
+	To   job.Rejects
 	Keep time.Duration
 	Max  int64
 }
@@ -179,7 +180,7 @@ func New(env *Env) *Spec {
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
 		Kafka:  Kafka{GroupProtocol: classicProtocol, GroupInstance: instance, SessionTimeout: 45 * time.Second, Start: startEarliest, Isolation: committedIsolation},
-		Spool:  Spool{Max: 10 << 30}, Rejects: Rejects{To: "table", Max: 10_000}, Output: Output{Summary: Text, LogFormat: Text},
+		Spool:  Spool{Max: 10 << 30}, Rejects: Rejects{To: job.KeepRejects, Max: 10_000}, Output: Output{Summary: Text, LogFormat: Text},
 	}
 	s.declareSource()
 	s.declareTable()
@@ -295,7 +296,7 @@ func (s *Spec) declareOutput() {
 	s.declare(group, "keep-captures", &Duration{Value: &sp.KeepCaptures, Word: forever, Means: Forever, Open: true}, "remove captures whose lines are all older than this, such as 30d (default forever)")
 
 	r, group := &s.Rejects, RejectsGroup
-	s.declare(group, "rejects", (*text)(&r.To), "`WHERE` bad lines go: table (weir_rejects), file:PATH, fail (the run stops), discard")
+	s.declare(group, "rejects", NewChoice(&r.To, job.KeepRejects, job.FailRejects, job.DiscardRejects), "bad lines are kept in weir_rejects, or the first ends the run, or they are only counted")
 	s.declare(group, "keep-rejects", &Duration{Value: &r.Keep, Word: forever, Means: Forever, Open: true}, "how long rejected lines stay in weir_rejects, such as 30d (default forever)")
 	s.declare(group, "max-rejects", &Whole[int64]{Value: &r.Max}, "stop the run after more than this many bad `LINES`")
 

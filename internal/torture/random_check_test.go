@@ -3,11 +3,9 @@ package torture
 import (
 	"cmp"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -260,30 +258,6 @@ func (r *running) keyOf(row map[string]cell) string {
 
 // rejected returns the lines that were kept as rejects.
 func (r *running) rejected(db *sql.DB) (kept []string, err error) {
-	if r.rejects == "file" {
-		for w := range r.writers {
-			text, err := os.ReadFile(r.Path(fmt.Sprintf("rejects%d", w)))
-			if err != nil {
-				return nil, err
-			}
-			for line := range strings.Lines(string(text)) {
-				var l struct {
-					Source string
-					Line   int
-					Raw    string
-				}
-				if strings.TrimSpace(line) == "" {
-					continue
-				}
-				if err := json.Unmarshal([]byte(line), &l); err != nil {
-					return nil, fmt.Errorf("the file of rejects: %w: %q", err, line)
-				}
-				kept = append(kept, r.place(l.Source, l.Line, l.Raw))
-			}
-		}
-		slices.Sort(kept)
-		return kept, nil
-	}
 	rows, err := rowsOf(db, r.postgres, "weir_rejects") // none if nothing was ever rejected
 	for _, row := range rows.rows {
 		line, _ := strconv.Atoi(row["line"].text) // always a number

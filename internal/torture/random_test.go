@@ -74,7 +74,6 @@ type randomCase struct {
 	noEnd    bool         // the last line of a file has no newline
 	stdin    bool
 	glob     bool
-	rejects  string // table, file
 	flags    []string
 	inTurn   bool // the writers run one after the other
 	merges   bool // the columns have merge functions
@@ -87,7 +86,7 @@ type randomCase struct {
 }
 
 func drawCase(rnd *rand.Rand, postgres bool, dir string) *randomCase {
-	c := &randomCase{postgres: postgres, writers: 1, rejects: "table"}
+	c := &randomCase{postgres: postgres, writers: 1}
 	c.rules.Key, c.rules.MaxColumns = []string{"id"}, 500
 	if rnd.IntN(3) == 0 {
 		c.drawMapping(rnd, filepath.Join(dir, configFile))
@@ -155,9 +154,6 @@ func (c *randomCase) drawRuns(rnd *rand.Rand) {
 		c.flags = append(c.flags, "--batch-period", "1ms")
 	}
 	c.flags = append(c.flags, "--synchronous", pick(rnd, []string{"off", "off", "normal", "full"}))
-	if rnd.IntN(4) == 0 {
-		c.rejects = "file"
-	}
 	n := 1 + rnd.IntN(60)
 	if rnd.IntN(12) == 0 {
 		n = 100 + rnd.IntN(400)
@@ -346,9 +342,6 @@ func (c *randomCase) args(writer int, to string) []string {
 	args := append([]string{"sync"}, c.sources(writer)...)
 	args = append(args, c.foldArgs(to)...)
 	args = append(args, c.flags...)
-	if c.rejects == "file" {
-		args = append(args, "--rejects", fmt.Sprintf("file:rejects%d", writer))
-	}
 	return append(args, "--max-rejects", "1000000", "--summary", "json", "-q")
 }
 

@@ -114,10 +114,10 @@ func (w *writer) write(seen map[string]schema.Table) (err error) {
 	return w.record(f.TableIDs(ids...), slices.Concat(f.Rejects, w.res.Refused))
 }
 
-// record writes rejects, checkpoints and the state of the file of rejects.
+// record writes rejects and checkpoints.
 func (w *writer) record(ids string, rejects []fold.Reject) error {
 	f, now := w.f, time.Now().UTC().Format(timeFormat)
-	if err := w.execAll(dialect.DropRejects(f)); err != nil {
+	if err := w.execAll(dialect.Prune(f)); err != nil {
 		return err
 	}
 	for i := 0; i < len(rejects) && f.KeepRejects; i++ {
@@ -141,7 +141,7 @@ func (w *writer) record(ids string, rejects []fold.Reject) error {
 			return err
 		}
 	}
-	return w.execAll(dialect.Record(f))
+	return nil
 }
 
 // empty removes what the job has written.

@@ -139,8 +139,3 @@ func (c *claims) Latest(ctx context.Context) (source string, cp sink.Checkpoint,
 	}
 	return source, cp, ctx.Err()
 }
-
-// RejectFile implements [sink.Claims].
-func (c *claims) RejectFile(ctx context.Context, path string) (sink.RejectFile, error) {
-	return c.db.committed().rejectFiles[lane{c.job, path}], ctx.Err()
-}

@@ -421,7 +421,7 @@ func (s *state) keep(f *sink.Flush) {
 	}
 }
 
-// checkpoint stores the lanes' checkpoints, and the state of the file of rejects.
+// checkpoint stores the lanes' checkpoints.
 func (s *state) checkpoint(f *sink.Flush, tableID string) {
 	now, begun := time.Now(), false // begun: an unnamed lane is at its first flush
 	for i := range f.Lanes {
@@ -435,9 +435,6 @@ func (s *state) checkpoint(f *sink.Flush, tableID string) {
 		maps.DeleteFunc(s.checkpoints, func(l lane, cp sink.Checkpoint) bool {
 			return strings.HasPrefix(l.name, sink.RunPrefix) && now.Sub(cp.Committed) > sink.RunsKept
 		})
-	}
-	if r := f.RejectFile; r != nil {
-		s.rejectFiles[lane{f.Job, r.Path}] = *r
 	}
 }
 
@@ -461,7 +458,6 @@ func (c *conn) Forget(_ context.Context, job string) (f sink.Forgotten, err erro
 			}
 			delete(s.checkpoints, l)
 		}
-		maps.DeleteFunc(s.rejectFiles, func(l lane, _ sink.RejectFile) bool { return l.job == job })
 		kept := len(s.rejects)
 		s.rejects = slices.DeleteFunc(s.rejects, func(k sink.Kept) bool { return k.Job == job })
 		f.Rejects = int64(kept - len(s.rejects))

@@ -109,7 +109,6 @@ type state struct {
 	tables      map[string]*table
 	writers     map[string][]string // by table, even if dropped: the jobs that have written to it
 	checkpoints map[lane]sink.Checkpoint
-	rejectFiles map[lane]sink.RejectFile // by job and path
 	rejects     []sink.Kept
 	rejected    int64 // lines, ever
 }
@@ -134,7 +133,7 @@ type version struct {
 
 func (s *state) clone() *state {
 	return &state{tables: orNew(maps.Clone(s.tables)), writers: orNew(maps.Clone(s.writers)), checkpoints: orNew(maps.Clone(s.checkpoints)),
-		rejectFiles: orNew(maps.Clone(s.rejectFiles)), rejects: slices.Clone(s.rejects), rejected: s.rejected}
+		rejects: slices.Clone(s.rejects), rejected: s.rejected}
 }
 
 func orNew[K comparable, V any](m map[K]V) map[K]V {

@@ -251,9 +251,6 @@ func (c *copied) writeLedger() {
 		c.exec("INSERT INTO weir_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", l.job, l.name, cp.Seq, cp.Run, cp.Line, cp.Offset,
 			cp.Mark, cp.Rejected, cp.Settings, cp.TableID, cp.Committed.UTC().Format(timeFormat))
 	}
-	for l, f := range c.state.rejectFiles {
-		c.exec("INSERT INTO weir_reject_files VALUES (?, ?, ?, ?)", l.job, f.Path, f.Size, f.ID)
-	}
 	for _, k := range c.state.rejects {
 		c.exec("INSERT INTO weir_rejects VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", k.Job, k.Source, k.Line, k.Offset, k.Reason, string(k.Text), k.Time.UTC().Format(timeFormat))
 	}

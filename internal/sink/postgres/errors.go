@@ -127,7 +127,7 @@ func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 }
 
 // ownTables are weir's tables in every database that weir has written to.
-const ownTables = "weir_checkpoints, weir_jobs, weir_meta, weir_reject_files, weir_rejects"
+const ownTables = "weir_checkpoints, weir_jobs, weir_meta, weir_rejects"
 
 // grant returns the GRANT that gives the missing privilege.
 func (c *client) grant(e *pgconn.PgError) string {

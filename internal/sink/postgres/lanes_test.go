@@ -109,7 +109,7 @@ func TestLanes_FlushWritesOneRowOfWeirs(t *testing.T) {
 	r := sinktest.Begin(t, db)
 	r.Flush(`{"id":1,"a":"x"}`)
 	writers := func() (last []string) {
-		for _, table := range []string{"weir_checkpoints", "weir_meta", "weir_jobs", "weir_reject_files", "weir_rejects"} {
+		for _, table := range []string{"weir_checkpoints", "weir_meta", "weir_jobs", "weir_rejects"} {
 			last = append(last, db.one(t, "SELECT coalesce(max(xmin::text::bigint), 0) FROM "+table))
 		}
 		return last

@@ -29,11 +29,10 @@ func (a *attempt) end(rejects []fold.Reject) error {
 			return err
 		}
 	}
-	s.addAll(d.dialect().DropRejects(f)...)
+	s.addAll(d.dialect().Prune(f)...)
 	if f.KeepRejects {
 		d.keep(s, f, rejects)
 	}
-	s.addAll(d.dialect().Record(f)...)
 	a.checkpoints()
 	for _, p := range a.parts {
 		if p.factsAt = 0; p.after.Exists && p.after.facts == "" {

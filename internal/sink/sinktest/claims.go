@@ -24,7 +24,6 @@ var checkpointTests = []test{
 		f := r.Seal()
 		want := &f.Lanes[0].Checkpoint
 		want.Mark, want.Settings, want.Rejected = `{"m":1}`, "it's", 1
-		f.RejectFile = &sink.RejectFile{Path: "it's/rejects", Size: 1 << 40, ID: "x"}
 		r.again(f)
 		known := r.known(0)
 		r.End()
@@ -46,21 +45,12 @@ var checkpointTests = []test{
 				t.Errorf("other sources of the job begin at %+v", got)
 			}
 		}
-		if got, err := c.RejectFile(t.Context(), "it's/rejects"); err != nil || got != *f.RejectFile {
-			t.Errorf("the file of rejects is %+v, %v", got, err)
-		}
-		if got, err := c.RejectFile(t.Context(), "another"); err != nil || got != (sink.RejectFile{}) {
-			t.Errorf("another file of rejects is %+v, %v", got, err)
-		}
 		if got, err := c.Tables(t.Context()); err != nil || !slices.Equal(got, []string{table}) {
 			t.Errorf("the job has written %q, %v", got, err)
 		}
 		c = claims(t, db, "other job")
 		if got, err := c.Take(t.Context(), from); err != nil || !slices.Equal(got, []sink.Checkpoint{{}}) {
 			t.Errorf("another job gets %+v, %v", got, err)
-		}
-		if got, err := c.RejectFile(t.Context(), "it's/rejects"); err != nil || got != (sink.RejectFile{}) {
-			t.Errorf("another job's file of rejects is %+v, %v", got, err)
 		}
 		if got, err := c.Tables(t.Context()); err != nil || len(got) != 0 {
 			t.Errorf("another job has written %q, %v", got, err)
@@ -71,15 +61,14 @@ var checkpointTests = []test{
 		c, i := claims(t, db, job), inspect(t, db)
 		cps, err := c.Checkpoints(t.Context(), from)
 		none, err2 := c.Take(t.Context())
-		file, err3 := c.RejectFile(t.Context(), "x")
-		tables, err4 := c.Tables(t.Context())
-		st, err5 := i.Status(t.Context())
-		n, err6 := i.StoredRejects(t.Context(), job)
-		if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
+		tables, err3 := c.Tables(t.Context())
+		st, err4 := i.Status(t.Context())
+		n, err5 := i.StoredRejects(t.Context(), job)
+		if err := errors.Join(err, err2, err3, err4, err5); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(cps, []sink.Checkpoint{{}}) || len(none) > 0 || file != (sink.RejectFile{}) || len(tables) > 0 || len(st.Jobs) > 0 || len(st.Rejects) > 0 || n > 0 || len(rejects(t, i, "")) > 0 {
-			t.Errorf("the checkpoints are %+v and %+v, the file of rejects %+v, the tables %q, the status %+v; %d rejects are kept", cps, none, file, tables, st, n)
+		if !slices.Equal(cps, []sink.Checkpoint{{}}) || len(none) > 0 || len(tables) > 0 || len(st.Jobs) > 0 || len(st.Rejects) > 0 || n > 0 || len(rejects(t, i, "")) > 0 {
+			t.Errorf("the checkpoints are %+v and %+v, the tables %q, the status %+v; %d rejects are kept", cps, none, tables, st, n)
 		}
 		// The same claims read what is committed later.
 		Setup{}.unclaimed(t, db).Flush(`{"id":1}`)
@@ -107,13 +96,6 @@ var checkpointTests = []test{
 		}
 		latest("other job", "", 0)
 	}},
-	{"RejectFilesAreKeptByTheirPaths", func(t *testing.T, db Database) {
-		r := Begin(t, db)
-		for _, file := range []*sink.RejectFile{{Path: "a", Size: 1, ID: "x"}, nil, {Path: "b", Size: 2, ID: "y"}, {Path: "a", Size: 3, ID: "z"}} {
-			r.FlushAs(func(f *sink.Flush) { f.RejectFile = file })
-		}
-		Expect(t, db, "SELECT path, size, id FROM weir_reject_files ORDER BY path", "a|3|z", "b|2|y")
-	}},
 	{"ClaimsEndWithTheirContext", func(t *testing.T, db Database) {
 		db.Open(t)
 		c := claims(t, db, job)
@@ -121,9 +103,8 @@ var checkpointTests = []test{
 		cancel()
 		_, taken := c.Take(ctx, "a", "b")
 		_, read := c.Checkpoints(ctx, "a")
-		_, file := c.RejectFile(ctx, "a")
 		_, tables := c.Tables(ctx)
-		for name, err := range map[string]error{"Take": taken, "TakeJob": c.TakeJob(ctx), "Checkpoints": read, "RejectFile": file, "Tables": tables} {
+		for name, err := range map[string]error{"Take": taken, "TakeJob": c.TakeJob(ctx), "Checkpoints": read, "Tables": tables} {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s with a context that is cancelled: %v", name, err)
 			}
@@ -307,8 +288,7 @@ var claimTests = []test{
 		logsNothing(t, db, func() {
 			c := claims(t, db, job)
 			_, err := c.Take(t.Context(), from, "another")
-			_, err2 := c.RejectFile(t.Context(), "rejects")
-			if err := errors.Join(err, err2, c.Drop(t.Context(), from), c.TakeJob(t.Context()), c.Close()); err != nil {
+			if err := errors.Join(err, c.Drop(t.Context(), from), c.TakeJob(t.Context()), c.Close()); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -99,13 +99,12 @@ var ledgerTests = []test{
 		other := BeginTable(t, db, "u", "id")
 		other.Flush(`{"id":1}`, `theirs`)
 		r := Setup{Sources: lines{"a.jsonl", "b.jsonl"}}.Begin(t, db)
-		r.FlushAs(func(f *sink.Flush) { f.RejectFile = &sink.RejectFile{Path: "rejects.jsonl", Size: 7, ID: "x"} }, `{"id":1}`)
+		r.Flush(`{"id":1}`)
 		r.lanes = r.lanes[:1]
 		r.FlushAs(rebuild, `{"id":2}`)
 		Expect(t, db, "SELECT id, (SELECT id FROM u) FROM t", "2|1")
 		Expect(t, db, "SELECT job, source, seq FROM weir_checkpoints ORDER BY seq", "feed > u|"+from+"|1", job+"|a.jsonl|2")
 		Expect(t, db, "SELECT raw FROM weir_rejects", "theirs")
-		Expect(t, db, "SELECT size FROM weir_reject_files", "7")
 		r.Flush(`{"id":3}`)
 	}},
 	{"ForgetRemovesAllTablesOfAJob", func(t *testing.T, db Database) {
@@ -113,7 +112,7 @@ var ledgerTests = []test{
 		u := r.sibling("u", byColumn)
 		other := BeginJob(t, db, "other", byColumn)
 		other.Flush(`{"id":1,"v":1}`)
-		u.FlushAs(func(f *sink.Flush) { f.RejectFile = &sink.RejectFile{Path: "rejects", Size: 1, ID: "x"} }, `{"id":1,"v":1}`)
+		u.Flush(`{"id":1,"v":1}`)
 		r.lanes[0].Unnamed = true
 		r.Flush(`{"id":2,"v":1}`)
 		got, err := part[sink.Forgetter](r).Forget(t.Context(), job)
@@ -122,7 +121,6 @@ var ledgerTests = []test{
 		}
 		Expect(t, db, "SELECT job, tbl FROM weir_jobs", "other|t")
 		Expect(t, db, "SELECT job, source FROM weir_checkpoints", "other|"+from)
-		Expect(t, db, "SELECT count(*) FROM weir_reject_files", "0")
 		Expect(t, db, "SELECT count(*), count(DISTINCT tbl) FROM weir_versions", "2|1")
 		other.Flush(`{"id":2,"v":0}`)
 	}},

@@ -31,7 +31,6 @@ var transactionTests = []test{
 				seen = append(seen, r.Line)
 			}
 			f.Lanes[0].Checkpoint.Settings = "set"
-			f.RejectFile = &sink.RejectFile{Path: "rejects", Size: int64(len(rejects)), ID: "x"}
 			return nil
 		}
 		r.again(f)
@@ -42,7 +41,6 @@ var transactionTests = []test{
 		if r = Begin(t, db); r.cp().Settings != "set" {
 			t.Errorf("the checkpoint is %+v", r.cp())
 		}
-		Expect(t, db, "SELECT job, path, size, id FROM weir_reject_files", job+"|rejects|3|x")
 	}},
 	{"RejectsAreKeptOnlyIfAsked", func(t *testing.T, db Database) {
 		r := Begin(t, db)

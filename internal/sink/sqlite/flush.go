@@ -163,7 +163,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 
 // record writes a flush's rejects and checkpoints to weir's own tables.
 func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error {
-	if err := d.c.execAll(dialect.DropRejects(f)...); err != nil {
+	if err := d.c.execAll(dialect.Prune(f)...); err != nil {
 		return err
 	}
 	if f.KeepRejects {
@@ -176,7 +176,7 @@ func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error 
 			return err
 		}
 	}
-	return d.c.execAll(append(dialect.Record(f), dialect.Checkpoint(f, literal(tableID)))...)
+	return d.c.execAll(dialect.Checkpoint(f, literal(tableID)))
 }
 
 // keep writes rejected lines.
