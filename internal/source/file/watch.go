@@ -13,9 +13,9 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// maxOpen is how many followed files are open at a time. Each has a descriptor and a claim, and a Postgres server has
-// room for 6,400 claims.
-const maxOpen = 1000
+// maxOpen is how many followed files are open at a time. Each takes half a megabyte, a descriptor and a claim, and a
+// Postgres server has room for 6,400 claims.
+const maxOpen = 250
 
 // A watch reads followed files at the same time. At each poll it looks for files that exist now, by name or by a glob,
 // and offers them as lanes, in this order. Once [maxOpen] files are open, one that is at its end is closed for each that

@@ -167,12 +167,12 @@ func TestWatch_Folder(t *testing.T) {
 
 func TestWatch_MoreFilesThanMayBeOpen(t *testing.T) {
 	watch(t, func(w *watching) {
-		const files = 1500
+		const files = 400
 		for i := range files {
 			w.write(fmt.Sprintf("%04d", i), "a\n")
 		}
 		for w.next() {
-			if len(w.open) > 1000 {
+			if len(w.open) > 250 {
 				t.Fatalf("%d files are open", len(w.open))
 			}
 		}
