@@ -80,9 +80,6 @@ func (o *opener) open(reading, folding context.Context, starts []start, src sour
 	if src != nil {
 		return o.read(reading, folding, src)
 	}
-	if len(starts) == 0 {
-		return nil
-	}
 	names := make([]string, len(starts))
 	for i := range starts {
 		names[i] = starts[i].name

@@ -16,7 +16,7 @@ import (
 // firestarter is the mapping of examples/firehose/firestarter.yaml: two tables of one feed.
 func firestarter(t testing.TB) *mapping.Mapping {
 	settings := []string{"source", "feed", "feed_events", "to", "null"}
-	f, err := config.Read("../../examples/firehose/firestarter.yaml", settings, nil, func([]config.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
+	f, err := config.Read("../../examples/firehose/firestarter.yaml", settings, []string{"sqlite", "postgres"}, func([]config.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
 	testcheck.NoError(t, err)
 	return f.Mapping
 }

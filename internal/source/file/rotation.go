@@ -97,7 +97,7 @@ func (s *Stream) isRead(f *os.File) bool {
 	if s.from.Offset == 0 {
 		return true
 	}
-	defer f.Seek(0, io.SeekStart)
+	defer func() { _, _ = f.Seek(0, io.SeekStart) }()
 	in := s.opts.Pool.Reader(f)
 	defer s.opts.Pool.PutReader(in)
 	format := s.opts.Compression
