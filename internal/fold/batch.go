@@ -32,6 +32,7 @@ type Batch struct {
 
 	arena     arena  // of all values, versions and lines
 	marks     bool   // some value begins with initialMark or relativeMark
+	patched   bool   // some value begins with patchesMark
 	text      []byte // buffer for a merged value
 	rules     *rules
 	rows      rowStore

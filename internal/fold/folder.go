@@ -124,6 +124,11 @@ func (f *Folder) Seal(b *Batch) {
 	sealed := f.rules
 	b.Table, b.Limits, sealed.table, b.rules = f.table.Clone(), f.opt.Limits, &b.Table, &sealed
 	b.Scope = sealed.scope
+	if b.patched {
+		for i := range b.rows.all {
+			b.combine(&b.rows.all[i])
+		}
+	}
 	if f.opt.Version != "" {
 		b.Version = f.opt.Limits.Find(&f.table, f.opt.Version, 0)
 	}

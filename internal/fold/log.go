@@ -158,6 +158,9 @@ func Merge(batches []*Batch, of []Message) [][]*Row {
 	}
 	for i, b := range batches {
 		merged.replaceChildren(i)
+		for _, r := range rows[i] {
+			b.combine(r)
+		}
 		b.sort(rows[i])
 	}
 	return rows

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -72,20 +73,26 @@ func (b *Batch) mergeValue(r *Row, have ref, m *message, c cell, first bool) ref
 		return b.putIfNull(value)
 	case !column.Merge.Computes(), value[0] == 'n', column.Merge == merge.Patch && value[0] != '{':
 		return m.put(&b.arena, have, c.field)
+	case column.Merge == merge.Patch:
+		return b.patch(r, have, value, m.kept != nil)
 	}
 	was, isRelative := b.mergeBase(r, have)
 	text := b.text[:0]
 	if isRelative {
 		text, b.marks = append(text, relativeMark), true
 	}
-	if column.Merge == merge.Patch {
-		text = appendPatch(text, was, value, isRelative)
-	} else if merged, _ := column.AppendMerged(text, feed.TextOf(was), value); merged == nil {
+	text, _ = column.AppendMerged(text, feed.TextOf(was), value)
+	if text == nil {
 		return have
-	} else {
-		text = merged
 	}
-	if b.text = text; m.kept != nil { // the value at have may belong to the log
+	b.text = text
+	return b.replace(have, text, m.kept != nil)
+}
+
+// replace returns the address of a computed value that overwrites a cell. isKept reports whether the batch keeps its
+// messages: the value at have may then belong to the log.
+func (b *Batch) replace(have ref, text []byte, isKept bool) ref {
+	if isKept {
 		return b.arena.put(text)
 	}
 	return b.arena.set(have, text)
@@ -97,7 +104,11 @@ func (b *Batch) mergeBase(r *Row, have ref) (value []byte, isRelative bool) {
 	if have == 0 {
 		return nil, !r.Replaces
 	}
-	switch v := b.arena.get(have); v[0] {
+	v := b.arena.get(have)
+	if v[0] == patchesMark {
+		v = v[patchesHead:binary.LittleEndian.Uint32(v[1:])]
+	}
+	switch v[0] {
 	case relativeMark:
 		return v[1:], true
 	case initialMark, 'n': // a neutral default
@@ -107,13 +118,68 @@ func (b *Batch) mergeBase(r *Row, have ref) (value []byte, isRelative bool) {
 	}
 }
 
-// appendPatch appends the result of a patch. If isRelative, it extends a sequence of patches for the database's
-// value.
-func appendPatch(dst, was, patch []byte, isRelative bool) []byte {
-	if isRelative {
-		return merge.AppendPatches(dst, was, patch)
+// patchesMark is the first byte of a value in the arena to which patches are still added. After it, in 4 bytes, is the
+// index at which the value ends, then the value: a patch sequence after a relativeMark, or one that is applied to
+// nothing. The rest is free. When it is used up, the patches are combined, so each costs only its own length.
+const patchesMark, patchesHead = '~', 5
+
+// maxFree limits the bytes that are kept free for further patches of a value.
+const maxFree = 1 << 30
+
+// patch merges a patch into a cell and returns the address of the result.
+func (b *Batch) patch(r *Row, have ref, patch []byte, isKept bool) ref {
+	was, isRelative := b.mergeBase(r, have)
+	if cap(was)-len(was) >= len(patch) { // there is room behind the value
+		end := b.arena.get(have)[1:patchesHead]
+		n := len(merge.Extend(was, patch)) - len(was)
+		binary.LittleEndian.PutUint32(end, binary.LittleEndian.Uint32(end)+uint32(n))
+		return have
 	}
-	return merge.AppendPatched(dst, was, merge.AppendPatches(nil, nil, patch))
+	text := append(b.text[:0], patchesMark, 0, 0, 0, 0)
+	if isRelative {
+		text, b.marks = append(text, relativeMark), true
+	}
+	isFirst := len(was) == 0 || was[0] != '{'
+	if isFirst {
+		was = nil
+	}
+	text = appendCombined(text, merge.Extend(was, patch), isRelative)
+	b.text = text
+	if isFirst {
+		return b.replace(have, text[patchesHead:], isKept)
+	}
+	n := len(text)
+	binary.LittleEndian.PutUint32(text[1:], uint32(n))
+	size := n + min(2*n, maxFree)
+	if v := b.arena.get(have); v[0] == patchesMark && len(v) >= n+n/2 {
+		size = len(v)
+	}
+	b.text, b.patched = slices.Grow(text, size-n), true
+	return b.arena.set(have, b.text[:size])
+}
+
+// combine replaces the value in a cell to which patches were added with the one that they make.
+func (b *Batch) combine(r *Row) {
+	for col, have := range r.cells {
+		if have == 0 || b.arena.get(have)[0] != patchesMark {
+			continue
+		}
+		text := b.text[:0]
+		was, isRelative := b.mergeBase(r, have)
+		if isRelative {
+			text = append(text, relativeMark)
+		}
+		b.text = appendCombined(text, was, isRelative)
+		r.cells[col] = b.arena.set(have, b.text)
+	}
+}
+
+// appendCombined appends the value that a patch sequence makes of the database's value, or of none.
+func appendCombined(dst, patches []byte, isRelative bool) []byte {
+	if isRelative {
+		return merge.AppendCombined(dst, patches)
+	}
+	return merge.AppendPatched(dst, nil, patches)
 }
 
 // setKey sets the key of a row to the message's.

@@ -422,6 +422,37 @@ func BenchmarkFold_Sum(b *testing.B) {
 	}
 }
 
+// BenchmarkFold_Patches folds patches of one row. A message costs the same however many there are.
+func BenchmarkFold_Patches(b *testing.B) {
+	for _, n := range []int{1_000, 10_000, 100_000} {
+		for _, many := range []bool{false, true} { // members
+			b.Run(fmt.Sprintf("%d/many=%v", n, many), func(b *testing.B) {
+				var lines [][]byte
+				for i := range n {
+					if many {
+						lines = append(lines, fmt.Appendf(nil, `{"id":1,"p":{"in":{"m%d":%d}}}`, i, i))
+					} else {
+						lines = append(lines, fmt.Appendf(nil, `{"id":1,"p":{"in":{"m%d":%d}}}`, i%10, i))
+					}
+				}
+				o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: map[string]merge.Function{"p": merge.Patch}}
+				f, batch := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o), &fold.Batch{}
+				for b.Loop() {
+					for _, l := range lines {
+						if err := f.Fold(batch, l, fold.Place{}); err != nil {
+							b.Fatal(err)
+						}
+					}
+					f.Seal(batch)
+					b.ReportMetric(float64(batch.Bytes())/float64(n), "B/msg")
+					batch.Reset()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/msg")
+			})
+		}
+	}
+}
+
 // nestedPair nests two tables: the second is a child of the first. isSet reports whether it is a set.
 type nestedPair struct {
 	fold.Nesting

@@ -159,9 +159,9 @@ func TestAppendPatched(t *testing.T) {
 	}
 }
 
-// TestAppendPatches_AreAppliedAtOnce: a sequence of patches has the same effect as the patches one by one, including
-// the order of the members.
-func TestAppendPatches_AreAppliedAtOnce(t *testing.T) {
+// TestExtend_PatchesAreAppliedAtOnce: a sequence of patches, combined or not, has the same effect as the patches one by
+// one, including the order of the members.
+func TestExtend_PatchesAreAppliedAtOnce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 7396))
 	for range 50_000 {
 		width := 2 + 18*rnd.IntN(2)*rnd.IntN(2)
@@ -173,15 +173,22 @@ func TestAppendPatches_AreAppliedAtOnce(t *testing.T) {
 		for range 1 + rnd.IntN(6) {
 			p := randomObject(rnd, 3, width)
 			patches = append(patches, p)
-			single := merge.AppendPatches(nil, nil, []byte(p))
-			want = merge.AppendPatched(nil, want, single)
-			row = merge.AppendPatches(nil, row, []byte(p))
+			want = merge.AppendPatched(nil, want, merge.Extend(nil, []byte(p)))
+			if row = merge.Extend(row, []byte(p)); rnd.IntN(3) == 0 {
+				row = merge.AppendCombined(nil, row)
+			}
 		}
-		if got := merge.AppendPatched(nil, base, row); string(got) != string(want) {
-			t.Fatalf("%s\npatched by %s\nas a sequence %s\nis %s\nwant %s", base, strings.Join(patches, " "), row, got, want)
+		combined := merge.AppendCombined(nil, row)
+		for _, s := range [][]byte{row, combined} {
+			if got := merge.AppendPatched(nil, base, s); string(got) != string(want) {
+				t.Fatalf("%s\npatched by %s\nas a sequence %s\nis %s\nwant %s", base, strings.Join(patches, " "), s, got, want)
+			}
 		}
-		if most := 6000; len(row) > most {
-			t.Fatalf("the sequence has %d bytes", len(row))
+		if again := merge.AppendCombined(nil, combined); len(combined) > len(row) || string(again) != string(combined) {
+			t.Fatalf("%s is combined to %s, and that to %s", row, combined, again)
+		}
+		if most := 6000; len(combined) > most {
+			t.Fatalf("the sequence has %d bytes", len(combined))
 		}
 	}
 }
@@ -214,9 +221,8 @@ func FuzzAppendPatched(f *testing.F) {
 		if !feed.IsObject(p) || !feed.IsObject(q) || p[0] != '{' || q[0] != '{' {
 			return
 		}
-		first := merge.AppendPatches(nil, nil, p)
-		want := merge.AppendPatched(nil, merge.AppendPatched(nil, text, first), merge.AppendPatches(nil, nil, q))
-		row := merge.AppendPatches(nil, first, q)
+		want := merge.AppendPatched(nil, merge.AppendPatched(nil, text, merge.Extend(nil, p)), merge.Extend(nil, q))
+		row := merge.AppendCombined(nil, merge.Extend(merge.Extend(nil, p), q))
 		got := merge.AppendPatched(nil, text, row)
 		if string(got) != string(want) || !feed.IsObject(got) || !feed.IsObject(row) {
 			t.Errorf("%q by %q and %q, as a sequence %q, is %q, want %q", text, p, q, row, got, want)

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 )
@@ -10,8 +11,62 @@ import (
 // counts, in the place of the first.
 //
 // Patches do not compose: {"a":null} and then {"a":{"b":1}} turn {"a":{"c":2}} into {"a":{"b":1}}, which no single
-// patch does. [AppendPatches] therefore builds a patch sequence: an object that may repeat a name and whose members are
-// applied in their order.
+// patch does. Patches are therefore merged into a patch sequence: an object that may repeat a name and whose members
+// are applied in their order.
+
+// Extend appends a patch, an object, to a patch sequence, empty for none. It uses the sequence's memory if that has as
+// much room as the patch is long.
+func Extend(patches, patch []byte) []byte {
+	return join(appendPatch(patches, patch), len(patches))
+}
+
+// appendPatch appends a patch as a sequence: without repeated names and white space.
+func appendPatch(dst, patch []byte) []byte {
+	dst = append(dst, '{')
+	for _, m := range readObject(patch).members {
+		if m.value[0] == '{' {
+			dst = appendPatch(appendName(dst, m.name), m.value)
+		} else {
+			dst = append(appendName(dst, m.name), m.value...)
+		}
+	}
+	return append(dst, '}')
+}
+
+// join joins two sequences to one. The second begins at an index; the first may be empty.
+func join(text []byte, at int) []byte {
+	switch {
+	case at == 0:
+		return text
+	case text[at-2] == '{':
+		return append(text[:at-2], text[at:]...)
+	case text[at+1] == '}':
+		return text[:at]
+	}
+	text[at-1] = ','
+	return append(text[:at], text[at+1:]...)
+}
+
+// AppendCombined appends a sequence that has the same effect as patches. It is never longer, and a name has at most a
+// null, a value that is not an object, and an object, in this order.
+func AppendCombined(dst, patches []byte) []byte {
+	var o object
+	o.apply(patches)
+	dst = append(dst, '{')
+	for i := range o.members {
+		m := &o.members[i]
+		if m.isNull {
+			dst = append(appendName(dst, m.name), "null"...)
+		}
+		if m.value != nil {
+			dst = append(appendName(dst, m.name), m.value...)
+		}
+		if m.patches != nil {
+			dst = AppendCombined(appendName(dst, m.name), m.patches)
+		}
+	}
+	return append(dst, '}')
+}
 
 // AppendPatched appends the result of applying a patch sequence, or a value that is not an object, to a text; nil is none.
 // Existing members keep their places, and new ones follow in the order of the patches.
@@ -19,69 +74,21 @@ func AppendPatched(dst, text, patches []byte) []byte {
 	if patches[0] != '{' {
 		return append(dst, patches...)
 	}
-	var to object
+	var o object
 	if feed.IsObject(text) {
-		to = readObject(bytes.TrimSpace(text))
+		o = readObject(bytes.TrimSpace(text))
 	}
-	eachMember(patches, func(name, value []byte) {
-		at := to.find(name)
-		switch {
-		case value[0] == 'n':
-			to.remove(at)
-		case value[0] != '{':
-			to.set(at, name, value)
-		case at < 0:
-			to.set(at, name, AppendPatched(nil, nil, value))
-		default:
-			to.set(at, name, AppendPatched(nil, to.members[at].value, value))
+	o.apply(patches)
+	dst = append(dst, '{')
+	for i := range o.members {
+		switch m := &o.members[i]; {
+		case m.patches != nil:
+			dst = AppendPatched(appendName(dst, m.name), m.value, m.patches)
+		case m.value != nil:
+			dst = append(appendName(dst, m.name), m.value...)
 		}
-	})
-	return to.append(dst)
-}
-
-// AppendPatches appends a patch sequence, nil if it is empty, extended by one more patch, an object.
-func AppendPatches(dst, patches, patch []byte) []byte {
-	var sequence object
-	if patches != nil {
-		eachMember(patches, func(name, value []byte) { sequence.push(name, value) })
 	}
-	for _, m := range readObject(patch).members {
-		sequence.extend(m.name, m.value)
-	}
-	return sequence.append(dst)
-}
-
-// extend adds a member to a patch sequence. A name has at most a null, a value that is not an object, and an object, in
-// this order.
-func (o *object) extend(name, value []byte) {
-	at := o.find(name)
-	added := value
-	if value[0] == '{' {
-		added = AppendPatches(nil, nil, value)
-	}
-	switch {
-	case at < 0:
-		o.push(name, added)
-	case value[0] == 'n': // it undoes the other members of the name
-		first := at
-		for before := o.members[first].before; before >= 0; before = o.members[first].before {
-			o.remove(first)
-			first = before
-		}
-		o.members[first].value = value
-	case o.members[at].value[0] == 'n': // the member returns as the last one
-		o.push(name, added)
-	case value[0] == '{' && o.members[at].value[0] == '{':
-		o.members[at].value = AppendPatches(nil, o.members[at].value, value)
-	case value[0] == '{':
-		o.push(name, added)
-	default:
-		if before := o.members[at].before; before >= 0 && o.members[before].value[0] != 'n' {
-			o.remove(at)
-			at = before
-		}
-		o.members[at].value = value
-	}
+	return append(dst, '}')
 }
 
 // An object is a JSON object under construction.
@@ -90,9 +97,37 @@ type object struct {
 	last    map[string]int // by name: its last member; nil if there are few
 }
 
+// A member without a value and patches was removed. In a sequence its null is applied first, then its value.
 type member struct {
-	name, value []byte // the raw name without its quotes; a nil value: it was removed
-	before      int    // the previous member with the same name, or -1
+	name    []byte // raw, without its quotes
+	isNull  bool
+	value   []byte // in a sequence not an object
+	patches []byte // a sequence that is applied to the value
+}
+
+// apply applies a patch sequence.
+func (o *object) apply(patches []byte) {
+	eachMember(patches, func(name, value []byte) {
+		at := o.find(name)
+		switch {
+		case at < 0:
+			at = o.push(member{name: name})
+		case value[0] != 'n' && o.members[at].value == nil && o.members[at].patches == nil:
+			o.members[at] = member{} // it returns as the last member
+			at = o.push(member{name: name, isNull: true})
+		}
+		m := &o.members[at]
+		switch {
+		case value[0] == 'n':
+			*m = member{name: m.name, isNull: true}
+		case value[0] != '{':
+			m.value, m.patches = value, nil
+		case m.patches == nil:
+			m.patches = value
+		default:
+			m.patches = join(append(m.patches, value...), len(m.patches))
+		}
+	})
 }
 
 // fewMembers is how many members are searched without an index.
@@ -115,76 +150,48 @@ func (o *object) find(name []byte) int {
 		}
 		return -1
 	}
-	for at := len(o.members) - 1; at >= 0; at-- {
-		if m := &o.members[at]; m.value != nil && bytes.Equal(plain(m.name), name) {
+	for at, m := range slices.Backward(o.members) {
+		if m.name != nil && bytes.Equal(plain(m.name), name) {
 			return at
 		}
 	}
 	return -1
 }
 
-// push appends a member, after others with its name.
-func (o *object) push(name, value []byte) {
-	before := o.find(name)
-	o.members = append(o.members, member{name, value, before})
+// push appends a member and returns its index.
+func (o *object) push(m member) int {
+	o.members = append(o.members, m)
 	switch {
 	case o.last != nil:
-		o.last[string(plain(name))] = len(o.members) - 1
+		o.last[string(plain(m.name))] = len(o.members) - 1
 	case len(o.members) > fewMembers:
 		o.last = map[string]int{}
 		for at, m := range o.members {
-			if m.value != nil {
+			if m.name != nil {
 				o.last[string(plain(m.name))] = at
 			}
 		}
 	}
+	return len(o.members) - 1
 }
 
-// set sets the value of the member at an index, or appends a member if that is -1.
-func (o *object) set(at int, name, value []byte) {
-	if at < 0 {
-		o.push(name, value)
-		return
+// appendName appends the name of an object's next member.
+func appendName(dst, name []byte) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
 	}
-	o.members[at].value = value
-}
-
-// remove removes the member at an index, the last with its name; -1 removes none.
-func (o *object) remove(at int) {
-	if at < 0 {
-		return
-	}
-	m := &o.members[at]
-	m.value = nil
-	if o.last == nil {
-		return
-	}
-	if name := string(plain(m.name)); m.before >= 0 {
-		o.last[name] = m.before
-	} else {
-		delete(o.last, name)
-	}
-}
-
-func (o *object) append(dst []byte) []byte {
-	dst = append(dst, '{')
-	from := len(dst)
-	for _, m := range o.members {
-		if m.value == nil {
-			continue
-		}
-		if len(dst) > from {
-			dst = append(dst, ',')
-		}
-		dst = append(append(append(dst, '"'), m.name...), '"', ':')
-		dst = append(dst, m.value...)
-	}
-	return append(dst, '}')
+	return append(append(append(dst, '"'), name...), '"', ':')
 }
 
 // readObject reads an object.
 func readObject(json []byte) (o object) {
-	eachMember(json, func(name, value []byte) { o.set(o.find(name), name, value) })
+	eachMember(json, func(name, value []byte) {
+		if at := o.find(name); at < 0 {
+			o.push(member{name: name, value: value})
+		} else {
+			o.members[at].value = value
+		}
+	})
 	return o
 }
 
