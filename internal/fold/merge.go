@@ -139,15 +139,15 @@ func (b *Batch) patch(r *Row, have ref, patch []byte, isKept bool) ref {
 	if isRelative {
 		text, b.marks = append(text, relativeMark), true
 	}
-	isFirst := len(was) == 0 || was[0] != '{'
-	if isFirst {
-		was = nil
+	if isFirst := len(was) == 0 || was[0] != '{'; isFirst {
+		if patches := merge.Extend(nil, patch); isRelative {
+			b.text = append(text, patches...)
+		} else {
+			b.text = merge.AppendPatched(text, nil, patches)
+		}
+		return b.replace(have, b.text[patchesHead:], isKept)
 	}
 	text = appendCombined(text, merge.Extend(was, patch), isRelative)
-	b.text = text
-	if isFirst {
-		return b.replace(have, text[patchesHead:], isKept)
-	}
 	n := len(text)
 	binary.LittleEndian.PutUint32(text[1:], uint32(n))
 	size := n + min(2*n, maxFree)

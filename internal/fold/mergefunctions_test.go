@@ -422,6 +422,35 @@ func BenchmarkFold_Sum(b *testing.B) {
 	}
 }
 
+// TestFold_PatchesOfOneRow: many patches of one row use memory for the members that they set, not for each version of
+// the object.
+func TestFold_PatchesOfOneRow(t *testing.T) {
+	for _, members := range []int{1, 7, 2000} {
+		for _, before := range []string{`{"id":1}`, `{"id":1,"p":[1]}`} { // the second starts an absolute value
+			o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: map[string]merge.Function{"p": merge.Patch}}
+			f, b := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o), &fold.Batch{}
+			testcheck.NoError(t, f.Fold(b, []byte(before), fold.Place{}))
+			for i := range 2000 {
+				line := fmt.Appendf(nil, `{"id":1,"p":{"in":{"m%d":%d}}}`, i%members, 10_000+i)
+				testcheck.NoError(t, f.Fold(b, line, fold.Place{}))
+			}
+			var all []string
+			for m := range members {
+				all = append(all, fmt.Sprintf(`"m%d":%d`, m, 12_000-members+(m+members-2000%members)%members))
+			}
+			size := b.Bytes()
+			f.Seal(b)
+			want := `{"in":{` + strings.Join(all, ",") + `}}`
+			if got := string(b.Value(b.Sorted()[0], 1)); got != want {
+				t.Errorf("%d members: the value is %.200s, want %.200s", members, got, want)
+			}
+			if most := 6*len(want) + 10_000; size > most {
+				t.Errorf("%d members of %d bytes: the batch has %d bytes, more than %d", members, len(want), size, most)
+			}
+		}
+	}
+}
+
 // BenchmarkFold_Patches folds patches of one row. A message costs the same however many there are.
 func BenchmarkFold_Patches(b *testing.B) {
 	for _, n := range []int{1_000, 10_000, 100_000} {
