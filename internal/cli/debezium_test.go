@@ -219,6 +219,7 @@ func (d *debezium) as(column string, value json.RawMessage) json.RawMessage {
 		if whole, fraction, ok := strings.Cut(text, "."); ok {
 			text = strings.TrimSuffix(whole+"."+strings.TrimRight(fraction[:min(3, len(fraction))], "0"), ".")
 		}
+	case is("strings.schemas", "factor"): // in a key, a string keeps its zeros
 	case is("doubles.schemas", "factor"):
 		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
 	case is("doubles.schemas wal2json", "raw blob"):
