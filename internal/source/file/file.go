@@ -19,7 +19,7 @@ import (
 // New returns a source that reads files and stdin one after the other, but with Follow, files at the same time. Files
 // are named by absolute path. With Follow, a name may be a glob.
 func New(names []string, o source.Options, f Options) (source.Source, error) {
-	if o.Follow && (len(names) > 1 || isGlob(names[0])) {
+	if o.Follow && (len(names) > 1 || len(names) == 1 && isGlob(names[0])) {
 		return newWatch(names, o, f)
 	}
 	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
