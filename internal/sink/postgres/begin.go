@@ -87,7 +87,8 @@ func (a *attempt) begin() {
 		a.emptyTables()
 	}
 	for _, p := range a.parts {
-		if p.b.Used() || len(p.ddl) > 0 {
+		// A rejected line may be one that the table, as it is now, accepts.
+		if p.b.Used() || len(p.ddl) > 0 || len(a.f.Rejects) > 0 {
 			p.change()
 		}
 	}

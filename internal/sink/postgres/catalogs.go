@@ -311,7 +311,7 @@ func (d *DB) relationOf(l *tableFacts, key []string) (relation, error) {
 			ruled = true
 		}
 	}
-	t.HasConstraints = ruled || other
+	t.HasConstraints = ruled || other || head.Deferrable != ""
 	// A table to which others added constraints or triggers is no longer weir's own: new fields do not become columns
 	// by themselves.
 	t.Made, t.Ruled = ours && !ruled, ours && ruled

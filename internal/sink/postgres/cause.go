@@ -162,7 +162,7 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) 
 		return false, err
 	}
 	for i := range now {
-		if err := cmp.Or(sink.CheckSame(&was[i], &now[i]), admitsMore(&was[i], &now[i])); err != nil {
+		if err := cmp.Or(sink.CheckSame(&was[i], &now[i]), admitsMore(&was[i], &now[i], len(f.Rejects) > 0)); err != nil {
 			return false, err
 		}
 		grown = grown || len(now[i].Columns) > len(was[i].Columns)
@@ -171,14 +171,19 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) 
 }
 
 // admitsMore returns an error if a table now accepts values that were rejected or ignored when messages were folded.
-func admitsMore(was, now *schema.Table) error {
+func admitsMore(was, now *schema.Table, rejected bool) error {
 	for i := range now.Columns {
 		c := &now.Columns[i]
 		at := caps.Find(was, c.Name, i)
 		if at < 0 {
+			if rejected && !c.Own { // perhaps because the column was missing
+				return sink.ErrChanged{Err: fmt.Errorf("table %q has a new column %q", now.Name, c.Name)}
+			}
 			continue
 		}
 		switch old := &was.Columns[at]; {
+		case rejected && !old.Own && old.Decl != c.Decl:
+			return sink.ErrChanged{Err: fmt.Errorf("column %q of table %q is %s now", c.Name, now.Name, c.Decl)}
 		case old.Generated && !c.Generated:
 			return sink.ErrChanged{Err: fmt.Errorf("the database no longer computes column %q of table %q", c.Name, now.Name)}
 		case old.Type == schema.Enum && c.Type == schema.Enum && !slices.Equal(old.Labels, c.Labels):
