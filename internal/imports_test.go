@@ -35,7 +35,6 @@ var allowed = map[string][]string{
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"internal/job":           {"internal/envelope", "internal/feed", "internal/fold", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 	"internal/sink/sinktest": {"internal/cast", "internal/envelope", "internal/feed", "internal/fold", "internal/foldtest", "internal/logtest", "internal/mapping", "internal/merge", "internal/paths", "internal/schema", "internal/sink", "internal/testcheck", "github.com/rogpeppe/go-internal/txtar"},
-	"internal/sink/memory":   {"internal/feed", "internal/fold", "internal/schema", "internal/sink"},
 	"internal/sink/example":  {"internal/feed", "internal/fold", "internal/schema", "internal/sink", "modernc.org/sqlite"},
 	"internal/sink/sqlite": {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/merge", "internal/realpath", "internal/schema", "internal/sink",
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},
@@ -165,7 +164,7 @@ func TestDriversAreNamedOnce(t *testing.T) {
 // TestProgramHasNoTestLibrary: the program does not include test helpers.
 func TestProgramHasNoTestLibrary(t *testing.T) {
 	for _, dep := range list(t, "-pgo=off", "-deps", "../cmd/weir") {
-		for _, banned := range []string{"testing", "testscript", "testweir", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/memory", "sink/example", "sourcetest", "source/example", "kfake", "internal/bench"} {
+		for _, banned := range []string{"testing", "testscript", "testweir", "goleak", "rapid", "go-cmp", "go-json-experiment", "sinktest", "sink/example", "sourcetest", "source/example", "kfake", "internal/bench"} {
 			if strings.Contains(dep, banned) && !strings.Contains(dep, "internal/testlog") {
 				t.Errorf("cmd/weir depends on %s", dep)
 			}

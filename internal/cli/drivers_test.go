@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/example"
-	"github.com/weirsync/weir/internal/sink/memory"
+	"github.com/weirsync/weir/internal/sink/sqlite"
 )
 
 // withDriver adds a driver. It returns a function that runs a command and checks the exit code and words in the output,
@@ -56,9 +57,23 @@ func TestDrivers_WithoutOptionalParts(t *testing.T) {
 	weir(1, "verify "+feed+to, "weir cannot read what it has written")
 }
 
+// another returns a driver with all optional parts: SQLite's, by another name.
+func another() sink.Driver {
+	d := sqlite.Driver
+	d.Name, d.Version, d.Usage = "another", "", "another:PATH"
+	d.Parse = func(to string) (path string, ok bool, err error) {
+		if path, ok = strings.CutPrefix(to, "another:"); ok && path == "" {
+			err = fmt.Errorf("%q names no file", to)
+		}
+		return path, ok, err
+	}
+	return d
+}
+
 // TestDrivers_OneMore: a new driver is a folder and an entry in one list. All commands then support it.
 func TestDrivers_OneMore(t *testing.T) {
-	weir, dir := withDriver(t, memory.NewDriver())
+	weir, dir := withDriver(t, another())
+	air := "another:" + filepath.Join(dir, "air.db")
 	path := filepath.Join(dir, "flights.jsonl")
 	feed := func(lines string) {
 		t.Helper()
@@ -68,30 +83,30 @@ func TestDrivers_OneMore(t *testing.T) {
 	}
 	const first = `{"id":"BA1","gate":"A1"}` + "\n" + `{"id":"BA2","gate":"A2","delay":1.5}` + "\nbad\n"
 	feed(first)
-	weir(2, "sync "+path+" --to memory:", `"memory:" names no database`)
-	weir(2, "sync "+path+" --to nosuch://x", "memory:NAME")
-	weir(1, "status --to memory:air", `no database is called "air"`)
-	weir(3, "sync "+path+" --to memory:air --dry-run", "gate text, delay real")
-	weir(1, "status --to memory:air", `no database is called "air"`) // the dry run created none
-	weir(3, "sync "+path+" --to memory:air", "2 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
-	weir(0, "status --to memory:air --sample 1", `{"id":"BA1","gate":"A1","delay":null}`)
-	weir(0, "rejects --to memory:air --raw", "bad\n")
-	weir(0, "verify "+path+" --to memory:air", `2 rows of table "flights" match`)
+	weir(2, "sync "+path+" --to another:", `"another:" names no file`)
+	weir(2, "sync "+path+" --to nosuch://x", "another:PATH")
+	weir(1, "status --to "+air, "the database is missing")
+	weir(3, "sync "+path+" --to "+air+" --dry-run", `"delay" REAL`)
+	weir(1, "status --to "+air, "the database is missing") // the dry run created none
+	weir(3, "sync "+path+" --to "+air, "2 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
+	weir(0, "status --to "+air+" --sample 1", `{"id":"BA1","gate":"A1","delay":null}`)
+	weir(0, "rejects --to "+air+" --raw", "bad\n")
+	weir(0, "verify "+path+" --to "+air, `2 rows of table "flights" match`)
 	weir(0, "explain BA2 "+path, "A2")
 	feed(first + `{"id":"BA1","gate":"B7"}` + "\n" + `{"id":"BA2","op":"delete"}` + "\n")
-	weir(1, "verify "+path+" --to memory:air --delete-when op=delete", `BA1: gate is A1, and should be "B7"`)
-	weir(2, "sync "+path+" --to memory:air --delete-when op=delete", "--delete-when")
-	weir(0, "sync "+path+" --to memory:air --delete-when op=delete --accept-settings", "1 updated, 0 unchanged, 1 deleted")
-	weir(3, "sync "+path+" --to memory:air --delete-when op=delete --restart rebuild", "1 inserted")
-	weir(0, "verify "+path+" --to memory:air --delete-when op=delete", "1 row of table")
-	weir(0, "status --to memory:air", "5")
-	weir(0, "forget flights --to memory:air", `forgot job "flights": 1 checkpoint and 1 rejected line`)
-	weir(0, "status --to memory:air", "weir has not written")
-	weir(0, "config schema", `"memory"`)
+	weir(1, "verify "+path+" --to "+air+" --delete-when op=delete", `BA1: gate is A1, and should be "B7"`)
+	weir(2, "sync "+path+" --to "+air+" --delete-when op=delete", "--delete-when")
+	weir(0, "sync "+path+" --to "+air+" --delete-when op=delete --accept-settings", "1 updated, 0 unchanged, 1 deleted")
+	weir(3, "sync "+path+" --to "+air+" --delete-when op=delete --restart rebuild", "1 inserted")
+	weir(0, "verify "+path+" --to "+air+" --delete-when op=delete", "1 row of table")
+	weir(0, "status --to "+air, "5")
+	weir(0, "forget flights --to "+air, `forgot job "flights": 1 checkpoint and 1 rejected line`)
+	weir(0, "status --to "+air, "weir has not written")
+	weir(0, "config schema", `"another"`)
 	mapped := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(mapped, []byte("tables: {t: {on_create: {memory: [x], oracle: [y]}}}"), 0o600); err != nil {
+	if err := os.WriteFile(mapped, []byte("tables: {t: {on_create: {another: [x], oracle: [y]}}}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	weir(2, "config check "+mapped, `"oracle" must be sqlite, postgres or memory`)
-	weir(1, "status --to memory:other", `no database is called "other"`)
+	weir(2, "config check "+mapped, `"oracle" must be sqlite, postgres or another`)
+	weir(1, "status --to "+air+"x", "the database is missing")
 }

@@ -219,7 +219,7 @@ func TestSync_PanicOfASource(t *testing.T) {
 		}, "a offsets 7 to 7: weir itself failed", "endings_test.go", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, func(b *bubble) {
+			inBubble(t, func(b *bubble) {
 				b.BatchRows = 1
 				var at source.Cursor
 				b.steps = []func() source.Event{opened("a", &at), b.data("a", 1), func() source.Event { return test.fails(b) }}

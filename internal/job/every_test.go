@@ -38,7 +38,7 @@ func TestEvery_AfterEachPeriodAndAtTheEnd(t *testing.T) {
 		{"until a signal", true, nil, "a 10m b 25m a 20m a 30m", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			inMemory(t, func(b *bubble) {
+			inBubble(t, func(b *bubble) {
 				b.Every = []mapping.PeriodicSQL{{Period: 10 * time.Minute, Statements: []mapping.Statement{{SQL: "a"}}},
 					{Period: 25 * time.Minute, Statements: []mapping.Statement{{SQL: "b"}}}}
 				begun, want := time.Now(), strings.Fields(test.want)
@@ -80,7 +80,7 @@ func TestEvery_AfterEachPeriodAndAtTheEnd(t *testing.T) {
 
 // TestEvery_ASignalCancels: a stopped run cancels the current statement and executes no other one.
 func TestEvery_ASignalCancels(t *testing.T) {
-	inMemory(t, func(b *bubble) {
+	inBubble(t, func(b *bubble) {
 		b.Every = []mapping.PeriodicSQL{{Period: time.Minute, Statements: []mapping.Statement{{SQL: "slow"}, {SQL: "next"}}}}
 		ctx, stop := context.WithTimeout(b.Context(), 2*time.Minute)
 		defer stop()

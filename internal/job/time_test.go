@@ -22,7 +22,7 @@ func TestBatches_AreFilledWhileTheRunIsBehind(t *testing.T) {
 		"with a period": {time.Second, "1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inMemory(t, func(b *bubble) {
+			inBubble(t, func(b *bubble) {
 				b.Source.Follow, b.BatchPeriod = true, test.period
 				onEachLine(&b.Config, func(string) { time.Sleep(250 * time.Millisecond) })
 				var at source.Cursor
@@ -56,7 +56,7 @@ func numbered(from, lines int) string {
 // TestStop_WhatWasReadIsWritten: when a run is stopped, lines that a source cannot send again are written at once, even
 // if the rate does not allow them yet, including lines that arrive meanwhile.
 func TestStop_WhatWasReadIsWritten(t *testing.T) {
-	inMemory(t, func(b *bubble) {
+	inBubble(t, func(b *bubble) {
 		b.MaxRate, b.BatchRows = 100, 30
 		var at source.Cursor
 		first := numbered(0, 350)
@@ -74,7 +74,7 @@ func TestStop_WhatWasReadIsWritten(t *testing.T) {
 // a small file and after a pause. No line is lost or reordered.
 func TestMaxRate_AtEveryInstant(t *testing.T) {
 	const perSecond, lines = 100, 350
-	inMemory(t, func(b *bubble) {
+	inBubble(t, func(b *bubble) {
 		b.MaxRate = perSecond
 		var seen []time.Time
 		onEachLine(&b.Config, func(line string) {
