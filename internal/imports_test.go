@@ -65,7 +65,7 @@ var allowed = map[string][]string{
 	"internal/envelope/firehose": {"internal/source"},
 	"internal/source/sourcetest": {"internal/logtest", "internal/source", "internal/testcheck"},
 	"internal/source/example":    {"internal/source", "internal/source/lines"},
-	"internal/source/lines":      {"internal/source", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "github.com/klauspost/compress/zstd"},
+	"internal/source/lines":      {"internal/feed", "internal/source", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "github.com/klauspost/compress/zstd"},
 	"internal/source/file":       {"internal/backoff", "internal/source", "internal/source/lines"},
 	"internal/source/tcp":        {"internal/backoff", "internal/source", "internal/source/lines", "internal/tcp"},
 	"internal/source/kafka": {"internal/backoff", "internal/feed", "internal/source", "internal/tcp", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg",

@@ -74,7 +74,8 @@ func reasonText(o *spec.Spec, key []string, r *progress.Reason, several bool) st
 	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Count), what, strings.Join(about, "; "))
 }
 
-// fieldsForKey returns the fields of a message without the key, or nil if that is not the reason.
+// fieldsForKey returns the fields of a message without the key, or with the key of a tool that weir knows, or nil if
+// that is not the reason.
 func fieldsForKey(o *spec.Spec, key []string, r *progress.Reason) []string {
 	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
@@ -86,7 +87,8 @@ func fieldsForKey(o *spec.Spec, key []string, r *progress.Reason) []string {
 			w.Raw() // not the JSON inside
 		}
 	}
-	if len(names) == 0 || !slices.ContainsFunc(key, func(k string) bool { return !slices.Contains(names, k) }) {
+	lacks := slices.ContainsFunc(key, func(k string) bool { return !slices.Contains(names, k) })
+	if len(names) == 0 || !lacks && envelope.DetectPreset(r.First.Text) == "" {
 		return nil
 	}
 	return names

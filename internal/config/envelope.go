@@ -20,7 +20,7 @@ var envelopeKeys = []key[envelope.Envelope]{
 		e.Table = r.paths(n, where)
 	}},
 	{"each", "path of an array whose elements are rows", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Each = r.path(n, where) }},
-	{"row", "path of the row, or several: the first that is not null counts. An object, or an array of `{name, value}`", "with `each`, the element", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"row", "path of the row, or several: the first that is not null counts. An object, or an array of `{name, value}`", "the message; with `each`, the element", pathsForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.Row = r.paths(n, where)
 	}},
 	{"old", "path of the row before the change, or of a part with its key; with `each`, of a parallel array", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Old = r.path(n, where) }},
@@ -44,7 +44,7 @@ var envelopeKeys = []key[envelope.Envelope]{
 	{"absent", "values that mean that the field is absent", "", namesForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Absent = r.names(n, where) }},
 	{"unset", "path of an array of fields that become NULL", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Unset = r.path(n, where) }},
 	{"partial", "path of an array. If it has elements, the message changes parts of values and is rejected, unless its row is complete", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Partial = r.path(n, where) }},
-	{"extended_json", "whether fields carry their types, as in MongoDB's Extended JSON", "", boolForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
+	{"extended_json", "whether values are wrapped with their types, as in MongoDB's Extended JSON: `{\"$oid\": …}`, `{\"$numberLong\": …}`, `{\"$date\": …}`", "", boolForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) {
 		e.ExtendedJSON = r.boolean(n, where)
 	}},
 	{"schema", "path of a JSON Schema with the types of new columns, for tables that `'*'` stands for", "", pathForm, func(r *reader, e *envelope.Envelope, n *yaml.Node, where string) { e.Schema = r.path(n, where) }},
@@ -109,7 +109,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *envelope.Envelope {
 	}
 	switch {
 	case given["row"] == nil && given["each"] == nil:
-		r.fault(pos(n), where, "row is missing: the path of the row in a message")
+		e.Row = []paths.Path{{Base: paths.DefaultBase}}
 	case given["connect_schema"] != nil && given["unwrap"] == nil:
 		r.fault(pos(given["connect_schema"]), where, "connect_schema needs unwrap: the path of the message")
 	case given["row"] != nil && given["each"] != nil:

@@ -138,7 +138,7 @@ func tableNode(t *mapping.Table) *yaml.Node {
 	if t.When != nil {
 		add(n, "when", whenNode(t.When))
 	}
-	addPath("row", t.Row)
+	addText(n, "row", t.RowText())
 	switch {
 	case t.Key == nil:
 	case len(t.Key) == 0:

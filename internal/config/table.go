@@ -65,7 +65,16 @@ var unmatched = []mapping.Unmatched{mapping.IgnoreUnmatched, mapping.RejectUnmat
 var tableKeys = []key[tableDraft]{
 	{"from", "tables of the stream to take, TABLE or SCHEMA.TABLE; `*` matches any text, `?` any character", "the table's own name", namesForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.From = r.names(n, where) }},
 	{"when", "messages that the table takes; in a child table, elements", "all; with an envelope, all of this table", ref("when"), func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.When = r.when(n, where) }},
-	{"row", "path of the object that is the row; without the object there is no row", "the message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Row = r.path(n, where) }},
+	{"row", "path of the object that is the row, or `PATH as json_text` if a string contains the object; without the object there is no row", "the message", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) {
+		v, ok := r.text(n, where)
+		if !ok {
+			return
+		}
+		var err error
+		if t.Row, t.RowInText, err = mapping.ParseRow(v); err != nil {
+			r.fault(pos(n), where, "%v", err)
+		}
+	}},
 	{"each", "path of an array or object: each element is a row", "", pathForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Each = r.path(n, where) }},
 	{"of", "parent table: `each` is in its row, and deleting that row deletes these", "", nameForm, func(r *reader, t *tableDraft, n *yaml.Node, where string) { t.Of = r.name(n, where) }},
 	{"set", "`replace`: the array is the complete set of rows; `merge`: its elements are updates", "replace", enum(mapping.ReplaceSet, mapping.MergeSet), func(r *reader, t *tableDraft, n *yaml.Node, where string) {

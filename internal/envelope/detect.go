@@ -55,6 +55,7 @@ var signs = []struct {
 	{"mongodb", func(m fields) bool {
 		return m.text("operationType", "insert", "update", "replace", "delete") && m.object("ns").text("coll") && m.object("documentKey") != nil
 	}},
+	{"mongoexport", func(m fields) bool { return m.object("_id").text("$oid") }},
 	{"airbyte", func(m fields) bool { return m.text("type", "RECORD") && m.object("record").text("stream") }},
 	{"singer", func(m fields) bool {
 		return m.text("stream") && (m.text("type", "RECORD") && m.object("record") != nil || m.text("type", "SCHEMA") && m.object("schema") != nil)

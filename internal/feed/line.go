@@ -4,7 +4,8 @@ import "bytes"
 
 // A Line is a scanned line of a feed.
 type Line struct {
-	Text       []byte // without its newline
+	Text       []byte // without its newline and [Marks]
+	Size       int    // in bytes in the source, without its newline
 	Fields     []Field
 	Unnumbered [][]byte // names of fields that have no number in [Names]
 	Err        error    // of the scan
@@ -16,8 +17,8 @@ type Line struct {
 // Scan sets l to the scanned line text. It appends the line's fields to fields, and returns the result.
 func (l *Line) Scan(s *Scanner, fields []Field, text []byte) []Field {
 	all, err := s.Append(fields, text)
-	if *l = (Line{Text: text, Err: err}); err != nil {
-		text = bytes.Trim(text, " \t\r\n")
+	if *l = (Line{Text: s.line, Size: len(text), Err: err}); err != nil {
+		text = bytes.Trim(l.Text, " \t\r\n")
 		l.Blank, l.Null = len(text) == 0, string(text) == "null"
 		return fields
 	}

@@ -1,10 +1,15 @@
 package feed
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf8"
 )
+
+// Marks are characters that may precede a message on its line, and are skipped: byte order marks, as joined files
+// have them, and the record separators of RFC 8142.
+const Marks = "\ufeff\x1e"
 
 // A Scanner splits lines into fields. It is not safe for concurrent use.
 type Scanner struct {
@@ -43,6 +48,9 @@ func (s *Scanner) Append(dst []Field, line []byte) ([]Field, error) {
 		return dst, Errorf(Truncated, "the line is empty")
 	}
 	if line[i] != '{' {
+		if rest := bytes.TrimLeft(line[i:], Marks+" \t\r\n"); len(rest) < len(line)-i {
+			return s.Append(dst, rest)
+		}
 		return dst, s.noObject(i)
 	}
 	i = s.space(i + 1)

@@ -109,7 +109,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 	r := &e.lane.reading
 	for i := 0; i < len(e.lines); {
 		line := &e.lines[i]
-		next := min(at+len(line.Text)+1, len(e.Data))
+		next := min(at+line.Size+1, len(e.Data))
 		if !line.Blank {
 			was := r.feed
 			v := rd.foldLine(e, i, at)
@@ -207,7 +207,7 @@ func (rd *reader) foldLine(e *event, i, at int) verdict {
 		return verdict{}
 	case *feed.Error:
 		// At the end of a followed file, another file has replaced it.
-		last := e.Tail && at+len(line.Text)+1 >= len(e.Data)
+		last := e.Tail && at+line.Size+1 >= len(e.Data)
 		if last && err.Reason == feed.Truncated && l.traits.Named && !rd.cfg.Source.Follow {
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
 			return verdict{fate: unread}

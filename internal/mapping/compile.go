@@ -146,7 +146,7 @@ func (c *compiler) discriminate() {
 
 // table compiles one table. Its ancestors must have been compiled.
 func (c *compiler) table(t *Table) {
-	out := planned{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0, version: paths.Nowhere},
+	out := planned{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.RowInText, text: paths.Nowhere, version: paths.Nowhere},
 		fields: fieldPlan{names: c.names, used: map[int32]bool{}, nameOnly: map[int32]bool{}}}
 	s, what := scope{tree: c.row}, fmt.Sprintf("table %q", t.Name)
 	if t.Each.Base != paths.NoBase {
@@ -161,6 +161,10 @@ func (c *compiler) table(t *Table) {
 		s.row = out.row.at.Node
 	}
 	out.nest.element = s.tree
+	if t.RowInText {
+		out.row.text, s.tree, s.row = out.row.at, c.plan.trees.Grow(), 0
+		out.row.at = paths.Place{Tree: s.tree}
+	}
 	out.when = c.when(t.When, s, what+": when")
 	if !out.nest.set {
 		out.deletes = c.when(t.DeleteWhen, s, what+": delete_when")

@@ -105,7 +105,7 @@ func (p *Plan) NewMapper() *Mapper {
 		m.decode = p.stream.NewDecoder(m.read)
 	}
 	m.route.plan = p
-	m.rows = rowBuilder{plan: p, read: m.read, cast: &cast.Reader{}, decode: m.decode, types: typings{plan: p}}
+	m.rows = rowBuilder{plan: p, read: m.read, cast: &cast.Reader{}, decode: m.decode, scan: feed.NewScanner(p.names), types: typings{plan: p}}
 	m.grow()
 	return m
 }

@@ -41,6 +41,8 @@ type Table struct {
 	From []string
 	When paths.When
 	Row  paths.Path // path to the object that is the row
+	// RowInText: Row leads to a string that contains the object.
+	RowInText bool
 	Nest
 	Key []string // columns; in a child table they follow the parent's. None: each message is a row
 	// KeyByDefault: no key was set, so it is [DefaultKey], or the primary key of an existing table.

@@ -81,7 +81,8 @@ func (n *nesting) isElement() bool { return !n.each.IsNowhere() }
 type rowPlan struct {
 	inLine  bool        // the message is the row
 	nested  bool        // the row is an object in the message or element
-	at      paths.Place // of the row
+	at      paths.Place // of the row; the root of its own tree if it is in a string
+	text    paths.Place // of the string that contains the row; nowhere: it is in none
 	version paths.Place // nowhere: there is none, or it is the envelope's
 	// envelopeVersion: the version is in the message's envelope.
 	envelopeVersion bool

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 
@@ -28,6 +29,8 @@ type rowBuilder struct {
 	read   *paths.Reader
 	cast   *cast.Reader
 	decode *envelope.Decoder
+	scan   *feed.Scanner // of rows in strings
+	inText feed.Line     // the row in the last of them
 	types  typings
 
 	changes      []Row
@@ -259,7 +262,11 @@ func (t *planned) isLine() bool {
 
 // object returns the object that is the row. none means that there is no row.
 func (b *rowBuilder) object(t *planned) (_ *feed.Field, none bool, _ *refusal) {
-	v := b.read.Get(t.row.at)
+	at := t.row.at
+	if !t.row.text.IsNowhere() {
+		at = t.row.text
+	}
+	v := b.read.Get(at)
 	switch {
 	case t.row.inLine:
 		return v, false, nil
@@ -273,12 +280,28 @@ func (b *rowBuilder) object(t *planned) (_ *feed.Field, none bool, _ *refusal) {
 				t.spec.Name, t.spec.Row, is, t.spec.Key[0]))
 		}
 		return nil, true, nil
+	case at != t.row.at:
+		return b.objectInText(t, v)
 	case v.Kind == feed.JSON && v.Value[0] == '{':
 		return v, false, nil
 	case t.row.nested:
 		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is not an object but %s", t.spec.Name, t.spec.Row, feed.Clip(v.Value)))
 	}
 	return nil, false, nil // a scalar element
+}
+
+// objectInText returns the object in a string, which must be one that a line could be.
+func (b *rowBuilder) objectInText(t *planned, v *feed.Field) (_ *feed.Field, none bool, _ *refusal) {
+	if v.Kind != feed.String {
+		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is not a string with an object but %s", t.spec.Name, t.spec.Row, feed.Clip(v.Value)))
+	}
+	from := len(b.bytes)
+	b.bytes = feed.AppendText(b.bytes, v.Value, v.Kind)
+	if b.inText.Scan(b.scan, b.inText.Fields[:0], b.bytes[from:]); b.inText.Err != nil {
+		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: the string %s is no object: %v", t.spec.Name, t.spec.Row, b.inText.Err))
+	}
+	b.read.Begin(t.row.at.Tree, bytes.TrimSpace(b.inText.Text), feed.JSON)
+	return b.read.Get(t.row.at), false, nil
 }
 
 // value returns the value of a column. ok is false if none of its sources is present.

@@ -32,7 +32,11 @@ func (m *Mapper) UnresolvedPaths() (all []UnresolvedPath) {
 			all = m.unresolvedPath(all, of("each"), t.nest.each)
 		}
 		if t.row.nested {
-			all = m.unresolvedPath(all, of("row"), t.row.at)
+			at := t.row.at
+			if t.spec.RowInText {
+				at = t.row.text
+			}
+			all = m.unresolvedPath(all, of("row"), at)
 		}
 		if !m.rows.tables[i].hasRows {
 			continue

@@ -52,15 +52,13 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	}
 	t := mapping.Table{Name: table, Key: key, KeyByDefault: byDefault, KeyOpen: open, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields,
 		Rules: mapping.Rules{Null: o.Null, BadValues: o.BadValues, FillOnly: o.FillOnly, Merge: o.Merge, MaxColumns: o.MaxColumns}}
-	path := func(name, text string) paths.Path {
-		p, err := paths.ParsePath(text)
+	check := func(name string, p paths.Path, err error) {
 		switch {
 		case err != nil:
 			fault(name, "--"+name+": %v", err)
 		case p.Base == paths.ParentBase:
-			fault(name, "--"+name+": %s: ^ is the parent of an element, and a message has none", text)
+			fault(name, "--"+name+": %s: ^ is the parent of an element, and a message has none", p)
 		}
-		return p
 	}
 	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}
 	if n.Envelope != "" {
@@ -76,7 +74,10 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 		}
 	}
 	if n.Row != "" {
-		t.Row, t.DeletesNeedRow = path("row", n.Row), true
+		var err error
+		t.Row, t.RowInText, err = mapping.ParseRow(n.Row)
+		t.DeletesNeedRow = true
+		check("row", t.Row, err)
 	}
 	for _, text := range n.When {
 		test, err := readWhen(text)
@@ -122,7 +123,10 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 		}
 	}
 	if o.Version != "" {
-		t.Version, t.Scope = path("version-field", o.Version), o.Scope
+		var err error
+		t.Version, err = paths.ParsePath(o.Version)
+		t.Scope = o.Scope
+		check("version-field", t.Version, err)
 	}
 	m.Tables = []mapping.Table{t}
 	return m

@@ -237,7 +237,7 @@ func (s *Spec) declareFold() {
 	s.declare(group, "fill-only", (*flag)(&o.FillOnly), "write only columns that are NULL in the table: the first value of a column stays")
 	s.declare(group, "merge", &list{value: &o.Merge, commas: true}, "merge a column's values, by `COLUMN=FUNCTION,...`: sum, min, max, first, patch (JSON objects, RFC 7396) or last")
 	s.declare(group, "envelope", NewChoice(&o.Envelope, config.PresetNames()...), "read a change data capture stream, all its tables or with --table one")
-	s.declare(group, "row", (*text)(&o.Row), "the row is the object at this `PATH` of the message, such as payload.after (default the message)")
+	s.declare(group, "row", (*text)(&o.Row), "the row is the object at this `PATH` of the message, such as payload.after, or in the string at 'PATH as json_text' (default the message)")
 	s.declare(group, "when", &list{value: &o.When}, "apply only messages with `FIELD=VALUE`, or FIELD=A,B for one of several; repeated: all must hold")
 	s.declare(group, "columns", &list{value: &o.Columns, commas: true}, "store only these `FIELDS` and the key (default all)")
 	s.declare(group, "tombstones", &Duration{Value: &o.Tombstones}, "how long a delete is remembered, so an older message does not bring the row back")

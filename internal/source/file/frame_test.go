@@ -50,15 +50,6 @@ func TestNext_UTF16IsAnError(t *testing.T) {
 	}
 }
 
-func TestNext_ByteOrderMarkAloneIsNoLine(t *testing.T) {
-	for _, data := range []string{"", "\xef\xbb\xbf"} {
-		got, err := readStdin(strings.NewReader(data), source.Options{})
-		if len(got) != 0 || err != nil {
-			t.Errorf("%q: %v, %v", data, got, err)
-		}
-	}
-}
-
 func TestNext_ReadErrorComesAfterTheWholeLines(t *testing.T) {
 	r := io.MultiReader(strings.NewReader("a\nb\nto"), iotest.ErrReader(os.ErrDeadlineExceeded))
 	got, err := readStdin(r, source.Options{})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
 )
 
 // A stream's format is recognized from its first lines, as far as they are in its first bytes.
@@ -88,7 +90,7 @@ func (f *Framer) recognize() {
 // enough. JSON over several lines must be valid as far as it is inspected; the lines of tables and events must all be
 // alike, and none of them an object.
 func formatOf(text []byte, enough, ended bool) (foreign *ForeignError, open bool) {
-	text = bytes.TrimLeft(text, " \t\r\n")
+	text = bytes.TrimLeft(text, feed.Marks+" \t\r\n")
 	for _, m := range magics {
 		if end := m.at + len(m.magic); len(text) >= end && bytes.EqualFold(text[m.at:end], []byte(m.magic)) {
 			return m.format, false

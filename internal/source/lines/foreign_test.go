@@ -48,7 +48,7 @@ func formatOf(t *testing.T, text string, most int, live bool) string {
 	for got := ""; ; {
 		b, err := r.Next()
 		switch {
-		case err == io.EOF && got == strings.TrimPrefix(text, "\ufeff"):
+		case err == io.EOF && got == text:
 			return "ours"
 		case err == io.EOF:
 			t.Fatalf("%q was read of %q", got, text)

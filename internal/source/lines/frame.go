@@ -16,8 +16,6 @@ const (
 	emptyReads = 100      // before a reader that returns nothing is given up, as in bufio
 )
 
-const bom = "\xef\xbb\xbf"
-
 // Framing says how to cut a stream into blocks.
 type Framing struct {
 	Pool    *source.Pool
@@ -143,22 +141,17 @@ func (f *Framer) Left() int64 { return f.left }
 // Pos returns the number of bytes read from the stream.
 func (f *Framer) Pos() int64 { return f.off + int64(f.filled.n) }
 
-// begin skips a byte order mark, or the newline added to a last line after it was consumed.
+// begin skips the newline added to a last line after it was consumed.
 func (f *Framer) begin() {
-	skip := 0
 	if f.Hole {
 		f.skipHole()
 	}
-	switch {
-	case f.off == 0 && Prefix(f.src, bom) != "":
-		skip = len(bom)
-	case f.afterTail && Prefix(f.src, "\n") != "":
-		skip = 1
+	if f.afterTail && Prefix(f.src, "\n") != "" {
+		p, _ := f.src.Peek(1)
+		f.trail.passed(p)
+		f.off++
+		_, _ = f.src.Discard(1) // already peeked
 	}
-	p, _ := f.src.Peek(skip)
-	f.trail.passed(p)
-	f.off += int64(len(p))
-	_, _ = f.src.Discard(len(p)) // already peeked
 }
 
 // skipHole skips the NUL bytes at the beginning of a file that was truncated under a writer that kept its offset.
