@@ -33,7 +33,7 @@ func Schema(settings []Setting, databases []string) ([]byte, error) {
 	schema["title"] = "The config file of weir"
 	schema["type"] = []string{"object", "null"}
 	schema["$defs"] = form{
-		"envelope":   oneOf(enum(append(PresetNames(), "")...), required(object(properties(envelopeKeys)))),
+		"envelope":   oneOf(enum(append(PresetNames(), "")...), object(properties(envelopeKeys))),
 		"table":      orNull(object(properties(tableKeys))),
 		"column":     oneOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
 		"source":     oneOf(textForm, form{"type": "null"}, required(object(properties(sourceKeys)))),
