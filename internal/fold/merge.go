@@ -139,12 +139,12 @@ func (b *Batch) patch(r *Row, have ref, patch []byte, isKept bool) ref {
 	if isRelative {
 		text, b.marks = append(text, relativeMark), true
 	}
-	if isFirst := len(was) == 0 || was[0] != '{'; isFirst {
-		if patches := merge.Extend(nil, patch); isRelative {
-			b.text = append(text, patches...)
-		} else {
-			b.text = merge.AppendPatched(text, nil, patches)
+	if len(was) == 0 || was[0] != '{' { // the first patch
+		patches := merge.Extend(nil, patch)
+		if !isRelative {
+			patches = merge.AppendPatched(nil, nil, patches)
 		}
+		b.text = append(text, patches...)
 		return b.replace(have, b.text[patchesHead:], isKept)
 	}
 	text = appendCombined(text, merge.Extend(was, patch), isRelative)
