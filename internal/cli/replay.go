@@ -118,6 +118,9 @@ func (o *replayOptions) plan(sp *spec.Spec, args []string) error {
 	if o.Loop && o.TimeField == "" && o.rate == "" {
 		usage = errors.Join(usage, errors.New("--loop needs --time-field or --rate"))
 	}
+	if o.speed != "1x" && o.TimeField == "" {
+		usage = errors.Join(usage, errors.New("--speed needs --time-field: the times of the lines are the recorded pace"))
+	}
 	if (o.cert != "" || o.key != "") && !strings.HasPrefix(o.to, "tls-listen://") {
 		usage = errors.Join(usage, errors.New("--tls-cert and --tls-key are for --to tls-listen://"))
 	}

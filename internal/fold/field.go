@@ -10,7 +10,8 @@ type field struct {
 	// identifies: it is part of the key, or of the key of a row that it refers to.
 	identifies bool
 	holds      uint8 // a bit per kind: the column is known to hold it without widening
-	ignored    int64
+	hasColumn  bool  // one that messages cannot set, as a warning has said
+	ignored    int64 // values without a column
 }
 
 const (

@@ -255,8 +255,9 @@ func (f *Folder) read(c *Change) {
 	fields, values := c.Fields, m.values
 	for i, h := range f.now.hits {
 		switch fd := &f.fields.all[h]; {
-		case fd.col < 0:
+		case fd.col < 0 && !fd.hasColumn:
 			fd.ignored++
+		case fd.col < 0: // a column that only the database writes, as a notice said
 		case fd.key < 0 && (fields[i].Kind != feed.Null || f.setsNull(fd.col)):
 			values = append(values, cell{fd.col, int32(i)})
 		}
@@ -551,7 +552,7 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 			}
 		}
 		if fd.col = int32(i); why != "" {
-			fd.col = none
+			fd.col, fd.hasColumn = none, true
 			f.opt.Log.Warn(fmt.Sprintf("the field %q is ignored: %s", name, why))
 		}
 		return f.remember(fd), nil

@@ -32,6 +32,9 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 	for part, at := range f.now.keys {
 		name := f.opt.Key[part]
 		if at < 0 {
+			if f.table.Columns[f.table.Key[part]].GeneratesNumbers() {
+				return feed.Errorf(feed.BadKey, "the key field %q is missing, and the database generates it: --key none inserts each message as a row", name)
+			}
 			return feed.Errorf(feed.BadKey, "the key field %q is missing", name)
 		}
 		if kind := fields[at].Kind; kind == feed.Null || kind == feed.JSON {

@@ -119,6 +119,14 @@ func (t *Table) Clone() Table {
 	return c
 }
 
+// SequenceDefault is the default of a column that takes the next number of a sequence, for messages.
+const SequenceDefault = "the next number of its sequence"
+
+// GeneratesNumbers reports whether the column takes the next number of a sequence in rows that do not name it.
+func (c *Column) GeneratesNumbers() bool {
+	return c.Default == SequenceDefault || strings.HasPrefix(c.Default, "nextval(")
+}
+
 // A Column is one column of a table.
 type Column struct {
 	Name string

@@ -152,15 +152,12 @@ FROM pg_attribute a
 WHERE a.attrelid = {t} AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum`
 
-// identityDefault is the default of an identity column, for messages.
-const identityDefault = "the next number of its sequence"
-
 // column converts the row into a column.
 func (row *columnRow) column() (c schema.Column, more column) {
 	c = schema.Column{Name: row.Name, Decl: row.Decl, NotNull: row.NotNull, Default: row.Default, Generated: row.Identity == "a" || row.Generated != ""}
 	more = column{staged: row.Staged, image: "%s", identity: row.Identity != "", always: row.Identity == "a", held: strings.TrimPrefix(row.Held, "rule _RETURN on ")}
 	if row.Identity == "d" {
-		c.Default = identityDefault
+		c.Default = schema.SequenceDefault
 	}
 	if row.CollationName != "" && row.CollationName != "default" {
 		more.staged += " COLLATE " + row.Collation
@@ -272,7 +269,7 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 		c.Key = true
 		switch {
 		case t.cols[k].always: // a message's key is written all the same
-			c.Generated, c.Default = false, identityDefault
+			c.Generated, c.Default = false, schema.SequenceDefault
 		case c.Generated:
 			return false, sink.KeyColumnError(&t.Table, c, sink.Computed)
 		case c.Type == schema.External || c.Type == schema.Bits || c.Type == schema.Array || c.Type == schema.JSON:
