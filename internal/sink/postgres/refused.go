@@ -157,7 +157,7 @@ func (c *pieces) columnOf(e *pgconn.PgError) string {
 				of := &p.plan.table.Columns[u.at]
 				if raw := p.plan.batch.Value(r, u.from); raw != nil && raw[0] != 'n' && !u.merge.Computes() {
 					value := feed.AppendString(nil, string(new(valueText).of(raw, of.Type)))
-					c.script.add("SELECT json_populate_record(NULL::%s, %s)", p.plan.table.ident, quote(fmt.Sprintf("{%s: %s}", feed.AppendString(nil, of.Name), value)))
+					c.script.add("SELECT FROM json_to_record(%s) r (%s %s)", quote(fmt.Sprintf("{%s: %s}", feed.AppendString(nil, of.Name), value)), ident(of.Name), of.Decl)
 					names = append(names, of.Name)
 				}
 			}
