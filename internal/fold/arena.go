@@ -84,6 +84,9 @@ func (a *arena) grow(at, n int) {
 	a.chunks = append(a.chunks, piece)
 }
 
+// at returns a pointer to the length of the value at r.
+func (a *arena) at(r ref) *byte { return &a.chunks[r/perChunk][r%perChunk*align] }
+
 // get returns the value at r. It is valid until the arena is reset.
 func (a *arena) get(r ref) []byte {
 	m := a.chunks[r/perChunk][r%perChunk*align:]

@@ -24,7 +24,8 @@ type Folder struct {
 	fields      fieldSet
 	lines       lineReader
 
-	now current
+	now   current
+	ahead [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
 
 	nested     *nested
 	references references

@@ -48,8 +48,8 @@ func randomTable(rules foldtest.Rules) *foldtest.Table {
 		foldtest.Column{Name: "d", Default: foldtest.MustParse(`"dflt"`)}, foldtest.Column{Name: "e", Takes: number, Default: foldtest.MustParse("5")})
 }
 
-// TestFold_DoesNotDependOnWhereABatchEnds folds random feeds in batches of random sizes, with several folders,
-// into a database of a few maps. The result must equal the plain fold's after each message:
+// TestFold_DoesNotDependOnWhereABatchEnds folds random feeds in batches of random sizes, with several folders, with
+// or without prefetching, into a database of a few maps. The result must equal the plain fold's after each message:
 // rows and rejected lines. The plain fold does not know tables that had rows before versions were used; there the
 // result must equal the result of batches with one message.
 func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
@@ -69,7 +69,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 			rules.DeleteField, rules.DeleteValue = "op", "delete"
 		}
 		lines := randomLines(rnd, rules, 1+rnd.IntN(1+rnd.IntN(80)))
-		if rnd.IntN(12) == 0 { // a value that fills chunks of the arena
+		if rnd.IntN(12) == 0 { // a smaller batch is not prefetched
 			lines = append(lines, message{line: `{"id":"1","v":3,"a":"` + strings.Repeat("x", 1<<20) + `"}`})
 			for range 70 {
 				lines = append(lines, message{line: fmt.Sprintf(`{"id":"%d",%s"v":%d,"a":"%d"}`, rnd.IntN(9), []string{"", "", "", `"none":1,`, `"id":7,`}[rnd.IntN(5)], rnd.IntN(9), rnd.IntN(9))})
@@ -95,6 +95,7 @@ func TestFold_DoesNotDependOnWhereABatchEnds(t *testing.T) {
 		for _, cuts := range []int{1, len(lines), 1 + rnd.IntN(len(lines)), 0, 0} {
 			db := &lineDB{mapDB: newMapDB()}
 			db.sync(t, foldtest.Rules{Key: rules.Key}, before, func() int { return 1 })
+			db.ahead = rnd.IntN(2) == 0
 			if rnd.IntN(2) == 0 {
 				db.apart = rnd
 			}
@@ -198,6 +199,7 @@ func newMapDB() mapDB {
 type lineDB struct {
 	mapDB
 	resets int
+	ahead  bool // rows are prefetched
 }
 
 var initials = map[string]string{"d": `"dflt"`, "e": "5"}
@@ -227,6 +229,9 @@ func (db *lineDB) sync(t *testing.T, rules foldtest.Rules, messages []message, s
 	}
 	f, b := fold.NewFolder(names, table, o), &fold.Batch{}
 	for i, left := 0, size(); i < len(lines); i++ {
+		if block := i / 30 * 30; db.ahead {
+			f.CPUPrefetch(b, lines[block:min(block+30, len(lines))], i-block)
+		}
 		err := error(nil)
 		if lines[i].Err != nil {
 			err = lines[i].Err

@@ -80,6 +80,16 @@ func (s *rowStore) seek(hash uint64, key []byte) *slot {
 	}
 }
 
+// likely returns the number of the row whose key probably has this hash, or -1. It compares only tags.
+func (s *rowStore) likely(hash uint64) int32 {
+	mask := uint64(len(s.index) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		if at := s.index[i]; at.row == 0 || at.tag == tagOf(hash) {
+			return at.row - 1
+		}
+	}
+}
+
 func (s *rowStore) rehash(size int) {
 	if size == len(s.index) {
 		clear(s.index)

@@ -171,6 +171,14 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 	return table, nil
 }
 
+// prefetch loads the memory that folding the next lines will touch into the CPU cache, if fields are columns. at is the
+// index of the current line.
+func (f *folding) prefetch(s *set, lines []feed.Line, at int) {
+	if f.mapper == nil {
+		f.folders[0].CPUPrefetch(s.Batches[0], lines, at)
+	}
+}
+
 // noTable is the index of the table that rejects a malformed line, or -1 if there are several tables.
 func (f *folding) noTable() int {
 	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Mapping.Star == nil {

@@ -109,6 +109,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 	r := &e.lane.reading
 	for i := 0; i < len(e.lines); {
 		line := &e.lines[i]
+		rd.folding.prefetch(rd.filler.set, e.lines, i)
 		next := min(at+line.Size+1, len(e.Data))
 		if !line.Blank {
 			was := r.feed

@@ -1,0 +1,7 @@
+//go:build !amd64 && !arm64
+
+package fold
+
+import "unsafe"
+
+func cpuPrefetch(unsafe.Pointer) {}
