@@ -1,6 +1,10 @@
 package paths
 
-import "github.com/weirsync/weir/internal/feed"
+import (
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+)
 
 // Trees are the paths that a plan follows: a tree for each kind of value where paths start, such as the message or
 // the elements of an array. Paths are added while the plan is made.
@@ -149,13 +153,15 @@ func (w When) Compile(find func(t *Test) Place) Condition {
 	return out
 }
 
-// Places returns the places that a condition reads, except the places of tests for absence.
+// Places returns the places that a condition reads, except those of alternatives that test for absence: messages of that
+// shape may never come.
 func (c Condition) Places() (all []Place) {
 	for _, tests := range c {
+		if slices.ContainsFunc(tests, func(t test) bool { return t.present == MustBeAbsent }) {
+			continue
+		}
 		for i := range tests {
-			if tests[i].present != MustBeAbsent {
-				all = append(all, tests[i].at)
-			}
+			all = append(all, tests[i].at)
 		}
 	}
 	return all
