@@ -35,7 +35,8 @@ func (m *Mapping) WithSources() *Mapping {
 	return &out
 }
 
-const sourcePrefix = "source "
+// sourcePrefix is not UTF-8, so no name in a feed has it.
+const sourcePrefix = "\xfesource "
 
 func sourceColumn(column string, n int) string {
 	return fmt.Sprintf(sourcePrefix+"%d of %s", n, column)
