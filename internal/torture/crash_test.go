@@ -78,6 +78,9 @@ func crashes(t *testing.T, rnd *rand.Rand, to, source string, wanted int) (kills
 				if now != len(tr.feed) {
 					t.Fatalf("the run ended well after line %d of %d", now, len(tr.feed))
 				}
+				if tr.removes && source != "tcp" && source != "spool" {
+					tr.Has("0", "SELECT count(*) FROM t WHERE id LIKE '"+removable+"%'")
+				}
 				life = (life + time.Since(start)) / 2
 				break
 			}

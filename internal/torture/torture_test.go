@@ -40,14 +40,21 @@ func tortured() int {
 	return n
 }
 
-// newFeed draws a feed: each 97th line is bad, the first one has every column, and the last one is a message. The
-// number of a line is its n and its pitr.
+// removable is the beginning of the keys of rows that a trial may remove by SQL of its own. Each is named by one line.
+const removable = "old"
+
+// newFeed draws a feed: each 97th line is bad, the first one has every column, and the last one is a message. Each 50th
+// line has a removable row. The number of a line is its n and its pitr.
 func newFeed(rnd *rand.Rand, lines int) []string {
 	feed := make([]string, lines)
 	for i := range feed {
 		n := i + 1
 		if n%97 == 0 {
 			feed[i] = fmt.Sprintf("bad %d", n)
+			continue
+		}
+		if n%50 == 0 {
+			feed[i] = fmt.Sprintf(`{"id":"%s%d","n":%d,"pitr":%[2]d,"a":"a"}`, removable, n, n)
 			continue
 		}
 		feed[i] = fmt.Sprintf(`{"id":"k%d","n":%d,"pitr":%d`, rnd.IntN(lines/20), n, n)
@@ -89,6 +96,8 @@ type trial struct {
 	source string // file, stdin or tcp
 	args   []string
 	input  string // of stdin
+	// removes: runs remove the removable rows that are there, from time to time and at their ends.
+	removes bool
 }
 
 func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int) *trial {
@@ -101,6 +110,10 @@ func newTrial(t *testing.T, rnd *rand.Rand, source, to, level string, lines int)
 	tr.args = []string{"--table", "t", "--to", tr.To, "--delete-when", "op=delete", "--synchronous", level, "--batch-period", "20ms", "--retry-for", "60s", "-q"}
 	if rnd.IntN(2) == 0 { // in feed order they change nothing
 		tr.args = append(tr.args, "--version-field", "n")
+	}
+	if tr.removes = rnd.IntN(3) == 0; tr.removes {
+		tr.Write("every.yaml", "every: {20ms: DELETE FROM t WHERE id LIKE '"+removable+"%'}\n")
+		tr.args = append(tr.args, "--config", "every.yaml")
 	}
 	switch source {
 	case "file":
@@ -207,8 +220,14 @@ func (tr *trial) verify() int {
 	if next := s.line; tr.source == "tcp" && next < len(tr.feed) && strings.HasPrefix(tr.feed[next], "bad") && slices.Contains(s.rejects, tr.feed[next]) {
 		bad = append(bad, tr.feed[next]) // the line has no resume value
 	}
+	want := model.Rows()
+	for n := range s.line + 1 {
+		if key := foldtest.Key(fmt.Sprint(removable, n)); tr.removes && s.rows[key] == nil {
+			delete(want, key)
+		}
+	}
 	same := func(_ string, want foldtest.Value, have cell) bool { return sameMapped(want, have) }
-	if faults := differences("t", s.rows, model.Rows(), same); len(faults) > 0 {
+	if faults := differences("t", s.rows, want, same); len(faults) > 0 {
 		tr.Fatalf("after line %d:\n%.2000s", s.line, strings.Join(faults, "\n"))
 	}
 	if !slices.Equal(s.rejects, bad) {
