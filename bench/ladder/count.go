@@ -9,8 +9,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// counting is the state of the VFS that counts, of which a process has one. It wraps SQLite's own and is the default once
-// countIO was called, so weir opens its files with it, too.
+// counting is the state of the VFS that counts, of which a process has one. It wraps SQLite's own and is the default
+// once countIO was called, so weir opens its files with it, too.
 var counting struct {
 	sync.Once
 	syncs, written atomic.Int64

@@ -13,7 +13,7 @@ type histogram struct {
 	counts  [(64 - bucketBits) << bucketBits]int64
 }
 
-// bucketBits are those of a time that are kept, from its first one bit on: the bit itself, which is not stored, and these.
+// bucketBits is how many bits of a time are kept after its highest one bit, which need not be stored.
 const bucketBits = 7
 
 func (h *histogram) add(t time.Duration) {

@@ -101,7 +101,8 @@ func Queue(ctx context.Context, c QueueConfig) (r *QueueResult, err error) {
 	return r, nil
 }
 
-// costs measures both queues at all levels, in turns. The first run of the first one decides how many lines all others get.
+// costs measures both queues at all levels, in turns. The first run of the first one decides how many lines all others
+// get.
 func (c *QueueConfig) costs(ctx context.Context, dir string, request int) (all []QueueCost, err error) {
 	in, out := map[string][]ladder.Timing{}, map[string][]ladder.Timing{}
 	lines := 0

@@ -77,7 +77,8 @@ func exposed(t *testing.T) map[string][]string {
 // named matches the names of metrics in an expression or a page.
 var named = regexp.MustCompile(`\b(weir|process)_[a-z_]+`)
 
-// The alerts, their test, the dashboard and docs/monitoring.md only name existing metrics, and the page has all of weir's.
+// The alerts, their test, the dashboard and docs/monitoring.md only name existing metrics, and the page has all of
+// weir's.
 func TestContrib_MetricsExist(t *testing.T) {
 	have := exposed(t)
 	others := []string{"weir_job", "weir_rejects"} // a label and a table

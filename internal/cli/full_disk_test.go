@@ -11,8 +11,8 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// If the disk fills in the middle of a large flush into Postgres, the table is unchanged. The run says so, and repeats the
-// flush when there is room again. The disk holds only the table, and fills as rows are merged into it, or the whole
+// If the disk fills in the middle of a large flush into Postgres, the table is unchanged. The run says so, and repeats
+// the flush when there is room again. The disk holds only the table, and fills as rows are merged into it, or the whole
 // database, and fills as rows are sent.
 func TestLargeFlush_DiskIsFull(t *testing.T) {
 	testcheck.Only(t)

@@ -30,9 +30,9 @@ import (
 	"github.com/weirsync/weir/internal/testweir"
 )
 
-// TestScripts_Kafka runs the scripts in testdata/script/kafka with Kafka's stand-in and with Apache Kafka, and with each
-// kind of database, as TestScripts_Both does. They also have the conditions [broker], for Apache Kafka, and [slow], for
-// Apache Kafka outside make kafka, and the commands
+// TestScripts_Kafka runs the scripts in testdata/script/kafka with Kafka's stand-in and with Apache Kafka, and with
+// each kind of database, as TestScripts_Both does. They also have the conditions [broker], for Apache Kafka, and
+// [slow], for Apache Kafka outside make kafka, and the commands
 //
 //	kafka PARTITIONS TOPIC…           start a broker with these topics; its URL is $KAFKA, its address $BROKER, its cluster $CLUSTER,
 //	                                  an unused group $GROUP

@@ -48,8 +48,8 @@ func notesTo(info, warn func(text string), did *progress.Snapshot, m *mapping.Ma
 	}
 }
 
-// unmetText describes a field that an option names and no message had. If it is probably mistyped, the text suggests the
-// right one.
+// unmetText describes a field that an option names and no message had. If it is probably mistyped, the text suggests
+// the right one.
 func unmetText(u *progress.Unmet) (text string, mistyped bool) {
 	meant := config.DidYouMean(u.Name, u.Siblings)
 	return fmt.Sprintf("%q (%s)%s", u.Field, u.Option, meant), meant != ""

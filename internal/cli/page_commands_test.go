@@ -47,8 +47,8 @@ type live struct {
 	code string // exit code when interrupted
 }
 
-// Scripts of pages have the feeds gates.jsonl and flights.jsonl.gz, an empty database $PG if the page names Postgres, and
-// the commands
+// Scripts of pages have the feeds gates.jsonl and flights.jsonl.gz, an empty database $PG if the page names Postgres,
+// and the commands
 //
 //	runs [TEXT [CODE]]      run the page's next commands, up to one with TEXT, or all; that one exits with CODE, others with 0
 //	beside NAME CODE TEXT   run them up to one with TEXT, which runs in the background; its output goes to NAME.log

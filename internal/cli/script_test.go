@@ -87,8 +87,8 @@ func (s *script) setPostgres(e *testscript.Env) *pgconn.Config {
 	return c
 }
 
-// TestScripts_Both runs the scripts in testdata/script/both with each kind of database, $TO. They also have the condition
-// [postgres] and the command
+// TestScripts_Both runs the scripts in testdata/script/both with each kind of database, $TO. They also have the
+// condition [postgres] and the command
 //
 //	database VAR            create another database
 func TestScripts_Both(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// DetectPreset returns the name of the preset whose tool sends such messages, or "" if none does. A message must have all
-// fields that the tool always sends.
+// DetectPreset returns the name of the preset whose tool sends such messages, or "" if none does. A message must have
+// all fields that the tool always sends.
 func DetectPreset(message []byte) string {
 	var m fields
 	if json.Unmarshal(message, &m) != nil {

@@ -23,8 +23,8 @@ type statements struct {
 
 func (s statements) Execute(ctx context.Context, sql string) error { return s.do(ctx, sql) }
 
-// TestEvery_AfterEachPeriodAndAtTheEnd: statements are executed after each of their periods, whatever becomes of them, and
-// once more at the end of the source, but not after a signal.
+// TestEvery_AfterEachPeriodAndAtTheEnd: statements are executed after each of their periods, whatever becomes of them,
+// and once more at the end of the source, but not after a signal.
 func TestEvery_AfterEachPeriodAndAtTheEnd(t *testing.T) {
 	for _, test := range []struct {
 		name   string

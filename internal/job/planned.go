@@ -121,9 +121,9 @@ func (m *planned) Map(l *feed.Line, source string, at fold.Place) (_ []fold.Tabl
 	return r.Rows, -1, nil
 }
 
-// add appends a table, or sets the key of one that had none, if check accepts it. A [*feed.Error] means that nothing was
-// added and the mapper rejects the line: the table cannot have its settings, or the line is bad, so nothing confirms that
-// this is the key. l may be nil.
+// add appends a table, or sets the key of one that had none, if check accepts it. A [*feed.Error] means that nothing
+// was added and the mapper rejects the line: the table cannot have its settings, or the line is bad, so nothing
+// confirms that this is the key. l may be nil.
 func (m *planned) add(n *mapping.NewTable, key []string, l *feed.Line, check func(t *Table) error) (t Table, err error) {
 	needed := *n
 	i, err := m.mapper.Add(n, key)

@@ -30,8 +30,8 @@ type addition struct {
 	fitted schema.Table // have, fitted to the job's settings
 }
 
-// find looks the table up in the database and chooses its key. It returns nil if the message truncates a table that does
-// not exist.
+// find looks the table up in the database and chooses its key. It returns nil if the message truncates a table that
+// does not exist.
 func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *addition, err error) {
 	t = &addition{of: n, key: n.Key}
 	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
@@ -68,8 +68,8 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 	return t, nil
 }
 
-// readOrMakeSchema returns a function that reads a table and creates its schema if that is missing. It creates none for a
-// truncation, or in a run that writes nothing.
+// readOrMakeSchema returns a function that reads a table and creates its schema if that is missing. It creates none for
+// a truncation, or in a run that writes nothing.
 func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
 	return func(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
 		db := ta.run.db
@@ -96,7 +96,8 @@ func (t *addition) failed(err error) error {
 	return fmt.Errorf("table %q of the stream: %w", t.of.StreamName, err)
 }
 
-// fit fits an added table to the job's settings, and returns its rules. An error rejects the message that needs the table.
+// fit fits an added table to the job's settings, and returns its rules. An error rejects the message that needs the
+// table.
 func (ta *tableAdder) fit(t *addition, added, base *Table) (o fold.Options, err error) {
 	f := ta.folding
 	for _, other := range f.have {
@@ -118,9 +119,9 @@ func (ta *tableAdder) fit(t *addition, added, base *Table) (o fold.Options, err 
 	return o, nil
 }
 
-// add appends the table to the run's tables, or sets the key of a table that had none, and returns its rules. Batches that
-// were already started have no rows of it. ok is false if the line is rejected. A rejected line adds no table, unless the
-// stream or the database gives the table's key. open has the lanes being read.
+// add appends the table to the run's tables, or sets the key of a table that had none, and returns its rules. Batches
+// that were already started have no rows of it. ok is false if the line is rejected. A rejected line adds no table,
+// unless the stream or the database gives the table's key. open has the lanes being read.
 func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o fold.Options, ok bool, err error) {
 	if len(t.of.Key) > 0 || t.have.Exists {
 		line = nil

@@ -110,14 +110,14 @@ func (p *Plan) NewMapper() *Mapper {
 	return m
 }
 
-// UseColumns sets a function that returns the current columns of a table, including those that messages added. Without it,
-// or if ok is false, the mapper uses the columns from [Plan.Fit].
+// UseColumns sets a function that returns the current columns of a table, including those that messages added. Without
+// it, or if ok is false, the mapper uses the columns from [Plan.Fit].
 func (m *Mapper) UseColumns(now func(table int) (_ schema.Table, ok bool)) {
 	m.rows.types.current = now
 }
 
-// TakeMismatches returns, by path, how many values were not the object or array that a path expects since the last call;
-// nil if there were none. Values below them are absent.
+// TakeMismatches returns, by path, how many values were not the object or array that a path expects since the last
+// call; nil if there were none. Values below them are absent.
 func (m *Mapper) TakeMismatches() (all map[string]int64) {
 	m.read.TakeMismatches(func(at paths.Place, n int64) {
 		if all == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// Select returns the mapping with only the named tables. A parent and its child tables are written together, and a table
-// only with the tables that it refers to.
+// Select returns the mapping with only the named tables. A parent and its child tables are written together, and a
+// table only with the tables that it refers to.
 func (m *Mapping) Select(names []string) (*Mapping, error) {
 	some := *m
 	some.Unmatched, some.Tables = IgnoreUnmatched, nil

@@ -16,8 +16,8 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// Star is the name of the table '*', which stands for every table of the stream that no other table takes. Each of these
-// gets a table of its own, made from the settings of '*'.
+// Star is the name of the table '*', which stands for every table of the stream that no other table takes. Each of
+// these gets a table of its own, made from the settings of '*'.
 const Star = "*"
 
 // IsStar reports whether the table is '*'.
@@ -272,8 +272,8 @@ func (m *Mapper) MapAlone(l *feed.Line, source string, at fold.Place) (Result, e
 }
 
 // Add appends the table n to the plan with a key, or sets the key of the table n.Table. No other mapper of the plan may
-// map lines at the same time. Mappers made later have the table too. An error of type [*feed.Error] rejects the line that
-// needs the table.
+// map lines at the same time. Mappers made later have the table too. An error of type [*feed.Error] rejects the line
+// that needs the table.
 func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	p := m.plan
 	if i := slices.IndexFunc(key, func(k string) bool { return !p.mayName(k) }); i >= 0 {

@@ -27,8 +27,8 @@ func NewUnusedFinder(m *Mapping, limits schema.Limits) (*UnusedFinder, error) {
 	return &UnusedFinder{mapper: plan.NewMapper(), scan: feed.NewScanner(names)}, nil
 }
 
-// Fields returns the fields of a message, or of its last row in a change stream, that no column or path uses. It returns
-// none if a table takes all fields, or if text is not a message with rows.
+// Fields returns the fields of a message, or of its last row in a change stream, that no column or path uses. It
+// returns none if a table takes all fields, or if text is not a message with rows.
 func (u *UnusedFinder) Fields(text []byte) (names []string) {
 	if u.fields = u.line.Scan(u.scan, u.fields[:0], text); u.line.Err != nil {
 		return nil

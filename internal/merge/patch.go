@@ -7,8 +7,8 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
-// Patches were scanned as values of a line before, so their depth is limited. If an object repeats a name, the last value
-// counts, in the place of the first.
+// Patches were scanned as values of a line before, so their depth is limited. If an object repeats a name, the last
+// value counts, in the place of the first.
 //
 // Patches do not compose: {"a":null} and then {"a":{"b":1}} turn {"a":{"c":2}} into {"a":{"b":1}}, which no single
 // patch does. Patches are therefore merged into a patch sequence: an object that may repeat a name and whose members
@@ -68,8 +68,8 @@ func AppendCombined(dst, patches []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendPatched appends the result of applying a patch sequence, or a value that is not an object, to a text; nil is none.
-// Existing members keep their places, and new ones follow in the order of the patches.
+// AppendPatched appends the result of applying a patch sequence, or a value that is not an object, to a text; nil is
+// none. Existing members keep their places, and new ones follow in the order of the patches.
 func AppendPatched(dst, text, patches []byte) []byte {
 	if patches[0] != '{' {
 		return append(dst, patches...)

@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// A sum adds numbers with at most maxWhole digits before the point and maxFraction after it. So 1e1000000 cannot exhaust
-// memory, and no feed is long enough for a sum of more than maxSum digits before the point, which Postgres' numeric holds.
+// A sum adds numbers with at most maxWhole digits before the point and maxFraction after it. So 1e1000000 cannot
+// exhaust memory, and no feed is long enough for a sum of more than maxSum digits before the point, which Postgres'
+// numeric holds.
 const (
 	maxSum      = 131072
 	maxWhole    = maxSum - 20
@@ -37,8 +38,8 @@ func AppendSum(dst, a, b []byte) (_ []byte, ok bool) {
 	return x.add(y).append(dst), true
 }
 
-// AppendNumber appends a number in canonical form, as Postgres' trim_scale writes it: all digits, no trailing zeros in the
-// fraction, no exponent.
+// AppendNumber appends a number in canonical form, as Postgres' trim_scale writes it: all digits, no trailing zeros in
+// the fraction, no exponent.
 func AppendNumber(dst, text []byte) (_ []byte, ok bool) {
 	if n, ok := shortInt(text); ok {
 		return strconv.AppendInt(dst, n, 10), true

@@ -153,8 +153,8 @@ func (w When) Compile(find func(t *Test) Place) Condition {
 	return out
 }
 
-// Places returns the places that a condition reads, except those of alternatives that test for absence: messages of that
-// shape may never come.
+// Places returns the places that a condition reads, except those of alternatives that test for absence: messages of
+// that shape may never come.
 func (c Condition) Places() (all []Place) {
 	for _, tests := range c {
 		if slices.ContainsFunc(tests, func(t test) bool { return t.present == MustBeAbsent }) {

@@ -205,7 +205,8 @@ func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
 	}
 }
 
-// TestStalls_AnOutageIsOne: a flush that waits for the database is not a second stall. Any successful call ends the outage.
+// TestStalls_AnOutageIsOne: a flush that waits for the database is not a second stall. Any successful call ends the
+// outage.
 func TestStalls_AnOutageIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := progress.New("t")

@@ -15,8 +15,8 @@ import (
 
 // This file is about columns with a merge function other than [merge.Last].
 //
-// A column that weir created for a sum takes any number from the start. If its type were widened on overflow instead, the
-// type would depend on where a batch ends.
+// A column that weir created for a sum takes any number from the start. If its type were widened on overflow instead,
+// the type would depend on where a batch ends.
 
 // MergeError returns the error that a column cannot have a merge function; nil if why is empty.
 func MergeError(column string, f merge.Function, why string) error {
@@ -95,8 +95,8 @@ func (c *Column) MayOverflow() bool {
 	return true // the text may not be a number
 }
 
-// AdmitMerge returns an error if the column's merge function does not accept a value. It does not look at the row in the
-// database, so the answer does not depend on where a batch ends.
+// AdmitMerge returns an error if the column's merge function does not accept a value. It does not look at the row in
+// the database, so the answer does not depend on where a batch ends.
 func (c *Column) AdmitMerge(value []byte, k feed.Kind) *feed.Error {
 	if k == feed.Null || !c.Merge.Computes() || c.mergeable(value, k) {
 		return nil

@@ -42,9 +42,9 @@ type Searching struct {
 // Search writes a flush whose rows the database rejects, and returns the messages at fault. batches are f's, as the
 // driver writes them, and rows their rows.
 //
-// It writes the messages in feed order, in pieces that are halved at each rejection. A message that is rejected alone is
-// a reject, unless it waits for another: then it is set aside, and with it all later messages of its rows. What was set
-// aside is retried, first together, then in pieces, as long as that helps. So the first message in the feed gets a
+// It writes the messages in feed order, in pieces that are halved at each rejection. A message that is rejected alone
+// is a reject, unless it waits for another: then it is set aside, and with it all later messages of its rows. What was
+// set aside is retried, first together, then in pieces, as long as that helps. So the first message in the feed gets a
 // unique value, messages may need later ones, and all rows of a message are written, or none.
 func Search(f *Flush, batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([]fold.Reject, error) {
 	if slices.ContainsFunc(batches, func(b *fold.Batch) bool { return b.Rows() > 0 && !b.Table.HasConstraints }) {
@@ -160,7 +160,8 @@ func (s *search) write(piece []fold.Message) (refused *Refusal, err error) {
 	return nil, err
 }
 
-// rejectAlone rejects the messages that the last pass set aside because they were rejected alone, and returns the others.
+// rejectAlone rejects the messages that the last pass set aside because they were rejected alone, and returns the
+// others.
 func (s *search) rejectAlone(aside []fold.Message) (others []fold.Message, err error) {
 	for i, m := range aside { // all messages of the pass
 		if why := s.aside[i]; why == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Sink writes tables in one database. One goroutine at a time calls its methods, including the methods of its optional
-// parts. The optional parts are [Housekeeper], [RejectDropper], [SchemaMaker], [Forgetter] and [Gauged]; [As]
+// A Sink writes tables in one database. One goroutine at a time calls its methods, including the methods of its
+// optional parts. The optional parts are [Housekeeper], [RejectDropper], [SchemaMaker], [Forgetter] and [Gauged]; [As]
 // finds them.
 type Sink interface {
 	// Caps returns the limits of the database.

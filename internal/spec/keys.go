@@ -72,9 +72,9 @@ func (p *Plan) namesKeyOf(name string) bool {
 		!slices.ContainsFunc(m.Tables, func(other mapping.Table) bool { return other.UsesKeyOf(name) })
 }
 
-// primaryKey returns the primary key of a table. nil: its key is id, because the table is missing or has no primary key,
-// or because id is unique and the primary key is one that the database fills in or that weir cannot use. found is false for
-// a table without a key.
+// primaryKey returns the primary key of a table. nil: its key is id, because the table is missing or has no primary
+// key, or because id is unique and the primary key is one that the database fills in or that weir cannot use. found is
+// false for a table without a key.
 func primaryKey(ctx context.Context, read sink.ReadTables, name string, caps *sink.Caps) (key []string, found bool, err error) {
 	t, err := sink.Table(ctx, read, name, nil)
 	switch {

@@ -100,8 +100,8 @@ func inOwnNetwork(t *testing.T, said string) bool {
 	return true
 }
 
-// TestHalfOpen_Stopped stops two runs shortly after the network fails silently during a flush: one has sent rows that are
-// not acknowledged, the other waits for the server's answer. Both end in seconds, and say what is not committed.
+// TestHalfOpen_Stopped stops two runs shortly after the network fails silently during a flush: one has sent rows that
+// are not acknowledged, the other waits for the server's answer. Both end in seconds, and say what is not committed.
 func TestHalfOpen_Stopped(t *testing.T) {
 	if !inOwnNetwork(t, "lacks 1 line") {
 		return

@@ -209,8 +209,8 @@ func (c *client) inspect(ctx context.Context) error {
 	return c.checkFormat(ctx)
 }
 
-// isOld reports whether a server is older than 15.5 or 16.1. There, a MERGE that has waited for another session's UPDATE
-// may consider the row missing, and then misses the delete.
+// isOld reports whether a server is older than 15.5 or 16.1. There, a MERGE that has waited for another session's
+// UPDATE may consider the row missing, and then misses the delete.
 func isOld(version int64) bool { return version < 150005 || version == 160000 }
 
 // mayWrite returns an error if the server does not accept weir's flushes.

@@ -15,9 +15,9 @@ import (
 )
 
 // sameFacts adds a check that the table is as it was read, in all that the flush relies on. Until the transaction ends
-// nothing can change this: the statement names the table, which locks it before the check. A transaction that will alter
-// the table first takes the stronger lock, because two could deadlock otherwise, and checks that no other run has widened
-// a column of weir's.
+// nothing can change this: the statement names the table, which locks it before the check. A transaction that will
+// alter the table first takes the stronger lock, because two could deadlock otherwise, and checks that no other run has
+// widened a column of weir's.
 func (d *DB) sameFacts(s *script, t *relation, alters bool) {
 	if alters {
 		s.add("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", t.ident)

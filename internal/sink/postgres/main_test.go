@@ -40,8 +40,9 @@ func connectEmpty(t *testing.T, url string) *database {
 	return db
 }
 
-// TestSuite_Forms runs the suite in two more forms: as a user who does not own the tables; and behind a pooler, with another staging table. The forms run in parallel, each with its own server,
-// because the suite measures a server's log.
+// TestSuite_Forms runs the suite in two more forms: as a user who does not own the tables; and behind a pooler, with
+// another staging table. The forms run in parallel, each with its own server, because the suite measures a server's
+// log.
 func TestSuite_Forms(t *testing.T) {
 	t.Parallel()
 	testcheck.Only(t)

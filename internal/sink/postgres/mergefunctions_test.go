@@ -292,7 +292,8 @@ func TestMergeFunctions_APatchedColumnBecomesText(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT o FROM t", `{"b":[1e200000],"c":2}`)
 }
 
-// TestMergeFunctions_TablesOfManyKinds: values merge in the same way, whatever the kind of the table. An inserted row gets its values once.
+// TestMergeFunctions_TablesOfManyKinds: values merge in the same way, whatever the kind of the table. An inserted row
+// gets its values once.
 func TestMergeFunctions_TablesOfManyKinds(t *testing.T) {
 	url := testpg.New(t)
 	const table = "CREATE TABLE t (id integer PRIMARY KEY, a text, b text)"

@@ -172,7 +172,8 @@ func TestRefused_ManyOfSeveralTables(t *testing.T) {
 	}
 }
 
-// TestRefused_ManyThatCannotBeRead: a COPY names the line that it cannot read.
+// TestRefused_ManyThatCannotBeRead: if a COPY cannot read many values, each of their messages is rejected, and no
+// other.
 func TestRefused_ManyThatCannotBeRead(t *testing.T) {
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, d date)")

@@ -69,9 +69,9 @@ func TestFlush_MergeFunctionsAreOneRoundTrip(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT n::text, top, o FROM t WHERE id = 499", `4|1|{"a": {"b0": 1, "b1": 1, "b2": 1, "b3": 1}}`)
 }
 
-// TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have versions:
-// tables with foreign keys, rows with sets of two levels, and examples/orders/orders.yaml, whose keys the database
-// generates.
+// TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have
+// versions: tables with foreign keys, rows with sets of two levels, and examples/orders/orders.yaml, whose keys the
+// database generates.
 func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 	type flusher interface {
 		Flush(lines ...string) sink.Result

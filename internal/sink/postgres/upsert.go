@@ -119,9 +119,9 @@ func (u *upsert) locks() []statement {
 const maxFills = 16
 
 // mergeSQL returns the MERGE of staged rows with some fills. It joins them once, and writes as it reads: no row is read
-// twice, however large the table. A row that another session deletes meanwhile, or gives another key, is inserted. A key
-// that another session inserts is an error; the flush is then resent. In a reused staging table a short row may be on an
-// earlier page, so the rows are sorted.
+// twice, however large the table. A row that another session deletes meanwhile, or gives another key, is inserted. A
+// key that another session inserts is an error; the flush is then resent. In a reused staging table a short row may be
+// on an earlier page, so the rows are sorted.
 func (u *upsert) mergeSQL(fills []int) string {
 	var b strings.Builder
 	overriding := ""

@@ -46,8 +46,8 @@ func TestWiden_TableOfOthers(t *testing.T) {
 	}
 }
 
-// TestWiden_DependencyOnAColumn: if an index created by others prevents a column from being widened, values that need it
-// are rejected.
+// TestWiden_DependencyOnAColumn: if an index created by others prevents a column from being widened, values that need
+// it are rejected.
 func TestWiden_DependencyOnAColumn(t *testing.T) {
 	f := tempFile(t)
 	r := sinktest.Begin(t, f)

@@ -371,8 +371,8 @@ func (w *writer) merge(r *fold.Row, vals []value, exists bool) error {
 	return w.layout.merge(r, vals, nil)
 }
 
-// setDefaults sets columns that a delete in the batch cleared to their defaults. The insert of a row does not name them,
-// nor a value that only fills NULL.
+// setDefaults sets columns that a delete in the batch cleared to their defaults. The insert of a row does not name
+// them, nor a value that only fills NULL.
 func (w *writer) setDefaults(r *fold.Row, vals []value) {
 	for i := range vals {
 		if at := w.layout.cols[i]; at >= 0 && w.layout.b.Initial(r, i) {
@@ -394,8 +394,8 @@ func (w *writer) counted(n *int64) {
 	*n++
 }
 
-// differing returns the columns that a row sets to another value than the table's, or resets to their defaults. If there
-// are any, it also sets and returns the stamps of an update.
+// differing returns the columns that a row sets to another value than the table's, or resets to their defaults. If
+// there are any, it also sets and returns the stamps of an update.
 func (w *writer) differing(vals []value) (set []int, resets bool) {
 	set = w.buffer.differs[:0]
 	for i := range vals {

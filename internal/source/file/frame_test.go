@@ -211,7 +211,8 @@ func TestNext_CompressedStreamsGiveLinesWhenFlushed(t *testing.T) {
 	}
 }
 
-// TestStream_ClosedTakesLittleMemory: a run keeps the streams of all files that it has read, and there may be very many.
+// TestStream_ClosedTakesLittleMemory: a run keeps the streams of all files that it has read, and there may be very
+// many.
 func TestStream_ClosedTakesLittleMemory(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "feed.jsonl"), feed(10))
 	o := source.Options{Pool: source.NewPool()}

@@ -18,8 +18,8 @@ import (
 const maxOpen = 250
 
 // A watch reads followed files at the same time. At each poll it looks for files that exist now, by name or by a glob,
-// and offers them as lanes, in this order. Once [maxOpen] files are open, one that is at its end is closed for each that
-// has more to read; if it changes, it is offered again.
+// and offers them as lanes, in this order. Once [maxOpen] files are open, one that is at its end is closed for each
+// that has more to read; if it changes, it is offered again.
 type watch struct {
 	names  []string // paths and globs
 	opts   source.Options

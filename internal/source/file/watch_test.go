@@ -136,8 +136,8 @@ func (w *watching) next() bool {
 	return true
 }
 
-// Files of a folder are read once they exist, in the order in which they are found, and so are paths that are missing at
-// first. A file that is closed to make room is read on when it grows.
+// Files of a folder are read once they exist, in the order in which they are found, and so are paths that are missing
+// at first. A file that is closed to make room is read on when it grows.
 func TestWatch_Folder(t *testing.T) {
 	watch(t, func(w *watching) {
 		w.write("b.jsonl", "1\n")
