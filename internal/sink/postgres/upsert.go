@@ -254,7 +254,7 @@ func (s *shape) setList(set []assignment) string {
 	return strings.Join(all, ",\n    ")
 }
 
-// A change is an update of existing rows: of those for which a condition holds besides that of their keys.
+// A change is an update of the existing rows whose keys match and for which a further condition holds.
 type change struct {
 	when string
 	set  []assignment
