@@ -55,7 +55,10 @@ var pageStates = []struct {
 	{"search", func(p *progress.Progress, _ *progress.Lane) {
 		p.Flushing(12_000)
 		time.Sleep(30 * time.Second)
-		p.Searching(sink.Searching{Messages: 12_000, Written: 1200, Rejected: 300})
+		go func() { // it moves until shortly before the page is opened
+			time.Sleep(30 * time.Second)
+			p.Searching(sink.Searching{Messages: 12_000, Written: 1200, Rejected: 300})
+		}()
 	}, "Writing for 1m7s, searching for rejected rows: 1,200 of 12,000 messages written, 300 rejected"},
 	{"bad", func(p *progress.Progress, l *progress.Lane) {
 		for i, reason := range feed.Reasons {

@@ -162,7 +162,7 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) 
 		return false, err
 	}
 	for i := range now {
-		if err := cmp.Or(sink.CheckSame(&was[i], &now[i]), admitsMore(&was[i], &now[i], len(f.Rejects) > 0)); err != nil {
+		if err := cmp.Or(sink.CheckSame(&was[i], &now[i]), admitsMore(&was[i], &now[i], was[i].Exists && len(f.Rejects) > 0)); err != nil {
 			return false, err
 		}
 		grown = grown || len(now[i].Columns) > len(was[i].Columns)

@@ -104,7 +104,7 @@ func TestFlush_LeavesUnchangedRowsAlone(t *testing.T) {
 	db.Logged(t)
 	sinktest.Counts(t, r.Flush(lines...), 0, 0, 2000, 0)
 	sinktest.Counts(t, r.Flush(lines...), 0, 0, 2000, 0)
-	if n := db.Logged(t); n > 64<<10 {
+	if n := db.Logged(t); n > 4000*64 { // an upsert locks the rows that it leaves alone
 		t.Errorf("rows that stay were %d bytes of log", n)
 	}
 	r.End() // its session reports its counters now at the latest
