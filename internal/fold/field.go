@@ -69,3 +69,21 @@ func (s *fieldSet) forget(n int) {
 		}
 	}
 }
+
+// checkSpellings returns an error if two fields of the change are one column.
+func (f *Folder) checkSpellings() error {
+	for i, h := range f.now.hits {
+		fd := &f.fields.all[h]
+		for _, before := range f.now.hits[:i] {
+			if other := &f.fields.all[before]; fd.col >= 0 && other.col == fd.col {
+				return sameColumn(other.name, fd.name)
+			}
+		}
+	}
+	return nil
+}
+
+// sameColumn returns the error of a line with a field that the database cannot tell from another one.
+func sameColumn(column, field string) error {
+	return feed.Errorf(feed.BadName, "the fields %q and %q are one column name to the database; to take both: columns: {%s: [%[1]s, %[2]s]} in a config file", column, field, column)
+}

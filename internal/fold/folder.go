@@ -455,24 +455,6 @@ func (f *Folder) find(c *Change, number int32) (int32, error) {
 	return h, nil
 }
 
-// checkSpellings returns an error if two fields of the change are one column.
-func (f *Folder) checkSpellings() error {
-	for i, h := range f.now.hits {
-		fd := &f.fields.all[h]
-		for _, before := range f.now.hits[:i] {
-			if other := &f.fields.all[before]; fd.col >= 0 && other.col == fd.col {
-				return sameColumn(other.name, fd.name)
-			}
-		}
-	}
-	return nil
-}
-
-// sameColumn returns the error of a line with a field that the database cannot tell from another one.
-func sameColumn(column, field string) error {
-	return feed.Errorf(feed.BadName, "the fields %q and %q are one column name to the database; to take both: columns: {%s: [%[1]s, %[2]s]} in a config file", column, field, column)
-}
-
 // checkNew returns an error if the change has too many new fields. columns is how many columns the table had before it;
 // a field with a later column, or none, is new. So ignored fields count every time, because a run that starts later
 // would not know them.

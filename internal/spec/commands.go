@@ -10,7 +10,7 @@ import (
 var ownFlags = []string{"config", "job", "accept-settings", "restart", "spool-max", "until-end"}
 
 // unsetFlags are omitted too, unless the config file or a variable would set them. Then the suggested command sets
-// these values. them to these.
+// these values.
 var unsetFlags = map[string]string{"follow": "false", "spool": "", "capture": "", "keep-captures": forever, "metrics-addr": "", "metrics-file": "", "group": "", "group-instance": ""}
 
 // backfill returns a function that returns the command, to paste into a shell, that fills tables of the config file
