@@ -285,11 +285,11 @@ func (s *Stream) Done() bool { return s.done }
 
 // Size returns the file's current size in raw bytes. It is 0 if the size is unknown, and for a file that is Done.
 func (s *Stream) Size() int64 {
-	if s.file == nil {
+	if s.in == nil || s.Name == source.StdinName {
 		return 0
 	}
 	info, err := os.Stat(s.Name)
-	if err != nil {
+	if err != nil || !info.Mode().IsRegular() {
 		return 0
 	}
 	return info.Size()
