@@ -20,9 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/weirsync/weir/internal/config"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 	"github.com/weirsync/weir/internal/spool"
 )
 
@@ -44,7 +43,7 @@ const exitHelp = `Exit codes: 0 done, 1 failed (or one of several files did), 2 
 3 done but lines were rejected, 4 another run holds a source of this job, 130 or
 143 stopped by a signal.`
 
-func usagef(format string, args ...any) error { return spec.Usagef(format, args...) }
+func usagef(format string, args ...any) error { return settings.Usagef(format, args...) }
 
 // codeError ends the program with an exit code and no message.
 type codeError int
@@ -150,7 +149,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 	}
 	var hint []any
 	switch {
-	case errors.As(err, new(spec.UsageError)):
+	case errors.As(err, new(settings.UsageError)):
 		hint = []any{hintField, "See '" + command.CommandPath() + " --help'."}
 	case errors.As(err, new(sink.BusyError)):
 		wait := "Stop it, or wait for it to end"
@@ -267,11 +266,11 @@ func noCommand(c *cobra.Command, args []string) error {
 	for _, sub := range c.Commands() {
 		names = append(names, sub.Name())
 	}
-	meant := config.DidYouMean(args[0], names)
+	meant := settings.DidYouMean(args[0], names)
 	if _, err := os.Stat(args[0]); err == nil && meant == "" && !c.HasParent() {
 		meant = fmt.Sprintf("; did you mean %q?", "weir sync "+args[0])
 	}
-	return usagef("%s has no command %q%s", c.CommandPath(), spec.Redacted(args[0]), meant)
+	return usagef("%s has no command %q%s", c.CommandPath(), settings.Redacted(args[0]), meant)
 }
 
 // prepare prepares a command and its subcommands: wrong arguments become usage errors, and the shell completes flag
@@ -285,16 +284,16 @@ func prepare(c *cobra.Command) {
 		c.Args = func(c *cobra.Command, args []string) error {
 			err := check(c, args)
 			switch {
-			case err == nil || errors.As(err, new(spec.UsageError)):
+			case err == nil || errors.As(err, new(settings.UsageError)):
 				return err
 			case len(args) == 0:
 				return usagef("arguments are missing: %s", c.UseLine())
 			}
 			meant := ""
 			if to := c.Flags().Lookup("to"); to != nil && !to.Changed {
-				meant = spec.MeantForTo(args)
+				meant = settings.MeantForTo(args)
 			}
-			return usagef("wrong arguments %q: %s%s", spec.Redacted(strings.Join(args, " ")), c.UseLine(), meant)
+			return usagef("wrong arguments %q: %s%s", settings.Redacted(strings.Join(args, " ")), c.UseLine(), meant)
 		}
 	}
 }

@@ -8,9 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/spec"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 func (e *env) configCommand() *cobra.Command {
@@ -50,10 +49,10 @@ file.`,
 			var every, tables []byte
 			var err error
 			if o.Every != nil {
-				every, err = config.PrintEvery(o.Every)
+				every, err = settings.PrintEvery(o.Every)
 			}
 			if err == nil && o.Mapping != nil {
-				tables, err = config.Print(o.Mapping)
+				tables, err = settings.Print(o.Mapping)
 			}
 			if err == nil && (every != nil || tables != nil) {
 				_, err = fmt.Fprintf(e.stdout, "\n%s%s", every, tables)
@@ -92,24 +91,24 @@ Exit codes: 0 the file is valid, 1 failed, 2 it has errors.`,
 }
 
 // checkFile reads a config file without environment variables. Its faults are usage errors.
-func (e *env) checkFile(path string) (*spec.Spec, error) {
+func (e *env) checkFile(path string) (*settings.Spec, error) {
 	o := e.specOf(path)
 	_, _ = o.Load() // Validate returns its error with all others
 	return o, faultsOf(o.Validate())
 }
 
 // readFile reads a config file of which only the tables are used.
-func (e *env) readFile(path string) (*spec.Spec, error) {
+func (e *env) readFile(path string) (*settings.Spec, error) {
 	o := e.specOf(path)
 	_, err := o.Load()
 	return o, faultsOf(err)
 }
 
 // specOf returns the spec of a config file without environment variables.
-func (e *env) specOf(path string) *spec.Spec {
+func (e *env) specOf(path string) *settings.Spec {
 	alone := e.surroundings()
 	alone.FileOnly, alone.Environ, alone.Stdin, alone.Asks = true, nil, nil, false
-	o := spec.New(alone)
+	o := settings.New(alone)
 	o.File = path
 	return o
 }
@@ -119,7 +118,7 @@ func faultsOf(err error) error {
 	if unread := new(fs.PathError); errors.As(err, &unread) {
 		return unread
 	} else if err != nil {
-		return spec.Usage(err)
+		return settings.Usage(err)
 	}
 	return nil
 }

@@ -13,13 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) configTestCommand() *cobra.Command {
@@ -47,7 +46,7 @@ Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has errors.`
 }
 
 // runCases runs the tests of a file and prints which ones passed.
-func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
+func (e *env) runCases(ctx context.Context, file *settings.Spec) error {
 	m := *file.Mapping
 	m.Tables = slices.Clone(m.Tables)
 	for i := range m.Tables {
@@ -56,7 +55,7 @@ func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
 	failed := 0
 	for i := range file.Cases {
 		test := &file.Cases[i]
-		differences := map[string][]*config.Fault{}
+		differences := map[string][]*settings.Fault{}
 		rejected := ""
 		for batches, rows := range map[string]int{"in one batch": 0, "line by line": 1} {
 			found, did, err := e.runCase(ctx, &m, test, rows)
@@ -70,7 +69,7 @@ func (e *env) runCases(ctx context.Context, file *spec.Spec) error {
 			continue
 		}
 		failed++
-		sameText := func(a, b *config.Fault) bool { return a.Error() == b.Error() }
+		sameText := func(a, b *settings.Fault) bool { return a.Error() == b.Error() }
 		if once := differences["in one batch"]; slices.EqualFunc(once, differences["line by line"], sameText) {
 			for _, d := range once {
 				fmt.Fprintln(e.stdout, printable(d.Error()))
@@ -114,7 +113,7 @@ func rejectedInCase(did *progress.Snapshot) string {
 
 // runCase applies the feed of a test to empty tables, in batches of batchRows rows (0: one batch), and compares the
 // tables with the expected rows.
-func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case, batchRows int) (differences []*config.Fault, did *progress.Snapshot, err error) {
+func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Case, batchRows int) (differences []*settings.Fault, did *progress.Snapshot, err error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
 		return nil, nil, err
@@ -126,8 +125,8 @@ func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case
 	}
 	options := sink.Options{Level: sink.Off, Log: slog.New(slog.DiscardHandler)}
 	o := e.newSpec()
-	o.Mapping, o.Batch = m, spec.Batch{Rows: batchRows, Buffer: foldBuffer}
-	plan, err := o.FoldFiles([]string{feed}, &spec.Destination{Driver: caseDriver}, "")
+	o.Mapping, o.Batch = m, settings.Batch{Rows: batchRows, Buffer: foldBuffer}
+	plan, err := o.FoldFiles([]string{feed}, &settings.Destination{Driver: caseDriver}, "")
 	if err == nil {
 		plan, err = plan.AtDatabase(ctx, sink.NoTables)
 	}
@@ -146,7 +145,7 @@ func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *config.Case
 	}
 	p := progress.New(names...)
 	if err := errors.Join(job.Run(ctx, c, db, nil, p), db.Close()); err != nil {
-		return nil, nil, lineError{config.Locate(m.File, err), feed}
+		return nil, nil, lineError{settings.Locate(m.File, err), feed}
 	}
 	in, err := caseDriver.Inspect(ctx, path, options)
 	if err != nil {

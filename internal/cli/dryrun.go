@@ -7,21 +7,20 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 // A dryRun collects what a run would write.
 type dryRun struct {
 	*env
-	to      spec.Destination
+	to      settings.Destination
 	mapping *mapping.Mapping      // nil if messages are rows of the only table
 	unused  *mapping.UnusedFinder // nil if mapping is nil
 	found   map[string]schema.Table
@@ -98,7 +97,7 @@ func (t *dryTable) take(b *fold.Batch) {
 
 // plan returns the statements that create or alter the table for all rows. Each batch assumes the changes for the
 // batches before it.
-func (t *dryTable) plan(to *spec.Destination) []string {
+func (t *dryTable) plan(to *settings.Destination) []string {
 	if t.rows == 0 && !t.found.Exists {
 		return []string{"-- no table would be made"}
 	}
@@ -123,7 +122,7 @@ func (t *dryTable) empty() (names []string) {
 }
 
 // dryRun reads and folds all sources and prints what would be written.
-func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress, out *printer) (err error) {
+func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *progress.Progress, out *printer) (err error) {
 	to := plan.To
 	d := &dryRun{env: e, to: to, found: map[string]schema.Table{}, untaken: map[string]int64{}}
 	caps := to.Caps
@@ -166,7 +165,7 @@ func (e *env) dryRun(ctx context.Context, plan *spec.Plan, p *progress.Progress,
 	err = job.Fold(ctx, c, tables, caps, p, d.look, read)
 	out.close()
 	if err != nil && m != nil {
-		err = config.Locate(m.File, err)
+		err = settings.Locate(m.File, err)
 	}
 	if err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
@@ -20,8 +19,8 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) explainCommand() *cobra.Command {
@@ -52,7 +51,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 		},
 	}
 	f := c.Flags()
-	o.spec.AddFlags(f, append([]string{"table"}, spec.FoldFlags...)...)
+	o.spec.AddFlags(f, append([]string{"table"}, settings.FoldFlags...)...)
 	f.Lookup("table").Usage = "the `TABLE` of the row, if the config file has several"
 	f.Lookup("key").Usage = "the `FIELD,…` of the key (default the change stream's key, or id)"
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
@@ -61,7 +60,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 }
 
 type explainOptions struct {
-	spec   *spec.Spec
+	spec   *settings.Spec
 	of     string // name of the table
 	asJSON bool
 }
@@ -98,7 +97,7 @@ func (e *explainer) look(f *sink.Flush) error {
 	batches := slices.Clone(f.Batches)
 	b := batches[e.table]
 	if err := e.setKey(b); err != nil {
-		return spec.Usage(err)
+		return settings.Usage(err)
 	}
 	if at := b.Truncated; at != nil && e.exists {
 		e.lines++
@@ -234,12 +233,12 @@ var anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, No
 
 func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []string) error {
 	o.of, o.spec.Table.Name, o.spec.Table.MaxColumns = o.spec.Table.Name, "", math.MaxInt32
-	o.spec.Batch = spec.Batch{Buffer: foldBuffer}
+	o.spec.Batch = settings.Batch{Buffer: foldBuffer}
 	if o.spec.Mapping != nil {
 		o.spec.Mapping = o.spec.Mapping.With(o.of)
 	}
 	caps := sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}
-	plan, err := o.spec.FoldFiles(args, &spec.Destination{Driver: sink.Driver{Caps: caps}}, "explained")
+	plan, err := o.spec.FoldFiles(args, &settings.Destination{Driver: sink.Driver{Caps: caps}}, "explained")
 	if err == nil {
 		plan, err = plan.AtDatabase(ctx, sink.NoTables)
 	}
@@ -249,7 +248,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	c, x := plan.Job, &explainer{id: id}
 	if m := plan.Mapping; m != nil {
 		if x.of, err = o.tableOf(m); err != nil {
-			return spec.Usage(err)
+			return settings.Usage(err)
 		}
 		x.table = slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.Name == x.of.Name })
 		if err := c.Map(m.WithSources(), nil, anyLimits); err != nil {
@@ -301,7 +300,7 @@ func (o *explainOptions) tableOf(m *mapping.Mapping) (*mapping.Table, error) {
 	}
 	switch {
 	case o.of != "":
-		return nil, fmt.Errorf("--table %s: %s has no such table%s", o.of, m.File, config.DidYouMean(o.of, names))
+		return nil, fmt.Errorf("--table %s: %s has no such table%s", o.of, m.File, settings.DidYouMean(o.of, names))
 	case slices.Contains(names, mapping.Star):
 		return nil, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", m.File, mapping.Star)
 	}

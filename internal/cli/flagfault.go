@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirsync/weir/internal/config"
-	"github.com/weirsync/weir/internal/spec"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 // flagFault returns an error for wrong flags, with the closest valid flag.
@@ -27,9 +26,9 @@ func (e *env) flagFault(c *cobra.Command, err error) error {
 		if fl.Value.Type() == "bool" {
 			cause = fmt.Errorf("%q is neither true nor false", invalid.GetValue())
 		}
-		err = spec.Named("--"+fl.Name, cause)
+		err = settings.Named("--"+fl.Name, cause)
 	}
-	return usagef("%s", spec.Redacted(err.Error())+similarFlag(c, err))
+	return usagef("%s", settings.Redacted(err.Error())+similarFlag(c, err))
 }
 
 // useLogFormat applies the log format of the command line or environment. pflag has not parsed the flags after the
@@ -49,7 +48,7 @@ func (e *env) useLogFormat(c *cobra.Command) {
 			format = e.args[i+1]
 		}
 	}
-	e.logAs(&spec.Output{LogFormat: spec.Format(format)})
+	e.logAs(&settings.Output{LogFormat: settings.Format(format)})
 }
 
 // wordsAfter returns the arguments after the name of a command, up to the first flag.
@@ -78,5 +77,5 @@ func similarFlag(c *cobra.Command, err error) string {
 	}
 	var names []string
 	c.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, "--"+fl.Name) })
-	return config.DidYouMean("--"+unknown.GetSpecifiedName(), names)
+	return settings.DidYouMean("--"+unknown.GetSpecifiedName(), names)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/spec"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 const generalFlags = "General" // flags that are in no other group
 
 // flagGroups are the groups of flags in the order of the help.
-var flagGroups = []string{spec.TableGroup, spec.SourceGroup, spec.FoldGroup, spec.BatchGroup, spec.FeedGroup, spec.KafkaGroup, spec.SpoolGroup, spec.RejectsGroup, spec.OutputGroup, generalFlags}
+var flagGroups = []string{settings.TableGroup, settings.SourceGroup, settings.FoldGroup, settings.BatchGroup, settings.FeedGroup, settings.KafkaGroup, settings.SpoolGroup, settings.RejectsGroup, settings.OutputGroup, generalFlags}
 
 // common are the flags that sync --help shows; --help-all shows all.
 var common = []string{
@@ -33,7 +33,7 @@ func inGroup(f *pflag.FlagSet, title string, define func(*pflag.FlagSet)) {
 	g := pflag.NewFlagSet(title, pflag.ContinueOnError)
 	g.SortFlags = false
 	define(g)
-	g.VisitAll(func(fl *pflag.Flag) { fl.Annotations = map[string][]string{spec.GroupAnnotation: {title}} })
+	g.VisitAll(func(fl *pflag.Flag) { fl.Annotations = map[string][]string{settings.GroupAnnotation: {title}} })
 	f.AddFlagSet(g)
 }
 
@@ -47,7 +47,7 @@ func flagUsages(f *pflag.FlagSet, columns int) string {
 	f.VisitAll(func(fl *pflag.Flag) {
 		count++
 		title := generalFlags
-		if a := fl.Annotations[spec.GroupAnnotation]; len(a) > 0 {
+		if a := fl.Annotations[settings.GroupAnnotation]; len(a) > 0 {
 			title = a[0]
 		}
 		groups[title] = append(groups[title], fl)
@@ -114,12 +114,12 @@ func (e *env) useFlagGroups(root *cobra.Command) {
 
 // addWhole defines an integer flag with *value as default.
 func addWhole[T int | int64](f *pflag.FlagSet, value *T, flag, usage string) {
-	f.Var(&spec.Whole[T]{Value: value}, flag, usage)
+	f.Var(&settings.Whole[T]{Value: value}, flag, usage)
 }
 
 // addDuration defines a duration flag. word is the name of 0, or "".
 func addDuration(f *pflag.FlagSet, value *time.Duration, flag, word, usage string) {
-	f.Var(&spec.Duration{Value: value, Word: word, Open: word != ""}, flag, usage)
+	f.Var(&settings.Duration{Value: value, Word: word, Open: word != ""}, flag, usage)
 }
 
 // fileFlags are the flags whose values are paths.

@@ -9,10 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) forgetCommand() *cobra.Command {
@@ -46,7 +45,7 @@ Exit codes: 0 done, 1 failed, or no such job, 2 wrong usage,
 	return c
 }
 
-func (e *env) forget(ctx context.Context, dest spec.Destination, job string) (err error) {
+func (e *env) forget(ctx context.Context, dest settings.Destination, job string) (err error) {
 	if job == "" {
 		return usagef("the name of the job is empty: weir status lists them")
 	}
@@ -88,7 +87,7 @@ func (e *env) forget(ctx context.Context, dest spec.Destination, job string) (er
 }
 
 // statusOf returns the jobs in a database without creating it.
-func statusOf(ctx context.Context, d spec.Destination, o sink.Options) (st sink.Status, err error) {
+func statusOf(ctx context.Context, d settings.Destination, o sink.Options) (st sink.Status, err error) {
 	db, err := d.Reader(ctx, d.Dest, o)
 	if err != nil {
 		return st, err
@@ -105,7 +104,7 @@ func unknownJob(st sink.Status, job string) error {
 			names, plain = append(names, fmt.Sprintf("%q", j.Job)), append(plain, j.Job)
 		}
 	}
-	if meant := config.DidYouMean(job, plain); meant != "" {
+	if meant := settings.DidYouMean(job, plain); meant != "" {
 		return fmt.Errorf("the database has no job %q%s", job, meant)
 	}
 	if len(names) > 10 {

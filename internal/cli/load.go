@@ -5,15 +5,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/spec"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 // foldBuffer is the memory in bytes for batches of commands that fold but do not sync.
 const foldBuffer = 256 << 20
 
 // surroundings returns the drivers, source kinds, variables and stdin of this process.
-func (e *env) surroundings() *spec.Env {
-	around := &spec.Env{Drivers: drivers, Kinds: kindsWith, Lookup: e.lookupEnv, Stdin: e.stdin, Log: e.log}
+func (e *env) surroundings() *settings.Env {
+	around := &settings.Env{Drivers: drivers, Kinds: kindsWith, Lookup: e.lookupEnv, Stdin: e.stdin, Log: e.log}
 	if e.environ != nil {
 		around.Environ = e.environ()
 	}
@@ -24,10 +24,10 @@ func (e *env) surroundings() *spec.Env {
 }
 
 // newSpec returns a spec whose settings are the defaults.
-func (e *env) newSpec() *spec.Spec { return spec.New(e.surroundings()) }
+func (e *env) newSpec() *settings.Spec { return settings.New(e.surroundings()) }
 
 // load sets the settings that no flag has set, from the environment and the config file.
-func (e *env) load(c *cobra.Command, o *spec.Spec) error {
+func (e *env) load(c *cobra.Command, o *settings.Spec) error {
 	if f := c.Flags().Lookup("verbose"); f != nil && f.Changed {
 		_ = o.Setting("verbose").Set(f.Value.String()) // a boolean always parses
 	}
@@ -39,7 +39,7 @@ func (e *env) load(c *cobra.Command, o *spec.Spec) error {
 		e.log.Warn(w)
 	}
 	if err != nil {
-		return spec.Usage(err)
+		return settings.Usage(err)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 // A textHandler writes messages for people: the sentence alone, which names what the fields do.
@@ -97,12 +97,12 @@ func (e *env) Level() slog.Level {
 }
 
 // logAs has messages written as a run's options say.
-func (e *env) logAs(o *spec.Output) {
+func (e *env) logAs(o *settings.Output) {
 	level := e.Level()
 	if o.Quiet && !e.verbose {
 		level = slog.LevelWarn
 	}
-	if o.LogFormat == spec.JSON {
+	if o.LogFormat == settings.JSON {
 		e.log = slog.New(newJSONHandler(e.line, level))
 	} else {
 		e.log = slog.New(&textHandler{w: e.line, prefix: logPrefix, level: level})

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 // shownUnmet is the maximum number of fields that are named.
@@ -51,7 +51,7 @@ func notesTo(info, warn func(text string), did *progress.Snapshot, m *mapping.Ma
 // unmetText describes a field that an option names and no message had. If it is probably mistyped, the text suggests
 // the right one.
 func unmetText(u *progress.Unmet) (text string, mistyped bool) {
-	meant := config.DidYouMean(u.Name, u.Siblings)
+	meant := settings.DidYouMean(u.Name, u.Siblings)
 	return fmt.Sprintf("%q (%s)%s", u.Field, u.Option, meant), meant != ""
 }
 

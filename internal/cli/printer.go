@@ -12,7 +12,7 @@ import (
 
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/spec"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 // A statusLine writes to stderr and keeps a status in the last line of a terminal. If writing fails, for example on a
@@ -77,13 +77,13 @@ const (
 	logLater  = time.Minute            // after the first minute
 )
 
-func newPrinter(e *env, o *spec.Output, p *progress.Progress) *printer {
+func newPrinter(e *env, o *settings.Output, p *progress.Progress) *printer {
 	out := &printer{p: p, line: e.line, stopped: e.stopped, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: time.Now()}}
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
 	switch {
 	case o.Quiet:
 		close(out.done)
-	case o.LogFormat != spec.JSON && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd())):
+	case o.LogFormat != settings.JSON && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd())):
 		e.line.width = e.width
 		go out.tick(lineEvery, func() { out.line.show(out.status()) })
 	default:

@@ -13,8 +13,8 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 func TestStatus(t *testing.T) {
@@ -211,7 +211,7 @@ func TestOutageLog(t *testing.T) {
 // Without a terminal, an idle run logs a line per minute after its first minute. A JSON log has its figures as fields.
 // --quiet logs none.
 func TestPrinter_LinesAMinute(t *testing.T) {
-	for _, o := range []spec.Output{{LogFormat: spec.JSON}, {Quiet: true}} {
+	for _, o := range []settings.Output{{LogFormat: settings.JSON}, {Quiet: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			e := &env{stderr: &log, log: slog.New(newJSONHandler(&log, slog.LevelInfo)), line: &statusLine{w: &log}, stopped: func() os.Signal { return nil }}

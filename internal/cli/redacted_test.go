@@ -6,14 +6,14 @@ import (
 
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
-	"github.com/weirsync/weir/internal/spec"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 func TestRedacted_KnowsEveryFormOfAPassword(t *testing.T) {
 	const canary = "c4nary"
 	f := func(to, want string) {
 		t.Helper()
-		if got := spec.Redacted(to); got != want {
+		if got := settings.Redacted(to); got != want {
 			t.Errorf("%s: %s, want %s", to, got, want)
 		}
 		for _, d := range drivers {
@@ -21,7 +21,7 @@ func TestRedacted_KnowsEveryFormOfAPassword(t *testing.T) {
 				t.Errorf("%s: %v", to, err)
 			}
 		}
-		run := &syncRun{to: spec.Destination{Dest: to}, o: &spec.Spec{}, p: progress.New(), metrics: newMetrics(&job.Config{}, progress.New())}
+		run := &syncRun{to: settings.Destination{Dest: to}, o: &settings.Spec{}, p: progress.New(), metrics: newMetrics(&job.Config{}, progress.New())}
 		if got := run.site().To; got != want {
 			t.Errorf("%s: the page shows %s, want %s", to, got, want)
 		}

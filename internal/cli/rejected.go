@@ -7,18 +7,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/spec"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 // rejectedText summarizes the rejected lines: how many, for which reasons, where the first one of each reason is, and
 // the command that shows all.
-func rejectedText(o *spec.Spec, c *job.Config, did *progress.Snapshot) string {
+func rejectedText(o *settings.Spec, c *job.Config, did *progress.Snapshot) string {
 	were := "were"
 	if did.Rejected == 1 {
 		were = "was"
@@ -44,7 +43,7 @@ func keyOf(c *job.Config) []string {
 }
 
 // reasonText describes a reason with its first line. several means that the run has several sources.
-func reasonText(o *spec.Spec, key []string, r *progress.Reason, several bool) string {
+func reasonText(o *settings.Spec, key []string, r *progress.Reason, several bool) string {
 	detail := clipped(r.First.Detail, shownDetail)
 	what, place := detail, fmt.Sprintf("line %d", r.First.Line)
 	records := sourceKinds.Traits(r.Source).Records
@@ -76,7 +75,7 @@ func reasonText(o *spec.Spec, key []string, r *progress.Reason, several bool) st
 
 // fieldsForKey returns the fields of a message without the key, or with the key of a tool that weir knows, or nil if
 // that is not the reason.
-func fieldsForKey(o *spec.Spec, key []string, r *progress.Reason) []string {
+func fieldsForKey(o *settings.Spec, key []string, r *progress.Reason) []string {
 	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
 	}
@@ -100,7 +99,7 @@ func meantForKey(key []string, message []byte, names []string) string {
 		return "perhaps --envelope " + of
 	}
 	for _, k := range key {
-		if meant := config.DidYouMean(k, names); meant != "" && !slices.Contains(names, k) {
+		if meant := settings.DidYouMean(k, names); meant != "" && !slices.Contains(names, k) {
 			return strings.TrimPrefix(meant, "; ")
 		}
 	}

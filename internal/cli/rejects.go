@@ -17,8 +17,8 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) rejectsCommand() *cobra.Command {
@@ -44,7 +44,7 @@ type rejectFilter struct {
 	only map[string]bool // jobs that only write to the table; set by find
 }
 
-func (f *rejectFilter) flags(flags *pflag.FlagSet, sp *spec.Spec, verb string) {
+func (f *rejectFilter) flags(flags *pflag.FlagSet, sp *settings.Spec, verb string) {
 	sp.AddFlags(flags, "to", "config", "job")
 	flags.Lookup("job").Usage = verb + " only lines of this `JOB`"
 	flags.StringVar(&f.table, "table", "", verb+" only lines that were meant for this `TABLE`")
@@ -93,9 +93,9 @@ func reasonOf(k *sink.Kept) string {
 }
 
 // rejectsReader opens the database for a command about rejected lines, and checks its filter.
-func (e *env) rejectsReader(c *cobra.Command, sp *spec.Spec, f *rejectFilter) (spec.Destination, sink.Inspector, error) {
+func (e *env) rejectsReader(c *cobra.Command, sp *settings.Spec, f *rejectFilter) (settings.Destination, sink.Inspector, error) {
 	if err := e.load(c, sp); err != nil {
-		return spec.Destination{}, nil, err
+		return settings.Destination{}, nil, err
 	}
 	f.job = sp.Source.Job
 	dest, err := sp.Destination()
@@ -274,7 +274,7 @@ not change: the lines are not read again.`,
 }
 
 // dropRejects removes the selected lines.
-func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.Inspector, f *rejectFilter) error {
+func (e *env) dropRejects(ctx context.Context, dest settings.Destination, db sink.Inspector, f *rejectFilter) error {
 	var ids []int64
 	if err := f.each(ctx, db, func(k sink.Kept) error {
 		ids = append(ids, k.ID)
@@ -292,13 +292,13 @@ func (e *env) dropRejects(ctx context.Context, dest spec.Destination, db sink.In
 }
 
 // removeRejects removes lines from the database.
-func (e *env) removeRejects(ctx context.Context, dest spec.Destination, ids []int64) (err error) {
+func (e *env) removeRejects(ctx context.Context, dest settings.Destination, ids []int64) (err error) {
 	w, err := dest.Open(ctx, dest.Dest, sink.Options{Level: sink.Full, Log: e.log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	dropper, err := sink.As[sink.RejectDropper](sink.Retry(w, spec.DefaultRetryFor, func(*sink.Error) {}), "drop rejected lines")
+	dropper, err := sink.As[sink.RejectDropper](sink.Retry(w, settings.DefaultRetryFor, func(*sink.Error) {}), "drop rejected lines")
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/weirsync/weir/internal/envelope/firehose"
 	"github.com/weirsync/weir/internal/replay"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 // replayOptions are the flags of replay.
@@ -30,7 +30,7 @@ type replayOptions struct {
 	cert, key       string
 }
 
-func (o *replayOptions) flags(f *pflag.FlagSet, sp *spec.Spec) {
+func (o *replayOptions) flags(f *pflag.FlagSet, sp *settings.Spec) {
 	f.StringVar(&o.to, "to", "-", "`OUT`: stdout (-), tcp-listen://host:port or tls-listen://host:port; port 0 is any that is free")
 	f.StringVar(&o.speed, "speed", "1x", "how many `TIMES` as fast as recorded, or max")
 	f.StringVar(&o.rate, "rate", "", "send lines at this `RATE`, such as 150/s, instead of the recorded pace")
@@ -41,14 +41,14 @@ func (o *replayOptions) flags(f *pflag.FlagSet, sp *spec.Spec) {
 	addDuration(f, &o.DropAfter, "drop-after", "never", "close each connection after this time, within a line")
 	addDuration(f, &o.StallAfter, "stall-after", "never", "send nothing more on a connection after this time")
 	addWhole(f, &o.Garbage, "garbage", "make every `N`th line garbage")
-	inGroup(f, spec.FeedGroup, func(f *pflag.FlagSet) {
+	inGroup(f, settings.FeedGroup, func(f *pflag.FlagSet) {
 		sp.AddFlags(f, "feed", "time-field", "resume-field")
 		f.Lookup("feed").Usage = "play a feed that weir knows: FlightAware's firehose"
 		f.Lookup("time-field").Usage = "the `FIELD` with the time of a line: seconds since 1970, or RFC 3339"
 		f.Lookup("resume-field").Usage = "the `FIELD` that a client resumes from"
 		f.StringVar(&o.init, "init", "", "a `REGEXP` that the first line of a client must match")
 		addDuration(f, &o.Keepalive, "keepalive", "never", "send a keepalive after this time without a line (default never)")
-		f.Var(spec.NewChoice(&o.Compression, source.Gzip, source.Zlib, source.Deflate), "compression", "of what is sent (default none)")
+		f.Var(settings.NewChoice(&o.Compression, source.Gzip, source.Zlib, source.Deflate), "compression", "of what is sent (default none)")
 		f.StringVar(&o.cert, "tls-cert", "", "a PEM `FILE` with the certificate of tls-listen://")
 		f.StringVar(&o.key, "tls-key", "", "a PEM `FILE` with its key")
 	})
@@ -86,7 +86,7 @@ Exit codes: 0 done, or stopped by a signal, 1 failed, 2 wrong usage.`,
 	return c
 }
 
-func (e *env) replay(ctx context.Context, o *replayOptions, sp *spec.Spec, args []string) error {
+func (e *env) replay(ctx context.Context, o *replayOptions, sp *settings.Spec, args []string) error {
 	if err := o.plan(sp, args); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (e *env) replay(ctx context.Context, o *replayOptions, sp *spec.Spec, args 
 }
 
 // plan checks the options, reports all faults at once, and completes the server's options.
-func (o *replayOptions) plan(sp *spec.Spec, args []string) error {
+func (o *replayOptions) plan(sp *settings.Spec, args []string) error {
 	o.TimeField, o.ResumeField = sp.Feed.TimeField, sp.Feed.ResumeField
 	if sp.Feed.Name == firehose.Name {
 		o.TimeField, o.ResumeField, o.init = cmp.Or(o.TimeField, firehose.ResumeField), cmp.Or(o.ResumeField, firehose.ResumeField), cmp.Or(o.init, firehose.InitPattern)
@@ -111,8 +111,8 @@ func (o *replayOptions) plan(sp *spec.Spec, args []string) error {
 	var filesErr, speedErr, rateErr error
 	o.Files, filesErr = sp.Expand(args)
 	o.Speed, speedErr = readSpeed(o.speed)
-	if o.Rate, rateErr = spec.ParseRate(o.rate); rateErr != nil {
-		rateErr = spec.Named("--rate", rateErr)
+	if o.Rate, rateErr = settings.ParseRate(o.rate); rateErr != nil {
+		rateErr = settings.Named("--rate", rateErr)
 	}
 	usage := errors.Join(speedErr, rateErr)
 	if o.Loop && o.TimeField == "" && o.rate == "" {
@@ -134,7 +134,7 @@ func (o *replayOptions) plan(sp *spec.Spec, args []string) error {
 		}
 	}
 	if usage != nil {
-		usage = spec.Usage(usage)
+		usage = settings.Usage(usage)
 	}
 	return errors.Join(usage, filesErr)
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 // A run that waits is alive, however long, as is a run whose database is unavailable. A run is not alive if its flush
@@ -79,7 +79,7 @@ func TestReporter_Watchdog(t *testing.T) {
 // TestCountStored: if metrics are served, the database is queried at the start and once a minute, or every five seconds
 // until it has answered. If they are written to a file, it is queried at the end, even if the run was canceled.
 func TestCountStored(t *testing.T) {
-	f := func(o spec.Output, want ...time.Duration) {
+	f := func(o settings.Output, want ...time.Duration) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -103,10 +103,10 @@ func TestCountStored(t *testing.T) {
 			}
 		})
 	}
-	f(spec.Output{})
-	f(spec.Output{MetricsFile: "f"}, 150*time.Second)
-	f(spec.Output{MetricsAddr: ":0"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second)
-	f(spec.Output{MetricsAddr: ":0", MetricsFile: "f"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second, 150*time.Second)
+	f(settings.Output{})
+	f(settings.Output{MetricsFile: "f"}, 150*time.Second)
+	f(settings.Output{MetricsAddr: ":0"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second)
+	f(settings.Output{MetricsAddr: ":0", MetricsFile: "f"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second, 150*time.Second)
 }
 
 // TestStoredRejects_DatabaseIsUnavailable: a run with nothing to write is not ready either.

@@ -6,17 +6,17 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/example"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 // TestSources_OneMore: a new kind of source is a folder and an entry in one list. All commands then support it.
 func TestSources_OneMore(t *testing.T) {
 	with, without := kindsWith, sourceKinds
 	t.Cleanup(func() { kindsWith, sourceKinds = with, without })
-	kindsWith = func(o *spec.KindOptions) source.Kinds { return append(with(o), example.Kind(example.Options{})) }
-	sourceKinds = kindsWith(&spec.KindOptions{})
+	kindsWith = func(o *settings.KindOptions) source.Kinds { return append(with(o), example.Kind(example.Options{})) }
+	sourceKinds = kindsWith(&settings.KindOptions{})
 	feed := `{"id":"BA1","gate":"A1"}` + "\n" + `{"id":"BA2","gate":"A2"}` + "\nbad\n"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/flights.jsonl" {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weirsync/weir/internal/spec"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 
 // countStored runs a job. If metrics are served, it also calls count at once and then every minute, sooner after an
 // error. If metrics are written to a file, it calls count at the end.
-func countStored(ctx context.Context, o *spec.Output, count func(context.Context) error, run func() error) error {
+func countStored(ctx context.Context, o *settings.Output, count func(context.Context) error, run func() error) error {
 	counting, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan struct{})

@@ -12,8 +12,8 @@ import (
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 // summary is the output of --summary json.
@@ -76,7 +76,7 @@ func countsOf(t *progress.Table) tableCounts {
 }
 
 // summarize prints the result of a run.
-func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress.Progress, err error) {
+func (e *env) summarize(o *settings.Spec, plan *settings.Plan, c job.Config, p *progress.Progress, err error) {
 	did := p.Snapshot()
 	s := newSummary(&did, c.Sources)
 	for _, u := range did.Unmet {
@@ -85,7 +85,7 @@ func (e *env) summarize(o *spec.Spec, plan *spec.Plan, c job.Config, p *progress
 	if err != nil {
 		s.Error = err.Error()
 	}
-	if o.Output.Summary == spec.JSON {
+	if o.Output.Summary == settings.JSON {
 		line, _ := json.Marshal(s) // a plain struct
 		to := e.stdout
 		if plan.Resumes() { // stdout is used for resume values
@@ -128,7 +128,7 @@ func (e *env) wrapped(text string) string {
 }
 
 // stoppedText tells where a run was stopped and how to resume it.
-func stoppedText(o *spec.Spec, stops []progress.Stop) string {
+func stoppedText(o *settings.Spec, stops []progress.Stop) string {
 	const named = 3
 	var places []string
 	for _, s := range stops[:min(named, len(stops))] {

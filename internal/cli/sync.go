@@ -12,14 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/metrics"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/spec"
 	"github.com/weirsync/weir/internal/spool"
 	"github.com/weirsync/weir/internal/web"
 )
@@ -86,7 +85,7 @@ func limitMemory(buffer int64) {
 }
 
 // sync runs a job with its log, metrics and database.
-func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
+func (e *env) sync(ctx context.Context, o *settings.Spec, args []string) error {
 	plan, err := o.Plan(args)
 	if err != nil {
 		return err
@@ -139,9 +138,9 @@ func (e *env) sync(ctx context.Context, o *spec.Spec, args []string) error {
 // A syncRun is a run of a job.
 type syncRun struct {
 	*env
-	o       *spec.Spec
-	plan    *spec.Plan
-	to      spec.Destination
+	o       *settings.Spec
+	plan    *settings.Plan
+	to      settings.Destination
 	job     job.Config
 	p       *progress.Progress
 	metrics *metrics.Registry
@@ -199,7 +198,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		err = r.apply(ctx, store, sink.RetryClaims(claims, patience, onRetry))
 	}
 	if err != nil && r.plan.Mapping != nil {
-		err = config.Locate(r.plan.Mapping.File, err)
+		err = settings.Locate(r.plan.Mapping.File, err)
 	}
 	err = r.plan.AdviseGroup(err)
 	r.out.close()
@@ -267,7 +266,7 @@ func shownJob(c *job.Config) string {
 
 func newMetrics(c *job.Config, p *progress.Progress) *metrics.Registry {
 	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(name string) bool { return sourceKinds.Traits(name).Live })
-	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1 || spec.IsKafka(c.Sources), BufferLimit: c.Buffer, Version: version, Commit: commit}
+	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1 || settings.IsKafka(c.Sources), BufferLimit: c.Buffer, Version: version, Commit: commit}
 	if c.Spool.Dir != "" {
 		run.SpoolLimit = c.Spool.Max
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
@@ -18,8 +17,8 @@ import (
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/spec"
 )
 
 func (e *env) verifyCommand() *cobra.Command {
@@ -50,14 +49,14 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		},
 	}
 	f := c.Flags()
-	o.spec.AddFlags(f, append([]string{"to", "table", "unknown-fields", "max-columns"}, spec.FoldFlags...)...)
+	o.spec.AddFlags(f, append([]string{"to", "table", "unknown-fields", "max-columns"}, settings.FoldFlags...)...)
 	addWhole(f, &o.show, "show", "print at most `N` differences")
 	f.SortFlags = false
 	return c
 }
 
 type verifyOptions struct {
-	spec *spec.Spec
+	spec *settings.Spec
 	show int
 }
 
@@ -231,7 +230,7 @@ func describe(b *fold.Batch, d *sink.Difference) string {
 }
 
 func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err error) {
-	o.spec.Batch = spec.Batch{Period: spec.Forever, Buffer: math.MaxInt64} // one batch holds everything
+	o.spec.Batch = settings.Batch{Period: settings.Forever, Buffer: math.MaxInt64} // one batch holds everything
 	plan, err := o.spec.FoldFiles(args, nil, "")
 	if err != nil {
 		return err
@@ -280,7 +279,7 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 	p := progress.New(names...)
 	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
 		if m != nil {
-			err = config.Locate(m.File, err)
+			err = settings.Locate(m.File, err)
 		}
 		return err
 	}

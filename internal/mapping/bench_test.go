@@ -5,18 +5,18 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // firestarter is the mapping of examples/firehose/firestarter.yaml: two tables of one feed.
 func firestarter(t testing.TB) *mapping.Mapping {
-	settings := []string{"source", "feed", "feed_events", "to", "null"}
-	f, err := config.Read("../../examples/firehose/firestarter.yaml", settings, []string{"sqlite", "postgres"}, func([]config.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
+	names := []string{"source", "feed", "feed_events", "to", "null"}
+	f, err := settings.Read("../../examples/firehose/firestarter.yaml", names, []string{"sqlite", "postgres"}, func([]settings.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
 	testcheck.NoError(t, err)
 	return f.Mapping
 }

@@ -10,12 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
-	"github.com/weirsync/weir/internal/spec"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -24,7 +23,7 @@ func parse(t testing.TB, text string) *mapping.Mapping {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	testcheck.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	f, err := config.Read(file, nil, []string{"sqlite", "postgres"}, func([]config.Entry) fold.Options {
+	f, err := settings.Read(file, nil, []string{"sqlite", "postgres"}, func([]settings.Entry) fold.Options {
 		return fold.Options{Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
 	})
 	testcheck.NoError(t, err)
@@ -50,7 +49,7 @@ func TestMap(t *testing.T) {
 // TestMap_DeletesNeedRow: with --row a delete without the object that has its key is rejected; other messages without
 // it make no row.
 func TestMap_DeletesNeedRow(t *testing.T) {
-	n := spec.Narrowing{Row: "a.row"}
+	n := settings.Narrowing{Row: "a.row"}
 	m := newMapper(t, n.Overlay(nil, "t", fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "d"}, false, func(_, format string, args ...any) { t.Errorf(format, args...) }), schema.Limits{})
 	for line, want := range map[string]string{`{"op":"d","a":{"row":null}}`: "\nerror: table \"t\": a.row is null in a message that deletes its row, ", `{"op":"d","id":1}`: "\nerror: table \"t\": a.row is absent in a message that ",
 		`{"op":"u","a":{"row":null}}`: "\nno row", `{"id":1}`: "\nno row", `{"op":"d","a":{"row":{"id":7}}}`: "\ndelete t id=7"} {

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/config"
 	folding "github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/settings"
 )
 
 // drawMapping makes a case use the tables of a config file.
@@ -32,7 +32,7 @@ func (c *randomCase) drawMapping(rnd *rand.Rand, file string) {
 
 // mappingOf parses the mapping of a config file.
 func mappingOf(file string) (*mapping.Mapping, error) {
-	f, err := config.Read(file, nil, []string{"sqlite", "postgres"}, func([]config.Entry) folding.Options {
+	f, err := settings.Read(file, nil, []string{"sqlite", "postgres"}, func([]settings.Entry) folding.Options {
 		return folding.Options{Key: []string{"id"}, Null: folding.ClearNull, Scope: folding.ColumnScope, MaxColumns: 500}
 	})
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -153,7 +153,7 @@ func (s *story) begin(options string) {
 func (s *story) mapping(text string) *mapping.Mapping {
 	file := filepath.Join(s.t.TempDir(), "weir.yaml")
 	testcheck.NoError(s.t, os.WriteFile(file, []byte("tables: "+text), 0o600))
-	resolved, err := config.Read(file, nil, []string{"postgres"}, func([]config.Entry) fold.Options { return fold.Options{} })
+	resolved, err := settings.Read(file, nil, []string{"postgres"}, func([]settings.Entry) fold.Options { return fold.Options{} })
 	testcheck.NoError(s.t, err)
 	return resolved.Mapping
 }

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/config"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
@@ -98,7 +98,7 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
 	}
 	orders := func() *mapping.Mapping {
-		file, err := config.Read("../../../examples/orders/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]config.Entry) fold.Options {
+		file, err := settings.Read("../../../examples/orders/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]settings.Entry) fold.Options {
 			return fold.Options{Version: "updated_at", Scope: fold.ColumnScope}
 		})
 		if err != nil {

@@ -1,0 +1,110 @@
+package settings
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
+)
+
+// A Case is a test in a config file: a feed, and the rows that it should make.
+type Case struct {
+	Pos  paths.Pos
+	Name string
+	Feed string
+	Want []WantTable
+}
+
+// A WantTable has all rows expected in a table. Columns that a row does not name are not compared.
+type WantTable struct {
+	Pos  paths.Pos
+	Name string
+	Rows [][]WantCell
+}
+
+// A WantCell is an expected value of a column.
+type WantCell struct {
+	Pos    paths.Pos
+	Column string
+	Value  []byte // raw JSON
+}
+
+var caseKeys = []key[Case]{
+	{"name", "name of the test", "", nameForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Name = r.name(n, where) }},
+	{"feed", "lines of the feed", "", textForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Feed, _ = r.text(n, where) }},
+	{"want", "rows by table, in key order; other tables and columns are not compared", "", form{"type": "object", "additionalProperties": form{"type": "array", "items": form{"type": "object"}}}, func(r *reader, c *Case, n *yaml.Node, where string) {
+		r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+			c.Want = append(c.Want, WantTable{pos(at), name, r.wantRows(value, join(where, name))})
+		})
+	}},
+}
+
+// cases reads tests.
+func (r *reader) cases(n *yaml.Node, where string) (cases []Case) {
+	for _, item := range r.items(n, where, "tests") {
+		c := Case{Pos: pos(item)}
+		given := readKeys(r, item, where, caseKeys, &c)
+		for _, name := range keyNames(caseKeys) {
+			if given[name] == nil && item.Kind == yaml.MappingNode {
+				r.fault(c.Pos, where, "%s is missing", name)
+			}
+		}
+		if slices.ContainsFunc(cases, func(o Case) bool { return o.Name == c.Name && c.Name != "" }) {
+			r.fault(c.Pos, where, "two tests have the name %q", c.Name)
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+func (r *reader) wantRows(n *yaml.Node, where string) [][]WantCell {
+	if n.Kind != yaml.SequenceNode {
+		r.fault(pos(n), where, "must be a list of rows, not %s", kindOf(n))
+		return nil
+	}
+	rows := make([][]WantCell, len(n.Content))
+	for i, item := range n.Content {
+		r.pairs(resolved(item), where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+			rows[i] = append(rows[i], WantCell{pos(at), name, r.constant(value, join(where, name))})
+		})
+	}
+	return rows
+}
+
+// wanted checks that the tests name existing tables and columns.
+func (c *checker) wanted(cases []Case) {
+	for _, test := range cases {
+		for _, want := range test.Want {
+			t := c.byName[want.Name]
+			if t == nil && c.byName[mapping.Star] != nil {
+				continue
+			}
+			if t == nil {
+				c.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, DidYouMean(want.Name, c.tableNames()))
+				continue
+			}
+			if t.Columns == nil || t.UnknownFields == fold.AddUnknown {
+				continue
+			}
+			known := c.inherited(&t.Table)
+			for _, name := range []string{t.ID, t.OnDelete.Mark} {
+				if name != "" {
+					known = append(known, name)
+				}
+			}
+			for _, col := range t.Columns {
+				known = append(known, col.Name)
+			}
+			for _, row := range want.Rows {
+				for _, cell := range row {
+					if !slices.Contains(known, cell.Column) {
+						c.fault(cell.Pos, "tests", "table %s has no column %q%s", t.Name, cell.Column, DidYouMean(cell.Column, known))
+					}
+				}
+			}
+		}
+	}
+}

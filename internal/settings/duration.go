@@ -1,0 +1,43 @@
+package settings
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// ParseDuration parses a duration.
+func ParseDuration(text string) (time.Duration, error) {
+	wrong := fmt.Errorf("%q is not a duration, such as 500ms, 10s, 1h or 7d", text)
+	days, rest, has := strings.Cut(text, "d")
+	if !has {
+		days, rest = "", text
+	}
+	var sum time.Duration
+	if has {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, wrong
+		}
+		sum = time.Duration(n) * day
+	}
+	if rest != "" || !has {
+		d, err := time.ParseDuration(rest)
+		if err != nil || has && (d < 0 || sum+d < sum) {
+			return 0, wrong
+		}
+		sum += d
+	}
+	return sum, nil
+}
+
+// DurationText formats a duration for ParseDuration.
+func DurationText(d time.Duration) string {
+	if d <= 0 || d%day != 0 {
+		return d.String()
+	}
+	return strconv.FormatInt(int64(d/day), 10) + "d"
+}

@@ -1,0 +1,66 @@
+package settings
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/weirsync/weir/internal/cast"
+)
+
+// A form is the JSON Schema of a value.
+type form map[string]any
+
+// Scalars are read as text, so a number or boolean is also a text.
+var (
+	anyForm   = form{}
+	textForm  = form{"type": []string{"string", "number", "boolean"}}
+	boolForm  = oneOf(form{"type": "boolean"}, enum("true", "false"))
+	nameForm  = form{"type": textForm["type"], "minLength": 1}
+	namesForm = oneOf(form{"type": textForm["type"], "pattern": "^[^,]+$"}, unique(listOf(nameForm)))
+	pathForm  = form{"type": textForm["type"], "minLength": 1}
+	pathsForm = oneOf(pathForm, listOf(pathForm))
+	ageForm   = form{"type": "string", "pattern": durationPattern}
+	// conditionForm is PATH=VALUE.
+	conditionForm = form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}
+	typeForm      = form{"type": "string", "pattern": typePattern()}
+)
+
+// durationPattern matches what [ParseDuration] parses, without a sign.
+const durationPattern = `^([0-9]+d0?|([0-9]+d)?\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+
+// typePattern matches the types that [cast.ParseType] reads.
+func typePattern() string {
+	names := make([]string, len(cast.TypeNames))
+	for i, t := range cast.TypeNames {
+		if names[i] = string(t); t == cast.Numeric || t == cast.Base64Number {
+			names[i] += `(\([0-9 ]+(,[0-9 ]+)?\))?`
+		}
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
+}
+
+func ref(name string) form { return form{"$ref": "#/$defs/" + name} }
+
+func listOf(item form) form { return form{"type": "array", "minItems": 1, "items": item} }
+
+func oneOf(forms ...form) form { return form{"anyOf": forms} }
+
+// countForm is the form of an integer of at least least, perhaps quoted.
+func countForm(least int) form {
+	digits := "^(0|[1-9][0-9]*)$"
+	if least > 0 {
+		digits = "^[1-9][0-9]*$"
+	}
+	return oneOf(form{"type": "integer", "minimum": least}, form{"type": "string", "pattern": digits})
+}
+
+// unique is a list without repeated texts. Numbers may repeat, because 1 and 1.0 are equal in a schema but not for the
+// reader.
+func unique(list form) form {
+	different, numbers := maps.Clone(list), maps.Clone(list)
+	different["uniqueItems"] = true
+	numbers["contains"] = form{"type": "number"}
+	return oneOf(different, numbers)
+}
+
+func enum[T ~string](words ...T) form { return form{"enum": words} }

@@ -1,0 +1,292 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
+)
+
+// A Fault is a mistake in a config file.
+type Fault struct {
+	File  string
+	Pos   paths.Pos
+	Where string // the key, such as tables.flights; "" at the top
+	Text  string
+}
+
+func (f *Fault) Error() string {
+	where := f.Where
+	if where != "" {
+		where += ": "
+	}
+	return fmt.Sprintf("%s:%d:%d: %s%s", f.File, f.Pos.Line, f.Pos.Column, where, f.Text)
+}
+
+// A reader reads the nodes of a file and collects faults.
+type reader struct {
+	file      string
+	databases []string // supported kinds
+	faults    []*Fault
+}
+
+func (r *reader) fault(at paths.Pos, where, format string, args ...any) {
+	at = paths.Pos{Line: max(at.Line, 1), Column: max(at.Column, 1)}
+	r.faults = append(r.faults, &Fault{r.file, at, where, fmt.Sprintf(format, args...)})
+}
+
+// err returns all faults in the order of the file.
+func (r *reader) err() error {
+	slices.SortStableFunc(r.faults, func(a, b *Fault) int {
+		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
+	})
+	all := make([]error, len(r.faults))
+	for i, f := range r.faults {
+		all[i] = f
+	}
+	return errors.Join(all...)
+}
+
+func pos(n *yaml.Node) paths.Pos { return paths.Pos{Line: n.Line, Column: n.Column} }
+
+// A key is a key of a map in the file. The lists of keys are used to read the file, and to make the schema and the
+// reference documentation.
+type key[T any] struct {
+	name  string
+	about string
+	def   string // the default, in the reference; "": nothing
+	form  form   // of the value
+	read  func(r *reader, into *T, n *yaml.Node, where string)
+}
+
+// description returns what the key means, for editors and docs.
+func (k key[T]) description() string {
+	if k.def == "" {
+		return k.about
+	}
+	return k.about + " (default: " + k.def + ")"
+}
+
+// keyNames returns the names of keys.
+func keyNames[T any](keys []key[T]) []string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.name
+	}
+	return names
+}
+
+// nullIsValue has the keys that accept null as a value. For all others, null means that the key is absent.
+var nullIsValue = map[string]bool{"value": true, "not": true}
+
+// asWord returns a key's value. null becomes a word if the key accepts the word null.
+func asWord(name string, value *yaml.Node) *yaml.Node {
+	if name != "bad_values" || !isNull(value) || value.Value != "null" {
+		return value
+	}
+	word := *value
+	word.Tag = "!!str"
+	return &word
+}
+
+// readKeys reads a map with known keys into a value. It returns the nodes of the keys in the map.
+func readKeys[T any](r *reader, n *yaml.Node, where string, keys []key[T], into *T) map[string]*yaml.Node {
+	given := map[string]*yaml.Node{}
+	r.pairs(n, where, Key, func(at *yaml.Node, name string, value *yaml.Node) {
+		i := slices.IndexFunc(keys, func(k key[T]) bool { return k.name == name })
+		value = asWord(name, value)
+		switch {
+		case i < 0:
+			r.fault(pos(at), where, "unknown key %q%s", at.Value, DidYouMean(name, keyNames(keys)))
+		case !isNull(value) || nullIsValue[name]:
+			given[name] = value
+			keys[i].read(r, into, value, join(where, name))
+		}
+	})
+	return given
+}
+
+func join(where, name string) string {
+	if where == "" {
+		return name
+	}
+	return where + "." + name
+}
+
+// pairs calls f for each key of a map and its value. spell normalizes the key. A key that is not a text or appears
+// twice is a fault, as is a node that is not a map.
+func (r *reader) pairs(n *yaml.Node, where string, spell func(string) string, f func(at *yaml.Node, name string, value *yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
+		r.fault(pos(n), where, "must be keys with values, not %s", kindOf(n))
+		return
+	}
+	first := map[string]int{} // line by key
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		at := resolved(n.Content[i])
+		written, ok := text(at)
+		name := spell(written)
+		switch {
+		case !ok:
+			r.fault(pos(n.Content[i]), where, "must be a name, not %s", kindOf(at))
+		case first[name] > 0:
+			r.fault(pos(n.Content[i]), where, "%s is already set in line %d", name, first[name])
+		default:
+			first[name] = max(n.Content[i].Line, 1)
+			f(n.Content[i], name, resolved(n.Content[i+1]))
+		}
+	}
+}
+
+func asIs(name string) string { return name }
+
+// kindOf describes a node in words.
+func kindOf(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "a map"
+	case isNull(n):
+		return "nothing"
+	}
+	if v, ok := text(n); ok {
+		return strconv.Quote(v)
+	}
+	return "a value with the tag " + n.Tag
+}
+
+// text reads a value that is not a list, map or null.
+func (r *reader) text(n *yaml.Node, where string) (string, bool) {
+	v, ok := text(n)
+	if !ok || isNull(n) {
+		r.fault(pos(n), where, "must be a single value, not %s", kindOf(n))
+		return "", false
+	}
+	return v, true
+}
+
+// name reads a text that is not empty.
+func (r *reader) name(n *yaml.Node, where string) string {
+	v, ok := r.text(n, where)
+	if ok && v == "" {
+		r.fault(pos(n), where, "must not be empty")
+	}
+	return v
+}
+
+// items returns the nodes of a list with at least one item.
+func (r *reader) items(n *yaml.Node, where, what string) []*yaml.Node {
+	switch {
+	case n.Kind != yaml.SequenceNode:
+		r.fault(pos(n), where, "must be a list of %s, not %s", what, kindOf(n))
+		return nil
+	case len(n.Content) == 0:
+		r.fault(pos(n), where, "the list is empty")
+	}
+	items := make([]*yaml.Node, len(n.Content))
+	for i, item := range n.Content {
+		items[i] = resolved(item)
+	}
+	return items
+}
+
+// names reads a name or a list of names. A single name must not contain a comma.
+func (r *reader) names(n *yaml.Node, where string) []string {
+	if n.Kind != yaml.SequenceNode {
+		v := r.name(n, where)
+		if strings.Contains(v, ",") {
+			r.fault(pos(n), where, "a list has brackets: [%s]", strings.ReplaceAll(v, ",", ", "))
+		}
+		return []string{v}
+	}
+	var names []string
+	for _, item := range r.items(n, where, "names") {
+		v := r.name(item, where)
+		if slices.Contains(names, v) {
+			r.fault(pos(item), where, "%q is named twice", v)
+		}
+		names = append(names, v)
+	}
+	return names
+}
+
+// choice reads one of several words.
+func choice[T ~string](r *reader, n *yaml.Node, where string, words ...T) T {
+	v, ok := r.text(n, where)
+	if ok && !slices.Contains(words, T(v)) {
+		names := make([]string, len(words))
+		for i, w := range words {
+			names[i] = string(w)
+		}
+		r.fault(pos(n), where, "%q must be %s%s", v, Either(names), DidYouMean(v, names))
+	}
+	return T(v)
+}
+
+// Either lists words: a, b or c.
+func Either(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// number reads an integer of at least least into into, which is unchanged if there is a fault. It rejects leading
+// zeros, which some readers treat as octal.
+func (r *reader) number(n *yaml.Node, where string, least int, into *int) {
+	v, ok := r.text(n, where)
+	i, err := strconv.Atoi(v)
+	switch {
+	case !ok:
+	case err != nil || i < least || strconv.Itoa(i) != v:
+		r.fault(pos(n), where, "%q must be a whole number, at least %d", v, least)
+	default:
+		*into = i
+	}
+}
+
+func (r *reader) boolean(n *yaml.Node, where string) bool {
+	v, ok := r.text(n, where)
+	if ok && v != "true" && v != "false" {
+		r.fault(pos(n), where, "%q is neither true nor false", v)
+	}
+	return v == "true"
+}
+
+// duration reads a positive duration.
+func (r *reader) duration(n *yaml.Node, where string) time.Duration {
+	v, ok := r.text(n, where)
+	if !ok {
+		return 0
+	}
+	d, err := ParseDuration(v)
+	if err != nil || d <= 0 {
+		r.fault(pos(n), where, "%q is not a duration, such as 500ms, 48h or 7d", v)
+	}
+	return d
+}
+
+// Locate adds the name of the config file to the faults of a compiled mapping.
+func Locate(file string, err error) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		var located []error
+		for _, e := range all.Unwrap() {
+			located = append(located, Locate(file, e))
+		}
+		return errors.Join(located...)
+	}
+	var fault *mapping.Fault
+	if file == "" || !errors.As(err, &fault) {
+		return err
+	}
+	return &Fault{File: file, Pos: fault.Pos, Text: fault.Text}
+}

@@ -1,0 +1,147 @@
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/merge"
+)
+
+// Schema returns the JSON Schema of a config file.
+func (s *Spec) Schema() ([]byte, error) {
+	top, databases := form{}, s.env.databases()
+	for _, one := range s.settings {
+		if one.InFile() {
+			f := one.form()
+			_, f["description"] = pflag.UnquoteUsage(&pflag.Flag{Usage: one.Help, Value: one})
+			top[one.key()] = f
+		}
+	}
+	maps.Copy(top, properties(mappingKeys))
+	schema := object(top)
+	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	schema["title"] = "The config file of weir"
+	schema["type"] = []string{"object", "null"}
+	schema["$defs"] = form{
+		"envelope":   oneOf(enum(append(PresetNames(), "")...), object(properties(envelopeKeys))),
+		"table":      orNull(object(properties(tableKeys))),
+		"column":     oneOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
+		"source":     oneOf(textForm, form{"type": "null"}, required(object(properties(sourceKeys)))),
+		"when":       oneOf(conditionForm, ref("tests"), listOf(ref("tests"))),
+		"tests":      form{"type": "object", "minProperties": 1, "propertyNames": form{"minLength": 1}, "additionalProperties": oneOf(ref("values"), required(object(properties(testKeys))))},
+		"values":     oneOf(valueForm, unique(listOf(valueForm))),
+		"statements": oneOf(nameForm, listOf(nameForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": oneOf(nameForm, listOf(nameForm))}),
+		"on_delete":  oneOf(enum(onDeleteWords...), required(object(properties(onDeleteKeys, "mark")), "mark")),
+		"test":       required(object(properties(caseKeys, keyNames(caseKeys)...)), keyNames(caseKeys)...),
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(schema)
+	return b.Bytes(), err
+}
+
+var valueForm = form{"type": []string{"string", "number", "boolean", "null"}}
+
+// Sizes, and rates per second, as settings parse them.
+const (
+	sizePattern = `^ *([0-9]+\.?[0-9]*|\.[0-9]+) *([kKmMgGtT][iI]?[bB]?|[bB])? *$`
+	ratePattern = `^(\+?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([eE][+-]?[0-9]+)?(/[smh]?)?)?$`
+)
+
+// functionPattern matches one or several COLUMN=FUNCTION.
+var functionPattern = "^.+=(" + strings.Join(merge.Names(), "|") + ")$"
+
+// form returns the form of the setting's value.
+func (s *Setting) form() form {
+	var f form
+	choices := s.Choices()
+	if choices != nil && s.preset == "" {
+		choices = append(choices, "")
+	}
+	switch key, kind := s.key(), s.Type(); {
+	case key == "key":
+		f = oneOf(nameForm, unique(listOf(nameForm)))
+	case key == "columns":
+		f = oneOf(textForm, unique(form{"type": "array", "items": nameForm}))
+	case key == "merge":
+		f = oneOf(form{"type": "string", "pattern": functionPattern}, enum(""), form{"type": "array", "items": form{"type": "string", "pattern": functionPattern}})
+	case key == "when":
+		f = oneOf(conditionForm, form{"type": "array", "items": conditionForm})
+	case key == "delete_when":
+		f = oneOf(ref("when"), enum(""))
+	case strings.HasSuffix(key, "_when"):
+		f = oneOf(conditionForm, enum(""))
+	case strings.HasPrefix(kind, "string") && kind != "string":
+		f = oneOf(textForm, form{"type": "array", "items": textForm})
+	case choices != nil:
+		f = enum(choices...)
+	case kind == "bool":
+		f = boolForm
+	case kind == "int":
+		least := 0
+		if v, ok := s.value.(*Whole[int]); ok {
+			least = v.Least
+		}
+		f = countForm(least)
+	case kind == "duration":
+		f = oneOf(ageForm, enum("0"), form{"type": "integer", "minimum": 0, "maximum": 0})
+		if word := s.value.(*Duration).Word; word != "" {
+			f = oneOf(f, enum(word))
+		}
+	case kind == "size":
+		f = oneOf(form{"type": "number", "minimum": 0}, form{"type": "string", "pattern": sizePattern})
+	case kind == "rate":
+		f = oneOf(form{"type": "number", "exclusiveMinimum": 0}, form{"type": "string", "pattern": ratePattern})
+	default:
+		f = textForm
+	}
+	return orNull(f)
+}
+
+// orNull allows null, which means that the key is absent.
+func orNull(f form) form { return oneOf(f, form{"type": "null"}) }
+
+// properties returns the forms of keys. Required keys must not be null.
+func properties[T any](keys []key[T], needed ...string) form {
+	all := form{}
+	for _, k := range keys {
+		f := maps.Clone(k.form)
+		if !nullIsValue[k.name] && !slices.Contains(needed, k.name) {
+			f = orNull(k.form)
+		}
+		f["description"] = k.description()
+		all[k.name] = f
+	}
+	return all
+}
+
+// object is the form of a map with no other keys. A name may have - instead of _.
+func object(properties form) form {
+	f := form{"type": "object", "properties": properties, "additionalProperties": false}
+	dashed := form{}
+	for name, value := range properties {
+		if with := strings.ReplaceAll(name, "_", "-"); with != name {
+			dashed["^"+with+"$"] = value
+		}
+	}
+	if len(dashed) > 0 {
+		f["patternProperties"] = dashed
+	}
+	return f
+}
+
+// required requires a map to have keys.
+func required(f form, names ...string) form {
+	f["minProperties"] = max(len(names), 1)
+	if names != nil {
+		f["required"] = names
+	}
+	return f
+}

@@ -1,0 +1,37 @@
+package settings
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// Hidden replaces secrets.
+const Hidden = "xxxxx"
+
+var (
+	parameter = regexp.MustCompile(`[?&][^=&]*=[^&]*`)
+	// A value as libpq parses it: in quotes, or up to the next space, with \ before any character.
+	password = regexp.MustCompile(`(?is)(password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)*)`)
+)
+
+// Redacted returns a connection string without passwords. It may hide more of an invalid URL, because a password with @
+// or / can end anywhere.
+func Redacted(to string) string {
+	scheme, rest, isURL := strings.Cut(to, "://")
+	if !isURL || password.MatchString(scheme) {
+		return password.ReplaceAllString(to, "${1}"+Hidden)
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		if colon := strings.IndexByte(rest[:at], ':'); colon >= 0 {
+			rest = rest[:colon+1] + Hidden + rest[at:]
+		}
+	}
+	return scheme + "://" + parameter.ReplaceAllStringFunc(rest, func(p string) string {
+		key, _, _ := strings.Cut(p, "=")
+		if name, err := url.QueryUnescape(key[1:]); err == nil && !strings.Contains(strings.ToLower(name), "password") {
+			return p
+		}
+		return key + "=" + Hidden
+	})
+}

@@ -1,0 +1,253 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirsync/weir/internal/paths"
+)
+
+// The groups of settings in the help.
+const (
+	SourceGroup  = "Source"
+	TableGroup   = "Table"
+	FoldGroup    = "Fold"
+	BatchGroup   = "Batching and durability"
+	FeedGroup    = "Feeds"
+	KafkaGroup   = "Kafka"
+	SpoolGroup   = "Spool and capture"
+	RejectsGroup = "Rejects"
+	OutputGroup  = "Metrics and logs"
+)
+
+// GroupAnnotation is the annotation of a flag with its group.
+const GroupAnnotation = "weir_group"
+
+// from is where the value of a setting came from. A later constant overrides an earlier one.
+type from int
+
+const (
+	byDefault     from = iota
+	byDatabaseURL      // only for --to
+	byFile
+	byVariable
+	byFlag
+)
+
+// A Setting is a setting of a run. It is declared once, and set by its flag, its variable WEIR_X or its key in the
+// file.
+type Setting struct {
+	Name string // of the flag, such as batch-period
+	Help string // one line; the placeholder for the value is in backquotes
+	// Why explains a default that depends on the machine, or is "".
+	Why string
+
+	group  string
+	value  value
+	preset string // text of the default
+	short  string // short form of the flag
+	// elsewhere is the error if the file or the variable (except WEIR_CONFIG) sets it, such as "is an action of one
+	// run: …". "": both may set it.
+	elsewhere string
+	noFlag    bool
+
+	from from
+	// overruled means that the file or the variable sets it too, but was overridden.
+	overruled bool
+	at        paths.Pos // of the value in the file
+	written   []string  // texts of its flag or variable
+	err       error     // the fault of its text
+}
+
+const actionOfOneRun = "is an action of one run: give it on the command line"
+
+// Set parses a flag. It always returns nil: [Spec.Plan] and [Spec.Validate] return the error with all others.
+func (s *Setting) Set(text string) error {
+	if s.from = byFlag; s.err == nil {
+		s.err = s.value.Set(text)
+	}
+	s.written = append(s.written, text)
+	return nil
+}
+
+func (s *Setting) String() string {
+	if s.value == nil { // a zero value that pflag made
+		return ""
+	}
+	return s.value.String()
+}
+
+// Type returns the type of value in the help.
+func (s *Setting) Type() string { return s.value.Type() }
+
+// Choices returns the words that the setting accepts. nil: it accepts other values.
+func (s *Setting) Choices() []string {
+	if c, ok := s.value.(interface{ Choices() []string }); ok {
+		return c.Choices()
+	}
+	return nil
+}
+
+// Value returns the value, without secrets.
+func (s *Setting) Value() string {
+	if l, ok := s.value.(*sourceList); ok { // each source has its own login
+		texts := make([]string, len(*l.value))
+		for i, text := range *l.value {
+			texts[i] = s.shown(text)
+		}
+		return (&list{value: &texts}).String()
+	}
+	return s.shown(s.String())
+}
+
+// shown returns a text without secrets: nothing of --init, which contains a login, and no password.
+func (s *Setting) shown(text string) string {
+	switch {
+	case s.Name == "init" && text != "":
+		return Hidden
+	case s.Name == "to" || s.Name == "source":
+		return Redacted(text)
+	}
+	return text
+}
+
+// IsSet reports whether the setting has a value that is not its default.
+func (s *Setting) IsSet() bool { return s.from != byDefault }
+
+// IsFlag reports whether the command line set it.
+func (s *Setting) IsFlag() bool { return s.from == byFlag }
+
+// InFile reports whether a config file may set it.
+func (s *Setting) InFile() bool { return s.elsewhere == "" }
+
+// variable returns the name of the setting's environment variable.
+func (s *Setting) variable() string { return envPrefix + strings.ToUpper(s.key()) }
+
+// key returns the setting's key in the file.
+func (s *Setting) key() string { return Key(s.Name) }
+
+// AddFlags defines the flags of the named settings; without names, of all.
+func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
+	for _, one := range s.settings {
+		if one.noFlag || len(names) > 0 && !slices.Contains(names, one.Name) {
+			continue
+		}
+		help := one.Help
+		if strings.HasSuffix(one.Type(), "…") {
+			help += ": " + strings.Join(one.Choices(), ", ")
+		}
+		fl := f.VarPF(one, one.Name, one.short, help)
+		if one.Type() == "bool" {
+			fl.NoOptDefVal = "true"
+		}
+		if one.Why != "" || fl.DefValue == "[]" {
+			fl.DefValue = "" // it depends on the machine, or says nothing
+		}
+		if one.group != "" {
+			fl.Annotations = map[string][]string{GroupAnnotation: {one.group}}
+		}
+	}
+}
+
+// Settings returns all settings in the order of the help.
+func (s *Spec) Settings() []*Setting { return s.settings }
+
+// Setting returns the setting with a name, or nil.
+func (s *Spec) Setting(name string) *Setting {
+	if i := slices.IndexFunc(s.settings, func(one *Setting) bool { return one.Name == name }); i >= 0 {
+		return s.settings[i]
+	}
+	return nil
+}
+
+// Origin returns where the value of a setting came from.
+func (s *Spec) Origin(one *Setting) string {
+	switch one.from {
+	case byFlag:
+		return "flag --" + one.Name
+	case byDatabaseURL, byVariable:
+		return "environment " + one.called()
+	case byFile:
+		return "file " + s.File
+	}
+	if one.Why != "" {
+		return "default: " + one.Why
+	}
+	return "default"
+}
+
+// mention matches a setting in the text of a fault, in the form of its flag.
+var mention = regexp.MustCompile(`--([a-z][a-z-]*[a-z])`)
+
+// called returns the name by which the setting was set.
+func (s *Setting) called() string {
+	switch s.from {
+	case byDatabaseURL:
+		return databaseURL
+	case byVariable:
+		return s.variable()
+	case byFile:
+		return s.key()
+	}
+	return "--" + s.Name
+}
+
+// fault returns an error about one setting. The format names settings by flag; the error names each as the user set it:
+// by flag, variable or key. A setting that nothing set is named in the style of the setting at fault.
+func (s *Spec) fault(name, format string, args ...any) error {
+	of := s.Setting(name)
+	format = mention.ReplaceAllStringFunc(format, func(m string) string {
+		other := s.Setting(strings.TrimPrefix(m, "--"))
+		if other == nil || other.elsewhere != "" {
+			return m
+		}
+		return (&Setting{Name: other.Name, from: cmp.Or(other.from, of.from)}).called()
+	})
+	text := fmt.Sprintf(format, args...)
+	if of.from == byFile {
+		return &Fault{File: s.File, Pos: of.at, Text: text}
+	}
+	return errors.New(text)
+}
+
+// textFaults returns an error for each value that does not parse.
+func (s *Spec) textFaults() (faults []error) {
+	for _, one := range s.settings {
+		if one.err != nil {
+			faults = append(faults, s.fault(one.Name, "%v", Named(one.called(), one.err)))
+		}
+	}
+	return faults
+}
+
+// ordered joins errors. Errors with a position in the config file come last, by line and column.
+func ordered(faults []error) error {
+	var all []error
+	for len(faults) > 0 {
+		if joined, ok := faults[0].(interface{ Unwrap() []error }); ok {
+			faults = slices.Concat(joined.Unwrap(), faults[1:])
+			continue
+		}
+		if faults[0] != nil {
+			all = append(all, faults[0])
+		}
+		faults = faults[1:]
+	}
+	place := func(err error) paths.Pos {
+		if f, ok := errors.AsType[*Fault](err); ok {
+			return f.Pos
+		}
+		return paths.Pos{}
+	}
+	slices.SortStableFunc(all, func(a, b error) int {
+		x, y := place(a), place(b)
+		return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Column, y.Column))
+	})
+	return errors.Join(all...)
+}

@@ -1,0 +1,123 @@
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/schema"
+)
+
+// tables makes the tables of the plan: the tables of the file, or the one that the settings name.
+func (b *builder) tables(name string) {
+	before := len(b.faults)
+	rules, once := b.rules, &b.Once
+	if rules.Key == nil {
+		rules.Key = b.keys[name]
+	}
+	m := b.Fold.Overlay(b.withKeys(b.Mapping), name, rules, b.open[name], b.fault)
+	if m != nil && b.Mapping == nil {
+		m.Tables[0].KeyByDefault = b.rules.Key == nil
+	}
+	b.plan.table, b.plan.Mapping = name, m
+	switch {
+	case len(b.faults) > before:
+		return
+	case once.Tables != nil && len(once.Tables) == 0:
+		b.fault("tables", "--tables names no table")
+		return
+	case once.Tables != nil && b.Mapping == nil:
+		b.fault("tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
+		return
+	case m == nil:
+		if rules.Key == nil {
+			rules.Key = []string{mapping.DefaultKey}
+		}
+		rules.DeleteField, _ = fieldName(rules.DeleteField)
+		rules.Version, _ = fieldName(rules.Version)
+		if err := fold.CheckMerge(&schema.Table{}, rules); err != nil {
+			b.fault("merge", "--merge: %v", err)
+		}
+		b.plan.Job.Tables = []job.Table{{Name: name, Fold: rules}}
+		return
+	case b.Table.Name != "" && m.File != "":
+		b.fault("table", "--table %s: %s names its tables; leave --table out", b.Table.Name, m.File)
+		return
+	}
+	b.faultIf(b.Table.ForeignKeys == IgnoreForeignKeys && slices.ContainsFunc(m.Tables, hasForeignKey),
+		"foreign-keys", "--foreign-keys off: child tables and references need them: leave it out")
+	written, whole, err := b.selected(m)
+	if err != nil {
+		b.add(err)
+		return
+	}
+	b.add(Locate(m.File, b.plan.Job.Map(b.forDatabase(written), whole, b.plan.To.Caps.Limits)))
+	b.faultIf(b.plan.Job.Mapping.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
+	b.faultIf(once.Tables != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
+}
+
+// hasForeignKey reports whether weir gives a table a foreign key.
+func hasForeignKey(t mapping.Table) bool {
+	refers := func(s mapping.Source) bool { return s.References != "" }
+	return t.Of != "" || slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return slices.ContainsFunc(c.From, refers) })
+}
+
+// forDatabase returns a mapping with only the statements of on_create that are for the database.
+func (b *builder) forDatabase(m *mapping.Mapping) *mapping.Mapping {
+	of := *m
+	of.Tables = slices.Clone(m.Tables)
+	for i := range of.Tables {
+		t := &of.Tables[i]
+		t.OnCreate = b.statements(t.OnCreate)
+	}
+	return &of
+}
+
+// everyForDatabase returns the SQL of every that is for the database.
+func (b *builder) everyForDatabase() (every []mapping.PeriodicSQL) {
+	for _, e := range b.Every {
+		if e.Statements = b.statements(e.Statements); len(e.Statements) > 0 {
+			every = append(every, e)
+		}
+	}
+	return every
+}
+
+// statements returns the statements that are for the database.
+func (b *builder) statements(all []mapping.Statement) []mapping.Statement {
+	return slices.DeleteFunc(slices.Clone(all), func(s mapping.Statement) bool {
+		return s.Database != "" && !strings.EqualFold(s.Database, b.plan.To.Name)
+	})
+}
+
+// EveryTable reports whether the run writes to each table that the messages of its envelope name.
+func (s *Spec) EveryTable() bool {
+	return s.Mapping == nil && s.Table.Name == "" && s.Fold.Every()
+}
+
+// selected returns the mapping of the tables to write. whole is the mapping of all tables; nil without --tables.
+func (s *Spec) selected(all *mapping.Mapping) (m, whole *mapping.Mapping, err error) {
+	if s.Once.Tables == nil {
+		return all, nil, nil
+	}
+	var names []string
+	for i := range all.Tables {
+		names = append(names, all.Tables[i].Name)
+	}
+	for _, name := range s.Once.Tables {
+		if !slices.Contains(names, name) {
+			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", all.File, name, cmp.Or(DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
+		}
+	}
+	if slices.Contains(names, mapping.Star) {
+		return nil, nil, fmt.Errorf("--tables: %s has a table %q, which is for all that have no name there", all.File, mapping.Star)
+	}
+	if m, err = all.Select(s.Once.Tables); err != nil {
+		return nil, nil, fmt.Errorf("--tables: %w", err)
+	}
+	return m, all, nil
+}

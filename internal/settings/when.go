@@ -1,0 +1,141 @@
+package settings
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weirsync/weir/internal/paths"
+)
+
+// when reads a condition: PATH=VALUE, a map of tests that must all hold, or a list of maps of which one must hold.
+func (r *reader) when(n *yaml.Node, where string) paths.When {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return paths.When{r.all(n, where)}
+	case yaml.SequenceNode:
+		var when paths.When
+		for _, item := range r.items(n, where, "conditions") {
+			when = append(when, r.all(item, where))
+		}
+		return when
+	}
+	v, ok := r.text(n, where)
+	if !ok {
+		return nil
+	}
+	when, err := paths.ParseWhen(v)
+	if err != nil {
+		r.fault(pos(n), where, "%q: %v", v, err)
+		return nil
+	}
+	when[0][0].Pos = pos(n)
+	return when
+}
+
+func (r *reader) all(n *yaml.Node, where string) paths.All {
+	var all paths.All
+	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+		r.fault(pos(n), where, "the condition is empty: leave it out if it always holds")
+	}
+	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+		t := r.test(value, join(where, name))
+		t.Pos = pos(at)
+		var err error
+		if t.Path, err = paths.ParsePath(name); err != nil {
+			r.fault(t.Pos, where, "%v", err)
+			return
+		}
+		if slices.ContainsFunc(all, func(o paths.Test) bool { return o.Path.String() == t.Path.String() }) {
+			r.fault(t.Pos, where, "%s is tested twice: put both into one test", name)
+		}
+		all = append(all, t)
+	})
+	return all
+}
+
+var testKeys = []key[paths.Test]{
+	{"not", "value or values that it must not be; an absent field matches", "", ref("values"), func(r *reader, t *paths.Test, n *yaml.Node, where string) {
+		t.Not, t.In = true, r.values(n, where)
+	}},
+	{"present", "whether the path must lead to a value; null is one", "", boolForm, func(r *reader, t *paths.Test, n *yaml.Node, where string) {
+		if t.Present = paths.MustBeAbsent; r.boolean(n, where) {
+			t.Present = paths.MustBePresent
+		}
+	}},
+}
+
+// test reads a test of a value.
+func (r *reader) test(n *yaml.Node, where string) (t paths.Test) {
+	if n.Kind != yaml.MappingNode {
+		t.In = r.values(n, where)
+		return t
+	}
+	if readKeys(r, n, where, testKeys, &t); t.In == nil && t.Present == paths.AnyPresence && len(n.Content) == 0 {
+		r.fault(pos(n), where, "the test is empty: a value, a list, {not: …} or {present: true}")
+	}
+	return t
+}
+
+// values reads a value or a list of values.
+func (r *reader) values(n *yaml.Node, where string) (values []paths.Value) {
+	nodes := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		nodes = r.items(n, where, "values")
+	}
+	for _, item := range nodes {
+		v, ok := text(item)
+		switch {
+		case !ok:
+			r.fault(pos(item), where, "must be a value, not %s", kindOf(item))
+		case isNull(item) && v == "":
+			r.fault(pos(item), where, "the value is missing: write null for JSON's null, or {present: true} for any value")
+		default:
+			value := paths.Value{Text: v}
+			if isNull(item) {
+				value = paths.Value{Null: true}
+			}
+			if slices.Contains(values, value) {
+				r.fault(pos(item), where, "%s is named twice", kindOf(item))
+			}
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// exclude reports whether no message can meet both conditions. spell normalizes a path.
+func exclude(a, b paths.When, spell func(paths.Path) string) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	for _, x := range a {
+		for _, y := range b {
+			if !slices.ContainsFunc(x, func(t paths.Test) bool {
+				return slices.ContainsFunc(y, func(u paths.Test) bool {
+					return spell(t.Path) == spell(u.Path) && disjoint(t, u)
+				})
+			}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// disjoint reports whether no value can meet both tests.
+func disjoint(a, b paths.Test) bool {
+	switch {
+	case a.Present == paths.MustBeAbsent || b.Present == paths.MustBeAbsent:
+		return !meetsAbsent(a) || !meetsAbsent(b)
+	case a.In == nil || b.In == nil || a.Not && b.Not:
+		return false
+	case a.Not:
+		a, b = b, a
+	}
+	return !slices.ContainsFunc(a.In, func(v paths.Value) bool { return slices.Contains(b.In, v) != b.Not })
+}
+
+func meetsAbsent(t paths.Test) bool {
+	return t.Present == paths.MustBeAbsent || t.Present == paths.AnyPresence && t.Not
+}
