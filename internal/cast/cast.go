@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -143,7 +144,7 @@ func appendQuoted(dst, raw []byte) []byte {
 func (r *Reader) readJSON(v *feed.Field, c *Cast) (feed.Field, string) {
 	switch {
 	case v.Kind == feed.Number:
-		if d, _ := r.number(v.Value); d.point > schema.MaxWhole || len(d.digits)-d.point > schema.MaxFraction {
+		if d, _ := r.number(v.Value); d.Point > schema.MaxWhole || d.Fraction() > schema.MaxFraction {
 			return *v, "it has more digits than a database's numbers"
 		}
 	case v.Kind == feed.String && c.TextJSON:
@@ -154,82 +155,16 @@ func (r *Reader) readJSON(v *feed.Field, c *Cast) (feed.Field, string) {
 	return *v, ""
 }
 
-// A decimal is a number: 0.DIGITS times ten to the power of point. The digits have no zero at either end; zero has no
-// digits.
-type decimal struct {
-	negative bool
-	digits   []byte
-	point    int
-}
+// maxNumber is the maximum number of characters of a number.
+const maxNumber = 4096
 
-const (
-	maxNumber   = 4096 // characters of a number
-	maxExponent = 1 << 30
-)
-
-// number reads a JSON number, which may also have a plus sign or leading zeros. The result is valid until the next
-// call.
-func (r *Reader) number(text []byte) (d decimal, ok bool) {
-	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
-		d.negative, text = text[0] == '-', text[1:]
-	}
-	if len(text) > maxNumber {
+// number reads a number in the form of [feed.ReadDecimal]. The result is valid until the next call.
+func (r *Reader) number(text []byte) (d feed.Decimal, ok bool) {
+	if len(bytes.TrimLeft(text, "+-")) > maxNumber {
 		return d, false
 	}
-	r.digits = r.digits[:0]
-	whole, at := 0, 0
-	for ; at < len(text) && isDigit(text[at]); at++ {
-		whole++
-		r.digits = append(r.digits, text[at])
-	}
-	if whole == 0 {
-		return d, false
-	}
-	if at < len(text) && text[at] == '.' {
-		from := at + 1
-		for at++; at < len(text) && isDigit(text[at]); at++ {
-			r.digits = append(r.digits, text[at])
-		}
-		if at == from {
-			return d, false
-		}
-	}
-	if d.point = whole; at < len(text) {
-		if text[at] != 'e' && text[at] != 'E' {
-			return d, false
-		}
-		exponent, ok := readExponent(text[at+1:])
-		if !ok {
-			return d, false
-		}
-		d.point += exponent
-	}
-	d.digits = r.digits
-	for len(d.digits) > 0 && d.digits[0] == '0' {
-		d.digits = d.digits[1:]
-		d.point--
-	}
-	if d.digits = bytes.TrimRight(d.digits, "0"); len(d.digits) == 0 {
-		return decimal{}, true
-	}
-	return d, true
-}
-
-func readExponent(text []byte) (n int, ok bool) {
-	negative := false
-	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
-		negative, text = text[0] == '-', text[1:]
-	}
-	for _, c := range text {
-		if !isDigit(c) {
-			return 0, false
-		}
-		n = min(10*n+int(c-'0'), maxExponent)
-	}
-	if negative {
-		n = -n
-	}
-	return n, len(text) > 0
+	r.digits = slices.Grow(r.digits[:0], len(text))
+	return feed.ReadDecimal(r.digits, text)
 }
 
 // isCount reports whether text is a short non-negative integer without leading zeros.
@@ -243,24 +178,6 @@ func isCount(text []byte) bool {
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
-// integer returns the number if it is an integer of 64 bits.
-func (d *decimal) integer() (n int64, ok bool) {
-	if len(d.digits) > d.point || d.point > 19 {
-		return 0, len(d.digits) == 0
-	}
-	var u uint64
-	for i := range d.point {
-		u *= 10
-		if i < len(d.digits) {
-			u += uint64(d.digits[i] - '0')
-		}
-	}
-	if d.negative {
-		return -int64(u), u <= 1<<63
-	}
-	return int64(u), u < 1<<63
-}
 
 func (r *Reader) readInteger(v *feed.Field, _ *Cast) (feed.Field, string) {
 	switch v.Kind {
@@ -291,11 +208,11 @@ func (r *Reader) integer(v *feed.Field) (int64, string) {
 	if !ok {
 		return 0, "it is not an integer"
 	}
-	n, ok := d.integer()
+	n, ok := d.Int()
 	switch {
 	case ok:
 		return n, ""
-	case len(d.digits) > d.point:
+	case d.Fraction() > 0:
 		return 0, "it has a fraction"
 	}
 	return 0, "it does not fit into a 64-bit integer"
@@ -344,15 +261,15 @@ func (r *Reader) readNumeric(v *feed.Field, c *Cast) (feed.Field, string) {
 		whole, fraction = c.Precision-c.Scale, c.Scale
 	}
 	switch {
-	case d.point > whole:
+	case d.Point > whole:
 		return *v, fmt.Sprintf("it has more than %s before the point", digits(whole))
-	case len(d.digits)-d.point > fraction && len(d.digits) > 0:
+	case d.Fraction() > fraction:
 		return *v, fmt.Sprintf("it has more than %s after the point", digits(fraction))
 	case v.Kind != feed.String:
 		return *v, ""
 	}
 	from := len(r.bytes)
-	if d.negative {
+	if d.Negative {
 		r.bytes = append(r.bytes, '-')
 	}
 	r.bytes = append(r.bytes, plain(text)...)

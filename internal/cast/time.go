@@ -69,7 +69,7 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 			m.seconds = 10*m.seconds + int64(c-'0')
 		}
 	} else if d, ok := r.number(text); ok {
-		d.point -= c.shift
+		d.Point -= c.shift
 		m, why = r.elapsed(d)
 	} else if c.shift == 0 {
 		m, canonical, why = readRFC3339(text, c.utc)
@@ -114,29 +114,29 @@ func (c *Cast) infinite(text []byte, m *moment, bad bool) (negative, ok bool) {
 }
 
 // elapsed returns the moment d seconds after 1970.
-func (r *Reader) elapsed(d decimal) (m moment, why string) {
+func (r *Reader) elapsed(d feed.Decimal) (m moment, why string) {
 	switch {
-	case len(d.digits) == 0:
+	case len(d.Digits) == 0:
 		return m, ""
-	case d.point > 13:
+	case d.Point > 13:
 		return m, wrongYear
 	}
-	whole := max(0, min(d.point, len(d.digits)))
-	for _, c := range d.digits[:whole] {
+	whole := max(0, min(d.Point, len(d.Digits)))
+	for _, c := range d.Digits[:whole] {
 		m.seconds = 10*m.seconds + int64(c-'0')
 	}
-	for range max(0, d.point-whole) {
+	for range max(0, d.Point-whole) {
 		m.seconds *= 10
 	}
-	if len(d.digits)-d.point > maxSeconds {
+	if len(d.Digits)-d.Point > maxSeconds {
 		return m, "it has too many digits"
 	}
-	m.fraction = d.digits[whole:]
-	if zeros := -d.point; zeros > 0 {
+	m.fraction = d.Digits[whole:]
+	if zeros := -d.Point; zeros > 0 {
 		r.zeros = append(append(r.zeros[:0], bytes.Repeat([]byte("0"), zeros)...), m.fraction...)
 		m.fraction = r.zeros
 	}
-	if d.negative {
+	if d.Negative {
 		m.seconds = -m.seconds
 		if n := len(m.fraction); n > 0 { // count the fraction from the second before
 			m.seconds--

@@ -18,8 +18,8 @@ func Compare(a, b []byte) int {
 		}
 		return bytes.Compare(a, b)
 	}
-	if x, y, both, order := each(a, b, AsNumber); both {
-		return compareDecimals(x, y)
+	if x, y, both, order := each(a, b, readNumber); both {
+		return x.Compare(&y)
 	} else if order != 0 {
 		return order
 	}
@@ -83,26 +83,10 @@ func AsNumber(text []byte) (number []byte, ok bool) {
 	return number, ok
 }
 
-func compareDecimals(a, b []byte) int {
-	ad, ae := decimal(a)
-	bd, be := decimal(b)
-	as, bs := sign(a, ad), sign(b, bd)
-	if as != bs || as == 0 {
-		return cmp.Compare(as, bs)
+func readNumber(text []byte) (d Decimal, ok bool) {
+	number, ok := AsNumber(text)
+	if !ok {
+		return d, false
 	}
-	if c := cmp.Compare(ae, be); c != 0 {
-		return as * c
-	}
-	return as * bytes.Compare(ad, bd)
-}
-
-// sign returns the sign of a number with these digits.
-func sign(number, digits []byte) int {
-	switch {
-	case len(digits) == 0:
-		return 0
-	case number[0] == '-':
-		return -1
-	}
-	return 1
+	return ReadDecimal(nil, number)
 }

@@ -197,7 +197,7 @@ func parseDigits(b []byte) (n int64, ok bool) {
 // whether the double prints as the same number, so no digit is lost.
 func ParseReal(number []byte) (f float64, exact, ok bool) {
 	f, err := strconv.ParseFloat(string(number), 64)
-	if err != nil || f == 0 && bytes.ContainsAny(mantissa(number), "123456789") {
+	if err != nil || f == 0 && !IsZero(number) {
 		return 0, false, false
 	}
 	// Fifteen digits survive conversion to a double and back (DBL_DIG), if the exponent is not extreme.
@@ -216,62 +216,20 @@ func AppendReal(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }
 
-func mantissa(number []byte) []byte {
+// IsZero reports whether a JSON number is a zero as written, in any spelling.
+func IsZero(number []byte) bool {
 	if i := bytes.IndexAny(number, "eE"); i >= 0 {
-		return number[:i]
+		number = number[:i]
 	}
-	return number
+	return !bytes.ContainsAny(number, "123456789")
 }
 
 // exactly reports whether f, printed with the fewest digits that identify it, is the same decimal as number.
 func exactly(number []byte, f float64) bool {
-	var buf [32]byte
-	ad, ae := decimal(number)
-	bd, be := decimal(strconv.AppendFloat(buf[:0], f, 'e', -1, 64))
-	return ae == be && bytes.Equal(ad, bd)
-}
-
-// maxExponent is the limit that larger exponents are reduced to.
-const maxExponent = 1 << 30
-
-// decimal returns the digits of a number without zeros at either end, and the power of ten of the point before the
-// first of them.
-func decimal(number []byte) (digits []byte, exp int) {
-	m := mantissa(number)
-	if len(m) < len(number) {
-		exp, _ = strconv.Atoi(string(bytes.TrimPrefix(number[len(m)+1:], []byte("+"))))
-		exp = max(-maxExponent, min(exp, maxExponent))
-	}
-	m = bytes.TrimPrefix(m, []byte("-"))
-	whole, frac, _ := bytes.Cut(m, []byte("."))
-	digits = append(append(make([]byte, 0, len(m)), whole...), frac...)
-	exp += len(whole)
-	for len(digits) > 0 && digits[0] == '0' {
-		digits = digits[1:]
-		exp--
-	}
-	digits = bytes.TrimRight(digits, "0")
-	if len(digits) == 0 {
-		exp = 0
-	}
-	return digits, exp
-}
-
-// AppendDecimal appends one spelling for all spellings of a number. An integer of 64 bits is spelled as its digits.
-func AppendDecimal(dst, number []byte) []byte {
-	digits, exp := decimal(number)
-	if len(digits) == 0 {
-		return append(dst, '0')
-	}
-	if number[0] == '-' {
-		dst = append(dst, '-')
-	}
-	dst = append(dst, digits...)
-	if zeros := exp - len(digits); zeros >= 0 && exp <= 19 {
-		return append(dst, "0000000000000000000"[:zeros]...)
-	}
-	dst = append(dst, 'e')
-	return strconv.AppendInt(dst, int64(exp), 10)
+	var text, a, b [32]byte
+	d, _ := ReadDecimal(a[:0], number)
+	e, _ := ReadDecimal(b[:0], strconv.AppendFloat(text[:0], f, 'e', -1, 64))
+	return d.Compare(&e) == 0
 }
 
 // Seconds parses a time, in seconds since 1970 or as RFC 3339, and returns seconds since 1970; NaN if text is

@@ -3,6 +3,8 @@ package merge
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/weirsync/weir/internal/feed"
 )
 
 // A sum adds numbers with at most maxWhole digits before the point and maxFraction after it. So 1e1000000 cannot
@@ -82,66 +84,22 @@ type number struct {
 
 // parse reads a summand, or a sum of summands.
 func parse(text []byte) (n number, ok bool) {
-	rest := text
-	if len(rest) > 0 && rest[0] == '-' {
-		n.negative, rest = true, rest[1:]
-	}
-	whole, rest := cutDigits(rest)
-	if len(whole) == 0 || len(whole) > 1 && whole[0] == '0' {
+	d, ok := feed.ReadDecimal(make([]byte, 0, len(text)), text)
+	if !ok || !isJSON(text) || d.Fraction() > maxFraction || d.Point > maxSum {
 		return n, false
 	}
-	var fraction []byte
-	if len(rest) > 0 && rest[0] == '.' {
-		if fraction, rest = cutDigits(rest[1:]); len(fraction) == 0 {
-			return n, false
-		}
+	if len(d.Digits) == 0 {
+		return n, true
 	}
-	exponent := 0
-	if len(rest) > 0 && rest[0]|0x20 == 'e' {
-		digits, small := rest[1:], false
-		if len(digits) > 0 && (digits[0] == '+' || digits[0] == '-') {
-			small, digits = digits[0] == '-', digits[1:]
-		}
-		if digits, rest = cutDigits(digits); len(digits) == 0 {
-			return n, false
-		}
-		exponent = readExponent(digits)
-		if small {
-			exponent = -exponent
-		}
-	}
-	if len(rest) > 0 {
-		return n, false
-	}
-	all := append(append(make([]byte, 0, len(whole)+len(fraction)), whole...), fraction...)
-	n.digits, n.fraction = all, len(fraction)-exponent
-	if n.trim(); len(n.digits) == 0 {
-		return number{}, true
-	}
-	if n.fraction > maxFraction || len(n.digits)-n.fraction > maxSum {
-		return n, false
-	}
+	n = number{d.Negative, d.Digits, len(d.Digits) - d.Point}
 	n.pad(max(0, n.fraction))
 	return n, true
 }
 
-// cutDigits splits a text after its leading digits.
-func cutDigits(text []byte) (digits, rest []byte) {
-	i := 0
-	for i < len(text) && '0' <= text[i] && text[i] <= '9' {
-		i++
-	}
-	return text[:i], text[i:]
-}
-
-// readExponent returns the value of some digits, or a number above all limits.
-func readExponent(digits []byte) int {
-	const most = 1 << 30
-	n, err := strconv.Atoi(string(digits))
-	if err != nil {
-		return most
-	}
-	return min(n, most)
+// isJSON reports whether a text that is a decimal is a JSON number too.
+func isJSON(text []byte) bool {
+	digits := bytes.TrimPrefix(text, []byte("-"))
+	return digits[0] != '+' && (digits[0] != '0' || len(digits) == 1 || digits[1] < '0' || digits[1] > '9')
 }
 
 // trim removes leading and trailing zeros.

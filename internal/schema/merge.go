@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -74,7 +73,7 @@ func (c *Column) neutral() bool {
 	switch c.Merge {
 	case merge.Sum:
 		_, isNumber := feed.IsNumber([]byte(text))
-		return isNumber && zero([]byte(text))
+		return isNumber && feed.IsZero([]byte(text))
 	case merge.Patch:
 		return strings.ReplaceAll(text, " ", "") == "{}"
 	}
@@ -120,8 +119,12 @@ func (c *Column) mergeable(value []byte, k feed.Kind) bool {
 			return false
 		}
 		number := feed.Text(nil, value, k)
+		if !merge.IsSummand(number) || c.Precision == 0 {
+			return merge.IsSummand(number)
+		}
 		// If values were rounded, the sum would depend on where batches end.
-		return merge.IsSummand(number) && (c.Precision == 0 || fractionDigits(number) <= max(0, c.Scale))
+		d, _ := feed.ReadDecimal(nil, number)
+		return d.Fraction() <= max(0, c.Scale)
 	case merge.Patch:
 		return k == feed.JSON && value[0] != feed.JSONNull[0]
 	}
@@ -137,16 +140,6 @@ func (c *Column) mergeable(value []byte, k feed.Kind) bool {
 	}
 	_, ok := c.appendOrder(nil, feed.Text(nil, value, k))
 	return ok
-}
-
-// fractionDigits returns the number of digits after the point, without zeros at the end.
-func fractionDigits(number []byte) int {
-	digits, exp, ok := bytes.Cut(feed.AppendDecimal(nil, number), []byte("e"))
-	n, _ := strconv.Atoi(string(exp))
-	if !ok { // an integer of 64 bits
-		return 0
-	}
-	return max(0, len(bytes.TrimPrefix(digits, []byte("-")))-n)
 }
 
 // readsNumbers reports whether the column's type reads a number from a string.

@@ -339,7 +339,7 @@ func (c *Column) accepts(value []byte, k feed.Kind) bool {
 		}
 		if c.Size == 4 {
 			f, err := strconv.ParseFloat(string(number), 32)
-			return err == nil && (f != 0 || zero(number))
+			return err == nil && (f != 0 || feed.IsZero(number))
 		}
 		_, exact, ok := feed.ParseReal(number)
 		return ok && (exact || !c.Exact)

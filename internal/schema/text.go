@@ -25,8 +25,8 @@ func huge(number []byte) bool {
 	if i < 0 || len(number)-i < 5 {
 		return false
 	}
-	exp, err := strconv.Atoi(string(bytes.TrimPrefix(number[i+1:], []byte("+"))))
-	return err != nil || exp > MaxWhole-len(number) || exp < len(number)-MaxFraction
+	d, _ := feed.ReadDecimal(nil, number)
+	return d.Point > MaxWhole || d.Fraction() > MaxFraction
 }
 
 // hasHuge reports whether an object or array contains such a number.
@@ -62,14 +62,6 @@ func isSpecial(value []byte) bool {
 		return true
 	}
 	return false
-}
-
-// zero reports whether a number is a zero as written, in any spelling.
-func zero(number []byte) bool {
-	if i := bytes.IndexAny(number, "eE"); i >= 0 {
-		number = number[:i]
-	}
-	return !bytes.ContainsAny(number, "123456789")
 }
 
 // AppendUUID appends the digits of a UUID in lower case. text may have any spelling that Postgres reads
