@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -237,7 +238,7 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 		if ad.keyErr == nil {
 			ways = append(ways, "--accept-settings continues under the new settings")
 		}
-		return false, SettingsError{fmt.Sprintf("%s was read up to line %d with other settings: %s (%s)", s.name, from.line, strings.Join(words, ", "), strings.Join(ways, "; "))}
+		return false, SettingsError{withWays(fmt.Sprintf("%s was read up to line %d with other settings: %s", s.name, from.line, strings.Join(words, ", ")), ways...)}
 	case ad.keyErr != nil:
 		return false, ad.keyErr
 	}
@@ -254,8 +255,8 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 		case !t.Exists:
 			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, ad.howToReadAgain("rebuilds it"+ad.once("--restart", "reread")))
 		case !ad.cfg.Restart.AcceptSettings:
-			return fmt.Errorf("table %q is not as this checkpoint (%s, line %d) left it: %s (%s; --accept-settings continues with the table as it is%s)",
-				t.Name, s.name, s.from.line, describeChanges(t), ad.howToReadAgain("reads again"), ad.once("--accept-settings"))
+			return errors.New(withWays(fmt.Sprintf("table %q is not as this checkpoint (%s, line %d) left it: %s", t.Name, s.name, s.from.line, describeChanges(t)),
+				ad.howToReadAgain("reads again"), "--accept-settings continues with the table as it is"+ad.once("--accept-settings")))
 		}
 	}
 	return nil
@@ -268,6 +269,11 @@ func (ad *admission) howToReadAgain(does string) string {
 		return ad.howToRebuild()
 	}
 	return "--restart reread " + does
+}
+
+// withWays adds the ways out to what is wrong, a line for each.
+func withWays(what string, ways ...string) string {
+	return what + "\n  " + strings.Join(ways, "\n  ")
 }
 
 // describeChanges lists how a table may have changed: its altered columns, and causes that the database does not show.
