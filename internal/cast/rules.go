@@ -53,5 +53,5 @@ var rules = map[TypeKind]rule{
 	UUID:         {article: "a UUID", read: (*Reader).readUUID, column: schema.UUID, text: schema.Text, storedIn: []schema.Type{schema.UUID}},
 	Bytes:        {article: "bytes in base64", read: (*Reader).readBytes, column: schema.Bytes, text: schema.Bytes, storedIn: []schema.Type{schema.Bytes}},
 	Bits:         {article: "bits in base64", read: (*Reader).readBits, column: schema.Bytes, text: schema.Bytes, storedIn: []schema.Type{schema.Bytes, schema.Bits}},
-	Array:        {article: "an array", column: schema.JSON, text: schema.Text, storedIn: []schema.Type{schema.JSON, schema.Array}},
+	Array:        {article: "an array", column: schema.JSON, text: schema.Text, storedIn: []schema.Type{schema.JSON, schema.Array, schema.JSONs}},
 }

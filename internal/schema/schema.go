@@ -40,6 +40,7 @@ const (
 	Day      // a date
 	Instant  // a point in time
 	Array    // arrays, from a JSON array or the database's own syntax
+	JSONs    // arrays whose elements are any JSON
 	Bits     // strings of 0 and 1; true is 1, false is 0
 	External // anything else: only the database knows what it accepts
 
@@ -49,7 +50,7 @@ const (
 
 func (t Type) String() string {
 	return [...]string{"any", "boolean", "integer", "real", "number", "text", "json", "numeric",
-		"uuid", "enum", "date", "time", "array", "bits", "external", "bytes", "rows"}[t]
+		"uuid", "enum", "date", "time", "array", "array", "bits", "external", "bytes", "rows"}[t]
 }
 
 // A Table is one table of a database as a batch needs it. The fields from Exists on are set by the driver.

@@ -272,8 +272,8 @@ func (v *valueText) of(raw []byte, t schema.Type) []byte {
 		return text
 	case c == ' ': // [feed.JSONNull]
 		return raw[1:]
-	case c == '[' && t == schema.Array:
-		v.scratch = appendArray(v.scratch[:0], raw)
+	case c == '[' && (t == schema.Array || t == schema.JSONs):
+		v.scratch = appendArray(v.scratch[:0], raw, t)
 		return v.scratch
 	case c == 't' && t == schema.Bits:
 		return one
@@ -292,8 +292,9 @@ func (v *valueText) of(raw []byte, t schema.Type) []byte {
 
 var zero, one = []byte("0"), []byte("1")
 
-// appendArray appends a JSON array in Postgres' format. Objects in it become texts.
-func appendArray(dst, json []byte) []byte {
+// appendArray appends a JSON array in Postgres' format. Objects in it become texts, and strings in an array of JSON stay
+// in quotes.
+func appendArray(dst, json []byte, t schema.Type) []byte {
 	open, comma := 0, false
 	w := feed.Walk(json)
 	for w.Next() {
@@ -312,7 +313,10 @@ func appendArray(dst, json []byte) []byte {
 			dst = append(dst, "NULL"...)
 		case feed.String, feed.JSON:
 			dst = append(dst, '"')
-			for _, c := range feed.Text(nil, v, w.Kind) {
+			if t != schema.JSONs {
+				v = feed.Text(nil, v, w.Kind)
+			}
+			for _, c := range v {
 				if c == '"' || c == '\\' {
 					dst = append(dst, '\\')
 				}

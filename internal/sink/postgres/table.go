@@ -43,6 +43,7 @@ type kept struct {
 
 // A column has the facts about a column that only SQL needs.
 type column struct {
+	domain   bool
 	staged   string // its type in the staging table; for a domain, the base type
 	image    string // a format for an expression that makes equality exact
 	identity bool   // the server generates its values
@@ -155,14 +156,14 @@ ORDER BY a.attnum`
 // column converts the row into a column.
 func (row *columnRow) column() (c schema.Column, more column) {
 	c = schema.Column{Name: row.Name, Decl: row.Decl, NotNull: row.NotNull, Default: row.Default, Generated: row.Identity == "a" || row.Generated != ""}
-	more = column{staged: row.Staged, image: "%s", identity: row.Identity != "", always: row.Identity == "a", held: strings.TrimPrefix(row.Held, "rule _RETURN on ")}
+	more = column{domain: row.Kind == "d", staged: row.Staged, image: "%s", identity: row.Identity != "", always: row.Identity == "a", held: strings.TrimPrefix(row.Held, "rule _RETURN on ")}
 	if row.Identity == "d" {
 		c.Default = schema.SequenceDefault
 	}
 	if row.CollationName != "" && row.CollationName != "default" {
 		more.staged += " COLLATE " + row.Collation
 	}
-	c.Judged = row.Kind == "d" // a domain may have a CHECK
+	c.Judged = more.domain // it may have a CHECK
 	c.Timed = slices.Contains(timeTypes, strings.TrimPrefix(row.Type, "_"))
 	text := func() {
 		c.Type = schema.Text
@@ -216,7 +217,9 @@ func (row *columnRow) column() (c schema.Column, more column) {
 				more.image = "(%s)::" + strings.ReplaceAll(more.staged, "%", "%%")
 			}
 		case row.Category == "A":
-			c.Type, c.Judged = schema.Array, true
+			if c.Type, c.Judged = schema.Array, true; row.Type == "_json" || row.Type == "_jsonb" {
+				c.Type = schema.JSONs
+			}
 		case row.Type == "bit", row.Type == "varbit":
 			if c.Type, c.Judged = schema.Bits, true; row.Type == "bit" {
 				c.Size = row.Modifier
@@ -272,7 +275,7 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 			c.Generated, c.Default = false, schema.SequenceDefault
 		case c.Generated:
 			return false, sink.KeyColumnError(&t.Table, c, sink.Computed)
-		case c.Type == schema.External || c.Type == schema.Bits || c.Type == schema.Array || c.Type == schema.JSON:
+		case c.Type == schema.External || c.Type == schema.Bits || c.Type == schema.Array || c.Type == schema.JSON || c.Type == schema.JSONs:
 			return false, sink.KeyColumnError(&t.Table, c, "is "+c.Decl+": weir could not tell which of its values are equal")
 		case (c.Type == schema.Number || c.Type == schema.Instant) && strings.Contains(c.Decl, "(") || c.Type == schema.Real && c.Size == 4:
 			return false, sink.KeyColumnError(&t.Table, c, "is "+c.Decl+", which rounds: weir could not tell which of its values become equal")
