@@ -20,15 +20,15 @@ type Backoff struct {
 	next time.Duration // maximum of the next wait; 0 means Min
 }
 
-// Next returns the next wait: between half of its maximum and the maximum. If the maximum exceeds left, ok is false
-// and the sequence does not advance.
+// Next returns the next wait: between half of its maximum and the maximum, but at most left. ok is false if nothing is
+// left.
 func (b *Backoff) Next(left time.Duration) (wait time.Duration, ok bool) {
-	longest := max(b.next, b.Min)
-	if longest > left {
+	if left <= 0 {
 		return 0, false
 	}
+	longest := max(b.next, b.Min)
 	b.next = min(2*longest, b.Max)
-	return longest/2 + rand.N(longest/2+1), true
+	return min(longest/2+rand.N(longest/2+1), left), true
 }
 
 // Reset restarts the sequence after a success.

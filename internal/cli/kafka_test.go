@@ -59,6 +59,7 @@ import (
 //	committed GROUP OFFSET…           check them
 //	retain TOPIC OFFSET               let retention remove the records before OFFSET
 //	compacted TOPIC OFFSET            wait until a topic whose last record has OFFSET is compacted
+//	hangs                             answer no more requests
 //	unled                             answer the next fetch as a broker that is not the leader
 //	truncated OFFSET                  elect a leader whose log ends before the records that were read
 //	joins N                           wait for N requests to join a group since the last such command
@@ -104,7 +105,7 @@ func init() {
 			s.Until("a request", func() bool { return s.asks.Load() > 0 })
 		},
 		"secure": secure, "rotate": rotate, "token": token, "damage": damage, "commit": commit, "committed": committed, "retain": retain, "joins": joins, "member": member, "expel": expel, "fill": fill,
-		"compacted": compacted, "unled": unled, "truncated": truncated,
+		"compacted": compacted, "unled": unled, "hangs": hangs, "truncated": truncated,
 		"forbid": func(s *script, _ *testscript.TestScript, args []string) {
 			s.c.Fault(kfake.Fault{Group: args[0], TopLevel: true, Err: kerr.GroupAuthorizationFailed, Count: -1})
 		},
@@ -385,6 +386,17 @@ func compacted(s *script, _ *testscript.TestScript, args []string) {
 				}
 			}
 		}
+	})
+}
+
+// hangs lets the cluster answer no more requests.
+func hangs(s *script, ts *testscript.TestScript, _ []string) {
+	end := make(chan struct{})
+	ts.Defer(func() { close(end) })
+	s.c.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+		s.c.KeepControl()
+		s.c.SleepControl(func() { <-end })
+		return nil, nil, false
 	})
 }
 

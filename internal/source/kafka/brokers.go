@@ -150,10 +150,12 @@ func (b *brokers) retry(ctx context.Context, call func() error) error {
 		err = fmt.Errorf("%s: %w", b.spec, bare(err))
 		_, wasReached := b.connections.state()
 		switch {
+		case errors.Is(err, kerr.IllegalSaslState):
+			return fmt.Errorf("%s: the broker takes no login here: leave --sasl out, or name the port that takes one", b.spec)
 		case isFatal(err) && !b.connections.mayBeReplaced(err) || !wasReached && isMismatch(err) || attempt >= silentTries && !b.answered && errors.As(err, new(*kgo.ErrFirstReadEOF)):
 			return err
 		case !wasReached && b.cfg.kafka.SASL != "" && errors.Is(err, io.EOF):
-			return fmt.Errorf("%s: the broker ended the connection at the login: user, password or mechanism may be wrong", b.spec)
+			return fmt.Errorf("%s: the broker ended the connection at the login: user, password or mechanism may be wrong, or it takes no login there (leave --sasl out)", b.spec)
 		}
 		wait, ok := waits.Next(o.RetryFor - time.Since(begin))
 		if !ok {
@@ -302,11 +304,8 @@ func isRefusal(err error) bool {
 		tcp.IsRefusal(err) || errors.Is(err, kerr.SaslAuthenticationFailed) || errors.As(err, new(loginError))
 }
 
-// isMismatch reports that no broker has the name, or that only one side uses TLS or a login.
-func isMismatch(err error) bool {
-	var dns *net.DNSError
-	return errors.As(err, new(*kgo.ErrFirstReadEOF)) || errors.As(err, &dns) && dns.IsNotFound
-}
+// isMismatch reports that only one side uses TLS or a login.
+func isMismatch(err error) bool { return errors.As(err, new(*kgo.ErrFirstReadEOF)) }
 
 // bare removes the client's prefixes that carry no information from an error.
 func bare(err error) error {

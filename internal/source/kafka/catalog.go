@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weirsync/weir/internal/backoff"
@@ -86,7 +87,10 @@ func (c *catalog) findLanes(ctx context.Context) error {
 		if pattern != nil && (t.IsInternal || !pattern.MatchString(t.Topic)) {
 			continue
 		}
-		if t.Err != nil {
+		switch {
+		case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
+			return fatalError{fmt.Errorf("there is no topic %s: create it, or correct the name", t.Topic)}
+		case t.Err != nil:
 			return fmt.Errorf("topic %s: %w", t.Topic, t.Err)
 		}
 		if err := c.findPartitions(&t); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -117,13 +118,23 @@ func (s *Source) Stop() {
 	s.next.interrupt()
 }
 
-// Close implements [source.Source].
+// Close implements [source.Source]. It takes at most closeWait: what has not ended then, because brokers do not answer,
+// ends with the process.
 func (s *Source) Close() error {
 	s.Stop()
-	for _, end := range slices.Backward(s.closing) {
-		end()
-	}
+	ended := make(chan struct{})
+	go func(closing []func()) {
+		for _, end := range slices.Backward(closing) {
+			end()
+		}
+		close(ended)
+	}(s.closing)
 	s.closing = nil
+	select {
+	case <-ended:
+	case <-time.After(closeWait):
+		s.cfg.common.Log.Warn(fmt.Sprintf("the brokers have not answered for %s: a group waits for this member until its session expires", closeWait))
+	}
 	return nil
 }
 

@@ -26,7 +26,9 @@ const (
 	commitWait = 2 * time.Second
 	// leaveWait limits how long a member that ends waits for the group. The client does not leave during a rebalance,
 	// and a rebalance may be waiting for a dead member.
-	leaveWait = 10 * time.Second
+	leaveWait = 3 * time.Second
+	// closeWait limits all of it, and the end of the connections to brokers that may not answer any more.
+	closeWait = 8 * time.Second
 )
 
 // A member is one member of a consumer group. The client's goroutines report assigned and revoked partitions with
