@@ -128,7 +128,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}
-	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unread: a.unread,
+	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, counted: a.history.counted,
 		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: turns}}
 	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, history: a.history, housekeeper: r.housekeeper, full: full, free: free, turns: turns}
 	return p

@@ -113,6 +113,19 @@ func TestSync_RewindKeepsCounts(t *testing.T) {
 	}
 }
 
+// TestRejects_RewindCountsOnce: a rejected line that is read again is not counted again.
+func TestRejects_RewindCountsOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, []string{`{"id":1}`, `{"id":2}`, `{"id":3}`, `bad`, `{"id":[]}`, `{"id":7}`, `{"id":8}`, `bad`})
+	for _, to := range []job.Rejects{job.KeepRejects, job.DiscardRejects} {
+		c := configOf(t, path, to)
+		c.Rejects.Max = 3
+		if n := rewound(t, c).Rejected(); n != 3 {
+			t.Errorf("--rejects %s: 3 rejected lines are counted as %d", to, n)
+		}
+	}
+}
+
 // TestMap_RewindKeepsCounts: what a mapping has counted is kept after a rewind, even if only lines that are not read
 // again had it.
 func TestMap_RewindKeepsCounts(t *testing.T) {

@@ -20,6 +20,9 @@ type history struct {
 	fences      fences
 	ends        map[string]int64 // end offsets of a catalog's lanes when the run began
 	nameless    bool             // another group member has the same name
+	// counted is, by lane, up to which offset the attempts have counted lines that they rejected before the database
+	// saw them. Lines that are read again are not counted again.
+	counted map[string]int64
 
 	streamNames map[string]string // see settings.Names; owned by the reader
 	keyless     map[string]bool   // see settings.Keyless; owned by the reader
@@ -29,7 +32,7 @@ type history struct {
 }
 
 func newHistory(tables []Table) *history {
-	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, fences: fences{fencedOnce: map[string]bool{}, lost: map[string]bool{}}}
+	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, counted: map[string]int64{}, fences: fences{fencedOnce: map[string]bool{}, lost: map[string]bool{}}}
 }
 
 // maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a rewind. A server that is
@@ -112,6 +115,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	var names []string
 	for _, l := range a.lanes {
 		l.progress.Drop()
+		h.counted[l.name] = max(h.counted[l.name], l.reading.counted)
 		names = append(names, l.name)
 	}
 	if err := a.run.claims.Drop(ctx, names...); err != nil {

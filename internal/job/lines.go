@@ -250,8 +250,12 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	}
 	rejected := fold.NewReject(at, table, why, line)
 	rd.filler.startPeriod(l)
-	l.progress.Reject(&rejected)
+	continues := l.begun.At != "" && l.begun.At == l.from.mark.Source
+	if !continues || at.Offset >= rd.counted[l.name] {
+		l.progress.Reject(&rejected)
+	}
 	l.reading.rejected++
+	l.reading.counted = at.Offset + 1
 	switch rd.cfg.Rejects.To {
 	case DiscardRejects:
 	case FailRejects:

@@ -23,6 +23,7 @@ type reader struct {
 	scans     *scanPool
 	adder     *tableAdder
 	unread    *unreadFiles
+	counted   map[string]int64 // see history
 
 	read   bool  // at least one line was read
 	failed error // the error that ended reading
@@ -37,7 +38,8 @@ type laneReading struct {
 	conn int      // connection of the current lines; see [source.Block]
 	feed feedState
 
-	ended bool // all its lines were folded
+	ended   bool  // all its lines were folded
+	counted int64 // up to which offset rejected lines are counted
 
 	inSet int // position in the current set, from 1; 0: not in it
 	tally
