@@ -93,7 +93,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		return func(name string, value float64, part string, labels ...string) {
 			desc := c.whole[name]
 			if part != "" {
-				desc, labels = c.parts[name], append(labels, label(part))
+				desc, labels = c.parts[name], append(labels, part)
+			}
+			for i := range labels {
+				labels[i] = label(labels[i])
 			}
 			out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 		}
@@ -109,15 +112,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	count("weir_sender_errors_total", float64(s.SenderErrors), "")
 	count("weir_path_mismatches_total", float64(s.Notes.Total(progress.Mismatched)), "")
 	count("weir_lost_values_total", float64(s.Notes.Total(progress.Lost)), "")
-	for column, n := range s.Notes[progress.Nulled] {
-		count("weir_nulled_values_total", float64(n), "", column)
-	}
-	ignored := map[string]int64{} // two names may become the same label
-	for field, n := range s.Notes[progress.Ignored] {
-		ignored[label(field)] += n
-	}
-	for field, n := range ignored {
-		count("weir_ignored_values_total", float64(n), "", field)
+	for name, kind := range map[string]progress.NoteKind{"weir_nulled_values_total": progress.Nulled, "weir_ignored_values_total": progress.Ignored} {
+		byLabel := map[string]int64{} // two names may become the same label
+		for column, n := range s.Notes[kind] {
+			byLabel[label(column)] += n
+		}
+		for column, n := range byLabel {
+			count(name, float64(n), "", column)
+		}
 	}
 	stalled := map[progress.Cause]float64{}
 	for _, st := range s.Stalls() {

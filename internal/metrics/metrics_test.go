@@ -70,3 +70,19 @@ func TestMetrics_SourceThatEndsStays(t *testing.T) {
 		t.Errorf("a feed that has ended is not shown as unconnected:\n%s", have)
 	}
 }
+
+// Prometheus takes only UTF-8, and each set of labels only once.
+func TestMetrics_NamesThatAreNotUTF8(t *testing.T) {
+	p := progress.New("t\xff")
+	reg := metrics.New(metrics.Run{Job: "j", Progress: p})
+	for _, kind := range []progress.NoteKind{progress.Nulled, progress.Ignored} {
+		p.Note(kind, "t.a\xff", 1)
+		p.Note(kind, "t.a\xfe", 2)
+	}
+	have := scrape(t, reg)
+	for _, line := range []string{`weir_nulled_values_total{column="t.a�",weir_job="j"} 3`, `weir_ignored_values_total{field="t.a�",weir_job="j"} 3`} {
+		if !strings.Contains(have, "\n"+line+"\n") {
+			t.Errorf("there is no %s in\n%s", line, have)
+		}
+	}
+}
