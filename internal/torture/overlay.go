@@ -1,6 +1,5 @@
 // Package torture has the tests that kill weir, its databases and its disks, and check that nothing is lost,
-// duplicated or inconsistent. docs/dev/test-runs.md has their results. The environment variable TORTURE multiplies
-// their duration.
+// duplicated or inconsistent. The environment variable TORTURE multiplies their duration.
 package torture
 
 import (
