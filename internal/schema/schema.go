@@ -167,6 +167,7 @@ type ValueRules struct {
 	Judged    bool      // the database may reject a value that the column accepts
 	Finite    bool      // a Real or Number accepts neither NaN nor infinities
 	Timed     bool      // values are times, dates or intervals, or arrays of them
+	Decimal   bool      // an Affine takes numbers in strings
 }
 
 // Widening says how a column's type may change to hold more values.
@@ -371,10 +372,15 @@ func (c *Column) accepts(value []byte, k feed.Kind) bool {
 		_, err := hex.Decode(make([]byte, hex.DecodedLen(len(text))), text)
 		return isHex && err == nil
 	case Affine:
-		if isNumber {
-			return classify(value, k)&exact != 0
+		if k == feed.String {
+			if number = feed.Text(nil, value, k); !c.Decimal || c.Key {
+				return !affinityChanges(number)
+			}
+			if k, isNumber = feed.IsNumber(number); !isNumber {
+				return !affinityChanges(number)
+			}
 		}
-		return k != feed.String || !affinityChanges(feed.Text(nil, value, k))
+		return !isNumber || classify(number, k)&exact != 0
 	}
 	return true
 }

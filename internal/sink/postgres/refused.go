@@ -171,13 +171,13 @@ func (c *pieces) columnOf(e *pgconn.PgError) string {
 	return fmt.Sprintf("column %q: ", names[c.script.done-first])
 }
 
-// words returns the database's own message for a refusal.
+// words returns the database's own message for a refusal, on one line.
 func words(e *pgconn.PgError) string {
 	s := e.Message
 	if e.Detail != "" {
 		s += ": " + e.Detail
 	}
-	return fmt.Sprintf("%s (SQLSTATE %s)", s, e.Code)
+	return fmt.Sprintf("%s (SQLSTATE %s)", strings.ReplaceAll(s, "\n", " "), e.Code)
 }
 
 // linkedSQL queries the SQLSTATEs of violations that may disappear when other rows of the flush's tables are written:

@@ -150,6 +150,8 @@ var userTables = []userTable{
 	{name: "WITHOUT ROWID with a default", sqlite: `CREATE TABLE {t} (id INTEGER PRIMARY KEY, a TEXT DEFAULT 'none', b TEXT) WITHOUT ROWID`},
 	{name: "WITHOUT ROWID, STRICT and generated", sqlite: `CREATE TABLE {t} (id TEXT PRIMARY KEY, b TEXT, a TEXT AS (b || '!') STORED) WITHOUT ROWID, STRICT`, generated: true,
 		id: sqlValue{`"k%d"`, "'k%d'"}, old: sqlValue{"", "'k%d'"}},
+	{name: "DECIMAL", sqlite: `CREATE TABLE {t} (id INTEGER PRIMARY KEY, a DECIMAL(10,2) DEFAULT 0.1, b TEXT)`,
+		a: [2]sqlValue{{`"10.50"`, "'10.50'"}, {"-7.0", "'-7.0'"}}},
 	{name: "a column without a type", sqlite: `CREATE TABLE {t} (id INTEGER PRIMARY KEY, a, b TEXT)`, a: reals},
 	{name: "columns that compare without case", sqlite: `CREATE TABLE {t} (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE, b TEXT)`,
 		a: [2]sqlValue{{`"x"`, "'x'"}, {`"X"`, "'X'"}}},

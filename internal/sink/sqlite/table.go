@@ -85,6 +85,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 		}
 		c.Type = affinity(c.Decl, t.Strict)
 		c.Finite = t.Strict // NaN and infinities are stored as text
+		c.Decimal = c.Type == schema.Affine && slices.ContainsFunc([]string{"DEC", "NUM"}, func(w string) bool { return strings.Contains(strings.ToUpper(c.Decl), w) })
 		c.HoldsTime = c.Type == schema.Text || c.Type == schema.Any || c.Type == schema.Affine
 		defaults = defaults || c.Default != ""
 		if s.int(4) > 0 {

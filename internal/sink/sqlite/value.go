@@ -56,7 +56,7 @@ func convert(raw []byte, t schema.Type) value {
 		return blob(bytes)
 	}
 	number := k
-	if k == feed.String && (t == schema.Int || t == schema.Real) {
+	if k == feed.String && (t == schema.Int || t == schema.Real || t == schema.Affine) {
 		if is, ok := feed.IsNumber(text); ok { // otherwise it is NaN or an infinity, which is text here
 			number = is
 		}
