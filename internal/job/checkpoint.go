@@ -278,7 +278,7 @@ func withWays(what string, ways ...string) string {
 
 // describeChanges lists how a table may have changed: its altered columns, and causes that the database does not show.
 func describeChanges(t *schema.Table) string {
-	unknown := "it was dropped and recreated, restored from a dump, or is unlogged and the server crashed"
+	unknown := "it was dropped and recreated, or restored from a dump"
 	if len(t.Altered) == 0 {
 		return unknown
 	}

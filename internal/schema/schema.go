@@ -134,9 +134,8 @@ type Column struct {
 	Key  bool
 	Type Type
 	// Size is the size in bytes of an Int or a Real (0 means 8), the maximum length of a Text (0 means unlimited)
-	// in characters, or in bytes if Bytes is set, or the length of Bits (0 means that it varies).
+	// in characters, or the length of Bits (0 means that it varies).
 	Size   int
-	Bytes  bool
 	Labels []string // of an Enum; of a Bool: the strings that it accepts
 	// Precision and Scale are the digits of a Number, in all and after the point; 0, 0 means any.
 	Precision, Scale int
@@ -353,7 +352,7 @@ func (c *Column) accepts(value []byte, k feed.Kind) bool {
 		if c.Collation != nil { // trailing blanks may not count
 			text = c.Collation.Form(bytes.Clone(text))
 		}
-		return len(text) <= c.Size || !c.Bytes && utf8.RuneCount(text) <= c.Size
+		return utf8.RuneCount(text) <= c.Size
 	case JSON:
 		return k != feed.JSON || !hasHuge(value)
 	case UUID:

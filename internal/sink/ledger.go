@@ -280,7 +280,7 @@ func (e DroppedError) Error() string {
 	if e.Column != "" {
 		return fmt.Sprintf("column %q of table %q was dropped while weir wrote to it", e.Column, e.Table)
 	}
-	return fmt.Sprintf("table %q was dropped, replaced, emptied by a crash of the server, or lost columns while weir wrote to it", e.Table)
+	return fmt.Sprintf("table %q was dropped, replaced or lost columns while weir wrote to it", e.Table)
 }
 
 // CheckSame returns a [DroppedError] if now is not the same table as was.

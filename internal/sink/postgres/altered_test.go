@@ -1,55 +1,15 @@
 package postgres_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"context"
-	"fmt"
 	"math/rand/v2"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
-
-// TestTable_Unlogged: a crash of the server empties an unlogged table, but not the checkpoint. The current run ends
-// with an error, and so does the next one.
-func TestTable_Unlogged(t *testing.T) {
-	s := testpg.Start(t, "fsync=on")
-	db := connect(t, s.Database(t))
-	db.Exec(t, "CREATE UNLOGGED TABLE t (id integer PRIMARY KEY, a text)")
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":1,"a":"x"}`)
-	r.Flush(`{"id":2,"a":"x"}`)
-	r.End()
-	id := func(r *sinktest.Run) string {
-		known, err := sink.Table(t.Context(), r.Sink.Tables, "t", []string{"id"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return known.ID
-	}
-	r = sinktest.Begin(t, db)
-	if got := id(r); got != r.Checkpoint().TableID {
-		t.Errorf("the table is %q, the checkpoint's %q", got, r.Checkpoint().TableID)
-	}
-	s.Kill()
-	s.Restart(t)
-	db = connect(t, db.url)
-	r.Fold(`{"id":3,"a":"x"}`)
-	if _, err := sink.Retry(r.Sink, time.Minute, func(*sink.Error) {}).Flush(t.Context(), r.Seal()); !errors.As(err, new(sink.DroppedError)) {
-		t.Errorf("nobody said that the table was emptied: %v", err)
-	}
-	r.End()
-	r = sinktest.Begin(t, db)
-	if got := id(r); got == r.Checkpoint().TableID {
-		t.Errorf("the table that was emptied is %q as before", got)
-	}
-	sinktest.Expect(t, db, "SELECT count(*) FROM t", "0")
-}
 
 // TestTables_DroppedMeanwhile: a table that another session drops or creates while it is read exists completely or not
 // at all.
@@ -81,37 +41,5 @@ func TestTables_DroppedMeanwhile(t *testing.T) {
 		if seen[table.Exists]++; table.Exists && (len(table.Columns) != 2 || len(table.Key) != 1 || !table.HasConstraints || table.Columns[0].Default == "") {
 			t.Fatalf("half of the table was read: %+v", table)
 		}
-	}
-}
-
-// TestTables_ReplacedAllTheTime: reading a table that another session keeps replacing fails, after some tries, with a
-// retryable error. The table is never reported as missing.
-func TestTables_ReplacedAllTheTime(t *testing.T) {
-	url := testpg.New(t)
-	other, db := connect(t, url), connect(t, url).Open(t)
-	other.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY)")
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = other.conn.Exec(ctx, "DO $$ BEGIN LOOP DROP TABLE t; CREATE TABLE t (id integer PRIMARY KEY); COMMIT; END LOOP; END $$", pgx.QueryExecModeSimpleProtocol)
-	}()
-	defer func() { stop(); <-ended }()
-	var wanted []sink.TableKey
-	for i := range 50 { // to make it slow
-		wanted = append(wanted, sink.TableKey{Name: fmt.Sprint("other ", i)})
-	}
-	wanted = append(wanted, sink.TableKey{Name: "t"})
-	within, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for reads := 1; ; reads++ {
-		tables, err := db.Tables(within, wanted...)
-		if err == nil && tables[len(wanted)-1].Exists { // it was fast enough
-			continue
-		}
-		if failed, ok := errors.AsType[*sink.Error](err); !ok || failed.Class != sink.Transient || failed.Reason != "locked" {
-			t.Errorf("read %d ended with %v", reads, err)
-		}
-		return
 	}
 }

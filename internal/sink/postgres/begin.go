@@ -23,10 +23,9 @@ func (a *attempt) fit() error {
 
 // A tableChange is a change that adapts a table to a batch, and the table after it.
 type tableChange struct {
-	ddl      []statement
-	keys     []statement // recreate its foreign keys that a parent's change drops
-	after    relation
-	unmarked bool // it is unlogged, and gets its marker
+	ddl   []statement
+	keys  []statement // recreate its foreign keys that a parent's change drops
+	after relation
 }
 
 // fit finds the statements that adapt the table to the batch.
@@ -46,9 +45,6 @@ func (p *part) fit() (err error) {
 	if len(p.ddl) > 0 {
 		p.after.facts = ""
 	}
-	if p.unmarked = p.after.unlogged && p.after.marker == ""; p.unmarked {
-		p.after.ID = ""
-	}
 	return nil
 }
 
@@ -60,11 +56,11 @@ const arrayNulls = "SET LOCAL array_nulls = on"
 func (a *attempt) begin() {
 	d, s := a.d, a.script
 	s.begin(commitLevels[d.opt.Level])
-	if name := "weir/" + a.f.Job; d.named != name && !d.pooled {
-		s.add("SET application_name = %s", literal(name))
+	if !d.pooled {
+		s.add("SET application_name = %s", literal("weir/"+a.f.Job))
 	}
-	if limit := a.mayPause(); d.idle == 0 || d.idle > limit {
-		s.add("SET LOCAL idle_in_transaction_session_timeout = %d", limit.Milliseconds())
+	if d.idle == 0 || d.idle > stoppedAfter {
+		s.add("SET LOCAL idle_in_transaction_session_timeout = %d", stoppedAfter.Milliseconds())
 	}
 	if d.opt.IgnoreForeignKeys {
 		s.add("SET LOCAL session_replication_role = replica") // the only way to skip keys that are not deferrable
@@ -100,34 +96,19 @@ func (a *attempt) begin() {
 	}
 }
 
-// The server ends the session if it waits for the client for longer than stoppedAfter, plus stoppedRow for each of the
-// flush's rows. If the client was stopped, others, including the one that could end the session, may be waiting for its
-// locks. Between two scripts of a transaction the client compares its rows with the database's: that took 4 µs a row on
-// a busy machine.
-const (
-	stoppedAfter = 10 * time.Second
-	stoppedRow   = 50 * time.Microsecond
-)
-
-// mayPause returns how long the server waits for the flush at most.
-func (r *flushRun) mayPause() time.Duration {
-	limit := stoppedAfter
-	for _, rows := range r.rows {
-		limit += time.Duration(len(rows)) * stoppedRow
-	}
-	return limit
-}
+// stoppedAfter is how long the server waits for the client before it ends the session. If the client was stopped,
+// others, including the one that could end the session, may be waiting for its locks. Between two scripts of a
+// transaction the client compares its rows with the database's: that took 4 µs a row on a busy machine.
+const stoppedAfter = time.Minute
 
 // lockTables adds the advisory locks between flushes: exclusive for tables that this flush needs for itself, shared for
 // the others. A piecewise flush needs the tables that may reject rows for itself: it writes messages in feed order, so
-// two such flushes could deadlock on each other's rows. A flush that is resent, because another session inserted a key
-// first or because of a deadlock, needs all: otherwise it could collide again at the next key. For versions see
-// [part.exclusive].
+// two such flushes could deadlock on each other's rows. For versions see [part.exclusive].
 func (a *attempt) lockTables() {
 	locks := map[int64]bool{} // by number; true: exclusive
 	for _, p := range a.parts {
 		if p.b.Used() {
-			locks[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints || a.tries[errTaken] > 0
+			locks[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints
 		}
 		if p.b.Versioned() && (p.b.Used() || len(p.ddl) > 0) {
 			locks[a.d.versionsLock(&p.after)] = p.exclusive()
@@ -139,9 +120,9 @@ func (a *attempt) lockTables() {
 	a.script.lockAll(locks)
 }
 
-// lockTaken adds locks of the tables whose keys others keep taking: then nobody else can insert one.
+// lockTaken adds locks of the tables if others have taken keys, so nobody else can take the next one.
 func (a *attempt) lockTaken() {
-	if a.tries[errTaken] < causes[errTaken].limit {
+	if a.tries[errTaken] == 0 {
 		return
 	}
 	var tables []string
@@ -178,9 +159,6 @@ func (p *part) change() {
 	}
 	if s.put(p.ddl...); len(p.ddl) > 0 {
 		s.add(patiently)
-	}
-	if p.unmarked {
-		d.markUnlogged(s, &p.after)
 	}
 	if p.b.Versioned() && p.b.Scope == fold.ColumnScope {
 		d.readyVersions(s, &p.after)

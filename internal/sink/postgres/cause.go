@@ -23,8 +23,6 @@ const (
 	errRebuild
 	errStaleTable
 	errRaced
-	errGone
-	errRaised
 	errTaken
 	errNotNew
 	errRows
@@ -42,8 +40,8 @@ const (
 	writePieces        // retry in pieces
 )
 
-// causes has the meaning of each cause, its remedy, and how often it may occur in a flush: errGone is counted per
-// piece, and errStaleTable does not count while others add columns. Beyond that, another cause applies, or none.
+// causes has the meaning of each cause, its remedy, and how often it may occur in a flush; errStaleTable does not count
+// while others add columns. Beyond that, another cause applies, or none.
 var causes = [nCauses]struct {
 	text   string
 	remedy remedy
@@ -52,12 +50,10 @@ var causes = [nCauses]struct {
 	errFenced:     {"a lane is not where this flush begins", readFence, 1},
 	errRebuild:    {"the tables must not be emptied", readFence, 1}, // unless the flush has done it
 	errStaleTable: {"the table is not as it was read", readTables, 2},
-	errRaced:      {"another session wrote newer versions meanwhile", retry, 2},
-	errGone:       {"another session deleted rows or changed their keys while they were written", retry, 2},
-	errRaised:     {"a trigger raises an error that may pass", retry, 2},
+	errRaced:      {"another session changed or deleted rows while they were written", retry, 2},
 	// errTaken: another session inserted a row that a MERGE was about to insert, or there was a deadlock. The next try
-	// waits for other flushes of the table, and the last one for all who write to it.
-	errTaken:  {"another session wrote rows of the same keys meanwhile", retry, 3},
+	// waits for all who write to the table.
+	errTaken:  {"another session wrote rows of the same keys meanwhile", retry, 2},
 	errNotNew: {"not all rows are new", retry, 1},
 	errRows:   {"the database rejects rows", writePieces, 1},
 }
@@ -85,8 +81,7 @@ func (a *attempt) cause(err error) cause {
 		{errNotNew, direct && (found == errRaced || e != nil && e.Code == uniqueViolation)}, // or others have numbered columns
 		{found, true},
 		{errRebuild, errors.As(err, new(rebuildError))},
-		{errGone, a.isOrphaned(e)},
-		{errRaised, isRaised(e) && isTransient(e)},
+		{errRaced, a.isOrphaned(e)},
 		{errTaken, a.isTaken(e)},
 		{errStaleTable, isStale(e)},
 		{errRows, e != nil && (rows > 0 && (isRefusal(e) || e.Code == queryCanceled))}, // fewer may fit into the server's time limit
@@ -109,15 +104,6 @@ func (a *attempt) noteCause(c cause) {
 			p.t.news.failed()
 		}
 	}
-}
-
-// isTransient reports whether an error may go away by itself.
-func isTransient(e *pgconn.PgError) bool {
-	if e == nil {
-		return false
-	}
-	class, _, _ := classify(e)
-	return class == sink.Transient
 }
 
 // failedPart returns the part whose rows could not be written from the staging table; nil if another statement failed.

@@ -105,7 +105,7 @@ func (p *part) keyParts() (parts []string) {
 		if c.Hidden {
 			sql = hidden[slices.Index(owner.From, k)]
 		} else {
-			sql = p.after.compared(caps.Find(&p.after.Table, c.Name, k))
+			sql = p.after.column(caps.Find(&p.after.Table, c.Name, k))
 		}
 		parts = append(parts, "to_json("+sql+")::text")
 	}
@@ -230,8 +230,8 @@ func (t *relation) deleteChildren(distinct, others, join, on, where, own string)
 	var key, staged, is, order []string
 	for i, k := range t.Key {
 		column := fmt.Sprintf("c%d", k)
-		key, staged = append(key, t.compared(k)+" AS "+column), append(staged, "s."+column)
-		is, order = append(is, t.compared(k)+" = g."+column), append(order, fmt.Sprint(i+1))
+		key, staged = append(key, t.column(k)+" AS "+column), append(staged, "s."+column)
+		is, order = append(is, t.column(k)+" = g."+column), append(order, fmt.Sprint(i+1))
 	}
 	except := ""
 	if own != "" {
@@ -255,7 +255,7 @@ func (p *part) belongs(above *part) (join, on string) {
 		if p.after.cols[at].staged != above.after.cols[to].staged {
 			equal = "(%s)::text = s.c%d::text"
 		}
-		all = append(all, fmt.Sprintf(equal, p.after.compared(at), to))
+		all = append(all, fmt.Sprintf(equal, p.after.column(at), to))
 	}
 	return "", and(all...)
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,11 +21,10 @@ type client struct {
 	dsn     string
 	config  *pgconn.Config // dsn as parsed for the last connection attempt
 	opt     sink.Options
-	reads   bool               // only reads, so any server will do
-	conn    *pgconn.PgConn     // nil before the first connection, and after it broke
-	open    bool               // a transaction is open
-	warned  map[string]warning // by SQLSTATE
-	refused time.Time          // since when the server has rejected our login; zero if it does not
+	reads   bool           // only reads, so any server will do
+	conn    *pgconn.PgConn // nil before the first connection, and after it broke
+	open    bool           // a transaction is open
+	refused time.Time      // since when the server has rejected our login; zero if it does not
 	server
 	ready    bool // weir's tables exist
 	versions bool // weir_versions exists
@@ -32,15 +32,14 @@ type client struct {
 
 // A server is what each connection finds out about its server.
 type server struct {
-	addr       string        // its address, if the connection string names several servers
-	version    int64         // 150018
-	current    string        // the schema for new tables
-	schema     string        // current as a quoted identifier; weir's own tables are there
-	pooled     bool          // a pooler may give each transaction another session
-	replicated bool          // it has a synchronous standby
-	idle       time.Duration // how long a transaction may be idle before it ends the session; 0: forever
-	backend    string        // the server process, and when it started
-	started    string
+	addr    string        // its address, if the connection string names several servers
+	version int64         // 150018
+	current string        // the schema for new tables
+	schema  string        // current as a quoted identifier; weir's own tables are there
+	pooled  bool          // a pooler may give each transaction another session
+	idle    time.Duration // how long a transaction may be idle before it ends the session; 0: forever
+	backend string        // the server process, and when it started
+	started string
 }
 
 const (
@@ -52,7 +51,7 @@ func newClient(dsn string, o sink.Options, reads bool) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{dsn: dsn, config: config, opt: o, reads: reads, warned: map[string]warning{}}, nil
+	return &client{dsn: dsn, config: config, opt: o, reads: reads}, nil
 }
 
 // Parse parses a connection string, a URL or keywords and values. pgconn adds PG* variables, .pgpass and service files,
@@ -144,27 +143,22 @@ func (c *client) mayBeReplaced() bool {
 
 // A serverRow is the row of serverSQL.
 type serverRow struct {
-	PID      string `db:"pid"`
-	Started  string `db:"started"`
-	Version  int    `db:"version"`
-	Encoding string `db:"encoding"`
-	Database string `db:"database"`
-	Schema   string `db:"schema"` // "" if no schema in the search path exists
-	Standby  bool   `db:"standby"`
-	Standbys string `db:"standbys"` // that a commit waits for
-	ReadOnly bool   `db:"readonly"`
-	Temp     bool   `db:"temp"` // the role may create temporary tables
-	Idle     int    `db:"idle"` // ms
-	Counts   bool   `db:"counts"`
+	PID, Started       string
+	Version            int64
+	Encoding, Database string
+	Schema             string // "" if no schema in the search path exists
+	Standby, ReadOnly  bool
+	Temp               bool  // the role may create temporary tables
+	Idle               int64 // ms
 }
 
-const serverSQL = `SELECT pg_backend_pid() AS pid, (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS started,
-  current_setting('server_version_num') AS version, current_setting('server_encoding') AS encoding,
-  current_database() AS database, current_schema() AS schema, pg_is_in_recovery() AS standby,
-  current_setting('synchronous_standby_names') AS standbys, current_setting('default_transaction_read_only') = 'on' AS readonly,
-  has_database_privilege(current_database(), 'TEMP') AS temp,
-  (SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') AS idle,
-  (SELECT setting = 'on' FROM pg_settings WHERE name = 'track_counts') AS counts`
+const serverSQL = `SELECT row_to_json(x) FROM (
+  SELECT pg_backend_pid()::text AS pid, (SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid())::text AS started,
+    current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding,
+    current_database() AS database, current_schema() AS schema, pg_is_in_recovery() AS standby,
+    current_setting('default_transaction_read_only') = 'on' AS readonly,
+    has_database_privilege(current_database(), 'TEMP') AS temp,
+    (SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') AS idle) x`
 
 // inspect finds out the server's properties.
 func (c *client) inspect(ctx context.Context) error {
@@ -174,8 +168,11 @@ func (c *client) inspect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	row := structs[serverRow](r[0])[0]
-	if c.version = int64(row.Version); isOld(c.version) {
+	var row serverRow
+	if err := json.Unmarshal(r[0].rows[0][0], &row); err != nil {
+		return err
+	}
+	if c.version = row.Version; isOld(c.version) {
 		return fmt.Errorf("the server at %s is Postgres %d.%d; weir needs 15.5, 16.1 or later: a MERGE of older ones misses rows that others are writing",
 			c.where(), c.version/10000, c.version%10000)
 	}
@@ -183,7 +180,7 @@ func (c *client) inspect(ctx context.Context) error {
 		return &sink.Error{Class: sink.Permanent, Reason: "error",
 			Err: fmt.Errorf("database %s has the encoding %s, which lacks characters that a feed may have: make one by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", row.Database, row.Encoding)}
 	}
-	c.pooled, c.replicated = row.PID != session, row.Standbys != ""
+	c.pooled = row.PID != session
 	c.idle = time.Duration(row.Idle) * time.Millisecond
 	if !c.pooled {
 		if err := c.terminateStaleBackend(ctx); err != nil {
@@ -222,9 +219,6 @@ func (c *client) mayWrite(ctx context.Context, row *serverRow) error {
 	case row.ReadOnly:
 		return &sink.Error{Class: sink.Permanent, Reason: "readonly",
 			Err: fmt.Errorf("default_transaction_read_only is on for this role or database, though the server at %s is no standby: ALTER ROLE … (or DATABASE …) SET default_transaction_read_only = off", c.where())}
-	case !row.Counts:
-		return &sink.Error{Class: sink.Permanent, Reason: "error",
-			Err: fmt.Errorf("track_counts is off at %s, and weir needs it to count the rows that it inserts: ALTER SYSTEM SET track_counts = on", c.where())}
 	case !row.Temp:
 		return &sink.Error{Class: sink.Permanent, Reason: "permission",
 			Err: fmt.Errorf("role %s may make no temporary tables in database %s, and weir stages rows in one: GRANT TEMP ON DATABASE %s TO %s", c.config.User, row.Database, ident(row.Database), ident(c.config.User))}

@@ -26,12 +26,8 @@ func (d *DB) sameFacts(s *script, t *relation, alters bool) {
 		s.put(demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s",
 			d.schema, literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks)))
 	}
-	same := ""
-	if t.marker != "" {
-		same = fmt.Sprintf(" AND EXISTS (SELECT FROM %s.weir_unlogged WHERE tbl = %s AND mark = %s)", d.schema, t.oid, literal(t.marker))
-	}
-	s.put(demand(errStaleTable, "(%s) = %s\n    AND %s::regclass::oid = %s AND NOT EXISTS (SELECT FROM %s WHERE false)%s",
-		strings.ReplaceAll(factsSQL, "{t}", t.oid), quote(t.facts), quote(t.ident), t.oid, t.ident, same))
+	s.put(demand(errStaleTable, "(%s) = %s\n    AND %s::regclass::oid = %s AND NOT EXISTS (SELECT FROM %s WHERE false)",
+		strings.ReplaceAll(factsSQL, "r.oid", t.oid), quote(t.facts), quote(t.ident), t.oid, t.ident))
 }
 
 // fit returns the statements that adapt the database's table to a batch, and the table afterwards. referred returns the
@@ -185,44 +181,6 @@ func shortest(col string) string {
 	below := "trunc(" + number + ", -" + zeros + ")"
 	above := "(" + below + " + sign(" + number + ") * trunc(power(10::numeric, " + zeros + ")))"
 	return strings.Join([]string{"CASE " + col, "WHEN " + below + "::float8 THEN " + below, "WHEN " + above + "::float8 THEN " + above, "ELSE " + number + " END"}, " ")
-}
-
-// ownKey is the condition that a constraint k is a foreign key that weir created. A foreign key to a partitioned table
-// has another one for each partition.
-const ownKey = "k.contype = 'f' AND (left(k.conname, 7) = '" + schema.OwnKeys + "'" +
-	" OR EXISTS (SELECT FROM pg_constraint u WHERE u.oid = k.conparentid AND u.conrelid = k.conrelid))"
-
-// A keyRow is a row of keysSQL.
-type keyRow struct {
-	Own     bool     `db:"own"` // from the table; otherwise to it
-	Name    string   `db:"conname"`
-	Table   string   `db:"tbl"` // the other table
-	Cascade bool     `db:"cascades"`
-	Columns []string `db:"columns"`
-	To      []string `db:"others"`
-}
-
-// keysSQL reads the foreign keys from and to a table, {t}.
-const keysSQL = `SELECT k.conrelid = {t} AS own, k.conname, quote_ident(n.nspname) || '.' || quote_ident(o.relname) AS tbl, k.confdeltype = 'c' AS cascades,
-  (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i)
-    FROM unnest(k.conkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n) AS columns,
-  (SELECT string_agg(a.attname, E'\x01' ORDER BY u.i)
-    FROM unnest(k.confkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n) AS others
-FROM pg_constraint k
-  JOIN pg_class o ON o.oid = CASE WHEN k.conrelid = {t} THEN k.confrelid ELSE k.conrelid END
-  JOIN pg_namespace n ON n.oid = o.relnamespace
-WHERE (k.conrelid = {t} OR k.confrelid = {t}) AND k.conparentid = 0 AND ` + ownKey + `
-ORDER BY length(k.conname), k.conname`
-
-// readKeys decodes the result.
-func (t *relation) readKeys(rows []keyRow) {
-	for _, k := range rows {
-		if k.Own {
-			t.ForeignKeys = append(t.ForeignKeys, schema.ForeignKey{Name: k.Name, Columns: k.Columns, Table: k.Table, To: k.To, Cascade: k.Cascade})
-		} else {
-			t.Referrers = append(t.Referrers, schema.Referrer{Table: k.Table, Columns: k.To})
-		}
-	}
 }
 
 // partNamed returns the part for the table with that name, or nil.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
@@ -141,23 +140,5 @@ func TestFlush_AKeyOfAnotherTableIsNotTaken(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT id FROM t ORDER BY id", "1", "3")
 	if got := p.Count(); got.Answers > 8 {
 		t.Errorf("answered %d times: the flush was sent again", got.Answers)
-	}
-}
-
-// TestFlush_AWarningForEachRow: a trigger that warns with different words for each row does not flood the log.
-func TestFlush_AWarningForEachRow(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
-	db.Exec(t, "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'row %', NEW.id; RETURN NEW; END $$")
-	db.Exec(t, "CREATE TRIGGER warn BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION warn()")
-	warnings := 0
-	db.opt.Log = logtest.To(func(text string) {
-		if strings.HasPrefix(text, "Postgres warns: row") {
-			warnings++
-		}
-	})
-	sinktest.Begin(t, db).Flush(plainRows(200)...)
-	if warnings != 1 {
-		t.Errorf("%d warnings were logged, want 1", warnings)
 	}
 }

@@ -25,7 +25,7 @@ func (t *relation) stagedAs(at int, f merge.Function) string {
 
 // mergedValue returns the result of merging a staged value into base. If the staged value is NULL, it is NULL or base.
 func (s *shape) mergedValue(c *staged, base string) string {
-	base, value := s.table.comparable(c.at, base), c.value()
+	value := c.value()
 	t, kind := s.table.Columns[c.at].Type, s.table.cols[c.at].staged
 	switch c.merge {
 	case merge.First:

@@ -130,7 +130,7 @@ func (p *part) stateKey() (k stateKey) {
 	}
 	for _, from := range p.b.Table.Key[len(k.parts):] {
 		at := caps.Find(&t.Table, p.b.Table.Columns[from].Name, from)
-		all = append(all, fmt.Sprintf("%s = v.p%d", t.compared(at), len(k.parts)))
+		all = append(all, fmt.Sprintf("%s = v.p%d", t.column(at), len(k.parts)))
 		k.parts = append(k.parts, keyPart{t, at})
 	}
 	k.on = strings.Join(all, " AND ")

@@ -36,7 +36,7 @@ func (a *attempt) end(rejects []fold.Reject) error {
 	a.checkpoints()
 	for _, p := range a.parts {
 		if p.factsAt = 0; p.after.Exists && p.after.facts == "" {
-			p.factsAt = s.addAll(strings.ReplaceAll(factsSQL, "{t}", quote(p.after.ident)+"::regclass"))
+			p.factsAt = s.addAll(strings.ReplaceAll(factsSQL, "r.oid", quote(p.after.ident)+"::regclass"))
 		}
 	}
 	s.add("COMMIT")
@@ -127,7 +127,7 @@ func (a *attempt) committed(r []result) error {
 			p.t.names = p.plan.versions.names
 		}
 	}
-	d.ready, d.named = true, "weir/"+a.f.Job
+	d.ready = true
 	return nil
 }
 

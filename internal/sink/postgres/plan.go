@@ -65,7 +65,11 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 		needsRead = needsRead || p.lookup != nil
 	}
 	if needsRead {
-		if err := a.read(ctx); err != nil {
+		r, err := a.send(ctx)
+		if err != nil {
+			return err
+		}
+		if err := a.useResults(r); err != nil {
 			return err
 		}
 	}
@@ -77,18 +81,7 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	return nil
 }
 
-// read sends the script so far, reads the database's rows for the parts that need them, and plans to write the rows
-// that are newer or missing.
-func (a *attempt) read(ctx context.Context) error {
-	r, err := a.send(ctx)
-	if err != nil {
-		a.stopComparing(pgError(err))
-		return err
-	}
-	return a.useResults(r)
-}
-
-// useResults gives the parts their results.
+// useResults plans to write the rows that are newer than what was read, or missing there.
 func (a *attempt) useResults(r []result) error {
 	for _, p := range a.parts {
 		switch {

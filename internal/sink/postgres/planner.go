@@ -8,9 +8,9 @@ package postgres
 func (s *script) begin(synchronous string) {
 	s.addAll("BEGIN ISOLATION LEVEL READ COMMITTED", // a role's default may differ
 		"SET LOCAL synchronous_commit = "+synchronous,
-		"SET LOCAL client_min_messages = warning",
-		"SET LOCAL extra_float_digits = 1", // a double's text has all its digits
-		"SET LOCAL jit = off",              // compiling a statement of many columns takes longer than running it
+		"SET LOCAL client_min_messages = error", // a trigger may warn for each row
+		"SET LOCAL extra_float_digits = 1",      // a double's text has all its digits
+		"SET LOCAL jit = off",                   // compiling a statement of many columns takes longer than running it
 		// The planner assumes that a scan of a table that was empty at the last vacuum or analyze is free: it would
 		// scan the rows inserted so far for each staged row.
 		"SET LOCAL enable_seqscan = off")

@@ -29,7 +29,6 @@ import (
 type DB struct {
 	*client
 	sink.Ledger
-	named string // the job that the session is named after
 
 	tables map[string]*table // tables read, by the feed's names
 	stuck  map[string]string // columns of weir's that could not be widened, and why
@@ -98,7 +97,6 @@ func (d *DB) connect(ctx context.Context) error {
 	if err != nil || !made {
 		return err
 	}
-	d.named = ""
 	for _, t := range d.tables {
 		t.stage = stage{}
 	}
@@ -107,9 +105,6 @@ func (d *DB) connect(ctx context.Context) error {
 		pooled = ", behind a pooler: a staging table is made for each flush"
 	}
 	d.opt.Log.Debug(fmt.Sprintf("Postgres %d at %s%s", d.version/10000, d.where(), pooled))
-	if d.opt.Level == sink.Extra && !d.replicated {
-		d.opt.Log.Debug("the server has no synchronous standby: --synchronous extra waits for its own disk alone, as full does")
-	}
 	return nil
 }
 

@@ -66,8 +66,6 @@ func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 		p.writes = rows[i]
 		n += len(rows[i])
 	}
-	gone := c.tries[errGone]
-	c.tries[errGone] = 0 // counted for each piece
 	err := c.try()
 	for why := c.cause(err); causes[why].remedy == retry && !isDeadlock(pgError(err)); why = c.cause(err) {
 		c.noteCause(why)
@@ -77,7 +75,6 @@ func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 	if alone && isTimeout(err) {
 		err = c.tryWithoutLocks(err)
 	}
-	c.tries[errGone] = gone
 	if err == nil {
 		c.sent += n
 		c.f.TellSent(c.sent)

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -97,16 +95,6 @@ func (s *shape) rangesSQL(ranges []string) string {
 FROM (VALUES %s) r (first, last),
   LATERAL (SELECT t.* FROM %s t WHERE %s BETWEEN r.first AND r.last ORDER BY %[4]s FETCH FIRST %[5]d ROWS WITH TIES) t`,
 		strings.Join(columns, ", "), strings.Join(ranges, ", "), s.table.ident, key, maxRange)
-}
-
-// stopComparing stops comparisons for tables for which the server refused it or took too long, because it would each
-// time.
-func (a *attempt) stopComparing(e *pgconn.PgError) {
-	for _, p := range a.parts {
-		if p.lookup != nil && p.lookup.repeated != nil && e != nil && (isRefusal(e) || e.Code == queryCanceled) {
-			p.t.incomparable = true
-		}
-	}
 }
 
 // dropRepeated plans to write the other rows.

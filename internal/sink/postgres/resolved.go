@@ -68,8 +68,7 @@ func (r *resolved) finder(part func(i int) string) *sink.Finder {
 	return &sink.Finder{Quote: ident,
 		Table: func(name string) string { return r.tables[name] },
 		Equal: func(_, column string, i int) string {
-			k := &r.key[i]
-			return k.table.comparable(k.at, ident(column)) + " = " + part(i)
+			return ident(column) + " = " + part(i)
 		}}
 }
 
@@ -126,7 +125,7 @@ func (s *shape) swept() (join, on string) {
 		all = append(all, fmt.Sprintf("%s = s.c%d", owner, o.at))
 	}
 	for _, k := range key[:s.acts.sweeps-parents] {
-		all = append(all, fmt.Sprintf("%s = s.c%d", s.table.compared(k), k))
+		all = append(all, fmt.Sprintf("%s = s.c%d", s.table.column(k), k))
 	}
 	return "", strings.Join(all, " AND ")
 }

@@ -27,18 +27,8 @@ type relation struct {
 	// keyIndexes are the indexes over the key, and its partitions', as SCHEMA.NAME; nil if they were not read since the
 	// table was created.
 	keyIndexes []string
-	unlogged   bool
-	kept
-}
-
-// kept is what weir's own tables say about a table.
-type kept struct {
-	made  string // the ID that weir gave it when it created it; "" if it did not
-	marks string // of weir's columns, "" if there are none
-	// marker is the entry for an unlogged table in weir_unlogged; a crash of the server removes it together with the
-	// table's rows. marked says that weir_unlogged exists.
-	marker string
-	marked bool
+	made       string // the ID that weir gave it when it created it; "" if it did not
+	marks      string // of weir's columns, "" if there are none
 }
 
 // A column has the facts about a column that only SQL needs.
@@ -108,32 +98,30 @@ func identOf(schemaName, table string) string {
 
 // A columnRow is a row of columnsSQL.
 type columnRow struct {
-	Name          string   `db:"attname"`
-	Decl          string   `db:"decl"`
-	NotNull       bool     `db:"attnotnull"`
-	Identity      string   `db:"attidentity"`
-	Generated     string   `db:"attgenerated"`
-	Default       string   `db:"initial"`
-	Kind          string   `db:"typtype"` // of the type
-	Staged        string   `db:"staged"`  // this and the following fields describe the base type, for a domain
-	Type          string   `db:"type"`    // "" if it is not a type of Postgres' own
-	Category      string   `db:"category"`
-	Modifier      int      `db:"modifier"`
-	CollationName string   `db:"collname"`
-	Collation     string   `db:"collation"` // in SQL
-	Deterministic string   `db:"collisdeterministic"`
-	Labels        []string `db:"labels"` // of an enum; nil: it is none
-	Held          string   `db:"held"`   // what depends on it
+	Name, Decl          string
+	NotNull             bool
+	Identity, Generated string
+	Default             string
+	Kind                string // of the type
+	Staged              string // this and the following fields describe the base type, for a domain
+	Type                string // "" if it is not a type of Postgres' own
+	Category            string
+	Modifier            int
+	CollationName       string
+	Collation           string // in SQL
+	Loose               bool   // the collation calls different texts equal
+	Labels              []string
+	Held                string // what depends on it
 }
 
-// columnsSQL reads the columns of a table, {t}. pg_get_serial_sequence would fail if the table is dropped meanwhile.
-const columnsSQL = `SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS decl, a.attnotnull, a.attidentity, a.attgenerated,
-  coalesce(pg_get_expr(f.adbin, f.adrelid), pg_get_expr(t.typdefaultbin, 0)) AS initial, t.typtype,
+// columnsSQL reads the columns of a table r. pg_get_serial_sequence would fail if the table is dropped meanwhile.
+const columnsSQL = `SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS decl, a.attnotnull AS notnull, a.attidentity AS identity, a.attgenerated AS generated,
+  coalesce(pg_get_expr(f.adbin, f.adrelid), pg_get_expr(t.typdefaultbin, 0)) AS default, t.typtype AS kind,
   CASE WHEN b.oid IS NULL THEN format_type(t.oid, a.atttypmod) ELSE format_type(b.oid, t.typtypmod) END AS staged,
   CASE WHEN n.nspname = 'pg_catalog' THEN coalesce(b.typname, t.typname) END AS type, coalesce(b.typcategory, t.typcategory) AS category,
   CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END AS modifier,
-  l.collname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname) AS collation, l.collisdeterministic,
-  (SELECT string_agg(e.enumlabel, E'\x01' ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)) AS labels,
+  l.collname AS collationname, quote_ident(ln.nspname) || '.' || quote_ident(l.collname) AS collation, NOT l.collisdeterministic AS loose,
+  (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = coalesce(b.oid, t.oid)) AS labels,
   (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid))
     FROM pg_depend p
       LEFT JOIN pg_index i ON p.classid = 'pg_class'::regclass AND i.indexrelid = p.objid
@@ -150,7 +138,7 @@ FROM pg_attribute a
   LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
   LEFT JOIN pg_collation l ON l.oid = a.attcollation
   LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
-WHERE a.attrelid = {t} AND a.attnum > 0 AND NOT a.attisdropped
+WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum`
 
 // column converts the row into a column.
@@ -167,7 +155,7 @@ func (row *columnRow) column() (c schema.Column, more column) {
 	c.Timed = slices.Contains(timeTypes, strings.TrimPrefix(row.Type, "_"))
 	text := func() {
 		c.Type = schema.Text
-		if row.Deterministic == "f" { // different texts may be equal
+		if row.Loose {
 			c.Collation, more.image = collation(row.CollationName), `(%s COLLATE "C")`
 		}
 	}
@@ -187,12 +175,6 @@ func (row *columnRow) column() (c schema.Column, more column) {
 	case "text":
 		text()
 		c.HoldsTime = true
-	case "name":
-		text()
-		c.Size, c.Bytes = maxName, true
-	case "char": // with quotes; without, it is bpchar
-		text()
-		c.Size, c.Bytes = 1, true
 	case "varchar", "bpchar":
 		if text(); row.Modifier > 4 {
 			c.Size = row.Modifier - 4
@@ -211,11 +193,8 @@ func (row *columnRow) column() (c schema.Column, more column) {
 	default:
 		more.image, c.HoldsTime = "(%s)::text", row.Type == "timestamp"
 		switch {
-		case row.Labels != nil:
+		case row.Labels != nil && row.Kind != "d": // operators of enums do not accept a domain
 			c.Type, c.Labels, more.image = schema.Enum, row.Labels, "%s"
-			if row.Kind == "d" { // operators of enums do not accept it
-				more.image = "(%s)::" + strings.ReplaceAll(more.staged, "%", "%%")
-			}
 		case row.Category == "A":
 			if c.Type, c.Judged = schema.Array, true; row.Type == "_json" || row.Type == "_jsonb" {
 				c.Type = schema.JSONs
@@ -259,12 +238,12 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 	unique := false
 	for i := range indexes {
 		x := &indexes[i]
-		if x.Unique && x.Whole && slices.Equal(x.Columns, sorted) {
+		if x.Enforced && x.Whole && slices.Equal(x.Columns, sorted) {
 			unique = true
 			t.keyIndexes = append(t.keyIndexes, x.Names...)
-			other = other || x.More // the fold knows how long the key may be
+			other = other || x.Includes // the fold knows how long the key may be
 		} else if !t.serial(x) || !ours {
-			other = other || x.Unique || !x.Whole || x.Long
+			other = other || x.Enforced || !x.Whole || x.Long
 		}
 	}
 	for _, k := range t.Key {
@@ -293,7 +272,7 @@ func (t *relation) readIndexes(indexes []indexRow, ours bool) (other bool, err e
 // serial records that an index belongs to a database-generated integer column, if it does.
 func (t *relation) serial(x *indexRow) bool {
 	at := slices.IndexFunc(t.Columns, func(c schema.Column) bool { return len(x.Columns) == 1 && c.Name == x.Columns[0] })
-	if !x.Unique || !x.Whole || at < 0 || slices.Contains(t.Key, at) {
+	if !x.Enforced || !x.Whole || at < 0 || slices.Contains(t.Key, at) {
 		return false
 	}
 	c := &t.Columns[at]
@@ -301,18 +280,8 @@ func (t *relation) serial(x *indexRow) bool {
 	return c.Serial
 }
 
-// compared returns a key column, of the table aliased t, in a form that the key's index supports and operators accept.
-func (t *relation) compared(k int) string {
-	return t.comparable(k, "t."+ident(t.Columns[k].Name))
-}
-
-// comparable returns an expression for a column's value in such a form.
-func (t *relation) comparable(k int, column string) string {
-	if t.Columns[k].Type == schema.Enum {
-		return fmt.Sprintf(t.cols[k].image, column)
-	}
-	return column
-}
+// column returns a column of the table aliased t.
+func (t *relation) column(at int) string { return "t." + ident(t.Columns[at].Name) }
 
 // declared are the types of columns that weir creates; all others are text.
 var declared = map[schema.Type]string{schema.Bool: "boolean", schema.Int: "bigint", schema.Real: "double precision", schema.Number: "numeric",

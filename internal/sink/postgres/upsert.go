@@ -213,7 +213,7 @@ func (s *shape) on() string {
 	}
 	parts := make([]string, len(s.table.Key))
 	for i, k := range s.table.Key {
-		parts[i] = fmt.Sprintf("%s = s.c%d", s.table.compared(k), k)
+		parts[i] = fmt.Sprintf("%s = s.c%d", s.table.column(k), k)
 	}
 	return and(parts...)
 }
@@ -443,5 +443,5 @@ FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL 
 	if !u.guarded { // what is gone by now is missing for the next statement, too
 		return statement{sql: lock}
 	}
-	return demand(errGone, "(%s)", lock)
+	return demand(errRaced, "(%s)", lock)
 }

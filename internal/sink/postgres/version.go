@@ -48,7 +48,7 @@ func (d *DB) versionsLock(table *relation) int64 {
 func (p *part) exclusive() bool {
 	b := p.b
 	switch {
-	case p.a.piecewise, p.a.f.Rebuild, p.a.tries[errRaced]+p.a.tries[errGone] > 0:
+	case p.a.piecewise, p.a.f.Rebuild, p.a.tries[errRaced] > 0:
 		return true
 	case !p.t.Exists, len(p.ddl) > 0:
 		return true

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -100,35 +99,8 @@ func means(err error, codes ...string) func(*pgconn.PgError) error {
 
 // result is the result of one statement: its tag, such as "INSERT 0 5", and its rows as text, with nil for NULL.
 type result struct {
-	tag     pgconn.CommandTag
-	columns []string // names
-	rows    [][][]byte
-}
-
-// structs decodes the rows of a result into structs. A field's tag names its column; NULL leaves it empty. Texts in a
-// list are separated by a character 1.
-func structs[T any](r result) []T {
-	all := make([]T, len(r.rows))
-	for i, row := range r.rows {
-		to := reflect.ValueOf(&all[i]).Elem()
-		for n := range to.NumField() {
-			cell := row[slices.Index(r.columns, to.Type().Field(n).Tag.Get("db"))]
-			if cell == nil {
-				continue
-			}
-			switch to := to.Field(n).Addr().Interface().(type) {
-			case *string:
-				*to = string(cell)
-			case *[]string:
-				*to = strings.Split(string(cell), "\x01")
-			case *bool:
-				*to = string(cell) == "t"
-			case *int:
-				*to = int(number(cell))
-			}
-		}
-	}
-	return all
+	tag  pgconn.CommandTag
+	rows [][][]byte
 }
 
 // lostError reports that the connection broke, so the outcome of the statements is unknown.
@@ -162,8 +134,7 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 	defer done()
 	unguard := tcp.Guard(running, conn)
 	front.SendQuery(&pgproto3.Query{String: s.String()})
-	// While it receives rows, the server may send so much (a trigger's warnings) that it stops reading if nobody reads
-	// its output.
+	// While it receives rows, the server may send so much that it stops reading if nobody reads its output.
 	sent := make(chan error, 1)
 	go func() { sent <- s.send(front, conn) }()
 	results, err := c.receive(front, s.statements)
@@ -219,10 +190,6 @@ func (c *client) receive(front *pgproto3.Frontend, statements []statement) (resu
 			return results, &lostError{err}
 		}
 		switch m := m.(type) {
-		case *pgproto3.RowDescription:
-			for _, f := range m.Fields {
-				now.columns = append(now.columns, string(f.Name))
-			}
 		case *pgproto3.DataRow:
 			if each := statements[len(results)].each; each != nil {
 				each(m.Values)
@@ -240,10 +207,6 @@ func (c *client) receive(front *pgproto3.Frontend, statements []statement) (resu
 			results, now = append(results, now), result{}
 		case *pgproto3.ErrorResponse:
 			refused = pgconn.ErrorResponseToPgError(m)
-		case *pgproto3.NoticeResponse:
-			if m.SeverityUnlocalized == "WARNING" {
-				c.warn(m.Code, m.Message)
-			}
 		case *pgproto3.ReadyForQuery:
 			c.open = m.TxStatus != 'I'
 			if refused != nil {
@@ -251,28 +214,6 @@ func (c *client) receive(front *pgproto3.Frontend, statements []statement) (resu
 			}
 			return results, nil
 		}
-	}
-}
-
-// warnEvery is how often warnings of one SQLSTATE are logged: a trigger may raise one for every row.
-const warnEvery = time.Minute
-
-// A warning is a warning of the server that was logged.
-type warning struct {
-	text   string
-	logged time.Time
-}
-
-// warn logs a warning of the server, unless it repeats the last one of its SQLSTATE or follows soon after it. It does
-// not log the end of a session, which the call that notices it reports.
-func (c *client) warn(code, text string) {
-	if strings.HasPrefix(code, "57P") {
-		return
-	}
-	now, last := time.Now(), c.warned[code]
-	if text != last.text && now.Sub(last.logged) >= warnEvery {
-		c.warned[code] = warning{text, now}
-		c.opt.Log.Warn("Postgres warns: " + text)
 	}
 }
 

@@ -3,12 +3,12 @@
 --   bad
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL synchronous_commit = on;
-SET LOCAL client_min_messages = warning;
+SET LOCAL client_min_messages = error;
 SET LOCAL extra_float_digits = 1;
 SET LOCAL jit = off;
 SET LOCAL enable_seqscan = off;
 SET application_name = 'weir/feed.jsonl > t';
-SET LOCAL idle_in_transaction_session_timeout = 10000;
+SET LOCAL idle_in_transaction_session_timeout = 60000;
 SET LOCAL work_mem = '64MB';
 SET LOCAL array_nulls = on;
 INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)
@@ -67,12 +67,12 @@ COMMIT;
 --   {"id":1,"a":"y"}
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL synchronous_commit = on;
-SET LOCAL client_min_messages = warning;
+SET LOCAL client_min_messages = error;
 SET LOCAL extra_float_digits = 1;
 SET LOCAL jit = off;
 SET LOCAL enable_seqscan = off;
 SET application_name = 'weir/feed.jsonl > t';
-SET LOCAL idle_in_transaction_session_timeout = 10000;
+SET LOCAL idle_in_transaction_session_timeout = 60000;
 SET LOCAL work_mem = '64MB';
 SET LOCAL array_nulls = on;
 SELECT 1 / ((SELECT count(*) FROM (
