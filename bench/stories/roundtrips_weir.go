@@ -56,24 +56,23 @@ func (w *chain) writeFeed() (err error) {
 }
 
 // mapping is what makes rows of the messages, as a config file would say it.
-func (w *chain) mapping() (m *mapping.Mapping, err error) {
-	m = &mapping.Mapping{Unmatched: mapping.FailUnmatched, MaxEach: 1, MaxTables: w.tables}
+func (w *chain) mapping() (*mapping.Mapping, error) {
+	m := &mapping.Mapping{Unmatched: mapping.FailUnmatched, MaxEach: 1, MaxTables: w.tables}
 	for n := range w.tables {
-		t := mapping.Table{Name: tableName(n), Row: paths.FieldPath(tableName(n)), Key: []string{"key"}, ID: "id"}
+		t := mapping.Table{Name: tableName(n), Row: mapping.RowPath{Path: paths.FieldPath(tableName(n))}, Key: []string{"key"}, ID: "id"}
 		for _, name := range []string{"key", "a", "b"} {
-			s, serr := mapping.ParseSource("", name)
-			err = errors.Join(err, serr)
-			t.Columns = append(t.Columns, mapping.Column{Name: name, From: []mapping.Source{s}})
+			t.Columns = append(t.Columns, mapping.Column{Name: name, From: []mapping.Source{{From: paths.FieldPath(name)}}})
 		}
 		if n > 0 {
-			s, serr := mapping.ParseSource("$."+tableName(n-1)+".key", "parent")
-			err = errors.Join(err, serr)
-			s.References = tableName(n - 1)
-			t.Columns = append(t.Columns, mapping.Column{Name: "parent", From: []mapping.Source{s}})
+			from, err := paths.ParsePath("$." + tableName(n-1) + ".key")
+			if err != nil {
+				return nil, err
+			}
+			t.Columns = append(t.Columns, mapping.Column{Name: "parent", From: []mapping.Source{{From: from, References: tableName(n - 1)}}})
 		}
 		m.Tables = append(m.Tables, t)
 	}
-	return m, err
+	return m, nil
 }
 
 // A timedSink notes what each flush takes, and the first one with what came before it in the run.

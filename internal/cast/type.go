@@ -97,6 +97,15 @@ func (t Type) String() string {
 	return fmt.Sprintf("%s(%d,%d)", t.Kind, t.Precision, t.Scale)
 }
 
+// MarshalText implements [encoding.TextMarshaler].
+func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler] with [ParseType].
+func (t *Type) UnmarshalText(text []byte) (err error) {
+	*t, err = ParseType(string(text))
+	return err
+}
+
 // IsTime reports whether values of the type are points in time or dates.
 func (t Type) IsTime() bool {
 	c := rules[t.Kind].column

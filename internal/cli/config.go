@@ -46,16 +46,12 @@ file.`,
 			if err := t.Flush(); err != nil {
 				return err
 			}
-			var every, tables []byte
-			var err error
-			if o.Every != nil {
-				every, err = settings.PrintEvery(o.Every)
+			if o.Mapping == nil && o.Every == nil {
+				return nil
 			}
-			if err == nil && o.Mapping != nil {
-				tables, err = settings.Print(o.Mapping)
-			}
-			if err == nil && (every != nil || tables != nil) {
-				_, err = fmt.Fprintf(e.stdout, "\n%s%s", every, tables)
+			file, err := settings.Print(o.Mapping, o.Every)
+			if err == nil {
+				_, err = fmt.Fprintf(e.stdout, "\n%s", file)
 			}
 			return err
 		},

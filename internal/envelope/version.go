@@ -58,6 +58,15 @@ func (v VersionPart) String() string {
 	return fmt.Sprintf("%s as %s", v.From, v.As)
 }
 
+// MarshalText implements [encoding.TextMarshaler].
+func (v VersionPart) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler] with [ParseVersionPart].
+func (v *VersionPart) UnmarshalText(text []byte) (err error) {
+	*v, err = ParseVersionPart(string(text))
+	return err
+}
+
 // append appends the numbers of a part of a version.
 func (c VersionCast) append(numbers []uint64, raw, text []byte) (_ []uint64, ok bool) {
 	switch c {

@@ -208,7 +208,7 @@ func (m *Model) row(t *mapping.Table, v view, parent map[string]raw, rows *[]mod
 	deleted, mark := t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen), t.OnDelete.Mark
 	r := modelRow{table: t, fields: map[string]raw{}, refers: map[string]mapping.Source{}, deletes: deleted && mark == ""}
 	if len(t.Row.Steps) > 0 {
-		if v.row = v.get(t.Row, v.unit); v.row == "" || v.row.isNull() {
+		if v.row = v.get(t.Row.Path, v.unit); v.row == "" || v.row.isNull() {
 			return nil
 		} else if _, ok := v.row.members(); !ok {
 			return errors.New("at is no object")

@@ -146,7 +146,7 @@ func (c *compiler) discriminate() {
 
 // table compiles one table. Its ancestors must have been compiled.
 func (c *compiler) table(t *Table) {
-	out := planned{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.RowInText, text: paths.Nowhere, version: paths.Nowhere},
+	out := planned{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText, text: paths.Nowhere, version: paths.Nowhere},
 		fields: fieldPlan{names: c.names, used: map[int32]bool{}, nameOnly: map[int32]bool{}}}
 	s, what := scope{tree: c.row}, fmt.Sprintf("table %q", t.Name)
 	if t.Each.Base != paths.NoBase {
@@ -155,13 +155,13 @@ func (c *compiler) table(t *Table) {
 		out.row.inLine, out.from = c.plan.stream == nil && !out.row.nested, t.patterns()
 	}
 	if out.row.at = (paths.Place{Tree: s.tree}); out.row.nested {
-		if out.row.at = c.find(t.Row, s, true, t.Pos, what+": row"); out.row.at.Tree != s.tree {
+		if out.row.at = c.find(t.Row.Path, s, true, t.Pos, what+": row"); out.row.at.Tree != s.tree {
 			c.fault(t.Pos, "%s: row: must be a path within the element", what)
 		}
 		s.row = out.row.at.Node
 	}
 	out.nest.element = s.tree
-	if t.RowInText {
+	if t.Row.InText {
 		out.row.text, s.tree, s.row = out.row.at, c.plan.trees.Grow(), 0
 		out.row.at = paths.Place{Tree: s.tree}
 	}

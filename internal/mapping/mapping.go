@@ -12,14 +12,15 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// A Mapping says what happens to the messages of a feed.
+// A Mapping says what happens to the messages of a feed. Package settings reads and prints the fields with tags: the key
+// in a config file, what it does, its default, and its words or smallest value.
 type Mapping struct {
 	File      string             // name of the file, for errors; "" for flags
-	Envelope  *envelope.Envelope // nil: the messages are the rows
-	Ignore    paths.When         // messages that are skipped
-	Unmatched Unmatched
-	MaxEach   int // maximum number of elements of one array
-	MaxTables int
+	Envelope  *envelope.Envelope `key:"envelope" help:"how to read a change stream: a preset's name, or keys" default:"the message is the row"`
+	Ignore    paths.When         `key:"ignore" help:"messages to ignore and count, in addition to the envelope's"`
+	Unmatched Unmatched          `key:"unmatched" words:"ignore reject fail" help:"messages that no table takes: ‘ignore’ and count them, ‘reject’ them, or ‘fail’, which ends the run" default:"ignore"`
+	MaxEach   int                `key:"max_each" min:"1" help:"most elements of an array" default:"100000"`
+	MaxTables int                `key:"max_tables" min:"1" help:"most tables" default:"100"`
 	Tables    []Table
 }
 
@@ -38,57 +39,56 @@ type Table struct {
 	Pos  paths.Pos `json:"-"` // position in the file
 	Name string
 	// From are patterns for the table's names in the stream; see [Envelope.Table].
-	From []string
-	When paths.When
-	Row  paths.Path // path to the object that is the row
-	// RowInText: Row leads to a string that contains the object.
-	RowInText bool
+	From []string   `key:"from" help:"tables of the stream to take, TABLE or SCHEMA.TABLE; ‘*’ matches any text, ‘?’ any character" default:"the table's own name"`
+	When paths.When `key:"when" help:"messages that the table takes; in a child table, elements" default:"all; with an envelope, all of this table"`
+	Row  RowPath    `key:"row" help:"path of the object that is the row, or ‘PATH as json_text’ if a string contains the object; without the object there is no row" default:"the message"`
 	Nest
-	Key []string // columns; in a child table they follow the parent's. None: each message is a row
+	Key []string `key:"key" none:"none" help:"columns that identify a row; in a child, after the parent's key. ‘none’: each message is a new row" default:"the top-level ‘key’; of ‘'*'’ the stream's key; else the existing table's primary key, the stream's key, or ‘id’"`
 	// KeyByDefault: no key was set, so it is [DefaultKey], or the primary key of an existing table.
 	KeyByDefault bool
 	// KeyOpen: neither the mapping nor the database sets the key, so the first message may. Until then it is Key.
 	KeyOpen bool
-	ID      string // the column of the database-generated key; "" for none
-	// Columns are the row's columns; nil: all fields, with their names.
-	Columns       []Column
-	Type          cast.Type          // of columns without a type
-	UnknownFields fold.UnknownFields // fields without a column; "": ignored if Columns is set, else the fold decides
+	ID      string    `key:"id" help:"name of an integer key that the database generates"`
+	Type    cast.Type `key:"type" help:"type of columns that name none" default:"auto"`
+	// UnknownFields "": fields without a column are ignored if Columns is set, else the fold decides.
+	UnknownFields fold.UnknownFields `key:"unknown_fields" words:"ignore add reject" help:"fields that no column takes: ‘ignore’ them, ‘add’ columns, or ‘reject’ the message" default:"ignore with ‘columns’, else the top-level ‘unknown_fields’"`
 	// OnCreate is SQL that runs after the table is created, in the same transaction.
-	OnCreate []Statement
+	OnCreate []Statement `key:"on_create" help:"SQL to run when weir creates the table: one statement, a list, or either by database (‘postgres: […]’)"`
 
-	DeleteWhen paths.When
-	OnDelete   OnDelete
+	DeleteWhen paths.When `key:"delete_when" help:"messages that delete their row; in a child table, elements" default:"the top-level ‘delete_when’; in a child never"`
+	OnDelete   OnDelete   `key:"on_delete" help:"what a delete does: ‘delete’ removes the row; ‘{mark: COLUMN}’ keeps it and sets the column to true; ‘row’, with ‘key: none’, inserts it once more" default:"delete"`
 	// DeletesNeedRow rejects a delete without the object Row, because it is unknown which row it means.
 	DeletesNeedRow bool
 	Rules
+	// Columns are the row's columns; nil: all fields, with their names.
+	Columns []Column `key:"columns" help:"columns and their sources; with ‘unknown_fields: add’ you can leave out the key" default:"all fields by their names"`
 }
 
 // A Nest says where the rows of a table are nested in messages.
 type Nest struct {
 	// Each is an array or object with a row in each element, in the row of table Of, or in the message if Of is "". The
-	// zero path: a message is one row.
-	Each   paths.Path
-	Of     string
-	Set    Set
-	Parent map[string]string // the row's names for columns of the parent's key
+	Each   paths.Path        `key:"each" help:"path of an array or object: each element is a row"`
+	Of     string            `key:"of" help:"parent table: ‘each’ is in its row, and deleting that row deletes these"`
+	Set    Set               `key:"set" words:"replace merge" help:"‘replace’: the array is the complete set of rows; ‘merge’: its elements are updates" default:"replace"`
+	Parent map[string]string `key:"parent" help:"new names for the parent's columns, such as ‘{id: order_id}’"`
 }
 
 // Rules say how messages update a row, as [fold.Options] do.
 type Rules struct {
-	Null       fold.Null
-	BadValues  fold.BadValues
-	FillOnly   bool
-	Merge      map[string]merge.Function // by column, if not [merge.Last]
-	Version    paths.Path                // path to the version; the zero path: the parent's version in a child table, else none
-	Scope      fold.Scope
-	MaxColumns int
+	Null      fold.Null                 `key:"null" words:"clear keep" help:"‘clear’: null sets NULL; ‘keep’: null counts as absent" default:"the top-level ‘null’"`
+	BadValues fold.BadValues            `key:"bad_values" words:"reject null" help:"values that their column cannot hold: ‘reject’ the message, or count them as ‘null’" default:"the top-level ‘bad_values’"`
+	FillOnly  bool                      `key:"fill_only" help:"whether to write only where the row has NULL" default:"the top-level ‘fill_only’"`
+	Merge     map[string]merge.Function // by column, if not [merge.Last]
+	// Version is zero for the parent's version in a child table, else for none.
+	Version    paths.Path `key:"version_field" help:"path of the version" default:"the top-level ‘version_field’; in a child the parent's"`
+	Scope      fold.Scope `key:"version_scope" words:"column row" help:"what has a version: each ‘column’, or the ‘row’" default:"the top-level ‘version_scope’; in a child the parent's"`
+	MaxColumns int        `key:"max_columns" help:"most columns that ‘unknown_fields: add’ adds" default:"the top-level ‘max_columns’"`
 }
 
 // OnDelete is what happens to a row when a message deletes it. The zero value removes it.
 type OnDelete struct {
 	// Mark is the column that is true in rows that the source deleted; a later message about the row makes it false.
-	Mark string
+	Mark string `key:"mark" help:"column that is true in deleted rows, false in others"`
 	// Insert inserts the deleted row unchanged, in a table without a key.
 	Insert bool
 }
@@ -121,6 +121,8 @@ type Column struct {
 	Pos  paths.Pos `json:"-"` // position in the file
 	Name string
 	From []Source // the first source whose When holds and whose path is present
+	// Merge is among the rules of the table, too.
+	Merge merge.Function `json:"-"`
 }
 
 // A Source is where a value comes from: one of From, Value, Stamp and Meta.

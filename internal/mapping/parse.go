@@ -8,40 +8,67 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// ParseRow parses where a row is: PATH of an object, or PATH as json_text, a string with the object.
-func ParseRow(text string) (p paths.Path, inText bool, err error) {
-	path, typ, inText := cast.CutAs(strings.TrimSpace(text))
-	if inText && typ != string(cast.JSONText) {
-		return p, false, fmt.Errorf("%q: a row is an object, or %s", text, cast.JSONText)
-	}
-	p, err = paths.ParsePath(path)
-	return p, inText, err
+// A RowPath is the path of the object that is the row. InText: it leads to a string that contains the object.
+type RowPath struct {
+	paths.Path
+	InText bool
 }
 
-// RowText returns the setting that [ParseRow] reads; "" for none.
-func (t *Table) RowText() string {
-	switch {
-	case t.Row.Base == paths.NoBase:
-		return ""
-	case t.RowInText:
-		return t.Row.String() + " as " + string(cast.JSONText)
+// UnmarshalText parses PATH, or PATH as json_text.
+func (r *RowPath) UnmarshalText(text []byte) (err error) {
+	path, typ, inText := cast.CutAs(strings.TrimSpace(string(text)))
+	if r.InText = inText; inText && typ != string(cast.JSONText) {
+		return fmt.Errorf("%q: a row is an object, or %s", text, cast.JSONText)
 	}
-	return t.Row.String()
+	r.Path, err = paths.ParsePath(path)
+	return err
 }
 
-// ParseSource parses a column's source: PATH, PATH as TYPE, as TYPE or nothing. The last two read the field with the
-// column's name.
-func ParseSource(text, column string) (s Source, err error) {
-	path, typ, as := cast.CutAs(strings.TrimSpace(text))
-	if s.From = paths.FieldPath(column); path != "" {
-		if s.From, err = paths.ParsePath(path); err != nil {
-			return Source{}, err
+// String returns the text that UnmarshalText parses; "" for the zero row.
+func (r RowPath) String() string {
+	if r.InText {
+		return r.Path.String() + " as " + string(cast.JSONText)
+	}
+	return r.Path.String()
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (r RowPath) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// A TypedPath is the path of a value, and the type that it is read as. Without a path, it is the field with the column's
+// name.
+type TypedPath struct {
+	paths.Path
+	As cast.Type
+}
+
+// UnmarshalText parses PATH, PATH as TYPE, as TYPE or nothing.
+func (t *TypedPath) UnmarshalText(text []byte) error {
+	path, as, typed := cast.CutAs(strings.TrimSpace(string(text)))
+	if path != "" {
+		if err := t.Path.UnmarshalText([]byte(path)); err != nil {
+			return err
 		}
 	}
-	if as {
-		if s.As, err = cast.ParseType(typ); err != nil {
-			return Source{}, err
-		}
+	if typed {
+		return t.As.UnmarshalText([]byte(as))
 	}
-	return s, nil
+	return nil
+}
+
+// MarshalText returns the text that UnmarshalText parses.
+func (t TypedPath) MarshalText() ([]byte, error) {
+	text := t.Path.String()
+	if t.As.Kind != cast.DefaultType {
+		text = strings.TrimSpace(text + " as " + t.As.String())
+	}
+	return []byte(text), nil
+}
+
+// Source returns the source of a column.
+func (t TypedPath) Source(column string) Source {
+	if t.Base == paths.NoBase {
+		t.Path = paths.FieldPath(column)
+	}
+	return Source{From: t.Path, As: t.As}
 }

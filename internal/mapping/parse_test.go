@@ -38,7 +38,9 @@ func meaning(kind, text string) (out string, err error) {
 		}
 		return out, err
 	case "source":
-		s, err := ParseSource(text, "my.column")
+		var path TypedPath
+		err := path.UnmarshalText([]byte(text))
+		s := path.Source("my.column")
 		return fmt.Sprintf("%s, type %q", s.From, s.As), err
 	case "type":
 		t, err := cast.ParseType(text)

@@ -33,7 +33,7 @@ func (m *Mapper) UnresolvedPaths() (all []UnresolvedPath) {
 		}
 		if t.row.nested {
 			at := t.row.at
-			if t.spec.RowInText {
+			if t.spec.Row.InText {
 				at = t.row.text
 			}
 			all = m.unresolvedPath(all, of("row"), at)

@@ -39,3 +39,12 @@ func Parse(name string) (Function, error) {
 	}
 	return Function(i), nil
 }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (f Function) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler] with [Parse].
+func (f *Function) UnmarshalText(text []byte) (err error) {
+	*f, err = Parse(string(text))
+	return err
+}

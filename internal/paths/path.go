@@ -156,3 +156,9 @@ func (p Path) IsEnvelopeVersion() bool { return p.Base == VersionBase }
 
 // MarshalText implements [encoding.TextMarshaler]. All spellings of a path have the same text.
 func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler] with [ParsePath].
+func (p *Path) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePath(string(text))
+	return err
+}

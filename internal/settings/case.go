@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"reflect"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -13,9 +14,9 @@ import (
 // A Case is a test in a config file: a feed, and the rows that it should make.
 type Case struct {
 	Pos  paths.Pos
-	Name string
-	Feed string
-	Want []WantTable
+	Name string      `key:"name" help:"name of the test"`
+	Feed string      `key:"feed" empty:"yes" help:"lines of the feed"`
+	Want []WantTable `key:"want" help:"rows by table, in key order; other tables and columns are not compared"`
 }
 
 // A WantTable has all rows expected in a table. Columns that a row does not name are not compared.
@@ -32,22 +33,19 @@ type WantCell struct {
 	Value  []byte // raw JSON
 }
 
-var caseKeys = []key[Case]{
-	{"name", "name of the test", "", nameForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Name = r.name(n, where) }},
-	{"feed", "lines of the feed", "", textForm, func(r *reader, c *Case, n *yaml.Node, where string) { c.Feed, _ = r.text(n, where) }},
-	{"want", "rows by table, in key order; other tables and columns are not compared", "", form{"type": "object", "additionalProperties": form{"type": "array", "items": form{"type": "object"}}}, func(r *reader, c *Case, n *yaml.Node, where string) {
-		r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
-			c.Want = append(c.Want, WantTable{pos(at), name, r.wantRows(value, join(where, name))})
-		})
-	}},
+func (r *reader) want(n *yaml.Node, where string) (tables []WantTable) {
+	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+		tables = append(tables, WantTable{pos(at), name, r.wantRows(value, join(where, name))})
+	})
+	return tables
 }
 
 // cases reads tests.
 func (r *reader) cases(n *yaml.Node, where string) (cases []Case) {
 	for _, item := range r.items(n, where, "tests") {
 		c := Case{Pos: pos(item)}
-		given := readKeys(r, item, where, caseKeys, &c)
-		for _, name := range keyNames(caseKeys) {
+		given := r.readFields(item, where, &c)
+		for _, name := range names(fieldsOf(reflect.TypeFor[Case]())) {
 			if given[name] == nil && item.Kind == yaml.MappingNode {
 				r.fault(c.Pos, where, "%s is missing", name)
 			}

@@ -31,22 +31,22 @@ type edge struct {
 }
 
 func (r *reader) check(m *mappingDraft) {
-	c := checker{reader: r, tables: m.tables, byName: map[string]*tableDraft{}, family: family{}, parents: map[*tableDraft][]edge{}}
+	c := checker{reader: r, tables: m.Drafts, byName: map[string]*tableDraft{}, family: family{}, parents: map[*tableDraft][]edge{}}
 	c.namesKeys = m.Envelope != nil && m.Envelope.NamesKeys()
-	if len(m.tables) > m.MaxTables {
-		r.fault(m.tables[m.MaxTables].Pos, "tables", "%d tables, and max_tables is %d", len(m.tables), m.MaxTables)
+	if len(m.Drafts) > m.MaxTables {
+		r.fault(m.Drafts[m.MaxTables].Pos, "tables", "%d tables, and max_tables is %d", len(m.Drafts), m.MaxTables)
 	}
-	for _, t := range m.tables {
+	for _, t := range m.Drafts {
 		c.byName[t.Name] = t
 		c.family[t.Name] = &t.Table
 	}
-	for _, t := range m.tables {
+	for _, t := range m.Drafts {
 		c.parentage(t)
 		c.references(t)
 	}
 	c.envelopes(m)
 	cyclic := c.cycles()
-	for _, t := range m.tables {
+	for _, t := range m.Drafts {
 		if !cyclic {
 			c.names(t)
 			c.versions(t)
@@ -56,7 +56,7 @@ func (r *reader) check(m *mappingDraft) {
 		c.paths(t)
 	}
 	if !cyclic {
-		c.wanted(m.cases)
+		c.wanted(m.Cases)
 	}
 }
 
@@ -338,7 +338,7 @@ func (c *checker) paths(t *tableDraft) {
 			}
 		}
 	}
-	fault(t.place("row"), t.where+".row", t.Row)
+	fault(t.place("row"), t.where+".row", t.Row.Path)
 	fault(t.place("version_field"), t.where+".version_field", t.Version)
 	whens(t.When, t.where+".when")
 	whens(t.DeleteWhen, t.where+".delete_when")

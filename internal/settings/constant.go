@@ -9,6 +9,9 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 )
 
+// A constant is a raw JSON value.
+type constant []byte
+
 // maxConstant is the maximum number of nodes in a constant. An alias can stand for itself, or for many nodes.
 const maxConstant = 10_000
 

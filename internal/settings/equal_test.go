@@ -44,7 +44,7 @@ var places = map[string][]surroundings{
 		{"group|group_.*|partitions|start|until_end|isolation|tombstones_by_key|record_fields|sasl", []string{`source: "kafka://b/t"`}, "{KEYS}"},
 		{".*", nil, "{KEYS}"},
 	},
-	"file": {
+	"top": {
 		{"version", []string{"envelope: debezium", "tables: {t: {key: id}}"}, "{KEYS}"},
 		{".*", []string{"tables: {a: {key: id}}"}, "{KEYS}"},
 	},
@@ -80,8 +80,8 @@ var differences = []difference{
 	{`setting\.key`, `\[a, A\]`, "names that differ in case alone"},
 	{`setting\.delete_when`, `[[{].*`, "only with tables"},
 	{`setting\.envelope`, `\{.*\}`, "only with tables"},
-	{`file\.envelope`, `""`, "only without tables"},
-	{`file\.tables`, `\{a: \{from: b\}\}`, "from needs an envelope"},
+	{`top\.envelope`, `""`, "only without tables"},
+	{`top\.tables`, `\{a: \{from: b\}\}`, "from needs an envelope"},
 	{`source\.references|table\.of`, ".*", "names a table of the file"},
 	{`source\.(from|meta|stamp|type|when|merge)`, "~", "keys that are all null are no source"},
 	{`table\.columns`, `\{.*`, "the key is one of the columns"},
@@ -111,7 +111,13 @@ func TestSchema_EqualsReader(t *testing.T) {
 		}
 		return err
 	}
-	keys := keyTables()
+	keys := map[string]map[string][]string{}
+	for name, of := range mapTypes {
+		keys[name] = map[string][]string{}
+		for _, f := range fieldsOf(of) {
+			keys[name][f.name] = f.words
+		}
+	}
 	keys["setting"] = map[string][]string{}
 	for _, one := range newSpec().Settings() {
 		if one.InFile() {

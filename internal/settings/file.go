@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -103,7 +104,10 @@ func (r *reader) entries(data []byte) (entries []Entry) {
 		return nil
 	}
 	r.pairs(top, "", Key, func(at *yaml.Node, name string, value *yaml.Node) {
-		if value = asWord(name, value); !isNull(value) {
+		if name == "bad_values" {
+			value = asWord([]string{string(fold.NullBad)}, value)
+		}
+		if !isNull(value) {
 			entries = append(entries, Entry{Name: name, At: pos(at), Pos: pos(value), node: value})
 		}
 	})
@@ -119,7 +123,7 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 	}
 	r := &reader{file: path, databases: databases}
 	m := &mappingDraft{Mapping: mapping.Mapping{File: path, Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}}
-	entries := r.entries(data)
+	entries, fields, v := r.entries(data), fieldsOf(reflect.TypeFor[mappingDraft]()), reflect.ValueOf(m).Elem()
 	given := map[string]*yaml.Node{}
 	for _, e := range entries {
 		given[e.Name] = e.node
@@ -128,14 +132,14 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 	var set []Entry
 	for _, e := range entries {
 		isSetting := slices.Contains(settings, e.Name)
-		i := slices.IndexFunc(mappingKeys, func(k key[mappingDraft]) bool { return k.name == e.Name })
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == e.Name })
 		switch {
 		case i >= 0 && (given["tables"] != nil || !isSetting):
-			if mappingKeys[i].read(r, m, e.node, e.Name); given["tables"] == nil && e.Name != "every" {
+			if fields[i].read(r, e.node, e.Name, v.FieldByIndex(fields[i].index)); given["tables"] == nil && e.Name != "every" {
 				r.fault(e.At, "", "%s needs tables: it is about a mapping", e.Name)
 			}
 		case !isSetting: // a mistyped name may also mean a key of the mapping
-			r.fault(e.At, "", "unknown key %q%s", e.Name, DidYouMean(e.Name, slices.Concat(keyNames(mappingKeys), settings)))
+			r.fault(e.At, "", "unknown key %q%s", e.Name, DidYouMean(e.Name, slices.Concat(names(fields), settings)))
 		default:
 			if e.When = e.Name == "delete_when" && given["tables"] != nil && e.node.Kind != yaml.ScalarNode; e.When {
 				deleteWhen = r.when(e.node, e.Name)
@@ -145,7 +149,7 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 	}
 	rules := fill(set)
 	if given["tables"] == nil {
-		return File{Every: m.every}, r.err()
+		return File{Every: m.Every}, r.err()
 	}
 	if at := given["table"]; at != nil {
 		r.fault(pos(at), "table", "is for a file without tables")
@@ -179,21 +183,21 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen
 			version.Base = paths.MessageBase
 		}
 	}
-	if m.version {
+	if m.UseVersion {
 		if o.Version != "" {
 			r.fault(place("version"), "version", "version_field and the envelope's version cannot be combined: leave one out")
 		}
 		version = r.version(m.Envelope, place("version"))
 	}
 	r.inherit(m, deleteWhen, version)
-	for _, t := range m.tables {
+	for _, t := range m.Drafts {
 		m.Tables = append(m.Tables, t.Table)
 	}
 	r.check(m)
 	if err := r.err(); err != nil {
 		return File{}, err
 	}
-	return File{&m.Mapping, m.every, m.cases}, nil
+	return File{&m.Mapping, m.Every, m.Cases}, nil
 }
 
 // resolved returns the node that an alias stands for, or the node itself.

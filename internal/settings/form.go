@@ -17,8 +17,6 @@ var (
 	boolForm  = oneOf(form{"type": "boolean"}, enum("true", "false"))
 	nameForm  = form{"type": textForm["type"], "minLength": 1}
 	namesForm = oneOf(form{"type": textForm["type"], "pattern": "^[^,]+$"}, unique(listOf(nameForm)))
-	pathForm  = form{"type": textForm["type"], "minLength": 1}
-	pathsForm = oneOf(pathForm, listOf(pathForm))
 	ageForm   = form{"type": "string", "pattern": durationPattern}
 	// conditionForm is PATH=VALUE.
 	conditionForm = form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}
@@ -40,6 +38,15 @@ func typePattern() string {
 }
 
 func ref(name string) form { return form{"$ref": "#/$defs/" + name} }
+
+// mapForm is a map with at least one member.
+func mapForm(names, values form) form {
+	f := form{"type": "object", "minProperties": 1, "additionalProperties": values}
+	if len(names) > 0 {
+		f["propertyNames"] = names
+	}
+	return f
+}
 
 func listOf(item form) form { return form{"type": "array", "minItems": 1, "items": item} }
 

@@ -24,7 +24,7 @@ func TestPrint(t *testing.T) {
 		file, _, _ := strings.Cut(text, "\n# is printed as\n")
 		read, err := readText(t, file)
 		testcheck.NoError(t, err)
-		printed, err := Print(read.Mapping)
+		printed, err := Print(read.Mapping, nil)
 		testcheck.NoError(t, err)
 		return strings.TrimSuffix(file, "\n") + "\n# is printed as\n" + string(printed)
 	})
@@ -54,7 +54,7 @@ func printable(t *testing.T, of mapping.Mapping) string {
 // printed checks that a printed mapping is read as the same mapping.
 func printed(t *testing.T, m *mapping.Mapping) {
 	t.Helper()
-	text, err := Print(m)
+	text, err := Print(m, nil)
 	testcheck.NoError(t, err)
 	again, err := readText(t, string(text))
 	if err != nil {
@@ -130,13 +130,13 @@ func TestPresets(t *testing.T) {
 		if !reflect.DeepEqual(m.Envelope, want) || len(want.Version) > 0 && m.Tables[0].Version.Base != paths.MessageBase && !m.Tables[0].Version.IsEnvelopeVersion() {
 			t.Errorf("%s: %+v", name, m)
 		}
-		printed, err := Print(m)
+		printed, err := Print(m, nil)
 		testcheck.NoError(t, err)
 		again, err := readText(t, string(printed))
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, printed)
 		}
-		twice, err := Print(again.Mapping)
+		twice, err := Print(again.Mapping, nil)
 		if err != nil || string(twice) != string(printed) || !strings.Contains(string(printed), "\nenvelope:\n"[1:]) {
 			t.Errorf("%s: %v\n%s\n%s", name, err, printed, twice)
 		}

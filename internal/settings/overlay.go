@@ -73,10 +73,9 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 		}
 	}
 	if n.Row != "" {
-		var err error
-		t.Row, t.RowInText, err = mapping.ParseRow(n.Row)
+		err := t.Row.UnmarshalText([]byte(n.Row))
 		t.DeletesNeedRow = true
-		check("row", t.Row, err)
+		check("row", t.Row.Path, err)
 	}
 	for _, text := range n.When {
 		test, err := readWhen(text)

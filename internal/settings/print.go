@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -14,48 +13,60 @@ import (
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// Print writes a mapping as a config file. Settings that tables inherit from the top are written in each table, and
-// defaults are omitted.
-func Print(m *mapping.Mapping) ([]byte, error) {
-	top := mapNode()
-	if m.Envelope != nil {
-		add(top, "envelope", envelopeNode(m.Envelope))
+// Print writes a mapping, and SQL by period, as a config file. Settings that tables inherit from the top are written in
+// each table, and defaults are omitted. m may be nil.
+func Print(m *mapping.Mapping, every []mapping.PeriodicSQL) ([]byte, error) {
+	d := mappingDraft{Every: every}
+	if m != nil {
+		d.Mapping = *m
 	}
-	if slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.Version.IsEnvelopeVersion() }) {
-		add(top, "version", plainNode("true"))
+	if d.Unmatched == mapping.IgnoreUnmatched {
+		d.Unmatched = ""
 	}
-	if m.Ignore != nil {
-		add(top, "ignore", whenNode(m.Ignore))
+	if d.MaxEach == mapping.DefaultMaxEach {
+		d.MaxEach = 0
 	}
-	if m.Unmatched != mapping.IgnoreUnmatched {
-		add(top, "unmatched", textNode(string(m.Unmatched)))
+	if d.MaxTables == mapping.DefaultMaxTables {
+		d.MaxTables = 0
 	}
-	if m.MaxEach != mapping.DefaultMaxEach {
-		add(top, "max_each", plainNode(strconv.Itoa(m.MaxEach)))
+	for i := range d.Tables {
+		t := d.Tables[i]
+		d.UseVersion = d.UseVersion || t.Version.IsEnvelopeVersion()
+		d.Drafts = append(d.Drafts, &tableDraft{Table: withoutDefaults(t)})
 	}
-	if m.MaxTables != mapping.DefaultMaxTables {
-		add(top, "max_tables", plainNode(strconv.Itoa(m.MaxTables)))
-	}
-	tables := mapNode()
-	for i := range m.Tables {
-		add(tables, m.Tables[i].Name, tableNode(&m.Tables[i]))
-	}
-	add(top, "tables", tables)
-	return encode(top)
+	return encode(fieldsNode(d))
 }
 
-// PrintEvery writes SQL by period as a part of a config file.
-func PrintEvery(all []mapping.PeriodicSQL) ([]byte, error) {
-	every, top := mapNode(), mapNode()
-	for _, e := range all {
-		add(every, DurationText(e.Period), statementsNode(e.Statements))
+// withoutDefaults returns a table whose defaults, and rules without effect, are zero.
+func withoutDefaults(t mapping.Table) mapping.Table {
+	if t.Of != "" && t.Set != mapping.MergeSet { // the rules are those of an update
+		t.DeleteWhen, t.OnDelete, t.Rules = nil, mapping.OnDelete{}, mapping.Rules{BadValues: t.BadValues, MaxColumns: t.MaxColumns}
 	}
-	add(top, "every", every)
-	return encode(top)
+	if t.Of == "" {
+		t.Set = ""
+	}
+	if t.Version.Base == paths.NoBase {
+		t.Scope = ""
+	}
+	if t.Version.IsEnvelopeVersion() {
+		t.Version = paths.Path{}
+	}
+	if t.Null == fold.ClearNull {
+		t.Null = ""
+	}
+	if t.BadValues == fold.RejectBad {
+		t.BadValues = ""
+	}
+	if t.Type.Kind == cast.Auto {
+		t.Type = cast.Type{}
+	}
+	if t.Columns != nil && t.UnknownFields != fold.AddUnknown {
+		t.MaxColumns = 0
+	}
+	return t
 }
 
 func encode(top *yaml.Node) ([]byte, error) {
@@ -92,12 +103,6 @@ func add(n *yaml.Node, name string, value *yaml.Node) {
 	n.Content = append(n.Content, key, value)
 }
 
-func addText(n *yaml.Node, name, text string) {
-	if text != "" {
-		add(n, name, textNode(text))
-	}
-}
-
 func listNode(texts []string) *yaml.Node {
 	if len(texts) == 1 && !strings.Contains(texts[0], ",") {
 		return textNode(texts[0])
@@ -113,92 +118,36 @@ func sequenceNode(texts []string) *yaml.Node {
 	return n
 }
 
-func tableNode(t *mapping.Table) *yaml.Node {
+// tablesNode writes tables.
+func tablesNode(tables []*tableDraft) *yaml.Node {
 	n := mapNode()
-	addPath := func(name string, p paths.Path) {
-		if p.Base != paths.NoBase {
-			add(n, name, textNode(p.String()))
-		}
-	}
-	addText(n, "of", t.Of)
-	addPath("each", t.Each)
-	if t.Of != "" {
-		addText(n, "set", string(t.Set))
-	}
-	if t.Parent != nil {
-		parent := flow(mapNode())
-		for _, name := range slices.Sorted(maps.Keys(t.Parent)) {
-			add(parent, name, textNode(t.Parent[name]))
-		}
-		add(n, "parent", parent)
-	}
-	if t.From != nil {
-		add(n, "from", listNode(t.From))
-	}
-	if t.When != nil {
-		add(n, "when", whenNode(t.When))
-	}
-	addText(n, "row", t.RowText())
-	switch {
-	case t.Key == nil:
-	case len(t.Key) == 0:
-		add(n, "key", textNode(NoKey))
-	case slices.Equal(t.Key, []string{NoKey}):
-		add(n, "key", sequenceNode(t.Key))
-	default:
-		add(n, "key", listNode(t.Key))
-	}
-	addText(n, "id", t.ID)
-	if t.Of == "" || t.Set == mapping.MergeSet {
-		ruleNodes(n, t)
-	}
-	if t.Type.Kind != cast.Auto {
-		add(n, "type", textNode(t.Type.String()))
-	}
-	addText(n, "unknown_fields", string(t.UnknownFields))
-	if t.BadValues == fold.NullBad {
-		addText(n, "bad_values", string(t.BadValues))
-	}
-	if t.Columns == nil || t.UnknownFields == fold.AddUnknown {
-		add(n, "max_columns", plainNode(strconv.Itoa(t.MaxColumns)))
-	}
-	if t.OnCreate != nil {
-		add(n, "on_create", statementsNode(t.OnCreate))
-	}
-	if t.Columns != nil {
-		columns := mapNode()
-		for _, c := range t.Columns {
-			add(columns, c.Name, columnNode(c, t.Merge[c.Name]))
-		}
-		add(n, "columns", columns)
+	for _, t := range tables {
+		add(n, t.Name, fieldsNode(*t))
 	}
 	return n
 }
 
-// ruleNodes adds the update rules of a table.
-func ruleNodes(n *yaml.Node, t *mapping.Table) {
-	if t.DeleteWhen != nil {
-		add(n, "delete_when", whenNode(t.DeleteWhen))
+func renamedNode(names map[string]string) *yaml.Node {
+	n := flow(mapNode())
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		add(n, name, textNode(names[name]))
 	}
-	if t.OnDelete.Insert {
-		add(n, "on_delete", textNode(insertRow))
-	} else if t.OnDelete.Mark != "" {
-		mark := flow(mapNode())
-		add(mark, "mark", textNode(t.OnDelete.Mark))
-		add(n, "on_delete", mark)
+	return n
+}
+
+func onDeleteNode(o mapping.OnDelete) *yaml.Node {
+	if o.Insert {
+		return textNode(insertRow)
 	}
-	if t.Null == fold.KeepNull {
-		addText(n, "null", string(t.Null))
+	return flow(fieldsNode(o))
+}
+
+func everyNode(all []mapping.PeriodicSQL) *yaml.Node {
+	n := mapNode()
+	for _, e := range all {
+		add(n, DurationText(e.Period), statementsNode(e.Statements))
 	}
-	if t.FillOnly {
-		add(n, "fill_only", plainNode("true"))
-	}
-	if t.Version.Base != paths.NoBase {
-		if !t.Version.IsEnvelopeVersion() {
-			add(n, "version_field", textNode(t.Version.String()))
-		}
-		addText(n, "version_scope", string(t.Scope))
-	}
+	return n
 }
 
 // statementsNode writes statements, for all databases or for one each.
@@ -224,62 +173,8 @@ func statementsNode(all []mapping.Statement) *yaml.Node {
 	return n
 }
 
-// columnNode writes a column. Its first source has the merge function.
-func columnNode(c mapping.Column, function merge.Function) *yaml.Node {
-	if len(c.From) == 1 {
-		return sourceNode(c.From[0], c.Name, function)
-	}
-	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
-	for i, s := range c.From {
-		if i > 0 {
-			function = merge.Last
-		}
-		source := sourceNode(s, c.Name, function)
-		if source.Kind == yaml.ScalarNode && source.Value == "null" { // in a list, null looks like a constant
-			source = textNode(s.From.String())
-		}
-		n.Content = append(n.Content, source)
-	}
-	return n
-}
-
-func sourceNode(s mapping.Source, column string, function merge.Function) *yaml.Node {
-	n := flow(mapNode())
-	isMap := s.When != nil || s.References != "" || function != merge.Last
-	if s.From.Base != paths.NoBase {
-		from := s.From.String()
-		if !isMap && from == paths.FieldPath(column).String() {
-			from = ""
-		}
-		if s.As.Kind != cast.DefaultType {
-			from += []string{"as ", " as "}[min(len(from), 1)] + s.As.String()
-		}
-		switch {
-		case isMap:
-			add(n, "from", textNode(from))
-		case from == "":
-			return plainNode("null")
-		default:
-			return textNode(from)
-		}
-	}
-	if s.Value != nil {
-		add(n, "value", constantNode(s.Value))
-	}
-	addText(n, "stamp", string(s.Stamp))
-	addText(n, "meta", string(s.Meta))
-	if s.When != nil {
-		add(n, "when", whenNode(s.When))
-	}
-	addText(n, "references", s.References)
-	if function != merge.Last {
-		addText(n, "merge", function.String())
-	}
-	return n
-}
-
 // constantNode writes a JSON value. YAML can read most of them unchanged.
-func constantNode(raw []byte) *yaml.Node {
+func constantNode(raw constant) *yaml.Node {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(raw, &doc); err != nil || len(doc.Content) == 0 {
 		var s string
@@ -304,15 +199,10 @@ func allNode(all paths.All) *yaml.Node {
 	n := flow(mapNode())
 	for _, t := range all {
 		value := valuesNode(t.In)
-		if t.Not || t.Present != paths.AnyPresence {
-			test := flow(mapNode())
-			if t.Present != paths.AnyPresence {
-				add(test, "present", plainNode(strconv.FormatBool(t.Present == paths.MustBePresent)))
-			}
-			if t.Not {
-				add(test, "not", value)
-			}
-			value = test
+		if t.Not {
+			value = flow(fieldsNode(testMap{t.Present, t.In}))
+		} else if t.Present != paths.AnyPresence {
+			value = flow(fieldsNode(testMap{t.Present, nil}))
 		}
 		add(n, t.Path.String(), value)
 	}

@@ -57,63 +57,6 @@ func (r *reader) err() error {
 
 func pos(n *yaml.Node) paths.Pos { return paths.Pos{Line: n.Line, Column: n.Column} }
 
-// A key is a key of a map in the file. The lists of keys are used to read the file, and to make the schema and the
-// reference documentation.
-type key[T any] struct {
-	name  string
-	about string
-	def   string // the default, in the reference; "": nothing
-	form  form   // of the value
-	read  func(r *reader, into *T, n *yaml.Node, where string)
-}
-
-// description returns what the key means, for editors and docs.
-func (k key[T]) description() string {
-	if k.def == "" {
-		return k.about
-	}
-	return k.about + " (default: " + k.def + ")"
-}
-
-// keyNames returns the names of keys.
-func keyNames[T any](keys []key[T]) []string {
-	names := make([]string, len(keys))
-	for i, k := range keys {
-		names[i] = k.name
-	}
-	return names
-}
-
-// nullIsValue has the keys that accept null as a value. For all others, null means that the key is absent.
-var nullIsValue = map[string]bool{"value": true, "not": true}
-
-// asWord returns a key's value. null becomes a word if the key accepts the word null.
-func asWord(name string, value *yaml.Node) *yaml.Node {
-	if name != "bad_values" || !isNull(value) || value.Value != "null" {
-		return value
-	}
-	word := *value
-	word.Tag = "!!str"
-	return &word
-}
-
-// readKeys reads a map with known keys into a value. It returns the nodes of the keys in the map.
-func readKeys[T any](r *reader, n *yaml.Node, where string, keys []key[T], into *T) map[string]*yaml.Node {
-	given := map[string]*yaml.Node{}
-	r.pairs(n, where, Key, func(at *yaml.Node, name string, value *yaml.Node) {
-		i := slices.IndexFunc(keys, func(k key[T]) bool { return k.name == name })
-		value = asWord(name, value)
-		switch {
-		case i < 0:
-			r.fault(pos(at), where, "unknown key %q%s", at.Value, DidYouMean(name, keyNames(keys)))
-		case !isNull(value) || nullIsValue[name]:
-			given[name] = value
-			keys[i].read(r, into, value, join(where, name))
-		}
-	})
-	return given
-}
-
 func join(where, name string) string {
 	if where == "" {
 		return name
@@ -218,19 +161,6 @@ func (r *reader) names(n *yaml.Node, where string) []string {
 	return names
 }
 
-// choice reads one of several words.
-func choice[T ~string](r *reader, n *yaml.Node, where string, words ...T) T {
-	v, ok := r.text(n, where)
-	if ok && !slices.Contains(words, T(v)) {
-		names := make([]string, len(words))
-		for i, w := range words {
-			names[i] = string(w)
-		}
-		r.fault(pos(n), where, "%q must be %s%s", v, Either(names), DidYouMean(v, names))
-	}
-	return T(v)
-}
-
 // Either lists words: a, b or c.
 func Either(words []string) string {
 	if len(words) == 1 {
@@ -238,20 +168,6 @@ func Either(words []string) string {
 	}
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
-
-// number reads an integer of at least least into into, which is unchanged if there is a fault. It rejects leading
-// zeros, which some readers treat as octal.
-func (r *reader) number(n *yaml.Node, where string, least int, into *int) {
-	v, ok := r.text(n, where)
-	i, err := strconv.Atoi(v)
-	switch {
-	case !ok:
-	case err != nil || i < least || strconv.Itoa(i) != v:
-		r.fault(pos(n), where, "%q must be a whole number, at least %d", v, least)
-	default:
-		*into = i
-	}
 }
 
 func (r *reader) boolean(n *yaml.Node, where string) bool {

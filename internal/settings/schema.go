@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/merge"
 )
 
@@ -22,22 +25,22 @@ func (s *Spec) Schema() ([]byte, error) {
 			top[one.key()] = f
 		}
 	}
-	maps.Copy(top, properties(mappingKeys))
-	schema := object(top)
+	maps.Copy(top, properties(fieldsOf(reflect.TypeFor[mappingDraft]())))
+	schema, ofCase := object(top), fieldsOf(reflect.TypeFor[Case]())
 	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	schema["title"] = "The config file of weir"
 	schema["type"] = []string{"object", "null"}
 	schema["$defs"] = form{
-		"envelope":   oneOf(enum(append(PresetNames(), "")...), object(properties(envelopeKeys))),
-		"table":      orNull(object(properties(tableKeys))),
+		"envelope":   oneOf(enum(append(PresetNames(), "")...), object(properties(fieldsOf(reflect.TypeFor[envelope.Envelope]())))),
+		"table":      orNull(object(properties(fieldsOf(reflect.TypeFor[tableDraft]())))),
 		"column":     oneOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
-		"source":     oneOf(textForm, form{"type": "null"}, required(object(properties(sourceKeys)))),
+		"source":     oneOf(textForm, form{"type": "null"}, required(object(properties(fieldsOf(reflect.TypeFor[sourceMap]()))))),
 		"when":       oneOf(conditionForm, ref("tests"), listOf(ref("tests"))),
-		"tests":      form{"type": "object", "minProperties": 1, "propertyNames": form{"minLength": 1}, "additionalProperties": oneOf(ref("values"), required(object(properties(testKeys))))},
+		"tests":      form{"type": "object", "minProperties": 1, "propertyNames": form{"minLength": 1}, "additionalProperties": oneOf(ref("values"), required(object(properties(fieldsOf(reflect.TypeFor[testMap]())))))},
 		"values":     oneOf(valueForm, unique(listOf(valueForm))),
 		"statements": oneOf(nameForm, listOf(nameForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": oneOf(nameForm, listOf(nameForm))}),
-		"on_delete":  oneOf(enum(onDeleteWords...), required(object(properties(onDeleteKeys, "mark")), "mark")),
-		"test":       required(object(properties(caseKeys, keyNames(caseKeys)...)), keyNames(caseKeys)...),
+		"on_delete":  oneOf(enum(onDeleteWords...), required(object(properties(fieldsOf(reflect.TypeFor[mapping.OnDelete]()), "mark")), "mark")),
+		"test":       required(object(properties(ofCase, names(ofCase)...)), names(ofCase)...),
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -109,11 +112,11 @@ func (s *Setting) form() form {
 func orNull(f form) form { return oneOf(f, form{"type": "null"}) }
 
 // properties returns the forms of keys. Required keys must not be null.
-func properties[T any](keys []key[T], needed ...string) form {
+func properties(fields []field, needed ...string) form {
 	all := form{}
-	for _, k := range keys {
+	for _, k := range fields {
 		f := maps.Clone(k.form)
-		if !nullIsValue[k.name] && !slices.Contains(needed, k.name) {
+		if !k.nullable && !slices.Contains(needed, k.name) {
 			f = orNull(k.form)
 		}
 		f["description"] = k.description()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/testcheck"
 )
@@ -107,19 +110,9 @@ func schemaJudge(t *testing.T, text []byte) func(file string) bool {
 	}
 }
 
-// keyTables returns the known keys of each map, with the words that they accept.
-func keyTables() map[string]map[string][]string {
-	return map[string]map[string][]string{"file": wordsOf(mappingKeys), "envelope": wordsOf(envelopeKeys), "table": wordsOf(tableKeys), "source": wordsOf(sourceKeys),
-		"test": wordsOf(testKeys), "on_delete": wordsOf(onDeleteKeys), "case": wordsOf(caseKeys)}
-}
-
-func wordsOf[T any](keys []key[T]) map[string][]string {
-	words := map[string][]string{}
-	for _, k := range keys {
-		words[k.name] = strings.Fields(strings.Trim(fmt.Sprint(cmp.Or[any](k.form["enum"], "")), "[]"))
-	}
-	return words
-}
+// mapTypes are the maps of a file whose keys are known, by name in the docs.
+var mapTypes = map[string]reflect.Type{"top": reflect.TypeFor[mappingDraft](), "table": reflect.TypeFor[tableDraft](), "source": reflect.TypeFor[sourceMap](), "test": reflect.TypeFor[testMap](),
+	"on_delete": reflect.TypeFor[mapping.OnDelete](), "case": reflect.TypeFor[Case](), "envelope": reflect.TypeFor[envelope.Envelope]()}
 
 // The schema accepts what the reader accepts, and rejects values that the reader rejects regardless of other keys.
 func TestSchema_IsTheReaders(t *testing.T) {
@@ -147,21 +140,24 @@ func TestSchema_IsTheReaders(t *testing.T) {
 	})
 }
 
-// reference returns a table of the keys of a map.
-func reference[T any](keys []key[T]) string {
-	var b strings.Builder
-	b.WriteString("| key | what |\n|---|---|\n")
-	for _, k := range keys {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", k.name, k.description())
-	}
-	return b.String()
-}
-
 // TestDocs_ReferenceIsCurrent compares the reference tables in the docs with the reader's keys.
 func TestDocs_ReferenceIsCurrent(t *testing.T) {
-	current(t, "../../docs/mapping.md", map[string]string{"top": reference(mappingKeys), "table": reference(tableKeys), "source": reference(sourceKeys), "test": reference(testKeys),
-		"on_delete": reference(onDeleteKeys), "case": reference(caseKeys)})
-	current(t, "../../docs/envelopes.md", map[string]string{"envelope": reference(envelopeKeys)})
+	pages := map[string]map[string]string{"../../docs/mapping.md": {}, "../../docs/envelopes.md": {}}
+	for name, of := range mapTypes {
+		var b strings.Builder
+		b.WriteString("| key | what |\n|---|---|\n")
+		for _, f := range fieldsOf(of) {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", f.name, f.description())
+		}
+		page := "../../docs/mapping.md"
+		if name == "envelope" {
+			page = "../../docs/envelopes.md"
+		}
+		pages[page][name] = b.String()
+	}
+	for page, tables := range pages {
+		current(t, page, tables)
+	}
 }
 
 // current compares the tables of a page with the expected ones.

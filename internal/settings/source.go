@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,21 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
+// columns reads the columns of a table.
+func (r *reader) columns(n *yaml.Node, where string) (columns []mapping.Column) {
+	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+		r.fault(pos(n), where, "no column is named: leave columns out to take all fields")
+	}
+	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+		if name == "" {
+			r.fault(pos(at), where, "the name of a column is empty")
+		}
+		from, function := r.column(value, name, join(where, name))
+		columns = append(columns, mapping.Column{Pos: pos(at), Name: name, From: from, Merge: function})
+	})
+	return columns
+}
+
 // column reads the sources of a column: one, none (the field with the column's name), or a list. One of the sources may
 // name the column's merge function.
 func (r *reader) column(n *yaml.Node, name, where string) (from []mapping.Source, function merge.Function) {
@@ -23,37 +39,36 @@ func (r *reader) column(n *yaml.Node, name, where string) (from []mapping.Source
 	}
 	given := false
 	for _, item := range items {
-		s := r.source(item, name, where)
+		s, merges, names := r.source(item, name, where)
 		switch {
-		case s.merge == "":
-		case given && s.merge != function.String():
+		case !names:
+		case given && merges != function:
 			r.fault(s.Pos, where, "a column has one merge function, and an earlier source says %s", function)
 		default:
-			given = true
-			function, _ = merge.Parse(s.merge) // an unknown one was reported before
+			given, function = true, merges
 		}
-		from = append(from, s.Source)
+		from = append(from, s)
 	}
 	return from, function
 }
 
-// source reads a source of a column.
-func (r *reader) source(n *yaml.Node, column, where string) (s sourceDraft) {
+// source reads a source of a column. named reports whether it names a merge function.
+func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source, function merge.Function, named bool) {
+	var of sourceMap
+	var given map[string]*yaml.Node
 	switch {
 	case isNull(n):
-		s.From = paths.FieldPath(column)
 	case n.Kind == yaml.MappingNode:
-		s = r.sourceMap(n, column, where)
+		of, given = r.sourceMap(n, where)
 	default:
-		if v, ok := r.text(n, where); ok {
-			var err error
-			if s.Source, err = mapping.ParseSource(v, column); err != nil {
-				r.fault(pos(n), where, "%s", hinted(err))
-			}
-		}
+		of.From = r.from(n, where)
 	}
-	s.Pos = pos(n)
-	return s
+	if of.Value == nil && of.Stamp == mapping.NoStamp && of.Meta == mapping.NoMeta {
+		s = of.From.Source(column)
+	}
+	s.Pos, s.When, s.Value, s.Stamp, s.Meta, s.References = pos(n), of.When, of.Value, of.Stamp, of.Meta, of.References
+	s.As = cmp.Or(s.As, of.Type)
+	return s, of.Merge, given["merge"] != nil
 }
 
 // hinted adds the type that an unknown type may mean.
@@ -85,57 +100,35 @@ var otherNames = map[string]cast.TypeKind{
 	"blob": cast.Bytes, "bytea": cast.Bytes, "binary": cast.Bytes, "base64": cast.Bytes,
 }
 
-// A sourceDraft is a source that is being read.
-type sourceDraft struct {
-	mapping.Source
-	column string
-	typed  bool   // from sets the type
-	merge  string // the column's merge function; "": not given here
+// from reads a path and its type.
+func (r *reader) from(n *yaml.Node, where string) (t mapping.TypedPath) {
+	if n.Kind == yaml.SequenceNode {
+		r.fault(pos(n), where, "must be one path; for several sources, write a list instead of the map")
+	} else if text, ok := r.text(n, where); ok {
+		if err := t.UnmarshalText([]byte(text)); err != nil {
+			r.fault(pos(n), where, "%s", hinted(err))
+		}
+	}
+	return t
 }
 
-var sourceKeys = []key[sourceDraft]{
-	{"from", "path of the value, or PATH as TYPE", "the field of the column's name", textForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
-		if n.Kind == yaml.SequenceNode {
-			r.fault(pos(n), where, "must be one path; for several sources, write a list instead of the map")
-			return
-		}
-		if v, ok := r.text(n, where); ok {
-			read, err := mapping.ParseSource(v, s.column)
-			if err != nil {
-				r.fault(pos(n), where, "%s", hinted(err))
-			}
-			s.From, s.typed = read.From, read.As.Kind != cast.DefaultType
-			if s.typed {
-				s.As = read.As
-			}
-		}
-	}},
-	{"type", "type that the value is read as", "the table's `type`", typeForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
-		if as := r.columnType(n, where); !s.typed {
-			s.As = as
-		}
-	}},
-	{"when", "messages that use this source; in a child table, elements", "", ref("when"), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.When = r.when(n, where) }},
-	{"value", "constant that each message sets", "", anyForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Value = r.constant(n, where) }},
-	{"stamp", "time of the flush: `insert` when the row is created, `update` also when it changes", "", enum(mapping.InsertStamp, mapping.UpdateStamp), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
-		s.Stamp = choice(r, n, where, mapping.InsertStamp, mapping.UpdateStamp)
-	}},
-	{"meta", "`index` (from 0) or `key` of an element; `line`, `offset` or `source` of the message", "", enum(metas...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.Meta = choice(r, n, where, metas...) }},
-	{"merge", "how a value changes the column: `last` overwrites it, `first` keeps it, `sum` adds, `min` and `max` keep the smallest or largest, `patch` merges objects", "last", enum(merge.Names()...), func(r *reader, s *sourceDraft, n *yaml.Node, where string) {
-		s.merge = choice(r, n, where, merge.Names()...)
-	}},
-	{"references", "table of the file that the value is a foreign key to; a missing row is created with its key alone", "", nameForm, func(r *reader, s *sourceDraft, n *yaml.Node, where string) { s.References = r.name(n, where) }},
+// A sourceMap is a source that is written as a map.
+type sourceMap struct {
+	From       mapping.TypedPath `key:"from" help:"path of the value, or PATH as TYPE" default:"the field of the column's name"`
+	Type       cast.Type         `key:"type" help:"type that the value is read as" default:"the table's ‘type’"`
+	Value      constant          `key:"value" null:"yes" help:"constant that each message sets"`
+	When       paths.When        `key:"when" help:"messages that use this source; in a child table, elements"`
+	Stamp      mapping.Stamp     `key:"stamp" words:"insert update" help:"time of the flush: ‘insert’ when the row is created, ‘update’ also when it changes"`
+	Meta       mapping.Meta      `key:"meta" words:"index key line offset source" help:"‘index’ (from 0) or ‘key’ of an element; ‘line’, ‘offset’ or ‘source’ of the message"`
+	Merge      merge.Function    `key:"merge" help:"how a value changes the column: ‘last’ overwrites it, ‘first’ keeps it, ‘sum’ adds, ‘min’ and ‘max’ keep the smallest or largest, ‘patch’ merges objects" default:"last"`
+	References string            `key:"references" help:"table of the file that the value is a foreign key to; a missing row is created with its key alone"`
 }
-
-var metas = []mapping.Meta{mapping.IndexMeta, mapping.KeyMeta, mapping.LineMeta, mapping.OffsetMeta, mapping.SourceMeta}
 
 // sourceMap reads a source that is written as a map.
-func (r *reader) sourceMap(n *yaml.Node, column, where string) sourceDraft {
-	s := sourceDraft{column: column}
+func (r *reader) sourceMap(n *yaml.Node, where string) (s sourceMap, given map[string]*yaml.Node) {
 	before := len(r.faults)
-	given := readKeys(r, n, where, sourceKeys, &s)
-	if len(r.faults) > before {
-		return s
+	if given = r.readFields(n, where, &s); len(r.faults) > before {
+		return s, given
 	}
 	// kinds are the kinds of sources, and the keys allowed with each.
 	kinds := []struct {
@@ -146,53 +139,69 @@ func (r *reader) sourceMap(n *yaml.Node, column, where string) sourceDraft {
 		if given[k.name] == nil {
 			continue
 		}
-		for _, other := range keyNames(sourceKeys) {
-			if given[other] != nil && other != k.name && !slices.Contains(k.with, other) {
-				r.fault(pos(given[other]), where, "%s cannot be combined with %s", other, k.name)
+		for other, at := range given {
+			if other != k.name && !slices.Contains(k.with, other) {
+				r.fault(pos(at), where, "%s cannot be combined with %s", other, k.name)
 			}
 		}
-		return s
+		return s, given
 	}
 	switch {
 	case len(given) == 0:
 		r.fault(pos(n), where, "the source is empty: name one of %s", Either([]string{"from", "value", "stamp", "meta"}))
-	case s.typed && given["type"] != nil:
+	case s.From.As.Kind != cast.DefaultType && given["type"] != nil:
 		r.fault(pos(given["type"]), where, "the type is named twice, by from and by type")
 	case given["references"] != nil && given["merge"] != nil:
 		r.fault(pos(given["merge"]), where, "merge cannot be combined with references: the value is the key of a row")
 	}
-	if s.From.Base == paths.NoBase {
-		s.From = paths.FieldPath(column)
-	}
-	return s
+	return s, given
 }
 
-func (r *reader) path(n *yaml.Node, where string) paths.Path {
-	v, ok := r.text(n, where)
-	if !ok {
-		return paths.Path{}
+// columnsNode writes columns.
+func columnsNode(columns []mapping.Column) *yaml.Node {
+	n := mapNode()
+	for _, c := range columns {
+		add(n, c.Name, columnNode(c))
 	}
-	p, err := paths.ParsePath(v)
-	if err != nil {
-		r.fault(pos(n), where, "%v", err)
-	}
-	return p
+	return n
 }
 
-func (r *reader) columnType(n *yaml.Node, where string) cast.Type {
-	v, ok := r.text(n, where)
-	if !ok {
-		return cast.Type{}
+// columnNode writes a column. Its first source has the merge function.
+func columnNode(c mapping.Column) *yaml.Node {
+	if len(c.From) == 1 {
+		return sourceNode(c.From[0], c.Name, c.Merge)
 	}
-	t, err := cast.ParseType(v)
-	if err != nil {
-		r.fault(pos(n), where, "%s", hinted(err))
+	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
+	for i, s := range c.From {
+		function := merge.Last
+		if i == 0 {
+			function = c.Merge
+		}
+		source := sourceNode(s, c.Name, function)
+		if source.Kind == yaml.ScalarNode && source.Value == "null" { // in a list, null looks like a constant
+			source = textNode(s.From.String())
+		}
+		n.Content = append(n.Content, source)
 	}
-	return t
+	return n
+}
+
+func sourceNode(s mapping.Source, column string, function merge.Function) *yaml.Node {
+	from := mapping.TypedPath{Path: s.From, As: s.As}
+	if s.From.Base == paths.NoBase || s.When != nil || s.References != "" || function != merge.Last {
+		return flow(fieldsNode(sourceMap{From: from, When: s.When, Value: s.Value, Stamp: s.Stamp, Meta: s.Meta, Merge: function, References: s.References}))
+	}
+	if from.String() == paths.FieldPath(column).String() {
+		from.Path = paths.Path{}
+	}
+	if text, _ := from.MarshalText(); len(text) > 0 {
+		return textNode(string(text))
+	}
+	return plainNode("null")
 }
 
 // constant reads a value as JSON.
-func (r *reader) constant(n *yaml.Node, where string) []byte {
+func (r *reader) constant(n *yaml.Node, where string) constant {
 	budget := maxConstant
 	raw, err := appendJSON(nil, n, &budget)
 	if err != nil {

@@ -189,7 +189,7 @@ func TestOverlay_MakesOneTable(t *testing.T) {
 			}
 			return
 		}
-		text, err := Print(m)
+		text, err := Print(m, nil)
 		testcheck.NoError(t, err)
 		if got := strings.ReplaceAll(string(text), "\n    ", "; "); got != "tables:\n  gates:; "+want+"\n" {
 			t.Errorf("%+v makes\n%s", n, got)
@@ -204,10 +204,10 @@ func TestOverlay_MakesOneTable(t *testing.T) {
 	f(Narrowing{Row: "after"}, top(), "row: after; key: id; max_columns: 500")
 	f(Narrowing{Row: "payload.after"}, rules(func(o *fold.Options) {
 		o.DeleteField, o.DeleteValue, o.Version, o.Null, o.UnknownFields = "op", "d", "source.lsn", fold.KeepNull, fold.AddUnknown
-	}), "row: payload.after; key: id; delete_when: {op: d}; null: keep; version_field: source.lsn; version_scope: column; unknown_fields: add; max_columns: 500")
+	}), "row: payload.after; key: id; unknown_fields: add; delete_when: {op: d}; null: keep; version_field: source.lsn; version_scope: column; max_columns: 500")
 	f(Narrowing{When: []string{"type=a,b", "x.y=null", "z="}}, top(), `when: {type: [a, b], x.y: null, z: ""}; key: id; max_columns: 500`)
 	f(Narrowing{Columns: []string{"gate", "a.b", "id"}}, rules(func(o *fold.Options) { o.Key = []string{"id", "nr"}; o.FillOnly = true }),
-		`key: [id, nr]; fill_only: true; unknown_fields: ignore; columns:;   id: null;   nr: null;   gate: null;   a.b: null`)
+		`key: [id, nr]; unknown_fields: ignore; fill_only: true; columns:;   id: null;   nr: null;   gate: null;   a.b: null`)
 }
 
 func TestOverlay_ReportsAllFaults(t *testing.T) {

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -54,15 +55,10 @@ func (r *reader) all(n *yaml.Node, where string) paths.All {
 	return all
 }
 
-var testKeys = []key[paths.Test]{
-	{"not", "value or values that it must not be; an absent field matches", "", ref("values"), func(r *reader, t *paths.Test, n *yaml.Node, where string) {
-		t.Not, t.In = true, r.values(n, where)
-	}},
-	{"present", "whether the path must lead to a value; null is one", "", boolForm, func(r *reader, t *paths.Test, n *yaml.Node, where string) {
-		if t.Present = paths.MustBeAbsent; r.boolean(n, where) {
-			t.Present = paths.MustBePresent
-		}
-	}},
+// A testMap is a test that is written as a map.
+type testMap struct {
+	Present paths.Presence `key:"present" help:"whether the path must lead to a value; null is one"`
+	Not     []paths.Value  `key:"not" null:"yes" help:"value or values that it must not be; an absent field matches"`
 }
 
 // test reads a test of a value.
@@ -71,10 +67,22 @@ func (r *reader) test(n *yaml.Node, where string) (t paths.Test) {
 		t.In = r.values(n, where)
 		return t
 	}
-	if readKeys(r, n, where, testKeys, &t); t.In == nil && t.Present == paths.AnyPresence && len(n.Content) == 0 {
+	var of testMap
+	if r.readFields(n, where, &of); len(n.Content) == 0 {
 		r.fault(pos(n), where, "the test is empty: a value, a list, {not: …} or {present: true}")
 	}
-	return t
+	return paths.Test{In: of.Not, Not: of.Not != nil, Present: of.Present}
+}
+
+func (r *reader) presence(n *yaml.Node, where string) paths.Presence {
+	if r.boolean(n, where) {
+		return paths.MustBePresent
+	}
+	return paths.MustBeAbsent
+}
+
+func presenceNode(p paths.Presence) *yaml.Node {
+	return plainNode(strconv.FormatBool(p == paths.MustBePresent))
 }
 
 // values reads a value or a list of values.

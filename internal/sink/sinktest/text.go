@@ -38,7 +38,11 @@ func columns(text string) (all []mapping.Column) {
 		if stamp, is := strings.CutPrefix(from, "stamp "); is {
 			s.Stamp = mapping.Stamp(stamp)
 		} else {
-			s = must(mapping.ParseSource(from, name))
+			var path mapping.TypedPath
+			if err := path.UnmarshalText([]byte(from)); err != nil {
+				panic(err)
+			}
+			s = path.Source(name)
 		}
 		all = append(all, mapping.Column{Name: name, From: []mapping.Source{s}})
 	}
