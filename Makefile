@@ -23,14 +23,7 @@ SERVERS ?= 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
 # SQLite, made of C by a program, is not watched for races: it takes five times as long then, and one
 # goroutine at a time uses a connection, of which weir's own code shows a race. Only these two packages:
 # modernc.org/sqlite has a copy of sync.Map's methods, and the linker may take that one for all.
-UNRACED := -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
-
-# Tests wait more than they work: more of them run at once than there are processors.
-CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-AT_ONCE := -p $(shell expr $(CORES) + 1) -parallel $(shell expr $(CORES) \* 2)
-
-# The packages whose tests take longest are first, so that none of them runs alone at the end.
-PACKAGES := ./internal/sink/postgres ./internal/cli ./internal/torture ./...
+RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
 .PHONY: help build demo test check kafka race mutants torture lint vulnerable fuzz benchmarks bench bench-reference bench-backfill bench-peers bench-kafka stories ladder soak pgo cover feed docs recording screenshots servers snapshot release image clean
 
@@ -46,12 +39,12 @@ demo: build ## sync the shipped feed into flights.db and show the result
 
 test: ## run the tests that take minutes, against SQLite and private Postgres servers
 	.ci/needs test
-	go test $(AT_ONCE) -timeout 40m $(PACKAGES)
+	.ci/test -timeout 40m
 	@[ -n "$$CI" ] || echo 'Not run: what only make check runs (real brokers, browsers, killed programs, power cuts); docs/dev/testing.md'
 
 check: ## run everything else: make test's packages with CHECK=1, race, mutants, benchmarks once, lint
 	.ci/needs check
-	CHECK=1 go test -vet=off $(AT_ONCE) -timeout 40m $(PACKAGES) # make lint vets
+	CHECK=1 .ci/test -vet=off -timeout 40m # make lint vets
 	$(MAKE) race
 	$(MAKE) mutants
 	$(MAKE) -j2 --output-sync=target benchmarks lint BENCHTIME='1x -short'
@@ -75,7 +68,7 @@ servers: $(SERVERS:%=.bin/postgres-%) ## run the tests of the Postgres driver ag
 	mv $@.part $@
 
 race: ## run the tests of make test under the race detector, with CHECK=1 all; needs a C compiler
-	CGO_ENABLED=1 go test -race $(UNRACED) -vet=off $(AT_ONCE) -timeout 60m $(PACKAGES)
+	CGO_ENABLED=1 GOFLAGS='$(RACE)' .ci/test -vet=off -timeout 60m
 
 mutants: ## put one fault at a time into the code, and see that a test fails
 	CHECK=1 go run ./internal/torture/mutants
