@@ -48,4 +48,7 @@ func TestRedacted_KnowsEveryFormOfAPassword(t *testing.T) {
 	f("password='c4nary", "password=xxxxx")
 	f("host=db PASSWORD=c4nary", "host=db PASSWORD=xxxxx")
 	f("postgres:host=db password=c4nary", "postgres:host=db password=xxxxx")
+	f("postgres:app:c4nary@db/air", "postgres:xxxxx@db/air")
+	f("postgres:/app:c4n@ry@db/air", "postgres:xxxxx@db/air")
+	f("postgres//app:c4nary@db/air", "postgres//app:xxxxx@db/air")
 }

@@ -48,6 +48,10 @@ func (s *Spec) Destination(args ...string) (Destination, error) {
 		}
 		return Destination{}, Usagef("no database is named: --to flights.db, or --to postgres://…")
 	}
+	if m := wrongURL.FindStringSubmatch(to); m != nil && !strings.HasPrefix(to, m[1]+"://") {
+		meant := m[1] + "://" + strings.TrimLeft(to[len(m[1]):], ":/")
+		return Destination{}, Usage(s.fault("to", "--to: %s is no URL; did you mean %s?", Redacted(to), Quoted(Redacted(meant))))
+	}
 	for _, d := range slices.Backward(s.env.Drivers) {
 		dest, ok, err := d.Parse(to)
 		if err != nil {
@@ -72,6 +76,9 @@ func MeantForTo(args []string) string {
 
 // databaseName matches names that are typical of databases and not of sources.
 var databaseName = regexp.MustCompile(`^(sqlite|postgres|postgresql):|\.(db|sqlite|sqlite3)$|^(host|hostaddr|port|dbname|user|password|service) *=.* \w+ *=`)
+
+// wrongURL matches a URL of Postgres whose :// is misspelt.
+var wrongURL = regexp.MustCompile(`^(postgres(?:ql)?)(?::/|//|:[^=]*@)`)
 
 // forms lists the forms of --to.
 func (e *Env) forms() string {

@@ -61,6 +61,9 @@ func Parse(dsn string) (*pgconn.Config, error) {
 	if err != nil {
 		return nil, wrongString(err)
 	}
+	if strings.Contains(c.Host, "@") { // part of a password would be printed
+		return nil, errors.New("the connection string: a password with @ has %40 instead")
+	}
 	// Settings of pgx, not of the server. Here every query uses the simple protocol, which all poolers support.
 	for _, p := range []string{"default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity"} {
 		delete(c.RuntimeParams, p)
