@@ -52,6 +52,8 @@ func TestDrivers_WithoutOptionalParts(t *testing.T) {
 	weir(3, "sync "+feed+to, "1 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
 	weir(3, "sync "+feed+to+" --restart reread", "0 inserted, 0 updated, 1 unchanged, 0 deleted; 1 rejected")
 	weir(1, "sync "+feed+to+" --job versions --version-field v", "weir cannot keep versions in a database of this kind")
+	nested := config("weir.yaml", "tables: {orders: {key: id}, items: {of: orders, each: items, key: sku}}")
+	weir(1, "sync --config "+nested+" "+feed+to+" --job nested", "weir cannot write child tables in a database of this kind")
 	weir(1, "status"+to, "weir cannot read what it has written in a database of this kind")
 	weir(1, "rejects"+to, "weir cannot read what it has written in a database of this kind")
 	weir(1, "verify "+feed+to, "weir cannot read what it has written")

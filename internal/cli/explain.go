@@ -237,7 +237,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	if o.spec.Mapping != nil {
 		o.spec.Mapping = o.spec.Mapping.With(o.of)
 	}
-	caps := sink.Caps{Columns: math.MaxInt32, Limits: anyLimits}
+	caps := sink.Caps{Columns: math.MaxInt32, Children: true, Limits: anyLimits}
 	plan, err := o.spec.FoldFiles(args, &settings.Destination{Driver: sink.Driver{Caps: caps}}, "explained")
 	if err == nil {
 		plan, err = plan.AtDatabase(ctx, sink.NoTables)

@@ -60,6 +60,11 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 	if f.plan == nil {
 		return f, nil
 	}
+	for i := range f.tables {
+		if parent, _ := f.plan.plan.Parent(i); parent >= 0 && !f.caps.Children {
+			return nil, sink.LacksError{Does: "write child tables"}
+		}
+	}
 	f.plan.run = r
 	if f.plan.whole != nil {
 		f.plan.whole.run = r

@@ -29,8 +29,8 @@ func TestAs(t *testing.T) {
 	if f, err := forgetter.Forget(t.Context(), "nobody"); err != nil || f.Rejects != 5 {
 		t.Errorf("%+v, %v", f, err)
 	}
-	_, err = sink.As[sink.Forgetter](retried(db), "forget a job")
-	if want := "weir cannot forget a job in a database of this kind"; err == nil || err.Error() != want {
-		t.Errorf("of a sink without Forget: %v; want %s", err, want)
+	_, err = sink.As[sink.Housekeeper](retried(db), "run every:")
+	if want := "weir cannot run every: in a database of this kind"; err == nil || err.Error() != want {
+		t.Errorf("of a sink without Execute: %v; want %s", err, want)
 	}
 }

@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"cmp"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -16,10 +15,13 @@ import (
 // Format is the format of weir's own tables. No earlier one was ever released.
 const Format = 4
 
-// CheckFormat returns an error if weir's tables in a database have another format than this program's. where names the
-// database.
-func CheckFormat(found int64, where string) error {
-	switch {
+// CheckFormat returns an error if weir's tables in a database have another format than this program's. answer is that
+// of [Dialect.FormatSQL], and where names the database.
+func CheckFormat(answer [][][]byte, where string) error {
+	if len(answer) == 0 {
+		return nil
+	}
+	switch found := number(answer[0][0]); {
 	case found > Format:
 		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this version knows %d)", where, found, Format)
 	case found < Format:
@@ -27,97 +29,6 @@ func CheckFormat(found int64, where string) error {
 			"drop the tables whose names begin with weir_, and sync again with --restart reread", where, found, Format)
 	}
 	return nil
-}
-
-// Dialect holds the parts of SQL for weir's own tables in which databases differ.
-type Dialect struct {
-	Prefix   string // before a table's name: its schema and a dot
-	Integer  string
-	Time     string
-	Bytes    string
-	Serial   string // of an auto-incrementing primary key
-	Raw      string // the columns of weir_rejects that hold a line
-	Hot      string // table option, if each flush updates the rows
-	Keyed    string // table option, if the table is accessed only by its key
-	KeyOrder string // the columns of that key; "": the table comes first
-	Bytewise string // suffix to sort by bytes
-	Reason   string // the first word of a reject's reason, which ends before a colon
-	Kept     string // a rejected line's columns: hex digits if it is not text, else NULL; and the text
-
-	Writer string // the run that wrote a checkpoint c, if the column contains more; "": c.run
-
-	Micros func(sql string) string  // a time as microseconds since 1970
-	Moment func(t time.Time) string // a time literal
-	Now    string                   // the database's current time
-	Text   func(s string) string    // a string literal
-	Table  func(name string) string // the canonical form of a table's names
-}
-
-// Ledger returns the statements that create weir's own tables if they are missing. A driver runs them in its first
-// flush. They do not lock an existing table. CREATE INDEX IF NOT EXISTS would, until the end of the flush, while others
-// write to the table.
-func (d Dialect) Ledger() []string {
-	return d.fill(
-		`CREATE TABLE IF NOT EXISTS {p}weir_meta (
-  name text PRIMARY KEY NOT NULL,
-  value text
-)`,
-		`CREATE TABLE IF NOT EXISTS {p}weir_jobs (
-  job text NOT NULL,
-  tbl text NOT NULL,
-  PRIMARY KEY (job, tbl)
-)`,
-		`CREATE TABLE IF NOT EXISTS {p}weir_checkpoints (
-  job text NOT NULL,
-  source text NOT NULL,
-  seq {int} NOT NULL,
-  run text NOT NULL,
-  line {int} NOT NULL,
-  "offset" {int} NOT NULL,
-  mark text,
-  rejected {int} NOT NULL,
-  settings text,
-  tableid text,
-  updated {time},
-  PRIMARY KEY (job, source)
-){hot}`,
-		`CREATE TABLE IF NOT EXISTS {p}weir_rejects (
-  id {serial},
-  job text,
-  source text,
-  line {int},
-  "offset" {int},
-  reason text,
-  {raw},
-  time {time},
-  UNIQUE (job, source, id)
-)`,
-		fmt.Sprintf(`INSERT INTO {p}weir_meta (name, value) VALUES ('format', '%d') ON CONFLICT DO NOTHING`, Format),
-	)
-}
-
-// Versions returns the statements that create the table of versions. For each row of a table with versions, it stores
-// the version of each value; see [fold.Resolved]. gone is when the row was deleted.
-func (d Dialect) Versions() []string {
-	return d.fill(
-		`CREATE TABLE IF NOT EXISTS {p}weir_versions (
-  tbl text NOT NULL,
-  key {bytes} NOT NULL,
-  state {bytes} NOT NULL,
-  gone {time},
-  PRIMARY KEY ({order})
-){keyed}`,
-		`CREATE INDEX IF NOT EXISTS weir_versions_gone ON {p}weir_versions (tbl, gone) WHERE gone IS NOT NULL`,
-	)
-}
-
-func (d Dialect) fill(statements ...string) []string {
-	r := strings.NewReplacer("{p}", d.Prefix, "{int}", d.Integer, "{time}", d.Time, "{bytes}", d.Bytes, "{serial}", d.Serial,
-		"{raw}", d.Raw, "{hot}", d.Hot, "{keyed}", d.Keyed, "{order}", cmp.Or(d.KeyOrder, "tbl, key"))
-	for i := range statements {
-		statements[i] = r.Replace(statements[i])
-	}
-	return statements
 }
 
 // RunPrefix starts the names of lanes that no run resumes. RunsKept is how long their checkpoints are kept: a feed may

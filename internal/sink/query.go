@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -9,25 +8,99 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/schema"
 )
 
-// A Ledger queries weir's own tables in an SQL database. It returns no rows if the tables are missing. The sinks and
-// inspectors of all SQL drivers embed it.
-type Ledger func(ctx context.Context, sql func(Dialect) string) ([][][]byte, error)
-
-// A JobLedger queries them for one job; [Claims] embed it.
-type JobLedger struct {
-	Ask Ledger
-	Job string
+// A Ledger is weir's own tables in one SQL database. It decides what is in them: jobs, checkpoints, rejected lines, and
+// what weir has created. A driver embeds it in its [Sink], its [Inspector] and, as a [JobLedger], its [Claims], and
+// implements its three functions. Query and Exec return nothing if weir's tables are missing.
+type Ledger struct {
+	// Query returns the rows of a query. A NULL is nil.
+	Query func(ctx context.Context, sql func(Dialect) string) ([][][]byte, error)
+	// Exec executes statements one after the other, and returns how many rows each has changed.
+	Exec func(ctx context.Context, sql func(Dialect) []string) (changed []int64, err error)
+	// Transaction calls f in a transaction, which is rolled back if f fails.
+	Transaction func(ctx context.Context, f func(Ledger) error) error
 }
 
-func (q Ledger) ask(ctx context.Context, sql string, texts ...string) ([][][]byte, error) {
-	return q(ctx, func(d Dialect) string { return d.with(sql, texts...) })
+// A JobLedger reads what a ledger has of one job.
+type JobLedger struct {
+	Ledger Ledger // only its Query is needed
+	Job    string
+}
+
+func (l Ledger) ask(ctx context.Context, sql string, texts ...string) ([][][]byte, error) {
+	return l.Query(ctx, func(d Dialect) string { return d.with(sql, texts...) })
+}
+
+// Marks returns the values of entries in weir_meta; "" for a missing one.
+func (l Ledger) Marks(ctx context.Context, names ...string) ([]string, error) {
+	rows, err := l.Query(ctx, func(d Dialect) string { return d.MarksSQL(names...) })
+	values := make([]string, len(names))
+	for _, row := range rows {
+		values[slices.Index(names, string(row[0]))] = string(row[1])
+	}
+	return values, err
+}
+
+// SetMark writes an entry of weir_meta.
+func (l Ledger) SetMark(ctx context.Context, name, value string) error {
+	_, err := l.Exec(ctx, func(d Dialect) []string { return []string{d.SetMark(name, value)} })
+	return err
+}
+
+// Writers returns the jobs that have written to a table, which Dialect.Table names.
+func (l Ledger) Writers(ctx context.Context, table string) (jobs []string, err error) {
+	var d Dialect
+	rows, err := l.Query(ctx, func(of Dialect) string { d = of; return d.WritersSQL() })
+	return d.Writers(rows, table), err
+}
+
+// Record writes what weir's tables have of a flush, after its rows. tables are the batches' tables as they then are, and
+// refused the messages that the database has rejected.
+func (l Ledger) Record(ctx context.Context, f *Flush, tables []*schema.Table, refused []fold.Reject) error {
+	ids, rejects := make([]string, len(tables)), slices.Concat(f.Rejects, refused)
+	_, err := l.Exec(ctx, func(d Dialect) []string {
+		all := d.Prune(f)
+		for i, t := range tables {
+			ids[i] = t.ID
+			if f.First() || !slices.Contains(t.Writers, f.Job) {
+				all = append(all, d.AddTable(f.Job, t.Name))
+			}
+		}
+		return all
+	})
+	for i := 0; f.KeepRejects && err == nil && i < len(rejects); i++ {
+		_, err = l.Exec(ctx, func(d Dialect) []string { return []string{d.Reject(f, &rejects[i])} })
+	}
+	if err == nil && f.BeforeCommit != nil {
+		err = f.BeforeCommit(rejects)
+	}
+	if err == nil {
+		_, err = l.Exec(ctx, func(d Dialect) []string { return []string{d.Checkpoint(f, d.Text(f.TableIDs(ids...)))} })
+	}
+	return err
+}
+
+// DropVersions removes the versions of a table, which Dialect.Table names, and reports whether there were any.
+func (l Ledger) DropVersions(ctx context.Context, table string) (found bool, err error) {
+	n, err := l.Exec(ctx, func(d Dialect) []string {
+		return []string{d.with("DELETE FROM {p}weir_meta WHERE name IN ({1}, {2})", VersionsMark(table), OrphansMark(table))}
+	})
+	if err != nil || n == nil || n[0] == 0 { // weir_versions may be missing
+		return false, err
+	}
+	_, err = l.Exec(ctx, func(d Dialect) []string {
+		return []string{d.with("DELETE FROM {p}weir_versions WHERE tbl = {1}", table)}
+	})
+	return true, err
 }
 
 // Tables implements [Claims].
 func (l *JobLedger) Tables(ctx context.Context) (names []string, err error) {
-	rows, err := l.Ask.ask(ctx, "SELECT tbl FROM {p}weir_jobs WHERE job = {1} ORDER BY tbl{c}", l.Job)
+	rows, err := l.Ledger.ask(ctx, "SELECT tbl FROM {p}weir_jobs WHERE job = {1} ORDER BY tbl{c}", l.Job)
 	for _, row := range rows {
 		names = append(names, string(row[0]))
 	}
@@ -36,7 +109,7 @@ func (l *JobLedger) Tables(ctx context.Context) (names []string, err error) {
 
 // Latest implements [Claims].
 func (l *JobLedger) Latest(ctx context.Context) (source string, cp Checkpoint, err error) {
-	rows, err := l.Ask.ask(ctx, `SELECT source, line, "offset", mark, coalesce(tableid, '') FROM {p}weir_checkpoints`+
+	rows, err := l.Ledger.ask(ctx, `SELECT source, line, "offset", mark, coalesce(tableid, '') FROM {p}weir_checkpoints`+
 		" WHERE job = {1} AND mark <> '' AND NOT ("+ofRun("source")+") ORDER BY updated DESC NULLS LAST LIMIT 1", l.Job)
 	for _, row := range rows {
 		source, cp = string(row[0]), Checkpoint{Line: number(row[1]), Offset: number(row[2]), Mark: string(row[3]), TableID: string(row[4])}
@@ -49,27 +122,11 @@ func (l *JobLedger) Checkpoints(ctx context.Context, lanes ...string) ([]Checkpo
 	if len(lanes) == 0 {
 		return nil, nil
 	}
-	rows, err := l.Ask(ctx, func(d Dialect) string { return d.CheckpointsSQL(l.Job, lanes) })
+	rows, err := l.Ledger.Query(ctx, func(d Dialect) string { return d.CheckpointsSQL(l.Job, lanes) })
 	if err != nil {
 		return nil, err
 	}
 	return ReadCheckpoints(len(lanes), rows), nil
-}
-
-// CheckpointsSQL queries the checkpoints c of lanes, for [ReadCheckpoints].
-func (d Dialect) CheckpointsSQL(job string, lanes []string) string {
-	return d.lanesSQL(job, lanes, `c.seq, c.line, c."offset", coalesce(c.mark, ''), c.rejected, coalesce(c.settings, ''), `+
-		cmp.Or(d.Writer, "c.run")+`, coalesce(c.tableid, ''), `+d.Micros("c.updated"))
-}
-
-// lanesSQL queries columns of the lanes' checkpoints c, after each lane's number.
-func (d Dialect) lanesSQL(job string, lanes []string, columns string) string {
-	values := make([]string, len(lanes))
-	for i, l := range lanes {
-		values[i] = fmt.Sprintf("(%d, %s)", i, d.Text(l))
-	}
-	return fmt.Sprintf("SELECT v.column1, %s FROM (VALUES %s) v JOIN %sweir_checkpoints c ON c.job = %s AND c.source = v.column2",
-		columns, strings.Join(values, ", "), d.Prefix, d.Text(job))
 }
 
 // ReadCheckpoints decodes the result of [Dialect.CheckpointsSQL] for this many lanes.
@@ -83,9 +140,9 @@ func ReadCheckpoints(lanes int, rows [][][]byte) []Checkpoint {
 }
 
 // Judge is [Flush.Judge] with the fences in weir's tables.
-func (q Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
+func (l Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
 	names, found := f.laneNames(), map[string]Fence{}
-	rows, err := q(ctx, func(d Dialect) string { return d.lanesSQL(f.Job, names, "c.seq, c.run") })
+	rows, err := l.Query(ctx, func(d Dialect) string { return d.lanesSQL(f.Job, names, "c.seq, c.run") })
 	if err != nil {
 		return false, err
 	}
@@ -95,88 +152,12 @@ func (q Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
 	return f.Judge(found)
 }
 
-// Checkpoint returns the statement that writes a flush's checkpoints. tableIDs is SQL for [Flush.TableIDs].
-func (d Dialect) Checkpoint(f *Flush, tableIDs string) string {
-	named := slices.Clone(f.Lanes)
-	for i := range named {
-		named[i].Source = f.LaneName(&named[i])
-	}
-	return d.insertLanes(f.Job, f.Run, named, tableIDs) + "\nON CONFLICT (job, source) DO UPDATE SET seq = excluded.seq, run = excluded.run," +
-		` line = excluded.line, "offset" = excluded."offset", mark = excluded.mark, rejected = excluded.rejected,` +
-		" settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated"
-}
-
-// BeginLanes returns the statement that writes checkpoints for lanes that have none.
-func (d Dialect) BeginLanes(job, run string, lanes []Lane) string {
-	return d.insertLanes(job, run, lanes, "''") + "\nON CONFLICT DO NOTHING"
-}
-
-// insertLanes returns the INSERT of the lanes' checkpoints, under their sources' names.
-func (d Dialect) insertLanes(job, run string, lanes []Lane, tableIDs string) string {
-	values := make([]string, len(lanes))
-	for i := range lanes {
-		cp := &lanes[i].Checkpoint
-		values[i] = fmt.Sprintf("(%s, %s, %d, %s, %d, %d, %s, %d, %s, %s, %s)", d.Text(job), d.Text(lanes[i].Source), cp.Seq, d.Text(run), cp.Line, cp.Offset,
-			d.Text(cp.Mark), cp.Rejected, d.Text(cp.Settings), tableIDs, d.Now)
-	}
-	return "INSERT INTO " + d.Prefix + `weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)` +
-		"\nVALUES " + strings.Join(values, ", ")
-}
-
-// Prune returns the statements that remove, in a flush, rejected lines of sources that are reread, old rejected lines,
-// and old checkpoints that no run resumes.
-func (d Dialect) Prune(f *Flush) (statements []string) {
-	var restarts []string
-	for i := range f.Lanes {
-		if l := &f.Lanes[i]; l.Restart {
-			restarts = append(restarts, d.Text(l.Source))
-		}
-	}
-	if len(restarts) > 0 {
-		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1}", f.Job)+" AND source IN ("+strings.Join(restarts, ", ")+")")
-	}
-	if !f.DropRejects.IsZero() {
-		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE job = {1} AND time < "+d.Moment(f.DropRejects), f.Job))
-	}
-	if slices.ContainsFunc(f.Lanes, func(l Lane) bool { return l.Unnamed && l.Checkpoint.Seq == 1 }) {
-		statements = append(statements, d.with("DELETE FROM {p}weir_checkpoints WHERE "+ofRun("source")+" AND updated < "+d.Moment(time.Now().Add(-RunsKept))))
-	}
-	return statements
-}
-
-// DeleteRejects returns the statements that remove rejected lines by their IDs.
-func (d Dialect) DeleteRejects(ids []int64) (statements []string) {
-	for some := range slices.Chunk(ids, keptAtOnce) {
-		texts := make([]string, len(some))
-		for i, id := range some {
-			texts[i] = strconv.FormatInt(id, 10)
-		}
-		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+strings.Join(texts, ", ")+")"))
-	}
-	return statements
-}
-
-// WritersSQL queries the input of [Dialect.Writers].
-func (d Dialect) WritersSQL() string {
-	return d.with("SELECT job, tbl FROM {p}weir_jobs ORDER BY job{c}")
-}
-
-// Writers returns the jobs that have written to a table, which Dialect.Table names.
-func (d Dialect) Writers(answer [][][]byte, table string) (jobs []string) {
-	for _, row := range answer {
-		if d.Table(string(row[1])) == table {
-			jobs = append(jobs, string(row[0]))
-		}
-	}
-	return jobs
-}
-
 // betweenTables separates table names in a result. No name contains it.
 const betweenTables = "\x1f"
 
 // Status implements [Inspector].
-func (q Ledger) Status(ctx context.Context) (st Status, err error) {
-	jobs, err := q(ctx, func(d Dialect) string {
+func (l Ledger) Status(ctx context.Context) (st Status, err error) {
+	jobs, err := l.Query(ctx, func(d Dialect) string {
 		return d.with(`SELECT j.job, j.tables, c.source, c.line, c."offset", c.seq, ` +
 			d.Micros("coalesce(c.updated, (SELECT max(updated) FROM {p}weir_checkpoints l WHERE l.job = j.job))") +
 			" FROM (SELECT job, string_agg(tbl, " + d.Text(betweenTables) + " ORDER BY tbl{c}) AS tables FROM {p}weir_jobs GROUP BY job) j" +
@@ -190,7 +171,7 @@ func (q Ledger) Status(ctx context.Context) (st Status, err error) {
 			Line: number(row[3]), Offset: number(row[4]), Flushes: number(row[5]), Updated: moment(row[6])}
 		st.Jobs = append(st.Jobs, j)
 	}
-	rejects, err := q(ctx, func(d Dialect) string {
+	rejects, err := l.Query(ctx, func(d Dialect) string {
 		return d.with("SELECT job, " + d.Reason + ", count(*) FROM {p}weir_rejects GROUP BY 1, 2 ORDER BY 1, 3 DESC")
 	})
 	for _, row := range rejects {
@@ -203,8 +184,8 @@ func (q Ledger) Status(ctx context.Context) (st Status, err error) {
 const keptAtOnce = 1000
 
 // Rejects implements [Inspector].
-func (q Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) error {
-	rows, err := q.ask(ctx, "SELECT coalesce(max(id), 0) FROM {p}weir_rejects")
+func (l Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) error {
+	rows, err := l.ask(ctx, "SELECT coalesce(max(id), 0) FROM {p}weir_rejects")
 	if err != nil || len(rows) == 0 {
 		return err
 	}
@@ -213,7 +194,7 @@ func (q Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) 
 		of += " AND job = {1}"
 	}
 	for last := int64(0); ; {
-		some, err := q.rejects(ctx, fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", last, of, keptAtOnce), job)
+		some, err := l.rejects(ctx, fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", last, of, keptAtOnce), job)
 		if err != nil || len(some) == 0 {
 			return err
 		}
@@ -227,13 +208,13 @@ func (q Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) 
 }
 
 // LastRejects implements [Inspector].
-func (q Ledger) LastRejects(ctx context.Context, job string, n int) (last []Kept, err error) {
-	return q.rejects(ctx, fmt.Sprintf("WHERE job = {1} ORDER BY id DESC LIMIT %d", n), job)
+func (l Ledger) LastRejects(ctx context.Context, job string, n int) (last []Kept, err error) {
+	return l.rejects(ctx, fmt.Sprintf("WHERE job = {1} ORDER BY id DESC LIMIT %d", n), job)
 }
 
 // rejects returns rejected lines; which is SQL that selects them.
-func (q Ledger) rejects(ctx context.Context, which string, texts ...string) (some []Kept, err error) {
-	rows, err := q(ctx, func(d Dialect) string {
+func (l Ledger) rejects(ctx context.Context, which string, texts ...string) (some []Kept, err error) {
+	rows, err := l.Query(ctx, func(d Dialect) string {
 		return d.with(fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, %s, %s FROM {p}weir_rejects %s`, d.Micros("time"), d.Kept, which), texts...)
 	})
 	for _, row := range rows {
@@ -250,64 +231,59 @@ func (q Ledger) rejects(ctx context.Context, which string, texts ...string) (som
 }
 
 // StoredRejects implements [Inspector].
-func (q Ledger) StoredRejects(ctx context.Context, job string) (n int64, err error) {
-	rows, err := q.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE job = {1}", job)
+func (l Ledger) StoredRejects(ctx context.Context, job string) (n int64, err error) {
+	rows, err := l.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE job = {1}", job)
 	for _, row := range rows {
 		n = number(row[0])
 	}
 	return n, err
 }
 
-// ofRun returns SQL for whether a source is a lane that no run resumes.
-func ofRun(source string) string {
-	return fmt.Sprintf("substr(%s, 1, %d) = '%s'", source, len(RunPrefix), RunPrefix)
-}
-
-// Forget implements [Forgetter], in a transaction that stops other jobs from writing their first tables. versions says
-// that the table of versions exists. exec runs a statement, and returns how many rows it changed.
-func (q Ledger) Forget(ctx context.Context, job string, versions bool, exec func(sql string) (int64, error)) (f Forgotten, err error) {
-	var d Dialect
-	rows, err := q(ctx, func(of Dialect) string {
-		d = of
-		return d.with("SELECT tbl, CASE WHEN job = {1} THEN 1 ELSE 0 END FROM {p}weir_jobs", job)
+// DropRejects implements [RejectDropper].
+func (l Ledger) DropRejects(ctx context.Context, ids []int64) error {
+	return l.Transaction(ctx, func(l Ledger) error {
+		_, err := l.Exec(ctx, func(d Dialect) []string { return d.DeleteRejects(ids) })
+		return err
 	})
-	if err != nil {
-		return f, err
-	}
-	others := map[string]bool{}
-	for _, row := range rows {
-		if number(row[1]) == 0 {
-			others[d.Table(string(row[0]))] = true
-		}
-	}
-	remove := func(sql string, texts ...string) (n int64) {
-		if err == nil {
-			n, err = exec(d.with("DELETE FROM {p}"+sql, texts...))
-		}
-		return n
-	}
-	for _, row := range rows {
-		if table := d.Table(string(row[0])); number(row[1]) == 1 && !others[table] {
-			if versions {
-				remove("weir_versions WHERE tbl = {1}", table)
-			}
-			f.Versions = remove("weir_meta WHERE name = {1}", VersionsMark(table)) > 0 || f.Versions
-		}
-	}
-	runs := remove("weir_checkpoints WHERE job = {1} AND "+ofRun("source"), job)
-	f.Sources = remove("weir_checkpoints WHERE job = {1}", job)
-	f.Rejects = remove("weir_rejects WHERE job = {1}", job)
-	f.Found = runs+f.Sources+f.Rejects+remove("weir_jobs WHERE job = {1}", job) > 0
-	return f, err
 }
 
-// with returns a statement with texts inserted for {1}, {2}, ….
-func (d Dialect) with(sql string, texts ...string) string {
-	pairs := []string{"{p}", d.Prefix, "{c}", d.Bytewise}
-	for i, text := range texts {
-		pairs = append(pairs, "{"+strconv.Itoa(i+1)+"}", d.Text(text))
-	}
-	return strings.NewReplacer(pairs...).Replace(sql)
+// Forget implements [Forgetter]. Meanwhile no other job can write its first table.
+func (l Ledger) Forget(ctx context.Context, job string) (f Forgotten, err error) {
+	err = l.Transaction(ctx, func(l Ledger) error {
+		if _, err := l.Exec(ctx, Dialect.lockJobs); err != nil {
+			return err
+		}
+		rows, err := l.Query(ctx, Dialect.WritersSQL)
+		if err != nil {
+			return err
+		}
+		var own []string // the tables that no other job has written to
+		n, err := l.Exec(ctx, func(d Dialect) []string {
+			for _, row := range rows {
+				if table := d.Table(string(row[1])); d.Text(string(row[0])) == d.Text(job) && len(d.Writers(rows, table)) == 1 {
+					own = append(own, table)
+				}
+			}
+			return []string{
+				d.with("DELETE FROM {p}weir_checkpoints WHERE job = {1} AND "+ofRun("source"), job),
+				d.with("DELETE FROM {p}weir_checkpoints WHERE job = {1}", job),
+				d.with("DELETE FROM {p}weir_rejects WHERE job = {1}", job),
+				d.with("DELETE FROM {p}weir_jobs WHERE job = {1}", job),
+			}
+		})
+		if err != nil || n == nil {
+			return err
+		}
+		f = Forgotten{Sources: n[1], Rejects: n[2], Found: n[0]+n[1]+n[2]+n[3] > 0}
+		for _, table := range own {
+			found, err := l.DropVersions(ctx, table)
+			if f.Versions = f.Versions || found; err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return f, err
 }
 
 // moment decodes a time of [Dialect.Micros]. NULL is the zero time.

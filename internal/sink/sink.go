@@ -169,7 +169,8 @@ type GroupClaims interface {
 
 // Caps are the limits of a database.
 type Caps struct {
-	Columns int // maximum per table
+	Columns  int  // maximum per table
+	Children bool // it has child tables: see [fold.Batch].Child
 	schema.Limits
 }
 

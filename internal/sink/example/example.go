@@ -16,7 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// caps: every column is text, including times, UUIDs and JSON.
+// caps: every column is text, including times, UUIDs and JSON. There are no child tables.
 var caps = sink.Caps{Columns: 1000, Limits: schema.Limits{Untyped: true, TextTypes: true, NoSchemas: true}}
 
 // Driver is the driver.
@@ -34,11 +34,11 @@ var Driver = sink.Driver{
 	},
 	Open: func(ctx context.Context, dest string, _ sink.Options) (sink.Sink, error) {
 		db, err := open(ctx, dest)
-		return &conn{db: db, seen: map[string]schema.Table{}}, err
+		return &conn{Ledger: ledger(db), db: db, seen: map[string]schema.Table{}}, err
 	},
 	OpenClaims: func(ctx context.Context, dest, job string, _ sink.Options) (sink.Claims, error) {
 		db, err := open(ctx, dest)
-		return &claims{sink.JobLedger{Ask: ledger(db), Job: job}, db}, err
+		return &claims{sink.JobLedger{Ledger: ledger(db), Job: job}, db}, err
 	},
 }
 
@@ -48,8 +48,8 @@ var dialect = sink.Dialect{Integer: "bigint", Time: "text", Bytes: "blob", Seria
 	Micros: func(sql string) string {
 		return "CAST(round(unixepoch(" + sql + ", 'subsec') * 1000) AS INTEGER) * 1000"
 	},
-	Moment: func(t time.Time) string { return text(t.UTC().Format(timeFormat)) },
-	Text:   text, Table: func(name string) string { return name }}
+	Now: "strftime('%Y-%m-%d %H:%M:%f', 'now')", Moment: func(t time.Time) string { return text(t.UTC().Format(timeFormat)) },
+	Text: text, Line: func(dst, line []byte) []byte { return append(dst, text(string(line))...) }, Table: func(name string) string { return name }}
 
 const timeFormat = "2006-01-02 15:04:05.000"
 
@@ -63,10 +63,8 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, statement := range dialect.Ledger() {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return nil, errors.Join(explain(err), db.Close())
-		}
+	if _, err := ledger(db).Exec(ctx, sink.Dialect.Create); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
@@ -77,11 +75,42 @@ type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ledger reads weir's own tables.
+// ledger returns weir's own tables as q, a database or a transaction, sees them.
 func ledger(q querier) sink.Ledger {
-	return func(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
-		return query(ctx, q, sql(dialect))
+	return sink.Ledger{
+		Query: func(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
+			return query(ctx, q, sql(dialect))
+		},
+		Exec: func(ctx context.Context, sql func(sink.Dialect) []string) (changed []int64, err error) {
+			for _, statement := range sql(dialect) {
+				n, err := exec(ctx, q, statement)
+				if err != nil {
+					return nil, err
+				}
+				changed = append(changed, n)
+			}
+			return changed, nil
+		},
+		Transaction: func(ctx context.Context, f func(sink.Ledger) error) error {
+			return transaction(ctx, q.(*sql.DB), func(tx *sql.Tx) error { return f(ledger(tx)) })
+		},
 	}
+}
+
+// transaction calls f in a transaction, and commits unless f fails.
+func transaction(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return explain(err)
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after COMMIT
+	if err := f(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return &sink.Error{Class: sink.Unknown, Reason: "io", Err: err}
+	}
+	return nil
 }
 
 // query returns a query's cells, with nil for NULL.
@@ -103,24 +132,23 @@ func query(ctx context.Context, q querier, query string, args ...any) (all [][][
 	return all, explain(errors.Join(err, found.Err()))
 }
 
-// explain classifies an error by its code.
+// exec executes a statement, and returns how many rows it has changed.
+func exec(ctx context.Context, q querier, statement string, args ...any) (changed int64, err error) {
+	res, err := q.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, explain(err)
+	}
+	return res.RowsAffected()
+}
+
+// explain classifies an error by its code: https://www.sqlite.org/rescode.html.
 func explain(err error) error {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		switch e.Code() & 0xff {
-		case busy, locked:
-			return &sink.Error{Class: sink.Transient, Reason: "locked", Err: err}
-		}
+	const busy, locked = 5, 6
+	if e, ok := errors.AsType[*sqlite.Error](err); ok && (e.Code()&0xff == busy || e.Code()&0xff == locked) {
+		return &sink.Error{Class: sink.Transient, Reason: "locked", Err: err}
 	}
 	return err
 }
-
-// The SQLite codes that the driver distinguishes: https://www.sqlite.org/rescode.html.
-const (
-	busy       = 5
-	locked     = 6
-	constraint = 19
-	foreignKey = constraint | 3<<8
-)
 
 // claims are the [sink.Claims] of a database without locks that outlive a transaction. They lock nothing; only the
 // fence keeps two runs from writing the same lane.
@@ -128,8 +156,6 @@ type claims struct {
 	sink.JobLedger
 	db *sql.DB
 }
-
-var _ sink.Claims = (*claims)(nil)
 
 // Take implements [sink.Claims].
 func (c *claims) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
@@ -145,14 +171,19 @@ func (c *claims) TakeJob(ctx context.Context) error { return ctx.Err() }
 // Close implements [sink.Claims].
 func (c *claims) Close() error { return c.db.Close() }
 
-// conn is a [sink.Sink] without any of its optional parts.
+// conn is a [sink.Sink]. The ledger has some of its optional parts.
 type conn struct {
+	sink.Ledger
 	db   *sql.DB
 	seen map[string]schema.Table // by name, as last read or written
 	last sink.Result             // of the last flush
 }
 
-var _ sink.Sink = (*conn)(nil)
+var (
+	_ sink.Sink          = (*conn)(nil)
+	_ sink.RejectDropper = (*conn)(nil)
+	_ sink.Forgetter     = (*conn)(nil)
+)
 
 // Caps implements [sink.Sink].
 func (c *conn) Caps() sink.Caps { return caps }
@@ -172,34 +203,28 @@ func (c *conn) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Ta
 // readTable reads a table.
 func readTable(ctx context.Context, q querier, w sink.TableKey) (t schema.Table, err error) {
 	t = schema.Table{Name: w.Name, FullName: w.Name}
-	writers, err := query(ctx, q, dialect.WritersSQL())
-	if t.Writers = dialect.Writers(writers, w.Name); err != nil {
+	if t.Writers, err = ledger(q).Writers(ctx, w.Name); err != nil {
 		return t, err
 	}
 	columns, err := query(ctx, q, `SELECT name, "notnull", pk FROM pragma_table_info(?)`, w.Name)
 	if err != nil || len(columns) == 0 {
 		return t, err
 	}
+	marks, err := ledger(q).Marks(ctx, sink.MadeMark(w.Name), sink.ColumnsMark(w.Name))
+	if err != nil {
+		return t, err
+	}
+	if marks[0] == "" {
+		return t, sink.LacksError{Does: fmt.Sprintf("write to table %q, which it has not made,", w.Name)}
+	}
 	missing, primary := t, []string{}
-	t.Exists = true
+	t.Exists, t.Made, t.ID = true, true, marks[0]
 	for _, row := range columns {
 		t.Columns = append(t.Columns, schema.Column{Name: string(row[0]), Type: schema.Text, Decl: "TEXT", NotNull: string(row[1]) == "1", ValueRules: schema.ValueRules{HoldsTime: true}})
 		if string(row[2]) != "0" {
 			primary = append(primary, string(row[0]))
 		}
 	}
-	marks := map[string]string{}
-	rows, err := query(ctx, q, "SELECT name, value FROM weir_meta WHERE name IN (?, ?)", sink.MadeMark(w.Name), sink.ColumnsMark(w.Name))
-	if err != nil {
-		return t, err
-	}
-	for _, row := range rows {
-		marks[string(row[0])] = string(row[1])
-	}
-	if t.ID = marks[sink.MadeMark(w.Name)]; t.ID == "" {
-		return t, sink.LacksError{Does: fmt.Sprintf("write to table %q, which it has not made,", w.Name)}
-	}
-	t.Made = true
 	key := w.Key
 	if key == nil {
 		if key = primary; len(key) == 0 {
@@ -213,7 +238,7 @@ func readTable(ctx context.Context, q querier, w sink.TableKey) (t schema.Table,
 		t.Columns[k].Key = true
 	}
 	all := func(*schema.Column, schema.Type) bool { return true }
-	return t, t.Own(marks[sink.ColumnsMark(w.Name)], all, func(*schema.Column) string { return "" })
+	return t, t.Own(marks[1], all, func(*schema.Column) string { return "" })
 }
 
 func createTable(t *schema.Table) string {

@@ -37,7 +37,7 @@ func newFile(t *testing.T) sinktest.Database {
 }
 
 // Has reports traits.
-func (f *file) Has(trait sinktest.Trait) bool { return trait == sinktest.Nestable }
+func (f *file) Has(trait sinktest.Trait) bool { return false }
 
 // Driver returns the driver.
 func (f *file) Driver() (sink.Driver, string) { return Driver, "example:" + f.path }

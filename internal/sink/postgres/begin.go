@@ -68,14 +68,14 @@ func (a *attempt) begin() {
 	s.add("SET LOCAL work_mem = '64MB'") // to sort a batch
 	s.add(arrayNulls)
 	if !d.ready {
-		s.addAll(d.dialect().Ledger()...)
+		s.addAll(d.dialect().Create()...)
 	}
 	a.fence()
 	s.addAll(joins...)
 	for _, p := range a.parts {
 		if a.f.First() || !slices.Contains(p.after.Writers, storable(a.f.Job)) {
 			// First of all: [DB.Forget] looks here for other jobs that have written to a table.
-			s.add("INSERT INTO %s.weir_jobs (job, tbl) VALUES (%s, %s) ON CONFLICT DO NOTHING", d.schema, literal(a.f.Job), literal(p.b.Table.Name))
+			s.addAll(d.dialect().AddTable(a.f.Job, p.b.Table.Name))
 		}
 	}
 	a.lockTables()

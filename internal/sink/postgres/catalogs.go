@@ -296,13 +296,13 @@ func (d *DB) readMarks(ctx context.Context, relations []relation) error {
 	for i := range relations {
 		t := &relations[i]
 		full := d.fullName(t)
-		marks = append(marks, literal(sink.ColumnsMark(full)), literal(sink.VersionsMark(full)))
+		marks = append(marks, sink.ColumnsMark(full), sink.VersionsMark(full))
 		if t.ID = t.oid; t.oid != "" {
 			ids = append(ids, "SELECT "+d.idSQL(t, t.oid))
 		}
 	}
 	if d.ready && len(relations) > 0 {
-		s.add("SELECT name, value FROM %s.weir_meta WHERE name IN (%s)", d.schema, strings.Join(marks, ", "))
+		s.addAll(d.dialect().MarksSQL(marks...))
 		s.addAll(d.dialect().WritersSQL())
 		s.addAll(ids...)
 	}
@@ -371,12 +371,6 @@ func (t *relation) readKeys(rows []keyRow) {
 			t.Referrers = append(t.Referrers, schema.Referrer{Table: k.Table, Columns: k.To})
 		}
 	}
-}
-
-// keepMark returns SQL that writes a mark.
-func (d *DB) keepMark(name, value string) string {
-	return fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-		d.schema, literal(name), literal(value))
 }
 
 // setID decodes the result of idSQL: the OID; and if weir created the table, the mark and the number of dropped columns.

@@ -45,7 +45,7 @@ func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, er
 		return nil, err
 	}
 	claims := &Claims{client: c, claimed: map[lock]bool{}}
-	claims.JobLedger = sink.JobLedger{Ask: claims.ask, Job: job}
+	claims.JobLedger = sink.JobLedger{Ledger: sink.Ledger{Query: claims.ask}, Job: job}
 	return claims, nil
 }
 
@@ -273,7 +273,7 @@ func (c *Claims) connect(ctx context.Context) error {
 	return nil
 }
 
-// ask is a [sink.Ledger].
+// ask implements [sink.Ledger].Query.
 func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
 	err = c.session(ctx, func() error {
 		if !c.ready {
@@ -335,7 +335,7 @@ func (c *Claims) write(ctx context.Context, statements ...string) ([][][]byte, e
 	s := &script{}
 	s.begin("on")
 	if !c.ready {
-		s.addAll(c.dialect().Ledger()...)
+		s.addAll(c.dialect().Create()...)
 	}
 	last := s.addAll(statements...)
 	s.add("COMMIT")

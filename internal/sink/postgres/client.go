@@ -264,15 +264,11 @@ func (c *client) takeReady(row [][]byte) {
 }
 
 func (c *client) checkFormat(ctx context.Context) error {
-	r, err := c.query(ctx, "SELECT value::int FROM "+c.schema+".weir_meta WHERE name = 'format'")
+	r, err := c.query(ctx, c.dialect().FormatSQL())
 	if err != nil {
 		return c.sinkError(err)
 	}
-	made := int64(0)
-	if len(r[0].rows) > 0 {
-		made = number(r[0].rows[0][0])
-	}
-	return sink.CheckFormat(made, "schema "+c.schema)
+	return sink.CheckFormat(r[0].rows, "schema "+c.schema)
 }
 
 // terminateStaleBackend terminates the server process of a broken connection, which may still hold its locks. If it was

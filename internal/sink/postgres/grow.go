@@ -107,7 +107,7 @@ func (d *DB) create(want *schema.Table, t *table, referred func(*schema.ForeignK
 		ddl = append(ddl, statement{sql: block(sql), means: func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
 	}
 	return append(ddl,
-		statement{sql: d.keepMark(sink.MadeMark(full), sink.NewTableID())},
+		statement{sql: d.dialect().SetMark(sink.MadeMark(full), sink.NewTableID())},
 		// A former table of that name may have left it.
 		statement{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(full)))},
 		d.mark(&have),
@@ -126,7 +126,7 @@ func onCreateError(table string, e *pgconn.PgError) error {
 // mark stores what weir's columns in a table must hold.
 func (d *DB) mark(t *relation) statement {
 	t.marks = storable(t.Marks())
-	return statement{sql: d.keepMark(sink.ColumnsMark(d.fullName(t)), t.marks)}
+	return statement{sql: d.dialect().SetMark(sink.ColumnsMark(d.fullName(t)), t.marks)}
 }
 
 // findOwnColumns finds the columns that weir added to a table.

@@ -12,62 +12,50 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Forget implements [sink.Forgetter].
-func (d *DB) Forget(ctx context.Context, job string) (sink.Forgotten, error) {
-	if !d.ready {
-		return sink.Forgotten{}, nil
+// ledger returns weir's own tables, as the flushes' connection sees them.
+func (d *DB) ledger() sink.Ledger {
+	return sink.Ledger{
+		Query: func(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
+			if !d.ready {
+				return nil, nil
+			}
+			r, err := d.query(ctx, sql(d.dialect()))
+			if err != nil {
+				return nil, d.sinkError(err)
+			}
+			return r[0].rows, nil
+		},
+		Exec: func(ctx context.Context, sql func(sink.Dialect) []string) (changed []int64, err error) {
+			statements := sql(d.dialect())
+			if !d.ready || len(statements) == 0 {
+				return nil, nil
+			}
+			r, err := d.query(ctx, statements...)
+			for i := range r {
+				changed = append(changed, r[i].tag.RowsAffected())
+			}
+			return changed, err
+		},
+		Transaction: d.transaction,
 	}
-	f, err := d.forget(ctx, job)
-	if err != nil {
-		err = errors.Join(err, d.rollback(ctx))
-	}
-	return f, d.sinkError(err)
 }
 
-func (d *DB) forget(ctx context.Context, job string) (f sink.Forgotten, err error) {
-	if err := d.askReady(ctx); err != nil {
-		return f, err
-	}
-	// The lock keeps another job's first flush from coming between the check and the removal of its tables' versions.
-	if _, err := d.query(ctx, "BEGIN", "LOCK TABLE "+d.schema+".weir_jobs IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-		return f, err
-	}
-	f, err = d.Ledger.Forget(ctx, job, d.versions, func(sql string) (int64, error) {
-		r, err := d.query(ctx, sql)
-		if err != nil {
-			return 0, err
-		}
-		return r[0].tag.RowsAffected(), nil
-	})
-	if err == nil {
-		_, err = d.query(ctx, "COMMIT")
-	}
-	return f, err
-}
-
-// DropRejects implements [sink.RejectDropper].
-func (d *DB) DropRejects(ctx context.Context, ids []int64) error {
+// transaction implements [sink.Ledger].Transaction.
+func (d *DB) transaction(ctx context.Context, f func(sink.Ledger) error) error {
 	if err := d.connect(ctx); err != nil {
 		return err
 	}
-	for _, sql := range d.dialect().DeleteRejects(ids) {
-		if _, err := d.query(ctx, sql); err != nil {
-			return d.sinkError(err)
-		}
+	_, err := d.query(ctx, "BEGIN")
+	if err == nil {
+		err = f(d.Ledger)
 	}
-	return nil
-}
-
-// ask is a [sink.Ledger].
-func (d *DB) ask(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
-	if !d.ready {
-		return nil, nil
+	if err == nil {
+		_, err = d.query(ctx, "COMMIT")
 	}
-	r, err := d.query(ctx, sql(d.dialect()))
 	if err != nil {
-		return nil, d.sinkError(err)
+		err = errors.Join(err, d.rollback(ctx))
 	}
-	return r[0].rows, nil
+	return d.sinkError(err)
 }
 
 // Sample implements [sink.Inspector].
@@ -91,7 +79,7 @@ func (d *DB) Sample(ctx context.Context, table string, n int) (rows []string, to
 func (c *client) dialect() sink.Dialect {
 	return sink.Dialect{Prefix: c.schema + ".", Integer: "bigint", Time: "timestamptz", Bytes: "bytea", Serial: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 		Raw: "raw text,\n  bytes bytea", Hot: " WITH (fillfactor = 50)", Keyed: " WITH (fillfactor = 50)", KeyOrder: "key, tbl",
-		Bytewise: ` COLLATE "C"`, Reason: "split_part(reason, ':', 1)", Kept: "encode(bytes, 'hex'), raw",
+		Bytewise: ` COLLATE "C"`, Lock: "LOCK TABLE {p}weir_jobs IN SHARE ROW EXCLUSIVE MODE", Reason: "split_part(reason, ':', 1)", Kept: "encode(bytes, 'hex'), raw",
 		Writer: writerSQL, Micros: micros, Now: "now()", Moment: func(t time.Time) string { return fmt.Sprintf("to_timestamp(%d)", t.Unix()) }, Text: literal, Table: func(name string) string { return identOf(c.schemaOf(name)) }}
 }
 

@@ -111,7 +111,7 @@ func (p *part) dropSome(ctx context.Context, pass *sink.Orphans, most int) error
 		dropped += int(did[n].tag.RowsAffected())
 	}
 	pass.Record(most, len(r[0].rows), last, dropped)
-	_, err = d.query(ctx, d.keepMark(sink.OrphansMark(name), pass.Mark()), "COMMIT")
+	_, err = d.query(ctx, d.dialect().SetMark(sink.OrphansMark(name), pass.Mark()), "COMMIT")
 	return err
 }
 

@@ -87,7 +87,7 @@ func open(ctx context.Context, dsn string, o sink.Options, reads bool) (*DB, err
 		return nil, err
 	}
 	d := &DB{client: c, tables: map[string]*table{}, stuck: map[string]string{}}
-	d.Ledger = d.ask
+	d.Ledger = d.ledger()
 	return d, d.connect(ctx)
 }
 
@@ -137,7 +137,7 @@ func number(b []byte) int64 {
 var systemColumns = []string{"tableoid", "ctid", "xmin", "cmin", "xmax", "cmax"}
 
 // caps are the driver's limits.
-var caps = sink.Caps{Columns: maxColumns, Limits: schema.Limits{NoNUL: true, MaxName: maxName, MaxKey: maxKey, SafeColumns: safeColumns, Reserved: systemColumns}}
+var caps = sink.Caps{Columns: maxColumns, Children: true, Limits: schema.Limits{NoNUL: true, MaxName: maxName, MaxKey: maxKey, SafeColumns: safeColumns, Reserved: systemColumns}}
 
 // Driver is the [sink.Driver] for Postgres.
 var Driver = sink.Driver{

@@ -45,13 +45,7 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 // emptyTables adds statements that remove everything that the job has written to the tables.
 func (a *attempt) emptyTables() {
 	d, s := a.d, a.script
-	job := literal(a.f.Job)
-	lanes := make([]string, len(a.f.Lanes))
-	for i := range lanes {
-		lanes[i] = literal(a.f.LaneName(&a.f.Lanes[i]))
-	}
-	s.add("DELETE FROM %s.weir_checkpoints WHERE job = %s AND source NOT IN (%s)", d.schema, job, strings.Join(lanes, ", "))
-	s.add("DELETE FROM %s.weir_rejects WHERE job = %s", d.schema, job)
+	s.addAll(d.dialect().Empty(a.f)...)
 	var truncate, drop []string
 	for _, p := range a.parts {
 		d.dropVersions(s, d.fullName(&p.t.relation))

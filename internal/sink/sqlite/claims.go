@@ -38,7 +38,7 @@ var _ sink.Claims = (*Claims)(nil)
 // checkpoints are found and nothing can be claimed.
 func OpenClaims(_ context.Context, path, job string, o sink.Options) (*Claims, error) {
 	c := &Claims{path: realpath.Of(path), opt: o, lanes: map[string]bool{}}
-	c.JobLedger = sink.JobLedger{Ask: c.ask, Job: job}
+	c.JobLedger = sink.JobLedger{Ledger: sink.Ledger{Query: c.query}, Job: job}
 	return c, nil
 }
 
@@ -157,9 +157,9 @@ func (c *Claims) at(lane ...string) int64 {
 	return int64(h.Sum64() >> 2)
 }
 
-// ask is a [sink.Ledger] with its own connection. The connection is writable, because only then can it recover a file
-// that another process has left in the middle of a transaction; sql must not write.
-func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
+// query implements [sink.Ledger].Query with its own connection. The connection is writable, because only then can it
+// recover a file that another process has left in the middle of a transaction; sql must not write.
+func (c *Claims) query(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -171,6 +171,5 @@ func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
-	rows, err = f.ask(ctx, sql)
-	return rows, f.explain(err)
+	return f.query(ctx, sql)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-var caps = sink.Caps{Columns: maxColumns, Limits: schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}}
+var caps = sink.Caps{Columns: maxColumns, Children: true, Limits: schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}}
 
 // Driver is the [sink.Driver] for SQLite files. It must come last: it treats anything as a path.
 var Driver = sink.Driver{

@@ -13,12 +13,8 @@ var errEnded = errors.New("it ended the transaction")
 
 // Execute implements [sink.Housekeeper].
 func (d *DB) Execute(ctx context.Context, sql string) error {
-	if err := d.usable(ctx); err != nil {
-		return err
-	}
-	err := d.transaction(ctx, func() error { return d.c.execTheirs(ctx, sql) })
-	d.trim()
-	return d.judge(err)
+	defer d.trim()
+	return d.transact(ctx, func() error { return d.c.execTheirs(ctx, sql) })
 }
 
 // execTheirs executes SQL of the user's, perhaps several statements, in a transaction. The end of ctx interrupts it.

@@ -109,15 +109,11 @@ func (f *file) configure(ctx context.Context, fresh bool, flags int32) error {
 			return err
 		}
 	}
-	known, err := f.hasTable(ctx, "weir_meta")
-	if err != nil || !known {
-		return err
-	}
-	made, err := f.scalar(ctx, "SELECT CAST(value AS INTEGER) FROM weir_meta WHERE name = 'format'")
+	format, err := f.query(ctx, sink.Dialect.FormatSQL)
 	if err != nil {
 		return err
 	}
-	return sink.CheckFormat(made.int, f.path)
+	return sink.CheckFormat(format, f.path)
 }
 
 // level returns SQLite's name for the promised durability. Without a WAL, FULL does not sync the journal's deletion, so
@@ -142,13 +138,31 @@ func (f *file) scalar(ctx context.Context, sql string, args ...value) (v value, 
 	return v, err
 }
 
-// ask is a [sink.Ledger]. It returns SQLite's errors unchanged.
-func (f *file) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
-	known, err := f.hasTable(ctx, "weir_jobs")
-	if err == nil && known {
-		err = f.polling(ctx, func() error { rows, err = f.c.rows(sql(dialect)); return err })
+// query implements [sink.Ledger].Query.
+func (f *file) query(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
+	err = f.polling(ctx, func() error { rows, err = f.c.rows(sql(dialect)); return err })
+	return rows, f.inLedger(ctx, err)
+}
+
+// exec implements [sink.Ledger].Exec.
+func (f *file) exec(ctx context.Context, sql func(sink.Dialect) []string) (changed []int64, err error) {
+	for _, statement := range sql(dialect) {
+		if err := f.c.exec(statement); err != nil {
+			return nil, f.inLedger(ctx, err)
+		}
+		changed = append(changed, int64(f.c.changes()))
 	}
-	return rows, err
+	return changed, nil
+}
+
+// inLedger explains an error of a statement on weir's own tables. That they are missing is none.
+func (f *file) inLedger(ctx context.Context, err error) error {
+	if err != nil {
+		if known, failed := f.hasTable(ctx, "weir_meta"); failed == nil && !known {
+			return nil
+		}
+	}
+	return f.explain(err)
 }
 
 // polling repeats a call, with short waits, while the database is locked. SQLite's own waits grow to 100 ms a step,
@@ -216,10 +230,10 @@ var faults = map[int32]fault{
 	lib.SQLITE_CANTOPEN: {sink.Permanent, "cantopen", "does the folder exist, and may weir write to it?"},
 }
 
-// explain classifies a SQLite error, and adds advice.
+// explain classifies a SQLite error, and adds advice, unless that is done.
 func (f *file) explain(err error) error {
 	var e *Error
-	if !errors.As(err, &e) {
+	if !errors.As(err, &e) || errors.As(err, new(*sink.Error)) {
 		return err
 	}
 	is, known := faults[e.primary()]

@@ -2,16 +2,15 @@ package sqlite
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 	"unicode/utf8"
 
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -23,27 +22,32 @@ var dialect = sink.Dialect{Integer: "INTEGER", Time: "TEXT", Bytes: "BLOB", Seri
 		return "CAST(round(unixepoch(" + sql + ", 'subsec') * 1000) AS INTEGER) * 1000"
 	},
 	Now:    "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
-	Moment: func(t time.Time) string { return literal(t.UTC().Format(timeFormat)) }, Text: literal, Table: lower}
+	Moment: func(t time.Time) string { return literal(t.UTC().Format(timeFormat)) }, Text: literal, Line: appendLine, Table: lower}
+
+// appendLine appends a literal of a rejected line. As text, invalid UTF-8 would be read back differently.
+func appendLine(dst, line []byte) []byte {
+	if utf8.Valid(line) {
+		return append(dst, literal(string(line))...)
+	}
+	return append(hex.AppendEncode(append(dst, "x'"...), line), '\'')
+}
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
 // Flush implements [sink.Sink].
 func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	if err := d.usable(ctx); err != nil {
-		return sink.Result{}, err
-	}
 	if d.opt.Yield {
 		d.turn.yield()
 	}
 	var res sink.Result
 	var tables []*table
-	err := d.transaction(ctx, func() (err error) {
+	err := d.transact(ctx, func() (err error) {
 		if res, tables, err = d.write(ctx, f); err == nil {
 			d.last = res // it counts if the reply is lost and the commit is not
 		}
 		return err
 	})
-	if err = d.judge(err); err == nil {
+	if err == nil {
 		for _, t := range tables {
 			d.tables[lower(t.Name)] = t
 		}
@@ -52,7 +56,19 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	return res, err
 }
 
-// transaction calls f in a write transaction, and commits unless f fails.
+// transact calls f in a write transaction, commits unless f fails, and classifies the error. It disconnects if a COMMIT
+// may have succeeded although it failed: this connection can no longer be trusted, so the next try asks the file.
+func (d *DB) transact(ctx context.Context, f func() error) error {
+	if err := d.usable(ctx); err != nil {
+		return err
+	}
+	err := d.explain(d.transaction(ctx, f))
+	if e := (*sink.Error)(nil); errors.As(err, &e) && e.Class == sink.Unknown {
+		d.disconnect()
+	}
+	return err
+}
+
 func (d *DB) transaction(ctx context.Context, f func() error) error {
 	if err := d.polling(ctx, func() error { return d.c.exec("BEGIN IMMEDIATE") }); err != nil {
 		return err
@@ -66,16 +82,6 @@ func (d *DB) transaction(ctx context.Context, f func() error) error {
 		err = errors.Join(err, d.c.exec("ROLLBACK"))
 	}
 	d.turn.released = time.Now()
-	return err
-}
-
-// judge classifies an error. It disconnects if a COMMIT may have succeeded although it failed: this connection can no
-// longer be trusted, so the next try asks the file.
-func (d *DB) judge(err error) error {
-	err = d.explain(err)
-	if e := (*sink.Error)(nil); errors.As(err, &e) && e.Class == sink.Unknown {
-		d.disconnect()
-	}
 	return err
 }
 
@@ -133,10 +139,10 @@ func (d *DB) commit() error {
 // write does everything in a flush between BEGIN and COMMIT, and returns the tables as they then are. If the flush is
 // already committed, it does nothing, and returns its result.
 func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables []*table, err error) {
-	if err := d.c.execAll(dialect.Ledger()...); err != nil {
+	if err := d.c.execAll(dialect.Create()...); err != nil {
 		return res, nil, err
 	}
-	if done, err := sink.Ledger(d.ask).Judge(ctx, f); done || err != nil {
+	if done, err := d.Judge(ctx, f); done || err != nil {
 		return d.last, nil, err
 	}
 	tables = make([]*table, len(f.Batches))
@@ -151,50 +157,11 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 	if res, err = d.writeRows(ctx, f, tables); err != nil {
 		return res, nil, err
 	}
-	ids := make([]string, len(tables))
+	written := make([]*schema.Table, len(tables))
 	for i := range tables {
-		if tables[i], err = d.addWriter(f, f.Batches[i].Table.Name, tables[i]); err != nil {
-			return res, nil, err
-		}
-		ids[i] = tables[i].ID
+		written[i] = &tables[i].Table
 	}
-	return res, tables, d.record(f, f.TableIDs(ids...), slices.Concat(f.Rejects, res.Refused))
-}
-
-// record writes a flush's rejects and checkpoints to weir's own tables.
-func (d *DB) record(f *sink.Flush, tableID string, rejects []fold.Reject) error {
-	if err := d.c.execAll(dialect.Prune(f)...); err != nil {
-		return err
-	}
-	if f.KeepRejects {
-		if err := d.keep(f, rejects); err != nil {
-			return err
-		}
-	}
-	if f.BeforeCommit != nil {
-		if err := f.BeforeCommit(rejects); err != nil {
-			return err
-		}
-	}
-	return d.c.execAll(dialect.Checkpoint(f, literal(tableID)))
-}
-
-// keep writes rejected lines.
-func (d *DB) keep(f *sink.Flush, rejects []fold.Reject) error {
-	now := text(time.Now().UTC().Format(timeFormat))
-	for i := range rejects {
-		r := &rejects[i]
-		raw := value{kind: lib.SQLITE_TEXT, text: r.Text}
-		if !utf8.Valid(r.Text) {
-			raw = blob(r.Text) // as text, it would be read back differently
-		}
-		err := d.c.do("INSERT INTO weir_rejects (job, source, line, offset, reason, raw, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-			text(f.Job), text(f.Lanes[r.Lane].Source), integer(r.Line), integer(r.Offset), text(r.Why()), raw, now)
-		if err != nil {
-			return fmt.Errorf("keeping a rejected line: %w", err)
-		}
-	}
-	return nil
+	return res, tables, d.Record(ctx, f, written, res.Refused)
 }
 
 // trim truncates the log if it has grown: a long-lived reader prevents its reuse.

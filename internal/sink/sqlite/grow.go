@@ -23,12 +23,12 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*tabl
 	if err != nil {
 		return nil, err
 	}
-	marks, err := d.c.mark(columnsMark(want.Name))
+	marks, err := d.Marks(ctx, columnsMark(want.Name))
 	if err != nil {
 		return nil, err
 	}
 	have := was
-	if version.int != was.version || marks != was.marks {
+	if version.int != was.version || marks[0] != was.marks {
 		if have, err = d.readTable(ctx, want.Name, was.key); err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*tabl
 		return have, nil
 	}
 	if lost { // the run rereads them; what other jobs had written there is gone
-		if err := d.c.keepMark(madeMark(have.Name), sink.NewTableID()); err != nil {
+		if err := d.SetMark(ctx, madeMark(have.Name), sink.NewTableID()); err != nil {
 			return nil, err
 		}
 	}
@@ -76,7 +76,7 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*tabl
 	if err := d.widen(have, &needs, grown); err != nil {
 		return nil, err
 	}
-	if err := d.c.keepMark(columnsMark(needs.Name), needs.Marks()); err != nil {
+	if err := d.SetMark(ctx, columnsMark(needs.Name), needs.Marks()); err != nil {
 		return nil, err
 	}
 	return d.readTable(ctx, want.Name, have.key)
@@ -119,10 +119,10 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string, paren
 		}
 	}
 	// A former table of that name may have left them.
-	if err := d.dropVersions(ctx, want.Name); err != nil {
+	if _, err := d.DropVersions(ctx, lower(want.Name)); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(d.c.keepMark(madeMark(want.Name), sink.NewTableID()), d.c.keepMark(columnsMark(want.Name), t.Marks())); err != nil {
+	if err := errors.Join(d.SetMark(ctx, madeMark(want.Name), sink.NewTableID()), d.SetMark(ctx, columnsMark(want.Name), t.Marks())); err != nil {
 		return nil, err
 	}
 	return d.readTable(ctx, want.Name, key)

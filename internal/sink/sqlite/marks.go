@@ -25,16 +25,11 @@ func columnsMark(table string) string { return sink.ColumnsMark(lower(table)) }
 // readMarks reads a table's entries in weir_meta. ours says that its SQL looks like weir's.
 func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 	t.ID = "exists"
-	known, err := d.hasTable(ctx, "weir_jobs")
-	if err != nil || !known {
+	values, err := d.Marks(ctx, madeMark(t.Name), columnsMark(t.Name), versionsMark(t.Name))
+	if err != nil {
 		return err
 	}
-	made, errMade := d.c.mark(madeMark(t.Name))
-	columns, errColumns := d.c.mark(columnsMark(t.Name))
-	versions, errVersions := d.c.mark(versionsMark(t.Name))
-	if err := errors.Join(errMade, errColumns, errVersions); err != nil {
-		return err
-	}
+	made, columns, versions := values[0], values[1], values[2]
 	t.marks, t.Versioned = columns, versions != ""
 	if t.Made = made != "" && ours; !t.Made {
 		return nil
@@ -59,17 +54,6 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 // lostMark precedes, in a table's ID, each column that was dropped.
 const lostMark = "/"
 
-// mark reads an entry; "" if there is none.
-func (c *conn) mark(name string) (value string, err error) {
-	v, err := c.scalar("SELECT value FROM weir_meta WHERE name = ?", text(name))
-	return string(v.text), err
-}
-
-// keepMark writes an entry.
-func (c *conn) keepMark(name, value string) error {
-	return c.exec("INSERT OR REPLACE INTO weir_meta (name, value) VALUES (?, ?)", text(name), text(value))
-}
-
 // empty removes what the job of a flush has written to its tables, and updates tables.
 func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 	drops := make([]bool, len(tables)) // tables with another key
@@ -84,14 +68,12 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 		}
 		tables[i] = have
 	}
-	for _, table := range []string{"weir_checkpoints", "weir_rejects"} {
-		if err := d.c.exec("DELETE FROM "+table+" WHERE job = ?", text(f.Job)); err != nil {
-			return err
-		}
+	if err := d.c.execAll(dialect.Empty(f)...); err != nil {
+		return err
 	}
 	return d.withoutForeignKeys(func() error { // no remaining row refers to a removed one
 		for i, t := range tables {
-			if err := d.dropVersions(ctx, t.Name); err != nil {
+			if _, err := d.DropVersions(ctx, lower(t.Name)); err != nil {
 				return err
 			}
 			var err error
@@ -107,20 +89,4 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 		}
 		return nil
 	})
-}
-
-// addWriter records that a flush's job writes to a table of this name, and returns the table with its jobs.
-func (d *DB) addWriter(f *sink.Flush, name string, t *table) (*table, error) {
-	known := slices.Contains(t.Writers, f.Job)
-	if known && !f.First() {
-		return t, nil
-	}
-	err := d.c.exec("INSERT INTO weir_jobs (job, tbl) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM weir_jobs WHERE job = ?1 AND tbl = ?2 COLLATE NOCASE)",
-		text(f.Job), text(name))
-	if err != nil || known {
-		return t, err
-	}
-	with := *t
-	with.Writers = append(slices.Clip(t.Writers), f.Job)
-	return &with, nil
 }

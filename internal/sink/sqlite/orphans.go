@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 
 	lib "modernc.org/sqlite/lib"
@@ -20,13 +21,13 @@ type orphan struct {
 
 // dropOrphans drops states of rows that something other than weir has deleted. A state that remembers a delete becomes
 // a tombstone.
-func (s *stateStore) dropOrphans(l *layout) error {
+func (s *stateStore) dropOrphans(ctx context.Context, l *layout) error {
 	name := sink.OrphansMark(s.table)
-	mark, err := s.c.mark(name)
+	mark, err := s.ledger.Marks(ctx, name)
 	if err != nil {
 		return err
 	}
-	pass := sink.ReadOrphans(mark)
+	pass := sink.ReadOrphans(mark[0])
 	before := 0
 	for most := pass.Next(l.b.Rows(), 0); most > 0; most = pass.Next(l.b.Rows(), before) {
 		if err := s.dropSome(l, &pass, most); err != nil {
@@ -37,7 +38,7 @@ func (s *stateStore) dropOrphans(l *layout) error {
 	if before == 0 {
 		return nil
 	}
-	return s.c.keepMark(name, pass.Mark())
+	return s.ledger.SetMark(ctx, name, pass.Mark())
 }
 
 // dropSome is one scan of dropOrphans.

@@ -58,7 +58,7 @@ func (d *DB) writeRows(ctx context.Context, f *sink.Flush, tables []*table) (res
 		if b.Child != nil && b.Child.Set {
 			b = b.Exploded()
 		}
-		if p.writers[i], err = d.newWriter(b, tables[i], f, &p.counts[i]); err != nil {
+		if p.writers[i], err = d.newWriter(ctx, b, tables[i], f, &p.counts[i]); err != nil {
 			return res, err
 		}
 		batches[i] = p.writers[i].layout.b

@@ -98,12 +98,12 @@ func (w *writer) looksUp(t *table, explodes bool) bool {
 }
 
 // newWriter prepares to write a batch. It counts changes in res.
-func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush, res *sink.Counts) (w *writer, err error) {
+func (d *DB) newWriter(ctx context.Context, b *fold.Batch, t *table, f *sink.Flush, res *sink.Counts) (w *writer, err error) {
 	w = &writer{c: d.c, res: res}
 	if b.Versioned() {
 		var names []string
 		if b.Scope == fold.ColumnScope {
-			if w.states, names, err = w.c.openStates(t.Name, f.Tombstones); err != nil {
+			if w.states, names, err = d.openStates(ctx, t.Name, f.Tombstones); err != nil {
 				return nil, err
 			}
 		}
@@ -114,7 +114,7 @@ func (d *DB) newWriter(b *fold.Batch, t *table, f *sink.Flush, res *sink.Counts)
 	if w.statements, err = d.c.prepareStatements(w.layout, t.HasConstraints || t.indexed && !b.Table.Appends()); err != nil || w.states == nil {
 		return w, err
 	}
-	return w, cmp.Or(w.states.dropOrphans(w.layout), w.states.keepNames(w.versions.Names()))
+	return w, cmp.Or(w.states.dropOrphans(ctx, w.layout), w.states.keepNames(ctx, w.versions.Names()))
 }
 
 // begin starts a new piece.

@@ -82,10 +82,9 @@ var _, _ = sqlite.OFDLocking(true)
 // Open opens the file at path. It creates the file if it is missing.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	d := &DB{file: file{path: realpath.Of(path), opt: o}, tables: map[string]*table{}}
-	d.Ledger = func(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
-		rows, err := d.ask(ctx, sql)
-		return rows, d.explain(err)
-	}
+	d.Ledger = sink.Ledger{Query: d.query, Exec: d.exec, Transaction: func(ctx context.Context, f func(sink.Ledger) error) error {
+		return d.transact(ctx, func() error { return f(d.Ledger) })
+	}}
 	if err := d.open(ctx, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE); err != nil {
 		return nil, err
 	}

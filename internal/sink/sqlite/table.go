@@ -68,8 +68,7 @@ func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, 
 	if err != nil {
 		return t, err
 	}
-	writers, err := d.ask(ctx, sink.Dialect.WritersSQL)
-	if t.Writers = dialect.Writers(writers, lower(t.Name)); err != nil || kind == "" {
+	if t.Writers, err = d.Writers(ctx, lower(t.Name)); err != nil || kind == "" {
 		return t, err
 	}
 	if kind != "table" {

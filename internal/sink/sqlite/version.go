@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/weirsync/weir/internal/sink"
@@ -12,6 +11,7 @@ import (
 // A stateStore reads and writes the states of a table's rows: the versions of their columns, and remembered deletes.
 type stateStore struct {
 	c         *conn
+	ledger    sink.Ledger
 	table     string // name in weir_versions
 	names     string // the columns with versions, as in weir_meta
 	now       value
@@ -20,13 +20,14 @@ type stateStore struct {
 }
 
 // openStates creates weir_versions if it is missing, and removes old deletes. columns are those with versions.
-func (c *conn) openStates(table string, tombstones time.Duration) (s *stateStore, columns []string, err error) {
-	now := time.Now().UTC()
-	s = &stateStore{c: c, table: lower(table), now: text(now.Format(timeFormat)), memory: []byte{}}
+func (d *DB) openStates(ctx context.Context, table string, tombstones time.Duration) (s *stateStore, columns []string, err error) {
+	c, now := d.c, time.Now().UTC()
+	s = &stateStore{c: c, ledger: d.Ledger, table: lower(table), now: text(now.Format(timeFormat)), memory: []byte{}}
 	if err := c.execAll(dialect.Versions()...); err != nil {
 		return nil, nil, err
 	}
-	if s.names, err = c.mark(versionsMark(table)); err == nil && s.names != "" {
+	names, err := d.Marks(ctx, versionsMark(table))
+	if s.names = names[0]; err == nil && s.names != "" {
 		err = json.Unmarshal([]byte(s.names), &columns)
 	}
 	if err != nil {
@@ -61,21 +62,12 @@ func (s *stateStore) put(key, state []byte, gone value) error {
 }
 
 // keepNames stores the names of the columns that have versions.
-func (s *stateStore) keepNames(columns []string) error {
+func (s *stateStore) keepNames(ctx context.Context, columns []string) error {
 	names, err := json.Marshal(columns)
 	if err != nil || string(names) == s.names {
 		return err
 	}
-	return s.c.keepMark(sink.VersionsMark(s.table), string(names))
+	return s.ledger.SetMark(ctx, sink.VersionsMark(s.table), string(names))
 }
 
 func versionsMark(table string) string { return sink.VersionsMark(lower(table)) }
-
-// dropVersions removes a table's versions.
-func (d *DB) dropVersions(ctx context.Context, table string) error {
-	if known, err := d.hasTable(ctx, "weir_versions"); err != nil || !known {
-		return err
-	}
-	return errors.Join(d.c.exec("DELETE FROM weir_versions WHERE tbl = ?", text(lower(table))),
-		d.c.exec("DELETE FROM weir_meta WHERE name IN (?, ?)", text(versionsMark(table)), text(sink.OrphansMark(lower(table)))))
-}
