@@ -274,7 +274,7 @@ func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
 }
 
 // execSQL runs a statement as another program would.
-func execSQL(t *testing.T, dest, statement string) {
+func execSQL(t testing.TB, dest, statement string) {
 	t.Helper()
 	driver := "pgx"
 	if !isPostgres(dest) {
