@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"internal/settings": {"internal/cast", "internal/envelope", "internal/envelope/firehose", "internal/feed", "internal/fold", "internal/job", "internal/mapping", "internal/memory", "internal/merge", "internal/paths", "internal/quantity", "internal/realpath", "internal/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool",
 		"github.com/spf13/pflag", "go.yaml.in/yaml/v3"},
 	"internal/service":  {},
-	"internal/web":      {"internal/feed", "internal/progress", "internal/quantity", "internal/sink"},
+	"internal/web":      {"internal/feed", "internal/fold", "internal/progress", "internal/quantity", "internal/sink"},
 	"internal/progress": {"internal/feed", "internal/fold", "internal/quantity", "internal/sink"},
 	"internal/metrics": {"internal/progress", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},

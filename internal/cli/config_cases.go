@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
@@ -103,7 +104,7 @@ func rejectedInCase(did *progress.Snapshot) string {
 	var texts []string
 	for i := range did.Reasons {
 		r := &did.Reasons[i]
-		texts = append(texts, fmt.Sprintf("line %d: %s", r.First.Line, clipped(r.First.Detail, shownDetail)))
+		texts = append(texts, fmt.Sprintf("line %d%s: %s", r.First.Line, fold.ElementText(r.First.Element), clipped(r.First.Detail, shownDetail)))
 	}
 	if len(texts) == 0 {
 		return ""

@@ -192,7 +192,7 @@ func (d *dryRun) print(did *progress.Snapshot) {
 	}
 	say("%s; %s rejected", messages, quantity.Count(did.Rejected, "line"))
 	for _, r := range d.rejects {
-		say("-- line %d: %s", r.Line, r.Detail)
+		say("-- line %d%s: %s", r.Line, fold.ElementText(r.Element), r.Detail)
 	}
 	note := func(text string) { say("-- %s", text) }
 	notesTo(note, note, did, d.mapping)

@@ -67,11 +67,12 @@ type explainOptions struct {
 
 // An origin is the line that set a column.
 type origin struct {
-	Column string          `json:"column"`
-	Value  json.RawMessage `json:"value"`
-	File   string          `json:"file"`
-	Line   int64           `json:"line"`
-	Source string          `json:"source,omitempty"` // in the message, as the mapping names it
+	Column  string          `json:"column"`
+	Value   json.RawMessage `json:"value"`
+	File    string          `json:"file"`
+	Line    int64           `json:"line"`
+	Element int             `json:"element,omitempty"` // see [fold.Place]
+	Source  string          `json:"source,omitempty"`  // in the message, as the mapping names it
 	// Messages counts the messages of a sum or a patched value; 0 for other values. File and Line are of the last one.
 	Messages int `json:"messages,omitempty"`
 }
@@ -101,7 +102,7 @@ func (e *explainer) look(f *sink.Flush) error {
 	}
 	if at := b.Truncated; at != nil && e.exists {
 		e.lines++
-		e.remove(origin{File: f.Lanes[at.Lane].Source, Line: at.Line})
+		e.remove(originOf(f, *at))
 	}
 	var resolver *fold.Resolver
 	if b.Versioned() {
@@ -128,9 +129,13 @@ func (e *explainer) look(f *sink.Flush) error {
 		if !slices.ContainsFunc(m, func(s fold.Single) bool { return names(s) && !s.Ensures() }) {
 			of = nil // the value comes from another table
 		}
-		e.take(b, r, of, origin{File: f.Lanes[m.Place().Lane].Source, Line: m.Place().Line})
+		e.take(b, r, of, originOf(f, m.Place()))
 	}
 	return nil
+}
+
+func originOf(f *sink.Flush, at fold.Place) origin {
+	return origin{File: f.Lanes[at.Lane].Source, Line: at.Line, Element: at.Element}
 }
 
 // setKey sets the key of the row, in the form of a batch's rows.
@@ -280,7 +285,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 		}
 		return fmt.Errorf("none of %s names the row %s%s", quantity.Count(p.Snapshot().Lines, "line"), id, by)
 	case !x.exists:
-		return fmt.Errorf("the row %s was removed by %s, line %d, and no later line names it", id, x.removed.File, x.removed.Line)
+		return fmt.Errorf("the row %s was removed by %s, line %d%s, and no later line names it", id, x.removed.File, x.removed.Line, fold.ElementText(x.removed.Element))
 	}
 	return e.printOrigins(o, x)
 }
@@ -316,9 +321,9 @@ func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COLUMN\tVALUE\tFROM")
 	for _, o := range made {
-		from := fmt.Sprintf("%s:%d", o.File, o.Line)
+		from := fmt.Sprintf("%s:%d%s", o.File, o.Line, fold.ElementText(o.Element))
 		if o.Source != "" {
-			from = fmt.Sprintf("← %s, line %d of %s", printable(o.Source), o.Line, o.File)
+			from = fmt.Sprintf("← %s, line %d%s of %s", printable(o.Source), o.Line, fold.ElementText(o.Element), o.File)
 		}
 		if o.Messages > 1 {
 			from += fmt.Sprintf(", the last of %d messages", o.Messages)

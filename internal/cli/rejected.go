@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
@@ -50,6 +51,7 @@ func reasonText(o *settings.Spec, key []string, r *progress.Reason, several bool
 	if records {
 		place = fmt.Sprintf("offset %d", r.First.Offset)
 	}
+	place += fold.ElementText(r.First.Element)
 	if several || records { // offsets are per partition
 		place = r.Source + " " + place
 	}

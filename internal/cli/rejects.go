@@ -207,19 +207,19 @@ func (e *env) printReject(k *sink.Kept, l *rejectList) error {
 		return err
 	case l.json:
 		return json.NewEncoder(e.stdout).Encode(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,
-			"reason": k.Reason, "raw": string(k.Text), "time": k.Time})
+			"element": k.Element, "reason": k.Reason, "raw": string(k.Text), "time": k.Time})
 	}
-	_, err := fmt.Fprintf(e.stdout, "%s %s, %s: %s\n  %s\n", printable(k.Source), rejectPlace(k.Source, k.Line, k.Offset), k.Time.Local().Format(time.DateTime),
+	_, err := fmt.Fprintf(e.stdout, "%s %s, %s: %s\n  %s\n", printable(k.Source), rejectPlace(k), k.Time.Local().Format(time.DateTime),
 		printable(k.Reason), printable(clipped(string(k.Text), shownLine)))
 	return err
 }
 
 // rejectPlace says where in its source a rejected line is.
-func rejectPlace(source string, line, offset int64) string {
-	if sourceKinds.Traits(source).Records {
-		return fmt.Sprintf("offset %d", offset)
+func rejectPlace(k *sink.Kept) string {
+	if sourceKinds.Traits(k.Source).Records {
+		return fmt.Sprintf("offset %d%s", k.Offset, fold.ElementText(k.Element))
 	}
-	return fmt.Sprintf("line %d (byte %d)", line, offset)
+	return fmt.Sprintf("line %d (byte %d)%s", k.Line, k.Offset, fold.ElementText(k.Element))
 }
 
 // shownLine is how much of a rejected line is printed.

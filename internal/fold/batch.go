@@ -3,6 +3,7 @@ package fold
 
 import (
 	"bytes"
+	"fmt"
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -86,6 +87,16 @@ type Place struct {
 	Lane   int   // index of the source among the lanes of the flush
 	Line   int64 // from 1
 	Offset int64 // of the line's first byte in the decompressed stream
+	// Element is the number of the message in a line that is an array, from 1. 0: the line is the message.
+	Element int
+}
+
+// ElementText returns the part of a message's place that names its element; "" if the message is a line.
+func ElementText(element int) string {
+	if element == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", element %d", element)
 }
 
 // MaxRejectText is how much of a rejected line is kept.

@@ -28,7 +28,7 @@ type loggedCell struct {
 	at  ref
 }
 
-const perLogged, perLoggedCell = 80, 8
+const perLogged, perLoggedCell = 88, 8
 
 // origin identifies a change.
 type origin struct {

@@ -8,7 +8,7 @@ import (
 // This file is about references to rows of other tables. A referenced row is created if it is missing, by an [Ensure]
 // change of its own. Whether a referenced row may be deleted is decided by the database's foreign keys when the set
 // is written: first rows that are not deleted, then deletes, parents last. So a set is written before a message that
-// would change the outcome of an earlier delete.
+// would change the outcome of an earlier delete, unless both are elements of one array, which is written as a whole.
 
 // ErrSplit means that a set must be written before a message is added.
 var ErrSplit = errors.New("the set must be written before the message is added")
@@ -22,10 +22,10 @@ type references struct {
 // splits reports whether a set must be written before the change that its table checked last: because the set deletes
 // from a table that the change's table refers to, because the set deletes the row, or because the change deletes a
 // row that messages of the set refer to.
-func (f Folders) splits(s *Set, c *TableChange) bool {
+func (f Folders) splits(s *Set, c *TableChange, at *Place) bool {
 	folder, b := f[c.Table], s.Batches[c.Table]
 	switch {
-	case s.Unsplit:
+	case s.Unsplit, at.Element > 1:
 		return false
 	case slices.ContainsFunc(folder.references.tables, func(table int) bool { return s.Batches[table].relations.deletes }):
 		return true

@@ -115,7 +115,7 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	if err := f[c.Table].check(b, &c.Change); err != nil {
 		return c.Table, f.nameTable(c.Table, err)
 	}
-	if f.splits(s, c) || f.outgrows(s, c.Table) {
+	if f.splits(s, c, &at) || f.outgrows(s, c.Table, &at) {
 		return c.Table, f[c.Table].reject(ErrSplit)
 	}
 	s.messages++
@@ -128,7 +128,7 @@ func (f Folders) AddOnly(s *Set, c *Change, at Place) error {
 	if err := f[0].check(s.Batches[0], c); err != nil {
 		return err
 	}
-	if f.outgrows(s, 0) {
+	if f.outgrows(s, 0, &at) {
 		return f[0].reject(ErrSplit)
 	}
 	f[0].add(s.Batches[0], c, at)
@@ -137,18 +137,23 @@ func (f Folders) AddOnly(s *Set, c *Change, at Place) error {
 
 // outgrows reports whether a change adds columns that may make the database reject a row, and the set has messages
 // that were not kept. If the set is empty, messages of all tables are kept from now on.
-func (f Folders) outgrows(s *Set, table int) bool {
+func (f Folders) outgrows(s *Set, table int, at *Place) bool {
 	t := &f[table].table
 	switch {
 	case t.HasConstraints || s.Unsplit || !f[table].opt.Limits.MayOverflow(t):
 		return false
 	case s.Rows() > 0:
-		return true
+		return at.Element <= 1
 	}
+	f.KeepMessages()
+	return false
+}
+
+// KeepMessages makes all folders keep their messages, beginning with an empty set.
+func (f Folders) KeepMessages() {
 	for _, folder := range f {
 		folder.table.HasConstraints = true
 	}
-	return false
 }
 
 // apply merges the change that its table checked last into the set.
@@ -187,7 +192,7 @@ func (f Folders) addSeveral(s *Set, changes []TableChange, at Place) (table int,
 		if err == nil && folder.hasSets() {
 			table, err = f.checkSets(s, c)
 		}
-		if err == nil && (f.splits(s, c) || f.outgrows(s, c.Table)) {
+		if err == nil && (f.splits(s, c, &at) || f.outgrows(s, c.Table, &at)) {
 			err = ErrSplit
 		}
 		if err != nil {

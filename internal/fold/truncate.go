@@ -11,10 +11,10 @@ func (s *Set) Truncates() bool {
 }
 
 // truncate removes all rows of tables. Earlier messages are written first, in a set of their own, so a flush only
-// needs to empty the tables before it writes rows. A set of everything that is read marks its rows as deleted
-// instead.
+// needs to empty the tables before it writes rows. A set that is not split here marks its rows as deleted instead, and
+// drops their messages.
 func (f Folders) truncate(s *Set, changes []TableChange, at Place) error {
-	if !s.Whole && s.Rows() > 0 {
+	if !s.Whole && at.Element <= 1 && s.Rows() > 0 {
 		return ErrSplit
 	}
 	s.messages++
@@ -23,6 +23,7 @@ func (f Folders) truncate(s *Set, changes []TableChange, at Place) error {
 		for n := range b.rows.all {
 			b.rows.all[n].delete(&f[changes[i].Table].table)
 		}
+		b.log.reset()
 		b.Messages++
 		b.Truncated = &at
 	}

@@ -19,7 +19,7 @@ type folding struct {
 	caps        sink.Caps
 	tables      []Table        // the run's tables; those that messages added in this attempt come last
 	have        []schema.Table // the tables as the database has them
-	constrained bool           // a table has rejected a row
+	constrained bool           // all batches keep their messages
 	mapper      Mapper         // nil if the fields are the columns of the only table, which identity describes
 	plan        *planned       // the mapper, if it is a mapping
 	identity    *fold.Mapper

@@ -86,8 +86,9 @@ func (a *attempt) sourceOptions() source.Options {
 	r, opt := a.run, a.run.cfg.Source
 	opt.Pool, opt.Log = r.pool, r.cfg.Log
 	opt.Whole = func(line []byte) bool {
-		_, err := feed.NewScanner(&feed.Names{}).Scan(line)
-		return err == nil
+		var l feed.Line
+		l.Scan(feed.NewScanner(&feed.Names{}), nil, line)
+		return l.Err == nil || l.Array
 	}
 	opt.Observer, opt.Buffer, opt.Ends, opt.Nameless = r.p, r.cfg.Buffer, a.history.ends, a.history.nameless
 	opt.Hello, opt.Resumes = r.cfg.Feed.Hello, r.cfg.Feed.ResumeField != ""

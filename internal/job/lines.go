@@ -37,7 +37,9 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	}
 	named := e.Time
 	if n := len(e.lines); n > 0 && rd.cfg.Feed.TimeField != "" {
-		named = feedTime(&e.lines[n-1], rd.feedNames.time)
+		for m := range e.lines[n-1].Messages(rd.scan) {
+			named = feedTime(m, rd.feedNames.time)
+		}
 	}
 	l.progress.Read(r.read-before, e.size(at), r.folded > folded, named)
 	if at < len(e.Data) {
@@ -104,43 +106,35 @@ const (
 	needsTable             // a table must be added first
 )
 
+// A message is a line of a block, or an element of one.
+type message struct {
+	*feed.Line
+	of      *event
+	index   int // of its line in the block
+	begin   int // of its line in the block's data
+	element int // see [fold.Place]
+}
+
 // foldLines folds the lines of a block and returns the index after the last folded one.
 func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err error) {
 	r := &e.lane.reading
-	for i := 0; i < len(e.lines); {
+	for i := range e.lines {
 		line := &e.lines[i]
 		rd.folding.prefetch(rd.filler.set, e.lines, i)
-		next := min(at+line.Size+1, len(e.Data))
-		if !line.Blank {
-			was := r.feed
-			v := rd.foldLine(e, i, at)
-			if v.fate != done {
-				r.feed = was // this line will be read again, here or by the next run
-			}
-			switch v.fate {
-			case unread:
-				return at, v.err
-			case needsSet:
-				if err := rd.split(flushing, e, at); err != nil {
-					return at, err
-				}
-				continue
-			case needsTable:
-				exists, err := rd.addTable(flushing, e, i, at, v.table)
-				if err != nil {
-					return at, err
-				}
-				if exists {
-					continue
-				}
-				rd.countMessage(e.lane) // there is nothing to remove
-			}
-			err = v.err
+		m, v := message{Line: line, of: e, index: i, begin: at}, verdict{}
+		switch {
+		case line.Blank:
+		case line.Array:
+			v = rd.foldArray(flushing, &m)
+		default:
+			v = rd.foldMessage(flushing, &m)
 		}
-		at = next
-		i++
+		if v.fate == unread {
+			return at, v.err
+		}
+		at = min(at+line.Size+1, len(e.Data))
 		r.advance()
-		if err == nil && (rd.filler.isFull() || rd.filler.isEager()) {
+		if err = v.err; err == nil && (rd.filler.isFull() || rd.filler.isEager()) {
 			err = rd.split(flushing, e, at)
 		}
 		if err != nil {
@@ -148,6 +142,72 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 		}
 	}
 	return at, nil
+}
+
+// foldArray folds the elements of an array, all into the same set.
+func (rd *reader) foldArray(flushing context.Context, m *message) (v verdict) {
+	if err := rd.beginArray(flushing, m); err != nil {
+		return verdict{fate: unread, err: err}
+	}
+	was := m.of.lane.reading.feed
+	for element := range m.Messages(rd.scan) {
+		m.element++
+		one := rd.foldMessage(flushing, &message{element, m.of, m.index, m.begin, m.element})
+		if one.fate == unread {
+			m.of.lane.reading.feed, rd.torn = was, m.element > 1
+			return one
+		}
+		if v.err == nil {
+			v.err = one.err
+		}
+	}
+	return v
+}
+
+// beginArray hands over the set if an element of an array may end the run, or add a table, which would divide the array
+// between sets.
+func (rd *reader) beginArray(flushing context.Context, m *message) error {
+	f := rd.folding
+	adds := f.run.cfg.Mapping.Star != nil && !f.run.looks && !f.constrained
+	if rd.filler.set.Rows() > 0 && (adds || rd.cfg.Rejects.To == FailRejects) {
+		if err := rd.split(flushing, m.of, m.begin); err != nil {
+			return err
+		}
+	}
+	if adds {
+		f.constrained = true
+		f.folders.KeepMessages()
+	}
+	return nil
+}
+
+// foldMessage folds or rejects a message, after what it needs.
+func (rd *reader) foldMessage(flushing context.Context, m *message) verdict {
+	r := &m.of.lane.reading
+	for {
+		was := r.feed
+		v := rd.foldOnce(m)
+		if v.fate == done {
+			return v
+		}
+		r.feed = was // the message will be read again, here or by the next run
+		exists, err := true, error(nil)
+		switch v.fate {
+		case unread:
+			return v
+		case needsSet:
+			err = rd.split(flushing, m.of, m.begin)
+		case needsTable:
+			exists, err = rd.addTable(flushing, m, v.table)
+		}
+		if err != nil {
+			return verdict{fate: unread, err: err}
+		}
+		if !exists {
+			rd.countMessage(m.of.lane) // there is nothing to remove
+			return verdict{}
+		}
+	}
 }
 
 // split hands over the set with the lines before an index of a block.
@@ -158,9 +218,8 @@ func (rd *reader) split(flushing context.Context, e *event, at int) error {
 	return rd.filler.handOver(flushing)
 }
 
-// addTable adds a table for a line of a block that begins at an index. exists is false if there is no such table and
-// the line only removes rows.
-func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *mapping.NewTable) (exists bool, err error) {
+// addTable adds a table for a message. exists is false if there is no such table and the message only removes rows.
+func (rd *reader) addTable(flushing context.Context, m *message, n *mapping.NewTable) (exists bool, err error) {
 	if rd.folding.plan.rejectAgain(n) {
 		return true, nil
 	}
@@ -168,13 +227,13 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	if t == nil || err != nil {
 		return false, err
 	}
-	o, ok, err := rd.adder.add(t, &e.lines[i], rd.filler.open)
+	o, ok, err := rd.adder.add(t, m.Line, rd.filler.open)
 	if !ok || err != nil {
 		return true, err // the mapper rejects the line
 	}
 	// From now on all batches keep their messages.
 	if fold.MayReject(&t.fitted, &o) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
-		if err := rd.split(flushing, e, at); err != nil {
+		if err := rd.split(flushing, m.of, m.begin); err != nil {
 			return true, err
 		}
 	}
@@ -183,12 +242,13 @@ func (rd *reader) addTable(flushing context.Context, e *event, i, at int, n *map
 	return true, nil
 }
 
-// foldLine folds or rejects a line of a block that begins at an index.
-func (rd *reader) foldLine(e *event, i, at int) verdict {
-	l, line := e.lane, &e.lines[i]
-	place := fold.Place{Lane: rd.filler.laneIndex(l), Line: l.reading.line() + 1, Offset: e.Offset + int64(at)}
+// foldOnce folds or rejects a message.
+func (rd *reader) foldOnce(m *message) verdict {
+	e, line := m.of, m.Line
+	l := e.lane
+	place := fold.Place{Lane: rd.filler.laneIndex(l), Line: l.reading.line() + 1, Offset: e.Offset + int64(m.begin), Element: m.element}
 	if e.Records != nil {
-		place.Offset = e.Records[i].Offset
+		place.Offset = e.Records[m.index].Offset
 	}
 	rd.filler.startPeriod(l)
 	if rd.cfg.Feed.hasControl() && line.Err == nil {
@@ -208,7 +268,7 @@ func (rd *reader) foldLine(e *event, i, at int) verdict {
 		return verdict{}
 	case *feed.Error:
 		// At the end of a followed file, another file has replaced it.
-		last := e.Tail && at+line.Size+1 >= len(e.Data)
+		last := e.Tail && m.begin+line.Size+1 >= len(e.Data)
 		if last && err.Reason == feed.Truncated && l.traits.Named && !rd.cfg.Source.Follow {
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
 			return verdict{fate: unread}
@@ -274,7 +334,7 @@ func rejectedError(of *start, r *fold.Reject) error {
 	if of.traits.Records {
 		place = fmt.Sprintf("offset %d", r.Offset)
 	}
-	return fmt.Errorf("%w: %s %s: %s", ErrRejected, of.name, place, r.Detail)
+	return fmt.Errorf("%w: %s %s%s: %s", ErrRejected, of.name, place, fold.ElementText(r.Element), r.Detail)
 }
 
 // tooMany ends a run that has rejected too many lines.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
@@ -24,10 +25,12 @@ type reader struct {
 	adder     *tableAdder
 	unread    *unreadFiles
 	counted   map[string]int64 // see history
+	scan      *feed.Scanner    // of the elements of arrays
 
 	read   bool  // at least one line was read
 	failed error // the error that ended reading
 	broken bool  // a fold has panicked: the current set may have half of a message
+	torn   bool  // the current set has only a part of an array
 }
 
 // laneReading is the reader's state of a lane.
@@ -57,7 +60,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 	}
 	// Lines read before the error are good and are written, so this error must not end the flusher.
 	rd.failed = err
-	if rd.broken {
+	if rd.broken || rd.torn {
 		return nil
 	}
 	return rd.guard(func() error { return rd.filler.handOver(flushing) })

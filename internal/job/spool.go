@@ -40,8 +40,14 @@ func (r *run) lastResume() func(lines []byte) string {
 		for len(lines) > 0 {
 			at := bytes.LastIndexByte(lines[:len(lines)-1], '\n') + 1
 			l.Scan(scan, nil, lines[at:len(lines)-1])
-			if text, ok := resumeOf(&l, field); ok && l.Err == nil {
-				return string(text)
+			last := ""
+			for m := range l.Messages(scan) {
+				if text, ok := resumeOf(m, field); ok && m.Err == nil {
+					last = string(text)
+				}
+			}
+			if last != "" {
+				return last
 			}
 			lines = lines[:at]
 		}

@@ -67,9 +67,6 @@ func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.Merg
 
 // parentage checks what makes a table a child.
 func (c *checker) parentage(t *tableDraft) {
-	if t.given["each"] != nil && len(t.Each.Steps) == 0 && t.Each.Base == paths.DefaultBase && !t.child() {
-		c.fault(t.place("each"), t.where+".each", "a message is not an array: name the field that has one")
-	}
 	if t.child() {
 		if parent := c.byName[t.Of]; t.Of == mapping.Star {
 			c.fault(t.place("of"), t.where+".of", "%q stands for tables that have no name here: name the one whose rows have these", t.Of)

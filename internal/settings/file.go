@@ -191,6 +191,10 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen
 	}
 	r.inherit(m, deleteWhen, version)
 	for _, t := range m.Drafts {
+		if !t.child() && t.Each.Base == paths.DefaultBase && len(t.Each.Steps) == 0 { // the elements of an array are messages
+			t.Each = paths.Path{}
+			delete(t.given, "each")
+		}
 		m.Tables = append(m.Tables, t.Table)
 	}
 	r.check(m)

@@ -71,6 +71,7 @@ func (d Dialect) Create() []string {
   source text,
   line {int},
   "offset" {int},
+  element {int} NOT NULL DEFAULT 0,
   reason text,
   {raw},
   time {time},
@@ -126,7 +127,7 @@ func (d Dialect) Empty(f *Flush) []string {
 
 // Reject returns the statement that stores a rejected line.
 func (d Dialect) Reject(f *Flush, r *fold.Reject) string {
-	sql := d.with(fmt.Sprintf(`INSERT INTO {p}weir_rejects (job, source, line, "offset", reason, time, raw) VALUES ({1}, {2}, %d, %d, {3}, %s, `, r.Line, r.Offset, d.Now),
+	sql := d.with(fmt.Sprintf(`INSERT INTO {p}weir_rejects (job, source, line, "offset", element, reason, time, raw) VALUES ({1}, {2}, %d, %d, %d, {3}, %s, `, r.Line, r.Offset, r.Element, d.Now),
 		f.Job, f.Lanes[r.Lane].Source, r.Why())
 	return string(append(d.Line([]byte(sql), r.Text), ')'))
 }

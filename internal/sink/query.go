@@ -215,17 +215,17 @@ func (l Ledger) LastRejects(ctx context.Context, job string, n int) (last []Kept
 // rejects returns rejected lines; which is SQL that selects them.
 func (l Ledger) rejects(ctx context.Context, which string, texts ...string) (some []Kept, err error) {
 	rows, err := l.Query(ctx, func(d Dialect) string {
-		return d.with(fmt.Sprintf(`SELECT id, job, source, line, "offset", reason, %s, %s FROM {p}weir_rejects %s`, d.Micros("time"), d.Kept, which), texts...)
+		return d.with(fmt.Sprintf(`SELECT id, job, source, line, "offset", element, reason, %s, %s FROM {p}weir_rejects %s`, d.Micros("time"), d.Kept, which), texts...)
 	})
 	for _, row := range rows {
-		text := row[8]
-		if row[7] != nil {
-			if text, err = hex.DecodeString(string(row[7])); err != nil {
+		text := row[9]
+		if row[8] != nil {
+			if text, err = hex.DecodeString(string(row[8])); err != nil {
 				return nil, err
 			}
 		}
 		some = append(some, Kept{ID: number(row[0]), Job: string(row[1]), Source: string(row[2]), Line: number(row[3]), Offset: number(row[4]),
-			Reason: string(row[5]), Text: text, Time: moment(row[6])})
+			Element: int(number(row[5])), Reason: string(row[6]), Text: text, Time: moment(row[7])})
 	}
 	return some, err
 }

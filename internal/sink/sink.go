@@ -336,6 +336,7 @@ type Kept struct {
 	ID           int64 // increases with each line
 	Job, Source  string
 	Line, Offset int64
+	Element      int // see [fold.Place]
 	Reason       string
 	Text         []byte
 	Time         time.Time

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
@@ -79,11 +80,11 @@ func number(quantity string) string { return strings.TrimSuffix(quantity, unit(q
 type places struct{ records func(source string) bool }
 
 // Place returns where a line is in a source.
-func (p places) Place(name string, line, offset int64) string {
+func (p places) Place(name string, line, offset int64, element int) string {
 	if p.records != nil && p.records(name) {
-		return "offset " + quantity.Grouped(offset)
+		return "offset " + quantity.Grouped(offset) + fold.ElementText(element)
 	}
-	return "line " + quantity.Grouped(line)
+	return "line " + quantity.Grouped(line) + fold.ElementText(element)
 }
 
 func sum(counts map[string]int64) (n int64) {

@@ -103,6 +103,8 @@ type Reason struct {
 	Source string `json:"source"`
 	Line   int64  `json:"line"`
 	Offset int64  `json:"offset"`
+	// Element is the number of the message in an array, from 1; 0 if the line is no array.
+	Element int `json:"element,omitempty"`
 }
 
 // A Source is a file, connection or partition.
@@ -198,7 +200,7 @@ func (s *Site) status() *Status {
 	}
 	for i := range did.Reasons {
 		r := &did.Reasons[i]
-		st.Reasons = append(st.Reasons, Reason{string(r.First.Reason), r.Count, r.Source, r.First.Line, r.First.Offset})
+		st.Reasons = append(st.Reasons, Reason{string(r.First.Reason), r.Count, r.Source, r.First.Line, r.First.Offset, r.First.Element})
 	}
 	slices.SortStableFunc(st.Reasons, func(a, b Reason) int { return cmp.Compare(b.Lines, a.Lines) })
 	for i := range did.Tables {

@@ -236,7 +236,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 		a.Read(1000, 5000, true, time.Now().Add(-3*time.Second))
 		a.Reject(&fold.Reject{Place: fold.Place{Line: 1234}, Reason: feed.NotJSON})
 		p.SetSpool(1000)
-		a.Reject(&fold.Reject{Table: -1, Place: fold.Place{Offset: 9}, Reason: feed.Unmatched})
+		a.Reject(&fold.Reject{Table: -1, Place: fold.Place{Offset: 9, Element: 2}, Reason: feed.Unmatched})
 		flush(400)
 		st := status() // the first rate is since the start
 		if st.RateSeconds != 100 || st.Lines != 1000 || st.LinesPerSecond != 10 || st.BytesPerSecond != 50 || st.Tables[0].RowsPerSecond != 4 || st.Tables[1].RowsPerSecond != 0 {
@@ -248,7 +248,7 @@ func TestStatus_CountsAndRates(t *testing.T) {
 		if st.Tables[0].Rejected["not_json"] != 1 || len(st.Tables[0].Rejected) != 1 || st.Tables[0].Inserted != 400 || st.Tables[0].Coalesced != 1 {
 			t.Errorf("the tables: %+v", st.Tables)
 		}
-		if want := []web.Reason{{"not_json", 1, "tcp://a:1", 1234, 0}, {"unmatched", 1, "tcp://a:1", 0, 9}}; !slices.Equal(st.Reasons, want) {
+		if want := []web.Reason{{"not_json", 1, "tcp://a:1", 1234, 0, 0}, {"unmatched", 1, "tcp://a:1", 0, 9, 2}}; !slices.Equal(st.Reasons, want) {
 			t.Errorf("the reasons: %+v", st.Reasons)
 		}
 		if f := st.RecentFlushes; len(f) != 1 || f[0].Rows != 400 || f[0].Seconds != 0.02 || f[0].Messages != 401 || !f[0].Time.Equal(time.Now()) {

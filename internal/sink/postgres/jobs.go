@@ -96,12 +96,12 @@ func (d *DB) keep(s *script, f *sink.Flush, rejects []fold.Reject) {
 	for i := range sources {
 		sources[i] = storable(f.Lanes[i].Source)
 	}
-	s.put(statement{sql: `COPY ` + d.schema + `.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN`, copy: func(w *copyWriter) error {
+	s.put(statement{sql: `COPY ` + d.schema + `.weir_rejects (job, source, line, "offset", element, reason, raw, bytes, time) FROM STDIN`, copy: func(w *copyWriter) error {
 		text := func(line []byte, s string) []byte { return append(appendCopyText(line, []byte(s)), '\t') }
 		for i := range rejects {
 			r := &rejects[i]
 			line := text(text(w.line(), job), sources[r.Lane])
-			line = fmt.Appendf(line, "%d\t%d\t", r.Line, r.Offset)
+			line = fmt.Appendf(line, "%d\t%d\t%d\t", r.Line, r.Offset, r.Element)
 			line = text(line, storable(r.Why()))
 			raw := string(r.Text)
 			shown := storable(raw)

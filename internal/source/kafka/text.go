@@ -103,26 +103,47 @@ func (t *texter) message(l *lane, r *kgo.Record) (m message, ok bool) {
 		return message{kind: source.TooLong, value: value[:min(len(value), tooLongKept)]}, true
 	}
 	if len(value) >= 5 && value[0] == 0 { // the wire format of a schema registry: a 4-byte schema ID follows
-		if value = value[5:]; !isObject(value) {
+		if value = value[5:]; !begins(value, "{") && !begins(value, "[") {
 			return message{kind: source.Binary, value: r.Value[:min(len(r.Value), tooLongKept)]}, true
 		}
 	}
-	if len(k.Fields) == 0 || !isObject(value) {
+	switch {
+	case len(k.Fields) > 0 && begins(value, "["):
+		return t.array(value, r), true
+	case len(k.Fields) == 0 || !begins(value, "{"):
 		return message{value: value}, true
 	}
-	rest := value[bytes.IndexByte(value, '{')+1:]
-	t.buf = t.fields(append(t.buf, '{'), r)
-	if n := len(t.buf); n > 1 && bytes.HasPrefix(bytes.TrimLeft(rest, space), []byte("}")) {
-		t.buf = t.buf[:n-1] // the comma
-	}
+	rest := t.open(value, r)
 	return message{before: t.buf, value: rest}, true
+}
+
+// array returns the message of a record whose value may be an array of objects, with the record's fields in each.
+func (t *texter) array(value []byte, r *kgo.Record) message {
+	var l feed.Line
+	if l.Scan(t.keys.scanner, nil, value); !l.Array {
+		return message{value: value}
+	}
+	t.buf = append(t.buf, '[')
+	for element := range l.Messages(t.keys.scanner) {
+		t.buf = append(append(t.buf, t.open(element.Text, r)...), ',')
+	}
+	return message{before: append(bytes.TrimSuffix(t.buf, []byte(",")), ']')}
+}
+
+// open appends the record's fields at the beginning of an object, and returns the rest of the object.
+func (t *texter) open(object []byte, r *kgo.Record) (rest []byte) {
+	rest = object[bytes.IndexByte(object, '{')+1:]
+	if t.buf = t.fields(append(t.buf, '{'), r); begins(rest, "}") {
+		t.buf = bytes.TrimSuffix(t.buf, []byte(","))
+	}
+	return rest
 }
 
 const space = " \t\r\n"
 
-// isObject reports whether a text starts like a JSON object.
-func isObject(text []byte) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(text, space), []byte("{"))
+// begins reports whether JSON begins with a character.
+func begins(text []byte, with string) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(text, space), []byte(with))
 }
 
 // fields appends a record's metadata as fields, each followed by a comma. What the record lacks is absent.

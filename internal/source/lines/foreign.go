@@ -86,9 +86,9 @@ func (f *Framer) recognize() {
 // formatOf returns the format of a stream that begins with some bytes, if weir does not read it. open means that more
 // bytes may tell. enough means that there are as many as are inspected, ended that the stream has no more.
 //
-// A bad first line alone makes no format: it may be the rest of a line. Only magic bytes, and an array of objects, are
-// enough. JSON over several lines must be valid as far as it is inspected; the lines of tables and events must all be
-// alike, and none of them an object.
+// A bad first line alone makes no format: it may be the rest of a line. Only magic bytes are enough. JSON over several
+// lines must be valid as far as it is inspected; the lines of tables and events must all be alike, and none of them an
+// object.
 func formatOf(text []byte, enough, ended bool) (foreign *ForeignError, open bool) {
 	text = bytes.TrimLeft(text, feed.Marks+" \t\r\n")
 	for _, m := range magics {
@@ -124,8 +124,8 @@ func formatOf(text []byte, enough, ended bool) (foreign *ForeignError, open bool
 	return foreign, false
 }
 
-// spread returns the format of JSON that begins with a text, if its first value takes several lines, or is an array of
-// objects. The first of several lines ends with a comma or an opening bracket: other ones are torn.
+// spread returns the format of JSON that begins with a text, if its first value takes several lines. The first of them
+// ends with a comma or an opening bracket: other ones are torn.
 func spread(text []byte, format *ForeignError, enough, ended bool) (foreign *ForeignError, open bool) {
 	var value json.RawMessage
 	err := json.NewDecoder(bytes.NewReader(text)).Decode(&value)
@@ -135,13 +135,11 @@ func spread(text []byte, format *ForeignError, enough, ended bool) (foreign *For
 	switch {
 	case err == nil && bytes.IndexByte(value, '\n') >= 0:
 		return format, false
-	case err == nil && format == array && len(value) == len(line) && bytes.IndexByte(value, '{') > 0:
-		return array, false
 	case err != io.ErrUnexpectedEOF, ended, lines > 0 && !bytes.ContainsAny(line[len(line)-1:], ",[{"):
 		return nil, false
 	case lines < inspectedLines && !enough:
 		return nil, true
-	case format == array || lines > 1:
+	case lines > 1, format == array && lines == 1:
 		return format, false
 	}
 	return nil, false

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -71,6 +72,8 @@ func (f *Framer) Next() (*source.Block, error) {
 		switch {
 		case now.n < now.limit:
 			f.read()
+		case first && now.limit > f.MaxLine && bytes.HasPrefix(bytes.TrimLeft(now.bytes(), feed.Marks+" \t\r"), []byte("[")):
+			now.n, f.err = 0, array
 		case now.limit > f.MaxLine:
 			return f.oversize()
 		default:

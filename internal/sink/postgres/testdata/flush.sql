@@ -54,7 +54,7 @@ WHEN NOT MATCHED
     VALUES (s.c0, s.c1);
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
-COPY public.weir_rejects (job, source, line, "offset", reason, raw, bytes, time) FROM STDIN;
+COPY public.weir_rejects (job, source, line, "offset", element, reason, raw, bytes, time) FROM STDIN;
 INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)
 VALUES ('feed.jsonl > t', 'feed.jsonl', 1, 'run', 2, 21, '', 0, '', '' || (SELECT c.oid || coalesce('/' || (SELECT value FROM public.weir_meta WHERE name = 'made "public"."t"')
     || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '')
