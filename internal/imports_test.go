@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"internal/job":           {"internal/envelope", "internal/feed", "internal/fold", "internal/mapping", "internal/progress", "internal/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 	"internal/sink/sinktest": {"internal/cast", "internal/envelope", "internal/feed", "internal/fold", "internal/foldtest", "internal/logtest", "internal/mapping", "internal/merge", "internal/paths", "internal/schema", "internal/sink", "internal/testcheck", "github.com/rogpeppe/go-internal/txtar"},
-	"internal/sink/example":  {"internal/feed", "internal/fold", "internal/schema", "internal/sink", "modernc.org/sqlite"},
+	"internal/sink/example":  {"internal/feed", "internal/fold", "internal/merge", "internal/schema", "internal/sink", "modernc.org/sqlite"},
 	"internal/sink/sqlite": {"internal/backoff", "internal/feed", "internal/fold", "internal/lockfile", "internal/merge", "internal/realpath", "internal/schema", "internal/sink",
 		"modernc.org/sqlite", "modernc.org/sqlite/lib", "modernc.org/libc"},
 	"internal/sink/postgres": {"internal/backoff", "internal/feed", "internal/fold", "internal/merge", "internal/schema", "internal/sink", "internal/tcp",

@@ -16,8 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestSuite: the driver passes the parts of the suite that apply to it.
 func TestSuite(t *testing.T) {
-	sinktest.Test(t, sinktest.Harness{New: newFile, Groups: []string{"Fold", "Append", "Columns", "Merge", "Table", "Refused", "Transaction", "Fence", "Lanes",
-		"Tables", "Several", "Checkpoints", "Driver", "Unchanged", "Stamps", "Nested", "References", "Stream"}})
+	sinktest.Test(t, sinktest.Harness{New: newFile, Groups: []string{"Fold", "Append", "Columns", "Table", "Refused", "Transaction", "Fence", "Lanes",
+		"Tables", "Several", "Checkpoints", "Driver", "Unchanged", "Stream"}})
 }
 
 // file is a database as another program sees it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -106,11 +106,8 @@ func (w *writer) fit(b *fold.Batch, seen schema.Table) (t schema.Table, err erro
 	if t, err = readTable(w.ctx, w.tx, named); err != nil || !b.Used() {
 		return t, err
 	}
-	switch {
-	case b.Versioned():
-		return t, sink.LacksError{Does: "keep versions"}
-	case b.Table.Surrogate() >= 0 || len(b.Table.OnCreate) > 0:
-		return t, sink.LacksError{Does: "generate keys, or run statements of on_create,"}
+	if does := lacks(b); does != "" {
+		return t, sink.LacksError{Does: does}
 	}
 	if err := sink.CheckSame(&seen, &t); err != nil {
 		return t, err
@@ -127,11 +124,8 @@ func (w *writer) fit(b *fold.Batch, seen schema.Table) (t schema.Table, err erro
 	}
 	grown, err := sink.Grow(&t, b)
 	for _, g := range grown {
-		if c := &t.Columns[g.At]; g.New && err == nil {
-			_, err = w.exec(addColumn(t.Name, c))
-			if c.Stamp != schema.NoStamp && err == nil {
-				_, err = w.exec("UPDATE "+quote(t.Name)+" SET "+quote(c.Name)+" = ?", stamp(b))
-			}
+		if g.New && err == nil {
+			_, err = w.exec(addColumn(t.Name, &t.Columns[g.At]))
 		}
 	}
 	if err == nil {
@@ -141,6 +135,19 @@ func (w *writer) fit(b *fold.Batch, seen schema.Table) (t schema.Table, err erro
 		return t, err
 	}
 	return readTable(w.ctx, w.tx, named)
+}
+
+// lacks returns what the driver would have to do for a batch, and cannot; "" if it can write it.
+func lacks(b *fold.Batch) string {
+	switch special := func(c schema.Column) bool { return c.Stamp != schema.NoStamp || c.Merge != merge.Last }; {
+	case b.Versioned():
+		return "keep versions"
+	case b.Table.Surrogate() >= 0 || len(b.Table.OnCreate) > 0:
+		return "generate keys, or run statements of on_create,"
+	case slices.ContainsFunc(b.Table.Columns, special):
+		return "merge values, or set timestamps,"
+	}
+	return ""
 }
 
 // Write implements [sink.RowWriter].
@@ -209,94 +216,55 @@ func (w *writer) where(table int, r *fold.Row) (condition string, args []any) {
 	return " WHERE " + strings.Join(all, " AND "), args
 }
 
-// put inserts a row, or updates the existing one.
+// put inserts a row, or updates the existing one if a value differs.
 func (w *writer) put(table int, r *fold.Row) error {
 	b, t, count := w.f.Batches[table], &w.tables[table], &w.res.Tables[table]
-	var names, marks, sets []string
-	for i := range t.Columns {
-		name := quote(t.Columns[i].Name)
-		names, marks, sets = append(names, name), append(marks, "?"), append(sets, name+" = excluded."+name)
+	var names, marks, sets, differs []string
+	var args []any
+	for at := range t.Columns {
+		var raw []byte // nil: the column of a new row gets NULL, and others keep their value
+		i := caps.Find(&b.Table, t.Columns[at].Name, at)
+		if i >= 0 {
+			raw = b.Value(r, i)
+		}
+		if raw == nil && !r.Replaces && !b.Table.Appends() && (i < 0 || !b.Initial(r, i)) {
+			continue
+		}
+		name := quote(t.Columns[at].Name)
+		names, marks, args = append(names, name), append(marks, "?"), append(args, value(raw, t.Columns[at].Type))
+		sets, differs = append(sets, name+" = excluded."+name), append(differs, quote(t.Name)+"."+name+" IS NOT excluded."+name)
 	}
-	was, exists, upsert := make([]any, len(t.Columns)), false, ""
+	upsert := "INSERT INTO " + quote(t.Name) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"
+	exists := false
 	if !b.Table.Appends() {
 		where, key := w.where(table, r)
-		found, err := query(w.ctx, w.tx, "SELECT "+strings.Join(names, ", ")+" FROM "+quote(t.Name)+where, key...)
+		found, err := query(w.ctx, w.tx, "SELECT 1 FROM "+quote(t.Name)+where, key...)
 		if err != nil {
 			return err
 		}
-		if exists = len(found) > 0; exists {
-			for i, cell := range found[0] {
-				if cell != nil {
-					was[i] = string(cell)
-				}
-			}
-		}
-		upsert = " ON CONFLICT (" + sink.NameList(t.KeyColumns(), quote) + ") DO UPDATE SET " + strings.Join(sets, ", ")
+		exists = len(found) > 0
+		upsert += " ON CONFLICT (" + sink.NameList(t.KeyColumns(), quote) + ") DO UPDATE SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(differs, " OR ")
 	}
-	now, stamps, err := w.values(table, r, was, exists && !r.Replaces)
-	if err != nil {
-		return err
-	}
+	written, err := w.exec(upsert, args...)
 	switch {
-	case exists && slices.Equal(was, now):
+	case err != nil:
+		return err
+	case written == 0:
 		count.Unchanged++
-		return nil
 	case exists:
 		count.Updated++
 	default:
 		count.Inserted++
 	}
-	for _, at := range stamps { // a stamp alone is no difference
-		now[at] = stamp(b)
-	}
-	_, err = w.exec("INSERT INTO "+quote(t.Name)+" ("+strings.Join(names, ", ")+") VALUES ("+strings.Join(marks, ", ")+")"+upsert, now...)
-	return err
+	return nil
 }
 
-// values returns what a row is to hold, and which columns get the time if that differs from what it holds, was. keeps
-// says that columns without a new value keep theirs.
-func (w *writer) values(table int, r *fold.Row, was []any, keeps bool) (now []any, stamps []int, err error) {
-	b, t := w.f.Batches[table], &w.tables[table]
-	if now = make([]any, len(was)); keeps {
-		copy(now, was)
-	}
-	for i := range b.Table.Columns {
-		c := &b.Table.Columns[i]
-		at, raw := caps.Find(t, c.Name, i), b.Value(r, i)
-		switch {
-		case at < 0 || !c.Stored():
-		case c.Stamp != schema.NoStamp:
-			if now[at] = was[at]; !keeps || c.Stamp == schema.UpdateStamp {
-				stamps = append(stamps, at)
-			}
-		case raw == nil && b.Initial(r, i):
-			now[at] = nil
-		case raw != nil:
-			var have []byte
-			if text, filled := now[at].(string); filled {
-				have = []byte(text)
-			}
-			merged, ok := b.AppendMerged(nil, r, i, have)
-			if !ok {
-				return nil, nil, fmt.Errorf("column %q has %q, which its merge function cannot use", c.Name, have)
-			}
-			if merged != nil {
-				now[at] = value(merged, t.Columns[at].Type)
-			}
-		}
-	}
-	return now, stamps, nil
-}
-
-// stamp returns the time of a batch's flush.
-func stamp(b *fold.Batch) string { return b.Time.UTC().Format(timeFormat) }
-
-// value returns a message's value as stored in a text column.
+// value returns a message's value as stored in a text column. No value is NULL.
 func value(raw []byte, as schema.Type) any {
-	k := feed.KindOf(raw)
-	if k == feed.Null {
+	if raw == nil || feed.KindOf(raw) == feed.Null {
 		return nil
 	}
+	k := feed.KindOf(raw)
 	s := feed.Text(nil, raw, k)
 	if _, isNumber := feed.IsNumber(s); isNumber && as == schema.Real {
 		n, _, _ := feed.ParseReal(s) // 1.0 and 1 are equal
