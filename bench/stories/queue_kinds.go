@@ -107,15 +107,15 @@ const (
 )
 
 func openSpoolQueue(_ context.Context, dir string, level sink.Level) (queue, error) {
-	folder, err := spool.Folder(dir)
-	if err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	q := &spoolQueue{fs: &countedFS{FS: folder}, level: level, synced: time.Now(), buffer: make([]byte, takeLines*len(queueLine))}
+	q := &spoolQueue{fs: &countedFS{FS: spool.Folder(dir)}, level: level, synced: time.Now(), buffer: make([]byte, takeLines*len(queueLine))}
+	var err error
 	if q.log, err = spool.Open(q.fs, spoolSegment, 0); err != nil {
 		return nil, err
 	}
-	q.at, _ = q.log.Bounds()
+	q.at, _, _ = q.log.Bounds()
 	return q, nil
 }
 
@@ -123,7 +123,7 @@ func (q *spoolQueue) put(ctx context.Context, request []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if _, err := q.log.Append(request, ""); err != nil {
+	if err := q.log.Append(request); err != nil {
 		return err
 	}
 	if q.level == sink.Full || q.level == sink.Normal && time.Since(q.synced) >= spoolPeriod {
@@ -137,10 +137,11 @@ func (q *spoolQueue) take(ctx context.Context, n int, see func(line []byte) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if _, end := q.log.Bounds(); q.at == end {
+	end := q.log.End()
+	if q.at == end {
 		return nil
 	}
-	size, err := q.log.ReadLines(q.buffer[:n*len(queueLine)], q.at)
+	size, err := q.log.Read(q.buffer[:n*len(queueLine)], q.at, end)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,8 @@ func (q *spoolQueue) take(ctx context.Context, n int, see func(line []byte) erro
 		}
 	}
 	q.at += int64(size)
-	return q.log.Forget(q.at, false, nil)
+	q.log.Commit(q.at)
+	return q.log.Forget(false, nil)
 }
 
 func (q *spoolQueue) usage() ladder.Usage { return q.fs.used }

@@ -29,10 +29,11 @@ func (a *attempt) spooled(starts []start) func(source.Source) source.Source {
 
 var pauses = map[spool.Pause]progress.Cause{spool.Full: progress.SpoolFull, spool.DiskFull: progress.SpoolDiskFull, spool.CaptureDiskFull: progress.CaptureDiskFull}
 
-// lastResume returns a function that finds the last resume value in lines, or "". It is for one goroutine.
+// lastResume returns a function that finds the last resume value in lines, or ""; nil if no field has one. It is for one
+// goroutine at a time.
 func (r *run) lastResume() func(lines []byte) string {
 	if r.cfg.Feed.ResumeField == "" {
-		return func([]byte) string { return "" }
+		return nil
 	}
 	scan, field := feed.NewScanner(r.names), r.feedNames.resume
 	return func(lines []byte) string {

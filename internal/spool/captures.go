@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,11 +16,10 @@ import (
 // Captures are a folder of compressed segments that only this process adds to. A capture's name begins with a number
 // that is higher than any used before, even if the clock was set back or captures were moved away.
 type Captures struct {
-	// Dir is a hidden folder inside, with the lock and unfinished files. It can hold a log.
-	*Dir
-	fs   FS
-	keep time.Duration
-	last int64 // the last number used
+	io.Closer    // its lock
+	fs, own   FS // own is a hidden folder inside, with the lock and unfinished files; it can hold a log
+	keep      time.Duration
+	last      int64 // the last number used
 }
 
 const (
@@ -40,33 +38,24 @@ var captureName = regexp.MustCompile(`^(\d{12})-(\d{8}T\d{6}\.\d{3}Z)` + regexp.
 
 // OpenCaptures locks the folder at path. It creates the folder if it is missing. Captures older than keep are removed;
 // 0: never.
-func OpenCaptures(path string, keep time.Duration) (c *Captures, err error) {
-	dir, err := openDir(filepath.Join(path, ownDir), path)
+func OpenCaptures(path string, keep time.Duration) (*Captures, error) {
+	own := filepath.Join(path, ownDir)
+	locked, err := lock(own, path)
 	if err != nil {
 		return nil, err
 	}
-	c = &Captures{Dir: dir, fs: folder(path), keep: keep}
-	if err := c.open(); err != nil {
-		return nil, errors.Join(err, dir.Close())
+	c := &Captures{locked, Folder(path), Folder(own), keep, 0}
+	var state captureState
+	err = readJSON(c.own, stateName, &state, &state.Format)
+	names, errNames := c.names()
+	if err := errors.Join(err, errNames); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
-	return c, nil
-}
-
-func (c *Captures) open() error {
-	state := captureState{Format: format}
-	if err := readJSON(c.Dir, stateName, &state); err != nil {
-		return err
-	}
-	if state.Format > format {
-		return newerFormat(stateName, state.Format)
-	}
-	c.last = state.Last
-	names, err := c.names()
-	if len(names) > 0 {
-		n, _ := strconv.ParseInt(captureName.FindStringSubmatch(names[len(names)-1])[1], 10, 64) // digits
+	if c.last = state.Last; len(names) > 0 {
+		n, _ := strconv.ParseInt(names[len(names)-1][:12], 10, 64) // digits
 		c.last = max(c.last, n)
 	}
-	return err
+	return c, nil
 }
 
 // names returns the captures' names in order.
@@ -78,48 +67,37 @@ func (c *Captures) names() ([]string, error) {
 }
 
 // Add compresses a segment's content into the next capture. began is when the segment was started.
-func (c *Captures) Add(began time.Time, content io.Reader) error {
-	const part = "capture" + partExt
-	err := fill(c.Dir, part, func(w io.Writer) error {
+func (c *Captures) Add(began time.Time, content io.WriterTo) error {
+	n := c.last + 1
+	// Record the number as used before its file exists.
+	if err := writeJSON(c.own, stateName, captureState{format, n}); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%012d-%s%s", n, began.UTC().Format(timeFormat), captureExt)
+	err := writeFile(c.own, filepath.Join("..", name), func(w io.Writer) error {
 		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(z, content)
+		_, err = content.WriteTo(z)
 		return errors.Join(err, z.Close())
 	})
 	if err != nil {
 		return err
 	}
-	// Record the number as used before its file exists.
-	if err := writeJSON(c.Dir, stateName, captureState{format, c.last + 1}); err != nil {
-		return err
-	}
-	c.last++
-	name := fmt.Sprintf("%012d-%s%s", c.last, began.UTC().Format(timeFormat), captureExt)
-	if err := c.fs.Rename(path.Join(ownDir, part), name); err != nil {
-		return err
-	}
+	c.last = n
 	return errors.Join(c.fs.Sync(), c.prune(time.Now()))
 }
 
 // prune removes captures whose lines are all too old: the next capture began before the time from which lines are kept.
 func (c *Captures) prune(now time.Time) error {
-	if c.keep == 0 {
-		return nil
-	}
 	names, err := c.names()
-	if err != nil {
-		return err
-	}
-	for i := range len(names) - 1 {
-		next, err := time.Parse(timeFormat, captureName.FindStringSubmatch(names[i+1])[2])
-		if err != nil || now.Sub(next) < c.keep {
+	for i := 0; c.keep > 0 && i < len(names)-1 && err == nil; i++ {
+		began, errTime := time.Parse(timeFormat, captureName.FindStringSubmatch(names[i+1])[2])
+		if errTime != nil || now.Sub(began) < c.keep {
 			break
 		}
-		if err := c.fs.Remove(names[i]); err != nil {
-			return err
-		}
+		err = c.fs.Remove(names[i])
 	}
-	return nil
+	return err
 }

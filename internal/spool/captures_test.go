@@ -110,7 +110,7 @@ func TestCaptures_OneRunAtATime(t *testing.T) {
 	if _, err := spool.OpenCaptures(dir, 0); err == nil || !strings.Contains(err.Error(), "another run uses the folder "+dir+": name another one") {
 		t.Errorf("a second run got %v", err)
 	}
-	if err := c.Add(time.Now(), io.MultiReader(strings.NewReader("{}\n"), errReader{})); err == nil {
+	if err := c.Add(time.Now(), broken{}); err == nil {
 		t.Error("no error")
 	}
 	if left := captured(t, dir); len(left) > 0 {
@@ -125,9 +125,13 @@ func TestCaptures_OneRunAtATime(t *testing.T) {
 	}
 }
 
-type errReader struct{}
+// broken is a content that cannot be read to its end.
+type broken struct{}
 
-func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
+func (broken) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, "{}\n")
+	return int64(n), errors.Join(err, errors.New("broken"))
+}
 
 // TestCaptures_OldOnesAreRemoved: captures whose lines are all too old are removed, except the last one. Other files
 // are left alone.
@@ -175,7 +179,7 @@ func TestCaptures_OldOnesAreRemoved(t *testing.T) {
 		left("thursday", "years later")
 		testcheck.NoError(t, c.Close())
 	})
-	if _, err := os.Stat(filepath.Join(dir, ".weir", "capture.part")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, ".weir", "new.part")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a part is left: %v", err)
 	}
 }

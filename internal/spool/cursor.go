@@ -12,8 +12,8 @@ import (
 // startOffset returns the offset of the first uncommitted line in the log at path. A log that does not match the
 // checkpoint is emptied, if the feed can be asked again for its lines.
 func startOffset(log *Log, c *Config, since source.Point, path string) (at int64, err error) {
-	begin, end := log.Bounds()
-	meta, held := log.Meta(), end-begin
+	begin, _, end := log.Bounds()
+	meta, held := log.Meta, end-begin
 	empty := Meta{ID: rand.Text(), Job: c.Job, Source: c.Source, Seq: c.Seq}
 	ours := meta.Job == c.Job && meta.Source == c.Source
 	from := readCursor(since.Cursor)
@@ -22,9 +22,9 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 	unused := ours && from.Spool == "" && c.Seq == meta.Seq && !c.FromStart
 	switch {
 	case known && (held == 0 || at > end): // what a power cut removed was committed
-		return at, log.Reset(meta, at, since.Resume)
+		return at, log.Reset(meta, at)
 	case held == 0:
-		return 0, log.Reset(empty, 0, since.Resume)
+		return 0, log.Reset(empty, 0)
 	case known && at >= begin:
 		return at, nil
 	case !ours:
@@ -33,7 +33,7 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 		return begin, nil
 	case c.Repeats || c.FromStart:
 		c.Log.Warn(fmt.Sprintf("%s in %s: discarded, because these lines do not follow the checkpoint; the feed is asked again", quantity.BinaryBytes(held), path))
-		return 0, log.Reset(empty, 0, since.Resume)
+		return 0, log.Reset(empty, 0)
 	case known, unused:
 		c.Log.Warn(fmt.Sprintf("the database was restored to before the first line in %s: the lines between are lost", path))
 		return begin, nil
@@ -49,13 +49,8 @@ type queueCursor struct {
 
 // cursor returns the cursor for an offset in the log.
 func (l *Log) cursor(at int64) source.Cursor {
-	text, _ := json.Marshal(queueCursor{l.meta.ID, at}) // a string and a number cannot fail
+	text, _ := json.Marshal(queueCursor{l.Meta.ID, at}) // a string and a number cannot fail
 	return source.Cursor(text)
-}
-
-// cursors returns a function from the end of lines to cursors, for a block at an offset.
-func (l *Log) cursors(at int64) func(end int) source.Cursor {
-	return func(end int) source.Cursor { return l.cursor(at + int64(end)) }
 }
 
 // readCursor decodes a cursor. In a cursor of another kind of source, Spool is "".

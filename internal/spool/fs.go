@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"strings"
 	"syscall"
+
+	"github.com/weirsync/weir/internal/lockfile"
 )
 
 // FS is a folder as a log sees it.
@@ -31,19 +34,34 @@ type File interface {
 	io.Closer
 	Truncate(size int64) error
 	Sync() error
-	Size() (int64, error)
+	Stat() (fs.FileInfo, error)
 }
 
-// folder is an FS on disk.
-type folder string
-
-// Folder returns the folder at path. It creates the folder if it is missing.
-func Folder(path string) (FS, error) {
+// lock locks the folder at path for this process. It creates the folder if it is missing. Errors call it name.
+func lock(path, name string) (io.Closer, error) {
 	// Only for the owner: the lines may hold anything that the feed does.
-	return folder(path), os.MkdirAll(path, 0o700)
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := lockfile.Open(filepath.Join(path, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	busy, err := f.Lock(0)
+	if busy {
+		err = fmt.Errorf("another run uses the folder %s: name another one", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
-func (f folder) Names() ([]string, error) {
+// Folder is an FS on disk.
+type Folder string
+
+// Names implements [FS].
+func (f Folder) Names() ([]string, error) {
 	entries, err := os.ReadDir(string(f))
 	names := make([]string, len(entries))
 	for i, e := range entries {
@@ -52,40 +70,45 @@ func (f folder) Names() ([]string, error) {
 	return names, err
 }
 
-func (f folder) Open(name string) (File, error) {
+// Open implements [FS].
+func (f Folder) Open(name string) (File, error) {
 	file, err := os.OpenFile(filepath.Join(string(f), name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return osFile{file}, nil
+	return file, nil
 }
 
-func (f folder) Remove(name string) error {
+// Remove implements [FS].
+func (f Folder) Remove(name string) error {
 	if err := os.Remove(filepath.Join(string(f), name)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (f folder) Rename(from, to string) error {
+// Rename implements [FS].
+func (f Folder) Rename(from, to string) error {
 	return os.Rename(filepath.Join(string(f), from), filepath.Join(string(f), to))
 }
 
-type osFile struct{ *os.File }
-
-func (f osFile) Size() (int64, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
+// Sync implements [FS].
+func (f Folder) Sync() error {
+	if runtime.GOOS == "windows" { // NTFS journals its folders
+		return nil
 	}
-	return info.Size(), nil
+	d, err := os.Open(string(f))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // IsFull reports whether the disk is full or the user's quota is exceeded.
 func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// readJSON reads a file into v. If the file is missing, v is unchanged.
-func readJSON(fs FS, name string, v any) (err error) {
+// readJSON reads a file into v, and checks its format, which is a part of v. If the file is missing, v is unchanged.
+func readJSON(fs FS, name string, v any, found *int) (err error) {
 	names, err := fs.Names()
 	if err != nil || !slices.Contains(names, name) {
 		return err
@@ -94,54 +117,39 @@ func readJSON(fs FS, name string, v any) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Size()
-	if err != nil {
-		return err
+	err = json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(v)
+	if err == nil && *found > format {
+		err = fmt.Errorf("made by a newer version of weir (format %d, this one knows %d)", *found, format)
 	}
-	if err := json.NewDecoder(io.NewSectionReader(f, 0, size)).Decode(v); err != nil {
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
-// newerFormat returns the error for a file in a format that this program does not know.
-func newerFormat(name string, found int) error {
-	return fmt.Errorf("%s was made by a newer version of weir (format %d, this one knows %d)", name, found, format)
-}
-
-// writeJSON writes a file atomically.
 func writeJSON(fs FS, name string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	part := strings.TrimSuffix(name, ".json") + partExt
-	err = fill(fs, part, func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return errors.Join(fs.Rename(part, name), fs.Sync())
+	return writeFile(fs, name, func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
 }
 
-// fill writes and syncs a file under its temporary name.
-func fill(fs FS, part string, content func(io.Writer) error) error {
-	f, err := fs.Open(part)
+const partName = "new.part" // a file being written, or left by a crash
+
+// writeFile writes a file atomically.
+func writeFile(fs FS, name string, content func(io.Writer) error) error {
+	f, err := fs.Open(partName)
 	if err != nil {
 		return err
 	}
-	err = f.Truncate(0)
-	if err == nil {
+	if err = f.Truncate(0); err == nil {
 		err = content(io.NewOffsetWriter(f, 0))
 	}
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, fs.Remove(part))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = fs.Rename(partName, name)
 	}
-	return nil
+	if err != nil {
+		return errors.Join(err, fs.Remove(partName))
+	}
+	return fs.Sync()
 }

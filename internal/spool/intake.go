@@ -1,31 +1,81 @@
 package spool
 
 import (
+	"cmp"
 	"context"
+	"sync"
+	"time"
 
 	"github.com/weirsync/weir/internal/source"
 )
 
-// An intake writes a source's blocks to disk, and hands them over.
+// roomPoll is how long a pause lasts before it is reported, and how often a full disk is retried.
+const roomPoll = time.Second
+
+// An intake reads a source, and appends its lines to a spool.
 type intake struct {
-	in       source.Source
-	c        *Config
-	store    *store
-	handover *handover
+	k      *Keeper
+	resume string        // the last resume value in the spool
+	conn   int           // that sent the last block
+	done   chan struct{} // closed when everything read from the source is in the spool
+
+	mu    sync.Mutex // held briefly
+	marks []mark     // for the reader
 }
 
-// run reads the source until it or ctx ends. It waits for the reader, or for room, until waits ends.
-func (w *intake) run(ctx, waits context.Context) error {
+// A mark is what is at an offset in the spool but not on disk: which connection has sent the lines that follow, and
+// maybe an event or the end.
+type mark struct {
+	at    int64
+	conn  int
+	event *source.Event
+	err   error // of the last one
+}
+
+// fill reads the source until it ends.
+func (w *intake) fill() {
+	defer close(w.done)
+	w.mark(mark{err: source.Guard(w.run)})
+}
+
+// mark adds a mark after the last line.
+func (w *intake) mark(m mark) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.at, m.conn = w.k.log.End(), w.conn
+	w.marks = append(w.marks, m)
+	signal(w.k.log.grown)
+}
+
+// ahead returns the mark at an offset, and removes it unless it is the last one. Then lines follow up to to.
+func (w *intake) ahead(at int64) (m mark, to int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	to = w.k.log.End()
+	for len(w.marks) > 0 && m.event == nil && m.err == nil {
+		next := w.marks[0]
+		if next.at > at {
+			return m, next.at
+		}
+		if m = next; m.err == nil {
+			w.marks = w.marks[1:]
+		}
+	}
+	return m, to
+}
+
+// run reads the source until it ends. After Stop it does not wait for room any more.
+func (w *intake) run() error {
 	for {
-		e, err := w.in.Next(ctx)
+		e, err := w.k.in.Next(w.k.running)
 		switch {
 		case err != nil:
 		case e.Kind == source.Data:
-			err = w.put(waits, e)
+			err = w.put(&e)
 		case e.Kind == source.Barrier: // everything before it is on disk
-			e.Reached(source.Point{Resume: w.store.log.Resume()})
+			e.Reached(source.Point{Resume: w.resume})
 		default:
-			err = w.pass(waits, e)
+			w.mark(mark{event: &e})
 		}
 		if err != nil {
 			return err
@@ -33,29 +83,41 @@ func (w *intake) run(ctx, waits context.Context) error {
 	}
 }
 
-func (w *intake) put(ctx context.Context, e source.Event) error {
+func (w *intake) put(e *source.Event) error {
 	b := e.Block
 	if b.Oversize > 0 {
-		// An oversized line cannot be stored, because only its beginning is there. Wait until it is committed as a
-		// reject before storing what follows; otherwise, after a crash, the feed would resume after it.
-		end := w.store.log.End()
-		b.Offset, b.Restart = end, false
-		b.At = func(int) source.Cursor { return w.store.log.cursor(end) }
-		if err := w.pass(ctx, e); err != nil {
-			return err
-		}
-		return w.waitForCommit(ctx)
+		return w.putOversize(e)
 	}
-	lines := wholeLines(b)
-	at, err := w.store.append(ctx, lines, w.c.LastResume(lines))
-	if err != nil {
-		return err
+	defer b.Release()
+	if b.Conn != w.conn {
+		w.conn = b.Conn
+		w.mark(mark{})
 	}
-	b.Data, b.Offset, b.Restart, b.Tail, b.At = lines, at, false, false, w.store.log.cursors(at) // as if read from disk
-	if !w.handover.publish(ctx, offer{event: &e, at: at, size: int64(len(lines))}) {
-		b.Release()
+	lines, resume := wholeLines(b), w.resume
+	if w.k.c.LastResume != nil {
+		resume = cmp.Or(w.k.c.LastResume(lines), resume)
 	}
-	return nil
+	err := w.k.append(w.k.stopped, lines)
+	if err == nil {
+		w.resume = resume
+	}
+	return err
+}
+
+// putOversize passes on an oversized line, which cannot be stored, because only its beginning is there. It waits until
+// the line is committed as a reject; otherwise, after a crash, the feed would resume after it.
+func (w *intake) putOversize(e *source.Event) error {
+	end, committed := w.k.log.End(), make(chan struct{})
+	e.Block.Offset, e.Block.Restart = end, false
+	e.Block.At = func(int) source.Cursor { return w.k.log.cursor(end) }
+	w.mark(mark{event: e})
+	w.mark(mark{event: &source.Event{Kind: source.Barrier, Lane: w.k.c.Source, Reached: func(source.Point) { close(committed) }}})
+	select {
+	case <-committed:
+		return nil
+	case <-w.k.stopped.Done():
+		return w.k.stopped.Err()
+	}
 }
 
 // wholeLines returns a block's lines, each with its newline.
@@ -66,22 +128,54 @@ func wholeLines(b *source.Block) []byte {
 	return b.Data
 }
 
-// pass hands over an event that is not written to disk.
-func (w *intake) pass(ctx context.Context, e source.Event) error {
-	return w.handover.give(ctx, offer{event: &e, at: w.store.log.End()})
+// append appends lines to the log. It waits while there is no room. A disk error ends the run.
+func (k *Keeper) append(ctx context.Context, lines []byte) error {
+	start, reported := time.Now(), Reading
+	poll := time.NewTicker(roomPoll)
+	defer poll.Stop()
+	for {
+		why, err := k.tryAppend(lines)
+		if err != nil {
+			k.fail(err)
+			return err
+		}
+		if why != reported && (why == Reading || time.Since(start) >= roomPoll) {
+			reported = why
+			k.c.Paused(why)
+		}
+		if why == Reading {
+			return nil
+		}
+		select {
+		case <-k.log.room:
+		case <-poll.C:
+		case <-ctx.Done():
+			if reported != Reading {
+				k.c.Paused(Reading)
+			}
+			return ctx.Err()
+		}
+	}
 }
 
-// waitForCommit waits until everything handed over is committed.
-func (w *intake) waitForCommit(ctx context.Context) error {
-	committed := make(chan struct{})
-	reached := func(source.Point) { close(committed) }
-	if err := w.pass(ctx, source.Event{Kind: source.Barrier, Lane: w.c.Source, Reached: reached}); err != nil {
-		return err
+// tryAppend appends lines to the log if there is room. Otherwise it returns what is full.
+func (k *Keeper) tryAppend(lines []byte) (Pause, error) {
+	begin, committed, end := k.log.Bounds()
+	full := k.c.Dir != "" && end > begin && end-begin+int64(len(lines)) > k.c.Max
+	var err error
+	if !full {
+		err = k.log.Append(lines)
+	} else if committed == end { // then the last segment can be removed, too
+		_, err = k.log.rotate()
+		signal(k.forgetNow)
 	}
-	select {
-	case <-committed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	switch {
+	case err != nil && !IsFull(err), err == nil && !full:
+		return Reading, err
+	case k.c.Dir == "", full && k.captureFull.Load():
+		return CaptureDiskFull, nil
+	case full && err == nil:
+		return Full, nil
 	}
+	return DiskFull, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -135,8 +136,18 @@ func (f *file) Sync() error {
 	return nil
 }
 
-func (f *file) Close() error         { return nil }
-func (f *file) Size() (int64, error) { return int64(len(f.now)), nil }
+func (f *file) Close() error               { return nil }
+func (f *file) Stat() (fs.FileInfo, error) { return info(len(f.now)), nil }
+
+// info is a file's size.
+type info int64
+
+func (i info) Size() int64      { return int64(i) }
+func (info) Name() string       { return "" }
+func (info) Mode() fs.FileMode  { return 0 }
+func (info) ModTime() time.Time { return time.Time{} }
+func (info) IsDir() bool        { return false }
+func (info) Sys() any           { return nil }
 
 func open(t *testing.T, fs spool.FS) *spool.Log {
 	t.Helper()
@@ -149,12 +160,12 @@ func open(t *testing.T, fs spool.FS) *spool.Log {
 func lines(t *testing.T, l *spool.Log, at int64) string {
 	t.Helper()
 	var all []byte
-	_, end := l.Bounds()
+	end := l.End()
 	p := make([]byte, 500)
 	for at < end {
-		n, err := l.ReadLines(p, at)
+		n, err := l.Read(p, at, end)
 		if err != nil || n == 0 {
-			t.Fatalf("ReadLines at %d: %d, %v", at, n, err)
+			t.Fatalf("Read at %d: %d, %v", at, n, err)
 		}
 		all = append(all, p[:n]...)
 		at += int64(n)
@@ -177,45 +188,48 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 	all, kept := "", ""
 	for n := range 200 {
 		lines := run(rnd, n)
-		_, err := l.Append([]byte(lines), fmt.Sprint(n))
-		testcheck.NoError(t, err)
+		testcheck.NoError(t, l.Append([]byte(lines)))
 		all += lines
 	}
-	keep := func(_ time.Time, content io.Reader) error {
-		b, err := io.ReadAll(content)
-		kept += string(b)
+	keep := func(_ time.Time, content io.WriterTo) error {
+		var b strings.Builder
+		_, err := content.WriteTo(&b)
+		kept += b.String()
 		return err
 	}
-	testcheck.NoError(t, l.Forget(10000, false, keep))
-	begin, end := l.Bounds()
+	l.Commit(10000)
+	testcheck.NoError(t, l.Forget(false, keep))
+	begin, _, end := l.Bounds()
 	if begin == 0 || begin > 10000 || 10000-begin > 2500 {
 		t.Errorf("the log begins at %d", begin)
 	}
 	if kept+lines(t, l, begin) != all {
 		t.Error("what was kept and what is left are not what was appended")
 	}
-	testcheck.NoError(t, l.Forget(end, false, keep))
-	if l.Size() == 0 {
+	l.Commit(end)
+	testcheck.NoError(t, l.Forget(false, keep))
+	if size(l) == 0 {
 		t.Error("the segment that is appended to was removed")
 	}
-	testcheck.NoError(t, l.Forget(end, true, keep))
-	if at, err := l.Append([]byte("{}\n"), ""); l.Size() != 3 || kept != all || at != end || err != nil {
-		t.Errorf("size %d, at %d, %v", l.Size(), at, err)
+	testcheck.NoError(t, l.Forget(true, keep))
+	if err := l.Append([]byte("{}\n")); size(l) != 3 || kept != all || l.End() != end+3 || err != nil {
+		t.Errorf("size %d, end %d, %v", size(l), l.End(), err)
 	}
-	if l.Resume() != "199" {
-		t.Error(l.Resume())
-	}
+}
+
+func size(l *spool.Log) int64 {
+	begin, _, end := l.Bounds()
+	return end - begin
 }
 
 // A damagedLog is a log of small segments, with what was written to it.
 type damagedLog struct {
 	*testing.T
-	disk    *disk
-	all     string
-	ends    []int    // of each run, in all
-	resumes []string // after each run
-	synced  int      // bytes of all that are synced
-	last    int      // where the last segment begins
+	disk   *disk
+	all    string
+	ends   []int // of each run, in all
+	synced int   // bytes of all that are synced
+	last   int   // where the last segment begins
 }
 
 const smallSegment = 300
@@ -226,13 +240,12 @@ func newDamagedLog(t *testing.T, rnd *rand.Rand) (*damagedLog, *spool.Log) {
 	testcheck.NoError(t, err)
 	for n := range 1 + rnd.IntN(12) {
 		lines, files := run(rnd, n), len(w.disk.now)
-		at, err := l.Append([]byte(lines), fmt.Sprint("r", n))
-		testcheck.NoError(t, err)
+		testcheck.NoError(t, l.Append([]byte(lines)))
 		if len(w.disk.now) > files {
-			w.synced, w.last = int(at), int(at)
+			w.synced, w.last = len(w.all), len(w.all)
 		}
 		w.all += lines
-		w.ends, w.resumes = append(w.ends, len(w.all)), append(w.resumes, fmt.Sprint("r", n))
+		w.ends = append(w.ends, len(w.all))
 		if rnd.IntN(3) == 0 {
 			testcheck.NoError(t, l.Sync())
 			w.synced = len(w.all)
@@ -260,11 +273,11 @@ func (w *damagedLog) read(l *spool.Log, rnd *rand.Rand) (to int, err error) {
 
 func (w *damagedLog) readFrom(begin int, l *spool.Log, rnd *rand.Rand) (to int, err error) {
 	w.Helper()
-	_, end := l.Bounds()
+	end := l.End()
 	at := int64(begin)
 	for size := 1 + rnd.IntN(1000); at < end; {
 		p := make([]byte, size)
-		n, err := l.ReadLines(p, at)
+		n, err := l.Read(p, at, end)
 		if err != nil {
 			return int(at), err
 		}
@@ -283,11 +296,12 @@ func (w *damagedLog) readFrom(begin int, l *spool.Log, rnd *rand.Rand) (to int, 
 
 // keep returns what captures get from all segments.
 func (w *damagedLog) keep(l *spool.Log) (kept string, err error) {
-	_, end := l.Bounds()
-	err = l.Forget(end, true, func(_ time.Time, content io.Reader) error {
-		b, err := io.ReadAll(content)
+	l.Commit(l.End())
+	err = l.Forget(true, func(_ time.Time, content io.WriterTo) error {
+		var b strings.Builder
+		_, err := content.WriteTo(&b)
 		if err == nil {
-			kept += string(b)
+			kept += b.String()
 		}
 		return err
 	})
@@ -306,12 +320,12 @@ func (w *damagedLog) opened(name string, rnd *rand.Rand) {
 		w.places(err, name)
 		return
 	}
-	_, end := l.Bounds()
+	end := l.End()
 	left := w.all[:end]
-	if n := int(end); n < w.synced || n < w.last || l.Lost() != int64(len(w.all)-n) {
-		w.Fatalf("with %s damaged: %d of %d bytes are left, %d lost, %d were synced", name, n, len(w.all), l.Lost(), w.synced)
-	} else if run := slices.Index(w.ends, n); n > 0 && (run < 0 || l.Resume() != w.resumes[run]) {
-		w.Fatalf("the log ends at %d with resume value %q", n, l.Resume())
+	if n := int(end); n < w.synced || n < w.last || l.Lost != int64(len(w.all)-n) {
+		w.Fatalf("with %s damaged: %d of %d bytes are left, %d lost, %d were synced", name, n, len(w.all), l.Lost, w.synced)
+	} else if n > 0 && !slices.Contains(w.ends, n) {
+		w.Fatalf("the log ends at %d, within a run", n)
 	}
 	if to, err := w.read(l, rnd); err != nil {
 		w.places(err, name)
@@ -319,11 +333,10 @@ func (w *damagedLog) opened(name string, rnd *rand.Rand) {
 		w.Fatalf("%d of %d bytes were read", to, end)
 	} else {
 		left += "{}\n"
-		_, err = l.Append([]byte("{}\n"), "")
-		testcheck.NoError(w.T, errors.Join(err, l.Close()))
+		testcheck.NoError(w.T, errors.Join(l.Append([]byte("{}\n")), l.Close()))
 		l, err = spool.Open(d, smallSegment, 0)
 		testcheck.NoError(w.T, err)
-		if got := lines(w.T, l, 0); got != left || l.Lost() > 0 {
+		if got := lines(w.T, l, 0); got != left || l.Lost > 0 {
 			w.Fatalf("with %s damaged it then holds %q", name, got)
 		}
 	}
@@ -395,9 +408,9 @@ func TestLog_CutFile(t *testing.T) {
 				w.synced = synced
 			}
 			c.now = text
-			if strings.HasSuffix(name, ".index") {
+			if strings.HasSuffix(name, ".sums") {
 				delete(w.disk.now, name)
-				for range 2 { // the error must not create an index either
+				for range 2 { // the error must not create sums either
 					if _, err := spool.Open(w.disk, smallSegment, 0); err == nil || !strings.Contains(err.Error(), name+" is missing") {
 						t.Errorf("without %s: %v", name, err)
 					}
@@ -412,32 +425,30 @@ func TestLog_CutFile(t *testing.T) {
 func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
-	_, err := l.Append([]byte("{}\n"), "7")
-	testcheck.NoError(t, errors.Join(err, l.Close()))
+	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n")), l.Close()))
 	for name := range d.now {
-		d.now["notes.index"] = &content{}
+		d.now["notes.sums"] = &content{}
 		if strings.HasSuffix(name, ".jsonl") {
 			delete(d.now, name)
 		}
 	}
 	testcheck.NoError(t, open(t, d).Close())
-	if left := slices.Collect(maps.Keys(d.now)); !slices.Equal(left, []string{"notes.index"}) {
+	if left := slices.Collect(maps.Keys(d.now)); !slices.Equal(left, []string{"notes.sums"}) {
 		t.Errorf("%q are left", left)
 	}
 }
 
-// A crash may leave only the name of a segment on disk.
-func TestLog_ResumeValueOutlivesASegmentWithoutAnIndex(t *testing.T) {
+// A crash may leave only the names of a segment's files on disk, or one of them.
+func TestLog_SegmentWithoutSums(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
-	testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 50, ""))
-	_, err := l.Append([]byte("{}\n"), "7")
-	testcheck.NoError(t, errors.Join(err, l.Close()))
-	for _, ext := range []string{".jsonl", ".index"} {
+	testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 50))
+	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n")), l.Close()))
+	for _, ext := range []string{".jsonl", ".sums"} {
 		d.now["00000000000000000053-29990101T000000.000Z"+ext] = &content{}
 		l = open(t, d)
-		if begin, end := l.Bounds(); l.Resume() != "7" || begin != 50 || end != 53 || l.Lost() != 0 {
-			t.Errorf("%s: resume %q, from %d to %d, %d lost", ext, l.Resume(), begin, end, l.Lost())
+		if begin, _, end := l.Bounds(); begin != 50 || end != 53 || l.Lost != 0 {
+			t.Errorf("%s: from %d to %d, %d lost", ext, begin, end, l.Lost)
 		}
 		testcheck.NoError(t, l.Close())
 	}
@@ -453,8 +464,7 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 		l := open(t, d)
 		add := func(n int) {
 			lines := run(rnd, n)
-			_, err := l.Append([]byte(lines), fmt.Sprint(n))
-			testcheck.NoError(t, err)
+			testcheck.NoError(t, l.Append([]byte(lines)))
 			all += lines
 		}
 		for n := range rnd.IntN(100) {
@@ -472,7 +482,8 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 			d.syncing, safe = nil, promised
 			if rnd.IntN(2) == 0 {
 				forgotten = max(forgotten, rnd.IntN(safe+1))
-				testcheck.NoError(t, l.Forget(int64(forgotten), false, nil))
+				l.Commit(int64(forgotten))
+				testcheck.NoError(t, l.Forget(false, nil))
 			}
 		}
 		after, err := spool.Open(d.cut(rnd), 2000, 0)
@@ -481,7 +492,7 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 			continue
 		}
 		testcheck.NoError(t, err)
-		begin, end := after.Bounds()
+		begin, _, end := after.Bounds()
 		if int(begin) > forgotten || int(end) < safe {
 			lost++
 			continue
@@ -512,8 +523,7 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	l := open(t, d)
 	add := func() {
 		t.Helper()
-		_, err := l.Append(bytes.Repeat([]byte("line\n"), 10), "7")
-		testcheck.NoError(t, err)
+		testcheck.NoError(t, l.Append(bytes.Repeat([]byte("line\n"), 10)))
 	}
 	// during calls do during another goroutine's sync.
 	during := func(sync func() error, do func()) {
@@ -541,27 +551,24 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	}
 	add()
 	during(l.Sync, func() {
-		for l.Size() < 1000 {
+		for size(l) < 1000 {
 			add()
 		}
-		if got := lines(t, l, 0); len(got) != 1000 || l.Resume() != "7" {
-			t.Errorf("%d of %d bytes can be read", len(got), l.Size())
+		if got := lines(t, l, 0); len(got) != 1000 {
+			t.Errorf("%d of %d bytes can be read", len(got), size(l))
 		}
 	})
-	for l.Size() < 2000 {
+	for size(l) < 2000 {
 		add()
 	}
-	appended := func() error {
-		_, err := l.Append([]byte("{}\n"), "8")
-		return err
-	}
+	appended := func() error { return l.Append([]byte("{}\n")) }
 	during(appended, func() {
-		if got := lines(t, l, 0); len(got) != 2000 || l.Resume() != "7" {
-			t.Errorf("%d of %d bytes can be read", len(got), l.Size())
+		if got := lines(t, l, 0); len(got) != 2000 {
+			t.Errorf("%d of %d bytes can be read", len(got), size(l))
 		}
 	})
-	if l.Size() != 2003 || l.Resume() != "8" {
-		t.Errorf("the log has %d bytes, resume %s", l.Size(), l.Resume())
+	if size(l) != 2003 {
+		t.Errorf("the log has %d bytes", size(l))
 	}
 	testcheck.NoError(t, l.Close())
 }
@@ -572,14 +579,13 @@ func TestLog_ClockSetBack(t *testing.T) {
 	segments := func(begun string) (n int) {
 		t.Helper()
 		name := "00000000000000000000-" + begun
-		d.now = map[string]*content{name + ".index": {now: indexOf("{\"id\":1}\n")}, name + ".jsonl": {now: []byte("{\"id\":1}\n")}}
+		d.now = map[string]*content{name + ".sums": {now: sumsOf("{\"id\":1}\n")}, name + ".jsonl": {now: []byte("{\"id\":1}\n")}}
 		l, err := spool.Open(d, 1<<20, time.Hour)
 		testcheck.NoError(t, err)
-		if l.Lost() > 0 {
+		if l.Lost > 0 {
 			t.Fatal("did not exercise: the segment is not whole")
 		}
-		_, err = l.Append([]byte("{}\n"), "")
-		testcheck.NoError(t, errors.Join(err, l.Close()))
+		testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n")), l.Close()))
 		return len(d.now) / 2
 	}
 	if n := segments(time.Now().UTC().Format("20060102T150405.000Z")); n != 1 {
@@ -597,23 +603,19 @@ func TestCompatibility(t *testing.T) {
 	lines := []string{"{\"id\":1}\n", "{\"id\":2}\n{\"id\":3}\n"}
 	meta := spool.Meta{ID: "A", Job: "air", Source: "tcp://feed:4000", Seq: 7}
 	open := func(t *testing.T, path string) *spool.Log {
-		d, err := spool.OpenDir(path)
-		testcheck.NoError(t, err)
-		t.Cleanup(func() { _ = d.Close() })
-		l, err := spool.Open(d, 1<<20, time.Hour)
+		l, err := spool.Open(spool.Folder(path), 1<<20, time.Hour)
 		testcheck.NoError(t, err)
 		return l
 	}
 	if *testcheck.Update {
 		path := t.TempDir()
 		l := open(t, path)
-		testcheck.NoError(t, l.Reset(meta, 100, "before"))
-		for i, text := range lines {
-			_, err := l.Append([]byte(text), fmt.Sprint("after ", i))
-			testcheck.NoError(t, err)
+		testcheck.NoError(t, l.Reset(meta, 100))
+		for _, text := range lines {
+			testcheck.NoError(t, l.Append([]byte(text)))
 		}
-		to := filepath.Join(fixtures, fmt.Sprint(l.Meta().Format))
-		testcheck.NoError(t, errors.Join(l.Close(), os.RemoveAll(to), os.CopyFS(to, os.DirFS(path)), os.Remove(filepath.Join(to, "lock"))))
+		to := filepath.Join(fixtures, fmt.Sprint(l.Meta.Format))
+		testcheck.NoError(t, errors.Join(l.Close(), os.RemoveAll(to), os.CopyFS(to, os.DirFS(path))))
 	}
 	formats, err := os.ReadDir(fixtures)
 	testcheck.NoError(t, err)
@@ -621,30 +623,17 @@ func TestCompatibility(t *testing.T) {
 		path := filepath.Join(t.TempDir(), f.Name())
 		testcheck.NoError(t, os.CopyFS(path, os.DirFS(filepath.Join(fixtures, f.Name()))))
 		l := open(t, path)
-		if got := l.Meta(); fmt.Sprint(got.Format) != f.Name() || got.ID != meta.ID || got.Job != meta.Job || got.Source != meta.Source || got.Seq != meta.Seq {
+		if got := l.Meta; fmt.Sprint(got.Format) != f.Name() || got.ID != meta.ID || got.Job != meta.Job || got.Source != meta.Source || got.Seq != meta.Seq {
 			t.Errorf("format %s: meta is %+v", f.Name(), got)
 		}
 		text := make([]byte, 1000)
-		n, err := l.ReadLines(text, 100)
+		n, err := l.Read(text, 100, l.End())
 		testcheck.NoError(t, err)
-		if want := strings.Join(lines, ""); string(text[:n]) != want || l.Resume() != "after 1" {
-			t.Errorf("format %s: %q up to %q, want %q", f.Name(), text[:n], l.Resume(), want)
+		if want := strings.Join(lines, ""); string(text[:n]) != want {
+			t.Errorf("format %s: %q, want %q", f.Name(), text[:n], want)
 		}
 		testcheck.NoError(t, l.Close())
 	}
-}
-
-// TestOpenDir_IsForItsUser: no other user can read it.
-func TestOpenDir_IsForItsUser(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a", "b")
-	d, err := spool.OpenDir(path)
-	testcheck.NoError(t, err)
-	info, err := os.Stat(path)
-	testcheck.NoError(t, err)
-	if info.Mode().Perm()&0o077 != 0 {
-		t.Errorf("others may read it: %v", info.Mode())
-	}
-	testcheck.NoError(t, d.Close())
 }
 
 // TestLog_FullDisk: what a full disk left of a run of lines does not get in the way of the next run, in the same
@@ -655,11 +644,11 @@ func TestLog_FullDisk(t *testing.T) {
 		d, want := newDisk(), ""
 		l, err := spool.Open(d, 2000, age)
 		testcheck.NoError(t, err)
-		testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 0, ""))
+		testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 0))
 		add := func(full bool, line string) {
 			t.Helper()
 			d.full = full
-			if _, err := l.Append([]byte(line), "1"); (err != nil) != full {
+			if err := l.Append([]byte(line)); (err != nil) != full {
 				t.Fatalf("%q on a disk that is full, %v: %v", line, full, err)
 			} else if !full {
 				want += line
@@ -681,24 +670,24 @@ func TestLog_FullDisk(t *testing.T) {
 		testcheck.NoError(t, l.Close())
 		l, err = spool.Open(d, 2000, age)
 		testcheck.NoError(t, err)
-		if got := lines(t, l, 0); got != want || l.Lost() > 0 {
-			t.Errorf("the log has %q; %d bytes were lost", got, l.Lost())
+		if got := lines(t, l, 0); got != want || l.Lost > 0 {
+			t.Errorf("the log has %q; %d bytes were lost", got, l.Lost)
 		}
 	})
 }
 
-// indexOf returns the index of a segment with one run.
-func indexOf(lines string) []byte {
+// sumsOf returns the sums of a segment with one run.
+func sumsOf(lines string) []byte {
 	d := newDisk()
 	l, err := spool.Open(d, 1<<20, 0)
 	if err == nil {
-		_, err = l.Append([]byte(lines), "7")
+		err = l.Append([]byte(lines))
 	}
 	if err != nil {
 		panic(err)
 	}
 	for name, c := range d.now {
-		if strings.HasSuffix(name, ".index") {
+		if strings.HasSuffix(name, ".sums") {
 			return c.now
 		}
 	}
@@ -706,24 +695,24 @@ func indexOf(lines string) []byte {
 }
 
 func FuzzOpen(f *testing.F) {
-	f.Add(indexOf("{\"a\":1}\n"), []byte("{\"a\":1}\n"))
-	f.Fuzz(func(t *testing.T, index, data []byte) {
+	f.Add(sumsOf("{\"a\":1}\n"), []byte("{\"a\":1}\n"))
+	f.Fuzz(func(t *testing.T, sums, data []byte) {
 		d := newDisk()
 		const name = "00000000000000000000-20261121T104500.000Z"
-		d.now[name+".index"], d.now[name+".jsonl"] = &content{now: index}, &content{now: data}
+		d.now[name+".sums"], d.now[name+".jsonl"] = &content{now: sums}, &content{now: data}
 		l, err := spool.Open(d, 1000, 0)
 		if errors.As(err, new(*spool.DamageError)) {
 			return
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		_, end := l.Bounds()
-		if end+l.Lost() != int64(len(data)) || end > 0 && !bytes.HasPrefix(d.now[name+".jsonl"].now, data[:end]) {
-			t.Errorf("end %d, lost %d", end, l.Lost())
+		end := l.End()
+		if end+l.Lost != int64(len(data)) || end > 0 && !bytes.HasPrefix(d.now[name+".jsonl"].now, data[:end]) {
+			t.Errorf("end %d, lost %d", end, l.Lost)
 		}
 		p := make([]byte, len(data))
 		for at := int64(0); at < end; {
-			n, err := l.ReadLines(p, at)
+			n, err := l.Read(p, at, end)
 			if err != nil || n == 0 || !bytes.HasPrefix(data[at:], p[:n]) {
 				t.Fatalf("at %d of %d: %d bytes, %v", at, end, n, err)
 			}

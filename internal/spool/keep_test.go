@@ -99,20 +99,19 @@ func (f slowFile) Sync() error {
 	return f.File.Sync()
 }
 
-// queued is a queue or a capture that runs.
+// queued is a spool or a capture that runs.
 type queued struct {
 	*testing.T
-	q         source.Source
-	store     *store
-	feed      *feed
-	begun     source.Begun
-	committed func(source.Cursor)
-	disk      *slowDisk
-	level     atomic.Int64
-	said      chan string
+	*Keeper
+	feed  *feed
+	begun source.Begun
+	lane  source.Lane
+	disk  *slowDisk
+	level atomic.Int64
+	said  chan string
 }
 
-// start starts a queue in a folder, or a capture if c has a folder for one.
+// start starts a spool in a folder, or a capture if c has a folder for one.
 func start(t *testing.T, path string, c Config) *queued {
 	t.Helper()
 	return startAt(t, path, c, source.Point{})
@@ -125,32 +124,27 @@ func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	c.Job, c.Source, c.Pool, c.Gauge, c.Period = "job", "feed", s.feed.pool, s.level.Store, time.Second
 	c.Log = logtest.To(func(text string) { s.said <- text })
 	c.Paused = func(why Pause) { s.said <- fmt.Sprint("pause ", int(why)) }
-	if c.LastResume == nil {
-		c.LastResume = func([]byte) string { return "" }
-	}
 	opened, err := s.feed.Next(t.Context())
 	testcheck.NoError(t, err)
-	if c.Capture != "" {
-		capture := NewCapture(s.feed, c)
-		s.q, s.store = capture, capture.store
-		l, err := capture.begin(t.Context(), from, opened.Begin)
-		testcheck.NoError(t, err)
-		s.begun = l.Begun()
-		return s
+	if c.Capture == "" {
+		c.Dir = path
 	}
-	c.Dir = path
-	dir, err := OpenDir(path)
+	s.Keeper = Keep(s.feed, c)
+	if c.Capture == "" {
+		locked, err := lock(path, path)
+		testcheck.NoError(t, err)
+		s.disk.FS = Folder(path)
+		s.folders = []io.Closer{locked}
+		s.log, err = Open(s.disk, minSegment, 0)
+		testcheck.NoError(t, err)
+	}
+	s.lane, err = s.begin(t.Context(), from, opened.Begin)
 	testcheck.NoError(t, err)
-	s.disk.FS, dir.FS = dir.FS, s.disk
-	q := NewQueue(s.feed, c)
-	s.q, s.store = q, q.store
-	s.store.folders = []io.Closer{dir}
-	testcheck.NoError(t, s.store.openLog(dir))
-	l, err := q.beginOpen(t.Context(), from, opened.Begin)
-	testcheck.NoError(t, err)
-	s.begun, s.committed = l.Begun(), q.committed
+	s.begun = s.lane.Begun()
 	return s
 }
+
+func (s *queued) committed(c source.Cursor) { s.lane.(*keptLane).Committed(c) }
 
 func (s *queued) send(lines string) *source.Block {
 	b := s.feed.block(lines)
@@ -161,7 +155,7 @@ func (s *queued) send(lines string) *source.Block {
 // want reads a block of a connection.
 func (s *queued) want(lines string, conn int) *source.Block {
 	s.Helper()
-	e, err := s.q.Next(s.Context())
+	e, err := s.Next(s.Context())
 	if err != nil || e.Kind != source.Data {
 		s.Fatal(e, err)
 	}
@@ -174,52 +168,47 @@ func (s *queued) want(lines string, conn int) *source.Block {
 
 func (s *queued) end() {
 	s.Helper()
-	if err := s.q.Close(); err != nil {
+	if err := s.Close(); err != nil {
 		s.Error(err)
 	}
 }
 
-// TestQueue_MemoryAndDisk: a reader that keeps up gets the source's own blocks. What it leaves for longer comes from
-// disk, in order; after that, blocks come from memory again.
-func TestQueue_MemoryAndDisk(t *testing.T) {
+// TestSpool_AtOnce: lines are returned as soon as they are on disk, and those that wait there together. The gauge
+// follows appends and commits.
+func TestSpool_AtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
 		begun := time.Now()
 		go s.send("1\n")
 		first := s.want("1\n", 1)
-		if time.Since(begun) > 0 {
-			t.Error("a reader that waits was kept waiting")
-		}
-		for i := range 3 { // the first is offered to it for a while
-			s.send(fmt.Sprintln("on disk", i))
+		for i := range 3 {
+			s.send(fmt.Sprintln("waits", i))
 		}
 		synctest.Wait()
-		if took := time.Since(begun); took != memoryWait {
-			t.Errorf("a reader that does not come held the source for %v", took)
-		}
-		s.want("on disk 0\non disk 1\non disk 2\n", 1)
+		s.want("waits 0\nwaits 1\nwaits 2\n", 1)
 		go s.send("2\n")
 		last := s.want("2\n", 1)
-		if s.level.Load() != 34 {
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		if s.level.Load() != 28 {
 			t.Errorf("%d bytes are not committed, it says", s.level.Load())
 		}
 		s.committed(first.CursorAfter(2))
-		if s.level.Load() != 32 {
+		if s.level.Load() != 26 {
 			t.Errorf("after a commit of 2 bytes: %d", s.level.Load())
 		}
-		s.committed(`{"spool":"another","at":34}`)
+		s.committed(`{"spool":"another","at":28}`)
 		s.committed(last.CursorAfter(2))
 		if s.level.Load() != 0 {
 			t.Errorf("after the last: %d", s.level.Load())
 		}
-		first.Release()
-		last.Release()
 		s.end()
 	})
 }
 
-// TestQueue_SlowSyncStopsNobody: during a sync, lines are appended, read and committed.
-func TestQueue_SlowSyncStopsNobody(t *testing.T) {
+// TestSpool_SlowSyncStopsNobody: during a sync, lines are appended, read and committed.
+func TestSpool_SlowSyncStopsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
 		may := make(chan struct{})
@@ -246,22 +235,17 @@ func TestQueue_SlowSyncStopsNobody(t *testing.T) {
 	})
 }
 
-// TestQueue_CommitMakesRoomAtOnce: a commit of everything makes room.
-func TestQueue_CommitMakesRoomAtOnce(t *testing.T) {
+// TestSpool_CommitMakesRoomAtOnce: a commit of everything makes room.
+func TestSpool_CommitMakesRoomAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := strings.Repeat("x", 999) + "\n"
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 2500}})
-		sent := make(chan struct{})
-		go func() {
-			for range 3 {
-				s.send(line)
-			}
-			close(s.feed.blocks)
-			close(sent)
-		}()
+		go s.send(line)
 		s.want(line, 1)
+		go s.send(line)
 		last := s.want(line, 1)
-		<-sent // for the third block there is no room
+		s.send(line) // there is no room for it
+		close(s.feed.blocks)
 		begun := time.Now()
 		time.Sleep(10 * time.Second)
 		if w := <-s.said; !strings.Contains(w, "pause 1") || len(s.said) > 0 {
@@ -279,8 +263,8 @@ func TestQueue_CommitMakesRoomAtOnce(t *testing.T) {
 	})
 }
 
-// TestQueue_End: the source's end comes after all lines and after the last sync, whose error is not lost.
-func TestQueue_End(t *testing.T) {
+// TestSpool_End: the source's end comes after all lines and after the last sync, whose error is not lost.
+func TestSpool_End(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
@@ -292,33 +276,33 @@ func TestQueue_End(t *testing.T) {
 			s.want("1\n2\n", 1)
 			var err error
 			for range 2 {
-				if _, err = s.q.Next(t.Context()); !fails && err != io.EOF || fails && !errors.Is(err, errSync) {
+				if _, err = s.Next(t.Context()); !fails && err != io.EOF || fails && !errors.Is(err, errSync) {
 					t.Errorf("it ended with %v", err)
 				}
 			}
-			if failed := s.q.Close(); !fails && failed != nil || fails && failed != err {
+			if failed := s.Close(); !fails && failed != nil || fails && failed != err {
 				t.Errorf("Close returns %v, and not the error of Next: %v", failed, err)
 			}
 		})
 	}
 }
 
-// TestQueue_DiskFailsAfterStop: Next is not called any more, so Close returns the error.
-func TestQueue_DiskFailsAfterStop(t *testing.T) {
+// TestSpool_DiskFailsAfterStop: Next is not called any more, so Close returns the error.
+func TestSpool_DiskFailsAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
 		s.send("1\n")
 		synctest.Wait()
 		s.disk.fail.Store(true)
-		if err := s.q.Close(); !errors.Is(err, errSync) || !strings.HasPrefix(err.Error(), "the spool "+s.store.path()+": ") {
+		if err := s.Close(); !errors.Is(err, errSync) || !strings.HasPrefix(err.Error(), "the spool "+s.path+": ") {
 			t.Errorf("Close says %v", err)
 		}
 	})
 }
 
-// TestQueue_Damage: a run that reads damaged lines from disk ends with an error that says where they are and what to
+// TestSpool_Damage: a run that reads damaged lines from disk ends with an error that says where they are and what to
 // do; its advice works.
-func TestQueue_Damage(t *testing.T) {
+func TestSpool_Damage(t *testing.T) {
 	for repeats, advice := range map[bool]string{true: "the next run asks the feed again for what is not committed", false: "sync them separately, and then start this run again"} {
 		synctest.Test(t, func(t *testing.T) {
 			dir := t.TempDir()
@@ -336,23 +320,23 @@ func TestQueue_Damage(t *testing.T) {
 			s.committed(from.Cursor)
 			want := fmt.Sprintf("the spool %s: %s is damaged: the 6 bytes from byte 6 on are not those that were written: move %s/*.jsonl to another folder: %s",
 				dir, filepath.Base(files[0]), dir, advice)
-			if _, err = s.q.Next(t.Context()); err == nil || err.Error() != want {
+			if _, err = s.Next(t.Context()); err == nil || err.Error() != want {
 				t.Errorf("%v\nwant\n%s", err, want)
 			}
-			if failed := s.q.Close(); failed != err {
+			if failed := s.Close(); failed != err {
 				t.Errorf("Close returns %v, and not the error of Next: %v", failed, err)
 			}
 			c.Job, c.Source, c.Gauge, c.Log = "job", "feed", func(int64) {}, logtest.New(t)
-			if _, err := NewQueue(newFeed(), c).begin(t.Context(), from, nil); err == nil || err.Error() != want {
+			if _, err := Keep(newFeed(), c).begin(t.Context(), from, nil); err == nil || err.Error() != want {
 				t.Errorf("the next run: %v\nwant\n%s", err, want)
 			}
 		})
 	}
 }
 
-// TestQueue_Oversize: an oversized line is not written to disk. What follows it waits until it is committed, and its
+// TestSpool_Oversize: an oversized line is not written to disk. What follows it waits until it is committed, and its
 // cursor is the previous line's.
-func TestQueue_Oversize(t *testing.T) {
+func TestSpool_Oversize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
 		s.send("1\n")
@@ -365,18 +349,57 @@ func TestQueue_Oversize(t *testing.T) {
 		if got := s.want("beginning", 1).CursorAfter(9); got != at {
 			t.Errorf("its cursor is %s, want %s", got, at)
 		}
-		e, err := s.q.Next(t.Context())
+		e, err := s.Next(t.Context())
 		if err != nil || e.Kind != source.Barrier {
 			t.Fatal(e, err)
 		}
 		synctest.Wait()
-		if _, end := s.store.log.Bounds(); end != 2 {
+		if end := s.log.End(); end != 2 {
 			t.Errorf("%d bytes were taken in", end)
 		}
 		e.Reached(source.Point{})
 		s.want("2\n", 1)
 		s.end()
 	})
+}
+
+// TestSpool_ResumeValue: the feed is asked for what follows the last value on disk, however far back that is, and else
+// the checkpoint's.
+func TestSpool_ResumeValue(t *testing.T) {
+	for value, want := range map[string]string{"value\n": "found", "": "checkpoint"} {
+		synctest.Test(t, func(t *testing.T) {
+			dir, c := t.TempDir(), Config{Folders: Folders{Max: 1 << 20}, LastResume: func(lines []byte) string {
+				if bytes.Contains(lines, []byte("value")) {
+					return "found"
+				}
+				return ""
+			}}
+			for _, first := range []bool{true, false} {
+				s := startAt(t, dir, c, source.Point{Resume: "checkpoint"})
+				if first {
+					s.send("1\n" + value)
+					for range 5 {
+						s.send(strings.Repeat("x", minSegment) + "\n")
+					}
+					close(s.feed.blocks)
+				} else if s.feed.resume != want {
+					t.Errorf("the feed resumes after %q, want %q", s.feed.resume, want)
+				}
+				s.end()
+			}
+		})
+	}
+}
+
+// TestSpool_IsForItsUser: no other user can read it.
+func TestSpool_IsForItsUser(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b")
+	start(t, path, Config{Folders: Folders{Max: 1 << 20}}).end()
+	info, err := os.Stat(path)
+	testcheck.NoError(t, err)
+	if info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("others may read it: %v", info.Mode())
+	}
 }
 
 // lastNumber returns the number at the start of the last line.
@@ -386,10 +409,10 @@ func lastNumber(lines []byte) string {
 	return string(number)
 }
 
-// TestQueue_AnyPace: whatever the pace of source, reader, commits and syncs, and wherever the reader is stopped, it
+// TestSpool_AnyPace: whatever the pace of source, reader, commits and syncs, and wherever the reader is stopped, it
 // gets each line once, with its offset in the log and the connection of this run that sent it. The next queue begins
 // after what it committed.
-func TestQueue_AnyPace(t *testing.T) {
+func TestSpool_AnyPace(t *testing.T) {
 	sinktest.Seeds(t, 15, func(t *testing.T, rnd *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {
 			var all, got bytes.Buffer
@@ -449,7 +472,7 @@ func TestQueue_AnyPace(t *testing.T) {
 				}()
 				cursor = s.begun.At
 				for left := rnd.IntN(60); left > 0 && got.Len() < all.Len(); left-- {
-					e, err := s.q.Next(t.Context())
+					e, err := s.Next(t.Context())
 					testcheck.NoError(t, err)
 					b := e.Block
 					if b.Offset != int64(got.Len()) || b.Restart || b.Tail || b.Conn != connOf[b.Offset] || b.Conn != connOf[b.OffsetAfter(len(b.Data))-1] {
@@ -477,11 +500,11 @@ func TestQueue_AnyPace(t *testing.T) {
 	})
 }
 
-// TestQueue_PanicOfTheIntake: a panic while lines are examined ends the queue with an error, not the process.
-func TestQueue_PanicOfTheIntake(t *testing.T) {
+// TestSpool_PanicOfTheIntake: a panic while lines are examined ends the queue with an error, not the process.
+func TestSpool_PanicOfTheIntake(t *testing.T) {
 	s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}, LastResume: func([]byte) string { panic("a fault of weir") }})
 	s.send("1\n")
-	if _, err := s.q.Next(t.Context()); !errors.As(err, new(*source.PanicError)) {
+	if _, err := s.Next(t.Context()); !errors.As(err, new(*source.PanicError)) {
 		t.Errorf("the queue ends with %v", err)
 	}
 	s.end()
@@ -499,37 +522,32 @@ func TestStartOffset(t *testing.T) {
 		from   source.Cursor
 		config Config // what differs from the log's
 		at     int64
-		kept   bool   // the lines are kept
-		resume string // the log's, afterwards
+		kept   bool // the lines are kept
 		warns  string
 		fails  string
 	}{
-		"the checkpoint is within":                 {log: four, from: at("A", 2), at: 2, kept: true, resume: "r2"},
-		"a power cut took what was committed":      {log: four, from: at("A", 9), at: 9, resume: "database"},
-		"all was committed and removed":            {log: held{4, ""}, from: at("A", 4), at: 4, resume: "database"},
-		"the folder is empty":                      {log: held{0, ""}, resume: "database"},
+		"the checkpoint is within":                 {log: four, from: at("A", 2), at: 2, kept: true},
+		"a power cut took what was committed":      {log: four, from: at("A", 9), at: 9},
+		"all was committed and removed":            {log: held{4, ""}, from: at("A", 4), at: 4},
+		"the folder is empty":                      {log: held{0, ""}},
 		"it is another job's":                      {log: four, config: Config{Job: "another"}, kept: true, fails: "sync them, or use another folder"},
-		"nothing was committed yet":                {log: four, config: Config{Seq: 3}, kept: true, resume: "r2"},
-		"the checkpoint is of another spool":       {log: four, from: at("B", 2), config: Config{Repeats: true}, resume: "database", warns: "the feed is asked again"},
-		"the checkpoint was not of a spool":        {log: four, config: Config{Seq: 4, Repeats: true}, resume: "database", warns: "the feed is asked again"},
-		"from the start":                           {log: four, config: Config{Seq: 3, FromStart: true}, resume: "database", warns: "the feed is asked again"},
-		"from the start, with lines gone":          {log: held{10, "1\n2\n"}, config: Config{Seq: 3, FromStart: true}, resume: "database", warns: "the feed is asked again"},
-		"the database is older, the feed repeats":  {log: held{10, "1\n2\n"}, from: at("A", 5), config: Config{Repeats: true}, resume: "database", warns: "the feed is asked again"},
-		"the database is older, senders do not":    {log: held{10, "1\n2\n"}, from: at("A", 5), at: 10, kept: true, resume: "r2", warns: "the lines between are lost"},
-		"the database is new, senders do not":      {log: held{10, "1\n2\n"}, config: Config{Seq: 3}, at: 10, kept: true, resume: "r2", warns: "the lines between are lost"},
+		"nothing was committed yet":                {log: four, config: Config{Seq: 3}, kept: true},
+		"the checkpoint is of another spool":       {log: four, from: at("B", 2), config: Config{Repeats: true}, warns: "the feed is asked again"},
+		"the checkpoint was not of a spool":        {log: four, config: Config{Seq: 4, Repeats: true}, warns: "the feed is asked again"},
+		"from the start":                           {log: four, config: Config{Seq: 3, FromStart: true}, warns: "the feed is asked again"},
+		"from the start, with lines gone":          {log: held{10, "1\n2\n"}, config: Config{Seq: 3, FromStart: true}, warns: "the feed is asked again"},
+		"the database is older, the feed repeats":  {log: held{10, "1\n2\n"}, from: at("A", 5), config: Config{Repeats: true}, warns: "the feed is asked again"},
+		"the database is older, senders do not":    {log: held{10, "1\n2\n"}, from: at("A", 5), at: 10, kept: true, warns: "the lines between are lost"},
+		"the database is new, senders do not":      {log: held{10, "1\n2\n"}, config: Config{Seq: 3}, at: 10, kept: true, warns: "the lines between are lost"},
 		"lines were read without a spool meantime": {log: four, config: Config{Seq: 4}, kept: true, fails: "by themselves, or remove them"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder, err := Folder(t.TempDir())
-			testcheck.NoError(t, err)
-			log, err := Open(folder, minSegment, 0)
+			log, err := Open(Folder(t.TempDir()), minSegment, 0)
 			testcheck.NoError(t, err)
 			defer log.Close()
-			testcheck.NoError(t, log.Reset(Meta{ID: "A", Job: "job", Source: "feed", Seq: 3}, c.log.begin, "r0"))
+			testcheck.NoError(t, log.Reset(Meta{ID: "A", Job: "job", Source: "feed", Seq: 3}, c.log.begin))
 			if c.log.lines != "" {
-				if _, err := log.Append([]byte(c.log.lines), "r2"); err != nil {
-					t.Fatal(err)
-				}
+				testcheck.NoError(t, log.Append([]byte(c.log.lines)))
 			}
 			config, warned := c.config, ""
 			if config.Job == "" {
@@ -542,18 +560,18 @@ func TestStartOffset(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("%v, want an error with %q", err, c.fails)
 				}
-			} else if err != nil || got != c.at || log.Resume() != c.resume {
-				t.Errorf("at %d, resume value %s, %v; want %d, %s", got, log.Resume(), err, c.at, c.resume)
+			} else if err != nil || got != c.at {
+				t.Errorf("at %d, %v; want %d", got, err, c.at)
 			}
 			if !strings.Contains(warned, c.warns) || c.warns == "" && warned != "" {
 				t.Errorf("it warns %q, want %q", warned, c.warns)
 			}
-			if kept := log.Size() > 0; kept != c.kept {
-				t.Errorf("the lines are kept: %v", kept)
+			if begin, _, end := log.Bounds(); (end > begin) != c.kept {
+				t.Errorf("the lines are kept: %v", !c.kept)
 			}
 		})
 	}
 }
 
 // at returns the cursor for an offset in a log.
-func at(id string, at int64) source.Cursor { return (&Log{meta: Meta{ID: id}}).cursor(at) }
+func at(id string, at int64) source.Cursor { return (&Log{Meta: Meta{ID: id}}).cursor(at) }

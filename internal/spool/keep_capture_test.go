@@ -45,10 +45,10 @@ func TestCapture_KeepsEachLine(t *testing.T) {
 				t.Errorf("the cursor is %s", got)
 			}
 		}
-		if _, err := s.q.Next(t.Context()); err != io.EOF {
+		if _, err := s.Next(t.Context()); err != io.EOF {
 			t.Error(err)
 		}
-		if _, end := s.store.log.Bounds(); end != 10 {
+		if end := s.log.End(); end != 10 {
 			t.Errorf("%d bytes are captured", end)
 		}
 		s.end()
@@ -68,11 +68,11 @@ func TestCapture_FailsUnderAQuietSource(t *testing.T) {
 		go s.send("3\n")
 		s.want("3\n", 1)
 		testcheck.NoError(t, os.RemoveAll(dir)) // before the segment of 2 is compressed
-		_, err := s.q.Next(t.Context())
+		_, err := s.Next(t.Context())
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the capture ends with %v", err)
 		}
-		if failed := s.q.Close(); failed != err {
+		if failed := s.Close(); failed != err {
 			t.Errorf("Close returns %v, and not the error of Next: %v", failed, err)
 		}
 	})
@@ -85,14 +85,14 @@ func TestCapture_StopsOnAFullDisk(t *testing.T) {
 		s := start(t, "", Config{Folders: Folders{Capture: t.TempDir()}})
 		go s.send("1\n")
 		s.want("1\n", 1)
-		last := s.store.log.segments[0]
+		last := s.log.segments[0]
 		last.data = fullFile{last.data}
 		go s.send("2\n3\n")
-		time.AfterFunc(time.Minute, s.q.Stop)
-		if e, err := s.q.Next(t.Context()); err != io.EOF || e.Block != nil {
+		time.AfterFunc(time.Minute, s.Stop)
+		if e, err := s.Next(t.Context()); err != io.EOF || e.Block != nil {
 			t.Errorf("%+v, %v", e, err)
 		}
-		testcheck.NoError(t, s.q.Close())
+		testcheck.NoError(t, s.Close())
 		close(s.said)
 		var said []string
 		for text := range s.said {

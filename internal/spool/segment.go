@@ -1,0 +1,198 @@
+package spool
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"time"
+)
+
+const (
+	dataExt    = ".jsonl"
+	sumsExt    = ".sums"
+	sumSize    = 16
+	timeFormat = "20060102T150405.000Z"
+)
+
+// A segment is a file of lines, and a file of their checksums. Lines are appended in runs. Each run has a sum: where it
+// ends (8 bytes), its CRC, and the sum's own CRC. A first sum, without a CRC, says how much is known to be synced.
+type segment struct {
+	base       int64 // its offset in the log
+	began      time.Time
+	data, sums File
+	size, runs int64 // of whole runs
+	synced     int64 // bytes known to be synced
+}
+
+// A DamageError reports that a file of a log does not hold what was written to it.
+type DamageError struct {
+	File  string // file name without its folder
+	At    int64  // offset in the file
+	Bytes int64  // wrong or missing bytes from there on; 0: all
+}
+
+func (e *DamageError) Error() string {
+	if e.Bytes == 0 {
+		return e.File + " is missing"
+	}
+	return fmt.Sprintf("%s is damaged: the %d bytes from byte %d on are not those that were written", e.File, e.Bytes, e.At)
+}
+
+func crc(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// writeSum writes the sum of a run, or the first one: run -1.
+func (s *segment) writeSum(run, end int64, sum uint32) error {
+	p := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, uint64(end)), sum)
+	_, err := s.sums.WriteAt(binary.BigEndian.AppendUint32(p, crc(p)), (run+1)*sumSize)
+	return err
+}
+
+// readSum reads a sum. One that was never written has the end 0.
+func (s *segment) readSum(run int64) (end int64, sum uint32, err error) {
+	p, at := make([]byte, sumSize), (run+1)*sumSize
+	if _, err := s.sums.ReadAt(p, at); err != nil && err != io.EOF {
+		return 0, 0, err
+	}
+	if own := binary.BigEndian.Uint32(p[12:]); own != crc(p[:12]) && [sumSize]byte(p) != [sumSize]byte{} {
+		return 0, 0, &DamageError{s.name() + sumsExt, at, sumSize}
+	}
+	return int64(binary.BigEndian.Uint64(p)), binary.BigEndian.Uint32(p[8:]), nil
+}
+
+func (s *segment) name() string {
+	return fmt.Sprintf("%020d-%s", s.base, s.began.UTC().Format(timeFormat))
+}
+
+// namedSegment parses a segment's file name. It returns nil for other files.
+func namedSegment(name string) *segment {
+	s, at := &segment{}, ""
+	_, err := fmt.Sscanf(name, "%020d-%s", &s.base, &at)
+	if err == nil {
+		s.began, err = time.Parse(timeFormat, at)
+	}
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+func (s *segment) end() int64 { return s.base + s.size }
+
+// open opens a segment's files, or creates them. Lines without sums are damage.
+func (s *segment) open(fs FS, hasSums bool) (err error) {
+	if s.data, err = fs.Open(s.name() + dataExt); err != nil {
+		return err
+	}
+	info, err := s.data.Stat()
+	if err != nil {
+		return err
+	}
+	if s.size = info.Size(); s.size > 0 && !hasSums {
+		return &DamageError{File: s.name() + sumsExt}
+	}
+	s.sums, err = fs.Open(s.name() + sumsExt)
+	return err
+}
+
+// recover cuts off what follows the last whole run, and returns how many bytes. If more was synced, the disk has
+// damaged it, which is a *DamageError.
+func (s *segment) recover() (lost int64, err error) {
+	r := reader{segment: s}
+	_, torn := r.WriteTo(io.Discard)
+	if torn != nil && !errors.As(torn, new(*DamageError)) {
+		return 0, torn
+	}
+	s.synced, _, err = s.readSum(-1)
+	if err == nil && s.synced > r.at {
+		err = cmp.Or(torn, r.damage(s.synced))
+	}
+	if err != nil {
+		return 0, err
+	}
+	lost, s.size, s.runs = s.size-r.at, r.at, r.run
+	return lost, s.cut()
+}
+
+// cut removes what a crash or a failed write has left after the last run.
+func (s *segment) cut() error {
+	return errors.Join(s.data.Truncate(s.size), s.sums.Truncate((s.runs+1)*sumSize))
+}
+
+func (s *segment) sync() error { return errors.Join(s.data.Sync(), s.sums.Sync()) }
+
+func (s *segment) close() (err error) {
+	for _, f := range []File{s.data, s.sums} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+// remove deletes a segment's files. Its sums go last, even in a power cut, because lines without sums count as damaged.
+func (s *segment) remove(fs FS) error {
+	return errors.Join(s.close(), fs.Remove(s.name()+dataExt), fs.Sync(), fs.Remove(s.name()+sumsExt))
+}
+
+// A reader reads a segment, and compares each run with its sum.
+type reader struct {
+	*segment
+	at, run int64 // the next run
+}
+
+// read fills p with runs, up to the end of one. It returns the number of bytes: 0 if p is too small for the next run.
+// If the next run is damaged it returns a *DamageError.
+func (r *reader) read(p []byte, to int64) (n int, err error) {
+	for size := 1; r.at < to && size > 0; n += size {
+		if size, err = r.readRun(p[n:]); err != nil && n > 0 {
+			return n, nil // the next call returns the error
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func (r *reader) readRun(p []byte) (int, error) {
+	end, sum, err := r.readSum(r.run)
+	size := end - r.at
+	switch {
+	case err != nil:
+		return 0, err
+	case size <= 0:
+		return 0, r.damage(r.size)
+	case size > int64(len(p)):
+		return 0, nil
+	}
+	if _, err := r.data.ReadAt(p[:size], r.at); err != nil && err != io.EOF {
+		return 0, err
+	} else if err == io.EOF || crc(p[:size]) != sum {
+		return 0, r.damage(end)
+	}
+	r.at, r.run = end, r.run+1
+	return int(size), nil
+}
+
+// WriteTo writes the rest of the segment.
+func (r *reader) WriteTo(w io.Writer) (written int64, err error) {
+	for p := make([]byte, minSegment); r.at < r.size && err == nil; {
+		n := 0
+		if n, err = r.read(p, r.size); n == 0 {
+			p = make([]byte, 2*len(p))
+		} else {
+			_, err = w.Write(p[:n])
+		}
+		written += int64(n)
+	}
+	return written, err
+}
+
+// damage returns the error for the data from the next run to an offset.
+func (r *reader) damage(end int64) error {
+	return &DamageError{r.name() + dataExt, r.at, max(end-r.at, 1)}
+}
