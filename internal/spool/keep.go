@@ -110,13 +110,12 @@ func (k *Keeper) begin(ctx context.Context, from source.Point, begin beginFunc) 
 	if err == nil && k.c.Dir != "" {
 		l, err = k.beginSpool(ctx, from, begin)
 	} else if err == nil {
-		k.next = k.log.End()
+		k.log.Commit(k.log.End())
 		l, err = begin(ctx, from)
 	}
 	if err != nil {
 		return nil, errors.Join(err, k.close())
 	}
-	k.log.Commit(k.next)
 	k.keeping.Go(func() {
 		if err := k.keep(); err != nil {
 			k.fail(err)
@@ -140,6 +139,7 @@ func (k *Keeper) beginSpool(ctx context.Context, from source.Point, begin beginF
 		return nil, err
 	}
 	k.log.Gauge = k.c.Gauge
+	k.log.Commit(k.next)
 	k.intake = &intake{k: k, resume: from.Resume, done: make(chan struct{})}
 	go k.intake.fill()
 	b := l.Begun()

@@ -54,14 +54,18 @@ func (s *segment) writeSum(run, end int64, sum uint32) error {
 
 // readSum reads a sum. One that was never written has the end 0.
 func (s *segment) readSum(run int64) (end int64, sum uint32, err error) {
-	p, at := make([]byte, sumSize), (run+1)*sumSize
-	if _, err := s.sums.ReadAt(p, at); err != nil && err != io.EOF {
+	p := make([]byte, sumSize)
+	if _, err := s.sums.ReadAt(p, (run+1)*sumSize); err != nil && err != io.EOF {
 		return 0, 0, err
 	}
 	if own := binary.BigEndian.Uint32(p[12:]); own != crc(p[:12]) && [sumSize]byte(p) != [sumSize]byte{} {
-		return 0, 0, &DamageError{s.name() + sumsExt, at, sumSize}
+		return 0, 0, s.damagedSum(run)
 	}
 	return int64(binary.BigEndian.Uint64(p)), binary.BigEndian.Uint32(p[8:]), nil
+}
+
+func (s *segment) damagedSum(run int64) error {
+	return &DamageError{s.name() + sumsExt, (run + 1) * sumSize, sumSize}
 }
 
 func (s *segment) name() string {
@@ -165,7 +169,7 @@ func (r *reader) readRun(p []byte) (int, error) {
 	case err != nil:
 		return 0, err
 	case size <= 0:
-		return 0, r.damage(r.size)
+		return 0, r.damagedSum(r.run)
 	case size > int64(len(p)):
 		return 0, nil
 	}
@@ -194,5 +198,5 @@ func (r *reader) WriteTo(w io.Writer) (written int64, err error) {
 
 // damage returns the error for the data from the next run to an offset.
 func (r *reader) damage(end int64) error {
-	return &DamageError{r.name() + dataExt, r.at, max(end-r.at, 1)}
+	return &DamageError{r.name() + dataExt, r.at, end - r.at}
 }
