@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"internal/cli": {"internal/envelope", "internal/envelope/firehose", "internal/feed", "internal/fold", "internal/mapping", "internal/merge", "internal/metrics", "internal/job", "internal/progress", "internal/quantity", "internal/replay", "internal/schema", "internal/service", "internal/sink",
 		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/settings", "internal/spool", "internal/web", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
 	"bench/report": {},
-	"bench/ladder": {"bench/report", "internal/feed", "internal/fold", "internal/job", "internal/lockfile", "internal/progress", "internal/quantity", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file",
+	"bench/ladder": {"bench/report", "internal/feed", "internal/fold", "internal/job", "internal/lockfile", "internal/mapping", "internal/progress", "internal/quantity", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/stdlib", "modernc.org/libc", "modernc.org/sqlite/lib"},
 	"bench/stories": {"bench/ladder", "bench/report", "internal/fold", "internal/job", "internal/latency", "internal/mapping", "internal/paths", "internal/pgserver", "internal/progress", "internal/quantity", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source/file", "internal/spool",
 		"github.com/jackc/pgx/v5"},

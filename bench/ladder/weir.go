@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source/file"
@@ -45,8 +46,13 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 		one.flushes++
 		one.longest = max(one.longest, f.Took)
 	})
-	if err := RunJob(ctx, job.Config{Kind: file.Kind(file.Options{}), Sources: []string{s.path}, BatchPeriod: period, Buffer: 256 << 20,
-		Rejects: job.RejectRules{Max: int64(s.messages)}, Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{c.Key}, MaxColumns: len(s.names)}}}, Log: c.Log}, to, p); err != nil {
+	run := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{s.path}, BatchPeriod: period, Buffer: 256 << 20,
+		Rejects: job.RejectRules{Max: int64(s.messages)}, Log: c.Log}
+	table := mapping.Table{Name: "t", Key: []string{c.Key}, Rules: fold.Rules{MaxColumns: len(s.names)}}
+	if err := run.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
+		return one, err
+	}
+	if err := RunJob(ctx, run, to, p); err != nil {
 		return one, fmt.Errorf("weir at %s: %w", level, err)
 	}
 	took := time.Since(start)

@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
@@ -306,8 +307,11 @@ func (w *overwriting) sync(ctx context.Context, keys []string, batch int) error 
 	}
 	w.syncs++ // each is a job of its own, for none resumes another
 	p := progress.New("t")
-	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20,
-		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: overwriteColumns + 1}}}, Log: w.c.Log}
+	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20, Log: w.c.Log}
+	table := mapping.Table{Name: "t", Key: []string{"id"}, Rules: fold.Rules{MaxColumns: overwriteColumns + 1}}
+	if err = c.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
+		return err
+	}
 	if err = ladder.RunJob(ctx, c, to, p); err != nil {
 		return err
 	}

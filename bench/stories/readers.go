@@ -19,6 +19,7 @@ import (
 	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
@@ -253,8 +254,12 @@ func (w *readersWork) sync(ctx context.Context, rate float64, p *progress.Progre
 	}
 	to := &countingSink{db, &w.flushes}
 	w.jobs++ // none resumes another
-	return ladder.RunJob(ctx, job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: fmt.Sprint(w.jobs), BatchRows: 100_000, MaxRate: rate, Buffer: 64 << 20,
-		Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: readersColumns + 1}}}, Log: discard}, to, p)
+	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: fmt.Sprint(w.jobs), BatchRows: 100_000, MaxRate: rate, Buffer: 64 << 20, Log: discard}
+	table := mapping.Table{Name: "t", Key: []string{"id"}, Rules: fold.Rules{MaxColumns: readersColumns + 1}}
+	if err := c.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
+		return err
+	}
+	return ladder.RunJob(ctx, c, to, p)
 }
 
 // ask has each number of readers ask each query.

@@ -21,8 +21,8 @@ import (
 type dryRun struct {
 	*env
 	to      settings.Destination
-	mapping *mapping.Mapping      // nil if messages are rows of the only table
-	unused  *mapping.UnusedFinder // nil if mapping is nil
+	mapping *mapping.Mapping
+	unused  *mapping.UnusedFinder
 	found   map[string]schema.Table
 	tables  []dryTable
 	untaken map[string]int64 // values that no table stores, by field
@@ -66,11 +66,9 @@ func (d *dryRun) look(f *sink.Flush) error {
 		}
 		d.tables[i].truncated = d.tables[i].truncated || b.Truncated != nil
 	}
-	if d.unused != nil {
-		for _, m := range fold.Messages(f.Batches) {
-			for _, field := range d.unused.Fields(m.Text()) { // none of a line longer than the text
-				d.untaken[field]++
-			}
+	for _, m := range fold.Messages(f.Batches) {
+		for _, field := range d.unused.Fields(m.Text()) { // none of a line longer than the text
+			d.untaken[field]++
 		}
 	}
 	d.rejects = append(d.rejects, f.Rejects[:min(len(f.Rejects), someRejects-len(d.rejects))]...)
@@ -141,17 +139,16 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *progress.Progr
 	}
 	c, m := plan.Job, plan.Mapping
 	c.Log = e.log
-	if d.mapping = m; m != nil {
-		if d.unused, err = mapping.NewUnusedFinder(m, caps.Limits); err != nil {
-			return err
-		}
+	d.mapping = m
+	if d.unused, err = mapping.NewUnusedFinder(m, caps.Limits); err != nil {
+		return err
 	}
 	read := func(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
 		tables, err := have(ctx, wanted...)
 		for i := range tables {
 			t := &tables[i]
 			d.found[t.Name] = *t
-			t.HasConstraints = t.HasConstraints || m != nil // batches keep their messages
+			t.HasConstraints = true // batches keep their messages
 		}
 		return tables, err
 	}
@@ -164,11 +161,8 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *progress.Progr
 	}
 	err = job.Fold(ctx, c, tables, caps, p, d.look, read)
 	out.close()
-	if err != nil && m != nil {
-		err = settings.Locate(m.File, err)
-	}
 	if err != nil {
-		return err
+		return settings.Locate(m.File, err)
 	}
 	did := p.Snapshot()
 	d.print(&did)
@@ -185,12 +179,7 @@ func (d *dryRun) print(did *progress.Snapshot) {
 	if n := did.Batches; n > 1 {
 		atMost = fmt.Sprintf(" at most (%s)", quantity.Count(n, "batch"))
 	}
-	messages := fmt.Sprintf("-- %s: %s", quantity.Count(did.Lines, "line"), quantity.Count(did.Total().Messages, "message"))
-	if d.mapping == nil {
-		t := &d.tables[0]
-		messages += fmt.Sprintf(", %s of table %q%s", quantity.Count(int64(t.rows), "row"), t.table.Name, atMost)
-	}
-	say("%s; %s rejected", messages, quantity.Count(did.Rejected, "line"))
+	say("-- %s: %s; %s rejected", quantity.Count(did.Lines, "line"), quantity.Count(did.Total().Messages, "message"), quantity.Count(did.Rejected, "line"))
 	for _, r := range d.rejects {
 		say("-- line %d%s: %s", r.Line, fold.ElementText(r.Element), r.Detail)
 	}
@@ -201,18 +190,13 @@ func (d *dryRun) print(did *progress.Snapshot) {
 	}
 	for i := range d.tables {
 		t := &d.tables[i]
-		if d.mapping != nil {
-			truncated := ""
-			if t.truncated {
-				truncated = "; a truncation removes those that it had"
-			}
-			say("-- table %q: %s%s%s", t.table.Name, quantity.Count(int64(t.rows), "row"), atMost, truncated)
+		truncated := ""
+		if t.truncated {
+			truncated = "; a truncation removes those that it had"
 		}
+		say("-- table %q: %s%s%s", t.table.Name, quantity.Count(int64(t.rows), "row"), atMost, truncated)
 		for _, sql := range t.plan(&d.to) {
 			say("%s", sql)
-		}
-		if d.mapping == nil {
-			continue
 		}
 		if empty := t.empty(); len(empty) > 0 && t.rows > 0 {
 			say("-- no message fills: %s", strings.Join(empty, ", "))

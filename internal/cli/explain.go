@@ -79,7 +79,8 @@ type origin struct {
 
 // An explainer follows one row through the messages.
 type explainer struct {
-	of      *mapping.Table // nil if messages are rows
+	of      *mapping.Table
+	isPlain bool // the fields of the messages are the columns
 	table   int
 	id      string
 	by      []string // the key's fields
@@ -126,8 +127,8 @@ func (e *explainer) look(f *sink.Flush) error {
 			}
 		}
 		of := e.of
-		if !slices.ContainsFunc(m, func(s fold.Single) bool { return names(s) && !s.Ensures() }) {
-			of = nil // the value comes from another table
+		if e.isPlain || !slices.ContainsFunc(m, func(s fold.Single) bool { return names(s) && !s.Ensures() }) {
+			of = nil // the value comes from the field of its name, or from another table
 		}
 		e.take(b, r, of, originOf(f, m.Place()))
 	}
@@ -154,9 +155,7 @@ func (e *explainer) setKey(b *fold.Batch) error {
 	}
 	values := make([][]byte, len(parts))
 	for i, text := range parts {
-		if values[i] = feed.AppendString(nil, text); e.of != nil {
-			values[i] = e.of.ReadText(e.by[i], text)
-		}
+		values[i] = e.of.ReadText(e.by[i], text)
 	}
 	e.key = fold.AppendKey(nil, &b.Table, values)
 	return nil
@@ -251,15 +250,14 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 		return err
 	}
 	c, x := plan.Job, &explainer{id: id}
-	if m := plan.Mapping; m != nil {
-		if x.of, err = o.tableOf(m); err != nil {
-			return settings.Usage(err)
-		}
-		x.table = slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.Name == x.of.Name })
-		if err := c.Map(m.WithSources(), nil, anyLimits); err != nil {
-			return err
-		}
+	if x.of, err = o.tableOf(plan.Mapping); err != nil {
+		return settings.Usage(err)
 	}
+	x.table = slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.Name == x.of.Name })
+	if err := c.Map(plan.Mapping.WithSources(), nil, anyLimits); err != nil {
+		return err
+	}
+	x.isPlain = c.IsPlain()
 	for i := range c.Tables {
 		c.Tables[i].Fold.MaxColumns = math.MaxInt32
 	}

@@ -21,12 +21,10 @@ func notesTo(info, warn func(text string), did *progress.Snapshot, m *mapping.Ma
 		}
 	}
 	say(info, progress.Ignored, "ignored, without a column: %s (--unknown-fields add --restart reread adds them)")
-	if m != nil { // otherwise there are no such messages
-		if n := did.Notes.Total(progress.Passed); n > 0 {
-			info(fmt.Sprintf("ignored by %s: %s", ignoredBy(m), quantity.Count(n, "message")))
-		}
-		say(info, progress.NoTable, "ignored"+noTableReason(m)+": %s")
+	if n := did.Notes.Total(progress.Passed); n > 0 {
+		info(fmt.Sprintf("ignored by %s: %s", ignoredBy(m), quantity.Count(n, "message")))
 	}
+	say(info, progress.NoTable, "ignored"+noTableReason(m)+": %s")
 	say(info, progress.Mismatched, "treated as absent, because a path enters a value that is not an object or array: %s")
 	say(warn, progress.Lost, "values that were not kept: %s")
 	say(warn, progress.Nulled, "values that do not fit their columns, stored as NULL: %s")

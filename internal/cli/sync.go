@@ -197,7 +197,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		r.plan = plan
 		err = r.apply(ctx, store, sink.RetryClaims(claims, patience, onRetry))
 	}
-	if err != nil && r.plan.Mapping != nil {
+	if err != nil {
 		err = settings.Locate(r.plan.Mapping.File, err)
 	}
 	err = r.plan.AdviseGroup(err)

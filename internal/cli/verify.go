@@ -265,7 +265,7 @@ func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
 // run folds the sources of a job and compares its tables.
 func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) error {
 	var names []string
-	v.several = len(c.Tables) > 1 || c.Mapping.Star != nil
+	v.several = len(c.Tables) > 1 || c.Star != nil
 	tables, err := v.Tables(ctx, job.TableKeys(c.Tables)...)
 	if err != nil {
 		return err
@@ -278,10 +278,7 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 	}
 	p := progress.New(names...)
 	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
-		if m != nil {
-			err = settings.Locate(m.File, err)
-		}
-		return err
+		return settings.Locate(m.File, err)
 	}
 	lines := quantity.Count(p.Snapshot().Lines, "line")
 	var faults []error

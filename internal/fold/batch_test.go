@@ -17,13 +17,13 @@ import (
 
 // TestFold_StopsBeforeAnArenaIsFull: a value past 32 GiB would overwrite others. Only the last chunk is allocated.
 func TestFold_StopsBeforeAnArenaIsFull(t *testing.T) {
-	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Limits: schema.Limits{Untyped: true}, Key: []string{"id"}, UnknownFields: AddUnknown, MaxColumns: 9, Log: logtest.New(t)})
+	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, Rules: Rules{UnknownFields: AddUnknown, MaxColumns: 9}, Limits: schema.Limits{Untyped: true}, Log: logtest.New(t)})
 	var b Batch
 	b.arena.chunks = make([][]byte, maxArena/chunkSize)
 	b.arena.next = maxArena - align
 	b.arena.chunks[len(b.arena.chunks)-1] = make([]byte, chunkSize)
-	testcheck.NoError(t, f.Fold(&b, []byte(`{"id":"x","a":"the last"}`), Place{}))
-	if err := f.Fold(&b, []byte(`{"id":"x","a":"too many"}`), Place{}); err != errFull {
+	testcheck.NoError(t, add(f, &b, `{"id":"x","a":"the last"}`))
+	if err := add(f, &b, `{"id":"x","a":"too many"}`); err != errFull {
 		t.Errorf("a batch of %d bytes accepts a line: %v", b.arena.bytes(), err)
 	}
 	f.Seal(&b)
@@ -220,19 +220,33 @@ func TestCheckVersion(t *testing.T) {
 		{schema.Column{Type: schema.Instant, Decl: "timestamptz"}, "formats differently"},
 	} {
 		c.column.Name = "v"
-		err := CheckVersion(&schema.Table{Name: "t", Exists: true, Columns: []schema.Column{c.column}}, Options{Version: "v", Scope: RowScope})
+		err := CheckVersion(&schema.Table{Name: "t", Exists: true, Columns: []schema.Column{c.column}}, Options{Rules: Rules{Scope: RowScope}, Version: "v"})
 		if got := fmt.Sprint(err); (err == nil) != (c.want == "") || !strings.Contains(got, c.want) && err != nil {
 			t.Errorf("%s, generated %v: %v, want %q", c.column.Decl, c.column.Generated, err, c.want)
 		}
 	}
 }
 
+// add folds a line in which v is the version, and op says that it deletes.
+func add(f *Folder, b *Batch, line string) error {
+	var l feed.Line
+	l.Scan(feed.NewScanner(f.fields.names), nil, []byte(line))
+	c := Change{Fields: l.Fields, Text: l.Text}
+	if v := l.Field(f.fields.names.Number("v")); v != nil {
+		c.Version = *v
+	}
+	if l.Field(f.fields.names.Number("op")) != nil {
+		c.Op = Delete
+	}
+	return f.Add(b, &c, Place{Line: b.Messages + 1})
+}
+
 // Other goroutines read the batch ahead while it is resolved.
 func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
-	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: ColumnScope, UnknownFields: AddUnknown, MaxColumns: 9, Log: logtest.New(t)})
+	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, Rules: Rules{Scope: ColumnScope, UnknownFields: AddUnknown, MaxColumns: 9}, Version: "v", Log: logtest.New(t)})
 	var b Batch
-	for i, line := range []string{`{"id":1,"v":7,"a":1}`, `{"id":1,"v":5,"op":"delete"}`} {
-		testcheck.NoError(t, f.Fold(&b, []byte(line), Place{Line: int64(i + 1)}))
+	for _, line := range []string{`{"id":1,"v":7,"a":1}`, `{"id":1,"v":5,"op":"delete"}`} {
+		testcheck.NoError(t, add(f, &b, line))
 	}
 	f.Seal(&b)
 	columns, bytes := len(b.Table.Columns), b.Bytes()

@@ -22,14 +22,13 @@ import (
 // table returns a table that does not exist.
 var table = schema.Table{Name: "t"}
 
-func newFolder(t testing.TB, change func(*fold.Options)) *fold.Folder {
-	return fold.NewFolder(&feed.Names{}, table, options(t, change))
+func newFolder(t testing.TB, change func(*fold.Options)) *sinktest.Folder {
+	return sinktest.NewFolder(table, options(t, change), "op=delete")
 }
 
 // options returns options for a database like SQLite.
 func options(t testing.TB, change func(*fold.Options)) fold.Options {
-	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", UnknownFields: fold.AddUnknown, MaxColumns: 500,
-		Limits: schema.Limits{FoldCase: true, Untyped: true}, Log: logtest.New(t)}
+	o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 500}, Limits: schema.Limits{FoldCase: true, Untyped: true}, Log: logtest.New(t)}
 	if change != nil {
 		change(&o)
 	}
@@ -37,7 +36,7 @@ func options(t testing.TB, change func(*fold.Options)) fold.Options {
 }
 
 // rows folds lines and returns the batch's rows as text, in key order.
-func rows(t testing.TB, f *fold.Folder, b *fold.Batch, lines ...string) string {
+func rows(t testing.TB, f *sinktest.Folder, b *fold.Batch, lines ...string) string {
 	t.Helper()
 	for i, l := range lines {
 		if err := f.Fold(b, []byte(l), fold.Place{Line: int64(i + 1)}); err != nil {
@@ -74,7 +73,7 @@ func dumpRows(b *fold.Batch, rows []*fold.Row) string {
 func TestFold(t *testing.T) {
 	testcheck.Golden(t, "testdata/rows.txtar", func(t *testing.T, _, text string) (out string) {
 		o, b := options(t, nil), &fold.Batch{}
-		var f *fold.Folder
+		var f *sinktest.Folder
 		for line := range strings.Lines(text) {
 			if rest, ok := strings.CutPrefix(line, "options "); ok {
 				testcheck.NoError(t, json.Unmarshal([]byte(rest), &o))
@@ -82,7 +81,7 @@ func TestFold(t *testing.T) {
 				continue
 			}
 			if out += line; f == nil {
-				f = fold.NewFolder(&feed.Names{}, table, o)
+				f = sinktest.NewFolder(table, o, "op=delete")
 			}
 			if !strings.HasPrefix(line, "{") {
 				continue
@@ -126,7 +125,7 @@ func TestFold_LastOfManyEqualNames(t *testing.T) {
 // TestFold_HeldColumnsCountAsAdded: a column that weir made counts towards the maximum even if a view depends on it.
 func TestFold_HeldColumnsCountAsAdded(t *testing.T) {
 	table := schema.Table{Name: "t", Exists: true, Made: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "a", Type: schema.Int, Widening: schema.Widening{Held: "view v uses it"}}}}
-	f := fold.NewFolder(&feed.Names{}, table, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 1, Log: logtest.New(t)})
+	f := sinktest.NewFolder(table, fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 1}, Log: logtest.New(t)}, "")
 	rows(t, f, &fold.Batch{}, `{"id":1,"b":1}`)
 	if got := f.Table().Columns; len(got) != 2 {
 		t.Errorf("%d columns, want 2: %v", len(got), got)
@@ -259,7 +258,7 @@ func BenchmarkFold(b *testing.B) {
 
 func benchmarkFold(b *testing.B, lines [][]byte) {
 	names, batch, o := &feed.Names{}, &fold.Batch{}, options(b, nil)
-	f, mapper, scan := fold.NewFolder(names, table, o), fold.NewMapper(names, o), feed.NewScanner(names)
+	f, mapper, scan := fold.NewFolder(names, table, o), sinktest.NewMapper(names, o, "op=delete"), feed.NewScanner(names)
 	ahead, fields := make([]feed.Line, 64), []feed.Field(nil)
 	size, n := 0, 0
 	next := func() {
@@ -294,7 +293,7 @@ func change(t *testing.T, names *feed.Names, o fold.Options, line string, op fol
 	if l.Scan(feed.NewScanner(names), nil, []byte(line)); l.Err != nil {
 		t.Fatal(l.Err)
 	}
-	c := fold.NewMapper(names, o).Map(&l)
+	c := sinktest.NewMapper(names, o, "op=delete").Map(&l)
 	c.Op = op
 	return &c
 }
@@ -306,11 +305,11 @@ func TestAdd_TablesShareAScan(t *testing.T) {
 	scan, scanned := feed.NewScanner(names), []feed.Field(nil)
 	var folders []*fold.Folder
 	var batches []*fold.Batch
-	mappers := []*fold.Mapper{}
+	mappers := []*sinktest.Mapper{}
 	for _, key := range []string{"id", "name", "id"} {
 		o := o
 		o.Key = []string{key}
-		folders, mappers, batches = append(folders, fold.NewFolder(names, table, o)), append(mappers, fold.NewMapper(names, o)), append(batches, &fold.Batch{})
+		folders, mappers, batches = append(folders, fold.NewFolder(names, table, o)), append(mappers, sinktest.NewMapper(names, o, "op=delete")), append(batches, &fold.Batch{})
 	}
 	for _, line := range []string{`{"name":"x","id":1,"a":1}`, `{"a":2,"id":2,"a":3,"name":"y","b":4,"a":5}`, `{"id":1,"op":"x","name":"x","b":6,"op":"delete"}`} {
 		scanned = l.Scan(scan, scanned[:0], []byte(line))
@@ -346,8 +345,8 @@ func TestAdd_ValuesThatNoLineHas(t *testing.T) {
 func TestFold_NamesWithoutANumber(t *testing.T) {
 	long := strings.Repeat("n", 2000)
 	table := schema.Table{Name: "t", Exists: true, Key: []int{0, 2}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "a"}, {Name: "i2", Key: true}, {Name: "é"}, {Name: long}}}
-	o := fold.Options{Key: []string{"id", "i2"}, DeleteField: "op", DeleteValue: "delete", Version: "v", Scope: fold.ColumnScope, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
-	f, b := fold.NewFolder(&feed.Names{}, table, o), &fold.Batch{}
+	o := fold.Options{Key: []string{"id", "i2"}, Rules: fold.Rules{Scope: fold.ColumnScope, UnknownFields: fold.IgnoreUnknown}, Version: "v", Log: logtest.New(t)}
+	f, b := sinktest.NewFolder(table, o, "op=delete"), &fold.Batch{}
 	var junk strings.Builder
 	for i := range 12_000 {
 		fmt.Fprintf(&junk, `"junk%d":0,`, i)
@@ -374,7 +373,7 @@ func TestFold_NamesWithoutANumber(t *testing.T) {
 func TestFolders_ADeleteMakesNoColumn(t *testing.T) {
 	remove, set := `{"id":1,"gone":1}`, `{"id":2,"set":1}`
 	for _, ops := range [][]fold.Op{{fold.Delete}, {fold.Delete, fold.Upsert}, {fold.Upsert, fold.Delete}, {fold.Upsert, fold.Delete, fold.Upsert}} {
-		o, names := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Log: logtest.New(t)}, &feed.Names{}
+		o, names := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 9}, Log: logtest.New(t)}, &feed.Names{}
 		folder := fold.NewFolder(names, schema.Table{Name: "t"}, o)
 		var changes []fold.TableChange
 		for _, op := range ops {
@@ -420,7 +419,7 @@ func TestAdd_Splits(t *testing.T) {
 	} {
 		for _, unsplit := range []bool{false, true} {
 			var folders fold.Folders
-			o := fold.Options{Key: []string{"id"}, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
+			o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.IgnoreUnknown}, Log: logtest.New(t)}
 			for i, refs := range [][]schema.Ref{nil, {{Column: 1, From: []int{1}, Table: planes}}, nil, {{Column: 1, From: []int{1}, Table: planes}}} {
 				table := schema.Table{Name: fmt.Sprint("t", i), Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "plane"}}, Refs: refs}
 				folders = append(folders, fold.NewFolder(names, table, o))

@@ -22,7 +22,6 @@ type Folder struct {
 	added       addedColumns
 	rules       rules
 	fields      fieldSet
-	lines       lineReader
 
 	now   current
 	ahead [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
@@ -35,13 +34,6 @@ type Folder struct {
 type addedColumns struct {
 	n          int
 	reachedMax bool // a field was ignored because of the maximum, and that was logged
-}
-
-// A lineReader makes changes from lines, for [Folder.Fold].
-type lineReader struct {
-	mapper *Mapper
-	scan   *feed.Scanner
-	fields []feed.Field // buffer for the fields of a line
 }
 
 // current is what a folder knows about the change that it checked last.
@@ -64,7 +56,6 @@ type current struct {
 // columns that it must have from the start. The folders of several tables may share names.
 func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 	f := &Folder{opt: o, table: t.Clone(), fields: newFieldSet(names), now: current{keys: make([]int32, len(o.Key))}}
-	f.lines = lineReader{mapper: NewMapper(names, o), scan: feed.NewScanner(names)}
 	for i := range f.table.Columns {
 		c := &f.table.Columns[i]
 		f.userColumns = f.userColumns || !c.Own && c.Stamp == schema.NoStamp
@@ -156,19 +147,7 @@ func (f *Folder) TakeIgnored() map[string]int64 {
 	return m
 }
 
-// Fold merges a line, without its newline, into the batch. It combines [feed.Line.Scan], [Mapper.Map] and
-// [Folder.Add].
-func (f *Folder) Fold(b *Batch, text []byte, at Place) error {
-	var l feed.Line
-	r := &f.lines
-	if r.fields = l.Scan(r.scan, r.fields[:0], text); l.Err != nil {
-		return l.Err
-	}
-	c := r.mapper.Map(&l)
-	return f.Add(b, &c, at)
-}
-
-// Add merges a change into a batch that is not written to a database: for others see [Folders.AddOnly]. An error of
+// Add merges a change into a batch that is not written to a database: for others see [Folders.Add]. An error of
 // type [*feed.Error] means that the change is rejected and the batch unchanged; any other error ends the run.
 func (f *Folder) Add(b *Batch, c *Change, at Place) error {
 	if err := f.check(b, c); err != nil {

@@ -247,7 +247,7 @@ type mergeDB struct {
 }
 
 func (db *mergeDB) sync(t *testing.T, messages []mergeMessage, scope fold.Scope, size func() int) (rejects []int) {
-	o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: maps.Clone(mergeFunctions), Log: logtest.New(t)}
+	o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: maps.Clone(mergeFunctions)}, Log: logtest.New(t)}
 	if scope != "" {
 		o.Version, o.Scope = "v", scope
 		for name, f := range o.Merge {
@@ -259,7 +259,7 @@ func (db *mergeDB) sync(t *testing.T, messages []mergeMessage, scope fold.Scope,
 	table := mergeTable(db.apart != nil)
 	testcheck.NoError(t, fold.CheckMerge(&table, o))
 	names := &feed.Names{}
-	scan, mapper := feed.NewScanner(names), fold.NewMapper(names, o)
+	scan, mapper := feed.NewScanner(names), sinktest.NewMapper(names, o, "")
 	f, b := fold.NewFolder(names, table, o), &fold.Batch{}
 	for i, left := 0, size(); i < len(messages); i++ {
 		var line feed.Line
@@ -324,10 +324,10 @@ func (db *mergeDB) write(t *testing.T, b *fold.Batch, r *fold.Row) {
 	}
 }
 
-func mergeFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *fold.Folder {
-	o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Log: logtest.New(t)}
+func mergeFolder(t *testing.T, table schema.Table, change func(*fold.Options)) *sinktest.Folder {
+	o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 9}, Log: logtest.New(t)}
 	change(&o)
-	return fold.NewFolder(&feed.Names{}, table, o)
+	return sinktest.NewFolder(table, o, "op=d")
 }
 
 // TestFold_SumsNeedNoWiderColumn: the type that a sum needs depends on the row in the database, so a column that weir
@@ -372,12 +372,12 @@ func TestFold_MergeRefused(t *testing.T) {
 		{"missing", merge.Sum, "", ""},
 		{"n", merge.Last, "", ""},
 	} {
-		o := fold.Options{Key: []string{"id"}, Merge: map[string]merge.Function{c.column: c.f}, Version: c.version}
+		o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{Merge: map[string]merge.Function{c.column: c.f}}, Version: c.version}
 		if err := fold.CheckMerge(&user, o); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s of %s: %v, want %q", c.f, c.column, err, c.want)
 		}
 	}
-	two := fold.Options{Key: []string{"id"}, Merge: map[string]merge.Function{"m": merge.Sum, "M": merge.Max}}
+	two := fold.Options{Key: []string{"id"}, Rules: fold.Rules{Merge: map[string]merge.Function{"m": merge.Sum, "M": merge.Max}}}
 	testcheck.NoError(t, fold.CheckMerge(&user, two))
 	two.Limits.FoldCase = true
 	if err := fold.CheckMerge(&user, two); err == nil || !strings.Contains(err.Error(), `the same column as "M"`) {
@@ -388,7 +388,7 @@ func TestFold_MergeRefused(t *testing.T) {
 		t.Error(err)
 	}
 	f = mergeFolder(t, schema.Table{Name: "t"}, func(o *fold.Options) {
-		o.Merge, o.Version, o.Scope, o.DeleteField, o.DeleteValue = map[string]merge.Function{"n": merge.Sum}, "v", fold.ColumnScope, "op", "d"
+		o.Merge, o.Version, o.Scope = map[string]merge.Function{"n": merge.Sum}, "v", fold.ColumnScope
 	})
 	if err := f.Fold(&fold.Batch{}, []byte(`{"id":"1","v":1,"op":"d"}`), fold.Place{}); err == nil || errors.As(err, new(*feed.Error)) {
 		t.Error(err)
@@ -403,11 +403,11 @@ func BenchmarkFold_Sum(b *testing.B) {
 	}
 	for _, function := range []merge.Function{merge.Last, merge.Sum, merge.Max} {
 		b.Run(function.String(), func(b *testing.B) {
-			o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9}
+			o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 9}}
 			if function != merge.Last {
 				o.Merge = map[string]merge.Function{"hits": function}
 			}
-			f, batch := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o), &fold.Batch{}
+			f, batch := sinktest.NewFolder(schema.Table{Name: "t"}, o, ""), &fold.Batch{}
 			b.ReportAllocs()
 			for b.Loop() {
 				for _, l := range lines {
@@ -427,8 +427,8 @@ func BenchmarkFold_Sum(b *testing.B) {
 func TestFold_PatchesOfOneRow(t *testing.T) {
 	for _, members := range []int{1, 7, 2000} {
 		for _, before := range []string{`{"id":1}`, `{"id":1,"p":[1]}`} { // the second starts an absolute value
-			o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: map[string]merge.Function{"p": merge.Patch}}
-			f, b := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o), &fold.Batch{}
+			o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: map[string]merge.Function{"p": merge.Patch}}}
+			f, b := sinktest.NewFolder(schema.Table{Name: "t"}, o, ""), &fold.Batch{}
 			testcheck.NoError(t, f.Fold(b, []byte(before), fold.Place{}))
 			for i := range 2000 {
 				line := fmt.Appendf(nil, `{"id":1,"p":{"in":{"m%d":%d}}}`, i%members, 10_000+i)
@@ -464,8 +464,8 @@ func BenchmarkFold_Patches(b *testing.B) {
 						lines = append(lines, fmt.Appendf(nil, `{"id":1,"p":{"in":{"m%d":%d}}}`, i%10, i))
 					}
 				}
-				o := fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: map[string]merge.Function{"p": merge.Patch}}
-				f, batch := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o), &fold.Batch{}
+				o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 9, Merge: map[string]merge.Function{"p": merge.Patch}}}
+				f, batch := sinktest.NewFolder(schema.Table{Name: "t"}, o, ""), &fold.Batch{}
 				for b.Loop() {
 					for _, l := range lines {
 						if err := f.Fold(batch, l, fold.Place{}); err != nil {
@@ -504,7 +504,7 @@ func TestFold_SumsOfChildRows(t *testing.T) {
 	parent := schema.Table{Name: "p", Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}}}
 	child := schema.Table{Name: "c", Exists: true, Key: []int{0, 1}, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, {Name: "nr", Type: schema.Int, Key: true}, {Name: "n", Type: schema.Number}}}
 	pair := func(names *feed.Names) (fold.Folders, fold.Options, fold.Options) {
-		po := fold.Options{Key: []string{"id"}, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
+		po := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.IgnoreUnknown}, Log: logtest.New(t)}
 		co := po
 		co.Key, co.Merge = []string{"id", "nr"}, map[string]merge.Function{"n": merge.Sum}
 		return fold.Folders{fold.NewFolder(names, parent, po), fold.NewFolder(names, child, co)}, po, co

@@ -47,22 +47,26 @@ const (
 	NullBad   BadValues = "null"   // treat it as null
 )
 
-// Options are the rules of a fold.
+// Rules say how messages update the rows of a table.
+type Rules struct {
+	Null      Null                      `key:"null" words:"clear keep" help:"‘clear’: null sets NULL; ‘keep’: null counts as absent" default:"the top-level ‘null’"`
+	BadValues BadValues                 `key:"bad_values" words:"reject null" help:"values that their column cannot hold: ‘reject’ the message, or count them as ‘null’" default:"the top-level ‘bad_values’"`
+	FillOnly  bool                      `key:"fill_only" help:"whether to write only where the row has NULL" default:"the top-level ‘fill_only’"`
+	Merge     map[string]merge.Function // by column, if not [merge.Last]
+	Scope     Scope                     `key:"version_scope" words:"column row" help:"what has a version: each ‘column’, or the ‘row’" default:"the top-level ‘version_scope’; in a child the parent's"`
+	// UnknownFields "": fields without a column are ignored if the mapping names columns, else the table decides.
+	UnknownFields UnknownFields `key:"unknown_fields" words:"ignore add reject" help:"fields that no column takes: ‘ignore’ them, ‘add’ columns, or ‘reject’ the message" default:"ignore with ‘columns’, else the top-level ‘unknown_fields’"`
+	MaxColumns    int           `key:"max_columns" help:"most columns that ‘unknown_fields: add’ adds" default:"the top-level ‘max_columns’"`
+}
+
+// Options are the rules of a fold for a table of a database.
 type Options struct {
-	Key           []string // the fields of the key; none: each message becomes a row
-	DeleteField   string   // "" for none
-	DeleteValue   string   // the text of DeleteField in a message that deletes; "null" matches only JSON null
-	Deletes       bool     // messages may delete rows without DeleteField
-	Null          Null
-	BadValues     BadValues
-	FillOnly      bool                      // values are written only if the row has NULL
-	Version       string                    // the field with a message's version, "" for none
-	Scope         Scope                     // of versions, if messages have any
-	Merge         map[string]merge.Function // by column, if not [merge.Last]
-	UnknownFields UnknownFields
-	MaxColumns    int           // the most columns that weir adds
-	Limits        schema.Limits // of the database
-	Log           *slog.Logger
+	Rules
+	Key     []string      // the fields of the key; none: each message becomes a row
+	Deletes bool          // messages may delete rows
+	Version string        // where messages have their version, "" for none
+	Limits  schema.Limits // of the database
+	Log     *slog.Logger
 }
 
 // function returns the merge function of a column outside the key.
@@ -151,7 +155,7 @@ func (o *Options) whyNotMerged(column string) string {
 		return "it is the version of the messages"
 	case f == merge.First || f == merge.Patch:
 		return fmt.Sprintf("it depends on the order of arrival, and messages have a version (%s), which overrides that order: leave one of them out", o.Version)
-	case o.Deletes || o.DeleteField != "":
+	case o.Deletes:
 		return fmt.Sprintf("messages delete rows and have a version (%s), and weir cannot tell what a late delete leaves of the value: leave the version or the deletes out", o.Version)
 	}
 	return ""

@@ -206,8 +206,7 @@ var initials = map[string]string{"d": `"dflt"`, "e": "5"}
 
 // sync folds lines in batches of the sizes that size returns, and returns the rejected ones.
 func (db *lineDB) sync(t *testing.T, rules foldtest.Rules, messages []message, size func() int) (rejects []int) {
-	o := fold.Options{Key: rules.Key, DeleteField: rules.DeleteField, DeleteValue: rules.DeleteValue, FillOnly: rules.FillOnly,
-		Version: rules.Version, UnknownFields: fold.IgnoreUnknown, Log: logtest.New(t)}
+	o := fold.Options{Key: rules.Key, Rules: fold.Rules{FillOnly: rules.FillOnly, UnknownFields: fold.IgnoreUnknown}, Version: rules.Version, Log: logtest.New(t)}
 	if rules.KeepNull {
 		o.Null = fold.KeepNull
 	}
@@ -223,7 +222,7 @@ func (db *lineDB) sync(t *testing.T, rules foldtest.Rules, messages []message, s
 	table := schema.Table{Name: "t", Exists: true, HasConstraints: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Type: schema.Text, Key: true}, {Name: "v", Type: schema.Text},
 		{Name: "a", Type: schema.Text}, {Name: "n", Type: schema.Number}, {Name: "d", Type: schema.Text, Default: "'dflt'"}, {Name: "e", Type: schema.Number, Default: "5"}}}
 	names := &feed.Names{}
-	scan, mapper, lines := feed.NewScanner(names), fold.NewMapper(names, o), make([]feed.Line, len(messages))
+	scan, mapper, lines := feed.NewScanner(names), sinktest.NewMapper(names, o, rules.DeleteWhen()), make([]feed.Line, len(messages))
 	for i := range lines {
 		lines[i].Scan(scan, nil, []byte(messages[i].line))
 	}

@@ -123,18 +123,6 @@ func (f Folders) Add(s *Set, changes []TableChange, at Place) (table int, err er
 	return c.Table, nil
 }
 
-// AddOnly is Add for a message with one change, of the only table.
-func (f Folders) AddOnly(s *Set, c *Change, at Place) error {
-	if err := f[0].check(s.Batches[0], c); err != nil {
-		return err
-	}
-	if f.outgrows(s, 0, &at) {
-		return f[0].reject(ErrSplit)
-	}
-	f[0].add(s.Batches[0], c, at)
-	return nil
-}
-
 // outgrows reports whether a change adds columns that may make the database reject a row, and the set has messages
 // that were not kept. If the set is empty, messages of all tables are kept from now on.
 func (f Folders) outgrows(s *Set, table int, at *Place) bool {

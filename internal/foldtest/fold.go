@@ -25,6 +25,14 @@ type Rules struct {
 	MaxColumns               int
 }
 
+// DeleteWhen returns the condition of a delete, "" for none.
+func (r *Rules) DeleteWhen() string {
+	if r.DeleteField == "" {
+		return ""
+	}
+	return r.DeleteField + "=" + r.DeleteValue
+}
+
 // Limits are the limits of a database.
 type Limits struct {
 	NoNUL    bool

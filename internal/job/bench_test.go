@@ -16,15 +16,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/weirsync/weir/internal/bench"
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -73,11 +74,11 @@ func folded(b *testing.B, lines [][]byte) *fold.Batch { return foldedBy(b, lines
 
 // foldedBy returns the batch of messages for a key.
 func foldedBy(b *testing.B, lines [][]byte, key ...string) *fold.Batch {
-	o := fold.Options{Limits: schema.Limits{FoldCase: true, Untyped: true}, Key: key, UnknownFields: fold.AddUnknown, MaxColumns: 100, Log: logtest.New(b)}
+	o := fold.Options{Key: key, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 100}, Limits: schema.Limits{FoldCase: true, Untyped: true}, Log: logtest.New(b)}
 	if bytes.HasPrefix(lines[0], []byte(`{"v":`)) {
 		o.Version, o.Scope = "v", fold.ColumnScope
 	}
-	f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, o)
+	f := sinktest.NewFolder(schema.Table{Name: "t"}, o, "")
 	batch := &fold.Batch{}
 	for _, line := range lines {
 		testcheck.NoError(b, f.Fold(batch, line, fold.Place{}))
@@ -174,9 +175,9 @@ func BenchmarkSync(b *testing.B) {
 			for b.Loop() {
 				i++
 				db := openSink(b, filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sink.Normal)
-				err = job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: job.RejectRules{To: job.FailRejects},
-					Tables: []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, progress.New("t"))
-				testcheck.NoError(b, err)
+				c := job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: job.RejectRules{To: job.FailRejects}, Log: logtest.New(b)}
+				plainTable(b, &c, mapping.Table{Rules: fold.Rules{MaxColumns: 100}})
+				testcheck.NoError(b, job.Run(b.Context(), c, db, nil, progress.New("t")))
 				testcheck.NoError(b, db.Close())
 			}
 			b.ReportMetric(float64(i*messages)/b.Elapsed().Seconds(), "msg/s")
@@ -196,8 +197,9 @@ func BenchmarkAppend(b *testing.B) {
 		testcheck.NoError(b, os.WriteFile(path, bytes.Join(lines, nil), 0o600))
 		load := func(b *testing.B, db sink.Sink, key ...string) time.Duration {
 			start := time.Now()
-			testcheck.NoError(b, job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Buffer: 32 << 20, Rejects: job.RejectRules{To: job.FailRejects},
-				Tables: []job.Table{{Name: "t", Key: key, Fold: fold.Options{Key: key, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, progress.New("t")))
+			c := job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Buffer: 32 << 20, Rejects: job.RejectRules{To: job.FailRejects}, Log: logtest.New(b)}
+			plainTable(b, &c, mapping.Table{Key: append([]string{}, key...), Rules: fold.Rules{MaxColumns: 100}})
+			testcheck.NoError(b, job.Run(b.Context(), c, db, nil, progress.New("t")))
 			testcheck.NoError(b, db.Close())
 			return time.Since(start)
 		}
@@ -313,8 +315,7 @@ func BenchmarkFlush_OfLast(b *testing.B) {
 			defer conn.Close(context.Background())
 			batches := func(by merge.Function) (all []*fold.Batch) {
 				for n := range 3 {
-					f := fold.NewFolder(&feed.Names{}, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 100,
-						Merge: map[string]merge.Function{"n": by}, Log: logtest.New(b)})
+					f := sinktest.NewFolder(schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 100, Merge: map[string]merge.Function{"n": by}}, Log: logtest.New(b)}, "")
 					batch := &fold.Batch{}
 					for i := range benchRows {
 						testcheck.NoError(b, f.Fold(batch, fmt.Appendf(nil, c.line, i, n+1), fold.Place{}))

@@ -219,8 +219,8 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 	if ad.cfg.Restart.Rebuild || from == (position{}) || cp.Settings == "" {
 		return false, ad.keyErr
 	}
-	words, stale, fresh := changes(&s.was, &ad.settings)
-	stale = stale && (ad.keyErr != nil || ad.cfg.Mapping.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
+	words, stale, fresh := changes(&s.was, &ad.settings, ad.cfg.plan.Mapping().File == "")
+	stale = stale && (ad.keyErr != nil || ad.cfg.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
 	others := ad.otherTables(s)
 	switch {
 	case ad.cfg.Restart.FromStart && stale:
@@ -299,7 +299,7 @@ func (ad *admission) once(flag ...string) string {
 
 // howToRebuild tells the user how to get rid of rows of other settings.
 func (ad *admission) howToRebuild() string {
-	if ad.cfg.Mapping.Star != nil { // only the stream names the tables to be emptied
+	if ad.cfg.Star != nil { // only the stream names the tables to be emptied
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
 	}
 	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {

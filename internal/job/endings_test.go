@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/progress"
@@ -30,7 +31,7 @@ func resumes(t *testing.T, c *job.Config) {
 	t.Helper()
 	m := &mapping.Mapping{File: "t.yaml", Unmatched: mapping.IgnoreUnmatched,
 		Envelope: &envelope.Envelope{Row: []paths.Path{paths.FieldPath("record")}, Resume: paths.FieldPath("value")},
-		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, UnknownFields: fold.AddUnknown, Rules: mapping.Rules{MaxColumns: 500}}}}
+		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 500}}}}
 	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
 }
 
@@ -107,7 +108,7 @@ func TestSync_RewindKeepsCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "feed.jsonl")
 	write(t, path, []string{`{"id":1,"x":1}`, `{"id":2,"x":1}`, `{"id":3,"x":1}`, `{"id":4,"x":1}`})
 	c := configOf(t, path, "fail")
-	c.Tables[0].Fold.UnknownFields = fold.IgnoreUnknown
+	plainTable(t, &c, mapping.Table{Rules: fold.Rules{UnknownFields: fold.IgnoreUnknown}})
 	if n := rewound(t, c).Snapshot().Notes[progress.Ignored]["x"]; n < 4 {
 		t.Errorf("of 4 values %d were ignored", n)
 	}
@@ -133,7 +134,7 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 	write(t, feed, []string{`{"id":1,"of":{"a":1}}`, `{"id":2,"of":"x"}`, `{"id":3,"of":{"b":1}}`, `{"id":4,"of":{"b":1}}`})
 	path, err := paths.ParsePath("of.a")
 	testcheck.NoError(t, err)
-	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, Rules: mapping.Rules{MaxColumns: 500}, UnknownFields: fold.IgnoreUnknown,
+	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.IgnoreUnknown, MaxColumns: 500},
 		Columns: []mapping.Column{{Name: "id", From: []mapping.Source{{From: paths.FieldPath("id")}}}, {Name: "a", From: []mapping.Source{{From: path}}}}}}}
 	c := configOf(t, feed, "fail")
 	c.Feed = job.Feed{}
@@ -184,11 +185,13 @@ func isPanic(t *testing.T, err error, begins, stack string) {
 // and the next run continues there.
 func TestSync_PanicOfTheFold(t *testing.T) {
 	path, dest := filepath.Join(t.TempDir(), "feed.jsonl"), filepath.Join(t.TempDir(), "t.db")
-	write(t, path, []string{`{"id":"a"}`, `{"id":"b"}`, `{"id":"c"}`, `{"id":"d"}`, `{"id":"e"}`})
+	write(t, path, []string{`{"id":"a"}`, `{"id":"b"}`, `{"id":"c","too":1}`, `{"id":"d","many":1}`, `{"id":"e"}`})
 	c := configOf(t, path, "table")
+	plainTable(t, &c, mapping.Table{Rules: fold.Rules{MaxColumns: 1}})
 	c.BatchRows, c.BatchPeriod = 2, 0
-	onEachLine(&c, func(line string) {
-		if line == `{"id":"d"}` {
+	said := c.Log
+	c.Log = logtest.To(func(text string) {
+		if strings.Contains(text, "no more columns are added") {
 			panic("a fault of weir")
 		}
 	})
@@ -198,7 +201,7 @@ func TestSync_PanicOfTheFold(t *testing.T) {
 		t.Errorf("%d lines were read, want 5", did.Lines)
 	}
 	has(t, dest, "2|0", "SELECT (SELECT max(line) FROM weir_checkpoints) || '|' || (SELECT count(*) FROM weir_rejects)")
-	onEachLine(&c, func(string) {})
+	c.Log = said
 	succeeds(t, c, dest, nil)
 	has(t, dest, "5", "SELECT count(*) FROM t")
 }

@@ -21,7 +21,9 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
@@ -81,12 +83,22 @@ func kindOf(spec string) source.Kind {
 
 func configOf(t *testing.T, spec string, rejects job.Rejects) job.Config {
 	t.Helper()
-	return job.Config{
+	c := job.Config{
 		Kind: kindOf(spec), Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Job: "t",
 		Feed:      job.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
-		Tables:    []job.Table{{Name: "t", Fold: fold.Options{Key: []string{"id"}, MaxColumns: 10}}},
 		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, Rejects: job.RejectRules{To: rejects, Max: 1 << 20}, Log: logtest.New(t),
 	}
+	plainTable(t, &c, mapping.Table{Rules: fold.Rules{MaxColumns: 10}})
+	return c
+}
+
+// plainTable sets the tables of a run: t, by the key id, with the fields of the lines.
+func plainTable(t testing.TB, c *job.Config, of mapping.Table) {
+	t.Helper()
+	if of.Name = "t"; of.Key == nil {
+		of.Key = []string{"id"}
+	}
+	testcheck.NoError(t, c.Map(&mapping.Mapping{Tables: []mapping.Table{of}}, nil, schema.Limits{FoldCase: true}))
 }
 
 // runUntil runs a job until so is true, or until it ends. through, if not nil, wraps the database.

@@ -20,9 +20,7 @@ type folding struct {
 	tables      []Table        // the run's tables; those that messages added in this attempt come last
 	have        []schema.Table // the tables as the database has them
 	constrained bool           // all batches keep their messages
-	mapper      Mapper         // nil if the fields are the columns of the only table, which identity describes
-	plan        *planned       // the mapper, if it is a mapping
-	identity    *fold.Mapper
+	mapper      *mapper
 	folders     fold.Folders
 	adding      int              // index of the table that is being added or whose key is being set; -1: none
 	again       bool             // there were earlier attempts
@@ -38,12 +36,7 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		f.again, f.probed = true, before.probed
 		f.before, _ = before.unmet()
 	}
-	if r.cfg.Mapping.New != nil {
-		if f.mapper, err = r.cfg.Mapping.New(r.names); err != nil {
-			return nil, err
-		}
-		f.plan, _ = f.mapper.(*planned)
-	}
+	f.mapper = r.newMapper(r.cfg.plan, r.cfg.whole)
 	fitted, err := f.fit(have)
 	if err != nil {
 		return nil, err
@@ -54,29 +47,21 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 			return nil, err
 		}
 		f.addFolder(&fitted[i], o)
-		f.identity = fold.NewMapper(r.names, o)
 	}
 	f.folders.Link()
-	if f.plan == nil {
-		return f, nil
-	}
 	for i := range f.tables {
-		if parent, _ := f.plan.plan.Parent(i); parent >= 0 && !f.caps.Children {
+		if parent, _ := f.mapper.plan.Parent(i); parent >= 0 && !f.caps.Children {
 			return nil, sink.LacksError{Does: "write child tables"}
 		}
 	}
-	f.plan.run = r
-	if f.plan.whole != nil {
-		f.plan.whole.run = r
-	}
-	f.plan.mapper.Names = h.streamNames
-	f.plan.mapper.UseColumns(func(table int) (schema.Table, bool) {
+	f.mapper.Names = h.streamNames
+	f.mapper.UseColumns(func(table int) (schema.Table, bool) {
 		if table == f.adding {
 			return schema.Table{}, false
 		}
 		return f.folders[table].Table(), true
 	})
-	return f, f.folders.Nest(f.plan.plan)
+	return f, f.folders.Nest(f.mapper.plan)
 }
 
 // addFolder appends the folder of a table.
@@ -103,12 +88,7 @@ func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
 	var faults []error
 	for i := range tables {
 		fitted[i] = tables[i].Clone()
-		if f.plan != nil {
-			faults = append(faults, f.plan.same(tables[:i], tables[i].FullName))
-		}
-		if fit := f.tables[i].Fit; fit != nil {
-			faults = append(faults, fit(&f.caps.Limits, &fitted[i]))
-		}
+		faults = append(faults, f.mapper.same(tables[:i], tables[i].FullName), f.mapper.plan.Fit(i, &fitted[i]))
 	}
 	return fitted, errors.Join(faults...)
 }
@@ -143,18 +123,10 @@ func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
 
 // add merges a line of a source into a set. If it fails, table is the index of the table that rejects the line, or -1.
 func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
-	if l.Err != nil && !(l.Null && f.run.cfg.Mapping.Stream) {
+	if l.Err != nil && !(l.Null && f.isStream()) {
 		return f.noTable(), l.Err
 	}
-	if f.mapper == nil {
-		c := f.identity.Map(l)
-		err := f.folders.AddOnly(s.Set, &c, at)
-		if err == nil {
-			f.run.noteNulled(c.Nulled)
-		}
-		return 0, err
-	}
-	changes, table, err := f.mapper.Map(l, source, at)
+	changes, table, err := f.mapper.changes(l, source, at)
 	if err != nil {
 		return table, err
 	}
@@ -164,14 +136,12 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 	for i := range changes {
 		f.run.noteNulled(changes[i].Nulled)
 	}
-	if f.plan != nil {
-		if f.plan.resume != nil && f.run.cfg.Resume != nil {
-			s.resume(f.plan.resume)
-		}
-		if len(changes) > 0 {
-			f.run.noteNulled(f.plan.nulled)
-			f.run.noteLost(f.plan.lost)
-		}
+	if f.mapper.resume != nil && f.run.cfg.Resume != nil {
+		s.resume(f.mapper.resume)
+	}
+	if len(changes) > 0 {
+		f.run.noteNulled(f.mapper.nulled)
+		f.run.noteLost(f.mapper.lost)
 	}
 	return table, nil
 }
@@ -179,18 +149,21 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 // prefetch loads the memory that folding the next lines will touch into the CPU cache, if fields are columns. at is the
 // index of the current line.
 func (f *folding) prefetch(s *set, lines []feed.Line, at int) {
-	if f.mapper == nil {
+	if f.mapper.plan.IsPlain() {
 		f.folders[0].CPUPrefetch(s.Batches[0], lines, at)
 	}
 }
 
 // noTable is the index of the table that rejects a malformed line, or -1 if there are several tables.
 func (f *folding) noTable() int {
-	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Mapping.Star == nil {
+	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Star == nil {
 		return 0
 	}
 	return -1
 }
+
+// isStream reports whether the lines are a change stream, in which a line null follows the message that removed the row.
+func (f *folding) isStream() bool { return f.mapper.plan.Mapping().Envelope != nil }
 
 // noteAll reports what this attempt did not store as it came.
 func (f *folding) noteAll() {

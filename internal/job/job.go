@@ -30,7 +30,7 @@ import (
 	"github.com/weirsync/weir/internal/spool"
 )
 
-// Config is what a run does. A run does not change it, except that Mapping.New remembers the tables that messages add.
+// Config is what a run does. [Config.Map] sets its tables. A run does not change it, except that it remembers the tables that messages add.
 type Config struct {
 	Kind    source.Kind    // of all Sources
 	Sources []string       // as source.Kinds.Expand returns them
@@ -41,8 +41,11 @@ type Config struct {
 	Job         string
 	ResumeStdin bool
 	// Tables are the tables to write to, parents before their children.
-	Tables  []Table
-	Mapping Mapping
+	Tables []Table
+	// Star describes the tables that messages add to the job. nil: they add none.
+	Star *Table
+	// plan maps the messages, see [Config.Map]. It remembers the tables that messages add.
+	plan, whole *mapping.Plan // whole: of all tables, if plan is for some of them
 	// Resume is called with each resume value that the envelope of a mapping names, as JSON, in order, once all earlier
 	// messages are committed. nil: never.
 	Resume func(value []byte) error
@@ -175,7 +178,7 @@ type run struct {
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *run {
-	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: cmp.Or(c.Mapping.Names, &feed.Names{}), pool: source.NewPool(), limit: newLimiter(c.MaxRate), housekeeper: &housekeeper{}}
+	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: c.plan.Names(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), housekeeper: &housekeeper{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
 }

@@ -20,10 +20,11 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
@@ -336,21 +337,26 @@ func TestProgress_Pending(t *testing.T) {
 	}
 }
 
-// These tests run into several tables, with the messages of a [sinktest.Router].
+// These tests run into several tables. The field TABLE.FIELD is FIELD of a table, and id is its id if it has others.
 
 var twoTables = []string{"a", "b"}
 
 // tablesConfig returns the configuration of a run of a feed into tables.
 func tablesConfig(t *testing.T, path string, tables ...string) job.Config {
-	o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500}
 	c := job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 20, Buffer: 1 << 24, Rejects: job.RejectRules{To: job.KeepRejects, Max: 1 << 30}, Log: logtest.New(t)}
-	var options []fold.Options
+	m := &mapping.Mapping{File: "t.yaml"}
 	for _, name := range tables {
-		c.Tables, options = append(c.Tables, job.Table{Name: name, Fold: o}), append(options, o)
+		of := mapping.Table{Name: name, Key: []string{"id"}, DeleteWhen: paths.When{{{Path: paths.FieldPath(name + ".op"), In: []paths.Value{{Text: "delete"}}}}}, Rules: fold.Rules{MaxColumns: 500}}
+		for _, field := range []string{"id", "op", "x", "c0", "c1"} {
+			from := paths.FieldPath(name + "." + field)
+			if of.When = append(of.When, paths.All{{Path: from, Present: paths.MustBePresent}}); field != "op" {
+				of.Columns = append(of.Columns, mapping.Column{Name: field, From: []mapping.Source{{From: from}}})
+			}
+		}
+		of.Columns[0].From = append(of.Columns[0].From, mapping.Source{From: paths.FieldPath("id")})
+		m.Tables = append(m.Tables, of)
 	}
-	c.Mapping.New = func(names *feed.Names) (job.Mapper, error) {
-		return sinktest.NewRouter(names, tables, options), nil
-	}
+	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
 	return c
 }
 

@@ -220,7 +220,7 @@ func (rd *reader) split(flushing context.Context, e *event, at int) error {
 
 // addTable adds a table for a message. exists is false if there is no such table and the message only removes rows.
 func (rd *reader) addTable(flushing context.Context, m *message, n *mapping.NewTable) (exists bool, err error) {
-	if rd.folding.plan.rejectAgain(n) {
+	if rd.folding.mapper.rejectAgain(n) {
 		return true, nil
 	}
 	t, err := rd.adder.find(flushing, n)
@@ -261,7 +261,7 @@ func (rd *reader) foldOnce(m *message) verdict {
 	table, err := rd.folding.add(rd.filler.set, line, l.name, place)
 	switch err := err.(type) {
 	case nil:
-		if rd.folding.mapper == nil && rd.folding.probed < envelopeProbes {
+		if rd.folding.mapper.plan.IsPlain() && rd.folding.probed < envelopeProbes {
 			rd.warnEnvelope(l, line.Text, place.Line)
 		}
 		rd.countMessage(l)

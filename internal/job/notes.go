@@ -56,10 +56,8 @@ func (r *run) notePassed(of *mapping.Result) {
 
 // noteMismatches counts values that are not the object or array that a path expects.
 func (f *folding) noteMismatches() {
-	if f.plan != nil {
-		for path, n := range f.plan.mapper.TakeMismatches() {
-			f.run.p.Note(progress.Mismatched, path, n)
-		}
+	for path, n := range f.mapper.TakeMismatches() {
+		f.run.p.Note(progress.Mismatched, path, n)
 	}
 }
 
@@ -132,22 +130,10 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 	add("--resume-field", f.run.cfg.Feed.ResumeField)
 	add("--keepalive-when", f.run.cfg.Feed.Keepalive.Field)
 	add("--error-when", f.run.cfg.Feed.Failure.Field)
-	if f.plan == nil {
-		for i := range f.tables {
-			o := &f.tables[i].Fold
-			add("--delete-when", o.DeleteField)
-			add("--version-field", o.Version)
-			for _, column := range slices.Sorted(maps.Keys(o.Merge)) {
-				add("--merge", column)
-			}
-			named = append(named, o.Key...)
-		}
-		return unmet, named
-	}
-	for _, u := range f.plan.mapper.UnresolvedPaths() {
+	for _, u := range f.mapper.UnresolvedPaths() {
 		option := u.By
 		switch {
-		case f.run.cfg.Mapping.Fingerprint == nil: // without a config file, a flag sets it
+		case f.mapper.plan.Mapping().File == "": // without a config file, a flag sets it
 			option = "--" + strings.ReplaceAll(u.By, "_", "-")
 			if u.By == "ignore" {
 				option = "--envelope"
@@ -162,5 +148,5 @@ func (f *folding) unmet() (unmet []progress.Unmet, named []string) {
 			unmet = append(unmet, of)
 		}
 	}
-	return unmet, append(named, f.plan.plan.Fields()...)
+	return unmet, append(named, f.mapper.plan.Fields()...)
 }

@@ -7,15 +7,18 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/testcheck"
 )
 
 // TestChanges_Envelope: a preset with another meaning is a changed setting, even under the same name.
 func TestChanges_Envelope(t *testing.T) {
 	f := func(was, is, want string) {
 		t.Helper()
-		words, rebuild, _ := changes(&settings{Flags: map[string]string{"envelope": was}}, &settings{Flags: map[string]string{"envelope": is}})
+		words, rebuild, _ := changes(&settings{Keys: map[string]string{"envelope": was}}, &settings{Keys: map[string]string{"envelope": is}}, true)
 		if !slices.Equal(words, []string{want}) || !rebuild {
 			t.Errorf("%q: %v", words, rebuild)
 		}
@@ -38,7 +41,9 @@ func TestReader_PanicOfHandingOver(t *testing.T) {
 			s.Reject(fold.Reject{})
 			free <- s
 			c, p := &Config{}, progress.New()
-			f := &filler{full: full, free: free, limits: limitsOf(c, false), folding: &folding{run: newRun(c, nil, nil, p)}, settings: &keptSettings{}, open: map[*lane]bool{}}
+			testcheck.NoError(t, c.Map(&mapping.Mapping{Tables: []mapping.Table{{Name: "t", Key: []string{"id"}}}}, nil, schema.Limits{}))
+			r := newRun(c, nil, nil, p)
+			f := &filler{full: full, free: free, limits: limitsOf(c, false), folding: &folding{run: r, mapper: r.newMapper(c.plan, nil)}, settings: &keptSettings{}, open: map[*lane]bool{}}
 			rd := &reader{cfg: c, p: p, folding: f.folding, filler: f, scans: &scanPool{events: make(chan *event, 1)}}
 			if e != nil {
 				e.ready <- struct{}{}

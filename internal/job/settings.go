@@ -1,7 +1,6 @@
 package job
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,16 +8,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 )
 
 // settings decide how lines are folded. Checkpoints keep them.
 type settings struct {
 	Flags map[string]string `json:"flags"`          // by name
-	Keys  map[string]string `json:"keys,omitempty"` // of a mapping, for all tables
-	// Tables are in the job's order, which is also the order of the identities in a checkpoint. nil if Flags describe
-	// the only table.
+	Keys  map[string]string `json:"keys,omitempty"` // of the mapping, for all tables
+	// Tables are in the job's order, which is also the order of the identities in a checkpoint.
 	Tables []tableSettings `json:"tables,omitempty"`
 	// Names map the names in the database of tables that messages added to the names in the stream, if several of those
 	// are one name in the database. They are no settings, and may grow.
@@ -32,13 +29,12 @@ type tableSettings struct {
 	Keys map[string]string `json:"keys"`
 }
 
+func (t *tableSettings) isNamed(other tableSettings) bool { return t.Name == other.Name }
+
 // keyless names a table without a key. "": all have one, or it is not known.
 func (s *settings) keyless() string {
-	if s.Flags["key"] == noKey {
-		return "the table"
-	}
 	for _, t := range s.Tables {
-		if t.Keys["key"] == noKey {
+		if t.Keys["key"] == mapping.NoKey {
 			return fmt.Sprintf("table %q", t.Name)
 		}
 	}
@@ -111,115 +107,73 @@ func (k *keptSettings) learn(s *start) error {
 	return k.write()
 }
 
-// table returns the settings of a table.
-func (s *settings) table(name string) (tableSettings, bool) {
-	i := slices.IndexFunc(s.Tables, func(t tableSettings) bool { return t.Name == name })
-	if i < 0 {
-		return tableSettings{}, false
-	}
-	return s.Tables[i], true
-}
-
 // settingsOf returns the settings of a run. tables are the configured tables as the database names them.
 func settingsOf(c *Config, tables []Table) (s settings) {
-	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Mapping.Fingerprint
+	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.plan.Mapping().Fingerprint()
 	maps.Copy(s.Flags, c.Kind.Settings)
-	if c.Mapping.Star != nil {
-		tables = append(slices.Clone(tables), *c.Mapping.Star)
-	}
-	if len(tables) == 1 && c.Mapping.Fingerprint == nil { // flags describe the table
-		maps.Copy(s.Flags, rulesOf(&tables[0]))
-		for key, text := range tables[0].Mapping {
-			if slices.Contains(narrowingKeys, key) {
-				s.Flags[strings.ReplaceAll(key, "_", "-")] = text
-			}
-		}
-		if c.Mapping.Star != nil {
-			s.Flags["table"] = c.Mapping.Star.Name
-		}
-		return s
+	if c.Star != nil {
+		tables = append(slices.Clone(tables), *c.Star)
 	}
 	for i := range tables {
-		t := tableSettings{tables[i].Name, map[string]string{}}
-		for flag, value := range rulesOf(&tables[i]) {
-			t.Keys[strings.ReplaceAll(flag, "-", "_")] = value
+		t := &tables[i]
+		key := t.Key
+		if t.KeyOpen {
+			key = nil
 		}
-		maps.Copy(t.Keys, tables[i].Mapping)
-		s.Tables = append(s.Tables, t)
+		s.Tables = append(s.Tables, tableSettings{t.Name, t.Fingerprint(key)})
 	}
 	return s
 }
 
-// narrowingKeys are the mapping settings that flags can make.
-var narrowingKeys = []string{"envelope", "when", "row", "columns", "delete_when"}
-
-// rulesOf returns the fold's options for a table, by flag name.
-func rulesOf(t *Table) map[string]string {
-	f, deletes, scope := &t.Fold, "", ""
-	if f.DeleteField != "" {
-		deletes = f.DeleteField + "=" + f.DeleteValue
-	}
-	if f.Version != "" {
-		scope = string(f.Scope)
-	}
-	key := strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ",")
-	if len(t.StoredKey()) == 0 {
-		key = noKey
-	}
-	if t.KeyOpen {
-		key = ""
-	}
-	functions := make([]string, 0, len(f.Merge))
-	for _, column := range slices.Sorted(maps.Keys(f.Merge)) {
-		functions = append(functions, column+"="+f.Merge[column].String())
-	}
-	return map[string]string{"merge": strings.Join(functions, ","), "key": key, "null": string(cmp.Or(f.Null, fold.ClearNull)),
-		"delete-when": deletes, "fill-only": strconv.FormatBool(f.FillOnly), "version-field": f.Version, "version-scope": scope,
-		"unknown-fields": string(f.UnknownFields), "max-columns": strconv.Itoa(f.MaxColumns), "bad-values": string(cmp.Or(f.BadValues, fold.RejectBad))}
-}
-
-// noKey stands for a missing key in settings. The parentheses tell it from a column named none.
-const noKey = "(none)"
-
 // rebuildOnly are the settings that can change only with an empty table, because rows or values of the old setting
 // would remain.
-var rebuildOnly = []string{"key", "fill-only", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type", "on_delete"}
+var rebuildOnly = []string{"key", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type", "on_delete"}
 
 // untilKeyed are the settings of a table that are empty in a checkpoint while its key is open.
-var untilKeyed = []string{"key", "version-field", "version_field", "version-scope", "version_scope"}
+var untilKeyed = []string{"key", "version_field", "version_scope"}
 
 // changes describes the settings that differ from a checkpoint's. rebuild is true if one of them is in rebuildOnly.
-// fresh are the tables that are new.
-func changes(was, now *settings) (words []string, rebuild bool, fresh []string) {
+// fresh are the tables that are new. byFlags means that flags set the settings of now.
+func changes(was, now *settings, byFlags bool) (words []string, rebuild bool, fresh []string) {
 	compare := func(prefix string, old, new map[string]string) {
+		called := func(name string) string {
+			if byFlags {
+				return "--" + strings.ReplaceAll(name, "_", "-")
+			}
+			return prefix + name
+		}
 		isOpen := old["key"] == "" || new["key"] == ""
 		all := map[string]string{}
 		maps.Copy(all, old)
 		maps.Copy(all, new)
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			if old[name] == new[name] || isOpen && slices.Contains(untilKeyed, name) {
+			if hashed(old[name]) == hashed(new[name]) || isOpen && slices.Contains(untilKeyed, name) {
 				continue
 			}
 			rebuild = rebuild || slices.Contains(rebuildOnly, name)
 			was, is := readable(old[name]), readable(new[name])
 			if was == is || strings.HasPrefix(old[name]+new[name], mapping.HashPrefix) {
-				words = append(words, prefix+name+" has changed")
+				words = append(words, called(name)+" has changed")
 			} else {
-				words = append(words, fmt.Sprintf("%s%s was %s and is %s", prefix, name, orNone(was), orNone(is)))
+				words = append(words, fmt.Sprintf("%s was %s and is %s", called(name), orNone(was), orNone(is)))
 			}
 		}
 	}
 	compare("--", was.Flags, now.Flags)
 	compare("", was.Keys, now.Keys)
-	for _, t := range was.Tables {
-		if of, ok := now.table(t.Name); ok {
-			compare("tables."+t.Name+".", t.Keys, of.Keys)
+	old := was.Tables
+	if len(old) == 1 && len(now.Tables) == 1 && (old[0].Name == mapping.Star) == (now.Tables[0].Name == mapping.Star) {
+		old = []tableSettings{{now.Tables[0].Name, old[0].Keys}} // the only table may have several names
+	}
+	for _, t := range old {
+		if i := slices.IndexFunc(now.Tables, t.isNamed); i >= 0 {
+			compare("tables."+t.Name+".", t.Keys, now.Tables[i].Keys)
 		} else {
 			words = append(words, fmt.Sprintf("table %q is no longer one of the job", t.Name))
 		}
 	}
 	for _, t := range now.Tables {
-		if _, ok := was.table(t.Name); !ok {
+		if !slices.ContainsFunc(old, t.isNamed) {
 			words = append(words, fmt.Sprintf("table %q is new", t.Name))
 			fresh = append(fresh, t.Name)
 		}
@@ -231,6 +185,14 @@ func changes(was, now *settings) (words []string, rebuild bool, fresh []string) 
 func readable(value string) string {
 	name, _, _ := strings.Cut(value, " "+mapping.HashPrefix)
 	return name
+}
+
+// hashed returns a setting's value without what is there for the user only.
+func hashed(value string) string {
+	if at := strings.Index(value, mapping.HashPrefix); at >= 0 {
+		return value[at:]
+	}
+	return value
 }
 
 func orNone(value string) string {

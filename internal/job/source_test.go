@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/progress"
@@ -94,25 +92,6 @@ func (b *bubble) rows() (rows int64) {
 	defer db.Close()
 	testcheck.NoError(b.T, db.QueryRowContext(b.Context(), "SELECT count(*) FROM t").Scan(&rows))
 	return rows
-}
-
-// eachLine is a mapper that calls a function with each line before it is folded.
-type eachLine struct {
-	*fold.Mapper
-	do func(line string)
-}
-
-func (m eachLine) Map(l *feed.Line, _ string, _ fold.Place) ([]fold.TableChange, int, error) {
-	m.do(string(l.Text))
-	return []fold.TableChange{{Change: m.Mapper.Map(l)}}, 0, nil
-}
-
-// onEachLine makes a run call a function with each line.
-func onEachLine(c *job.Config, do func(line string)) {
-	o := c.Tables[0].Fold
-	c.Mapping.New = func(names *feed.Names) (job.Mapper, error) {
-		return eachLine{fold.NewMapper(names, o), do}, nil
-	}
 }
 
 // begun is a lane of partitions.

@@ -37,7 +37,9 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
 		read := ta.readOrMakeSchema(n)
 		if t.key == nil && n.Table < 0 {
-			t.key = ta.run.cfg.Mapping.Star.Key
+			if star := ta.run.cfg.Star; !star.KeyByDefault {
+				t.key = star.Key
+			}
 		}
 		keyless := n.Key != nil && len(n.Key) == 0 || n.Truncates // the stream names no key: the table has none, or this is a truncation
 		if t.key == nil || keyless {
@@ -108,9 +110,9 @@ func (ta *tableAdder) fit(t *addition, added, base *Table) (o fold.Options, err 
 	added.Name = t.have.Name
 	added.Fold.MaxColumns = base.Fold.MaxColumns
 	t.fitted = t.have.Clone()
-	if f.plan.whole != nil && added.AddsTo() != "" {
+	if f.mapper.whole != nil && added.AddsTo() != "" {
 		err = errors.New("with --tables, this job and the one of all tables would both add messages to it")
-	} else if err = added.Fit(&f.caps.Limits, &t.fitted); err == nil {
+	} else if err = f.mapper.plan.Fit(f.adding, &t.fitted); err == nil {
 		o, err = f.options(added, &t.fitted)
 	}
 	if err != nil {
@@ -126,11 +128,11 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o 
 	if len(t.of.Key) > 0 || t.have.Exists {
 		line = nil
 	}
-	f, base := ta.folding, ta.run.cfg.Mapping.Star
+	f, base := ta.folding, ta.run.cfg.Star
 	if f.adding = len(f.tables); t.of.Table >= 0 {
 		f.adding, base = t.of.Table, &f.tables[t.of.Table]
 	}
-	added, err := f.plan.add(t.of, t.key, line, func(added *Table) (err error) {
+	added, err := f.mapper.add(t.of, t.key, line, func(added *Table) (err error) {
 		o, err = ta.fit(t, added, base)
 		return err
 	})

@@ -24,11 +24,17 @@ func TestBatches_AreFilledWhileTheRunIsBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				b.Source.Follow, b.BatchPeriod = true, test.period
-				onEachLine(&b.Config, func(string) { time.Sleep(250 * time.Millisecond) })
 				var at source.Cursor
 				b.steps = []func() source.Event{opened("a", &at)}
 				for n := range 128 { // 32 seconds
-					b.steps = append(b.steps, b.data("a", n))
+					b.steps = append(b.steps, func() source.Event {
+						e := b.data("a", n)()
+						e.Block.At = func(int) source.Cursor {
+							time.Sleep(250 * time.Millisecond)
+							return ""
+						}
+						return e
+					})
 				}
 				b.steps = append(b.steps, func() source.Event {
 					time.Sleep(time.Hour)
@@ -76,19 +82,25 @@ func TestMaxRate_AtEveryInstant(t *testing.T) {
 	const perSecond, lines = 100, 350
 	inBubble(t, func(b *bubble) {
 		b.MaxRate = perSecond
-		var seen []time.Time
-		onEachLine(&b.Config, func(line string) {
-			if want := fmt.Sprintf(`{"id":%d}`, len(seen)); line != want {
-				t.Errorf("%s, want %s", line, want)
+		var seen []time.Time // when each line was folded
+		folded := func(text string, before int) func() source.Event {
+			return func() source.Event {
+				e := b.text("a", 0, text)()
+				e.Block.At = func(end int) source.Cursor {
+					for len(seen) < before+strings.Count(text[:end], "\n") {
+						seen = append(seen, time.Now())
+					}
+					return ""
+				}
+				return e
 			}
-			seen = append(seen, time.Now())
-		})
+		}
 		first, second := numbered(0, lines), numbered(lines, lines)
 		var at source.Cursor
 		begun := time.Now()
-		b.steps = []func() source.Event{opened("a", &at), b.text("a", 0, first), func() source.Event {
+		b.steps = []func() source.Event{opened("a", &at), folded(first, 0), func() source.Event {
 			time.Sleep(time.Minute)
-			return b.text("a", int64(len(first)), second)()
+			return folded(second, lines)()
 		}, ends("a", nil)}
 		if err := b.run(); err != nil || len(seen) != 2*lines {
 			t.Errorf("%d lines came, %v", len(seen), err)

@@ -16,7 +16,7 @@ import (
 // firestarter is the mapping of examples/firehose/firestarter.yaml: two tables of one feed.
 func firestarter(t testing.TB) *mapping.Mapping {
 	names := []string{"source", "feed", "feed_events", "to", "null"}
-	f, err := settings.Read("../../examples/firehose/firestarter.yaml", names, []string{"sqlite", "postgres"}, func([]settings.Entry) fold.Options { return fold.Options{Null: fold.KeepNull} })
+	f, err := settings.Read("../../examples/firehose/firestarter.yaml", names, []string{"sqlite", "postgres"}, func([]settings.Entry) mapping.Table { return mapping.Table{Rules: fold.Rules{Null: fold.KeepNull}} })
 	testcheck.NoError(t, err)
 	return f.Mapping
 }
@@ -61,7 +61,7 @@ func BenchmarkMap(b *testing.B) {
 				testcheck.NoError(b, m.Fit(i, &t))
 				folders, batches = append(folders, fold.NewFolder(m.names, t, m.Options(i))), append(batches, &fold.Batch{})
 			}
-			one := fold.NewFolder(m.names, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 200})
+			one := fold.NewFolder(m.names, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 200}})
 			var l feed.Line
 			var fields []feed.Field
 			run := func(line []byte) {

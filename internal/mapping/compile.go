@@ -24,15 +24,11 @@ type Fault struct {
 func (f *Fault) Error() string { return f.Text }
 
 // Compile compiles a mapping to a plan, for lines that are scanned with names. Create the scanners after it. limits
-// are the limits of the database. For a mapping without tables the plan is nil: the messages are the rows of one
-// table.
+// are the limits of the database.
 //
 // The mapping must be consistent, like one read from a config file. The error joins a [Fault] for each table that is
 // impossible all the same.
 func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error) {
-	if m == nil || len(m.Tables) == 0 {
-		return nil, nil
-	}
 	c := &compiler{mapping: m, names: names, byName: map[string]int{}, plan: &Plan{mapping: m, names: names, limits: limits,
 		unmatched: m.Unmatched, maxEach: cmp.Or(m.MaxEach, DefaultMaxEach), discriminator: discriminator{at: paths.Nowhere}}}
 	c.plan.trees.Grow()
@@ -59,6 +55,7 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	}
 	c.markNameOnly(c.plan.tables)
 	c.plan.fitted = make([]schema.Table, len(c.plan.tables))
+	c.plan.plain = len(c.plan.tables) == 1 && c.plan.tables[0].isLine() && c.plan.tables[0].when == nil && c.plan.ignore == nil
 	return c.plan, nil
 }
 
@@ -152,7 +149,7 @@ func (c *compiler) table(t *Table) {
 	if t.Each.Base != paths.NoBase {
 		s = c.child(t, &out, what)
 	} else {
-		out.row.inLine, out.from = c.plan.stream == nil && !out.row.nested, t.patterns()
+		out.row.inLine, out.from = c.plan.stream == nil && !out.row.nested, c.patterns(t)
 	}
 	if out.row.at = (paths.Place{Tree: s.tree}); out.row.nested {
 		if out.row.at = c.find(t.Row.Path, s, true, t.Pos, what+": row"); out.row.at.Tree != s.tree {
@@ -194,7 +191,7 @@ func (c *compiler) table(t *Table) {
 func (c *compiler) child(t *Table, out *planned, what string) scope {
 	parent, n := &scope{tree: c.row}, &out.nest
 	if t.Of == "" {
-		out.from = t.patterns()
+		out.from = c.patterns(t)
 	} else {
 		n.parent = c.byName[t.Of]
 		p := &c.plan.tables[n.parent]

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 
 // options sets the options of a table's fold.
 func (c *compiler) options(t *Table, out *planned, s scope, what string) {
-	o := fold.Options{Limits: c.plan.limits, Null: t.Null, BadValues: t.BadValues, FillOnly: t.FillOnly, Merge: t.Merge, Deletes: c.losesRows(t), UnknownFields: t.UnknownFields, MaxColumns: t.MaxColumns}
+	o := fold.Options{Rules: t.Rules, Limits: c.plan.limits, Deletes: c.losesRows(t)}
 	o.Key = make([]string, 0, len(out.key)) // nil would mean that the key is unknown
 	for _, k := range out.key {
 		o.Key = append(o.Key, k.title)
@@ -24,7 +25,7 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 	if out.nest.set { // rows of a set are whole and have the version of the message
 		o.Null, o.FillOnly, o.Merge = fold.ClearNull, false, nil
 	} else if of := c.versioned(t); of != nil {
-		o.Version, o.Scope = c.versionTitle(of.Version), fold.ColumnScope
+		o.Version, o.Scope = c.versionTitle(of.Version), cmp.Or(of.Scope, fold.ColumnScope)
 		switch {
 		case of != t: // the version of the parent row's message or element
 			parent := &c.plan.tables[out.nest.parent].row
@@ -34,8 +35,8 @@ func (c *compiler) options(t *Table, out *planned, s scope, what string) {
 		default:
 			out.row.version = c.find(t.Version, s, false, t.Pos, what+": version_field")
 		}
-		if of.Scope == fold.RowScope {
-			o.Version, o.Scope = c.versionColumn(of, out, what), fold.RowScope
+		if o.Scope == fold.RowScope {
+			o.Version = c.versionColumn(of, out, what)
 			for i := range out.columns { // each message sets it, even if it only marks the row as deleted
 				out.columns[i].ofMessage = out.columns[i].ofMessage || out.columns[i].spec.Name == o.Version
 			}
@@ -60,7 +61,7 @@ func (c *compiler) losesRows(t *Table) bool {
 // versionTitle returns where messages have their version, for errors.
 func (c *compiler) versionTitle(p paths.Path) string {
 	if p.Base != paths.VersionBase {
-		return p.String()
+		return p.Title()
 	}
 	var parts []string
 	for _, v := range c.mapping.Envelope.Version {

@@ -17,6 +17,9 @@ var stamps = map[Stamp]schema.Stamp{InsertStamp: schema.InsertStamp, UpdateStamp
 // each contradiction between the two.
 func (p *Plan) Fit(table int, t *schema.Table) error {
 	x := &p.tables[table]
+	for _, s := range x.spec.OnCreate {
+		t.OnCreate = append(t.OnCreate, s.SQL)
+	}
 	var faults []error
 	fault := func(at paths.Pos, format string, args ...any) {
 		faults = append(faults, &Fault{at, fmt.Sprintf(format, args...)})

@@ -14,15 +14,6 @@ import (
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
-// TestCompile_WithoutTables: there is no plan, and the messages are the rows.
-func TestCompile_WithoutTables(t *testing.T) {
-	for _, m := range []*mapping.Mapping{nil, {}} {
-		if p, err := mapping.Compile(m, &feed.Names{}, schema.Limits{}); p != nil || err != nil {
-			t.Errorf("%+v: %v, %v", m, p, err)
-		}
-	}
-}
-
 // TestFit runs the cases in testdata/fit.txtar: the tables that mappings make in a database with types for times and
 // no NUL in text, and in one where times are text.
 func TestFit(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/testcheck"
@@ -23,8 +24,8 @@ func parse(t testing.TB, text string) *mapping.Mapping {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	testcheck.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	f, err := settings.Read(file, nil, []string{"sqlite", "postgres"}, func([]settings.Entry) fold.Options {
-		return fold.Options{Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}
+	f, err := settings.Read(file, nil, []string{"sqlite", "postgres"}, func([]settings.Entry) mapping.Table {
+		return mapping.Table{Rules: fold.Rules{Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}}
 	})
 	testcheck.NoError(t, err)
 	return f.Mapping
@@ -49,8 +50,8 @@ func TestMap(t *testing.T) {
 // TestMap_DeletesNeedRow: with --row a delete without the object that has its key is rejected; other messages without
 // it make no row.
 func TestMap_DeletesNeedRow(t *testing.T) {
-	n := settings.Narrowing{Row: "a.row"}
-	m := newMapper(t, n.Overlay(nil, "t", fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "d"}, false, func(_, format string, args ...any) { t.Errorf(format, args...) }), schema.Limits{})
+	n, deletes := settings.Narrowing{Row: "a.row"}, paths.When{{{Path: paths.FieldPath("op"), In: []paths.Value{{Text: "d"}}}}}
+	m := newMapper(t, n.Overlay("t", mapping.Table{Key: []string{"id"}, DeleteWhen: deletes}, false, func(_, format string, args ...any) { t.Errorf(format, args...) }), schema.Limits{})
 	for line, want := range map[string]string{`{"op":"d","a":{"row":null}}`: "\nerror: table \"t\": a.row is null in a message that deletes its row, ", `{"op":"d","id":1}`: "\nerror: table \"t\": a.row is absent in a message that ",
 		`{"op":"u","a":{"row":null}}`: "\nno row", `{"id":1}`: "\nno row", `{"op":"d","a":{"row":{"id":7}}}`: "\ndelete t id=7"} {
 		if got := m.becomes(line, false); !strings.HasPrefix(got, want) {

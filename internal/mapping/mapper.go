@@ -131,6 +131,9 @@ func (m *Mapper) TakeMismatches() (all map[string]int64) {
 // Map maps a line of a source, which must have been scanned without an error. An error of type [*feed.Error] rejects
 // the line; any other error except a [*NewTable] ends the run.
 func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error) {
+	if m.plan.plain {
+		return Result{Table: -1, Rows: m.rows.addLine(l)}, nil
+	}
 	m.rows.begin()
 	msg := &m.message
 	if m.decode != nil { // without an envelope, these fields are never set

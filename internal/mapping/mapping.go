@@ -50,8 +50,6 @@ type Table struct {
 	KeyOpen bool
 	ID      string    `key:"id" help:"name of an integer key that the database generates"`
 	Type    cast.Type `key:"type" help:"type of columns that name none" default:"auto"`
-	// UnknownFields "": fields without a column are ignored if Columns is set, else the fold decides.
-	UnknownFields fold.UnknownFields `key:"unknown_fields" words:"ignore add reject" help:"fields that no column takes: ‘ignore’ them, ‘add’ columns, or ‘reject’ the message" default:"ignore with ‘columns’, else the top-level ‘unknown_fields’"`
 	// OnCreate is SQL that runs after the table is created, in the same transaction.
 	OnCreate []Statement `key:"on_create" help:"SQL to run when weir creates the table: one statement, a list, or either by database (‘postgres: […]’)"`
 
@@ -59,7 +57,9 @@ type Table struct {
 	OnDelete   OnDelete   `key:"on_delete" help:"what a delete does: ‘delete’ removes the row; ‘{mark: COLUMN}’ keeps it and sets the column to true; ‘row’, with ‘key: none’, inserts it once more" default:"delete"`
 	// DeletesNeedRow rejects a delete without the object Row, because it is unknown which row it means.
 	DeletesNeedRow bool
-	Rules
+	// Version is zero for the parent's version in a child table, else for none.
+	Version paths.Path `key:"version_field" help:"path of the version" default:"the top-level ‘version_field’; in a child the parent's"`
+	fold.Rules
 	// Columns are the row's columns; nil: all fields, with their names.
 	Columns []Column `key:"columns" help:"columns and their sources; with ‘unknown_fields: add’ you can leave out the key" default:"all fields by their names"`
 }
@@ -71,18 +71,6 @@ type Nest struct {
 	Of     string            `key:"of" help:"parent table: ‘each’ is in its row, and deleting that row deletes these"`
 	Set    Set               `key:"set" words:"replace merge" help:"‘replace’: the array is the complete set of rows; ‘merge’: its elements are updates" default:"replace"`
 	Parent map[string]string `key:"parent" help:"new names for the parent's columns, such as ‘{id: order_id}’"`
-}
-
-// Rules say how messages update a row, as [fold.Options] do.
-type Rules struct {
-	Null      fold.Null                 `key:"null" words:"clear keep" help:"‘clear’: null sets NULL; ‘keep’: null counts as absent" default:"the top-level ‘null’"`
-	BadValues fold.BadValues            `key:"bad_values" words:"reject null" help:"values that their column cannot hold: ‘reject’ the message, or count them as ‘null’" default:"the top-level ‘bad_values’"`
-	FillOnly  bool                      `key:"fill_only" help:"whether to write only where the row has NULL" default:"the top-level ‘fill_only’"`
-	Merge     map[string]merge.Function // by column, if not [merge.Last]
-	// Version is zero for the parent's version in a child table, else for none.
-	Version    paths.Path `key:"version_field" help:"path of the version" default:"the top-level ‘version_field’; in a child the parent's"`
-	Scope      fold.Scope `key:"version_scope" words:"column row" help:"what has a version: each ‘column’, or the ‘row’" default:"the top-level ‘version_scope’; in a child the parent's"`
-	MaxColumns int        `key:"max_columns" help:"most columns that ‘unknown_fields: add’ adds" default:"the top-level ‘max_columns’"`
 }
 
 // OnDelete is what happens to a row when a message deletes it. The zero value removes it.

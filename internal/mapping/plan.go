@@ -1,6 +1,9 @@
 package mapping
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
@@ -27,6 +30,7 @@ type Plan struct {
 	unmatched     Unmatched
 	maxEach       int
 	fitted        []schema.Table // see [Plan.Fit]
+	plain         bool           // each line is a row of the only table
 }
 
 // discriminator is the path of [Discriminator]; nowhere: the mapping has no conditions.
@@ -204,8 +208,26 @@ func (s *source) fix() (why string) {
 	return why
 }
 
-// Fields returns the fields of messages that the mapping's paths start with.
-func (p *Plan) Fields() (names []string) { return p.trees.Members(0) }
+// Fields returns the fields of messages that the mapping names.
+func (p *Plan) Fields() (names []string) {
+	names = p.trees.Members(0)
+	for i := range p.tables {
+		if t := &p.tables[i]; t.isLine() {
+			names = append(names, t.spec.Key...)
+			names = slices.AppendSeq(names, maps.Keys(t.spec.Merge))
+		}
+	}
+	return names
+}
+
+// Names returns the numbers of the fields of lines.
+func (p *Plan) Names() *feed.Names { return p.names }
+
+// Mapping returns the mapping that the plan was compiled from.
+func (p *Plan) Mapping() *Mapping { return p.mapping }
+
+// IsPlain reports whether each line is a row of the only table.
+func (p *Plan) IsPlain() bool { return p.plain }
 
 // Tables returns the number of the plan's tables.
 func (p *Plan) Tables() int { return len(p.tables) }

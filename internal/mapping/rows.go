@@ -75,6 +75,25 @@ func (b *rowBuilder) result() []Row {
 	return b.changes
 }
 
+// addLine returns the change of a line that is a row of the only table. Without this short way, the whole of a sync of
+// plain lines takes 1.1 times as long.
+func (b *rowBuilder) addLine(l *feed.Line) []Row {
+	t := &b.plan.tables[0]
+	b.tables[0].hasRows = true
+	b.changes = append(b.changes[:0], Row{Change: fold.Change{Fields: l.Fields, Unnumbered: l.Unnumbered, Text: l.Text}})
+	c := &b.changes[0].Change
+	if t.deletes != nil || !t.row.version.IsNowhere() {
+		b.read.BeginLine(0, l)
+		if v := b.read.Get(t.row.version); v != nil {
+			c.Version = *v
+		}
+	}
+	if !t.spec.OnDelete.Insert && (l.Deletes || b.read.Matches(t.deletes)) {
+		c.Op = fold.Delete
+	}
+	return b.changes
+}
+
 // addRow adds the change of a table's row for the message or the current element, and the changes of its child rows.
 // parentKey is the parent row's key, nil without a parent.
 func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *refusal {

@@ -183,8 +183,11 @@ type pattern struct {
 	any  bool // it may match several names
 }
 
-// patterns returns the patterns for the table's names in the stream.
-func (t *Table) patterns() (all []pattern) {
+// patterns returns the patterns for a table's names in the stream; nil if there is no stream.
+func (c *compiler) patterns(t *Table) (all []pattern) {
+	if c.plan.stream == nil {
+		return nil
+	}
 	from := t.From
 	if from == nil {
 		from = []string{t.Name}

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weirsync/weir/internal/paths"
@@ -8,7 +9,7 @@ import (
 
 // An UnresolvedPath is a path of the mapping that found nothing so far, although its parent existed.
 type UnresolvedPath struct {
-	// By is the setting with the path: of a table when, each, row, delete_when, version_field or columns; of the
+	// By is the setting with the path: of a table when, each, row, delete_when, version_field, merge or columns; of the
 	// mapping ignore.
 	By     string
 	Table  string // "" for a path of the mapping
@@ -44,6 +45,13 @@ func (m *Mapper) UnresolvedPaths() (all []UnresolvedPath) {
 		all = m.unresolvedTests(all, t.deletes, of("delete_when"))
 		if !t.row.version.IsNowhere() && t.spec.Version.Base != paths.NoBase {
 			all = m.unresolvedPath(all, of("version_field"), t.row.version)
+		}
+		if t.isLine() {
+			for _, column := range slices.Sorted(maps.Keys(t.spec.Merge)) {
+				if !p.names.HasSeen(column) {
+					all = append(all, UnresolvedPath{By: "merge", Table: t.spec.Name, Path: column, Name: column})
+				}
+			}
 		}
 		if t.described {
 			continue

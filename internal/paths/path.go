@@ -148,6 +148,14 @@ func (p Path) String() string {
 	return b.String()
 }
 
+// Title returns the path for messages: String, or the bare name of a field.
+func (p Path) Title() string {
+	if p.Base == DefaultBase && len(p.Steps) == 1 && p.Steps[0].Index < 0 {
+		return p.Steps[0].Name
+	}
+	return p.String()
+}
+
 // EnvelopeVersion is the path of the version in a message's envelope.
 var EnvelopeVersion = Path{Base: VersionBase, Text: "the envelope's version"}
 

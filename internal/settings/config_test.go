@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/testcheck"
 )
 
@@ -77,7 +79,7 @@ func (k *taken) resolve(text string) (File, error) {
 	clear(k.values)
 	clear(k.lists)
 	var refused []error
-	f, err := Read(k.path, keys, databases, func(entries []Entry) fold.Options {
+	f, err := Read(k.path, keys, databases, func(entries []Entry) mapping.Table {
 		for _, e := range entries {
 			if e.When {
 				continue
@@ -94,16 +96,17 @@ func (k *taken) resolve(text string) (File, error) {
 		if v := value("key"); v != "" {
 			o.Key = strings.Split(v, ",")
 		}
-		o.Null, o.Version, o.FillOnly = fold.Null(cmp.Or(value("null"), string(o.Null))), value("version_field"), value("fill_only") == "true"
-		o.DeleteField, o.DeleteValue, _ = strings.Cut(value("delete_when"), "=")
+		o.Null, o.FillOnly = fold.Null(cmp.Or(value("null"), string(o.Null))), value("fill_only") == "true"
+		o.Version, _ = paths.ParsePath(value("version_field"))
+		o.DeleteWhen, _ = paths.ParseWhen(value("delete_when"))
 		return o
 	})
 	return f, errors.Join(append(refused, err)...)
 }
 
-// top returns the fold's default options.
-func top() fold.Options {
-	return fold.Options{Key: []string{"id"}, Null: fold.ClearNull, BadValues: fold.RejectBad, Scope: fold.ColumnScope, MaxColumns: 500}
+// top returns what tables inherit by default.
+func top() mapping.Table {
+	return mapping.Table{Key: []string{"id"}, Rules: fold.Rules{Null: fold.ClearNull, BadValues: fold.RejectBad, Scope: fold.ColumnScope, MaxColumns: 500}}
 }
 
 // databases are the kinds that a file may name.

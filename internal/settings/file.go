@@ -115,8 +115,8 @@ func (r *reader) entries(data []byte) (entries []Entry) {
 }
 
 // Read reads a file. settings and databases are the known names. fill receives the entries that are settings, and
-// returns the fold's options from all settings.
-func Read(path string, settings, databases []string, fill func([]Entry) fold.Options) (File, error) {
+// returns what the tables inherit.
+func Read(path string, settings, databases []string, fill func([]Entry) mapping.Table) (File, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return File{}, fmt.Errorf("the config file: %w", err)
@@ -154,42 +154,31 @@ func Read(path string, settings, databases []string, fill func([]Entry) fold.Opt
 	if at := given["table"]; at != nil {
 		r.fault(pos(at), "table", "is for a file without tables")
 	}
-	m.defaults = rules
-	return r.finish(m, given, deleteWhen)
+	if m.defaults = rules; deleteWhen != nil {
+		m.defaults.DeleteWhen = deleteWhen
+	}
+	return r.finish(m, given)
 }
 
 // finish adds the defaults of the tables and checks the mapping.
-func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node, deleteWhen paths.When) (File, error) {
+func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node) (File, error) {
 	place := func(name string) (at paths.Pos) {
 		if n := given[name]; n != nil {
 			at = pos(n)
 		}
 		return at
 	}
-	o := &m.defaults
-	if o.DeleteField != "" {
-		var err error
-		if deleteWhen, err = paths.ParseWhen(o.DeleteField + "=" + o.DeleteValue); err != nil {
-			r.fault(place("delete_when"), "delete_when", "%v", err)
-		}
-	}
-	var version paths.Path
-	if o.Version != "" {
-		var err error
-		if version, err = paths.ParsePath(o.Version); err != nil {
-			r.fault(place("version_field"), "version_field", "%v", err)
-		}
-		if version.Base == paths.DefaultBase {
-			version.Base = paths.MessageBase
-		}
+	version := &m.defaults.Version
+	if version.Base == paths.DefaultBase {
+		version.Base = paths.MessageBase
 	}
 	if m.UseVersion {
-		if o.Version != "" {
+		if version.Base != paths.NoBase {
 			r.fault(place("version"), "version", "version_field and the envelope's version cannot be combined: leave one out")
 		}
-		version = r.version(m.Envelope, place("version"))
+		*version = r.version(m.Envelope, place("version"))
 	}
-	r.inherit(m, deleteWhen, version)
+	r.inherit(m)
 	for _, t := range m.Drafts {
 		if !t.child() && t.Each.Base == paths.DefaultBase && len(t.Each.Steps) == 0 { // the elements of an array are messages
 			t.Each = paths.Path{}

@@ -192,7 +192,7 @@ func (b *builder) kafka() (k kafka.Options) {
 // needsRecordKeys reports whether record keys may name the keys of tables.
 func (b *builder) needsRecordKeys() bool {
 	m := b.plan.Mapping
-	return m != nil && m.Envelope != nil && m.Envelope.RecordKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.KeyByDefault })
+	return m.Envelope != nil && m.Envelope.RecordKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.KeyByDefault })
 }
 
 // tombstones returns what happens to records without a value.
@@ -200,16 +200,16 @@ func (b *builder) tombstones() (t kafka.Tombstones) {
 	o, m, fillOnly := &b.Kafka, b.plan.Mapping, b.rules.FillOnly
 	switch o.TombstonesByKey {
 	case "":
-		t.Drop = m != nil && m.Envelope != nil // they name no table, and follow a message that removes the row
-		if b.Mapping == nil && !fillOnly && len(b.plan.Job.Tables) == 1 && len(b.plan.Job.Tables[0].Fold.Key) == 1 && !b.plan.Job.Tables[0].KeyOpen {
-			t.Compacted = b.plan.Job.Tables[0].Fold.Key[0]
+		t.Drop = m.Envelope != nil // they name no table, and follow a message that removes the row
+		if b.Mapping == nil && !fillOnly && len(b.plan.Job.Tables) == 1 && len(b.plan.Job.Tables[0].Key) == 1 {
+			t.Compacted = b.plan.Job.Tables[0].Key[0]
 		}
 	case noTombstones:
 		t.Drop = true
 	default:
 		if t.Field = o.TombstonesByKey; fillOnly {
 			b.fault("tombstones-by-key", "--fill-only never removes a row: leave --tombstones-by-key out, or set it to off")
-		} else if m != nil && m.Envelope != nil && !m.AppliesTombstones() {
+		} else if m.Envelope != nil && !m.AppliesTombstones() {
 			b.fault("tombstones-by-key", "--tombstones-by-key: a record without a value names no table of the stream, and has no version: with an envelope it removes rows of one table that takes all messages and keeps no versions; leave it out, for a message that removes the row comes before it")
 		}
 	}

@@ -62,7 +62,7 @@ func (p *Plan) withoutKey() (names []string) {
 // namesKeyOf reports whether messages may name the key of a table. Other settings must not depend on that key.
 func (p *Plan) namesKeyOf(name string) bool {
 	m := p.Mapping
-	if m == nil || m.Envelope == nil || !m.Envelope.NamesKeys() {
+	if m.Envelope == nil || !m.Envelope.NamesKeys() {
 		return false
 	}
 	at := slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == name })

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
@@ -111,7 +111,7 @@ func (s *Spec) readFile() {
 			names = append(names, one.key())
 		}
 	}
-	f, err := Read(s.File, names, s.env.databases(), func(entries []Entry) fold.Options {
+	f, err := Read(s.File, names, s.env.databases(), func(entries []Entry) mapping.Table {
 		for i := range entries {
 			s.setEntry(&entries[i])
 		}

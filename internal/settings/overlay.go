@@ -24,33 +24,15 @@ func (n *Narrowing) Every() bool {
 	return n.Envelope != "" && err == nil && e.Table != nil
 }
 
-// Overlay returns the mapping of a run: the file's, or the mapping that the settings make for a table ([mapping.Star]:
-// for each table in the stream), or nil if there is neither. o are the options of the fold. open means that messages
-// may name the key. fault is called for each fault of a setting. name the key. fault is called with what is wrong with
-// a setting, by its name.
-func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options, open bool, fault func(name, format string, args ...any)) *mapping.Mapping {
-	if file != nil {
-		for _, one := range []struct {
-			name  string
-			given bool
-		}{{"columns", n.Columns != nil}, {"envelope", n.Envelope != ""}, {"merge", len(o.Merge) > 0}, {"row", n.Row != ""}, {"when", n.When != nil}} {
-			if one.given {
-				fault(one.name, "--"+one.name+" cannot be combined with the tables in %s; set it there", file.File)
-			}
-		}
-		return file
+// Overlay returns the mapping that the settings make for a table ([mapping.Star]: for each table in the stream). rules
+// are what the table inherits. open means that messages may name the key. fault is called with what is wrong with a
+// setting, by its name.
+func (n *Narrowing) Overlay(table string, rules mapping.Table, open bool, fault func(name, format string, args ...any)) *mapping.Mapping {
+	t, unknown := rules, rules.UnknownFields
+	t.Name, t.KeyOpen, t.Type = table, open, cast.Type{Kind: cast.Auto}
+	if t.Version.Base == paths.NoBase {
+		t.Scope = ""
 	}
-	_, plainDelete := fieldName(o.DeleteField)
-	_, plainVersion := fieldName(o.Version)
-	if n.Envelope == "" && n.Row == "" && n.When == nil && n.Columns == nil && plainDelete && plainVersion {
-		return nil
-	}
-	key, byDefault := o.Key, o.Key == nil
-	if byDefault {
-		key = []string{mapping.DefaultKey}
-	}
-	t := mapping.Table{Name: table, Key: key, KeyByDefault: byDefault, KeyOpen: open, Type: cast.Type{Kind: cast.Auto}, UnknownFields: o.UnknownFields,
-		Rules: mapping.Rules{Null: o.Null, BadValues: o.BadValues, FillOnly: o.FillOnly, Merge: o.Merge, MaxColumns: o.MaxColumns}}
 	check := func(name string, p paths.Path, err error) {
 		switch {
 		case err != nil:
@@ -63,12 +45,12 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	if n.Envelope != "" {
 		e, err := Preset(n.Envelope)
 		if err != nil {
-			return nil // a fault of the setting, reported already
+			return m // a fault of the setting, reported already
 		}
 		if m.Envelope = e; table != mapping.Star {
 			e.OneTable, t.From = true, []string{"*"}
 		}
-		if o.FillOnly && e.Removes() {
+		if t.FillOnly && e.Removes() {
 			fault("fill-only", "--fill-only: never removes a row, and the envelope %s has messages that do: leave one out", n.Envelope)
 		}
 	}
@@ -93,7 +75,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 	}
 	if n.Columns != nil {
 		t.UnknownFields = fold.IgnoreUnknown
-		if o.UnknownFields == fold.AddUnknown || o.UnknownFields == fold.RejectUnknown {
+		if unknown == fold.AddUnknown || unknown == fold.RejectUnknown {
 			fault("columns", "--columns: names all columns that are stored: leave --unknown-fields out")
 		}
 		for i, f := range n.Columns {
@@ -105,6 +87,7 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 				break
 			}
 		}
+		key := t.Key
 		if table == mapping.Star || open {
 			key = nil // a message names it
 		}
@@ -114,33 +97,11 @@ func (n *Narrowing) Overlay(file *mapping.Mapping, table string, o fold.Options,
 			}
 		}
 	}
-	if o.DeleteField != "" {
-		var err error
-		if t.DeleteWhen, err = paths.ParseWhen(o.DeleteField + "=" + o.DeleteValue); err != nil {
-			fault("delete-when", "--delete-when: %v", err)
-		}
-	}
-	if o.Version != "" {
-		var err error
-		t.Version, err = paths.ParsePath(o.Version)
-		t.Scope = o.Scope
-		check("version-field", t.Version, err)
+	if t.Version.Base != paths.NoBase {
+		check("version-field", t.Version, nil)
 	}
 	m.Tables = []mapping.Table{t}
 	return m
-}
-
-// fieldName returns the message field that a path names. ok is false for a path into a field. A text that is not a path
-// is the name of a field.
-func fieldName(text string) (name string, ok bool) {
-	p, err := paths.ParsePath(text)
-	switch {
-	case text == "" || err != nil:
-		return text, true
-	case len(p.Steps) == 1 && p.Steps[0].Index < 0 && p.Base != paths.ParentBase:
-		return p.Steps[0].Name, true
-	}
-	return "", false
 }
 
 // readWhen parses FIELD=VALUE, or FIELD=A,B for one of several values.

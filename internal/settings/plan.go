@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/paths"
@@ -19,7 +18,7 @@ import (
 // A Plan is a run's configuration, resolved in its environment.
 type Plan struct {
 	To      Destination
-	Mapping *mapping.Mapping // of the file or the settings; nil: messages are rows of the only table
+	Mapping *mapping.Mapping // of the file or the settings
 	Job     job.Config
 
 	spec    *Spec
@@ -29,14 +28,15 @@ type Plan struct {
 
 // Resumes reports whether the run prints resume values to stdout.
 func (p *Plan) Resumes() bool {
-	return p.Mapping != nil && p.Mapping.Envelope != nil && p.Mapping.Envelope.Resume.Base != paths.NoBase
+	return p.Mapping.Envelope != nil && p.Mapping.Envelope.Resume.Base != paths.NoBase
 }
 
 // A builder builds a plan from a spec and collects faults. It does not change the spec.
 type builder struct {
 	*Spec
 	kinds  source.Kinds        // without options
-	rules  fold.Options        // default options of a table
+	rules  mapping.Table       // what tables inherit
+	bad    bool                // rules have faults
 	keys   map[string][]string // primary keys of tables whose key no setting names
 	open   map[string]bool     // the tables in keys whose key messages may name
 	plan   Plan
@@ -46,8 +46,9 @@ type builder struct {
 // builder returns a builder with the parts that all plans have: the fold's options and the batch settings.
 func (s *Spec) builder() *builder {
 	b := &builder{Spec: s, kinds: s.env.sources()}
-	b.rules = b.foldRules()
-	b.plan.spec = s
+	b.rules = b.tableRules()
+	b.bad = len(b.faults) > 0
+	b.plan.spec, b.plan.Mapping = s, &mapping.Mapping{} // unless a fault leaves no other
 	b.plan.Job = job.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log,
 		BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, Buffer: int64(s.Batch.Buffer), Tombstones: s.Fold.Tombstones,
 		Restart: job.Restart{AcceptSettings: s.Once.AcceptSettings}}

@@ -43,7 +43,8 @@ func Print(m *mapping.Mapping, every []mapping.PeriodicSQL) ([]byte, error) {
 // withoutDefaults returns a table whose defaults, and rules without effect, are zero.
 func withoutDefaults(t mapping.Table) mapping.Table {
 	if t.Of != "" && t.Set != mapping.MergeSet { // the rules are those of an update
-		t.DeleteWhen, t.OnDelete, t.Rules = nil, mapping.OnDelete{}, mapping.Rules{BadValues: t.BadValues, MaxColumns: t.MaxColumns}
+		t.DeleteWhen, t.OnDelete, t.Version = nil, mapping.OnDelete{}, paths.Path{}
+		t.Rules = fold.Rules{BadValues: t.BadValues, UnknownFields: t.UnknownFields, MaxColumns: t.MaxColumns}
 	}
 	if t.Of == "" {
 		t.Set = ""

@@ -8,52 +8,58 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/merge"
 	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/source"
 )
 
-// foldRules returns the update rules of a table.
-func (b *builder) foldRules() fold.Options {
+// tableRules returns the settings that tables inherit.
+func (b *builder) tableRules() mapping.Table {
 	f := &b.Fold
-	o := fold.Options{Key: f.Key, Null: f.Null, BadValues: f.BadValues, FillOnly: f.FillOnly, Version: f.VersionField, Scope: f.VersionScope,
-		UnknownFields: b.Table.UnknownFields, MaxColumns: b.Table.MaxColumns}
+	t := mapping.Table{Key: f.Key, Rules: fold.Rules{Null: f.Null, BadValues: f.BadValues, FillOnly: f.FillOnly, Scope: f.VersionScope,
+		UnknownFields: b.Table.UnknownFields, MaxColumns: b.Table.MaxColumns}}
+	var err error
 	if f.DeleteWhen != "" {
-		var err error
-		if o.DeleteField, o.DeleteValue, err = paths.CutCondition(f.DeleteWhen); err != nil {
+		if t.DeleteWhen, err = paths.ParseWhen(f.DeleteWhen); err != nil {
 			b.fault("delete-when", "--delete-when %q: %v", f.DeleteWhen, err)
+		}
+	}
+	if f.VersionField != "" {
+		if t.Version, err = paths.ParsePath(f.VersionField); err != nil {
+			b.fault("version-field", "--version-field: %v", err)
 		}
 	}
 	if max := b.Source.MaxLine; max < 1 || max > source.LimitMaxLine {
 		b.fault("max-line", "--max-line %s: must be between 1B and %s", max, Size(source.LimitMaxLine))
 	}
-	keyless := o.Key != nil && len(o.Key) == 0
+	keyless := f.Key != nil && len(f.Key) == 0
 	if b.Mapping == nil { // otherwise the tables have their own rules
 		for _, needs := range []struct {
 			name  string
 			given bool
-		}{{"delete-when", f.DeleteWhen != ""}, {"version-field", o.Version != ""}, {"fill-only", o.FillOnly}, {"tombstones-by-key", b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones}} {
+		}{{"delete-when", f.DeleteWhen != ""}, {"version-field", f.VersionField != ""}, {"fill-only", f.FillOnly}, {"tombstones-by-key", b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones}} {
 			b.faultIf(keyless && needs.given, needs.name, "--%s needs a key, and --key none makes each message its own row: leave one of them out", needs.name)
 		}
 	}
 	keys := map[string]bool{}
-	for _, k := range o.Key {
-		if len(o.Key) == 1 && k == "" {
+	for _, k := range f.Key {
+		if len(f.Key) == 1 && k == "" {
 			b.fault("key", "--key names no field")
 			break
 		}
 		name := strings.ToLower(k)
 		if k == "" || keys[name] {
-			b.fault("key", "--key %s: the names of the fields must differ, and none may be empty", strings.Join(o.Key, ","))
+			b.fault("key", "--key %s: the names of the fields must differ, and none may be empty", strings.Join(f.Key, ","))
 			break
 		}
 		keys[name] = true
 	}
-	o.Merge = b.functions()
-	b.faultIf(o.FillOnly && o.DeleteField != "", "fill-only", "--fill-only never removes a row: leave --delete-when out")
-	b.faultIf(o.FillOnly && o.Version != "", "fill-only", "--fill-only needs no version: leave one of --version-field and --fill-only out")
-	b.faultIf(o.Scope == fold.RowScope && o.Version == "", "version-scope", "--version-scope row: name the field with --version-field")
-	return o
+	t.Merge = b.functions()
+	b.faultIf(f.FillOnly && f.DeleteWhen != "", "fill-only", "--fill-only never removes a row: leave --delete-when out")
+	b.faultIf(f.FillOnly && f.VersionField != "", "fill-only", "--fill-only needs no version: leave one of --version-field and --fill-only out")
+	b.faultIf(f.VersionScope == fold.RowScope && f.VersionField == "", "version-scope", "--version-scope row: name the field with --version-field")
+	return t
 }
 
 // functions returns the merge functions of --merge, by column.
@@ -82,7 +88,7 @@ func (b *builder) functions() map[string]merge.Function {
 // addsTo returns [job.Table.AddsTo] of the first table with sums, else of the first table to which messages add rows.
 func (b *builder) addsTo() (to string, sums bool) {
 	tables := slices.Clone(b.plan.Job.Tables)
-	if star := b.plan.Job.Mapping.Star; star != nil {
+	if star := b.plan.Job.Star; star != nil {
 		tables = append(tables, *star)
 	}
 	for i := range tables {
@@ -100,7 +106,7 @@ func (b *builder) checkRepeats(feed *job.Feed, live bool) {
 		return
 	}
 	rebuild := "--restart rebuild empties the table first (if weir did not make it: empty it, run weir forget, and sync again)"
-	if b.plan.Job.Mapping.Star != nil {
+	if b.plan.Job.Star != nil {
 		rebuild = "drop the tables, run weir forget, and sync again"
 	}
 	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: %s", to, rebuild)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/paths"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/testcheck"
@@ -180,53 +182,43 @@ func TestRules(t *testing.T) {
 }
 
 func TestOverlay_MakesOneTable(t *testing.T) {
-	f := func(n Narrowing, o fold.Options, want string) {
+	f := func(n Narrowing, rules mapping.Table, want string) {
 		t.Helper()
-		m := n.Overlay(nil, "gates", o, false, func(_, format string, args ...any) { t.Errorf(format, args...) })
-		if m == nil {
-			if want != "" {
-				t.Errorf("%+v makes nothing", n)
-			}
-			return
-		}
+		m := n.Overlay("gates", rules, false, func(_, format string, args ...any) { t.Errorf(format, args...) })
 		text, err := Print(m, nil)
 		testcheck.NoError(t, err)
 		if got := strings.ReplaceAll(string(text), "\n    ", "; "); got != "tables:\n  gates:; "+want+"\n" {
 			t.Errorf("%+v makes\n%s", n, got)
 		}
 	}
-	rules := func(change func(*fold.Options)) fold.Options {
+	rules := func(change func(*mapping.Table)) mapping.Table {
 		o := top()
 		change(&o)
 		return o
 	}
-	f(Narrowing{}, top(), "")
+	f(Narrowing{}, top(), "key: id; max_columns: 500")
 	f(Narrowing{Row: "after"}, top(), "row: after; key: id; max_columns: 500")
-	f(Narrowing{Row: "payload.after"}, rules(func(o *fold.Options) {
-		o.DeleteField, o.DeleteValue, o.Version, o.Null, o.UnknownFields = "op", "d", "source.lsn", fold.KeepNull, fold.AddUnknown
-	}), "row: payload.after; key: id; unknown_fields: add; delete_when: {op: d}; null: keep; version_field: source.lsn; version_scope: column; max_columns: 500")
+	f(Narrowing{Row: "payload.after"}, rules(func(o *mapping.Table) {
+		o.DeleteWhen, _ = paths.ParseWhen("op=d")
+		o.Version, _ = paths.ParsePath("source.lsn")
+		o.Null, o.UnknownFields = fold.KeepNull, fold.AddUnknown
+	}), "row: payload.after; key: id; delete_when: {op: d}; version_field: source.lsn; null: keep; version_scope: column; unknown_fields: add; max_columns: 500")
 	f(Narrowing{When: []string{"type=a,b", "x.y=null", "z="}}, top(), `when: {type: [a, b], x.y: null, z: ""}; key: id; max_columns: 500`)
-	f(Narrowing{Columns: []string{"gate", "a.b", "id"}}, rules(func(o *fold.Options) { o.Key = []string{"id", "nr"}; o.FillOnly = true }),
-		`key: [id, nr]; unknown_fields: ignore; fill_only: true; columns:;   id: null;   nr: null;   gate: null;   a.b: null`)
+	f(Narrowing{Columns: []string{"gate", "a.b", "id"}}, rules(func(o *mapping.Table) { o.Key = []string{"id", "nr"}; o.FillOnly = true }),
+		`key: [id, nr]; fill_only: true; unknown_fields: ignore; columns:;   id: null;   nr: null;   gate: null;   a.b: null`)
 }
 
 func TestOverlay_ReportsAllFaults(t *testing.T) {
-	f := func(n Narrowing, file *mapping.Mapping, o fold.Options, want ...string) {
-		t.Helper()
-		var got []string
-		n.Overlay(file, "gates", o, false, func(_, format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) })
-		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("%+v: %v\nwant %s", n, strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	}
-	all := Narrowing{Row: "a", When: []string{"a=b"}, Columns: []string{"c"}}
-	f(all, &mapping.Mapping{File: "weir.yaml"}, top(), "--columns cannot be combined with the tables in weir.yaml; set it there",
-		"--row cannot be combined with the tables in weir.yaml; set it there", "--when cannot be combined with the tables in weir.yaml; set it there")
 	o := top()
-	o.UnknownFields, o.DeleteField, o.Version = fold.AddUnknown, "a..b", "^.v"
-	f(Narrowing{Row: "a..b", When: []string{"x", "a=1", "a=2", "a==b"}, Columns: []string{"g", "g"}}, nil, o,
-		`--row: path "a..b": a name is empty`, `--when: "x": must be FIELD=VALUE, such as op=delete`, "--when: a is named twice: a=A,B means one of them", `--when: "a==b": FIELD=VALUE has one equals sign, as in a=b`,
-		"--columns: names all columns that are stored: leave --unknown-fields out", "--columns: g,g: the names must differ, and none may be empty", `--delete-when: path "a..b": a name is empty`, "--version-field: ^.v: ^ is the parent of an element, and a message has none")
+	o.UnknownFields = fold.AddUnknown
+	o.Version, _ = paths.ParsePath("^.v")
+	var got []string
+	(&Narrowing{Row: "a..b", When: []string{"x", "a=1", "a=2", "a==b"}, Columns: []string{"g", "g"}}).Overlay("gates", o, false, func(_, format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) })
+	want := []string{`--row: path "a..b": a name is empty`, `--when: "x": must be FIELD=VALUE, such as op=delete`, "--when: a is named twice: a=A,B means one of them", `--when: "a==b": FIELD=VALUE has one equals sign, as in a=b`,
+		"--columns: names all columns that are stored: leave --unknown-fields out", "--columns: g,g: the names must differ, and none may be empty", "--version-field: ^.v: ^ is the parent of an element, and a message has none"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 }
 
 // TestValues checks the texts in testdata/values.txtar.

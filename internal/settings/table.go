@@ -21,7 +21,7 @@ type mappingDraft struct {
 	Every      []mapping.PeriodicSQL `key:"every" help:"SQL to run between two batches, by period (‘{10m: SQL}’): see [remove old rows](tables.md#remove-old-rows)"`
 	Cases      []Case                `key:"tests" help:"feeds and expected rows, see below"`
 
-	defaults fold.Options
+	defaults mapping.Table
 }
 
 // A tableDraft is a table that is being read.
@@ -133,7 +133,7 @@ func (r *reader) tables(n *yaml.Node, where string) (tables []*tableDraft) {
 }
 
 // inherit adds to tables what they inherit from the top of the file, and defaults.
-func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.Path) {
+func (r *reader) inherit(m *mappingDraft) {
 	for _, t := range m.Drafts {
 		o := &m.defaults
 		leave := func(name string) bool { return t.given[name] == nil }
@@ -152,13 +152,13 @@ func (r *reader) inherit(m *mappingDraft, deleteWhen paths.When, version paths.P
 			t.FillOnly = o.FillOnly
 		}
 		if leave("version_field") && (!t.child() || t.replaced()) { // otherwise it is the parent's
-			t.Version = version
+			t.Version = o.Version
 		}
 		if leave("version_scope") && t.Version.Base != paths.NoBase {
 			t.Scope = o.Scope
 		}
 		if leave("delete_when") && !t.child() {
-			t.DeleteWhen = deleteWhen
+			t.DeleteWhen = o.DeleteWhen
 		}
 		if leave("max_columns") {
 			t.MaxColumns = o.MaxColumns

@@ -7,45 +7,39 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/schema"
 )
 
 // tables makes the tables of the plan: the tables of the file, or the one that the settings name.
 func (b *builder) tables(name string) {
-	before := len(b.faults)
-	rules, once := b.rules, &b.Once
-	if rules.Key == nil {
-		rules.Key = b.keys[name]
-	}
-	m := b.Fold.Overlay(b.withKeys(b.Mapping), name, rules, b.open[name], b.fault)
-	if m != nil && b.Mapping == nil {
-		m.Tables[0].KeyByDefault = b.rules.Key == nil
-	}
-	b.plan.table, b.plan.Mapping = name, m
-	switch {
-	case len(b.faults) > before:
-		return
-	case once.Tables != nil && len(once.Tables) == 0:
-		b.fault("tables", "--tables names no table")
-		return
-	case once.Tables != nil && b.Mapping == nil:
-		b.fault("tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
-		return
-	case m == nil:
+	before, once := len(b.faults), &b.Once
+	m := b.withKeys(b.Mapping)
+	if m == nil {
+		rules := b.rules
 		if rules.Key == nil {
-			rules.Key = []string{mapping.DefaultKey}
+			rules.KeyByDefault = true
+			if rules.Key = b.keys[name]; rules.Key == nil {
+				rules.Key = []string{mapping.DefaultKey}
+			}
 		}
-		rules.DeleteField, _ = fieldName(rules.DeleteField)
-		rules.Version, _ = fieldName(rules.Version)
-		if err := fold.CheckMerge(&schema.Table{}, rules); err != nil {
+		m = b.Fold.Overlay(name, rules, b.open[name], b.fault)
+		if err := fold.CheckMerge(&schema.Table{}, fold.Options{Rules: rules.Rules, Key: rules.Key, Deletes: rules.DeleteWhen != nil, Version: rules.Version.Title()}); err != nil {
 			b.fault("merge", "--merge: %v", err)
 		}
-		b.plan.Job.Tables = []job.Table{{Name: name, Fold: rules}}
-		return
-	case b.Table.Name != "" && m.File != "":
-		b.fault("table", "--table %s: %s names its tables; leave --table out", b.Table.Name, m.File)
+		b.faultIf(once.Tables != nil && len(once.Tables) > 0, "tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
+	} else {
+		n := &b.Fold.Narrowing
+		for _, one := range []struct {
+			name  string
+			given bool
+		}{{"columns", n.Columns != nil}, {"envelope", n.Envelope != ""}, {"merge", len(b.rules.Merge) > 0}, {"row", n.Row != ""}, {"when", n.When != nil}} {
+			b.faultIf(one.given, one.name, "--"+one.name+" cannot be combined with the tables in %s; set it there", m.File)
+		}
+		b.faultIf(b.Table.Name != "", "table", "--table %s: %s names its tables; leave --table out", b.Table.Name, m.File)
+	}
+	b.faultIf(once.Tables != nil && len(once.Tables) == 0, "tables", "--tables names no table")
+	if b.plan.table, b.plan.Mapping = name, m; len(b.faults) > before || b.bad {
 		return
 	}
 	b.faultIf(b.Table.ForeignKeys == IgnoreForeignKeys && slices.ContainsFunc(m.Tables, hasForeignKey),
@@ -56,7 +50,7 @@ func (b *builder) tables(name string) {
 		return
 	}
 	b.add(Locate(m.File, b.plan.Job.Map(b.forDatabase(written), whole, b.plan.To.Caps.Limits)))
-	b.faultIf(b.plan.Job.Mapping.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
+	b.faultIf(b.plan.Job.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
 	b.faultIf(once.Tables != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
 }
 

@@ -32,8 +32,8 @@ func (c *randomCase) drawMapping(rnd *rand.Rand, file string) {
 
 // mappingOf parses the mapping of a config file.
 func mappingOf(file string) (*mapping.Mapping, error) {
-	f, err := settings.Read(file, nil, []string{"sqlite", "postgres"}, func([]settings.Entry) folding.Options {
-		return folding.Options{Key: []string{"id"}, Null: folding.ClearNull, Scope: folding.ColumnScope, MaxColumns: 500}
+	f, err := settings.Read(file, nil, []string{"sqlite", "postgres"}, func([]settings.Entry) mapping.Table {
+		return mapping.Table{Key: []string{"id"}, Rules: folding.Rules{Null: folding.ClearNull, Scope: folding.ColumnScope, MaxColumns: 500}}
 	})
 	if err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func (s *story) begin(options string) {
 func (s *story) mapping(text string) *mapping.Mapping {
 	file := filepath.Join(s.t.TempDir(), "weir.yaml")
 	testcheck.NoError(s.t, os.WriteFile(file, []byte("tables: "+text), 0o600))
-	resolved, err := settings.Read(file, nil, []string{"postgres"}, func([]settings.Entry) fold.Options { return fold.Options{} })
+	resolved, err := settings.Read(file, nil, []string{"postgres"}, func([]settings.Entry) mapping.Table { return mapping.Table{} })
 	testcheck.NoError(s.t, err)
 	return resolved.Mapping
 }

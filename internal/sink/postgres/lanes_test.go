@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
@@ -89,17 +88,17 @@ func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 }
 
 // newFolder returns a fold for a table.
-func newFolder(t testing.TB, s sink.Sink, table string, change ...func(*fold.Options)) *fold.Folder {
+func newFolder(t testing.TB, s sink.Sink, table string, change ...func(*fold.Options)) *sinktest.Folder {
 	t.Helper()
 	known, err := sink.Table(t.Context(), s.Tables, table, []string{"id"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := fold.Options{Key: []string{"id"}, MaxColumns: 500, UnknownFields: fold.AddUnknown, Limits: s.Caps().Limits, Log: logtest.New(t)}
+	o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{MaxColumns: 500, UnknownFields: fold.AddUnknown}, Limits: s.Caps().Limits, Log: logtest.New(t)}
 	for _, c := range change {
 		c(&o)
 	}
-	return fold.NewFolder(&feed.Names{}, known, o)
+	return sinktest.NewFolder(known, o, "")
 }
 
 // TestLanes_FlushWritesOneRowOfWeirs: a flush of a known source writes only its checkpoint in weir's tables, so it
@@ -125,7 +124,7 @@ func TestLanes_FlushWritesOneRowOfWeirs(t *testing.T) {
 func TestLanes_TablesThatTakeTurns(t *testing.T) {
 	db, p := throughProxy(t, testpg.New(t))
 	s := db.Open(t)
-	folders := map[string]*fold.Folder{"t": newFolder(t, s, "t"), "u": newFolder(t, s, "u")}
+	folders := map[string]*sinktest.Folder{"t": newFolder(t, s, "t"), "u": newFolder(t, s, "u")}
 	for n := range 6 {
 		for table, folder := range folders {
 			f := &sink.Flush{Batches: []*fold.Batch{{}}, Job: "job", Run: "run",

@@ -98,8 +98,8 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
 	}
 	orders := func() *mapping.Mapping {
-		file, err := settings.Read("../../../examples/orders/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]settings.Entry) fold.Options {
-			return fold.Options{Version: "updated_at", Scope: fold.ColumnScope}
+		file, err := settings.Read("../../../examples/orders/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]settings.Entry) mapping.Table {
+			return mapping.Table{Version: paths.FieldPath("updated_at"), Rules: fold.Rules{Scope: fold.ColumnScope}}
 		})
 		if err != nil {
 			t.Fatal(err)

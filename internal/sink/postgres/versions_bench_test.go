@@ -13,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testcheck"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -98,7 +99,7 @@ func median(all []float64) float64 {
 type benchRun struct {
 	db     *postgres.DB
 	pid    int // the server process's
-	folder *fold.Folder
+	folder *sinktest.Folder
 	f      *sink.Flush
 }
 

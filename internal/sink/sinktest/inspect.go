@@ -323,8 +323,7 @@ func sealed(t *testing.T, i sink.Inspector, key []string, merges map[string]merg
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := fold.NewFolder(&feed.Names{}, known, fold.Options{Key: key, DeleteField: "op", DeleteValue: "delete", Merge: merges, UnknownFields: fold.AddUnknown, MaxColumns: 500,
-		Limits: i.Caps().Limits, Log: logtest.New(t)})
+	f := NewFolder(known, fold.Options{Key: key, Rules: fold.Rules{Merge: merges, UnknownFields: fold.AddUnknown, MaxColumns: 500}, Limits: i.Caps().Limits, Log: logtest.New(t)}, "op=delete")
 	b := &fold.Batch{}
 	for _, line := range lines {
 		if err := f.Fold(b, []byte(line), fold.Place{}); err != nil {

@@ -110,7 +110,7 @@ func (m *merging) options(_ string, o *fold.Options) {
 		o.Merge[column] = must(merge.Parse(function))
 	}
 	if m.rules.Version != "" {
-		o.Version, o.Scope, o.DeleteField = m.rules.Version, fold.ColumnScope, ""
+		o.Version, o.Scope, o.Deletes = m.rules.Version, fold.ColumnScope, false
 		if m.rules.RowScope {
 			o.Scope = fold.RowScope
 		}

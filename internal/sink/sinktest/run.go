@@ -29,7 +29,7 @@ type Setup struct {
 	Job     string
 	Sources []string // each flush advances all of them
 	Unnamed bool     // no run resumes the sources
-	// Tables are the tables to write, parents first; for several, messages are as for a [Router].
+	// Tables are the tables to write, parents first; for several, messages are as for a [router].
 	Tables  []string
 	Options func(table string, o *fold.Options)
 	// Mapping makes rows of the messages, instead of Tables and Options.
@@ -77,7 +77,7 @@ func BeginTable(t *testing.T, db Database, name string, keys ...string) *Run {
 	return Setup{Job: "feed > " + name, Tables: []string{name}, Options: all(key(keys...))}.Begin(t, db)
 }
 
-// BeginTables is Begin for several tables, parents first; messages are as for a [Router].
+// BeginTables is Begin for several tables, parents first; messages are as for a [router].
 func BeginTables(t *testing.T, db Database, tables []string, change ...func(table string, o *fold.Options)) *Run {
 	t.Helper()
 	return Setup{Tables: tables, Options: func(table string, o *fold.Options) {
@@ -243,7 +243,7 @@ func (r *Run) read() (keyErr error) {
 func (r *Run) readPlain(names *feed.Names) (keyErr error) {
 	var options []fold.Options
 	for _, name := range r.Tables {
-		o := fold.Options{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 500, Limits: r.Sink.Caps().Limits, Log: logtest.New(r.t)}
+		o := fold.Options{Deletes: true, Key: []string{"id"}, Rules: fold.Rules{MaxColumns: 500}, Limits: r.Sink.Caps().Limits, Log: logtest.New(r.t)}
 		if r.Options != nil {
 			r.Options(name, &o)
 		}
@@ -269,18 +269,26 @@ func (r *Run) readPlain(names *feed.Names) (keyErr error) {
 		r.folders = append(r.folders, fold.NewFolder(names, t, o))
 	}
 	if len(r.Tables) > 1 {
-		router := NewRouter(names, r.Tables, options)
+		router := newRouter(names, r.Tables, options)
 		r.changes = func(l *feed.Line, at fold.Place) ([]fold.TableChange, error) {
 			changes, _, err := router.Map(l, "", at)
 			return changes, err
 		}
 		return keyErr
 	}
-	mapper := fold.NewMapper(names, options[0])
+	mapper := NewMapper(names, options[0], deleteWhen(&options[0]))
 	r.changes = func(l *feed.Line, _ fold.Place) ([]fold.TableChange, error) {
 		return []fold.TableChange{{Change: mapper.Map(l)}}, nil
 	}
 	return keyErr
+}
+
+// deleteWhen returns the condition of a delete.
+func deleteWhen(o *fold.Options) string {
+	if o.Deletes {
+		return "op=delete"
+	}
+	return ""
 }
 
 func (r *Run) readMapped(names *feed.Names) (err error) {
@@ -366,9 +374,6 @@ func (r *Run) fold(line []byte, at fold.Place) (table int, err error) {
 	changes, err := r.changes(&l, at)
 	if err != nil || len(changes) == 0 {
 		return -1, err
-	}
-	if r.plan == nil && len(r.folders) == 1 {
-		return 0, r.folders.AddOnly(r.set, &changes[0].Change, at)
 	}
 	return r.folders.Add(r.set, changes, at)
 }

@@ -13,27 +13,27 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A Router is a test's mapping of messages to several tables. The field TABLE.FIELD is FIELD of a table. A field
+// A router is a test's mapping of messages to several tables. The field TABLE.FIELD is FIELD of a table. A field
 // without a dot belongs to each table for which the message has other fields.
-type Router struct {
+type router struct {
 	tables  []string
 	names   *feed.Names
-	mappers []*fold.Mapper // by table
+	mappers []*Mapper // by table
 	fields  [][]feed.Field
 	changes []fold.TableChange
 }
 
-// NewRouter returns a router to tables, with the options of their folds.
-func NewRouter(names *feed.Names, tables []string, options []fold.Options) *Router {
-	r := &Router{tables: tables, names: names, fields: make([][]feed.Field, len(tables))}
+// newRouter returns a router to tables, with the options of their folds.
+func newRouter(names *feed.Names, tables []string, options []fold.Options) *router {
+	r := &router{tables: tables, names: names, fields: make([][]feed.Field, len(tables))}
 	for _, o := range options {
-		r.mappers = append(r.mappers, fold.NewMapper(names, o))
+		r.mappers = append(r.mappers, NewMapper(names, o, deleteWhen(&o)))
 	}
 	return r
 }
 
 // Map returns the changes of a line, in the order of the tables. No table rejects a line here.
-func (r *Router) Map(l *feed.Line, _ string, _ fold.Place) (_ []fold.TableChange, table int, _ error) {
+func (r *router) Map(l *feed.Line, _ string, _ fold.Place) (_ []fold.TableChange, table int, _ error) {
 	r.changes = r.changes[:0]
 	for i, name := range r.tables {
 		fields, own := r.fields[i][:0], false

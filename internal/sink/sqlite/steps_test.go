@@ -33,7 +33,7 @@ import (
 //	min(n) = max(n) = flushes of the job = lines rejected.
 type steps struct {
 	sink   sink.Sink
-	folder *fold.Folder
+	folder *sinktest.Folder
 	batch  fold.Batch
 	cp     sink.Checkpoint
 	rows   int
@@ -50,7 +50,7 @@ func newSteps(ctx context.Context, s sink.Sink, rows int) (*steps, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.folder = fold.NewFolder(&feed.Names{}, t, fold.Options{Key: []string{"id"}, UnknownFields: fold.AddUnknown, MaxColumns: 10, Limits: s.Caps().Limits, Log: slog.New(slog.DiscardHandler)})
+	st.folder = sinktest.NewFolder(t, fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 10}, Limits: s.Caps().Limits, Log: slog.New(slog.DiscardHandler)}, "")
 	return st, nil
 }
 
