@@ -168,7 +168,7 @@ func (rd *reader) foldArray(flushing context.Context, m *message) (v verdict) {
 // between sets.
 func (rd *reader) beginArray(flushing context.Context, m *message) error {
 	f := rd.folding
-	adds := f.run.cfg.Mapping.Star != nil && !f.run.looks && !f.constrained
+	adds := f.run.cfg.Star != nil && !f.run.looks && !f.constrained
 	if rd.filler.set.Rows() > 0 && (adds || rd.cfg.Rejects.To == FailRejects) {
 		if err := rd.split(flushing, m.of, m.begin); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/testcheck"
 )
@@ -63,8 +64,9 @@ func syncChecked(b *testing.B, driver, path string, rejects int64) time.Duration
 	db, p := openSink(b, dest, level), progress.New("t")
 	b.StartTimer()
 	start := time.Now()
-	err := job.Run(b.Context(), job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Buffer: 1 << 30, Rejects: job.RejectRules{To: job.KeepRejects, Max: 20_000},
-		Tables: []job.Table{{Name: "t", Key: []string{"id"}, Fold: fold.Options{Key: []string{"id"}, MaxColumns: 100}}}, Log: logtest.New(b)}, db, nil, p)
+	c := job.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Buffer: 1 << 30, Rejects: job.RejectRules{To: job.KeepRejects, Max: 20_000}, Log: logtest.New(b)}
+	plainTable(b, &c, mapping.Table{Rules: fold.Rules{MaxColumns: 100}})
+	err := job.Run(b.Context(), c, db, nil, p)
 	took := time.Since(start)
 	b.StopTimer()
 	testcheck.NoError(b, err)
