@@ -18,7 +18,7 @@ type Refusal struct {
 	// refers to.
 	Waits bool
 	// Slow reports that no row is rejected, but that writing this many rows exceeds the database's time limit. Fewer
-	// may succeed.
+	// may succeed. It is not set for a single row or message.
 	Slow bool
 }
 
@@ -107,8 +107,8 @@ func (s *search) pass(todo []fold.Message, size int) (aside []fold.Message, err 
 			p.rejected(last + 1 - p.at)
 			if refused.Waits && !s.final {
 				s.setAside(todo, last, refused)
-			} else if err := s.reject(piece[0], refused); err != nil {
-				return nil, err
+			} else {
+				s.reject(piece[0], refused)
 			}
 		}
 		if err := s.f.tellSearching(s.state); err != nil {
@@ -166,18 +166,15 @@ func (s *search) rejectAlone(aside []fold.Message) (others []fold.Message, err e
 	for i, m := range aside { // all messages of the pass
 		if why := s.aside[i]; why == nil {
 			others = append(others, m)
-		} else if err := s.reject(m, why); err != nil {
-			return nil, err
+		} else {
+			s.reject(m, why)
 		}
 	}
 	return others, s.f.tellSearching(s.state)
 }
 
-// reject rejects a message. If the message was only too slow, it returns an error instead.
-func (s *search) reject(m fold.Message, why *Refusal) error {
-	if why.Slow {
-		return why.Err
-	}
+// reject rejects a message.
+func (s *search) reject(m fold.Message, why *Refusal) {
 	table, detail := why.Table, why.Error()
 	switch {
 	case len(s.batches) == 1:
@@ -187,7 +184,6 @@ func (s *search) reject(m fold.Message, why *Refusal) error {
 	}
 	s.rejects = append(s.rejects, fold.Reject{Place: m.Place(), Table: table, Reason: feed.Database, Detail: detail, Text: slices.Clone(m.Text())})
 	s.state.Rejected, s.state.Last = len(s.rejects), &s.rejects[len(s.rejects)-1]
-	return nil
 }
 
 // firstPiece is how many messages a search writes first.
@@ -248,8 +244,6 @@ func writeUnlogged(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) error
 				of = of[len(piece[table]):]
 			case !why.Slow:
 				return ErrUnlogged{Err: why.Err}
-			case size == 1:
-				return why.Err
 			default:
 				size /= 2
 			}

@@ -160,7 +160,10 @@ func (p *part) change() {
 	if s.put(p.ddl...); len(p.ddl) > 0 {
 		s.add(patiently)
 	}
-	if p.b.Versioned() && p.b.Scope == fold.ColumnScope {
-		d.readyVersions(s, &p.after)
+	if !p.t.Exists { // a former table of that name may have left its versions
+		d.dropVersions(s, d.fullName(&p.after))
+	}
+	if p.b.Versioned() && p.b.Scope == fold.ColumnScope && !d.versions {
+		s.addAll(d.dialect().Versions()...)
 	}
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +56,6 @@ type tableFacts struct {
 	Rewritten   bool   // it has rules
 	Rules       int    // constraints and triggers of others
 	Triggers    bool   // on inserts
-	Held        string // what has a column of the table's type
 	Below       bool   // other tables have rows of it
 	Deferrable  string // a unique or exclusion constraint that triggers check
 	Columns     []columnRow
@@ -74,10 +72,6 @@ const tableSQL = `SELECT row_to_json(x) FROM (
       + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = r.oid AND contype IN ('c', 'f', 'x') OR confrelid = r.oid) AND NOT (` + ownKey + `)) AS rules,
     EXISTS (SELECT FROM pg_trigger
       WHERE (tgrelid = r.oid OR tgrelid IN (SELECT relid FROM pg_partition_tree(r.oid))) AND NOT tgisinternal AND tgtype & 4 <> 0) AS triggers,
-    (SELECT min(pg_describe_object(p.classid, p.objid, p.objsubid))
-      FROM pg_depend p JOIN pg_class u ON u.oid = p.objid AND u.relkind IN ('r', 'p', 'm')
-      WHERE p.classid = 'pg_class'::regclass AND p.objsubid > 0 AND p.refclassid = 'pg_type'::regclass
-        AND p.refobjid IN (SELECT y.oid FROM pg_type y WHERE y.oid = r.reltype OR y.typelem = r.reltype AND y.typcategory = 'A')) AS held,
     r.relhassubclass AS below,
     (SELECT min(conname) FROM pg_constraint
       WHERE (conrelid = r.oid OR conrelid IN (SELECT relid FROM pg_partition_tree(r.oid))) AND contype IN ('p', 'u', 'x') AND condeferrable) AS deferrable,
@@ -98,8 +92,7 @@ const factsSQL = `SELECT concat_ws('; ',
     (SELECT string_agg('UNIQUE ' || indkey::text, ', ' ORDER BY indkey::text) FROM pg_index
       WHERE indrelid = c.oid AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL),
     CASE WHEN relchecks > 0 THEN 'CHECK' END, CASE WHEN relhasrules THEN 'RULE' END, CASE WHEN relhassubclass THEN 'INHERITED' END,
-    CASE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) THEN 'TRIGGER' END,
-    CASE WHEN row_security_active(c.oid) THEN 'ROW SECURITY' END)
+    CASE WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) THEN 'TRIGGER' END)
   FROM pg_class c WHERE c.oid = r.oid`
 
 // An indexRow is a row of indexesSQL.
@@ -228,7 +221,6 @@ func (d *DB) relationOf(t relation, facts *tableFacts, key []string) (relation, 
 	ruled := facts.Rules > 0 || facts.Kind == "p"
 	for i := range facts.Columns {
 		c, more := facts.Columns[i].column()
-		more.held = cmp.Or(more.held, facts.Held)
 		t.Columns, t.cols = append(t.Columns, c), append(t.cols, more)
 	}
 	var primary []string

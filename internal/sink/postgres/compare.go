@@ -62,22 +62,9 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 	if err != nil {
 		return err
 	}
-	keys := c.keyTexts()
-	page := len(known) + comparedRows // so the first page has other rows, if there are any
-	for begin := 0; ; begin += page {
-		r, err := d.query(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %s LIMIT %d OFFSET %d", keys, c.table.ident, keys, page, begin))
-		if err != nil {
-			return d.sinkError(err)
-		}
-		for _, row := range r[0].rows {
-			if !known[keyOf(row)] && !each(string(bytes.Join(row, []byte(",")))) {
-				return nil
-			}
-		}
-		if len(r[0].rows) < page {
-			return nil
-		}
-	}
+	return d.sinkError(d.eachRow(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %[1]s", c.keyTexts(), c.table.ident), func(row [][]byte) bool {
+		return known[keyOf(row)] || each(string(bytes.Join(row, []byte(","))))
+	}))
 }
 
 // Sums implements [sink.Inspector]. The server formats the texts of both.
@@ -107,26 +94,26 @@ func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, e
 	if err != nil {
 		return have, want, err
 	}
-	return have, want, d.sinkError(d.eachRow(ctx, "SELECT "+strings.Join(theirs, ", ")+" FROM "+c.table.ident+" t", have.Add))
+	return have, want, d.sinkError(d.eachRow(ctx, "SELECT "+strings.Join(theirs, ", ")+" FROM "+c.table.ident+" t", func(row [][]byte) bool {
+		have.Add(row)
+		return true
+	}))
 }
 
-// eachRow calls each with every row of a query, with limited memory.
-func (d *DB) eachRow(ctx context.Context, query string, each func(row [][]byte)) error {
-	if _, err := d.query(ctx, "BEGIN READ ONLY", "DECLARE weir_rows NO SCROLL CURSOR FOR "+query); err != nil {
-		return errors.Join(err, d.rollback(ctx))
-	}
-	for more := true; more; {
-		r, err := d.query(ctx, "FETCH 10000 FROM weir_rows")
-		if err != nil {
-			return errors.Join(err, d.rollback(ctx))
-		}
-		for _, row := range r[0].rows {
-			each(row)
+// eachRow calls each with every row of a query, with limited memory, until it returns false.
+func (d *DB) eachRow(ctx context.Context, query string, each func(row [][]byte) bool) error {
+	_, err := d.query(ctx, "BEGIN READ ONLY", "DECLARE weir_rows NO SCROLL CURSOR FOR "+query)
+	for more := true; more && err == nil; {
+		var r []result
+		if r, err = d.query(ctx, "FETCH 10000 FROM weir_rows"); err != nil {
+			break
 		}
 		more = len(r[0].rows) > 0
+		for _, row := range r[0].rows {
+			more = more && each(row)
+		}
 	}
-	_, err := d.query(ctx, "COMMIT")
-	return err
+	return errors.Join(err, d.rollback(ctx))
 }
 
 // askRows queries rows, some per statement, until answer returns false. It calls refused with a row if the database

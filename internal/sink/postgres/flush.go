@@ -103,35 +103,14 @@ type attempt struct {
 	// otherJobs is a hash of the other jobs and the tables that they have written; readRebuild sets it.
 	otherJobs string
 	idAt      int // the statement that reads the tables' IDs
-	before    []partState
-}
-
-// partState is what a transaction, or a piece of it, changes in a part, except its rows.
-type partState struct {
-	counts sink.Counts
-	stage  stage
-}
-
-func (a *attempt) state() []partState {
-	states := make([]partState, len(a.parts))
-	for i, p := range a.parts {
-		states[i] = partState{p.counts, p.t.stage}
-	}
-	return states
-}
-
-func (a *attempt) restore(states []partState) {
-	for i, p := range a.parts {
-		p.counts, p.t.stage = states[i].counts, states[i].stage
-	}
 }
 
 func newAttempt(r *flushRun) *attempt {
 	a := &attempt{flushRun: r, script: &script{}}
 	for i, b := range r.f.Batches {
-		a.parts = append(a.parts, &part{a: a, b: b, t: r.d.tableOf(b.Table.Name), rows: r.rows[i], isSet: b.Child != nil && b.Child.Set})
+		t := r.d.tableOf(b.Table.Name)
+		a.parts = append(a.parts, &part{a: a, b: b, t: t, stage: t.stage, rows: r.rows[i], isSet: b.Child != nil && b.Child.Set})
 	}
-	a.before = a.state()
 	return a
 }
 

@@ -108,8 +108,6 @@ func (d *DB) create(want *schema.Table, t *table, referred func(*schema.ForeignK
 	}
 	return append(ddl,
 		statement{sql: d.dialect().SetMark(sink.MadeMark(full), sink.NewTableID())},
-		// A former table of that name may have left it.
-		statement{sql: fmt.Sprintf("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(full)))},
 		d.mark(&have),
 	), have, nil
 }

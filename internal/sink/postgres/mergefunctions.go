@@ -40,16 +40,15 @@ func (s *shape) mergedValue(c *staged, base string) string {
 			return fmt.Sprintf("trim_scale(coalesce(%s, 0) + %s)", base, value)
 		}
 		return fmt.Sprintf("(coalesce(%s, 0) + %s)::%s", base, value, kind)
-	case merge.Min:
-		if t == schema.Text {
-			return fmt.Sprintf("CASE WHEN %s IS NULL OR pg_temp.weir_older(%[2]s, %[1]s) THEN %[2]s ELSE %[1]s END", base, value)
+	case merge.Min, merge.Max:
+		least, older, newer := "LEAST", value, base
+		if c.merge == merge.Max {
+			least, older, newer = "GREATEST", base, value
 		}
-		return fmt.Sprintf("LEAST(%s, %s)", base, value)
-	case merge.Max:
 		if t == schema.Text {
-			return fmt.Sprintf("CASE WHEN %s IS NULL OR pg_temp.weir_older(%[1]s, %[2]s) THEN %[2]s ELSE %[1]s END", base, value)
+			return fmt.Sprintf("CASE WHEN %s IS NULL OR pg_temp.weir_older(%s, %s) THEN %s ELSE %[1]s END", base, older, newer, value)
 		}
-		return fmt.Sprintf("GREATEST(%s, %s)", base, value)
+		return fmt.Sprintf("%s(%s, %s)", least, base, value)
 	case merge.Patch:
 		return s.patched(c, base)
 	}

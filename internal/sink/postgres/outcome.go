@@ -136,7 +136,7 @@ func (p *part) committed() {
 	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
 		p.after.Writers = append(slices.Clip(p.after.Writers), job)
 	}
-	p.t.relation, p.t.stage = p.after, stage{types: p.t.stage.types, functions: p.t.stage.functions}
+	p.t.relation, p.t.stage = p.after, stage{types: p.stage.types, functions: p.stage.functions}
 	if p.a.d.pooled {
 		p.t.stage = stage{}
 	}
@@ -144,7 +144,6 @@ func (p *part) committed() {
 
 // undo rolls back a failed attempt.
 func (a *attempt) undo(ctx context.Context) error {
-	a.restore(a.before)
 	for _, p := range a.parts {
 		p.t.stage.used = p.t.stage.types != nil // its rows are rolled back, but still occupy space
 	}

@@ -16,6 +16,7 @@ type part struct {
 	b *fold.Batch
 	t *table // as last read
 
+	stage stage       // its staging table, as the transaction leaves it
 	rows  []*fold.Row // of the batch, sorted
 	isSet bool        // its rows are the elements of a set in a parent's row
 	tableChange
@@ -249,12 +250,12 @@ func (p *part) write() {
 // stageRows adds statements that prepare the staging table for rows of a shape, and stage some.
 func (p *part) stageRows(of *shape, g *staging) {
 	var ready []string
-	ready, p.t.stage = of.readyStage(p.t.stage, p.a.d.pooled)
+	ready, p.stage = of.readyStage(p.stage, p.a.d.pooled)
 	p.a.script.addAll(ready...)
 	if len(g.rows) > 0 {
 		p.a.script.put(g.statement())
 	}
-	p.t.stage.rows += len(g.rows)
+	p.stage.rows += len(g.rows)
 }
 
 // owns records that the script's statements from one on write rows of the part.

@@ -228,7 +228,7 @@ func (c *pieces) probe() error {
 			continue
 		}
 		p.stageRows(p.plan.shape, &staging{})
-		p.t.stage.used = false
+		p.stage.used = false
 	}
 	ready := c.state()
 	c.script.add("SAVEPOINT weir")
@@ -243,6 +243,26 @@ func (c *pieces) probe() error {
 	_, err := c.d.run(c.ctx, c.script)
 	c.restore(ready)
 	return err
+}
+
+// partState is what a piece changes in a part, except its rows.
+type partState struct {
+	counts sink.Counts
+	stage  stage
+}
+
+func (c *pieces) state() []partState {
+	states := make([]partState, len(c.parts))
+	for i, p := range c.parts {
+		states[i] = partState{p.counts, p.stage}
+	}
+	return states
+}
+
+func (c *pieces) restore(states []partState) {
+	for i, p := range c.parts {
+		p.counts, p.stage = states[i].counts, states[i].stage
+	}
 }
 
 // try writes all of the rows, or none: after a failure the next script begins with a rollback. Deferrable constraints
@@ -301,8 +321,8 @@ func (c *pieces) assumesNew() bool {
 // file, and one more version of the table's row in the catalog, which the next one has to scan.
 func (c *pieces) emptyStages() {
 	for _, p := range c.parts {
-		if p.t.stage.used {
-			c.script.addAll(p.t.stage.emptySQL(p.t.stageName()))
+		if p.stage.used {
+			c.script.addAll(p.stage.emptySQL(p.t.stageName()))
 		}
 	}
 }

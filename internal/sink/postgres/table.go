@@ -41,42 +41,25 @@ type column struct {
 	held     string // what depends on it, so its type cannot be changed; "" if nothing does
 }
 
-var quotedName = regexp.MustCompile(`^"((?:[^"]|"")*)"`)
+// tableName matches NAME and SCHEMA.NAME, each part optionally in double quotes.
+var tableName = regexp.MustCompile(`^(?:("(?:[^"]|"")+"|[^".][^.]*)\.)?("(?:[^"]|"")+"|[^".][^.]*)$`)
 
-// splitName parses a table name: NAME or SCHEMA.NAME, each part optionally in double quotes.
+// splitName parses a table name.
 func splitName(name string) (schemaName, table string, err error) {
-	var parts []string
-	for rest := name; ; rest = rest[1:] {
-		part, _, _ := strings.Cut(rest, ".")
-		after := len(part)
-		if m := quotedName.FindStringSubmatch(rest); m != nil {
-			part, after = strings.ReplaceAll(m[1], `""`, `"`), len(m[0])
-		} else if strings.HasPrefix(rest, `"`) {
-			return "", "", fmt.Errorf("the table's name %s has a quote without an end", name)
+	parts := tableName.FindStringSubmatch(name)
+	if parts == nil || strings.IndexByte(name, 0) >= 0 {
+		return "", "", fmt.Errorf("the table's name %q is not TABLE or SCHEMA.TABLE: write double quotes around a part that contains a dot or a quote", name)
+	}
+	parts = parts[1:]
+	for i, p := range parts {
+		if p != "" && p[0] == '"' {
+			parts[i] = strings.ReplaceAll(p[1:len(p)-1], `""`, `"`)
 		}
-		parts = append(parts, part)
-		if rest = rest[after:]; rest == "" {
-			break
-		}
-		if rest[0] != '.' {
-			return "", "", fmt.Errorf("the table's name %s continues after a closing quote", name)
+		if len(parts[i]) > maxName {
+			return "", "", fmt.Errorf("the name %q has %d bytes: Postgres would truncate it to %d", parts[i], len(parts[i]), maxName)
 		}
 	}
-	for _, p := range parts {
-		if p == "" || strings.IndexByte(p, 0) >= 0 {
-			return "", "", fmt.Errorf("the table's name %q has an empty part or a NUL; write TABLE or SCHEMA.TABLE", name)
-		}
-		if len(p) > maxName {
-			return "", "", fmt.Errorf("the name %q has %d bytes: Postgres would truncate it to %d", p, len(p), maxName)
-		}
-	}
-	switch len(parts) {
-	case 1:
-		return "", parts[0], nil
-	case 2:
-		return parts[0], parts[1], nil
-	}
-	return "", "", fmt.Errorf("the table's name %q has %d parts: write TABLE or SCHEMA.TABLE, and double quotes around a part that contains a dot", name, len(parts))
+	return parts[0], parts[1], nil
 }
 
 // schemaOf returns the schema for a table, and its name there.

@@ -61,16 +61,6 @@ func (p *part) exclusive() bool {
 	})
 }
 
-// readyVersions adds statements that create the table of versions, and remove versions that another table of the same
-// name left.
-func (d *DB) readyVersions(s *script, table *relation) {
-	if !d.versions {
-		s.addAll(d.dialect().Versions()...)
-	}
-	name := d.fullName(table)
-	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND NOT EXISTS (SELECT FROM %s.weir_meta WHERE name = %s)", d.schema, literal(name), d.schema, literal(sink.VersionsMark(name)))
-}
-
 // A lookup is what is read from the database before a table is written, and by which statements: 0 means none, because
 // the first statement of the script returns no rows.
 type lookup struct {
