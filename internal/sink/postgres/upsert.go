@@ -36,8 +36,8 @@ const (
 // deadlock.
 func (u *upsert) statements(w way) []statement {
 	all := u.resolutions()
-	if w == merged {
-		all = append(all, u.locks()...)
+	if u.guarded && u.acts.deletes > 0 {
+		all = append(all, u.lockDeleted())
 	}
 	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + u.table.relations() + ") r (id)"
 	all = append(all, statement{sql: count, tally: countsBefore})
@@ -102,18 +102,6 @@ func (u *upsert) upsertSQL() string {
 
 // removes reports whether the MERGE deletes rows.
 func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only && !u.guarded }
-
-// locks locks rows that are deleted later.
-func (u *upsert) locks() []statement {
-	if u.acts.deletes == 0 || u.removes() {
-		return nil
-	}
-	touched := []string{"s.op = 'd'"}
-	for _, c := range u.changes(u.allFills()) {
-		touched = append(touched, c.when)
-	}
-	return []statement{u.lock(exists + " AND (" + strings.Join(touched, "\n    OR ") + ")")}
-}
 
 // maxFills is how many fills one MERGE writes: it has an action for each.
 const maxFills = 16
@@ -411,37 +399,22 @@ func (u *upsert) delete() statement {
 	return statement{tally: deleted, sql: fmt.Sprintf("DELETE FROM %s t\nUSING %s s\nWHERE %s", u.table.ident, u.stage, and(u.asFound(hasState), u.on(), "s.op = 'd'"))}
 }
 
-// exists is the condition that the table has a row t, in a form that does not turn a LEFT JOIN into an inner one. The
-// planner then looks up each staged row in the table, and not each row of the table among the staged ones, whatever
-// size it assumes for the table.
-const exists = "(t.ctid IS NULL) IS FALSE"
-
-// lock locks the table's rows that staged rows touch. If they are guarded, it checks that it could lock all of them: it
-// cannot lock a row that another session deletes, or gives another key, during the wait for its lock, even if that
-// session creates a new row with the key. The flush is then resent.
-func (u *upsert) lock(touched string) statement {
-	strength := "NO KEY UPDATE"
-	if u.acts.deletes > 0 {
-		strength = "UPDATE"
-	}
-	key := make([]string, len(u.table.Key))
-	for i, k := range u.table.Key {
-		key[i] = fmt.Sprintf("s.c%d", k)
-	}
-	if u.guarded {
-		key = append(key, "s.found", hasState+" AS sure")
+// lockDeleted locks the guarded rows that are deleted later, and checks that it could lock all of them: it cannot lock a
+// row that another session deletes, or gives another key, during the wait for its lock, even if that session creates a
+// new row with the key. The flush is then resent. The condition on ctid does not turn the LEFT JOIN into an inner one, so
+// the planner looks up each staged row in the table, and not each row of the table among the staged ones.
+func (u *upsert) lockDeleted() statement {
+	key := []string{"s.found", hasState + " AS sure"}
+	for _, k := range u.table.Key {
+		key = append(key, fmt.Sprintf("s.c%d", k))
 	}
 	// A table that the flush creates has no schema before its name, which may be any name except weir's own.
-	lock := fmt.Sprintf(`WITH weir_touched AS MATERIALIZED (
+	return demand(errRaced, `(WITH weir_deleted AS MATERIALIZED (
   SELECT s.n, %s
   FROM %s s LEFT JOIN %s t ON %s
-  WHERE %s)
+  WHERE (t.ctid IS NULL) IS FALSE AND s.op = 'd')
 SELECT x.n = y.n
-FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM %[3]s t WHERE %[6]s FOR %[7]s OF t) l) x,
-  (SELECT count(*) n FROM weir_touched) y`,
-		strings.Join(key, ", "), u.stage, u.table.ident, u.on(), touched, and(u.asFound("s.sure"), u.on()), strength)
-	if !u.guarded { // what is gone by now is missing for the next statement, too
-		return statement{sql: lock}
-	}
-	return demand(errRaced, "(%s)", lock)
+FROM (SELECT count(*) n FROM (SELECT * FROM weir_deleted ORDER BY n) s, LATERAL (SELECT FROM %[3]s t WHERE %[5]s FOR UPDATE OF t) l) x,
+  (SELECT count(*) n FROM weir_deleted) y)`,
+		strings.Join(key, ", "), u.stage, u.table.ident, u.on(), and(u.asFound("s.sure"), u.on()))
 }

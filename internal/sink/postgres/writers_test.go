@@ -272,42 +272,6 @@ func fourMakeOneTable(t *testing.T, change []func(*fold.Options)) {
 		"10|1.5|NULL|NULL|NULL", "11|1.5|NULL|NULL|NULL", "12|1.5|NULL|NULL|NULL", "13|1.5|NULL|NULL|NULL")
 }
 
-// TestWriters_DeletesInSeveralTables: a flush that deletes from one of several tables locks rows before it inserts; one
-// that deletes from none does both in key order. One of them is resent, with an exclusive lock; the run does not
-// notice.
-func TestWriters_DeletesInSeveralTables(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE orders (id integer PRIMARY KEY, status text)")
-	m := sinktest.Shop(t)
-	extra := m.Tables[0]
-	extra.Name, extra.Columns = "extra", nil
-	m.Tables = append(m.Tables[:1], extra)
-	a, b := sinktest.BeginNestedJob(t, db, "a", m, false), sinktest.BeginNestedJob(t, db, "b", m, false)
-	for i := range 2 {
-		a.Flush(fmt.Sprintf(`{"id":3,"status":"a%d"}`, i), fmt.Sprintf(`{"id":9,"status":"a%d"}`, i))
-		b.Flush(fmt.Sprintf(`{"id":3,"status":"b%d"}`, i))
-	}
-	db.Exec(t, "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 1 THEN PERFORM pg_advisory_lock_shared(42); END IF; RETURN NEW; END $$")
-	db.Exec(t, "CREATE TRIGGER waits BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION waits()")
-	db.Exec(t, "SELECT pg_advisory_lock(42)")
-	var again retries
-	var flushes sync.WaitGroup
-	flush := func(r *sinktest.Run, lines ...string) {
-		r.Sink = sink.Retry(r.Sink, time.Minute, again.add)
-		flushes.Go(func() { r.Flush(lines...) })
-	}
-	flush(a, `{"id":1,"status":"a"}`, `{"id":2,"status":"a"}`, `{"id":3,"status":"a"}`, `{"id":9,"op":"delete"}`)
-	waitForLocks(t, db, 1) // a holds rows 3 and 9
-	flush(b, `{"id":2,"status":"b"}`, `{"id":3,"status":"b"}`)
-	waitForLocks(t, db, 2) // and b the new row 2
-	db.Exec(t, "SELECT pg_advisory_unlock(42)")
-	flushes.Wait()
-	if len(again.reasons) > 0 {
-		t.Errorf("tried again for %v", again.reasons)
-	}
-	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT status) FROM orders WHERE id IN (2, 3)", "2|1")
-}
-
 // TestWriters_FirstFlushNextToRejects: two runs have begun before weir's tables existed. One run's first flush, which
 // would create them, comes when the other has created them, and is about to store a reject.
 func TestWriters_FirstFlushNextToRejects(t *testing.T) {

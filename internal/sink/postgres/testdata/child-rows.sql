@@ -9,13 +9,6 @@ CREATE TEMP TABLE weir_stage_0 (
   c0 bigint
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, op, c0) FROM STDIN;
-WITH weir_touched AS MATERIALIZED (
-  SELECT s.n, s.c0
-  FROM pg_temp.weir_stage_0 s LEFT JOIN "public"."orders" t ON t."id" = s.c0
-  WHERE (t.ctid IS NULL) IS FALSE AND (s.op = 'd'))
-SELECT x.n = y.n
-FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."orders" t WHERE t."id" = s.c0 FOR UPDATE OF t) l) x,
-  (SELECT count(*) n FROM weir_touched) y;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 MERGE INTO "public"."orders" t

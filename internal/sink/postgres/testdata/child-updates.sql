@@ -23,14 +23,6 @@ CREATE TEMP TABLE weir_stage_1 (
   c2 bigint
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_1 (n, op, c0, c1, c2) FROM STDIN;
-WITH weir_touched AS MATERIALIZED (
-  SELECT s.n, s.c0, s.c1
-  FROM pg_temp.weir_stage_1 s LEFT JOIN "public"."items" t ON t."order_id" = s.c0 AND t."sku" = s.c1
-  WHERE (t.ctid IS NULL) IS FALSE AND (s.op = 'd'
-    OR s.op IS NULL AND s.c2 IS DISTINCT FROM t."qty"))
-SELECT x.n = y.n
-FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."items" t WHERE t."order_id" = s.c0 AND t."sku" = s.c1 FOR UPDATE OF t) l) x,
-  (SELECT count(*) n FROM weir_touched) y;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 MERGE INTO "public"."items" t

@@ -28,15 +28,13 @@ WHEN NOT MATCHED AND s.state IS NOT NULL
     VALUES ('"public"."t"', s.key, CASE 1 / (s.found IS NULL)::integer WHEN 1 THEN s.state END, CASE WHEN s.op = 'd' THEN now() END);
 DELETE FROM public.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM public.weir_versions WHERE tbl = '"public"."t"' AND gone < now() - interval '3600 seconds' FOR UPDATE SKIP LOCKED));
 INSERT INTO public.weir_meta (name, value) VALUES ('versions "public"."t"', '["id","v","a"]') ON CONFLICT (name) DO UPDATE SET value = CASE 1 / (weir_meta.value IS NOT DISTINCT FROM NULL)::integer WHEN 1 THEN excluded.value END;
-SELECT 1 / ((WITH weir_touched AS MATERIALIZED (
-  SELECT s.n, s.c0, s.found, s.state IS NOT NULL AS sure
+SELECT 1 / ((WITH weir_deleted AS MATERIALIZED (
+  SELECT s.n, s.found, s.state IS NOT NULL AS sure, s.c0
   FROM pg_temp.weir_stage_0 s LEFT JOIN "public"."t" t ON t."id" = s.c0
-  WHERE (t.ctid IS NULL) IS FALSE AND (s.op = 'd'
-    OR s.op IS NULL AND (s.c1 IS DISTINCT FROM t."v"
-    OR s.c2 IS DISTINCT FROM t."a")))
+  WHERE (t.ctid IS NULL) IS FALSE AND s.op = 'd')
 SELECT x.n = y.n
-FROM (SELECT count(*) n FROM (SELECT * FROM weir_touched ORDER BY n) s, LATERAL (SELECT FROM "public"."t" t WHERE (s.sure OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) AND t."id" = s.c0 FOR UPDATE OF t) l) x,
-  (SELECT count(*) n FROM weir_touched) y))::integer;
+FROM (SELECT count(*) n FROM (SELECT * FROM weir_deleted ORDER BY n) s, LATERAL (SELECT FROM "public"."t" t WHERE (s.sure OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid) AND t."id" = s.c0 FOR UPDATE OF t) l) x,
+  (SELECT count(*) n FROM weir_deleted) y))::integer;
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 MERGE INTO "public"."t" t
