@@ -106,22 +106,18 @@ func (a *attempt) noteCause(c cause) {
 	}
 }
 
-// failedPart returns the part whose rows could not be written from the staging table; nil if another statement failed.
-func (a *attempt) failedPart() *part {
-	if st := a.script.failed(); st.tally == counted {
-		return st.part
-	}
-	return nil
-}
-
 // isTaken reports whether a MERGE was about to insert a key that another session has inserted meanwhile, or a deadlock
 // was ended. A flush that deletes from one of several tables locks rows before its MERGE, in a different order.
 func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	if isDeadlock(e) {
 		return slices.ContainsFunc(a.parts, func(p *part) bool { return p.b.Used() })
 	}
-	p := a.failedPart()
-	return e != nil && e.Code == uniqueViolation && e.Where == "" && p != nil && (p.after.keyIndexes == nil || slices.Contains(p.after.keyIndexes, e.SchemaName+"."+e.ConstraintName))
+	st := a.script.failed()
+	if e == nil || e.Code != uniqueViolation || e.Where != "" || st.tally != counted {
+		return false
+	}
+	keys := st.part.after.keyIndexes
+	return keys == nil || slices.Contains(keys, e.SchemaName+"."+e.ConstraintName)
 }
 
 // isDeadlock reports whether the server ended a deadlock with an error. A piece is not retried by itself: the locks

@@ -62,9 +62,10 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 	if err != nil {
 		return err
 	}
-	return d.sinkError(d.eachRow(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %[1]s", c.keyTexts(), c.table.ident), func(row [][]byte) bool {
-		return known[keyOf(row)] || each(string(bytes.Join(row, []byte(","))))
-	}))
+	more := true
+	return d.eachRow(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %[1]s", c.keyTexts(), c.table.ident), func(row [][]byte) {
+		more = more && (known[keyOf(row)] || each(string(bytes.Join(row, []byte(",")))))
+	})
 }
 
 // Sums implements [sink.Inspector]. The server formats the texts of both.
@@ -94,26 +95,15 @@ func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, e
 	if err != nil {
 		return have, want, err
 	}
-	return have, want, d.sinkError(d.eachRow(ctx, "SELECT "+strings.Join(theirs, ", ")+" FROM "+c.table.ident+" t", func(row [][]byte) bool {
-		have.Add(row)
-		return true
-	}))
+	return have, want, d.eachRow(ctx, "SELECT "+strings.Join(theirs, ", ")+" FROM "+c.table.ident+" t", have.Add)
 }
 
-// eachRow calls each with every row of a query, with limited memory, until it returns false.
-func (d *DB) eachRow(ctx context.Context, query string, each func(row [][]byte) bool) error {
-	_, err := d.query(ctx, "BEGIN READ ONLY", "DECLARE weir_rows NO SCROLL CURSOR FOR "+query)
-	for more := true; more && err == nil; {
-		var r []result
-		if r, err = d.query(ctx, "FETCH 10000 FROM weir_rows"); err != nil {
-			break
-		}
-		more = len(r[0].rows) > 0
-		for _, row := range r[0].rows {
-			more = more && each(row)
-		}
-	}
-	return errors.Join(err, d.rollback(ctx))
+// eachRow calls each with every row of a query, which it does not hold in memory.
+func (d *DB) eachRow(ctx context.Context, query string, each func(row [][]byte)) error {
+	s := &script{}
+	s.put(statement{sql: query, each: each})
+	_, err := d.run(ctx, s)
+	return d.sinkError(err)
 }
 
 // askRows queries rows, some per statement, until answer returns false. It calls refused with a row if the database

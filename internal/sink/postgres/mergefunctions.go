@@ -92,16 +92,6 @@ func (s *shape) mergeBase(c *staged) string {
 	return was
 }
 
-// merges reports whether writing a staged row is not idempotent.
-func (s *shape) merges() bool {
-	for i := range s.columns {
-		if s.columns[i].merge.Computes() {
-			return true
-		}
-	}
-	return false
-}
-
 // functions returns the statements that create the functions that the columns need. Like the staging table, they are
 // temporary: they need no further privilege, and other sessions do not see them.
 func (s *shape) functions() (all []string) {

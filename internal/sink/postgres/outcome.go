@@ -60,8 +60,6 @@ func (a *attempt) count(r []result) bool {
 		switch st.tally {
 		case inserted:
 			ins = n
-		case updated:
-			upd = n
 		case deleted:
 			del = n
 		case removed:

@@ -39,8 +39,9 @@ type repeated struct {
 // repeated existing rows, and when a source is reread from its start.
 func (p *part) mayRepeat() bool {
 	again := slices.ContainsFunc(p.a.f.Lanes, func(l sink.Lane) bool { return l.Restart })
-	return (again || p.t.repeats) && !p.t.incomparable && !p.a.piecewise && !p.b.Versioned() && p.t.Exists && !p.plan.merges() &&
+	return (again || p.t.repeats) && !p.t.incomparable && !p.a.piecewise && !p.b.Versioned() && p.t.Exists &&
 		len(p.writes) >= manyRepeated && p.inOrder() && len(p.plan.resolved) == 0 &&
+		!slices.ContainsFunc(p.plan.columns, func(c staged) bool { return c.merge.Computes() }) &&
 		!slices.ContainsFunc(p.a.parts, func(q *part) bool { return q.b.Child != nil })
 }
 

@@ -29,9 +29,7 @@ type stage struct {
 const maxStaged = 1600 - 7
 
 // stageName returns the name of a table's staging table.
-func (t *table) stageName() string { return tempSchema + t.stageIdent() }
-
-func (t *table) stageIdent() string { return fmt.Sprintf("weir_stage_%d", t.n) }
+func (t *table) stageName() string { return fmt.Sprintf("%sweir_stage_%d", tempSchema, t.n) }
 
 const tempSchema = "pg_temp."
 

@@ -24,7 +24,6 @@ type tally int
 const (
 	noTally tally = iota
 	inserted
-	updated
 	deleted
 	removed // deleted, but not by a message: no longer in a set, or the parent is gone
 	counted // inserted, updated or deleted; the statements around it tell how many of each
@@ -44,8 +43,8 @@ func (u *upsert) statements(w way) []statement {
 	if w == upserted {
 		all = append(all, statement{sql: u.upsertSQL(), tally: counted})
 	} else {
-		for some := range slices.Chunk(u.allFills(), maxFills) {
-			all = append(all, statement{sql: u.mergeSQL(some), tally: counted})
+		for from := 0; from < len(u.fills); from += maxFills {
+			all = append(all, statement{sql: u.mergeSQL(from, min(from+maxFills, len(u.fills))), tally: counted})
 		}
 	}
 	all = append(all, statement{sql: count, tally: countsAfter})
@@ -55,15 +54,6 @@ func (u *upsert) statements(w way) []statement {
 	}
 	if u.acts.deletes > 0 && !u.removes() && u.only {
 		all = append(all, u.delete())
-	}
-	return all
-}
-
-// allFills returns the numbers of all fills.
-func (s *shape) allFills() []int {
-	all := make([]int, len(s.fills))
-	for i := range all {
-		all[i] = i
 	}
 	return all
 }
@@ -106,28 +96,28 @@ func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only && !u.guar
 // maxFills is how many fills one MERGE writes: it has an action for each.
 const maxFills = 16
 
-// mergeSQL returns the MERGE of staged rows with some fills. It joins them once, and writes as it reads: no row is read
+// mergeSQL returns the MERGE of staged rows with the fills of some numbers. It joins them once, and writes as it reads: no row is read
 // twice, however large the table. A row that another session deletes meanwhile, or gives another key, is inserted. A
 // key that another session inserts is an error; the flush is then resent. In a reused staging table a short row may be
 // on an earlier page, so the rows are sorted.
-func (u *upsert) mergeSQL(fills []int) string {
+func (u *upsert) mergeSQL(from, to int) string {
 	var b strings.Builder
 	overriding := ""
 	if slices.ContainsFunc(u.table.Key, func(k int) bool { return u.table.cols[k].always }) {
 		overriding = "\n    OVERRIDING SYSTEM VALUE"
 	}
 	where := ""
-	if len(fills) < len(u.fills) {
-		where = fmt.Sprintf(" WHERE fill BETWEEN %d AND %d", fills[0], fills[len(fills)-1])
+	if to-from < len(u.fills) {
+		where = fmt.Sprintf(" WHERE fill BETWEEN %d AND %d", from, to-1)
 	}
 	fmt.Fprintf(&b, "MERGE INTO %s t\nUSING (SELECT * FROM %s%s ORDER BY n) s ON %s", u.table.ident, u.stage, where, u.on())
 	if u.removes() {
 		b.WriteString("\nWHEN MATCHED AND s.op = 'd' THEN DELETE")
 	}
-	for _, c := range u.changes(fills) {
+	for _, c := range u.changes(from, to) {
 		fmt.Fprintf(&b, "\n%s\n  THEN UPDATE SET\n    %s", and("WHEN MATCHED", c.when), u.setList(u.raced(c.set)))
 	}
-	for _, n := range fills {
+	for n := from; n < to; n++ {
 		into, values := u.inserted(u.fills[n])
 		row := "DEFAULT VALUES" // without a key, and with columns that have had only nulls, so they are not created yet
 		if len(into) > 0 {
@@ -251,9 +241,9 @@ type change struct {
 // useDefault is the value of an assignment that makes the database fill in the column's default.
 const useDefault = "DEFAULT"
 
-// changes returns what staged rows with some fills change in existing rows. fills has their numbers. The first change
-// whose condition holds applies to a row. Without a key no rows exist.
-func (s *shape) changes(fills []int) (all []change) {
+// changes returns what staged rows with the fills of some numbers change in existing rows. The first change whose
+// condition holds applies to a row. Without a key no rows exist.
+func (s *shape) changes(from, to int) (all []change) {
 	if s.table.Appends() {
 		return nil
 	}
@@ -266,13 +256,11 @@ func (s *shape) changes(fills []int) (all []change) {
 	if s.acts.marked() {
 		plain = "s.op IS NULL"
 	}
-	for _, n := range fills {
-		if s.acts.replaces {
-			set, differs := s.replaced(s.fills[n])
-			add("s.op = 'r'", n, differs, set)
-		}
+	for n := from; n < to && s.acts.replaces; n++ {
+		set, differs := s.replaced(s.fills[n])
+		add("s.op = 'r'", n, differs, set)
 	}
-	for _, n := range fills {
+	for n := from; n < to; n++ {
 		if strings.ContainsRune(string(s.fills[n]), reset) { // the default may differ each time
 			set, _ := s.assignments(s.fills[n])
 			add(plain, n, "", set)
