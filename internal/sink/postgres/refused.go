@@ -18,19 +18,14 @@ import (
 // them.
 func (a *attempt) writePiecewise(ctx context.Context) error {
 	a.begin()
-	c := &pieces{attempt: a, ctx: ctx}
-	first := len(a.script.statements)
-	c.askLinked()
+	c := &pieces{attempt: a, ctx: ctx, linked: map[string]bool{}}
+	linked := a.script.addAll(a.linkedSQL())
 	r, err := a.send(ctx)
 	if err != nil {
 		return err
 	}
-	for _, answer := range r[first:] {
-		linked := map[string]bool{}
-		for _, row := range answer.rows {
-			linked[string(row[0])] = true
-		}
-		c.linked = append(c.linked, linked)
+	for _, row := range r[linked].rows {
+		c.linked[string(row[0])] = true
 	}
 	if err := c.probe(); err != nil {
 		return err
@@ -47,9 +42,9 @@ func (a *attempt) writePiecewise(ctx context.Context) error {
 type pieces struct {
 	*attempt
 	ctx    context.Context
-	linked []map[string]bool // the SQLSTATEs and constraints of each table: see [linkedSQL]
-	first  []string          // statements at the start of the next script
-	sent   int               // rows written
+	linked map[string]bool // constraints: see [attempt.linkedSQL]
+	first  []string        // statements at the start of the next script
+	sent   int             // rows written
 }
 
 // next starts the next script.
@@ -81,19 +76,11 @@ func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 	}
 	switch e := pgError(err); {
 	case isRefusal(e), errors.As(err, new(slowError)):
-		table := c.failedTable()
-		text := words(e)
+		table, text := c.failedTable(), words(e)
 		if alone && n <= mostChecked && isRefusal(e) {
 			text = c.columnOf(e) + text
 		}
-		why := &sink.Refusal{Err: errors.New(text), Table: table}
-		leadsOut := slices.ContainsFunc(c.linked, func(linked map[string]bool) bool { return linked[constraintName(e)] })
-		for i, linked := range c.linked {
-			if linked[e.Code] && !leadsOut && (table < 0 || table == i) {
-				why.Waits = true
-			}
-		}
-		return why
+		return &sink.Refusal{Err: errors.New(text), Table: table, Waits: c.linked[constraintName(e)]}
 	case isTimeout(err) && !alone: // fewer may fit into the server's time limit
 		return &sink.Refusal{Err: err, Table: -1, Slow: true}
 	default:
@@ -177,33 +164,25 @@ func words(e *pgconn.PgError) string {
 	return fmt.Sprintf("%s (SQLSTATE %s)", strings.ReplaceAll(s, "\n", " "), e.Code)
 }
 
-// linkedSQL queries the SQLSTATEs of violations that may disappear when other rows of the flush's tables are written:
-// of foreign keys between the tables, and of unique values that may be exchanged. It also returns the foreign keys,
-// with the same SQLSTATE, to other tables, as named by [constraintName]: a message that waited in vain for a row there
-// would leave unique values to later ones.
-const linkedSQL = "SELECT DISTINCT CASE contype WHEN 'f' THEN '23503' WHEN 'u' THEN '23505' ELSE '23P01' END FROM pg_constraint" +
-	" WHERE contype = 'f' AND (conrelid = %[1]s AND confrelid IN (%[2]s) OR confrelid = %[1]s AND conrelid IN (%[2]s))" +
-	" OR conrelid = %[1]s AND contype IN ('u', 'x') AND condeferrable" +
-	" UNION SELECT concat_ws(' ', n.nspname, r.relname, k.conname) FROM pg_constraint k JOIN pg_class r ON r.oid = k.conrelid JOIN pg_namespace n ON n.oid = r.relnamespace" +
-	" WHERE k.contype = 'f' AND k.conrelid = %[1]s AND k.confrelid NOT IN (%[2]s)"
+// linkedSQL returns a query for the constraints, as named by [constraintName], whose violations may disappear when other
+// rows of the flush are written: foreign keys between its tables, and unique values that may be exchanged.
+func (a *attempt) linkedSQL() string {
+	var tables []string
+	for _, p := range a.parts {
+		if p.b.Used() {
+			tables = append(tables, quote(p.after.ident)+"::regclass")
+		}
+	}
+	return fmt.Sprintf(`WITH flushed (id) AS (SELECT unnest(ARRAY[%s]) UNION SELECT p.relid FROM unnest(ARRAY[%[1]s]) t (id), pg_partition_tree(t.id) p)
+SELECT concat_ws(' ', n.nspname, r.relname, k.conname)
+FROM pg_constraint k JOIN pg_class r ON r.oid = k.conrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+WHERE k.conrelid IN (SELECT id FROM flushed)
+  AND (k.contype = 'f' AND k.confrelid IN (SELECT id FROM flushed) OR k.contype IN ('u', 'x') AND k.condeferrable)`, strings.Join(tables, ", "))
+}
 
 // constraintName returns the name of the constraint in an error.
 func constraintName(e *pgconn.PgError) string {
 	return strings.Join([]string{e.SchemaName, e.TableName, e.ConstraintName}, " ")
-}
-
-// askLinked adds the queries, table by table.
-func (c *pieces) askLinked() {
-	tables, all := make([]string, len(c.parts)), []string(nil)
-	for i, p := range c.parts {
-		if tables[i] = "NULL"; p.b.Used() {
-			tables[i] = quote(p.after.ident) + "::regclass"
-			all = append(all, tables[i])
-		}
-	}
-	for _, t := range tables {
-		c.script.add(linkedSQL, t, strings.Join(all, ", "))
-	}
 }
 
 // probe runs the statements that write rows without any rows: an error now is not about a row. The staging tables that
