@@ -100,6 +100,7 @@ var states = map[string]struct {
 	"40003":          {sink.Transient, "serialization", ""},
 	lockNotAvailable: {sink.Transient, "locked", "another session holds a lock on the table"},
 	queryCanceled:    {sink.Transient, "timeout", "the server's statement_timeout, or somebody's cancel; a smaller --batch-rows takes less time"},
+	"3B001":          {sink.Transient, "timeout", ""}, // a statement before a piece's savepoint was canceled
 	"25P03":          {sink.Transient, "timeout", "the server's idle_in_transaction_session_timeout or transaction_timeout"},
 	"25P04":          {sink.Transient, "timeout", "the server's idle_in_transaction_session_timeout or transaction_timeout"},
 	"53200":          {sink.Transient, "resources", "where its shared memory is meant, raise max_locks_per_transaction: each source of a job holds a lock"},
