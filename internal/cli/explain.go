@@ -253,7 +253,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	if x.of, err = o.tableOf(plan.Mapping); err != nil {
 		return settings.Usage(err)
 	}
-	x.table = slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.Name == x.of.Name })
+	x.table = slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.Name == anyLimits.TableName(x.of.Name) })
 	if err := c.Map(plan.Mapping.WithSources(), nil, anyLimits); err != nil {
 		return err
 	}

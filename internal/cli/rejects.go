@@ -106,6 +106,7 @@ func (e *env) rejectsReader(c *cobra.Command, sp *settings.Spec, f *rejectFilter
 	if err != nil {
 		return dest, nil, err
 	}
+	f.table = dest.Caps.TableName(f.table)
 	st, err := db.Status(c.Context())
 	if err == nil {
 		err = f.find(st, sp.Setting("job").IsFlag())

@@ -235,6 +235,9 @@ func (p *Plan) Tables() int { return len(p.tables) }
 // Table returns the settings of a table.
 func (p *Plan) Table(table int) *Table { return p.tables[table].spec }
 
+// TableName returns the name of a table in the database.
+func (p *Plan) TableName(table int) string { return p.limits.TableName(p.tables[table].spec.Name) }
+
 // Options returns the options of the fold of a table's rows. The caller sets Log.
 func (p *Plan) Options(table int) fold.Options { return p.tables[table].options }
 

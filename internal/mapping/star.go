@@ -103,7 +103,7 @@ func (p *Plan) mayName(column string) bool {
 // newTable returns the table that a message needs, as a [NewTable], or why the stream table's name is rejected.
 func (m *Mapper) newTable(msg *message) error {
 	p, name := m.plan, string(msg.Table)
-	n := &NewTable{Name: p.starName(name), StreamName: name, Table: -1, Truncates: msg.change.Op == envelope.Truncate}
+	n := &NewTable{Name: p.limits.TableName(name), StreamName: name, Table: -1, Truncates: msg.change.Op == envelope.Truncate}
 	switch {
 	case strings.Trim(n.Name, "_") == "" || len(name) > maxRouteName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) || strings.Contains("."+name+".", ".."),
 		!p.limits.NoSchemas && (strings.Count(name, ".") > 1 || strings.Contains("."+name, `."`)): // the name would be split into other parts
@@ -212,14 +212,6 @@ func (t Table) WithKey(key []string) Table {
 	t.Key, t.KeyOpen = key, false
 	t.addKeyColumns()
 	return t
-}
-
-// starName returns the database name of a stream table.
-func (p *Plan) starName(name string) string {
-	if p.limits.NoSchemas {
-		return strings.ReplaceAll(name, ".", "_")
-	}
-	return name
 }
 
 // star compiles '*' without adding it as a table, so the reader follows its paths and its faults are reported.

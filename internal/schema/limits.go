@@ -35,6 +35,14 @@ func (l *Limits) MayOverflow(t *Table) bool {
 	return l.SafeColumns > 0 && len(t.Columns) > l.SafeColumns
 }
 
+// TableName returns the name in the database of the table that a setting or a stream calls name.
+func (l *Limits) TableName(name string) string {
+	if l.NoSchemas {
+		return strings.ReplaceAll(name, ".", "_")
+	}
+	return name
+}
+
 // FoldName returns the canonical form of a name: two names are the same if their forms are equal.
 func (l *Limits) FoldName(name string) string {
 	if !l.FoldCase {

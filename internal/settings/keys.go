@@ -75,6 +75,7 @@ func (p *Plan) namesKeyOf(name string) bool {
 // key, or because id is unique and the primary key is one that the database fills in or that weir cannot use. found is
 // false for a table without a key.
 func primaryKey(ctx context.Context, read sink.ReadTables, name string, caps *sink.Caps) (key []string, found bool, err error) {
+	name = caps.TableName(name)
 	t, err := sink.Table(ctx, read, name, nil)
 	switch {
 	case errors.As(err, new(sink.KeyError)):
