@@ -47,7 +47,7 @@ func (o *replayOptions) flags(f *pflag.FlagSet, sp *settings.Spec) {
 		f.Lookup("time-field").Usage = "the `FIELD` with the time of a line: seconds since 1970, or RFC 3339"
 		f.Lookup("resume-field").Usage = "the `FIELD` that a client resumes from"
 		f.StringVar(&o.init, "init", "", "a `REGEXP` that the first line of a client must match")
-		addDuration(f, &o.Keepalive, "keepalive", "never", "send a keepalive after this time without a line (default never)")
+		addDuration(f, &o.Keepalive, "keepalive", "never", "with --feed firehose, send a keepalive after this time without a line (default never)")
 		f.Var(settings.NewChoice(&o.Compression, source.Gzip, source.Zlib, source.Deflate), "compression", "of what is sent (default none)")
 		f.StringVar(&o.cert, "tls-cert", "", "a PEM `FILE` with the certificate of tls-listen://")
 		f.StringVar(&o.key, "tls-key", "", "a PEM `FILE` with its key")
@@ -120,6 +120,9 @@ func (o *replayOptions) plan(sp *settings.Spec, args []string) error {
 	}
 	if o.speed != "1x" && o.TimeField == "" {
 		usage = errors.Join(usage, errors.New("--speed needs --time-field: the times of the lines are the recorded pace"))
+	}
+	if o.Keepalive > 0 && sp.Feed.Name != firehose.Name {
+		usage = errors.Join(usage, errors.New("--keepalive needs --feed firehose: keepalives have the form of that feed"))
 	}
 	if (o.cert != "" || o.key != "") && !strings.HasPrefix(o.to, "tls-listen://") {
 		usage = errors.Join(usage, errors.New("--tls-cert and --tls-key are for --to tls-listen://"))

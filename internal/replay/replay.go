@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"strconv"
 	"time"
@@ -37,13 +38,18 @@ type Config struct {
 
 	// ResumeField is compared with a client's resume value. Lines before the first value that is not less are skipped.
 	ResumeField string
-	Keepalive   time.Duration // idle time after which a keepalive is sent; 0: never
+	Keepalive   time.Duration // idle time after which a keepalive is sent, as Firehose sends them; 0: never
 
 	// Faults to inject on each connection.
 	DropAfter  time.Duration // close it in the middle of a line
 	StallAfter time.Duration // stop sending
 	Garbage    int           // corrupt every Garbage-th line
+
+	Log *slog.Logger // warnings, and of a [Server] its clients
 }
+
+// maxTime is the largest time of a line, the end of the year 9999. Larger numbers are not seconds since 1970.
+const maxTime = 253402300800
 
 // errDropped ends a connection for DropAfter.
 var errDropped = errors.New("dropped on purpose")
@@ -55,14 +61,16 @@ type player struct {
 	scan   *feed.Scanner
 	resume string // skip lines before this value
 
-	limit *rate.Limiter // lines per second, if Rate is set
-	start time.Time     // when the pace began
-	first float64       // time of the first line sent, in seconds
-	shift float64       // added to each time; grows with each loop
-	lines int64         // lines sent
-	last  string        // resume value sent last
-	fresh time.Time     // when the last line was sent
-	buf   []byte
+	limit  *rate.Limiter // lines per second, if Rate is set
+	start  time.Time     // when the pace began
+	first  float64       // time of the first line sent, in seconds
+	shift  float64       // added to each time; grows with each loop
+	prev   float64       // time of the last line sent
+	warned map[string]bool
+	lines  int64     // lines sent
+	last   string    // resume value sent last
+	fresh  time.Time // when the last line was sent
+	buf    []byte
 }
 
 // A flusher receives lines. Flush sends what was written.
@@ -77,14 +85,17 @@ const catchUp = 0.05
 // Play sends the lines to out, from a resume value on; "" starts at the first line. It returns nil at the end of the
 // files.
 func Play(ctx context.Context, c Config, out flusher, resume string) error {
-	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, first: math.NaN(), fresh: time.Now()}
+	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, first: math.NaN(), prev: math.NaN(), fresh: time.Now(), warned: map[string]bool{}}
 	if c.Rate > 0 {
 		p.limit = rate.NewLimiter(rate.Limit(c.Rate), int(min(max(1, c.Rate*catchUp), math.MaxInt32)))
 	}
 	for {
 		first, last, err := p.once(ctx)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case c.TimeField != "" && math.IsNaN(first) && p.lines > 0:
+			return errors.Join(fmt.Errorf("no line has a time in the field %q (--time-field): they were sent without waiting", c.TimeField), out.Flush())
 		}
 		if !c.Loop {
 			return out.Flush()
@@ -159,7 +170,9 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 			continue
 		}
 		text := string(feed.AppendText(nil, f.Value, f.Kind))
-		if t := feed.Seconds(text); name == p.TimeField && !math.IsNaN(t) {
+		if t := feed.Seconds(text); name == p.TimeField && math.Abs(t) > maxTime {
+			p.warn("sent at once: the field %q is %s, which are not seconds since 1970", name, text)
+		} else if name == p.TimeField && !math.IsNaN(t) {
 			timed(t)
 			at, timeField, timeText = t+p.shift, i, text
 			if p.shift != 0 {
@@ -238,7 +251,11 @@ func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 		if math.IsNaN(p.first) {
 			p.first = at
 		}
-		due = due.Add(time.Duration((at - p.first) / p.Speed * float64(time.Second)))
+		if at < p.prev {
+			p.warn("sent at once: a line whose field %q is before that of the line before it, by %v s", p.TimeField, p.prev-at)
+		}
+		p.prev = at
+		due = due.Add(time.Duration(min((at-p.first)/p.Speed*float64(time.Second), math.MaxInt64/2)))
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -283,6 +300,14 @@ func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// warn warns of the first line of a kind.
+func (p *player) warn(format string, args ...any) {
+	if !p.warned[format] {
+		p.warned[format] = true
+		p.Log.Warn(fmt.Sprintf(format, args...))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"regexp"
 	"strings"
@@ -24,8 +23,7 @@ type Server struct {
 	// Init must match the first line of a client. Its group "resume" is the resume value. Its group "compression" is
 	// gzip, zlib (or compress) or deflate. If Init is nil, no first line is read.
 	Init        *regexp.Regexp
-	Compression string       // if Init does not say: "", gzip, zlib or deflate
-	Log         *slog.Logger // clients that connect and disconnect
+	Compression string // if Init does not say: "", gzip, zlib or deflate
 }
 
 const (
