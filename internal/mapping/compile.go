@@ -70,7 +70,7 @@ func (c *compiler) envelope(m *Mapping) {
 }
 
 // markNameOnly marks fields that have the name of a column but that no path reads. Call it when all paths are compiled.
-func (c *compiler) markNameOnly(tables []planned) {
+func (c *compiler) markNameOnly(tables []tablePlan) {
 	for i := range tables {
 		t := &tables[i]
 		for j := range t.columns {
@@ -143,7 +143,7 @@ func (c *compiler) discriminate() {
 
 // table compiles one table. Its ancestors must have been compiled.
 func (c *compiler) table(t *Table) {
-	out := planned{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText, text: paths.Nowhere, version: paths.Nowhere},
+	out := tablePlan{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText, text: paths.Nowhere, version: paths.Nowhere},
 		fields: fieldPlan{names: c.names, used: map[int32]bool{}, nameOnly: map[int32]bool{}}}
 	s, what := scope{tree: c.row}, fmt.Sprintf("table %q", t.Name)
 	if t.Each.Base != paths.NoBase {
@@ -188,7 +188,7 @@ func (c *compiler) table(t *Table) {
 }
 
 // child compiles how a table whose rows are elements of an array relates to its parent.
-func (c *compiler) child(t *Table, out *planned, what string) scope {
+func (c *compiler) child(t *Table, out *tablePlan, what string) scope {
 	parent, n := &scope{tree: c.row}, &out.nest
 	if t.Of == "" {
 		out.from = c.patterns(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // columns compiles the columns of a table.
-func (c *compiler) columns(t *Table, out *planned, s scope, what string) {
+func (c *compiler) columns(t *Table, out *tablePlan, s scope, what string) {
 	out.fields.all = t.Columns == nil
 	for i := range t.Columns {
 		col := &t.Columns[i]
@@ -55,7 +55,7 @@ func readsRow(s Source) bool {
 }
 
 // mark compiles the column that marks deleted rows. A table without a key has none.
-func (c *compiler) mark(t *Table, out *planned) {
+func (c *compiler) mark(t *Table, out *tablePlan) {
 	name := t.OnDelete.Mark
 	if name == "" || len(t.Key) == 0 {
 		return
@@ -116,7 +116,7 @@ func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 }
 
 // oneName reports two columns of a table whose names are the same for the database.
-func (c *compiler) oneName(t *planned) {
+func (c *compiler) oneName(t *tablePlan) {
 	named := map[string]string{}
 	check := func(name string, at paths.Pos) {
 		of := c.plan.limits.FoldName(name)

@@ -9,7 +9,7 @@ import (
 )
 
 // key compiles the key: the parent's columns, then the table's own.
-func (c *compiler) key(t *Table, out *planned) {
+func (c *compiler) key(t *Table, out *tablePlan) {
 	if t.KeyByDefault && t.Of == "" {
 		out.streamKey = t.fieldsOf(t.Key)
 	}
@@ -71,7 +71,7 @@ func (t *Table) fieldsOf(columns []string) []string {
 }
 
 // keyless reports settings that need a key, in a table without one.
-func (c *compiler) keyless(t *Table, out *planned, what string) {
+func (c *compiler) keyless(t *Table, out *tablePlan, what string) {
 	if len(t.Key) > 0 {
 		return
 	}
@@ -87,7 +87,7 @@ func (c *compiler) keyless(t *Table, out *planned, what string) {
 
 // shadows finds the fields of an element that have the name of a column of the parent's key, and so no column can
 // store.
-func (c *compiler) shadows(out *planned, s scope, what string) {
+func (c *compiler) shadows(out *tablePlan, s scope, what string) {
 	if out.nest.parent < 0 || !out.fields.byName() {
 		return
 	}

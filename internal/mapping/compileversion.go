@@ -12,7 +12,7 @@ import (
 )
 
 // options sets the options of a table's fold.
-func (c *compiler) options(t *Table, out *planned, s scope, what string) {
+func (c *compiler) options(t *Table, out *tablePlan, s scope, what string) {
 	o := fold.Options{Rules: t.Rules, Limits: c.plan.limits, Deletes: c.losesRows(t)}
 	o.Key = make([]string, 0, len(out.key)) // nil would mean that the key is unknown
 	for _, k := range out.key {
@@ -82,7 +82,7 @@ func (c *compiler) versioned(t *Table) *Table {
 }
 
 // versionColumn returns the column that stores the version of a whole row.
-func (c *compiler) versionColumn(of *Table, out *planned, what string) string {
+func (c *compiler) versionColumn(of *Table, out *tablePlan, what string) string {
 	for i := range out.columns {
 		x := &out.columns[i]
 		if len(x.sources) != 1 || out.row.version.IsNowhere() || x.sources[0].at != out.row.version || x.sources[0].when != nil {

@@ -13,7 +13,7 @@ type namedElement struct {
 
 // An elementWalk steps through the elements of an array or object.
 type elementWalk struct {
-	t       *planned
+	t       *tablePlan
 	w       feed.Walker
 	members []namedElement // if it is an object
 	object  bool
@@ -21,7 +21,7 @@ type elementWalk struct {
 }
 
 // walk starts to step through the elements of a table. ok is false if they are absent or null.
-func (b *rowBuilder) walk(t *planned) (e elementWalk, ok bool, _ *refusal) {
+func (b *rowBuilder) walk(t *tablePlan) (e elementWalk, ok bool, _ *refusal) {
 	v := b.read.Get(t.nest.each)
 	if v == nil || v.Kind == feed.Null {
 		return e, false, nil
@@ -44,7 +44,7 @@ func (b *rowBuilder) walk(t *planned) (e elementWalk, ok bool, _ *refusal) {
 }
 
 // readsMemberNames reports whether the elements of a table may be the members of an object.
-func (t *planned) readsMemberNames() bool {
+func (t *tablePlan) readsMemberNames() bool {
 	for i := range t.columns {
 		for j := range t.columns[i].sources {
 			if t.columns[i].sources[j].spec.Meta == KeyMeta {
@@ -105,7 +105,7 @@ func (e *elementWalk) atElement(r *refusal) *refusal {
 }
 
 // addElements adds the changes for the elements of a table. some reports whether the table has a row for one of them.
-func (b *rowBuilder) addElements(msg *message, t *planned, parentKey []feed.Field) (some bool, _ *refusal) {
+func (b *rowBuilder) addElements(msg *message, t *tablePlan, parentKey []feed.Field) (some bool, _ *refusal) {
 	e, ok, refused := b.walk(t)
 	if refused != nil || !ok {
 		return false, refused
@@ -124,7 +124,7 @@ func (b *rowBuilder) addElements(msg *message, t *planned, parentKey []feed.Fiel
 
 // addSetCell adds the elements of a table to the fields of the parent row, as one value. parent is the key of that
 // row.
-func (b *rowBuilder) addSetCell(msg *message, t *planned, parent []feed.Field) *refusal {
+func (b *rowBuilder) addSetCell(msg *message, t *tablePlan, parent []feed.Field) *refusal {
 	v := b.read.Get(t.nest.each)
 	if v == nil {
 		return nil
@@ -143,7 +143,7 @@ func (b *rowBuilder) addSetCell(msg *message, t *planned, parent []feed.Field) *
 
 // appendSet appends the elements of a table to a set. If they are absent the set is empty, because the parent row is
 // whole.
-func (b *rowBuilder) appendSet(msg *message, t *planned, parent []feed.Field) *refusal {
+func (b *rowBuilder) appendSet(msg *message, t *tablePlan, parent []feed.Field) *refusal {
 	b.sets.open('[')
 	defer b.sets.close(']')
 	e, ok, refused := b.walk(t)
@@ -159,7 +159,7 @@ func (b *rowBuilder) appendSet(msg *message, t *planned, parent []feed.Field) *r
 }
 
 // appendRow appends the row of the current element to a set.
-func (b *rowBuilder) appendRow(msg *message, t *planned, parent []feed.Field) *refusal {
+func (b *rowBuilder) appendRow(msg *message, t *tablePlan, parent []feed.Field) *refusal {
 	b.tables[t.index].hasRows = true
 	object, none, refused := b.object(t)
 	if refused != nil || none {

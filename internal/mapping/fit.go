@@ -67,12 +67,12 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 }
 
 // canLoseRows reports whether messages may remove rows of a table.
-func (p *Plan) canLoseRows(x *planned) bool {
+func (p *Plan) canLoseRows(x *tablePlan) bool {
 	return x.spec.OnDelete.removes() && (x.deletes != nil || p.stream != nil && p.stream.Removes())
 }
 
 // fitParentKey adds a missing part of the parent's key to a table, with the parent's type.
-func (p *Plan) fitParentKey(x *planned, part int, t *schema.Table) {
+func (p *Plan) fitParentKey(x *tablePlan, part int, t *schema.Table) {
 	if t.Exists && !t.Made || p.limits.Find(t, x.key[part].title, len(t.Columns)) >= 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func (p *Plan) fitReference(t *schema.Table, c *column, fault func(why string)) 
 
 // isReferenced reports whether rows of other tables refer to a table.
 func (p *Plan) isReferenced(table int) bool {
-	return slices.ContainsFunc(p.tables, func(x planned) bool {
+	return slices.ContainsFunc(p.tables, func(x tablePlan) bool {
 		return slices.ContainsFunc(x.columns, func(c column) bool { return c.references != nil && c.references.table == table })
 	})
 }

@@ -81,7 +81,7 @@ type refusal struct {
 func (r *refusal) Error() string { return r.why.Error() }
 
 // refuse rejects a message because of the table.
-func (t *planned) refuse(err *feed.Error) *refusal { return &refusal{err, t.index} }
+func (t *tablePlan) refuse(err *feed.Error) *refusal { return &refusal{err, t.index} }
 
 // A Mapper maps lines: it decodes the envelope, chooses the tables that the message is for, and builds their rows.
 type Mapper struct {
@@ -90,7 +90,7 @@ type Mapper struct {
 	Names map[string]string
 
 	plan    *Plan
-	open    planned // the table whose key was set last, as it was before
+	open    tablePlan // the table whose key was set last, as it was before
 	read    *paths.Reader
 	decode  *envelope.Decoder // nil: the messages are the rows
 	message message           // reused for each message

@@ -21,7 +21,7 @@ type Plan struct {
 	names         *feed.Names
 	limits        schema.Limits
 	trees         paths.Trees // the first is for messages
-	tables        []planned
+	tables        []tablePlan
 	tops          []int       // the tables with a row per message
 	loose         []int       // the tables whose elements have no parent row
 	stream        *streamPlan // nil: the messages are the rows
@@ -45,12 +45,13 @@ type streamPlan struct {
 	oneTable bool
 	// tombstones: a key without a row deletes the row.
 	tombstones bool
-	star       *planned // the settings of added tables; nil if none are added
+	star       *tablePlan // the settings of added tables; nil if none are added
 	maxTables  int
 }
 
-// planned is a compiled table.
-type planned struct {
+// A tablePlan is a compiled table: where its rows and values are in messages. A [Table] is as written in settings, a
+// [schema.Table] as in the database, and a driver's is what it needs to write it.
+type tablePlan struct {
 	spec    *Table
 	index   int // index among the plan's tables
 	options fold.Options

@@ -96,7 +96,7 @@ func (b *rowBuilder) addLine(l *feed.Line) []Row {
 
 // addRow adds the change of a table's row for the message or the current element, and the changes of its child rows.
 // parentKey is the parent row's key, nil without a parent.
-func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *refusal {
+func (b *rowBuilder) addRow(msg *message, t *tablePlan, parentKey []feed.Field) *refusal {
 	types := b.types.of(msg.Types, t)
 	var former []feed.Field
 	if msg.row.Former != nil && !t.nest.isElement() {
@@ -162,12 +162,12 @@ func (b *rowBuilder) addRow(msg *message, t *planned, parentKey []feed.Field) *r
 }
 
 // deletes reports whether the message deletes the current row. With on_delete: row it inserts the row instead.
-func (b *rowBuilder) deletes(msg *message, t *planned) bool {
+func (b *rowBuilder) deletes(msg *message, t *tablePlan) bool {
 	return !t.spec.OnDelete.Insert && (msg.line.Deletes || msg.change.Op == envelope.Delete || b.read.Matches(t.deletes))
 }
 
 // op returns the operation on the current row. A delete in a table with a mark is an upsert.
-func (b *rowBuilder) op(msg *message, t *planned, deletes bool) fold.Op {
+func (b *rowBuilder) op(msg *message, t *tablePlan, deletes bool) fold.Op {
 	switch {
 	case deletes && t.mark < 0:
 		return fold.Delete
@@ -180,7 +180,7 @@ func (b *rowBuilder) op(msg *message, t *planned, deletes bool) fold.Op {
 }
 
 // version returns the version of the current row, empty if it has none.
-func (b *rowBuilder) version(msg *message, t *planned) (v feed.Field) {
+func (b *rowBuilder) version(msg *message, t *tablePlan) (v feed.Field) {
 	if t.row.envelopeVersion {
 		return msg.change.Version
 	}
@@ -191,14 +191,14 @@ func (b *rowBuilder) version(msg *message, t *planned) (v feed.Field) {
 }
 
 // key returns the buffer for the row's key, which begins with a copy of parentKey.
-func (b *rowBuilder) key(t *planned, parentKey []feed.Field) []feed.Field {
+func (b *rowBuilder) key(t *tablePlan, parentKey []feed.Field) []feed.Field {
 	key := b.tables[t.index].key
 	clear(key[copy(key, parentKey):])
 	return key
 }
 
 // addValues adds the row's fields and completes its key, which already has the parent's. A delete needs only the key.
-func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
+func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
 	b.unknownNames.unnumbered = nil
 	for i := 0; i < len(key) && t.key[i].fromParent; i++ {
 		b.fields = append(b.fields, key[i])
@@ -246,7 +246,7 @@ func (b *rowBuilder) addValues(msg *message, t *planned, types *typing, object *
 
 // addMark sets the mark column if the table has one. A deleted row keeps its values, except in columns that read the
 // message.
-func (b *rowBuilder) addMark(msg *message, t *planned, deletes bool) *refusal {
+func (b *rowBuilder) addMark(msg *message, t *tablePlan, deletes bool) *refusal {
 	if t.mark < 0 {
 		return nil
 	}
@@ -275,12 +275,12 @@ func (b *rowBuilder) addMark(msg *message, t *planned, deletes bool) *refusal {
 }
 
 // isLine reports whether the line's fields are the row, with nothing added or left out.
-func (t *planned) isLine() bool {
+func (t *tablePlan) isLine() bool {
 	return t.fields.all && t.row.inLine && len(t.nest.children) == 0 && t.mark < 0
 }
 
 // object returns the object that is the row. none means that there is no row.
-func (b *rowBuilder) object(t *planned) (_ *feed.Field, none bool, _ *refusal) {
+func (b *rowBuilder) object(t *tablePlan) (_ *feed.Field, none bool, _ *refusal) {
 	at := t.row.at
 	if !t.row.text.IsNowhere() {
 		at = t.row.text
@@ -310,7 +310,7 @@ func (b *rowBuilder) object(t *planned) (_ *feed.Field, none bool, _ *refusal) {
 }
 
 // objectInText returns the object in a string, which must be one that a line could be.
-func (b *rowBuilder) objectInText(t *planned, v *feed.Field) (_ *feed.Field, none bool, _ *refusal) {
+func (b *rowBuilder) objectInText(t *tablePlan, v *feed.Field) (_ *feed.Field, none bool, _ *refusal) {
 	if v.Kind != feed.String {
 		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is not a string with an object but %s", t.spec.Name, t.spec.Row, feed.Clip(v.Value)))
 	}
@@ -324,7 +324,7 @@ func (b *rowBuilder) objectInText(t *planned, v *feed.Field) (_ *feed.Field, non
 }
 
 // value returns the value of a column. ok is false if none of its sources is present.
-func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (f feed.Field, ok bool, _ *refusal) {
+func (b *rowBuilder) value(msg *message, t *tablePlan, types *typing, c *column) (f feed.Field, ok bool, _ *refusal) {
 	for i := range c.sources {
 		src := &c.sources[i]
 		if src.when != nil && !b.read.Holds(src.when) {
@@ -365,7 +365,7 @@ func (b *rowBuilder) value(msg *message, t *planned, types *typing, c *column) (
 }
 
 // setNull sets a value that does not fit its column to null, if bad_values allows that. Otherwise it returns false.
-func (b *rowBuilder) setNull(t *planned, column, why string, v *feed.Field) bool {
+func (b *rowBuilder) setNull(t *tablePlan, column, why string, v *feed.Field) bool {
 	if !t.options.CanNull(column) {
 		return false
 	}
@@ -395,7 +395,7 @@ func (s *source) title() string {
 }
 
 // meta returns metadata of the message or of the table's current element.
-func (b *rowBuilder) meta(m Meta, msg *message, t *planned) feed.Field {
+func (b *rowBuilder) meta(m Meta, msg *message, t *tablePlan) feed.Field {
 	from, k := len(b.bytes), feed.Int
 	switch m {
 	case IndexMeta:
@@ -419,7 +419,7 @@ func (b *rowBuilder) meta(m Meta, msg *message, t *planned) feed.Field {
 var null = []byte("null")
 
 // checkKey returns why the row's key is rejected, or nil.
-func (t *planned) checkKey(key []feed.Field) *refusal {
+func (t *tablePlan) checkKey(key []feed.Field) *refusal {
 	for part := range key {
 		f, k := &key[part], &t.key[part]
 		switch {
@@ -436,7 +436,7 @@ func (t *planned) checkKey(key []feed.Field) *refusal {
 }
 
 // formerKey returns the key that the row had before the message; nil if it had none or the same one.
-func (b *rowBuilder) formerKey(msg *message, t *planned, types *typing) (_ []feed.Field, refused *refusal) {
+func (b *rowBuilder) formerKey(msg *message, t *tablePlan, types *typing) (_ []feed.Field, refused *refusal) {
 	x := &b.tables[t.index]
 	b.decode.BeginRow(msg.row.Former, msg.row.Index)
 	x.former, refused = b.keyOf(msg, t, types, x.former[:0])
@@ -457,7 +457,7 @@ func (b *rowBuilder) formerKey(msg *message, t *planned, types *typing) (_ []fee
 }
 
 // keyOf appends the current row's key in the table, or nothing if the table has no row for it.
-func (b *rowBuilder) keyOf(msg *message, t *planned, types *typing, to []feed.Field) ([]feed.Field, *refusal) {
+func (b *rowBuilder) keyOf(msg *message, t *tablePlan, types *typing, to []feed.Field) ([]feed.Field, *refusal) {
 	object, none, refused := b.object(t)
 	if refused != nil || none {
 		return to, refused
@@ -474,7 +474,7 @@ func (b *rowBuilder) keyOf(msg *message, t *planned, types *typing, to []feed.Fi
 
 // deleteFormer adds the change that deletes or marks the row of the former key. c is the change of the row with the new
 // key.
-func (b *rowBuilder) deleteFormer(msg *message, t *planned, c *fold.Change, key []feed.Field) *refusal {
+func (b *rowBuilder) deleteFormer(msg *message, t *tablePlan, c *fold.Change, key []feed.Field) *refusal {
 	from := len(b.fields)
 	b.fields = append(b.fields, key...)
 	if refused := b.addMark(msg, t, true); refused != nil {
@@ -485,7 +485,7 @@ func (b *rowBuilder) deleteFormer(msg *message, t *planned, c *fold.Change, key 
 }
 
 // noteLostColumns records the columns for which c, the change of a row with a new key, has no value.
-func (b *rowBuilder) noteLostColumns(t *planned, c *fold.Change) {
+func (b *rowBuilder) noteLostColumns(t *tablePlan, c *fold.Change) {
 	p, now := b.plan, b.types.table(t.index)
 	has := make([]bool, len(now.Columns))
 	note := func(name string) {

@@ -113,7 +113,7 @@ func (m *Mapper) newTable(msg *message) error {
 	case len(p.tables) >= p.stream.maxTables:
 		return feed.Errorf(feed.Unmatched, "table %q would be one more than the %d that there may be (max_tables)", feed.Clip(msg.Table), p.stream.maxTables)
 	}
-	if slices.ContainsFunc(p.tables, func(t planned) bool { return p.limits.FoldName(t.spec.Name) == p.limits.FoldName(n.Name) }) {
+	if slices.ContainsFunc(p.tables, func(t tablePlan) bool { return p.limits.FoldName(t.spec.Name) == p.limits.FoldName(n.Name) }) {
 		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip(msg.Table), n.Name)
 	}
 	if of, ok := m.Names[p.limits.FoldName(n.Name)]; ok && of != name {

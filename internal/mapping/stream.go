@@ -153,7 +153,7 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 }
 
 // addTruncate adds changes that empty a table and its child tables.
-func (b *rowBuilder) addTruncate(msg *message, t *planned) {
+func (b *rowBuilder) addTruncate(msg *message, t *tablePlan) {
 	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Truncate, Text: msg.line.Text}})
 	for _, i := range t.nest.children {
 		b.addTruncate(msg, &b.plan.tables[i])
@@ -201,7 +201,7 @@ func (c *compiler) patterns(t *Table) (all []pattern) {
 
 // matchesStreamName reports whether a table takes the rows of a table in the stream. bare: only the last part of the
 // name matches.
-func (t *planned) matchesStreamName(name string) (takes, bare bool) {
+func (t *tablePlan) matchesStreamName(name string) (takes, bare bool) {
 	last := name[strings.LastIndex(name, ".")+1:]
 	for _, p := range t.from {
 		if p.MatchString(name) {
@@ -215,7 +215,7 @@ func (t *planned) matchesStreamName(name string) (takes, bare bool) {
 }
 
 // matchesSeveralNames reports whether a table may take rows of several tables of the stream.
-func (t *planned) matchesSeveralNames() bool { return len(t.from) > 1 || t.from[0].any }
+func (t *tablePlan) matchesSeveralNames() bool { return len(t.from) > 1 || t.from[0].any }
 
 // A route is the list of tables that take the rows of a table in the stream.
 type route struct {
@@ -278,7 +278,7 @@ func (p *Plan) route(name string) *route {
 }
 
 // claim returns an error if a table that may hold rows of only one schema, or one stream table, gets rows of a second.
-func (r *router) claim(t *planned, x *route) error {
+func (r *router) claim(t *tablePlan, x *route) error {
 	only, one := x.only[t.index]
 	if !one {
 		return nil

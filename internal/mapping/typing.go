@@ -44,7 +44,7 @@ func (y *typings) table(table int) *schema.Table {
 }
 
 // of returns what a schema says about the rows of a table; nil for nothing.
-func (y *typings) of(r *envelope.RowSchema, t *planned) *typing {
+func (y *typings) of(r *envelope.RowSchema, t *tablePlan) *typing {
 	if r == nil || len(r.Fields) == 0 || t.nest.isElement() || t.row.nested {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (y *typings) remove(table int) {
 
 // typing returns what fields say about the rows of a table in its current state. Columns that have a type in the
 // mapping keep it.
-func (p *Plan) typing(t *planned, have *schema.Table, fields []envelope.FieldSchema) *typing {
+func (p *Plan) typing(t *tablePlan, have *schema.Table, fields []envelope.FieldSchema) *typing {
 	y := &typing{casts: map[string]*cast.Cast{}, sources: map[*source]*cast.Cast{}, declared: map[string]schema.Column{}}
 	if k := t.spec.Type.Kind; k != cast.Auto && k != cast.DefaultType {
 		return y
@@ -101,7 +101,7 @@ func (p *Plan) typing(t *planned, have *schema.Table, fields []envelope.FieldSch
 
 // typeColumn declares a column for the values of a field, and returns the conversion for them. It returns nil if they
 // need none, or if the database's column has another type.
-func (p *Plan) typeColumn(y *typing, t *planned, have *schema.Table, f *envelope.FieldSchema, name string) *cast.Cast {
+func (p *Plan) typeColumn(y *typing, t *tablePlan, have *schema.Table, f *envelope.FieldSchema, name string) *cast.Cast {
 	key := slices.ContainsFunc(t.key, func(k keyPart) bool { return k.title == name })
 	as := f.Cast(p.limits.TextTypes)
 	at := p.limits.Find(have, name, len(have.Columns))
@@ -129,7 +129,7 @@ func (p *Plan) cannotBeKey(c *cast.Cast) bool {
 }
 
 // readTyped converts a field of the row to the type in the schema. raw is the raw name, between its quotes.
-func (b *rowBuilder) readTyped(t *planned, types *typing, f feed.Field, raw []byte) (feed.Field, *refusal) {
+func (b *rowBuilder) readTyped(t *tablePlan, types *typing, f feed.Field, raw []byte) (feed.Field, *refusal) {
 	name := feed.Unquoted(nil, raw)
 	as := types.casts[string(name)]
 	if as == nil {

@@ -44,7 +44,7 @@ func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 
 // unknownFields adds the fields without a mapped column under their own names, and copies key fields to key. markOnly
 // adds only the fields that are set when a row is marked as deleted.
-func (b *rowBuilder) unknownFields(msg *message, t *planned, types *typing, object *feed.Field, key []feed.Field, markOnly bool) *refusal {
+func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, object *feed.Field, key []feed.Field, markOnly bool) *refusal {
 	var bad *refusal
 	refused := b.eachUnknownField(msg, t, object, func(f feed.Field, name []byte) {
 		if markOnly && !t.marksWith(f.Name) {
@@ -64,7 +64,7 @@ func (b *rowBuilder) unknownFields(msg *message, t *planned, types *typing, obje
 
 // eachUnknownField calls each with the fields of a row that no column or path uses. It also passes their raw names if
 // the row is not the message.
-func (b *rowBuilder) eachUnknownField(msg *message, t *planned, object *feed.Field, each func(f feed.Field, name []byte)) *refusal {
+func (b *rowBuilder) eachUnknownField(msg *message, t *tablePlan, object *feed.Field, each func(f feed.Field, name []byte)) *refusal {
 	if t.row.inLine {
 		b.unknownNames.unnumbered = msg.line.Unnumbered
 		for _, f := range msg.line.Fields {
@@ -89,7 +89,7 @@ func (b *rowBuilder) eachUnknownField(msg *message, t *planned, object *feed.Fie
 
 // unknownField calls each with a field unless a column or path uses it. It refuses the field if the table rejects
 // unknown fields.
-func (b *rowBuilder) unknownField(t *planned, f feed.Field, name []byte, each func(f feed.Field, name []byte)) *refusal {
+func (b *rowBuilder) unknownField(t *tablePlan, f feed.Field, name []byte, each func(f feed.Field, name []byte)) *refusal {
 	if refused := b.unknownNames.check(t, f.Name); refused != nil {
 		return refused
 	}
@@ -106,14 +106,14 @@ func (f *fieldPlan) isUsed(number int32) bool { return number >= 0 && f.used[num
 
 // noteLost records the value of a used field as lost if only its name is used: the column with that name has another
 // source.
-func (b *rowBuilder) noteLost(t *planned, number int32) {
+func (b *rowBuilder) noteLost(t *tablePlan, number int32) {
 	if t.fields.nameOnly[number] {
 		b.lost = append(b.lost, LostValue{t.spec.Name, t.fields.names.Name(number), NameTaken})
 	}
 }
 
 // check refuses a field if the table rejects unknown fields and no column or path uses it.
-func (r *fieldNumbers) check(t *planned, number int32) *refusal {
+func (r *fieldNumbers) check(t *tablePlan, number int32) *refusal {
 	if t.fields.all || t.fields.unknown != fold.RejectUnknown || number >= 0 && t.fields.used[number] && !t.fields.nameOnly[number] {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (r *fieldNumbers) check(t *planned, number int32) *refusal {
 
 // checkShadowed rejects an element with a field that no column can store because a column of the parent's key has its
 // name. A field that repeats the key is accepted.
-func (b *rowBuilder) checkShadowed(t *planned, key []feed.Field) *refusal {
+func (b *rowBuilder) checkShadowed(t *tablePlan, key []feed.Field) *refusal {
 	for i := range t.fields.shadowed {
 		h := &t.fields.shadowed[i]
 		v := b.read.Get(h.at)
@@ -142,13 +142,13 @@ func (b *rowBuilder) checkShadowed(t *planned, key []feed.Field) *refusal {
 
 // marksWith reports whether a message that marks its row as deleted sets a field: a part of the key, or the column
 // with the row's version.
-func (t *planned) marksWith(name int32) bool {
+func (t *tablePlan) marksWith(name int32) bool {
 	o := &t.options
 	return o.Scope == fold.RowScope && name >= 0 && t.fields.names.Name(name) == o.Version || slices.ContainsFunc(t.key, func(k keyPart) bool { return k.name == name && !k.fromParent })
 }
 
 // setKeyPart copies a field to its part of the key, if it is one.
-func (t *planned) setKeyPart(f feed.Field, key []feed.Field) {
+func (t *tablePlan) setKeyPart(f feed.Field, key []feed.Field) {
 	for part := range t.key {
 		if t.key[part].name == f.Name && !t.key[part].fromParent {
 			key[part] = f
