@@ -299,9 +299,10 @@ func (e *env) removeRejects(ctx context.Context, dest settings.Destination, ids 
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	dropper, err := sink.As[sink.RejectDropper](sink.Retry(w, settings.DefaultRetryFor, func(*sink.Error) {}), "drop rejected lines")
+	dropper, err := sink.As[sink.RejectDropper](w, "drop rejected lines")
 	if err != nil {
 		return err
 	}
-	return dropper.DropRejects(ctx, ids)
+	retry := sink.Retry{Patience: settings.DefaultRetryFor, OnRetry: func(*sink.Error) {}}
+	return retry.Do(ctx, func() error { return dropper.DropRejects(ctx, ids) })
 }

@@ -165,10 +165,10 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		outage.retried(failure)
 		manager.started()
 	}
-	patience := r.job.Source.RetryFor
+	retry := sink.Retry{Patience: r.job.Source.RetryFor, OnRetry: onRetry}
 	var db sink.Sink
 	options := r.o.SinkOptions(pageCache(r.job.Buffer), r.log)
-	err = sink.Patiently(ctx, patience, onRetry, func() error {
+	err = retry.Do(ctx, func() error {
 		db, err = r.to.Open(ctx, r.to.Dest, options)
 		return err
 	})
@@ -191,11 +191,10 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, claims.Close()) }()
 	manager.started()
-	store := sink.Retry(db, patience, onRetry)
-	plan, err := r.plan.AtDatabase(ctx, store.Tables)
+	plan, err := r.plan.AtDatabase(ctx, retry.Tables(db.Tables))
 	if err == nil {
 		r.plan = plan
-		err = r.apply(ctx, store, sink.RetryClaims(claims, patience, onRetry))
+		err = r.apply(ctx, db, claims, retry)
 	}
 	if err != nil {
 		err = settings.Locate(r.plan.Mapping.File, err)
@@ -233,16 +232,16 @@ func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
 }
 
 // apply runs the job of the plan.
-func (r *syncRun) apply(ctx context.Context, store sink.Sink, claims sink.Claims) error {
+func (r *syncRun) apply(ctx context.Context, db sink.Sink, claims sink.Claims, retry sink.Retry) error {
 	c := r.plan.Job
-	c.Log = r.log
+	c.Log, c.Retry = r.log, retry
 	if r.plan.Resumes() {
 		c.Resume = func(value []byte) error {
 			_, err := r.stdout.Write(append(value, '\n'))
 			return err
 		}
 	}
-	return countStored(ctx, &r.o.Output, r.storedRejects, func() error { return job.Run(ctx, c, store, claims, r.p) })
+	return countStored(ctx, &r.o.Output, r.storedRejects, func() error { return job.Run(ctx, c, db, claims, r.p) })
 }
 
 // isFull reports whether an error means that a disk is full, weir's or the database's.

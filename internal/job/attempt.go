@@ -35,7 +35,7 @@ func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt,
 		h.tables = before.tables
 	}
 	var keyErr error
-	found, err := r.db.Tables(ctx, TableKeys(h.tables)...)
+	found, err := r.readTables(ctx, TableKeys(h.tables)...)
 	if errors.As(err, new(sink.KeyError)) {
 		if !r.cfg.Restart.Rebuild {
 			keyErr = err // the checkpoint may explain it better: changed settings

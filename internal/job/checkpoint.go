@@ -49,11 +49,11 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 			names = append(names, s.name)
 		}
 	}
-	found, err := a.run.claims.Checkpoints(ctx, names...)
+	found, err := a.run.readCheckpoints(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	tables, err := a.run.claims.Tables(ctx)
+	tables, err := sink.Retried(ctx, a.run.cfg.Retry, func() ([]string, error) { return a.run.claims.Tables(ctx) })
 	if err != nil {
 		return nil, err
 	}
@@ -108,11 +108,11 @@ func (ad *admission) admitAll(starts []start, latest *start, tables []string) er
 // readLatest reads the job's most recent checkpoint. Its source may not be part of this run: the files that created a
 // table may have been rotated away.
 func (a *attempt) readLatest(ctx context.Context) error {
-	name, cp, err := a.run.claims.Latest(ctx)
+	var cp sink.Checkpoint
+	err := a.run.cfg.Retry.Do(ctx, func() (err error) { a.latest.name, cp, err = a.run.claims.Latest(ctx); return err })
 	if err != nil {
 		return err
 	}
-	a.latest = start{name: name}
 	return a.latest.setCheckpoint(cp)
 }
 

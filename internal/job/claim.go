@@ -55,7 +55,7 @@ func (c *claimer) claimNew(ctx context.Context, name string) (*start, error) {
 		return nil, nil
 	}
 	s := c.admission.startOf(name)
-	found, err := c.claims.Take(ctx, name)
+	found, err := sink.Retried(ctx, c.cfg.Retry, func() ([]sink.Checkpoint, error) { return c.claims.Take(ctx, name) })
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,8 @@ func (c *claimer) claimNew(ctx context.Context, name string) (*start, error) {
 func (c *claimer) takeOver(ctx context.Context, name string) (*start, error) {
 	group := c.claims.(sink.GroupClaims) // join has checked the type
 	// A fresh ID, because a flush that finds its own run's ID in a checkpoint believes that it has committed.
-	found, err := group.TakeOver(ctx, rand.Text(), name)
+	id := rand.Text()
+	found, err := sink.Retried(ctx, c.cfg.Retry, func() ([]sink.Checkpoint, error) { return group.TakeOver(ctx, id, name) })
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (c *claimer) claimStarts(ctx context.Context, starts []start) error {
 	if len(names) == 0 {
 		return nil
 	}
-	found, err := c.claims.Take(ctx, names...)
+	found, err := sink.Retried(ctx, c.cfg.Retry, func() ([]sink.Checkpoint, error) { return c.claims.Take(ctx, names...) })
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func TestRun_ResumesAfterCommit(t *testing.T) {
 			resumes(t, &c)
 			faults := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1)))
 			if _, err := runUntil(t, c, dest, func(db sink.Sink) sink.Sink {
-				return sink.Retry(sinktest.Faulty(db, faults), time.Minute, func(*sink.Error) {})
+				return sinktest.Retry(sinktest.Faulty(db, faults), time.Minute, func(*sink.Error) {})
 			}, never); err != nil {
 				t.Fatal(err)
 			}

@@ -75,7 +75,7 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	if f.cfg.Rejects.Age > 0 && f.cfg.Rejects.Age < math.MaxInt64 && start.Sub(f.history.pruned) >= pruneEvery {
 		flush.DropRejects = start.Add(-f.cfg.Rejects.Age)
 	}
-	res, err := f.db.Flush(ctx, flush)
+	res, err := sink.Retried(ctx, f.cfg.Retry, func() (sink.Result, error) { return f.db.Flush(ctx, flush) })
 	if err != nil {
 		f.recent.noteLost(s, err)
 		return err
@@ -201,5 +201,5 @@ func (f *flusher) release(ctx context.Context, lanes []*lane) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return f.claims.Drop(ctx, names...)
+	return f.cfg.Retry.Do(ctx, func() error { return f.claims.Drop(ctx, names...) })
 }

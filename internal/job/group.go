@@ -15,14 +15,15 @@ func (a *attempt) join(ctx context.Context, member source.Member, starts []start
 	if err != nil {
 		return err
 	}
-	if _, err := a.run.claims.Take(ctx); err != nil {
+	retry := a.run.cfg.Retry
+	if err := retry.Do(ctx, func() error { _, err := group.Take(ctx); return err }); err != nil {
 		return err
 	}
 	known := map[string]bool{}
 	for i := range starts {
 		known[starts[i].name] = starts[i].cp.Seq > 0
 	}
-	database, err := group.Database(ctx)
+	database, err := sink.Retried(ctx, retry, func() (string, error) { return group.Database(ctx) })
 	if err != nil {
 		return err
 	}
@@ -38,12 +39,12 @@ func (a *attempt) join(ctx context.Context, member source.Member, starts []start
 		}
 		lanes = append(lanes, sink.Lane{Source: name, Checkpoint: cp})
 	}
-	return group.Begin(ctx, a.run.id, lanes)
+	return retry.Do(ctx, func() error { return group.Begin(ctx, a.run.id, lanes) })
 }
 
 // cursors returns the source cursors in the checkpoints of lanes.
 func (r *run) cursors(ctx context.Context, lanes []string) ([]source.Cursor, error) {
-	found, err := r.claims.Checkpoints(ctx, lanes...)
+	found, err := r.readCheckpoints(ctx, lanes)
 	if err != nil {
 		return nil, err
 	}

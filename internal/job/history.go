@@ -118,7 +118,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 		h.counted[l.name] = max(h.counted[l.name], l.reading.counted)
 		names = append(names, l.name)
 	}
-	if err := a.run.claims.Drop(ctx, names...); err != nil {
+	if err := a.run.cfg.Retry.Do(ctx, func() error { return a.run.claims.Drop(ctx, names...) }); err != nil {
 		return nil, err
 	}
 	return a.run.begin(ctx, h, a.folding)

@@ -66,6 +66,7 @@ type Config struct {
 	// Every is the user's SQL that the run executes between flushes, for this kind of database.
 	Every []mapping.PeriodicSQL
 	Log   *slog.Logger
+	Retry sink.Retry // of calls to the database
 }
 
 // A Restart tells how a run starts if it does not simply continue where the last one ended.
@@ -181,6 +182,16 @@ func newRun(c *Config, db sink.Sink, claims sink.Claims, p *progress.Progress) *
 	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: c.plan.Names(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), housekeeper: &housekeeper{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
+}
+
+// readTables reads tables of the database.
+func (r *run) readTables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+	return r.cfg.Retry.Tables(r.db.Tables)(ctx, wanted...)
+}
+
+// readCheckpoints reads the checkpoints of lanes.
+func (r *run) readCheckpoints(ctx context.Context, lanes []string) ([]sink.Checkpoint, error) {
+	return sink.Retried(ctx, r.cfg.Retry, func() ([]sink.Checkpoint, error) { return r.claims.Checkpoints(ctx, lanes...) })
 }
 
 // sizeFiles records the sizes of the files that an attempt reads to their ends.

@@ -138,8 +138,8 @@ func TestSync_ServerRestored(t *testing.T) {
 	})
 	db := openSink(t, dest, sink.Off)
 	defer db.Close()
-	target.Sink = sink.Retry(db, time.Minute, func(*sink.Error) {})
-	testcheck.NoError(t, job.Run(t.Context(), c, target, sink.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), progress.New(twoTables...)))
+	target.Sink = sinktest.Retry(db, time.Minute, func(*sink.Error) {})
+	testcheck.NoError(t, job.Run(t.Context(), c, target, sinktest.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), progress.New(twoTables...)))
 	if behind != target.kills || behind == 0 {
 		t.Errorf("did not exercise: of %d kills the server was restored to an earlier state after %d", target.kills, behind)
 	}
@@ -443,8 +443,8 @@ func TestTables_FaultyDatabase(t *testing.T) {
 			defer db.Close()
 			var failed atomic.Int64
 			faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
-			if err := job.Run(t.Context(), c, sink.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
-				sink.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), progress.New(twoTables...)); err != nil {
+			if err := job.Run(t.Context(), c, sinktest.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
+				sinktest.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), progress.New(twoTables...)); err != nil {
 				t.Fatal(err)
 			}
 			if failed.Load() == 0 {

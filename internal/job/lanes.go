@@ -170,7 +170,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 		if err := o.unread.noteUnread(s, err); err != nil {
 			return nil, err
 		}
-		return nil, o.claimer.claims.Drop(ctx, s.name)
+		return nil, o.cfg.Retry.Do(ctx, func() error { return o.claimer.claims.Drop(ctx, s.name) })
 	}
 	l.begun = l.source.Begun()
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}

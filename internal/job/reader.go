@@ -247,7 +247,7 @@ func (rd *reader) loseLane(flushing context.Context, l *lane) error {
 	delete(rd.filler.open, l)
 	l.reading.ended = true
 	l.progress.Remove()
-	return rd.claims.Drop(flushing, l.name)
+	return rd.cfg.Retry.Do(flushing, func() error { return rd.claims.Drop(flushing, l.name) })
 }
 
 // reach commits a lane and tells the source that is waiting for that.

@@ -74,8 +74,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 // a truncation, or in a run that writes nothing.
 func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
 	return func(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
-		db := ta.run.db
-		tables, err := db.Tables(ctx, wanted...)
+		tables, err := ta.run.readTables(ctx, wanted...)
 		var missing sink.NoSchemaError
 		switch {
 		case !errors.As(err, &missing):
@@ -83,14 +82,14 @@ func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
 		case n.Truncates || ta.run.looks:
 			return sink.NoTables(ctx, wanted...)
 		}
-		maker, err := sink.As[sink.SchemaMaker](db, "make a schema")
+		maker, err := sink.As[sink.SchemaMaker](ta.run.db, "make a schema")
 		if err == nil {
-			err = maker.MakeSchema(ctx, missing)
+			err = ta.run.cfg.Retry.Do(ctx, func() error { return maker.MakeSchema(ctx, missing) })
 		}
 		if err != nil {
 			return nil, err
 		}
-		return db.Tables(ctx, wanted...)
+		return ta.run.readTables(ctx, wanted...)
 	}
 }
 
@@ -182,7 +181,7 @@ func (ta *tableAdder) check(flushing context.Context, s *start) error {
 	}
 	var now []schema.Table // another run may have created them since the lookup
 	err := ta.turns.take(flushing, func(ctx context.Context) (err error) {
-		now, err = ta.run.db.Tables(ctx, TableKeys(ta.folding.tables[known:])...)
+		now, err = ta.run.readTables(ctx, TableKeys(ta.folding.tables[known:])...)
 		return err
 	})
 	if err != nil {

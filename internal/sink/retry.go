@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/schema"
 )
 
 // Waits between attempts.
@@ -22,26 +23,32 @@ const maxUnknown = 3 // retries of failures with an unknown outcome
 // stopGrace is how long a stopping run retries an unavailable database.
 const stopGrace = time.Second
 
-// Retry returns s with its calls retried for up to patience if their errors are not [Permanent]. Waits grow, with
-// jitter. onRetry is called with each failure before its retry, and with
-// nil when the database answers again.
-func Retry(s Sink, patience time.Duration, onRetry func(err *Error)) Sink {
-	return Intercept(s, patiently(patience, onRetry))
+// A Retry repeats calls to a database if their errors are not [Permanent]. Waits grow, with jitter. The zero Retry
+// repeats nothing.
+type Retry struct {
+	Patience time.Duration
+	// OnRetry is called with each failure before its retry, and with nil when the database answers again.
+	OnRetry func(err *Error)
 }
 
-// RetryClaims returns Claims that repeat c's calls as [Retry] does. The result is a [GroupClaims] if c is one.
-func RetryClaims(c Claims, patience time.Duration, onRetry func(err *Error)) Claims {
-	return InterceptClaims(c, patiently(patience, onRetry))
+// Retried returns the result of a call that is repeated.
+func Retried[T any](ctx context.Context, r Retry, call func() (T, error)) (result T, err error) {
+	err = r.Do(ctx, func() (err error) { result, err = call(); return err })
+	return result, err
 }
 
-func patiently(patience time.Duration, onRetry func(err *Error)) Around {
-	return func(ctx context.Context, method string, _ *Flush, call func() error) error {
-		return Patiently(ctx, patience, onRetry, call)
+// Tables returns a function that reads tables, and is repeated.
+func (r Retry) Tables(read ReadTables) ReadTables {
+	return func(ctx context.Context, wanted ...TableKey) ([]schema.Table, error) {
+		return Retried(ctx, r, func() ([]schema.Table, error) { return read(ctx, wanted...) })
 	}
 }
 
-// Patiently retries a call as [Retry] does.
-func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Error), call func() error) error {
+// Do repeats a call.
+func (r Retry) Do(ctx context.Context, call func() error) error {
+	if r.OnRetry == nil {
+		return call()
+	}
 	start, unknown := time.Now(), 0
 	waits := backoff.Backoff{Min: minWait, Max: maxWait}
 	stop := stopOf(ctx)
@@ -57,7 +64,7 @@ func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Er
 		case last != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return StoppedError{last}
 		case !failed && last != nil:
-			onRetry(nil)
+			r.OnRetry(nil)
 			return err
 		case !failed, e.Class == Permanent:
 			return err
@@ -80,12 +87,12 @@ func Patiently(ctx context.Context, patience time.Duration, onRetry func(err *Er
 		if limit.Err() != nil {
 			return StoppedError{cmp.Or(last, err)} // err may only say that the attempt was cut short
 		}
-		wait, ok := waits.Next(patience - time.Since(start))
+		wait, ok := waits.Next(r.Patience - time.Since(start))
 		if !ok {
 			return fmt.Errorf("%w (tried for %v; --retry-for says how long)", err, time.Since(start).Round(100*time.Millisecond))
 		}
 		last, e.Attempt = err, attempt
-		onRetry(e)
+		r.OnRetry(e)
 		if stop.Err() != nil || !e.Unavailable() {
 			_ = backoff.Sleep(limit, wait)
 		} else if backoff.Sleep(waiting, wait) != nil {
@@ -111,7 +118,7 @@ func (e StoppedError) Unwrap() error { return e.Err }
 
 type stopKey struct{}
 
-// WithStop returns ctx for calls that outlast a run: when stop ends, they continue, but [Patiently] soon gives up on an
+// WithStop returns ctx for calls that outlast a run: when stop ends, they continue, but [Retry] soon gives up on an
 // unavailable database.
 func WithStop(ctx, stop context.Context) context.Context {
 	return context.WithValue(ctx, stopKey{}, stop)

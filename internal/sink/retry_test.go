@@ -54,7 +54,7 @@ func TestRetry(t *testing.T) {
 				heard := 0
 				start := time.Now()
 				answered := 0
-				res, err := sink.Retry(f, c.patience, func(e *sink.Error) {
+				res, err := sinktest.Retry(f, c.patience, func(e *sink.Error) {
 					if e == nil {
 						answered++
 					} else if heard++; e.Attempt != heard {
@@ -86,7 +86,7 @@ func TestRetry(t *testing.T) {
 func TestRetry_WaitsGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := flaky(sink.Transient, 40)
-		if _, err := sink.Retry(f, time.Hour, func(*sink.Error) {}).Flush(t.Context(), nil); err != nil {
+		if _, err := sinktest.Retry(f, time.Hour, func(*sink.Error) {}).Flush(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		low, high := 5*time.Millisecond/2, 5*time.Millisecond
@@ -107,7 +107,7 @@ func TestRetry_Stopped(t *testing.T) {
 		defer cancel()
 		f, _ := flaky(sink.Transient, 1<<30)
 		start := time.Now()
-		_, err := sink.Retry(f, time.Hour, func(*sink.Error) {}).Flush(ctx, nil)
+		_, err := sinktest.Retry(f, time.Hour, func(*sink.Error) {}).Flush(ctx, nil)
 		if !errors.Is(err, errFlaky) || !strings.Contains(err.Error(), "stopped") {
 			t.Errorf("it ended with %v", err)
 		}
@@ -120,7 +120,7 @@ func TestRetry_Stopped(t *testing.T) {
 // TestRetry_StoppedInTheFirstTry: a connection closed by a signal is not a connection error.
 func TestRetry_StoppedInTheFirstTry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	err := sink.Patiently(ctx, time.Hour, func(*sink.Error) { t.Error("a retry was reported") }, func() error {
+	err := sink.Retry{Patience: time.Hour, OnRetry: func(*sink.Error) { t.Error("a retry was reported") }}.Do(ctx, func() error {
 		cancel()
 		return &sink.Error{Class: sink.Transient, Reason: "connection", Err: errFlaky}
 	})
@@ -142,7 +142,7 @@ func TestRetry_StoppedInATry(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				calls := 0
-				err := sink.Patiently(ctx, time.Hour, func(*sink.Error) {}, func() error {
+				err := sink.Retry{Patience: time.Hour, OnRetry: func(*sink.Error) {}}.Do(ctx, func() error {
 					if calls++; calls == 1 {
 						return &sink.Error{Class: sink.Transient, Reason: "connection", Err: errFlaky}
 					}
@@ -174,7 +174,7 @@ func TestRetry_RunIsStopped(t *testing.T) {
 				stop, cancel := context.WithCancel(t.Context())
 				at := time.Now().Add(time.Minute)
 				time.AfterFunc(time.Minute, cancel)
-				err := sink.Patiently(sink.WithStop(context.WithoutCancel(t.Context()), stop), time.Hour, func(*sink.Error) {}, func() error {
+				err := sink.Retry{Patience: time.Hour, OnRetry: func(*sink.Error) {}}.Do(sink.WithStop(context.WithoutCancel(t.Context()), stop), func() error {
 					if time.Since(at) >= c.back {
 						return nil
 					}

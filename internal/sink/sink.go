@@ -74,13 +74,8 @@ type Gauge struct {
 }
 
 // As returns an optional part of a sink or of claims. The error is a [LacksError] if there is none; does says what the
-// part is needed for, as a verb with its object. A wrapper from [Intercept] has the parts of the inner sink.
+// part is needed for, as a verb with its object.
 func As[T any](of any, does string) (part T, err error) {
-	if i, ok := of.(*intercepted); ok {
-		if _, err := As[T](i.Sink, does); err != nil {
-			return part, err
-		}
-	}
 	part, ok := of.(T)
 	if !ok {
 		return part, LacksError{does}

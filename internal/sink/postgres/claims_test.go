@@ -106,7 +106,7 @@ func TestClaims_UnnoticedDisconnect(t *testing.T) {
 	c := db.Claims(t, "job")
 	take(t, c, "a", "b")
 	p.Break()
-	err := sink.Patiently(t.Context(), time.Minute, func(*sink.Error) {}, func() error {
+	err := sink.Retry{Patience: time.Minute, OnRetry: func(*sink.Error) {}}.Do(t.Context(), func() error {
 		_, err := c.Take(t.Context(), "c")
 		return err
 	})
@@ -197,7 +197,7 @@ func TestClaims_TooManyLocks(t *testing.T) {
 		t.Errorf("too many lanes: %v", err)
 	}
 	// They are released once the server has ended that session.
-	err = sink.Patiently(t.Context(), time.Minute, func(*sink.Error) {}, func() error {
+	err = sink.Retry{Patience: time.Minute, OnRetry: func(*sink.Error) {}}.Do(t.Context(), func() error {
 		_, err := c.Take(t.Context(), "b")
 		return err
 	})
@@ -242,7 +242,7 @@ func TestClaims_Pooler(t *testing.T) {
 func takeOver(t *testing.T, c sink.Claims, run, lane string) sink.Checkpoint {
 	t.Helper()
 	var found []sink.Checkpoint
-	err := sink.Patiently(t.Context(), 30*time.Second, func(e *sink.Error) { t.Log(e) }, func() (err error) {
+	err := sink.Retry{Patience: 30 * time.Second, OnRetry: func(e *sink.Error) { t.Log(e) }}.Do(t.Context(), func() (err error) {
 		found, err = c.(sink.GroupClaims).TakeOver(t.Context(), run, lane)
 		return err
 	})
@@ -262,7 +262,7 @@ func TestTakeOver_Fences(t *testing.T) {
 		claims := db.Claims(t, "job").(sink.GroupClaims)
 		begun.Go(func() {
 			lanes := []sink.Lane{{Source: "a", Checkpoint: sink.Checkpoint{Offset: 7, Mark: `{}`}}, {Source: "b"}}
-			err := sink.Patiently(t.Context(), time.Minute, func(e *sink.Error) { t.Log(e) }, func() error { return claims.Begin(t.Context(), fmt.Sprint(i), lanes) })
+			err := sink.Retry{Patience: time.Minute, OnRetry: func(e *sink.Error) { t.Log(e) }}.Do(t.Context(), func() error { return claims.Begin(t.Context(), fmt.Sprint(i), lanes) })
 			if err != nil {
 				t.Error(err)
 			}

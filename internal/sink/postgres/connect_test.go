@@ -126,7 +126,7 @@ func TestOpen_LoginIsReplaced(t *testing.T) {
 		refused := 0
 		ctx, giveUp := context.WithCancel(t.Context())
 		defer giveUp()
-		_, err := sink.Retry(r.Sink, time.Minute, func(e *sink.Error) {
+		_, err := sinktest.Retry(r.Sink, time.Minute, func(e *sink.Error) {
 			if e != nil && e.Reason == reason && !strings.Contains(e.Error(), "terminat") && !strings.Contains(e.Error(), "EOF") {
 				switch refused++; refused {
 				case 2:
@@ -194,7 +194,7 @@ func TestOpen_ReadOnlyRole(t *testing.T) {
 	db.set(t, "default_transaction_read_only = on")
 	db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%'")
 	r.Fold(`{"id":1,"a":"y"}`)
-	_, err := sink.Retry(r.Sink, time.Minute, func(e *sink.Error) {
+	_, err := sinktest.Retry(r.Sink, time.Minute, func(e *sink.Error) {
 		if e != nil && e.Reason != "connection" {
 			t.Errorf("tried again for %s", e.Reason)
 		}

@@ -48,7 +48,7 @@ func patient(t *testing.T, r *sinktest.Run, failed ...func(reason string)) (sink
 			f(e.Reason)
 		}
 	}
-	res, err := sink.Retry(r.Sink, 2*time.Minute, onRetry).Flush(t.Context(), r.Seal())
+	res, err := sinktest.Retry(r.Sink, 2*time.Minute, onRetry).Flush(t.Context(), r.Seal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +420,7 @@ func TestServer_Restored(t *testing.T) {
 	s.Restart(t)
 	r.Fold(`{"id":1,"b":"w"}`)
 	f := r.Seal()
-	_, err := sink.Retry(r.Sink, 10*time.Second, func(*sink.Error) {}).Flush(t.Context(), f)
+	_, err := sinktest.Retry(r.Sink, 10*time.Second, func(*sink.Error) {}).Flush(t.Context(), f)
 	var behind sink.BehindError
 	if !errors.As(err, &behind) || behind.Want != 3 || behind.Found >= 3 {
 		t.Fatalf("the flush after the crash ended with %v", err)
@@ -438,7 +438,7 @@ func TestServer_StartsLater(t *testing.T) {
 	}
 	var restart sync.Once
 	again := func(*sink.Error) { restart.Do(func() { s.Restart(t) }) }
-	if err := sink.Patiently(t.Context(), 2*time.Minute, again, func() error { return db.tryOpen(t) }); err != nil {
+	if err := (sink.Retry{Patience: 2 * time.Minute, OnRetry: again}).Do(t.Context(), func() error { return db.tryOpen(t) }); err != nil {
 		t.Error(err)
 	}
 }
@@ -600,7 +600,7 @@ func TestFlush_StoppedRunReleasesItsLocks(t *testing.T) {
 		return err
 	}
 	var again retries
-	if _, err := sink.Retry(r.Sink, time.Minute, again.add).Flush(t.Context(), f); err != nil || len(again.reasons) == 0 {
+	if _, err := sinktest.Retry(r.Sink, time.Minute, again.add).Flush(t.Context(), f); err != nil || len(again.reasons) == 0 {
 		t.Errorf("tried again for %v, and ended with %v", again.reasons, err)
 	}
 	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|x")

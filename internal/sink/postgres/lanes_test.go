@@ -33,7 +33,7 @@ func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 	var again retries
 	var wg sync.WaitGroup
 	for w := range writers {
-		s, c := sink.Retry(db.Open(t), time.Minute, again.add), db.Claims(t, "job")
+		s, c := sinktest.Retry(db.Open(t), time.Minute, again.add), db.Claims(t, "job")
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(w), 2))
 			folder := newFolder(t, s, "t")

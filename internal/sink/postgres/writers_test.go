@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/testpg"
 )
@@ -84,7 +83,7 @@ func atOnce(writers int, begin func(job string) *sinktest.Run, turns int, write 
 	var wg sync.WaitGroup
 	for w := range writers {
 		r := begin(fmt.Sprint("job ", w))
-		r.Sink = sink.Retry(r.Sink, time.Minute, again.add)
+		r.Sink = sinktest.Retry(r.Sink, time.Minute, again.add)
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(w), 1))
 			for n := range turns {
@@ -286,7 +285,7 @@ func TestWriters_FirstFlushNextToRejects(t *testing.T) {
 	var again retries
 	var flushes sync.WaitGroup
 	flush := func(r *sinktest.Run, waiting int, lines ...string) {
-		r.Sink = sink.Retry(r.Sink, time.Minute, again.add)
+		r.Sink = sinktest.Retry(r.Sink, time.Minute, again.add)
 		flushes.Go(func() {
 			if _, err := r.TryFlush(lines...); err != nil {
 				t.Error(err)

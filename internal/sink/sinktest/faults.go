@@ -117,8 +117,8 @@ func (s Setup) feedFaultily(t *testing.T, db Database, rnd *rand.Rand, lines []s
 	begin := func() *Run {
 		r := s.open(t, db)
 		faults, onRetry := RandomFaults(rnd), func(*sink.Error) { failed++ }
-		r.Sink = sink.Retry(Faulty(r.Sink, faults), time.Minute, onRetry)
-		r.Claims = sink.RetryClaims(FaultyClaims(r.Claims, faults), time.Minute, onRetry)
+		r.Sink = Retry(Faulty(r.Sink, faults), time.Minute, onRetry)
+		r.Claims = RetryClaims(FaultyClaims(r.Claims, faults), time.Minute, onRetry)
 		if err := errors.Join(r.take(), r.read()); err != nil {
 			t.Fatal(err)
 		}

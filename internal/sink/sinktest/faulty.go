@@ -39,11 +39,11 @@ const (
 type Faults func(Call) Fault
 
 // Faulty returns s with faults.
-func Faulty(s sink.Sink, faults Faults) sink.Sink { return sink.Intercept(s, faults.around()) }
+func Faulty(s sink.Sink, faults Faults) sink.Sink { return &intercepted{s, faults.around()} }
 
 // FaultyClaims returns c with faults.
 func FaultyClaims(c sink.Claims, faults Faults) sink.Claims {
-	return sink.InterceptClaims(c, faults.around())
+	return interceptClaims(c, faults.around())
 }
 
 // Flushes restricts faults to flushes.
@@ -85,7 +85,7 @@ func RandomFaults(rnd *rand.Rand) Faults {
 var errFault = errors.New("a fault that a test asked for")
 
 // around makes calls with the chosen faults.
-func (faults Faults) around() sink.Around {
+func (faults Faults) around() around {
 	var mu sync.Mutex
 	calls := map[string]int{} // by method
 	return func(ctx context.Context, method string, flush *sink.Flush, do func() error) error {

@@ -284,7 +284,7 @@ func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
 		if m.rules.Version != "" { // the test is skipped for a driver without versions
 			r.Flush(fmt.Sprintf(`{"id":2000,"v":1,"n":%d}`, job))
 		}
-		r.Sink = sink.Retry(Faulty(r.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
+		r.Sink = Retry(Faulty(r.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
 		wg.Go(func() {
 			for len(lines) > 0 {
 				n := min(1+rnd.IntN(40), len(lines))

@@ -147,7 +147,7 @@ func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
 	constrained := rnd.IntN(2) == 0
 	begin := func(job string) *Run {
 		n := BeginNestedJob(t, db, job, m, constrained)
-		n.Sink = sink.Retry(Faulty(n.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
+		n.Sink = Retry(Faulty(n.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
 		return n
 	}
 	jobs := []string{"one", "other"}[:1+rnd.IntN(2)]

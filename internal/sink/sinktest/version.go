@@ -223,7 +223,7 @@ func inRuns(t *testing.T, db Database, rnd *rand.Rand, lines []string, runs int,
 	var turns []func() bool // each writes something, if something is left
 	for w, rest := range parts {
 		r, rnd := BeginJob(t, db, fmt.Sprint("job ", w), by), rand.New(rand.NewPCG(rnd.Uint64(), 1))
-		r.Sink = sink.Retry(r.Sink, time.Minute, func(*sink.Error) {})
+		r.Sink = Retry(r.Sink, time.Minute, func(*sink.Error) {})
 		turn := func() bool {
 			n := min(1+rnd.IntN(40), len(rest))
 			if _, err := r.TryFlush(rest[:n]...); err != nil {

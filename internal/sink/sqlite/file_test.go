@@ -97,7 +97,7 @@ func TestFlush_FileWentAway(t *testing.T) {
 					f.db.Close()
 				}
 				retries := 0
-				s := mustSteps(t, sink.Retry(open(t, path, sqlite.Options{}), time.Hour, func(*sink.Error) { retries++ }), 10)
+				s := mustSteps(t, sinktest.Retry(open(t, path, sqlite.Options{}), time.Hour, func(*sink.Error) { retries++ }), 10)
 				s.mustNext(t, 3)
 				testcheck.NoError(t, change(path))
 				before, statErr := os.Stat(path)

@@ -34,7 +34,7 @@ func (f *file) hold(t *testing.T, begin string) (release func()) {
 func TestFlush_LockedForLong(t *testing.T) {
 	f := tempFile(t)
 	retries := 0
-	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), 2500*time.Millisecond, func(*sink.Error) { retries++ }), 10)
+	s := mustSteps(t, sinktest.Retry(open(t, f.path, sqlite.Options{}), 2500*time.Millisecond, func(*sink.Error) { retries++ }), 10)
 	s.mustNext(t, 7) // the table has all columns
 	release := f.hold(t, "BEGIN IMMEDIATE")
 	_, err := s.next(t.Context())
@@ -63,7 +63,7 @@ func TestFlush_LockedForAWhile(t *testing.T) {
 			f := tempFile(t, "PRAGMA journal_mode="+mode, "CREATE TABLE theirs (a)")
 			var release func()
 			retried := false
-			s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Minute, func(*sink.Error) { retried = true; release() }), 10)
+			s := mustSteps(t, sinktest.Retry(open(t, f.path, sqlite.Options{}), time.Minute, func(*sink.Error) { retried = true; release() }), 10)
 			s.mustNext(t, 1)
 			release = f.hold(t, begin)
 			s.mustNext(t, 1)
@@ -79,7 +79,7 @@ func TestFlush_LockedForAWhile(t *testing.T) {
 func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
 	f := tempFile(t, "CREATE TABLE theirs (a)")
 	var release func()
-	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Minute, func(*sink.Error) { release() }), 10)
+	s := mustSteps(t, sinktest.Retry(open(t, f.path, sqlite.Options{}), time.Minute, func(*sink.Error) { release() }), 10)
 	s.mustNext(t, 1)
 	release = f.hold(t, "BEGIN; SELECT * FROM t")
 	s.mustNext(t, 2)
@@ -103,7 +103,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		}
 	}
 	weir := func(t *testing.T, f *file, job string) func(context.Context) error {
-		s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{Yield: true}), limit, func(*sink.Error) {}), rows)
+		s := mustSteps(t, sinktest.Retry(open(t, f.path, sqlite.Options{Yield: true}), limit, func(*sink.Error) {}), rows)
 		s.job = job
 		return func(ctx context.Context) error { _, err := s.next(ctx); return err }
 	}
@@ -174,7 +174,7 @@ func TestFlush_ReadersSeeWholeBatches(t *testing.T) {
 func TestFlush_ContextEndsTheWait(t *testing.T) {
 	f := tempFile(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := mustSteps(t, sink.Retry(open(t, f.path, sqlite.Options{}), time.Hour, func(*sink.Error) { cancel() }), 10)
+	s := mustSteps(t, sinktest.Retry(open(t, f.path, sqlite.Options{}), time.Hour, func(*sink.Error) { cancel() }), 10)
 	s.mustNext(t, 1)
 	f.hold(t, "BEGIN IMMEDIATE")
 	if _, err := s.next(ctx); err == nil {

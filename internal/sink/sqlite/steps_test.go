@@ -134,7 +134,7 @@ func stepsChild(path, level, upTo string) error {
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	s, err := newSteps(ctx, sink.Retry(db, 10*time.Second, func(e *sink.Error) {
+	s, err := newSteps(ctx, sinktest.Retry(db, 10*time.Second, func(e *sink.Error) {
 		if e != nil {
 			fmt.Println("retry", e.Reason)
 		}
