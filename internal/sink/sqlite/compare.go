@@ -21,15 +21,22 @@ type reader struct {
 	sel        *stmt // the row looked up last, until reset
 }
 
-// Compare implements [sink.Inspector].
-func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
+// newReader reads the table of a batch.
+func (d *DB) newReader(ctx context.Context, b *fold.Batch) (*reader, error) {
 	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.c.tidy()
 	w := &reader{layout: newLayout(b, &table)}
-	if w.references, err = d.c.prepareReferences(w.layout, nil); err == nil {
+	w.references, err = d.c.prepareReferences(w.layout, nil)
+	return w, d.explain(err)
+}
+
+// Compare implements [sink.Inspector].
+func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Difference) bool) error {
+	w, err := d.newReader(ctx, b)
+	if err == nil {
 		w.sel, err = d.c.prepare(w.layout.selectSQL())
 	}
 	if err != nil {
@@ -108,18 +115,13 @@ func (w *reader) compare(r *fold.Row, named []bool) (*sink.Difference, error) {
 
 // Sums implements [sink.Inspector].
 func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, err error) {
-	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
+	w, err := d.newReader(ctx, b)
 	if err != nil {
 		return have, want, err
 	}
-	d.c.tidy()
-	l := newLayout(b, &table)
-	references, err := d.c.prepareReferences(l, nil)
-	if err != nil {
-		return have, want, d.explain(err)
-	}
+	l := w.layout
 	columns := slices.DeleteFunc(slices.Clone(l.columns), func(i int) bool {
-		return !b.Names(i) && !b.Table.Refers(i) || table.Columns[l.cols[i]].Default != ""
+		return !b.Names(i) && !b.Table.Refers(i) || l.table.Columns[l.cols[i]].Default != ""
 	})
 	texts, vals := make([][]byte, len(columns)), make([]value, len(l.cols))
 	for _, r := range b.Sorted() {
@@ -128,7 +130,7 @@ func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, e
 		}
 		d.c.bound.release()
 		l.read(vals, r)
-		if err := cmp.Or(ctx.Err(), references.findReferred(r, vals)); err != nil {
+		if err := cmp.Or(ctx.Err(), w.references.findReferred(r, vals)); err != nil {
 			return have, want, d.explain(err)
 		}
 		for n, i := range columns {
@@ -136,7 +138,7 @@ func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, e
 		}
 		want.Add(texts)
 	}
-	err = d.c.query("SELECT "+cmp.Or(l.list(columns), "NULL")+" FROM "+quote(table.Name), func(s *stmt) error {
+	err = d.c.query("SELECT "+cmp.Or(l.list(columns), "NULL")+" FROM "+quote(l.table.Name), func(s *stmt) error {
 		for n := range texts {
 			if texts[n] = nil; !s.null(n) {
 				texts[n] = s.spelling(n)
@@ -150,11 +152,11 @@ func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, e
 
 // Others implements [sink.Inspector].
 func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bool) error {
-	table, err := d.table(ctx, b.Table.Name, b.Table.KeyColumns())
+	w, err := d.newReader(ctx, b)
 	if err != nil {
 		return err
 	}
-	l, n := newLayout(b, &table), len(b.Table.Key)
+	l, n := w.layout, len(b.Table.Key)
 	err = d.c.query("SELECT "+l.messageKeySQL()+", "+l.keySQL()+" FROM "+quote(l.table.Name)+" ORDER BY "+l.keySQL(), func(s *stmt) error {
 		if b.Has(s.key(n).folded(&b.Table)) {
 			return ctx.Err()

@@ -59,6 +59,8 @@ func (k key) folded(t *schema.Table) []byte {
 // json returns a database value as in a feed.
 func (v *value) json() []byte {
 	switch v.kind {
+	case lib.SQLITE_NULL:
+		return []byte("null")
 	case lib.SQLITE_INTEGER:
 		return strconv.AppendInt(nil, v.int, 10)
 	case lib.SQLITE_FLOAT:
