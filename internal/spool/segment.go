@@ -52,16 +52,19 @@ func (s *segment) writeSum(run, end int64, sum uint32) error {
 	return err
 }
 
-// readSum reads a sum. One that was never written has the end 0.
-func (s *segment) readSum(run int64) (end int64, sum uint32, err error) {
-	p := make([]byte, sumSize)
-	if _, err := s.sums.ReadAt(p, (run+1)*sumSize); err != nil && err != io.EOF {
-		return 0, 0, err
+// parseSum parses a sum. One that was never written has the end 0. ok is false if it is damaged.
+func parseSum(p []byte) (end int64, sum uint32, ok bool) {
+	ok = crc(p[:12]) == binary.BigEndian.Uint32(p[12:]) || [sumSize]byte(p) == [sumSize]byte{}
+	return int64(binary.BigEndian.Uint64(p)), binary.BigEndian.Uint32(p[8:]), ok
+}
+
+// readAt fills p from an offset on, with zeros after the file's end.
+func readAt(f File, p []byte, at int64) error {
+	n, err := f.ReadAt(p, at)
+	if clear(p[n:]); err == io.EOF {
+		return nil
 	}
-	if own := binary.BigEndian.Uint32(p[12:]); own != crc(p[:12]) && [sumSize]byte(p) != [sumSize]byte{} {
-		return 0, 0, s.damagedSum(run)
-	}
-	return int64(binary.BigEndian.Uint64(p)), binary.BigEndian.Uint32(p[8:]), nil
+	return err
 }
 
 func (s *segment) damagedSum(run int64) error {
@@ -111,12 +114,13 @@ func (s *segment) recover() (lost int64, err error) {
 	if torn != nil && !errors.As(torn, new(*DamageError)) {
 		return 0, torn
 	}
-	s.synced, _, err = s.readSum(-1)
-	if err == nil && s.synced > r.at {
-		err = cmp.Or(torn, r.damage(s.synced))
-	}
-	if err != nil {
+	first, ok := make([]byte, sumSize), false
+	if err := readAt(s.sums, first, 0); err != nil {
 		return 0, err
+	} else if s.synced, _, ok = parseSum(first); !ok {
+		return 0, s.damagedSum(-1)
+	} else if s.synced > r.at {
+		return 0, cmp.Or(torn, r.damage(s.synced))
 	}
 	lost, s.size, s.runs = s.size-r.at, r.at, r.run
 	return lost, s.cut()
@@ -146,40 +150,39 @@ func (s *segment) remove(fs FS) error {
 // A reader reads a segment, and compares each run with its sum.
 type reader struct {
 	*segment
-	at, run int64 // the next run
+	at, run int64               // the next run
+	next    [100 * sumSize]byte // its sum, and some that follow
 }
 
 // read fills p with runs, up to the end of one. It returns the number of bytes: 0 if p is too small for the next run.
 // If the next run is damaged it returns a *DamageError.
 func (r *reader) read(p []byte, to int64) (n int, err error) {
-	for size := 1; r.at < to && size > 0; n += size {
-		if size, err = r.readRun(p[n:]); err != nil && n > 0 {
+	p = p[:min(int64(len(p)), to-r.at)]
+	if err := readAt(r.data, p, r.at); err != nil { // what is missing does not match its sum
+		return 0, err
+	}
+	if err := readAt(r.sums, r.next[:], (r.run+1)*sumSize); err != nil {
+		return 0, err
+	}
+	for sums := r.next[:]; n < len(p) && len(sums) > 0; sums = sums[sumSize:] {
+		end, sum, ok := parseSum(sums)
+		size, rest := int(end-r.at), p[n:]
+		switch {
+		case !ok, size <= 0:
+			err = r.damagedSum(r.run)
+		case size > len(rest) && r.at+int64(len(rest)) < to:
+			return n, nil
+		case size > len(rest), crc(rest[:size]) != sum:
+			err = r.damage(end)
+		}
+		if err != nil && n > 0 {
 			return n, nil // the next call returns the error
 		} else if err != nil {
 			return 0, err
 		}
+		n, r.at, r.run = n+size, end, r.run+1
 	}
 	return n, nil
-}
-
-func (r *reader) readRun(p []byte) (int, error) {
-	end, sum, err := r.readSum(r.run)
-	size := end - r.at
-	switch {
-	case err != nil:
-		return 0, err
-	case size <= 0:
-		return 0, r.damagedSum(r.run)
-	case size > int64(len(p)):
-		return 0, nil
-	}
-	if _, err := r.data.ReadAt(p[:size], r.at); err != nil && err != io.EOF {
-		return 0, err
-	} else if err == io.EOF || crc(p[:size]) != sum {
-		return 0, r.damage(end)
-	}
-	r.at, r.run = end, r.run+1
-	return int(size), nil
 }
 
 // WriteTo writes the rest of the segment.
