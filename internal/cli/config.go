@@ -40,7 +40,7 @@ file.`,
 			t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 			for _, s := range o.Settings() {
 				if s.InFile() || s.Name == "config" {
-					fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Value()), o.Origin(s))
+					fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Shown()), o.Origin(s))
 				}
 			}
 			if err := t.Flush(); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ import (
 const generalFlags = "General" // flags that are in no other group
 
 // flagGroups are the groups of flags in the order of the help.
-var flagGroups = []string{settings.TableGroup, settings.SourceGroup, settings.FoldGroup, settings.BatchGroup, settings.FeedGroup, settings.KafkaGroup, settings.SpoolGroup, settings.RejectsGroup, settings.OutputGroup, generalFlags}
+var flagGroups = append(settings.Groups(), generalFlags)
 
 // common are the flags that sync --help shows; --help-all shows all.
 var common = []string{
@@ -114,12 +115,12 @@ func (e *env) useFlagGroups(root *cobra.Command) {
 
 // addWhole defines an integer flag with *value as default.
 func addWhole[T int | int64](f *pflag.FlagSet, value *T, flag, usage string) {
-	f.Var(&settings.Whole[T]{Value: value}, flag, usage)
+	f.Var(settings.NewValue(value, ""), flag, usage)
 }
 
-// addDuration defines a duration flag. word is the name of 0, or "".
+// addDuration defines a duration flag. word is the name of 0.
 func addDuration(f *pflag.FlagSet, value *time.Duration, flag, word, usage string) {
-	f.Var(&settings.Duration{Value: value, Word: word, Open: word != ""}, flag, usage)
+	f.Var(settings.NewValue(value, reflect.StructTag(`word:"`+word+`" unset:""`)), flag, usage)
 }
 
 // fileFlags are the flags whose values are paths.

@@ -19,7 +19,6 @@ import (
 	"github.com/weirsync/weir/internal/envelope/firehose"
 	"github.com/weirsync/weir/internal/replay"
 	"github.com/weirsync/weir/internal/settings"
-	"github.com/weirsync/weir/internal/source"
 )
 
 // replayOptions are the flags of replay.
@@ -41,14 +40,14 @@ func (o *replayOptions) flags(f *pflag.FlagSet, sp *settings.Spec) {
 	addDuration(f, &o.DropAfter, "drop-after", "never", "close each connection after this time, within a line")
 	addDuration(f, &o.StallAfter, "stall-after", "never", "send nothing more on a connection after this time")
 	addWhole(f, &o.Garbage, "garbage", "make every `N`th line garbage")
-	inGroup(f, settings.FeedGroup, func(f *pflag.FlagSet) {
+	inGroup(f, "Feeds", func(f *pflag.FlagSet) {
 		sp.AddFlags(f, "feed", "time-field", "resume-field")
 		f.Lookup("feed").Usage = "play a feed that weir knows: FlightAware's firehose"
 		f.Lookup("time-field").Usage = "the `FIELD` with the time of a line: seconds since 1970, or RFC 3339"
 		f.Lookup("resume-field").Usage = "the `FIELD` that a client resumes from"
 		f.StringVar(&o.init, "init", "", "a `REGEXP` that the first line of a client must match")
 		addDuration(f, &o.Keepalive, "keepalive", "never", "with --feed firehose, send a keepalive after this time without a line (default never)")
-		f.Var(settings.NewChoice(&o.Compression, source.Gzip, source.Zlib, source.Deflate), "compression", "of what is sent (default none)")
+		f.Var(settings.NewValue(&o.Compression, `words:"gzip zlib deflate" unset:""`), "compression", "of what is sent (default none)")
 		f.StringVar(&o.cert, "tls-cert", "", "a PEM `FILE` with the certificate of tls-listen://")
 		f.StringVar(&o.key, "tls-key", "", "a PEM `FILE` with its key")
 	})
@@ -108,10 +107,12 @@ func (o *replayOptions) plan(sp *settings.Spec, args []string) error {
 	if sp.Feed.Name == firehose.Name {
 		o.TimeField, o.ResumeField, o.init = cmp.Or(o.TimeField, firehose.ResumeField), cmp.Or(o.ResumeField, firehose.ResumeField), cmp.Or(o.init, firehose.InitPattern)
 	}
-	var filesErr, speedErr, rateErr error
+	var filesErr, speedErr error
+	var rate settings.Rate
 	o.Files, filesErr = sp.Expand(args)
 	o.Speed, speedErr = readSpeed(o.speed)
-	if o.Rate, rateErr = settings.ParseRate(o.rate); rateErr != nil {
+	rateErr := rate.UnmarshalText([]byte(o.rate))
+	if o.Rate = float64(rate); rateErr != nil {
 		rateErr = settings.Named("--rate", rateErr)
 	}
 	usage := errors.Join(speedErr, rateErr)

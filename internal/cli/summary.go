@@ -150,7 +150,7 @@ func stoppedText(o *settings.Spec, stops []progress.Stop) string {
 	}
 	switch {
 	case slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }):
-	case o.Once.Restart != "":
+	case o.Source.Restart != "":
 		text += "; run the same command without --restart to resume"
 	default:
 		text += "; run the same command to resume"

@@ -48,7 +48,7 @@ type Table struct {
 	KeyByDefault bool
 	// KeyOpen: neither the mapping nor the database sets the key, so the first message may. Until then it is Key.
 	KeyOpen bool
-	ID      string    `key:"id" help:"name of an integer key that the database generates"`
+	ID      string    `key:"id" filled:"yes" help:"name of an integer key that the database generates"`
 	Type    cast.Type `key:"type" help:"type of columns that name none" default:"auto"`
 	// OnCreate is SQL that runs after the table is created, in the same transaction.
 	OnCreate []Statement `key:"on_create" help:"SQL to run when weir creates the table: one statement, a list, or either by database (‘postgres: […]’)"`
@@ -68,7 +68,7 @@ type Table struct {
 type Nest struct {
 	// Each is an array or object with a row in each element, in the row of table Of, or in the message if Of is "". The
 	Each   paths.Path        `key:"each" help:"path of an array or object: each element is a row"`
-	Of     string            `key:"of" help:"parent table: ‘each’ is in its row, and deleting that row deletes these"`
+	Of     string            `key:"of" filled:"yes" help:"parent table: ‘each’ is in its row, and deleting that row deletes these"`
 	Set    Set               `key:"set" words:"replace merge" help:"‘replace’: the array is the complete set of rows; ‘merge’: its elements are updates" default:"replace"`
 	Parent map[string]string `key:"parent" help:"new names for the parent's columns, such as ‘{id: order_id}’"`
 }
@@ -76,7 +76,7 @@ type Nest struct {
 // OnDelete is what happens to a row when a message deletes it. The zero value removes it.
 type OnDelete struct {
 	// Mark is the column that is true in rows that the source deleted; a later message about the row makes it false.
-	Mark string `key:"mark" help:"column that is true in deleted rows, false in others"`
+	Mark string `key:"mark" filled:"yes" help:"column that is true in deleted rows, false in others"`
 	// Insert inserts the deleted row unchanged, in a table without a key.
 	Insert bool
 }

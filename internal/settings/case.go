@@ -14,8 +14,8 @@ import (
 // A Case is a test in a config file: a feed, and the rows that it should make.
 type Case struct {
 	Pos  paths.Pos
-	Name string      `key:"name" help:"name of the test"`
-	Feed string      `key:"feed" empty:"yes" help:"lines of the feed"`
+	Name string      `key:"name" filled:"yes" help:"name of the test"`
+	Feed string      `key:"feed" help:"lines of the feed"`
 	Want []WantTable `key:"want" help:"rows by table, in key order; other tables and columns are not compared"`
 }
 

@@ -35,7 +35,7 @@ func (s *Spec) backfill(job string, sources []string) func(tables []string) stri
 				words = append(words, "--"+name+"="+value)
 			case unset || slices.Contains(ownFlags, name) || !one.IsFlag():
 			default:
-				words = append(words, one.words()...)
+				words = append(words, one.flagWords()...)
 			}
 		}
 		words = append(words, "--tables", strings.Join(tables, ","), "--job", job+"-"+strings.Join(tables, "-"))
@@ -51,7 +51,7 @@ func (s *Spec) again(flag ...string) string {
 	words := append([]string{"weir", "sync"}, s.args...)
 	for _, one := range s.settings {
 		if one.IsFlag() && one.Name != "restart" && one.Name != "accept-settings" {
-			words = append(words, one.words()...)
+			words = append(words, one.flagWords()...)
 		}
 	}
 	words = append(words, flag...)
@@ -61,8 +61,8 @@ func (s *Spec) again(flag ...string) string {
 	return strings.Join(words, " ")
 }
 
-// words returns the command-line words that set a setting to its value in this run.
-func (s *Setting) words() (words []string) {
+// flagWords returns the command-line words that set a setting to its value in this run.
+func (s *Setting) flagWords() (words []string) {
 	if s.Type() == "bool" {
 		return []string{"--" + s.Name + "=" + s.String()}
 	}

@@ -12,15 +12,24 @@ type form map[string]any
 
 // Scalars are read as text, so a number or boolean is also a text.
 var (
-	anyForm   = form{}
-	textForm  = form{"type": []string{"string", "number", "boolean"}}
-	boolForm  = oneOf(form{"type": "boolean"}, enum("true", "false"))
-	nameForm  = form{"type": textForm["type"], "minLength": 1}
-	namesForm = oneOf(form{"type": textForm["type"], "pattern": "^[^,]+$"}, unique(listOf(nameForm)))
-	ageForm   = form{"type": "string", "pattern": durationPattern}
+	anyForm      = form{}
+	textForm     = form{"type": []string{"string", "number", "boolean"}}
+	boolForm     = oneOf(form{"type": "boolean"}, enum("true", "false"))
+	nameForm     = form{"type": textForm["type"], "minLength": 1}
+	namesForm    = oneOf(form{"type": textForm["type"], "pattern": "^[^,]+$"}, unique(listOf(nameForm)))
+	ageForm      = form{"type": "string", "pattern": durationPattern}
+	durationForm = oneOf(ageForm, enum("0"), form{"type": "integer", "minimum": 0, "maximum": 0})
+	sizeForm     = oneOf(form{"type": "number", "minimum": 0}, form{"type": "string", "pattern": sizePattern})
+	rateForm     = oneOf(form{"type": "number", "exclusiveMinimum": 0}, form{"type": "string", "pattern": ratePattern})
 	// conditionForm is PATH=VALUE.
 	conditionForm = form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}
 	typeForm      = form{"type": "string", "pattern": typePattern()}
+)
+
+// Sizes, and rates per second, as settings parse them.
+const (
+	sizePattern = `^ *([0-9]+\.?[0-9]*|\.[0-9]+) *([kKmMgGtT][iI]?[bB]?|[bB])? *$`
+	ratePattern = `^(\+?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([eE][+-]?[0-9]+)?(/[smh]?)?)?$`
 )
 
 // durationPattern matches what [ParseDuration] parses, without a sign.

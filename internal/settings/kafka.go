@@ -106,7 +106,7 @@ func (b *builder) checkKafka(sources []string) {
 	k := &b.Kafka
 	if !IsKafka(sources) {
 		for _, one := range b.settings {
-			if one.group == KafkaGroup && one.Name != "isolation" && one.String() != one.preset {
+			if one.group == "Kafka" && one.Name != "isolation" && one.String() != one.preset {
 				b.fault(one.Name, "--"+one.Name+" is for kafka:// alone")
 			}
 		}
@@ -117,8 +117,8 @@ func (b *builder) checkKafka(sources []string) {
 	if to := b.plan.To; grouped && named && to.Files != nil && len(to.Files(to.Dest)) > 0 {
 		b.add(b.sourceFault("without --partitions, such as 0-3, topics are read by a consumer group, which needs a server: %s has one writer", to.Name))
 	}
-	b.faultIf(grouped && b.Once.Restart != "", "restart", "--restart is not for a group: "+aloneForRestart)
-	b.faultIf(grouped && b.Once.DryRun, "dry-run", "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
+	b.faultIf(grouped && b.Source.Restart != "", "restart", "--restart is not for a group: "+aloneForRestart)
+	b.faultIf(grouped && b.Table.DryRun, "dry-run", "--dry-run joins no group: --partitions says which partitions of each topic are read, such as 0-3")
 	b.faultIf(!grouped && (k.Group != "" || k.GroupProtocol != classicProtocol || b.Setting("group-instance").IsSet() || b.Setting("session-timeout").IsSet() || k.Start == startCommitted),
 		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance, --session-timeout and --start committed")
 	b.faultIf(k.GroupProtocol == consumerProtocol && b.Setting("session-timeout").IsSet(),
@@ -127,7 +127,7 @@ func (b *builder) checkKafka(sources []string) {
 		b.checkOffsets(&spec)
 	}
 	b.faultIf(b.Feed.Init != "", "init", "--init is for connections to feeds: Kafka has --sasl")
-	b.faultIf(b.Once.DryRun && !k.UntilEnd, "dry-run", "--dry-run needs --until-end: a topic has no end")
+	b.faultIf(b.Table.DryRun && !k.UntilEnd, "dry-run", "--dry-run needs --until-end: a topic has no end")
 }
 
 // checkOffsets finds the offsets of --start whose partitions are not read.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -101,14 +102,14 @@ func (s *Spec) setVariable(one *Setting, text string) {
 		one.overruled = true
 		return
 	}
-	one.from, one.err = byVariable, one.value.Set(text)
+	one.from, one.err = byVariable, one.Value.Set(text)
 }
 
 func (s *Spec) readFile() {
 	var names []string
 	for _, one := range s.settings {
 		if one.Name != "tables" {
-			names = append(names, one.key())
+			names = append(names, one.name)
 		}
 	}
 	f, err := Read(s.File, names, s.env.databases(), func(entries []Entry) mapping.Table {
@@ -124,7 +125,7 @@ func (s *Spec) readFile() {
 
 // setEntry sets a setting from its entry in the file.
 func (s *Spec) setEntry(e *Entry) {
-	one := s.settings[slices.IndexFunc(s.settings, func(one *Setting) bool { return one.key() == e.Name })]
+	one := s.settings[slices.IndexFunc(s.settings, func(one *Setting) bool { return one.name == e.Name })]
 	switch {
 	case one.elsewhere != "":
 		s.faults = append(s.faults, &Fault{File: s.File, Pos: e.At, Text: e.Name + " " + one.elsewhere})
@@ -138,19 +139,18 @@ func (s *Spec) setEntry(e *Entry) {
 		return
 	}
 	items, isList, err := e.Texts()
-	l, takesList := one.value.(interface{ replace([]string) })
 	switch {
 	case err != nil:
 		one.err = err
-	case isList && takesList:
-		l.replace(items)
-	case isList:
+	case isList && one.v.Kind() != reflect.Slice:
 		one.err = errors.New("must be a single value, not a list")
+	case isList && one.none != "" && len(items) == 0:
+		one.replace([]string{""}) // names no field, which differs from none
+	case isList:
+		one.replace(items)
+	case one.v.Kind() == reflect.Bool && items[0] != "true" && items[0] != "false": // 1 and f are no booleans in YAML
+		one.err = fmt.Errorf("%q is neither true nor false", items[0])
 	default:
-		set := one.value.Set
-		if b, ok := one.value.(*flag); ok {
-			set = b.setYAML
-		}
-		one.err = set(items[0])
+		one.err = one.Value.Set(items[0])
 	}
 }

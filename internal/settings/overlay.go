@@ -12,10 +12,10 @@ import (
 
 // Narrowing are the settings that make a mapping of one table without a file.
 type Narrowing struct {
-	Envelope string   // the name of the messages' envelope
-	Row      string   // path of the object that is the row
-	When     []string // FIELD=VALUE, or FIELD=A,B; a message must meet all
-	Columns  []string // fields that are stored, and the key
+	Envelope string   `key:"envelope" unset:"" help:"read a change data capture stream, all its tables or with --table one"`
+	Row      string   `key:"row" help:"the row is the object at this ‘PATH’ of the message, such as payload.after, or in the string at 'PATH as json_text' (default the message)"`
+	When     []string `key:"when" help:"apply only messages with ‘FIELD=VALUE’, or FIELD=A,B for one of several; repeated: all must hold"`
+	Columns  []string `key:"columns" commas:"yes" help:"store only these ‘FIELDS’ and the key (default all)"`
 }
 
 // Every reports whether --envelope is one whose messages name their tables.

@@ -51,7 +51,7 @@ func (s *Spec) builder() *builder {
 	b.plan.spec, b.plan.Mapping = s, &mapping.Mapping{} // unless a fault leaves no other
 	b.plan.Job = job.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log,
 		BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, Buffer: int64(s.Batch.Buffer), Tombstones: s.Fold.Tombstones,
-		Restart: job.Restart{AcceptSettings: s.Once.AcceptSettings}}
+		Restart: job.Restart{AcceptSettings: s.Source.AcceptSettings}}
 	return b
 }
 
@@ -152,10 +152,10 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 		options.Kafka.Group = cmp.Or(s.Kafka.Group, "weir-"+c.Job)
 	}
 	c.Kind = *s.env.Kinds(options).Of(c.Sources[0])
-	c.MaxRate, c.Every = s.Source.MaxRate, b.everyForDatabase()
+	c.MaxRate, c.Every = float64(s.Source.MaxRate), b.everyForDatabase()
 	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures}
 	c.Rejects = job.RejectRules{To: s.Rejects.To, Max: s.Rejects.Max, Age: s.Rejects.Keep, Show: s.showRejects()}
-	c.Restart.FromStart, c.Restart.Rebuild = s.Once.Restart == Reread, s.Once.Restart == Rebuild
+	c.Restart.FromStart, c.Restart.Rebuild = s.Source.Restart == Reread, s.Source.Restart == Rebuild
 	c.Restart.Again = s.again
 	if to, _ := b.addsTo(); to == "" { // otherwise a second job would add messages again
 		c.Restart.Backfill = s.backfill(c.Job, c.Sources)

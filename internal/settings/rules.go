@@ -109,8 +109,8 @@ func (b *builder) checkRepeats(feed *job.Feed, live bool) {
 	if b.plan.Job.Star != nil {
 		rebuild = "drop the tables, run weir forget, and sync again"
 	}
-	b.faultIf(b.Once.Restart == Reread, "restart", "--restart reread would add all messages again to %s: %s", to, rebuild)
-	b.faultIf(b.Once.Tables != nil, "tables", "--tables: this job and the job of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, to)
+	b.faultIf(b.Source.Restart == Reread, "restart", "--restart reread would add all messages again to %s: %s", to, rebuild)
+	b.faultIf(b.Table.Tables != nil, "tables", "--tables: this job and the job of %s would both add messages to %s: run the whole job with --restart rebuild, or give these tables a config file of their own", b.File, to)
 	if !sums { // a repeated row can be found
 		return
 	}
@@ -125,7 +125,7 @@ func (b *builder) checkRepeats(feed *job.Feed, live bool) {
 // checkValues checks values on their own.
 func (b *builder) checkValues() {
 	o, sp := &b.Batch, &b.Spool
-	b.faultIf(b.Once.AcceptSettings && b.Once.Restart != "", "accept-settings", "--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
+	b.faultIf(b.Source.AcceptSettings && b.Source.Restart != "", "accept-settings", "--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
 	b.faultIf(b.Fold.Tombstones < 0, "tombstones", "--tombstones cannot be negative")
 	b.faultIf(o.Buffer < 1<<20 || o.Buffer > 32<<30, "buffer", "--buffer %s: must be between 1MiB and 32GiB", o.Buffer)
 	b.faultIf(b.Source.RotateWait < 0, "rotate-wait", "--rotate-wait cannot be negative")

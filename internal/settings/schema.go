@@ -21,8 +21,8 @@ func (s *Spec) Schema() ([]byte, error) {
 	for _, one := range s.settings {
 		if one.InFile() {
 			f := one.form()
-			_, f["description"] = pflag.UnquoteUsage(&pflag.Flag{Usage: one.Help, Value: one})
-			top[one.key()] = f
+			_, f["description"] = pflag.UnquoteUsage(&pflag.Flag{Usage: one.help, Value: one})
+			top[one.name] = f
 		}
 	}
 	maps.Copy(top, properties(fieldsOf(reflect.TypeFor[mappingDraft]())))
@@ -52,23 +52,13 @@ func (s *Spec) Schema() ([]byte, error) {
 
 var valueForm = form{"type": []string{"string", "number", "boolean", "null"}}
 
-// Sizes, and rates per second, as settings parse them.
-const (
-	sizePattern = `^ *([0-9]+\.?[0-9]*|\.[0-9]+) *([kKmMgGtT][iI]?[bB]?|[bB])? *$`
-	ratePattern = `^(\+?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([eE][+-]?[0-9]+)?(/[smh]?)?)?$`
-)
-
 // functionPattern matches one or several COLUMN=FUNCTION.
 var functionPattern = "^.+=(" + strings.Join(merge.Names(), "|") + ")$"
 
 // form returns the form of the setting's value.
 func (s *Setting) form() form {
 	var f form
-	choices := s.Choices()
-	if choices != nil && s.preset == "" {
-		choices = append(choices, "")
-	}
-	switch key, kind := s.key(), s.Type(); {
+	switch key := s.name; {
 	case key == "key":
 		f = oneOf(nameForm, unique(listOf(nameForm)))
 	case key == "columns":
@@ -81,29 +71,10 @@ func (s *Setting) form() form {
 		f = oneOf(ref("when"), enum(""))
 	case strings.HasSuffix(key, "_when"):
 		f = oneOf(conditionForm, enum(""))
-	case strings.HasPrefix(kind, "string") && kind != "string":
+	case s.v.Kind() == reflect.Slice:
 		f = oneOf(textForm, form{"type": "array", "items": textForm})
-	case choices != nil:
-		f = enum(choices...)
-	case kind == "bool":
-		f = boolForm
-	case kind == "int":
-		least := 0
-		if v, ok := s.value.(*Whole[int]); ok {
-			least = v.Least
-		}
-		f = countForm(least)
-	case kind == "duration":
-		f = oneOf(ageForm, enum("0"), form{"type": "integer", "minimum": 0, "maximum": 0})
-		if word := s.value.(*Duration).Word; word != "" {
-			f = oneOf(f, enum(word))
-		}
-	case kind == "size":
-		f = oneOf(form{"type": "number", "minimum": 0}, form{"type": "string", "pattern": sizePattern})
-	case kind == "rate":
-		f = oneOf(form{"type": "number", "exclusiveMinimum": 0}, form{"type": "string", "pattern": ratePattern})
 	default:
-		f = textForm
+		f = maps.Clone(s.codec.form)
 	}
 	return orNull(f)
 }
@@ -116,7 +87,7 @@ func properties(fields []field, needed ...string) form {
 	all := form{}
 	for _, k := range fields {
 		f := maps.Clone(k.form)
-		if !k.nullable && !slices.Contains(needed, k.name) {
+		if !(k.tag.Get("null") != "") && !slices.Contains(needed, k.name) {
 			f = orNull(k.form)
 		}
 		f["description"] = k.description()

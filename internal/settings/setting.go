@@ -13,19 +13,6 @@ import (
 	"github.com/weirsync/weir/internal/paths"
 )
 
-// The groups of settings in the help.
-const (
-	SourceGroup  = "Source"
-	TableGroup   = "Table"
-	FoldGroup    = "Fold"
-	BatchGroup   = "Batching and durability"
-	FeedGroup    = "Feeds"
-	KafkaGroup   = "Kafka"
-	SpoolGroup   = "Spool and capture"
-	RejectsGroup = "Rejects"
-	OutputGroup  = "Metrics and logs"
-)
-
 // GroupAnnotation is the annotation of a flag with its group.
 const GroupAnnotation = "weir_group"
 
@@ -43,19 +30,16 @@ const (
 // A Setting is a setting of a run. It is declared once, and set by its flag, its variable WEIR_X or its key in the
 // file.
 type Setting struct {
+	Value
 	Name string // of the flag, such as batch-period
-	Help string // one line; the placeholder for the value is in backquotes
 	// Why explains a default that depends on the machine, or is "".
 	Why string
 
 	group  string
-	value  value
 	preset string // text of the default
-	short  string // short form of the flag
 	// elsewhere is the error if the file or the variable (except WEIR_CONFIG) sets it, such as "is an action of one
 	// run: …". "": both may set it.
 	elsewhere string
-	noFlag    bool
 
 	from from
 	// overruled means that the file or the variable sets it too, but was overridden.
@@ -70,40 +54,22 @@ const actionOfOneRun = "is an action of one run: give it on the command line"
 // Set parses a flag. It always returns nil: [Spec.Plan] and [Spec.Validate] return the error with all others.
 func (s *Setting) Set(text string) error {
 	if s.from = byFlag; s.err == nil {
-		s.err = s.value.Set(text)
+		s.err = s.Value.Set(text)
 	}
 	s.written = append(s.written, text)
 	return nil
 }
 
-func (s *Setting) String() string {
-	if s.value == nil { // a zero value that pflag made
-		return ""
+// Shown returns the value, without secrets.
+func (s *Setting) Shown() string {
+	if s.Name != "source" {
+		return s.shown(s.String())
 	}
-	return s.value.String()
-}
-
-// Type returns the type of value in the help.
-func (s *Setting) Type() string { return s.value.Type() }
-
-// Choices returns the words that the setting accepts. nil: it accepts other values.
-func (s *Setting) Choices() []string {
-	if c, ok := s.value.(interface{ Choices() []string }); ok {
-		return c.Choices()
+	texts := slices.Clone(s.v.Interface().([]string)) // each source has its own login
+	for i, text := range texts {
+		texts[i] = s.shown(text)
 	}
-	return nil
-}
-
-// Value returns the value, without secrets.
-func (s *Setting) Value() string {
-	if l, ok := s.value.(*sourceList); ok { // each source has its own login
-		texts := make([]string, len(*l.value))
-		for i, text := range *l.value {
-			texts[i] = s.shown(text)
-		}
-		return (&list{value: &texts}).String()
-	}
-	return s.shown(s.String())
+	return listText(texts)
 }
 
 // shown returns a text without secrets: nothing of --init, which contains a login, and no password.
@@ -123,26 +89,26 @@ func (s *Setting) IsSet() bool { return s.from != byDefault }
 // IsFlag reports whether the command line set it.
 func (s *Setting) IsFlag() bool { return s.from == byFlag }
 
+// Key returns the setting's key in the file.
+func (s *Setting) Key() string { return s.name }
+
 // InFile reports whether a config file may set it.
 func (s *Setting) InFile() bool { return s.elsewhere == "" }
 
 // variable returns the name of the setting's environment variable.
-func (s *Setting) variable() string { return envPrefix + strings.ToUpper(s.key()) }
-
-// key returns the setting's key in the file.
-func (s *Setting) key() string { return Key(s.Name) }
+func (s *Setting) variable() string { return envPrefix + strings.ToUpper(s.name) }
 
 // AddFlags defines the flags of the named settings; without names, of all.
 func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
 	for _, one := range s.settings {
-		if one.noFlag || len(names) > 0 && !slices.Contains(names, one.Name) {
+		if one.tag.Get("flag") != "" || len(names) > 0 && !slices.Contains(names, one.Name) {
 			continue
 		}
-		help := one.Help
+		help := one.help
 		if strings.HasSuffix(one.Type(), "…") {
-			help += ": " + strings.Join(one.Choices(), ", ")
+			help += ": " + strings.Join(one.words, ", ")
 		}
-		fl := f.VarPF(one, one.Name, one.short, help)
+		fl := f.VarPF(one, one.Name, one.tag.Get("short"), help)
 		if one.Type() == "bool" {
 			fl.NoOptDefVal = "true"
 		}
@@ -193,7 +159,7 @@ func (s *Setting) called() string {
 	case byVariable:
 		return s.variable()
 	case byFile:
-		return s.key()
+		return s.name
 	}
 	return "--" + s.Name
 }
@@ -207,7 +173,7 @@ func (s *Spec) fault(name, format string, args ...any) error {
 		if other == nil || other.elsewhere != "" {
 			return m
 		}
-		return (&Setting{Name: other.Name, from: cmp.Or(other.from, of.from)}).called()
+		return (&Setting{Value: other.Value, Name: other.Name, from: cmp.Or(other.from, of.from)}).called()
 	})
 	text := fmt.Sprintf(format, args...)
 	if of.from == byFile {

@@ -56,6 +56,7 @@ func (r *reader) column(n *yaml.Node, name, where string) (from []mapping.Source
 func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source, function merge.Function, named bool) {
 	var of sourceMap
 	var given map[string]*yaml.Node
+	before := len(r.faults)
 	switch {
 	case isNull(n):
 	case n.Kind == yaml.MappingNode:
@@ -63,7 +64,7 @@ func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source, f
 	default:
 		of.From = r.from(n, where)
 	}
-	if of.Value == nil && of.Stamp == mapping.NoStamp && of.Meta == mapping.NoMeta {
+	if len(r.faults) == before && of.Value == nil && of.Stamp == mapping.NoStamp && of.Meta == mapping.NoMeta {
 		s = of.From.Source(column)
 	}
 	s.Pos, s.When, s.Value, s.Stamp, s.Meta, s.References = pos(n), of.When, of.Value, of.Stamp, of.Meta, of.References
@@ -121,7 +122,7 @@ type sourceMap struct {
 	Stamp      mapping.Stamp     `key:"stamp" words:"insert update" help:"time of the flush: ‘insert’ when the row is created, ‘update’ also when it changes"`
 	Meta       mapping.Meta      `key:"meta" words:"index key line offset source" help:"‘index’ (from 0) or ‘key’ of an element; ‘line’, ‘offset’ or ‘source’ of the message"`
 	Merge      merge.Function    `key:"merge" help:"how a value changes the column: ‘last’ overwrites it, ‘first’ keeps it, ‘sum’ adds, ‘min’ and ‘max’ keep the smallest or largest, ‘patch’ merges objects" default:"last"`
-	References string            `key:"references" help:"table of the file that the value is a foreign key to; a missing row is created with its key alone"`
+	References string            `key:"references" filled:"yes" help:"table of the file that the value is a foreign key to; a missing row is created with its key alone"`
 }
 
 // sourceMap reads a source that is written as a map.

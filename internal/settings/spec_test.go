@@ -100,7 +100,7 @@ func TestValidate_Nonsense(t *testing.T) {
 				t.Errorf("%s %q: %v, want %s", one.Name, text, err, want)
 			}
 		}
-		if !one.noFlag {
+		if one.tag.Get("flag") == "" {
 			s := New(around())
 			f := pflag.NewFlagSet("weir", pflag.ContinueOnError)
 			s.AddFlags(f)
@@ -126,13 +126,13 @@ func TestValidate_Nonsense(t *testing.T) {
 		s.File = filepath.Join(t.TempDir(), "weir.yaml")
 		quoted, err := json.Marshal(text)
 		testcheck.NoError(t, err)
-		testcheck.NoError(t, os.WriteFile(s.File, []byte(one.key()+": "+string(quoted)+"\n"), 0o600))
-		place := fmt.Sprintf("%s:1:%d: ", s.File, len(one.key())+3)
+		testcheck.NoError(t, os.WriteFile(s.File, []byte(one.name+": "+string(quoted)+"\n"), 0o600))
+		place := fmt.Sprintf("%s:1:%d: ", s.File, len(one.name)+3)
 		switch {
 		case one.elsewhere != "":
-			place = s.File + ":1:1: " + one.key()
+			place = s.File + ":1:1: " + one.name
 		case one.Name != "source":
-			place += one.key()
+			place += one.name
 		}
 		judge(s, place)
 		alone := around()
@@ -227,16 +227,16 @@ func TestValues(t *testing.T) {
 		var size Size
 		var number int
 		var d time.Duration
-		var v value
+		var v *Value
 		switch kind {
 		case "size":
-			v = &size
+			v = NewValue(&size, "")
 		case "whole number":
-			v = &Whole[int]{Value: &number}
+			v = NewValue(&number, "")
 		case "duration":
-			v = &Duration{Value: &d}
+			v = NewValue(&d, "")
 		default:
-			v = &Duration{Value: &d, Word: forever, Means: Forever, Open: true}
+			v = NewValue(&d, `word:"forever" unset:""`)
 		}
 		if err := v.Set(strings.Trim(text, `"`)); err != nil {
 			return "error: " + err.Error()

@@ -13,7 +13,7 @@ import (
 
 // tables makes the tables of the plan: the tables of the file, or the one that the settings name.
 func (b *builder) tables(name string) {
-	before, once := len(b.faults), &b.Once
+	before, names := len(b.faults), b.Table.Tables
 	m := b.withKeys(b.Mapping)
 	if m == nil {
 		rules := b.rules
@@ -27,7 +27,7 @@ func (b *builder) tables(name string) {
 		if err := fold.CheckMerge(&schema.Table{}, fold.Options{Rules: rules.Rules, Key: rules.Key, Deletes: rules.DeleteWhen != nil, Version: rules.Version.Title()}); err != nil {
 			b.fault("merge", "--merge: %v", err)
 		}
-		b.faultIf(once.Tables != nil && len(once.Tables) > 0, "tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
+		b.faultIf(names != nil && len(names) > 0, "tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 	} else {
 		n := &b.Fold.Narrowing
 		for _, one := range []struct {
@@ -38,7 +38,7 @@ func (b *builder) tables(name string) {
 		}
 		b.faultIf(b.Table.Name != "", "table", "--table %s: %s names its tables; leave --table out", b.Table.Name, m.File)
 	}
-	b.faultIf(once.Tables != nil && len(once.Tables) == 0, "tables", "--tables names no table")
+	b.faultIf(names != nil && len(names) == 0, "tables", "--tables names no table")
 	if b.plan.table, b.plan.Mapping = name, m; len(b.faults) > before || b.bad {
 		return
 	}
@@ -50,8 +50,8 @@ func (b *builder) tables(name string) {
 		return
 	}
 	b.add(Locate(m.File, b.plan.Job.Map(b.forDatabase(written), whole, b.plan.To.Caps.Limits)))
-	b.faultIf(b.plan.Job.Star != nil && once.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
-	b.faultIf(once.Tables != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
+	b.faultIf(b.plan.Job.Star != nil && b.Source.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
+	b.faultIf(names != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
 }
 
 // hasForeignKey reports whether weir gives a table a foreign key.
@@ -95,14 +95,14 @@ func (s *Spec) EveryTable() bool {
 
 // selected returns the mapping of the tables to write. whole is the mapping of all tables; nil without --tables.
 func (s *Spec) selected(all *mapping.Mapping) (m, whole *mapping.Mapping, err error) {
-	if s.Once.Tables == nil {
+	if s.Table.Tables == nil {
 		return all, nil, nil
 	}
 	var names []string
 	for i := range all.Tables {
 		names = append(names, all.Tables[i].Name)
 	}
-	for _, name := range s.Once.Tables {
+	for _, name := range s.Table.Tables {
 		if !slices.Contains(names, name) {
 			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", all.File, name, cmp.Or(DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
 		}
@@ -110,7 +110,7 @@ func (s *Spec) selected(all *mapping.Mapping) (m, whole *mapping.Mapping, err er
 	if slices.Contains(names, mapping.Star) {
 		return nil, nil, fmt.Errorf("--tables: %s has a table %q, which is for all that have no name there", all.File, mapping.Star)
 	}
-	if m, err = all.Select(s.Once.Tables); err != nil {
+	if m, err = all.Select(s.Table.Tables); err != nil {
 		return nil, nil, fmt.Errorf("--tables: %w", err)
 	}
 	return m, all, nil

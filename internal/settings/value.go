@@ -1,22 +1,196 @@
 package settings
 
 import (
+	"encoding"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"math"
 	"math/big"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// A value parses text into a typed field of a [Spec]; it implements pflag.Value. If Set fails, the field is unchanged.
-type value interface {
-	Set(text string) error
-	String() string
-	Type() string // in the help
+// A Value is a field as text; it implements pflag.Value. If Set fails, the field is unchanged.
+type Value struct {
+	field
+	v     reflect.Value
+	given bool
+}
+
+// NewValue returns a value that sets *into, which has the default. The tags are those of [field], without a key.
+func NewValue(into any, tags reflect.StructTag) *Value {
+	v := reflect.ValueOf(into).Elem()
+	return &Value{field: newField(reflect.StructField{Type: v.Type(), Tag: tags}), v: v}
+}
+
+// Set parses a text. The first text of a list replaces the default; later ones append.
+func (v *Value) Set(text string) error {
+	if v.v.Kind() != reflect.Slice {
+		err := v.parse(text, v.v)
+		v.given = v.given || err == nil
+		return err
+	}
+	items, err := v.items(text)
+	if err != nil {
+		return err
+	}
+	if whole := v.name == "source" || v.none != "" && (text == "" || text == v.none); v.given && !whole {
+		items = slices.Concat(v.v.Interface().([]string), items)
+	}
+	v.replace(items)
+	return nil
+}
+
+// items returns the items of a list in a text.
+func (v *Value) items(text string) ([]string, error) {
+	switch {
+	case v.none == "" && v.commas && text == "", v.none != "" && text == v.none:
+		return []string{}, nil
+	case v.none != "" && text == "": // names no field, which differs from none
+		return []string{""}, nil
+	case v.name == "source" && !IsKafka([]string{text}): // commas separate the brokers and topics of Kafka
+		return strings.Split(text, ","), nil
+	case !v.commas:
+		return []string{text}, nil
+	}
+	items, err := csv.NewReader(strings.NewReader(text)).Read()
+	if err != nil {
+		return nil, errors.New("the quotes do not match: names are separated by commas, and one with a comma is in double quotes")
+	}
+	return items, nil
+}
+
+func (v *Value) replace(items []string) {
+	v.v.Set(reflect.ValueOf(items))
+	v.given = true
+}
+
+func (v *Value) String() string {
+	if !v.v.IsValid() { // a zero value that pflag made
+		return ""
+	}
+	if unset, ok := v.tag.Lookup("unset"); ok && !v.given {
+		return unset
+	}
+	list, isList := v.v.Interface().([]string)
+	switch {
+	case !isList:
+		return v.text(v.v)
+	case v.none != "" && v.given && len(list) == 0:
+		return v.none
+	}
+	return listText(list)
+}
+
+// listText returns the text of a list in the help.
+func listText(items []string) string {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	_ = w.Write(items) // to memory
+	w.Flush()
+	return "[" + strings.TrimSuffix(b.String(), "\n") + "]"
+}
+
+const maxType = 24 // characters
+
+// Type returns the type of value in the help. It is short, because the help puts it between the flag and its
+// description.
+func (v *Value) Type() string {
+	switch {
+	case len(v.words) > 0:
+		words := strings.Join(v.words, "|")
+		if len(words) > maxType {
+			words = words[:strings.LastIndexByte(words[:maxType], '|')+1] + "…"
+		}
+		return words
+	case v.v.Kind() == reflect.Slice && v.commas:
+		return "strings"
+	case v.v.Kind() == reflect.Slice:
+		return "stringArray"
+	case v.v.Type() == reflect.TypeFor[time.Duration](), isLeaf(v.v.Type()):
+		return strings.ToLower(v.v.Type().Name())
+	case v.v.Kind() == reflect.Int64:
+		return "int"
+	}
+	return v.v.Kind().String()
+}
+
+// Choices returns the words that the value accepts. nil: it accepts other values.
+func (v *Value) Choices() []string { return v.words }
+
+// parse parses the text of a value that is no list. If it fails, the value is unchanged.
+func (f *field) parse(text string, into reflect.Value) error {
+	_, mayBeUnset := f.tag.Lookup("unset")
+	switch {
+	case len(f.words) > 0 && !slices.Contains(f.words, text) && !(text == "" && mayBeUnset):
+		return misfit{strconv.Quote(text), Either(f.words) + DidYouMean(text, f.words)}
+	case isLeaf(into.Type()):
+		v := reflect.New(into.Type())
+		err := v.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
+		if err == nil {
+			into.Set(v.Elem())
+		}
+		return err
+	case into.Type() == reflect.TypeFor[time.Duration]():
+		d, err := time.Duration(0), error(nil)
+		switch {
+		case f.word == "" || text != f.word:
+			d, err = ParseDuration(text)
+		case text == forever:
+			d = Forever
+		}
+		if err == nil {
+			into.SetInt(int64(d))
+		}
+		return err
+	}
+	switch into.Kind() {
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		into.SetBool(b)
+	case reflect.Int, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || strconv.FormatInt(n, 10) != text || into.OverflowInt(n) { // 010 could mean 8
+			return fmt.Errorf("%q is not a whole number, such as 1000", text)
+		}
+		if n < int64(f.least) {
+			return misfit{text, "at least " + strconv.Itoa(f.least)}
+		}
+		into.SetInt(n)
+	default:
+		if text == "" && f.tag.Get("filled") != "" {
+			return errors.New("must not be empty")
+		}
+		into.SetString(text)
+	}
+	return nil
+}
+
+// text returns the text that parse parses.
+func (f *field) text(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case encoding.TextMarshaler:
+		text, _ := x.MarshalText() // ours cannot fail
+		return string(text)
+	case time.Duration:
+		if f.word != "" && (x == Forever || x == 0 && f.word != forever) {
+			return f.word
+		}
+		return DurationText(x)
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// isLeaf reports whether a type parses its own text.
+func isLeaf(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // A misfit is the error "TEXT: must be WHAT".
@@ -32,70 +206,6 @@ func Named(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// anyText is any text.
-type anyText string
-
-func (t *anyText) Set(s string) error { *t = anyText(s); return nil }
-func (t *anyText) String() string     { return string(*t) }
-func (t *anyText) Type() string       { return "string" }
-
-// flag accepts true and false, and what else Go programs accept, such as 1 and f. A file may only have true and false,
-// because 1 and f are not booleans in YAML.
-type flag bool
-
-func (b *flag) Set(s string) error {
-	v, err := strconv.ParseBool(s)
-	if err != nil {
-		return fmt.Errorf("%q is neither true nor false", s)
-	}
-	*b = flag(v)
-	return nil
-}
-
-// setYAML parses a value in a file.
-func (b *flag) setYAML(s string) error {
-	if s != "true" && s != "false" {
-		return fmt.Errorf("%q is neither true nor false", s)
-	}
-	return b.Set(s)
-}
-
-func (b *flag) String() string { return strconv.FormatBool(bool(*b)) }
-func (b *flag) Type() string   { return "bool" }
-
-// A Whole is an integer of at least Least, in decimal. None is the text of an unset value; "": its digits.
-type Whole[T int | int64] struct {
-	Value *T
-	None  string
-	Least int
-}
-
-// Set parses a number. It rejects leading zeros, because 010 could mean 8.
-func (w *Whole[T]) Set(s string) error {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err == nil && n < 0 {
-		return fmt.Errorf("%q is not a whole number from 0, such as 1000", s)
-	}
-	if err != nil || strconv.FormatInt(n, 10) != s || int64(T(n)) != n {
-		return fmt.Errorf("%q is not a whole number, such as 1000", s)
-	}
-	if n < int64(w.Least) {
-		return misfit{s, "at least " + strconv.Itoa(w.Least)}
-	}
-	*w.Value, w.None = T(n), ""
-	return nil
-}
-
-func (w *Whole[T]) String() string {
-	if w.Value == nil || w.None != "" {
-		return w.None
-	}
-	return strconv.FormatInt(int64(*w.Value), 10)
-}
-
-// Type returns the type of value in the help.
-func (w *Whole[T]) Type() string { return "int" }
-
 // Size is a number of bytes, written as 256MiB, 1.5GB or 4096.
 type Size int64
 
@@ -109,8 +219,9 @@ var units = []struct {
 	{"ti", "", 1 << 40}, {"gi", "", 1 << 30}, {"mi", "", 1 << 20}, {"ki", "", 1 << 10},
 	{"t", "", 1 << 40}, {"g", "", 1 << 30}, {"m", "", 1 << 20}, {"k", "", 1 << 10}, {"b", "B", 1}}
 
-// Set parses a size.
-func (s *Size) Set(text string) error {
+// UnmarshalText parses a size.
+func (s *Size) UnmarshalText(b []byte) error {
+	text := string(b)
 	number, unit := strings.ToLower(strings.TrimSpace(text)), int64(1)
 	for _, u := range units {
 		if n, ok := strings.CutSuffix(number, u.name); ok {
@@ -139,197 +250,36 @@ func (s Size) String() string {
 	return best
 }
 
-// Type returns the type of value in the help.
-func (s *Size) Type() string { return "size" }
+// MarshalText implements [encoding.TextMarshaler].
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Forever is the longest duration.
 const Forever = time.Duration(math.MaxInt64)
 
-// A Duration may contain days, such as 7d or 1d12h. Word is a text for the duration Means.
-type Duration struct {
-	Value *time.Duration
-	Word  string
-	Means time.Duration
-	Open  bool // not set: it prints as "", and a later step chooses the value
-}
+const forever = "forever" // the word for it
 
-// Set parses a duration.
-func (d *Duration) Set(text string) error {
-	v, err := d.Means, error(nil)
-	if text != d.Word || text == "" {
-		v, err = ParseDuration(text)
+// A Rate is a number per second.
+type Rate float64
+
+// UnmarshalText parses 150/s or 9000/m; "" is 0, no limit.
+func (r *Rate) UnmarshalText(text []byte) error {
+	if *r = 0; len(text) == 0 {
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	*d.Value, d.Open = v, false
-	return nil
-}
-
-func (d *Duration) String() string {
-	switch {
-	case d.Value == nil || d.Open:
-		return ""
-	case d.Word != "" && *d.Value == d.Means:
-		return d.Word
-	}
-	return DurationText(*d.Value)
-}
-
-// Type returns the type of value in the help.
-func (d *Duration) Type() string { return "duration" }
-
-// A rate is a number per second.
-type rate float64
-
-func (r *rate) Set(text string) (err error) {
-	*(*float64)(r), err = ParseRate(text)
-	return err
-}
-
-// ParseRate parses 150/s or 9000/m and returns the number per second; "" is 0.
-func ParseRate(text string) (float64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, per, _ := strings.Cut(text, "/")
+	n, per, _ := strings.Cut(string(text), "/")
 	x, err := strconv.ParseFloat(n, 64)
 	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[per]
 	if err != nil || x <= 0 || math.IsNaN(x) || math.IsInf(x, 0) || unit == 0 {
-		return 0, misfit{text, "a rate such as 150/s"}
+		return misfit{string(text), "a rate such as 150/s"}
 	}
-	return x / unit.Seconds(), nil
-}
-
-func (r *rate) String() string {
-	if *r == 0 {
-		return ""
-	}
-	return strconv.FormatFloat(float64(*r), 'f', -1, 64) + "/s"
-}
-
-func (r *rate) Type() string { return "rate" }
-
-// A Choice is one of several words.
-type Choice[T ~string] struct {
-	value  *T
-	words  []T
-	preset T
-}
-
-// NewChoice returns a choice that sets value, which has the default.
-func NewChoice[T ~string](value *T, words ...T) *Choice[T] { return &Choice[T]{value, words, *value} }
-
-// Set sets a word.
-func (c *Choice[T]) Set(s string) error {
-	if !slices.Contains(c.words, T(s)) && T(s) != c.preset {
-		words := c.Choices()
-		return misfit{strconv.Quote(s), Either(words) + DidYouMean(s, words)}
-	}
-	*c.value = T(s)
+	*r = Rate(x / unit.Seconds())
 	return nil
 }
 
-func (c *Choice[T]) String() string { return string(*c.value) }
-
-// Type is short, because the help puts it between the flag and its description.
-func (c *Choice[T]) Type() string {
-	words := strings.Join(c.Choices(), "|")
-	if len(words) > maxType {
-		words = words[:strings.LastIndexByte(words[:maxType], '|')+1] + "…"
+// MarshalText returns the text that UnmarshalText parses.
+func (r Rate) MarshalText() ([]byte, error) {
+	if r == 0 {
+		return nil, nil
 	}
-	return words
-}
-
-const maxType = 24 // characters
-
-// Choices returns the words.
-func (c *Choice[T]) Choices() []string {
-	words := make([]string, len(c.words))
-	for i, w := range c.words {
-		words[i] = string(w)
-	}
-	return words
-}
-
-// A list is a list of strings. The first Set replaces the default; later ones append.
-type list struct {
-	value  *[]string
-	commas bool // a text may have several, separated by commas
-	set    bool
-}
-
-func (l *list) Set(s string) error {
-	items := []string{s}
-	if l.commas {
-		if items = nil; s != "" {
-			var err error
-			if items, err = csv.NewReader(strings.NewReader(s)).Read(); err != nil {
-				return errors.New("the quotes do not match: names are separated by commas, and one with a comma is in double quotes")
-			}
-		}
-	}
-	if !l.set {
-		*l.value = []string{}
-	}
-	*l.value, l.set = append(*l.value, items...), true
-	return nil
-}
-
-// replace sets all texts.
-func (l *list) replace(items []string) { *l.value, l.set = items, true }
-
-func (l *list) String() string {
-	var b strings.Builder
-	w := csv.NewWriter(&b)
-	_ = w.Write(*l.value) // to memory
-	w.Flush()
-	return "[" + strings.TrimSuffix(b.String(), "\n") + "]"
-}
-
-func (l *list) Type() string {
-	if l.commas {
-		return "strings"
-	}
-	return "stringArray"
-}
-
-// A keyList has the fields of a key. The word none alone means no key; in a list it is a field.
-type keyList struct{ list }
-
-func (l *keyList) Set(s string) error {
-	switch s {
-	case NoKey:
-		l.list.replace([]string{})
-	case "":
-		l.replace(nil)
-	default:
-		return l.list.Set(s)
-	}
-	return nil
-}
-
-// replace sets all fields. No fields become one empty field, to differ from none.
-func (l *keyList) replace(items []string) {
-	if len(items) == 0 {
-		items = []string{""}
-	}
-	l.list.replace(items)
-}
-
-func (l *keyList) String() string {
-	if l.set && len(*l.value) == 0 {
-		return NoKey
-	}
-	return l.list.String()
-}
-
-// A sourceList has several sources. It does not split at commas, which separate brokers and topics in a Kafka source.
-type sourceList struct{ list }
-
-func (l *sourceList) Set(s string) error {
-	if l.replace([]string{s}); !IsKafka(*l.value) {
-		l.replace(strings.Split(s, ","))
-	}
-	return nil
+	return []byte(strconv.FormatFloat(float64(r), 'f', -1, 64) + "/s"), nil
 }

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"encoding"
 	"errors"
 	"fmt"
 	"reflect"
@@ -9,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -28,12 +28,22 @@ import (
 //   - min: the least number
 //   - none: the word for an empty list
 //   - null: the key has null as a value; for all others, null means that the key is absent
-//   - empty: the text may be empty
+//   - filled: the text must not be empty
+//
+// and for settings of a run
+//
+//   - word: the word for a duration, forever or 0
+//   - unset: what is shown if nothing sets it
+//   - commas: a text may have several items
+//   - flag: it has none; short: the flag's short form; once: only the command line sets it
 type field struct {
 	codec
 	name, help, preset string
 	words              []string
-	nullable           bool
+	least              int
+	none, word         string
+	commas             bool
+	tag                reflect.StructTag
 	index              []int
 }
 
@@ -52,18 +62,24 @@ func fieldsOf(t reflect.Type) (fields []field) {
 		return known.([]field)
 	}
 	for _, f := range reflect.VisibleFields(t) {
-		if name := f.Tag.Get("key"); name != "" {
-			one := field{name: name, help: code.Replace(f.Tag.Get("help")), preset: code.Replace(f.Tag.Get("default")), words: strings.Fields(f.Tag.Get("words")),
-				nullable: f.Tag.Get("null") != "", index: f.Index}
-			if f.Type == reflect.TypeFor[merge.Function]() {
-				one.words = merge.Names()
-			}
-			one.codec = codecOf(&one, f)
-			fields = append(fields, one)
+		if f.Tag.Get("key") != "" {
+			fields = append(fields, newField(f))
 		}
 	}
 	fieldCache.Store(t, fields)
 	return fields
+}
+
+func newField(of reflect.StructField) field {
+	tag := of.Tag
+	f := field{name: tag.Get("key"), help: code.Replace(tag.Get("help")), preset: code.Replace(tag.Get("default")), words: slices.Collect(strings.FieldsSeq(tag.Get("words"))),
+		none: tag.Get("none"), word: tag.Get("word"), commas: tag.Get("commas") != "", tag: tag, index: of.Index}
+	f.least, _ = strconv.Atoi(tag.Get("min")) // 0 without one
+	if of.Type == reflect.TypeFor[merge.Function]() {
+		f.words = merge.Names()
+	}
+	f.codec = codecOf(&f, of)
+	return f
 }
 
 // code makes Markdown of a help text. A tag cannot contain backquotes.
@@ -97,7 +113,7 @@ func (r *reader) readFields(n *yaml.Node, where string, into any) map[string]*ya
 			return
 		}
 		f := &fields[i]
-		if value = asWord(f.words, value); !isNull(value) || f.nullable {
+		if value = asWord(f.words, value); !isNull(value) || f.tag.Get("null") != "" {
 			given[name] = value
 			f.read(r, value, join(where, name), v.FieldByIndex(f.index))
 		}
@@ -151,7 +167,7 @@ func codecOf(f *field, of reflect.StructField) codec {
 	case reflect.TypeFor[[]mapping.Column]():
 		return codecFor(mapForm(anyForm, ref("column")), (*reader).columns, columnsNode)
 	case reflect.TypeFor[mapping.TypedPath]():
-		return codecFor(textForm, (*reader).from, func(t mapping.TypedPath) *yaml.Node { return textNode(textOf(reflect.ValueOf(t))) })
+		return codecFor(textForm, (*reader).from, func(t mapping.TypedPath) *yaml.Node { return textNode(f.text(reflect.ValueOf(t))) })
 	case reflect.TypeFor[constant]():
 		return codecFor(anyForm, (*reader).constant, constantNode)
 	case reflect.TypeFor[[]mapping.Statement]():
@@ -167,27 +183,28 @@ func codecOf(f *field, of reflect.StructField) codec {
 	case reflect.TypeFor[[]WantTable]():
 		return codecFor(form{"type": "object", "additionalProperties": form{"type": "array", "items": form{"type": "object"}}}, (*reader).want, nil)
 	case reflect.TypeFor[[]string]():
-		return namesCodec(of.Tag.Get("none"))
+		return namesCodec(f.none)
 	}
 	if of.Type.Kind() == reflect.Slice {
 		return listCodec(f, of.Type.Elem())
 	}
-	return f.scalarCodec(of)
+	return f.scalarCodec(of.Type)
 }
 
 // scalarCodec is the codec of a value that has one text.
-func (f *field) scalarCodec(of reflect.StructField) codec {
-	least, _ := strconv.Atoi(of.Tag.Get("min")) // 0 without one
-	mayBeEmpty := of.Tag.Get("empty") != ""
-	return codec{f.scalarForm(of.Type, least, mayBeEmpty),
+func (f *field) scalarCodec(t reflect.Type) codec {
+	return codec{f.scalarForm(t),
 		func(r *reader, n *yaml.Node, where string, into reflect.Value) {
 			text, ok := r.text(n, where)
 			if !ok {
 				return
 			}
-			err := f.parse(text, into, least)
-			if err == nil && text == "" && into.Kind() == reflect.String && !mayBeEmpty {
-				err = errors.New("must not be empty")
+			err := f.parse(text, into)
+			if into.Kind() == reflect.Bool && text != "true" && text != "false" { // 1 and f are no booleans in YAML
+				err = fmt.Errorf("%q is neither true nor false", text)
+			}
+			if m, ok := errors.AsType[misfit](err); ok {
+				err = errors.New(m.text + " must be " + m.mustBe)
 			}
 			if err != nil {
 				r.fault(pos(n), where, "%s", hinted(err))
@@ -196,60 +213,37 @@ func (f *field) scalarCodec(of reflect.StructField) codec {
 		func(of reflect.Value) *yaml.Node {
 			switch of.Kind() {
 			case reflect.Bool, reflect.Int:
-				return plainNode(fmt.Sprint(of.Interface()))
+				return plainNode(f.text(of))
 			}
-			return textNode(textOf(of))
+			return textNode(f.text(of))
 		}}
 }
 
-// parse parses the text of a value.
-func (f *field) parse(text string, into reflect.Value, least int) error {
-	leaf, isLeaf := into.Addr().Interface().(encoding.TextUnmarshaler)
+func (f *field) scalarForm(t reflect.Type) form {
+	_, mayBeUnset := f.tag.Lookup("unset")
 	switch {
-	case len(f.words) > 0 && !slices.Contains(f.words, text):
-		return fmt.Errorf("%q must be %s%s", text, Either(f.words), DidYouMean(text, f.words))
-	case isLeaf:
-		return leaf.UnmarshalText([]byte(text))
-	case into.Kind() == reflect.Bool:
-		if text != "true" && text != "false" {
-			return fmt.Errorf("%q is neither true nor false", text)
-		}
-		into.SetBool(text == "true")
-	case into.Kind() == reflect.Int:
-		i, err := strconv.Atoi(text)
-		if err != nil || i < least || strconv.Itoa(i) != text { // some readers treat leading zeros as octal
-			return fmt.Errorf("%q must be a whole number, at least %d", text, least)
-		}
-		into.SetInt(int64(i))
-	default:
-		into.SetString(text)
-	}
-	return nil
-}
-
-// textOf returns the text of a value.
-func textOf(v reflect.Value) string {
-	if leaf, ok := v.Interface().(encoding.TextMarshaler); ok {
-		text, _ := leaf.MarshalText() // ours cannot fail
-		return string(text)
-	}
-	return v.String()
-}
-
-func (f *field) scalarForm(t reflect.Type, least int, mayBeEmpty bool) form {
-	switch {
+	case len(f.words) > 0 && mayBeUnset:
+		return enum(append(slices.Clone(f.words), "")...)
 	case len(f.words) > 0:
 		return enum(f.words...)
 	case t == reflect.TypeFor[cast.Type]():
 		return typeForm
+	case t == reflect.TypeFor[Size]():
+		return sizeForm
+	case t == reflect.TypeFor[Rate]():
+		return rateForm
+	case t == reflect.TypeFor[time.Duration]() && f.word != "":
+		return oneOf(durationForm, enum(f.word))
+	case t == reflect.TypeFor[time.Duration]():
+		return durationForm
 	case t.Kind() == reflect.Bool:
 		return boolForm
-	case t.Kind() == reflect.Int:
-		return countForm(least)
-	case mayBeEmpty:
-		return textForm
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
+		return countForm(f.least)
+	case isLeaf(t), f.tag.Get("filled") != "":
+		return nameForm
 	}
-	return nameForm
+	return textForm
 }
 
 // namesCodec is the codec of a name or a list of names. none is the word for no names, or "".
@@ -272,7 +266,7 @@ func namesCodec(none string) codec {
 
 // listCodec is the codec of a value or a list of values.
 func listCodec(f *field, element reflect.Type) codec {
-	item := f.scalarCodec(reflect.StructField{Type: element})
+	item := f.scalarCodec(element)
 	return codec{oneOf(item.form, listOf(item.form)),
 		func(r *reader, n *yaml.Node, where string, into reflect.Value) {
 			items := []*yaml.Node{n}
@@ -288,7 +282,7 @@ func listCodec(f *field, element reflect.Type) codec {
 		func(of reflect.Value) *yaml.Node {
 			texts := make([]string, of.Len())
 			for i := range texts {
-				texts[i] = textOf(of.Index(i))
+				texts[i] = f.text(of.Index(i))
 			}
 			return listNode(texts)
 		}}

@@ -58,9 +58,6 @@ const (
 	Extra  Level = "extra"  // survives the loss of the primary's disk, if there is a standby
 )
 
-// Levels lists all levels.
-var Levels = []Level{Off, Normal, Full, Extra}
-
 // An Inspector reads a database and writes nothing. One goroutine at a time calls its methods.
 type Inspector interface {
 	// Caps and Tables are like the methods of [Sink].
