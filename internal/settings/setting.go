@@ -89,9 +89,6 @@ func (s *Setting) IsSet() bool { return s.from != byDefault }
 // IsFlag reports whether the command line set it.
 func (s *Setting) IsFlag() bool { return s.from == byFlag }
 
-// Key returns the setting's key in the file.
-func (s *Setting) Key() string { return s.name }
-
 // InFile reports whether a config file may set it.
 func (s *Setting) InFile() bool { return s.elsewhere == "" }
 
