@@ -17,7 +17,7 @@ import (
 type mappingDraft struct {
 	mapping.Mapping
 	UseVersion bool                  `key:"version" help:"whether to use the envelope's version"`
-	Drafts     []*tableDraft         `key:"tables" help:"the tables: NAME or SCHEMA.NAME; ‘'*'’ stands for each other table of a change stream" default:"one table, see ‘table’"`
+	Drafts     []*tableDraft         `key:"tables" help:"the tables: NAME or SCHEMA.NAME (in SQLite SCHEMA_NAME); ‘'*'’ stands for each other table of a change stream" default:"one table, see ‘table’"`
 	Every      []mapping.PeriodicSQL `key:"every" help:"SQL to run between two batches, by period (‘{10m: SQL}’): see [remove old rows](tables.md#remove-old-rows)"`
 	Cases      []Case                `key:"tests" help:"feeds and expected rows, see below"`
 
