@@ -18,7 +18,7 @@ func (t Type) Column(textTypes bool) schema.Type {
 // CanStoreIn reports whether a column can store values of the type.
 func (t Type) CanStoreIn(c *schema.Column) bool {
 	special := rules[t.Kind].storedIn
-	if special == nil || c.Own || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
+	if special == nil || c.Own || c.Typed || c.Type == schema.Any || c.Type == schema.External || slices.Contains(special, c.Type) {
 		return true
 	}
 	return rules[t.Kind].column != schema.Bytes && (c.Type == schema.Text || c.Type == schema.Affine)
@@ -42,24 +42,9 @@ func (c *Cast) MatchesDeclaration(x *schema.Column) bool {
 
 // Make returns a new column for values of the type.
 func (c *Cast) Make(name string, key, textTypes bool) schema.Column {
-	typ := c.Column(textTypes)
-	if typ == schema.Any && c.Kind != Numeric && c.Kind != Base64Number {
+	typ := c.Column(false)
+	if typ == schema.Any {
 		return schema.New(name, key)
 	}
-	return schema.Column{Name: name, Type: typ, Key: key, NotNull: key, New: true, Precision: c.Precision, Scale: c.Scale}
-}
-
-// CanStoreOrWiden reports whether an existing column stores values of the type, or can be widened to. It may do
-// neither: before weir knew the schema, it may have created the column for unconverted values, such as integers for
-// times.
-func (c *Cast) CanStoreOrWiden(x *schema.Column) bool {
-	switch c.Kind {
-	case Base64Number, Real, Timestamp, UUID, JSONText:
-		if x.Own { // it is widened
-			return true
-		}
-	}
-	given := *x
-	given.Own = false
-	return c.CanStoreIn(&given)
+	return schema.NewTyped(schema.Column{Name: name, Type: c.Column(textTypes), Key: key, Precision: c.Precision, Scale: c.Scale}, typ)
 }

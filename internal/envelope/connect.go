@@ -10,8 +10,8 @@ import (
 	"github.com/weirsync/weir/internal/schema"
 )
 
-// This file is about the schemas that Kafka Connect's JSON converter adds to each message. They declare the types of
-// the row's fields.
+// This file is about the schemas of a stream, which declare the types of the row's fields: those that Kafka Connect's
+// JSON converter adds to each message, and Singer's, which come before the rows.
 
 // A RowSchema is the schema of a message's row.
 type RowSchema struct {
@@ -27,6 +27,7 @@ type FieldSchema struct {
 	Parameters connectDigits `json:"parameters"`
 	Fields     []FieldSchema `json:"fields"`
 	Items      *FieldSchema  `json:"items"` // of an array
+	Kind       cast.TypeKind `json:"-"`     // of a JSON Schema, which has only this and Field
 }
 
 type connectDigits struct {
@@ -67,6 +68,10 @@ func (f *FieldSchema) Cast(textTypes bool) *cast.Cast {
 	kind := logical[f.Name]
 	var c cast.Cast
 	switch {
+	case f.Kind == cast.Auto || f.Kind == cast.DefaultType && f.Type == "":
+		return nil
+	case f.Kind != cast.DefaultType:
+		c = cast.New(cast.Type{Kind: f.Kind}, textTypes)
 	case kind == cast.Base64Number && f.Type == "bytes":
 		n, err := strconv.Atoi(f.Parameters.Scale)
 		if err != nil || n < -schema.MaxWhole || n > schema.MaxFraction {
@@ -92,20 +97,20 @@ func (f *FieldSchema) Cast(textTypes bool) *cast.Cast {
 	return &c
 }
 
-// Column returns the column that weir makes for the field's values, which as converts. ok is false if the values
-// decide its type.
-func (f *FieldSchema) Column(name string, key bool, as *cast.Cast, textTypes bool) (c schema.Column, ok bool) {
+// HasOnlyNulls reports whether the field's values are only null.
+func (f *FieldSchema) HasOnlyNulls() bool { return f.Kind == cast.DefaultType && f.Type == "" }
+
+// Column returns the column that weir makes for the field's values, which as converts. Its type is open if the values
+// decide it.
+func (f *FieldSchema) Column(name string, key bool, as *cast.Cast, textTypes bool) schema.Column {
 	plain := plainTypes[f.Type]
 	if as != nil {
 		plain = as.Column(false)
 	}
-	switch {
-	case plain == schema.Any:
-		return c, false
-	case plain == schema.Text || plain == schema.Number || plain == schema.Real || as == nil:
-		return schema.NewOf(name, key, plain), true
+	if as != nil && (f.Kind != cast.DefaultType || plain != schema.Text && plain != schema.Number && plain != schema.Real) {
+		return as.Make(name, key, textTypes)
 	}
-	return as.Make(name, key, textTypes), true
+	return schema.NewOf(name, key, plain)
 }
 
 // connectSchemas caches parsed schemas by their text.

@@ -13,14 +13,9 @@ import (
 // maxNested is how deep schemas of one value may be nested.
 const maxNested = 10
 
-// A DescribedField is a field of future rows.
-type DescribedField struct {
-	Name string
-	Type cast.TypeKind
-}
-
-// SchemaFields returns the fields that a JSON Schema describes, in its order.
-func SchemaFields(raw []byte) (fields []DescribedField, err error) {
+// JSONSchema returns the schema of rows that a JSON Schema describes, with the fields in its order.
+func JSONSchema(raw []byte) (*RowSchema, error) {
+	r := &RowSchema{}
 	w := feed.Walk(raw)
 	if w.Next(); len(raw) == 0 || raw[0] != '{' {
 		return nil, fmt.Errorf("the schema is not an object but %s", feed.Clip(raw))
@@ -30,11 +25,11 @@ func SchemaFields(raw []byte) (fields []DescribedField, err error) {
 			properties := feed.Walk(value)
 			for properties.Next(); properties.Next(); {
 				name := string(feed.AppendUnquoted(nil, properties.Name))
-				fields = append(fields, DescribedField{name, schemaType(properties.Raw(), 0)})
+				r.Fields = append(r.Fields, FieldSchema{Field: name, Kind: schemaType(properties.Raw(), 0)})
 			}
 		}
 	}
-	return fields, nil
+	return r, nil
 }
 
 // schemaType returns the type of the values that a JSON Schema describes: cast.Auto if they have no common type, and

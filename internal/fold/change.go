@@ -33,14 +33,16 @@ type Change struct {
 	Fields     []feed.Field
 	Unnumbered [][]byte   // as in [feed.Line]
 	Version    feed.Field // without a Value if the message has none
-	// Declared has, by name, the columns to create for fields whose type the stream declares; for others, the values
-	// decide. It is read-only.
-	Declared map[string]schema.Column
+	Declared   *Declared  // nil: the stream declares no types
 	// Nulled are the values that count as null because their columns do not admit them.
 	Nulled []Nulled
 	// Text is the message's line. If a value holds a NUL, Text holds the escape of one.
 	Text []byte
 }
+
+// Declared has, by name, the columns to create for fields whose type the stream declares; for others, the values decide.
+// It is read-only.
+type Declared struct{ Columns map[string]schema.Column }
 
 // Nulled is a value that counts as null because its column does not admit it.
 type Nulled struct{ Table, Column, Why string }

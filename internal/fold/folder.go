@@ -22,6 +22,7 @@ type Folder struct {
 	added       addedColumns
 	rules       rules
 	fields      fieldSet
+	declared    declaredTypes
 
 	now   current
 	ahead [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
@@ -35,6 +36,15 @@ type addedColumns struct {
 	n          int
 	reachedMax bool // a field was ignored because of the maximum, and that was logged
 }
+
+// declaredTypes are the types that changes declared.
+type declaredTypes struct {
+	last  *Declared          // of the last change
+	known map[*Declared]bool // the columns hold values of these types
+}
+
+// maxDeclared is the maximum size of declaredTypes.known.
+const maxDeclared = 1000
 
 // current is what a folder knows about the change that it checked last.
 type current struct {
@@ -267,6 +277,9 @@ func (f *Folder) hasNUL(value []byte) bool {
 func (f *Folder) check(b *Batch, c *Change) error {
 	if b.arena.bytes() > maxArena {
 		return errFull
+	}
+	if c.Declared != f.declared.last {
+		f.declareAll(c.Declared)
 	}
 	f.now.before = f.extent()
 	if err := f.resolve(c); err != nil {
@@ -502,7 +515,6 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 		why := ""
 		fd.key = int32(slices.Index(f.table.Key, i))
 		fd.identifies = fd.key >= 0 || slices.ContainsFunc(f.table.Refs, func(r schema.Ref) bool { return slices.Contains(r.From, i) })
-		f.declare(&f.table.Columns[i], by, name)
 		switch c := &f.table.Columns[i]; {
 		case c.Generated:
 			why = "the database computes this column"
@@ -530,7 +542,11 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 		fd.col = int32(len(f.table.Columns))
 		f.table.Columns = append(f.table.Columns, schema.New(name, false))
 		f.opt.setFunction(&f.table.Columns[fd.col])
-		f.declare(&f.table.Columns[fd.col], by, name)
+		if by.Declared != nil {
+			if want, ok := by.Declared.Columns[name]; ok {
+				f.declare(&f.table.Columns[fd.col], &want)
+			}
+		}
 		f.added.n++
 	case !f.added.reachedMax:
 		f.added.reachedMax = true
@@ -539,19 +555,32 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 	return f.remember(fd), nil
 }
 
-// declare gives a field's column the type that a change declares, if the column has no values yet, or if the change
-// declares bytes and the column may hold them.
-func (f *Folder) declare(c *schema.Column, by *Change, name string) {
-	d, declared := by.Declared[name]
-	switch {
-	case !declared:
-	case c.New && c.Own && c.Type == schema.Any:
-		d.Name, d.Key, d.NotNull, d.Merge = c.Name, c.Key, c.NotNull, c.Merge
-		*c = d
-		f.userColumns = f.userColumns || !c.Own
-	case d.Type == schema.Bytes && c.TakesBytes():
+// declareAll makes the columns hold values of the types that a change declares. The mapper has checked that they can.
+func (f *Folder) declareAll(d *Declared) {
+	if f.declared.last = d; d == nil || f.declared.known[d] {
+		return
+	}
+	if f.declared.known == nil || len(f.declared.known) >= maxDeclared {
+		f.declared.known = map[*Declared]bool{}
+	}
+	f.declared.known[d] = true
+	for name, want := range d.Columns {
+		if at := f.opt.Limits.Find(&f.table, name, len(f.table.Columns)); at >= 0 && !f.table.Columns[at].Generated {
+			f.declare(&f.table.Columns[at], &want)
+		}
+	}
+	for i := range f.fields.all {
+		f.fields.all[i].holds = 0 // a column that values widen may now be one that they do not
+	}
+}
+
+// declare makes a column hold values of a declared type.
+func (f *Folder) declare(c, want *schema.Column) {
+	_ = c.Declare(want)
+	if want.Type == schema.Bytes && c.TakesBytes() {
 		c.Type = schema.Bytes
 	}
+	f.userColumns = f.userColumns || !c.Own
 }
 
 // remember adds a field.

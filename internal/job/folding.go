@@ -37,6 +37,13 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		f.before, _ = before.unmet()
 	}
 	f.mapper = r.newMapper(r.cfg.plan, r.cfg.whole)
+	if r.cfg.Restart.Rebuild && !h.hasWritten {
+		have = slices.Clone(have)
+		for i := range have {
+			have[i] = have[i].Clone()
+			have[i].Renew()
+		}
+	}
 	fitted, err := f.fit(have)
 	if err != nil {
 		return nil, err

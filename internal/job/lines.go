@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/weirsync/weir/internal/envelope"
@@ -279,6 +280,9 @@ func (rd *reader) foldOnce(m *message) verdict {
 	default:
 		if err == fold.ErrSplit {
 			return verdict{fate: needsSet}
+		}
+		if errors.As(err, new(*mapping.TypeChangedError)) {
+			err = fmt.Errorf("%w: name a type for the column in a config file, or, once the feed has only the new type, %s", err, rd.adder.admission.howToRebuild())
 		}
 		return verdict{fate: unread, err: fmt.Errorf("%s line %d: %w", l.name, place.Line, err)}
 	}

@@ -116,7 +116,7 @@ func (b *rowBuilder) addElements(msg *message, t *tablePlan, parentKey []feed.Fi
 			return some, refused
 		}
 		some = true
-		if refused := b.addRow(msg, t, parentKey); refused != nil {
+		if refused := b.addRow(msg, t, nil, parentKey); refused != nil {
 			return some, e.atElement(refused)
 		}
 	}

@@ -52,6 +52,11 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 		}
 		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, func(why string) { fault(c.spec.Pos, "table %q, column %q: %s", t.Name, c.spec.Name, why) })
 	}
+	for i := range t.Columns {
+		if c := &t.Columns[i]; !x.declares(p, c.Name) {
+			c.Undeclare()
+		}
+	}
 	for _, child := range x.nest.children {
 		if name := p.SetColumn(child); name != "" && p.limits.Find(t, name, 0) < 0 {
 			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
@@ -65,6 +70,15 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 	p.fitted[table] = t.Clone()
 	return errors.Join(faults...)
 }
+
+// declares reports whether a table's settings name a type for a column.
+func (x *tablePlan) declares(p *Plan, name string) bool {
+	return slices.ContainsFunc(x.key, func(k keyPart) bool { return k.title == name && isType(k.cast) }) ||
+		slices.ContainsFunc(x.columns, func(c column) bool { return c.spec.Name == name && isType(c.cast(p)) })
+}
+
+// isType reports whether a cast is to a type, and not to whatever the values are.
+func isType(c cast.Cast) bool { return c.Kind != cast.Auto && c.Kind != cast.DefaultType }
 
 // canLoseRows reports whether messages may remove rows of a table.
 func (p *Plan) canLoseRows(x *tablePlan) bool {
@@ -201,6 +215,13 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast.Cast, s
 	if c.Generated {
 		fault("the database computes it")
 		return
+	}
+	if isType(as) {
+		want := as.Make(name, key, p.limits.TextTypes)
+		if err := (*schema.TypeError)(nil); errors.As(c.Declare(&want), &err) {
+			fault("it " + err.Why + ": --restart rebuild makes the table with the new type")
+			return
+		}
 	}
 	if as.Kind == cast.Bytes && c.TakesBytes() {
 		c.Type = schema.Bytes

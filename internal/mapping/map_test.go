@@ -246,8 +246,11 @@ func typed(t *testing.T, columns string, have schema.Table, textTypes bool, line
 	for _, f := range rows[0].Fields {
 		out = append(out, fmt.Sprintf("%s=%s", m.names.Name(f.Name), f.Value))
 	}
-	for _, name := range slices.Sorted(maps.Keys(rows[0].Declared)) {
-		out = append(out, fmt.Sprintf("%s:%s", name, rows[0].Declared[name].Type))
+	if rows[0].Declared == nil {
+		return strings.Join(out, " ")
+	}
+	for _, name := range slices.Sorted(maps.Keys(rows[0].Declared.Columns)) {
+		out = append(out, fmt.Sprintf("%s:%s", name, rows[0].Declared.Columns[name].Type))
 	}
 	return strings.Join(out, " ")
 }

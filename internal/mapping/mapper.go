@@ -193,7 +193,11 @@ func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched 
 				return matched, err
 			}
 		}
-		if refused := m.rows.addRow(msg, t, nil); refused != nil {
+		types, err := m.rows.types.of(msg.Types, t)
+		if err != nil {
+			return matched, err
+		}
+		if refused := m.rows.addRow(msg, t, types, nil); refused != nil {
 			return matched, refused
 		}
 	}

@@ -49,9 +49,12 @@ func meaning(kind, text string) (out string, err error) {
 		w, err := paths.ParseWhen(text)
 		return fmt.Sprintf("%+v", w), err
 	}
-	fields, err := envelope.SchemaFields([]byte(`{"type":"object","required":["id"],"properties":` + text + `,"additionalProperties":false}`))
-	for _, f := range fields {
-		out += fmt.Sprintf("%s from %s as %q, ", f.Name, paths.FieldPath(f.Name), f.Type)
+	r, err := envelope.JSONSchema([]byte(`{"type":"object","required":["id"],"properties":` + text + `,"additionalProperties":false}`))
+	if err != nil {
+		return "", err
+	}
+	for _, f := range r.Fields {
+		out += fmt.Sprintf("%s from %s as %q, ", f.Field, paths.FieldPath(f.Field), f.Kind)
 	}
 	return strings.TrimSuffix(out, ", "), err
 }

@@ -95,9 +95,8 @@ func (b *rowBuilder) addLine(l *feed.Line) []Row {
 }
 
 // addRow adds the change of a table's row for the message or the current element, and the changes of its child rows.
-// parentKey is the parent row's key, nil without a parent.
-func (b *rowBuilder) addRow(msg *message, t *tablePlan, parentKey []feed.Field) *refusal {
-	types := b.types.of(msg.Types, t)
+// types is what the stream declares about the row, and parentKey the parent row's key, nil without a parent.
+func (b *rowBuilder) addRow(msg *message, t *tablePlan, types *typing, parentKey []feed.Field) *refusal {
 	var former []feed.Field
 	if msg.row.Former != nil && !t.nest.isElement() {
 		var refused *refusal

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -67,29 +66,27 @@ func (n *NewTable) Has(columns []string) bool {
 // declared is the stream's description of a table, which precedes its rows.
 type declared struct {
 	key     []string
-	columns []Column // columns of the new table; nil: taken from messages
+	columns []Column            // columns of the new table; nil: taken from messages
+	types   *envelope.RowSchema // of its rows
 }
 
-// describe stores the stream's description of a table, for the message that will add the table.
+// describe stores the stream's description of a table, for the message that will add the table and for its rows.
 func (m *Mapper) describe(msg *message) error {
-	if !m.route.of(msg.Table).isNew() || m.plan.stream.star == nil {
-		return nil
-	}
-	fields, err := envelope.SchemaFields(msg.Schema)
+	types, err := envelope.JSONSchema(msg.Schema)
 	if err != nil {
 		return fmt.Errorf("table %q of the stream: %w", feed.Clip(msg.Table), err)
 	}
-	d := declared{key: m.decode.Key(&msg.Message)}
-	for _, f := range fields {
-		if !m.decode.Omits([]byte(f.Name)) && m.plan.mayName(f.Name) {
-			d.columns = append(d.columns, Column{Name: f.Name, From: []Source{{From: paths.FieldPath(f.Name), As: cast.Type{Kind: f.Type}}}})
+	d := declared{key: m.decode.Key(&msg.Message), types: types}
+	for _, f := range types.Fields {
+		if !m.decode.Omits([]byte(f.Field)) && m.plan.mayName(f.Field) {
+			d.columns = append(d.columns, Column{Name: f.Field, From: []Source{{From: paths.FieldPath(f.Field)}}})
 		}
 	}
 	r := &m.route
 	if r.declared == nil {
 		r.declared = map[string]declared{}
 	}
-	if len(r.declared) < maxRoutes && len(msg.Table) <= maxRouteName {
+	if _, known := r.declared[string(msg.Table)]; known || len(r.declared) < maxRoutes && len(msg.Table) <= maxRouteName {
 		r.declared[string(msg.Table)] = d
 	}
 	return nil
@@ -342,7 +339,7 @@ func (m *Mapper) Drop(table int) {
 }
 
 // describe adds the columns that the stream declared, if the table adds fields by name or needs them for its key. The
-// table's own columns stay; those without a type get the declared one.
+// table's own columns stay.
 func (t *Table) describe(columns []Column) {
 	if t.Columns == nil {
 		if t.Columns = columns; t.UnknownFields == "" {
@@ -350,28 +347,18 @@ func (t *Table) describe(columns []Column) {
 		}
 		return
 	}
-	own := slices.Clone(t.Columns)
 	var others []Column
 	for _, d := range columns {
-		field, taken := d.From[0].From, false
-		for i := range own {
-			c := &own[i]
-			taken = taken || c.Name == d.Name
-			for _, s := range c.From {
-				if s.From.Base != paths.DefaultBase || !slices.Equal(s.From.Steps, field.Steps) {
-					continue
-				}
-				if taken = true; len(c.From) == 1 && s.References == "" && s.As.Kind == cast.DefaultType && (t.Type.Kind == cast.Auto || t.Type.Kind == cast.DefaultType) {
-					s.As = d.From[0].As
-					c.From = []Source{s}
-				}
-			}
-		}
+		taken := slices.ContainsFunc(t.Columns, func(c Column) bool {
+			return c.Name == d.Name || slices.ContainsFunc(c.From, func(s Source) bool {
+				return s.From.Base == paths.DefaultBase && slices.Equal(s.From.Steps, d.From[0].From.Steps)
+			})
+		})
 		if !taken && (t.UnknownFields == fold.AddUnknown || slices.Contains(t.Key, d.Name)) {
 			others = append(others, d)
 		}
 	}
-	t.Columns = slices.Concat(others, own)
+	t.Columns = slices.Concat(others, t.Columns)
 }
 
 // grow extends the mapper's state to the plan's new tables and paths.

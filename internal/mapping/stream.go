@@ -35,14 +35,15 @@ func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 		return Announced, m.describe(msg)
 	case envelope.Tombstone:
 		msg.change.Op, msg.row = envelope.Delete, m.decode.TombstoneRow(msg.line)
-		if refused := m.rows.addRow(msg, &p.tables[p.tops[0]], nil); refused != nil {
-			return Mapped, refused
-		}
-		return Mapped, nil
+		_, err := m.buildRows(msg, nil, p.tops[:1], nil)
+		return Mapped, err
 	}
 	of := m.route.of(msg.Table)
 	if of.isNew() && (p.stream.star == nil || !m.read.Holds(p.stream.star.when)) {
 		return NoTable, nil
+	}
+	if msg.Types == nil && p.stream.DescribesTables() {
+		msg.Types = m.route.declared[string(msg.Table)].types
 	}
 	change, rejected := m.decode.Change()
 	msg.change = change

@@ -2,12 +2,14 @@ package mapping
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/schema"
 )
 
@@ -15,7 +17,19 @@ import (
 type typing struct {
 	casts    map[string]*cast.Cast // by the field's name
 	sources  map[*source]*cast.Cast
-	declared map[string]schema.Column
+	declared *fold.Declared
+	changes  bool // it changes the type of a column
+}
+
+// A TypeChangedError ends a run: from a message on, the stream declares a type for a column that cannot hold its values
+// next to the column's.
+type TypeChangedError struct {
+	Table string
+	Err   *schema.TypeError
+}
+
+func (e *TypeChangedError) Error() string {
+	return fmt.Sprintf("table %q: %v, which the stream declares from this message on", e.Table, e.Err)
 }
 
 // typings caches the typings of schemas and tables.
@@ -43,20 +57,27 @@ func (y *typings) table(table int) *schema.Table {
 	return &y.plan.fitted[table]
 }
 
-// of returns what a schema says about the rows of a table; nil for nothing.
-func (y *typings) of(r *envelope.RowSchema, t *tablePlan) *typing {
+// of returns what a schema says about the rows of a table; nil for nothing. The error is a [*TypeChangedError].
+func (y *typings) of(r *envelope.RowSchema, t *tablePlan) (*typing, error) {
 	if r == nil || len(r.Fields) == 0 || t.nest.isElement() || t.row.nested {
-		return nil
+		return nil, nil
 	}
 	key := typingKey{r, t.index}
 	if known := y.cache[key]; known != nil {
-		return known
+		return known, nil
+	}
+	now, err := y.plan.typing(t, y.table(t.index), r.Fields)
+	if err != nil {
+		return nil, err
+	}
+	if now.changes { // the others are for the columns as they were
+		y.remove(t.index)
 	}
 	if y.cache == nil || len(y.cache) >= maxTypings {
 		y.cache = map[typingKey]*typing{}
 	}
-	y.cache[key] = y.plan.typing(t, y.table(t.index), r.Fields)
-	return y.cache[key]
+	y.cache[key] = now
+	return now, nil
 }
 
 // remove removes a table from the cache.
@@ -70,19 +91,26 @@ func (y *typings) remove(table int) {
 
 // typing returns what fields say about the rows of a table in its current state. Columns that have a type in the
 // mapping keep it.
-func (p *Plan) typing(t *tablePlan, have *schema.Table, fields []envelope.FieldSchema) *typing {
-	y := &typing{casts: map[string]*cast.Cast{}, sources: map[*source]*cast.Cast{}, declared: map[string]schema.Column{}}
+func (p *Plan) typing(t *tablePlan, have *schema.Table, fields []envelope.FieldSchema) (*typing, error) {
+	y := &typing{casts: map[string]*cast.Cast{}, sources: map[*source]*cast.Cast{}, declared: &fold.Declared{Columns: map[string]schema.Column{}}}
 	if k := t.spec.Type.Kind; k != cast.Auto && k != cast.DefaultType {
-		return y
+		return y, nil
 	}
 	for i := range fields {
-		if as := p.typeColumn(y, t, have, &fields[i], fields[i].Field); as != nil {
-			y.casts[fields[i].Field] = as
+		name := fields[i].Field
+		if slices.ContainsFunc(t.columns, func(c column) bool { return c.spec.Name == name }) {
+			continue
+		}
+		as, err := p.typeColumn(y, t, have, &fields[i], name)
+		if err != nil {
+			return nil, err
+		}
+		if as != nil {
+			y.casts[name] = as
 		}
 	}
 	for i := range t.columns {
 		c := &t.columns[i]
-		delete(y.declared, c.spec.Name)
 		if len(c.sources) != 1 || c.references != nil {
 			continue
 		}
@@ -91,36 +119,45 @@ func (p *Plan) typing(t *tablePlan, have *schema.Table, fields []envelope.FieldS
 			if src.kind != aPath || !src.cast.KeepsAll() || src.at.Tree != p.stream.RowTree() || !p.trees.IsMember(src.at, fields[j].Field) {
 				continue
 			}
-			if as := p.typeColumn(y, t, have, &fields[j], c.spec.Name); as != nil {
+			as, err := p.typeColumn(y, t, have, &fields[j], c.spec.Name)
+			if err != nil {
+				return nil, err
+			}
+			if as != nil {
 				y.sources[src] = as
 			}
 		}
 	}
-	return y
+	return y, nil
 }
 
 // typeColumn declares a column for the values of a field, and returns the conversion for them. It returns nil if they
-// need none, or if the database's column has another type.
-func (p *Plan) typeColumn(y *typing, t *tablePlan, have *schema.Table, f *envelope.FieldSchema, name string) *cast.Cast {
+// need none, or if a column that others made has another type.
+func (p *Plan) typeColumn(y *typing, t *tablePlan, have *schema.Table, f *envelope.FieldSchema, name string) (*cast.Cast, error) {
 	key := slices.ContainsFunc(t.key, func(k keyPart) bool { return k.title == name })
 	as := f.Cast(p.limits.TextTypes)
-	at := p.limits.Find(have, name, len(have.Columns))
-	exists := at >= 0 && !(have.Columns[at].New && have.Columns[at].Type == schema.Any)
-	if as != nil && (exists && !as.CanStoreOrWiden(&have.Columns[at]) || key && p.cannotBeKey(as)) {
-		return nil
+	c := schema.New(name, key)
+	if at := p.limits.Find(have, name, len(have.Columns)); at >= 0 {
+		c = have.Columns[at]
+	}
+	if f.HasOnlyNulls() || as != nil && (!as.CanStoreIn(&c) || key && p.cannotBeKey(as)) {
+		return nil, nil
+	}
+	want := f.Column(name, key, as, p.limits.TextTypes)
+	was := c.Mark()
+	if err := (*schema.TypeError)(nil); errors.As(c.Declare(&want), &err) {
+		return nil, &TypeChangedError{t.spec.Name, err}
+	}
+	y.changes = y.changes || c.Mark() != was
+	if !key || len(t.nest.children) == 0 && !p.isReferenced(t.index) { // else other tables have columns with the same type
+		y.declared.Columns[name] = want
 	}
 	if as != nil {
-		as.TextJSON = p.limits.TextTypes || exists && have.Columns[at].Type != schema.JSON
-		if exists && have.Columns[at].Type == schema.Bits {
-			as.BitLength = cmp.Or(have.Columns[at].Size, -1)
+		if as.TextJSON = p.limits.TextTypes || c.Type != schema.JSON; c.Type == schema.Bits {
+			as.BitLength = cmp.Or(c.Size, -1)
 		}
 	}
-	if !key || len(t.nest.children) == 0 && !p.isReferenced(t.index) { // else other tables have columns with the same type
-		if c, ok := f.Column(name, key, as, p.limits.TextTypes); ok {
-			y.declared[name] = c
-		}
-	}
-	return as
+	return as, nil
 }
 
 // cannotBeKey reports whether the database does not define equality for the type.

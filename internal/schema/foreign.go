@@ -34,7 +34,7 @@ func (t *Table) AddForeignKey(k ForeignKey) {
 func (c *Column) Like(name string, key bool) Column {
 	l := *c
 	l.Name, l.Key, l.NotNull, l.New, l.Default, l.Generated, l.Held = name, key, key, true, "", false, ""
-	if c.Own {
+	if c.Own || c.Typed {
 		l.Decl = ""
 	}
 	return l

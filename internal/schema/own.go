@@ -16,25 +16,44 @@ import (
 // larger integers do not. All other marks are names of types.
 const smallIntegers = "small integer"
 
+// typedMark begins the mark of a column with a declared type.
+const typedMark = "as "
+
 // Mark returns the mark that the database stores for a column that weir made.
 func (c *Column) Mark() string {
-	if c.seen == smallInt {
+	mark := infer(c.seen).String()
+	switch {
+	case c.Typed && c.Precision > 0:
+		return fmt.Sprintf("%s%s(%d,%d)", typedMark, mark, c.Precision, c.Scale)
+	case c.Typed:
+		return typedMark + mark
+	case c.seen == smallInt:
 		return smallIntegers
 	}
-	return infer(c.seen).String()
+	return mark
 }
 
-// markClass is the inverse of [Column.Mark].
-func markClass(mark string) (class, bool) {
+// readMark sets what [Column.Mark] tells. It returns false for anything else.
+func (c *Column) readMark(mark string) bool {
 	if mark == smallIntegers {
-		return smallInt, true
+		c.widen(smallInt)
+		return true
 	}
-	for t := Any; t <= JSON; t++ {
-		if t.String() == mark {
-			return holds[t], true
+	name, typed := strings.CutPrefix(mark, typedMark)
+	name, digits, hasDigits := strings.Cut(name, "(")
+	if hasDigits {
+		if _, err := fmt.Sscanf(digits, "%d,%d)", &c.Precision, &c.Scale); err != nil {
+			return false
 		}
 	}
-	return 0, false
+	for t := Any; t <= Bytes; t++ {
+		if t.String() == name && (holds[t] != 0 || t == Any) {
+			c.Typed = typed
+			c.widen(holds[t])
+			return true
+		}
+	}
+	return false
 }
 
 // widen makes a column that weir made hold more kinds. Within the type's kinds only the size of integers is recorded,
@@ -42,7 +61,7 @@ func markClass(mark string) (class, bool) {
 func (c *Column) widen(s class) {
 	c.seen |= s
 	c.Type = infer(c.seen)
-	if c.Key && c.Type != Int && c.Type != Any {
+	if c.Key && !c.Typed && c.Type != Int && c.Type != Any {
 		c.Type = Text
 	}
 	if c.seen&^smallInt != 0 {
@@ -91,7 +110,7 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 		w := &want.Columns[i]
 		at := l.Find(t, w.Name, i)
 		switch {
-		case w.Generated || !w.Stored() || !w.Own && at >= 0:
+		case w.Generated || !w.Stored() || !w.Own && !w.Typed && at >= 0:
 		case at < 0 && !w.New:
 			if w.Stamp != NoStamp || named(i) {
 				return nil, &MissingError{w.Name}
@@ -104,11 +123,14 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 			c := &t.Columns[at]
 			before := *c
 			switch {
-			case c.Own:
-				if c.widen(w.seen); c.seen != before.seen {
+			case c.Own || c.Typed:
+				if err := c.hold(w); err != nil {
+					return nil, &HeldError{want.Name, c.Name, err.Error()}
+				}
+				if c.Mark() != before.Mark() {
 					grown = append(grown, Growth{At: at, From: before.Type})
 				}
-			case w.seen&^holds[c.Type] != 0 && c.Type != Any:
+			case w.Own && w.seen&^holds[c.Type] != 0 && c.Type != Any:
 				why := c.Held
 				if why == "" {
 					why = "it is " + c.Declared() + ", and not weir's"
@@ -125,7 +147,7 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 func (t *Table) Marks() string {
 	marks := map[string]string{}
 	for i := range t.Columns {
-		if c := &t.Columns[i]; c.Own && c.Stored() {
+		if c := &t.Columns[i]; (c.Own || c.Typed) && c.Stored() {
 			marks[c.Name] = c.Mark()
 		}
 	}
@@ -133,35 +155,43 @@ func (t *Table) Marks() string {
 	return string(text)
 }
 
-// Own sets Own for the columns that are weir's: those with a mark for whose type weir would declare the column as it
-// is, according to made. A marked column that others altered is theirs, and added to Altered. held returns why weir
-// cannot widen a column, or "".
-func (t *Table) Own(marks string, made func(c *Column, as Type) bool, held func(*Column) string) error {
+// Own sets Own or Typed for the columns that are weir's: those with a mark that weir would declare as they are,
+// according to made. A marked column that others altered is theirs, and added to Altered unless its type was declared.
+// held returns why weir cannot widen a column, or "".
+func (t *Table) Own(marks string, made func(c, own *Column) bool, held func(*Column) string) error {
 	var known map[string]string
 	if err := json.Unmarshal([]byte(marks), &known); err != nil {
 		return fmt.Errorf("weir's record of the columns of table %q is damaged: %w", t.Name, err)
 	}
 	for i := range t.Columns {
 		c := &t.Columns[i]
-		seen, ok := markClass(known[c.Name])
-		if !ok {
-			continue
-		}
 		own := Column{Key: c.Key}
-		if own.widen(seen); !made(c, own.Type) {
+		switch ok := own.readMark(known[c.Name]); {
+		case !ok:
+			continue
+		case made(c, &own):
+		case own.Typed:
+			continue
+		default:
 			t.Altered = append(t.Altered, Alteration{c.Name, own.Type, c.Declared()})
 			continue
 		}
-		if c.Held = held(c); c.Held == "" {
+		switch c.Held = held(c); {
+		case own.Typed:
+			c.Typed, c.seen, c.Precision, c.Scale = true, own.seen, own.Precision, own.Scale
+			if own.Type == Bytes {
+				c.Type = Bytes
+			}
+		case c.Held == "":
 			c.Own, c.Type, c.seen = true, own.Type, own.seen
-		} else if c.Type == Real {
+		case c.Type == Real:
 			c.Exact = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
-		seen, ok := markClass(known[name])
-		if ok && !slices.ContainsFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) }) {
-			t.Altered = append(t.Altered, Alteration{Column: name, Was: infer(seen)})
+		gone := Column{}
+		if gone.readMark(known[name]) && !gone.Typed && !slices.ContainsFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) }) {
+			t.Altered = append(t.Altered, Alteration{Column: name, Was: gone.Type})
 		}
 	}
 	return nil

@@ -171,7 +171,10 @@ type ValueRules struct {
 
 // Widening says how a column's type may change to hold more values.
 type Widening struct {
-	Own   bool   // weir made the column, and widens it
+	Own bool // weir made the column, and widens it for each value
+	// Typed: weir made the column for values of a declared type, and widens it only for another one: see
+	// [Column.Declare].
+	Typed bool
 	Exact bool   // it rejects numbers that a Real would round
 	Held  string // what depends on weir's column, so it cannot be widened; "" if nothing does
 	seen  class  // the values that weir's column has to hold
@@ -185,7 +188,7 @@ type Collation interface {
 }
 
 // class is a set of kinds of values, as detailed as choosing a type requires.
-type class uint8
+type class uint16
 
 const (
 	bools       class = 1 << iota
@@ -196,21 +199,27 @@ const (
 	notDecimals       // NaN and infinities, which are strings in JSON
 	strs              // strings, and numbers too large for any type
 	jsons
+	instants // this and the next are of declared types: no value alone says that it is one
+	days
+	uuids
+	byteStrings
 	exact = smallInt | bigInt | reals // numbers that 64 bits hold exactly
-	all   = notDecimals | bools | smallInt | bigInt | reals | numbers | strs | jsons
+	times = instants | days
+	all   = notDecimals | bools | smallInt | bigInt | reals | numbers | strs | jsons | times | uuids
 )
 
 // holds says which values a type accepts without being widened. A column that weir made with type Any has had only
 // nulls.
 var holds = [Rows + 1]class{Bool: bools, Int: smallInt | bigInt, Real: smallInt | reals | notDecimals,
-	Number: smallInt | bigInt | reals | numbers | notDecimals, Text: all, JSON: jsons}
+	Number: smallInt | bigInt | reals | numbers | notDecimals, Text: all, JSON: jsons, Instant: instants, Day: days,
+	UUID: uuids, Bytes: byteStrings}
 
 func infer(seen class) Type {
 	if seen == 0 {
 		return Any
 	}
 	// Number holds all numbers, and JSON all objects and arrays; a mixture of kinds is text.
-	for _, t := range []Type{Bool, Int, Real, Number, JSON} {
+	for _, t := range []Type{Bool, Int, Real, Number, JSON, Instant, Day, UUID, Bytes} {
 		if seen&^holds[t] == 0 {
 			return t
 		}
@@ -513,6 +522,12 @@ func New(name string, key bool) Column {
 func NewOf(name string, key bool, t Type) Column {
 	c := New(name, key)
 	c.widen(holds[t])
+	return c
+}
+
+// NewTyped returns a new column for values of a declared type. t is what they are, and c.Type the type that stores them.
+func NewTyped(c Column, t Type) Column {
+	c.New, c.NotNull, c.Typed, c.seen = true, c.Key, true, holds[t]
 	return c
 }
 

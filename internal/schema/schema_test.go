@@ -91,7 +91,7 @@ func own(t *testing.T, values ...string) Table {
 	}
 	found := Table{Name: "t", Columns: []Column{{Name: "c"}, {Name: "theirs", Type: Int}}}
 	marks := (&Table{Columns: []Column{c}}).Marks()
-	testcheck.NoError(t, found.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }))
+	testcheck.NoError(t, found.Own(marks, func(_, _ *Column) bool { return true }, func(*Column) string { return "" }))
 	if got := found.Columns[0]; got.Type != c.Type || !got.Own {
 		t.Errorf("%v: the column is %v, and in the next run %v (%s)", values, c.Type, got.Type, marks)
 	}
@@ -160,7 +160,7 @@ func TestGrow_ColumnsOfOthers(t *testing.T) {
 // TestOwn_WhatOthersAltered: a column that others altered is no longer weir's.
 func TestOwn_WhatOthersAltered(t *testing.T) {
 	table := Table{Columns: []Column{{Name: "a", Decl: "bigint"}, {Name: "b", Decl: "date"}, {Name: "c", Decl: "bigint"}}}
-	err := table.Own(`{"a":"integer","b":"integer","c":"nonsense","gone":"text"}`, func(c *Column, as Type) bool { return c.Decl == "bigint" && as == Int }, func(*Column) string { return "" })
+	err := table.Own(`{"a":"integer","b":"integer","c":"nonsense","gone":"text"}`, func(c, own *Column) bool { return c.Decl == "bigint" && own.Type == Int }, func(*Column) string { return "" })
 	testcheck.NoError(t, err)
 	if got := slices.Collect(func(yield func(bool) bool) {
 		for _, c := range table.Columns {
@@ -207,7 +207,7 @@ func FuzzWiden(f *testing.F) {
 		// A later run reads the column from its mark.
 		table := Table{Columns: []Column{{Name: "c", Key: key}}}
 		marks := (&Table{Columns: []Column{c}}).Marks()
-		testcheck.NoError(t, table.Own(marks, func(*Column, Type) bool { return true }, func(*Column) string { return "" }))
+		testcheck.NoError(t, table.Own(marks, func(_, _ *Column) bool { return true }, func(*Column) string { return "" }))
 		was := c.Type
 		if c = table.Columns[0]; c.Type != was {
 			t.Errorf("a column that was %v is %v in the next run", was, c.Type)

@@ -237,7 +237,7 @@ func readTable(ctx context.Context, q querier, w sink.TableKey) (t schema.Table,
 	for _, k := range t.Key {
 		t.Columns[k].Key = true
 	}
-	all := func(*schema.Column, schema.Type) bool { return true }
+	all := func(_, _ *schema.Column) bool { return true }
 	return t, t.Own(marks[1], all, func(*schema.Column) string { return "" })
 }
 

@@ -47,12 +47,16 @@ func (d *DB) fit(b *fold.Batch, t *table, referred func(*schema.ForeignKey) *sch
 	}
 	for _, g := range grown {
 		c := &have.Columns[g.At]
+		was := c.Decl
+		if !g.New {
+			was = t.Columns[g.At].Decl
+		}
 		c.New, c.Decl = false, declare(c)
 		switch {
 		case g.New:
 			ddl = append(ddl, addColumn(have.ident, c, b.Time)...)
 			have.cols = append(have.cols, made(c))
-		case c.Type != g.From:
+		case c.Decl != was:
 			ddl = append(ddl, statement{sql: fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %s", have.ident, ident(c.Name), c.Decl, widened(ident(c.Name), g.From, c.Type)),
 				means: func(e *pgconn.PgError) error {
 					if !isStale(e) && !isRefusal(e) {
@@ -130,7 +134,7 @@ func (d *DB) mark(t *relation) statement {
 // findOwnColumns finds the columns that weir added to a table.
 func (d *DB) findOwnColumns(t *relation) error {
 	at := 0
-	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool { return c.Decl == declare(&schema.Column{Type: as}) }, func(c *schema.Column) string {
+	return t.Own(t.marks, func(c, own *schema.Column) bool { return c.Decl == declare(own) }, func(c *schema.Column) string {
 		at = caps.Find(&t.Table, c.Name, at)
 		if why := t.cols[at].held; why != "" {
 			return why + " uses it"
@@ -150,6 +154,8 @@ func (d *DB) recordHeld(t *relation, held *schema.HeldError) error {
 // own cast to numeric keeps 15 of them.
 func widened(col string, from, to schema.Type) string {
 	switch {
+	case from == schema.Any: // the table was emptied
+		return "NULL::" + declare(&schema.Column{Type: to})
 	case from == schema.Real && to == schema.Number:
 		return "CASE WHEN " + bordering(col) + " THEN " + shortest(col) + " ELSE " + col + "::text::numeric END"
 	case from == schema.Real && to == schema.Text:
@@ -157,8 +163,17 @@ func widened(col string, from, to schema.Type) string {
 		text := "CASE WHEN " + col + " < 0 THEN '-' ELSE '' END || rtrim(left(" + digits + ", 1) || '.' || substr(" + digits + ", 2), '.')" +
 			" || 'e+' || length(abs(" + shortest(col) + ")::text) - 1"
 		return "CASE WHEN " + bordering(col) + " THEN " + text + " ELSE " + col + "::text END"
+	case from == schema.Instant:
+		return timeText(col+" AT TIME ZONE 'UTC'", `rtrim(rtrim(to_char(%[1]s, 'YYYY-MM-DD"T"HH24:MI:SS.US'), '0'), '.') || 'Z'`)
+	case from == schema.Day:
+		return timeText(col, "to_char(%[1]s, 'YYYY-MM-DD')")
 	}
 	return col + "::" + declare(&schema.Column{Type: to})
+}
+
+// timeText returns SQL for the text of a time, as a cast writes it: finite is its format if it is not infinite.
+func timeText(t, finite string) string {
+	return fmt.Sprintf("CASE WHEN isfinite(%[1]s) THEN "+finite+" || CASE WHEN extract(year FROM %[1]s) < 0 THEN ' BC' ELSE '' END ELSE (%[1]s)::text END", t)
 }
 
 // bordering returns SQL for whether the shortest decimal of a double may lie on the border between it and the next

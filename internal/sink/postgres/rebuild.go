@@ -38,6 +38,7 @@ func (a *attempt) readRebuild(ctx context.Context) error {
 		if err := errors.Join(sink.MayRebuild(&p.t.Table, storable(a.f.Job)), sink.MayEmpty(&p.t.Table, func(other string) bool { return a.partNamed(other) != nil })); err != nil {
 			return rebuildError{err}
 		}
+		p.t.Emptied(&caps.Limits, &p.b.Table)
 	}
 	return nil
 }

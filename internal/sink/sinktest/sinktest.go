@@ -69,6 +69,7 @@ func Test(t *testing.T, h Harness) {
 		{"Merge", "", mergeTests},
 		{"Widening", "", wideningTests},
 		{"Types", "", typeTests},
+		{"TypeChanges", "", typeChangeTests},
 		{"Table", "", tableTests},
 		{"UserTables", Shared, userTableTests},
 		{"Refused", "", refusedTests},

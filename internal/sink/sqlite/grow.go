@@ -89,7 +89,7 @@ func (t *table) isAltered(now *table) bool {
 		c := &now.Columns[i]
 		at := slices.IndexFunc(t.Columns, func(was schema.Column) bool { return was.Name == c.Name })
 		switch {
-		case c.Own || at >= 0 && t.Columns[at].Own:
+		case c.Own || c.Typed || at >= 0 && t.Columns[at].Own:
 		case at < 0 && now.Made:
 		case at < 0:
 			return true
@@ -131,11 +131,11 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string, paren
 // findOwnColumns finds the columns that weir added to a table. Without a declared type, they may be in a table that
 // others created.
 func (t *table) findOwnColumns() error {
-	return t.Own(t.marks, func(c *schema.Column, as schema.Type) bool {
+	return t.Own(t.marks, func(c, own *schema.Column) bool {
 		if t.Strict {
 			return strings.EqualFold(c.Decl, "ANY")
 		}
-		return c.Decl == "" || t.Made && c.Decl == declare(&t.Table, &schema.Column{Type: as})
+		return c.Decl == "" || t.Made && c.Decl == declare(&t.Table, own)
 	}, func(c *schema.Column) string { return t.stuck[lower(c.Name)] })
 }
 

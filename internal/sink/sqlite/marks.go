@@ -82,6 +82,7 @@ func (d *DB) empty(ctx context.Context, f *sink.Flush, tables []*table) error {
 				err = d.c.exec("DROP TABLE " + quote(t.Name))
 			case t.Exists:
 				err = d.c.exec("DELETE FROM " + quote(t.Name))
+				t.Emptied(&caps.Limits, &f.Batches[i].Table)
 			}
 			if err != nil {
 				return err

@@ -273,7 +273,7 @@ func declare(t *schema.Table, c *schema.Column) string {
 		return "INTEGER"
 	case schema.Real:
 		return "REAL"
-	case schema.Text, schema.JSON, schema.Instant:
+	case schema.Text, schema.JSON, schema.Instant, schema.Day, schema.UUID:
 		return "TEXT"
 	case schema.Bytes:
 		return "BLOB"
