@@ -85,6 +85,8 @@ func bent(value, decl string, row []any) string {
 			return "" // an integer that prints like the string: the column asks for it
 		case kind == "real" && nearest(decl):
 			return wrongNumber(s, row, true)
+		case kind != "text" && (strings.HasPrefix(decl, "NUMERIC") || strings.HasPrefix(decl, "DECIMAL")):
+			return wrongNumber(s, row, false)
 		}
 		return "a string stays what it is"
 	}
