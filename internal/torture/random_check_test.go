@@ -261,14 +261,15 @@ func (r *running) rejected(db *sql.DB) (kept []string, err error) {
 	rows, err := rowsOf(db, r.postgres, "weir_rejects") // none if nothing was ever rejected
 	for _, row := range rows.rows {
 		line, _ := strconv.Atoi(row["line"].text) // always a number
-		kept = append(kept, r.place(row["source"].text, line, row["raw"].text))
+		element, _ := strconv.Atoi(row["element"].text)
+		kept = append(kept, r.place(row["source"].text, line, element, row["raw"].text))
 	}
 	slices.Sort(kept)
 	return kept, err
 }
 
-// place identifies a line in the model if it was kept unchanged.
-func (r *running) place(source string, line int, raw string) string {
+// place identifies a message in the model if it was kept unchanged.
+func (r *running) place(source string, line, element int, raw string) string {
 	name := filepath.Base(source)
 	for w, files := range r.files {
 		for p, lines := range files {
@@ -276,8 +277,17 @@ func (r *running) place(source string, line int, raw string) string {
 			case r.stdin && line > len(lines):
 				line -= len(lines)
 			case r.stdin || name == r.file(w, p), r.late && w == 0 && !strings.HasPrefix(name, "w"):
+				if element > 0 {
+					line = len(slices.Concat(r.groups(lines)[:line-1]...)) + element
+				} else if r.arrays {
+					line = len(slices.Concat(r.groups(lines)[:line]...))
+				}
 				name := fmt.Sprintf("%s:%d", r.file(w, p), line)
-				if want := lines[line-1]; want != raw && utf8.ValidString(want) {
+				want := lines[line-1]
+				if element > 0 {
+					want = strings.TrimSpace(want)
+				}
+				if want != raw && utf8.ValidString(want) {
 					name += fmt.Sprintf(" as %q", raw)
 				}
 				return name

@@ -207,7 +207,7 @@ func (r *running) count() error {
 	}
 	for _, files := range r.files {
 		for _, lines := range files {
-			sum.Lines -= len(lines)
+			sum.Lines -= len(r.groups(lines))
 		}
 	}
 	again := sum.Lines > 0 && r.writers > 1 // a writer reads again what the other's change to the table has made void
@@ -227,11 +227,36 @@ func (r *running) open() *sql.DB {
 
 // text returns the content of a file.
 func (c *randomCase) text(lines []string) []byte {
-	text := strings.Join(lines, "\n")
+	var written []string
+	for _, g := range c.groups(lines) {
+		if line := strings.Join(g, ", "); c.isMessage(g[0]) {
+			written = append(written, "["+line+"]")
+		} else {
+			written = append(written, line)
+		}
+	}
+	text := strings.Join(written, "\n")
 	if last := lines[len(lines)-1]; !c.noEnd || foldtest.NewTable(c.rules, foldtest.Limits{}).Apply([]byte(last)) != nil {
 		text += "\n"
 	}
 	return []byte(text)
+}
+
+// groups returns the messages of each line: up to three, if they are arrays.
+func (c *randomCase) groups(lines []string) (groups [][]string) {
+	for i, line := range lines {
+		if i%3 > 0 && c.isMessage(line) && c.isMessage(lines[i-1]) {
+			groups[len(groups)-1] = append(groups[len(groups)-1], line)
+		} else {
+			groups = append(groups, lines[i:i+1:i+1])
+		}
+	}
+	return groups
+}
+
+// isMessage reports whether a line may be an element of an array: it is valid by itself.
+func (c *randomCase) isMessage(line string) bool {
+	return c.arrays && strings.TrimSpace(line) != "" && foldtest.NewTable(c.rules, foldtest.Limits{}).Apply([]byte(line)) == nil
 }
 
 // write writes the files.

@@ -72,6 +72,7 @@ type randomCase struct {
 	appended []string     // later, to the last file of the first writer
 	pack     string       // "", gz, zst
 	noEnd    bool         // the last line of a file has no newline
+	arrays   bool // lines are arrays of messages where they can be
 	stdin    bool
 	glob     bool
 	flags    []string
@@ -234,6 +235,7 @@ func (c *randomCase) drawFiles(rnd *rand.Rand, n int) {
 			c.between = append(c.between, "CREATE INDEX theirs ON t (id)")
 		}
 	}
+	c.arrays = c.mapping == nil && !c.stdin && !c.late && len(c.appended) == 0 && c.life.kind == "" && rnd.IntN(2) == 0
 }
 
 // drawFunctions draws the merge functions of some columns.
@@ -281,6 +283,9 @@ func (c *randomCase) String() string {
 	}
 	if c.writers == 2 {
 		fmt.Fprintf(&b, "two runs, in turn: %v, the first on stdin: %v\n", c.inTurn, c.late)
+	}
+	if c.arrays {
+		b.WriteString("in arrays\n")
 	}
 	if c.kills > 0 {
 		fmt.Fprintf(&b, "killed %d times within %v\n", c.kills, c.killIn)
