@@ -316,7 +316,7 @@ func (b *rowBuilder) objectInText(t *tablePlan, v *feed.Field) (_ *feed.Field, n
 	from := len(b.bytes)
 	b.bytes = feed.AppendText(b.bytes, v.Value, v.Kind)
 	if b.inText.Scan(b.scan, b.inText.Fields[:0], b.bytes[from:]); b.inText.Err != nil {
-		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: the string %s is no object: %v", t.spec.Name, t.spec.Row, b.inText.Err))
+		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: the string %s is no object: %v", t.spec.Name, t.spec.Row.Path, b.inText.Err))
 	}
 	b.read.Begin(t.row.at.Tree, bytes.TrimSpace(b.inText.Text), feed.JSON)
 	return b.read.Get(t.row.at), false, nil
