@@ -72,7 +72,7 @@ type randomCase struct {
 	appended []string     // later, to the last file of the first writer
 	pack     string       // "", gz, zst
 	noEnd    bool         // the last line of a file has no newline
-	arrays   bool // lines are arrays of messages where they can be
+	arrays   bool         // lines are arrays of messages where they can be
 	stdin    bool
 	glob     bool
 	flags    []string
