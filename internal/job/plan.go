@@ -107,7 +107,7 @@ func (m *mapper) changes(l *feed.Line, source string, at fold.Place) (_ []fold.T
 // confirms that this is the key. l may be nil.
 func (m *mapper) add(n *mapping.NewTable, key []string, l *feed.Line, check func(t *Table) error) (t Table, err error) {
 	needed := *n
-	i, err := m.Mapper.Add(n, key)
+	i, err := m.Add(n, key)
 	if err == nil {
 		t = tableOf(m.plan, i)
 		if err = check(&t); err != nil {

@@ -72,9 +72,9 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 }
 
 // declares reports whether a table's settings name a type for a column.
-func (x *tablePlan) declares(p *Plan, name string) bool {
-	return slices.ContainsFunc(x.key, func(k keyPart) bool { return k.title == name && isType(k.cast) }) ||
-		slices.ContainsFunc(x.columns, func(c column) bool { return c.spec.Name == name && isType(c.cast(p)) })
+func (t *tablePlan) declares(p *Plan, name string) bool {
+	return slices.ContainsFunc(t.key, func(k keyPart) bool { return k.title == name && isType(k.cast) }) ||
+		slices.ContainsFunc(t.columns, func(c column) bool { return c.spec.Name == name && isType(c.cast(p)) })
 }
 
 // isType reports whether a cast is to a type, and not to whatever the values are.

@@ -58,7 +58,7 @@ func (t *TypedPath) UnmarshalText(text []byte) error {
 
 // MarshalText returns the text that UnmarshalText parses.
 func (t TypedPath) MarshalText() ([]byte, error) {
-	text := t.Path.String()
+	text := t.String()
 	if t.As.Kind != cast.DefaultType {
 		text = strings.TrimSpace(text + " as " + t.As.String())
 	}

@@ -27,7 +27,7 @@ func (b *builder) tables(name string) {
 		if err := fold.CheckMerge(&schema.Table{}, fold.Options{Rules: rules.Rules, Key: rules.Key, Deletes: rules.DeleteWhen != nil, Version: rules.Version.Title()}); err != nil {
 			b.fault("merge", "--merge: %v", err)
 		}
-		b.faultIf(names != nil && len(names) > 0, "tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
+		b.faultIf(len(names) > 0, "tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 	} else {
 		n := &b.Fold.Narrowing
 		for _, one := range []struct {
