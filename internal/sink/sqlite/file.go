@@ -138,31 +138,28 @@ func (f *file) scalar(ctx context.Context, sql string, args ...value) (v value, 
 	return v, err
 }
 
-// query implements [sink.Ledger].Query.
+// query implements [sink.Ledger].Query. It asks for weir's tables first: another run may create them after a query has
+// failed without them.
 func (f *file) query(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
-	err = f.polling(ctx, func() error { rows, err = f.c.rows(sql(dialect)); return err })
-	return rows, f.inLedger(ctx, err)
+	known, err := f.hasTable(ctx, "weir_meta")
+	if err == nil && known {
+		err = f.polling(ctx, func() error { rows, err = f.c.rows(sql(dialect)); return err })
+	}
+	return rows, f.explain(err)
 }
 
-// exec implements [sink.Ledger].Exec.
+// exec implements [sink.Ledger].Exec, in a transaction.
 func (f *file) exec(ctx context.Context, sql func(sink.Dialect) []string) (changed []int64, err error) {
 	for _, statement := range sql(dialect) {
 		if err := f.c.exec(statement); err != nil {
-			return nil, f.inLedger(ctx, err)
+			if known, failed := f.hasTable(ctx, "weir_meta"); failed == nil && !known {
+				return nil, nil
+			}
+			return nil, f.explain(err)
 		}
 		changed = append(changed, int64(f.c.changes()))
 	}
 	return changed, nil
-}
-
-// inLedger explains an error of a statement on weir's own tables. That they are missing is none.
-func (f *file) inLedger(ctx context.Context, err error) error {
-	if err != nil {
-		if known, failed := f.hasTable(ctx, "weir_meta"); failed == nil && !known {
-			return nil
-		}
-	}
-	return f.explain(err)
 }
 
 // polling repeats a call, with short waits, while the database is locked. SQLite's own waits grow to 100 ms a step,
