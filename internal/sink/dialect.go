@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/weirsync/weir/internal/fold"
 )
@@ -129,7 +130,8 @@ func (d Dialect) Empty(f *Flush) []string {
 func (d Dialect) Reject(f *Flush, r *fold.Reject) string {
 	sql := d.with(fmt.Sprintf(`INSERT INTO {p}weir_rejects (job, source, line, "offset", element, reason, time, raw) VALUES ({1}, {2}, %d, %d, %d, {3}, %s, `, r.Line, r.Offset, r.Element, d.Now),
 		f.Job, f.Lanes[r.Lane].Source, r.Why())
-	return string(append(d.Line([]byte(sql), r.Text), ')'))
+	text := append(d.Line(slices.Grow([]byte(sql), 2*len(r.Text)+len("x'')")), r.Text), ')') // perhaps 2 digits a byte
+	return unsafe.String(unsafe.SliceData(text), len(text))                                  // a line may be long: no copy
 }
 
 // CheckpointsSQL queries the checkpoints c of lanes, for [ReadCheckpoints].
