@@ -71,10 +71,10 @@ race: ## run the tests of make test under the race detector, with CHECK=1 all; n
 	CGO_ENABLED=1 GOFLAGS='$(RACE)' .ci/test -vet=off -timeout 60m
 
 mutants: ## put one fault at a time into the code, and see that a test fails
-	CHECK=1 go run ./internal/torture/mutants
+	CHECK=1 go run ./internal/test/torture/mutants
 
 torture: ## kill weir, its databases and its disks TIMES times as often as make check; as root for power cuts
-	CHECK=1 TORTURE=$(TIMES) go test -count=1 -timeout 24h -v ./internal/torture
+	CHECK=1 TORTURE=$(TIMES) go test -count=1 -timeout 24h -v ./internal/test/torture
 
 lint: $(GOLANGCI) ## formatting, vet, linters, go.mod
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }
@@ -122,7 +122,7 @@ benchmarks: ## run the benchmarks of the packages
 	go test -vet=off -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) $$(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
 bench: build ## time the whole command and print ratios; ONLY=reference for one section, BENCH="-postgres URL" for more
-	go run ./internal/bench/table -only '$(ONLY)' $(BENCH)
+	go run ./internal/test/bench/table -only '$(ONLY)' $(BENCH)
 
 bench-reference: ## build the C program that weir is compared with, and compare; needs libsqlite3's headers
 	mkdir -p bin
@@ -156,14 +156,14 @@ soak: build ## sync a replay for SOAK seconds at RATE lines a second (SPOOL=1: w
 	SECONDS_=$(SOAK) RATE=$(RATE) bench/soak
 
 pgo: ## profile a whole sync; builds of weir are optimized by it
-	go test -run='^$$' -bench=Sync -benchtime=5x -o /dev/null -cpuprofile=cmd/weir/default.pgo ./internal/job
+	go test -run='^$$' -bench=Sync -benchtime=5x -o /dev/null -cpuprofile=cmd/weir/default.pgo ./internal/pipeline
 
 cover: ## show the tests' coverage by function
 	CHECK=1 go test -coverpkg=./... -coverprofile=coverage.out ./...
 	go tool cover -func=coverage.out
 
 feed: ## generate the shipped feed again
-	go run ./internal/bench/gen -o testdata/flights.jsonl.gz
+	go run ./internal/test/bench/gen -o testdata/flights.jsonl.gz
 
 recording: build ## record the terminal session of the README; needs Python
 	docs/recording/record

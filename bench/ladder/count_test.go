@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestSQLiteUsage_SeesSyncsAndBytes compares the counts with what each level promises.

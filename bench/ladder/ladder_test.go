@@ -14,11 +14,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/weirsync/weir/bench/report"
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testpg"
 )
 
 // TestAdvise_IsTheSafestOfTheFastest: among those that meet the requirements.

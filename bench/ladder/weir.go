@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // A synced is the result of one sync by weir.
@@ -24,9 +24,9 @@ type synced struct {
 
 // RunJob runs a job that discards rejected lines into a sink, and closes the sink. It returns an error if the job was
 // stopped.
-func RunJob(ctx context.Context, c job.Config, to sink.Sink, p *progress.Progress) (err error) {
-	c.Rejects.To = job.DiscardRejects
-	err = job.Run(ctx, c, to, nil, p)
+func RunJob(ctx context.Context, c pipeline.Config, to sink.Sink, p *status.Progress) (err error) {
+	c.Rejects.To = pipeline.DiscardRejects
+	err = pipeline.Run(ctx, c, to, nil, p)
 	return errors.Join(cmp.Or(err, ctx.Err()), to.Close())
 }
 
@@ -41,13 +41,13 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 	if err != nil {
 		return one, err
 	}
-	p := progress.New("t")
-	p.Observe(func(f progress.Flush) {
+	p := status.New("t")
+	p.Observe(func(f status.Flush) {
 		one.flushes++
 		one.longest = max(one.longest, f.Took)
 	})
-	run := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{s.path}, BatchPeriod: period, Buffer: 256 << 20,
-		Rejects: job.RejectRules{Max: int64(s.messages)}, Log: c.Log}
+	run := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{s.path}, BatchPeriod: period, Buffer: 256 << 20,
+		Rejects: pipeline.RejectRules{Max: int64(s.messages)}, Log: c.Log}
 	table := mapping.Table{Name: "t", Key: []string{c.Key}, Rules: fold.Rules{MaxColumns: len(s.names)}}
 	if err := run.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
 		return one, err

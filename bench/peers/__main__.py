@@ -67,7 +67,7 @@ def main():
     try:
         path = os.path.abspath(args.feed) if args.feed else os.path.join(work, "feed.jsonl")
         if not args.feed:
-            subprocess.run(["go", "run", "./internal/bench/gen", "-kind", "hot", "-messages", "100000", "-ids", "5000", "-o", path], check=True, cwd=ROOT)
+            subprocess.run(["go", "run", "./internal/test/bench/gen", "-kind", "hot", "-messages", "100000", "-ids", "5000", "-o", path], check=True, cwd=ROOT)
         feed, sample = Feed(path, "feed"), Feed(os.path.join(HERE, "sample.jsonl"), "sample")
         print(f"{feed.messages} messages, {len(feed.rows)} ids. The first line of a peer is its row of sample.jsonl.")
         for title, peers in (("a file into SQLite", into_sqlite.PEERS), ("a file into Postgres", into_postgres.PEERS), ("a Singer tap into SQLite", from_tap.INTO_SQLITE),

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/bench/report"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 func TestSpreadOf(t *testing.T) {

@@ -13,12 +13,12 @@ import (
 	"github.com/weirsync/weir/bench/ladder"
 	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // OverwriteConfig is what is measured of rows that are inserted and overwritten while their table
@@ -306,8 +306,8 @@ func (w *overwriting) sync(ctx context.Context, keys []string, batch int) error 
 		return err
 	}
 	w.syncs++ // each is a job of its own, for none resumes another
-	p := progress.New("t")
-	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20, Log: w.c.Log}
+	p := status.New("t")
+	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20, Log: w.c.Log}
 	table := mapping.Table{Name: "t", Key: []string{"id"}, Rules: fold.Rules{MaxColumns: overwriteColumns + 1}}
 	if err = c.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
 		return err
@@ -315,7 +315,7 @@ func (w *overwriting) sync(ctx context.Context, keys []string, batch int) error 
 	if err = ladder.RunJob(ctx, c, to, p); err != nil {
 		return err
 	}
-	want := progress.Rows{Inserted: int64(w.added), Updated: int64(len(keys) - w.added)}
+	want := status.Rows{Inserted: int64(w.added), Updated: int64(len(keys) - w.added)}
 	if got := p.Snapshot().Tables[0].Rows; got != want {
 		return fmt.Errorf("weir wrote %+v, not %+v", got, want)
 	}

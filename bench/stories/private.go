@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/bench/ladder"
-	"github.com/weirsync/weir/internal/pgserver"
+	"github.com/weirsync/weir/internal/test/pgserver"
 )
 
 // A privateDB is a schema in a Postgres server that the story starts.

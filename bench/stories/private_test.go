@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testpg"
 )
 
 // TestPrivate_IsForItsUser: who connects to it needs no password, and can run programs as the server's user.

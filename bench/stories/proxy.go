@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/weirsync/weir/internal/latency"
+	"github.com/weirsync/weir/internal/test/latency"
 )
 
 // A proxy passes connections on to a Postgres server, delays both directions by half of what a round trip is to

@@ -18,12 +18,12 @@ import (
 	"github.com/weirsync/weir/bench/ladder"
 	"github.com/weirsync/weir/bench/report"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // ReadersConfig is what is measured of programs that read a table while weir writes it.
@@ -118,7 +118,7 @@ func (w *readersWork) turns(ctx context.Context, r *ReadersResult) error {
 	if err := writeMessages(w.feed, rowKeys(w.c.Rows), readersColumns, w.random); err != nil {
 		return err
 	}
-	if err := w.sync(ctx, 0, progress.New("t")); err != nil {
+	if err := w.sync(ctx, 0, status.New("t")); err != nil {
 		return err
 	}
 	rates := append([]int{0}, w.c.Rates...)
@@ -197,9 +197,9 @@ func (w *readersWork) run(ctx context.Context, rate int) (r *readersRun, err err
 	r = &readersRun{}
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
-	p, start := progress.New("t"), time.Now()
+	p, start := status.New("t"), time.Now()
 	begun := make(chan struct{})
-	p.Observe(func(f progress.Flush) {
+	p.Observe(func(f status.Flush) {
 		if r.flushes++; r.flushes == 1 {
 			close(begun)
 		}
@@ -247,14 +247,14 @@ func (w *readersWork) someRows(n int) iter.Seq[string] {
 }
 
 // sync has weir write the feed.
-func (w *readersWork) sync(ctx context.Context, rate float64, p *progress.Progress) error {
+func (w *readersWork) sync(ctx context.Context, rate float64, p *status.Progress) error {
 	db, err := w.db.Sink(ctx, sink.Options{Level: sink.Full})
 	if err != nil {
 		return err
 	}
 	to := &countingSink{db, &w.flushes}
 	w.jobs++ // none resumes another
-	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: fmt.Sprint(w.jobs), BatchRows: 100_000, MaxRate: rate, Buffer: 64 << 20, Log: discard}
+	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: fmt.Sprint(w.jobs), BatchRows: 100_000, MaxRate: rate, Buffer: 64 << 20, Log: discard}
 	table := mapping.Table{Name: "t", Key: []string{"id"}, Rules: fold.Rules{MaxColumns: readersColumns + 1}}
 	if err := c.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
 		return err

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/bench/ladder"
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sqlite"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testpg"
 )
 
 // roundtripsOf runs the story in a database.

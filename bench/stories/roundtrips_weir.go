@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/bench/ladder"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // through returns the connection string of a schema through a proxy.
@@ -107,7 +107,7 @@ func (w *chain) weir(ctx context.Context, p *proxy, log *slog.Logger) (first, la
 	if err != nil {
 		return first, later, err
 	}
-	c := job.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: job.RejectRules{To: job.FailRejects}, Log: log}
+	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: pipeline.RejectRules{To: pipeline.FailRejects}, Log: log}
 	if err := c.Map(m, nil, db.Caps().Limits); err != nil {
 		return first, later, err
 	}
@@ -116,7 +116,7 @@ func (w *chain) weir(ctx context.Context, p *proxy, log *slog.Logger) (first, la
 		names = append(names, c.Tables[i].Name)
 	}
 	to := &timedSink{Sink: db, p: p, messages: w.rows, trips: p.trips.Load(), begun: time.Now()}
-	err = job.Run(ctx, c, to, nil, progress.New(names...))
+	err = pipeline.Run(ctx, c, to, nil, status.New(names...))
 	if err = cmp.Or(err, ctx.Err()); err != nil { // a run that is stopped has no error
 		return first, later, err
 	}

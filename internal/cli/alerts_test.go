@@ -18,13 +18,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/weirsync/weir/internal/pgserver"
-	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testkafka"
-	"github.com/weirsync/weir/internal/testpg"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/status"
+	"github.com/weirsync/weir/internal/test/pgserver"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testkafka"
+	"github.com/weirsync/weir/internal/test/testpg"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // Each alert has a severity and links to its section of docs/troubleshooting.md.
@@ -48,14 +48,14 @@ func TestContrib_AlertsHaveRunbooks(t *testing.T) {
 func TestContrib_AlertsSayWhatReadyzSays(t *testing.T) {
 	rules := read(t, "../../contrib/alerts.yml")
 	synctest.Test(t, func(t *testing.T) {
-		for _, cause := range progress.Causes {
-			p := progress.New("t")
+		for _, cause := range status.Causes {
+			p := status.New("t")
 			switch cause {
-			case progress.DatabaseUnavailable:
+			case status.DatabaseUnavailable:
 				p.Retry(&sink.Error{Reason: "connection"})
-			case progress.NoGroup:
+			case status.NoGroup:
 				p.Grouped(false, 0)
-			case progress.SlowFlush:
+			case status.SlowFlush:
 				p.Flushing(1)
 			default:
 				p.Pause(cause)

@@ -17,11 +17,11 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/weirsync/weir/internal/bench"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testkafka"
-	"github.com/weirsync/weir/internal/testpg"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/bench"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testkafka"
+	"github.com/weirsync/weir/internal/test/testpg"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 const benchPartitions = 4

@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
 )
 
 func (e *env) configTestCommand() *cobra.Command {
@@ -100,7 +100,7 @@ func (e lineError) Error() string { return strings.ReplaceAll(e.error.Error(), e
 func (e lineError) Unwrap() error { return e.error }
 
 // rejectedInCase tells how many lines of a test's feed were rejected, with the first line for each reason.
-func rejectedInCase(did *progress.Snapshot) string {
+func rejectedInCase(did *status.Snapshot) string {
 	var texts []string
 	for i := range did.Reasons {
 		r := &did.Reasons[i]
@@ -114,7 +114,7 @@ func rejectedInCase(did *progress.Snapshot) string {
 
 // runCase applies the feed of a test to empty tables, in batches of batchRows rows (0: one batch), and compares the
 // tables with the expected rows.
-func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Case, batchRows int) (differences []*settings.Fault, did *progress.Snapshot, err error) {
+func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Case, batchRows int) (differences []*settings.Fault, did *status.Snapshot, err error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
 		return nil, nil, err
@@ -144,8 +144,8 @@ func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Ca
 	for i := range c.Tables {
 		names[i] = c.Tables[i].Name
 	}
-	p := progress.New(names...)
-	if err := errors.Join(job.Run(ctx, c, db, nil, p), db.Close()); err != nil {
+	p := status.New(names...)
+	if err := errors.Join(pipeline.Run(ctx, c, db, nil, p), db.Close()); err != nil {
 		return nil, nil, lineError{settings.Locate(m.File, err), feed}
 	}
 	in, err := caseDriver.Inspect(ctx, path, options)

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/metrics"
-	"github.com/weirsync/weir/internal/progress"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/status"
+	"github.com/weirsync/weir/internal/status/metrics"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // takes checks that a program of .ci/needs accepts arguments.
@@ -45,18 +45,18 @@ func TestContrib_Prometheus(t *testing.T) {
 // exposed returns all metrics of a run, while it lasts and in the file, with their labels.
 func exposed(t *testing.T) map[string][]string {
 	t.Helper()
-	p := progress.New("t")
+	p := status.New("t")
 	reg := metrics.New(metrics.Run{Job: "j", Progress: p, BySource: true, SpoolLimit: 1})
-	for source, kind := range map[string]progress.Kind{"a": progress.Dialed, "b": progress.Listening, "c": progress.Partition} {
+	for source, kind := range map[string]status.Kind{"a": status.Dialed, "b": status.Listening, "c": status.Partition} {
 		l := p.Open(source, kind)
 		defer l.Close()
-		if kind == progress.Partition {
+		if kind == status.Partition {
 			l.Partition("topic", "0", func() int64 { return 1 }, func() bool { return true })
 		}
 		l.Read(1, 1, true, time.Now())
 	}
-	p.Note(progress.Ignored, "f", 1)
-	p.Note(progress.Nulled, "t.c", 1)
+	p.Note(status.Ignored, "f", 1)
+	p.Note(status.Nulled, "t.c", 1)
 	reg.Database("weir_sqlite_wal_bytes", "Size.", func() int64 { return 1 })
 	reg.RejectsStored(1)
 	file := filepath.Join(t.TempDir(), "weir.prom")

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 var (

@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // A dryRun collects what a run would write.
@@ -120,7 +120,7 @@ func (t *dryTable) empty() (names []string) {
 }
 
 // dryRun reads and folds all sources and prints what would be written.
-func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *progress.Progress, out *printer) (err error) {
+func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *status.Progress, out *printer) (err error) {
 	to := plan.To
 	d := &dryRun{env: e, to: to, found: map[string]schema.Table{}, untaken: map[string]int64{}}
 	caps := to.Caps
@@ -152,14 +152,14 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *progress.Progr
 		}
 		return tables, err
 	}
-	tables, err := read(ctx, job.TableKeys(c.Tables)...)
+	tables, err := read(ctx, pipeline.TableKeys(c.Tables)...)
 	if err != nil && !(c.Restart.Rebuild && errors.As(err, new(sink.KeyError))) {
 		return err
 	}
 	for i := range tables {
 		d.add(tables[i].Name)
 	}
-	err = job.Fold(ctx, c, tables, caps, p, d.look, read)
+	err = pipeline.Fold(ctx, c, tables, caps, p, d.look, read)
 	out.close()
 	if err != nil {
 		return settings.Locate(m.File, err)
@@ -173,7 +173,7 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *progress.Progr
 }
 
 // print prints what a run would write.
-func (d *dryRun) print(did *progress.Snapshot) {
+func (d *dryRun) print(did *status.Snapshot) {
 	say := func(format string, args ...any) { fmt.Fprintln(d.stdout, printable(fmt.Sprintf(format, args...))) }
 	atMost := ""
 	if n := did.Batches; n > 1 {

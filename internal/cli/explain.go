@@ -13,14 +13,14 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
 )
 
 func (e *env) explainCommand() *cobra.Command {
@@ -253,7 +253,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 	if x.of, err = o.tableOf(plan.Mapping); err != nil {
 		return settings.Usage(err)
 	}
-	x.table = slices.IndexFunc(c.Tables, func(t job.Table) bool { return t.Name == anyLimits.TableName(x.of.Name) })
+	x.table = slices.IndexFunc(c.Tables, func(t pipeline.Table) bool { return t.Name == anyLimits.TableName(x.of.Name) })
 	if err := c.Map(plan.Mapping.WithSources(), nil, anyLimits); err != nil {
 		return err
 	}
@@ -267,12 +267,12 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 			return schema.Table{Name: w.Name, HasConstraints: true}, nil
 		})
 	}
-	tables, err := read(ctx, job.TableKeys(c.Tables)...)
+	tables, err := read(ctx, pipeline.TableKeys(c.Tables)...)
 	if err != nil {
 		return err
 	}
-	p := progress.New(make([]string, len(tables))...)
-	if err := job.Fold(ctx, c, tables, caps, p, x.look, read); err != nil {
+	p := status.New(make([]string, len(tables))...)
+	if err := pipeline.Fold(ctx, c, tables, caps, p, x.look, read); err != nil {
 		return err
 	}
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirsync/weir/internal/merge"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/settings"
 )
 

@@ -6,9 +6,9 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testpg"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // If the disk fills in the middle of a large flush into Postgres, the table is unchanged. The run says so, and repeats

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/testpg"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testpg"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // hostileTypes are Postgres types, with the SQL that creates each, and a valid value.

@@ -25,9 +25,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testkafka"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testkafka"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // TestScripts_Kafka runs the scripts in testdata/script/kafka with Kafka's stand-in and with Apache Kafka, and with

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // A textHandler writes messages for people: the sentence alone, which names what the fields do.
@@ -135,12 +135,12 @@ const (
 // An outageLog logs an outage of the database when it begins, once a minute, and when it ends.
 type outageLog struct {
 	log *slog.Logger
-	p   *progress.Progress
+	p   *status.Progress
 	to  string // the database, without a password
 
 	mu     sync.Mutex
-	last   progress.Stall // the outage that was logged; zero if it has ended
-	logged time.Time      // when an outage was last logged
+	last   status.Stall // the outage that was logged; zero if it has ended
+	logged time.Time    // when an outage was last logged
 }
 
 // note logs the outage if it is due.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/testpg"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testpg"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // An outage is a run that follows a file, with a database that the test makes unreachable. The connection string names

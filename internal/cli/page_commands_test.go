@@ -18,10 +18,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/weirsync/weir/internal/pgserver"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testkafka"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/pgserver"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testkafka"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // gates is the feed gates.jsonl of each page, with two flights. $GATES has the resulting rows of flights, from query

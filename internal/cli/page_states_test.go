@@ -22,37 +22,37 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/testcheck"
-	statuspage "github.com/weirsync/weir/internal/web"
+	"github.com/weirsync/weir/internal/status"
+	statuspage "github.com/weirsync/weir/internal/status/web"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // pageStates are states of a run for the status page: the same busy run, with different last events.
 var pageStates = []struct {
 	name   string
-	happen func(p *progress.Progress, l *progress.Lane)
+	happen func(p *status.Progress, l *status.Lane)
 	says   string
 }{
-	{"running", func(*progress.Progress, *progress.Lane) {}, "Running"},
-	{"database", func(p *progress.Progress, _ *progress.Lane) { p.Retry(&sink.Error{Reason: "connection"}) },
+	{"running", func(*status.Progress, *status.Lane) {}, "Running"},
+	{"database", func(p *status.Progress, _ *status.Lane) { p.Retry(&sink.Error{Reason: "connection"}) },
 		"Stalled for 37s: waiting for the database (connection)"},
-	{"lock", func(p *progress.Progress, _ *progress.Lane) { p.Flushing(12_000) },
+	{"lock", func(p *status.Progress, _ *status.Lane) { p.Flushing(12_000) },
 		"Stalled for 37s: waiting for a flush to end (another session's lock, or a slow database)"},
-	{"feed", func(p *progress.Progress, _ *progress.Lane) { p.SetConnections("tcp://feed.example:7001", 0) },
+	{"feed", func(p *status.Progress, _ *status.Lane) { p.SetConnections("tcp://feed.example:7001", 0) },
 		"Not ready: not connected to tcp://feed.example:7001"},
-	{"spool", func(p *progress.Progress, _ *progress.Lane) {
+	{"spool", func(p *status.Progress, _ *status.Lane) {
 		p.Flushing(12_000)
 		p.SetSpool(1 << 30)
-		p.Pause(progress.SpoolFull)
+		p.Pause(status.SpoolFull)
 	}, "Stalled for 37s: the spool is full"},
-	{"capture", func(p *progress.Progress, _ *progress.Lane) { p.Pause(progress.CaptureDiskFull) },
+	{"capture", func(p *status.Progress, _ *status.Lane) { p.Pause(status.CaptureDiskFull) },
 		"Stalled for 37s: the capture's disk is full"},
-	{"large", func(p *progress.Progress, _ *progress.Lane) {
+	{"large", func(p *status.Progress, _ *status.Lane) {
 		p.Flushing(2_000_000)
 		p.Sent(812_000)
 	}, "Writing 2,000,000 rows for 37s"},
-	{"search", func(p *progress.Progress, _ *progress.Lane) {
+	{"search", func(p *status.Progress, _ *status.Lane) {
 		p.Flushing(12_000)
 		time.Sleep(30 * time.Second)
 		go func() { // it moves until shortly before the page is opened
@@ -60,13 +60,13 @@ var pageStates = []struct {
 			p.Searching(sink.Searching{Messages: 12_000, Written: 1200, Rejected: 300})
 		}()
 	}, "Writing for 1m7s, searching for rejected rows: 1,200 of 12,000 messages written, 300 rejected"},
-	{"bad", func(p *progress.Progress, l *progress.Lane) {
+	{"bad", func(p *status.Progress, l *status.Lane) {
 		for i, reason := range feed.Reasons {
 			l.Reject(&fold.Reject{Table: i%3 - 1, Place: fold.Place{Line: 1_234_567}, Reason: reason})
 		}
-		p.Note(progress.Ignored, "squawk", 1_204)
-		p.Note(progress.Ignored, "a_field_with_a_very_long_name_that_goes_on_and_on_and_on", 7)
-		p.Note(progress.Nulled, "flights.altitude", 12)
+		p.Note(status.Ignored, "squawk", 1_204)
+		p.Note(status.Ignored, "a_field_with_a_very_long_name_that_goes_on_and_on_and_on", 7)
+		p.Note(status.Nulled, "flights.altitude", 12)
 	}, "Fields without a column, ignored"},
 }
 
@@ -75,10 +75,10 @@ func statePages(t *testing.T) map[string]string {
 	pages := map[string]string{}
 	for _, state := range pageStates {
 		synctest.Test(t, func(t *testing.T) {
-			p := progress.New("flights", "positions")
+			p := status.New("flights", "positions")
 			site := &statuspage.Site{Job: "flights", To: "postgres://db.example/flights", Version: "v1.0.0", Progress: p, Metrics: http.NotFoundHandler(),
 				BufferLimit: 64 << 20, SpoolLimit: 1 << 30, RejectsAt: "weir rejects --to postgres://db.example/flights"}
-			l := p.Open("tcp://feed.example:7001", progress.Dialed)
+			l := p.Open("tcp://feed.example:7001", status.Dialed)
 			p.SetConnections("tcp://feed.example:7001", 1)
 			var read int64
 			for second := range 3600 {
@@ -87,9 +87,9 @@ func statePages(t *testing.T) map[string]string {
 				l.Read(rows*2, rows*240, true, time.Now().Add(-lag))
 				read += rows * 2
 				l.Committed(read - 1_200)
-				p.Flushed(progress.Flush{Took: 38 * time.Millisecond, Rows: int(rows), Tables: []progress.TableFlush{
-					{Messages: rows / 4, Rows: progress.Rows{Inserted: rows / 90, Updated: rows / 8}},
-					{Messages: rows, Coalesced: rows / 3, Rows: progress.Rows{Updated: rows / 2, Unchanged: rows / 9}}}})
+				p.Flushed(status.Flush{Took: 38 * time.Millisecond, Rows: int(rows), Tables: []status.TableFlush{
+					{Messages: rows / 4, Rows: status.Rows{Inserted: rows / 90, Updated: rows / 8}},
+					{Messages: rows, Coalesced: rows / 3, Rows: status.Rows{Updated: rows / 2, Unchanged: rows / 9}}}})
 				site.Sample()
 				time.Sleep(time.Second)
 			}

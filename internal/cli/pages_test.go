@@ -16,7 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weirsync/weir/internal/cli"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // notRun are the commands that cannot run here, by prefix, with the reason. Their arguments for weir are parsed.

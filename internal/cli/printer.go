@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // A statusLine writes to stderr and keeps a status in the last line of a terminal. If writing fails, for example on a
@@ -33,7 +33,7 @@ func (l *statusLine) Write(p []byte) (int, error) {
 }
 
 // show replaces the status, shortened to the width of the terminal.
-func (l *statusLine) show(s status) {
+func (l *statusLine) show(s statusParts) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	room := math.MaxInt
@@ -54,7 +54,7 @@ func (l *statusLine) clear() {
 
 // A printer shows the progress of a run until it is closed.
 type printer struct {
-	p      *progress.Progress
+	p      *status.Progress
 	line   *statusLine
 	before counts // when the last status was shown
 	// stopped returns the signal that ended the run, or nil.
@@ -77,7 +77,7 @@ const (
 	logLater  = time.Minute            // after the first minute
 )
 
-func newPrinter(e *env, o *settings.Output, p *progress.Progress) *printer {
+func newPrinter(e *env, o *settings.Output, p *status.Progress) *printer {
 	out := &printer{p: p, line: e.line, stopped: e.stopped, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: time.Now()}}
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
 	switch {
@@ -124,13 +124,13 @@ func (o *printer) close() {
 }
 
 // status describes the progress since the last call.
-func (o *printer) status() status {
+func (o *printer) status() statusParts {
 	s := o.p.Snapshot()
 	now, before, t := counts{time.Now(), s.Lines, s.FeedTime}, o.before, s.Total()
 	elapsed := now.at.Sub(before.at)
 	rate := float64(now.lines-before.lines) / elapsed.Seconds()
 	o.before = now
-	var is status
+	var is statusParts
 	is.add(1, quantity.Count(now.lines, "line"), "lines", now.lines)
 	is.add(5, quantity.Grouped(int64(rate))+"/s", "lines_per_second", int64(rate))
 	is.add(8, quantity.Count(t.Total(), "row"), "rows", t.Total())
@@ -155,7 +155,7 @@ func (o *printer) status() status {
 	if s.Spool > 1e6 {
 		is.add(7, "spool "+quantity.BinaryBytes(s.Spool), "spool_bytes", s.Spool)
 	}
-	lag := progress.Lag(s.FeedTime)
+	lag := status.Lag(s.FeedTime)
 	records, ofKafka := s.LagRecords()
 	switch {
 	case ofKafka: // an old record may be the topic's last
@@ -179,7 +179,7 @@ func (o *printer) status() status {
 }
 
 // addFiles adds the progress with files.
-func (s *status) addFiles(f *progress.Files, elapsed time.Duration) {
+func (s *statusParts) addFiles(f *status.Files, elapsed time.Duration) {
 	if f.Number > 1 {
 		s.add(6, fmt.Sprintf("file %s of %s", quantity.Grouped(int64(min(f.Ended+1, f.Number))), quantity.Grouped(int64(f.Number))), "files_ended", f.Ended, "files", f.Number)
 	}
@@ -196,14 +196,14 @@ func (s *status) addFiles(f *progress.Files, elapsed time.Duration) {
 }
 
 // waitsFor returns what a run waits for, as /readyz does, or "".
-func waitsFor(s *progress.Snapshot) string {
+func waitsFor(s *status.Snapshot) string {
 	if why := s.NotReady(); why != "" {
 		return why
 	}
 	for _, l := range s.Lanes {
 		switch {
-		case !l.Open || l.Kind == progress.File:
-		case l.Kind == progress.Listening && l.Connections == 0:
+		case !l.Open || l.Kind == status.File:
+		case l.Kind == status.Listening && l.Connections == 0:
 			return "waiting for senders"
 		case s.Lines == 0:
 			return "waiting for lines"
@@ -213,7 +213,7 @@ func waitsFor(s *progress.Snapshot) string {
 }
 
 // partitions returns how many partitions a group member reads, or "".
-func partitions(s *progress.Snapshot) string {
+func partitions(s *status.Snapshot) string {
 	if s.Group.Partitions == 0 {
 		return ""
 	}
@@ -221,9 +221,9 @@ func partitions(s *progress.Snapshot) string {
 }
 
 // writing returns the progress of the current flush; "" if there is none, or it has just begun.
-func writing(s *progress.Snapshot) string {
+func writing(s *status.Snapshot) string {
 	switch {
-	case s.Writing.Began.IsZero() || time.Since(s.Writing.Began) < progress.LongFlush:
+	case s.Writing.Began.IsZero() || time.Since(s.Writing.Began) < status.LongFlush:
 		return ""
 	case s.Writing.Search() != "":
 		return s.Writing.Search()
@@ -233,8 +233,8 @@ func writing(s *progress.Snapshot) string {
 	return fmt.Sprintf("writing %s, %s sent", quantity.Count(int64(s.Writing.Rows), "row"), quantity.Grouped(int64(s.Writing.Sent)))
 }
 
-// A status is a status line in parts.
-type status []statusPart
+// statusParts are a status line in parts.
+type statusParts []statusPart
 
 type statusPart struct {
 	rank   int // if there is no room, the part with the highest rank is omitted first
@@ -242,19 +242,19 @@ type statusPart struct {
 	fields []any // the part in a JSON log: names and values
 }
 
-func (s *status) add(rank int, text string, fields ...any) {
+func (s *statusParts) add(rank int, text string, fields ...any) {
 	*s = append(*s, statusPart{rank, text, fields})
 }
 
 // fields returns the fields of all parts.
-func (s status) fields() (all []any) {
+func (s statusParts) fields() (all []any) {
 	for i := range s {
 		all = append(all, s[i].fields...)
 	}
 	return all
 }
 
-func (s status) String() string {
+func (s statusParts) String() string {
 	texts := make([]string, len(s))
 	for i := range s {
 		texts[i] = s[i].text
@@ -263,7 +263,7 @@ func (s status) String() string {
 }
 
 // fit returns the status shortened to a number of columns. It is ASCII.
-func (s status) fit(room int) string {
+func (s statusParts) fit(room int) string {
 	s = slices.Clone(s)
 	for text := s.String(); ; text = s.String() {
 		switch {

@@ -12,14 +12,14 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
 )
 
 func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := progress.New("t")
+		p := status.New("t")
 		var stopped os.Signal
 		o := &printer{p: p, stopped: func() os.Signal { return stopped }, before: counts{at: time.Now()}}
 		want := func(s string) {
@@ -33,19 +33,19 @@ func TestStatus(t *testing.T) {
 		p.Retry(&sink.Error{Reason: "connection"})
 		want("0 lines  0/s  0 rows  waiting for the database (connection), for 1s")
 
-		file := p.Open("f.jsonl", progress.File)
+		file := p.Open("f.jsonl", status.File)
 		file.Locate(0, func() (int64, int64) { return 1000, 1000 }) // all of it was read ahead
 		file.Read(3000, 250, true, time.Time{})
 		want("3,000 lines  3,000/s  0 rows  25 %  ETA 9s")
 		file.Reject(&fold.Reject{Table: 0, Reason: feed.NotJSON})
-		p.Flushed(progress.Flush{Took: 20 * time.Millisecond, Tables: []progress.TableFlush{{Messages: 4, Coalesced: 1, Rows: progress.Rows{Inserted: 2, Unchanged: 1}}}})
+		p.Flushed(status.Flush{Took: 20 * time.Millisecond, Tables: []status.TableFlush{{Messages: 4, Coalesced: 1, Rows: status.Rows{Inserted: 2, Unchanged: 1}}}})
 		p.SetSpool(3e6)
 		file.Close()
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  spool 2.9 MiB  flush 20ms")
 		p.SetSpool(0)
 
 		// The feed's timestamps advance by ten minutes in ten seconds; then its clock is ahead.
-		live, began := p.Open("tcp://a:1", progress.Dialed), time.Now().Add(-time.Hour)
+		live, began := p.Open("tcp://a:1", status.Dialed), time.Now().Add(-time.Hour)
 		p.SetConnections("tcp://a:1", 1)
 		live.Read(0, 0, true, began)
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 1h  flush 20ms")
@@ -58,7 +58,7 @@ func TestStatus(t *testing.T) {
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  flush 20ms")
 
 		// What counts of a topic is its records: the last one may be old.
-		topic := p.Open("kafka://c/t/0", progress.Partition)
+		topic := p.Open("kafka://c/t/0", status.Partition)
 		topic.Partition("t", "0", func() int64 { return 7 }, func() bool { return true })
 		topic.Read(0, 0, true, began)
 		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 7 records  flush 20ms")
@@ -71,25 +71,25 @@ func TestStatus(t *testing.T) {
 
 // Files that have not begun count too. What an earlier run has read does not affect the estimate of the remaining time.
 func TestStatus_Files(t *testing.T) {
-	f := func(files progress.Files, want string) {
+	f := func(files status.Files, want string) {
 		t.Helper()
-		var s status
+		var s statusParts
 		if s.addFiles(&files, 10*time.Second); s.String() != want {
 			t.Errorf("%+v: %q, want %q", files, s, want)
 		}
 	}
-	f(progress.Files{}, "")
-	f(progress.Files{Number: 1, Offset: 500, Size: 1000}, "50 %  ETA 10s")
-	f(progress.Files{Number: 2000, Ended: 1000, Offset: 500, Size: 1000}, "file 1,001 of 2,000  50 %  ETA 10s")
-	f(progress.Files{Number: 2, Ended: 2, Offset: 1000, Size: 1000}, "file 2 of 2  100 %")
-	f(progress.Files{Number: 2, Ended: 1, Offset: 750, Size: 1000, Before: 500}, "file 2 of 2  75 %  ETA 10s")
-	f(progress.Files{Number: 2, Ended: 1, Offset: 500, Size: 1000, Before: 500}, "file 2 of 2  50 %")
+	f(status.Files{}, "")
+	f(status.Files{Number: 1, Offset: 500, Size: 1000}, "50 %  ETA 10s")
+	f(status.Files{Number: 2000, Ended: 1000, Offset: 500, Size: 1000}, "file 1,001 of 2,000  50 %  ETA 10s")
+	f(status.Files{Number: 2, Ended: 2, Offset: 1000, Size: 1000}, "file 2 of 2  100 %")
+	f(status.Files{Number: 2, Ended: 1, Offset: 750, Size: 1000, Before: 500}, "file 2 of 2  75 %  ETA 10s")
+	f(status.Files{Number: 2, Ended: 1, Offset: 500, Size: 1000, Before: 500}, "file 2 of 2  50 %")
 }
 
 // The status says what the run is waiting for, and the progress of a long flush.
 func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := progress.New("t")
+		p := status.New("t")
 		want := func(what string) {
 			t.Helper()
 			s := p.Snapshot()
@@ -97,10 +97,10 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 				t.Errorf("it waits for %q, want %q", got, what)
 			}
 		}
-		stdin := p.Open("-", progress.Waiting)
+		stdin := p.Open("-", status.Waiting)
 		want("waiting for lines")
 		stdin.Close()
-		live := p.Open("tcp://a:1", progress.Dialed)
+		live := p.Open("tcp://a:1", status.Dialed)
 		want("not connected to tcp://a:1")
 		p.SetConnections("tcp://a:1", 1)
 		want("waiting for lines")
@@ -110,7 +110,7 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 		time.Sleep(2*time.Minute + 5*time.Second)
 		p.Retry(&sink.Error{Reason: "connection"})
 		want("waiting for the database (connection), for 2m5s")
-		p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
+		p.Flushed(status.Flush{Tables: make([]status.TableFlush, 1)})
 		want("")
 		p.Flushing(10_000)
 		want("")
@@ -128,13 +128,13 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 		p.FlushEnded()
 		want("")
 		live.Close()
-		p.Open("tcp-listen://:1", progress.Listening)
+		p.Open("tcp-listen://:1", status.Listening)
 		want("waiting for senders")
 	})
 }
 
 func TestStatus_Fits(t *testing.T) {
-	var s status
+	var s statusParts
 	s.add(1, "180,209 lines")
 	s.add(3, "28,099/s")
 	s.add(2, "43 %")
@@ -150,10 +150,10 @@ func TestStatusLine(t *testing.T) {
 	var b bytes.Buffer
 	l := &statusLine{w: &b}
 	log := slog.New(&textHandler{w: l, prefix: logPrefix, level: slog.LevelInfo})
-	l.show(status{{rank: 1, text: "one"}})
+	l.show(statusParts{{rank: 1, text: "one"}})
 	log.Warn("careful\n  CREATE INDEX\nmore\x1b[2J", "job", "j")
 	log.Debug("hidden")
-	l.show(status{{rank: 1, text: "two"}})
+	l.show(statusParts{{rank: 1, text: "two"}})
 	log.Error("over", hintField, "See it.")
 	const clear = "\r\x1b[K"
 	if want := clear + "one" + clear + "weir: warning: careful\n  CREATE INDEX\nweir: more�[2J\n" + clear + "two" + clear + "weir: over\nSee it.\n"; b.String() != want {
@@ -165,7 +165,7 @@ func TestStatusLine(t *testing.T) {
 func TestOutageLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		p := progress.New("t")
+		p := status.New("t")
 		l := &outageLog{log: slog.New(&textHandler{w: &log, level: slog.LevelInfo}), p: p, to: "DB"}
 		fails := func(reason string, seconds int) { // once a second
 			for n := range seconds {
@@ -215,8 +215,8 @@ func TestPrinter_LinesAMinute(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			e := &env{stderr: &log, log: slog.New(newJSONHandler(&log, slog.LevelInfo)), line: &statusLine{w: &log}, stopped: func() os.Signal { return nil }}
-			p := progress.New("t")
-			p.Open("-", progress.Waiting).Read(1234, 10, true, time.Time{})
+			p := status.New("t")
+			p.Open("-", status.Waiting).Read(1234, 10, true, time.Time{})
 			out := newPrinter(e, &o, p)
 			time.Sleep(time.Hour)
 			synctest.Wait()

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/settings"
+	"github.com/weirsync/weir/internal/status"
 )
 
 func TestRedacted_KnowsEveryFormOfAPassword(t *testing.T) {
@@ -21,7 +21,7 @@ func TestRedacted_KnowsEveryFormOfAPassword(t *testing.T) {
 				t.Errorf("%s: %v", to, err)
 			}
 		}
-		run := &syncRun{to: settings.Destination{Dest: to}, o: &settings.Spec{}, p: progress.New(), metrics: newMetrics(&job.Config{}, progress.New())}
+		run := &syncRun{to: settings.Destination{Dest: to}, o: &settings.Spec{}, p: status.New(), metrics: newMetrics(&pipeline.Config{}, status.New())}
 		if got := run.site().To; got != want {
 			t.Errorf("%s: the page shows %s, want %s", to, got, want)
 		}

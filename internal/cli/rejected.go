@@ -7,36 +7,36 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/mapping/envelope"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // rejectedText summarizes the rejected lines: how many, for which reasons, where the first one of each reason is, and
 // the command that shows all.
-func rejectedText(o *settings.Spec, c *job.Config, did *progress.Snapshot) string {
+func rejectedText(o *settings.Spec, c *pipeline.Config, did *status.Snapshot) string {
 	were := "were"
 	if did.Rejected == 1 {
 		were = "was"
 	}
-	reasons := slices.SortedStableFunc(slices.Values(did.Reasons), func(a, b progress.Reason) int { return cmp.Compare(b.Count, a.Count) })
+	reasons := slices.SortedStableFunc(slices.Values(did.Reasons), func(a, b status.Reason) int { return cmp.Compare(b.Count, a.Count) })
 	texts := make([]string, len(reasons))
 	for i := range reasons {
 		texts[i] = reasonText(o, keyOf(c), &reasons[i], len(c.Sources) > 1)
 	}
 	at := c.Rejects.Show
-	if c.Rejects.To == job.DiscardRejects {
+	if c.Rejects.To == pipeline.DiscardRejects {
 		at = "--rejects discard keeps none"
 	}
 	return fmt.Sprintf("%s of %s %s rejected: %s. %s", quantity.Grouped(did.Rejected), quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), at)
 }
 
 // keyOf returns the key of the table if settings define it; nil if a mapping does.
-func keyOf(c *job.Config) []string {
+func keyOf(c *pipeline.Config) []string {
 	if len(c.Tables) == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func keyOf(c *job.Config) []string {
 }
 
 // reasonText describes a reason with its first line. several means that the run has several sources.
-func reasonText(o *settings.Spec, key []string, r *progress.Reason, several bool) string {
+func reasonText(o *settings.Spec, key []string, r *status.Reason, several bool) string {
 	detail := clipped(r.First.Detail, shownDetail)
 	what, place := detail, fmt.Sprintf("line %d", r.First.Line)
 	records := sourceKinds.Traits(r.Source).Records
@@ -77,7 +77,7 @@ func reasonText(o *settings.Spec, key []string, r *progress.Reason, several bool
 
 // fieldsForKey returns the fields of a message without the key, or with the key of a tool that weir knows, or nil if
 // that is not the reason.
-func fieldsForKey(o *settings.Spec, key []string, r *progress.Reason) []string {
+func fieldsForKey(o *settings.Spec, key []string, r *status.Reason) []string {
 	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
 	}

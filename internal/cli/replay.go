@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirsync/weir/internal/envelope/firehose"
+	"github.com/weirsync/weir/internal/mapping/envelope/firehose"
 	"github.com/weirsync/weir/internal/replay"
 	"github.com/weirsync/weir/internal/settings"
 )

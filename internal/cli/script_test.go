@@ -22,11 +22,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testkafka"
-	"github.com/weirsync/weir/internal/testpg"
-	"github.com/weirsync/weir/internal/testtls"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testkafka"
+	"github.com/weirsync/weir/internal/test/testpg"
+	"github.com/weirsync/weir/internal/test/testtls"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 func TestMain(m *testing.M) {

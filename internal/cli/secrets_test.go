@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weirsync/weir/internal/testpg"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testpg"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // TestSecrets passes a password to every command in every possible place, and looks for it in everything that comes

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirsync/weir/internal/progress"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/service"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // reportEvery is the longest time between two reports to the service manager.
@@ -18,7 +18,7 @@ const reportEvery = 5 * time.Second
 type reporter struct {
 	tell     func(state string) error
 	watchdog time.Duration
-	p        *progress.Progress
+	p        *status.Progress
 	ready    sync.Once
 }
 

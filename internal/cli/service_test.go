@@ -11,17 +11,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // A run that waits is alive, however long, as is a run whose database is unavailable. A run is not alive if its flush
 // neither ends nor is retried, or if its reader hangs.
 func TestReporter_Watchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := progress.New("t")
+		p := status.New("t")
 		var mu sync.Mutex
 		var last string
 		alive, stops := 0, 0
@@ -57,14 +57,14 @@ func TestReporter_Watchdog(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond) // between two reports
 		during("before it reads", 100, 20, "not reading yet", func() {})
-		p.Open("feed", progress.Waiting).Read(1200, 1, true, time.Time{})
+		p.Open("feed", status.Waiting).Read(1200, 1, true, time.Time{})
 		during("while it waits for lines", 100, 20, "STATUS=1,200 lines\n", func() { p.Step(true) })
 		during("while the reader hangs", 60, 5, "reading has not moved for 1m", func() {})
 		p.Flushing(1)
 		during("while the database is unavailable", 1000, 200, "waiting for the database (connection), for ", func() { p.Retry(&sink.Error{Reason: "connection"}) })
 		during("while the flush hangs", 60, 5, "a flush has not moved for 1m", func() { p.Step(true) })
 		p.FlushEnded()
-		p.Flushed(progress.Flush{Tables: make([]progress.TableFlush, 1)})
+		p.Flushed(status.Flush{Tables: make([]status.TableFlush, 1)})
 		during("after that", 10, 2, "1,200 lines, last commit ", func() { p.Step(true) })
 		p.Step(false)
 		during("when it has read all", 100, 20, "1,200 lines", func() {})
@@ -118,9 +118,9 @@ func TestStoredRejects_DatabaseIsUnavailable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := progress.New("t")
-	p.Open("f", progress.Waiting)
-	run := &syncRun{env: e, to: to, p: p, metrics: newMetrics(&job.Config{}, p)}
+	p := status.New("t")
+	p.Open("f", status.Waiting)
+	run := &syncRun{env: e, to: to, p: p, metrics: newMetrics(&pipeline.Config{}, p)}
 	if err := run.storedRejects(t.Context()); err == nil {
 		t.Error("a database that is missing has answered")
 	}

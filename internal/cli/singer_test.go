@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // tapped returns what a tap writes for a range of changes: each stream with its schema, and sometimes a state.

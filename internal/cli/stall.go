@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // logStalls logs when a run stalls and when it continues, until ctx ends.
-func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger, outage *outageLog) {
-	logged, searched := map[progress.Cause]progress.Stall{}, time.Time{}
+func logStalls(ctx context.Context, p *status.Progress, log *slog.Logger, outage *outageLog) {
+	logged, searched := map[status.Cause]status.Stall{}, time.Time{}
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
@@ -20,14 +20,14 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger, outa
 			return
 		}
 		outage.note()
-		s, now := p.Snapshot(), map[progress.Cause]bool{}
+		s, now := p.Snapshot(), map[status.Cause]bool{}
 		if what := s.Writing.Search(); what != "" && time.Since(searched) >= logEvery {
 			searched = time.Now()
 			log.Info(what, "messages", s.Writing.Searching.Messages, "written", s.Writing.Searching.Written, "rejected", s.Writing.Searching.Rejected)
 		}
 		for _, st := range s.Stalls() {
 			now[st.Cause] = true
-			if _, again := logged[st.Cause]; again || st.Cause == progress.DatabaseUnavailable {
+			if _, again := logged[st.Cause]; again || st.Cause == status.DatabaseUnavailable {
 				continue
 			}
 			logged[st.Cause] = st
@@ -43,14 +43,14 @@ func logStalls(ctx context.Context, p *progress.Progress, log *slog.Logger, outa
 }
 
 // logStop logs what a stopping run is waiting for, until it has ended.
-func logStop(ctx context.Context, ended <-chan struct{}, p *progress.Progress, log *slog.Logger) {
+func logStop(ctx context.Context, ended <-chan struct{}, p *status.Progress, log *slog.Logger) {
 	select {
 	case <-ctx.Done():
 	case <-ended:
 		return
 	}
 	var said time.Time
-	t := time.NewTicker(progress.LongFlush)
+	t := time.NewTicker(status.LongFlush)
 	defer t.Stop()
 	for {
 		s := p.Snapshot()

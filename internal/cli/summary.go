@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // summary is the output of --summary json.
@@ -25,8 +25,8 @@ type summary struct {
 	Uncommitted int64 `json:"uncommitted,omitempty"`
 	Bytes       int64 `json:"bytes"`
 	tableCounts
-	Rejected int64          `json:"rejected"`
-	Notes    progress.Notes `json:"notes,omitempty"` // what was not stored as it came
+	Rejected int64        `json:"rejected"`
+	Notes    status.Notes `json:"notes,omitempty"` // what was not stored as it came
 	// Unmet are the fields that options name and no message had.
 	Unmet   []string       `json:"unmet_fields,omitempty"`
 	Batches int64          `json:"batches"`
@@ -52,7 +52,7 @@ type tableCounts struct {
 	Deleted   int64 `json:"deleted"`
 }
 
-func newSummary(did *progress.Snapshot, sources []string) *summary {
+func newSummary(did *status.Snapshot, sources []string) *summary {
 	total := did.Total()
 	s := &summary{Sources: sources, Lines: did.Lines, Uncommitted: did.Pending, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected, Notes: did.Notes, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
 	s.Rate = float64(s.Lines) / s.Seconds
@@ -71,12 +71,12 @@ func newSummary(did *progress.Snapshot, sources []string) *summary {
 	return s
 }
 
-func countsOf(t *progress.Table) tableCounts {
+func countsOf(t *status.Table) tableCounts {
 	return tableCounts{t.Messages, t.Coalesced, t.Inserted, t.Updated, t.Unchanged, t.Deleted}
 }
 
 // summarize prints the result of a run.
-func (e *env) summarize(o *settings.Spec, plan *settings.Plan, c job.Config, p *progress.Progress, err error) {
+func (e *env) summarize(o *settings.Spec, plan *settings.Plan, c pipeline.Config, p *status.Progress, err error) {
 	did := p.Snapshot()
 	s := newSummary(&did, c.Sources)
 	for _, u := range did.Unmet {
@@ -99,7 +99,7 @@ func (e *env) summarize(o *settings.Spec, plan *settings.Plan, c job.Config, p *
 	}
 	e.log.Info(e.wrapped(s.text(shownJob(&c))), plainField, "summary", "summary", s)
 	notesTo(func(text string) { e.log.Info(text) }, func(text string) { e.log.Warn(text) }, &did, plan.Mapping)
-	if s.Rejected > 0 && o.Rejects.To != job.FailRejects { // the error names the line
+	if s.Rejected > 0 && o.Rejects.To != pipeline.FailRejects { // the error names the line
 		e.log.Warn(rejectedText(o, &c, &did), "rejected", s.Rejected, "lines", s.Lines)
 	}
 }
@@ -128,7 +128,7 @@ func (e *env) wrapped(text string) string {
 }
 
 // stoppedText tells where a run was stopped and how to resume it.
-func stoppedText(o *settings.Spec, stops []progress.Stop) string {
+func stoppedText(o *settings.Spec, stops []status.Stop) string {
 	const named = 3
 	var places []string
 	for _, s := range stops[:min(named, len(stops))] {
@@ -149,7 +149,7 @@ func stoppedText(o *settings.Spec, stops []progress.Stop) string {
 		text += " at " + strings.Join(places, ", ")
 	}
 	switch {
-	case slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }):
+	case slices.ContainsFunc(stops, func(s status.Stop) bool { return !s.Resumes }):
 	case o.Source.Restart != "":
 		text += "; run the same command without --restart to resume"
 	default:

@@ -12,15 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/metrics"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
-	"github.com/weirsync/weir/internal/web"
+	"github.com/weirsync/weir/internal/status"
+	"github.com/weirsync/weir/internal/status/metrics"
+	"github.com/weirsync/weir/internal/status/web"
 )
 
 func (e *env) syncCommand() *cobra.Command {
@@ -100,7 +100,7 @@ func (e *env) sync(ctx context.Context, o *settings.Spec, args []string) error {
 		e.log = e.log.With("table", tables[0])
 	}
 	c.Log = e.log
-	p := progress.New(tables...)
+	p := status.New(tables...)
 	out := newPrinter(e, &o.Output, p)
 	defer out.close()
 	for _, s := range o.Settings() {
@@ -141,8 +141,8 @@ type syncRun struct {
 	o       *settings.Spec
 	plan    *settings.Plan
 	to      settings.Destination
-	job     job.Config
-	p       *progress.Progress
+	job     pipeline.Config
+	p       *status.Progress
 	metrics *metrics.Registry
 	out     *printer
 }
@@ -204,7 +204,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	r.summarize(r.o, r.plan, r.plan.Job, r.p, err)
 	switch {
 	case err != nil:
-		if stops := r.p.Snapshot().Stops; isFull(err) && ctx.Err() == nil && len(stops) > 0 && !slices.ContainsFunc(stops, func(s progress.Stop) bool { return !s.Resumes }) {
+		if stops := r.p.Snapshot().Stops; isFull(err) && ctx.Err() == nil && len(stops) > 0 && !slices.ContainsFunc(stops, func(s status.Stop) bool { return !s.Resumes }) {
 			err = fmt.Errorf("%w; the same command resumes where it stopped", err)
 		}
 		return err
@@ -241,7 +241,7 @@ func (r *syncRun) apply(ctx context.Context, db sink.Sink, claims sink.Claims, r
 			return err
 		}
 	}
-	return countStored(ctx, &r.o.Output, r.storedRejects, func() error { return job.Run(ctx, c, db, claims, r.p) })
+	return countStored(ctx, &r.o.Output, r.storedRejects, func() error { return pipeline.Run(ctx, c, db, claims, r.p) })
 }
 
 // isFull reports whether an error means that a disk is full, weir's or the database's.
@@ -256,14 +256,14 @@ func (r *syncRun) inspect(ctx context.Context) (sink.Inspector, error) {
 }
 
 // shownJob returns the name of a job in messages and metrics.
-func shownJob(c *job.Config) string {
+func shownJob(c *pipeline.Config) string {
 	if slices.Equal(c.Sources, []string{"-"}) && !c.ResumeStdin {
 		return source.StdinName
 	}
 	return c.Job
 }
 
-func newMetrics(c *job.Config, p *progress.Progress) *metrics.Registry {
+func newMetrics(c *pipeline.Config, p *status.Progress) *metrics.Registry {
 	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(name string) bool { return sourceKinds.Traits(name).Live })
 	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1 || settings.IsKafka(c.Sources), BufferLimit: c.Buffer, Version: version, Commit: commit}
 	if c.Spool.Dir != "" {
@@ -311,7 +311,7 @@ func (r *syncRun) site() *web.Site {
 		return texts
 	}
 	s.RejectsAt = "--rejects " + string(r.o.Rejects.To)
-	if r.o.Rejects.To == job.KeepRejects {
+	if r.o.Rejects.To == pipeline.KeepRejects {
 		s.RejectsAt, s.LastRejects = c.Rejects.Show, r.lastRejects
 	}
 	return s

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testweir"
 	"golang.org/x/sys/unix"
 )
 

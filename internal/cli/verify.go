@@ -12,13 +12,13 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/progress"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
 )
 
 func (e *env) verifyCommand() *cobra.Command {
@@ -263,10 +263,10 @@ func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
 }
 
 // run folds the sources of a job and compares its tables.
-func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) error {
+func (v *verifier) run(ctx context.Context, c pipeline.Config, m *mapping.Mapping) error {
 	var names []string
 	v.several = len(c.Tables) > 1 || c.Star != nil
-	tables, err := v.Tables(ctx, job.TableKeys(c.Tables)...)
+	tables, err := v.Tables(ctx, pipeline.TableKeys(c.Tables)...)
 	if err != nil {
 		return err
 	}
@@ -276,8 +276,8 @@ func (v *verifier) run(ctx context.Context, c job.Config, m *mapping.Mapping) er
 		}
 		names = append(names, tables[i].Name)
 	}
-	p := progress.New(names...)
-	if err := job.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
+	p := status.New(names...)
+	if err := pipeline.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
 		return settings.Locate(m.File, err)
 	}
 	lines := quantity.Count(p.Snapshot().Lines, "line")

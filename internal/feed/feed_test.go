@@ -16,9 +16,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	benchfeed "github.com/weirsync/weir/internal/bench"
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/testcheck"
+	benchfeed "github.com/weirsync/weir/internal/test/bench"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 const flight = `{"pitr":"1795180486","type":"position","id":"SAS2004-1795180966-schedule-0373","lat":50.68949,"lon":-8.10804,"alt":37000,"gs":484,"heading":357,"gate_dest":"D24","terminal_dest":"3","route":"MERIT HFD PUT TUSKY DOGAL BEXET","reg":"N547WR","aircrafttype":"B738","orig":"SBGR","dest":"LEMD","diverted":false,"estimated_in":"1795185902"}`

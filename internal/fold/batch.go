@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A Batch is the rows of one table that a transaction writes. One goroutine owns it at a time.

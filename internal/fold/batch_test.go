@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/logtest"
-	"github.com/weirsync/weir/internal/schema"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestFold_StopsBeforeAnArenaIsFull: a value past 32 GiB would overwrite others. Only the last chunk is allocated.

@@ -2,7 +2,7 @@ package fold
 
 import (
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // Op is what a message does to its row.

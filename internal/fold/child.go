@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A Nesting describes which tables are children of others. Several goroutines may use it.

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A Folder folds changes into batches for one table. It is not safe for concurrent use.

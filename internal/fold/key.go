@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // This file is about the keys of rows.

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // This file defines how a message changes its row. It serves messages as they arrive, and the ones that [Merge]

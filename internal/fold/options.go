@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // UnknownFields says what happens to a field without a column; "" lets the table decide.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // Stored is what a database has for a row.

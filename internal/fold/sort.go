@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A sortEntry has a part of its row's key, which is compared without loading the row from memory. This halves the

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // maxVersion is the maximum length of a version in bytes: each row stores some.

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/lockfile"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestMain is also the other process: given a path, it locks a byte of that file, exclusively or SHARED, reports it,

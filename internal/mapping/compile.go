@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping/envelope"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // DefaultMaxEach is the maximum number of elements of one array if the mapping sets none.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/cast"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // columns compiles the columns of a table.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // options sets the options of a table's fold.

@@ -2,7 +2,7 @@ package mapping
 
 import (
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // A namedElement is a member of an object whose members are rows.

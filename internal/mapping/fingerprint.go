@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // HashPrefix is the prefix of fingerprints that are hashes of longer texts.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weirsync/weir/internal/cast"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 var stamps = map[Stamp]schema.Stamp{InsertStamp: schema.InsertStamp, UpdateStamp: schema.UpdateStamp}

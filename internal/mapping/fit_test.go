@@ -9,9 +9,9 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/schema"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestFit runs the cases in testdata/fit.txtar: the tables that mappings make in a database with types for times and

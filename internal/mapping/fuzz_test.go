@@ -6,12 +6,12 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/foldtest"
-	"github.com/weirsync/weir/internal/logtest"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/schema"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/test/foldtest"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // fuzzed uses most parts of a message.

@@ -3,12 +3,12 @@ package mapping
 import (
 	"fmt"
 
-	"github.com/weirsync/weir/internal/cast"
-	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/envelope"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // A Row is the change of one row.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // Select returns the mapping with only the named tables. A parent and its child tables are written together, and a

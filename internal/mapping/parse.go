@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weirsync/weir/internal/cast"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // A RowPath is the path of the object that is the row. InText: it leads to a string that contains the object.

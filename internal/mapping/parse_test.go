@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/cast"
-	"github.com/weirsync/weir/internal/envelope"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/envelope"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestSpelling parses the texts in testdata/spelling.txtar.

@@ -3,7 +3,7 @@ package mapping
 import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // This file is about sets: child rows that are one value of their parent row until they are written. A set is an

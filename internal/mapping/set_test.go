@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestSet_RoundTrip: the rows of a set are decoded as they were encoded, with the sets in them and their named

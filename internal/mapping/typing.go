@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weirsync/weir/internal/cast"
-	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/envelope"
 )
 
 // A typing is what the schema in a message says about the rows of a table.

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // An UnresolvedPath is a path of the mapping that found nothing so far, although its parent existed.

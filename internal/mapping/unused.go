@@ -5,8 +5,8 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // An UnusedFinder finds fields that a mapping does not use. It is slow, and not safe for concurrent use.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestQuantity runs the cases in testdata/figures.txtar.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/replay"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // some accepts a number of bytes, and then stops the replay.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // A checker checks the parts of a mapping against each other.

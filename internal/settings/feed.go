@@ -14,9 +14,9 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/weirsync/weir/internal/envelope/firehose"
-	"github.com/weirsync/weir/internal/job"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/envelope/firehose"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/pipeline"
 )
 
 // withPreset returns the feed settings, with the defaults of --feed for those that are not set. It also adds the
@@ -44,8 +44,8 @@ func (b *builder) withPreset(sources []string) Feed {
 }
 
 // feed builds the job's feed settings.
-func (b *builder) feed(o *Feed) job.Feed {
-	match := func(name, text string) (m job.Match) {
+func (b *builder) feed(o *Feed) pipeline.Feed {
+	match := func(name, text string) (m pipeline.Match) {
 		if text != "" {
 			var err error
 			if m.Field, m.Value, err = paths.CutCondition(text); err != nil {
@@ -55,7 +55,7 @@ func (b *builder) feed(o *Feed) job.Feed {
 		return m
 	}
 	b.faultIf(o.IdleTimeout < 0, "idle-timeout", "--idle-timeout cannot be negative")
-	f := job.Feed{ResumeField: o.ResumeField, Keepalive: match("keepalive-when", o.KeepaliveWhen), StaleAfter: o.StaleKeepalives,
+	f := pipeline.Feed{ResumeField: o.ResumeField, Keepalive: match("keepalive-when", o.KeepaliveWhen), StaleAfter: o.StaleKeepalives,
 		Failure: match("error-when", o.ErrorWhen), Words: firehose.ErrorField, TimeField: o.TimeField}
 	if o.Init != "" {
 		var err error

@@ -3,7 +3,7 @@ package settings
 import (
 	"testing"
 
-	"github.com/weirsync/weir/internal/envelope/firehose"
+	"github.com/weirsync/weir/internal/mapping/envelope/firehose"
 )
 
 // TestFeed_FirehoseHasItsPort: a feed without a port gets Firehose's default port; other sources are unchanged.

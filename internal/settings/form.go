@@ -4,7 +4,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/mapping/cast"
 )
 
 // A form is the JSON Schema of a value.

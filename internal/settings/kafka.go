@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/mapping/envelope"
 	"github.com/weirsync/weir/internal/source/kafka"
 )
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -53,7 +53,7 @@ func (p *Plan) withoutKey() (names []string) {
 				names = append(names, t.Name)
 			}
 		}
-	case p.spec.Fold.Key == nil && p.table != mapping.Star: // [job.Run] finds the keys of tables that messages add
+	case p.spec.Fold.Key == nil && p.table != mapping.Star: // [pipeline.Run] finds the keys of tables that messages add
 		names = append(names, p.table)
 	}
 	return names

@@ -14,8 +14,8 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestPrint prints the files in testdata/printed.txtar.

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // Narrowing are the settings that make a mapping of one table without a file.

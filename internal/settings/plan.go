@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/spool"
@@ -19,7 +19,7 @@ import (
 type Plan struct {
 	To      Destination
 	Mapping *mapping.Mapping // of the file or the settings
-	Job     job.Config
+	Job     pipeline.Config
 
 	spec    *Spec
 	table   string      // name of the table that the settings define
@@ -49,9 +49,9 @@ func (s *Spec) builder() *builder {
 	b.rules = b.tableRules()
 	b.bad = len(b.faults) > 0
 	b.plan.spec, b.plan.Mapping = s, &mapping.Mapping{} // unless a fault leaves no other
-	b.plan.Job = job.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log,
+	b.plan.Job = pipeline.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log,
 		BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, Buffer: int64(s.Batch.Buffer), Tombstones: s.Fold.Tombstones,
-		Restart: job.Restart{AcceptSettings: s.Source.AcceptSettings}}
+		Restart: pipeline.Restart{AcceptSettings: s.Source.AcceptSettings}}
 	return b
 }
 
@@ -154,7 +154,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	c.Kind = *s.env.Kinds(options).Of(c.Sources[0])
 	c.MaxRate, c.Every = float64(s.Source.MaxRate), b.everyForDatabase()
 	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures}
-	c.Rejects = job.RejectRules{To: s.Rejects.To, Max: s.Rejects.Max, Age: s.Rejects.Keep, Show: s.showRejects()}
+	c.Rejects = pipeline.RejectRules{To: s.Rejects.To, Max: s.Rejects.Max, Age: s.Rejects.Keep, Show: s.showRejects()}
 	c.Restart.FromStart, c.Restart.Rebuild = s.Source.Restart == Reread, s.Source.Restart == Rebuild
 	c.Restart.Again = s.again
 	if to, _ := b.addsTo(); to == "" { // otherwise a second job would add messages again
@@ -225,6 +225,6 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (*Plan, e
 		return p, b.usage()
 	}
 	c.Kind, c.Sources = *b.kinds.Of(files[0]), files
-	c.Rejects = job.RejectRules{To: job.DiscardRejects, Max: math.MaxInt64}
+	c.Rejects = pipeline.RejectRules{To: pipeline.DiscardRejects, Max: math.MaxInt64}
 	return p, nil
 }

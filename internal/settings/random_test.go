@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/cast"
-	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/paths"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/envelope"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // A draw makes random settings.

@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/source"
 )
 
@@ -85,7 +85,7 @@ func (b *builder) functions() map[string]merge.Function {
 	return all
 }
 
-// addsTo returns [job.Table.AddsTo] of the first table with sums, else of the first table to which messages add rows.
+// addsTo returns [pipeline.Table.AddsTo] of the first table with sums, else of the first table to which messages add rows.
 func (b *builder) addsTo() (to string, sums bool) {
 	tables := slices.Clone(b.plan.Job.Tables)
 	if star := b.plan.Job.Star; star != nil {
@@ -100,7 +100,7 @@ func (b *builder) addsTo() (to string, sums bool) {
 }
 
 // checkRepeats rejects settings that would add messages twice.
-func (b *builder) checkRepeats(feed *job.Feed, live bool) {
+func (b *builder) checkRepeats(feed *pipeline.Feed, live bool) {
 	to, sums := b.addsTo()
 	if to == "" {
 		return

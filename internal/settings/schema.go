@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirsync/weir/internal/envelope"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/merge"
+	"github.com/weirsync/weir/internal/mapping/envelope"
 )
 
 // Schema returns the JSON Schema of a config file.

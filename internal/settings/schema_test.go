@@ -14,10 +14,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/mapping/envelope"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // A jsonSchema is a JSON Schema with the keywords that ours uses.

@@ -9,10 +9,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/weirsync/weir/internal/cast"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/cast"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // columns reads the columns of a table.

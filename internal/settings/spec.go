@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/job"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/memory"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
@@ -157,9 +157,9 @@ type Spool struct {
 
 // Rejects has the settings for bad lines.
 type Rejects struct {
-	To   job.Rejects   `key:"rejects" words:"table fail discard" help:"bad lines are kept in weir_rejects, or the first ends the run, or they are only counted"`
-	Keep time.Duration `key:"keep_rejects" word:"forever" unset:"" help:"how long rejected lines stay in weir_rejects, such as 30d (default forever)"`
-	Max  int64         `key:"max_rejects" help:"stop the run after more than this many bad ‘LINES’"`
+	To   pipeline.Rejects `key:"rejects" words:"table fail discard" help:"bad lines are kept in weir_rejects, or the first ends the run, or they are only counted"`
+	Keep time.Duration    `key:"keep_rejects" word:"forever" unset:"" help:"how long rejected lines stay in weir_rejects, such as 30d (default forever)"`
+	Max  int64            `key:"max_rejects" help:"stop the run after more than this many bad ‘LINES’"`
 }
 
 // Output has the settings of logs, summaries and metrics.
@@ -193,7 +193,7 @@ func New(env *Env) *Spec {
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
 		Kafka:  Kafka{GroupProtocol: classicProtocol, GroupInstance: instance, SessionTimeout: 45 * time.Second, Start: startEarliest, Isolation: committedIsolation},
-		Spool:  Spool{Max: 10 << 30}, Rejects: Rejects{To: job.KeepRejects, Max: 10_000}, Output: Output{Summary: Text, LogFormat: Text},
+		Spool:  Spool{Max: 10 << 30}, Rejects: Rejects{To: pipeline.KeepRejects, Max: 10_000}, Output: Output{Summary: Text, LogFormat: Text},
 	}
 	s.declare(reflect.ValueOf(s).Elem(), "")
 	s.Setting("config").elsewhere = "is not of a file: name it by --config or " + envPrefix + "CONFIG"

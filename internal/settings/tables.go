@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/schema"
 )
 
 // tables makes the tables of the plan: the tables of the file, or the one that the settings name.

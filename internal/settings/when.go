@@ -6,7 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // when reads a condition: PATH=VALUE, a map of tests that must all hold, or a list of maps of which one must hold.

@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 	"strings"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // Tables without a key: each message is its own row.

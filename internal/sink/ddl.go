@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // CreateTable returns a CREATE TABLE statement. name is a quoted identifier, columns and constraints are SQL, and

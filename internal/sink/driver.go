@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A Driver is a kind of database, as the program sees it. A dest is a value that its Parse returned.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A Finder generates SQL that finds rows by their keys as in messages. Its queries use the table aliases weir_1,

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A Ledger is weir's own tables in one SQL database. It decides what is in them: jobs, checkpoints, rejected lines, and

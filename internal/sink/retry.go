@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // Waits between attempts.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A Sink writes tables in one database. One goroutine at a time calls its methods, including the methods of its

@@ -12,7 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/source/kafka"
 	"github.com/weirsync/weir/internal/source/tcp"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // kinds are the program's kinds of sources.

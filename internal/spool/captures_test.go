@@ -19,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/weirsync/weir/internal/spool"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 func captures(t *testing.T, dir string, keep time.Duration) *spool.Captures {

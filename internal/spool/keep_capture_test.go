@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestCapture_KeepsEachLine: blocks keep the source's own cursors. A last line without a newline gets one only on disk.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/spool"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // disk is a folder whose power can be cut. Any block of a file that was not synced may then be lost, and so may names

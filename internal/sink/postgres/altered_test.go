@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/test/testpg"
 )
 
 // TestTables_DroppedMeanwhile: a table that another session drops or creates while it is read exists completely or not

@@ -14,8 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testpg"
 )
 
 // TestCases runs the cases in testdata, each in an empty database. Their lines are

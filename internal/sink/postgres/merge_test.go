@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testpg"
 )
 
 // lastFlush returns what the run's last flush sent. The session of its claims has the same name, and may come before or

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // Columns with a merge function. The server merges while it writes the row, which needs no round trip, and includes

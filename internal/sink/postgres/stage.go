@@ -11,7 +11,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A stage is the temporary table that a batch is copied into before it is merged. It is created once and emptied at

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // An upsert applies staged rows to their table.

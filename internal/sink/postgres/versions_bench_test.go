@@ -10,12 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testpg"
 )
 
 // BenchmarkWriters: runs write rows of one table with versions at the same time, each its own rows. In an operation

@@ -6,7 +6,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/test/testpg"
 )
 
 // hung are dependencies on a column n of weir's for which Postgres does not change its type, or not without changing

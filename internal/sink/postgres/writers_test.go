@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/testpg"
+	"github.com/weirsync/weir/internal/test/testpg"
 )
 
 // TestFlush_WaitsForNoLongReader: a change of the table that waits for a long reader would block everybody else.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/foldtest"
 )
 
 // SeedVariable is the environment variable that limits the random tests to one seed, such as 7, or to a range of seeds,

@@ -11,9 +11,9 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/logtest"
-	"github.com/weirsync/weir/internal/merge"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/logtest"
 )
 
 // opening returns the driver's options.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A Mapper makes changes of lines whose fields are the row.

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/foldtest"
-	"github.com/weirsync/weir/internal/merge"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/foldtest"
 )
 
 // mergeTests: columns with merge functions have the same values as in the model.

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/foldtest"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/merge"
+	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/foldtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // Shop is a mapping of orders with items and their taxes.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/weirsync/weir/internal/cast"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/sink"
 )
 

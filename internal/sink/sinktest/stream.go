@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/envelope"
+	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/sink"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/schema"
 )
 
 // surrogateTests: keys that the database generates.

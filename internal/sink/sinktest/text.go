@@ -3,9 +3,9 @@ package sinktest
 import (
 	"strings"
 
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/merge"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // The text format of the suite's mappings. Invalid text panics.

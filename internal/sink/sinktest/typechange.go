@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/envelope"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/paths"
+	"github.com/weirsync/weir/internal/mapping/envelope"
+	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // A streamType is a type in the schema of a stream, with a value of it.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/foldtest"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/foldtest"
 )
 
 func keepNull(o *fold.Options)   { o.Null = fold.KeepNull }

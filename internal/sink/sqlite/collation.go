@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A collation is a collation of SQLite's.

@@ -3,7 +3,7 @@ package sqlite
 import (
 	"testing"
 
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 	lib "modernc.org/sqlite/lib"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 

@@ -11,11 +11,11 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/logtest"
-	"github.com/weirsync/weir/internal/merge"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestStatements compares the statements that write the rows of flushes with testdata/NAME.sql. To rewrite these, run

@@ -10,12 +10,12 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 func TestMain(m *testing.M) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/merge"
+	"github.com/weirsync/weir/internal/fold/merge"
 )
 
 // insertsAsFolded reports whether an inserted row gets the batch's values unchanged.

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // asReader calls f as a user who may only read the folder and its files.

@@ -6,7 +6,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // references finds the rows of other tables that a table's rows name by database-generated keys.

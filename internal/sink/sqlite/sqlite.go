@@ -14,8 +14,8 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/realpath"
-	"github.com/weirsync/weir/internal/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/schema"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // statements write a table's rows one by one. The connection keeps them until the next flush. Each is reset before

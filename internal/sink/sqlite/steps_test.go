@@ -23,8 +23,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/sink/sqlite"
-	"github.com/weirsync/weir/internal/testcheck"
-	"github.com/weirsync/weir/internal/testweir"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 // steps is the run of a feed whose state is easy to tell from outside: batch k

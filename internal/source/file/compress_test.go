@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 func TestCompression_DetectedByFirstBytes(t *testing.T) {

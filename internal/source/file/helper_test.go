@@ -18,7 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/source/lines"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -16,7 +16,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/source/lines"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // A file resumes after each of its lines. So does stdin, by skipping what was read.

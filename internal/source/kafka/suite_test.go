@@ -8,7 +8,7 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/sourcetest"
-	"github.com/weirsync/weir/internal/testkafka"
+	"github.com/weirsync/weir/internal/test/testkafka"
 )
 
 // TestSuite: partitions pass the suite, by their numbers and as a group assigns them.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/lines"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestReader_ForeignFormats: the first bytes of a stream tell whether it is of a format that weir does not read. If so,

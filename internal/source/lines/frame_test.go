@@ -15,7 +15,7 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/lines"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // excerpt is how much is kept of an oversized line.

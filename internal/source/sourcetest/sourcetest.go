@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // A Feed is a source of one lane.

@@ -23,9 +23,9 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // dialIn calls do with a stream, in a bubble, whose connections are pipes. serve runs the other end of each, which is

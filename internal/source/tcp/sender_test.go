@@ -15,9 +15,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/weirsync/weir/internal/logtest"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // pipes is a listener whose senders are at the other end of pipes, so a bubble's clock applies.

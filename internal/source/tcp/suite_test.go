@@ -11,7 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/sourcetest"
 	"github.com/weirsync/weir/internal/source/tcp"
-	"github.com/weirsync/weir/internal/testcheck"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestSuite: connections that weir makes and senders pass the suite.

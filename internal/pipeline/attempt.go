@@ -1,0 +1,162 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// An attempt reads all sources from their checkpoints to their ends. If it fails, a run may begin another one.
+type attempt struct {
+	run       *run
+	history   *history
+	admission *admission
+	folding   *folding
+	settings  *keptSettings
+	claimer   *claimer
+	latest    start   // the job's most recent checkpoint
+	known     int     // number of lanes at the attempt's start
+	inGroup   bool    // the consumer group assigns the run's lanes; see [source.Member]
+	lanes     []*lane // opened so far
+	unread    *unreadFiles
+}
+
+// begin reads the tables and begins an attempt for them. before is the folding of the previous attempt, or nil.
+func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt, error) {
+	if before != nil {
+		h.tables = before.tables
+	}
+	var keyErr error
+	found, err := r.readTables(ctx, TableKeys(h.tables)...)
+	if errors.As(err, new(sink.KeyError)) {
+		if !r.cfg.Restart.Rebuild {
+			keyErr = err // the checkpoint may explain it better: changed settings
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	a, err := r.newAttempt(h, before, found)
+	if err == nil {
+		a.admission.keyErr = keyErr
+	}
+	return a, err
+}
+
+// newAttempt begins an attempt. found holds the tables as the database has them.
+func (r *run) newAttempt(h *history, before *folding, found []schema.Table) (a *attempt, err error) {
+	for i := range found {
+		h.tables[i].Name = found[i].Name
+	}
+	a = &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.looks}, admission: &admission{cfg: r.cfg, run: r.id, p: r.p, tables: h.tables, declared: h.declared, found: found,
+		settings: settingsOf(r.cfg, h.tables[:h.declared]), hasWritten: h.hasWritten}}
+	if a.settings, err = keepSettings(a.admission.settings, h.streamNames, h.keyless); err != nil {
+		return nil, err
+	}
+	a.folding, err = r.newFolding(h, before, found)
+	return a, err
+}
+
+// read reads the sources, and folds and writes their lines.
+func (a *attempt) read(ctx context.Context) (err error) {
+	r := a.run
+	names, src, err := a.findLanes(ctx)
+	if err != nil {
+		return err
+	}
+	if src != nil {
+		defer func() { err = errors.Join(err, src.Close()) }()
+	}
+	a.known = len(names)
+	starts, err := a.admitAll(ctx, names)
+	if err != nil {
+		return err
+	}
+	for i := range starts {
+		if err := a.settings.learn(&starts[i]); err != nil {
+			return err
+		}
+	}
+	member, inGroup := src.(source.Member)
+	if a.inGroup = inGroup; inGroup {
+		if err := a.join(ctx, member, starts); err != nil {
+			return err
+		}
+		r.housekeeper.leads = member.Leads
+	}
+	p := a.newPipeline(starts)
+	err = p.run(ctx, starts, src)
+	a.lanes = p.opener.lanes
+	for _, l := range a.lanes {
+		if err == nil && ctx.Err() != nil && p.reader.filler.open[l] {
+			r.p.Stopped(l.stop(l.reading.pos))
+		}
+		l.progress.Close()
+		if err == nil {
+			l.progress.Drop() // there is nothing left to commit
+		}
+	}
+	return p.opener.close(err)
+}
+
+// A pipeline holds the goroutines of an attempt.
+type pipeline struct {
+	opener  *opener
+	scans   *scanPool
+	reader  *reader
+	flusher *flusher
+}
+
+func (a *attempt) newPipeline(starts []start) *pipeline {
+	r, c := a.run, a.run.cfg
+	p := &pipeline{scans: newScanPool(r.names, r.limit)}
+	full, free, turns := make(chan *set), make(chan *set, 2), make(turns)
+	for range 2 {
+		s := newSet(len(a.folding.tables))
+		s.Unsplit, s.Whole = r.looks, r.looks && c.Buffer == math.MaxInt64
+		free <- s
+	}
+	a.claimer = &claimer{cfg: c, claims: r.claims, admission: a.admission, lost: a.history.fences.lost, p: r.p, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
+	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, unread: a.unread, spooled: a.spooled(starts)}
+	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: a.settings, open: map[*lane]bool{}}
+	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
+		f.rebuild = rebuildDue
+	}
+	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
+		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: turns}}
+	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, history: a.history, housekeeper: r.housekeeper, full: full, free: free, turns: turns}
+	return p
+}
+
+// run reads the sources. src is the source of all of them if it is already open, else nil.
+func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) error {
+	// When reading is stopped, what was read is still folded and written. Flushing ends early only with an error, such
+	// as an unavailable database, which ends folding and reading too.
+	g, flushing := errgroup.WithContext(sink.WithStop(context.WithoutCancel(ctx), ctx))
+	folding, cancel := context.WithCancel(flushing)
+	defer cancel()
+	reading, stop := context.WithCancel(folding)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	g.Go(func() error { return p.flusher.write(flushing) })
+	g.Go(func() error {
+		p.scans.run(func() error { return p.opener.open(reading, folding, starts, src) })
+		return nil
+	})
+	g.Go(func() error {
+		defer cancel() // the end of the fold ends the scan
+		defer close(p.flusher.full)
+		return p.reader.fill(reading, flushing)
+	})
+	err := errors.Join(g.Wait(), p.reader.failed)
+	p.reader.p.SetBuffer(0)
+	p.scans.discard()
+	return err
+}

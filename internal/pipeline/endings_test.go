@@ -1,0 +1,249 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/mapping/envelope"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/source/file"
+	"github.com/weirsync/weir/internal/status"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
+)
+
+// resumes sets a mapping for an envelope whose messages have a row or a resume value.
+func resumes(t *testing.T, c *pipeline.Config) {
+	t.Helper()
+	m := &mapping.Mapping{File: "t.yaml", Unmatched: mapping.IgnoreUnmatched,
+		Envelope: &envelope.Envelope{Row: []paths.Path{paths.FieldPath("record")}, Resume: paths.FieldPath("value")},
+		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 500}}}}
+	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
+}
+
+// TestRun_ResumesAfterCommit: whichever database calls fail, before or after they take effect, all rows before a resume
+// value are committed when it is passed on, and all values are passed on in order.
+func TestRun_ResumesAfterCommit(t *testing.T) {
+	sinktest.Seeds(t, 1, func(t *testing.T, rnd *rand.Rand) {
+		var feed strings.Builder
+		var want []string
+		for id := 1; id <= 100; id++ {
+			fmt.Fprintf(&feed, `{"record":{"id":%d}}`+"\n", id)
+			for rnd.IntN(4) == 0 { // sometimes several in a row
+				want = append(want, fmt.Sprintf(`{"upto": %d, "n": %d}`, id, len(want)))
+				fmt.Fprintf(&feed, `{"value":%s}`+"\n", want[len(want)-1])
+			}
+		}
+		feed.WriteString(`{"value":null}` + "\n")
+		seed := rnd.Uint64()
+		both(t, func(t *testing.T, dest string) {
+			reader := openSQL(t, dest)
+			defer reader.Close()
+			var told []string
+			c := configOf(t, "-", "table")
+			c.Feed, c.BatchRows, c.BatchPeriod = pipeline.Feed{}, 7, 0
+			c.Resume = func(value []byte) error {
+				upto, n := 0, 0
+				if _, err := fmt.Sscanf(string(value), `{"upto": %d`, &upto); err != nil {
+					return err
+				}
+				told = append(told, string(value))
+				err := reader.QueryRowContext(t.Context(), fmt.Sprintf("SELECT count(*) FROM t WHERE id <= %d", upto)).Scan(&n)
+				if err == nil && n != upto {
+					err = fmt.Errorf("%s was told when %d rows were there", value, n)
+				}
+				return err
+			}
+			c.Kind = file.Kind(file.Options{Stdin: strings.NewReader(feed.String())})
+			resumes(t, &c)
+			faults := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1)))
+			if _, err := runUntil(t, c, dest, func(db sink.Sink) sink.Sink {
+				return sinktest.Retry(sinktest.Faulty(db, faults), time.Minute, func(*sink.Error) {})
+			}, never); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Join(told, "\n") != strings.Join(want, "\n") {
+				t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	})
+}
+
+// TestRun_ResumeEndsRun: an error from Resume ends the run.
+func TestRun_ResumeEndsRun(t *testing.T) {
+	full := errors.New("no space left")
+	c := configOf(t, "-", "table")
+	c.Feed = pipeline.Feed{}
+	c.Resume = func([]byte) error { return full }
+	c.Kind = file.Kind(file.Options{Stdin: strings.NewReader(`{"value":{}}` + "\n")})
+	resumes(t, &c)
+	if _, err := runToEnd(t, c, filepath.Join(t.TempDir(), "t.db"), nil); !errors.Is(err, full) {
+		t.Error(err)
+	}
+}
+
+// rewound runs a job that rewinds to the end of its first batch.
+func rewound(t *testing.T, c pipeline.Config) *status.Progress {
+	t.Helper()
+	c.BatchRows = 2
+	return succeeds(t, c, filepath.Join(t.TempDir(), "t.db"), nth(2, sinktest.Fault{Err: sink.ErrChanged{Err: errors.New("a view was dropped")}}))
+}
+
+// TestSync_RewindKeepsCounts: values without a column are counted over all attempts of a run.
+func TestSync_RewindKeepsCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, []string{`{"id":1,"x":1}`, `{"id":2,"x":1}`, `{"id":3,"x":1}`, `{"id":4,"x":1}`})
+	c := configOf(t, path, "fail")
+	plainTable(t, &c, mapping.Table{Rules: fold.Rules{UnknownFields: fold.IgnoreUnknown}})
+	if n := rewound(t, c).Snapshot().Notes[status.Ignored]["x"]; n < 4 {
+		t.Errorf("of 4 values %d were ignored", n)
+	}
+}
+
+// TestRejects_RewindCountsOnce: a rejected line that is read again is not counted again.
+func TestRejects_RewindCountsOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, []string{`{"id":1}`, `{"id":2}`, `{"id":3}`, `bad`, `{"id":[]}`, `{"id":7}`, `{"id":8}`, `bad`})
+	for _, to := range []pipeline.Rejects{pipeline.KeepRejects, pipeline.DiscardRejects} {
+		c := configOf(t, path, to)
+		c.Rejects.Max = 3
+		if n := rewound(t, c).Rejected(); n != 3 {
+			t.Errorf("--rejects %s: 3 rejected lines are counted as %d", to, n)
+		}
+	}
+}
+
+// TestMap_RewindKeepsCounts: what a mapping has counted is kept after a rewind, even if only lines that are not read
+// again had it.
+func TestMap_RewindKeepsCounts(t *testing.T) {
+	feed := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, feed, []string{`{"id":1,"of":{"a":1}}`, `{"id":2,"of":"x"}`, `{"id":3,"of":{"b":1}}`, `{"id":4,"of":{"b":1}}`})
+	path, err := paths.ParsePath("of.a")
+	testcheck.NoError(t, err)
+	m := &mapping.Mapping{File: "t.yaml", Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.IgnoreUnknown, MaxColumns: 500},
+		Columns: []mapping.Column{{Name: "id", From: []mapping.Source{{From: paths.FieldPath("id")}}}, {Name: "a", From: []mapping.Source{{From: path}}}}}}}
+	c := configOf(t, feed, "fail")
+	c.Feed = pipeline.Feed{}
+	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
+	p := rewound(t, c)
+	if n := p.Snapshot().Notes[status.Mismatched]; n["of"] != 1 {
+		t.Errorf("values that are no object: %v, want one of \"of\"", n)
+	}
+	if unmet := p.Snapshot().Unmet; len(unmet) > 0 {
+		t.Errorf("paths that no message has had: %v, but line 1 had them", unmet)
+	}
+}
+
+// TestRejects_LargeOnesAreHandedOver: rejected lines do not fill the buffer, because writing them needs more memory.
+func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
+	const line = 60_000
+	feed := filepath.Join(t.TempDir(), "feed")
+	testcheck.NoError(t, os.WriteFile(feed, bytes.Repeat([]byte(strings.Repeat("x", line)+"\n"), 100), 0o600))
+	for _, maxLine := range []int{1 << 20, line - 1} {
+		c := configOf(t, feed, "table")
+		c.Source.MaxLine, c.Buffer, c.BatchPeriod = maxLine, 8<<20, time.Minute
+		most, batches := int(c.Buffer/8)+line+1000, 0
+		succeeds(t, c, filepath.Join(t.TempDir(), "t.db"), sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
+			size := 0
+			for i := range call.Flush.Rejects {
+				size += call.Flush.Rejects[i].Bytes()
+			}
+			if batches++; size > most {
+				t.Errorf("a flush has %d bytes of rejects, want %d at most", size, most)
+			}
+			return f
+		}))
+		if batches < 100*line/most {
+			t.Errorf("did not exercise: %d batches", batches)
+		}
+	}
+}
+
+// isPanic checks that an error reports a panic: it begins with a text and has another text in its stack.
+func isPanic(t *testing.T, err error, begins, stack string) {
+	t.Helper()
+	if !errors.As(err, new(*source.PanicError)) || !strings.HasPrefix(err.Error(), begins) || !strings.Contains(err.Error(), stack) {
+		t.Errorf("%v, want %s and the stack with %s", err, begins, stack)
+	}
+}
+
+// TestSync_PanicOfTheFold: the run ends with an error that names the line and has the stack. Earlier commits remain,
+// and the next run continues there.
+func TestSync_PanicOfTheFold(t *testing.T) {
+	path, dest := filepath.Join(t.TempDir(), "feed.jsonl"), filepath.Join(t.TempDir(), "t.db")
+	write(t, path, []string{`{"id":"a"}`, `{"id":"b"}`, `{"id":"c","too":1}`, `{"id":"d","many":1}`, `{"id":"e"}`})
+	c := configOf(t, path, "table")
+	plainTable(t, &c, mapping.Table{Rules: fold.Rules{MaxColumns: 1}})
+	c.BatchRows, c.BatchPeriod = 2, 0
+	said := c.Log
+	c.Log = logtest.To(func(text string) {
+		if strings.Contains(text, "no more columns are added") {
+			panic("a fault of weir")
+		}
+	})
+	p, err := runToEnd(t, c, dest, nil)
+	isPanic(t, err, path+" lines 4 to 5: weir itself failed", "endings_test.go")
+	if did := p.Snapshot(); did.Lines != 5 {
+		t.Errorf("%d lines were read, want 5", did.Lines)
+	}
+	has(t, dest, "2|0", "SELECT (SELECT max(line) FROM weir_checkpoints) || '|' || (SELECT count(*) FROM weir_rejects)")
+	c.Log = said
+	succeeds(t, c, dest, nil)
+	has(t, dest, "5", "SELECT count(*) FROM t")
+}
+
+// TestSync_PanicOfASource: lines that were read before a panic are written. The panic is in a source, in the scan of a
+// block during the fold, or after a block was folded, where the error names its last line.
+func TestSync_PanicOfASource(t *testing.T) {
+	records := func(e source.Event, all ...source.Record) source.Event {
+		e.Block.Records = all
+		return e
+	}
+	behind := func(e source.Event) source.Event {
+		e.Block.At = func(int) source.Cursor { panic("a fault of weir") }
+		return e
+	}
+	for name, test := range map[string]struct {
+		fails         func(b *bubble) source.Event
+		begins, stack string
+		lines         int64
+	}{
+		"in Next": {func(*bubble) source.Event {
+			return ends("a", source.Guard(func() error { panic("a fault of weir") }))()
+		}, "", "endings_test.go", 1},
+		"of the scan": {func(b *bubble) source.Event {
+			return records(b.data("a", 3)(), source.Record{Offset: 7, End: 1 << 40}, source.Record{Offset: 8, End: 1 << 41})
+		}, "a offsets 7 to 8: weir itself failed", "scanRecords", 3},
+		"behind the last line": {func(b *bubble) source.Event { return behind(b.data("a", 3)()) }, "a lines 2 to 2: weir itself failed", "endings_test.go", 2},
+		"behind the last record": {func(b *bubble) source.Event {
+			e := b.data("a", 3)()
+			return behind(records(e, source.Record{Offset: 7, End: len(e.Block.Data)}))
+		}, "a offsets 7 to 7: weir itself failed", "endings_test.go", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				b.BatchRows = 1
+				var at source.Cursor
+				b.steps = []func() source.Event{opened("a", &at), b.data("a", 1), func() source.Event { return test.fails(b) }}
+				isPanic(t, b.run(), test.begins, test.stack)
+				if n, lines := b.rows(), b.p.Snapshot().Lines; n != 1 || lines != test.lines {
+					t.Errorf("%d rows and %d lines, want 1 and %d", n, lines, test.lines)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package pipeline
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// A filler owns the set that the reader fills, and exchanges it with the flusher for an empty one.
+type filler struct {
+	set      *set
+	full     chan<- *set
+	free     chan *set
+	limits   setLimits
+	folding  *folding
+	settings *keptSettings
+	open     map[*lane]bool // being read
+	rebuild  rebuild
+}
+
+// rebuild tells whether the tables are to be emptied.
+type rebuild int
+
+const (
+	noRebuild   rebuild = iota
+	rebuildDue          // the next set empties them
+	rebuildDone         // a set that empties them was handed over
+)
+
+// setLimits limits the size of a set. A set may exceed it by one line.
+type setLimits struct {
+	rows    int // 0: no limit
+	bytes   int64
+	lanes   int
+	eagerly bool // a set may be written before it is full
+}
+
+func limitsOf(c *Config, looks bool) setLimits {
+	l := setLimits{rows: c.BatchRows, bytes: c.Buffer / 2, lanes: maxLanes, eagerly: !looks}
+	if looks {
+		l.lanes = math.MaxInt
+	}
+	return l
+}
+
+// rejectShare is the share of its memory that a set may fill with rejected lines: 1/rejectShare. A driver copies them
+// to write them.
+const rejectShare = 4
+
+// isFull reports whether the current set has no room left.
+func (f *filler) isFull() bool {
+	s, most := f.set, &f.limits
+	return most.rows > 0 && s.Rows() >= most.rows || int64(s.Bytes()) >= most.bytes || int64(s.RejectBytes()+s.resumeBytes) >= most.bytes/rejectShare
+}
+
+// hasRoomFor reports whether the current set has a lane or can add it.
+func (f *filler) hasRoomFor(l *lane) bool {
+	return l.reading.inSet > 0 || len(f.set.lanes) < f.limits.lanes && len(f.set.ended) < f.limits.lanes
+}
+
+// eagerRows is how many rows a set has at least when it is written before it is full. At most one of manyPerRepeat
+// messages may have a key that another message had.
+const eagerRows, manyPerRepeat = 100_000, 64
+
+// isEager reports whether to write the current set before it is full: nearly all of its messages made rows of their
+// own, so a larger set would not save writes, and the flusher is idle. Otherwise a load of new rows would fold and
+// write in turns, which takes 1.2 times as long.
+func (f *filler) isEager() bool {
+	if len(f.free) == 0 || !f.limits.eagerly {
+		return false
+	}
+	rows := f.set.Rows()
+	return rows >= eagerRows && (f.set.Messages()-int64(rows))*manyPerRepeat < int64(rows)
+}
+
+// startPeriod notes when the first line of the set arrived and how long it may wait.
+func (f *filler) startPeriod(l *lane) {
+	s := f.set
+	if s.first.IsZero() {
+		s.first = time.Now()
+	}
+	if l.period > 0 && (s.period == 0 || l.period < s.period) {
+		s.period = l.period
+	}
+	s.prompt = s.prompt || l.prompt
+}
+
+// laneIndex returns the index that a lane has, or would get, in the current set.
+func (f *filler) laneIndex(l *lane) int {
+	if l.reading.inSet == 0 {
+		return len(f.set.lanes)
+	}
+	return l.reading.inSet - 1
+}
+
+// addLane adds a lane to the current set, so its checkpoint is written.
+func (f *filler) addLane(l *lane) {
+	if l.reading.inSet == 0 {
+		f.set.lanes = append(f.set.lanes, setLane{lane: l})
+		l.reading.inSet = len(f.set.lanes)
+	}
+}
+
+// handOver gives the set to the flusher and takes an empty one. It does nothing if there is nothing to write.
+func (f *filler) handOver(flushing context.Context) error {
+	s := f.set
+	s.rebuild = f.rebuild == rebuildDue && len(s.lanes) > 0
+	if s.isEmpty() && len(s.resumes) == 0 && len(s.ended) == 0 && !s.rebuild {
+		s.first, s.period, s.prompt = time.Time{}, 0, false
+		return nil
+	}
+	for i := range s.lanes {
+		l := &s.lanes[i]
+		r := &l.lane.reading
+		cp, err := r.pos.checkpoint()
+		if err != nil {
+			return err
+		}
+		r.seq++
+		r.inSet = 0
+		cp.Seq, cp.Settings = r.seq, f.settings.text
+		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, replaces: r.replaces, tentative: r.tentative, tally: r.tally}
+		r.replaces = false
+	}
+	if s.rebuild { // emptying the tables removes the other lanes' checkpoints
+		f.rebuild = rebuildDone
+		for l := range f.open {
+			if l.reading.seq == l.cp.Seq {
+				l.reading.seq = 0
+			}
+		}
+	}
+	now := time.Now()
+	for _, b := range s.Batches {
+		b.Time = now
+	}
+	f.folding.folders.Seal(s.Set)
+	f.folding.noteUnmet()
+	if fresh := f.folding.noteIgnored(); s.period > 0 { // otherwise the summary names them
+		f.folding.warnIgnored(fresh)
+	}
+	select {
+	case f.full <- s:
+	case <-flushing.Done():
+		return flushing.Err()
+	}
+	select {
+	case f.set = <-f.free:
+		f.set.Grow(len(f.folding.folders))
+		return nil
+	case <-flushing.Done():
+		return flushing.Err()
+	}
+}
+
+// commitAll writes the current set and waits until everything folded is committed and the claims of ended lanes are
+// released.
+func (f *filler) commitAll(flushing context.Context) error {
+	if err := f.handOver(flushing); err != nil {
+		return err
+	}
+	select {
+	case s := <-f.free: // no set is being written
+		f.free <- s
+		return nil
+	case <-flushing.Done():
+		return flushing.Err()
+	}
+}

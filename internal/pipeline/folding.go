@@ -1,0 +1,180 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
+)
+
+// A folding makes rows of lines in one attempt: the mapper turns a line into changes of rows, and the folders merge
+// these into a set. It belongs to the reader during the attempt.
+type folding struct {
+	run         *run
+	caps        sink.Caps
+	tables      []Table        // the run's tables; those that messages added in this attempt come last
+	have        []schema.Table // the tables as the database has them
+	constrained bool           // all batches keep their messages
+	mapper      *mapper
+	folders     fold.Folders
+	adding      int            // index of the table that is being added or whose key is being set; -1: none
+	again       bool           // there were earlier attempts
+	before      []status.Unmet // fields of the mapping that they missed
+	probed      int            // messages checked for an envelope
+}
+
+// newFolding starts a fold for tables of a database. before is the folding of the previous attempt, or nil.
+func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *folding, err error) {
+	f = &folding{run: r, adding: -1, caps: r.db.Caps(), tables: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
+	if before != nil {
+		before.noteAll()
+		f.again, f.probed = true, before.probed
+		f.before, _ = before.unmet()
+	}
+	f.mapper = r.newMapper(r.cfg.plan, r.cfg.whole)
+	if r.cfg.Restart.Rebuild && !h.hasWritten {
+		have = slices.Clone(have)
+		for i := range have {
+			have[i] = have[i].Clone()
+			have[i].Renew()
+		}
+	}
+	fitted, err := f.fit(have)
+	if err != nil {
+		return nil, err
+	}
+	for i := range fitted {
+		o, err := f.options(&f.tables[i], &fitted[i])
+		if err != nil {
+			return nil, err
+		}
+		f.addFolder(&fitted[i], o)
+	}
+	f.folders.Link()
+	for i := range f.tables {
+		if parent, _ := f.mapper.plan.Parent(i); parent >= 0 && !f.caps.Children {
+			return nil, sink.LacksError{Does: "write child tables"}
+		}
+	}
+	f.mapper.Names = h.streamNames
+	f.mapper.UseColumns(func(table int) (schema.Table, bool) {
+		if table == f.adding {
+			return schema.Table{}, false
+		}
+		return f.folders[table].Table(), true
+	})
+	return f, f.folders.Nest(f.mapper.plan)
+}
+
+// addFolder appends the folder of a table.
+func (f *folding) addFolder(fitted *schema.Table, o fold.Options) {
+	fitted.HasConstraints = fitted.HasConstraints || f.constrained
+	f.folders = append(f.folders, fold.NewFolder(f.run.names, *fitted, o))
+}
+
+// addTable adds the folder of a table that a message added, or replaces the folder of one that had no key yet.
+func (f *folding) addTable(fitted *schema.Table, o fold.Options) {
+	f.addFolder(fitted, o)
+	if last := len(f.folders) - 1; f.adding < last {
+		f.folders[f.adding], f.folders = f.folders[last], f.folders[:last]
+	}
+	f.adding = -1
+	if !f.run.looks {
+		f.folders.Link()
+	}
+}
+
+// fit returns the tables as the job wants them. The error joins the errors of all tables.
+func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
+	fitted := make([]schema.Table, len(tables))
+	var faults []error
+	for i := range tables {
+		fitted[i] = tables[i].Clone()
+		faults = append(faults, f.mapper.same(tables[:i], tables[i].FullName), f.mapper.plan.Fit(i, &fitted[i]))
+	}
+	return fitted, errors.Join(faults...)
+}
+
+// options returns the fold's options for a table of the job, as the database has it.
+func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
+	o := of.Fold
+	o.Limits = f.caps.Limits
+	if err := fold.CheckVersion(t, o); err != nil {
+		return o, err
+	}
+	if err := fold.CheckMerge(t, o); err != nil {
+		return o, SettingsError{err.Error()}
+	}
+	if t.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
+		f.run.cfg.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", t.Name))
+	}
+	if o.UnknownFields == "" {
+		o.UnknownFields = fold.IgnoreUnknown
+		if t.Ruled {
+			f.run.cfg.Log.Info(fmt.Sprintf("table %q counts as yours since %s: it gets no new columns, and fields without one are ignored. "+
+				"To add columns, undo that or use --unknown-fields add", t.Name, t.Rule()))
+		}
+		if t.Made || !t.Exists {
+			o.UnknownFields = fold.AddUnknown
+		}
+	}
+	o.MaxColumns = min(o.MaxColumns, max(0, f.caps.Columns-len(t.Columns)-len(o.Key)))
+	o.Log = f.run.cfg.Log
+	return o, nil
+}
+
+// add merges a line of a source into a set. If it fails, table is the index of the table that rejects the line, or -1.
+func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
+	if l.Err != nil && !(l.Null && f.isStream()) {
+		return f.noTable(), l.Err
+	}
+	changes, table, err := f.mapper.changes(l, source, at)
+	if err != nil {
+		return table, err
+	}
+	if table, err = f.folders.Add(s.Set, changes, at); err != nil {
+		return table, err
+	}
+	for i := range changes {
+		f.run.noteNulled(changes[i].Nulled)
+	}
+	if f.mapper.resume != nil && f.run.cfg.Resume != nil {
+		s.resume(f.mapper.resume)
+	}
+	if len(changes) > 0 {
+		f.run.noteNulled(f.mapper.nulled)
+		f.run.noteLost(f.mapper.lost)
+	}
+	return table, nil
+}
+
+// prefetch loads the memory that folding the next lines will touch into the CPU cache, if fields are columns. at is the
+// index of the current line.
+func (f *folding) prefetch(s *set, lines []feed.Line, at int) {
+	if f.mapper.plan.IsPlain() {
+		f.folders[0].CPUPrefetch(s.Batches[0], lines, at)
+	}
+}
+
+// noTable is the index of the table that rejects a malformed line, or -1 if there are several tables.
+func (f *folding) noTable() int {
+	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Star == nil {
+		return 0
+	}
+	return -1
+}
+
+// isStream reports whether the lines are a change stream, in which a line null follows the message that removed the row.
+func (f *folding) isStream() bool { return f.mapper.plan.Mapping().Envelope != nil }
+
+// noteAll reports what this attempt did not store as it came.
+func (f *folding) noteAll() {
+	f.noteUnmet()
+	f.noteIgnored()
+	f.noteMismatches()
+}

@@ -1,0 +1,145 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// A history is what a run has learned in its attempts. During an attempt only a field's owner may change it.
+type history struct {
+	tables      []Table // as the database names them; those that messages added come last
+	declared    int     // how many of them are configured
+	constrained bool    // a table has rejected a row
+	rewinds     rewinds
+	fences      fences
+	ends        map[string]int64 // end offsets of a catalog's lanes when the run began
+	nameless    bool             // another group member has the same name
+	// counted is, by lane, up to which offset the attempts have counted lines that they rejected before the database
+	// saw them. Lines that are read again are not counted again.
+	counted map[string]int64
+
+	streamNames map[string]string // see settings.Names; owned by the reader
+	keyless     map[string]bool   // see settings.Keyless; owned by the reader
+
+	hasWritten bool      // the job has written to the tables; owned by the flusher
+	pruned     time.Time // when old rejects were last removed; owned by the flusher
+}
+
+func newHistory(tables []Table) *history {
+	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, counted: map[string]int64{}, fences: fences{fencedOnce: map[string]bool{}, lost: map[string]bool{}}}
+}
+
+// maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a rewind. A server that is
+// restored more often cannot be relied on.
+const (
+	maxRewinds = 10
+	calm       = time.Minute
+)
+
+// rewinds counts the rewinds of a run.
+type rewinds struct {
+	inRow int
+	last  time.Time
+}
+
+// count counts a rewind. After too many it returns the reason as the run's error.
+func (r *rewinds) count(why error) error {
+	if time.Since(r.last) > calm {
+		r.inRow = 0
+	}
+	if r.inRow == maxRewinds {
+		return fmt.Errorf("%w (for the %dth time)", why, r.inRow+1)
+	}
+	r.inRow, r.last = r.inRow+1, time.Now()
+	return nil
+}
+
+// fences tracks the sources that other runs have written to since this run claimed them.
+type fences struct {
+	fencedOnce map[string]bool // fenced once
+	lost       map[string]bool // fenced more than once: another run has them now
+	err        error           // names the lost sources
+}
+
+// note records which sources another run has written to. The first time, that may have been the last flush of a killed
+// run, which arrived after its claim was released. The source then still belongs to this run.
+func (f *fences) note(err sink.FencedError, why error) {
+	for _, name := range err.Lanes {
+		if f.fencedOnce[name] {
+			f.lost[name] = true
+		}
+		f.fencedOnce[name] = true
+	}
+	if len(f.lost) > 0 {
+		f.err = why
+	}
+}
+
+// rewind begins a new attempt from the database's checkpoints if that can resolve the error. Otherwise it returns the
+// error.
+func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
+	var behind sink.BehindError
+	var fenced sink.FencedError
+	var unlogged sink.ErrUnlogged
+	var changed sink.ErrChanged
+	h := a.history
+	switch {
+	case a.inGroup && errors.As(err, &fenced):
+		a.run.p.Fenced() // the group decides who has the lanes: the run joins it again
+	case errors.Is(err, source.ErrNewLane):
+	case errors.Is(err, source.ErrNameTaken):
+		h.nameless = true
+	case errors.As(err, &fenced):
+		if h.fences.note(fenced, err); len(h.fences.lost) == a.known {
+			return nil, h.fences.err
+		}
+	case !errors.As(err, &behind) && !errors.As(err, &unlogged) && !errors.As(err, &changed):
+		return nil, err
+	}
+	if slices.ContainsFunc(a.lanes, func(l *lane) bool { return l.lost() > 0 }) {
+		return nil, err
+	}
+	if !errors.Is(err, source.ErrNewLane) { // a new lane is not an error
+		if err := h.rewinds.count(err); err != nil {
+			return nil, err
+		}
+	}
+	h.constrained = h.constrained || unlogged.Err != nil
+	a.run.cfg.Log.Warn(fmt.Sprintf("%v; reading again from the database's checkpoint", err))
+	var names []string
+	for _, l := range a.lanes {
+		l.progress.Drop()
+		h.counted[l.name] = max(h.counted[l.name], l.reading.counted)
+		names = append(names, l.name)
+	}
+	if err := a.run.cfg.Retry.Do(ctx, func() error { return a.run.claims.Drop(ctx, names...) }); err != nil {
+		return nil, err
+	}
+	return a.run.begin(ctx, h, a.folding)
+}
+
+// unfinished records where an error left the lanes, and adds to the error how many lines are lost.
+func (a *attempt) unfinished(err error) error {
+	perhaps := "" // the commit's answer may have been lost
+	if failed, ok := errors.AsType[*sink.Error](err); ok && (failed.Class == sink.Unknown || failed.Reason == "connection") {
+		perhaps = "perhaps "
+	}
+	for _, l := range a.lanes {
+		if l.reading.ended && l.flushed.safe == l.reading.read {
+			continue
+		}
+		s := l.stop(l.flushed.pos)
+		s.Lost = l.lost()
+		a.run.p.Stopped(s)
+		if s.Lost > 0 {
+			err = fmt.Errorf("%w; lines of %s that were read and %snot committed: %d. They are lost unless they are sent again", err, l.name, perhaps, s.Lost)
+		}
+	}
+	return err
+}

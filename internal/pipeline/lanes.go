@@ -1,0 +1,291 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/status"
+)
+
+// A start is a source of the run and where it continues.
+type start struct {
+	name     string // as returned by source.Kind.NameOf
+	traits   source.Traits
+	unnamed  bool // it has no name to keep a checkpoint under
+	reread   reread
+	cp       sink.Checkpoint
+	was      settings // the settings in cp
+	from     position
+	accepted bool // it continues because of --accept-settings
+	back     bool // this attempt has read it before
+}
+
+// reread tells who can read uncommitted lines of a source again.
+type reread int
+
+const (
+	byNobody   reread = iota // nobody: they are lost
+	byLaterRun               // a later run: stdin that a job resumes
+	byThisRun                // this run and later ones
+)
+
+// A lane is read in order and resumed independently; see [source.Source].
+type lane struct {
+	start
+	log      *slog.Logger
+	progress *status.Lane
+	source   source.Lane
+	begun    source.Begun  // as the source reports it
+	begin    position      // of the first line
+	period   time.Duration // longest that a line waits to be written; 0: no limit
+	// prompt keeps period even while more lines are waiting to be read. Otherwise a batch is filled until no more lines
+	// are waiting, for [catchUpPeriod] at most.
+	prompt bool
+
+	reading laneReading // owned by the reader
+	flushed laneFlushed // owned by the flusher
+
+	left atomic.Int64 // lines that were read but not folded because the attempt ended
+}
+
+// maxLanes is the maximum number of lanes in a set. 4,000 would save a fifth of the CPU time for 10,000 files of 50
+// messages (the section files of make bench). But two sets and a claim hold a lock for each lane, and a Postgres server
+// has room for 6,400 locks of all sessions by default.
+const maxLanes = 1000
+
+// An opener claims the lanes that the sources open, and puts their lines into the pool.
+type opener struct {
+	cfg     *Config
+	p       *status.Progress
+	options source.Options
+	claimer *claimer
+	scans   *scanPool
+	unread  *unreadFiles
+	spooled func(source.Source) source.Source // keeps the lines of the only source on disk; nil: not wanted
+	spool   source.Source                     // what spooled returned, open until everything is committed
+	lanes   []*lane                           // opened so far
+}
+
+// open reads the sources to their ends. When reading ends, lines read before are still put into the pool; when folding
+// ends, nothing is. src is the source of all of them if it is already open, else nil.
+func (o *opener) open(reading, folding context.Context, starts []start, src source.Source) (err error) {
+	if src != nil {
+		return o.read(reading, folding, src)
+	}
+	names := make([]string, len(starts))
+	for i := range starts {
+		names[i] = starts[i].name
+	}
+	if src, err = o.cfg.Kind.Open(reading, names, o.options); err != nil {
+		return err
+	}
+	if o.spooled != nil {
+		o.spool = o.spooled(src)
+		return o.read(reading, folding, o.spool)
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	return o.read(reading, folding, src)
+}
+
+// read puts the events of a source into the pool, until an error or its end.
+func (o *opener) read(reading, folding context.Context, src source.Source) error {
+	defer context.AfterFunc(reading, src.Stop)()
+	lanes := map[string]*lane{} // open lanes
+	ended := map[string]*lane{} // may come back
+	for {
+		e, err := src.Next(folding)
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		l := lanes[e.Lane]
+		switch {
+		case e.Kind == source.Opened && l == nil:
+			if err := o.waitCommitted(reading, folding, ended[e.Lane]); err != nil {
+				return err
+			}
+			if l, err = o.begin(reading, e, ended[e.Lane] != nil); err != nil {
+				return err
+			}
+			lanes[e.Lane] = l
+		case e.Kind == source.Closing, e.Kind == source.Lost:
+			if delete(lanes, e.Lane); l != nil {
+				ended[e.Lane] = l
+			}
+		case e.Kind == source.Barrier && l == nil:
+			l = ended[e.Lane]
+		}
+		if l == nil { // there was nothing to read
+			if e.Kind == source.Barrier {
+				e.Reached(source.Point{})
+			}
+			continue
+		}
+		if err := o.scans.put(reading, folding, l, e); err != nil {
+			return err
+		}
+	}
+}
+
+// waitCommitted waits until all lines of an ended lane are committed and its claim is released. Only then does its
+// checkpoint say where it continues. nil is no lane.
+func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error {
+	if l == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	if err := o.scans.put(reading, folding, l, source.Event{Kind: source.Barrier, Lane: l.name, Reached: func(source.Point) { close(done) }}); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-reading.Done():
+		return reading.Err()
+	}
+}
+
+// begin claims a lane that a source opened. back means that this attempt has read it before. It returns nil if there is
+// nothing to read.
+func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, error) {
+	s, err := o.claimer.claim(ctx, e.Lane)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	s.back = back
+	l := &lane{start: *s, log: o.cfg.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.traits, o.cfg.Source.Follow)), period: o.cfg.BatchPeriod}
+	l.source, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
+	finished := err == io.EOF
+	if err != nil && !finished {
+		l.progress.Remove()
+		if err := o.unread.noteUnread(s, err); err != nil {
+			return nil, err
+		}
+		return nil, o.cfg.Retry.Do(ctx, func() error { return o.claimer.claims.Drop(ctx, s.name) })
+	}
+	l.begun = l.source.Begun()
+	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
+	defer func() { l.flushed.pos = l.begin }()
+	switch {
+	case l.begun.Kept:
+		l.begin.offset = l.begun.Offset
+		if l.begun.At == s.from.mark.Source {
+			l.begin.line = s.from.line
+		}
+	case l.begun.At != "":
+		l.begin.line, l.begin.offset = s.from.line, max(s.from.offset, l.begun.Offset)
+	}
+	if at, ok := source.As[source.Sized](l.source); ok {
+		l.progress.Locate(l.begin.offset, func() (offset, size int64) { return at.RawOffset(), at.Size() })
+	}
+	if at, ok := source.As[source.Lagging](l.source); ok {
+		topic, number := at.Partition()
+		l.progress.Partition(topic, number, at.Lag, at.Connected)
+	}
+	l.prompt = l.period > 0
+	if l.period == 0 && (l.begun.Waits || o.cfg.MaxRate > 0) {
+		l.period, l.prompt = livePeriod, o.cfg.MaxRate > 0 || !l.traits.Stored() && !l.traits.Records
+	}
+	o.lanes = append(o.lanes, l)
+	if finished {
+		o.claimer.skipOpened(s)
+	} else {
+		o.logStart(l)
+	}
+	return l, nil
+}
+
+// rereadable returns who can read uncommitted lines of an open lane again. FIFO lines cannot be read again.
+func (l *lane) rereadable() reread {
+	if l.begun.Once {
+		return byNobody
+	}
+	return l.reread
+}
+
+// stop describes where a lane was left. Everything before the position is committed.
+func (l *lane) stop(at position) status.Stop {
+	s := status.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.begun.Kept || l.rereadable() != byNobody}
+	if read, ok := source.As[source.Sized](l.source); ok && read.Size() > 0 {
+		// Files are read ahead, and offsets in compressed files count uncompressed bytes.
+		s.Read = min(1, float64(min(at.offset, read.RawOffset()))/float64(read.Size()))
+	}
+	return s
+}
+
+// countUnfolded counts lines that were read but not folded because the attempt ends.
+func (l *lane) countUnfolded(lines, bytes int64) {
+	l.left.Add(lines)
+	l.progress.Read(lines, bytes, false, time.Time{})
+}
+
+// countUnfoldedBlock counts the lines of a block that was not scanned. It ignores nil.
+func (l *lane) countUnfoldedBlock(b *source.Block) {
+	if b == nil {
+		return
+	}
+	n, _ := b.Lines(math.MaxInt)
+	l.countUnfolded(int64(n), max(b.Oversize, int64(len(b.Data))))
+}
+
+// lost counts the lines that were read, are not in the database, and cannot be read again by this run. Lines of a spool
+// are lost only if they were committed, and removed from the spool, before the database was restored.
+func (l *lane) lost() int64 {
+	switch {
+	case l.rereadable() == byThisRun:
+		return 0
+	case l.begun.Kept:
+		return l.flushed.pos.read - l.flushed.safe
+	}
+	return l.reading.read + l.left.Load() - l.flushed.safe
+}
+
+// kindOf returns how a source is read, for the status page.
+func kindOf(t source.Traits, follow bool) status.Kind {
+	switch {
+	case t.Records:
+		return status.Partition
+	case t.Dialed:
+		return status.Dialed
+	case t.Live:
+		return status.Listening
+	case !t.Named || follow:
+		return status.Waiting
+	}
+	return status.File
+}
+
+// logStart logs where a source continues.
+func (o *opener) logStart(l *lane) {
+	switch from := &l.from; {
+	case from.mark.Feed.Resume != "":
+		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.cfg.Feed.ResumeField, from.mark.Feed.Resume))
+	case l.traits.Records && l.begun.At != "":
+		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.begin.offset))
+	case l.begin.offset > 0:
+		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, l.begin.line, l.begin.offset))
+	}
+	if at, ok := source.As[source.Addressed](l.source); ok && at.Addr() != nil {
+		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, at.Addr()))
+	}
+}
+
+// close closes what stays open until everything is committed. err may be the error that ended reading.
+func (o *opener) close(err error) error {
+	if o.spool == nil {
+		return err
+	}
+	if failed := o.spool.Close(); failed != nil && !errors.Is(err, failed) {
+		return errors.Join(err, failed)
+	}
+	return err
+}

@@ -1,0 +1,350 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/mapping/envelope"
+)
+
+// foldBlock folds the lines of a block.
+func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
+	l, r := e.lane, &e.lane.reading
+	if e.Restart {
+		r.restart()
+	}
+	if e.Line > 0 {
+		r.begin(e.Line - 1)
+	}
+	if e.failed != nil {
+		return e.failed
+	}
+	if e.Conn != r.conn {
+		r.conn, r.feed.repeats, r.feed.opening = e.Conn, 0, true
+	}
+	before, folded, at := r.read, r.folded, 0
+	if e.Oversize > 0 {
+		at, err = rd.oversize(e)
+	} else {
+		at, err = rd.foldLines(flushing, e)
+	}
+	if at > 0 || len(e.Data) == 0 {
+		rd.moveTo(e, at)
+	}
+	named := e.Time
+	if n := len(e.lines); n > 0 && rd.cfg.Feed.TimeField != "" {
+		for m := range e.lines[n-1].Messages(rd.scan) {
+			named = feedTime(m, rd.feedNames.time)
+		}
+	}
+	l.progress.Read(r.read-before, e.size(at), r.folded > folded, named)
+	if at < len(e.Data) {
+		l.countUnfolded(e.count()-(r.read-before), e.size(len(e.Data))-e.size(at))
+	}
+	rd.read = rd.read || r.read > before
+	return err
+}
+
+// oversize rejects a line that exceeds the limit, of which only the beginning was read. It returns 0 if the line is
+// left for the next run.
+func (rd *reader) oversize(e *event) (at int, err error) {
+	r := &e.lane.reading
+	was := r.feed
+	v := rd.reject(e.lane, fold.Place{Line: r.line() + 1, Offset: e.Offset}, rd.folding.noTable(), bytes.TrimSuffix(e.Data, newline),
+		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.cfg.Source.MaxLine))
+	if v.fate == unread {
+		r.feed = was
+		return 0, v.err
+	}
+	r.advance()
+	return len(e.Data), v.err
+}
+
+// count returns the number of lines in a block.
+func (e *event) count() int64 {
+	if e.Oversize > 0 {
+		return 1
+	}
+	return int64(len(e.lines))
+}
+
+// size returns the size in bytes, in the source, of a block up to an index.
+func (e *event) size(at int) int64 {
+	if at > 0 && e.Oversize > 0 {
+		return e.Oversize
+	}
+	return int64(at)
+}
+
+// moveTo records that the lines of the block up to an index are folded.
+func (rd *reader) moveTo(e *event, at int) {
+	l, r := e.lane, &e.lane.reading
+	read := r.at(e.OffsetAfter(at), mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark})
+	if read != r.pos { // otherwise the set was handed over
+		r.pos = read
+		rd.filler.addLane(l)
+	}
+}
+
+// A verdict is the result of folding a line.
+type verdict struct {
+	fate  fate
+	table *mapping.NewTable // the table to add, if needsTable
+	err   error             // ends the lane; after the line if the line is done
+}
+
+type fate int
+
+const (
+	done       fate = iota // folded or rejected, or a message about the feed
+	unread                 // left for the next run
+	needsSet               // the set must be written first
+	needsTable             // a table must be added first
+)
+
+// A message is a line of a block, or an element of one.
+type message struct {
+	*feed.Line
+	of      *event
+	index   int // of its line in the block
+	begin   int // of its line in the block's data
+	element int // see [fold.Place]
+}
+
+// foldLines folds the lines of a block and returns the index after the last folded one.
+func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err error) {
+	r := &e.lane.reading
+	for i := range e.lines {
+		line := &e.lines[i]
+		rd.folding.prefetch(rd.filler.set, e.lines, i)
+		m, v := message{Line: line, of: e, index: i, begin: at}, verdict{}
+		switch {
+		case line.Blank:
+		case line.Array:
+			v = rd.foldArray(flushing, &m)
+		default:
+			v = rd.foldMessage(flushing, &m)
+		}
+		if v.fate == unread {
+			return at, v.err
+		}
+		at = min(at+line.Size+1, len(e.Data))
+		r.advance()
+		if err = v.err; err == nil && (rd.filler.isFull() || rd.filler.isEager()) {
+			err = rd.split(flushing, e, at)
+		}
+		if err != nil {
+			return at, err
+		}
+	}
+	return at, nil
+}
+
+// foldArray folds the elements of an array, all into the same set.
+func (rd *reader) foldArray(flushing context.Context, m *message) (v verdict) {
+	if err := rd.beginArray(flushing, m); err != nil {
+		return verdict{fate: unread, err: err}
+	}
+	was := m.of.lane.reading.feed
+	for element := range m.Messages(rd.scan) {
+		m.element++
+		one := rd.foldMessage(flushing, &message{element, m.of, m.index, m.begin, m.element})
+		if one.fate == unread {
+			m.of.lane.reading.feed, rd.torn = was, m.element > 1
+			return one
+		}
+		if v.err == nil {
+			v.err = one.err
+		}
+	}
+	return v
+}
+
+// beginArray hands over the set if an element of an array may end the run, or add a table, which would divide the array
+// between sets.
+func (rd *reader) beginArray(flushing context.Context, m *message) error {
+	f := rd.folding
+	adds := f.run.cfg.Star != nil && !f.run.looks && !f.constrained
+	if rd.filler.set.Rows() > 0 && (adds || rd.cfg.Rejects.To == FailRejects) {
+		if err := rd.split(flushing, m.of, m.begin); err != nil {
+			return err
+		}
+	}
+	if adds {
+		f.constrained = true
+		f.folders.KeepMessages()
+	}
+	return nil
+}
+
+// foldMessage folds or rejects a message, after what it needs.
+func (rd *reader) foldMessage(flushing context.Context, m *message) verdict {
+	r := &m.of.lane.reading
+	for {
+		was := r.feed
+		v := rd.foldOnce(m)
+		if v.fate == done {
+			return v
+		}
+		r.feed = was // the message will be read again, here or by the next run
+		exists, err := true, error(nil)
+		switch v.fate {
+		case unread:
+			return v
+		case needsSet:
+			err = rd.split(flushing, m.of, m.begin)
+		case needsTable:
+			exists, err = rd.addTable(flushing, m, v.table)
+		}
+		if err != nil {
+			return verdict{fate: unread, err: err}
+		}
+		if !exists {
+			rd.countMessage(m.of.lane) // there is nothing to remove
+			return verdict{}
+		}
+	}
+}
+
+// split hands over the set with the lines before an index of a block.
+func (rd *reader) split(flushing context.Context, e *event, at int) error {
+	if at > 0 {
+		rd.moveTo(e, at)
+	}
+	return rd.filler.handOver(flushing)
+}
+
+// addTable adds a table for a message. exists is false if there is no such table and the message only removes rows.
+func (rd *reader) addTable(flushing context.Context, m *message, n *mapping.NewTable) (exists bool, err error) {
+	if rd.folding.mapper.rejectAgain(n) {
+		return true, nil
+	}
+	t, err := rd.adder.find(flushing, n)
+	if t == nil || err != nil {
+		return false, err
+	}
+	o, ok, err := rd.adder.add(t, m.Line, rd.filler.open)
+	if !ok || err != nil {
+		return true, err // the mapper rejects the line
+	}
+	// From now on all batches keep their messages.
+	if fold.MayReject(&t.fitted, &o) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
+		if err := rd.split(flushing, m.of, m.begin); err != nil {
+			return true, err
+		}
+	}
+	rd.folding.addTable(&t.fitted, o)
+	rd.filler.set.Grow(len(rd.folding.folders))
+	return true, nil
+}
+
+// foldOnce folds or rejects a message.
+func (rd *reader) foldOnce(m *message) verdict {
+	e, line := m.of, m.Line
+	l := e.lane
+	place := fold.Place{Lane: rd.filler.laneIndex(l), Line: l.reading.line() + 1, Offset: e.Offset + int64(m.begin), Element: m.element}
+	if e.Records != nil {
+		place.Offset = e.Records[m.index].Offset
+	}
+	rd.filler.startPeriod(l)
+	if rd.cfg.Feed.hasControl() && line.Err == nil {
+		if pass, err := rd.controlMessage(l, line); err != nil {
+			return verdict{err: fmt.Errorf("%s: %w", l.name, err)}
+		} else if pass {
+			return verdict{}
+		}
+	}
+	table, err := rd.folding.add(rd.filler.set, line, l.name, place)
+	switch err := err.(type) {
+	case nil:
+		if rd.folding.mapper.plan.IsPlain() && rd.folding.probed < envelopeProbes {
+			rd.warnEnvelope(l, line.Text, place.Line)
+		}
+		rd.countMessage(l)
+		return verdict{}
+	case *feed.Error:
+		// At the end of a followed file, another file has replaced it.
+		last := e.Tail && m.begin+line.Size+1 >= len(e.Data)
+		if last && err.Reason == feed.Truncated && l.traits.Named && !rd.cfg.Source.Follow {
+			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
+			return verdict{fate: unread}
+		}
+		return rd.reject(l, place, table, line.Text, err)
+	case *mapping.NewTable:
+		return verdict{fate: needsTable, table: err}
+	default:
+		if err == fold.ErrSplit {
+			return verdict{fate: needsSet}
+		}
+		if errors.As(err, new(*mapping.TypeChangedError)) {
+			err = fmt.Errorf("%w: name a type for the column in a config file, or, once the feed has only the new type, %s", err, rd.adder.admission.howToRebuild())
+		}
+		return verdict{fate: unread, err: fmt.Errorf("%s line %d: %w", l.name, place.Line, err)}
+	}
+}
+
+// envelopeProbes is how many messages of a run are checked for an envelope. A change stream may begin with some that
+// are not rows.
+const envelopeProbes = 10
+
+// warnEnvelope warns, once, if a message looks like an envelope whose fields would become columns.
+func (rd *reader) warnEnvelope(l *lane, message []byte, line int64) {
+	rd.folding.probed++
+	if of := envelope.DetectPreset(message); of != "" {
+		l.log.Warn(fmt.Sprintf("%s line %d looks like a message of a change stream, whose row is in an envelope: --envelope %s reads that; without it the fields of the envelope are the columns", l.name, line, of))
+		rd.folding.probed = envelopeProbes
+	}
+}
+
+// countMessage counts a line of a lane as a message.
+func (rd *reader) countMessage(l *lane) {
+	l.reading.folded++
+	rd.filler.addLane(l)
+}
+
+// reject handles a line that cannot be folded.
+func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) verdict {
+	if rd.cfg.Feed.resumes(l.traits) && l.reading.feed.seen(line) {
+		return verdict{} // counted when it came first
+	}
+	rejected := fold.NewReject(at, table, why, line)
+	rd.filler.startPeriod(l)
+	continues := l.begun.At != "" && l.begun.At == l.from.mark.Source
+	if !continues || at.Offset >= rd.counted[l.name] {
+		l.progress.Reject(&rejected)
+	}
+	l.reading.rejected++
+	l.reading.counted = at.Offset + 1
+	switch rd.cfg.Rejects.To {
+	case DiscardRejects:
+	case FailRejects:
+		return verdict{fate: unread, err: rejectedError(&l.start, &rejected)}
+	default:
+		rejected.Lane = rd.filler.laneIndex(l)
+		rd.filler.addLane(l)
+		rd.filler.set.Reject(rejected)
+	}
+	return verdict{err: tooMany(rd.cfg, rd.p.Rejected(), rejected.Detail)}
+}
+
+// rejectedError ends a run that accepts no bad lines.
+func rejectedError(of *start, r *fold.Reject) error {
+	place := fmt.Sprintf("line %d (byte %d)", r.Line, r.Offset)
+	if of.traits.Records {
+		place = fmt.Sprintf("offset %d", r.Offset)
+	}
+	return fmt.Errorf("%w: %s %s%s: %s", ErrRejected, of.name, place, fold.ElementText(r.Element), r.Detail)
+}
+
+// tooMany ends a run that has rejected too many lines.
+func tooMany(c *Config, n int64, last string) error {
+	if n > c.Rejects.Max {
+		return fmt.Errorf("rejected lines: %d, more than --max-rejects %d; the last: %s", n, c.Rejects.Max, last)
+	}
+	return nil
+}

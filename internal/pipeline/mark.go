@@ -1,0 +1,74 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+)
+
+// A position tells how far a source was read. It is at the end of a line.
+type position struct {
+	line   int64 // lines before it
+	offset int64 // bytes before it, uncompressed, as messages show them
+	mark   mark
+	read   int64 // lines of the source that this attempt has read
+}
+
+// A mark is what a checkpoint keeps, as JSON, to resume its source. The job does not read the part that belongs to the
+// source or the spool around it.
+type mark struct {
+	Source source.Cursor `json:"source,omitempty"`
+	Feed   feedMark      `json:"feed,omitzero"`
+}
+
+// feedMark is where weir asks a feed to resume.
+type feedMark struct {
+	Resume string `json:"resume,omitempty"` // the feed's resume value
+	// Rejected identifies the rejected lines after it, which the feed may send again: for each a space and its CRC-64
+	// (ECMA) in 16 hexadecimal digits. Before identifies the rejected lines right before its first message.
+	Rejected string `json:"rejected,omitempty"`
+	Before   string `json:"before,omitempty"`
+}
+
+// positionOf returns the position in a checkpoint.
+func positionOf(cp sink.Checkpoint) (p position, err error) {
+	if cp.Mark == "" {
+		return p, nil
+	}
+	p.line, p.offset = cp.Line, cp.Offset
+	return p, json.Unmarshal([]byte(cp.Mark), &p.mark)
+}
+
+// checkpoint returns the checkpoint of a position.
+func (p position) checkpoint() (sink.Checkpoint, error) {
+	text, err := json.Marshal(p.mark)
+	if err != nil {
+		return sink.Checkpoint{}, fmt.Errorf("keeping a checkpoint: %w", err)
+	}
+	return sink.Checkpoint{Line: p.line, Offset: p.offset, Mark: string(text)}, nil
+}
+
+// A laneCursor counts the lines of a lane.
+type laneCursor struct {
+	read   int64 // lines that this attempt has read; never decreases
+	before int64 // value of read at the first line of the current file or connection; negative if earlier runs read some of it
+}
+
+// begin begins a lane of which earlier runs have read some lines.
+func (c *laneCursor) begin(lines int64) { c.before = c.read - lines }
+
+// restart begins another file or connection.
+func (c *laneCursor) restart() { c.begin(0) }
+
+// advance counts a line.
+func (c *laneCursor) advance() { c.read++ }
+
+// line returns how many lines of the current file or connection were read.
+func (c *laneCursor) line() int64 { return c.read - c.before }
+
+// at returns the position after the lines that were read.
+func (c *laneCursor) at(offset int64, mark mark) position {
+	return position{line: c.line(), offset: offset, mark: mark, read: c.read}
+}

@@ -1,0 +1,483 @@
+package pipeline_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/mapping/paths"
+	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/postgres"
+	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/status"
+	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
+	"github.com/weirsync/weir/internal/test/testpg"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		benchRows = 5_000
+	}
+	goleak.VerifyTestMain(testpg.Tests{M: m})
+}
+
+func isPostgres(dest string) bool { return strings.HasPrefix(dest, "postgres://") }
+
+func driverOf(dest string) sink.Driver {
+	if isPostgres(dest) {
+		return postgres.Driver
+	}
+	return sqlite.Driver
+}
+
+// openSink opens a database as weir does.
+func openSink(t testing.TB, dest string, level sink.Level) sink.Sink {
+	t.Helper()
+	db, err := driverOf(dest).Open(t.Context(), dest, sink.Options{Level: level, Log: logtest.New(t)})
+	testcheck.NoError(t, err)
+	return db
+}
+
+// openClaims opens the claims of job t.
+func openClaims(t *testing.T, dest string) sink.Claims {
+	t.Helper()
+	claims, err := driverOf(dest).OpenClaims(t.Context(), dest, "t", sink.Options{Level: sink.Off, Log: logtest.New(t)})
+	testcheck.NoError(t, err)
+	t.Cleanup(func() { claims.Close() })
+	return claims
+}
+
+// openSQL opens a database to read, as another program would.
+func openSQL(t *testing.T, dest string) *sql.DB {
+	t.Helper()
+	driver := "pgx"
+	if !isPostgres(dest) {
+		driver, dest = "sqlite", "file:"+dest+"?mode=ro"
+	}
+	db, err := sql.Open(driver, dest)
+	testcheck.NoError(t, err)
+	return db
+}
+
+func write(t *testing.T, path string, feed []string) {
+	t.Helper()
+	testcheck.NoError(t, os.WriteFile(path, []byte(strings.Join(feed, "\n")+"\n"), 0o644))
+}
+
+func query(t *testing.T, dest, q string) string {
+	t.Helper()
+	db := openSQL(t, dest)
+	defer db.Close()
+	var s sql.NullString
+	if err := db.QueryRow(q).Scan(&s); err != nil {
+		t.Fatalf("%s: %v", q, err)
+	}
+	return s.String
+}
+
+// has checks the result of a query.
+func has(t *testing.T, dest, want, q string) {
+	t.Helper()
+	if is := query(t, dest, q); is != want {
+		t.Errorf("%s: %s, want %s", q, is, want)
+	}
+}
+
+// both runs a test with each kind of database.
+func both(t *testing.T, test func(t *testing.T, dest string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "t.db")) })
+	t.Run("postgres", func(t *testing.T) { test(t, testpg.New(t)) })
+}
+
+// nth is a fault of the nth flush.
+func nth(n int, fault sinktest.Fault) sinktest.Faults {
+	return sinktest.Flushes(func(c sinktest.Call) (f sinktest.Fault) {
+		if c.N == n {
+			f = fault
+		}
+		return f
+	})
+}
+
+// TestSync_ServerRestored: a server with asynchronous commits is killed again and again, and acknowledged batches that
+// it lost are read again.
+func TestSync_ServerRestored(t *testing.T) {
+	s := testpg.Start(t, "fsync=on")
+	dest := s.Database(t)
+	feed, path := newRouted(rand.New(rand.NewPCG(1, 0)), 3000), filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, feed.lines)
+	target := &restoredServer{t: t, server: s}
+	c, behind := tablesConfig(t, path, twoTables...), 0
+	c.BatchRows, c.Log = 30, logtest.To(func(text string) {
+		if strings.Contains(text, "was restored to an earlier state") {
+			behind++
+		}
+	})
+	db := openSink(t, dest, sink.Off)
+	defer db.Close()
+	target.Sink = sinktest.Retry(db, time.Minute, func(*sink.Error) {})
+	testcheck.NoError(t, pipeline.Run(t.Context(), c, target, sinktest.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), status.New(twoTables...)))
+	if behind != target.kills || behind == 0 {
+		t.Errorf("did not exercise: of %d kills the server was restored to an earlier state after %d", target.kills, behind)
+	}
+	t.Logf("the server was killed %d times and lost commits %d times", target.kills, behind)
+	feed.applied(t, dest)
+}
+
+// restoredServer is a sink whose server is killed after some flushes.
+type restoredServer struct {
+	sink.Sink
+	t              *testing.T
+	server         *testpg.Server
+	flushes, kills int
+}
+
+func (g *restoredServer) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	res, err := g.Sink.Flush(ctx, f)
+	if g.flushes++; err != nil {
+		return res, err
+	}
+	return res, ofTest(func() {
+		switch {
+		case g.kills < 6 && g.flushes%12 == []int{6, 11}[g.kills%2]: // one flush is lost, or several
+			g.server.Settle(g.t)
+			g.server.Freeze(g.t, "walwriter") // it would write to disk what nothing waits for
+		case g.kills < 6 && g.flushes%12 == 0:
+			g.server.Kill()
+			g.server.Restart(g.t)
+			g.kills++
+		}
+	})
+}
+
+// ofTest makes a function that may end the test callable from within a run: it returns an error, so the run ends first.
+func ofTest(do func()) error {
+	err, ended := errors.New("the test has failed"), make(chan struct{})
+	go func() {
+		defer close(ended)
+		do()
+		err = nil
+	}()
+	<-ended
+	return err
+}
+
+// TestBatches_ByMemory: a file is folded as far as memory allows. If all rows are new, larger batches would save
+// nothing, and batches are written while the file is read.
+func TestBatches_ByMemory(t *testing.T) {
+	const messages = 240_000
+	for name, test := range map[string]struct {
+		repeats     int // messages per id
+		buffer      int64
+		least, most int64 // number of batches
+	}{
+		"in one batch":                   {2, 1 << 30, 1, 1},
+		"all rows are new":               {1, 1 << 30, 2, 3},
+		"as much as the buffer may hold": {2, 8 << 20, 2, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			feed := make([]string, messages)
+			for i := range feed {
+				feed[i] = fmt.Sprintf(`{"id":%d,"a":%d}`, i/test.repeats, i)
+			}
+			dir := t.TempDir()
+			path := filepath.Join(dir, "feed.jsonl")
+			write(t, path, feed)
+			c := configOf(t, path, "fail")
+			c.BatchRows, c.BatchPeriod, c.Buffer = 0, 0, test.buffer
+			dest := filepath.Join(dir, "t.db")
+			p := succeeds(t, c, dest, nil)
+			if got := p.Snapshot().Batches; got < test.least || got > test.most {
+				t.Errorf("%d batches, want %d to %d", got, test.least, test.most)
+			}
+			if got, want := query(t, dest, "SELECT count(*) || ' ' || max(a) FROM t"), fmt.Sprint(messages/test.repeats, " ", messages-1); got != want {
+				t.Errorf("the table is %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// lateCommit is a database in which a killed run commits once more right after a new run has read the tables.
+type lateCommit struct {
+	sink.Sink
+	asked bool
+}
+
+func (l *lateCommit) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
+	if !l.asked {
+		l.asked = true
+		return []schema.Table{{Name: wanted[0].Name}}, nil
+	}
+	return l.Sink.Tables(ctx, wanted...)
+}
+
+func TestSync_TheTableIsMadeByALateCommit(t *testing.T) {
+	dir := t.TempDir()
+	feed, db := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
+	testcheck.NoError(t, os.WriteFile(feed, []byte("{\"id\":1}\n{\"id\":2}\n"), 0o600))
+	c := configOf(t, feed, "table")
+	succeedsUntil(t, c, db, nil, never)
+	late := &lateCommit{}
+	if _, err := runUntil(t, c, db, func(s sink.Sink) sink.Sink { late.Sink = s; return late }, never); err != nil || !late.asked {
+		t.Errorf("the run ended with %v", err)
+	}
+}
+
+// TestSync_ConstraintAddedMeanwhile: messages that violate a constraint added during the run are found one by one,
+// although the current batch has not kept its messages.
+func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
+	var feed []string
+	for i := range 100 {
+		feed = append(feed, fmt.Sprintf(`{"id":%d,"n":%d}`, i, i))
+	}
+	feed = append(feed, `{"id":7,"a":"kept"}`, `{"id":7,"n":3,"a":"lost"}`, `{"id":200,"n":200}`)
+	path := filepath.Join(t.TempDir(), "feed.jsonl")
+	write(t, path, feed)
+	both(t, func(t *testing.T, dest string) {
+		again := 0
+		c := configOf(t, path, "table")
+		c.BatchRows, c.BatchPeriod, c.Log = 10, 0, logtest.To(func(text string) {
+			if strings.Contains(text, "reading again") {
+				again++
+			}
+		})
+		succeedsUntil(t, c, dest, func(db sink.Sink) sink.Sink { return &addsIndex{Sink: db, t: t, dest: dest} }, never)
+		if again != 1 {
+			t.Errorf("the source was read again %d times", again)
+		}
+		has(t, dest, "101 5150", "SELECT count(*) || ' ' || sum(n) FROM t")
+		has(t, dest, "7 kept", "SELECT n || ' ' || a FROM t WHERE id = 7")
+		has(t, dest, "1 102", "SELECT count(*) || ' ' || max(line) FROM weir_rejects")
+	})
+}
+
+// execSQL runs a statement as another program would.
+func execSQL(t testing.TB, dest, statement string) {
+	t.Helper()
+	driver := "pgx"
+	if !isPostgres(dest) {
+		driver = "sqlite"
+	}
+	db, err := sql.Open(driver, dest)
+	testcheck.NoError(t, err)
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Error(err)
+	}
+}
+
+// addsIndex is a sink that adds a unique index to its table after the third flush.
+type addsIndex struct {
+	sink.Sink
+	t       *testing.T
+	dest    string
+	flushes int
+}
+
+func (a *addsIndex) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
+	res, err := a.Sink.Flush(ctx, f)
+	if a.flushes++; err == nil && a.flushes == 3 {
+		return res, ofTest(func() { execSQL(a.t, a.dest, "CREATE UNIQUE INDEX other ON t (n)") })
+	}
+	return res, err
+}
+
+// TestProgress_Pending: lines are pending until they are committed, even if line numbers restart with another file.
+func TestProgress_Pending(t *testing.T) {
+	for name, period := range map[string]time.Duration{"committed at once": time.Millisecond, "not at all": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "feed.jsonl")
+			for name, text := range map[string]string{path: "{\"id\":1}\nbad\n{\"id\":2}\n\n", path + ".new": "{\"id\":3}\n{\"id\":4}\n"} {
+				testcheck.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+			}
+			c := configOf(t, path, "table")
+			c.Source.Follow, c.BatchPeriod = true, period
+			pending := func(lines int64) int64 {
+				if period == time.Hour {
+					return lines
+				}
+				return 0
+			}
+			p, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), nil, func(p *status.Progress) bool {
+				s := p.Snapshot()
+				if s.Lines == 4 && s.Pending == pending(4) {
+					_ = os.Rename(path+".new", path) // the second time there is none
+				}
+				return s.Lines == 6 && s.Pending == pending(6) && s.Lanes[0].Pending == s.Pending
+			})
+			testcheck.NoError(t, err)
+			s := p.Snapshot()
+			if s.Pending != 0 || s.Lanes[0].Open || s.Lanes[0].LastMessage.IsZero() || s.Lanes[0].Rejected != 1 || s.Tables[0].Messages != 4 {
+				t.Errorf("at the end: %+v", s)
+			}
+		})
+	}
+}
+
+// These tests run into several tables. The field TABLE.FIELD is FIELD of a table, and id is its id if it has others.
+
+var twoTables = []string{"a", "b"}
+
+// tablesConfig returns the configuration of a run of a feed into tables.
+func tablesConfig(t *testing.T, path string, tables ...string) pipeline.Config {
+	c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 20, Buffer: 1 << 24, Rejects: pipeline.RejectRules{To: pipeline.KeepRejects, Max: 1 << 30}, Log: logtest.New(t)}
+	m := &mapping.Mapping{File: "t.yaml"}
+	for _, name := range tables {
+		of := mapping.Table{Name: name, Key: []string{"id"}, DeleteWhen: paths.When{{{Path: paths.FieldPath(name + ".op"), In: []paths.Value{{Text: "delete"}}}}}, Rules: fold.Rules{MaxColumns: 500}}
+		for _, field := range []string{"id", "op", "x", "c0", "c1"} {
+			from := paths.FieldPath(name + "." + field)
+			if of.When = append(of.When, paths.All{{Path: from, Present: paths.MustBePresent}}); field != "op" {
+				of.Columns = append(of.Columns, mapping.Column{Name: field, From: []mapping.Source{{From: from}}})
+			}
+		}
+		of.Columns[0].From = append(of.Columns[0].From, mapping.Source{From: paths.FieldPath("id")})
+		m.Tables = append(m.Tables, of)
+	}
+	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
+	return c
+}
+
+// A routed feed has lines for two tables. Some of them are not messages.
+type routed struct {
+	lines []string
+	rows  map[string]map[string][2]string // by table and id
+	bad   int                             // number of bad messages
+}
+
+func newRouted(r *rand.Rand, n int) *routed {
+	feed := &routed{rows: map[string]map[string][2]string{"a": {}, "b": {}}}
+	for i := range n {
+		var fields []string
+		var changes []func()
+		bad := false
+		for _, table := range twoTables {
+			if r.IntN(3) == 0 {
+				continue
+			}
+			id, rows, c := fmt.Sprintf("%04d", r.IntN(n/8+1)), feed.rows[table], r.IntN(2)
+			if r.IntN(20) == 0 { // the table rejects the message
+				bad = true
+			} else {
+				fields = append(fields, fmt.Sprintf(`"%s.id":%q`, table, id))
+			}
+			if r.IntN(8) == 0 {
+				fields = append(fields, fmt.Sprintf(`"%s.op":"delete"`, table))
+				changes = append(changes, func() { delete(rows, id) })
+			} else {
+				value := fmt.Sprint(i)
+				if c == 1 || i > n/2 { // c0 has only integers at first
+					value = `"` + value + `"`
+				}
+				fields = append(fields, fmt.Sprintf(`"%s.c%d":%s`, table, c, value))
+				changes = append(changes, func() {
+					row := rows[id]
+					row[c] = fmt.Sprint(i)
+					rows[id] = row
+				})
+			}
+		}
+		line := "{" + strings.Join(fields, ",") + "}"
+		if r.IntN(20) == 0 {
+			line, bad = "nonsense", true
+		}
+		if feed.lines = append(feed.lines, line); bad {
+			feed.bad++
+			continue
+		}
+		for _, change := range changes {
+			change()
+		}
+	}
+	return feed
+}
+
+// applied checks that the tables have the feed's rows and that each bad line is kept once.
+func (f *routed) applied(t *testing.T, dest string) {
+	t.Helper()
+	for table, rows := range f.rows {
+		var want []string
+		for _, id := range slices.Sorted(maps.Keys(rows)) {
+			want = append(want, id+" "+rows[id][0]+" "+rows[id][1])
+		}
+		has(t, dest, strings.Join(want, ", "), "SELECT string_agg(id || ' ' || coalesce(c0, '') || ' ' || coalesce(c1, ''), ', ' ORDER BY id) FROM "+table)
+	}
+	has(t, dest, fmt.Sprint(f.bad, " ", f.bad), "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects")
+}
+
+// TestTables_FaultyDatabase: database calls fail during a run of several files, before or after they take effect.
+func TestTables_FaultyDatabase(t *testing.T) {
+	sinktest.Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
+		feed := newRouted(rnd, 300)
+		c := tablesConfig(t, "", twoTables...)
+		c.Sources = nil
+		for lines := range slices.Chunk(feed.lines, 100) {
+			c.Sources = append(c.Sources, filepath.Join(t.TempDir(), "feed.jsonl"))
+			write(t, c.Sources[len(c.Sources)-1], lines)
+		}
+		seed := rnd.Uint64()
+		both(t, func(t *testing.T, dest string) {
+			db := openSink(t, dest, sink.Off)
+			defer db.Close()
+			var failed atomic.Int64
+			faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
+			if err := pipeline.Run(t.Context(), c, sinktest.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
+				sinktest.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), status.New(twoTables...)); err != nil {
+				t.Fatal(err)
+			}
+			if failed.Load() == 0 {
+				t.Error("did not exercise: no call failed")
+			}
+			feed.applied(t, dest)
+		})
+	})
+}
+
+// TestTables_OneJobIsForOneSetOfTables: other tables need another job, unless the job accepts additional tables. The
+// order of the tables does not matter.
+func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
+	both(t, func(t *testing.T, dest string) {
+		path := filepath.Join(t.TempDir(), "feed.jsonl")
+		run := func(accepts bool, tables ...string) error {
+			c := tablesConfig(t, path, tables...)
+			c.Restart.AcceptSettings = accepts
+			_, err := runToEnd(t, c, dest, nil)
+			return err
+		}
+		lines := []string{`{"id":1,"a.x":1,"b.x":1,"c.x":1}`, `{"id":2,"a.x":2,"b.x":2,"c.x":2}`}
+		write(t, path, lines[:1])
+		testcheck.NoError(t, run(false, twoTables...))
+		for _, other := range [][]string{{"c", "d"}, {"a"}, {"a", "b", "c"}} {
+			if err := run(false, other...); !errors.As(err, new(pipeline.SettingsError)) {
+				t.Errorf("a run into %q: %v", other, err)
+			}
+		}
+		write(t, path, lines)
+		if err := errors.Join(run(true, "a", "b", "c"), run(false, "a", "b", "c"), run(false, "b", "c", "a")); err != nil {
+			t.Error(err)
+		}
+		has(t, dest, "2 2 1", "SELECT (SELECT count(*) FROM a) || ' ' || (SELECT count(*) FROM b) || ' ' || (SELECT count(*) FROM c)")
+	})
+}

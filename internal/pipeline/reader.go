@@ -1,0 +1,261 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/status"
+)
+
+// A reader folds the lines of the lanes into sets.
+type reader struct {
+	cfg       *Config
+	feedNames feedNames
+	p         *status.Progress
+	claims    sink.Claims
+	folding   *folding
+	filler    *filler
+	scans     *scanPool
+	adder     *tableAdder
+	unread    *unreadFiles
+	counted   map[string]int64 // see history
+	scan      *feed.Scanner    // of the elements of arrays
+
+	read   bool  // at least one line was read
+	failed error // the error that ended reading
+	broken bool  // a fold has panicked: the current set may have half of a message
+	torn   bool  // the current set has only a part of an array
+}
+
+// laneReading is the reader's state of a lane.
+type laneReading struct {
+	laneCursor
+	seq  int64    // of the last set that had the lane
+	pos  position // after the last folded line
+	conn int      // connection of the current lines; see [source.Block]
+	feed feedState
+
+	ended   bool  // all its lines were folded
+	counted int64 // up to which offset rejected lines are counted
+
+	inSet int // position in the current set, from 1; 0: not in it
+	tally
+	replaces  bool // see setLane
+	tentative bool
+}
+
+// fill folds the lines in the pool until there are no more.
+func (rd *reader) fill(reading, flushing context.Context) error {
+	rd.filler.set = <-rd.filler.free
+	defer rd.p.Step(false)
+	err := rd.guard(func() error { return rd.foldAll(reading, flushing) })
+	if err == nil || flushing.Err() != nil {
+		return nil // the flusher reports the error
+	}
+	// Lines read before the error are good and are written, so this error must not end the flusher.
+	rd.failed = err
+	if rd.broken || rd.torn {
+		return nil
+	}
+	return rd.guard(func() error { return rd.filler.handOver(flushing) })
+}
+
+// foldAll folds lines until the end, and hands them over.
+func (rd *reader) foldAll(reading, flushing context.Context) error {
+	for {
+		rd.p.Step(true)
+		e, more, err := rd.next(flushing)
+		switch {
+		case err != nil:
+			return err
+		case !more:
+			return rd.end(reading, flushing)
+		case e == nil:
+			continue
+		}
+		err = rd.handle(flushing, e)
+		rd.scans.release(e)
+		rd.p.SetBuffer(int64(rd.filler.set.Bytes()))
+		rd.folding.noteMismatches()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// guard is [source.Guard] for functions that fold.
+func (rd *reader) guard(do func() error) error {
+	returned := false
+	err := source.Guard(func() error {
+		err := do()
+		returned = true
+		return err
+	})
+	rd.broken = rd.broken || !returned
+	return err
+}
+
+// end hands over the last set.
+func (rd *reader) end(reading, flushing context.Context) error {
+	rd.failed = rd.scans.err
+	switch {
+	case reading.Err() == nil:
+		return rd.filler.handOver(flushing)
+	case errors.Is(rd.failed, context.Canceled):
+		rd.failed = nil
+	}
+	if rd.filler.rebuild != noRebuild && !rd.read {
+		return nil // tables are not emptied if nothing was read
+	}
+	return rd.filler.handOver(flushing)
+}
+
+// next waits for an event. It returns nil if the current set is due first. more is false after the last event.
+func (rd *reader) next(flushing context.Context) (e *event, more bool, err error) {
+	var due <-chan time.Time
+	s := rd.filler.set
+	if s.period > 0 {
+		wait := time.Until(s.first.Add(s.period))
+		if !s.prompt && len(rd.scans.events) > 0 { // the source is behind
+			wait = time.Until(s.first.Add(max(s.period, catchUpPeriod)))
+		}
+		if wait <= 0 && len(rd.filler.free) > 0 {
+			if err := rd.filler.handOver(flushing); err != nil {
+				return nil, true, err
+			}
+		} else { // while the database is busy, the set keeps filling
+			timer := time.NewTimer(max(wait, s.period/16))
+			defer timer.Stop()
+			due = timer.C
+		}
+	}
+	select {
+	case e, more = <-rd.scans.events:
+		return scanned(e), more, nil
+	default:
+	}
+	idle := time.NewTimer(livePeriod) // until lines of other sources are written
+	defer idle.Stop()
+	select {
+	case e, more = <-rd.scans.events:
+		return scanned(e), more, nil
+	case <-due:
+	case <-idle.C:
+		if rd.filler.set.period == 0 {
+			err = rd.filler.handOver(flushing)
+		}
+	}
+	return nil, true, err
+}
+
+// scanned waits until an event is scanned, and returns it. It returns nil for nil.
+func scanned(e *event) *event {
+	if e != nil {
+		<-e.ready
+	}
+	return e
+}
+
+// handle handles an event.
+func (rd *reader) handle(flushing context.Context, e *event) error {
+	if !rd.filler.hasRoomFor(e.lane) {
+		if err := rd.filler.handOver(flushing); err != nil {
+			return err
+		}
+	}
+	switch e.of.Kind {
+	case source.Opened:
+		return rd.beginLane(flushing, e.lane)
+	case source.Barrier:
+		return rd.reach(flushing, e)
+	case source.Closing:
+		return rd.endLane(e.lane, e.of.Err)
+	case source.Lost:
+		return rd.loseLane(flushing, e.lane)
+	}
+	was := e.lane.reading.read
+	err := rd.guard(func() error { return rd.foldBlock(flushing, e) })
+	switch {
+	case rd.broken || e.failed != nil:
+		return e.panicked(e.lane.reading.read-was, err)
+	case err == nil && rd.filler.isFull():
+		return rd.filler.handOver(flushing)
+	}
+	return err
+}
+
+// panicked returns the error for a panic in the scan or fold of a block. folded is how many of its lines were folded.
+func (e *event) panicked(folded int64, err error) error {
+	l, r := e.lane, &e.lane.reading
+	n, _ := e.Lines(math.MaxInt)
+	l.progress.Read(folded, 0, false, time.Time{})
+	l.countUnfolded(int64(n)-folded, e.size(len(e.Data)))
+	before, at := r.line()-folded, max(0, min(folded, int64(n)-1)) // if handing over panicked, all are folded
+	what, first, last := "line", before+at+1, before+int64(n)
+	if e.Records != nil {
+		what, first, last = "offset", e.Records[at].Offset, e.Records[n-1].Offset
+	}
+	return fmt.Errorf("%s %ss %d to %d: weir itself failed on one of them, and none was written; please report it with the %s: %w", l.name, what, first, last, what, err)
+}
+
+// beginLane begins to read an opened lane.
+func (rd *reader) beginLane(flushing context.Context, l *lane) error {
+	rd.filler.open[l] = true
+	fresh := l.cp.Mark == "" && l.reread != byNobody
+	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
+		replaces: fresh && l.cp.Seq > 0, tentative: fresh && !l.begun.Kept && l.begun.At == ""}
+	r := &l.reading
+	if rd.filler.rebuild == rebuildDone && !l.back { // its checkpoint was read before the tables were emptied
+		r.seq = 0
+	}
+	r.pos = l.begin
+	r.begin(r.pos.line)
+	r.feed = feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
+	if err := errors.Join(rd.filler.settings.learn(&l.start), rd.adder.check(flushing, &l.start)); err != nil {
+		return err
+	}
+	moved := l.traits.Records && l.begun.At != l.from.mark.Source
+	if l.begun.At != "" && !l.begun.Kept && (l.from == (position{}) || moved) {
+		rd.filler.addLane(l) // the next run begins there too, even if nothing is read
+	}
+	if l.accepted || rd.filler.rebuild == rebuildDue {
+		rd.filler.addLane(l)
+	}
+	return nil
+}
+
+// endLane removes a lane that ended, perhaps with an error. Its claim is released once its lines are committed.
+func (rd *reader) endLane(l *lane, err error) error {
+	delete(rd.filler.open, l)
+	l.progress.Close()
+	rd.filler.set.ended = append(rd.filler.set.ended, l)
+	if err != nil {
+		return rd.unread.noteUnread(&l.start, err)
+	}
+	l.reading.ended = true
+	return nil
+}
+
+// loseLane removes a lane that the consumer group has assigned to another member.
+func (rd *reader) loseLane(flushing context.Context, l *lane) error {
+	delete(rd.filler.open, l)
+	l.reading.ended = true
+	l.progress.Remove()
+	return rd.cfg.Retry.Do(flushing, func() error { return rd.claims.Drop(flushing, l.name) })
+}
+
+// reach commits a lane and tells the source that is waiting for that.
+func (rd *reader) reach(flushing context.Context, e *event) error {
+	if err := rd.filler.commitAll(flushing); err != nil {
+		return err
+	}
+	at := &e.lane.reading.pos.mark
+	e.of.Reached(source.Point{Cursor: at.Source, Resume: at.Feed.Resume})
+	return nil
+}

@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+)
+
+// A set is what one flush writes. It is passed from the reader to the flusher and back.
+type set struct {
+	*fold.Set
+	first   time.Time     // when the first line arrived
+	period  time.Duration // longest that it waits: the shortest period of the lanes; 0: no limit
+	prompt  bool          // it is written after period even if there is more to read; see lane.prompt
+	lanes   []setLane
+	ended   []*lane // claims to release when the set is committed
+	rebuild bool    // the tables are emptied first
+	// resumes are the resume values of the source, as JSON, in order. They are passed on once the set is committed.
+	resumes     [][]byte
+	resumeBytes int
+}
+
+// setLane is a lane of a set, and how far it is read when the set is committed.
+type setLane struct {
+	lane     *lane
+	cp       sink.Checkpoint // without the lines that the database rejects
+	pos      position        // that cp was made from
+	replaces bool            // replaces the rejects that are kept of the source
+	// tentative: the position is written only if a message was accepted, so a run with other settings can start over.
+	tentative bool
+	tally
+}
+
+// tally counts the lines of a lane by result.
+type tally struct {
+	folded   int64 // in this run
+	rejected int64
+}
+
+func newSet(tables int) *set { return &set{Set: fold.NewSet(tables)} }
+
+func (s *set) reset() {
+	s.Reset()
+	clear(s.lanes)
+	clear(s.ended)
+	clear(s.resumes)
+	*s = set{Set: s.Set, lanes: s.lanes[:0], ended: s.ended[:0], resumes: s.resumes[:0]}
+}
+
+// resume adds a value from which the source resumes after the last folded line.
+func (s *set) resume(value []byte) {
+	s.resumes = append(s.resumes, bytes.Clone(value))
+	s.resumeBytes += len(value) + resumeOverhead
+}
+
+// resumeOverhead is about what a value takes in addition to its bytes.
+const resumeOverhead = 64
+
+// isEmpty reports whether there is nothing to write. A lane that is unnamed has no checkpoint to write.
+func (s *set) isEmpty() bool {
+	for i := range s.lanes {
+		if !s.lanes[i].lane.unnamed {
+			return false
+		}
+	}
+	return s.Rows() == 0 && len(s.Rejects) == 0 && !s.Truncates()
+}

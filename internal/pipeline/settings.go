@@ -1,0 +1,203 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirsync/weir/internal/mapping"
+)
+
+// settings decide how lines are folded. Checkpoints keep them.
+type settings struct {
+	Flags map[string]string `json:"flags"`          // by name
+	Keys  map[string]string `json:"keys,omitempty"` // of the mapping, for all tables
+	// Tables are in the job's order, which is also the order of the identities in a checkpoint.
+	Tables []tableSettings `json:"tables,omitempty"`
+	// Names map the names in the database of tables that messages added to the names in the stream, if several of those
+	// are one name in the database. They are no settings, and may grow.
+	Names map[string]string `json:"names,omitempty"`
+	// Keyless are the tables without a key that messages added. They are no settings, either.
+	Keyless map[string]bool `json:"keyless,omitempty"`
+}
+
+type tableSettings struct {
+	Name string            `json:"name"`
+	Keys map[string]string `json:"keys"`
+}
+
+func (t *tableSettings) isNamed(other tableSettings) bool { return t.Name == other.Name }
+
+// keyless names a table without a key. "": all have one, or it is not known.
+func (s *settings) keyless() string {
+	for _, t := range s.Tables {
+		if t.Keys["key"] == mapping.NoKey {
+			return fmt.Sprintf("table %q", t.Name)
+		}
+	}
+	for name := range s.Keyless {
+		return fmt.Sprintf("table %q", name)
+	}
+	return ""
+}
+
+func parseSettings(text string) (s settings, err error) {
+	if text == "" {
+		return s, nil
+	}
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return s, fmt.Errorf("reading the settings of the checkpoint: %w", err)
+	}
+	return s, nil
+}
+
+// keptSettings are the settings that the next checkpoints keep. The reader owns them during an attempt.
+type keptSettings struct {
+	settings        // including Names and Keyless, which may grow
+	text     string // the same, as JSON
+}
+
+// keepSettings returns settings for the next checkpoints. names and keyless are what the run knows of tables that
+// messages add; the result shares the maps and adds to them.
+func keepSettings(s settings, names map[string]string, keyless map[string]bool) (*keptSettings, error) {
+	s.Names, s.Keyless = names, keyless
+	k := &keptSettings{settings: s}
+	return k, k.write()
+}
+
+func (k *keptSettings) write() error {
+	text, err := json.Marshal(&k.settings)
+	k.text = string(text)
+	return err
+}
+
+// refresh replaces the settings once the keys of tables are known.
+func (k *keptSettings) refresh(s settings) error {
+	s.Names, s.Keyless = k.Names, k.Keyless
+	k.settings = s
+	return k.write()
+}
+
+// rename records the name of a table in the stream.
+func (k *keptSettings) rename(table, of string) error {
+	k.Names[table] = of
+	return k.write()
+}
+
+// addKeyless records that a table has no key.
+func (k *keptSettings) addKeyless(table string) error {
+	k.Keyless[table] = true
+	return k.write()
+}
+
+// learn adds the names and keyless tables in the checkpoint that a source continues from.
+func (k *keptSettings) learn(s *start) error {
+	if s.from == (position{}) || len(s.was.Names)+len(s.was.Keyless) == 0 {
+		return nil
+	}
+	maps.Copy(k.Keyless, s.was.Keyless)
+	for name, of := range s.was.Names {
+		if _, known := k.Names[name]; !known {
+			k.Names[name] = of
+		}
+	}
+	return k.write()
+}
+
+// settingsOf returns the settings of a run. tables are the configured tables as the database names them.
+func settingsOf(c *Config, tables []Table) (s settings) {
+	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.plan.Mapping().Fingerprint()
+	maps.Copy(s.Flags, c.Kind.Settings)
+	if c.Star != nil {
+		tables = append(slices.Clone(tables), *c.Star)
+	}
+	for i := range tables {
+		t := &tables[i]
+		key := t.Key
+		if t.KeyOpen {
+			key = nil
+		}
+		s.Tables = append(s.Tables, tableSettings{t.Name, t.Fingerprint(key)})
+	}
+	return s
+}
+
+// rebuildOnly are the settings that can change only with an empty table, because rows or values of the old setting
+// would remain.
+var rebuildOnly = []string{"key", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type", "on_delete"}
+
+// untilKeyed are the settings of a table that are empty in a checkpoint while its key is open.
+var untilKeyed = []string{"key", "version_field", "version_scope"}
+
+// changes describes the settings that differ from a checkpoint's. rebuild is true if one of them is in rebuildOnly.
+// fresh are the tables that are new. byFlags means that flags set the settings of now.
+func changes(was, now *settings, byFlags bool) (words []string, rebuild bool, fresh []string) {
+	compare := func(prefix string, old, new map[string]string) {
+		called := func(name string) string {
+			if byFlags {
+				return "--" + strings.ReplaceAll(name, "_", "-")
+			}
+			return prefix + name
+		}
+		isOpen := old["key"] == "" || new["key"] == ""
+		all := map[string]string{}
+		maps.Copy(all, old)
+		maps.Copy(all, new)
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if hashed(old[name]) == hashed(new[name]) || isOpen && slices.Contains(untilKeyed, name) {
+				continue
+			}
+			rebuild = rebuild || slices.Contains(rebuildOnly, name)
+			was, is := readable(old[name]), readable(new[name])
+			if was == is || strings.HasPrefix(old[name]+new[name], mapping.HashPrefix) {
+				words = append(words, called(name)+" has changed")
+			} else {
+				words = append(words, fmt.Sprintf("%s was %s and is %s", called(name), orNone(was), orNone(is)))
+			}
+		}
+	}
+	compare("--", was.Flags, now.Flags)
+	compare("", was.Keys, now.Keys)
+	old := was.Tables
+	if len(old) == 1 && len(now.Tables) == 1 && (old[0].Name == mapping.Star) == (now.Tables[0].Name == mapping.Star) {
+		old = []tableSettings{{now.Tables[0].Name, old[0].Keys}} // the only table may have several names
+	}
+	for _, t := range old {
+		if i := slices.IndexFunc(now.Tables, t.isNamed); i >= 0 {
+			compare("tables."+t.Name+".", t.Keys, now.Tables[i].Keys)
+		} else {
+			words = append(words, fmt.Sprintf("table %q is no longer one of the job", t.Name))
+		}
+	}
+	for _, t := range now.Tables {
+		if !slices.ContainsFunc(old, t.isNamed) {
+			words = append(words, fmt.Sprintf("table %q is new", t.Name))
+			fresh = append(fresh, t.Name)
+		}
+	}
+	return words, rebuild, fresh
+}
+
+// readable returns a setting's value for the user, without what its name already says.
+func readable(value string) string {
+	name, _, _ := strings.Cut(value, " "+mapping.HashPrefix)
+	return name
+}
+
+// hashed returns a setting's value without what is there for the user only.
+func hashed(value string) string {
+	if at := strings.Index(value, mapping.HashPrefix); at >= 0 {
+		return value[at:]
+	}
+	return value
+}
+
+func orNone(value string) string {
+	if value == "" {
+		return "not set"
+	}
+	return strconv.Quote(value)
+}

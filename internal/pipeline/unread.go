@@ -1,0 +1,46 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// unreadFiles are the files of an attempt that could not be read to their ends. The files after them are still read:
+// otherwise one damaged archive would block its folder forever.
+type unreadFiles struct {
+	cfg  *Config
+	ends bool // the first one ends the run, which needs all input
+
+	mu    sync.Mutex
+	first error
+	count int
+}
+
+// noteUnread records why a source was not read to its end. It returns the error if the run cannot continue without it.
+func (u *unreadFiles) noteUnread(s *start, err error) error {
+	if u.ends || len(u.cfg.Sources) < 2 || u.cfg.Source.Follow || !s.traits.Stored() || s.traits.Records || errors.Is(err, context.Canceled) {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.count++; u.first == nil {
+		u.first = err
+	}
+	u.cfg.Log.Warn(fmt.Sprintf("%v; the other files are read", err), "source", s.name)
+	return nil
+}
+
+// err returns the error that the run ends with.
+func (u *unreadFiles) err() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch u.count {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("a file was not read to its end: %w", u.first)
+	}
+	return fmt.Errorf("%d files were not read to their ends; the first: %w", u.count, u.first)
+}

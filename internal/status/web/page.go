@@ -1,0 +1,304 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
+)
+
+//go:embed page.html rejects.html page.css page.js icon.svg
+var files embed.FS
+
+var pages = template.Must(template.New("").Funcs(template.FuncMap{
+	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": span, "words": words, "zero": zero, "seconds": seconds,
+	"percent": percent, "number": number, "unit": unit, "sum": sum,
+	"bytes":  func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
+	"memory": func(n int64) string { return strings.ReplaceAll(quantity.BinaryBytes(n), " ", noBreak) },
+}).ParseFS(files, "*.html"))
+
+// seconds formats a number of seconds as a duration.
+func seconds(s float64) string {
+	const longest = 9e9 // a time.Duration holds 9.2e9 seconds
+	return quantity.Duration(time.Duration(min(s, longest) * float64(time.Second)))
+}
+
+// span formats a duration in whole seconds, which does not change too fast to read.
+func span(d time.Duration) string { return quantity.Duration(d.Truncate(time.Second)) }
+
+// zero returns the CSS class that dims a zero in a table.
+func zero(n any) string {
+	if fmt.Sprint(n) == "0" {
+		return " zero"
+	}
+	return ""
+}
+
+var reasonWords = map[feed.Reason]string{
+	feed.NotJSON: "is not JSON", feed.Truncated: "ends in the middle of a value", feed.TrailingData: "has data after the object",
+	feed.NotObject: "is not an object", feed.InvalidUTF8: "is not valid UTF-8", feed.Surrogate: "has half a surrogate pair",
+	feed.TooDeep: "is nested too deeply", feed.TooLong: "is too long", feed.BadKey: "has no usable key", feed.BadName: "has a field name that no column can have",
+	feed.BadValue: "has a value that does not fit", feed.BadColumn: "has a field that no column takes", feed.BadVersion: "has no usable version",
+	feed.Unmatched: "matches no table", feed.Database: "was rejected by the database",
+}
+
+// words explains in words why a line was rejected.
+func words(reason string) string { return cmp.Or(reasonWords[feed.Reason(reason)], reason) }
+
+// noBreak is a non-breaking space. It keeps a unit on the line of its number.
+const noBreak = "\u00a0"
+
+func percent(part, whole int64) string {
+	return fmt.Sprintf("%d"+noBreak+"%%", min(100, 100*part/max(1, whole)))
+}
+
+// unit returns the part of a quantity after its number, or "" if it has several numbers.
+func unit(quantity string) string {
+	if unit := strings.TrimLeft(quantity, "0123456789.,"+noBreak); !strings.ContainsAny(unit, "0123456789") {
+		return unit
+	}
+	return ""
+}
+
+// number returns the part of a quantity before the unit, including a space between them.
+func number(quantity string) string { return strings.TrimSuffix(quantity, unit(quantity)) }
+
+// places tells where lines are.
+type places struct{ records func(source string) bool }
+
+// Place returns where a line is in a source.
+func (p places) Place(name string, line, offset int64, element int) string {
+	if p.records != nil && p.records(name) {
+		return "offset " + quantity.Grouped(offset) + fold.ElementText(element)
+	}
+	return "line " + quantity.Grouped(line) + fold.ElementText(element)
+}
+
+func sum(counts map[string]int64) (n int64) {
+	for _, each := range counts {
+		n += each
+	}
+	return n
+}
+
+// render answers with a page.
+func render(w http.ResponseWriter, name string, data any) {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = b.WriteTo(w) // an error means that the browser has left
+}
+
+func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
+	did := s.Progress.Snapshot()
+	render(w, "page.html", &page{s.status(), places{s.Records}, s.history.upTo(momentOf(&did, time.Now()), did.Start)})
+}
+
+// page has the data and methods for the page's template.
+type page struct {
+	*Status
+	places
+	moments []moment // of the charts
+}
+
+// State describes in a sentence what the run does.
+func (p *page) State() string {
+	switch quiet := p.Since(p.LastMessage); {
+	case len(p.Stalled) > 0:
+		return p.StallText(p.Stalled[0])
+	case p.NotReady != "":
+		return "Not ready: " + p.NotReady
+	case p.Writing() != nil && p.Flushing.Search != "":
+		return fmt.Sprintf("Writing for %s, %s", span(p.Since(p.Flushing.Since)), p.Flushing.Search)
+	case p.Writing() != nil:
+		return fmt.Sprintf("Writing %s for %s", quantity.Count(p.Flushing.Rows, "row"), span(p.Since(p.Flushing.Since)))
+	case p.LastMessage.IsZero():
+		return "Running: no message so far"
+	case quiet > longQuiet:
+		return fmt.Sprintf("Running: no message for %s", span(quiet))
+	}
+	return "Running"
+}
+
+// longQuiet is the time without a message from which the page mentions it.
+const longQuiet = time.Minute
+
+// StallText says in a sentence why the run is stalled.
+func (p *page) StallText(s Stall) string {
+	if lasts := p.Since(s.Since); lasts >= time.Second {
+		return fmt.Sprintf("Stalled for %s: %s", span(lasts), s.Text)
+	}
+	return "Stalled: " + s.Text
+}
+
+// OtherStalls are the stalls that State does not name.
+func (p *page) OtherStalls() []Stall { return p.Stalled[min(1, len(p.Stalled)):] }
+
+// OnlyFiles reports that no source is live. Messages of a file may have any age.
+func (p *page) OnlyFiles() bool {
+	return len(p.Sources) > 0 && !slices.ContainsFunc(p.Sources, func(s Source) bool { return s.Kind != kinds[status.File] })
+}
+
+// Since returns the time from t to the time of the page.
+func (p *page) Since(t time.Time) time.Duration { return max(0, p.Time.Sub(t)) }
+
+// Running returns how long the run has lasted.
+func (p *page) Running() time.Duration { return p.Since(p.Started) }
+
+// RatesOver returns the period that rates cover.
+func (p *page) RatesOver() time.Duration { return time.Duration(p.RateSeconds * float64(time.Second)) }
+
+// RowsPerSecond returns the rate of all tables.
+func (p *page) RowsPerSecond() (n float64) {
+	for i := range p.Tables {
+		n += p.Tables[i].RowsPerSecond
+	}
+	return n
+}
+
+// Rows returns the number of rows in all batches.
+func (p *page) Rows() (n int64) {
+	for i := range p.Tables {
+		t := &p.Tables[i]
+		n += t.Inserted + t.Updated + t.Unchanged + t.Deleted
+	}
+	return n
+}
+
+// Folded returns the share of messages that were folded into the row of an earlier message, or "".
+func (p *page) Folded() string {
+	var folded, all int64
+	for i := range p.Tables {
+		folded, all = folded+p.Tables[i].Coalesced, all+p.Tables[i].Messages
+	}
+	if folded == 0 {
+		return ""
+	}
+	return percent(folded, all)
+}
+
+// LastFlush returns the last flush, or nil.
+func (p *page) LastFlush() *Flush {
+	if n := len(p.RecentFlushes); n > 0 {
+		return &p.RecentFlushes[n-1]
+	}
+	return nil
+}
+
+// Writing returns the current flush; nil if there is none, or it has just begun.
+func (p *page) Writing() *Flushing {
+	if p.Flushing == nil || p.Since(p.Flushing.Since) < status.LongFlush {
+		return nil
+	}
+	return p.Flushing
+}
+
+// AllRetries returns how often database calls were retried.
+func (p *page) AllRetries() int64 { return sum(p.Retries) }
+
+// RetryReasons lists why.
+func (p *page) RetryReasons() string {
+	var why []string
+	for _, reason := range slices.Sorted(maps.Keys(p.Retries)) {
+		if n := p.Retries[reason]; n > 0 {
+			why = append(why, reason+" "+quantity.Grouped(n))
+		}
+	}
+	return strings.Join(why, ", ")
+}
+
+// AnyLag reports whether the lag of any source is known.
+func (p *page) AnyLag() bool {
+	return slices.ContainsFunc(p.Sources, func(s Source) bool { return s.LagSeconds != nil || s.LagRecords != nil })
+}
+
+// Only reports whether a source is the only one on the page. Files that were read to their ends are not on it.
+func (p *page) Only(source string) bool {
+	return len(p.Sources) == 1 && p.Sources[0].Source == source
+}
+
+// Name returns the part of a source's name that distinguishes it from others in its folder.
+func (s *Source) Name() string {
+	if s.Topic != "" {
+		return s.Topic + "/" + s.Partition
+	}
+	return s.Source[strings.LastIndexByte(s.Source, '/')+1:]
+}
+
+// Folder returns the part before Name.
+func (s *Source) Folder() string { return strings.TrimSuffix(s.Source, s.Name()) }
+
+const (
+	rejectsShown = 50
+	rejectShown  = 2000 // bytes of each line
+	// rejectsPatience limits the time of the query.
+	rejectsPatience = 5 * time.Second
+)
+
+// rejects is the page of rejected lines.
+type rejects struct {
+	places
+	Job, RejectsAt string
+	Why            string // why there are no lines
+	Lines          []reject
+	Most           int
+	Longest        int64
+}
+
+type reject struct {
+	sink.Kept
+	Text string
+	More int64 // bytes that are not shown
+}
+
+// serveRejects answers with the last rejected lines. They contain data and visitors do not log in, so visitors from
+// other machines only get the command that prints them.
+func (s *Site) serveRejects(local bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p := &rejects{places: places{s.Records}, Job: s.Job, RejectsAt: s.RejectsAt, Most: rejectsShown, Longest: rejectShown}
+		switch {
+		case s.LastRejects == nil:
+			p.Why = "The database does not keep them:"
+		case !local:
+			p.Why = "They may contain any data of the feed, so they are shown only if weir listens on the loopback interface, as with --metrics-addr 127.0.0.1:PORT."
+		default:
+			p.Why = s.readRejects(r.Context(), p)
+		}
+		render(w, "rejects.html", p)
+	}
+}
+
+// readRejects adds lines to a page, or returns why it cannot.
+func (s *Site) readRejects(ctx context.Context, p *rejects) (why string) {
+	if !s.rejecting.TryLock() {
+		return "They are being read for somebody else: try again."
+	}
+	defer s.rejecting.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, rejectsPatience)
+	defer cancel()
+	last, err := s.LastRejects(ctx, rejectsShown)
+	if err != nil {
+		return "The database cannot be read now."
+	}
+	for _, k := range last {
+		text := k.Text[:min(len(k.Text), rejectShown)]
+		p.Lines = append(p.Lines, reject{k, strings.ToValidUTF8(string(text), "�"), int64(len(k.Text) - len(text))})
+	}
+	return ""
+}

@@ -1,0 +1,375 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/status"
+	"github.com/weirsync/weir/internal/status/web"
+	"github.com/weirsync/weir/internal/test/testcheck"
+)
+
+// site returns a site of a run that has done nothing yet.
+func site(tables ...string) *web.Site {
+	return &web.Site{Job: "j", To: "t.db", Version: "v1", Progress: status.New(tables...), Metrics: http.NotFoundHandler(), BufferLimit: 1 << 20}
+}
+
+// get sends a request to a site that listens at addr.
+func get(t *testing.T, s *web.Site, addr, method, host, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	l, err := web.Listen(addr)
+	testcheck.NoError(t, err)
+	defer l.Close()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
+	r.Host = host
+	s.Handler(l).ServeHTTP(w, r)
+	return w
+}
+
+const loopback = "127.0.0.1:0"
+
+// page returns a page of a site and checks that it contains texts.
+func page(t *testing.T, s *web.Site, path string, texts ...string) string {
+	t.Helper()
+	page := get(t, s, loopback, "GET", "localhost", path).Body.String()
+	for _, text := range texts {
+		if !strings.Contains(page, text) {
+			t.Errorf("%q is missing:\n%s", text, page)
+		}
+	}
+	return page
+}
+
+func TestHandler_HealthAndReadiness(t *testing.T) {
+	s := site("t")
+	f := func(path string, code int, text string) {
+		t.Helper()
+		if w := get(t, s, loopback, "GET", "any.name", path); w.Code != code || text != "" && w.Body.String() != text {
+			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, code, text)
+		}
+	}
+	f("/healthz", 200, "ok\n")
+	f("/readyz", 503, "not reading yet\n")
+	s.Progress.Open("f", status.File)
+	f("/readyz", 200, "ok\n")
+	f("/debug/pprof/", 404, "")
+	s.Progress.Retry(&sink.Error{Reason: "connection"})
+	f("/readyz", 503, "waiting for the database (connection)\n")
+	f("/healthz", 200, "ok\n")
+}
+
+// A request under a foreign host name is refused: otherwise a page elsewhere whose name resolves to this machine could
+// read the site.
+func TestHandler_NamesThatMayBeForeignAreRefused(t *testing.T) {
+	s := site("t")
+	f := func(addr, host string, code int) {
+		t.Helper()
+		for _, path := range []string{"/", "/api/status", "/rejects"} {
+			if w := get(t, s, addr, "GET", host, path); w.Code != code {
+				t.Errorf("%s by %q: %d, want %d", path, host, w.Code, code)
+			}
+		}
+	}
+	for _, host := range []string{"localhost", "LOCALHOST:9461", "127.0.0.1:9461", "[::1]:9461", "192.0.2.1", "[2001:db8::1]"} {
+		f(loopback, host, 200)
+	}
+	for _, host := range []string{"evil.example", "evil.example:9461", "localhost.evil.example", "127.0.0.1.evil.example", "", "evil.example:80:80"} {
+		f(loopback, host, 403)
+	}
+	f("localhost:0", "localhost:9461", 200)
+}
+
+func TestHandler_OnlyReads(t *testing.T) {
+	s := site("t")
+	for _, path := range []string{"/", "/api/status", "/rejects", "/metrics", "/page.js", "/readyz"} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} {
+			if w := get(t, s, loopback, method, "localhost", path); w.Code != 405 {
+				t.Errorf("%s %s: %d, want 405", method, path, w.Code)
+			}
+		}
+	}
+	if w := get(t, s, loopback, "HEAD", "localhost", "/"); w.Code != 200 {
+		t.Errorf("HEAD: %d", w.Code)
+	}
+}
+
+func TestHandler_BrowsersLoadNothingFromElsewhere(t *testing.T) {
+	s := site("t")
+	for _, path := range []string{"/", "/api/status", "/rejects", "/page.js", "/page.css", "/icon.svg", "/nothing"} {
+		w := get(t, s, loopback, "GET", "localhost", path)
+		for name, want := range map[string]string{"Content-Security-Policy": "default-src 'none'; script-src 'self';", "X-Content-Type-Options": "nosniff",
+			"Cross-Origin-Resource-Policy": "same-origin", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"} {
+			if have := w.Header().Get(name); !strings.HasPrefix(have, want) {
+				t.Errorf("%s: %s is %q", path, name, have)
+			}
+		}
+		if strings.Contains(w.Header().Get("Content-Security-Policy"), "unsafe") {
+			t.Errorf("%s: %q", path, w.Header().Get("Content-Security-Policy"))
+		}
+		if text := w.Body.String(); strings.Contains(text, "://") && !strings.Contains(text, `xmlns="http://www.w3.org/2000/svg"`) || strings.Contains(text, "style=") {
+			t.Errorf("%s names something of elsewhere, or has styles of its own:\n%s", path, text)
+		}
+	}
+	for path, want := range map[string]string{"/page.js": "text/javascript; charset=utf-8", "/page.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml", "/": "text/html; charset=utf-8", "/api/status": "application/json"} {
+		if have := get(t, s, loopback, "GET", "localhost", path).Header().Get("Content-Type"); have != want {
+			t.Errorf("%s is %q, want %q", path, have, want)
+		}
+	}
+}
+
+const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>`
+
+func TestHandler_NamesAndLinesAreText(t *testing.T) {
+	s := site(hostile, "other")
+	s.Job, s.To, s.RejectsAt = hostile, hostile, hostile
+	l := s.Progress.Open(hostile, status.Waiting)
+	l.Reject(&fold.Reject{Reason: feed.NotJSON})
+	s.Progress.Open(hostile+"/f", status.File).Locate(1, func() (int64, int64) { return 1, 2 })
+	s.Progress.Open("kafka://c/"+hostile+"/1", status.Partition).Partition(hostile, "1", func() int64 { return 1 }, func() bool { return true })
+	s.Progress.Flushed(status.Flush{Rows: 1, Tables: make([]status.TableFlush, 2)})
+	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) {
+		return []sink.Kept{{Source: hostile, Reason: hostile, Text: []byte(hostile + "\xff\x00</pre>")}}, nil
+	}
+	for _, path := range []string{"/", "/rejects"} {
+		w := get(t, s, loopback, "GET", "localhost", path)
+		if text := w.Body.String(); w.Code != 200 || strings.Contains(text, "<script>") || strings.Contains(text, "<img") || !strings.Contains(text, "&lt;script&gt;") {
+			t.Errorf("%s: %d\n%s", path, w.Code, text)
+		}
+	}
+	text := get(t, s, loopback, "GET", "localhost", "/rejects").Body.String()
+	if strings.Count(text, "</pre>") != 1 || strings.Contains(text, "\x00") || strings.Contains(text, "\xff") {
+		t.Errorf("the line is not text:\n%q", text)
+	}
+}
+
+func TestRejects(t *testing.T) {
+	s := site("t")
+	s.RejectsAt = "weir rejects --to t.db"
+	f := func(addr string, want ...string) string {
+		t.Helper()
+		w := get(t, s, addr, "GET", "127.0.0.1", "/rejects")
+		for _, text := range want {
+			if !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%q is missing:\n%s", text, w.Body)
+			}
+		}
+		return w.Body.String()
+	}
+	f(loopback, "does not keep them", s.RejectsAt)
+	var asked int
+	s.LastRejects = func(_ context.Context, n int) ([]sink.Kept, error) {
+		asked = n
+		return []sink.Kept{{Source: "f", Line: 1234, Offset: 5, Reason: "key: missing", Text: []byte(strings.Repeat("x", 9000)), Time: time.Unix(0, 0).UTC()}}, nil
+	}
+	text := f(loopback, "key: missing", "f, line 1,234 ", "1970-01-01 00:00:00 UTC", "and 7.0\u00a0kB more")
+	if n := strings.Count(text, "x"); asked != 50 || n < 2000 || n > 2100 {
+		t.Errorf("asked for %d, and shown %d characters", asked, n)
+	}
+	// Visitors over the network are not logged in.
+	if text := f("0.0.0.0:0", "loopback", s.RejectsAt); strings.Contains(text, "key: missing") {
+		t.Errorf("the lines are shown to all:\n%s", text)
+	}
+	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) { return nil, errors.New("password=c4nary") }
+	if text := f(loopback, "cannot be read now"); strings.Contains(text, "c4nary") {
+		t.Error("the error is shown")
+	}
+	// One request reads at a time, so visitors cannot keep the database busy.
+	begun, end := make(chan bool), make(chan bool)
+	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) {
+		close(begun)
+		<-end
+		return nil, nil
+	}
+	first := make(chan bool)
+	go func() {
+		defer close(first)
+		get(t, s, loopback, "GET", "localhost", "/rejects")
+	}()
+	<-begun
+	f(loopback, "try again")
+	close(end)
+	<-first
+	s.LastRejects = func(ctx context.Context, _ int) ([]sink.Kept, error) { return nil, nil }
+	f(loopback, "The database keeps none.")
+}
+
+func TestStatus_CountsAndRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site("flights", "positions")
+		s.SpoolLimit = 1000
+		p := s.Progress
+		a, file := p.Open("tcp://a:1", status.Dialed), p.Open("/x/f.jsonl", status.File)
+		offset := int64(500)
+		file.Locate(1000, func() (int64, int64) { return offset, 1000 })
+		k := p.Open("kafka://c/t/3", status.Partition)
+		k.Partition("t", "3", func() int64 { return 7 }, func() bool { return true })
+		l, err := web.Listen(loopback)
+		testcheck.NoError(t, err)
+		defer l.Close()
+		handler := s.Handler(l)
+		ask := func(path string) []byte {
+			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+			r.Host = "localhost"
+			handler.ServeHTTP(w, r)
+			return w.Body.Bytes()
+		}
+		read := func() (st web.Status) {
+			t.Helper()
+			testcheck.NoError(t, json.Unmarshal(ask("/api/status"), &st))
+			return st
+		}
+		flush := func(rows int64) {
+			p.Flushed(status.Flush{Took: 20 * time.Millisecond, Rows: int(rows), Tables: []status.TableFlush{{Messages: rows + 1, Coalesced: 1, Rows: status.Rows{Inserted: rows}}, {}}})
+		}
+		time.Sleep(100 * time.Second)
+		a.Read(1000, 5000, true, time.Now().Add(-3*time.Second))
+		a.Reject(&fold.Reject{Place: fold.Place{Line: 1234}, Reason: feed.NotJSON})
+		p.SetSpool(1000)
+		a.Reject(&fold.Reject{Table: -1, Place: fold.Place{Offset: 9, Element: 2}, Reason: feed.Unmatched})
+		flush(400)
+		st := read() // the first rate is since the start
+		if st.RateSeconds != 100 || st.Lines != 1000 || st.LinesPerSecond != 10 || st.BytesPerSecond != 50 || st.Tables[0].RowsPerSecond != 4 || st.Tables[1].RowsPerSecond != 0 {
+			t.Errorf("since the start: %+v", st)
+		}
+		if st.NotReady != "not connected to tcp://a:1" || st.LagSeconds == nil || *st.LagSeconds != 3 || st.PendingLines != 1000 || st.RejectedLines != 2 || st.SpoolLimitBytes != 1000 {
+			t.Errorf("the run: %+v", st)
+		}
+		if st.Tables[0].Rejected["not_json"] != 1 || len(st.Tables[0].Rejected) != 1 || st.Tables[0].Inserted != 400 || st.Tables[0].Coalesced != 1 {
+			t.Errorf("the tables: %+v", st.Tables)
+		}
+		if want := []web.Reason{{"not_json", 1, "tcp://a:1", 1234, 0, 0}, {"unmatched", 1, "tcp://a:1", 0, 9, 2}}; !slices.Equal(st.Reasons, want) {
+			t.Errorf("the reasons: %+v", st.Reasons)
+		}
+		if f := st.RecentFlushes; len(f) != 1 || f[0].Rows != 400 || f[0].Seconds != 0.02 || f[0].Messages != 401 || !f[0].Time.Equal(time.Now()) {
+			t.Errorf("the flushes: %+v", f)
+		}
+		if at := st.Sources; len(at) != 3 || at[0].Kind != "dialed" || at[1].OffsetBytes != 500 || at[1].SizeBytes != 1000 || at[1].SecondsLeft != nil || at[2].LagRecords == nil || *at[2].LagRecords != 7 || at[2].Connections != 1 || st.Kafka == nil || st.Kafka.LagRecords != 7 {
+			t.Errorf("the sources: %+v %+v", at, st.Kafka)
+		}
+		for range 20 { // later rates cover the last ten seconds, however often they are requested
+			time.Sleep(500 * time.Millisecond)
+			a.Read(50, 100, true, time.Time{})
+			offset += 10
+			st = read()
+		}
+		if st.RateSeconds != 10 || st.LinesPerSecond != 100 || st.Sources[0].LinesPerSecond != 100 || st.Tables[0].RowsPerSecond != 0 {
+			t.Errorf("over the last seconds: %+v", st)
+		}
+		if left := st.Sources[1].SecondsLeft; left == nil || *left != 15 {
+			t.Errorf("the file: %+v", st.Sources[1])
+		}
+		page := string(ask("/"))
+		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "1,000\u00a0<small>bytes</small>", "10<small>s</small>", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
+			if !strings.Contains(page, text) {
+				t.Errorf("%q is missing:\n%s", text, page)
+			}
+		}
+	})
+}
+
+func TestStatus_ManySources(t *testing.T) {
+	s := site("t")
+	for i := range 250 {
+		s.Progress.Open(strings.Repeat("x", i+1), status.Waiting)
+	}
+	var st web.Status
+	testcheck.NoError(t, json.Unmarshal(get(t, s, loopback, "GET", "localhost", "/api/status").Body.Bytes(), &st))
+	if len(st.Sources) != 200 || st.SourcesLeftOut != 50 {
+		t.Errorf("%d sources, and %d left out", len(st.Sources), st.SourcesLeftOut)
+	}
+	page(t, s, "/", "and 50 more")
+}
+
+// The page works for a run that has done nothing yet.
+func TestPage_OfAFreshRun(t *testing.T) {
+	page(t, site("t"), "/", "not reading yet", "None is being read.", "</html>")
+}
+
+// The place of a rejected line names its source if the page has several.
+func TestPage_PlacesOfFilesThatHaveEnded(t *testing.T) {
+	s := site("t")
+	first := s.Progress.Open("first.jsonl", status.File)
+	first.Reject(&fold.Reject{Place: fold.Place{Line: 3}, Reason: feed.NotJSON})
+	page(t, s, "/", ">line 3<")
+	first.Close()
+	s.Progress.Open("second.jsonl", status.File)
+	page(t, s, "/", `<span class="dim">first.jsonl, </span>line 3<`)
+}
+
+// The age of a message from before 1734 exceeds a [time.Duration].
+func TestPage_OldMessages(t *testing.T) {
+	s := site("t")
+	s.Progress.Open("tcp://a:1", status.Dialed).Read(1, 1, true, time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC))
+	if text := page(t, s, "/", "104166d16h"); strings.Contains(text, ">-") {
+		t.Error(text)
+	}
+}
+
+// A long flush replaces the last commit on the page.
+func TestPage_HowFarAFlushIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site("t")
+		s.Progress.Flushing(1_000_000)
+		s.Progress.Sent(412_000)
+		for _, under := range []bool{false, true, false} {
+			page := get(t, s, loopback, "GET", "localhost", "/").Body.String()
+			for text, want := range map[string]bool{"412,000 of&nbsp;1,000,000 rows sent": under, "Last commit": !under} {
+				if strings.Contains(page, text) != want {
+					t.Errorf("%q is there: %v\n%s", text, !want, page)
+				}
+			}
+			if time.Sleep(time.Second); under {
+				s.Progress.FlushEnded()
+			}
+		}
+	})
+}
+
+// The charts cover the run, or its last hour. A change of the rate is shown where it happened.
+func TestPage_Charts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site("t")
+		run := func(d time.Duration, rows int) {
+			for range d / time.Second {
+				s.Progress.Flushed(status.Flush{Rows: rows, Tables: []status.TableFlush{{Rows: status.Rows{Inserted: int64(rows)}}}})
+				time.Sleep(time.Second)
+				s.Sample()
+			}
+		}
+		page(t, s, "/", "from 0 to 1, over 1s")
+		run(100*time.Second, 300)
+		page(t, s, "/", "Rows written a second, from 0 to 400, over 1m39s", "Pending lines, from 0 to 1,", `<polyline points="0.0,25.0 `, ` 600.0,25.0"/>`)
+		run(50*time.Minute, 0)
+		page(t, s, "/", "Rows written a second, from 0 to 400, over 52m")
+		run(3*time.Hour, 20)
+		page(t, s, "/", "Rows written a second, from 0 to 20, over 1h")
+	})
+}
+
+func TestPage_StateIsASentence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site("t")
+		page(t, s, "/", ">Not ready: not reading yet<")
+		l := s.Progress.Open("f", status.Listening)
+		page(t, s, "/", ">Running: no message so far<")
+		l.Read(1, 1, true, time.Time{})
+		page(t, s, "/", ">Running<")
+		time.Sleep(5 * time.Minute)
+		page(t, s, "/", ">Running: no message for 5m<")
+		s.Progress.Flushing(10)
+		s.Progress.Pause(status.SpoolFull)
+		time.Sleep(37 * time.Second)
+		page(t, s, "/", ">Stalled for 37s: waiting for a flush to end (another session&#39;s lock, or a slow database)<", `class="alert">Stalled for 37s: the spool is full`)
+	})
+}
