@@ -314,7 +314,12 @@ func (d *DB) readMarks(ctx context.Context, relations []relation) error {
 		if t.Writers = d.dialect().Writers(r[1].rows, full); t.oid == "" {
 			continue
 		}
-		_, t.Versioned = meta[storable(sink.VersionsMark(full))]
+		names, versioned := meta[storable(sink.VersionsMark(full))]
+		if t.Versioned = versioned; versioned {
+			if err := json.Unmarshal([]byte(names), &t.versioned); err != nil {
+				return err
+			}
+		}
 		t.marks = meta[storable(sink.ColumnsMark(full))]
 		t.setID(string(r[id].rows[0][0]))
 		id++

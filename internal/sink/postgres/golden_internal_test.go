@@ -111,7 +111,7 @@ func TestStatements(t *testing.T) {
 			g.flush("the versions of rows are read first", r.Flush, `{"id":1,"v":2,"a":"x"}`, `{"id":2,"v":2,"op":"delete"}`)
 		},
 		"versions-of-columns": func(g *golden) {
-			g.table("t", func(t *relation) { t.Versioned = true }, "id", "v", "a")
+			g.table("t", func(t *relation) { t.versioned = []string{} }, "id", "v", "a")
 			r := sinktest.Begin(g.t, g, byColumn)
 			g.flush("the states of rows are read first, and written before them", r.Flush, `{"id":1,"v":2,"a":"x"}`, `{"id":2,"v":2,"op":"delete"}`)
 		},

@@ -122,7 +122,7 @@ func (a *attempt) committed(r []result) error {
 		p.t.news.wrote(p.counts.Inserted == int64(p.plan.about))
 		p.repeatsNext()
 		if p.plan.versions != nil {
-			p.t.names = p.plan.versions.names
+			p.t.versioned = p.plan.versions.names
 		}
 	}
 	d.ready = true

@@ -106,8 +106,8 @@ func (p *part) planRows(assumeNew bool) error {
 	case !p.b.Versioned():
 		p.plan = p.newPlan(p.b, p.writes)
 	case assumeNew: // after a duplicate key the flush is resent
-		p.resolver = p.newResolver(p.t.names)
-		if err := p.planNewer(p.t.names, p.storedRows()); err != nil {
+		p.resolver = p.newResolver(p.t.versioned)
+		if err := p.planNewer(p.t.versioned, p.storedRows()); err != nil {
 			return err
 		}
 	}

@@ -194,7 +194,7 @@ func (c *pieces) probe() error {
 		}
 		p.writes = p.rows
 		if p.plan = p.newPlan(p.b, p.rows); p.b.Versioned() {
-			p.plan.versions = &versions{names: p.t.names, kept: p.t.names}
+			p.plan.versions = &versions{names: p.t.versioned, kept: p.t.versioned}
 		}
 	}
 	if err := c.decide(); err != nil {

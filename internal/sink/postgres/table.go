@@ -27,8 +27,9 @@ type relation struct {
 	// keyIndexes are the indexes over the key, and its partitions', as SCHEMA.NAME; nil if they were not read since the
 	// table was created.
 	keyIndexes []string
-	made       string // the ID that weir gave it when it created it; "" if it did not
-	marks      string // of weir's columns, "" if there are none
+	made       string   // the ID that weir gave it when it created it; "" if it did not
+	marks      string   // of weir's columns, "" if there are none
+	versioned  []string // the columns whose versions are stored, by their numbers there; nil: none ever was
 }
 
 // A column has the facts about a column that only SQL needs.

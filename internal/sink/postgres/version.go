@@ -52,7 +52,7 @@ func (p *part) exclusive() bool {
 		return true
 	case !p.t.Exists, len(p.ddl) > 0:
 		return true
-	case b.Scope == fold.ColumnScope && !p.t.Versioned && p.t.names == nil:
+	case b.Scope == fold.ColumnScope && p.t.versioned == nil:
 		return true // it may be the first one
 	}
 	// The result for a row depends on deletes of its parent.
@@ -276,7 +276,7 @@ func (v *versions) keptText() string {
 // copyAll adds a COPY of the versions of rows that have no stored versions. Others may have given columns numbers in
 // the meantime.
 func (v *versions) copyAll(s *script, schema, table string, rows []*fold.Row) {
-	s.put(demand(errRaced, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", schema, literal(sink.VersionsMark(table)), v.keptText()))
+	s.put(demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", schema, literal(sink.VersionsMark(table)), v.keptText()))
 	states := func(w *copyWriter) error {
 		prefix := append(appendCopyText(nil, []byte(table)), '\t')
 		for n, r := range rows {

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/test/testpg"
 )
@@ -283,4 +285,22 @@ func versionsOfRowsThatOthersChanged(t *testing.T, rnd *rand.Rand) {
 		}
 		other.End()
 	}
+}
+
+// TestVersions_TablesLost: after a crash the database has nothing of what the run has committed, and it reads again.
+func TestVersions_TablesLost(t *testing.T) {
+	db := connectEmpty(t, testpg.New(t))
+	r := sinktest.Begin(t, db, versionedBy(fold.ColumnScope))
+	start := r.Checkpoint()
+	r.Flush(`{"id":1,"v":1,"a":"x"}`)
+	db.Exec(t, "DROP TABLE t, weir_meta, weir_jobs, weir_checkpoints, weir_rejects, weir_versions")
+	db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'weir/%' AND datname = current_database()")
+	r.Fold(`{"id":1,"v":2,"b":"y"}`)
+	_, err := sinktest.Retry(r.Sink, 10*time.Second, func(*sink.Error) {}).Flush(t.Context(), r.Seal())
+	if !errors.As(err, new(sink.BehindError)) {
+		t.Fatalf("the next flush ended with %v", err)
+	}
+	r.Reread(start)
+	r.Flush(`{"id":1,"v":1,"a":"x"}`, `{"id":1,"v":2,"b":"y"}`)
+	sinktest.Expect(t, db, "SELECT a, b FROM t", "x|y")
 }

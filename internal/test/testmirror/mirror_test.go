@@ -159,16 +159,18 @@ func TestMirror(t *testing.T) {
 		kinds := s.tables[0]
 		kinds.columns = append(kinds.columns, column{name: "more", kind: "integer", values: numbers(0, 9)}, column{name: "lasting", kind: "integer", values: numbers(0, 9)})
 	}
+	both(70)
 	connect.Saved()
-	both(80)
+	both(10) // is sent again
 	connect.Kill()
 	both(40)
 	connect.Up()
 	for _, s := range sources {
 		s.must(t, "TRUNCATE TABLE order_lines;", "UPDATE odd SET touched = 1;")
 	}
+	both(70)
 	connect.Saved()
-	both(80)
+	both(10)
 	connect.Kill()
 	sources[1].restart(f, cluster)
 	connect.Up()
