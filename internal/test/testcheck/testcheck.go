@@ -47,16 +47,17 @@ func Missing(t testing.TB, what string) {
 	t.Skipf("NOT TESTED: missing: %s", what)
 }
 
-// Root returns the path of the repository, from the folder of the running test.
-func Root() string {
-	root := "."
-	for range 6 { // no package is deeper
+// Root returns the absolute path of the repository; a test runs in the folder of its package.
+func Root(t testing.TB) string {
+	t.Helper()
+	root, err := os.Getwd()
+	for ; err == nil && root != filepath.Dir(root); root = filepath.Dir(root) {
 		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
+			return root
 		}
-		root = filepath.Join(root, "..")
 	}
-	return root
+	t.Fatalf("no go.mod above the test (%v)", err)
+	return ""
 }
 
 // Tool returns the path of a program that .ci/needs check installs: in .bin of the repository, or in the PATH. If it is
@@ -64,13 +65,11 @@ func Root() string {
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	Only(t)
-	path, err := filepath.Abs(filepath.Join(Root(), ".bin", name))
-	if err == nil {
-		_, err = os.Stat(path)
+	path := filepath.Join(Root(t), ".bin", name)
+	if _, err := os.Stat(path); err == nil {
+		return path
 	}
-	if err != nil {
-		path, err = exec.LookPath(name)
-	}
+	path, err := exec.LookPath(name)
 	if err != nil {
 		Missing(t, name+", which .ci/needs check installs")
 	}

@@ -67,7 +67,7 @@ var errMissing = errors.New("a Kafka broker or Kafka Connect: .ci/needs check ge
 func shareBroker(t testing.TB) *broker {
 	t.Helper()
 	testcheck.Only(t)
-	shared.Do(func() { shared.broker, shared.err = startBroker() })
+	shared.Do(func() { shared.broker, shared.err = startBroker(t) })
 	switch err := shared.err; {
 	case errors.Is(err, errMissing) && os.Getenv("REQUIRE_KAFKA") == "":
 		testcheck.Missing(t, err.Error())
@@ -78,8 +78,8 @@ func shareBroker(t testing.TB) *broker {
 }
 
 // jars returns the folder with the jars of a pom, which .ci/needs has filled.
-func jars(pom string) (string, error) {
-	folder := filepath.Join(testcheck.Root(), ".bin", pom)
+func jars(t testing.TB, pom string) (string, error) {
+	folder := filepath.Join(testcheck.Root(t), ".bin", pom)
 	if found, _ := filepath.Glob(filepath.Join(folder, "*.jar")); len(found) == 0 {
 		return "", errMissing
 	}
@@ -89,9 +89,9 @@ func jars(pom string) (string, error) {
 	return folder, nil
 }
 
-func startBroker() (_ *broker, err error) {
+func startBroker(t testing.TB) (_ *broker, err error) {
 	b := &broker{}
-	if b.jars, err = jars("broker"); err != nil {
+	if b.jars, err = jars(t, "broker"); err != nil {
 		return nil, err
 	}
 	if b.dir, err = testcheck.Folder(os.TempDir(), "weir-kafka-"); err != nil {

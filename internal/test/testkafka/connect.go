@@ -45,7 +45,7 @@ func Properties(t testing.TB, file string, values map[string]string) string {
 // requires Apache Kafka.
 func (c *Cluster) Connect(worker string, connectors ...string) *Connect {
 	c.t.Helper()
-	jars, err := jars("debezium")
+	jars, err := jars(c.t, "debezium")
 	if err != nil {
 		testcheck.Missing(c.t, err.Error())
 	}
