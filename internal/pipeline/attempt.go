@@ -16,7 +16,7 @@ import (
 
 // An attempt reads all sources from their checkpoints to their ends. If it fails, a run may begin another one.
 type attempt struct {
-	run       *run
+	*run
 	history   *history
 	admission *admission
 	folding   *folding
@@ -55,7 +55,7 @@ func (r *run) newAttempt(h *history, before *folding, found []schema.Table) (a *
 	for i := range found {
 		h.tables[i].Name = found[i].Name
 	}
-	a = &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.looks}, admission: &admission{cfg: r.cfg, run: r.id, p: r.p, tables: h.tables, declared: h.declared, found: found,
+	a = &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.looks}, admission: &admission{run: r, tables: h.tables, declared: h.declared, found: found,
 		settings: settingsOf(r.cfg, h.tables[:h.declared]), hasWritten: h.hasWritten}}
 	if a.settings, err = keepSettings(a.admission.settings, h.streamNames, h.keyless); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ type pipeline struct {
 }
 
 func (a *attempt) newPipeline(starts []start) *pipeline {
-	r, c := a.run, a.run.cfg
+	r, c := a.run, a.cfg
 	p := &pipeline{scans: newScanPool(r.names, r.limit)}
 	full, free, turns := make(chan *set), make(chan *set, 2), make(turns)
 	for range 2 {
@@ -123,15 +123,15 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 		s.Unsplit, s.Whole = r.looks, r.looks && c.Buffer == math.MaxInt64
 		free <- s
 	}
-	a.claimer = &claimer{cfg: c, claims: r.claims, admission: a.admission, lost: a.history.fences.lost, p: r.p, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
-	p.opener = &opener{cfg: c, p: r.p, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, unread: a.unread, spooled: a.spooled(starts)}
+	a.claimer = &claimer{run: r, admission: a.admission, lost: a.history.fences.lost, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
+	p.opener = &opener{run: r, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, unread: a.unread, spooled: a.spooled(starts)}
 	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: a.settings, open: map[*lane]bool{}}
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}
-	p.reader = &reader{cfg: c, feedNames: r.feedNames, p: r.p, claims: r.claims, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
+	p.reader = &reader{run: r, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
 		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: turns}}
-	p.flusher = &flusher{cfg: c, run: r.id, db: r.db, claims: r.claims, p: r.p, history: a.history, housekeeper: r.housekeeper, full: full, free: free, turns: turns}
+	p.flusher = &flusher{run: r, history: a.history, full: full, free: free, turns: turns}
 	return p
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/status"
 )
 
 // A SettingsError says why a run cannot continue from a checkpoint with its settings.
@@ -23,9 +22,7 @@ func (e SettingsError) ExitCode() int { return 2 }
 
 // An admission decides from which checkpoints an attempt may continue. It does not change during the attempt.
 type admission struct {
-	cfg        *Config
-	run        string // the run's ID
-	p          *status.Progress
+	*run
 	tables     []Table        // the run's tables
 	declared   int            // how many of them are configured; messages added the rest
 	found      []schema.Table // the tables as the database has them
@@ -49,11 +46,11 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 			names = append(names, s.name)
 		}
 	}
-	found, err := a.run.readCheckpoints(ctx, names)
+	found, err := a.readCheckpoints(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	tables, err := sink.Retried(ctx, a.run.cfg.Retry, func() ([]string, error) { return a.run.claims.Tables(ctx) })
+	tables, err := sink.Retried(ctx, a.cfg.Retry, func() ([]string, error) { return a.claims.Tables(ctx) })
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +68,7 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 	}
 	// A killed run may have committed its last batch after we read the tables.
 	if ad := a.admission; slices.ContainsFunc(starts, ad.isOtherTable) || ad.isOtherTable(a.latest) || len(tables) > 0 && !ad.writes() {
-		now, err := a.run.begin(ctx, a.history, a.folding)
+		now, err := a.begin(ctx, a.history, a.folding)
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +106,7 @@ func (ad *admission) admitAll(starts []start, latest *start, tables []string) er
 // table may have been rotated away.
 func (a *attempt) readLatest(ctx context.Context) error {
 	var cp sink.Checkpoint
-	err := a.run.cfg.Retry.Do(ctx, func() (err error) { a.latest.name, cp, err = a.run.claims.Latest(ctx); return err })
+	err := a.cfg.Retry.Do(ctx, func() (err error) { a.latest.name, cp, err = a.claims.Latest(ctx); return err })
 	if err != nil {
 		return err
 	}
@@ -210,7 +207,7 @@ func (ad *admission) admit(s *start) (err error) {
 }
 
 // hasBegun reports whether an earlier attempt of this run committed lines of a source.
-func (ad *admission) hasBegun(s *start) bool { return s.cp.Run == ad.run && !ad.isOtherTable(*s) }
+func (ad *admission) hasBegun(s *start) bool { return s.cp.Run == ad.id && !ad.isOtherTable(*s) }
 
 // mayContinue returns an error if the run cannot continue from a checkpoint. accepted is true if it continues only
 // because of --accept-settings.

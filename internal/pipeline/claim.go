@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/status"
 )
 
 // claimChunk is how many sources are claimed at a time, because each claim is a round trip.
@@ -17,12 +16,10 @@ const claimChunk = 200
 
 // A claimer claims lanes before they are opened, and returns where they continue. It is the opener's.
 type claimer struct {
-	cfg       *Config
-	claims    sink.Claims
+	*run
 	admission *admission
 	lost      map[string]bool // lanes that another run has taken over
-	p         *status.Progress
-	inGroup   bool // the consumer group assigns the run's lanes
+	inGroup   bool            // the consumer group assigns the run's lanes
 
 	starts   []start           // not claimed yet
 	claimed  map[string]*start // not opened yet; nil: there is nothing to read
@@ -89,7 +86,7 @@ func (c *claimer) takeOver(ctx context.Context, name string) (*start, error) {
 
 // admit admits a start whose checkpoint was read during the attempt.
 func (c *claimer) admit(s *start) (*start, error) {
-	if s.cp.Run == c.admission.run {
+	if s.cp.Run == c.id {
 		return s, nil
 	}
 	return s, c.admission.admit(s)

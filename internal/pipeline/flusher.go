@@ -17,17 +17,12 @@ const pruneEvery = time.Hour
 
 // A flusher writes sets to the database.
 type flusher struct {
-	cfg         *Config
-	run         string // the run's ID
-	db          sink.Sink
-	claims      sink.Claims
-	p           *status.Progress
-	history     *history
-	housekeeper *housekeeper
-	recent      flushLog
-	full        chan *set
-	free        chan<- *set
-	turns       turns
+	*run
+	history *history
+	recent  flushLog
+	full    chan *set
+	free    chan<- *set
+	turns   turns
 }
 
 // laneFlushed is the flusher's state of a lane.
@@ -125,7 +120,7 @@ func flushed(s *fold.Set, res *sink.Result, took time.Duration) status.Flush {
 
 // flushOf returns the flush that writes a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
-	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.run, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To == KeepRejects,
+	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To == KeepRejects,
 		Rebuild: s.rebuild, Tombstones: f.cfg.Tombstones, Sent: f.p.Sent}
 	flush.Searching = func(now sink.Searching) error {
 		f.p.Searching(now)

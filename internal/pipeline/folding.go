@@ -15,7 +15,7 @@ import (
 // A folding makes rows of lines in one attempt: the mapper turns a line into changes of rows, and the folders merge
 // these into a set. It belongs to the reader during the attempt.
 type folding struct {
-	run         *run
+	*run
 	caps        sink.Caps
 	tables      []Table        // the run's tables; those that messages added in this attempt come last
 	have        []schema.Table // the tables as the database has them
@@ -74,7 +74,7 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 // addFolder appends the folder of a table.
 func (f *folding) addFolder(fitted *schema.Table, o fold.Options) {
 	fitted.HasConstraints = fitted.HasConstraints || f.constrained
-	f.folders = append(f.folders, fold.NewFolder(f.run.names, *fitted, o))
+	f.folders = append(f.folders, fold.NewFolder(f.names, *fitted, o))
 }
 
 // addTable adds the folder of a table that a message added, or replaces the folder of one that had no key yet.
@@ -84,7 +84,7 @@ func (f *folding) addTable(fitted *schema.Table, o fold.Options) {
 		f.folders[f.adding], f.folders = f.folders[last], f.folders[:last]
 	}
 	f.adding = -1
-	if !f.run.looks {
+	if !f.looks {
 		f.folders.Link()
 	}
 }
@@ -111,12 +111,12 @@ func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
 		return o, SettingsError{err.Error()}
 	}
 	if t.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
-		f.run.cfg.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", t.Name))
+		f.cfg.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", t.Name))
 	}
 	if o.UnknownFields == "" {
 		o.UnknownFields = fold.IgnoreUnknown
 		if t.Ruled {
-			f.run.cfg.Log.Info(fmt.Sprintf("table %q counts as yours since %s: it gets no new columns, and fields without one are ignored. "+
+			f.cfg.Log.Info(fmt.Sprintf("table %q counts as yours since %s: it gets no new columns, and fields without one are ignored. "+
 				"To add columns, undo that or use --unknown-fields add", t.Name, t.Rule()))
 		}
 		if t.Made || !t.Exists {
@@ -124,7 +124,7 @@ func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
 		}
 	}
 	o.MaxColumns = min(o.MaxColumns, max(0, f.caps.Columns-len(t.Columns)-len(o.Key)))
-	o.Log = f.run.cfg.Log
+	o.Log = f.cfg.Log
 	return o, nil
 }
 
@@ -141,14 +141,14 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 		return table, err
 	}
 	for i := range changes {
-		f.run.noteNulled(changes[i].Nulled)
+		f.noteNulled(changes[i].Nulled)
 	}
-	if f.mapper.resume != nil && f.run.cfg.Resume != nil {
+	if f.mapper.resume != nil && f.cfg.Resume != nil {
 		s.resume(f.mapper.resume)
 	}
 	if len(changes) > 0 {
-		f.run.noteNulled(f.mapper.nulled)
-		f.run.noteLost(f.mapper.lost)
+		f.noteNulled(f.mapper.nulled)
+		f.noteLost(f.mapper.lost)
 	}
 	return table, nil
 }
@@ -163,7 +163,7 @@ func (f *folding) prefetch(s *set, lines []feed.Line, at int) {
 
 // noTable is the index of the table that rejects a malformed line, or -1 if there are several tables.
 func (f *folding) noTable() int {
-	if len(f.run.cfg.Tables) == 1 && f.run.cfg.Star == nil {
+	if len(f.cfg.Tables) == 1 && f.cfg.Star == nil {
 		return 0
 	}
 	return -1

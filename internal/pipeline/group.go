@@ -11,11 +11,11 @@ import (
 // join joins the consumer group: it writes the start positions of all lanes that have no checkpoint yet, including
 // lanes that other members will read.
 func (a *attempt) join(ctx context.Context, member source.Member, starts []start) error {
-	group, err := sink.As[sink.GroupClaims](a.run.claims, "share a job between the members of a consumer group (--group)")
+	group, err := sink.As[sink.GroupClaims](a.claims, "share a job between the members of a consumer group (--group)")
 	if err != nil {
 		return err
 	}
-	retry := a.run.cfg.Retry
+	retry := a.cfg.Retry
 	if err := retry.Do(ctx, func() error { _, err := group.Take(ctx); return err }); err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (a *attempt) join(ctx context.Context, member source.Member, starts []start
 	if err != nil {
 		return err
 	}
-	begins, err := member.Join(ctx, source.Group{Database: database, Known: func(lane string) bool { return known[lane] }, Cursors: a.run.cursors})
+	begins, err := member.Join(ctx, source.Group{Database: database, Known: func(lane string) bool { return known[lane] }, Cursors: a.cursors})
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (a *attempt) join(ctx context.Context, member source.Member, starts []start
 		}
 		lanes = append(lanes, sink.Lane{Source: name, Checkpoint: cp})
 	}
-	return retry.Do(ctx, func() error { return group.Begin(ctx, a.run.id, lanes) })
+	return retry.Do(ctx, func() error { return group.Begin(ctx, a.id, lanes) })
 }
 
 // cursors returns the source cursors in the checkpoints of lanes.
@@ -61,7 +61,7 @@ func (r *run) cursors(ctx context.Context, lanes []string) ([]source.Cursor, err
 
 // findLanes returns the lanes of the sources. If a source had to be opened for that, it is returned too.
 func (a *attempt) findLanes(ctx context.Context) (names []string, src source.Source, err error) {
-	c := a.run.cfg
+	c := a.cfg
 	if len(c.Sources) == 1 && c.Kind.Traits(c.Sources[0]).Divided {
 		if src, err = c.Kind.Open(ctx, c.Sources, a.sourceOptions()); err != nil {
 			return nil, nil, err
@@ -84,7 +84,7 @@ func (a *attempt) findLanes(ctx context.Context) (names []string, src source.Sou
 
 // sourceOptions returns the options of the run's sources.
 func (a *attempt) sourceOptions() source.Options {
-	r, opt := a.run, a.run.cfg.Source
+	r, opt := a.run, a.cfg.Source
 	opt.Pool, opt.Log = r.pool, r.cfg.Log
 	opt.Whole = func(line []byte) bool {
 		var l feed.Line

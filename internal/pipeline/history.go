@@ -91,7 +91,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	h := a.history
 	switch {
 	case a.inGroup && errors.As(err, &fenced):
-		a.run.p.Fenced() // the group decides who has the lanes: the run joins it again
+		a.p.Fenced() // the group decides who has the lanes: the run joins it again
 	case errors.Is(err, source.ErrNewLane):
 	case errors.Is(err, source.ErrNameTaken):
 		h.nameless = true
@@ -111,17 +111,17 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 		}
 	}
 	h.constrained = h.constrained || unlogged.Err != nil
-	a.run.cfg.Log.Warn(fmt.Sprintf("%v; reading again from the database's checkpoint", err))
+	a.cfg.Log.Warn(fmt.Sprintf("%v; reading again from the database's checkpoint", err))
 	var names []string
 	for _, l := range a.lanes {
 		l.progress.Drop()
 		h.counted[l.name] = max(h.counted[l.name], l.reading.counted)
 		names = append(names, l.name)
 	}
-	if err := a.run.cfg.Retry.Do(ctx, func() error { return a.run.claims.Drop(ctx, names...) }); err != nil {
+	if err := a.cfg.Retry.Do(ctx, func() error { return a.claims.Drop(ctx, names...) }); err != nil {
 		return nil, err
 	}
-	return a.run.begin(ctx, h, a.folding)
+	return a.begin(ctx, h, a.folding)
 }
 
 // unfinished records where an error left the lanes, and adds to the error how many lines are lost.
@@ -136,7 +136,7 @@ func (a *attempt) unfinished(err error) error {
 		}
 		s := l.stop(l.flushed.pos)
 		s.Lost = l.lost()
-		a.run.p.Stopped(s)
+		a.p.Stopped(s)
 		if s.Lost > 0 {
 			err = fmt.Errorf("%w; lines of %s that were read and %snot committed: %d. They are lost unless they are sent again", err, l.name, perhaps, s.Lost)
 		}

@@ -63,8 +63,7 @@ const maxLanes = 1000
 
 // An opener claims the lanes that the sources open, and puts their lines into the pool.
 type opener struct {
-	cfg     *Config
-	p       *status.Progress
+	*run
 	options source.Options
 	claimer *claimer
 	scans   *scanPool
@@ -170,7 +169,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 		if err := o.unread.noteUnread(s, err); err != nil {
 			return nil, err
 		}
-		return nil, o.cfg.Retry.Do(ctx, func() error { return o.claimer.claims.Drop(ctx, s.name) })
+		return nil, o.cfg.Retry.Do(ctx, func() error { return o.claims.Drop(ctx, s.name) })
 	}
 	l.begun = l.source.Begun()
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}

@@ -169,7 +169,7 @@ func (rd *reader) foldArray(flushing context.Context, m *message) (v verdict) {
 // between sets.
 func (rd *reader) beginArray(flushing context.Context, m *message) error {
 	f := rd.folding
-	adds := f.run.cfg.Star != nil && !f.run.looks && !f.constrained
+	adds := f.cfg.Star != nil && !f.looks && !f.constrained
 	if rd.filler.set.Rows() > 0 && (adds || rd.cfg.Rejects.To == FailRejects) {
 		if err := rd.split(flushing, m.of, m.begin); err != nil {
 			return err
@@ -233,7 +233,7 @@ func (rd *reader) addTable(flushing context.Context, m *message, n *mapping.NewT
 		return true, err // the mapper rejects the line
 	}
 	// From now on all batches keep their messages.
-	if fold.MayReject(&t.fitted, &o) && !rd.folding.run.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
+	if fold.MayReject(&t.fitted, &o) && !rd.folding.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
 		if err := rd.split(flushing, m.of, m.begin); err != nil {
 			return true, err
 		}

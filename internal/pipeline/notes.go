@@ -57,7 +57,7 @@ func (r *run) notePassed(of *mapping.Result) {
 // noteMismatches counts values that are not the object or array that a path expects.
 func (f *folding) noteMismatches() {
 	for path, n := range f.mapper.TakeMismatches() {
-		f.run.p.Note(status.Mismatched, path, n)
+		f.p.Note(status.Mismatched, path, n)
 	}
 }
 
@@ -70,7 +70,7 @@ func (f *folding) noteIgnored() (fresh []string) {
 			if len(f.folders) > 1 {
 				field = f.tables[i].Name + "." + field
 			}
-			if name, first := f.run.p.Note(status.Ignored, field, n); first {
+			if name, first := f.p.Note(status.Ignored, field, n); first {
 				fresh = append(fresh, name)
 			}
 		}
@@ -95,14 +95,14 @@ func (f *folding) warnIgnored(fields []string) {
 		}
 	}
 	if len(texts) > 0 {
-		f.run.cfg.Log.Warn(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add adds columns)", strings.Join(texts, ", ")))
+		f.cfg.Log.Warn(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add adds columns)", strings.Join(texts, ", ")))
 	}
 }
 
 // noteUnmet records the fields that options name and that no message had. Only the reader may call it, until it has
 // ended.
 func (f *folding) noteUnmet() {
-	met := f.run.names.Seen()
+	met := f.names.Seen()
 	if len(met) == 0 {
 		return // there were no messages
 	}
@@ -113,7 +113,7 @@ func (f *folding) noteUnmet() {
 			unmet[i].Siblings = met
 		}
 	}
-	f.run.p.SetUnmet(unmet)
+	f.p.SetUnmet(unmet)
 }
 
 // unmet returns those fields, and all fields of messages that options name.
@@ -122,14 +122,14 @@ func (f *folding) unmet() (unmet []status.Unmet, named []string) {
 		if field == "" {
 			return
 		}
-		if named = append(named, field); !f.run.names.HasSeen(field) {
+		if named = append(named, field); !f.names.HasSeen(field) {
 			unmet = append(unmet, status.Unmet{Option: option, Field: field, Name: field})
 		}
 	}
-	add("--time-field", f.run.cfg.Feed.TimeField)
-	add("--resume-field", f.run.cfg.Feed.ResumeField)
-	add("--keepalive-when", f.run.cfg.Feed.Keepalive.Field)
-	add("--error-when", f.run.cfg.Feed.Failure.Field)
+	add("--time-field", f.cfg.Feed.TimeField)
+	add("--resume-field", f.cfg.Feed.ResumeField)
+	add("--keepalive-when", f.cfg.Feed.Keepalive.Field)
+	add("--error-when", f.cfg.Feed.Failure.Field)
 	for _, u := range f.mapper.UnresolvedPaths() {
 		option := u.By
 		switch {

@@ -51,7 +51,7 @@ func tableOf(p *mapping.Plan, i int) Table {
 // A mapper maps lines by a plan.
 type mapper struct {
 	*mapping.Mapper
-	run     *run
+	*run
 	plan    *mapping.Plan
 	whole   *mapper               // of the mapping that this one was selected from; nil: this one is complete
 	resume  []byte                // resume value of the last line; nil: none
@@ -81,7 +81,7 @@ func (m *mapper) changes(l *feed.Line, source string, at fold.Place) (_ []fold.T
 		r, err := m.whole.MapAlone(l, source, at)
 		_, truncates := err.(*mapping.NewTable) // a table whose key is not known yet
 		if err == nil {
-			m.run.notePassed(&r)
+			m.notePassed(&r)
 		}
 		if m.resume = r.Resume; !truncates && (err != nil || len(r.Rows) == 0) {
 			return nil, -1, err // the table may not be part of this run
@@ -97,7 +97,7 @@ func (m *mapper) changes(l *feed.Line, source string, at fold.Place) (_ []fold.T
 	case err != nil:
 		return nil, r.Table, err
 	case m.whole == nil: // otherwise whole has counted it
-		m.run.notePassed(&r)
+		m.notePassed(&r)
 	}
 	return r.Rows, -1, nil
 }

@@ -8,24 +8,19 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/status"
 )
 
 // A reader folds the lines of the lanes into sets.
 type reader struct {
-	cfg       *Config
-	feedNames feedNames
-	p         *status.Progress
-	claims    sink.Claims
-	folding   *folding
-	filler    *filler
-	scans     *scanPool
-	adder     *tableAdder
-	unread    *unreadFiles
-	counted   map[string]int64 // see history
-	scan      *feed.Scanner    // of the elements of arrays
+	*run
+	folding *folding
+	filler  *filler
+	scans   *scanPool
+	adder   *tableAdder
+	unread  *unreadFiles
+	counted map[string]int64 // see history
+	scan    *feed.Scanner    // of the elements of arrays
 
 	read   bool  // at least one line was read
 	failed error // the error that ended reading

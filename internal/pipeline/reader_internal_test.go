@@ -44,7 +44,7 @@ func TestReader_PanicOfHandingOver(t *testing.T) {
 			testcheck.NoError(t, c.Map(&mapping.Mapping{Tables: []mapping.Table{{Name: "t", Key: []string{"id"}}}}, nil, schema.Limits{}))
 			r := newRun(c, nil, nil, p)
 			f := &filler{full: full, free: free, limits: limitsOf(c, false), folding: &folding{run: r, mapper: r.newMapper(c.plan, nil)}, settings: &keptSettings{}, open: map[*lane]bool{}}
-			rd := &reader{cfg: c, p: p, folding: f.folding, filler: f, scans: &scanPool{events: make(chan *event, 1)}}
+			rd := &reader{run: r, folding: f.folding, filler: f, scans: &scanPool{events: make(chan *event, 1)}}
 			if e != nil {
 				e.ready <- struct{}{}
 				rd.scans.events <- e

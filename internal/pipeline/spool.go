@@ -12,7 +12,7 @@ import (
 
 // spooled returns a function that keeps the lines of the attempt's only source on disk, or nil if that is not wanted.
 func (a *attempt) spooled(starts []start) func(source.Source) source.Source {
-	r, c := a.run, a.run.cfg
+	r, c := a.run, a.cfg
 	if c.Spool.Dir == "" && c.Spool.Capture == "" || len(starts) == 0 {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 
 // A tableAdder adds a table to the run at the first message that names it. Only the reader uses it.
 type tableAdder struct {
-	run       *run
+	*run
 	admission *admission
 	latest    *start // of the source that the job committed last
 	folding   *folding
@@ -37,7 +37,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
 		read := ta.readOrMakeSchema(n)
 		if t.key == nil && n.Table < 0 {
-			if star := ta.run.cfg.Star; !star.KeyByDefault {
+			if star := ta.cfg.Star; !star.KeyByDefault {
 				t.key = star.Key
 			}
 		}
@@ -61,7 +61,7 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 		return nil, nil
 	}
 	added := Table{Name: n.Name, Fold: fold.Options{Key: t.key}}
-	if to := added.AddsTo(); err == nil && to != "" && t.have.Exists && ta.run.cfg.Restart.FromStart && !ta.run.cfg.Restart.Rebuild {
+	if to := added.AddsTo(); err == nil && to != "" && t.have.Exists && ta.cfg.Restart.FromStart && !ta.cfg.Restart.Rebuild {
 		err = fmt.Errorf("--restart reread would add all messages again to %s: drop it first", to)
 	}
 	if err != nil {
@@ -74,22 +74,22 @@ func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *ad
 // a truncation, or in a run that writes nothing.
 func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
 	return func(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
-		tables, err := ta.run.readTables(ctx, wanted...)
+		tables, err := ta.readTables(ctx, wanted...)
 		var missing sink.NoSchemaError
 		switch {
 		case !errors.As(err, &missing):
 			return tables, err
-		case n.Truncates || ta.run.looks:
+		case n.Truncates || ta.looks:
 			return sink.NoTables(ctx, wanted...)
 		}
-		maker, err := sink.As[sink.SchemaMaker](ta.run.db, "make a schema")
+		maker, err := sink.As[sink.SchemaMaker](ta.db, "make a schema")
 		if err == nil {
-			err = ta.run.cfg.Retry.Do(ctx, func() error { return maker.MakeSchema(ctx, missing) })
+			err = ta.cfg.Retry.Do(ctx, func() error { return maker.MakeSchema(ctx, missing) })
 		}
 		if err != nil {
 			return nil, err
 		}
-		return ta.run.readTables(ctx, wanted...)
+		return ta.readTables(ctx, wanted...)
 	}
 }
 
@@ -127,7 +127,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o 
 	if len(t.of.Key) > 0 || t.have.Exists {
 		line = nil
 	}
-	f, base := ta.folding, ta.run.cfg.Star
+	f, base := ta.folding, ta.cfg.Star
 	if f.adding = len(f.tables); t.of.Table >= 0 {
 		f.adding, base = t.of.Table, &f.tables[t.of.Table]
 	}
@@ -144,15 +144,15 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o 
 	// From here on later attempts have the table too, whatever ends this one.
 	if t.of.Table >= 0 {
 		f.tables[t.of.Table], f.have[t.of.Table] = added, t.have
-		if err := ta.settings.refresh(settingsOf(ta.run.cfg, f.tables[:ta.admission.declared])); err != nil {
+		if err := ta.settings.refresh(settingsOf(ta.cfg, f.tables[:ta.admission.declared])); err != nil {
 			return o, false, err
 		}
 	} else {
 		f.tables, f.have = append(f.tables, added), append(f.have, t.have)
-		ta.run.p.AddTable(added.Name)
+		ta.p.AddTable(added.Name)
 	}
 	if added.Fold.Appends() && !base.Fold.Appends() {
-		ta.run.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
+		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
 		if err := ta.settings.addKeyless(added.Name); err != nil {
 			return o, false, err
 		}
@@ -176,12 +176,12 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o 
 // check is [admission.checkTables] for a lane that starts after messages added tables.
 func (ta *tableAdder) check(flushing context.Context, s *start) error {
 	known := len(ta.admission.found)
-	if s.cp.Run == ta.run.id || len(otherAdded(&s.cp, ta.folding.have[known:]...)) == 0 {
+	if s.cp.Run == ta.id || len(otherAdded(&s.cp, ta.folding.have[known:]...)) == 0 {
 		return nil
 	}
 	var now []schema.Table // another run may have created them since the lookup
 	err := ta.turns.take(flushing, func(ctx context.Context) (err error) {
-		now, err = ta.run.readTables(ctx, TableKeys(ta.folding.tables[known:])...)
+		now, err = ta.readTables(ctx, TableKeys(ta.folding.tables[known:])...)
 		return err
 	})
 	if err != nil {
