@@ -20,7 +20,7 @@ type attempt struct {
 	history   *history
 	admission *admission
 	folding   *folding
-	settings  *keptSettings
+	settings  settings // for the next checkpoints. Names and Keyless are the history's, and grow
 	claimer   *claimer
 	latest    start   // the job's most recent checkpoint
 	known     int     // number of lanes at the attempt's start
@@ -57,9 +57,8 @@ func (r *run) newAttempt(h *history, before *folding, found []schema.Table) (a *
 	}
 	a = &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.looks}, admission: &admission{run: r, tables: h.tables, declared: h.declared, found: found,
 		settings: settingsOf(r.cfg, h.tables[:h.declared]), hasWritten: h.hasWritten}}
-	if a.settings, err = keepSettings(a.admission.settings, h.streamNames, h.keyless); err != nil {
-		return nil, err
-	}
+	a.settings = a.admission.settings
+	a.settings.Names, a.settings.Keyless = h.streamNames, h.keyless
 	a.folding, err = r.newFolding(h, before, found)
 	return a, err
 }
@@ -80,9 +79,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range starts {
-		if err := a.settings.learn(&starts[i]); err != nil {
-			return err
-		}
+		a.settings.learn(&starts[i])
 	}
 	member, inGroup := src.(source.Member)
 	if a.inGroup = inGroup; inGroup {
@@ -125,12 +122,12 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 	}
 	a.claimer = &claimer{run: r, admission: a.admission, lost: a.history.fences.lost, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
 	p.opener = &opener{run: r, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, unread: a.unread, spooled: a.spooled(starts)}
-	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: a.settings, open: map[*lane]bool{}}
+	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: &a.settings, open: map[*lane]bool{}}
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}
 	p.reader = &reader{run: r, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
-		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: a.settings, turns: turns}}
+		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: &a.settings, turns: turns}}
 	p.flusher = &flusher{run: r, history: a.history, full: full, free: free, turns: turns}
 	return p
 }

@@ -13,7 +13,7 @@ type filler struct {
 	free     chan *set
 	limits   setLimits
 	folding  *folding
-	settings *keptSettings
+	settings *settings
 	open     map[*lane]bool // being read
 	rebuild  rebuild
 }
@@ -109,6 +109,10 @@ func (f *filler) handOver(flushing context.Context) error {
 		s.first, s.period, s.prompt = time.Time{}, 0, false
 		return nil
 	}
+	settings, err := f.settings.text()
+	if err != nil {
+		return err
+	}
 	for i := range s.lanes {
 		l := &s.lanes[i]
 		r := &l.lane.reading
@@ -118,7 +122,7 @@ func (f *filler) handOver(flushing context.Context) error {
 		}
 		r.seq++
 		r.inSet = 0
-		cp.Seq, cp.Settings = r.seq, f.settings.text
+		cp.Seq, cp.Settings = r.seq, settings
 		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, replaces: r.replaces, tentative: r.tentative, tally: r.tally}
 		r.replaces = false
 	}

@@ -212,7 +212,8 @@ func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	r.pos = l.begin
 	r.begin(r.pos.line)
 	r.feed = feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
-	if err := errors.Join(rd.filler.settings.learn(&l.start), rd.adder.check(flushing, &l.start)); err != nil {
+	rd.filler.settings.learn(&l.start)
+	if err := rd.adder.check(flushing, &l.start); err != nil {
 		return err
 	}
 	moved := l.traits.Records && l.begun.At != l.from.mark.Source

@@ -54,57 +54,23 @@ func parseSettings(text string) (s settings, err error) {
 	return s, nil
 }
 
-// keptSettings are the settings that the next checkpoints keep. The reader owns them during an attempt.
-type keptSettings struct {
-	settings        // including Names and Keyless, which may grow
-	text     string // the same, as JSON
-}
-
-// keepSettings returns settings for the next checkpoints. names and keyless are what the run knows of tables that
-// messages add; the result shares the maps and adds to them.
-func keepSettings(s settings, names map[string]string, keyless map[string]bool) (*keptSettings, error) {
-	s.Names, s.Keyless = names, keyless
-	k := &keptSettings{settings: s}
-	return k, k.write()
-}
-
-func (k *keptSettings) write() error {
-	text, err := json.Marshal(&k.settings)
-	k.text = string(text)
-	return err
-}
-
-// refresh replaces the settings once the keys of tables are known.
-func (k *keptSettings) refresh(s settings) error {
-	s.Names, s.Keyless = k.Names, k.Keyless
-	k.settings = s
-	return k.write()
-}
-
-// rename records the name of a table in the stream.
-func (k *keptSettings) rename(table, of string) error {
-	k.Names[table] = of
-	return k.write()
-}
-
-// addKeyless records that a table has no key.
-func (k *keptSettings) addKeyless(table string) error {
-	k.Keyless[table] = true
-	return k.write()
+// text returns the settings as checkpoints keep them.
+func (s *settings) text() (string, error) {
+	text, err := json.Marshal(s)
+	return string(text), err
 }
 
 // learn adds the names and keyless tables in the checkpoint that a source continues from.
-func (k *keptSettings) learn(s *start) error {
-	if s.from == (position{}) || len(s.was.Names)+len(s.was.Keyless) == 0 {
-		return nil
+func (s *settings) learn(from *start) {
+	if from.from == (position{}) {
+		return
 	}
-	maps.Copy(k.Keyless, s.was.Keyless)
-	for name, of := range s.was.Names {
-		if _, known := k.Names[name]; !known {
-			k.Names[name] = of
+	maps.Copy(s.Keyless, from.was.Keyless)
+	for name, of := range from.was.Names {
+		if _, known := s.Names[name]; !known {
+			s.Names[name] = of
 		}
 	}
-	return k.write()
 }
 
 // settingsOf returns the settings of a run. tables are the configured tables as the database names them.

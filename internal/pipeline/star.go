@@ -18,7 +18,7 @@ type tableAdder struct {
 	admission *admission
 	latest    *start // of the source that the job committed last
 	folding   *folding
-	settings  *keptSettings
+	settings  *settings
 	turns     turns
 }
 
@@ -144,18 +144,14 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o 
 	// From here on later attempts have the table too, whatever ends this one.
 	if t.of.Table >= 0 {
 		f.tables[t.of.Table], f.have[t.of.Table] = added, t.have
-		if err := ta.settings.refresh(settingsOf(ta.cfg, f.tables[:ta.admission.declared])); err != nil {
-			return o, false, err
-		}
+		ta.settings.Tables = settingsOf(ta.cfg, f.tables[:ta.admission.declared]).Tables
 	} else {
 		f.tables, f.have = append(f.tables, added), append(f.have, t.have)
 		ta.p.AddTable(added.Name)
 	}
 	if added.Fold.Appends() && !base.Fold.Appends() {
 		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
-		if err := ta.settings.addKeyless(added.Name); err != nil {
-			return o, false, err
-		}
+		ta.settings.Keyless[added.Name] = true
 	}
 	if err := ta.admission.checkTables(ta.latest, otherAdded(&ta.latest.cp, t.have)); err != nil {
 		return o, false, err
@@ -166,9 +162,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o 
 		}
 	}
 	if limits := &f.caps.Limits; limits.NoSchemas { // otherwise names in the database are the stream's
-		if err := ta.settings.rename(limits.FoldName(t.of.Name), t.of.StreamName); err != nil {
-			return o, false, err
-		}
+		ta.settings.Names[limits.FoldName(t.of.Name)] = t.of.StreamName
 	}
 	return o, true, nil
 }
