@@ -19,7 +19,6 @@ const pruneEvery = time.Hour
 type flusher struct {
 	*run
 	history *history
-	recent  flushLog
 	full    chan *set
 	free    chan<- *set
 	turns   turns
@@ -27,10 +26,10 @@ type flusher struct {
 
 // laneFlushed is the flusher's state of a lane.
 type laneFlushed struct {
-	refused int64       // messages that the database rejected
-	last    []laneFlush // the most recent flushes, if there are lanes that cannot be read again
-	pos     position    // of the last flush; before the first, where the lane begins
-	safe    int64       // lines of this attempt that the database has
+	refused int64    // messages that the database rejected
+	reads   []int64  // lines that this attempt had read by each of the last flushes, if it cannot read them again
+	pos     position // of the last flush; before the first, where the lane begins
+	safe    int64    // lines of this attempt that the database has
 }
 
 // write writes sets until there are no more. Between them it does what the reader asks for, and
@@ -72,7 +71,6 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	}
 	res, err := sink.Retried(ctx, f.cfg.Retry, func() (sink.Result, error) { return f.db.Flush(ctx, flush) })
 	if err != nil {
-		f.recent.noteLost(s, err)
 		return err
 	}
 	if err := f.committed(ctx, s, &res); err != nil {
@@ -166,7 +164,6 @@ func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
 // committed records a committed flush.
 func (f *flusher) committed(ctx context.Context, s *set, res *sink.Result) error {
 	f.history.hasWritten = true
-	f.recent.flushes++
 	for i := range res.Refused {
 		l := s.lanes[res.Refused[i].Lane].lane
 		l.flushed.refused++
@@ -180,7 +177,9 @@ func (f *flusher) committed(ctx context.Context, s *set, res *sink.Result) error
 		}
 		l.flushed.pos, l.flushed.safe = at.pos, at.pos.read
 		l.progress.Committed(at.pos.read)
-		f.recent.note(l)
+		if l.rereadable() != byThisRun {
+			l.flushed.remember(at.pos.read)
+		}
 	}
 	return f.release(ctx, s.ended)
 }

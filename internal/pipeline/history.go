@@ -99,7 +99,11 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 		if h.fences.note(fenced, err); len(h.fences.lost) == a.known {
 			return nil, h.fences.err
 		}
-	case !errors.As(err, &behind) && !errors.As(err, &unlogged) && !errors.As(err, &changed):
+	case errors.As(err, &behind):
+		for _, l := range a.lanes {
+			l.noteRestored(behind)
+		}
+	case !errors.As(err, &unlogged) && !errors.As(err, &changed):
 		return nil, err
 	}
 	if slices.ContainsFunc(a.lanes, func(l *lane) bool { return l.lost() > 0 }) {
@@ -126,10 +130,9 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 
 // unfinished records where an error left the lanes, and adds to the error how many lines are lost.
 func (a *attempt) unfinished(err error) error {
-	perhaps := "" // the commit's answer may have been lost
-	if failed, ok := errors.AsType[*sink.Error](err); ok && (failed.Class == sink.Unknown || failed.Reason == "connection") {
-		perhaps = "perhaps "
-	}
+	failed, ok := errors.AsType[*sink.Error](err)
+	unanswered := ok && (failed.Class == sink.Unknown || failed.Reason == "connection") // the commit's answer may have been lost
+	behind, restored := errors.AsType[sink.BehindError](err)
 	for _, l := range a.lanes {
 		if l.reading.ended && l.flushed.safe == l.reading.read {
 			continue
@@ -137,6 +140,10 @@ func (a *attempt) unfinished(err error) error {
 		s := l.stop(l.flushed.pos)
 		s.Lost = l.lost()
 		a.p.Stopped(s)
+		perhaps := ""
+		if unanswered || restored && l.name != behind.Lane {
+			perhaps = "perhaps "
+		}
 		if s.Lost > 0 {
 			err = fmt.Errorf("%w; lines of %s that were read and %snot committed: %d. They are lost unless they are sent again", err, l.name, perhaps, s.Lost)
 		}
