@@ -118,6 +118,7 @@ func (s *story) failed(err error) {
 func (s *story) begin(options string) {
 	if s.run != nil {
 		s.run.End()
+		s.run = nil
 	}
 	if err := s.db.tryOpen(s.t); err != nil {
 		s.failed(err)
@@ -165,6 +166,10 @@ func (s *story) flush() {
 	}
 	if s.run == nil {
 		s.begin("")
+	}
+	if s.run == nil {
+		s.lines = nil
+		return
 	}
 	send := func() (sink.Result, error) {
 		s.run.Fold(s.lines...)
