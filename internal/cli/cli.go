@@ -4,20 +4,24 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/weirsync/weir/internal/settings"
@@ -59,7 +63,7 @@ type env struct {
 	width          func() int // columns of the terminal at stderr
 	lookupEnv      func(string) (string, bool)
 	environ        func() []string
-	verbose        bool
+	verbose, quiet bool
 	args           []string     // command-line arguments
 	line           *statusLine  // writes messages to stderr
 	log            *slog.Logger // writes to line
@@ -235,15 +239,11 @@ Documentation: https://github.com/weirsync/weir/tree/main/docs, in packages also
 	}
 	root.Flags().Bool("version", false, "print the version")
 	root.PersistentFlags().BoolVarP(&e.verbose, "verbose", "v", false, "print more, such as the settings in use")
-	root.SetVersionTemplate(e.versionText())
+	root.PersistentFlags().BoolVarP(&e.quiet, "quiet", "q", false, "print only warnings and errors, and what was asked for")
+	root.SetVersionTemplate(e.version().String())
 	root.SetFlagErrorFunc(e.flagFault)
 	e.useFlagGroups(root)
-	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.rejectsCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), &cobra.Command{
-		Use:   "version",
-		Short: "Print the version and what is built in",
-		Args:  cobra.NoArgs,
-		Run:   func(*cobra.Command, []string) { fmt.Fprint(e.stdout, e.versionText()) },
-	})
+	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.rejectsCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), e.versionCommand())
 	prepare(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
@@ -298,14 +298,64 @@ func prepare(c *cobra.Command) {
 	}
 }
 
-func (e *env) versionText() string {
-	parts := []string{"commit " + commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+func (e *env) versionCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version and what is built in",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				return e.printJSON(e.version())
+			}
+			_, err := fmt.Fprint(e.stdout, e.version())
+			return err
+		},
+	}
+	addJSON(c.Flags(), &asJSON)
+	return c
+}
+
+// A build is what the program was built from.
+type build struct {
+	Version   string            `json:"version"`
+	Commit    string            `json:"commit"`
+	Go        string            `json:"go"`
+	Platform  string            `json:"platform"`
+	Databases map[string]string `json:"databases"` // versions of those that are built in
+}
+
+func (e *env) version() build {
+	b := build{version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, map[string]string{}}
 	for _, d := range drivers {
 		if d.Version != "" {
-			parts = append(parts, d.Name+" "+d.Version)
+			b.Databases[d.Name] = d.Version
 		}
 	}
-	return fmt.Sprintf("weir %s (%s)\n", version, strings.Join(parts, ", "))
+	return b
+}
+
+func (b build) String() string {
+	parts := []string{"commit " + b.Commit, b.Go, b.Platform}
+	for _, name := range slices.Sorted(maps.Keys(b.Databases)) {
+		parts = append(parts, name+" "+b.Databases[name])
+	}
+	return fmt.Sprintf("weir %s (%s)\n", b.Version, strings.Join(parts, ", "))
+}
+
+// addJSON defines --json.
+func addJSON(f *pflag.FlagSet, value *bool) { f.BoolVar(value, "json", false, "print JSON") }
+
+// printJSON prints what was asked for as one line of JSON.
+func (e *env) printJSON(v any) error { return json.NewEncoder(e.stdout).Encode(v) }
+
+// confirm prints that all is well, unless the user wants to hear of faults only.
+func (e *env) confirm(format string, args ...any) error {
+	if e.quiet {
+		return nil
+	}
+	_, err := fmt.Fprintln(e.stdout, printable(fmt.Sprintf(format, args...)))
+	return err
 }
 
 // printable replaces control characters, with which text from a feed or database could manipulate the terminal.

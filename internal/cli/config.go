@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -61,29 +62,72 @@ file.`,
 }
 
 func (e *env) configCheckCommand() *cobra.Command {
-	return &cobra.Command{
+	var connect, asJSON bool
+	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a config file",
 		Long: `Check a config file without the environment, the sources and the database, and
 print all errors that sync would report before it connects, each with file, line
 and column. Files that settings name are read.
 
-Exit codes: 0 the file is valid, 1 failed, 2 it has errors.`,
-		Example: `  weir config check weir.yaml`,
-		Args:    cobra.ExactArgs(1),
+--connect also reads the environment, opens the database and each source once,
+and prints what a run would find there: tables, keys, types, permissions,
+checkpoints. It reads no feed and writes nothing.
+
+Exit codes: 0 the file is valid, 1 failed, or a run would fail, 2 it has errors.`,
+		Example: `  weir config check weir.yaml
+  weir config check weir.yaml --connect`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := e.checkFile(args[0])
+			var found findings
+			if connect && err == nil {
+				found, err = e.connect(c.Context(), args[0])
+			}
+			said := checked{File: args[0], Valid: err == nil, Findings: found}
 			if err != nil {
+				said.Errors = strings.Split(err.Error(), "\n")
+			} else if said.Tests = len(o.Cases); o.Mapping != nil {
+				said.Tables = len(o.Mapping.Tables)
+			}
+			if asJSON {
+				return errors.Join(err, e.printJSON(said), found.err())
+			} else if err != nil {
 				return err
 			}
-			if o.Mapping == nil {
-				_, err = fmt.Fprintf(e.stdout, "%s: valid\n", args[0])
-			} else {
-				_, err = fmt.Fprintf(e.stdout, "%s: valid: %s, %s\n", args[0], quantity.Count(int64(len(o.Mapping.Tables)), "table"), quantity.Count(int64(len(o.Cases)), "test"))
-			}
-			return err
+			return e.printChecked(&said)
 		},
 	}
+	c.Flags().BoolVar(&connect, "connect", false, "open the database and each source, and check what a run would find")
+	addJSON(c.Flags(), &asJSON)
+	return c
+}
+
+// checked is what config check prints with --json.
+type checked struct {
+	File     string   `json:"file"`
+	Valid    bool     `json:"valid"`
+	Errors   []string `json:"errors,omitempty"`
+	Tables   int      `json:"tables"`
+	Tests    int      `json:"tests"`
+	Findings findings `json:"findings,omitempty"`
+}
+
+func (e *env) printChecked(c *checked) (err error) {
+	if c.Tables == 0 {
+		err = e.confirm("%s: valid", c.File)
+	} else {
+		err = e.confirm("%s: valid: %s, %s", c.File, quantity.Count(int64(c.Tables), "table"), quantity.Count(int64(c.Tests), "test"))
+	}
+	for _, f := range c.Findings {
+		if f.OK {
+			err = errors.Join(err, e.confirm("ok: %s %s", f.About, f.Text))
+		} else {
+			_, failed := fmt.Fprintln(e.stdout, printable(fmt.Sprintf("fault: %s: %s", f.About, f.Text)))
+			err = errors.Join(err, failed)
+		}
+	}
+	return errors.Join(err, c.Findings.err())
 }
 
 // checkFile reads a config file without environment variables. Its faults are usage errors.

@@ -66,7 +66,9 @@ func (e *env) runCases(ctx context.Context, file *settings.Spec) error {
 			differences[batches], rejected = found, rejectedInCase(did)
 		}
 		if all := differences["in one batch"]; len(all) == 0 && len(differences["line by line"]) == 0 {
-			fmt.Fprintf(e.stdout, "ok: %s%s\n", printable(test.Name), printable(rejected))
+			if err := e.confirm("ok: %s%s", test.Name, rejected); err != nil {
+				return err
+			}
 			continue
 		}
 		failed++

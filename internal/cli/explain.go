@@ -54,7 +54,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 	o.spec.AddFlags(f, append([]string{"table"}, settings.FoldFlags...)...)
 	f.Lookup("table").Usage = "the `TABLE` of the row, if the config file has several"
 	f.Lookup("key").Usage = "the `FIELD,…` of the key (default the change stream's key, or id)"
-	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	addJSON(f, &o.asJSON)
 	f.SortFlags = false
 	return c
 }
@@ -314,7 +314,7 @@ func (o *explainOptions) tableOf(m *mapping.Mapping) (*mapping.Table, error) {
 func (e *env) printOrigins(o *explainOptions, x *explainer) error {
 	made := slices.DeleteFunc(x.origins, func(o origin) bool { return o.Value == nil || mapping.IsSourceColumn(o.Column) })
 	if o.asJSON {
-		return json.NewEncoder(e.stdout).Encode(made)
+		return e.printJSON(made)
 	}
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COLUMN\tVALUE\tFROM")

@@ -28,11 +28,13 @@ func (e *env) newSpec() *settings.Spec { return settings.New(e.surroundings()) }
 
 // load sets the settings that no flag has set, from the environment and the config file.
 func (e *env) load(c *cobra.Command, o *settings.Spec) error {
-	if f := c.Flags().Lookup("verbose"); f != nil && f.Changed {
-		_ = o.Setting("verbose").Set(f.Value.String()) // a boolean always parses
+	for _, name := range []string{"verbose", "quiet"} {
+		if f := c.Flags().Lookup(name); f != nil && f.Changed {
+			_ = o.Setting(name).Set(f.Value.String()) // a boolean always parses
+		}
 	}
 	warnings, err := o.Load()
-	if e.verbose = o.Output.Verbose; c.Flags().Lookup("log-format") != nil {
+	if e.verbose, e.quiet = o.Output.Verbose, o.Output.Quiet; c.Flags().Lookup("log-format") != nil {
 		e.logAs(&o.Output)
 	}
 	for _, w := range warnings {

@@ -90,22 +90,21 @@ func newJSONHandler(w io.Writer, level slog.Leveler) slog.Handler {
 
 // Level is the least level of what is logged, where no other is asked for.
 func (e *env) Level() slog.Level {
-	if e.verbose {
+	switch {
+	case e.verbose:
 		return slog.LevelDebug
+	case e.quiet:
+		return slog.LevelWarn
 	}
 	return slog.LevelInfo
 }
 
 // logAs has messages written as a run's options say.
 func (e *env) logAs(o *settings.Output) {
-	level := e.Level()
-	if o.Quiet && !e.verbose {
-		level = slog.LevelWarn
-	}
 	if o.LogFormat == settings.JSON {
-		e.log = slog.New(newJSONHandler(e.line, level))
+		e.log = slog.New(newJSONHandler(e.line, e))
 	} else {
-		e.log = slog.New(&textHandler{w: e.line, prefix: logPrefix, level: level})
+		e.log = slog.New(&textHandler{w: e.line, prefix: logPrefix, level: e})
 	}
 }
 

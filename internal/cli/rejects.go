@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -207,7 +206,7 @@ func (e *env) printReject(k *sink.Kept, l *rejectList) error {
 		_, err := fmt.Fprintf(e.stdout, "%s\n", bytes.ReplaceAll(k.Text, []byte{'\n'}, []byte{' '}))
 		return err
 	case l.json:
-		return json.NewEncoder(e.stdout).Encode(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,
+		return e.printJSON(map[string]any{"job": k.Job, "source": k.Source, "line": k.Line, "offset": k.Offset,
 			"element": k.Element, "reason": k.Reason, "raw": string(k.Text), "time": k.Time})
 	}
 	_, err := fmt.Fprintf(e.stdout, "%s %s, %s: %s\n  %s\n", printable(k.Source), rejectPlace(k), k.Time.Local().Format(time.DateTime),

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -59,7 +58,7 @@ weir rejects prints the rejected lines.`,
 			}
 			if asJSON {
 				st.Jobs, st.Rejects = append([]sink.JobStatus{}, st.Jobs...), append([]sink.RejectCount{}, st.Rejects...) // [], not null
-				return json.NewEncoder(e.stdout).Encode(st)
+				return e.printJSON(st)
 			}
 			if err := e.printStatus(st, job); err != nil || sample == 0 {
 				return err
@@ -70,7 +69,7 @@ weir rejects prints the rejected lines.`,
 	sp.AddFlags(c.Flags(), "to", "config", "job")
 	c.Flags().Lookup("job").Usage = "show only this `JOB`"
 	addWhole(c.Flags(), &sample, "sample", "also print this many `ROWS` of each table")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	addJSON(c.Flags(), &asJSON)
 	return c
 }
 

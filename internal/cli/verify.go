@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -51,20 +50,24 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 	f := c.Flags()
 	o.spec.AddFlags(f, append([]string{"to", "table", "unknown-fields", "max-columns"}, settings.FoldFlags...)...)
 	addWhole(f, &o.show, "show", "print at most `N` differences")
+	addJSON(f, &o.asJSON)
 	f.SortFlags = false
 	return c
 }
 
 type verifyOptions struct {
-	spec *settings.Spec
-	show int
+	spec   *settings.Spec
+	show   int
+	asJSON bool
 }
 
 // A verifier compares the expected rows with the tables.
 type verifier struct {
 	sink.Inspector
+	*verifyOptions
 	env     *env
-	show    int // differences that may still be printed
+	left    int      // differences that may still be printed
+	shown   []string // with --json
 	tables  []verified
 	several bool // there are several tables, or there may be
 }
@@ -127,9 +130,13 @@ func (v *verifier) differs(t *verified, format string, args ...any) {
 
 // print prints a line about a table, unless the limit is reached.
 func (v *verifier) print(t *verified, format string, args ...any) {
-	if v.show > 0 {
-		v.show--
-		fmt.Fprintf(v.env.stdout, t.prefix+format+"\n", args...)
+	if v.left == 0 {
+		return
+	}
+	v.left--
+	text := fmt.Sprintf(t.prefix+format, args...)
+	if v.shown = append(v.shown, text); !v.asJSON {
+		fmt.Fprintln(v.env.stdout, text)
 	}
 }
 
@@ -194,12 +201,12 @@ func (v *verifier) compareSums(ctx context.Context, t *verified, b *fold.Batch) 
 
 // printExtra prints the first rows that are in the table and not in the fold.
 func (v *verifier) printExtra(ctx context.Context, t *verified, b *fold.Batch) error {
-	if t.extra() == 0 || v.show == 0 {
+	if t.extra() == 0 || v.left == 0 {
 		return nil
 	}
 	return v.Others(ctx, b, func(key string) bool {
 		v.print(t, "%s: the table has the row, the lines do not", printable(key))
-		return v.show > 0
+		return v.left > 0
 	})
 }
 
@@ -236,7 +243,7 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 		return err
 	}
 	to := plan.To
-	v := &verifier{env: e, show: o.show}
+	v := &verifier{verifyOptions: o, env: e, left: o.show, shown: []string{}}
 	if v.Inspector, err = to.Reader(ctx, to.Dest, sink.Options{Log: e.log}); err != nil {
 		return err
 	}
@@ -280,20 +287,35 @@ func (v *verifier) run(ctx context.Context, c pipeline.Config, m *mapping.Mappin
 	if err := pipeline.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
 		return settings.Locate(m.File, err)
 	}
-	lines := quantity.Count(p.Snapshot().Lines, "line")
+	said := verification{Lines: p.Snapshot().Lines, Shown: v.shown}
 	var faults []error
 	for i := range v.tables {
-		faults = append(faults, v.report(&v.tables[i], lines))
+		t := &v.tables[i]
+		said.Tables = append(said.Tables, verifiedTable{t.Name, t.rows, t.different, t.extra()})
+		faults = append(faults, v.report(t, quantity.Count(said.Lines, "line")))
+	}
+	if v.asJSON {
+		faults = append(faults, v.env.printJSON(said))
 	}
 	return errors.Join(faults...)
 }
 
+// A verification is what verify prints with --json.
+type verification struct {
+	Lines  int64           `json:"lines"`
+	Tables []verifiedTable `json:"tables"`
+	Shown  []string        `json:"shown"` // the first differences
+}
+
+type verifiedTable struct {
+	Table       string `json:"table"`
+	Rows        int    `json:"rows"` // that the lines make or remove
+	Differences int    `json:"differences"`
+	OtherRows   int64  `json:"other_rows"` // of the table, that no line names
+}
+
 // report prints that a table matches the lines, or returns an error that counts the differences.
 func (v *verifier) report(t *verified, lines string) error {
-	name, err := json.Marshal(t.Name)
-	if err != nil {
-		return err
-	}
 	rows, match := quantity.Count(int64(t.live), "row"), "match"
 	if t.live == 1 {
 		match = "matches"
@@ -307,7 +329,8 @@ func (v *verifier) report(t *verified, lines string) error {
 		return fmt.Errorf("%s%s in %s, compared with %s%s", t.prefix, quantity.Count(int64(t.different), "difference"), quantity.Count(int64(t.rows), "row"), lines, others)
 	case others != "":
 		return fmt.Errorf("%s%s %s%s", t.prefix, rows, match, others)
+	case v.asJSON:
+		return nil
 	}
-	_, err = fmt.Fprintf(v.env.stdout, "%s of table %s %s %s\n", rows, name, match, lines)
-	return err
+	return v.env.confirm("%s of table %q %s %s", rows, t.Name, match, lines)
 }

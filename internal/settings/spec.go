@@ -168,7 +168,7 @@ type Output struct {
 	MetricsFile string `key:"metrics_file" help:"write the final metrics to this ‘FILE’, for node_exporter's textfile collector"`
 	Summary     Format `key:"summary" words:"text json" help:"the summary at the end: text on stderr, or json on stdout"`
 	LogFormat   Format `key:"log_format" words:"text json" help:"log format"`
-	Quiet       bool   `key:"quiet" short:"q" help:"print only warnings and errors"`
+	Quiet       bool   `key:"quiet" flag:"no" help:"print only warnings and errors, and what was asked for"`
 	Verbose     bool   `key:"verbose" flag:"no" help:"print more, such as the settings in use"`
 }
 

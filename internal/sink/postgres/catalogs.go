@@ -17,9 +17,6 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 	if err := d.connect(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.checkGrants(ctx, wanted); err != nil {
-		return nil, d.sinkError(err)
-	}
 	relations, err := d.readRelations(ctx, wanted)
 	if err != nil && !errors.As(err, new(sink.KeyError)) {
 		return nil, d.sinkError(err)
@@ -35,53 +32,6 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 		tables[i] = t.Clone()
 	}
 	return tables, err
-}
-
-// checkGrants returns an error with all GRANTs that the role lacks to write tables, and weir's own tables.
-func (d *DB) checkGrants(ctx context.Context, wanted []sink.TableKey) error {
-	if d.reads {
-		return nil
-	}
-	lacksAny := func(has, of string, privileges ...string) string {
-		return fmt.Sprintf("NOT (SELECT bool_and(%s(%s, p)) FROM unnest(ARRAY['%s']) p)", has, of, strings.Join(privileges, "', '"))
-	}
-	mayCreate := func(schemaName string) string {
-		return fmt.Sprintf("(SELECT %s FROM pg_namespace WHERE nspname = %s AND %s)", literal("USAGE, CREATE ON SCHEMA "+ident(schemaName)), literal(schemaName), lacksAny("has_schema_privilege", "oid", "USAGE", "CREATE"))
-	}
-	const all = "SELECT, INSERT, UPDATE, DELETE ON TABLE "
-	lacking := []string{mayCreate(d.current)}
-	if d.ready {
-		lacking[0] = fmt.Sprintf("(SELECT %s FROM unnest(string_to_array(%s, ', ')) t WHERE %s LIMIT 1)", literal(all+ownTables), literal(ownTables),
-			lacksAny("has_table_privilege", literal(d.schema+".")+" || t", "SELECT", "INSERT", "UPDATE", "DELETE"))
-	}
-	for _, w := range wanted {
-		schemaName, rel := d.schemaOf(w.Name)
-		needs := []string{"SELECT", "INSERT", "UPDATE"}
-		if w.Key != nil && len(w.Key) == 0 {
-			needs = needs[1:2]
-		}
-		name := identOf(schemaName, rel)
-		lacking = append(lacking, fmt.Sprintf("CASE WHEN to_regclass(%s) IS NULL THEN %s WHEN %s THEN %s END", literal(name), mayCreate(schemaName),
-			lacksAny("has_any_column_privilege", "to_regclass("+literal(name)+")", needs...), literal(all+name)))
-	}
-	r, err := d.query(ctx, "SELECT "+strings.Join(lacking, ",\n  "))
-	if err != nil {
-		return err
-	}
-	var grants []string
-	for _, what := range r[0].rows[0] {
-		if grant := fmt.Sprintf("GRANT %s TO %s", what, ident(d.config.User)); what != nil && !slices.Contains(grants, grant) {
-			grants = append(grants, grant)
-		}
-	}
-	if grants == nil {
-		return nil
-	}
-	also := ""
-	if r[0].rows[0][0] != nil {
-		also = ", also for the tables that weir keeps (" + ownTables + ")"
-	}
-	return &sink.Error{Class: sink.Permanent, Reason: "permission", Err: fmt.Errorf("%s: role %s lacks permissions%s: %s", d.where(), d.config.User, also, strings.Join(grants, "; "))}
 }
 
 // MakeSchema implements [sink.SchemaMaker].
@@ -206,8 +156,12 @@ func (d *DB) readFacts(ctx context.Context, wanted []sink.TableKey, relations []
 		relations[i] = relation{Table: schema.Table{Name: w.Name}, ident: identOf(schemaName, rel)}
 		s.addAll(strings.ReplaceAll(tableSQL, "{t}", literal(relations[i].ident)))
 	}
+	lacking := s.addAll(d.lackingSQL(wanted))
 	ready := s.addAll("SELECT "+d.readySQL(), "SELECT nspname FROM pg_namespace")
 	r, err := d.run(ctx, s)
+	if err == nil && !d.reads {
+		err = d.lacking(r[lacking].rows[0])
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,140 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/status"
+)
+
+// Check does what Run does before it reads lines: it reads the tables, compares the settings with the checkpoints, and
+// opens each source, for a moment. It writes and claims nothing, and joins no group. claims may be nil.
+func Check(ctx context.Context, c Config, caps sink.Caps, read sink.ReadTables, claims sink.Claims, found func(about, text string, err error)) {
+	if claims == nil {
+		claims = unclaimed{}
+	}
+	c.Restart.FromStart = c.Restart.FromStart || c.Restart.Rebuild
+	c.Source.RetryFor, c.Retry = 0, sink.Retry{}
+	r := newRun(&c, viewer{caps: caps, read: read}, claims, status.New())
+	a, err := r.begin(ctx, newHistory(c.Tables), nil)
+	if err != nil {
+		reported := false
+		for _, key := range TableKeys(c.Tables) {
+			if _, failed := read(ctx, key); failed != nil && !errors.As(err, new(*sink.Error)) {
+				found(tableList([]string{key.Name}), "", failed)
+				reported = true
+			}
+		}
+		if !reported {
+			found("database", "", err)
+		}
+		r.db, r.claims = viewer{caps: caps, read: sink.NoTables}, unclaimed{}
+		if a, err = r.begin(ctx, newHistory(c.Tables), nil); err != nil {
+			return // a fault of the settings, reported as such
+		}
+	} else {
+		for i := range a.admission.found {
+			found(tableList([]string{a.admission.found[i].Name}), tableText(&a.admission.found[i]), nil)
+		}
+	}
+	names, src, err := a.findLanes(ctx)
+	if err != nil {
+		found(strings.Join(c.Sources, ", "), "", err)
+		return
+	}
+	starts, err := a.admitAll(ctx, names)
+	if err != nil {
+		found("checkpoint", "", err)
+	}
+	if src != nil {
+		found(c.Sources[0], "has "+quantity.Count(int64(len(names)), "partition"), src.Close())
+		return
+	}
+	for i := range starts {
+		text, err := a.tryOpen(ctx, &starts[i])
+		found(starts[i].name, text, err)
+	}
+}
+
+func tableText(t *schema.Table) string {
+	if !t.Exists {
+		return "is missing: a run creates it"
+	}
+	key := "no key"
+	if len(t.Key) > 0 {
+		key = "the key " + strings.Join(t.KeyColumns(), ", ")
+	}
+	return fmt.Sprintf("has %s and %s", quantity.Count(int64(len(t.Columns)), "column"), key)
+}
+
+// tryOpen opens a source where the run continues, and closes it. It takes nothing that can be read only once.
+func (a *attempt) tryOpen(ctx context.Context, s *start) (text string, err error) {
+	c, o, names := a.run.cfg, a.sourceOptions(), []string{s.name}
+	if s.traits.Stored() && o.Follow {
+		if names, err = c.Kind.Parse(s.name, false); errors.As(err, new(*source.NotFoundError)) {
+			return "is missing: a run waits for it", nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+	if info, err := os.Stat(names[0]); !s.traits.Live && (!s.traits.Named || err == nil && !info.Mode().IsRegular() && !info.IsDir()) {
+		return "is not opened, because it can be read only once", nil
+	}
+	connected, done := context.WithCancel(ctx)
+	defer done()
+	o.Hello, o.Follow, o.Observer = nil, false, connection{done: done}
+	src, err := c.Kind.Open(ctx, names, o)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	e, err := src.Next(ctx)
+	if err != nil {
+		return "", err
+	}
+	l, err := e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
+	if err == io.EOF {
+		return "has been read to its end", nil
+	} else if err != nil {
+		return "", err
+	}
+	if at, ok := source.As[source.Addressed](l); ok && at.Addr() != nil {
+		return "takes connections at " + at.Addr().String(), nil
+	}
+	e, err = src.Next(connected)
+	if e.Block != nil {
+		e.Block.Release()
+	}
+	err = cmp.Or(err, e.Err) // of a lane that has ended
+	switch {
+	case connected.Err() != nil && ctx.Err() == nil:
+		return "can be connected to", nil
+	case err != nil && err != io.EOF:
+		return "", err
+	case s.from.line > 0:
+		return "is read from line " + quantity.Grouped(s.from.line+1), nil
+	}
+	return "is read from the start", nil
+}
+
+// A connection calls done once it is established.
+type connection struct {
+	source.Unobserved
+	done context.CancelFunc
+}
+
+// SetConnections implements [source.Observer].
+func (c connection) SetConnections(_ string, n int) {
+	if n > 0 {
+		c.done()
+	}
+}
