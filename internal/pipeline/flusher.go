@@ -118,7 +118,7 @@ func flushed(s *fold.Set, res *sink.Result, took time.Duration) status.Flush {
 
 // flushOf returns the flush that writes a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
-	flush := &sink.Flush{Batches: s.Batches, Grows: f.cfg.Star != nil, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To == KeepRejects,
+	flush := &sink.Flush{Batches: s.Batches, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To == KeepRejects,
 		Rebuild: s.rebuild, Tombstones: f.cfg.Tombstones, Sent: f.p.Sent}
 	flush.Searching = func(now sink.Searching) error {
 		f.p.Searching(now)

@@ -153,11 +153,11 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o 
 		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
 		ta.settings.Keyless[added.Name] = true
 	}
-	if err := ta.admission.checkTables(ta.latest, otherAdded(&ta.latest.cp, t.have)); err != nil {
+	if err := ta.admission.checkTables(ta.latest, sink.OtherTables(&ta.latest.cp, []schema.Table{t.have})); err != nil {
 		return o, false, err
 	}
 	for l := range open {
-		if err := ta.admission.checkTables(&l.start, otherAdded(&l.cp, t.have)); err != nil {
+		if err := ta.admission.checkTables(&l.start, sink.OtherTables(&l.cp, []schema.Table{t.have})); err != nil {
 			return o, false, err
 		}
 	}
@@ -170,7 +170,7 @@ func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o 
 // check is [admission.checkTables] for a lane that starts after messages added tables.
 func (ta *tableAdder) check(flushing context.Context, s *start) error {
 	known := len(ta.admission.found)
-	if s.cp.Run == ta.id || len(otherAdded(&s.cp, ta.folding.have[known:]...)) == 0 {
+	if s.cp.Run == ta.id || len(sink.OtherTables(&s.cp, ta.folding.have[known:])) == 0 {
 		return nil
 	}
 	var now []schema.Table // another run may have created them since the lookup
@@ -181,14 +181,5 @@ func (ta *tableAdder) check(flushing context.Context, s *start) error {
 	if err != nil {
 		return err
 	}
-	return ta.admission.checkTables(s, otherAdded(&s.cp, now...))
-}
-
-// otherAdded is [sink.OtherTables] for tables that messages added. A checkpoint of a single table has its ID without a
-// name: that is never an added table.
-func otherAdded(cp *sink.Checkpoint, tables ...schema.Table) []*schema.Table {
-	if names, _ := sink.SplitIDs(cp.TableID); names == nil {
-		return nil
-	}
-	return sink.OtherTables(cp, tables)
+	return ta.admission.checkTables(s, sink.OtherTables(&s.cp, now))
 }

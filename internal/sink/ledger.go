@@ -89,8 +89,7 @@ func (f *Flush) Judge(found map[string]Fence) (done bool, err error) {
 	return false, behind
 }
 
-// TableIDs returns the value that a checkpoint stores to identify the flush's tables. It is the ID of the only table if
-// there is always just one; otherwise each ID follows its table's name, because the order may change.
+// TableIDs returns the value that a checkpoint stores to identify the flush's tables: the name and the ID of each.
 func (f *Flush) TableIDs(ids ...string) string {
 	text := ""
 	for i, id := range ids {
@@ -101,23 +100,18 @@ func (f *Flush) TableIDs(ids ...string) string {
 
 // BeforeID returns the text before the i-th ID in [Flush.TableIDs].
 func (f *Flush) BeforeID(i int) string {
-	switch {
-	case len(f.Batches) == 1 && !f.Grows:
-		return ""
-	case i == 0:
-		return strconv.Quote(f.Batches[i].Table.Name) + betweenIDs
+	name := strconv.Quote(f.Batches[i].Table.Name) + betweenIDs
+	if i == 0 {
+		return name
 	}
-	return betweenIDs + strconv.Quote(f.Batches[i].Table.Name) + betweenIDs
+	return betweenIDs + name
 }
 
 // betweenIDs separates IDs and quoted names. Neither contains it.
 const betweenIDs = "\n"
 
-// SplitIDs splits the value of [Flush.TableIDs] into IDs and quoted names. A single ID has no name.
+// SplitIDs splits the value of [Flush.TableIDs] into quoted names and IDs.
 func SplitIDs(text string) (names, ids []string) {
-	if !strings.Contains(text, betweenIDs) {
-		return nil, []string{text}
-	}
 	for pair := range slices.Chunk(strings.Split(text, betweenIDs), 2) {
 		names, ids = append(names, pair[0]), append(ids, pair[len(pair)-1])
 	}
@@ -127,14 +121,8 @@ func SplitIDs(text string) (names, ids []string) {
 // OtherTables returns the job's tables that were replaced since a checkpoint was written.
 func OtherTables(cp *Checkpoint, tables []schema.Table) (others []*schema.Table) {
 	names, ids := SplitIDs(cp.TableID)
-	if names == nil && len(tables) > 1 {
-		return nil // the run was started with more tables
-	}
 	for i := range tables {
-		at := 0
-		if names != nil {
-			at = slices.Index(names, strconv.Quote(tables[i].Name))
-		}
+		at := slices.Index(names, strconv.Quote(tables[i].Name))
 		if at >= 0 && ids[at] != "" && ids[at] != tables[i].ID {
 			others = append(others, &tables[i])
 		}

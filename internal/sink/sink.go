@@ -205,9 +205,8 @@ type Lane struct {
 type Flush struct {
 	// Batches are the rows to write, one batch for each of the job's tables, parents before their children. Rows are
 	// inserted and updated in this order, and deleted in reverse. A later flush of the run has the same tables in the
-	// same order; if Grows is set, more may follow.
+	// same order; more may follow.
 	Batches []*fold.Batch
-	Grows   bool
 	// Rejects are lines of the lanes that are not valid messages.
 	Rejects []fold.Reject
 	Job     string // name under which the checkpoints are stored

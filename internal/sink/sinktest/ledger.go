@@ -17,7 +17,7 @@ var ledgerTests = []test{
 		var id string
 		for i, lines := range [][]string{{`{"id":1,"a":1}`}, {`{"id":1,"a":1,"b":1}`, `{"id":2,"a":"x"}`}, nil} { // also after it has grown
 			r := Begin(t, db)
-			if got := r.known(0).ID; got != r.cp().TableID || (got == "") != (i == 0) || i > 1 && got != id {
+			if got := r.known(0).ID; got != idIn(r.cp()) || (got == "") != (i == 0) || i > 1 && got != id {
 				t.Errorf("run %d: the table was %q, is %q, and the checkpoint's is %q", i, id, got, r.cp().TableID)
 			} else {
 				id = got
@@ -42,14 +42,14 @@ var ledgerTests = []test{
 		first.End()
 		second.End()
 		first = Begin(t, db)
-		if id := first.known(0).ID; id == first.cp().TableID {
+		if id := first.known(0).ID; id == idIn(first.cp()) {
 			t.Errorf("the table without its column is %q as before", id)
 		}
 		// A run that rereads adds the column again; other jobs' checkpoints do not match the table with it.
 		first.Flush(`{"id":1,"a":1,"b":1}`)
 		first.End()
 		first, second = Begin(t, db), BeginJob(t, db, "second")
-		if id := first.known(0).ID; id != first.cp().TableID || id == second.cp().TableID {
+		if id := first.known(0).ID; id != idIn(first.cp()) || id == idIn(second.cp()) {
 			t.Errorf("the table is %q, the checkpoint's %q, and the one of a job whose values are gone %q", id, first.cp().TableID, second.cp().TableID)
 		}
 	}},

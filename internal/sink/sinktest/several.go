@@ -185,6 +185,12 @@ func anyBatches(t *testing.T, db Database, rnd *rand.Rand) {
 	}
 }
 
+// idIn returns the ID of the first table in a checkpoint, or "".
+func idIn(cp *sink.Checkpoint) string {
+	_, ids := sink.SplitIDs(cp.TableID)
+	return ids[0]
+}
+
 // tableID returns the table IDs in the checkpoint of the run's lane.
 func tableID(t *testing.T, s *Run) string {
 	t.Helper()
