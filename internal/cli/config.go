@@ -31,8 +31,8 @@ func (e *env) configPrintCommand() *cobra.Command {
 		Short: "Print each setting of sync, its value and where it came from",
 		Long: `Print each setting of sync, its value and where it came from: a flag beats a
 variable (WEIR_BATCH_ROWS), a variable beats the config file, the file beats the
-default. every and the tables of a file follow, with what each takes from the top of the
-file.`,
+default. every and the tables of a file follow as they are written, with what each
+takes from the top of the file.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := e.load(c, o); err != nil {
@@ -47,11 +47,8 @@ file.`,
 			if err := t.Flush(); err != nil {
 				return err
 			}
-			if o.Mapping == nil && o.Every == nil {
-				return nil
-			}
-			file, err := settings.Print(o.Mapping, o.Every)
-			if err == nil {
+			file, err := o.Print()
+			if err == nil && len(file) > 0 {
 				_, err = fmt.Fprintf(e.stdout, "\n%s", file)
 			}
 			return err

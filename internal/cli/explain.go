@@ -236,7 +236,7 @@ func (e *explainer) remove(from origin) {
 var anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}
 
 func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []string) error {
-	o.of, o.spec.Table.Name, o.spec.Table.MaxColumns = o.spec.Table.Name, "", math.MaxInt32
+	o.of, o.spec.Table.Name, o.spec.Fold.MaxColumns = o.spec.Table.Name, "", math.MaxInt32
 	o.spec.Batch = settings.Batch{Buffer: foldBuffer}
 	if o.spec.Mapping != nil {
 		o.spec.Mapping = o.spec.Mapping.With(o.of)

@@ -78,7 +78,7 @@ func reasonText(o *settings.Spec, key []string, r *status.Reason, several bool) 
 // fieldsForKey returns the fields of a message without the key, or with the key of a tool that weir knows, or nil if
 // that is not the reason.
 func fieldsForKey(o *settings.Spec, key []string, r *status.Reason) []string {
-	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Fold.Row != "" || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
+	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Setting("row").IsSet() || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
 		return nil
 	}
 	var names []string

@@ -47,16 +47,17 @@ const (
 	NullBad   BadValues = "null"   // treat it as null
 )
 
-// Rules say how messages update the rows of a table.
+// Rules say how messages update the rows of a table. Each is a flag, a key of a table and a key at the top of a config
+// file, by its tags: see package settings.
 type Rules struct {
-	Null      Null                      `key:"null" words:"clear keep" help:"‘clear’: null sets NULL; ‘keep’: null counts as absent" default:"the top-level ‘null’"`
-	BadValues BadValues                 `key:"bad_values" words:"reject null" help:"values that their column cannot hold: ‘reject’ the message, or count them as ‘null’" default:"the top-level ‘bad_values’"`
-	FillOnly  bool                      `key:"fill_only" help:"whether to write only where the row has NULL" default:"the top-level ‘fill_only’"`
+	Null      Null                      `key:"null" top:"all" words:"clear keep" help:"clear: null sets NULL; keep: null is the same as absent" default:"the top-level ‘null’"`
+	BadValues BadValues                 `key:"bad_values" top:"all" words:"reject null" help:"reject messages with values that do not fit their columns; null: store NULL instead, and count it" default:"the top-level ‘bad_values’"`
+	Scope     Scope                     `key:"version_scope" top:"all" words:"column row" help:"what has a version: each column, or the row (then a message older than its row changes nothing)" default:"the top-level ‘version_scope’; in a child the parent's"`
+	FillOnly  bool                      `key:"fill_only" top:"all" help:"write only columns that are NULL in the table: the first value of a column stays" default:"the top-level ‘fill_only’"`
 	Merge     map[string]merge.Function // by column, if not [merge.Last]
-	Scope     Scope                     `key:"version_scope" words:"column row" help:"what has a version: each ‘column’, or the ‘row’" default:"the top-level ‘version_scope’; in a child the parent's"`
 	// UnknownFields "": fields without a column are ignored if the mapping names columns, else the table decides.
-	UnknownFields UnknownFields `key:"unknown_fields" words:"ignore add reject" help:"fields that no column takes: ‘ignore’ them, ‘add’ columns, or ‘reject’ the message" default:"ignore with ‘columns’, else the top-level ‘unknown_fields’"`
-	MaxColumns    int           `key:"max_columns" help:"most columns that ‘unknown_fields: add’ adds" default:"the top-level ‘max_columns’"`
+	UnknownFields UnknownFields `key:"unknown_fields" top:"all" words:"add ignore reject" unset:"" help:"fields without a column: add columns, ignore them, or reject the message" default:"ignore with ‘columns’, else the top-level ‘unknown_fields’, else add in a table that weir made, and ignore in others"`
+	MaxColumns    int           `key:"max_columns" top:"all" help:"add at most this many ‘COLUMNS’ to a table" default:"the top-level ‘max_columns’"`
 }
 
 // Options are the rules of a fold for a table of a database.

@@ -9,16 +9,12 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // firestarter is the mapping of examples/firehose/firestarter.yaml: two tables of one feed.
 func firestarter(t testing.TB) *mapping.Mapping {
-	names := []string{"source", "feed", "feed_events", "to", "null"}
-	f, err := settings.Read("../../examples/firehose/firestarter.yaml", names, []string{"sqlite", "postgres"}, func([]settings.Entry) mapping.Table { return mapping.Table{Rules: fold.Rules{Null: fold.KeepNull}} })
-	testcheck.NoError(t, err)
-	return f.Mapping
+	return read(t, "../../examples/firehose/firestarter.yaml")
 }
 
 // firehose makes messages of few flights: seven positions to one of another type.

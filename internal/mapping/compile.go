@@ -19,6 +19,7 @@ const DefaultMaxEach = 100_000
 type Fault struct {
 	Pos  paths.Pos
 	Text string
+	Flag string // that sets what is wrong, if flags made the mapping; "" for several
 }
 
 func (f *Fault) Error() string { return f.Text }
@@ -92,7 +93,7 @@ type compiler struct {
 }
 
 func (c *compiler) fault(at paths.Pos, format string, args ...any) {
-	c.faults = append(c.faults, &Fault{at, fmt.Sprintf(format, args...)})
+	c.faults = append(c.faults, &Fault{Pos: at, Text: fmt.Sprintf(format, args...)})
 }
 
 // A scope is what paths can start from: a value, and the object in it that is the row.

@@ -43,7 +43,7 @@ func (c *compiler) options(t *Table, out *tablePlan, s scope, what string) {
 		}
 	}
 	if err := fold.CheckMerge(&schema.Table{}, o); err != nil {
-		c.fault(t.Pos, "%s: %v", what, err)
+		c.faults = append(c.faults, &Fault{t.Pos, fmt.Sprintf("%s: %v", what, err), "merge"})
 	}
 	out.options = o
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/settings"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
@@ -24,11 +24,17 @@ func parse(t testing.TB, text string) *mapping.Mapping {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	testcheck.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	f, err := settings.Read(file, nil, []string{"sqlite", "postgres"}, func([]settings.Entry) mapping.Table {
-		return mapping.Table{Rules: fold.Rules{Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}}
-	})
+	return read(t, file)
+}
+
+// read reads the mapping of a config file.
+func read(t testing.TB, file string) *mapping.Mapping {
+	t.Helper()
+	s := settings.New(&settings.Env{Drivers: []sink.Driver{{Name: "SQLite"}, {Name: "Postgres"}}, FileOnly: true, Kinds: settings.Kinds})
+	s.File = file
+	_, err := s.Load()
 	testcheck.NoError(t, err)
-	return f.Mapping
+	return s.Mapping
 }
 
 // TestMap maps the feeds in testdata: the result of each line is below it.
@@ -50,8 +56,9 @@ func TestMap(t *testing.T) {
 // TestMap_DeletesNeedRow: with --row a delete without the object that has its key is rejected; other messages without
 // it make no row.
 func TestMap_DeletesNeedRow(t *testing.T) {
-	n, deletes := settings.Narrowing{Row: "a.row"}, paths.When{{{Path: paths.FieldPath("op"), In: []paths.Value{{Text: "d"}}}}}
-	m := newMapper(t, n.Overlay("t", mapping.Table{Key: []string{"id"}, DeleteWhen: deletes}, false, func(_, format string, args ...any) { t.Errorf(format, args...) }), schema.Limits{})
+	of := parse(t, "tables: {t: {row: a.row, delete_when: op=d}}")
+	of.Tables[0].DeletesNeedRow = true
+	m := newMapper(t, of, schema.Limits{})
 	for line, want := range map[string]string{`{"op":"d","a":{"row":null}}`: "\nerror: table \"t\": a.row is null in a message that deletes its row, ", `{"op":"d","id":1}`: "\nerror: table \"t\": a.row is absent in a message that ",
 		`{"op":"u","a":{"row":null}}`: "\nno row", `{"id":1}`: "\nno row", `{"op":"d","a":{"row":{"id":7}}}`: "\ndelete t id=7"} {
 		if got := m.becomes(line, false); !strings.HasPrefix(got, want) {

@@ -39,11 +39,11 @@ type Table struct {
 	Pos  paths.Pos `json:"-"` // position in the file
 	Name string
 	// From are patterns for the table's names in the stream; see [Envelope.Table].
-	From []string   `key:"from" help:"tables of the stream to take, TABLE or SCHEMA.TABLE; ‘*’ matches any text, ‘?’ any character" default:"the table's own name"`
+	From []string   `key:"from" commas:"yes" help:"tables of the stream to take, TABLE or SCHEMA.TABLE; ‘*’ matches any text, ‘?’ any character" default:"the table's own name"`
 	When paths.When `key:"when" help:"messages that the table takes; in a child table, elements" default:"all; with an envelope, all of this table"`
 	Row  RowPath    `key:"row" help:"path of the object that is the row, or ‘PATH as json_text’ if a string contains the object; without the object there is no row" default:"the message"`
 	Nest
-	Key []string `key:"key" none:"none" help:"columns that identify a row; in a child, after the parent's key. ‘none’: each message is a new row" default:"the top-level ‘key’; of ‘'*'’ the stream's key; else the existing table's primary key, the stream's key, or ‘id’"`
+	Key []string `key:"key" top:"yes" commas:"yes" none:"none" help:"columns that identify a row; in a child, after the parent's key. ‘none’: each message is a new row" default:"the top-level ‘key’; of ‘'*'’ the stream's key; else the existing table's primary key, the stream's key, or ‘id’"`
 	// KeyByDefault: no key was set, so it is [DefaultKey], or the primary key of an existing table.
 	KeyByDefault bool
 	// KeyOpen: neither the mapping nor the database sets the key, so the first message may. Until then it is Key.
@@ -53,12 +53,12 @@ type Table struct {
 	// OnCreate is SQL that runs after the table is created, in the same transaction.
 	OnCreate []Statement `key:"on_create" help:"SQL to run when weir creates the table: one statement, a list, or either by database (‘postgres: […]’)"`
 
-	DeleteWhen paths.When `key:"delete_when" help:"messages that delete their row; in a child table, elements" default:"the top-level ‘delete_when’; in a child never"`
+	DeleteWhen paths.When `key:"delete_when" top:"yes" help:"messages that delete their row; in a child table, elements" default:"the top-level ‘delete_when’; in a child never"`
 	OnDelete   OnDelete   `key:"on_delete" help:"what a delete does: ‘delete’ removes the row; ‘{mark: COLUMN}’ keeps it and sets the column to true; ‘row’, with ‘key: none’, inserts it once more" default:"delete"`
 	// DeletesNeedRow rejects a delete without the object Row, because it is unknown which row it means.
 	DeletesNeedRow bool
 	// Version is zero for the parent's version in a child table, else for none.
-	Version paths.Path `key:"version_field" help:"path of the version" default:"the top-level ‘version_field’; in a child the parent's"`
+	Version paths.Path `key:"version_field" top:"yes" help:"path of the version" default:"the top-level ‘version_field’; in a child the parent's"`
 	fold.Rules
 	// Columns are the row's columns; nil: all fields, with their names.
 	Columns []Column `key:"columns" help:"columns and their sources; with ‘unknown_fields: add’ you can leave out the key" default:"all fields by their names"`

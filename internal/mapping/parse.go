@@ -56,15 +56,6 @@ func (t *TypedPath) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText returns the text that UnmarshalText parses.
-func (t TypedPath) MarshalText() ([]byte, error) {
-	text := t.String()
-	if t.As.Kind != cast.DefaultType {
-		text = strings.TrimSpace(text + " as " + t.As.String())
-	}
-	return []byte(text), nil
-}
-
 // Source returns the source of a column.
 func (t TypedPath) Source(column string) Source {
 	if t.Base == paths.NoBase {

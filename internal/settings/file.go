@@ -2,7 +2,6 @@ package settings
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,46 +13,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
-
-// A File is the content of a config file, except for its settings.
-type File struct {
-	Mapping *mapping.Mapping // nil without tables
-	Every   []mapping.PeriodicSQL
-	Cases   []Case // tests
-}
-
-// An Entry is a top-level key and its value. The value keeps its text: only the setting parses numbers, dates or
-// booleans.
-type Entry struct {
-	Name string
-	At   paths.Pos // of the key
-	Pos  paths.Pos // of the value
-	When bool      // the value is a condition, which is part of the tables
-	node *yaml.Node
-}
-
-// Texts returns the texts of the value. isList is true for a list.
-func (e *Entry) Texts() (texts []string, isList bool, err error) {
-	if v, ok := text(e.node); ok {
-		return []string{v}, false, nil
-	}
-	if e.node.Kind != yaml.SequenceNode {
-		return nil, false, errors.New("must be a value or a list of values")
-	}
-	texts = make([]string, len(e.node.Content))
-	for i, item := range e.node.Content {
-		item = resolved(item)
-		var ok bool
-		if texts[i], ok = text(item); !ok || isNull(item) {
-			return nil, true, fmt.Errorf("item %d is not a value", i+1)
-		}
-	}
-	return texts, true, nil
-}
 
 var (
 	syntaxError  = regexp.MustCompile(`(?s)^yaml: (?:line ([0-9]+): )?(.*)$`)
@@ -76,8 +38,8 @@ func syntaxFault(data []byte, err error) (line int, words string) {
 	return max(line, 1), words
 }
 
-// entries returns the top-level keys, except null ones.
-func (r *reader) entries(data []byte) (entries []Entry) {
+// document returns the top of a file; nil if it is empty, or cannot be read.
+func (r *reader) document(data []byte) *yaml.Node {
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	err := d.Decode(&doc)
@@ -103,83 +65,83 @@ func (r *reader) entries(data []byte) (entries []Entry) {
 		r.fault(pos(top), "", "must be settings, such as batch_rows: 1000")
 		return nil
 	}
+	return top
+}
+
+// An entry is a top-level key and its value.
+type entry struct {
+	name      string
+	at, value *yaml.Node
+}
+
+// readFile reads the config file: settings that nothing else has set, and the mapping.
+func (s *Spec) readFile() error {
+	data, err := os.ReadFile(s.File)
+	if err != nil {
+		return fmt.Errorf("the config file: %w", err)
+	}
+	r := &reader{file: s.File, databases: s.env.databases()}
+	top := r.document(data)
+	if top == nil {
+		return r.err()
+	}
+	m := &mappingDraft{given: map[string]*yaml.Node{}, Mapping: mapping.Mapping{File: s.File, Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}}
+	var entries []entry
 	r.pairs(top, "", Key, func(at *yaml.Node, name string, value *yaml.Node) {
-		if name == "bad_values" {
-			value = asWord([]string{string(fold.NullBad)}, value)
+		if one := s.key(name); one != nil {
+			value = asWord(one.words, value)
 		}
 		if !isNull(value) {
-			entries = append(entries, Entry{Name: name, At: pos(at), Pos: pos(value), node: value})
+			m.given[name] = value
+			entries = append(entries, entry{name, at, value})
 		}
 	})
-	return entries
-}
-
-// Read reads a file. settings and databases are the known names. fill receives the entries that are settings, and
-// returns what the tables inherit.
-func Read(path string, settings, databases []string, fill func([]Entry) mapping.Table) (File, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return File{}, fmt.Errorf("the config file: %w", err)
+	fields, settings := fieldsOf(reflect.TypeFor[mappingDraft]()), make([]string, len(s.settings))
+	for i, one := range s.settings {
+		settings[i] = one.name
 	}
-	r := &reader{file: path, databases: databases}
-	m := &mappingDraft{Mapping: mapping.Mapping{File: path, Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}}
-	entries, fields, v := r.entries(data), fieldsOf(reflect.TypeFor[mappingDraft]()), reflect.ValueOf(m).Elem()
-	given := map[string]*yaml.Node{}
 	for _, e := range entries {
-		given[e.Name] = e.node
-	}
-	var deleteWhen paths.When
-	var set []Entry
-	for _, e := range entries {
-		isSetting := slices.Contains(settings, e.Name)
-		i := slices.IndexFunc(fields, func(f field) bool { return f.name == e.Name })
+		one, i := s.key(e.name), slices.IndexFunc(fields, func(f field) bool { return f.name == e.name })
 		switch {
-		case i >= 0 && (given["tables"] != nil || !isSetting):
-			if fields[i].read(r, e.node, e.Name, v.FieldByIndex(fields[i].index)); given["tables"] == nil && e.Name != "every" {
-				r.fault(e.At, "", "%s needs tables: it is about a mapping", e.Name)
+		case i >= 0 && (m.given["tables"] != nil || one == nil):
+			if fields[i].read(r, e.value, e.name, reflect.ValueOf(m).Elem().FieldByIndex(fields[i].index)); m.given["tables"] == nil && e.name != "every" {
+				r.fault(pos(e.at), "", "%s needs tables: it is about a mapping", e.name)
 			}
-		case !isSetting: // a mistyped name may also mean a key of the mapping
-			r.fault(e.At, "", "unknown key %q%s", e.Name, DidYouMean(e.Name, slices.Concat(names(fields), settings)))
+		case one == nil: // a mistyped name may also mean a key of the mapping
+			r.fault(pos(e.at), "", "unknown key %q%s", e.name, DidYouMean(e.name, slices.Concat(names(fields), settings)))
+		case one.elsewhere != "":
+			r.fault(pos(e.at), "", "%s %s", e.name, one.elsewhere)
+		case one.IsSet():
+			one.overruled = true
 		default:
-			if e.When = e.Name == "delete_when" && given["tables"] != nil && e.node.Kind != yaml.ScalarNode; e.When {
-				deleteWhen = r.when(e.node, e.Name)
-			}
-			set = append(set, e)
+			one.readNode(s.File, e.value)
 		}
 	}
-	rules := fill(set)
-	if given["tables"] == nil {
-		return File{Every: m.Every}, r.err()
+	s.draft = m
+	if s.Every = m.Every; m.given["tables"] == nil {
+		return r.err()
 	}
-	if at := given["table"]; at != nil {
+	if at := m.given["table"]; at != nil {
 		r.fault(pos(at), "table", "is for a file without tables")
 	}
-	if m.defaults = rules; deleteWhen != nil {
-		m.defaults.DeleteWhen = deleteWhen
+	s.finish(r, m)
+	if err := r.err(); err != nil {
+		return err
 	}
-	return r.finish(m, given)
+	s.Mapping, s.Cases = &m.Mapping, m.Cases
+	return nil
 }
 
-// finish adds the defaults of the tables and checks the mapping.
-func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node) (File, error) {
-	place := func(name string) (at paths.Pos) {
-		if n := given[name]; n != nil {
-			at = pos(n)
+// finish adds to tables what they take from the top of the file, and checks the mapping.
+func (s *Spec) finish(r *reader, m *mappingDraft) {
+	var version paths.Path
+	if at := m.given["version"]; m.UseVersion {
+		if version = r.version(m.Envelope, pos(at)); s.Fold.Version.Base != paths.NoBase {
+			r.fault(pos(at), "version", "version_field and the envelope's version cannot be combined: leave one out")
 		}
-		return at
 	}
-	version := &m.defaults.Version
-	if version.Base == paths.DefaultBase {
-		version.Base = paths.MessageBase
-	}
-	if m.UseVersion {
-		if version.Base != paths.NoBase {
-			r.fault(place("version"), "version", "version_field and the envelope's version cannot be combined: leave one out")
-		}
-		*version = r.version(m.Envelope, place("version"))
-	}
-	r.inherit(m)
 	for _, t := range m.Drafts {
+		s.inherit(t, version)
 		if !t.child() && t.Each.Base == paths.DefaultBase && len(t.Each.Steps) == 0 { // the elements of an array are messages
 			t.Each = paths.Path{}
 			delete(t.given, "each")
@@ -187,10 +149,6 @@ func (r *reader) finish(m *mappingDraft, given map[string]*yaml.Node) (File, err
 		m.Tables = append(m.Tables, t.Table)
 	}
 	r.check(m)
-	if err := r.err(); err != nil {
-		return File{}, err
-	}
-	return File{&m.Mapping, m.Every, m.Cases}, nil
 }
 
 // resolved returns the node that an alias stands for, or the node itself.

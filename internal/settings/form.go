@@ -14,13 +14,12 @@ type form map[string]any
 var (
 	anyForm      = form{}
 	textForm     = form{"type": []string{"string", "number", "boolean"}}
-	boolForm     = oneOf(form{"type": "boolean"}, enum("true", "false"))
+	boolForm     = anyOf(form{"type": "boolean"}, enum("true", "false"))
 	nameForm     = form{"type": textForm["type"], "minLength": 1}
-	namesForm    = oneOf(form{"type": textForm["type"], "pattern": "^[^,]+$"}, unique(listOf(nameForm)))
 	ageForm      = form{"type": "string", "pattern": durationPattern}
-	durationForm = oneOf(ageForm, enum("0"), form{"type": "integer", "minimum": 0, "maximum": 0})
-	sizeForm     = oneOf(form{"type": "number", "minimum": 0}, form{"type": "string", "pattern": sizePattern})
-	rateForm     = oneOf(form{"type": "number", "exclusiveMinimum": 0}, form{"type": "string", "pattern": ratePattern})
+	durationForm = anyOf(ageForm, enum("0"), form{"type": "integer", "minimum": 0, "maximum": 0})
+	sizeForm     = anyOf(form{"type": "number", "minimum": 0}, form{"type": "string", "pattern": sizePattern})
+	rateForm     = anyOf(form{"type": "number", "exclusiveMinimum": 0}, form{"type": "string", "pattern": ratePattern})
 	// conditionForm is PATH=VALUE.
 	conditionForm = form{"type": "string", "pattern": "^[^=]+=([^=]|$)"}
 	typeForm      = form{"type": "string", "pattern": typePattern()}
@@ -59,7 +58,7 @@ func mapForm(names, values form) form {
 
 func listOf(item form) form { return form{"type": "array", "minItems": 1, "items": item} }
 
-func oneOf(forms ...form) form { return form{"anyOf": forms} }
+func anyOf(forms ...form) form { return form{"anyOf": forms} }
 
 // countForm is the form of an integer of at least least, perhaps quoted.
 func countForm(least int) form {
@@ -67,7 +66,7 @@ func countForm(least int) form {
 	if least > 0 {
 		digits = "^[1-9][0-9]*$"
 	}
-	return oneOf(form{"type": "integer", "minimum": least}, form{"type": "string", "pattern": digits})
+	return anyOf(form{"type": "integer", "minimum": least}, form{"type": "string", "pattern": digits})
 }
 
 // unique is a list without repeated texts. Numbers may repeat, because 1 and 1.0 are equal in a schema but not for the
@@ -76,7 +75,7 @@ func unique(list form) form {
 	different, numbers := maps.Clone(list), maps.Clone(list)
 	different["uniqueItems"] = true
 	numbers["contains"] = form{"type": "number"}
-	return oneOf(different, numbers)
+	return anyOf(different, numbers)
 }
 
 func enum[T ~string](words ...T) form { return form{"enum": words} }

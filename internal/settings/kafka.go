@@ -197,7 +197,7 @@ func (b *builder) needsRecordKeys() bool {
 
 // tombstones returns what happens to records without a value.
 func (b *builder) tombstones() (t kafka.Tombstones) {
-	o, m, fillOnly := &b.Kafka, b.plan.Mapping, b.rules.FillOnly
+	o, m, fillOnly := &b.Kafka, b.plan.Mapping, b.Fold.FillOnly
 	switch o.TombstonesByKey {
 	case "":
 		t.Drop = m.Envelope != nil // they name no table, and follow a message that removes the row

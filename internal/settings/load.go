@@ -1,16 +1,13 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
@@ -86,7 +83,9 @@ func (s *Spec) Load() (warnings []string, err error) {
 		}
 	}
 	if s.File != "" {
-		s.readFile()
+		if err := s.readFile(); err != nil {
+			s.faults = append(s.faults, err)
+		}
 	}
 	s.useDatabaseURL()
 	return warnings, ordered(slices.Concat(s.textFaults(), s.faults))
@@ -102,55 +101,6 @@ func (s *Spec) setVariable(one *Setting, text string) {
 		one.overruled = true
 		return
 	}
-	one.from, one.err = byVariable, one.Value.Set(text)
-}
-
-func (s *Spec) readFile() {
-	var names []string
-	for _, one := range s.settings {
-		if one.Name != "tables" {
-			names = append(names, one.name)
-		}
-	}
-	f, err := Read(s.File, names, s.env.databases(), func(entries []Entry) mapping.Table {
-		for i := range entries {
-			s.setEntry(&entries[i])
-		}
-		return s.builder().rules // commands that use them report the faults
-	})
-	if s.Mapping, s.Every, s.Cases = f.Mapping, f.Every, f.Cases; err != nil {
-		s.faults = append(s.faults, err)
-	}
-}
-
-// setEntry sets a setting from its entry in the file.
-func (s *Spec) setEntry(e *Entry) {
-	one := s.settings[slices.IndexFunc(s.settings, func(one *Setting) bool { return one.name == e.Name })]
-	switch {
-	case one.elsewhere != "":
-		s.faults = append(s.faults, &Fault{File: s.File, Pos: e.At, Text: e.Name + " " + one.elsewhere})
-		return
-	case one.IsSet():
-		one.overruled = true
-		return
-	}
-	one.from, one.at = byFile, e.Pos
-	if e.When {
-		return
-	}
-	items, isList, err := e.Texts()
-	switch {
-	case err != nil:
-		one.err = err
-	case isList && one.v.Kind() != reflect.Slice:
-		one.err = errors.New("must be a single value, not a list")
-	case isList && one.none != "" && len(items) == 0:
-		one.replace([]string{""}) // names no field, which differs from none
-	case isList:
-		one.replace(items)
-	case one.v.Kind() == reflect.Bool && items[0] != "true" && items[0] != "false": // 1 and f are no booleans in YAML
-		one.err = fmt.Errorf("%q is neither true nor false", items[0])
-	default:
-		one.err = one.Value.Set(items[0])
-	}
+	one.from = byVariable
+	one.parse(text)
 }

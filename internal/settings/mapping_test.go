@@ -24,7 +24,7 @@ func TestPrint(t *testing.T) {
 		file, _, _ := strings.Cut(text, "\n# is printed as\n")
 		read, err := readText(t, file)
 		testcheck.NoError(t, err)
-		printed, err := Print(read.Mapping, nil)
+		printed, err := read.Print()
 		testcheck.NoError(t, err)
 		return strings.TrimSuffix(file, "\n") + "\n# is printed as\n" + string(printed)
 	})
@@ -51,17 +51,23 @@ func printable(t *testing.T, of mapping.Mapping) string {
 	return string(text)
 }
 
-// printed checks that a printed mapping is read as the same mapping.
-func printed(t *testing.T, m *mapping.Mapping) {
+// printed checks that what is printed is read as the same mapping, and printed again as the same text.
+func printed(t *testing.T, s *Spec) {
 	t.Helper()
-	text, err := Print(m, nil)
+	text, err := s.Print()
 	testcheck.NoError(t, err)
 	again, err := readText(t, string(text))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if got, want := printable(t, *again.Mapping), printable(t, *m); got != want {
-		t.Errorf("%s\nis read as\n%s\nwant\n%s", text, got, want)
+	if s.Mapping != nil {
+		if got, want := printable(t, *again.Mapping), printable(t, *s.Mapping); got != want {
+			t.Errorf("%s\nis read as\n%s\nwant\n%s", text, got, want)
+		}
+	}
+	twice, err := again.Print()
+	if testcheck.NoError(t, err); string(twice) != string(text) {
+		t.Errorf("%s\nis printed again as\n%s", text, twice)
 	}
 }
 
@@ -91,9 +97,7 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		if read.Mapping != nil {
-			printed(t, read.Mapping)
-		}
+		printed(t, read)
 	})
 }
 
@@ -130,13 +134,13 @@ func TestPresets(t *testing.T) {
 		if !reflect.DeepEqual(m.Envelope, want) || len(want.Version) > 0 && m.Tables[0].Version.Base != paths.MessageBase && !m.Tables[0].Version.IsEnvelopeVersion() {
 			t.Errorf("%s: %+v", name, m)
 		}
-		printed, err := Print(m, nil)
+		printed, err := file.Print()
 		testcheck.NoError(t, err)
 		again, err := readText(t, string(printed))
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, printed)
 		}
-		twice, err := Print(again.Mapping, nil)
+		twice, err := again.Print()
 		if err != nil || string(twice) != string(printed) || !strings.Contains(string(printed), "\nenvelope:\n"[1:]) {
 			t.Errorf("%s: %v\n%s\n%s", name, err, printed, twice)
 		}

@@ -1,123 +1,120 @@
 package settings
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
-// Narrowing are the settings that make a mapping of one table without a file.
-type Narrowing struct {
-	Envelope string   `key:"envelope" unset:"" help:"read a change data capture stream, all its tables or with --table one"`
-	Row      string   `key:"row" help:"the row is the object at this ‘PATH’ of the message, such as payload.after, or in the string at 'PATH as json_text' (default the message)"`
-	When     []string `key:"when" help:"apply only messages with ‘FIELD=VALUE’, or FIELD=A,B for one of several; repeated: all must hold"`
-	Columns  []string `key:"columns" commas:"yes" help:"store only these ‘FIELDS’ and the key (default all)"`
+// EveryTable reports whether the run writes to each table that the messages of its envelope name.
+func (s *Spec) EveryTable() bool {
+	e, err := Preset(s.Fold.Envelope)
+	return s.Mapping == nil && s.Table.Name == "" && err == nil && e.Table != nil
 }
 
-// Every reports whether --envelope is one whose messages name their tables.
-func (n *Narrowing) Every() bool {
-	e, err := Preset(n.Envelope)
-	return n.Envelope != "" && err == nil && e.Table != nil
-}
-
-// Overlay returns the mapping that the settings make for a table ([mapping.Star]: for each table in the stream). rules
-// are what the table inherits. open means that messages may name the key. fault is called with what is wrong with a
-// setting, by its name.
-func (n *Narrowing) Overlay(table string, rules mapping.Table, open bool, fault func(name, format string, args ...any)) *mapping.Mapping {
-	t, unknown := rules, rules.UnknownFields
-	t.Name, t.KeyOpen, t.Type = table, open, cast.Type{Kind: cast.Auto}
-	if t.Version.Base == paths.NoBase {
-		t.Scope = ""
-	}
-	check := func(name string, p paths.Path, err error) {
-		switch {
-		case err != nil:
-			fault(name, "--"+name+": %v", err)
-		case p.Base == paths.ParentBase:
-			fault(name, "--"+name+": %s: ^ is the parent of an element, and a message has none", p)
-		}
-	}
+// oneTable returns the mapping that the settings make for a table ([mapping.Star]: for each table in the stream).
+func (b *builder) oneTable(name string) *mapping.Mapping {
+	f := &b.Fold
 	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}
-	if n.Envelope != "" {
-		e, err := Preset(n.Envelope)
-		if err != nil {
-			return m // a fault of the setting, reported already
+	draft := tableDraft{}
+	b.takeFromTop(&draft)
+	t := draft.Table
+	t.Name, t.KeyOpen, t.Type = name, b.open[name], cast.Type{Kind: cast.Auto}
+	t.Row, t.DeletesNeedRow = f.Row, f.Row.Base != paths.NoBase
+	if t.Key == nil {
+		t.KeyByDefault = true
+		if t.Key = b.keys[name]; t.Key == nil {
+			t.Key = []string{mapping.DefaultKey}
 		}
-		if m.Envelope = e; table != mapping.Star {
+	}
+	if e, err := Preset(f.Envelope); f.Envelope != "" && err == nil { // else it is a fault of the setting
+		if m.Envelope = e; name != mapping.Star {
 			e.OneTable, t.From = true, []string{"*"}
 		}
-		if t.FillOnly && e.Removes() {
-			fault("fill-only", "--fill-only: never removes a row, and the envelope %s has messages that do: leave one out", n.Envelope)
-		}
+		b.faultIf(t.FillOnly && e.Removes(), "fill-only", "--fill-only: never removes a row, and the envelope %s has messages that do: leave one out", f.Envelope)
 	}
-	if n.Row != "" {
-		err := t.Row.UnmarshalText([]byte(n.Row))
-		t.DeletesNeedRow = true
-		check("row", t.Row.Path, err)
-	}
-	for _, text := range n.When {
-		test, err := readWhen(text)
-		if err != nil {
-			fault("when", "--when: %q: %v", text, err)
-			continue
-		}
+	for _, test := range f.When {
 		if t.When == nil {
 			t.When = paths.When{nil}
 		}
-		if slices.ContainsFunc(t.When[0], func(o paths.Test) bool { return o.Path.String() == test.Path.String() }) {
-			fault("when", "--when: %s is named twice: %s=A,B means one of them", test.Path.Text, test.Path.Text)
-		}
-		t.When[0] = append(t.When[0], test)
+		same := func(o paths.Test) bool { return o.Path.String() == test.Path.String() }
+		b.faultIf(slices.ContainsFunc(t.When[0], same), "when", "--when: %s is named twice: %s=A,B means one of them", test.Path.Text, test.Path.Text)
+		t.When[0] = append(t.When[0], test.Test)
 	}
-	if n.Columns != nil {
+	if f.Columns != nil {
+		b.faultIf(t.UnknownFields == fold.AddUnknown || t.UnknownFields == fold.RejectUnknown, "columns", "--columns: names all columns that are stored: leave --unknown-fields out")
 		t.UnknownFields = fold.IgnoreUnknown
-		if unknown == fold.AddUnknown || unknown == fold.RejectUnknown {
-			fault("columns", "--columns: names all columns that are stored: leave --unknown-fields out")
-		}
-		for i, f := range n.Columns {
-			if i > 0 && strings.HasPrefix(f, " ") {
-				fault("columns", "--columns: %q begins with a space: names are separated by commas alone", f)
-			}
-			if f == "" || slices.Contains(n.Columns[:i], f) {
-				fault("columns", "--columns: %s: the names must differ, and none may be empty", strings.Join(n.Columns, ","))
-				break
-			}
-		}
 		key := t.Key
-		if table == mapping.Star || open {
+		if name == mapping.Star || t.KeyOpen {
 			key = nil // a message names it
 		}
-		for _, f := range slices.Concat(key, n.Columns) {
-			if !slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return c.Name == f }) {
-				t.Columns = append(t.Columns, mapping.Column{Name: f, From: []mapping.Source{{From: paths.FieldPath(f)}}})
+		for _, field := range slices.Concat(key, f.Columns) {
+			if !slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return c.Name == field }) {
+				t.Columns = append(t.Columns, mapping.Column{Name: field, From: []mapping.Source{{From: paths.FieldPath(field)}}})
 			}
 		}
 	}
-	if t.Version.Base != paths.NoBase {
-		check("version-field", t.Version, nil)
+	for _, by := range f.Merge {
+		if by.function != merge.Last {
+			if t.Merge == nil {
+				t.Merge = map[string]merge.Function{}
+			}
+			t.Merge[by.column] = by.function
+		}
 	}
 	m.Tables = []mapping.Table{t}
 	return m
 }
 
-// readWhen parses FIELD=VALUE, or FIELD=A,B for one of several values.
-func readWhen(text string) (paths.Test, error) {
-	field, list, err := paths.CutCondition(text)
-	if err != nil {
-		return paths.Test{}, err
-	}
-	var test paths.Test
+// oneOf is a test of the form FIELD=VALUE, or FIELD=A,B for one of several values.
+type oneOf struct{ paths.Test }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (o *oneOf) UnmarshalText(text []byte) error {
+	field, list, err := paths.CutCondition(string(text))
 	for value := range strings.SplitSeq(list, ",") {
-		when, err := paths.ParseWhen(field + "=" + value)
-		if err != nil {
-			return test, err
+		var when paths.When
+		if err == nil {
+			when, err = paths.ParseWhen(field + "=" + value)
 		}
-		test.Path = when[0][0].Path
-		test.In = append(test.In, when[0][0].In...)
+		if err != nil {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+		o.Path, o.In = when[0][0].Path, append(o.In, when[0][0].In...)
 	}
-	return test, nil
+	return nil
+}
+
+// MarshalText returns the text that UnmarshalText parses.
+func (o oneOf) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// merging is a merge function of a column: COLUMN=FUNCTION.
+type merging struct {
+	column   string
+	function merge.Function
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (m *merging) UnmarshalText(text []byte) (err error) {
+	at := strings.LastIndexByte(string(text), '=')
+	if at < 1 {
+		return misfit{strconv.Quote(string(text)), "COLUMN=FUNCTION, such as hits=sum"}
+	}
+	m.column = string(text[:at])
+	if m.function, err = merge.Parse(string(text[at+1:])); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return nil
+}
+
+// MarshalText returns the text that UnmarshalText parses.
+func (m merging) MarshalText() ([]byte, error) {
+	return []byte(m.column + "=" + m.function.String()), nil
 }

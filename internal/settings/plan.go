@@ -35,8 +35,7 @@ func (p *Plan) Resumes() bool {
 type builder struct {
 	*Spec
 	kinds  source.Kinds        // without options
-	rules  mapping.Table       // what tables inherit
-	bad    bool                // rules have faults
+	bad    bool                // the rules have faults, so tables cannot be compiled with them
 	keys   map[string][]string // primary keys of tables whose key no setting names
 	open   map[string]bool     // the tables in keys whose key messages may name
 	plan   Plan
@@ -46,8 +45,8 @@ type builder struct {
 // builder returns a builder with the parts that all plans have: the fold's options and the batch settings.
 func (s *Spec) builder() *builder {
 	b := &builder{Spec: s, kinds: s.env.sources()}
-	b.rules = b.tableRules()
-	b.bad = len(b.faults) > 0
+	b.checkRules()
+	b.bad = len(b.faults) > 0 || slices.ContainsFunc(s.settings, func(one *Setting) bool { return one.group == "Fold" && one.faults != nil })
 	b.plan.spec, b.plan.Mapping = s, &mapping.Mapping{} // unless a fault leaves no other
 	b.plan.Job = pipeline.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log,
 		BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, Buffer: int64(s.Batch.Buffer), Tombstones: s.Fold.Tombstones,
@@ -57,7 +56,7 @@ func (s *Spec) builder() *builder {
 
 // fault adds a fault of a setting, unless its text is already a fault.
 func (b *builder) fault(name, format string, args ...any) {
-	if b.Setting(name).err == nil {
+	if b.Setting(name).faults == nil {
 		b.faults = append(b.faults, b.Spec.fault(name, format, args...))
 	}
 }
@@ -173,7 +172,7 @@ func (b *builder) destination(args []string) (err error) {
 	}
 	*to, err = b.Destination(args...)
 	unread := b.Table.To == "" && len(b.Spec.faults) > 0 // the file may name one
-	if b.Setting("to").err == nil && !unread {
+	if b.Setting("to").faults == nil && !unread {
 		b.add(err)
 	}
 	return err

@@ -141,26 +141,6 @@ func (r *reader) items(n *yaml.Node, where, what string) []*yaml.Node {
 	return items
 }
 
-// names reads a name or a list of names. A single name must not contain a comma.
-func (r *reader) names(n *yaml.Node, where string) []string {
-	if n.Kind != yaml.SequenceNode {
-		v := r.name(n, where)
-		if strings.Contains(v, ",") {
-			r.fault(pos(n), where, "a list has brackets: [%s]", strings.ReplaceAll(v, ",", ", "))
-		}
-		return []string{v}
-	}
-	var names []string
-	for _, item := range r.items(n, where, "names") {
-		v := r.name(item, where)
-		if slices.Contains(names, v) {
-			r.fault(pos(item), where, "%q is named twice", v)
-		}
-		names = append(names, v)
-	}
-	return names
-}
-
 // Either lists words: a, b or c.
 func Either(words []string) string {
 	if len(words) == 1 {
@@ -193,12 +173,11 @@ func (r *reader) duration(n *yaml.Node, where string) time.Duration {
 
 // Locate adds the name of the config file to the faults of a compiled mapping.
 func Locate(file string, err error) error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		var located []error
-		for _, e := range all.Unwrap() {
-			located = append(located, Locate(file, e))
+	if all := unjoined(err); len(all) > 1 {
+		for i := range all {
+			all[i] = Locate(file, all[i])
 		}
-		return errors.Join(located...)
+		return errors.Join(all...)
 	}
 	var fault *mapping.Fault
 	if file == "" || !errors.As(err, &fault) {

@@ -1,88 +1,38 @@
 package settings
 
 import (
-	"maps"
 	"net"
 	"slices"
-	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/fold/merge"
-	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/source"
 )
 
-// tableRules returns the settings that tables inherit.
-func (b *builder) tableRules() mapping.Table {
+// checkRules rejects rules of the settings that cannot be combined.
+func (b *builder) checkRules() {
 	f := &b.Fold
-	t := mapping.Table{Key: f.Key, Rules: fold.Rules{Null: f.Null, BadValues: f.BadValues, FillOnly: f.FillOnly, Scope: f.VersionScope,
-		UnknownFields: b.Table.UnknownFields, MaxColumns: b.Table.MaxColumns}}
-	var err error
-	if f.DeleteWhen != "" {
-		if t.DeleteWhen, err = paths.ParseWhen(f.DeleteWhen); err != nil {
-			b.fault("delete-when", "--delete-when %q: %v", f.DeleteWhen, err)
-		}
-	}
-	if f.VersionField != "" {
-		if t.Version, err = paths.ParsePath(f.VersionField); err != nil {
-			b.fault("version-field", "--version-field: %v", err)
-		}
-	}
 	if max := b.Source.MaxLine; max < 1 || max > source.LimitMaxLine {
 		b.fault("max-line", "--max-line %s: must be between 1B and %s", max, Size(source.LimitMaxLine))
 	}
-	keyless := f.Key != nil && len(f.Key) == 0
-	if b.Mapping == nil { // otherwise the tables have their own rules
+	versioned := f.Version.Base != paths.NoBase
+	if b.Mapping == nil && f.Key != nil && len(f.Key) == 0 { // otherwise the tables have their own rules
 		for _, needs := range []struct {
 			name  string
 			given bool
-		}{{"delete-when", f.DeleteWhen != ""}, {"version-field", f.VersionField != ""}, {"fill-only", f.FillOnly}, {"tombstones-by-key", b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones}} {
-			b.faultIf(keyless && needs.given, needs.name, "--%s needs a key, and --key none makes each message its own row: leave one of them out", needs.name)
+		}{{"delete-when", f.DeleteWhen != nil}, {"version-field", versioned}, {"fill-only", f.FillOnly}, {"tombstones-by-key", b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones}} {
+			b.faultIf(needs.given, needs.name, "--%s needs a key, and --key none makes each message its own row: leave one of them out", needs.name)
 		}
 	}
-	keys := map[string]bool{}
-	for _, k := range f.Key {
-		if len(f.Key) == 1 && k == "" {
-			b.fault("key", "--key names no field")
-			break
-		}
-		name := strings.ToLower(k)
-		if k == "" || keys[name] {
-			b.fault("key", "--key %s: the names of the fields must differ, and none may be empty", strings.Join(f.Key, ","))
-			break
-		}
-		keys[name] = true
+	b.faultIf(f.FillOnly && f.DeleteWhen != nil, "fill-only", "--fill-only never removes a row: leave --delete-when out")
+	b.faultIf(f.FillOnly && versioned, "fill-only", "--fill-only needs no version: leave one of --version-field and --fill-only out")
+	b.faultIf(f.Scope == fold.RowScope && !versioned, "version-scope", "--version-scope row: name the field with --version-field")
+	columns := map[string]bool{}
+	for _, m := range f.Merge {
+		b.faultIf(columns[m.column], "merge", "--merge: the column %q is named twice", m.column)
+		columns[m.column] = true
 	}
-	t.Merge = b.functions()
-	b.faultIf(f.FillOnly && f.DeleteWhen != "", "fill-only", "--fill-only never removes a row: leave --delete-when out")
-	b.faultIf(f.FillOnly && f.VersionField != "", "fill-only", "--fill-only needs no version: leave one of --version-field and --fill-only out")
-	b.faultIf(f.VersionScope == fold.RowScope && f.VersionField == "", "version-scope", "--version-scope row: name the field with --version-field")
-	return t
-}
-
-// functions returns the merge functions of --merge, by column.
-func (b *builder) functions() map[string]merge.Function {
-	all := map[string]merge.Function{}
-	for _, text := range b.Fold.Merge {
-		at := strings.LastIndexByte(text, '=')
-		if at < 1 {
-			b.fault("merge", "--merge %q: must be COLUMN=FUNCTION, such as hits=sum", text)
-			continue
-		}
-		column := text[:at]
-		f, err := merge.Parse(text[at+1:])
-		if err != nil {
-			b.fault("merge", "--merge %s: %v", text, err)
-		}
-		if _, twice := all[column]; twice {
-			b.fault("merge", "--merge %s: the column %q is named twice", text, column)
-		}
-		all[column] = f
-	}
-	maps.DeleteFunc(all, func(_ string, f merge.Function) bool { return f == merge.Last })
-	return all
 }
 
 // addsTo returns [pipeline.Table.AddsTo] of the first table with sums, else of the first table to which messages add rows.

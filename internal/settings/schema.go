@@ -20,7 +20,7 @@ func (s *Spec) Schema() ([]byte, error) {
 	top, databases := form{}, s.env.databases()
 	for _, one := range s.settings {
 		if one.InFile() {
-			f := one.form()
+			f := orNull(one.form)
 			_, f["description"] = pflag.UnquoteUsage(&pflag.Flag{Usage: one.help, Value: one})
 			top[one.name] = f
 		}
@@ -31,15 +31,15 @@ func (s *Spec) Schema() ([]byte, error) {
 	schema["title"] = "The config file of weir"
 	schema["type"] = []string{"object", "null"}
 	schema["$defs"] = form{
-		"envelope":   oneOf(enum(append(PresetNames(), "")...), object(properties(fieldsOf(reflect.TypeFor[envelope.Envelope]())))),
+		"envelope":   anyOf(enum(append(PresetNames(), "")...), object(properties(fieldsOf(reflect.TypeFor[envelope.Envelope]())))),
 		"table":      orNull(object(properties(fieldsOf(reflect.TypeFor[tableDraft]())))),
-		"column":     oneOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
-		"source":     oneOf(textForm, form{"type": "null"}, required(object(properties(fieldsOf(reflect.TypeFor[sourceMap]()))))),
-		"when":       oneOf(conditionForm, ref("tests"), listOf(ref("tests"))),
-		"tests":      form{"type": "object", "minProperties": 1, "propertyNames": form{"minLength": 1}, "additionalProperties": oneOf(ref("values"), required(object(properties(fieldsOf(reflect.TypeFor[testMap]())))))},
-		"values":     oneOf(valueForm, unique(listOf(valueForm))),
-		"statements": oneOf(nameForm, listOf(nameForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": oneOf(nameForm, listOf(nameForm))}),
-		"on_delete":  oneOf(enum(onDeleteWords...), required(object(properties(fieldsOf(reflect.TypeFor[mapping.OnDelete]()), "mark")), "mark")),
+		"column":     anyOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
+		"source":     anyOf(textForm, form{"type": "null"}, required(object(properties(fieldsOf(reflect.TypeFor[sourceMap]()))))),
+		"when":       anyOf(conditionForm, ref("tests"), listOf(ref("tests"))),
+		"tests":      form{"type": "object", "minProperties": 1, "propertyNames": form{"minLength": 1}, "additionalProperties": anyOf(ref("values"), required(object(properties(fieldsOf(reflect.TypeFor[testMap]())))))},
+		"values":     anyOf(valueForm, unique(listOf(valueForm))),
+		"statements": anyOf(nameForm, listOf(nameForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": anyOf(nameForm, listOf(nameForm))}),
+		"on_delete":  anyOf(enum(onDeleteWords...), required(object(properties(fieldsOf(reflect.TypeFor[mapping.OnDelete]()), "mark")), "mark")),
 		"test":       required(object(properties(ofCase, names(ofCase)...)), names(ofCase)...),
 	}
 	var b bytes.Buffer
@@ -55,32 +55,8 @@ var valueForm = form{"type": []string{"string", "number", "boolean", "null"}}
 // functionPattern matches one or several COLUMN=FUNCTION.
 var functionPattern = "^.+=(" + strings.Join(merge.Names(), "|") + ")$"
 
-// form returns the form of the setting's value.
-func (s *Setting) form() form {
-	var f form
-	switch key := s.name; {
-	case key == "key":
-		f = oneOf(nameForm, unique(listOf(nameForm)))
-	case key == "columns":
-		f = oneOf(textForm, unique(form{"type": "array", "items": nameForm}))
-	case key == "merge":
-		f = oneOf(form{"type": "string", "pattern": functionPattern}, enum(""), form{"type": "array", "items": form{"type": "string", "pattern": functionPattern}})
-	case key == "when":
-		f = oneOf(conditionForm, form{"type": "array", "items": conditionForm})
-	case key == "delete_when":
-		f = oneOf(ref("when"), enum(""))
-	case strings.HasSuffix(key, "_when"):
-		f = oneOf(conditionForm, enum(""))
-	case s.v.Kind() == reflect.Slice:
-		f = oneOf(textForm, form{"type": "array", "items": textForm})
-	default:
-		f = maps.Clone(s.codec.form)
-	}
-	return orNull(f)
-}
-
 // orNull allows null, which means that the key is absent.
-func orNull(f form) form { return oneOf(f, form{"type": "null"}) }
+func orNull(f form) form { return anyOf(f, form{"type": "null"}) }
 
 // properties returns the forms of keys. Required keys must not be null.
 func properties(fields []field, needed ...string) form {

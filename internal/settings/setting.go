@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
@@ -44,20 +45,35 @@ type Setting struct {
 	from from
 	// overruled means that the file or the variable sets it too, but was overridden.
 	overruled bool
-	at        paths.Pos // of the value in the file
-	written   []string  // texts of its flag or variable
-	err       error     // the fault of its text
+	at        paths.Pos  // of the value in the file
+	node      *yaml.Node // the value in the file
+	written   []string   // texts of its flag or variable
+	faults    []error    // of its text; a [Fault] if the file sets it
 }
 
 const actionOfOneRun = "is an action of one run: give it on the command line"
 
 // Set parses a flag. It always returns nil: [Spec.Plan] and [Spec.Validate] return the error with all others.
 func (s *Setting) Set(text string) error {
-	if s.from = byFlag; s.err == nil {
-		s.err = s.Value.Set(text)
-	}
-	s.written = append(s.written, text)
+	s.from, s.written = byFlag, append(s.written, text)
+	s.parse(text)
 	return nil
+}
+
+// parse sets the setting to a text.
+func (s *Setting) parse(text string) {
+	if err := s.Value.Set(text); err != nil {
+		s.faults = append(s.faults, unjoined(err)...)
+	}
+}
+
+// readNode sets the setting to its value in a file.
+func (s *Setting) readNode(file string, n *yaml.Node) {
+	r := &reader{file: file}
+	s.from, s.at, s.node, s.given = byFile, pos(n), n, true
+	if s.read(r, n, s.name, s.v); len(r.faults) > 0 {
+		s.faults = unjoined(r.err())
+	}
 }
 
 // Shown returns the value, without secrets.
@@ -121,6 +137,14 @@ func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
 // Settings returns all settings in the order of the help.
 func (s *Spec) Settings() []*Setting { return s.settings }
 
+// key returns the setting with a key of the file, or nil.
+func (s *Spec) key(name string) *Setting {
+	if i := slices.IndexFunc(s.settings, func(one *Setting) bool { return one.name == name && name != "tables" }); i >= 0 {
+		return s.settings[i]
+	}
+	return nil
+}
+
 // Setting returns the setting with a name, or nil.
 func (s *Spec) Setting(name string) *Setting {
 	if i := slices.IndexFunc(s.settings, func(one *Setting) bool { return one.Name == name }); i >= 0 {
@@ -182,26 +206,31 @@ func (s *Spec) fault(name, format string, args ...any) error {
 // textFaults returns an error for each value that does not parse.
 func (s *Spec) textFaults() (faults []error) {
 	for _, one := range s.settings {
-		if one.err != nil {
-			faults = append(faults, s.fault(one.Name, "%v", Named(one.called(), one.err)))
+		for _, err := range one.faults {
+			if one.from != byFile {
+				err = s.fault(one.Name, "%v", Named(one.called(), err))
+			}
+			faults = append(faults, err)
 		}
 	}
 	return faults
 }
 
+// unjoined returns the parts of an error.
+func unjoined(err error) (all []error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, part := range joined.Unwrap() {
+			all = append(all, unjoined(part)...)
+		}
+	} else if err != nil {
+		all = append(all, err)
+	}
+	return all
+}
+
 // ordered joins errors. Errors with a position in the config file come last, by line and column.
 func ordered(faults []error) error {
-	var all []error
-	for len(faults) > 0 {
-		if joined, ok := faults[0].(interface{ Unwrap() []error }); ok {
-			faults = slices.Concat(joined.Unwrap(), faults[1:])
-			continue
-		}
-		if faults[0] != nil {
-			all = append(all, faults[0])
-		}
-		faults = faults[1:]
-	}
+	all := unjoined(errors.Join(faults...))
 	place := func(err error) paths.Pos {
 		if f, ok := errors.AsType[*Fault](err); ok {
 			return f.Pos

@@ -158,49 +158,6 @@ func (r *reader) sourceMap(n *yaml.Node, where string) (s sourceMap, given map[s
 	return s, given
 }
 
-// columnsNode writes columns.
-func columnsNode(columns []mapping.Column) *yaml.Node {
-	n := mapNode()
-	for _, c := range columns {
-		add(n, c.Name, columnNode(c))
-	}
-	return n
-}
-
-// columnNode writes a column. Its first source has the merge function.
-func columnNode(c mapping.Column) *yaml.Node {
-	if len(c.From) == 1 {
-		return sourceNode(c.From[0], c.Name, c.Merge)
-	}
-	n := flow(&yaml.Node{Kind: yaml.SequenceNode})
-	for i, s := range c.From {
-		function := merge.Last
-		if i == 0 {
-			function = c.Merge
-		}
-		source := sourceNode(s, c.Name, function)
-		if source.Kind == yaml.ScalarNode && source.Value == "null" { // in a list, null looks like a constant
-			source = textNode(s.From.String())
-		}
-		n.Content = append(n.Content, source)
-	}
-	return n
-}
-
-func sourceNode(s mapping.Source, column string, function merge.Function) *yaml.Node {
-	from := mapping.TypedPath{Path: s.From, As: s.As}
-	if s.From.Base == paths.NoBase || s.When != nil || s.References != "" || function != merge.Last {
-		return flow(fieldsNode(sourceMap{From: from, When: s.When, Value: s.Value, Stamp: s.Stamp, Meta: s.Meta, Merge: function, References: s.References}))
-	}
-	if from.String() == paths.FieldPath(column).String() {
-		from.Path = paths.Path{}
-	}
-	if text, _ := from.MarshalText(); len(text) > 0 {
-		return textNode(string(text))
-	}
-	return plainNode("null")
-}
-
 // constant reads a value as JSON.
 func (r *reader) constant(n *yaml.Node, where string) constant {
 	budget := maxConstant

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/memory"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
@@ -39,6 +40,7 @@ type Spec struct {
 	Every   []mapping.PeriodicSQL
 	Cases   []Case // tests in File
 
+	draft    *mappingDraft // what Mapping was made from
 	env      *Env
 	args     []string // sources on the command line
 	settings []*Setting
@@ -69,11 +71,9 @@ const (
 
 // Table is the database and its tables.
 type Table struct {
-	To            string             `key:"to" help:"database ‘DEST’: "`
-	Name          string             `key:"table" help:"name of the ‘TABLE’ (default the name of the source file)"`
-	UnknownFields fold.UnknownFields `key:"unknown_fields" words:"add ignore reject" unset:"" help:"fields without a column (default add in a table that weir made, else ignore)"`
-	MaxColumns    int                `key:"max_columns" help:"add at most this many ‘COLUMNS’ to a table"`
-	ForeignKeys   ForeignKeys        `key:"foreign_keys" words:"check off" help:"off: accept rows whose parents arrive later; ON DELETE actions do not run"`
+	To          string      `key:"to" help:"database ‘DEST’: "`
+	Name        string      `key:"table" help:"name of the ‘TABLE’ (default the name of the source file)"`
+	ForeignKeys ForeignKeys `key:"foreign_keys" words:"check off" help:"off: accept rows whose parents arrive later; ON DELETE actions do not run"`
 	// Tables are the tables of the file to write; nil: all.
 	Tables []string `key:"tables" commas:"yes" once:"yes" help:"write only these ‘TABLES’, under a separate --job; backfills a table added later"`
 	DryRun bool     `key:"dry_run" once:"yes" help:"print the tables that would be created and their first rows; write nothing"`
@@ -88,19 +88,20 @@ const (
 	IgnoreForeignKeys ForeignKeys = "off"
 )
 
-// Fold has the update rules.
+// Fold has the update rules: what a table takes from the top of a config file, and the table that the settings make
+// without tables in a file.
 type Fold struct {
 	// Key nil: the table's primary key, or id.
-	Key          []string       `key:"key" commas:"yes" none:"none" help:"‘FIELD,...’ that identify a row (default the primary key of the table if that exists, else id); none: each message is its own row"`
-	DeleteWhen   string         `key:"delete_when" help:"delete the row when a message has ‘FIELD=VALUE’; FIELD=null is JSON's null"`
-	Null         fold.Null      `key:"null" words:"clear keep" help:"clear: null sets NULL; keep: null is the same as absent"`
-	BadValues    fold.BadValues `key:"bad_values" words:"reject null" help:"reject lines with values that do not fit their columns; null: store NULL instead, and count it"`
-	VersionField string         `key:"version_field" help:"keep per column the value with the highest ‘FIELD’, regardless of arrival order"`
-	VersionScope fold.Scope     `key:"version_scope" words:"column row" help:"what has a version: each column, or the row (then a message older than its row changes nothing)"`
-	FillOnly     bool           `key:"fill_only" help:"write only columns that are NULL in the table: the first value of a column stays"`
-	Merge        []string       `key:"merge" commas:"yes" help:"merge a column's values, by ‘COLUMN=FUNCTION,...’: sum, min, max, first, patch (JSON objects, RFC 7396) or last"`
-	Narrowing
-	Tombstones time.Duration `key:"tombstones" help:"how long a delete is remembered, so an older message does not bring the row back"`
+	Key        []string   `key:"key" commas:"yes" none:"none" help:"‘FIELD,...’ that identify a row (default the primary key of the table if that exists, else id); none: each message is its own row"`
+	DeleteWhen paths.When `key:"delete_when" unset:"" help:"delete the row when a message has ‘FIELD=VALUE’; FIELD=null is JSON's null"`
+	Version    paths.Path `key:"version_field" unset:"" help:"keep per column the value with the highest ‘FIELD’, regardless of arrival order"`
+	fold.Rules
+	Merge      []merging       `key:"merge" commas:"yes" help:"merge a column's values, by ‘COLUMN=FUNCTION,...’: sum, min, max, first, patch (JSON objects, RFC 7396) or last"`
+	Envelope   string          `key:"envelope" words:"presets" unset:"" help:"read a change data capture stream, all its tables or with --table one"`
+	Row        mapping.RowPath `key:"row" unset:"" help:"the row is the object at this ‘PATH’ of the message, such as payload.after, or in the string at 'PATH as json_text' (default the message)"`
+	When       []oneOf         `key:"when" help:"apply only messages with ‘FIELD=VALUE’, or FIELD=A,B for one of several; repeated: all must hold"`
+	Columns    []string        `key:"columns" commas:"yes" help:"store only these ‘FIELDS’ and the key (default all)"`
+	Tombstones time.Duration   `key:"tombstones" help:"how long a delete is remembered, so an older message does not bring the row back"`
 }
 
 // FoldFlags are the flags of all commands that fold files.
@@ -188,8 +189,8 @@ func New(env *Env) *Spec {
 	s := &Spec{
 		env:    env,
 		Source: Source{Compression: source.Auto, RotateWait: file.DefaultRotateWait, MaxLine: source.DefaultMaxLine},
-		Table:  Table{MaxColumns: 500, ForeignKeys: CheckForeignKeys},
-		Fold:   Fold{Null: fold.ClearNull, BadValues: fold.RejectBad, VersionScope: fold.ColumnScope, Tombstones: 7 * 24 * time.Hour},
+		Table:  Table{ForeignKeys: CheckForeignKeys},
+		Fold:   Fold{Rules: fold.Rules{Null: fold.ClearNull, BadValues: fold.RejectBad, Scope: fold.ColumnScope, MaxColumns: 500}, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
 		Kafka:  Kafka{GroupProtocol: classicProtocol, GroupInstance: instance, SessionTimeout: 45 * time.Second, Start: startEarliest, Isolation: committedIsolation},
@@ -198,7 +199,6 @@ func New(env *Env) *Spec {
 	s.declare(reflect.ValueOf(s).Elem(), "")
 	s.Setting("config").elsewhere = "is not of a file: name it by --config or " + envPrefix + "CONFIG"
 	s.Setting("to").help += s.env.forms()
-	s.Setting("envelope").words = PresetNames()
 	s.Setting("buffer").Why, s.Setting("group-instance").Why = buffer.Why, why
 	return s
 }

@@ -5,16 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/test/testcheck"
@@ -181,43 +177,48 @@ func TestRules(t *testing.T) {
 	})
 }
 
-func TestOverlay_MakesOneTable(t *testing.T) {
-	f := func(n Narrowing, rules mapping.Table, want string) {
-		t.Helper()
-		m := n.Overlay("gates", rules, false, func(_, format string, args ...any) { t.Errorf(format, args...) })
-		text, err := Print(m, nil)
-		testcheck.NoError(t, err)
-		if got := strings.ReplaceAll(string(text), "\n    ", "; "); got != "tables:\n  gates:; "+want+"\n" {
-			t.Errorf("%+v makes\n%s", n, got)
-		}
-	}
-	rules := func(change func(*mapping.Table)) mapping.Table {
-		o := top()
-		change(&o)
-		return o
-	}
-	f(Narrowing{}, top(), "key: id; max_columns: 500")
-	f(Narrowing{Row: "after"}, top(), "row: after; key: id; max_columns: 500")
-	f(Narrowing{Row: "payload.after"}, rules(func(o *mapping.Table) {
-		o.DeleteWhen, _ = paths.ParseWhen("op=d")
-		o.Version, _ = paths.ParsePath("source.lsn")
-		o.Null, o.UnknownFields = fold.KeepNull, fold.AddUnknown
-	}), "row: payload.after; key: id; delete_when: {op: d}; version_field: source.lsn; null: keep; version_scope: column; unknown_fields: add; max_columns: 500")
-	f(Narrowing{When: []string{"type=a,b", "x.y=null", "z="}}, top(), `when: {type: [a, b], x.y: null, z: ""}; key: id; max_columns: 500`)
-	f(Narrowing{Columns: []string{"gate", "a.b", "id"}}, rules(func(o *mapping.Table) { o.Key = []string{"id", "nr"}; o.FillOnly = true }),
-		`key: [id, nr]; fill_only: true; unknown_fields: ignore; columns:;   id: null;   nr: null;   gate: null;   a.b: null`)
+// flagged returns a spec that flags set.
+func flagged(t *testing.T, args ...string) *Spec {
+	t.Helper()
+	s, f := New(around()), pflag.NewFlagSet("weir", pflag.ContinueOnError)
+	s.AddFlags(f)
+	testcheck.NoError(t, f.Parse(args))
+	return s
 }
 
-func TestOverlay_ReportsAllFaults(t *testing.T) {
-	o := top()
-	o.UnknownFields = fold.AddUnknown
-	o.Version, _ = paths.ParsePath("^.v")
-	var got []string
-	(&Narrowing{Row: "a..b", When: []string{"x", "a=1", "a=2", "a==b"}, Columns: []string{"g", "g"}}).Overlay("gates", o, false, func(_, format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) })
-	want := []string{`--row: path "a..b": a name is empty`, `--when: "x": must be FIELD=VALUE, such as op=delete`, "--when: a is named twice: a=A,B means one of them", `--when: "a==b": FIELD=VALUE has one equals sign, as in a=b`,
-		"--columns: names all columns that are stored: leave --unknown-fields out", "--columns: g,g: the names must differ, and none may be empty", "--version-field: ^.v: ^ is the parent of an element, and a message has none"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%s\nwant %s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+// Flags make the same table as a config file with that table.
+func TestFlags_MakeOneTable(t *testing.T) {
+	f := func(file string, flags ...string) {
+		t.Helper()
+		read, err := readText(t, "tables: {gates: "+file+"}")
+		testcheck.NoError(t, err)
+		b := flagged(t, flags...).builder()
+		m := b.oneTable("gates")
+		testcheck.NoError(t, b.usage())
+		m.Tables[0].DeletesNeedRow = false // a file may say where the key of a delete is
+		if got, want := printable(t, *m), printable(t, *read.Mapping); got != want {
+			t.Errorf("%s make\n%s\nand the file %s", flags, got, want)
+		}
+	}
+	f("")
+	f("{row: after}", "--row=after")
+	f("{row: payload.after, delete_when: op=d, version_field: source.lsn, null: keep, unknown_fields: add}",
+		"--row=payload.after", "--delete-when=op=d", "--version-field=source.lsn", "--null=keep", "--unknown-fields=add")
+	f(`{when: {type: [a, b], x.y: null, z: ""}}`, "--when=type=a,b", "--when=x.y=null", "--when=z=")
+	f("{key: [id, nr], fill_only: true, columns: {id, nr, gate, 'a.b': '\"a.b\"'}}", "--key=id,nr", "--fill-only", "--columns=gate,a.b,id")
+	f("{columns: {id, n: {merge: sum}}}", "--columns=n", "--merge=n=sum")
+}
+
+func TestFlags_ReportAllFaults(t *testing.T) {
+	s := flagged(t, "--row=a..b", "--when=x", "--columns=g,g", "--unknown-fields=add", "--merge=a=sum,a=max", "--fill-only", "--delete-when=a=1")
+	s.Table.To, s.Table.Name = "t.db", "t"
+	_, err := s.Plan(nil)
+	want := []string{`--row: path "a..b": a name is empty`, `--when: "x": must be FIELD=VALUE, such as op=delete`, `--columns: "g" is named twice`,
+		`--merge: the column "a" is named twice`, "--fill-only never removes a row: leave --delete-when out"}
+	for _, text := range want {
+		if !strings.Contains(fmt.Sprint(err), text) {
+			t.Errorf("%v\nwant %s", err, text)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -21,7 +22,7 @@ type mappingDraft struct {
 	Every      []mapping.PeriodicSQL `key:"every" help:"SQL to run between two batches, by period (‘{10m: SQL}’): see [remove old rows](tables.md#remove-old-rows)"`
 	Cases      []Case                `key:"tests" help:"feeds and expected rows, see below"`
 
-	defaults mapping.Table
+	given map[string]*yaml.Node // top-level keys in the file
 }
 
 // A tableDraft is a table that is being read.
@@ -29,6 +30,7 @@ type tableDraft struct {
 	mapping.Table
 	where string
 	given map[string]*yaml.Node // keys in the file
+	node  *yaml.Node            // the table, with what it takes from the top of the file
 }
 
 // place returns the position of a key of the table, or of the table.
@@ -124,66 +126,69 @@ func (r *reader) tables(n *yaml.Node, where string) (tables []*tableDraft) {
 		if strings.Contains("."+name+".", "..") && !strings.Contains(name, `"`) {
 			r.fault(t.Pos, where, "%q is not the name of a table: NAME or SCHEMA.NAME", name)
 		}
-		if t.given = map[string]*yaml.Node{}; !isNull(value) {
+		if t.given, t.node = map[string]*yaml.Node{}, mapNode(); !isNull(value) {
 			t.given = r.readFields(value, t.where, t)
+			t.node.Content = slices.Clone(value.Content)
 		}
 		tables = append(tables, t)
 	})
 	return tables
 }
 
-// inherit adds to tables what they inherit from the top of the file, and defaults.
-func (r *reader) inherit(m *mappingDraft) {
-	for _, t := range m.Drafts {
-		o := &m.defaults
-		leave := func(name string) bool { return t.given[name] == nil }
-		if leave("key") && !t.child() {
-			if t.Key = o.Key; o.Key == nil {
-				t.Key, t.KeyByDefault = []string{mapping.DefaultKey}, true
-			}
+// takeFromTop sets the rules of a table that it does not name to those of the settings.
+func (s *Spec) takeFromTop(t *tableDraft) {
+	of := reflect.ValueOf(&t.Table).Elem()
+	for _, f := range fieldsOf(of.Type()) {
+		top := f.tag.Get("top")
+		switch {
+		case top == "" || t.given[f.name] != nil || t.child() && top != "all",
+			f.name == "unknown_fields" && t.Columns != nil, f.name == "version_scope" && t.Version.Base == paths.NoBase:
+			continue
 		}
-		if leave("null") {
-			t.Null = o.Null
+		one, into := s.key(f.name), of.FieldByIndex(f.index)
+		if one.v.IsZero() && (!one.IsSet() || one.String() == "") {
+			continue
 		}
-		if leave("bad_values") {
-			t.BadValues = o.BadValues
+		if into.Set(one.v); t.node == nil || !one.IsSet() {
+			continue
 		}
-		if leave("fill_only") {
-			t.FillOnly = o.FillOnly
+		node := one.asNode()
+		if p, ok := into.Addr().Interface().(*paths.Path); ok && p.Base == paths.DefaultBase { // of the message, even in an element
+			p.Base = paths.MessageBase
+			node = textNode(p.String())
 		}
-		if leave("version_field") && (!t.child() || t.replaced()) { // otherwise it is the parent's
-			t.Version = o.Version
-		}
-		if leave("version_scope") && t.Version.Base != paths.NoBase {
-			t.Scope = o.Scope
-		}
-		if leave("delete_when") && !t.child() {
-			t.DeleteWhen = o.DeleteWhen
-		}
-		if leave("max_columns") {
-			t.MaxColumns = o.MaxColumns
-		}
-		if leave("type") {
-			t.Type = cast.Type{Kind: cast.Auto}
-		}
-		if leave("set") && t.child() {
-			t.Set = mapping.ReplaceSet
-		}
-		if leave("unknown_fields") {
-			if t.UnknownFields = o.UnknownFields; t.Columns != nil {
-				t.UnknownFields = fold.IgnoreUnknown
-			}
-		}
-		for _, c := range t.Columns {
-			if c.Merge != merge.Last {
-				if t.Merge == nil {
-					t.Merge = map[string]merge.Function{}
-				}
-				t.Merge[c.Name] = c.Merge
-			}
-		}
-		t.keepKey()
+		add(t.node, f.name, node)
 	}
+}
+
+// inherit adds to a table what it takes from the top of the file, and defaults. version is the envelope's, if the file
+// uses it.
+func (s *Spec) inherit(t *tableDraft, version paths.Path) {
+	if !t.child() && t.given["version_field"] == nil {
+		t.Version = version
+	}
+	s.takeFromTop(t)
+	if t.Key == nil && !t.child() {
+		t.Key, t.KeyByDefault = []string{mapping.DefaultKey}, true
+	}
+	if t.given["type"] == nil {
+		t.Type = cast.Type{Kind: cast.Auto}
+	}
+	if t.given["set"] == nil && t.child() {
+		t.Set = mapping.ReplaceSet
+	}
+	if t.given["unknown_fields"] == nil && t.Columns != nil {
+		t.UnknownFields = fold.IgnoreUnknown
+	}
+	for _, c := range t.Columns {
+		if c.Merge != merge.Last {
+			if t.Merge == nil {
+				t.Merge = map[string]merge.Function{}
+			}
+			t.Merge[c.Name] = c.Merge
+		}
+	}
+	t.keepKey()
 }
 
 // keepKey adds the key columns to the others if unknown fields become columns, so they need not be named. A field that

@@ -2,12 +2,11 @@ package settings
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
 )
 
@@ -16,25 +15,11 @@ func (b *builder) tables(name string) {
 	before, names := len(b.faults), b.Table.Tables
 	m := b.withKeys(b.Mapping)
 	if m == nil {
-		rules := b.rules
-		if rules.Key == nil {
-			rules.KeyByDefault = true
-			if rules.Key = b.keys[name]; rules.Key == nil {
-				rules.Key = []string{mapping.DefaultKey}
-			}
-		}
-		m = b.Fold.Overlay(name, rules, b.open[name], b.fault)
-		if err := fold.CheckMerge(&schema.Table{}, fold.Options{Rules: rules.Rules, Key: rules.Key, Deletes: rules.DeleteWhen != nil, Version: rules.Version.Title()}); err != nil {
-			b.fault("merge", "--merge: %v", err)
-		}
+		m = b.oneTable(name)
 		b.faultIf(len(names) > 0, "tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 	} else {
-		n := &b.Fold.Narrowing
-		for _, one := range []struct {
-			name  string
-			given bool
-		}{{"columns", n.Columns != nil}, {"envelope", n.Envelope != ""}, {"merge", len(b.rules.Merge) > 0}, {"row", n.Row != ""}, {"when", n.When != nil}} {
-			b.faultIf(one.given, one.name, "--"+one.name+" cannot be combined with the tables in %s; set it there", m.File)
+		for _, name := range []string{"columns", "envelope", "merge", "row", "when"} {
+			b.faultIf(!b.Setting(name).v.IsZero(), name, "--"+name+" cannot be combined with the tables in %s; set it there", m.File)
 		}
 		b.faultIf(b.Table.Name != "", "table", "--table %s: %s names its tables; leave --table out", b.Table.Name, m.File)
 	}
@@ -49,7 +34,13 @@ func (b *builder) tables(name string) {
 		b.add(err)
 		return
 	}
-	b.add(Locate(m.File, b.plan.Job.Map(b.forDatabase(written), whole, b.plan.To.Caps.Limits)))
+	for _, err := range unjoined(b.plan.Job.Map(b.forDatabase(written), whole, b.plan.To.Caps.Limits)) {
+		if of, ok := errors.AsType[*mapping.Fault](err); ok && m.File == "" && of.Flag != "" {
+			b.fault(of.Flag, "--"+of.Flag+": %v", err)
+		} else {
+			b.add(Locate(m.File, err))
+		}
+	}
 	b.faultIf(b.plan.Job.Star != nil && b.Source.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
 	b.faultIf(names != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
 }
@@ -86,11 +77,6 @@ func (b *builder) statements(all []mapping.Statement) []mapping.Statement {
 	return slices.DeleteFunc(slices.Clone(all), func(s mapping.Statement) bool {
 		return s.Database != "" && !strings.EqualFold(s.Database, b.plan.To.Name)
 	})
-}
-
-// EveryTable reports whether the run writes to each table that the messages of its envelope name.
-func (s *Spec) EveryTable() bool {
-	return s.Mapping == nil && s.Table.Name == "" && s.Fold.Every()
 }
 
 // selected returns the mapping of the tables to write. whole is the mapping of all tables; nil without --tables.

@@ -29,7 +29,7 @@ func NewValue(into any, tags reflect.StructTag) *Value {
 
 // Set parses a text. The first text of a list replaces the default; later ones append.
 func (v *Value) Set(text string) error {
-	if v.v.Kind() != reflect.Slice {
+	if !isList(v.v.Type()) {
 		err := v.parse(text, v.v)
 		v.given = v.given || err == nil
 		return err
@@ -38,35 +38,63 @@ func (v *Value) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	if whole := v.name == "source" || v.none != "" && (text == "" || text == v.none); v.given && !whole {
-		items = slices.Concat(v.v.Interface().([]string), items)
+	list := reflect.MakeSlice(v.v.Type(), 0, len(items))
+	if v.given && v.name != "source" && (v.none == "" || text != v.none) {
+		list = reflect.AppendSlice(list, v.v)
 	}
-	v.replace(items)
+	var faults []error
+	for _, item := range items {
+		list, err = v.add(list, item)
+		faults = append(faults, err)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	v.v.Set(list)
+	v.given = true
 	return nil
 }
 
+// isList reports whether a value is a list of values that have texts.
+func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && !isLeaf(t) }
+
 // items returns the items of a list in a text.
-func (v *Value) items(text string) ([]string, error) {
+func (f *field) items(text string) ([]string, error) {
 	switch {
-	case v.none == "" && v.commas && text == "", v.none != "" && text == v.none:
-		return []string{}, nil
-	case v.none != "" && text == "": // names no field, which differs from none
-		return []string{""}, nil
-	case v.name == "source" && !IsKafka([]string{text}): // commas separate the brokers and topics of Kafka
+	case f.commas && text == f.none:
+		return nil, nil
+	case f.name == "source" && !IsKafka([]string{text}): // commas separate the brokers and topics of Kafka
 		return strings.Split(text, ","), nil
-	case !v.commas:
+	case !f.commas || text == "":
 		return []string{text}, nil
 	}
 	items, err := csv.NewReader(strings.NewReader(text)).Read()
 	if err != nil {
 		return nil, errors.New("the quotes do not match: names are separated by commas, and one with a comma is in double quotes")
 	}
+	for _, item := range items[1:] {
+		if strings.HasPrefix(item, " ") {
+			return nil, fmt.Errorf("%q begins with a space: names are separated by commas alone", item)
+		}
+	}
 	return items, nil
 }
 
-func (v *Value) replace(items []string) {
-	v.v.Set(reflect.ValueOf(items))
-	v.given = true
+// add appends the value of a text to a list.
+func (f *field) add(list reflect.Value, text string) (reflect.Value, error) {
+	v := reflect.New(list.Type().Elem()).Elem()
+	if err := f.parse(text, v); err != nil {
+		return list, err
+	}
+	if names, ok := list.Interface().([]string); ok {
+		switch {
+		case text == "":
+			return list, errors.New("must not be empty")
+		case slices.Contains(names, text):
+			return list, fmt.Errorf("%q is named twice", text)
+		}
+	}
+	return reflect.Append(list, v), nil
 }
 
 func (v *Value) String() string {
@@ -76,14 +104,17 @@ func (v *Value) String() string {
 	if unset, ok := v.tag.Lookup("unset"); ok && !v.given {
 		return unset
 	}
-	list, isList := v.v.Interface().([]string)
 	switch {
-	case !isList:
+	case !isList(v.v.Type()):
 		return v.text(v.v)
-	case v.none != "" && v.given && len(list) == 0:
+	case v.none != "" && v.given && v.v.Len() == 0:
 		return v.none
 	}
-	return listText(list)
+	items := make([]string, v.v.Len())
+	for i := range items {
+		items[i] = v.text(v.v.Index(i))
+	}
+	return listText(items)
 }
 
 // listText returns the text of a list in the help.
@@ -107,12 +138,14 @@ func (v *Value) Type() string {
 			words = words[:strings.LastIndexByte(words[:maxType], '|')+1] + "…"
 		}
 		return words
-	case v.v.Kind() == reflect.Slice && v.commas:
+	case isList(v.v.Type()) && v.commas:
 		return "strings"
-	case v.v.Kind() == reflect.Slice:
+	case isList(v.v.Type()):
 		return "stringArray"
-	case v.v.Type() == reflect.TypeFor[time.Duration](), isLeaf(v.v.Type()):
+	case v.v.Type() == reflect.TypeFor[time.Duration](), v.v.Kind() == reflect.Int64 && isLeaf(v.v.Type()), v.v.Kind() == reflect.Float64:
 		return strings.ToLower(v.v.Type().Name())
+	case isLeaf(v.v.Type()):
+		return "string"
 	case v.v.Kind() == reflect.Int64:
 		return "int"
 	}
@@ -128,6 +161,9 @@ func (f *field) parse(text string, into reflect.Value) error {
 	switch {
 	case len(f.words) > 0 && !slices.Contains(f.words, text) && !(text == "" && mayBeUnset):
 		return misfit{strconv.Quote(text), Either(f.words) + DidYouMean(text, f.words)}
+	case isLeaf(into.Type()) && text == "" && mayBeUnset:
+		into.SetZero()
+		return nil
 	case isLeaf(into.Type()):
 		v := reflect.New(into.Type())
 		err := v.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))

@@ -47,11 +47,10 @@ type field struct {
 	index              []int
 }
 
-// A codec reads, prints and describes the values of a field.
+// A codec reads and describes the values of a field.
 type codec struct {
 	form form
 	read func(r *reader, n *yaml.Node, where string, into reflect.Value)
-	node func(of reflect.Value) *yaml.Node
 }
 
 var fieldCache sync.Map // fields by type
@@ -77,8 +76,10 @@ func newField(of reflect.StructField) field {
 	f.least, _ = strconv.Atoi(tag.Get("min")) // 0 without one
 	if of.Type == reflect.TypeFor[merge.Function]() {
 		f.words = merge.Names()
+	} else if tag.Get("words") == "presets" {
+		f.words = PresetNames()
 	}
-	f.codec = codecOf(&f, of)
+	f.codec = codecOf(&f, of.Type)
 	return f
 }
 
@@ -131,92 +132,97 @@ func asWord(words []string, value *yaml.Node) *yaml.Node {
 	return &word
 }
 
-// fieldsNode writes a struct as a map. Zero values are omitted.
-func fieldsNode(of any) *yaml.Node {
-	n, v := mapNode(), reflect.ValueOf(of)
-	for _, f := range fieldsOf(v.Type()) {
-		if value := v.FieldByIndex(f.index); !value.IsZero() {
-			add(n, f.name, f.node(value))
-		}
-	}
-	return n
-}
-
-// codecFor makes a codec of functions for one type.
-func codecFor[T any](form form, read func(r *reader, n *yaml.Node, where string) T, node func(T) *yaml.Node) codec {
-	return codec{form,
-		func(r *reader, n *yaml.Node, where string, into reflect.Value) {
-			into.Set(reflect.ValueOf(read(r, n, where)))
-		},
-		func(of reflect.Value) *yaml.Node { return node(of.Interface().(T)) }}
+// codecFor makes a codec of a function for one type.
+func codecFor[T any](form form, read func(r *reader, n *yaml.Node, where string) T) codec {
+	return codec{form, func(r *reader, n *yaml.Node, where string, into reflect.Value) {
+		into.Set(reflect.ValueOf(read(r, n, where)))
+	}}
 }
 
 // codecOf returns the codec for the type of a field.
-func codecOf(f *field, of reflect.StructField) codec {
-	switch of.Type {
+func codecOf(f *field, t reflect.Type) codec {
+	switch t {
 	case reflect.TypeFor[paths.When]():
-		return codecFor(ref("when"), (*reader).when, whenNode)
+		return codecFor(ref("when"), (*reader).when)
 	case reflect.TypeFor[[]paths.Value]():
-		return codecFor(ref("values"), (*reader).values, valuesNode)
+		return codecFor(ref("values"), (*reader).values)
 	case reflect.TypeFor[paths.Presence]():
-		return codecFor(boolForm, (*reader).presence, presenceNode)
+		return codecFor(boolForm, (*reader).presence)
 	case reflect.TypeFor[*envelope.Envelope]():
-		return codecFor(ref("envelope"), (*reader).envelope, func(e *envelope.Envelope) *yaml.Node { return fieldsNode(*e) })
+		return codecFor(ref("envelope"), (*reader).envelope)
 	case reflect.TypeFor[[]*tableDraft]():
-		return codecFor(mapForm(anyForm, ref("table")), (*reader).tables, tablesNode)
+		return codecFor(mapForm(anyForm, ref("table")), (*reader).tables)
 	case reflect.TypeFor[[]mapping.Column]():
-		return codecFor(mapForm(anyForm, ref("column")), (*reader).columns, columnsNode)
+		return codecFor(mapForm(anyForm, ref("column")), (*reader).columns)
 	case reflect.TypeFor[mapping.TypedPath]():
-		return codecFor(textForm, (*reader).from, func(t mapping.TypedPath) *yaml.Node { return textNode(f.text(reflect.ValueOf(t))) })
+		return codecFor(textForm, (*reader).from)
 	case reflect.TypeFor[constant]():
-		return codecFor(anyForm, (*reader).constant, constantNode)
+		return codecFor(anyForm, (*reader).constant)
 	case reflect.TypeFor[[]mapping.Statement]():
-		return codecFor(ref("statements"), (*reader).statements, statementsNode)
+		return codecFor(ref("statements"), (*reader).statements)
 	case reflect.TypeFor[[]mapping.PeriodicSQL]():
-		return codecFor(mapForm(ageForm, ref("statements")), (*reader).every, everyNode)
+		return codecFor(mapForm(ageForm, ref("statements")), (*reader).every)
 	case reflect.TypeFor[mapping.OnDelete]():
-		return codecFor(ref("on_delete"), (*reader).onDelete, onDeleteNode)
+		return codecFor(ref("on_delete"), (*reader).onDelete)
 	case reflect.TypeFor[map[string]string]():
-		return codecFor(form{"type": "object", "additionalProperties": nameForm}, (*reader).renamed, renamedNode)
+		return codecFor(form{"type": "object", "additionalProperties": nameForm}, (*reader).renamed)
 	case reflect.TypeFor[[]Case]():
-		return codecFor(listOf(ref("test")), (*reader).cases, nil) // tests are not printed
+		return codecFor(listOf(ref("test")), (*reader).cases)
 	case reflect.TypeFor[[]WantTable]():
-		return codecFor(form{"type": "object", "additionalProperties": form{"type": "array", "items": form{"type": "object"}}}, (*reader).want, nil)
-	case reflect.TypeFor[[]string]():
-		return namesCodec(f.none)
+		return codecFor(form{"type": "object", "additionalProperties": form{"type": "array", "items": form{"type": "object"}}}, (*reader).want)
 	}
-	if of.Type.Kind() == reflect.Slice {
-		return listCodec(f, of.Type.Elem())
+	if isList(t) {
+		return codec{f.listForm(t), f.readList}
 	}
-	return f.scalarCodec(of.Type)
+	return codec{f.scalarForm(t), f.readScalar}
 }
 
-// scalarCodec is the codec of a value that has one text.
-func (f *field) scalarCodec(t reflect.Type) codec {
-	return codec{f.scalarForm(t),
-		func(r *reader, n *yaml.Node, where string, into reflect.Value) {
-			text, ok := r.text(n, where)
-			if !ok {
-				return
+// readScalar reads a value that has one text.
+func (f *field) readScalar(r *reader, n *yaml.Node, where string, into reflect.Value) {
+	text, ok := r.text(n, where)
+	if !ok {
+		return
+	}
+	err := f.parse(text, into)
+	if into.Kind() == reflect.Bool && text != "true" && text != "false" { // 1 and f are no booleans in YAML
+		err = fmt.Errorf("%q is neither true nor false", text)
+	}
+	r.wrong(n, where, err)
+}
+
+// readList reads a text or a list of texts.
+func (f *field) readList(r *reader, n *yaml.Node, where string, into reflect.Value) {
+	list := reflect.MakeSlice(into.Type(), 0, len(n.Content))
+	add := func(at *yaml.Node, text string) {
+		var err error
+		if list, err = f.add(list, text); err != nil {
+			r.wrong(at, where, err)
+		}
+	}
+	if n.Kind == yaml.SequenceNode {
+		for _, item := range r.items(n, where, "texts") {
+			if text, ok := r.text(item, where); ok {
+				add(item, text)
 			}
-			err := f.parse(text, into)
-			if into.Kind() == reflect.Bool && text != "true" && text != "false" { // 1 and f are no booleans in YAML
-				err = fmt.Errorf("%q is neither true nor false", text)
-			}
-			if m, ok := errors.AsType[misfit](err); ok {
-				err = errors.New(m.text + " must be " + m.mustBe)
-			}
-			if err != nil {
-				r.fault(pos(n), where, "%s", hinted(err))
-			}
-		},
-		func(of reflect.Value) *yaml.Node {
-			switch of.Kind() {
-			case reflect.Bool, reflect.Int:
-				return plainNode(f.text(of))
-			}
-			return textNode(f.text(of))
-		}}
+		}
+	} else if text, ok := r.text(n, where); ok {
+		items, err := f.items(text)
+		r.wrong(n, where, err)
+		for _, item := range items {
+			add(n, item)
+		}
+	}
+	into.Set(list)
+}
+
+// wrong reports the fault of a text, if it has one.
+func (r *reader) wrong(n *yaml.Node, where string, err error) {
+	if m, ok := errors.AsType[misfit](err); ok {
+		err = errors.New(m.text + " must be " + m.mustBe)
+	}
+	if err != nil {
+		r.fault(pos(n), where, "%s", hinted(err))
+	}
 }
 
 func (f *field) scalarForm(t reflect.Type) form {
@@ -232,60 +238,41 @@ func (f *field) scalarForm(t reflect.Type) form {
 		return sizeForm
 	case t == reflect.TypeFor[Rate]():
 		return rateForm
+	case t == reflect.TypeFor[oneOf]():
+		return conditionForm
+	case t == reflect.TypeFor[merging]():
+		return form{"type": "string", "pattern": functionPattern}
 	case t == reflect.TypeFor[time.Duration]() && f.word != "":
-		return oneOf(durationForm, enum(f.word))
+		return anyOf(durationForm, enum(f.word))
 	case t == reflect.TypeFor[time.Duration]():
 		return durationForm
+	case strings.HasSuffix(f.name, "_when"): // FIELD=VALUE
+		return anyOf(conditionForm, enum(""))
 	case t.Kind() == reflect.Bool:
 		return boolForm
 	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
 		return countForm(f.least)
+	case isLeaf(t) && mayBeUnset:
+		return textForm
 	case isLeaf(t), f.tag.Get("filled") != "":
 		return nameForm
 	}
 	return textForm
 }
 
-// namesCodec is the codec of a name or a list of names. none is the word for no names, or "".
-func namesCodec(none string) codec {
-	return codecFor(namesForm, func(r *reader, n *yaml.Node, where string) []string {
-		if none != "" && n.Kind == yaml.ScalarNode && n.Value == none {
-			return []string{}
+// listForm is the form of a text or a list of texts.
+func (f *field) listForm(t reflect.Type) form {
+	item := f.scalarForm(t.Elem())
+	if t.Elem().Kind() != reflect.String {
+		if f.commas {
+			return anyOf(item, listOf(item), enum(""))
 		}
-		return r.names(n, where)
-	}, func(all []string) *yaml.Node {
-		switch {
-		case len(all) == 0:
-			return textNode(none)
-		case len(all) == 1 && all[0] == none:
-			return sequenceNode(all)
-		}
-		return listNode(all)
-	})
-}
-
-// listCodec is the codec of a value or a list of values.
-func listCodec(f *field, element reflect.Type) codec {
-	item := f.scalarCodec(element)
-	return codec{oneOf(item.form, listOf(item.form)),
-		func(r *reader, n *yaml.Node, where string, into reflect.Value) {
-			items := []*yaml.Node{n}
-			if n.Kind == yaml.SequenceNode {
-				items = r.items(n, where, "paths")
-			}
-			for _, one := range items {
-				v := reflect.New(element).Elem()
-				item.read(r, one, where, v)
-				into.Set(reflect.Append(into, v))
-			}
-		},
-		func(of reflect.Value) *yaml.Node {
-			texts := make([]string, of.Len())
-			for i := range texts {
-				texts[i] = f.text(of.Index(i))
-			}
-			return listNode(texts)
-		}}
+		return anyOf(item, listOf(item))
+	}
+	if f.commas && f.none == "" {
+		return anyOf(textForm, unique(listOf(nameForm)))
+	}
+	return anyOf(nameForm, unique(listOf(nameForm)))
 }
 
 // eachPath calls f for all paths in a value.

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"slices"
-	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -25,9 +24,9 @@ func (r *reader) when(n *yaml.Node, where string) paths.When {
 	if !ok {
 		return nil
 	}
-	when, err := paths.ParseWhen(v)
-	if err != nil {
-		r.fault(pos(n), where, "%q: %v", v, err)
+	var when paths.When
+	if err := when.UnmarshalText([]byte(v)); err != nil {
+		r.fault(pos(n), where, "%v", err)
 		return nil
 	}
 	when[0][0].Pos = pos(n)
@@ -79,10 +78,6 @@ func (r *reader) presence(n *yaml.Node, where string) paths.Presence {
 		return paths.MustBePresent
 	}
 	return paths.MustBeAbsent
-}
-
-func presenceNode(p paths.Presence) *yaml.Node {
-	return plainNode(strconv.FormatBool(p == paths.MustBePresent))
 }
 
 // values reads a value or a list of values.

@@ -37,7 +37,7 @@ type Envelope struct {
 	RecordKeys bool `key:"record_key" help:"whether the Kafka record's key is the row's key"`
 	Operations
 	ReplaceWhen paths.When `key:"replace_when" help:"messages with the complete row: columns that it lacks become NULL"`
-	Omit        []string   `key:"omit" help:"fields of the row that are not columns; ‘ts_*’ names a prefix"`
+	Omit        []string   `key:"omit" commas:"yes" help:"fields of the row that are not columns; ‘ts_*’ names a prefix"`
 	// Absent are the texts of values that mean that the field is absent.
 	Absent []string   `key:"absent" help:"values that mean that the field is absent"`
 	Unset  paths.Path `key:"unset" help:"path of an array of fields that become NULL"`

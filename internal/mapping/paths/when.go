@@ -72,6 +72,14 @@ func ParseWhen(text string) (When, error) {
 	return When{{{Path: path, In: []Value{v}}}}, nil
 }
 
+// UnmarshalText implements [encoding.TextUnmarshaler] with [ParseWhen].
+func (w *When) UnmarshalText(text []byte) (err error) {
+	if *w, err = ParseWhen(string(text)); err != nil {
+		err = fmt.Errorf("%q: %w", text, err)
+	}
+	return err
+}
+
 // String returns the condition for messages.
 func (w When) String() string {
 	var parts []string

@@ -154,9 +154,17 @@ func (s *story) begin(options string) {
 func (s *story) mapping(text string) *mapping.Mapping {
 	file := filepath.Join(s.t.TempDir(), "weir.yaml")
 	testcheck.NoError(s.t, os.WriteFile(file, []byte("tables: "+text), 0o600))
-	resolved, err := settings.Read(file, nil, []string{"postgres"}, func([]settings.Entry) mapping.Table { return mapping.Table{} })
-	testcheck.NoError(s.t, err)
-	return resolved.Mapping
+	return readMapping(s.t, file)
+}
+
+// readMapping reads the mapping of a config file.
+func readMapping(t testing.TB, file string) *mapping.Mapping {
+	t.Helper()
+	s := settings.New(&settings.Env{Drivers: []sink.Driver{postgres.Driver}, FileOnly: true, Kinds: settings.Kinds})
+	s.File = file
+	_, err := s.Load()
+	testcheck.NoError(t, err)
+	return s.Mapping
 }
 
 // flush sends what was folded, and rereads it if the tables have changed.

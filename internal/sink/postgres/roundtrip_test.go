@@ -12,7 +12,6 @@ import (
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/paths"
-	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/test/testpg"
@@ -98,13 +97,7 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
 	}
 	orders := func() *mapping.Mapping {
-		file, err := settings.Read("../../../examples/orders/orders.yaml", []string{"source", "to", "version_field"}, nil, func([]settings.Entry) mapping.Table {
-			return mapping.Table{Version: paths.FieldPath("updated_at"), Rules: fold.Rules{Scope: fold.ColumnScope}}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return file.Mapping
+		return readMapping(t, "../../../examples/orders/orders.yaml")
 	}
 	const (
 		ofTables = `{"id":%d,"v":%d,"a.x":"x%[2]d","b.a":%[1]d,"b.x":"x%[2]d","c.x":"x%[2]d"}`

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	folding "github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/settings"
+	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/test/foldtest"
 )
 
@@ -32,13 +32,10 @@ func (c *randomCase) drawMapping(rnd *rand.Rand, file string) {
 
 // mappingOf parses the mapping of a config file.
 func mappingOf(file string) (*mapping.Mapping, error) {
-	f, err := settings.Read(file, nil, []string{"sqlite", "postgres"}, func([]settings.Entry) mapping.Table {
-		return mapping.Table{Key: []string{"id"}, Rules: folding.Rules{Null: folding.ClearNull, Scope: folding.ColumnScope, MaxColumns: 500}}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return f.Mapping, nil
+	s := settings.New(&settings.Env{Drivers: []sink.Driver{{Name: "SQLite"}, {Name: "Postgres"}}, FileOnly: true, Kinds: settings.Kinds})
+	s.File = file
+	_, err := s.Load()
+	return s.Mapping, err
 }
 
 // lines draws lines of a feed.
