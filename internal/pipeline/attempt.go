@@ -127,7 +127,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 		f.rebuild = rebuildDue
 	}
 	p.reader = &reader{run: r, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
-		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: &a.settings, turns: turns}}
+		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: &a.settings, turns: turns, unfit: map[string]unfitTable{}}}
 	p.flusher = &flusher{run: r, history: a.history, full: full, free: free, turns: turns}
 	return p
 }

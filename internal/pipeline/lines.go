@@ -188,23 +188,25 @@ func (rd *reader) foldMessage(flushing context.Context, m *message) verdict {
 	for {
 		was := r.feed
 		v := rd.foldOnce(m)
-		if v.fate == done {
-			return v
-		}
-		r.feed = was // the message will be read again, here or by the next run
 		exists, err := true, error(nil)
 		switch v.fate {
-		case unread:
+		case done:
 			return v
 		case needsSet:
 			err = rd.split(flushing, m.of, m.begin)
 		case needsTable:
 			exists, err = rd.addTable(flushing, m, v.table)
+			if bad, ok := errors.AsType[*feed.Error](err); ok {
+				return rd.reject(m.of.lane, rd.placeOf(m), -1, m.Text, bad)
+			}
 		}
-		if err != nil {
+		r.feed = was // the message will be read again, here or by the next run
+		switch {
+		case v.fate == unread:
+			return v
+		case err != nil:
 			return verdict{fate: unread, err: err}
-		}
-		if !exists {
+		case !exists:
 			rd.countMessage(m.of.lane) // there is nothing to remove
 			return verdict{}
 		}
@@ -219,38 +221,38 @@ func (rd *reader) split(flushing context.Context, e *event, at int) error {
 	return rd.filler.handOver(flushing)
 }
 
-// addTable adds a table for a message. exists is false if there is no such table and the message only removes rows.
+// addTable adds a table for a message. exists is false if there is no such table and the message only removes rows. A
+// [*feed.Error] rejects the message.
 func (rd *reader) addTable(flushing context.Context, m *message, n *mapping.NewTable) (exists bool, err error) {
-	if rd.folding.mapper.rejectAgain(n) {
-		return true, nil
-	}
-	t, err := rd.adder.find(flushing, n)
+	t, err := rd.adder.add(flushing, n, m.Line, rd.filler.open)
 	if t == nil || err != nil {
 		return false, err
 	}
-	o, ok, err := rd.adder.add(t, m.Line, rd.filler.open)
-	if !ok || err != nil {
-		return true, err // the mapper rejects the line
-	}
 	// From now on all batches keep their messages.
-	if fold.MayReject(&t.fitted, &o) && !rd.folding.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
+	if fold.MayReject(&t.fitted, &t.rules) && !rd.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
 		if err := rd.split(flushing, m.of, m.begin); err != nil {
-			return true, err
+			return false, err
 		}
 	}
-	rd.folding.addTable(&t.fitted, o)
+	rd.folding.addTable(&t.fitted, t.rules)
 	rd.filler.set.Grow(len(rd.folding.folders))
 	return true, nil
+}
+
+// placeOf returns where a message is, and its lane's index in the current set.
+func (rd *reader) placeOf(m *message) fold.Place {
+	e := m.of
+	place := fold.Place{Lane: rd.filler.laneIndex(e.lane), Line: e.lane.reading.line() + 1, Offset: e.Offset + int64(m.begin), Element: m.element}
+	if e.Records != nil {
+		place.Offset = e.Records[m.index].Offset
+	}
+	return place
 }
 
 // foldOnce folds or rejects a message.
 func (rd *reader) foldOnce(m *message) verdict {
 	e, line := m.of, m.Line
-	l := e.lane
-	place := fold.Place{Lane: rd.filler.laneIndex(l), Line: l.reading.line() + 1, Offset: e.Offset + int64(m.begin), Element: m.element}
-	if e.Records != nil {
-		place.Offset = e.Records[m.index].Offset
-	}
+	l, place := e.lane, rd.placeOf(m)
 	rd.filler.startPeriod(l)
 	if rd.cfg.Feed.hasControl() && line.Err == nil {
 		if pass, err := rd.controlMessage(l, line); err != nil {

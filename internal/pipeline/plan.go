@@ -1,9 +1,7 @@
 package pipeline
 
 import (
-	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -52,25 +50,20 @@ func tableOf(p *mapping.Plan, i int) Table {
 type mapper struct {
 	*mapping.Mapper
 	*run
-	plan    *mapping.Plan
-	whole   *mapper               // of the mapping that this one was selected from; nil: this one is complete
-	resume  []byte                // resume value of the last line; nil: none
-	lost    []mapping.LostValue   // of the last line
-	nulled  []fold.Nulled         // of the last line
-	refused *feed.Error           // of the current line, if adding its table failed
-	unfit   map[string]unfitTable // by name in the stream
+	plan   *mapping.Plan
+	whole  *mapper             // of the mapping that this one was selected from; nil: this one is complete
+	resume []byte              // resume value of the last line; nil: none
+	lost   []mapping.LostValue // of the last line
+	nulled []fold.Nulled       // of the last line
 }
 
 func (r *run) newMapper(plan, whole *mapping.Plan) *mapper {
-	m := &mapper{Mapper: plan.NewMapper(), run: r, plan: plan, unfit: map[string]unfitTable{}}
+	m := &mapper{Mapper: plan.NewMapper(), run: r, plan: plan}
 	if whole != nil {
 		m.whole = r.newMapper(whole, nil)
 	}
 	return m
 }
-
-// maxUnfit is how many unfit tables are remembered.
-const maxUnfit = 1000
 
 // changes returns the changes that a line makes, in the order of the tables; none if the line is for no table. The line
 // was scanned without an error, or is null in a stream. source is the name of its source. A [*feed.Error] rejects the
@@ -87,10 +80,6 @@ func (m *mapper) changes(l *feed.Line, source string, at fold.Place) (_ []fold.T
 			return nil, -1, err // the table may not be part of this run
 		}
 	}
-	if refused := m.refused; refused != nil {
-		m.refused = nil
-		return nil, -1, refused
-	}
 	r, err := m.Map(l, source, at)
 	m.resume, m.lost, m.nulled = r.Resume, r.Lost, r.Nulled
 	switch {
@@ -100,48 +89,6 @@ func (m *mapper) changes(l *feed.Line, source string, at fold.Place) (_ []fold.T
 		m.notePassed(&r)
 	}
 	return r.Rows, -1, nil
-}
-
-// add appends a table, or sets the key of one that had none, if check accepts it. A [*feed.Error] means that nothing
-// was added and the mapper rejects the line: the table cannot have its settings, or the line is bad, so nothing
-// confirms that this is the key. l may be nil.
-func (m *mapper) add(n *mapping.NewTable, key []string, l *feed.Line, check func(t *Table) error) (t Table, err error) {
-	needed := *n
-	i, err := m.Add(n, key)
-	if err == nil {
-		t = tableOf(m.plan, i)
-		if err = check(&t); err != nil {
-			m.Drop(i)
-		}
-	}
-	if errors.As(err, &m.refused) {
-		if len(m.unfit) == maxUnfit {
-			clear(m.unfit)
-		}
-		m.unfit[n.StreamName] = unfitTable{&needed, m.refused}
-	} else if err == nil && l != nil {
-		if _, bad := m.Map(l, "", fold.Place{}); errors.As(bad, &m.refused) {
-			err = bad
-			m.Drop(i)
-		}
-	}
-	return t, err
-}
-
-// An unfitTable is a table of the stream that cannot have its settings.
-type unfitTable struct {
-	needed *mapping.NewTable
-	why    *feed.Error
-}
-
-// rejectAgain reports whether a table was refused before, and rejects the current line with the same error. Asking the
-// database takes milliseconds a line.
-func (m *mapper) rejectAgain(n *mapping.NewTable) bool {
-	t, ok := m.unfit[n.StreamName]
-	if ok = ok && reflect.DeepEqual(t.needed, n); ok {
-		m.refused = t.why
-	}
-	return ok
 }
 
 // same returns an error if a table is another name of one of the tables before it.

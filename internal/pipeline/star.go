@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -20,54 +21,115 @@ type tableAdder struct {
 	folding   *folding
 	settings  *settings
 	turns     turns
+	unfit     map[string]unfitTable // by name in the stream
 }
 
 // An addition is a table that a message needs.
 type addition struct {
-	of     *mapping.NewTable
+	*mapping.NewTable
 	key    []string
 	have   schema.Table // the table in the database
 	fitted schema.Table // have, fitted to the job's settings
+	rules  fold.Options
 }
 
-// find looks the table up in the database and chooses its key. It returns nil if the message truncates a table that
-// does not exist.
-func (ta *tableAdder) find(flushing context.Context, n *mapping.NewTable) (t *addition, err error) {
-	t = &addition{of: n, key: n.Key}
-	err = ta.turns.take(flushing, func(ctx context.Context) (err error) {
-		read := ta.readOrMakeSchema(n)
-		if t.key == nil && n.Table < 0 {
-			if star := ta.cfg.Star; !star.KeyByDefault {
-				t.key = star.Key
-			}
+// An unfitTable is a table of the stream that cannot have its settings. Asking the database again takes milliseconds a
+// line.
+type unfitTable struct {
+	needed mapping.NewTable
+	why    *feed.Error
+}
+
+// maxUnfit is how many unfit tables are remembered.
+const maxUnfit = 1000
+
+// add appends the table that a message needs to the run's tables, or sets the key of a table that had none. Batches that
+// were already started have no rows of it. It returns nil if the message truncates a table that does not exist. A
+// [*feed.Error] rejects the line. open has the lanes being read.
+func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *feed.Line, open map[*lane]bool) (*addition, error) {
+	if u, ok := ta.unfit[n.StreamName]; ok && reflect.DeepEqual(&u.needed, n) {
+		return nil, u.why
+	}
+	needed, t := *n, &addition{NewTable: n, key: n.Key}
+	if err := ta.find(flushing, t); err != nil {
+		return nil, t.failed(err)
+	}
+	if n.Truncates && !t.have.Exists {
+		return nil, nil
+	}
+	added, base, err := ta.plan(t)
+	switch why, refused := errors.AsType[*feed.Error](err); {
+	case refused:
+		if len(ta.unfit) == maxUnfit {
+			clear(ta.unfit)
 		}
-		keyless := n.Key != nil && len(n.Key) == 0 || n.Truncates // the stream names no key: the table has none, or this is a truncation
+		ta.unfit[n.StreamName] = unfitTable{needed, why}
+		return nil, why
+	case err != nil:
+		return nil, t.failed(err)
+	}
+	f := ta.folding
+	if len(n.Key) == 0 && !t.have.Exists { // a rejected line adds no table, unless the stream or the database gives its key
+		if _, err := f.mapper.Map(line, "", fold.Place{}); errors.As(err, new(*feed.Error)) {
+			f.mapper.Drop(f.adding)
+			return nil, err
+		}
+	}
+	// From here on later attempts have the table too, whatever ends this one.
+	if n.Table >= 0 {
+		f.tables[n.Table], f.have[n.Table] = added, t.have
+		ta.settings.Tables = settingsOf(ta.cfg, f.tables[:ta.admission.declared]).Tables
+	} else {
+		f.tables, f.have = append(f.tables, added), append(f.have, t.have)
+		ta.p.AddTable(added.Name)
+	}
+	if added.Fold.Appends() && !base.Appends() {
+		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
+		ta.settings.Keyless[added.Name] = true
+	}
+	if limits := &f.caps.Limits; limits.NoSchemas { // otherwise names in the database are the stream's
+		ta.settings.Names[limits.FoldName(n.Name)] = n.StreamName
+	}
+	others := []schema.Table{t.have}
+	if err := ta.admission.checkTables(ta.latest, sink.OtherTables(&ta.latest.cp, others)); err != nil {
+		return nil, err
+	}
+	for l := range open {
+		if err := ta.admission.checkTables(&l.start, sink.OtherTables(&l.cp, others)); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// find looks the table up in the database and chooses its key.
+func (ta *tableAdder) find(flushing context.Context, t *addition) error {
+	err := ta.turns.take(flushing, func(ctx context.Context) (err error) {
+		read := ta.readOrMakeSchema(t.NewTable)
+		if t.key == nil && t.Table < 0 && !ta.cfg.Star.KeyByDefault {
+			t.key = ta.cfg.Star.Key
+		}
+		keyless := t.Key != nil && len(t.Key) == 0 || t.Truncates // the stream names no key: the table has none, or this is a truncation
 		if t.key == nil || keyless {
-			switch t.have, err = sink.Table(ctx, read, n.Name, nil); {
+			switch t.have, err = sink.Table(ctx, read, t.Name, nil); {
 			case keyless && errors.As(err, new(sink.NoKeyError)):
 				t.key = []string{}
 			case err != nil:
 				return err
-			case t.have.Exists && (!keyless || n.Truncates || n.Has(t.have.KeyColumns())):
+			case t.have.Exists && (!keyless || t.Truncates || t.Has(t.have.KeyColumns())):
 				t.key = t.have.KeyColumns()
 			case t.key == nil:
 				t.key = []string{mapping.DefaultKey}
 			}
 		}
-		t.have, err = sink.Table(ctx, read, n.Name, t.key)
+		t.have, err = sink.Table(ctx, read, t.Name, t.key)
 		return err
 	})
-	if err == nil && n.Truncates && !t.have.Exists {
-		return nil, nil
-	}
-	added := Table{Name: n.Name, Fold: fold.Options{Key: t.key}}
+	added := Table{Name: t.Name, Fold: fold.Options{Key: t.key}}
 	if to := added.AddsTo(); err == nil && to != "" && t.have.Exists && ta.cfg.Restart.FromStart && !ta.cfg.Restart.Rebuild {
 		err = fmt.Errorf("--restart reread would add all messages again to %s: drop it first", to)
 	}
-	if err != nil {
-		return nil, t.failed(err)
-	}
-	return t, nil
+	return err
 }
 
 // readOrMakeSchema returns a function that reads a table and creates its schema if that is missing. It creates none for
@@ -94,77 +156,48 @@ func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
 }
 
 func (t *addition) failed(err error) error {
-	return fmt.Errorf("table %q of the stream: %w", t.of.StreamName, err)
+	return fmt.Errorf("table %q of the stream: %w", t.StreamName, err)
 }
 
-// fit fits an added table to the job's settings, and returns its rules. An error rejects the message that needs the
-// table.
-func (ta *tableAdder) fit(t *addition, added, base *Table) (o fold.Options, err error) {
+// plan adds the table to the mapper's plan and fits it to the job's settings. base has the settings that it was made of.
+// An error of type [*feed.Error] rejects the messages that need the table.
+func (ta *tableAdder) plan(t *addition) (added Table, base *fold.Options, err error) {
+	f := ta.folding
+	if f.adding = t.Table; t.Table >= 0 {
+		base = &f.tables[t.Table].Fold
+	} else {
+		f.adding, base = len(f.tables), &ta.cfg.Star.Fold
+	}
+	if _, err := f.mapper.Add(t.NewTable, t.key); err != nil {
+		return added, base, err
+	}
+	added = tableOf(f.mapper.plan, f.adding)
+	if err = ta.fit(t, &added, base); err != nil {
+		f.mapper.Drop(f.adding)
+	}
+	return added, base, err
+}
+
+// fit fits an added table to the job's settings.
+func (ta *tableAdder) fit(t *addition, added *Table, base *fold.Options) (err error) {
 	f := ta.folding
 	for _, other := range f.have {
-		if t.of.Table < 0 && t.have.FullName != "" && other.FullName == t.have.FullName {
-			return o, feed.Errorf(feed.BadName, "the table %q is the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip([]byte(t.of.StreamName)), other.Name)
+		if t.Table < 0 && t.have.FullName != "" && other.FullName == t.have.FullName {
+			return feed.Errorf(feed.BadName, "the table %q is the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip([]byte(t.StreamName)), other.Name)
 		}
 	}
 	added.Name = t.have.Name
-	added.Fold.MaxColumns = base.Fold.MaxColumns
+	added.Fold.MaxColumns = base.MaxColumns
 	t.fitted = t.have.Clone()
 	if f.mapper.whole != nil && added.AddsTo() != "" {
 		err = errors.New("with --tables, this job and the one of all tables would both add messages to it")
 	} else if err = f.mapper.plan.Fit(f.adding, &t.fitted); err == nil {
-		o, err = f.options(added, &t.fitted)
+		t.rules, err = f.options(added, &t.fitted)
 	}
 	if err != nil {
-		return o, t.of.Refuse(t.key, err)
+		return t.Refuse(t.key, err)
 	}
-	return o, nil
-}
-
-// add appends the table to the run's tables, or sets the key of a table that had none, and returns its rules. Batches
-// that were already started have no rows of it. ok is false if the line is rejected. A rejected line adds no table,
-// unless the stream or the database gives the table's key. open has the lanes being read.
-func (ta *tableAdder) add(t *addition, line *feed.Line, open map[*lane]bool) (o fold.Options, ok bool, err error) {
-	if len(t.of.Key) > 0 || t.have.Exists {
-		line = nil
-	}
-	f, base := ta.folding, ta.cfg.Star
-	if f.adding = len(f.tables); t.of.Table >= 0 {
-		f.adding, base = t.of.Table, &f.tables[t.of.Table]
-	}
-	added, err := f.mapper.add(t.of, t.key, line, func(added *Table) (err error) {
-		o, err = ta.fit(t, added, base)
-		return err
-	})
-	switch {
-	case errors.As(err, new(*feed.Error)):
-		return o, false, nil
-	case err != nil:
-		return o, false, t.failed(err)
-	}
-	// From here on later attempts have the table too, whatever ends this one.
-	if t.of.Table >= 0 {
-		f.tables[t.of.Table], f.have[t.of.Table] = added, t.have
-		ta.settings.Tables = settingsOf(ta.cfg, f.tables[:ta.admission.declared]).Tables
-	} else {
-		f.tables, f.have = append(f.tables, added), append(f.have, t.have)
-		ta.p.AddTable(added.Name)
-	}
-	if added.Fold.Appends() && !base.Fold.Appends() {
-		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
-		ta.settings.Keyless[added.Name] = true
-	}
-	if err := ta.admission.checkTables(ta.latest, sink.OtherTables(&ta.latest.cp, []schema.Table{t.have})); err != nil {
-		return o, false, err
-	}
-	for l := range open {
-		if err := ta.admission.checkTables(&l.start, sink.OtherTables(&l.cp, []schema.Table{t.have})); err != nil {
-			return o, false, err
-		}
-	}
-	if limits := &f.caps.Limits; limits.NoSchemas { // otherwise names in the database are the stream's
-		ta.settings.Names[limits.FoldName(t.of.Name)] = t.of.StreamName
-	}
-	return o, true, nil
+	return nil
 }
 
 // check is [admission.checkTables] for a lane that starts after messages added tables.
