@@ -165,9 +165,10 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		outage.retried(failure)
 		manager.started()
 	}
-	retry := sink.Retry{Patience: r.job.Source.RetryFor, OnRetry: onRetry}
+	retry := sink.Retry{Patience: r.job.Source.RetryFor, OnRetry: onRetry, Stop: ctx}
 	var db sink.Sink
 	options := r.o.SinkOptions(pageCache(r.job.Buffer), r.log)
+	options.Stop = ctx
 	err = retry.Do(ctx, func() error {
 		db, err = r.to.Open(ctx, r.to.Dest, options)
 		return err

@@ -136,7 +136,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) error {
 	// When reading is stopped, what was read is still folded and written. Flushing ends early only with an error, such
 	// as an unavailable database, which ends folding and reading too.
-	g, flushing := errgroup.WithContext(sink.WithStop(context.WithoutCancel(ctx), ctx))
+	g, flushing := errgroup.WithContext(context.WithoutCancel(ctx))
 	folding, cancel := context.WithCancel(flushing)
 	defer cancel()
 	reading, stop := context.WithCancel(folding)

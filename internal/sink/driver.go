@@ -44,7 +44,9 @@ type Options struct {
 	// IgnoreForeignKeys: flushes neither check foreign keys nor run their actions.
 	IgnoreForeignKeys bool
 	Cache             int // bytes of the cache inside the program, if the database has one; 0: the driver's default
-	Log               *slog.Logger
+	// Stop ends when the run is stopped. What waits for an unavailable database then soon gives up. It may be nil.
+	Stop context.Context
+	Log  *slog.Logger
 }
 
 // A Level is how durable a commit is.

@@ -29,6 +29,9 @@ type Retry struct {
 	Patience time.Duration
 	// OnRetry is called with each failure before its retry, and with nil when the database answers again.
 	OnRetry func(err *Error)
+	// Stop ends when the run is stopped. Calls may continue, but an unavailable database is soon given up. nil: the
+	// call's own context.
+	Stop context.Context
 }
 
 // Retried returns the result of a call that is repeated.
@@ -51,7 +54,7 @@ func (r Retry) Do(ctx context.Context, call func() error) error {
 	}
 	start, unknown := time.Now(), 0
 	waits := backoff.Backoff{Min: minWait, Max: maxWait}
-	stop := stopOf(ctx)
+	stop := cmp.Or(r.Stop, ctx)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(stop, cancel)()
@@ -79,7 +82,7 @@ func (r Retry) Do(ctx context.Context, call func() error) error {
 		if e.Unavailable() {
 			if grace == nil {
 				var done func()
-				grace, done = UntilStop(ctx)
+				grace, done = UntilStop(ctx, stop)
 				defer done()
 			}
 			limit = grace
@@ -116,26 +119,13 @@ type StoppedError struct{ Err error }
 func (e StoppedError) Error() string { return e.Err.Error() + " (stopped during a retry)" }
 func (e StoppedError) Unwrap() error { return e.Err }
 
-type stopKey struct{}
-
-// WithStop returns ctx for calls that outlast a run: when stop ends, they continue, but [Retry] soon gives up on an
-// unavailable database.
-func WithStop(ctx, stop context.Context) context.Context {
-	return context.WithValue(ctx, stopKey{}, stop)
-}
-
-// stopOf returns the stop of [WithStop], or ctx itself.
-func stopOf(ctx context.Context) context.Context {
-	if stop, ok := ctx.Value(stopKey{}).(context.Context); ok {
-		return stop
-	}
-	return ctx
-}
-
-// UntilStop returns a context that ends with ctx, or shortly after its stop (see [WithStop]).
-func UntilStop(ctx context.Context) (_ context.Context, done func()) {
+// UntilStop returns a context that ends with ctx, or shortly after stop; nil: it has no other end than ctx's.
+func UntilStop(ctx, stop context.Context) (_ context.Context, done func()) {
 	until, cancel := context.WithCancel(ctx)
-	unwatch := context.AfterFunc(stopOf(ctx), func() {
+	if stop == nil {
+		return until, cancel
+	}
+	unwatch := context.AfterFunc(stop, func() {
 		_ = backoff.Sleep(until, stopGrace)
 		cancel()
 	})

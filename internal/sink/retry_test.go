@@ -174,7 +174,7 @@ func TestRetry_RunIsStopped(t *testing.T) {
 				stop, cancel := context.WithCancel(t.Context())
 				at := time.Now().Add(time.Minute)
 				time.AfterFunc(time.Minute, cancel)
-				err := sink.Retry{Patience: time.Hour, OnRetry: func(*sink.Error) {}}.Do(sink.WithStop(context.WithoutCancel(t.Context()), stop), func() error {
+				err := sink.Retry{Patience: time.Hour, OnRetry: func(*sink.Error) {}, Stop: stop}.Do(context.WithoutCancel(t.Context()), func() error {
 					if time.Since(at) >= c.back {
 						return nil
 					}
@@ -195,7 +195,7 @@ func TestRetry_RunIsStopped(t *testing.T) {
 func TestUntilStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop, cancel := context.WithCancel(t.Context())
-		connecting, done := sink.UntilStop(sink.WithStop(t.Context(), stop))
+		connecting, done := sink.UntilStop(t.Context(), stop)
 		defer done()
 		time.Sleep(time.Minute)
 		start := time.Now()

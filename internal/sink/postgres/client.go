@@ -122,7 +122,7 @@ func (c *client) dial(ctx context.Context) error {
 		return &sink.Error{Class: class, Reason: "login", Err: err}
 	}
 	c.config = config
-	connecting, done := sink.UntilStop(ctx)
+	connecting, done := sink.UntilStop(ctx, c.opt.Stop)
 	defer done()
 	conn, err := pgconn.ConnectConfig(connecting, config)
 	if err != nil {

@@ -250,7 +250,7 @@ func TestOpen_RunIsStopped(t *testing.T) {
 	stop, cancel := context.WithCancel(t.Context())
 	cancel()
 	start := time.Now()
-	_, err = postgres.Open(sink.WithStop(t.Context(), stop), "postgres://u@"+silent.Addr().String()+"/x?sslmode=disable", sink.Options{Log: slog.New(slog.DiscardHandler)})
+	_, err = postgres.Open(t.Context(), "postgres://u@"+silent.Addr().String()+"/x?sslmode=disable", sink.Options{Stop: stop, Log: slog.New(slog.DiscardHandler)})
 	if took := time.Since(start); err == nil || took < time.Second || took > 8*time.Second {
 		t.Errorf("after %v: %v", took, err)
 	}

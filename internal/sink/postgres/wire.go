@@ -130,7 +130,7 @@ func (c *client) run(ctx context.Context, s *script) ([]result, error) {
 			c.drop()
 		}
 	}()
-	running, done := sink.UntilStop(ctx)
+	running, done := sink.UntilStop(ctx, c.opt.Stop)
 	defer done()
 	unguard := tcp.Guard(running, conn)
 	front.SendQuery(&pgproto3.Query{String: s.String()})
