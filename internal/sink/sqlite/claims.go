@@ -159,7 +159,7 @@ func (c *Claims) at(lane ...string) int64 {
 
 // query implements [sink.Ledger].Query with its own connection. The connection is writable, because only then can it
 // recover a file that another process has left in the middle of a transaction; sql must not write.
-func (c *Claims) query(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
+func (c *Claims) query(ctx context.Context, sql func(sink.Dialect) string) ([][][]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -170,6 +170,6 @@ func (c *Claims) query(ctx context.Context, sql func(sink.Dialect) string) (rows
 	if err := f.open(ctx, lib.SQLITE_OPEN_READWRITE); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer f.disconnect()
 	return f.query(ctx, sql)
 }

@@ -18,12 +18,11 @@ import (
 
 // file is a connection to a database file.
 type file struct {
-	path      string
-	opt       Options
-	c         *conn       // nil if disconnected
-	id        os.FileInfo // the file that was opened
-	wal       bool
-	immutable os.FileInfo // state of a file read without locks, when it was opened
+	path string
+	opt  Options
+	c    *conn       // nil if disconnected
+	id   os.FileInfo // the file that was opened
+	wal  bool
 }
 
 // open connects to the file. flags are SQLite's, for a writable file.
@@ -38,35 +37,17 @@ func (f *file) open(ctx context.Context, flags int32) error {
 	if err := checkFile(f.path, before); err != nil {
 		return err
 	}
-	err = f.connect(ctx, f.path, before, flags)
-	if f.opt.ReadOnly && before != nil {
-		err = f.openUnwritable(ctx, before, err)
-	}
-	if err != nil {
+	if f.c, err = openConn(f.path, flags); err != nil {
+		f.c = nil
 		return f.explain(err)
 	}
-	if f.id, err = os.Stat(f.path); err != nil {
+	if err = f.configure(ctx, before == nil || before.Size() == 0, flags); err == nil {
+		f.id, err = os.Stat(f.path)
+	}
+	if err != nil {
 		f.disconnect()
 	}
-	return err
-}
-
-// connect opens and configures the connection. name is the path, or a URI for it.
-func (f *file) connect(ctx context.Context, name string, before os.FileInfo, flags int32) (err error) {
-	if f.c, err = openConn(name, flags); err != nil {
-		f.c = nil
-		return err
-	}
-	if err = f.configure(ctx, before == nil || before.Size() == 0, flags); err != nil {
-		f.disconnect()
-	}
-	return err
-}
-
-// close closes the connection for good.
-func (f *file) close() error {
-	f.disconnect()
-	return f.checkUnchanged()
+	return f.explain(err)
 }
 
 // disconnect closes the connection; the next flush reconnects.
@@ -239,8 +220,8 @@ func (f *file) explain(err error) error {
 		is = fault{sink.Permanent, "error", ""}
 	case e.Code == lib.SQLITE_IOERR_SHMSIZE: // there was no room for the log's index
 		is = faults[lib.SQLITE_FULL]
-	case e.primary() == lib.SQLITE_CANTOPEN && f.opt.ReadOnly:
-		is.hint = "may weir read the file?"
+	case f.opt.ReadOnly && (e.primary() == lib.SQLITE_CANTOPEN || e.primary() == lib.SQLITE_READONLY):
+		is.hint = "may weir read the file? For one with a write-ahead log SQLite needs to write its folder: run this as the owner of the file"
 	}
 	if is.hint != "" {
 		is.hint = " (" + is.hint + ")"

@@ -6,7 +6,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -124,7 +123,7 @@ func (d *DB) Close() error {
 		if d.wrote {
 			err = d.checkpointAll(context.Background())
 		}
-		err = errors.Join(err, d.close())
+		d.disconnect()
 	}
 	return err
 }
