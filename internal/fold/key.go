@@ -123,25 +123,3 @@ func partsOf(t *schema.Table) []int {
 	})
 	return parts
 }
-
-// KeyTexts is the inverse of [AppendKey]: it returns the text of each value, in the order of t.Key, or nil if the key
-// is not one of the table.
-func KeyTexts(t *schema.Table, key []byte) [][]byte {
-	texts := make([][]byte, len(t.Key))
-	for _, part := range slices.Backward(partsOf(t)) {
-		begin, end := 0, len(key)
-		if len(t.Key) > 1 {
-			if end -= 4; end < 0 {
-				return nil
-			}
-			if begin = end - int(binary.BigEndian.Uint32(key[end:])); begin < 0 {
-				return nil
-			}
-		}
-		texts[part], key = t.Columns[t.Key[part]].KeyText(key[begin:end]), key[:begin]
-	}
-	if len(key) > 0 {
-		return nil
-	}
-	return texts
-}

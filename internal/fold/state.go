@@ -83,16 +83,6 @@ func (s *state) decode(raw []byte, columns int) error {
 	return nil
 }
 
-// RemembersDelete reports whether an encoded state holds the version of a delete.
-func RemembersDelete(raw []byte) bool {
-	r := stateReader{raw: raw}
-	n := r.number()
-	for i := uint64(0); i < n && !r.bad; i++ {
-		r.version()
-	}
-	return r.number()%(n+1) != 0 || r.bad
-}
-
 // isEmpty reports whether the state has no versions. It must have been encoded.
 func (s *state) isEmpty() bool { return len(s.texts) == 1 }
 

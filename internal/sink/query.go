@@ -87,7 +87,7 @@ func (l Ledger) Record(ctx context.Context, f *Flush, tables []*schema.Table, re
 // DropVersions removes the versions of a table, which Dialect.Table names, and reports whether there were any.
 func (l Ledger) DropVersions(ctx context.Context, table string) (found bool, err error) {
 	n, err := l.Exec(ctx, func(d Dialect) []string {
-		return []string{d.with("DELETE FROM {p}weir_meta WHERE name IN ({1}, {2})", VersionsMark(table), OrphansMark(table))}
+		return []string{d.with("DELETE FROM {p}weir_meta WHERE name = {1}", VersionsMark(table))}
 	})
 	if err != nil || n == nil || n[0] == 0 { // weir_versions may be missing
 		return false, err

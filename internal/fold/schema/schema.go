@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -474,21 +473,6 @@ func (c *Column) AppendKey(dst, value []byte, k feed.Kind) []byte {
 		dst = append(dst[:from], c.Collation.Form(dst[from:])...)
 	}
 	return dst
-}
-
-// KeyText returns the text of a value whose AppendKey is key. Except for numbers and points in time this is key
-// itself, not a copy.
-func (c *Column) KeyText(key []byte) []byte {
-	switch digits, exp, ok := bytes.Cut(key, []byte("e")); {
-	case c.Type == Instant:
-		n, _ := strconv.ParseInt(string(key), 10, 64)
-		return time.UnixMicro(n).UTC().AppendFormat(nil, time.RFC3339Nano)
-	case c.Type == Number && ok: // the point is before the first digit
-		n, _ := strconv.ParseInt(string(exp), 10, 64)
-		n -= int64(len(bytes.TrimPrefix(digits, []byte("-"))))
-		return strconv.AppendInt(append(bytes.Clone(digits), 'e'), n, 10)
-	}
-	return key
 }
 
 // appendNumber appends one spelling for all texts of a number; in a Real, for all texts of the same double. A whole

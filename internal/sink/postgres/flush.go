@@ -67,7 +67,6 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 		a := newAttempt(r)
 		err := a.write(ctx)
 		if err == nil {
-			a.dropOrphans(ctx)
 			return a.result(), nil
 		}
 		why := a.cause(err)

@@ -47,7 +47,6 @@ type table struct {
 	repeats bool  // the last batch repeated existing rows, so the next one may, too
 	// incomparable says that comparing rows before they are staged gains nothing for this table.
 	incomparable bool
-	orphans      time.Time // when to look for orphaned states next
 }
 
 var (

@@ -35,7 +35,7 @@ func (d *DB) dropVersions(s *script, table string) {
 	if d.versions {
 		s.add("DELETE FROM %s.weir_versions WHERE tbl = %s", d.schema, literal(table))
 	}
-	s.add("DELETE FROM %s.weir_meta WHERE name IN (%s, %s)", d.schema, literal(sink.VersionsMark(table)), literal(sink.OrphansMark(table)))
+	s.add("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(table)))
 }
 
 // versionsLock returns the number of the advisory lock of a table's versions.

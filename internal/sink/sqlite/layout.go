@@ -230,7 +230,7 @@ func (l *layout) messageKeySQL() string {
 	owner := t.Owner()
 	var hidden []string
 	if owner != nil {
-		hidden = l.finder(1).Parts(owner.To, quote(l.table.Name)+"."+l.names[owner.Column])
+		hidden = l.finder().Parts(owner.To, quote(l.table.Name)+"."+l.names[owner.Column])
 	}
 	parts := make([]string, len(t.Key))
 	for i, k := range t.Key {
@@ -241,10 +241,9 @@ func (l *layout) messageKeySQL() string {
 	return strings.Join(parts, ", ")
 }
 
-// finder generates conditions on keys as in messages. Each part of a key may have this many values; parameters are
-// numbered from 1.
-func (l *layout) finder(values int) *sink.Finder {
-	return finder(values, func(part int) string {
+// finder generates conditions on keys as in messages. Parameters are numbered from 1.
+func (l *layout) finder() *sink.Finder {
+	return finder(func(part int) string {
 		k := l.b.Table.Key[part]
 		if c := &l.b.Table.Columns[k]; c.Hidden {
 			return collationOf(c)
@@ -254,17 +253,13 @@ func (l *layout) finder(values int) *sink.Finder {
 }
 
 // finder generates conditions on keys that are compared with these collations of their parts.
-func finder(values int, collation func(part int) string) *sink.Finder {
+func finder(collation func(part int) string) *sink.Finder {
 	return &sink.Finder{Table: quote, Quote: quote, Equal: func(_, column string, part int) string {
-		sql := quote(column)
+		sql := fmt.Sprintf("%s = ?%d", quote(column), part+1)
 		if c := collation(part); c != "" {
 			sql += " COLLATE " + c
 		}
-		params := make([]string, values)
-		for i := range params {
-			params[i] = fmt.Sprint("?", part*values+i+1)
-		}
-		return sql + " IN (" + strings.Join(params, ", ") + ")"
+		return sql
 	}}
 }
 

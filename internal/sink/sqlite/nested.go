@@ -56,7 +56,7 @@ func (p *pieces) nestTable(table int) error {
 	for of := child; of != nil; of = p.batches[of.Parent].Child {
 		ancestor := p.writers[of.Parent]
 		n := len(ancestor.layout.b.Table.Key)
-		sel, err := p.c.prepare("SELECT " + l.messageKeySQL() + ", " + l.keySQL() + " FROM " + quote(l.table.Name) + l.whereOf(l.finder(1), n))
+		sel, err := p.c.prepare("SELECT " + l.messageKeySQL() + ", " + l.keySQL() + " FROM " + quote(l.table.Name) + l.whereOf(l.finder(), n))
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (c *conn) prepareReferences(l *layout, to func(table int) *layout) (k refer
 				}
 			}
 			k.owner = &ownership{Ref: ref}
-			k.owner.find, err = c.prepare(l.finder(1).Find(ref.To))
+			k.owner.find, err = c.prepare(l.finder().Find(ref.To))
 		case from != ref.Column:
 			named := reference{Ref: ref, key: l.types[from]}
 			name := collationOf(&l.b.Table.Columns[from])
@@ -56,7 +56,7 @@ func (c *conn) prepareReferences(l *layout, to func(table int) *layout) (k refer
 				at := of.b.Table.Key[0]
 				name, named.key = collationOf(&of.table.Columns[of.cols[at]]), of.types[at]
 			}
-			named.find, err = c.prepare(finder(1, func(int) string { return name }).Find(ref.To))
+			named.find, err = c.prepare(finder(func(int) string { return name }).Find(ref.To))
 			k.refs = append(k.refs, named)
 		}
 		if err != nil {

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,7 +113,7 @@ func (d *DB) newWriter(ctx context.Context, b *fold.Batch, t *table, f *sink.Flu
 	if w.statements, err = d.c.prepareStatements(w.layout, t.HasConstraints || t.indexed && !b.Table.Appends()); err != nil || w.states == nil {
 		return w, err
 	}
-	return w, cmp.Or(w.states.dropOrphans(ctx, w.layout), w.states.keepNames(ctx, w.versions.Names()))
+	return w, w.states.keepNames(ctx, w.versions.Names())
 }
 
 // begin starts a new piece.
