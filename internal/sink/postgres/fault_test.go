@@ -216,14 +216,14 @@ func TestFlush_CutAnywhere(t *testing.T) {
 	}
 }
 
-// TestFirstFlush_CutAnywhere cuts the connection before every other message of a flush that creates weir's tables and
+// TestFirstFlush_CutAnywhere cuts the connection before every third message of a flush that creates weir's tables and
 // the user's.
 func TestFirstFlush_CutAnywhere(t *testing.T) {
 	testcheck.Only(t)
 	for how, cut := range cuts {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			for n, more := 0, true; more; n += 2 {
+			for n, more := 0, true; more; n += 3 {
 				t.Run(fmt.Sprint(n), func(t *testing.T) {
 					db, p := cut.connect(t)
 					r := sinktest.Begin(t, db, kinds["versions"].change...)

@@ -22,7 +22,7 @@ import (
 // random config file, with random settings, killed or not, with one run or two at once. The tables must equal the
 // fold of package foldtest, and each bad line must be kept once.
 func TestRandom(t *testing.T) {
-	n := testcheck.Rounds(15, 100*tortured())
+	n := testcheck.Rounds(15, 60*tortured())
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -27,8 +27,8 @@ import (
 	"github.com/weirsync/weir/internal/test/testweir"
 )
 
-// TestRandomWays runs the program on small feeds from every kind of source: rotated files in folders, stdin, senders,
-// and feeds that disconnect and can or cannot be resumed. Lines are too long, foreign keys prevent deletes, signals
+// TestRandomWays runs the program on small feeds from every kind of source: rotated and followed files in folders,
+// stdin, senders, and feeds that disconnect and can or cannot be resumed. Lines are too long, foreign keys prevent deletes, signals
 // come at any moment or after everything was read, tables are dropped, and databases are restored, during a run and
 // between runs. The tables, the number of rejected lines, exit codes and memory must match a plain model.
 func TestRandomWays(t *testing.T) {
@@ -55,7 +55,9 @@ func TestRandomWays(t *testing.T) {
 
 // A way is how a feed arrives, and what happens meanwhile.
 type way struct {
-	from    string     // files, stdin, sender, feed, or resumed: a feed that sends what comes after a value
+	// from is files, followed: files that grow and are rotated, in a folder that fills, stdin, sender, feed, or resumed:
+	// a feed that sends what comes after a value.
+	from    string
 	rounds  [][]string // lines
 	flags   []string
 	maxLine int
@@ -86,7 +88,7 @@ func (w *way) String() string {
 }
 
 func drawWay(rnd *rand.Rand) *way {
-	w := &way{from: pick(rnd, []string{"files", "files", "stdin", "sender", "feed", "resumed"}), maxLine: pick(rnd, []int{2 << 10, 20_000, 64_000, 1 << 20})}
+	w := &way{from: pick(rnd, []string{"files", "files", "followed", "stdin", "sender", "feed", "resumed"}), maxLine: pick(rnd, []int{2 << 10, 20_000, 64_000, 1 << 20})}
 	w.flags = []string{"--batch-rows", pick(rnd, []string{"1", "2", "7", "100000"}), "--max-line", fmt.Sprint(w.maxLine), "--buffer", "8MiB", "--synchronous", "off", "--retry-for", "5s"}
 	w.pack, w.rotated, w.overlap = rnd.IntN(2) == 0, rnd.IntN(2) == 0, rnd.IntN(3) == 0
 	w.signal, w.moment = pick(rnd, []string{"", "", "drained", "anytime"}), time.Duration(rnd.IntN(150))*time.Millisecond
@@ -191,6 +193,8 @@ func goes(t *testing.T, server *testpg.Server, w *way) {
 	switch w.from {
 	case "files":
 		g.files()
+	case "followed":
+		g.followed()
 	case "stdin":
 		g.stdins()
 	default:
@@ -199,8 +203,8 @@ func goes(t *testing.T, server *testpg.Server, w *way) {
 }
 
 // start starts a run.
-func (g *aWay) start(source string, in *os.File) *testweir.Run {
-	args := append([]string{"sync", source, "--config", "ways.yaml", "--to", g.To, "-q"}, g.flags...)
+func (g *aWay) start(source string, in *os.File, flags ...string) *testweir.Run {
+	args := slices.Concat([]string{"sync", source, "--config", "ways.yaml", "--to", g.To, "-q"}, g.flags, flags)
 	if in == nil {
 		return g.Start(args...)
 	}
@@ -363,6 +367,46 @@ func (g *aWay) files() {
 				os.Remove(name)
 			}
 		}
+	}
+}
+
+// followed follows a folder. In each round a file is added, grows, and is rotated while its program still writes to it.
+// The run ends then, and the next one reads what it had not reached.
+func (g *aWay) followed() {
+	add := func(name string, lines []string) {
+		f := must(os.OpenFile(g.Path(name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600))
+		_, err := io.WriteString(f, strings.Join(lines, "\n")+"\n")
+		g.Check(errors.Join(err, f.Close()))
+	}
+	for i, lines := range g.rounds {
+		parts := split(lines, 4)
+		name := fmt.Sprintf("f%d.jsonl", i)
+		add(name, parts[0])
+		run := g.start("f*.jsonl", nil, "--follow", "--rotate-wait", "1h")
+		g.takes(g.way, parts[0]...)
+		g.becomes()
+		if i == 0 { // a file appears while the run lives
+			name = "f-new.jsonl"
+			parts[1] = append([]string{`{"t":0,"plane":"P0","n":1}`}, parts[1]...) // if all lines of a source are rejected, the next run reads it again
+		}
+		add(name, parts[1])
+		g.takes(g.way, parts[1]...)
+		g.becomes()
+		g.Check(os.Rename(g.Path(name), g.Path(name+".1")))
+		add(name, parts[3])
+		add(name+".1", parts[2])
+		g.takes(g.way, parts[2]...)
+		g.becomes()
+		if g.signal == "anytime" {
+			run.Kill()
+		} else {
+			g.stops(run)
+		}
+		run = g.start("f*.jsonl", nil, "--follow", "--rotate-wait", "10ms")
+		g.takes(g.way, parts[3]...)
+		g.becomes()
+		run.Signal(syscall.SIGTERM)
+		g.ends(run, 143, -1) // if the lines changed nothing, it may not handle signals yet
 	}
 }
 
