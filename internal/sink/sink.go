@@ -136,9 +136,9 @@ type Claims interface {
 	// Latest returns the last committed checkpoint from which a run can resume, and its source. Only its Line, Offset,
 	// Mark and TableID are set. If there is none, both are zero.
 	Latest(ctx context.Context) (source string, cp Checkpoint, err error)
-	// Take claims lanes, and returns their checkpoints as Checkpoints does. It may wait some seconds for the last flush
-	// of a killed run. The error is a [BusyError] if another run holds one of the lanes; then no lane is added. Until
-	// Close no other run can claim the whole job, even if lanes is empty.
+	// Take claims lanes, and returns their checkpoints as Checkpoints does. The last flush of a killed run may still come:
+	// it fences the first flush of this one. The error is a [BusyError] if another run holds one of the lanes; then no
+	// lane is added. Until Close no other run can claim the whole job, even if lanes is empty.
 	Take(ctx context.Context, lanes ...string) ([]Checkpoint, error)
 	// Drop releases lanes.
 	Drop(ctx context.Context, lanes ...string) error

@@ -120,9 +120,9 @@ func (a *attempt) lockTables() {
 	a.script.lockAll(locks)
 }
 
-// lockTaken adds locks of the tables if others have taken keys, so nobody else can take the next one.
+// lockTaken adds locks of the tables if others keep changing their rows.
 func (a *attempt) lockTaken() {
-	if a.tries[errTaken] == 0 {
+	if a.moved < 2 {
 		return
 	}
 	var tables []string

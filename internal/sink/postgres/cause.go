@@ -14,91 +14,50 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A cause is the reason why a try to write a flush, or a piece of one, failed, if there is a remedy.
+// A cause is the reason why a try to write a flush failed, if there is a remedy.
 type cause int
 
 const (
-	errOther cause = iota // the error says it
-	errFenced
-	errRebuild
-	errStaleTable
-	errRaced
-	errTaken
-	errNotNew
-	errRows
-	nCauses
+	errOther  cause = iota // the error says it
+	errFenced              // a lane is not where this flush begins, or its tables must not be emptied, unless it did so before
+	// errMoved: the table or its rows are not as they were read, or as they were assumed to be. The tables are reread,
+	// and the next try is more careful: it assumes no row to be new, and shares no table's versions. From the third try
+	// on, it waits for all who write to the tables.
+	errMoved
+	errRows // the database rejects rows: they are written in pieces
 )
 
-// A remedy is what to do after a failed try.
-type remedy int
+// maxMoved is how often errMoved may occur in a flush while others add no columns.
+const maxMoved = 3
 
-const (
-	giveUp      remedy = iota
-	readFence          // read why the fence did not let the flush pass
-	readTables         // reread the tables, and retry
-	retry              // retry; attempt.tries changes what the next try does
-	writePieces        // retry in pieces
-)
-
-// causes has the meaning of each cause, its remedy, and how often it may occur in a flush; errStaleTable does not count
-// while others add columns. Beyond that, another cause applies, or none.
-var causes = [nCauses]struct {
-	text   string
-	remedy remedy
-	limit  int
-}{
-	errFenced:     {"a lane is not where this flush begins", readFence, 1},
-	errRebuild:    {"the tables must not be emptied", readFence, 1}, // unless the flush has done it
-	errStaleTable: {"the table is not as it was read", readTables, 2},
-	errRaced:      {"another session changed or deleted rows while they were written", retry, 2},
-	// errTaken: another session inserted a row that a MERGE was about to insert, or there was a deadlock. The next try
-	// waits for all who write to the table.
-	errTaken:  {"another session wrote rows of the same keys meanwhile", retry, 2},
-	errNotNew: {"not all rows are new", retry, 1},
-	errRows:   {"the database rejects rows", writePieces, 1},
+func (c cause) Error() string {
+	if c == errFenced {
+		return "a lane is not where this flush begins"
+	}
+	return "other sessions keep changing the table or its rows"
 }
 
-func (c cause) Error() string { return causes[c].text }
-
 // cause returns why the attempt's script failed, judging by the statement's number and the SQLSTATE, never by the
-// message, which may contain a value. A cause that has reached its limit does not match.
+// message, which may contain a value.
 func (a *attempt) cause(err error) cause {
 	e := pgError(err)
-	if a.d.conn == nil || err == nil {
-		return errOther
-	}
 	var found cause
-	errors.As(err, &found)
-	direct, rows := false, 0
-	for _, p := range a.parts {
-		direct = direct || p.isCopied() && (p.t.Exists || a.piecewise) // into a table that the flush creates, all rows are new at first
-		rows += len(p.rows)
-	}
-	for _, c := range []struct {
-		cause
-		is bool
-	}{
-		{errNotNew, direct && (found == errRaced || e != nil && e.Code == uniqueViolation)}, // or others have numbered columns
-		{found, true},
-		{errRebuild, errors.As(err, new(rebuildError))},
-		{errRaced, a.isOrphaned(e)},
-		{errTaken, a.isTaken(e)},
-		{errStaleTable, isStale(e)},
-		{errRows, e != nil && (rows > 0 && (isRefusal(e) || e.Code == queryCanceled))}, // fewer may fit into the server's time limit
-	} {
-		if c.is && a.tries[c.cause] < causes[c.cause].limit {
-			return c.cause
-		}
+	switch {
+	case a.d.conn == nil:
+		return errOther
+	case errors.As(err, &found) && found == errFenced, errors.As(err, new(rebuildError)):
+		return errFenced
+	case a.moved < maxMoved && (found == errMoved || isStale(e) || isDeadlock(e) || a.isTaken(e) || a.isOrphaned(e)):
+		return errMoved
+	case !a.piecewise && len(slices.Concat(a.rows...)) > 0 && (isRefusal(e) || isTimeout(err)):
+		return errRows // fewer may fit into the server's time limit
 	}
 	return errOther
 }
 
-// noteCause records the cause of a failed try.
-func (a *attempt) noteCause(c cause) {
-	a.tries[c]++
-	if c != errNotNew {
-		return
-	}
+// noteMoved records that rows were not as they were read, or assumed to be.
+func (a *attempt) noteMoved() {
+	a.moved++
 	for _, p := range a.parts {
 		if p.isCopied() {
 			p.t.news.failed()
@@ -106,22 +65,21 @@ func (a *attempt) noteCause(c cause) {
 	}
 }
 
-// isTaken reports whether a MERGE was about to insert a key that another session has inserted meanwhile, or a deadlock
-// was ended. A flush that deletes from one of several tables locks rows before its MERGE, in a different order.
+// isTaken reports whether a row that was copied into its table is not new, or a MERGE was about to insert a key that
+// another session has inserted meanwhile.
 func (a *attempt) isTaken(e *pgconn.PgError) bool {
-	if isDeadlock(e) {
-		return slices.ContainsFunc(a.parts, func(p *part) bool { return p.b.Used() })
-	}
 	st := a.script.failed()
-	if e == nil || e.Code != uniqueViolation || e.Where != "" || st.tally != counted {
+	switch {
+	case e == nil || e.Code != uniqueViolation || e.Where != "" || st.part == nil:
 		return false
+	case st.part.isCopied():
+		return st.part.t.Exists || a.piecewise // into a table that the flush creates, all rows are new at first
 	}
 	keys := st.part.after.keyIndexes
-	return keys == nil || slices.Contains(keys, e.SchemaName+"."+e.ConstraintName)
+	return st.tally == counted && (keys == nil || slices.Contains(keys, e.SchemaName+"."+e.ConstraintName))
 }
 
-// isDeadlock reports whether the server ended a deadlock with an error. A piece is not retried by itself: the locks
-// that its transaction holds would cause the next deadlock.
+// isDeadlock reports whether the server ended a deadlock with an error.
 func isDeadlock(e *pgconn.PgError) bool {
 	return e != nil && e.Code == deadlockDetected && !isRaised(e)
 }

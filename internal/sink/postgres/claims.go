@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -27,7 +26,6 @@ type Claims struct {
 	mu sync.Mutex
 	*client
 	claimed map[lock]bool // claimed locks, and whether this session holds them
-	waited  bool          // for the last flush of a previous run
 }
 
 // A lock is a lane's lock, or the job's, which all runs with lanes share.
@@ -51,66 +49,50 @@ func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, er
 
 // A busy lock is retried: the server may not have noticed yet that a run was killed.
 const (
-	busyTries = 5
-	busyWait  = 100 * time.Millisecond
-	flushWait = 5 * time.Second // limit of the wait for the last flush of a previous run
-
+	busyTries     = 5
+	busyWait      = 100 * time.Millisecond
 	unlockTimeout = 2 * time.Second
 )
 
-func whileBusy(ctx context.Context, try func() error) error {
-	err := try()
-	for n := 0; errors.As(err, new(sink.BusyError)) && n < busyTries; n++ {
-		if stopped := backoff.Sleep(ctx, busyWait); stopped != nil {
-			return stopped
-		}
-		err = try()
-	}
-	return err
-}
-
 // Take implements [sink.Claims].
-func (c *Claims) Take(ctx context.Context, lanes ...string) (all []sink.Checkpoint, err error) {
-	err = whileBusy(ctx, func() error { all, err = c.take(ctx, lanes); return err })
-	return all, err
-}
-
-func (c *Claims) take(ctx context.Context, lanes []string) (all []sink.Checkpoint, err error) {
+func (c *Claims) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
 	locks := []lock{{job: true, shared: true}}
 	for _, l := range slices.Compact(slices.Sorted(slices.Values(lanes))) {
 		locks = append(locks, lock{lane: l})
 	}
-	err = c.session(ctx, func() error {
-		if c.waited && c.ready {
-			all, err = c.lock(ctx, locks, lanes...)
-			return err
-		}
-		if _, err := c.lock(ctx, locks); err != nil || len(lanes) == 0 {
-			return err
-		}
-		if !c.waited {
-			if err := c.waitForFlushes(ctx); err != nil {
-				return err
-			}
-			c.waited = true
-		}
-		// A run that was killed may have created weir's tables since, with its last flush.
-		if err := c.askReady(ctx); err != nil || !c.ready {
-			all = make([]sink.Checkpoint, len(lanes))
-			return err
-		}
-		all, err = c.lock(ctx, nil, lanes...)
-		return err
-	})
-	return all, err
+	return c.take(ctx, locks, lanes)
 }
 
-// session calls f with a connection, for one goroutine at a time.
+// TakeJob implements [sink.Claims].
+func (c *Claims) TakeJob(ctx context.Context) error {
+	_, err := c.take(ctx, []lock{{job: true}}, nil)
+	return err
+}
+
+// take takes locks, and reads the lanes' checkpoints. It retries while one is busy.
+func (c *Claims) take(ctx context.Context, locks []lock, lanes []string) (all []sink.Checkpoint, err error) {
+	for n := 0; ; n++ {
+		err = c.session(ctx, func() (err error) { all, err = c.lock(ctx, locks, lanes); return err })
+		if n == busyTries || !errors.As(err, new(sink.BusyError)) {
+			return all, err
+		}
+		if stopped := backoff.Sleep(ctx, busyWait); stopped != nil {
+			return nil, stopped
+		}
+	}
+}
+
+// session calls f with a connection, for one goroutine at a time, after it has asked whether weir's tables exist.
 func (c *Claims) session(ctx context.Context, f func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.connect(ctx); err != nil {
 		return err
+	}
+	if !c.ready {
+		if err := c.askReady(ctx); err != nil {
+			return c.classified(err)
+		}
 	}
 	return c.classified(f())
 }
@@ -124,13 +106,13 @@ func (c *Claims) classified(err error) error {
 }
 
 // lock takes the locks that are missing, all or none, and reads the lanes' checkpoints.
-func (c *Claims) lock(ctx context.Context, locks []lock, lanes ...string) ([]sink.Checkpoint, error) {
-	locks = slices.DeleteFunc(locks, func(l lock) bool { return c.claimed[l] || c.pooled })
+func (c *Claims) lock(ctx context.Context, locks []lock, lanes []string) ([]sink.Checkpoint, error) {
+	locks = slices.DeleteFunc(slices.Clone(locks), func(l lock) bool { return c.claimed[l] || c.pooled })
 	s := &script{}
 	// A statement that begins after the locks are taken sees what another run committed before it released them.
 	s.add("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
 	s.addAll(c.locksSQL("pg_try_advisory_lock", locks))
-	if len(lanes) > 0 {
+	if c.ready && len(lanes) > 0 {
 		s.addAll(c.dialect().CheckpointsSQL(c.Job, lanes))
 	}
 	s.add("COMMIT")
@@ -179,33 +161,6 @@ func (c *Claims) locksSQL(function string, locks []lock) string {
 		function, strings.Join(numbers, ","), strings.Join(shared, ","))
 }
 
-// waitForFlushes waits, for at most flushWait, until the transactions of the job's other sessions have ended. A run
-// that was killed releases its locks at once, but its last flush may still be in progress.
-func (c *Claims) waitForFlushes(ctx context.Context) error {
-	waits := backoff.Backoff{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
-	for end, first := time.Now().Add(flushWait), [][][]byte(nil); ; {
-		r, err := c.query(ctx, "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = "+literal("weir/"+c.Job)+
-			" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")
-		if err != nil {
-			return err
-		}
-		now := r[0].rows
-		if first == nil {
-			first = now
-		}
-		first = slices.DeleteFunc(first, func(was [][]byte) bool {
-			return !slices.ContainsFunc(now, func(is [][]byte) bool { return bytes.Equal(was[0], is[0]) })
-		})
-		wait, ok := waits.Next(time.Until(end))
-		if len(first) == 0 || !ok { // otherwise the fence decides
-			return nil
-		}
-		if err := backoff.Sleep(ctx, wait); err != nil {
-			return err
-		}
-	}
-}
-
 // Drop implements [sink.Claims].
 func (c *Claims) Drop(ctx context.Context, lanes ...string) error {
 	c.mu.Lock()
@@ -222,16 +177,6 @@ func (c *Claims) Drop(ctx context.Context, lanes ...string) error {
 		delete(c.claimed, l)
 	}
 	return c.classified(c.unlock(ctx, locks))
-}
-
-// TakeJob implements [sink.Claims].
-func (c *Claims) TakeJob(ctx context.Context) error {
-	return whileBusy(ctx, func() error {
-		return c.session(ctx, func() error {
-			_, err := c.lock(ctx, []lock{{job: true}})
-			return err
-		})
-	})
 }
 
 // Close implements [sink.Claims].
@@ -277,9 +222,7 @@ func (c *Claims) connect(ctx context.Context) error {
 func (c *Claims) ask(ctx context.Context, sql func(sink.Dialect) string) (rows [][][]byte, err error) {
 	err = c.session(ctx, func() error {
 		if !c.ready {
-			if err := c.askReady(ctx); err != nil || !c.ready {
-				return err
-			}
+			return nil
 		}
 		r, err := c.query(ctx, sql(c.dialect()))
 		if err == nil {

@@ -21,7 +21,7 @@ type flushRun struct {
 	f         *sink.Flush
 	sentAgain bool          // it was sent before, and may be committed
 	rows      [][]*fold.Row // of the batches, sorted
-	tries     [nCauses]int  // failed tries, by cause
+	moved     int           // tries that failed by errMoved
 	piecewise bool          // the database rejects rows: write the others in pieces
 }
 
@@ -60,8 +60,7 @@ func flushID(f *sink.Flush) string {
 	return b.String()
 }
 
-// write retries the flush until it is written or no remedy is left; [causes] has the remedies. Only pieces are retried
-// on their own, with the same remedies: see [pieces.Write].
+// write retries the flush until it is written or no remedy is left.
 func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 	for {
 		a := newAttempt(r)
@@ -73,21 +72,21 @@ func (r *flushRun) write(ctx context.Context) (sink.Result, error) {
 		if err := a.undo(ctx); err != nil {
 			return a.result(), err
 		}
-		a.noteCause(why)
-		switch causes[why].remedy {
-		case giveUp:
+		switch why {
+		case errOther:
 			return a.result(), err
-		case readFence:
+		case errFenced:
 			return r.d.judge(ctx, r.f, err)
-		case readTables:
+		case errMoved:
+			a.noteMoved()
 			grown, err := r.d.reread(ctx, r.f)
 			if err != nil {
 				return sink.Result{}, err
 			}
 			if grown { // others created what the flush was about to create: this may happen for each table and column
-				r.tries[why] = 0
+				r.moved = 0
 			}
-		case writePieces:
+		case errRows:
 			r.piecewise = true
 		}
 	}
@@ -154,7 +153,7 @@ func (a *attempt) buildScript(ctx context.Context) error {
 	for _, p := range a.parts {
 		p.writes = p.rows
 	}
-	if err := a.mergeRows(ctx, a.tries[errNotNew] == 0); err != nil {
+	if err := a.mergeRows(ctx, a.moved == 0); err != nil {
 		return err
 	}
 	return a.end(a.f.Rejects)

@@ -23,10 +23,10 @@ func (d *DB) sameFacts(s *script, t *relation, alters bool) {
 		s.add("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", t.ident)
 	}
 	if alters && t.marks != "" {
-		s.put(demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s",
+		s.put(demand(errMoved, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s",
 			d.schema, literal(sink.ColumnsMark(d.fullName(t))), quote(t.marks)))
 	}
-	s.put(demand(errStaleTable, "(%s) = %s\n    AND %s::regclass::oid = %s AND NOT EXISTS (SELECT FROM %s WHERE false)",
+	s.put(demand(errMoved, "(%s) = %s\n    AND %s::regclass::oid = %s AND NOT EXISTS (SELECT FROM %s WHERE false)",
 		strings.ReplaceAll(factsSQL, "r.oid", t.oid), quote(t.facts), quote(t.ident), t.oid, t.ident))
 }
 

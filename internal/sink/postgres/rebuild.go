@@ -66,7 +66,7 @@ func (a *attempt) emptyTables() {
 	}
 	s.add(patiently)
 	// Another job may have written to a table before this one got its lock.
-	s.put(demand(errStaleTable, "(%s) = %s", a.otherJobsSQL(), literal(a.otherJobs)))
+	s.put(demand(errMoved, "(%s) = %s", a.otherJobsSQL(), literal(a.otherJobs)))
 }
 
 // otherJobsSQL returns SQL for a hash of the other jobs that have written, with their tables.

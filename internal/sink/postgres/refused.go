@@ -62,8 +62,8 @@ func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 		n += len(rows[i])
 	}
 	err := c.try()
-	for why := c.cause(err); causes[why].remedy == retry && !isDeadlock(pgError(err)); why = c.cause(err) {
-		c.noteCause(why)
+	for c.moved < maxMoved && c.isTaken(pgError(err)) {
+		c.noteMoved()
 		err = c.try()
 	}
 	alone := n == 1 || !together && c.keepsMessages()
@@ -293,7 +293,7 @@ func (c *pieces) sendPiece() error {
 // exist, with values that are missing in the COPY.
 func (c *pieces) assumesNew() bool {
 	p := c.parts[0]
-	return c.tries[errNotNew] == 0 && len(c.parts) == 1 && !p.b.Versioned() && len(p.writes) > fewStaged
+	return c.moved == 0 && len(c.parts) == 1 && !p.b.Versioned() && len(p.writes) > fewStaged
 }
 
 // emptyStages adds statements that empty the staging tables. After the savepoint, each TRUNCATE would create a new

@@ -50,7 +50,7 @@ func (u *upsert) statements(w way) []statement {
 	all = append(all, statement{sql: count, tally: countsAfter})
 	if u.guarded {
 		// The MERGE itself cannot report it: a value in a trigger or a domain could raise any error, too.
-		all = append(all, demand(errRaced, "coalesce(current_setting('weir.raced', true), '') = ''"))
+		all = append(all, demand(errMoved, "coalesce(current_setting('weir.raced', true), '') = ''"))
 	}
 	if u.acts.deletes > 0 && !u.removes() && u.only {
 		all = append(all, u.delete())
@@ -397,7 +397,7 @@ func (u *upsert) lockDeleted() statement {
 		key = append(key, fmt.Sprintf("s.c%d", k))
 	}
 	// A table that the flush creates has no schema before its name, which may be any name except weir's own.
-	return demand(errRaced, `(WITH weir_deleted AS MATERIALIZED (
+	return demand(errMoved, `(WITH weir_deleted AS MATERIALIZED (
   SELECT s.n, %s
   FROM %s s LEFT JOIN %s t ON %s
   WHERE (t.ctid IS NULL) IS FALSE AND s.op = 'd')

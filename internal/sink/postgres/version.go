@@ -48,7 +48,7 @@ func (d *DB) versionsLock(table *relation) int64 {
 func (p *part) exclusive() bool {
 	b := p.b
 	switch {
-	case p.a.piecewise, p.a.f.Rebuild, p.a.tries[errRaced] > 0:
+	case p.a.piecewise, p.a.f.Rebuild, p.a.moved > 0:
 		return true
 	case !p.t.Exists, len(p.ddl) > 0:
 		return true
@@ -236,7 +236,7 @@ func (p *part) keep(s *script) {
 		d.schema, literal(table), int64(p.a.f.Tombstones.Seconds()))
 	if len(v.names) > len(v.kept) {
 		s.put(statement{sql: fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = CASE 1 / (weir_meta.value IS NOT DISTINCT FROM %s)::integer WHEN 1 THEN excluded.value END",
-			d.schema, literal(sink.VersionsMark(table)), literal(namesText(v.names)), v.keptText()), means: means(errRaced, divisionByZero)})
+			d.schema, literal(sink.VersionsMark(table)), literal(namesText(v.names)), v.keptText()), means: means(errMoved, divisionByZero)})
 	}
 }
 
@@ -262,7 +262,7 @@ WHEN MATCHED
 WHEN NOT MATCHED AND `+hasState+`
   THEN INSERT (tbl, key, state, gone)
     VALUES (%[3]s, s.key, %[5]s, `+gone+`)`, schema, "(SELECT n, op, key, state, found FROM "+u.stage+" ORDER BY n)", literal(table), matched, missing),
-		means: means(errRaced, divisionByZero, uniqueViolation)}
+		means: means(errMoved, divisionByZero, uniqueViolation)}
 }
 
 // keptText returns a literal of the names as found.
@@ -276,7 +276,7 @@ func (v *versions) keptText() string {
 // copyAll adds a COPY of the versions of rows that have no stored versions. Others may have given columns numbers in
 // the meantime.
 func (v *versions) copyAll(s *script, schema, table string, rows []*fold.Row) {
-	s.put(demand(errStaleTable, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", schema, literal(sink.VersionsMark(table)), v.keptText()))
+	s.put(demand(errMoved, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", schema, literal(sink.VersionsMark(table)), v.keptText()))
 	states := func(w *copyWriter) error {
 		prefix := append(appendCopyText(nil, []byte(table)), '\t')
 		for n, r := range rows {
@@ -291,7 +291,7 @@ func (v *versions) copyAll(s *script, schema, table string, rows []*fold.Row) {
 		}
 		return nil
 	}
-	s.put(statement{sql: "COPY " + schema + ".weir_versions (tbl, key, state) FROM STDIN", copy: states, means: means(errRaced, uniqueViolation)})
+	s.put(statement{sql: "COPY " + schema + ".weir_versions (tbl, key, state) FROM STDIN", copy: states, means: means(errMoved, uniqueViolation)})
 }
 
 // appendTo appends a row's version for the staging table.
