@@ -70,13 +70,13 @@ func (a *attempt) noteMoved() {
 func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	st := a.script.failed()
 	switch {
-	case e == nil || e.Code != uniqueViolation || e.Where != "" || st.part == nil:
+	case e == nil || e.Code != uniqueViolation || st.part == nil:
 		return false
 	case st.part.isCopied():
 		return st.part.t.Exists || a.piecewise // into a table that the flush creates, all rows are new at first
 	}
 	keys := st.part.after.keyIndexes
-	return st.tally == counted && (keys == nil || slices.Contains(keys, e.SchemaName+"."+e.ConstraintName))
+	return st.tally == counted && e.Where == "" && (keys == nil || slices.Contains(keys, e.SchemaName+"."+e.ConstraintName))
 }
 
 // isDeadlock reports whether the server ended a deadlock with an error.
