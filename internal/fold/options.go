@@ -128,8 +128,11 @@ func CheckMerge(t *schema.Table, o Options) error {
 			return schema.MergeError(name, f, why)
 		}
 		at := o.Limits.Find(t, name, 0)
-		if at < 0 {
+		if at < 0 && o.addsColumns(t) {
 			continue
+		}
+		if at < 0 {
+			return schema.MergeError(name, f, fmt.Sprintf("table %q has no such column, and gets no new ones", t.Name))
 		}
 		c := t.Columns[at]
 		c.Merge = f
@@ -138,6 +141,11 @@ func CheckMerge(t *schema.Table, o Options) error {
 		}
 	}
 	return nil
+}
+
+// addsColumns reports whether a table gets a column for each new field.
+func (o *Options) addsColumns(t *schema.Table) bool {
+	return !t.Exists || o.UnknownFields == AddUnknown || o.UnknownFields == "" && t.Made
 }
 
 // whyNotMerged says why a column cannot have its merge function with the other options; "" if it can.

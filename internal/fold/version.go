@@ -205,7 +205,7 @@ func CheckVersion(t *schema.Table, o Options) error {
 	}
 	at := o.Limits.Find(t, o.Version, 0)
 	switch {
-	case at < 0 && (o.UnknownFields == AddUnknown || o.UnknownFields == "" && t.Made):
+	case at < 0 && o.addsColumns(t):
 		return nil
 	case at < 0:
 		return fmt.Errorf("table %q has no column %q for the row's version: add it, or leave --version-scope row out", t.Name, o.Version)

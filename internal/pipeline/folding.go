@@ -110,6 +110,11 @@ func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
 	if err := fold.CheckMerge(t, o); err != nil {
 		return o, SettingsError{err.Error()}
 	}
+	for name, merges := range o.Merge {
+		if t.Exists && o.Limits.Find(t, name, 0) < 0 {
+			f.cfg.Log.Info(fmt.Sprintf("table %q has no column %q yet, which is to merge by %s", t.Name, name, merges))
+		}
+	}
 	if t.Versioned && (o.Version == "" || o.Scope != fold.ColumnScope) {
 		f.cfg.Log.Warn(fmt.Sprintf("table %q is kept by a version for each column; what this run writes has none, and later messages may be taken for older or newer than they are", t.Name))
 	}

@@ -78,7 +78,7 @@ func MeantForTo(args []string) string {
 var databaseName = regexp.MustCompile(`^(sqlite|postgres|postgresql):|\.(db|sqlite|sqlite3)$|^(host|hostaddr|port|dbname|user|password|service) *=.* \w+ *=`)
 
 // wrongURL matches a URL of Postgres whose :// is misspelt.
-var wrongURL = regexp.MustCompile(`^(postgres(?:ql)?)(?::/|//|:[^=]*@)`)
+var wrongURL = regexp.MustCompile(`^(postgres(?:ql)?)(?::/|//|:[^=]+$)`)
 
 // forms lists the forms of --to.
 func (e *Env) forms() string {

@@ -50,6 +50,7 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 	}
 	if f.Columns != nil {
 		b.faultIf(t.UnknownFields == fold.AddUnknown || t.UnknownFields == fold.RejectUnknown, "columns", "--columns: names all columns that are stored: leave --unknown-fields out")
+		b.faultIf(len(f.Columns) == 0, "columns", "--columns names no field: leave it out to store all")
 		t.UnknownFields = fold.IgnoreUnknown
 		key := t.Key
 		if name == mapping.Star || t.KeyOpen {
@@ -62,6 +63,7 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 		}
 	}
 	for _, by := range f.Merge {
+		b.faultIf(f.Columns != nil && !slices.Contains(f.Columns, by.column), "merge", "--merge: --columns leaves %q out%s", by.column, DidYouMean(by.column, f.Columns))
 		if by.function != merge.Last {
 			if t.Merge == nil {
 				t.Merge = map[string]merge.Function{}
@@ -108,8 +110,9 @@ func (m *merging) UnmarshalText(text []byte) (err error) {
 		return misfit{strconv.Quote(string(text)), "COLUMN=FUNCTION, such as hits=sum"}
 	}
 	m.column = string(text[:at])
-	if m.function, err = merge.Parse(string(text[at+1:])); err != nil {
-		return fmt.Errorf("%s: %w", text, err)
+	name := string(text[at+1:])
+	if m.function, err = merge.Parse(name); err != nil {
+		return fmt.Errorf("%s: %w%s", text, err, DidYouMean(name, merge.Names()))
 	}
 	return nil
 }

@@ -131,6 +131,8 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	options.TCP.Idle = feed.IdleTimeout
 	live := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Live })
 	isKafka := IsKafka(c.Sources)
+	b.faultIf(s.Table.DryRun && s.Source.Follow, "dry-run", "--dry-run reads files to their ends, and --follow waits for more: leave one of them out")
+	b.faultIf(s.Table.DryRun && live && !isKafka, "dry-run", "--dry-run reads to the end, and a connection has none: name a capture of it")
 	if sourceErr == nil && !noSource {
 		if b.checkKafka(c.Sources); isKafka {
 			live = !s.Kafka.UntilEnd

@@ -115,6 +115,12 @@ func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement
 	return all
 }
 
+const noTableName = "%q is not the name of a table: NAME or SCHEMA.NAME"
+
+func isTableName(name string) bool {
+	return !strings.Contains("."+name+".", "..") || strings.Contains(name, `"`)
+}
+
 // tables reads the tables. They inherit from the top of the file.
 func (r *reader) tables(n *yaml.Node, where string) (tables []*tableDraft) {
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
@@ -123,8 +129,8 @@ func (r *reader) tables(n *yaml.Node, where string) (tables []*tableDraft) {
 	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
 		t := &tableDraft{where: join(where, name)}
 		t.Pos, t.Name = pos(at), name
-		if strings.Contains("."+name+".", "..") && !strings.Contains(name, `"`) {
-			r.fault(t.Pos, where, "%q is not the name of a table: NAME or SCHEMA.NAME", name)
+		if !isTableName(name) {
+			r.fault(t.Pos, where, noTableName, name)
 		}
 		if t.given, t.node = map[string]*yaml.Node{}, mapNode(); !isNull(value) {
 			t.given = r.readFields(value, t.where, t)

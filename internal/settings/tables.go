@@ -15,6 +15,7 @@ func (b *builder) tables(name string) {
 	before, names := len(b.faults), b.Table.Tables
 	m := b.withKeys(b.Mapping)
 	if m == nil {
+		b.faultIf(b.Table.Name != "" && !isTableName(name), "table", "--table: "+noTableName, name)
 		m = b.oneTable(name)
 		b.faultIf(len(names) > 0, "tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 	} else {

@@ -159,8 +159,8 @@ var Driver = sink.Driver{
 // commitLevels are the values of synchronous_commit. At Normal, Close waits for the disk.
 var commitLevels = map[sink.Level]string{sink.Off: "off", sink.Normal: "off", sink.Full: "on", sink.Extra: "remote_apply"}
 
-// keywords matches the start of a connection string of keywords and values.
-var keywords = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode|target_session_attrs|application_name)\s*=`)
+// keywords matches the start of a connection string of keywords and values, with a known keyword or two of any name.
+var keywords = regexp.MustCompile(`^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode|target_session_attrs|application_name)\s*=|^\s*\w+\s*=\s*\S+\s+\w+\s*=`)
 
 // parseDest parses a connection string; one of keywords may also have the scheme.
 func parseDest(to string) (dsn string, ok bool, err error) {

@@ -50,6 +50,9 @@ func inspect(ctx context.Context, path string, o sink.Options) (*DB, error) {
 
 // parse accepts a path, optionally with a scheme.
 func parse(to string) (path string, ok bool, err error) {
+	if strings.HasSuffix(to, "/") {
+		return "", true, errors.New(to + " is a folder: name a file in it")
+	}
 	path, named := strings.CutPrefix(to, "sqlite:")
 	if !named {
 		return to, !strings.Contains(to, "://"), nil

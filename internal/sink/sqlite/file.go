@@ -46,6 +46,8 @@ func (f *file) open(ctx context.Context, flags int32) error {
 	}
 	if err != nil {
 		f.disconnect()
+	} else if before == nil && f.opt.Log != nil {
+		f.opt.Log.Info("created the database " + f.path)
 	}
 	return f.explain(err)
 }
