@@ -17,7 +17,7 @@ const module = "github.com/weirsync/weir/"
 var allowed = map[string][]string{
 	"cmd/weir":     {"internal/cli"},
 	"docs/dev/man": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/cobra/doc"},
-	"internal/cli": {"internal/mapping/envelope", "internal/mapping/envelope/firehose", "internal/feed", "internal/fold", "internal/mapping", "internal/fold/merge", "internal/status/metrics", "internal/pipeline", "internal/status", "internal/quantity", "internal/replay", "internal/fold/schema", "internal/service", "internal/sink",
+	"internal/cli": {"internal/mapping/envelope/firehose", "internal/feed", "internal/fold", "internal/mapping", "internal/fold/merge", "internal/status/metrics", "internal/pipeline", "internal/status", "internal/quantity", "internal/replay", "internal/fold/schema", "internal/service", "internal/sink",
 		"internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/settings", "internal/spool", "internal/status/web", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
 	"bench/report": {},
 	"bench/ladder": {"bench/report", "internal/feed", "internal/fold", "internal/pipeline", "internal/lockfile", "internal/mapping", "internal/status", "internal/quantity", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source", "internal/source/file",

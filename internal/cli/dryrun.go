@@ -152,17 +152,13 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *status.Progres
 		}
 		return tables, err
 	}
-	tables, err := read(ctx, pipeline.TableKeys(c.Tables)...)
-	if err != nil && !(c.Restart.Rebuild && errors.As(err, new(sink.KeyError))) {
-		return err
-	}
-	for i := range tables {
-		d.add(tables[i].Name)
-	}
-	err = pipeline.Fold(ctx, c, tables, caps, p, d.look, read)
+	err = pipeline.Fold(ctx, c, caps, p, d.look, read)
 	out.close()
 	if err != nil {
 		return settings.Locate(m.File, err)
+	}
+	for _, t := range c.Tables[min(len(d.tables), len(c.Tables)):] { // there were no messages
+		d.add(t.Name)
 	}
 	did := p.Snapshot()
 	d.print(&did)

@@ -267,12 +267,8 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 			return schema.Table{Name: w.Name, HasConstraints: true}, nil
 		})
 	}
-	tables, err := read(ctx, pipeline.TableKeys(c.Tables)...)
-	if err != nil {
-		return err
-	}
-	p := status.New(make([]string, len(tables))...)
-	if err := pipeline.Fold(ctx, c, tables, caps, p, x.look, read); err != nil {
+	p := status.New(make([]string, len(c.Tables))...)
+	if err := pipeline.Fold(ctx, c, caps, p, x.look, read); err != nil {
 		return err
 	}
 	switch {

@@ -110,22 +110,6 @@ func (e *env) logAs(o *settings.Output) {
 
 const logPrefix = "weir: "
 
-// A debugHandler makes all messages ones that only -v prints.
-type debugHandler struct{ slog.Handler }
-
-func (h debugHandler) Enabled(ctx context.Context, _ slog.Level) bool {
-	return h.Handler.Enabled(ctx, slog.LevelDebug)
-}
-
-func (h debugHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return debugHandler{h.Handler.WithAttrs(attrs)}
-}
-
-func (h debugHandler) Handle(ctx context.Context, r slog.Record) error {
-	r.Level = slog.LevelDebug
-	return h.Handler.Handle(ctx, r)
-}
-
 const (
 	outageEvery = time.Minute      // how often an outage is logged
 	shortOutage = 10 * time.Second // shorter waits for other sessions are not logged

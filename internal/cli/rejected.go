@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/mapping/envelope"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
@@ -32,7 +31,11 @@ func rejectedText(o *settings.Spec, c *pipeline.Config, did *status.Snapshot) st
 	if c.Rejects.To == pipeline.DiscardRejects {
 		at = "--rejects discard keeps none"
 	}
-	return fmt.Sprintf("%s of %s %s rejected: %s. %s", quantity.Grouped(did.Rejected), quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), at)
+	many := quantity.Grouped(did.Rejected)
+	if slices.ContainsFunc(did.Reasons, func(r status.Reason) bool { return r.First.Element > 0 }) { // a line has several messages
+		many = quantity.Count(did.Rejected, "message")
+	}
+	return fmt.Sprintf("%s of %s %s rejected: %s. %s", many, quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), at)
 }
 
 // keyOf returns the key of the table if settings define it; nil if a mapping does.
@@ -61,51 +64,36 @@ func reasonText(o *settings.Spec, key []string, r *status.Reason, several bool) 
 	if !r.Alike {
 		what, place = string(r.First.Reason), place+": "+detail
 	}
-	about := []string{place}
-	if names := fieldsForKey(o, key, r); names != nil {
-		meant := meantForKey(key, r.First.Text, names)
-		for i := range names {
-			names[i] = clipped(names[i], shownName)
-		}
-		if len(names) > shownFields {
-			names = append(names[:shownFields], "…")
-		}
-		about = append(about, "its fields: "+strings.Join(names, ", "), meant)
+	if hint := keyHint(o, key, r); hint != "" {
+		place += "; " + hint
 	}
-	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Count), what, strings.Join(about, "; "))
+	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Count), what, place)
 }
 
-// fieldsForKey returns the fields of a message without the key, or with the key of a tool that weir knows, or nil if
-// that is not the reason.
-func fieldsForKey(o *settings.Spec, key []string, r *status.Reason) []string {
+// keyHint names the fields of a message that lacks the key, and suggests one of them. "": something else is wrong.
+func keyHint(o *settings.Spec, key []string, r *status.Reason) string {
 	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Setting("row").IsSet() || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
-		return nil
+		return ""
 	}
-	var names []string
+	var names, shown []string
 	for w := feed.Walk(r.First.Text); w.Next(); {
 		if w.Depth == 1 {
 			names = append(names, string(w.Name))
 			w.Raw() // not the JSON inside
 		}
 	}
-	lacks := slices.ContainsFunc(key, func(k string) bool { return !slices.Contains(names, k) })
-	if len(names) == 0 || !lacks && envelope.DetectPreset(r.First.Text) == "" {
-		return nil
+	missing := slices.IndexFunc(key, func(k string) bool { return !slices.Contains(names, k) })
+	if len(names) == 0 || missing < 0 {
+		return ""
 	}
-	return names
-}
-
-// meantForKey suggests how to set the key for messages with the given fields.
-func meantForKey(key []string, message []byte, names []string) string {
-	if of := envelope.DetectPreset(message); of != "" {
-		return "perhaps --envelope " + of
+	for _, name := range names[:min(len(names), shownFields)] {
+		shown = append(shown, clipped(name, shownName))
 	}
-	for _, k := range key {
-		if meant := settings.DidYouMean(k, names); meant != "" && !slices.Contains(names, k) {
-			return strings.TrimPrefix(meant, "; ")
-		}
+	if len(names) > shownFields {
+		shown = append(shown, "…")
 	}
-	return "--key FIELD"
+	meant := cmp.Or(settings.DidYouMean(key[missing], names), "; --key FIELD")
+	return "its fields: " + strings.Join(shown, ", ") + meant
 }
 
 // Limits for names and values of a feed, which may have any length.

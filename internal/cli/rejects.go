@@ -37,48 +37,18 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`
 }
 
 // A rejectFilter selects rejected lines. "" selects all.
-type rejectFilter struct {
-	job, table, reason string
-
-	only map[string]bool // jobs that only write to the table; set by find
-}
+type rejectFilter struct{ job, reason string }
 
 func (f *rejectFilter) flags(flags *pflag.FlagSet, sp *settings.Spec, verb string) {
 	sp.AddFlags(flags, "to", "config", "job")
 	flags.Lookup("job").Usage = verb + " only lines of this `JOB`"
-	flags.StringVar(&f.table, "table", "", verb+" only lines that were meant for this `TABLE`")
 	flags.StringVar(&f.reason, "reason", "", verb+" only lines with this `REASON`, such as not_json or value")
-}
-
-// find checks that the database has what the filter names. named means that the user has named the job; then an unknown
-// job is an error.
-func (f *rejectFilter) find(st sink.Status, named bool) error {
-	if of := ofJob(st, f.job); f.job != "" && named && len(of.Jobs) == 0 && len(of.Rejects) == 0 {
-		return unknownJob(st, f.job)
-	}
-	f.only = map[string]bool{}
-	found := f.table == ""
-	for _, j := range st.Jobs {
-		found = found || slices.Contains(j.Tables, f.table)
-		f.only[j.Job] = slices.Equal(j.Tables, []string{f.table})
-	}
-	if !found {
-		return fmt.Errorf("no job has written to table %q: weir status lists the tables", f.table)
-	}
-	return nil
-}
-
-// takes reports whether a line is selected.
-func (f *rejectFilter) takes(k *sink.Kept) bool {
-	reason, detail, _ := strings.Cut(k.Reason, ": ")
-	return (f.job == "" || k.Job == f.job) && (f.reason == "" || reason == f.reason) &&
-		(f.table == "" || f.only[k.Job] || strings.HasPrefix(detail, fold.InTable(f.table, "")))
 }
 
 // each calls a function with each selected line.
 func (f *rejectFilter) each(ctx context.Context, db sink.Inspector, each func(sink.Kept) error) error {
 	return db.Rejects(ctx, f.job, func(k sink.Kept) error {
-		if !f.takes(&k) {
+		if f.reason != "" && f.reason != reasonOf(&k) {
 			return nil
 		}
 		return each(k)
@@ -105,10 +75,9 @@ func (e *env) rejectsReader(c *cobra.Command, sp *settings.Spec, f *rejectFilter
 	if err != nil {
 		return dest, nil, err
 	}
-	f.table = dest.Caps.TableName(f.table)
 	st, err := db.Status(c.Context())
-	if err == nil {
-		err = f.find(st, sp.Setting("job").IsFlag())
+	if of := ofJob(st, f.job); err == nil && sp.Setting("job").IsFlag() && len(of.Jobs) == 0 && len(of.Rejects) == 0 {
+		err = unknownJob(st, f.job)
 	}
 	if err != nil {
 		return dest, nil, errors.Join(err, db.Close())
@@ -132,8 +101,8 @@ With --raw, print only the original lines, to correct them and send them again:
 
 Line feeds within a Kafka record are printed as spaces. Only the first 64 KiB of
 a line are kept.`,
-		Example: `  weir rejects list --to flights.db --limit 10 --newest
-  weir rejects list --to flights.db --table flights --json`,
+		Example: `  weir rejects list --to flights.db --raw | tail
+  weir rejects list --to flights.db --reason value --json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if l.raw && l.json {
@@ -148,8 +117,6 @@ a line are kept.`,
 		},
 	}
 	f.flags(c.Flags(), sp, "print")
-	addWhole(c.Flags(), &l.limit, "limit", "print at most this many `LINES` (default all)")
-	c.Flags().BoolVar(&l.newest, "newest", false, "print the line that was rejected last first")
 	c.Flags().BoolVar(&l.raw, "raw", false, "print the lines alone, as they came")
 	c.Flags().BoolVar(&l.json, "json", false, "print a JSON object per line, with place and reason")
 	return c
@@ -157,36 +124,17 @@ a line are kept.`,
 
 // A rejectList tells how rejected lines are printed.
 type rejectList struct {
-	limit             int // 0: no limit
-	newest, raw, json bool
-
-	cut int64 // printed lines that may be longer than what is kept
+	raw, json bool
+	cut       int64 // printed lines that may be longer than what is kept
 }
 
 // listRejects prints the selected lines.
 func (e *env) listRejects(ctx context.Context, db sink.Inspector, f *rejectFilter, l *rejectList) error {
 	counts := map[sink.RejectCount]int64{} // by job and reason
-	var kept []sink.Kept                   // for --newest
-	printed := 0
 	err := f.each(ctx, db, func(k sink.Kept) error {
 		counts[sink.RejectCount{Job: k.Job, Reason: reasonOf(&k)}]++
-		switch {
-		case l.newest:
-			if kept = append(kept, k); l.limit > 0 && len(kept) > l.limit {
-				kept = kept[1:]
-			}
-			return nil
-		case l.limit > 0 && printed == l.limit:
-			return nil
-		}
-		printed++
 		return e.printReject(&k, l)
 	})
-	for _, k := range slices.Backward(kept) {
-		if err == nil {
-			err = e.printReject(&k, l)
-		}
-	}
 	if l.cut > 0 {
 		e.log.Warn(fmt.Sprintf("%s of 64 KiB or more: only the first 64 KiB of each are kept", quantity.Count(l.cut, "line")))
 	}
@@ -257,8 +205,8 @@ not change: the lines are not read again.`,
 		Example: `  weir rejects drop --to flights.db --job flights --reason not_json`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if !sp.Setting("job").IsFlag() && f.table == "" && f.reason == "" && !all {
-				return usagef("choose the lines with --job, --table or --reason, or remove all with --all")
+			if !sp.Setting("job").IsFlag() && f.reason == "" && !all {
+				return usagef("choose the lines with --job or --reason, or remove all with --all")
 			}
 			dest, db, err := e.rejectsReader(c, sp, &f)
 			if err != nil {

@@ -253,7 +253,7 @@ func isFull(err error) bool {
 
 // inspect opens a second connection that only reads.
 func (r *syncRun) inspect(ctx context.Context) (sink.Inspector, error) {
-	return r.to.Reader(ctx, r.to.Dest, sink.Options{Cache: readerCache, Log: slog.New(debugHandler{r.log.Handler()})})
+	return r.to.Reader(ctx, r.to.Dest, sink.Options{Cache: readerCache, Log: slog.New(slog.DiscardHandler)})
 }
 
 // shownJob returns the name of a job in messages and metrics.

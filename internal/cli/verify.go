@@ -89,12 +89,8 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 		return err
 	}
 	for i, b := range batches {
-		if i == len(v.tables) { // a message has added it
-			t, err := sink.Table(ctx, v.Tables, b.Table.Name, b.Table.KeyColumns())
-			if err != nil {
-				return err
-			}
-			if err := v.add(ctx, t); err != nil {
+		if i == len(v.tables) {
+			if err := v.add(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil {
 				return err
 			}
 		}
@@ -255,37 +251,29 @@ func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err 
 }
 
 // add adds a table to compare.
-func (v *verifier) add(ctx context.Context, t schema.Table) (err error) {
-	of := verified{Table: t}
-	if t.Exists {
-		if _, of.total, err = v.Sample(ctx, t.Name, 0); err != nil {
-			return err
-		}
+func (v *verifier) add(ctx context.Context, name string, key []string) (err error) {
+	var of verified
+	if of.Table, err = sink.Table(ctx, v.Tables, name, key); err == nil && of.Exists {
+		_, of.total, err = v.Sample(ctx, of.Name, 0)
 	}
 	if v.several {
-		of.prefix = printable(t.Name) + ": "
+		of.prefix = printable(of.Name) + ": "
 	}
 	v.tables = append(v.tables, of)
-	return nil
+	return err
 }
 
 // run folds the sources of a job and compares its tables.
 func (v *verifier) run(ctx context.Context, c pipeline.Config, m *mapping.Mapping) error {
-	var names []string
 	v.several = len(c.Tables) > 1 || c.Star != nil
-	tables, err := v.Tables(ctx, pipeline.TableKeys(c.Tables)...)
-	if err != nil {
-		return err
+	p := status.New(make([]string, len(c.Tables))...)
+	if err := pipeline.Fold(ctx, c, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
+		return settings.Locate(m.File, err)
 	}
-	for i := range tables {
-		if err := v.add(ctx, tables[i]); err != nil {
+	for _, t := range c.Tables[min(len(v.tables), len(c.Tables)):] { // there were no messages
+		if err := v.add(ctx, t.Name, t.Key); err != nil {
 			return err
 		}
-		names = append(names, tables[i].Name)
-	}
-	p := status.New(names...)
-	if err := pipeline.Fold(ctx, c, tables, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
-		return settings.Locate(m.File, err)
 	}
 	said := verification{Lines: p.Snapshot().Lines, Shown: v.shown}
 	var faults []error

@@ -369,7 +369,7 @@ func TestFold_MergeRefused(t *testing.T) {
 		{"local", merge.Sum, "", "it is timestamp"},
 		{"made", merge.Sum, "", "the database computes it"},
 		{"id", merge.Sum, "", "part of the key"},
-		{"missing", merge.Sum, "", ""},
+		{"missing", merge.Sum, "", "has no such column, and gets no new ones"},
 		{"n", merge.Last, "", ""},
 	} {
 		o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{Merge: map[string]merge.Function{c.column: c.f}}, Version: c.version}
@@ -377,7 +377,7 @@ func TestFold_MergeRefused(t *testing.T) {
 			t.Errorf("%s of %s: %v, want %q", c.f, c.column, err, c.want)
 		}
 	}
-	two := fold.Options{Key: []string{"id"}, Rules: fold.Rules{Merge: map[string]merge.Function{"m": merge.Sum, "M": merge.Max}}}
+	two := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, Merge: map[string]merge.Function{"m": merge.Sum, "M": merge.Max}}}
 	testcheck.NoError(t, fold.CheckMerge(&user, two))
 	two.Limits.FoldCase = true
 	if err := fold.CheckMerge(&user, two); err == nil || !strings.Contains(err.Error(), `the same column as "M"`) {

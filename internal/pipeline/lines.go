@@ -261,12 +261,12 @@ func (rd *reader) foldOnce(m *message) verdict {
 			return verdict{}
 		}
 	}
+	if line.Err == nil && rd.folding.mapper.plan.IsPlain() && rd.folding.probed < envelopeProbes {
+		rd.warnEnvelope(l, line.Text, place.Line)
+	}
 	table, err := rd.folding.add(rd.filler.set, line, l.name, place)
 	switch err := err.(type) {
 	case nil:
-		if rd.folding.mapper.plan.IsPlain() && rd.folding.probed < envelopeProbes {
-			rd.warnEnvelope(l, line.Text, place.Line)
-		}
 		rd.countMessage(l)
 		return verdict{}
 	case *feed.Error:

@@ -128,13 +128,13 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *sta
 	return nil
 }
 
-// Fold reads the sources from their starts, folds them for tables of a database with the given limits, and passes each
-// set of rows to look instead of writing it. When ctx ends, Fold returns its error, and look does not see the current
-// set. read returns a table that a message adds, as the database has it.
-func Fold(ctx context.Context, c Config, tables []schema.Table, caps sink.Caps, p *status.Progress, look func(*sink.Flush) error, read sink.ReadTables) error {
+// Fold reads the sources from their starts, folds them for the tables that read returns, of a database with the given
+// limits, and passes each set of rows to look instead of writing it. When ctx ends, Fold returns its error, and look
+// does not see the current set.
+func Fold(ctx context.Context, c Config, caps sink.Caps, p *status.Progress, look func(*sink.Flush) error, read sink.ReadTables) error {
 	r := newRun(&c, viewer{caps, read, look, ctx}, unclaimed{}, p)
 	r.looks = true
-	a, err := r.newAttempt(newHistory(c.Tables), nil, tables)
+	a, err := r.begin(ctx, newHistory(c.Tables), nil)
 	if err != nil {
 		return err
 	}
