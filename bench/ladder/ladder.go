@@ -233,7 +233,7 @@ type sample struct {
 
 // open opens the feed.
 func (c *Config) open(ctx context.Context) (source.Source, error) {
-	if c.Kind.Traits(c.Source).Divided {
+	if c.Kind.Type(c.Source) == source.Partition {
 		return nil, errors.New("the ladder does not read Kafka, only files and connections: name a file with messages of the topic")
 	}
 	name, err := c.Kind.NameOf(c.Source)

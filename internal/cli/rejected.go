@@ -12,6 +12,7 @@ import (
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
+	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/status"
 )
 
@@ -50,7 +51,7 @@ func keyOf(c *pipeline.Config) []string {
 func reasonText(o *settings.Spec, key []string, r *status.Reason, several bool) string {
 	detail := clipped(r.First.Detail, shownDetail)
 	what, place := detail, fmt.Sprintf("line %d", r.First.Line)
-	records := sourceKinds.Traits(r.Source).Records
+	records := sourceKinds.Type(r.Source) == source.Partition
 	if records {
 		place = fmt.Sprintf("offset %d", r.First.Offset)
 	}

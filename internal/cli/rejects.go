@@ -18,6 +18,7 @@ import (
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
 )
 
 func (e *env) rejectsCommand() *cobra.Command {
@@ -164,7 +165,7 @@ func (e *env) printReject(k *sink.Kept, l *rejectList) error {
 
 // rejectPlace says where in its source a rejected line is.
 func rejectPlace(k *sink.Kept) string {
-	if sourceKinds.Traits(k.Source).Records {
+	if sourceKinds.Type(k.Source) == source.Partition {
 		return fmt.Sprintf("offset %d%s", k.Offset, fold.ElementText(k.Element))
 	}
 	return fmt.Sprintf("line %d (byte %d)%s", k.Line, k.Offset, fold.ElementText(k.Element))

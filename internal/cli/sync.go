@@ -265,7 +265,7 @@ func shownJob(c *pipeline.Config) string {
 }
 
 func newMetrics(c *pipeline.Config, p *status.Progress) *metrics.Registry {
-	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(name string) bool { return sourceKinds.Traits(name).Live })
+	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(name string) bool { return sourceKinds.Type(name).Live() })
 	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1 || settings.IsKafka(c.Sources), BufferLimit: c.Buffer, Version: version, Commit: commit}
 	if c.Spool.Dir != "" {
 		run.SpoolLimit = c.Spool.Max
@@ -299,7 +299,7 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 func (r *syncRun) site() *web.Site {
 	c := &r.job
 	s := &web.Site{Job: shownJob(c), To: r.to.Shown(), Version: version,
-		Records:  func(name string) bool { return c.Kind.Traits(name).Records },
+		Records:  func(name string) bool { return c.Kind.Type(name) == source.Partition },
 		Progress: r.p, Metrics: r.metrics.Handler(), BufferLimit: c.Buffer}
 	if c.Spool.Dir != "" {
 		s.SpoolLimit = c.Spool.Max

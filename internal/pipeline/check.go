@@ -79,14 +79,14 @@ func tableText(t *schema.Table) string {
 // tryOpen opens a source where the run continues, and closes it. It takes nothing that can be read only once.
 func (a *attempt) tryOpen(ctx context.Context, s *start) (text string, err error) {
 	c, o, names := a.run.cfg, a.sourceOptions(), []string{s.name}
-	if s.traits.Stored() && o.Follow {
+	if s.is == source.File && o.Follow {
 		if names, err = c.Kind.Parse(s.name, false); errors.As(err, new(*source.NotFoundError)) {
 			return "is missing: a run waits for it", nil
 		} else if err != nil {
 			return "", err
 		}
 	}
-	if info, err := os.Stat(names[0]); !s.traits.Live && (!s.traits.Named || err == nil && !info.Mode().IsRegular() && !info.IsDir()) {
+	if info, err := os.Stat(names[0]); !s.is.Live() && (s.is == source.Stdin || err == nil && !info.Mode().IsRegular() && !info.IsDir()) {
 		return "is not opened, because it can be read only once", nil
 	}
 	connected, done := context.WithCancel(ctx)

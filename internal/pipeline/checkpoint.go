@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // A SettingsError says why a run cannot continue from a checkpoint with its settings.
@@ -115,15 +116,14 @@ func (a *attempt) readLatest(ctx context.Context) error {
 
 // startOf returns the start of a source, without its checkpoint.
 func (ad *admission) startOf(name string) start {
-	traits := ad.cfg.Kind.Traits(name)
-	s := start{name: name, traits: traits, unnamed: !traits.Named && !ad.cfg.ResumeStdin}
-	if traits.Rewindable || ad.cfg.Feed.resumes(traits) {
-		switch {
-		case traits.Named:
-			s.reread = byThisRun
-		case !s.unnamed:
-			s.reread = byLaterRun
-		}
+	is := ad.cfg.Kind.Type(name)
+	s := start{name: name, is: is, unnamed: is == source.Stdin && !ad.cfg.ResumeStdin}
+	switch {
+	case s.unnamed || !is.Rewindable() && !ad.cfg.Feed.resumes(is):
+	case is == source.Stdin:
+		s.reread = byLaterRun
+	default:
+		s.reread = byThisRun
 	}
 	return s
 }
@@ -189,9 +189,9 @@ func tableList(names []string) string {
 }
 
 // admit decides where a source continues, or returns why it cannot.
-func (ad *admission) admit(s *start) (err error) {
+func (ad *admission) admit(s *start) error {
 	ad.p.CommittedBefore(s.cp.Committed)
-	if s.accepted, err = ad.mayContinue(s); err != nil {
+	if err := ad.mayContinue(s); err != nil {
 		return err
 	}
 	if ad.cfg.Restart.FromStart && !ad.hasBegun(s) {
@@ -209,21 +209,24 @@ func (ad *admission) admit(s *start) (err error) {
 // hasBegun reports whether an earlier attempt of this run committed lines of a source.
 func (ad *admission) hasBegun(s *start) bool { return s.cp.Run == ad.id && !ad.isOtherTable(*s) }
 
-// mayContinue returns an error if the run cannot continue from a checkpoint. accepted is true if it continues only
-// because of --accept-settings.
-func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
+// accepts reports whether a source continues under settings, or with tables, that its checkpoint may not have.
+func (ad *admission) accepts(s *start) bool {
+	return ad.cfg.Restart.AcceptSettings && s.from != (position{})
+}
+
+// mayContinue returns an error if the run cannot continue from a checkpoint.
+func (ad *admission) mayContinue(s *start) error {
 	cp, from := &s.cp, s.from
 	if ad.cfg.Restart.Rebuild || from == (position{}) || cp.Settings == "" {
-		return false, ad.keyErr
+		return ad.keyErr
 	}
 	words, stale, fresh := changes(&s.was, &ad.settings, ad.cfg.plan.Mapping().File == "")
 	stale = stale && (ad.keyErr != nil || ad.cfg.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
-	others := ad.otherTables(s)
 	switch {
 	case ad.cfg.Restart.FromStart && stale:
-		return false, SettingsError{fmt.Sprintf("--restart reread would leave rows of the old settings in %s: %s; %s", ad.tableNames(), strings.Join(words, ", "), ad.howToRebuild())}
+		return SettingsError{fmt.Sprintf("--restart reread would leave rows of the old settings in %s: %s; %s", ad.tableNames(), strings.Join(words, ", "), ad.howToRebuild())}
 	case ad.cfg.Restart.FromStart:
-		return false, ad.keyErr
+		return ad.keyErr
 	case len(words) > 0 && !ad.cfg.Restart.AcceptSettings:
 		ways := []string{ad.howToRebuild()}
 		if way := ad.howToFill(fresh); way != "" && ad.keyErr == nil {
@@ -235,11 +238,11 @@ func (ad *admission) mayContinue(s *start) (accepted bool, err error) {
 		if ad.keyErr == nil {
 			ways = append(ways, "--accept-settings continues under the new settings")
 		}
-		return false, SettingsError{withWays(fmt.Sprintf("%s was read up to line %d with other settings: %s", s.name, from.line, strings.Join(words, ", ")), ways...)}
+		return SettingsError{withWays(fmt.Sprintf("%s was read up to line %d with other settings: %s", s.name, from.line, strings.Join(words, ", ")), ways...)}
 	case ad.keyErr != nil:
-		return false, ad.keyErr
+		return ad.keyErr
 	}
-	return len(words) > 0 || len(others) > 0, ad.checkTables(s, others)
+	return ad.checkTables(s, ad.otherTables(s))
 }
 
 // checkTables returns an error if tables were replaced since a checkpoint was written for them, if that matters.

@@ -98,7 +98,7 @@ func (c *claimer) claimStarts(ctx context.Context, starts []start) error {
 	for i := range starts {
 		s := &starts[i]
 		c.claimed[s.name] = s
-		if finished := c.cfg.Kind.Finished; !s.accepted && finished != nil && finished(s.name, c.cfg.Source, s.from.mark.Source) {
+		if finished := c.cfg.Kind.Finished; !c.admission.accepts(s) && finished != nil && finished(s.name, c.cfg.Source, s.from.mark.Source) {
 			c.claimed[s.name] = nil
 			c.skip(s)
 			c.p.SkipFile(s.name)

@@ -31,8 +31,8 @@ type Feed struct {
 }
 
 // resumes reports whether weir can ask a source for the messages after a value.
-func (f *Feed) resumes(t source.Traits) bool {
-	return f.ResumeField != "" && f.Hello != nil && t.Dialed
+func (f *Feed) resumes(t source.Type) bool {
+	return f.ResumeField != "" && f.Hello != nil && t == source.Dialed
 }
 
 // hasControl reports whether any message may be a control message.

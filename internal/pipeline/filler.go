@@ -123,8 +123,7 @@ func (f *filler) handOver(flushing context.Context) error {
 		r.seq++
 		r.inSet = 0
 		cp.Seq, cp.Settings = r.seq, settings
-		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, replaces: r.replaces, tentative: r.tentative, tally: r.tally}
-		r.replaces = false
+		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, tally: r.tally}
 	}
 	if s.rebuild { // emptying the tables removes the other lanes' checkpoints
 		f.rebuild = rebuildDone

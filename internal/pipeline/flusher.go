@@ -152,10 +152,10 @@ func (f *flusher) flushOf(s *set) *sink.Flush {
 // laneOf returns a lane of a flush. refused is how many of its messages the database rejected.
 func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
 	refused += l.lane.flushed.refused
-	out := sink.Lane{Source: l.lane.name, Unnamed: l.lane.unnamed, Restart: l.replaces, Checkpoint: l.cp}
+	out := sink.Lane{Source: l.lane.name, Unnamed: l.lane.unnamed, Restart: l.lane.replacesRejects(&l.cp), Checkpoint: l.cp}
 	cp := &out.Checkpoint
 	cp.Rejected = l.rejected + refused
-	if l.tentative && l.folded == refused && cp.Rejected > 0 {
+	if l.lane.isTentative() && l.folded == refused && cp.Rejected > 0 {
 		cp.Line, cp.Offset, cp.Mark = 0, 0, "" // so a run with other settings reads them
 	}
 	return out

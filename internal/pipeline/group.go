@@ -62,7 +62,7 @@ func (r *run) cursors(ctx context.Context, lanes []string) ([]source.Cursor, err
 // findLanes returns the lanes of the sources. If a source had to be opened for that, it is returned too.
 func (a *attempt) findLanes(ctx context.Context) (names []string, src source.Source, err error) {
 	c := a.cfg
-	if len(c.Sources) == 1 && c.Kind.Traits(c.Sources[0]).Divided {
+	if len(c.Sources) == 1 && c.Kind.Type(c.Sources[0]) == source.Partition {
 		if src, err = c.Kind.Open(ctx, c.Sources, a.sourceOptions()); err != nil {
 			return nil, nil, err
 		}

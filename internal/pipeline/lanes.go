@@ -17,15 +17,13 @@ import (
 
 // A start is a source of the run and where it continues.
 type start struct {
-	name     string // as returned by source.Kind.NameOf
-	traits   source.Traits
-	unnamed  bool // it has no name to keep a checkpoint under
-	reread   reread
-	cp       sink.Checkpoint
-	was      settings // the settings in cp
-	from     position
-	accepted bool // it continues because of --accept-settings
-	back     bool // this attempt has read it before
+	name    string // as returned by source.Kind.NameOf
+	is      source.Type
+	unnamed bool // it has no name to keep a checkpoint under
+	reread  reread
+	cp      sink.Checkpoint
+	was     settings // the settings in cp
+	from    position
 }
 
 // reread tells who can read uncommitted lines of a source again.
@@ -112,7 +110,7 @@ func (o *opener) read(reading, folding context.Context, src source.Source) error
 			if err := o.waitCommitted(reading, folding, ended[e.Lane]); err != nil {
 				return err
 			}
-			if l, err = o.begin(reading, e, ended[e.Lane] != nil); err != nil {
+			if l, err = o.begin(reading, e); err != nil {
 				return err
 			}
 			lanes[e.Lane] = l
@@ -153,15 +151,13 @@ func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error 
 	}
 }
 
-// begin claims a lane that a source opened. back means that this attempt has read it before. It returns nil if there is
-// nothing to read.
-func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, error) {
+// begin claims a lane that a source opened. It returns nil if there is nothing to read.
+func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 	s, err := o.claimer.claim(ctx, e.Lane)
 	if err != nil || s == nil {
 		return nil, err
 	}
-	s.back = back
-	l := &lane{start: *s, log: o.cfg.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.traits, o.cfg.Source.Follow)), period: o.cfg.BatchPeriod}
+	l := &lane{start: *s, log: o.cfg.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.is, o.cfg.Source.Follow)), period: o.cfg.BatchPeriod}
 	l.source, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
@@ -175,7 +171,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	defer func() { l.flushed.pos = l.begin }()
 	switch {
-	case l.begun.Kept:
+	case l.isSpooled():
 		l.begin.offset = l.begun.Offset
 		if l.begun.At == s.from.mark.Source {
 			l.begin.line = s.from.line
@@ -192,7 +188,7 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	}
 	l.prompt = l.period > 0
 	if l.period == 0 && (l.begun.Waits || o.cfg.MaxRate > 0) {
-		l.period, l.prompt = livePeriod, o.cfg.MaxRate > 0 || !l.traits.Stored() && !l.traits.Records
+		l.period, l.prompt = livePeriod, o.cfg.MaxRate > 0 || !l.isStored()
 	}
 	o.lanes = append(o.lanes, l)
 	if finished {
@@ -203,17 +199,39 @@ func (o *opener) begin(ctx context.Context, e source.Event, back bool) (*lane, e
 	return l, nil
 }
 
-// rereadable returns who can read uncommitted lines of an open lane again. FIFO lines cannot be read again.
+// rereadable returns who can read uncommitted lines of an open lane again.
 func (l *lane) rereadable() reread {
-	if l.begun.Once {
+	if l.begun.Type == source.FIFO {
 		return byNobody
 	}
 	return l.reread
 }
 
+// isStored reports whether lines wait, where they are, until the lane is read.
+func (l *lane) isStored() bool {
+	return l.is == source.File || l.is == source.Partition
+}
+
+// isSpooled reports whether lines stay on disk until they are committed.
+func (l *lane) isSpooled() bool { return l.begun.Type == source.Spooled }
+
+// isFresh reports whether the lane is read from its start, though it could be resumed.
+func (l *lane) isFresh() bool { return l.cp.Mark == "" && l.reread != byNobody }
+
+// isTentative reports whether the lane's position is written only if a message was accepted, so a run with other settings
+// can start over.
+func (l *lane) isTentative() bool {
+	return l.isFresh() && !l.isSpooled() && l.begun.At == ""
+}
+
+// replacesRejects reports whether the lane's first flush replaces the rejects that are kept of it.
+func (l *lane) replacesRejects(cp *sink.Checkpoint) bool {
+	return l.isFresh() && l.cp.Seq > 0 && cp.Seq == l.cp.Seq+1
+}
+
 // stop describes where a lane was left. Everything before the position is committed.
 func (l *lane) stop(at position) status.Stop {
-	s := status.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.begun.Kept || l.rereadable() != byNobody}
+	s := status.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.isSpooled() || l.rereadable() != byNobody}
 	if read, ok := source.As[source.Sized](l.source); ok && read.Size() > 0 {
 		// Files are read ahead, and offsets in compressed files count uncompressed bytes.
 		s.Read = min(1, float64(min(at.offset, read.RawOffset()))/float64(read.Size()))
@@ -242,7 +260,7 @@ func (l *lane) lost() int64 {
 	switch {
 	case l.rereadable() == byThisRun:
 		return 0
-	case l.begun.Kept:
+	case l.isSpooled():
 		return l.flushed.pos.read - l.flushed.safe
 	}
 	return l.reading.read + l.left.Load() - l.flushed.safe
@@ -269,15 +287,15 @@ func (l *lane) noteRestored(err sink.BehindError) {
 }
 
 // kindOf returns how a source is read, for the status page.
-func kindOf(t source.Traits, follow bool) status.Kind {
+func kindOf(t source.Type, follow bool) status.Kind {
 	switch {
-	case t.Records:
+	case t == source.Partition:
 		return status.Partition
-	case t.Dialed:
+	case t == source.Dialed:
 		return status.Dialed
-	case t.Live:
+	case t.Live():
 		return status.Listening
-	case !t.Named || follow:
+	case t == source.Stdin || follow:
 		return status.Waiting
 	}
 	return status.File
@@ -288,7 +306,7 @@ func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
 		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.cfg.Feed.ResumeField, from.mark.Feed.Resume))
-	case l.traits.Records && l.begun.At != "":
+	case l.is == source.Partition && l.begun.At != "":
 		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.begin.offset))
 	case l.begin.offset > 0:
 		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, l.begin.line, l.begin.offset))

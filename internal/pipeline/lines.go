@@ -10,6 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/envelope"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // foldBlock folds the lines of a block.
@@ -272,7 +273,7 @@ func (rd *reader) foldOnce(m *message) verdict {
 	case *feed.Error:
 		// At the end of a followed file, another file has replaced it.
 		last := e.Tail && m.begin+line.Size+1 >= len(e.Data)
-		if last && err.Reason == feed.Truncated && l.traits.Named && !rd.cfg.Source.Follow {
+		if last && err.Reason == feed.Truncated && l.is.Named() && !rd.cfg.Source.Follow {
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
 			return verdict{fate: unread}
 		}
@@ -311,7 +312,7 @@ func (rd *reader) countMessage(l *lane) {
 
 // reject handles a line that cannot be folded.
 func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) verdict {
-	if rd.cfg.Feed.resumes(l.traits) && l.reading.feed.seen(line) {
+	if rd.cfg.Feed.resumes(l.is) && l.reading.feed.seen(line) {
 		return verdict{} // counted when it came first
 	}
 	rejected := fold.NewReject(at, table, why, line)
@@ -337,7 +338,7 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 // rejectedError ends a run that accepts no bad lines.
 func rejectedError(of *start, r *fold.Reject) error {
 	place := fmt.Sprintf("line %d (byte %d)", r.Line, r.Offset)
-	if of.traits.Records {
+	if of.is == source.Partition {
 		place = fmt.Sprintf("offset %d", r.Offset)
 	}
 	return fmt.Errorf("%w: %s %s%s: %s", ErrRejected, of.name, place, fold.ElementText(r.Element), r.Detail)

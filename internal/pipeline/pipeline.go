@@ -198,7 +198,7 @@ func (r *run) readCheckpoints(ctx context.Context, lanes []string) ([]sink.Check
 func (r *run) sizeFiles() error {
 	sizes := map[string]int64{}
 	for _, spec := range r.cfg.Sources {
-		if r.cfg.Source.Follow || !r.cfg.Kind.Traits(spec).Stored() {
+		if r.cfg.Source.Follow || r.cfg.Kind.Type(spec) != source.File {
 			return nil
 		}
 		name, err := r.cfg.Kind.NameOf(spec)

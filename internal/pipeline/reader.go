@@ -41,8 +41,6 @@ type laneReading struct {
 
 	inSet int // position in the current set, from 1; 0: not in it
 	tally
-	replaces  bool // see setLane
-	tentative bool
 }
 
 // fill folds the lines in the pool until there are no more.
@@ -202,25 +200,23 @@ func (e *event) panicked(folded int64, err error) error {
 // beginLane begins to read an opened lane.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.filler.open[l] = true
-	fresh := l.cp.Mark == "" && l.reread != byNobody
-	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected},
-		replaces: fresh && l.cp.Seq > 0, tentative: fresh && !l.begun.Kept && l.begun.At == ""}
+	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected}}
 	r := &l.reading
-	if rd.filler.rebuild == rebuildDone && !l.back { // its checkpoint was read before the tables were emptied
+	if rd.filler.rebuild == rebuildDone && l.cp.Run != rd.id { // its checkpoint was read before the tables were emptied
 		r.seq = 0
 	}
 	r.pos = l.begin
 	r.begin(r.pos.line)
-	r.feed = feedState{feedMark: r.pos.mark.Feed, opening: !l.begun.Kept}
+	r.feed = feedState{feedMark: r.pos.mark.Feed, opening: !l.isSpooled()}
 	rd.filler.settings.learn(&l.start)
 	if err := rd.adder.check(flushing, &l.start); err != nil {
 		return err
 	}
-	moved := l.traits.Records && l.begun.At != l.from.mark.Source
-	if l.begun.At != "" && !l.begun.Kept && (l.from == (position{}) || moved) {
+	moved := l.is == source.Partition && l.begun.At != l.from.mark.Source
+	if l.begun.At != "" && !l.isSpooled() && (l.from == (position{}) || moved) {
 		rd.filler.addLane(l) // the next run begins there too, even if nothing is read
 	}
-	if l.accepted || rd.filler.rebuild == rebuildDue {
+	if rd.adder.admission.accepts(&l.start) || rd.filler.rebuild == rebuildDue {
 		rd.filler.addLane(l)
 	}
 	return nil

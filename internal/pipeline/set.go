@@ -24,12 +24,9 @@ type set struct {
 
 // setLane is a lane of a set, and how far it is read when the set is committed.
 type setLane struct {
-	lane     *lane
-	cp       sink.Checkpoint // without the lines that the database rejects
-	pos      position        // that cp was made from
-	replaces bool            // replaces the rejects that are kept of the source
-	// tentative: the position is written only if a message was accepted, so a run with other settings can start over.
-	tentative bool
+	lane *lane
+	cp   sink.Checkpoint // without the lines that the database rejects
+	pos  position        // that cp was made from
 	tally
 }
 

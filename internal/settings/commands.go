@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/weirsync/weir/internal/source"
 )
 
 // ownFlags are omitted from the suggested command, because a second run at the same time needs other values, or none.
@@ -21,7 +23,7 @@ func (s *Spec) backfill(job string, sources []string) func(tables []string) stri
 		words := []string{"weir", "sync", "--config", s.File}
 		if IsKafka(sources) {
 			args = append(slices.Clone(args), "--until-end")
-		} else if slices.ContainsFunc(sources, func(name string) bool { return !s.env.sources().Traits(name).Stored() }) {
+		} else if slices.ContainsFunc(sources, func(name string) bool { return s.env.sources().Type(name) != source.File }) {
 			if args = []string{"FILE..."}; s.Spool.Capture != "" {
 				args = []string{filepath.Join(s.Spool.Capture, "*")}
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping/envelope/firehose"
 	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // withPreset returns the feed settings, with the defaults of --feed for those that are not set. It also adds the
@@ -27,11 +28,11 @@ func (b *builder) withPreset(sources []string) Feed {
 		return f
 	}
 	for i, s := range sources {
-		t := b.kinds.Traits(s)
-		if t.Dialed {
+		t := b.kinds.Type(s)
+		if t == source.Dialed {
 			f.Init = cmp.Or(f.Init, firehose.Init(b.Source.Compression, f.Events))
 		}
-		if u, err := url.Parse(s); err == nil && u.Host != "" && u.Port() == "" && t.Live && !t.Records {
+		if u, err := url.Parse(s); err == nil && u.Host != "" && u.Port() == "" && t.Live() && t != source.Partition {
 			sources[i] = u.Scheme + "://" + net.JoinHostPort(u.Hostname(), firehose.Port)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/realpath"
+	"github.com/weirsync/weir/internal/source"
 )
 
 // outputs rejects a path for metrics that the run also uses for something else. args are the sources as named, sources
@@ -26,11 +27,11 @@ func (b *builder) outputs(args, sources []string) {
 // usedAs describes what else the run uses a path for, or returns "".
 func (b *builder) usedAs(path string, args, sources []string) string {
 	for _, s := range sources {
-		if b.kinds.Traits(s).Stored() && sameFile(path, s) {
+		if b.kinds.Type(s) == source.File && sameFile(path, s) {
 			return "the source " + s
 		}
 	}
-	if stdin, ok := b.env.Stdin.(*os.File); ok && len(sources) == 1 && !b.kinds.Traits(sources[0]).Named {
+	if stdin, ok := b.env.Stdin.(*os.File); ok && len(sources) == 1 && !b.kinds.Type(sources[0]).Named() {
 		file, err := os.Stat(path)
 		if in, err2 := stdin.Stat(); err == nil && err2 == nil && os.SameFile(in, file) {
 			return "what stdin reads"

@@ -129,7 +129,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	options := &p.options
 	*options = KindOptions{File: file.Options{Stdin: s.env.Stdin, RotateWait: s.Source.RotateWait}, Kafka: b.kafka()}
 	options.TCP.Idle = feed.IdleTimeout
-	live := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Live })
+	live := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Type(name).Live() })
 	isKafka := IsKafka(c.Sources)
 	b.faultIf(s.Table.DryRun && s.Source.Follow, "dry-run", "--dry-run reads files to their ends, and --follow waits for more: leave one of them out")
 	b.faultIf(s.Table.DryRun && live && !isKafka, "dry-run", "--dry-run reads to the end, and a connection has none: name a capture of it")
@@ -137,7 +137,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 		if b.checkKafka(c.Sources); isKafka {
 			live = !s.Kafka.UntilEnd
 		}
-		stored := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Traits(name).Stored() })
+		stored := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Type(name) == source.File })
 		b.checkSpool(live && !isKafka, stored || isKafka)
 		b.checkRepeats(&c.Feed, live && !isKafka)
 	}

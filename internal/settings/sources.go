@@ -34,10 +34,10 @@ func (b *builder) findSources(args []string) (sources []string, table string, er
 			table, err = "t", nil
 		}
 	}
-	live := slices.ContainsFunc(sources, func(s string) bool { return b.kinds.Traits(s).Live })
+	live := slices.ContainsFunc(sources, func(s string) bool { return b.kinds.Type(s).Live() })
 	switch {
 	case len(sources) < 2:
-	case follow && slices.ContainsFunc(sources, func(s string) bool { return !b.kinds.Traits(s).Stored() }):
+	case follow && slices.ContainsFunc(sources, func(s string) bool { return b.kinds.Type(s) != source.File }):
 		err = errors.Join(err, Usage(b.Spec.fault("follow", "--follow reads files at the same time: name only files")))
 	case live:
 		err = errors.Join(err, Usage(b.sourceFault("a connection must be the only source")))

@@ -72,8 +72,7 @@ type Begun struct {
 	At     Cursor // where it begins: the point's cursor, or "" if the lane cannot be rewound
 	Offset int64  // At's offset, if it differs from the point's
 	Waits  bool   // its reader may have to wait: true except for regular files that are not followed
-	Kept   bool   // its lines stay on disk until they are committed
-	Once   bool   // no run can reread it: a FIFO or a device
+	Type   Type   // FIFO or Spooled; otherwise it is of its source's type
 }
 
 // A Stream is a lane that can be read without a Source; see [Series].

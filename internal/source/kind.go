@@ -16,9 +16,9 @@ const StdinName = "stdin"
 type Kind struct {
 	Usage   string   // the forms of its specs, for messages
 	Schemes []string // spec prefixes before "://"; nil: specs without a scheme
-	// Traits returns a source's traits, by its spec or its name. It does not include what depends on the system, such
+	// Type returns a source's type, by its spec or its name. It does not include what depends on the system, such
 	// as whether a file is a FIFO; see [Begun].
-	Traits func(spec string) Traits
+	Type func(spec string) Type
 	// Parse returns the specs that an argument stands for; see [One]. If there are none, the error is a
 	// [NotFoundError], unless follow is set and the file may appear later.
 	Parse func(arg string, follow bool) (specs []string, err error)
@@ -70,8 +70,8 @@ func (all Kinds) Of(spec string) *Kind {
 	return &all[0]
 }
 
-// Traits returns a source's traits, by its spec or its name.
-func (all Kinds) Traits(spec string) Traits { return all.Of(spec).Traits(spec) }
+// Type returns a source's type, by its spec or its name.
+func (all Kinds) Type(spec string) Type { return all.Of(spec).Type(spec) }
 
 // Expand resolves the SOURCE arguments of a command line to specs, in order and without duplicates. No argument means
 // stdin.

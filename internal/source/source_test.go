@@ -78,7 +78,7 @@ func TestExpand(t *testing.T) {
 	})
 }
 
-// TestTraitsOf checks the sources in testdata/traits.txtar.
-func TestTraitsOf(t *testing.T) {
-	testcheck.GoldenLines(t, "testdata/traits.txtar", func(_ *testing.T, _, spec string) string { return fmt.Sprintf("%+v", kinds.Traits(spec)) })
+// TestTypeOf checks the sources in testdata/types.txtar.
+func TestTypeOf(t *testing.T) {
+	testcheck.GoldenLines(t, "testdata/types.txtar", func(_ *testing.T, _, spec string) string { return string(kinds.Type(spec)) })
 }

@@ -143,7 +143,7 @@ func (k *Keeper) beginSpool(ctx context.Context, from source.Point, begin beginF
 	k.intake = &intake{k: k, resume: from.Resume, done: make(chan struct{})}
 	go k.intake.fill()
 	b := l.Begun()
-	b.Kept, b.At, b.Offset = true, k.log.cursor(k.next), k.next
+	b.Type, b.At, b.Offset = source.Spooled, k.log.cursor(k.next), k.next
 	return &keptLane{l, k, b}, nil
 }
 

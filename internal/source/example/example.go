@@ -22,7 +22,7 @@ func Kind(o Options) source.Kind {
 	return source.Kind{
 		Usage:   "http://host/path",
 		Schemes: []string{"http"},
-		Traits:  func(string) source.Traits { return source.Traits{Live: true, Rewindable: true, Named: true} },
+		Type:    func(string) source.Type { return source.Remote },
 		Parse:   source.One(check),
 		Open: func(_ context.Context, names []string, common source.Options) (source.Source, error) {
 			return source.Series(names, func(_ context.Context, name string, from source.Point) (source.Stream, error) {

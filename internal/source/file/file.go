@@ -277,7 +277,11 @@ func readEnds(f *os.File, name string, p lines.Position) (head, last []byte, err
 
 // Begun implements [source.Lane].
 func (s *Stream) Begun() source.Begun {
-	return source.Begun{At: s.at, Waits: s.waits, Once: s.in != nil && !s.reader.Rewinds}
+	b := source.Begun{At: s.at, Waits: s.waits}
+	if s.in != nil && !s.reader.Rewinds {
+		b.Type = source.FIFO
+	}
+	return b
 }
 
 // Done reports whether the file was already read to its end and has not changed since. Next then returns only io.EOF.

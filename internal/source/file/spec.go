@@ -38,7 +38,7 @@ func (o Options) withDefaults() Options {
 func Kind(o Options) source.Kind {
 	return source.Kind{
 		Usage:    "-, paths",
-		Traits:   traitsOf,
+		Type:     typeOf,
 		Parse:    parse,
 		Name:     nameOf,
 		Suggests: suggests,
@@ -49,8 +49,11 @@ func Kind(o Options) source.Kind {
 	}
 }
 
-func traitsOf(spec string) source.Traits {
-	return source.Traits{Rewindable: true, Named: !isStdin(spec) && spec != source.StdinName}
+func typeOf(spec string) source.Type {
+	if isStdin(spec) || spec == source.StdinName {
+		return source.Stdin
+	}
+	return source.File
 }
 
 // parse returns the files that an argument names. A path that does not exist is treated as a glob. Matches are sorted;

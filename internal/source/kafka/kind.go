@@ -10,11 +10,10 @@ import (
 
 // Kind returns Kafka as a kind of source.
 func Kind(o Options) source.Kind {
-	traits := source.Traits{Live: true, Rewindable: true, Named: true, Records: true, Divided: true}
 	return source.Kind{
 		Usage:    "kafka:// and kafka+tls://broker:9092/topic",
 		Schemes:  []string{scheme, tlsScheme},
-		Traits:   func(string) source.Traits { return traits },
+		Type:     func(string) source.Type { return source.Partition },
 		Parse:    source.One(func(spec string) error { _, err := ParseSpec(spec); return err }),
 		Suggests: suggests,
 		Settings: o.settings(),

@@ -45,10 +45,10 @@ func Test(t *testing.T, newFeed New) {
 type reading struct {
 	*testing.T
 	source.Source
-	ctx    context.Context
-	traits source.Traits
-	lane   source.Lane // the lane that was begun
-	name   string      // the lane's
+	ctx  context.Context
+	kind source.Type
+	lane source.Lane // the lane that was begun
+	name string      // the lane's
 
 	lines  []string
 	after  []source.Cursor // after each line
@@ -62,9 +62,9 @@ func open(t *testing.T, f Feed, o source.Options) *reading {
 	ctx, cancel := context.WithTimeout(t.Context(), timeLimit)
 	t.Cleanup(cancel)
 	kind := f.Kind()
-	r := &reading{T: t, ctx: ctx, traits: kind.Traits(f.Spec)}
+	r := &reading{T: t, ctx: ctx, kind: kind.Type(f.Spec)}
 	at := f.Spec
-	if !r.traits.Divided {
+	if r.kind != source.Partition {
 		var err error
 		at, err = kind.NameOf(f.Spec)
 		testcheck.NoError(t, err)
@@ -93,7 +93,7 @@ func (r *reading) begin(from source.Point) {
 func (r *reading) readAll(n int) {
 	r.Helper()
 	for {
-		if r.traits.Live && len(r.lines) == n {
+		if r.kind.Live() && len(r.lines) == n {
 			r.Stop()
 		}
 		e, err := r.Next(r.ctx)
@@ -180,7 +180,7 @@ func some() (lines []string) {
 	return append(lines, `{"id":50,"text":"`+strings.Repeat("y", 600<<10)+`"}`, `{"id":51}`)
 }
 
-// names: a spec is found by its scheme, and the spec and the lane's name have the same traits.
+// names: a spec is found by its scheme, and the spec and the lane's name have the same type.
 func names(t *testing.T, newFeed New) {
 	f := newFeed(t, `{}`)
 	kind := f.Kind()
@@ -198,13 +198,13 @@ func names(t *testing.T, newFeed New) {
 		t.Errorf("%s becomes %q, %v", f.Spec, specs, err)
 	}
 	r := read(t, f, source.Options{}, source.Point{}, 1)
-	if lane := kind.Traits(r.name); lane != r.traits {
-		t.Errorf("of %s the traits are %+v, and of the lane %s %+v", f.Spec, r.traits, r.name, lane)
+	if lane := kind.Type(r.name); lane != r.kind {
+		t.Errorf("%s is a %s, and the lane %s a %s", f.Spec, r.kind, r.name, lane)
 	}
-	if catalog, ok := r.Source.(source.Catalog); r.traits.Divided && (!ok || !slices.Contains(catalog.Lanes(), r.name)) {
+	if catalog, ok := r.Source.(source.Catalog); r.kind == source.Partition && (!ok || !slices.Contains(catalog.Lanes(), r.name)) {
 		t.Errorf("%s has not told the lane %s when it was opened", f.Spec, r.name)
 	}
-	if name, err := kind.NameOf(f.Spec); err != nil || name != r.name && !r.traits.Divided {
+	if name, err := kind.NameOf(f.Spec); err != nil || name != r.name && r.kind != source.Partition {
 		t.Errorf("the lane of %s is %s, not %s (%v)", f.Spec, r.name, name, err)
 	}
 }
@@ -223,7 +223,7 @@ func resumes(t *testing.T, newFeed New) {
 	f := newFeed(t, want...)
 	all := read(t, f, source.Options{}, source.Point{}, len(want))
 	for i, at := range all.after {
-		if !all.traits.Rewindable {
+		if !all.kind.Rewindable() {
 			if at != "" || all.lane.Begun().At != "" {
 				t.Errorf("it has the cursor %s, and cannot go back", at)
 			}
@@ -315,7 +315,7 @@ func notBegun(t *testing.T, newFeed New) {
 	if err != nil || e.Kind != source.Opened {
 		t.Fatal(e, err)
 	}
-	if r.traits.Live { // it may never end
+	if r.kind.Live() { // it may never end
 		time.AfterFunc(100*time.Millisecond, r.Stop)
 	}
 	for err == nil {
@@ -363,7 +363,7 @@ func parts(t *testing.T, newFeed New) {
 // hello: a connection that weir makes first asks for the rest of the feed.
 func hello(t *testing.T, newFeed New) {
 	f := newFeed(t, `{}`)
-	if kind := f.Kind(); !kind.Traits(f.Spec).Dialed {
+	if kind := f.Kind(); kind.Type(f.Spec) != source.Dialed {
 		t.Skip("weir makes no connection")
 	}
 	asked := make(chan string, 100)

@@ -27,19 +27,19 @@ const (
 
 // Dialed returns connections that weir makes, as a kind of source.
 func Dialed(o Options) source.Kind {
-	return kind("tcp:// and tls://host:port", []string{tcpScheme, tlsScheme}, source.Traits{Live: true, Named: true, Dialed: true}, o)
+	return kind("tcp:// and tls://host:port", []string{tcpScheme, tlsScheme}, source.Dialed, o)
 }
 
 // Listening returns listeners, to which senders connect, as a kind of source.
 func Listening(o Options) source.Kind {
-	return kind("tcp-listen:// and tls-listen://host:port", []string{listenScheme, tlsListenScheme}, source.Traits{Live: true, Named: true}, o)
+	return kind("tcp-listen:// and tls-listen://host:port", []string{listenScheme, tlsListenScheme}, source.Listener, o)
 }
 
-func kind(usage string, schemes []string, traits source.Traits, o Options) source.Kind {
+func kind(usage string, schemes []string, of source.Type, o Options) source.Kind {
 	return source.Kind{
 		Usage:   usage,
 		Schemes: schemes,
-		Traits:  func(string) source.Traits { return traits },
+		Type:    func(string) source.Type { return of },
 		Parse:   source.One(check),
 		Open: func(_ context.Context, names []string, common source.Options) (source.Source, error) {
 			return New(names[0], common, o), nil
