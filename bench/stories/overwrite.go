@@ -307,7 +307,7 @@ func (w *overwriting) sync(ctx context.Context, keys []string, batch int) error 
 	}
 	w.syncs++ // each is a job of its own, for none resumes another
 	p := status.New("t")
-	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), BatchRows: batch, Buffer: 64 << 20, Log: w.c.Log}
+	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), Limits: pipeline.Limits{BatchRows: batch, Buffer: 64 << 20}, Log: w.c.Log}
 	table := mapping.Table{Name: "t", Key: []string{"id"}, Rules: fold.Rules{MaxColumns: overwriteColumns + 1}}
 	if err = c.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
 		return err

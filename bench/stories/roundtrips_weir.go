@@ -107,7 +107,7 @@ func (w *chain) weir(ctx context.Context, p *proxy, log *slog.Logger) (first, la
 	if err != nil {
 		return first, later, err
 	}
-	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", BatchRows: w.rows * w.tables, Buffer: 256 << 20, Rejects: pipeline.RejectRules{To: pipeline.FailRejects}, Log: log}
+	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", Limits: pipeline.Limits{BatchRows: w.rows * w.tables, Buffer: 256 << 20}, Rejects: pipeline.RejectRules{To: pipeline.FailRejects}, Log: log}
 	if err := c.Map(m, nil, db.Caps().Limits); err != nil {
 		return first, later, err
 	}

@@ -175,7 +175,7 @@ func BenchmarkSync(b *testing.B) {
 			for b.Loop() {
 				i++
 				db := openSink(b, filepath.Join(b.TempDir(), fmt.Sprint(i, ".db")), sink.Normal)
-				c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 100_000, Buffer: 256 << 20, Rejects: pipeline.RejectRules{To: pipeline.FailRejects}, Log: logtest.New(b)}
+				c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Limits: pipeline.Limits{BatchRows: 100_000, Buffer: 256 << 20}, Rejects: pipeline.RejectRules{To: pipeline.FailRejects}, Log: logtest.New(b)}
 				plainTable(b, &c, mapping.Table{Rules: fold.Rules{MaxColumns: 100}})
 				testcheck.NoError(b, pipeline.Run(b.Context(), c, db, nil, status.New("t")))
 				testcheck.NoError(b, db.Close())
@@ -197,7 +197,7 @@ func BenchmarkAppend(b *testing.B) {
 		testcheck.NoError(b, os.WriteFile(path, bytes.Join(lines, nil), 0o600))
 		load := func(b *testing.B, db sink.Sink, key ...string) time.Duration {
 			start := time.Now()
-			c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Buffer: 32 << 20, Rejects: pipeline.RejectRules{To: pipeline.FailRejects}, Log: logtest.New(b)}
+			c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Limits: pipeline.Limits{Buffer: 32 << 20}, Rejects: pipeline.RejectRules{To: pipeline.FailRejects}, Log: logtest.New(b)}
 			plainTable(b, &c, mapping.Table{Key: append([]string{}, key...), Rules: fold.Rules{MaxColumns: 100}})
 			testcheck.NoError(b, pipeline.Run(b.Context(), c, db, nil, status.New("t")))
 			testcheck.NoError(b, db.Close())

@@ -85,8 +85,8 @@ func configOf(t *testing.T, spec string, rejects pipeline.Rejects) pipeline.Conf
 	t.Helper()
 	c := pipeline.Config{
 		Kind: kindOf(spec), Sources: []string{spec}, Source: source.Options{RetryFor: time.Minute, MaxLine: 1000}, Job: "t",
-		Feed:      pipeline.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
-		BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20, Rejects: pipeline.RejectRules{To: rejects, Max: 1 << 20}, Log: logtest.New(t),
+		Feed:   pipeline.Feed{ResumeField: "pitr", Hello: func(resume string) ([]byte, error) { return []byte("from " + resume + "\n"), nil }},
+		Limits: pipeline.Limits{BatchRows: 1000, BatchPeriod: 20 * time.Millisecond, Buffer: 1 << 20}, Rejects: pipeline.RejectRules{To: rejects, Max: 1 << 20}, Log: logtest.New(t),
 	}
 	plainTable(t, &c, mapping.Table{Rules: fold.Rules{MaxColumns: 10}})
 	return c

@@ -50,14 +50,8 @@ type Config struct {
 	// messages are committed. nil: never.
 	Resume func(value []byte) error
 
-	BatchRows int // maximum rows of a set; 0: no limit
-	// BatchPeriod is the longest that a line waits to be written. 0 chooses: 1 s for connections, a piped stdin and
-	// rate-limited sources; 1 s for followed files, FIFOs and Kafka, but up to 10 s while they are behind; no limit for
-	// other files.
-	BatchPeriod time.Duration
-	MaxRate     float64 // maximum lines per second; 0: no limit
-	Buffer      int64   // bytes of memory for both sets
-	Spool       spool.Folders
+	Limits
+	Spool spool.Folders
 	// Tombstones is how long the versions of deleted rows are remembered.
 	Tombstones time.Duration
 
@@ -67,6 +61,17 @@ type Config struct {
 	Every []mapping.PeriodicSQL
 	Log   *slog.Logger
 	Retry sink.Retry // of calls to the database
+}
+
+// Limits bound a set, and the rate of reading.
+type Limits struct {
+	BatchRows int // maximum rows of a set; 0: no limit
+	// BatchPeriod is the longest that a line waits to be written. 0 chooses: 1 s for connections, a piped stdin and
+	// rate-limited sources; 1 s for followed files, FIFOs and Kafka, but up to 10 s while they are behind; no limit for
+	// other files.
+	BatchPeriod time.Duration
+	MaxRate     float64 // maximum lines per second; 0: no limit
+	Buffer      int64   // bytes of memory for both sets
 }
 
 // A Restart tells how a run starts if it does not simply continue where the last one ended.

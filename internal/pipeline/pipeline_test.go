@@ -343,7 +343,7 @@ var twoTables = []string{"a", "b"}
 
 // tablesConfig returns the configuration of a run of a feed into tables.
 func tablesConfig(t *testing.T, path string, tables ...string) pipeline.Config {
-	c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", BatchRows: 20, Buffer: 1 << 24, Rejects: pipeline.RejectRules{To: pipeline.KeepRejects, Max: 1 << 30}, Log: logtest.New(t)}
+	c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Limits: pipeline.Limits{BatchRows: 20, Buffer: 1 << 24}, Rejects: pipeline.RejectRules{To: pipeline.KeepRejects, Max: 1 << 30}, Log: logtest.New(t)}
 	m := &mapping.Mapping{File: "t.yaml"}
 	for _, name := range tables {
 		of := mapping.Table{Name: name, Key: []string{"id"}, DeleteWhen: paths.When{{{Path: paths.FieldPath(name + ".op"), In: []paths.Value{{Text: "delete"}}}}}, Rules: fold.Rules{MaxColumns: 500}}

@@ -64,7 +64,7 @@ func syncChecked(b *testing.B, driver, path string, rejects int64) time.Duration
 	db, p := openSink(b, dest, level), status.New("t")
 	b.StartTimer()
 	start := time.Now()
-	c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Buffer: 1 << 30, Rejects: pipeline.RejectRules{To: pipeline.KeepRejects, Max: 20_000}, Log: logtest.New(b)}
+	c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Limits: pipeline.Limits{Buffer: 1 << 30}, Rejects: pipeline.RejectRules{To: pipeline.KeepRejects, Max: 20_000}, Log: logtest.New(b)}
 	plainTable(b, &c, mapping.Table{Rules: fold.Rules{MaxColumns: 100}})
 	err := pipeline.Run(b.Context(), c, db, nil, p)
 	took := time.Since(start)

@@ -46,15 +46,19 @@ type Envelope struct {
 	Partial paths.Path `key:"partial" help:"path of an array. If it has elements, the message changes parts of values and is rejected, unless its row is complete"`
 	// ExtendedJSON: the row's values are wrapped with their types, as MongoDB writes them.
 	ExtendedJSON bool `key:"extended_json" help:"whether values are wrapped with their types, as in MongoDB's Extended JSON: ‘{\"$oid\": …}’, ‘{\"$numberLong\": …}’, ‘{\"$date\": …}’"`
-	// Schema and SchemaKey are in messages that describe the future rows of their table: a JSON Schema, and an array
-	// with the names of the key fields.
-	Schema    paths.Path `key:"schema" help:"path of a JSON Schema with the types of new columns, for tables that ‘'*'’ stands for"`
-	SchemaKey paths.Path `key:"schema_key" help:"path of an array of the key's fields, next to ‘schema’"`
+	Description
 	// Resume is a value from which the source resumes, in messages of their own.
 	Resume paths.Path `key:"resume" help:"path of the value to resume the source from, printed to stdout once everything before it is committed"`
 	// Version has the parts of the version, compared in order. It is used for tables whose version is
 	// [paths.VersionBase].
 	Version []VersionPart `key:"version" help:"path of the version, or of its parts, compared in order; ‘PATH as lsn’, ‘binlog’, ‘mongo_ts’ or ‘timestamp’ reads log positions. Needs ‘version: true’"`
+}
+
+// A Description of a table is in messages that describe its future rows: a JSON Schema, and an array with the names of
+// the key fields.
+type Description struct {
+	Schema    paths.Path `key:"schema" help:"path of a JSON Schema with the types of new columns, for tables that ‘'*'’ stands for"`
+	SchemaKey paths.Path `key:"schema_key" help:"path of an array of the key's fields, next to ‘schema’"`
 }
 
 // Operations say what each message does. A message that none of them matches is rejected.
