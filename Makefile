@@ -33,9 +33,9 @@ help: ## list the targets
 build: ## build bin/weir, static
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/weir ./cmd/weir
 
-demo: build ## sync the shipped feed into flights.db and show the result
-	bin/weir sync testdata/flights.jsonl.gz --to flights.db
-	bin/weir status --to flights.db --sample 3
+demo: build ## sync the shipped feed into demo.db and show the result
+	bin/weir sync testdata/flights.jsonl.gz --to demo.db
+	bin/weir status --to demo.db --sample 3
 
 test: ## run the tests that take minutes, against SQLite and private Postgres servers
 	.ci/needs test
@@ -175,4 +175,4 @@ docs: ## generate docs/cli
 	go test ./internal/cli -run Docs -update
 
 clean: ## remove what was built
-	rm -rf bin .bin dist image man completions coverage.out flights.db flights.db-*
+	rm -rf bin .bin dist image man completions coverage.out demo.db demo.db-*

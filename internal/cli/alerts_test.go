@@ -81,7 +81,7 @@ type monitor struct {
 // sooner shortens the times in the rules, because a test cannot wait for hours. Expressions are otherwise unchanged.
 var sooner = [][2]string{
 	{`for: \d+m`, `for: 1s`}, {`> 300 and`, `> 3 and`}, {`> 60 unless`, `> 3 unless`}, {`> 1800 and`, `> 5 and`},
-	{`> 7200`, `> 3`}, {`> 100\n`, "> 1\n"}, {`> 1e9`, `> 1e6`},
+	{`> 90000`, `> 3`}, {`> 100\n`, "> 1\n"}, {`> 1e9`, `> 1e6`},
 }
 
 // start starts Prometheus, and waits until it has scraped all targets.
