@@ -55,7 +55,8 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 COPY public.weir_rejects (job, source, line, "offset", element, reason, raw, bytes, time) FROM STDIN;
 INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)
-VALUES ('feed.jsonl > t', 'feed.jsonl', 1, 'run', 2, 21, '', 0, '', '' || (SELECT c.oid || coalesce('/' || (SELECT value FROM public.weir_meta WHERE name = 'made "public"."t"')
+VALUES ('feed.jsonl > t', 'feed.jsonl', 1, 'run', 2, 21, '', 0, '', '"t"
+' || (SELECT c.oid || coalesce('/' || (SELECT value FROM public.weir_meta WHERE name = 'made "public"."t"')
     || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '')
   FROM pg_class c WHERE c.oid = '"public"."t"'::regclass), now())
 ON CONFLICT (job, source) DO UPDATE SET seq = excluded.seq, run = excluded.run, line = excluded.line, "offset" = excluded."offset", mark = excluded.mark, rejected = excluded.rejected, settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated
@@ -107,7 +108,8 @@ WHEN NOT MATCHED
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)
-VALUES ('feed.jsonl > t', 'feed.jsonl', 2, 'run', 3, 38, '', 0, '', '' || '1', now())
+VALUES ('feed.jsonl > t', 'feed.jsonl', 2, 'run', 3, 38, '', 0, '', '"t"
+' || '1', now())
 ON CONFLICT (job, source) DO UPDATE SET seq = excluded.seq, run = excluded.run, line = excluded.line, "offset" = excluded."offset", mark = excluded.mark, rejected = excluded.rejected, settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated
 RETURNING tableid;
 COMMIT;

@@ -54,7 +54,8 @@ ON CONFLICT ("id") DO UPDATE SET
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)
-VALUES ('feed.jsonl > t', 'feed.jsonl', 2, 'run', 2, 34, '', 0, '', '' || '1', now())
+VALUES ('feed.jsonl > t', 'feed.jsonl', 2, 'run', 2, 34, '', 0, '', '"t"
+' || '1', now())
 ON CONFLICT (job, source) DO UPDATE SET seq = excluded.seq, run = excluded.run, line = excluded.line, "offset" = excluded."offset", mark = excluded.mark, rejected = excluded.rejected, settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated
 RETURNING tableid;
 SELECT concat_ws('; ',
