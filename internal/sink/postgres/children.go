@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // Rows that belong to rows of other tables. With versions, a delete of the parent counts as a delete of its rows;
@@ -60,7 +61,7 @@ func (p *part) askChildren() {
 		return
 	}
 	d, s, t := p.a.d, p.a.script, &p.after
-	parts := p.keyParts()
+	parts := p.newShape(p.b, nil).keyParts(&p.b.Table)
 	if p.b.Scope == fold.RowScope {
 		parts = append(parts, fmt.Sprintf("(%s)::text", p.version()))
 	}
@@ -93,19 +94,19 @@ func after(prefix []byte) []byte {
 	return bytes.Repeat([]byte{0xff}, 64) // above every key: a key's parts end with their lengths
 }
 
-// keyParts returns SQL, as JSON, for each part of the key of a row t as in messages.
-func (p *part) keyParts() (parts []string) {
-	owner := p.newShape(p.b, nil).owner()
+// keyParts returns SQL, as JSON, for each part of the key of a row t as in messages of a table.
+func (s *shape) keyParts(of *schema.Table) (parts []string) {
+	owner := s.owner()
 	var hidden []string
 	if owner != nil {
-		hidden = owner.finder(nil).Parts(owner.To, "t."+ident(p.after.Columns[owner.at].Name))
+		hidden = owner.finder(nil).Parts(owner.To, s.table.column(owner.at))
 	}
-	for _, k := range p.b.Table.Key {
-		c, sql := &p.b.Table.Columns[k], ""
+	for _, k := range of.Key {
+		c, sql := &of.Columns[k], ""
 		if c.Hidden {
 			sql = hidden[slices.Index(owner.From, k)]
 		} else {
-			sql = p.after.column(caps.Find(&p.after.Table, c.Name, k))
+			sql = s.table.column(caps.Find(&s.table.Table, c.Name, k))
 		}
 		parts = append(parts, "to_json("+sql+")::text")
 	}

@@ -24,18 +24,9 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	if err != nil {
 		return err
 	}
-	return d.askRows(ctx, c.rows, c.differSQL, func(rows []*fold.Row, answer [][][]byte) bool {
+	return d.askRows(ctx, c.rows, c.comparedSQL, func(rows []*fold.Row, answer [][][]byte) bool {
 		for _, row := range answer {
-			diff := &sink.Difference{Row: rows[number(row[0])]}
-			switch {
-			case string(row[1]) == "f":
-				diff.Kind = sink.Missing
-			case diff.Row.Deleted:
-				diff.Kind = sink.Removed
-			default:
-				diff = c.difference(diff.Row, row[2:])
-			}
-			if diff != nil && !differs(*diff) {
+			if diff := c.difference(rows[number(row[0])], string(row[1]) == "t", row[2:]); diff != nil && !differs(*diff) {
 				return false
 			}
 		}
@@ -51,20 +42,10 @@ func (d *DB) Others(ctx context.Context, b *fold.Batch, each func(key string) bo
 	if err != nil {
 		return err
 	}
-	known := map[string]bool{}
-	keyOf := func(row [][]byte) string { return fmt.Sprintf("%q", row) }
-	err = d.askRows(ctx, c.rows, c.knownSQL, func(_ []*fold.Row, answer [][][]byte) bool {
-		for _, row := range answer {
-			known[keyOf(row)] = true
-		}
-		return true
-	}, func(*fold.Row, *pgconn.PgError) bool { return true })
-	if err != nil {
-		return err
-	}
-	more := true
-	return d.eachRow(ctx, fmt.Sprintf("SELECT %s FROM %s t ORDER BY %[1]s", c.keyTexts(), c.table.ident), func(row [][]byte) {
-		more = more && (known[keyOf(row)] || each(string(bytes.Join(row, []byte(",")))))
+	n, more := len(b.Table.Key), true
+	return d.eachRow(ctx, c.keysSQL(), func(row [][]byte) {
+		known := !slices.ContainsFunc(row[:n], func(part []byte) bool { return part == nil }) && b.Has(fold.AppendKey(nil, &b.Table, row[:n]))
+		more = more && (known || each(string(bytes.Join(row[n:], []byte(",")))))
 	})
 }
 
@@ -101,10 +82,18 @@ func (d *DB) Sums(ctx context.Context, b *fold.Batch) (have, want sink.RowSum, e
 // eachRow calls each with every row of a query, which it does not hold in memory.
 func (d *DB) eachRow(ctx context.Context, query string, each func(row [][]byte)) error {
 	s := &script{}
+	s.addAll(readOnly...)
 	s.put(statement{sql: query, each: each})
+	s.add("COMMIT")
 	_, err := d.run(ctx, s)
+	if err != nil {
+		err = errors.Join(err, d.rollback(ctx))
+	}
 	return d.sinkError(err)
 }
+
+// readOnly begins a transaction in which texts do not depend on the role's settings.
+var readOnly = []string{"BEGIN READ ONLY", arrayNulls, allDigits}
 
 // askRows queries rows, some per statement, until answer returns false. It calls refused with a row if the database
 // cannot read a value in it: it halves a statement that fails until it finds the row.
@@ -112,9 +101,9 @@ func (d *DB) askRows(ctx context.Context, all []*fold.Row, sql func([]*fold.Row)
 	for todo := slices.Collect(slices.Chunk(all, comparedRows)); len(todo) > 0; {
 		rows := todo[0]
 		todo = todo[1:]
-		r, err := d.query(ctx, "BEGIN READ ONLY", arrayNulls, sql(rows), "COMMIT")
+		r, err := d.query(ctx, append(slices.Clone(readOnly), sql(rows), "COMMIT")...)
 		if err == nil {
-			if !answer(rows, r[2].rows) {
+			if !answer(rows, r[len(readOnly)].rows) {
 				return nil
 			}
 			continue
@@ -154,73 +143,59 @@ func (d *DB) newComparison(ctx context.Context, b *fold.Batch) (*comparison, err
 	return &comparison{shape: newShape(b, "", *known(b.Table.Name), rows, known), b: b, rows: rows}, nil
 }
 
-// difference returns a row's first difference in value, not only in spelling, or nil. have is a result row of
-// differSQL.
-func (c *comparison) difference(r *fold.Row, have [][]byte) *sink.Difference {
+// difference returns a row's first difference in value, not only in spelling, or nil. texts is the rest of a row of
+// comparedSQL.
+func (c *comparison) difference(r *fold.Row, exists bool, texts [][]byte) *sink.Difference {
+	switch {
+	case r.Deleted && exists:
+		return &sink.Difference{Row: r, Kind: sink.Removed}
+	case r.Deleted:
+		return nil
+	case !exists:
+		return &sink.Difference{Row: r, Kind: sink.Missing}
+	}
 	for i, u := range c.columns {
-		if have[i] == nil {
-			continue
-		}
-		raw := c.b.Value(r, u.from)
-		switch {
-		case have[i][0] == 'n':
+		ours, theirs, raw := texts[2*i], texts[2*i+1], c.b.Value(r, u.from)
+		switch of := &c.table.Columns[u.at]; {
+		case of.Key, bytes.Equal(ours, theirs) && (ours == nil) == (theirs == nil), ours == nil && of.Default != "":
+		case theirs == nil:
 			return &sink.Difference{Row: r, Kind: sink.Differs, Column: u.from, Have: "NULL"}
-		case raw == nil || !c.b.Table.Columns[u.from].Respelled(raw, have[i][1:]):
-			return &sink.Difference{Row: r, Kind: sink.Differs, Column: u.from, Have: string(have[i][1:])}
+		case raw == nil || !c.b.Table.Columns[u.from].Respelled(raw, theirs):
+			return &sink.Difference{Row: r, Kind: sink.Differs, Column: u.from, Have: string(theirs)}
 		}
 	}
 	return nil
 }
 
-// differSQL queries the rows that differ in the table: the row's number, whether it exists, and for each staged column
-// NULL if it is equal, else 'v' and its text, or 'n' for NULL.
-func (c *comparison) differSQL(rows []*fold.Row) string {
-	have, differ := []string{}, []string{"NULL"}
+// comparedSQL queries, for each row, its number, whether the table has it, and for each staged column both texts.
+func (c *comparison) comparedSQL(rows []*fold.Row) string {
+	texts := ""
 	for _, u := range c.columns {
-		name := "c" + strconv.Itoa(u.at)
-		of := &c.table.Columns[u.at]
-		if of.Key {
-			have = append(have, "NULL AS "+name)
-			continue
-		}
-		column := "t." + ident(of.Name)
-		differs := distinct(c.table.cols[u.at].image, "s."+name, column)
-		if of.Default != "" {
-			differs = "s." + name + notNull + " AND " + differs
-		}
-		have = append(have, fmt.Sprintf("CASE WHEN %s THEN coalesce('v' || %s::text, 'n') END AS %s", differs, column, name))
-		differ = append(differ, name)
+		texts += fmt.Sprintf(", s.c%d::text, %s::text", u.at, c.table.column(u.at))
 	}
-	return fmt.Sprintf("SELECT * FROM (\n  SELECT s.n, t.ctid IS NOT NULL AS there,\n    %s,\n    s.gone\n  FROM %s\n  LEFT JOIN %s t ON %s) x\n"+
-		"WHERE there = gone OR there AND coalesce(%s) IS NOT NULL\nORDER BY n",
-		strings.Join(have, ",\n    "), c.given(rows), c.table.ident, c.on(), strings.Join(differ, ", "))
+	return fmt.Sprintf("SELECT s.n, t.ctid IS NOT NULL%s\nFROM %s\nLEFT JOIN %s t ON %s\nORDER BY s.n", texts, c.given(rows), c.table.ident, c.on())
 }
 
-// knownSQL queries the keys of the rows that the table has.
-func (c *comparison) knownSQL(rows []*fold.Row) string {
-	return fmt.Sprintf("SELECT %s\nFROM %s\nJOIN %s t ON %s", c.keyTexts(), c.given(rows), c.table.ident, c.on())
-}
-
-// keyTexts returns SQL for the key columns of a row t, as text.
-func (c *comparison) keyTexts() string {
-	var keys []string
+// keysSQL queries the keys of the table's rows: each part as JSON, as in messages, and then each column's text.
+func (c *comparison) keysSQL() string {
+	var texts []string
 	for i := range c.table.Columns {
-		if c := &c.table.Columns[i]; c.Key {
-			keys = append(keys, "t."+ident(c.Name)+"::text")
+		if c.table.Columns[i].Key {
+			texts = append(texts, c.table.column(i)+"::text")
 		}
 	}
-	return strings.Join(keys, ", ")
+	return fmt.Sprintf("SELECT %s, %s\nFROM %s t\nORDER BY %[2]s", strings.Join(c.keyParts(&c.b.Table), ", "), strings.Join(texts, ", "), c.table.ident)
 }
 
-// given returns the rows as a relation s, with the columns of a staging table, and whether they are deleted.
+// given returns the rows as a relation s, with the columns of a staging table.
 func (c *comparison) given(rows []*fold.Row) string {
-	copied, names := c.copied(), []string{"n", "gone"}
+	copied, names := c.copied(), []string{"n"}
 	for _, v := range copied {
 		names = append(names, v.name)
 	}
 	tuples := make([]string, len(rows))
 	for n, r := range rows {
-		values := []string{strconv.Itoa(n), strconv.FormatBool(r.Deleted)}
+		values := []string{strconv.Itoa(n)}
 		for _, v := range copied {
 			raw := c.b.Value(r, v.from)
 			if c.b.Initial(r, v.from) {

@@ -168,10 +168,10 @@ func TestComparison(t *testing.T) {
 	b := r.Seal().Batches[1]
 	known := func(name string) *relation { return &g.tableOf(name).relation }
 	c := &comparison{shape: newShape(b, "", *known(b.Table.Name), b.Sorted(), known), b: b, rows: b.Sorted()}
-	g.says("the rows that the table has otherwise")
-	fmt.Fprintf(&g.text, "%s;\n", c.differSQL(c.rows))
-	g.says("the keys of the rows that the table has")
-	fmt.Fprintf(&g.text, "%s;\n", c.knownSQL(c.rows))
+	g.says("each row, as the feed has it and as the table has it")
+	fmt.Fprintf(&g.text, "%s;\n", c.comparedSQL(c.rows))
+	g.says("the keys of the table")
+	fmt.Fprintf(&g.text, "%s;\n", c.keysSQL())
 	g.compare("verify")
 }
 

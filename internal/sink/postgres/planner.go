@@ -9,12 +9,15 @@ func (s *script) begin(synchronous string) {
 	s.addAll("BEGIN ISOLATION LEVEL READ COMMITTED", // a role's default may differ
 		"SET LOCAL synchronous_commit = "+synchronous,
 		"SET LOCAL client_min_messages = error", // a trigger may warn for each row
-		"SET LOCAL extra_float_digits = 1",      // a double's text has all its digits
-		"SET LOCAL jit = off",                   // compiling a statement of many columns takes longer than running it
+		allDigits,
+		"SET LOCAL jit = off", // compiling a statement of many columns takes longer than running it
 		// The planner assumes that a scan of a table that was empty at the last vacuum or analyze is free: it would
 		// scan the rows inserted so far for each staged row.
 		"SET LOCAL enable_seqscan = off")
 }
+
+// allDigits makes a double's text have all its digits.
+const allDigits = "SET LOCAL extra_float_digits = 1"
 
 // joins are for a flush. Hash and merge joins would read the whole table, and lose the order of the keys. If statistics
 // consider a table empty, each staged row would be compared with all rows of a materialized one.
