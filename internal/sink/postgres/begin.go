@@ -103,12 +103,14 @@ const stoppedAfter = time.Minute
 
 // lockTables adds the advisory locks between flushes: exclusive for tables that this flush needs for itself, shared for
 // the others. A piecewise flush needs the tables that may reject rows for itself: it writes messages in feed order, so
-// two such flushes could deadlock on each other's rows. For versions see [part.exclusive].
+// two such flushes could deadlock on each other's rows. Sets are written by one flush at a time: rows of one set that two
+// insert do not see each other, and the row that has the set is not locked if it does not change. For versions see
+// [part.exclusive].
 func (a *attempt) lockTables() {
 	locks := map[int64]bool{} // by number; true: exclusive
 	for _, p := range a.parts {
 		if p.b.Used() {
-			locks[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = a.piecewise && p.b.Table.HasConstraints
+			locks[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = p.isSet || a.piecewise && p.b.Table.HasConstraints
 		}
 		if p.b.Versioned() && (p.b.Used() || len(p.ddl) > 0) {
 			locks[a.d.versionsLock(&p.after)] = p.exclusive()

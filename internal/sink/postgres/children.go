@@ -148,19 +148,6 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 	return all, nil
 }
 
-// lockSets adds statements that make other writers of the swept sets wait. Rows of one set that two writers insert at
-// the same time do not see each other. Locking only the rows could deadlock: the row that has the set is not locked if
-// it does not change.
-func (a *attempt) lockSets() {
-	locks := map[int64]bool{}
-	for _, p := range a.parts {
-		if p.isSet && p.plan != nil && p.plan.acts.sweeps > 0 {
-			locks[lockNumber("sets", a.d.schema, a.d.fullName(&p.after))] = true
-		}
-	}
-	a.script.lockAll(locks)
-}
-
 // explode makes the rows of other tables that are values in a part's rows, as they are written, and makes these tables'
 // parts write them.
 func (a *attempt) explode(x *fold.Explosion, table int) error {

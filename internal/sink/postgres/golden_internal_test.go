@@ -298,7 +298,6 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 		err = errors.Join(err, a.useResults(r))
 	}
 	err = errors.Join(err, a.decide())
-	a.lockSets()
 	a.writeParts()
 	if g.whole {
 		err = errors.Join(err, a.end(f.Rejects))

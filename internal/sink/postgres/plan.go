@@ -77,7 +77,6 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	if err := a.decide(); err != nil {
 		return err
 	}
-	a.lockSets()
 	a.writeParts()
 	return nil
 }

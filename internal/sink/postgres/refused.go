@@ -201,7 +201,6 @@ func (c *pieces) probe() error {
 		return err
 	}
 	c.next()
-	c.lockSets() // for all pieces
 	for _, p := range c.parts {
 		if p.plan == nil {
 			continue

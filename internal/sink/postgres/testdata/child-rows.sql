@@ -1,8 +1,6 @@
 -- An order has the items of its last message.
 --   {"id":1,"items":[{"sku":"y","taxes":[{"code":"b"}]}]}
 --   {"id":2,"op":"delete"}
-SELECT pg_advisory_xact_lock(-2329485607067932311);
-SELECT pg_advisory_xact_lock(2364032841942519098);
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
   n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,

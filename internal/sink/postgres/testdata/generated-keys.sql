@@ -1,7 +1,5 @@
 -- Items name their order by a key that the database generates.
 --   {"id":1,"items":[{"sku":"x"}]}
-SELECT pg_advisory_xact_lock(-2329485607067932311);
-SELECT pg_advisory_xact_lock(2364032841942519098);
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
   n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
