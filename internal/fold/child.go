@@ -219,12 +219,6 @@ func (b *Batch) Exploded() *Batch { return b.sets.rows }
 // Has reports whether the batch has a row with the key.
 func (b *Batch) Has(key []byte) bool { return b.rows.find(key) != nil }
 
-// ParentRow returns the parent of a row of the batch; parents is the batch of the parent table. It is nil if that has
-// no such row.
-func (b *Batch) ParentRow(r *Row, parents *Batch) *Row {
-	return parents.rows.find(AppendKey(nil, &parents.Table, b.parentKey(r)))
-}
-
 // setRows are the rows of a table of sets, as an [Explosion] makes them.
 type setRows struct {
 	rows   *Batch // nil until the first use
@@ -241,29 +235,35 @@ func (s *setRows) reset() {
 // An Explosion makes the rows of sets, in [Batch.Exploded] of their batches.
 type Explosion struct {
 	batches []*Batch
-	folders []*Folder // by table; nil if the last Explode made no rows for it
+	folders Folders // by table; nil if its rows are in no set
 	explode Exploder
 }
 
 // NewExplosion returns an Explosion for the tables of the database. The rows it makes have all columns, including
 // columns that others added and the run does not know.
 func NewExplosion(batches []*Batch, table func(i int) *schema.Table) *Explosion {
+	x := &Explosion{batches: batches, folders: make(Folders, len(batches))}
 	for i, b := range batches {
 		if b.Child == nil || !b.Child.Set {
 			continue
 		}
-		whole := b.Table.Clone()
+		whole, from := b.Table.Clone(), b.relations.nested
 		for j, c := range table(i).Columns {
 			if b.Limits.Find(&whole, c.Name, j) < 0 {
 				whole.Columns = append(whole.Columns, c)
 			}
 		}
+		o := from.folders[i].opt
+		o.UnknownFields, o.Log = IgnoreUnknown, slog.New(slog.DiscardHandler) // logged before, when the rows were checked
+		x.folders[i] = NewFolder(from.folders[i].fields.names, whole, o)
+		x.folders[i].table.HasConstraints = false // the parent's message is kept, and that is enough
 		if b.sets.rows == nil {
 			b.sets.rows = &Batch{}
 		}
 		b.emptyExploded(whole)
+		x.explode = from.Exploder(x.folders.sameKey)
 	}
-	return &Explosion{batches: batches}
+	return x
 }
 
 func (b *Batch) emptyExploded(table schema.Table) {
@@ -277,22 +277,15 @@ func (b *Batch) emptyExploded(table schema.Table) {
 // [Resolver]'s version of it.
 func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 	batches := x.batches
-	x.folders, x.explode = make([]*Folder, len(batches)), nil
 	columns := map[int]int{} // the columns that hold the sets, by table
 	for i, b := range batches {
-		if b.Child == nil || !b.Child.Set || b.Child.Parent != parent && x.folders[b.Child.Parent] == nil {
+		if x.folders[i] == nil || Top(batches, i) != parent {
 			continue
 		}
-		x.begin(i)
+		b.emptyExploded(b.sets.rows.Table)
 		if b.Child.Parent == parent {
 			columns[i] = of.Limits.Find(&of.Table, b.relations.nested.SetColumn(i), 0)
-			if x.explode == nil {
-				x.explode = b.relations.nested.Exploder(func(table int, c *Change) string { return Folders(x.folders).sameKey(table, c) })
-			}
 		}
-	}
-	if x.explode == nil {
-		return nil
 	}
 	parentKey := make([][]byte, len(of.Table.Key))
 	for _, r := range rows {
@@ -322,18 +315,6 @@ func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 		}
 	}
 	return nil
-}
-
-// begin prepares a table for its rows.
-func (x *Explosion) begin(table int) {
-	b := x.batches[table]
-	e := b.sets.rows
-	b.emptyExploded(e.Table)
-	o := b.relations.nested.folders[table].opt
-	o.UnknownFields, o.Log = IgnoreUnknown, slog.New(slog.DiscardHandler) // logged before, when the rows were checked
-	f := NewFolder(b.relations.nested.folders[table].fields.names, e.Table, o)
-	f.table.HasConstraints = false // the parent's message is kept, and that is enough
-	x.folders[table] = f
 }
 
 // add adds a row of a set.

@@ -22,7 +22,7 @@ type Folder struct {
 	added       addedColumns
 	rules       rules
 	fields      fieldSet
-	declared    declaredTypes
+	declared    *Declared // of the last change that has types
 
 	now   current
 	ahead [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
@@ -36,15 +36,6 @@ type addedColumns struct {
 	n          int
 	reachedMax bool // a field was ignored because of the maximum, and that was logged
 }
-
-// declaredTypes are the types that changes declared.
-type declaredTypes struct {
-	last  *Declared          // of the last change
-	known map[*Declared]bool // the columns hold values of these types
-}
-
-// maxDeclared is the maximum size of declaredTypes.known.
-const maxDeclared = 1000
 
 // current is what a folder knows about the change that it checked last.
 type current struct {
@@ -278,7 +269,7 @@ func (f *Folder) check(b *Batch, c *Change) error {
 	if b.arena.bytes() > maxArena {
 		return errFull
 	}
-	if c.Declared != f.declared.last {
+	if c.Declared != nil && c.Declared != f.declared {
 		f.declareAll(c.Declared)
 	}
 	f.now.before = f.extent()
@@ -557,13 +548,7 @@ func (f *Folder) discover(by *Change, name string) (int32, error) {
 
 // declareAll makes the columns hold values of the types that a change declares. The mapper has checked that they can.
 func (f *Folder) declareAll(d *Declared) {
-	if f.declared.last = d; d == nil || f.declared.known[d] {
-		return
-	}
-	if f.declared.known == nil || len(f.declared.known) >= maxDeclared {
-		f.declared.known = map[*Declared]bool{}
-	}
-	f.declared.known[d] = true
+	f.declared = d
 	for name, want := range d.Columns {
 		if at := f.opt.Limits.Find(&f.table, name, len(f.table.Columns)); at >= 0 && !f.table.Columns[at].Generated {
 			f.declare(&f.table.Columns[at], &want)
