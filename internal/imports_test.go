@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"internal/service":    {},
 	"internal/status/web": {"internal/feed", "internal/fold", "internal/status", "internal/quantity", "internal/sink"},
 	"internal/status":     {"internal/feed", "internal/fold", "internal/quantity", "internal/sink"},
-	"internal/status/metrics": {"internal/status", "github.com/prometheus/client_golang/prometheus",
+	"internal/status/metrics": {"internal/feed", "internal/sink", "internal/status", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},
 	"internal/pipeline":      {"internal/mapping/envelope", "internal/feed", "internal/fold", "internal/mapping", "internal/quantity", "internal/status", "internal/fold/schema", "internal/sink", "internal/source", "internal/spool", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 	"internal/sink/sinktest": {"internal/mapping/cast", "internal/mapping/envelope", "internal/feed", "internal/fold", "internal/test/foldtest", "internal/test/logtest", "internal/mapping", "internal/fold/merge", "internal/mapping/paths", "internal/fold/schema", "internal/sink", "internal/test/testcheck", "github.com/rogpeppe/go-internal/txtar"},

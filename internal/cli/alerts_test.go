@@ -62,7 +62,7 @@ func TestContrib_AlertsSayWhatReadyzSays(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			s := p.Snapshot()
-			text := strings.TrimSuffix(s.NotReady(), ", for 1m0s")
+			text := strings.TrimSuffix(s.NotReady, ", for 1m0s")
 			words := fmt.Sprintf(`"%s" }}%s`, cause, strings.TrimSuffix(text, " (connection)"))
 			if text == "" || !strings.Contains(rules, words) {
 				t.Errorf("the alert does not say %s", words)

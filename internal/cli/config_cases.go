@@ -106,7 +106,7 @@ func rejectedInCase(did *status.Snapshot) string {
 	var texts []string
 	for i := range did.Reasons {
 		r := &did.Reasons[i]
-		texts = append(texts, fmt.Sprintf("line %d%s: %s", r.First.Line, fold.ElementText(r.First.Element), clipped(r.First.Detail, shownDetail)))
+		texts = append(texts, fmt.Sprintf("line %d%s: %s", r.Line, fold.ElementText(r.Element), clipped(r.Detail, shownDetail)))
 	}
 	if len(texts) == 0 {
 		return ""

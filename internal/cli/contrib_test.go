@@ -46,7 +46,8 @@ func TestContrib_Prometheus(t *testing.T) {
 func exposed(t *testing.T) map[string][]string {
 	t.Helper()
 	p := status.New("t")
-	reg := metrics.New(metrics.Run{Job: "j", Progress: p, BySource: true, SpoolLimit: 1})
+	p.Describe(status.Run{Job: "j", BySource: true, SpoolLimit: 1})
+	reg := metrics.New(p)
 	for source, kind := range map[string]status.Kind{"a": status.Dialed, "b": status.Listening, "c": status.Partition} {
 		l := p.Open(source, kind)
 		defer l.Close()
@@ -56,7 +57,6 @@ func exposed(t *testing.T) map[string][]string {
 		l.Read(1, 1, true, time.Now())
 	}
 	p.Note(status.Ignored, "f", 1)
-	p.Note(status.Nulled, "t.c", 1)
 	reg.Database("weir_sqlite_wal_bytes", "Size.", func() int64 { return 1 })
 	reg.RejectsStored(1)
 	file := filepath.Join(t.TempDir(), "weir.prom")

@@ -21,7 +21,7 @@ import (
 type dryRun struct {
 	*env
 	to      settings.Destination
-	mapping *mapping.Mapping
+	plan    *settings.Plan
 	unused  *mapping.UnusedFinder
 	found   map[string]schema.Table
 	tables  []dryTable
@@ -139,7 +139,7 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *status.Progres
 	}
 	c, m := plan.Job, plan.Mapping
 	c.Log = e.log
-	d.mapping = m
+	d.plan = plan
 	if d.unused, err = mapping.NewUnusedFinder(m, caps.Limits); err != nil {
 		return err
 	}
@@ -175,12 +175,11 @@ func (d *dryRun) print(did *status.Snapshot) {
 	if n := did.Batches; n > 1 {
 		atMost = fmt.Sprintf(" at most (%s)", quantity.Count(n, "batch"))
 	}
-	say("-- %s: %s; %s rejected", quantity.Count(did.Lines, "line"), quantity.Count(did.Total().Messages, "message"), quantity.Count(did.Rejected, "line"))
+	say("-- %s: %s; %s rejected", quantity.Count(did.Lines, "line"), quantity.Count(did.Messages, "message"), quantity.Count(did.Rejected, "line"))
 	for _, r := range d.rejects {
 		say("-- line %d%s: %s", r.Line, fold.ElementText(r.Element), r.Detail)
 	}
-	note := func(text string) { say("-- %s", text) }
-	notesTo(note, note, did, d.mapping)
+	notesTo(func(text string, _ bool) { say("-- %s", text) }, did, d.plan)
 	if len(d.untaken) > 0 {
 		say("-- fields that no table takes: %s", someOf(d.untaken))
 	}

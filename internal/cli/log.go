@@ -6,13 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
-	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/status"
 )
 
 // A textHandler writes messages for people: the sentence alone, which names what the fields do.
@@ -109,51 +104,3 @@ func (e *env) logAs(o *settings.Output) {
 }
 
 const logPrefix = "weir: "
-
-const (
-	outageEvery = time.Minute      // how often an outage is logged
-	shortOutage = 10 * time.Second // shorter waits for other sessions are not logged
-)
-
-// An outageLog logs an outage of the database when it begins, once a minute, and when it ends.
-type outageLog struct {
-	log *slog.Logger
-	p   *status.Progress
-	to  string // the database, without a password
-
-	mu     sync.Mutex
-	last   status.Stall // the outage that was logged; zero if it has ended
-	logged time.Time    // when an outage was last logged
-}
-
-// note logs the outage if it is due.
-func (l *outageLog) note() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.p.Snapshot()
-	st := s.Unavailable()
-	switch {
-	case st.Err == nil && l.last.Err == nil:
-	case st.Err == nil:
-		lasted := time.Since(l.last.Since)
-		text := l.to + " can be written again"
-		if l.last.Err.Reason == "connection" {
-			text = "connected to " + l.to + " again"
-		}
-		l.log.Info(text+" after "+quantity.Duration(lasted), plainField, text, "reason", string(l.last.Cause), "seconds", int64(lasted.Seconds()))
-		l.last = st
-	case time.Since(l.logged) < outageEvery:
-	case st.Err.Unavailable() || time.Since(st.Since) >= shortOutage:
-		l.logged, l.last = time.Now(), st
-		l.log.Warn(st.String()+": "+st.Err.Error(), plainField, st.Text+": "+st.Err.Error(), "reason", string(st.Cause), "seconds", int64(time.Since(st.Since).Seconds()))
-	}
-}
-
-// retried counts and logs a failure before its retry; nil if the database answers again.
-func (l *outageLog) retried(e *sink.Error) {
-	l.p.Retry(e)
-	if e != nil {
-		l.log.Debug(fmt.Sprintf("%v; retrying", e), "attempt", e.Attempt)
-	}
-	l.note()
-}

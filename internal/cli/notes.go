@@ -2,9 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/status"
@@ -13,58 +15,44 @@ import (
 // shownUnmet is the maximum number of fields that are named.
 const shownUnmet = 10
 
-// notesTo reports what a run did not store as it came. warn gets what probably is a mistake.
-func notesTo(info, warn func(text string), did *status.Snapshot, m *mapping.Mapping) {
-	say := func(say func(string), kind status.NoteKind, format string) {
-		if counts := did.Notes[kind]; len(counts) > 0 {
-			say(fmt.Sprintf(format, someOf(counts)))
-		}
+// noteText says what was not stored as it came. warn is true if that is probably a mistake.
+func noteText(n *status.NoteText, plan *settings.Plan) (text string, warn bool) {
+	switch n.Kind {
+	case status.Passed:
+		return n.Text + ": " + quantity.Count(n.Total, "message"), false
+	case status.Ignored:
+		unasked := plan.Mapping.File == "" && slices.ContainsFunc(plan.Job.Tables, func(t pipeline.Table) bool { return t.Fold.UnknownFields == "" })
+		return fmt.Sprintf("%s: %s (--unknown-fields add adds columns: with --restart reread of all lines, with --accept-settings of later ones)", n.Text, someOf(n.Counts)), unasked
 	}
-	say(info, status.Ignored, "ignored, without a column: %s (--unknown-fields add --restart reread adds them)")
-	if n := did.Notes.Total(status.Passed); n > 0 {
-		info(fmt.Sprintf("ignored by %s: %s", ignoredBy(m), quantity.Count(n, "message")))
+	return n.Text + ": " + someOf(n.Counts), n.Kind == status.Lost || n.Kind == status.Nulled
+}
+
+// notesTo reports what a run did not store as it came, and fields that options name and no message had.
+func notesTo(say func(text string, warn bool), did *status.Snapshot, plan *settings.Plan) {
+	for _, n := range did.NoteTexts() {
+		say(noteText(&n, plan))
 	}
-	say(info, status.NoTable, "ignored"+noTableReason(m)+": %s")
-	say(info, status.Mismatched, "treated as absent, because a path enters a value that is not an object or array: %s")
-	say(warn, status.Lost, "values that were not kept: %s")
-	say(warn, status.Nulled, "values that do not fit their columns, stored as NULL: %s")
 	var absent []string
-	for i := range did.Unmet {
-		text, mistyped := unmetText(&did.Unmet[i])
+	for i, u := range did.Unmet {
 		if i == shownUnmet {
 			absent = append(absent, fmt.Sprintf("and %d more", len(did.Unmet)-i))
 			break
 		}
-		if mistyped {
-			warn("no message had the field " + text)
+		if u.Meant != "" { // it is probably mistyped
+			say("no message had the field "+u.String(), true)
 		} else { // it may just be missing from the input of this run
-			absent = append(absent, text)
+			absent = append(absent, u.String())
 		}
 	}
 	if len(absent) > 0 {
-		info("no message had " + strings.Join(absent, ", "))
+		say("no message had "+strings.Join(absent, ", "), false)
 	}
 }
 
-// unmetText describes a field that an option names and no message had. If it is probably mistyped, the text suggests
-// the right one.
-func unmetText(u *status.Unmet) (text string, mistyped bool) {
-	meant := settings.DidYouMean(u.Name, u.Siblings)
-	return fmt.Sprintf("%q (%s)%s", u.Field, u.Option, meant), meant != ""
-}
-
-// ignoredBy returns the setting that ignores messages by content.
-func ignoredBy(m *mapping.Mapping) string {
-	if m.File == "" {
-		return "--envelope " + m.Envelope.Preset
+func logNote(log *slog.Logger, text string, warn bool) {
+	if warn {
+		log.Warn(text)
+	} else {
+		log.Info(text)
 	}
-	return m.File
-}
-
-// noTableReason explains why messages match no table.
-func noTableReason(m *mapping.Mapping) string {
-	if m.File == "" {
-		return " by --when"
-	}
-	return ", no table takes them"
 }

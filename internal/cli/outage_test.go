@@ -82,9 +82,9 @@ func TestOutage_AllSaySo(t *testing.T) {
 		}
 	}
 	o.other.Refuse(false)
-	o.run.Says(`weir: connected to postgres://\S+ again after \d`)
+	o.run.Says(`weir: stall ended: waiting for the database \(connection\), for \d`)
 	o.Until("the second row", func() bool { return o.Ask("SELECT count(*) FROM t") == "2" })
-	if log := o.run.Log(); strings.Count(log, "waiting for the database") != 1 || strings.Contains(log, "stall ended") {
+	if log := o.run.Log(); strings.Count(log, "waiting for the database") != 2 || strings.Count(log, "stall ended") != 1 {
 		t.Errorf("it said\n%s", log)
 	}
 }

@@ -12,11 +12,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
@@ -66,8 +69,9 @@ var pageStates = []struct {
 		}
 		p.Note(status.Ignored, "squawk", 1_204)
 		p.Note(status.Ignored, "a_field_with_a_very_long_name_that_goes_on_and_on_and_on", 7)
+		p.Note(status.NoTable, "type=keepalive", 48)
 		p.Note(status.Nulled, "flights.altitude", 12)
-	}, "Fields without a column, ignored"},
+	}, "Ignored, without a column"},
 }
 
 // statePages renders the page in each state. Each run takes an hour of a fake clock.
@@ -76,8 +80,10 @@ func statePages(t *testing.T) map[string]string {
 	for _, state := range pageStates {
 		synctest.Test(t, func(t *testing.T) {
 			p := status.New("flights", "positions")
-			site := &statuspage.Site{Job: "flights", To: "postgres://db.example/flights", Version: "v1.0.0", Progress: p, Metrics: http.NotFoundHandler(),
-				BufferLimit: 64 << 20, SpoolLimit: 1 << 30, RejectsAt: "weir rejects --to postgres://db.example/flights"}
+			p.Describe(status.Run{Job: "flights", To: "postgres://db.example/flights", Host: "air1", Version: "v1.0.0", BufferLimit: 64 << 20, SpoolLimit: 1 << 30,
+				RejectsAt: "weir rejects --to postgres://db.example/flights", NoTable: ", no table takes them"})
+			site := &statuspage.Site{Progress: p, Metrics: http.NotFoundHandler()}
+			defer p.Watch()()
 			l := p.Open("tcp://feed.example:7001", status.Dialed)
 			p.SetConnections("tcp://feed.example:7001", 1)
 			var read int64
@@ -87,18 +93,14 @@ func statePages(t *testing.T) map[string]string {
 				l.Read(rows*2, rows*240, true, time.Now().Add(-lag))
 				read += rows * 2
 				l.Committed(read - 1_200)
-				p.Flushed(status.Flush{Took: 38 * time.Millisecond, Rows: int(rows), Tables: []status.TableFlush{
+				p.Flushed(status.Flush{Took: 38 * time.Millisecond, Rows: int(rows), Tables: []status.TableCounts{
 					{Messages: rows / 4, Rows: status.Rows{Inserted: rows / 90, Updated: rows / 8}},
 					{Messages: rows, Coalesced: rows / 3, Rows: status.Rows{Updated: rows / 2, Unchanged: rows / 9}}}})
-				site.Sample()
 				time.Sleep(time.Second)
 			}
 			state.happen(p, l)
 			if wait := 37 * time.Second; state.name != "running" && state.name != "bad" {
-				for range wait / time.Second {
-					site.Sample()
-					time.Sleep(time.Second)
-				}
+				time.Sleep(wait)
 			}
 			listener, err := statuspage.Listen("127.0.0.1:0")
 			testcheck.NoError(t, err)
@@ -125,11 +127,30 @@ func TestPage_States(t *testing.T) {
 		if r.URL.Path == "/page.js" {
 			return // the states do not change
 		}
-		http.ServeFile(w, r, filepath.Join("../web", filepath.Base(r.URL.Path)))
+		http.ServeFile(w, r, filepath.Join("../status/web", filepath.Base(r.URL.Path)))
 	}))
 	defer server.Close()
 	for _, state := range pageStates {
 		b.fits(server.URL, []string{"/" + state.name}, func(width int64) { b.says(state.says) })
+	}
+	// The tables share one grid, and a chart tells the value that is pointed at.
+	b.as(1400, "light")
+	b.open(server.URL + "/bad")
+	if edges := evaluate[string](b, "[...new Set([...document.querySelectorAll('tbody tr:first-child')].map(r => [r.getBoundingClientRect().left, r.getBoundingClientRect().right, r.cells[1].getBoundingClientRect().left].map(Math.round).join()))].join(' ')"); strings.Contains(edges, " ") {
+		t.Errorf("the tables and their first columns end at %s", edges)
+	}
+	if title := evaluate[string](b, "document.title"); title != "flights · air1 · weir" {
+		t.Errorf("the title is %s", title)
+	}
+	const shown = "[...document.querySelectorAll('.values span')].filter(s => s.offsetWidth > 0).map(s => s.innerText).join()"
+	if before := evaluate[string](b, shown); before != "" {
+		t.Errorf("before a chart is pointed at it says %s", before)
+	}
+	at := evaluate[[]float64](b, "(r => [r.left + r.width / 2, r.top + r.height / 2])(document.querySelector('.plot svg').getBoundingClientRect())")
+	_, err := chromedp.Call(b.ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: "mouseMoved", X: at[0], Y: at[1]})
+	testcheck.NoError(t, err)
+	if value := evaluate[string](b, shown); !regexp.MustCompile(`^\d(\.\d)?s, (29|30)m\d*s? ago$`).MatchString(value) {
+		t.Errorf("where the chart is pointed at it says %q", value)
 	}
 	folder, all := os.Getenv("WEIR_SCREENSHOTS"), true
 	if *testcheck.Update {

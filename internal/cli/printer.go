@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirsync/weir/internal/quantity"
@@ -54,153 +55,127 @@ func (l *statusLine) clear() {
 
 // A printer shows the progress of a run until it is closed.
 type printer struct {
-	p      *status.Progress
-	line   *statusLine
-	before counts // when the last status was shown
-	// stopped returns the signal that ended the run, or nil.
-	stopped func() os.Signal
-
-	stop chan struct{}
-	done chan struct{}
-	once sync.Once
-}
-
-type counts struct {
-	at    time.Time
-	lines int64
-	feed  time.Time // timestamp of the last message
+	*env
+	onTerminal bool // else in the log
+	printed    time.Time
+	closed     atomic.Bool
 }
 
 const (
-	lineEvery = 500 * time.Millisecond // on a terminal
-	logEvery  = 10 * time.Second       // elsewhere, in the first minute
-	logLater  = time.Minute            // after the first minute
+	logEvery = 10 * time.Second // outside a terminal, in the first minute
+	logLater = time.Minute      // after the first minute
 )
 
-func newPrinter(e *env, o *settings.Output, p *status.Progress) *printer {
-	out := &printer{p: p, line: e.line, stopped: e.stopped, stop: make(chan struct{}), done: make(chan struct{}), before: counts{at: time.Now()}}
+func newPrinter(e *env, o *settings.Output) *printer {
+	out := &printer{env: e, printed: time.Now()}
+	out.closed.Store(o.Quiet)
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
-	switch {
-	case o.Quiet:
-		close(out.done)
-	case o.LogFormat != settings.JSON && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd())):
-		e.line.width = e.width
-		go out.tick(lineEvery, func() { out.line.show(out.status()) })
-	default:
-		var logged time.Time
-		go out.tick(logEvery, func() {
-			if time.Since(p.Snapshot().Start) > logLater+logEvery/2 && time.Since(logged) < logLater-logEvery/2 {
-				return
-			}
-			logged = time.Now()
-			s := out.status()
-			e.log.Info(s.String(), append(s.fields(), plainField, "progress")...)
-		})
+	if !o.Quiet && o.LogFormat != settings.JSON && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd())) {
+		out.onTerminal, e.line.width = true, e.width
 	}
 	return out
 }
 
-func (o *printer) tick(every time.Duration, show func()) {
-	defer close(o.done)
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			show()
-		case <-o.stop:
-			return
-		}
+// print shows a snapshot if it is due.
+func (o *printer) print(s *status.Snapshot) {
+	every := logEvery
+	if s.Time.Sub(s.Started) > logLater {
+		every = logLater
+	}
+	switch {
+	case o.closed.Load():
+	case o.onTerminal:
+		o.line.show(o.status(s))
+	case time.Since(o.printed) > every-status.Tick/2:
+		o.printed = time.Now()
+		o.log.Info(o.status(s).String(), plainField, "progress", "status", s)
 	}
 }
 
 // close ends the status line. It may be called twice.
 func (o *printer) close() {
-	o.once.Do(func() { close(o.stop) })
-	<-o.done
+	o.closed.Store(true)
 	o.line.mu.Lock()
 	defer o.line.mu.Unlock()
 	o.line.clear()
 }
 
-// status describes the progress since the last call.
-func (o *printer) status() statusParts {
-	s := o.p.Snapshot()
-	now, before, t := counts{time.Now(), s.Lines, s.FeedTime}, o.before, s.Total()
-	elapsed := now.at.Sub(before.at)
-	rate := float64(now.lines-before.lines) / elapsed.Seconds()
-	o.before = now
-	var is statusParts
-	is.add(1, quantity.Count(now.lines, "line"), "lines", now.lines)
-	is.add(5, quantity.Grouped(int64(rate))+"/s", "lines_per_second", int64(rate))
-	is.add(8, quantity.Count(t.Total(), "row"), "rows", t.Total())
-	if t.Messages > 0 {
-		is.add(10, fmt.Sprintf("%.0f %% folded", 100*float64(t.Coalesced)/float64(t.Messages)), "coalesced_messages", t.Coalesced)
+// status describes the progress.
+func (o *printer) status(s *status.Snapshot) (is statusParts) {
+	is.add(1, quantity.Count(s.Lines, "line"))
+	is.add(5, quantity.Grouped(int64(s.LinesPerSecond))+"/s")
+	is.add(8, quantity.Count(s.Written(), "row"))
+	if s.Messages > 0 {
+		is.add(10, fmt.Sprintf("%.0f %% folded", 100*float64(s.Coalesced)/float64(s.Messages)))
 	}
 	if s.Rejected > 0 {
-		is.add(3, quantity.Grouped(s.Rejected)+" rejected", "rejected", s.Rejected)
+		is.add(3, quantity.Grouped(s.Rejected)+" rejected")
 	}
-	if what := waitsFor(&s); what != "" {
-		is.add(0, what, "waits_for", what)
+	for _, n := range s.NoteTexts() {
+		if n.Short != "" {
+			is.add(3, quantity.Grouped(n.Total)+" "+n.Short)
+		}
 	}
-	if what := partitions(&s); what != "" {
-		is.add(6, what, "partitions", s.OpenPartitions(), "group_partitions", s.Group.Partitions)
+	waits := waitsFor(s)
+	if waits != "" {
+		is.add(0, waits)
 	}
-	if what := writing(&s); what != "" {
-		is.add(2, what, "flush_rows", s.Writing.Rows, "flush_sent_rows", s.Writing.Sent)
+	if what := partitions(s); what != "" {
+		is.add(6, what)
+	}
+	if what := writing(s); what != "" {
+		is.add(2, what)
 	}
 	if o.stopped() != nil {
 		is.add(0, "stopping (Ctrl-C: at once)")
 	}
 	if s.Spool > 1e6 {
-		is.add(7, "spool "+quantity.BinaryBytes(s.Spool), "spool_bytes", s.Spool)
+		is.add(7, "spool "+quantity.BinaryBytes(s.Spool))
 	}
-	lag := status.Lag(s.FeedTime)
-	records, ofKafka := s.LagRecords()
+	behind := s.LagSeconds != nil && *s.LagSeconds > 1
 	switch {
-	case ofKafka: // an old record may be the topic's last
-		is.add(4, "lag "+quantity.Count(records, "record"), "lag_records", records)
-	case lag != 0:
-		is.add(4, "lag "+quantity.Duration(lag), "lag_seconds", lag.Seconds())
+	case s.Kafka != nil: // an old record may be the topic's last
+		is.add(4, "lag "+quantity.Count(s.Kafka.LagRecords, "record"))
+		behind = behind && s.Kafka.LagRecords > 0
+	case s.LagSeconds != nil && *s.LagSeconds > 0:
+		is.add(4, "lag "+quantity.Seconds(*s.LagSeconds))
 	}
-	if lag > time.Second && (!ofKafka || records > 0) && !before.feed.IsZero() && now.feed.After(before.feed) {
-		switch speed := float64(now.feed.Sub(before.feed)) / float64(elapsed); { // seconds of the feed in a second
-		case speed >= 1.05:
-			is.add(9, fmt.Sprintf("catching up at %.1fx", speed))
-		case speed < 0.95:
-			is.add(9, fmt.Sprintf("falling behind at %.1fx", speed))
+	if behind && waits == "" && s.FeedSpeed > 0 {
+		switch {
+		case s.FeedSpeed >= 1.05:
+			is.add(9, fmt.Sprintf("catching up at %.1fx", s.FeedSpeed))
+		case s.FeedSpeed < 0.95:
+			is.add(9, fmt.Sprintf("falling behind at %.1fx", s.FeedSpeed))
 		}
 	}
-	if s.LastFlush > 0 {
-		is.add(11, "flush "+quantity.Duration(s.LastFlush), "last_flush_seconds", s.LastFlush.Seconds())
+	if f := s.LastFlush; f != nil {
+		is.add(11, "flush "+quantity.Seconds(f.Seconds))
 	}
-	is.addFiles(&s.Files, now.at.Sub(s.Start))
+	is.addFiles(&s.Files)
 	return is
 }
 
 // addFiles adds the progress with files.
-func (s *statusParts) addFiles(f *status.Files, elapsed time.Duration) {
+func (s *statusParts) addFiles(f *status.Files) {
 	if f.Number > 1 {
-		s.add(6, fmt.Sprintf("file %s of %s", quantity.Grouped(int64(min(f.Ended+1, f.Number))), quantity.Grouped(int64(f.Number))), "files_ended", f.Ended, "files", f.Number)
+		s.add(6, fmt.Sprintf("file %s of %s", quantity.Grouped(min(f.Ended+1, f.Number)), quantity.Grouped(f.Number)))
 	}
 	if f.Size == 0 || f.Offset == 0 {
 		return
 	}
-	s.add(2, fmt.Sprintf("%.0f %%", min(100, 100*float64(f.Offset)/float64(f.Size))), "offset_bytes", f.Offset, "size_bytes", f.Size)
-	if f.Offset <= f.Before {
-		return
-	}
-	if left := time.Duration(float64(elapsed) * float64(f.Size-f.Offset) / float64(f.Offset-f.Before)); left >= time.Second {
-		s.add(6, "ETA "+quantity.Duration(left.Round(time.Second)), "seconds_left", int64(left.Seconds()))
+	s.add(2, fmt.Sprintf("%.0f %%", min(100, 100*float64(f.Offset)/float64(f.Size))))
+	if f.SecondsLeft >= 1 {
+		s.add(6, "ETA "+quantity.Seconds(math.Round(f.SecondsLeft)))
 	}
 }
 
 // waitsFor returns what a run waits for, as /readyz does, or "".
 func waitsFor(s *status.Snapshot) string {
-	if why := s.NotReady(); why != "" {
-		return why
+	if s.NotReady != "" {
+		return s.NotReady
 	}
-	for _, l := range s.Lanes {
+	for i := range s.Lanes {
+		l := &s.Lanes[i]
 		switch {
 		case !l.Open || l.Kind == status.File:
 		case l.Kind == status.Listening && l.Connections == 0:
@@ -214,45 +189,35 @@ func waitsFor(s *status.Snapshot) string {
 
 // partitions returns how many partitions a group member reads, or "".
 func partitions(s *status.Snapshot) string {
-	if s.Group.Partitions == 0 {
+	if s.Kafka == nil || s.Kafka.GroupPartitions == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %s", s.OpenPartitions(), quantity.Count(int64(s.Group.Partitions), "partition"))
+	return fmt.Sprintf("%d of %s", s.Kafka.Partitions, quantity.Count(s.Kafka.GroupPartitions, "partition"))
 }
 
 // writing returns the progress of the current flush; "" if there is none, or it has just begun.
 func writing(s *status.Snapshot) string {
+	w := s.LongWriting()
 	switch {
-	case s.Writing.Began.IsZero() || time.Since(s.Writing.Began) < status.LongFlush:
+	case w == nil:
 		return ""
-	case s.Writing.Search() != "":
-		return s.Writing.Search()
-	case s.Writing.Sent == s.Writing.Rows:
-		return "writing " + quantity.Count(int64(s.Writing.Rows), "row") + ", all sent"
+	case w.Search != "":
+		return w.Search
+	case w.Sent == w.Rows:
+		return "writing " + quantity.Count(w.Rows, "row") + ", all sent"
 	}
-	return fmt.Sprintf("writing %s, %s sent", quantity.Count(int64(s.Writing.Rows), "row"), quantity.Grouped(int64(s.Writing.Sent)))
+	return fmt.Sprintf("writing %s, %s sent", quantity.Count(w.Rows, "row"), quantity.Grouped(w.Sent))
 }
 
 // statusParts are a status line in parts.
 type statusParts []statusPart
 
 type statusPart struct {
-	rank   int // if there is no room, the part with the highest rank is omitted first
-	text   string
-	fields []any // the part in a JSON log: names and values
+	rank int // if there is no room, the part with the highest rank is omitted first
+	text string
 }
 
-func (s *statusParts) add(rank int, text string, fields ...any) {
-	*s = append(*s, statusPart{rank, text, fields})
-}
-
-// fields returns the fields of all parts.
-func (s statusParts) fields() (all []any) {
-	for i := range s {
-		all = append(all, s[i].fields...)
-	}
-	return all
-}
+func (s *statusParts) add(rank int, text string) { *s = append(*s, statusPart{rank, text}) }
 
 func (s statusParts) String() string {
 	texts := make([]string, len(s))

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/status"
@@ -21,11 +23,14 @@ func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := status.New("t")
 		var stopped os.Signal
-		o := &printer{p: p, stopped: func() os.Signal { return stopped }, before: counts{at: time.Now()}}
+		o := &printer{env: &env{stopped: func() os.Signal { return stopped }}}
+		defer p.Watch()()
 		want := func(s string) {
 			t.Helper()
 			time.Sleep(time.Second)
-			if got := o.status().String(); got != s {
+			synctest.Wait()
+			did := p.Snapshot()
+			if got := o.status(&did).String(); got != s {
 				t.Errorf("\n%s, want\n%s", got, s)
 			}
 		}
@@ -36,54 +41,58 @@ func TestStatus(t *testing.T) {
 		file := p.Open("f.jsonl", status.File)
 		file.Locate(0, func() (int64, int64) { return 1000, 1000 }) // all of it was read ahead
 		file.Read(3000, 250, true, time.Time{})
-		want("3,000 lines  3,000/s  0 rows  25 %  ETA 9s")
+		want("3,000 lines  1,000/s  0 rows  25 %  ETA 9s")
 		file.Reject(&fold.Reject{Table: 0, Reason: feed.NotJSON})
-		p.Flushed(status.Flush{Took: 20 * time.Millisecond, Tables: []status.TableFlush{{Messages: 4, Coalesced: 1, Rows: status.Rows{Inserted: 2, Unchanged: 1}}}})
+		p.Note(status.NoTable, "type=x", 1200)
+		p.Note(status.Ignored, "x", 2)
+		p.Flushed(status.Flush{Took: 20 * time.Millisecond, Tables: []status.TableCounts{{Messages: 4, Coalesced: 1, Rows: status.Rows{Inserted: 2, Unchanged: 1}}}})
 		p.SetSpool(3e6)
 		file.Close()
-		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  spool 2.9 MiB  flush 20ms")
+		want("3,000 lines  750/s  2 rows  25 % folded  1 rejected  2 without a column  1,200 for no table  spool 2.9 MiB  flush 20ms")
 		p.SetSpool(0)
 
 		// The feed's timestamps advance by ten minutes in ten seconds; then its clock is ahead.
 		live, began := p.Open("tcp://a:1", status.Dialed), time.Now().Add(-time.Hour)
+		const is = "0/s  2 rows  25 % folded  1 rejected  2 without a column  1,200 for no table"
 		p.SetConnections("tcp://a:1", 1)
 		live.Read(0, 0, true, began)
-		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 1h  flush 20ms")
+		want("3,000 lines  60" + is + "  lag 1h  flush 20ms")
 		time.Sleep(9 * time.Second)
 		live.Read(0, 0, true, began.Add(10*time.Minute))
-		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  catching up at 60.0x  flush 20ms")
-		live.Read(0, 0, true, began.Add(10*time.Minute+600*time.Millisecond))
-		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 50m11s  falling behind at 0.6x  flush 20ms")
+		want("3,000 lines  " + is + "  lag 50m11s  catching up at 60.0x  flush 20ms")
+		time.Sleep(9 * time.Second)
+		live.Read(0, 0, true, began.Add(10*time.Minute+6*time.Second))
+		want("3,000 lines  " + is + "  lag 50m15s  falling behind at 0.6x  flush 20ms")
+		p.SetConnections("tcp://a:1", 0) // which the speed of before says nothing about
+		want("3,000 lines  " + is + "  not connected to tcp://a:1  lag 50m16s  flush 20ms")
+		p.SetConnections("tcp://a:1", 1)
 		live.Read(0, 0, true, time.Now().Add(time.Minute))
-		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  flush 20ms")
+		want("3,000 lines  " + is + "  flush 20ms")
 
 		// What counts of a topic is its records: the last one may be old.
 		topic := p.Open("kafka://c/t/0", status.Partition)
 		topic.Partition("t", "0", func() int64 { return 7 }, func() bool { return true })
 		topic.Read(0, 0, true, began)
-		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  lag 7 records  flush 20ms")
+		want("3,000 lines  " + is + "  lag 7 records  flush 20ms")
 		topic.Close()
 		live.Read(0, 0, true, time.Now().Add(time.Minute))
 		stopped = os.Interrupt
-		want("3,000 lines  0/s  3 rows  25 % folded  1 rejected  stopping (Ctrl-C: at once)  flush 20ms")
+		want("3,000 lines  " + is + "  stopping (Ctrl-C: at once)  flush 20ms")
 	})
 }
 
-// Files that have not begun count too. What an earlier run has read does not affect the estimate of the remaining time.
 func TestStatus_Files(t *testing.T) {
 	f := func(files status.Files, want string) {
 		t.Helper()
 		var s statusParts
-		if s.addFiles(&files, 10*time.Second); s.String() != want {
+		if s.addFiles(&files); s.String() != want {
 			t.Errorf("%+v: %q, want %q", files, s, want)
 		}
 	}
 	f(status.Files{}, "")
-	f(status.Files{Number: 1, Offset: 500, Size: 1000}, "50 %  ETA 10s")
-	f(status.Files{Number: 2000, Ended: 1000, Offset: 500, Size: 1000}, "file 1,001 of 2,000  50 %  ETA 10s")
+	f(status.Files{Number: 1, Offset: 500, Size: 1000, SecondsLeft: 10.2}, "50 %  ETA 10s")
+	f(status.Files{Number: 2000, Ended: 1000, Offset: 500, Size: 1000, SecondsLeft: 0.4}, "file 1,001 of 2,000  50 %")
 	f(status.Files{Number: 2, Ended: 2, Offset: 1000, Size: 1000}, "file 2 of 2  100 %")
-	f(status.Files{Number: 2, Ended: 1, Offset: 750, Size: 1000, Before: 500}, "file 2 of 2  75 %  ETA 10s")
-	f(status.Files{Number: 2, Ended: 1, Offset: 500, Size: 1000, Before: 500}, "file 2 of 2  50 %")
 }
 
 // The status says what the run is waiting for, and the progress of a long flush.
@@ -110,7 +119,7 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 		time.Sleep(2*time.Minute + 5*time.Second)
 		p.Retry(&sink.Error{Reason: "connection"})
 		want("waiting for the database (connection), for 2m5s")
-		p.Flushed(status.Flush{Tables: make([]status.TableFlush, 1)})
+		p.Flushed(status.Flush{Tables: make([]status.TableCounts, 1)})
 		want("")
 		p.Flushing(10_000)
 		want("")
@@ -161,50 +170,72 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// A lost connection is logged at once, then once a minute, and when the database is back; a lock only if it lasts.
-func TestOutageLog(t *testing.T) {
+// A lost connection is logged at once, then once a minute, and when it is back; a lock only if it lasts.
+func TestRunLog_Stalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		p := status.New("t")
-		l := &outageLog{log: slog.New(&textHandler{w: &log, level: slog.LevelInfo}), p: p, to: "DB"}
+		l := newRunLog(t.Context(), slog.New(&textHandler{w: &log, level: slog.LevelInfo}), &settings.Plan{})
+		defer p.Watch(l.watch)()
 		fails := func(reason string, seconds int) { // once a second
 			for n := range seconds {
-				e := &sink.Error{Class: sink.Transient, Reason: reason, Err: errors.New("it failed"), Attempt: n + 1}
-				l.retried(e)
+				p.Retry(&sink.Error{Class: sink.Transient, Reason: reason, Err: errors.New("it failed"), Attempt: n + 1})
 				time.Sleep(time.Second)
 			}
-			l.retried(nil)
+			p.Retry(nil)
+			time.Sleep(500 * time.Millisecond)
 		}
 		says := func(want ...string) {
 			t.Helper()
+			synctest.Wait()
 			if got := strings.TrimSpace(log.String()); got != strings.Join(want, "\n") {
 				t.Errorf("it says\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 			}
 			log.Reset()
 		}
+		time.Sleep(time.Millisecond) // between two snapshots
 		fails("connection", 192)
-		const waiting = "warning: waiting for the database (connection)"
-		says(waiting+": it failed", waiting+", for 1m0s: it failed", waiting+", for 2m0s: it failed", waiting+", for 3m0s: it failed", "connected to DB again after 3m12s")
+		const waiting, ended = "waiting for the database (connection)", "stall ended: waiting for the database "
+		says("warning: "+waiting+": it failed", "warning: "+waiting+", for 1m0s: it failed", "warning: "+waiting+", for 2m0s: it failed", "warning: "+waiting+", for 3m0s: it failed", ended+"(connection), for 3m12s")
 		time.Sleep(time.Minute)
 		for range 30 { // in a minute
 			fails("connection", 1)
-			time.Sleep(time.Second)
+			time.Sleep(500 * time.Millisecond)
 		}
-		says(waiting+": it failed", "connected to DB again after 1s")
+		says("warning: "+waiting+": it failed", ended+"(connection), for 1s")
 		time.Sleep(time.Minute)
 		fails("locked", 9)
 		says()
 		fails("locked", 12)
-		says("warning: waiting for the database (locked), for 10s: it failed", "DB can be written again after 12s")
-		time.Sleep(time.Minute)
-		fails("disk_full", 12)
-		says("warning: waiting for the database (disk full): it failed", "DB can be written again after 12s")
+		says("warning: waiting for the database (locked), for 10s: it failed", ended+"(locked), for 12s")
 		time.Sleep(time.Minute)
 		p.DatabaseProbed(&sink.Error{Class: sink.Transient, Reason: "connection", Err: errors.New("it failed")}) // by a run that is idle
-		l.note()
+		time.Sleep(time.Second)
 		p.DatabaseProbed(nil)
-		l.note()
-		says(waiting+": it failed", "connected to DB again after 0s")
+		time.Sleep(time.Second)
+		says("warning: "+waiting+": it failed", ended+"(connection), for 1s")
+	})
+}
+
+// What is not stored is logged when the first of its kind and when further names come up, at most once a minute.
+func TestRunLog_Notes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		p := status.New("t")
+		p.Describe(status.Run{NoTable: ", no table takes them"})
+		l := newRunLog(t.Context(), slog.New(&textHandler{w: &log, level: slog.LevelInfo}), &settings.Plan{Mapping: &mapping.Mapping{File: "weir.yaml"}})
+		defer p.Watch(l.watch)()
+		for n := range 600 {
+			p.Note(status.NoTable, fmt.Sprintf("type=%d", n/200), 1)
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if want := `ignored, no table takes them: "type=0" (1)
+ignored, no table takes them: "type=0" (200), "type=1" (1)
+ignored, no table takes them: "type=0" (200), "type=1" (200), "type=2" (1)
+`; log.String() != want {
+			t.Errorf("it says\n%s", log.String())
+		}
 	})
 }
 
@@ -217,15 +248,15 @@ func TestPrinter_LinesAMinute(t *testing.T) {
 			e := &env{stderr: &log, log: slog.New(newJSONHandler(&log, slog.LevelInfo)), line: &statusLine{w: &log}, stopped: func() os.Signal { return nil }}
 			p := status.New("t")
 			p.Open("-", status.Waiting).Read(1234, 10, true, time.Time{})
-			out := newPrinter(e, &o, p)
+			out := newPrinter(e, &o)
+			stop := p.Watch(out.print)
 			time.Sleep(time.Hour)
-			synctest.Wait()
-			out.close()
+			stop()
 			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 			switch {
 			case o.Quiet && log.Len() > 0, !o.Quiet && (len(lines) < 60 || len(lines) > 66):
-				t.Errorf("in an hour it said\n%s", log.String())
-			case !o.Quiet && !strings.Contains(lines[0], `"msg":"progress","lines":1234,"lines_per_second":123,"rows":0}`):
+				t.Errorf("in an hour it said %d lines", len(lines))
+			case !o.Quiet && !strings.Contains(lines[0], `"msg":"progress","status":{"job":"`):
 				t.Errorf("fields: %s", lines[0])
 			}
 		})

@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/pipeline"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/settings"
-	"github.com/weirsync/weir/internal/status"
 )
 
 func TestRedacted_KnowsEveryFormOfAPassword(t *testing.T) {
@@ -21,8 +20,8 @@ func TestRedacted_KnowsEveryFormOfAPassword(t *testing.T) {
 				t.Errorf("%s: %v", to, err)
 			}
 		}
-		run := &syncRun{to: settings.Destination{Dest: to}, o: &settings.Spec{}, p: status.New(), metrics: newMetrics(&pipeline.Config{}, status.New())}
-		if got := run.site().To; got != want {
+		plan := &settings.Plan{To: settings.Destination{Dest: to}, Mapping: &mapping.Mapping{}}
+		if got := describeRun(&settings.Spec{}, plan).To; got != want {
 			t.Errorf("%s: the page shows %s, want %s", to, got, want)
 		}
 	}

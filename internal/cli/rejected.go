@@ -23,17 +23,16 @@ func rejectedText(o *settings.Spec, c *pipeline.Config, did *status.Snapshot) st
 	if did.Rejected == 1 {
 		were = "was"
 	}
-	reasons := slices.SortedStableFunc(slices.Values(did.Reasons), func(a, b status.Reason) int { return cmp.Compare(b.Count, a.Count) })
-	texts := make([]string, len(reasons))
-	for i := range reasons {
-		texts[i] = reasonText(o, keyOf(c), &reasons[i], len(c.Sources) > 1)
+	texts := make([]string, len(did.Reasons))
+	for i := range did.Reasons {
+		texts[i] = reasonText(o, keyOf(c), &did.Reasons[i], len(c.Sources) > 1)
 	}
 	at := c.Rejects.Show
 	if c.Rejects.To == pipeline.DiscardRejects {
 		at = "--rejects discard keeps none"
 	}
 	many := quantity.Grouped(did.Rejected)
-	if slices.ContainsFunc(did.Reasons, func(r status.Reason) bool { return r.First.Element > 0 }) { // a line has several messages
+	if slices.ContainsFunc(did.Reasons, func(r status.Reason) bool { return r.Element > 0 }) { // a line has several messages
 		many = quantity.Count(did.Rejected, "message")
 	}
 	return fmt.Sprintf("%s of %s %s rejected: %s. %s", many, quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), at)
@@ -49,35 +48,35 @@ func keyOf(c *pipeline.Config) []string {
 
 // reasonText describes a reason with its first line. several means that the run has several sources.
 func reasonText(o *settings.Spec, key []string, r *status.Reason, several bool) string {
-	detail := clipped(r.First.Detail, shownDetail)
-	what, place := detail, fmt.Sprintf("line %d", r.First.Line)
+	detail := clipped(r.Detail, shownDetail)
+	what, place := detail, fmt.Sprintf("line %d", r.Line)
 	records := sourceKinds.Type(r.Source) == source.Partition
 	if records {
-		place = fmt.Sprintf("offset %d", r.First.Offset)
+		place = fmt.Sprintf("offset %d", r.Offset)
 	}
-	place += fold.ElementText(r.First.Element)
+	place += fold.ElementText(r.Element)
 	if several || records { // offsets are per partition
 		place = r.Source + " " + place
 	}
-	if r.Count > 1 {
+	if r.Lines > 1 {
 		place = "first: " + place
 	}
 	if !r.Alike {
-		what, place = string(r.First.Reason), place+": "+detail
+		what, place = string(r.Reason), place+": "+detail
 	}
 	if hint := keyHint(o, key, r); hint != "" {
 		place += "; " + hint
 	}
-	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Count), what, place)
+	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Lines), what, place)
 }
 
 // keyHint names the fields of a message that lacks the key, and suggests one of them. "": something else is wrong.
 func keyHint(o *settings.Spec, key []string, r *status.Reason) string {
-	if r.First.Reason != feed.BadKey || o.Mapping != nil || o.Setting("row").IsSet() || o.Fold.Envelope != "" || !json.Valid(r.First.Text) {
+	if r.Reason != feed.BadKey || o.Mapping != nil || o.Setting("row").IsSet() || o.Fold.Envelope != "" || !json.Valid(r.Text) {
 		return ""
 	}
 	var names, shown []string
-	for w := feed.Walk(r.First.Text); w.Next(); {
+	for w := feed.Walk(r.Text); w.Next(); {
 		if w.Depth == 1 {
 			names = append(names, string(w.Name))
 			w.Raw() // not the JSON inside

@@ -18,11 +18,11 @@ const reportEvery = 5 * time.Second
 type reporter struct {
 	tell     func(state string) error
 	watchdog time.Duration
-	p        *status.Progress
+	reported time.Time
 	ready    sync.Once
 }
 
-// report reports to the service manager, if there is one, until stop is called.
+// report connects to the service manager, if there is one, and reports the end of ctx until stop is called.
 func (r *syncRun) report(ctx context.Context) (_ *reporter, stop func()) {
 	m, err := service.Connect(r.lookupEnv)
 	if err != nil {
@@ -31,16 +31,11 @@ func (r *syncRun) report(ctx context.Context) (_ *reporter, stop func()) {
 	if m == nil {
 		return nil, func() {}
 	}
-	rep := &reporter{tell: m.Tell, watchdog: m.Watchdog, p: r.p}
-	reporting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		rep.run(reporting, ctx.Done())
-	}()
-	return rep, func() {
-		cancel()
-		<-done
+	forget := context.AfterFunc(ctx, func() { _ = m.Tell("STOPPING=1") }) // a failed report does not end the run
+	return &reporter{tell: m.Tell, watchdog: m.Watchdog}, func() {
+		if forget() {
+			_ = m.Tell("STOPPING=1")
+		}
 		_ = m.Close()
 	}
 }
@@ -53,53 +48,43 @@ func (r *reporter) started() {
 	}
 }
 
-// run reports until ctx ends. stopping is closed when the run must stop.
-func (r *reporter) run(ctx context.Context, stopping <-chan struct{}) {
+// watch reports a snapshot if it is due.
+func (r *reporter) watch(s *status.Snapshot) {
+	if r == nil {
+		return
+	}
 	every := reportEvery
 	if r.watchdog > 0 {
 		every = min(every, r.watchdog/4)
 	}
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		_ = r.tell(r.state()) // a failed report does not end the run
-		select {
-		case <-t.C:
-		case <-stopping:
-			stopping = nil
-			_ = r.tell("STOPPING=1")
-		case <-ctx.Done():
-			if stopping != nil {
-				_ = r.tell("STOPPING=1")
-			}
-			return
-		}
+	if s.Time.Sub(r.reported) > every-status.Tick/2 {
+		r.reported = s.Time
+		_ = r.tell(r.state(s))
 	}
 }
 
 // state reports what the run does and, if it waits or makes progress, that it is alive. A flush without progress counts
 // as alive for half of the watchdog's time.
-func (r *reporter) state() string {
-	s := r.p.Snapshot()
-	what, unmoved := s.Unmoved(time.Now())
+func (r *reporter) state(s *status.Snapshot) string {
+	what, unmoved := s.Unmoved()
 	if r.watchdog > 0 && unmoved >= r.watchdog/2 {
 		return fmt.Sprintf("STATUS=%s has not moved for %v", what, unmoved.Round(time.Second))
 	}
-	status := s.NotReady()
-	if status == "" {
-		status = quantity.Count(s.Lines, "line")
+	text := s.NotReady
+	if text == "" {
+		text = quantity.Count(s.Lines, "line")
 		if s.Rejected > 0 {
-			status += ", " + quantity.Grouped(s.Rejected) + " rejected"
+			text += ", " + quantity.Grouped(s.Rejected) + " rejected"
 		}
-		if what := partitions(&s); what != "" {
-			status += ", " + what
+		if what := partitions(s); what != "" {
+			text += ", " + what
 		}
 		if !s.LastCommit.IsZero() {
-			status += ", last commit " + s.LastCommit.Format(time.TimeOnly)
+			text += ", last commit " + s.LastCommit.Local().Format(time.TimeOnly)
 		}
 	}
 	if r.watchdog > 0 {
-		return "STATUS=" + status + "\nWATCHDOG=1"
+		return "STATUS=" + text + "\nWATCHDOG=1"
 	}
-	return "STATUS=" + status
+	return "STATUS=" + text
 }

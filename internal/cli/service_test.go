@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/status"
+	"github.com/weirsync/weir/internal/status/metrics"
 )
 
 // A run that waits is alive, however long, as is a run whose database is unavailable. A run is not alive if its flush
@@ -24,21 +24,16 @@ func TestReporter_Watchdog(t *testing.T) {
 		p := status.New("t")
 		var mu sync.Mutex
 		var last string
-		alive, stops := 0, 0
-		r := &reporter{watchdog: time.Minute, p: p, tell: func(state string) error {
+		alive := 0
+		r := &reporter{watchdog: time.Minute, tell: func(state string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if last = state; strings.Contains(state, "\nWATCHDOG=1") {
 				alive++
 			}
-			if state == "STOPPING=1" {
-				stops++
-			}
 			return nil
 		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		stopping, done := make(chan struct{}), make(chan struct{})
-		go func() { defer close(done); r.run(ctx, stopping) }()
+		defer p.Watch(r.watch)()
 		// during calls step every second, and expects a watchdog message every five seconds, or none.
 		during := func(what string, seconds, want int, status string, step func()) {
 			t.Helper()
@@ -64,15 +59,10 @@ func TestReporter_Watchdog(t *testing.T) {
 		during("while the database is unavailable", 1000, 200, "waiting for the database (connection), for ", func() { p.Retry(&sink.Error{Reason: "connection"}) })
 		during("while the flush hangs", 60, 5, "a flush has not moved for 1m", func() { p.Step(true) })
 		p.FlushEnded()
-		p.Flushed(status.Flush{Tables: make([]status.TableFlush, 1)})
+		p.Flushed(status.Flush{Tables: make([]status.TableCounts, 1)})
 		during("after that", 10, 2, "1,200 lines, last commit ", func() { p.Step(true) })
 		p.Step(false)
 		during("when it has read all", 100, 20, "1,200 lines", func() {})
-		close(stopping)
-		cancel()
-		if <-done; stops != 1 {
-			t.Errorf("it said %d times that it stops", stops)
-		}
 	})
 }
 
@@ -120,11 +110,11 @@ func TestStoredRejects_DatabaseIsUnavailable(t *testing.T) {
 	}
 	p := status.New("t")
 	p.Open("f", status.Waiting)
-	run := &syncRun{env: e, to: to, p: p, metrics: newMetrics(&pipeline.Config{}, p)}
+	run := &syncRun{env: e, to: to, p: p, metrics: metrics.New(p)}
 	if err := run.storedRejects(t.Context()); err == nil {
 		t.Error("a database that is missing has answered")
 	}
-	if s := p.Snapshot(); s.NotReady() != "waiting for the database (connection)" {
-		t.Errorf("not ready: %q", s.NotReady())
+	if s := p.Snapshot(); s.NotReady != "waiting for the database (connection)" {
+		t.Errorf("not ready: %q", s.NotReady)
 	}
 }

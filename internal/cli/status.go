@@ -89,7 +89,7 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		_, err := fmt.Fprintf(e.stdout, "%s has not written to this database.\n", who)
 		return err
 	}
-	rows := [][]string{{"TABLE", "SOURCE", "LINE", "OFFSET", "BATCHES", "UPDATED", "JOB"}}
+	rows := [][]string{{"TABLE", "SOURCE", "LINE", "OFFSET", "UPDATED", "JOB"}}
 	jobs := st.Jobs
 	if !e.verbose {
 		jobs = groupFiles(jobs)
@@ -100,10 +100,10 @@ func (e *env) printStatus(st sink.Status, job string) error {
 			updated = j.Updated.Local().Format(time.DateTime)
 		}
 		if j.Source == "" { // no run resumes the job
-			rows = append(rows, []string{tables, "stdin", "", "", "", updated, printable(j.Job)})
+			rows = append(rows, []string{tables, "stdin", "", "", updated, printable(j.Job)})
 			continue
 		}
-		rows = append(rows, []string{tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), quantity.Grouped(j.Flushes), updated, printable(j.Job)})
+		rows = append(rows, []string{tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), updated, printable(j.Job)})
 	}
 	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	for _, row := range fitColumns(rows, e.lineRoom()) {
@@ -131,7 +131,7 @@ func fitColumns(rows [][]string, room int) [][]string {
 		}
 	}
 	left := leftFor(rows, sources, room)
-	for _, least := range []string{"BATCHES", "OFFSET", "JOB", "UPDATED", "LINE"} {
+	for _, least := range []string{"OFFSET", "JOB", "UPDATED", "LINE"} {
 		if left >= min(columnWidth(rows, sources), shortestSource) {
 			break
 		}
@@ -203,7 +203,7 @@ func groupFiles(jobs []sink.JobStatus) []sink.JobStatus {
 			sum.Updated = j.Updated
 			sum.Source = fmt.Sprintf("%s (%s, last %s)", filepath.Join(g.folder, "*"), quantity.Count(int64(n), "file"), filepath.Base(j.Source))
 		}
-		sum.Line, sum.Offset, sum.Flushes = sum.Line+j.Line, sum.Offset+j.Offset, sum.Flushes+j.Flushes
+		sum.Line, sum.Offset = sum.Line+j.Line, sum.Offset+j.Offset
 	}
 	return rows
 }

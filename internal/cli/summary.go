@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
@@ -16,75 +15,10 @@ import (
 	"github.com/weirsync/weir/internal/status"
 )
 
-// summary is the output of --summary json.
-type summary struct {
-	Table   string   `json:"table,omitempty"` // "" if there are several
-	Sources []string `json:"sources"`
-	Lines   int64    `json:"lines"`
-	// Uncommitted counts the lines that are not in the database because the run failed.
-	Uncommitted int64 `json:"uncommitted,omitempty"`
-	Bytes       int64 `json:"bytes"`
-	tableCounts
-	Rejected int64        `json:"rejected"`
-	Notes    status.Notes `json:"notes,omitempty"` // what was not stored as it came
-	// Unmet are the fields that options name and no message had.
-	Unmet   []string       `json:"unmet_fields,omitempty"`
-	Batches int64          `json:"batches"`
-	Seconds float64        `json:"seconds"`
-	Rate    float64        `json:"lines_per_second"`
-	Error   string         `json:"error,omitempty"`
-	Tables  []tableSummary `json:"tables,omitempty"` // if there are several
-}
-
-// tableSummary is the result for one of several tables.
-type tableSummary struct {
-	Table string `json:"table"`
-	tableCounts
-	Rejected int64 `json:"rejected"`
-}
-
-type tableCounts struct {
-	Messages  int64 `json:"messages"`
-	Coalesced int64 `json:"coalesced"`
-	Inserted  int64 `json:"inserted"`
-	Updated   int64 `json:"updated"`
-	Unchanged int64 `json:"unchanged"`
-	Deleted   int64 `json:"deleted"`
-}
-
-func newSummary(did *status.Snapshot, sources []string) *summary {
-	total := did.Total()
-	s := &summary{Sources: sources, Lines: did.Lines, Uncommitted: did.Pending, Bytes: did.Bytes, tableCounts: countsOf(&total), Rejected: did.Rejected, Notes: did.Notes, Batches: did.Batches, Seconds: time.Since(did.Start).Seconds()}
-	s.Rate = float64(s.Lines) / s.Seconds
-	if len(did.Tables) == 1 {
-		s.Table = did.Tables[0].Name
-		return s
-	}
-	for i := range did.Tables {
-		t := &did.Tables[i]
-		of := tableSummary{Table: t.Name, tableCounts: countsOf(t)}
-		for _, n := range t.Rejected {
-			of.Rejected += n
-		}
-		s.Tables = append(s.Tables, of)
-	}
-	return s
-}
-
-func countsOf(t *status.Table) tableCounts {
-	return tableCounts{t.Messages, t.Coalesced, t.Inserted, t.Updated, t.Unchanged, t.Deleted}
-}
-
 // summarize prints the result of a run.
-func (e *env) summarize(o *settings.Spec, plan *settings.Plan, c pipeline.Config, p *status.Progress, err error) {
-	did := p.Snapshot()
-	s := newSummary(&did, c.Sources)
-	for _, u := range did.Unmet {
-		s.Unmet = append(s.Unmet, u.Field)
-	}
-	if err != nil {
-		s.Error = err.Error()
-	}
+func (e *env) summarize(o *settings.Spec, plan *settings.Plan, p *status.Progress, err error) {
+	p.End(err)
+	s := p.Snapshot()
 	if o.Output.Summary == settings.JSON {
 		line, _ := json.Marshal(s) // a plain struct
 		to := e.stdout
@@ -97,10 +31,10 @@ func (e *env) summarize(o *settings.Spec, plan *settings.Plan, c pipeline.Config
 	if err != nil && s.Lines == 0 {
 		return
 	}
-	e.log.Info(e.wrapped(s.text(shownJob(&c))), plainField, "summary", "summary", s)
-	notesTo(func(text string) { e.log.Info(text) }, func(text string) { e.log.Warn(text) }, &did, plan.Mapping)
+	e.log.Info(e.wrapped(summaryText(&s)), plainField, "summary", "status", s)
+	notesTo(func(text string, warn bool) { logNote(e.log, text, warn) }, &s, plan)
 	if s.Rejected > 0 && o.Rejects.To != pipeline.FailRejects { // the error names the line
-		e.log.Warn(rejectedText(o, &c, &did), "rejected", s.Rejected, "lines", s.Lines)
+		e.log.Warn(rejectedText(o, &plan.Job, &s), "rejected", s.Rejected, "lines", s.Lines)
 	}
 }
 
@@ -170,25 +104,29 @@ func someOf(counts map[string]int64) string {
 	return strings.Join(names, ", ")
 }
 
-// text returns the summary: one line, and one more for each of several tables.
-func (s *summary) text(job string) string {
+// summaryText returns the summary: one line, and one more for each of several tables.
+func summaryText(s *status.Snapshot) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s (%s)", cmp.Or(s.Table, job), quantity.Count(s.Lines, "line"), quantity.Bytes(s.Bytes))
-	if s.Uncommitted > 0 {
-		fmt.Fprintf(&b, ", %s of them not committed,", quantity.Grouped(s.Uncommitted))
+	name := s.Job
+	if len(s.Tables) == 1 {
+		name = s.Tables[0].Name
 	}
-	fmt.Fprintf(&b, " in %s, %s/s",
-		quantity.Duration(time.Duration(s.Seconds*float64(time.Second))), quantity.Grouped(int64(s.Rate)))
-	fmt.Fprintf(&b, "; rows: %s; %s rejected; %s", s.rows(), quantity.Grouped(s.Rejected), quantity.Count(s.Batches, "batch"))
+	fmt.Fprintf(&b, "%s: %s (%s)", name, quantity.Count(s.Committed, "line"), quantity.Bytes(s.Bytes))
+	if s.Pending > 0 {
+		fmt.Fprintf(&b, ", and %s read but not committed,", quantity.Grouped(s.Pending))
+	}
+	fmt.Fprintf(&b, " in %s, %s/s; %s; %s", quantity.Seconds(s.Seconds), quantity.Grouped(int64(s.LinesPerSecond)), rowsText(&s.Rows, s.Rejected), quantity.Count(s.Batches, "batch"))
 	if s.Messages > 0 {
 		fmt.Fprintf(&b, ", %.0f %% of the messages folded", 100*float64(s.Coalesced)/float64(s.Messages))
 	}
-	for _, t := range s.Tables {
-		fmt.Fprintf(&b, "\n%s: rows: %s; %s rejected", t.Table, t.rows(), quantity.Grouped(t.Rejected))
+	for i := 0; len(s.Tables) != 1 && i < len(s.Tables); i++ {
+		t := &s.Tables[i]
+		fmt.Fprintf(&b, "\n%s: %s", t.Name, rowsText(&t.Rows, t.RejectedLines()))
 	}
 	return b.String()
 }
 
-func (t *tableCounts) rows() string {
-	return fmt.Sprintf("%s inserted, %s updated, %s unchanged, %s deleted", quantity.Grouped(t.Inserted), quantity.Grouped(t.Updated), quantity.Grouped(t.Unchanged), quantity.Grouped(t.Deleted))
+func rowsText(r *status.Rows, rejected int64) string {
+	return fmt.Sprintf("rows: %s inserted, %s updated, %s unchanged, %s deleted; %s rejected",
+		quantity.Grouped(r.Inserted), quantity.Grouped(r.Updated), quantity.Grouped(r.Unchanged), quantity.Grouped(r.Deleted), quantity.Grouped(rejected))
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -101,7 +100,8 @@ func (e *env) sync(ctx context.Context, o *settings.Spec, args []string) error {
 	}
 	c.Log = e.log
 	p := status.New(tables...)
-	out := newPrinter(e, &o.Output, p)
+	p.Describe(describeRun(o, plan))
+	out := newPrinter(e, &o.Output)
 	defer out.close()
 	for _, s := range o.Settings() {
 		if s.IsSet() || s.Why != "" {
@@ -110,6 +110,7 @@ func (e *env) sync(ctx context.Context, o *settings.Spec, args []string) error {
 	}
 	e.log.Debug("the other settings have their defaults: weir config print shows all")
 	if o.Table.DryRun {
+		defer p.Watch(out.print)()
 		return e.dryRun(ctx, plan, p, out)
 	}
 	if o.Output.MetricsFile != "" {
@@ -118,7 +119,7 @@ func (e *env) sync(ctx context.Context, o *settings.Spec, args []string) error {
 		}
 	}
 	limitMemory(c.Buffer)
-	run := &syncRun{env: e, o: o, plan: plan, to: plan.To, job: c, p: p, metrics: newMetrics(&c, p), out: out}
+	run := &syncRun{env: e, o: o, plan: plan, to: plan.To, job: c, p: p, metrics: metrics.New(p), out: out}
 	stop, err := run.serve(ctx)
 	if err == nil {
 		err = run.run(ctx)
@@ -152,17 +153,14 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	defer func() { err = r.stoppedIn(ctx, err) }()
 	manager, stop := r.report(ctx)
 	defer stop()
-	var stalls sync.WaitGroup
-	watching, unwatch := context.WithCancel(ctx)
-	outage := &outageLog{log: r.log, p: r.p, to: r.to.Shown()}
-	stalls.Go(func() { logStalls(watching, r.p, r.log, outage) })
-	ended := make(chan struct{})
-	stalls.Go(func() { logStop(ctx, ended, r.p, r.log) })
-	defer stalls.Wait()
-	defer close(ended)
-	defer unwatch()
+	log := newRunLog(ctx, r.log, r.plan)
+	defer r.p.Watch(r.out.print, log.watch, manager.watch)()
 	onRetry := func(failure *sink.Error) {
-		outage.retried(failure)
+		r.p.Retry(failure)
+		s := r.p.Snapshot()
+		if log.stalls(&s); failure != nil {
+			r.log.Debug(fmt.Sprintf("%v; retrying", failure), "attempt", failure.Attempt)
+		}
 		manager.started()
 	}
 	retry := sink.Retry{Patience: r.job.Source.RetryFor, OnRetry: onRetry, Stop: ctx}
@@ -202,7 +200,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	}
 	err = r.plan.AdviseGroup(err)
 	r.out.close()
-	r.summarize(r.o, r.plan, r.plan.Job, r.p, err)
+	r.summarize(r.o, r.plan, r.p, err)
 	switch {
 	case err != nil:
 		if stops := r.p.Snapshot().Stops; isFull(err) && ctx.Err() == nil && len(stops) > 0 && !slices.ContainsFunc(stops, func(s status.Stop) bool { return !s.Resumes }) {
@@ -264,13 +262,27 @@ func shownJob(c *pipeline.Config) string {
 	return c.Job
 }
 
-func newMetrics(c *pipeline.Config, p *status.Progress) *metrics.Registry {
+// describeRun returns what a run is called, and its limits.
+func describeRun(o *settings.Spec, plan *settings.Plan) status.Run {
+	c, m := &plan.Job, plan.Mapping
+	host, _ := os.Hostname() // an error leaves it out
 	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(name string) bool { return sourceKinds.Type(name).Live() })
-	run := metrics.Run{Job: shownJob(c), Progress: p, BySource: waits && len(c.Sources) > 1 || settings.IsKafka(c.Sources), BufferLimit: c.Buffer, Version: version, Commit: commit}
+	run := status.Run{Job: shownJob(c), To: plan.To.Shown(), Host: host, Version: version, Commit: commit, BufferLimit: c.Buffer,
+		RejectsAt: "--rejects " + string(o.Rejects.To), IgnoredBy: m.File, NoTable: ", no table takes them",
+		BySource: waits && len(c.Sources) > 1 || settings.IsKafka(c.Sources)}
 	if c.Spool.Dir != "" {
 		run.SpoolLimit = c.Spool.Max
 	}
-	return metrics.New(run)
+	if o.Rejects.To == pipeline.KeepRejects {
+		run.RejectsAt = c.Rejects.Show
+	}
+	if m.File == "" {
+		run.NoTable = " by --when"
+	}
+	if m.File == "" && m.Envelope != nil {
+		run.IgnoredBy = "--envelope " + m.Envelope.Preset
+	}
+	return run
 }
 
 // serve serves the status page and metrics of a run, if that is set, until stop is called.
@@ -297,23 +309,9 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 
 // site returns what a run serves.
 func (r *syncRun) site() *web.Site {
-	c := &r.job
-	s := &web.Site{Job: shownJob(c), To: r.to.Shown(), Version: version,
-		Records:  func(name string) bool { return c.Kind.Type(name) == source.Partition },
-		Progress: r.p, Metrics: r.metrics.Handler(), BufferLimit: c.Buffer}
-	if c.Spool.Dir != "" {
-		s.SpoolLimit = c.Spool.Max
-	}
-	s.Unmet = func() (texts []string) {
-		for _, u := range r.p.Snapshot().Unmet {
-			text, _ := unmetText(&u)
-			texts = append(texts, text)
-		}
-		return texts
-	}
-	s.RejectsAt = "--rejects " + string(r.o.Rejects.To)
+	s := &web.Site{Records: func(name string) bool { return r.job.Kind.Type(name) == source.Partition }, Progress: r.p, Metrics: r.metrics.Handler()}
 	if r.o.Rejects.To == pipeline.KeepRejects {
-		s.RejectsAt, s.LastRejects = c.Rejects.Show, r.lastRejects
+		s.LastRejects = r.lastRejects
 	}
 	return s
 }

@@ -149,7 +149,7 @@ func TestTerminal_TablesFit(t *testing.T) {
 	l.Write("feed-with-a-long-name.jsonl", `{"id":1,"text":"`+strings.Repeat("x", 300)+`"}`+"\n")
 	l.Start("sync", "feed-with-a-long-name.jsonl", "--to", "t.db", "--table", "flights").Exit(0)
 	for columns, want := range map[int]string{
-		200: `(?m)^TABLE +SOURCE +LINE +OFFSET +BATCHES +UPDATED +JOB *$`,
+		200: `(?m)^TABLE +SOURCE +LINE +OFFSET +UPDATED +JOB *$`,
 		80:  `(?m)^TABLE +SOURCE +LINE +OFFSET +UPDATED +JOB *\r?\nflights +….*name.jsonl +1 +\d+ +2.*flights *$`,
 		40:  `(?m)^TABLE +SOURCE +LINE *\r?\nflights +….*name.jsonl +1 *$`,
 	} {

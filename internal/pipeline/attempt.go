@@ -96,8 +96,10 @@ func (a *attempt) read(ctx context.Context) (err error) {
 			r.p.Stopped(l.stop(l.reading.pos))
 		}
 		l.progress.Close()
-		if err == nil {
-			l.progress.Drop() // there is nothing left to commit
+		if err == nil && ctx.Err() == nil {
+			l.progress.Done()
+		} else if err == nil {
+			l.progress.Drop()
 		}
 	}
 	return p.opener.close(err)

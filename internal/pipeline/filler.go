@@ -139,9 +139,7 @@ func (f *filler) handOver(flushing context.Context) error {
 	}
 	f.folding.folders.Seal(s.Set)
 	f.folding.noteUnmet()
-	if fresh := f.folding.noteIgnored(); s.period > 0 { // otherwise the summary names them
-		f.folding.warnIgnored(fresh)
-	}
+	f.folding.noteIgnored()
 	select {
 	case f.full <- s:
 	case <-flushing.Done():

@@ -106,9 +106,9 @@ func (f *flusher) resume(s *set) error {
 
 // flushed returns the counts of a flush.
 func flushed(s *fold.Set, res *sink.Result, took time.Duration) status.Flush {
-	f := status.Flush{Took: took, Rows: s.Rows(), Tables: make([]status.TableFlush, len(s.Batches))}
+	f := status.Flush{Took: took, Rows: s.Rows(), Tables: make([]status.TableCounts, len(s.Batches))}
 	for i, b := range s.Batches {
-		f.Tables[i] = status.TableFlush{Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows())}
+		f.Tables[i] = status.TableCounts{Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows())}
 		if res.Tables != nil { // nil if nothing was written
 			f.Tables[i].Rows = status.Rows(res.Tables[i])
 		}

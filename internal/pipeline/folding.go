@@ -9,7 +9,6 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/status"
 )
 
 // A folding makes rows of lines in one attempt: the mapper turns a line into changes of rows, and the folders merge
@@ -22,10 +21,10 @@ type folding struct {
 	constrained bool           // all batches keep their messages
 	mapper      *mapper
 	folders     fold.Folders
-	adding      int            // index of the table that is being added or whose key is being set; -1: none
-	again       bool           // there were earlier attempts
-	before      []status.Unmet // fields of the mapping that they missed
-	probed      int            // messages checked for an envelope
+	adding      int          // index of the table that is being added or whose key is being set; -1: none
+	again       bool         // there were earlier attempts
+	before      []unmetField // fields of the mapping that they missed
+	probed      int          // messages checked for an envelope
 }
 
 // newFolding starts a fold for tables of a database. before is the folding of the previous attempt, or nil.

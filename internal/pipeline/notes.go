@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -15,7 +14,7 @@ import (
 // noteNulled counts values that count as null, and warns of the first value of each column.
 func (r *run) noteNulled(values []fold.Nulled) {
 	for _, v := range values {
-		if _, first := r.p.Note(status.Nulled, v.Table+"."+v.Column, 1); first {
+		if first := r.p.Note(status.Nulled, v.Table+"."+v.Column, 1); first {
 			r.cfg.Log.Warn(fmt.Sprintf("table %q, column %q: a value that does not fit is stored as NULL (the first one; the summary counts them): %s", v.Table, v.Column, v.Why))
 		}
 	}
@@ -25,7 +24,7 @@ func (r *run) noteNulled(values []fold.Nulled) {
 // was folded, because until then the line may be rejected or mapped again.
 func (r *run) noteLost(values []mapping.LostValue) {
 	for _, v := range values {
-		if _, first := r.p.Note(status.Lost, v.Table+"."+v.Name, 1); !first {
+		if first := r.p.Note(status.Lost, v.Table+"."+v.Name, 1); !first {
 			continue
 		}
 		text := "a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)"
@@ -42,7 +41,7 @@ func (r *run) notePassed(of *mapping.Result) {
 	case mapping.Ignored:
 		r.p.Note(status.Passed, "ignored", 1)
 	case mapping.Warned:
-		if _, first := r.p.Note(status.Passed, "not applied", 1); first {
+		if first := r.p.Note(status.Passed, "not applied", 1); first {
 			r.cfg.Log.Warn(of.Warning)
 		}
 	case mapping.NoTable:
@@ -61,41 +60,17 @@ func (f *folding) noteMismatches() {
 	}
 }
 
-// noteIgnored counts values without a column, and returns the fields that are new among them.
-func (f *folding) noteIgnored() (fresh []string) {
+// noteIgnored counts values without a column.
+func (f *folding) noteIgnored() {
 	for i, folder := range f.folders {
 		ignored := folder.TakeIgnored()
 		for _, field := range slices.Sorted(maps.Keys(ignored)) {
-			n := ignored[field]
+			name := field
 			if len(f.folders) > 1 {
-				field = f.tables[i].Name + "." + field
+				name = f.tables[i].Name + "." + field
 			}
-			if name, first := f.p.Note(status.Ignored, field, n); first {
-				fresh = append(fresh, name)
-			}
+			f.p.Note(status.Ignored, name, ignored[field])
 		}
-	}
-	return fresh
-}
-
-// warnIgnored warns of fields that have no column, unless the user's settings ignore them.
-func (f *folding) warnIgnored(fields []string) {
-	unasked := func(field string) bool {
-		return slices.ContainsFunc(f.tables, func(t Table) bool {
-			return t.Fold.UnknownFields == "" && (len(f.tables) == 1 || strings.HasPrefix(field, t.Name+"."))
-		})
-	}
-	var texts []string
-	for _, field := range fields {
-		switch {
-		case field == status.OtherNames:
-			texts = append(texts, "and others")
-		case unasked(field):
-			texts = append(texts, strconv.Quote(field))
-		}
-	}
-	if len(texts) > 0 {
-		f.cfg.Log.Warn(fmt.Sprintf("ignored, without a column: %s (--unknown-fields add adds columns)", strings.Join(texts, ", ")))
 	}
 }
 
@@ -108,22 +83,35 @@ func (f *folding) noteUnmet() {
 	}
 	unmet, named := f.unmet()
 	met = slices.DeleteFunc(met, func(name string) bool { return slices.Contains(named, name) })
+	all := make([]status.Unmet, len(unmet))
 	for i := range unmet {
-		if unmet[i].Siblings == nil {
-			unmet[i].Siblings = met
+		u := &unmet[i]
+		if u.siblings == nil {
+			u.siblings = met
+		}
+		all[i] = u.Unmet
+		if suggest := f.cfg.Suggest; suggest != nil {
+			all[i].Meant = suggest(u.name, u.siblings)
 		}
 	}
-	f.p.SetUnmet(unmet)
+	f.p.SetUnmet(all)
+}
+
+// An unmetField is a field that an option names and no message had.
+type unmetField struct {
+	status.Unmet
+	name     string   // last part of the path
+	siblings []string // other fields that messages have at the same level and no option names
 }
 
 // unmet returns those fields, and all fields of messages that options name.
-func (f *folding) unmet() (unmet []status.Unmet, named []string) {
+func (f *folding) unmet() (unmet []unmetField, named []string) {
 	add := func(option, field string) {
 		if field == "" {
 			return
 		}
 		if named = append(named, field); !f.names.HasSeen(field) {
-			unmet = append(unmet, status.Unmet{Option: option, Field: field, Name: field})
+			unmet = append(unmet, unmetField{Unmet: status.Unmet{Option: option, Field: field}, name: field})
 		}
 	}
 	add("--time-field", f.cfg.Feed.TimeField)
@@ -143,8 +131,8 @@ func (f *folding) unmet() (unmet []status.Unmet, named []string) {
 		case u.Table != "":
 			option = fmt.Sprintf("table %q, %s", u.Table, u.By)
 		}
-		of := status.Unmet{Option: option, Field: u.Path, Name: u.Name, Siblings: u.Siblings}
-		if !f.again || slices.ContainsFunc(f.before, func(b status.Unmet) bool { return b.Option == of.Option && b.Field == of.Field }) {
+		of := unmetField{status.Unmet{Option: option, Field: u.Path}, u.Name, u.Siblings}
+		if !f.again || slices.ContainsFunc(f.before, func(b unmetField) bool { return b.Unmet == of.Unmet }) {
 			unmet = append(unmet, of)
 		}
 	}

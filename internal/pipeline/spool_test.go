@@ -87,7 +87,7 @@ func TestSpool_FullOneStopsReading(t *testing.T) {
 	sent, dest := sends(&c, feed.String()), filepath.Join(dir, "t.db")
 	succeedsUntil(t, c, dest, faulty(db.faults()), func(p *status.Progress) bool {
 		s := p.Snapshot()
-		stalls := s.Stalls()
+		stalls := s.Stalled
 		if !full && len(stalls) == 1 && stalls[0].Cause == status.SpoolFull {
 			if size := sizeOf(t, filepath.Join(c.Spool.Dir, "*.jsonl")); size > most || size < most/2 || s.Spool < most/2 || len(sent) > 0 {
 				t.Errorf("the full spool has %d bytes, and %d by the gauge; %d senders have ended", size, s.Spool, len(sent))

@@ -71,6 +71,12 @@ func BinaryBytes(n int64) string {
 	return Count(n, "byte")
 }
 
+// Seconds formats a number of seconds as a duration.
+func Seconds(s float64) string {
+	const longest = 9e9 // a time.Duration holds 9.2e9 seconds
+	return Duration(time.Duration(min(s, longest) * float64(time.Second)))
+}
+
 // Duration formats a duration in at most its two largest units.
 func Duration(d time.Duration) string {
 	switch {

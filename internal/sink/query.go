@@ -158,7 +158,7 @@ const betweenTables = "\x1f"
 // Status implements [Inspector].
 func (l Ledger) Status(ctx context.Context) (st Status, err error) {
 	jobs, err := l.Query(ctx, func(d Dialect) string {
-		return d.with(`SELECT j.job, j.tables, c.source, c.line, c."offset", c.seq, ` +
+		return d.with(`SELECT j.job, j.tables, c.source, c.line, c."offset", ` +
 			d.Micros("coalesce(c.updated, (SELECT max(updated) FROM {p}weir_checkpoints l WHERE l.job = j.job))") +
 			" FROM (SELECT job, string_agg(tbl, " + d.Text(betweenTables) + " ORDER BY tbl{c}) AS tables FROM {p}weir_jobs GROUP BY job) j" +
 			" LEFT JOIN {p}weir_checkpoints c ON c.job = j.job AND NOT (" + ofRun("c.source") + ") ORDER BY j.job{c}, c.source{c}")
@@ -168,7 +168,7 @@ func (l Ledger) Status(ctx context.Context) (st Status, err error) {
 	}
 	for _, row := range jobs {
 		j := JobStatus{Job: string(row[0]), Tables: strings.Split(string(row[1]), betweenTables), Source: string(row[2]),
-			Line: number(row[3]), Offset: number(row[4]), Flushes: number(row[5]), Updated: moment(row[6])}
+			Line: number(row[3]), Offset: number(row[4]), Updated: moment(row[5])}
 		st.Jobs = append(st.Jobs, j)
 	}
 	rejects, err := l.Query(ctx, func(d Dialect) string {

@@ -307,7 +307,6 @@ type JobStatus struct {
 	Source  string    `json:"source"`
 	Line    int64     `json:"line"`
 	Offset  int64     `json:"offset"`
-	Flushes int64     `json:"batches"`
 	Updated time.Time `json:"updated,omitzero"` // zero: the job has no checkpoint
 }
 

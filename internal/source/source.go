@@ -58,7 +58,7 @@ type Options struct {
 
 // An Observer is notified of changes to connections. Any goroutine may call its methods.
 type Observer interface {
-	Reconnect()                        // weir starts to reconnect
+	Reconnected()                      // weir is connected again
 	SetConnections(lane string, n int) // a lane has n connections now
 	SenderFailed()                     // a sender was disconnected because of an error
 	FetchFailed()                      // a request for lines failed
@@ -70,8 +70,8 @@ type Observer interface {
 // Unobserved is an Observer that does nothing.
 type Unobserved struct{}
 
-// Reconnect implements [Observer].
-func (Unobserved) Reconnect() {}
+// Reconnected implements [Observer].
+func (Unobserved) Reconnected() {}
 
 // SetConnections implements [Observer].
 func (Unobserved) SetConnections(string, int) {}

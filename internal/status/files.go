@@ -1,18 +1,10 @@
 package status
 
-// Files is the progress with files that are read to their ends, and with other sources of known size. Sizes are raw
-// bytes.
-type Files struct {
-	Number, Ended int
-	Offset, Size  int64 // of all files, including those not begun
-	Before        int64 // part of Offset that earlier runs have read
-}
-
 // SetFiles sets the names and sizes of the files that a run will read to their ends.
 func (p *Progress) SetFiles(sizes map[string]int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fileSizes, p.files = sizes, Files{Number: len(sizes)}
+	p.fileSizes, p.files = sizes, Files{Number: int64(len(sizes))}
 }
 
 // SkipFile records that an earlier run has read a file to its end, so it is not opened.

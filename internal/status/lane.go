@@ -7,45 +7,15 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 )
 
-// Kind tells how a source is read.
-type Kind int
-
-// The kinds of sources.
-const (
-	File      Kind = iota // to its end
-	Waiting               // until more comes: stdin, a FIFO, a followed file
-	Dialed                // weir connects to it
-	Listening             // others connect to weir
-	Partition             // of a Kafka topic
-)
-
-// LaneState has the counts of a source.
-type LaneState struct {
-	Source      string
-	Kind        Kind
-	Open        bool
-	Connections int // open connections; at most one if weir connects
-	// Of a partition:
-	Topic, Number string
-	Lag           int64 // records that are not committed
-
-	Lines, Bytes int64 // read
-	Rejected     int64 // lines
-	Pending      int64 // lines read but not committed
-	// Offset is how many raw bytes were read, and Size how many there are. Both are 0 if unknown.
-	Offset, Size int64
-	LastMessage  time.Time // when it was read
-	FeedTime     time.Time // timestamp of the last message that has one
-}
-
 // A Lane counts what is read from a source.
 type Lane struct {
 	p         *Progress
-	state     LaneState
+	state     Source
 	base      int64 // state.Lines when it was opened
 	baseBytes int64 // state.Bytes when it was opened
 	start     int64 // offset in bytes when it was opened
-	committed int64 // part of state.Lines
+	opened    time.Time
+	settled   int64 // part of state.Lines that was committed, or never will be
 	place     func() (offset, size int64)
 	lag       func() int64
 	connected func() bool
@@ -55,12 +25,12 @@ type Lane struct {
 func (p *Progress) Open(source string, kind Kind) *Lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Begun, p.state.trouble = true, Stall{} // the database has answered
+	p.state.begun, p.trouble = true, Stall{} // the database has answered
 	if l := p.lane(source); l != nil {
 		l.state.Open, l.base, l.baseBytes = true, l.state.Lines, l.state.Bytes
 		return l
 	}
-	l := &Lane{p: p, state: LaneState{Source: source, Kind: kind, Open: true}}
+	l := &Lane{p: p, opened: now(), state: Source{Source: source, Kind: kind, Open: true}}
 	p.lanes = append(p.lanes, l)
 	return l
 }
@@ -73,14 +43,25 @@ func (l *Lane) Locate(start int64, place func() (offset, size int64)) {
 	l.start, l.place = start, place
 }
 
-// located returns the offset and size of the source in raw bytes. Bytes that were read ahead of the counts are not
-// included.
-func (l *Lane) located() (offset, size int64) {
-	if l.place == nil {
-		return 0, 0
+// snapshot returns the counts of a copy of the lane, and adds those of a file to the sums.
+func (l *Lane) snapshot(files *Files) Source {
+	s := l.state
+	s.Pending = max(0, s.Lines-l.settled)
+	if l.place != nil { // bytes that were read ahead of the counts are not included
+		s.Offset, s.Size = l.place()
+		s.Offset = min(s.Offset, l.start+s.Bytes-l.baseBytes)
+		files.Offset, files.Size, files.Before = files.Offset+s.Offset, files.Size+s.Size, files.Before+min(l.start, s.Offset)
+		if s.Kind == File {
+			s.SecondsLeft = secondsLeft(time.Since(l.opened).Seconds(), s.Offset-l.start, s.Size-s.Offset)
+		}
 	}
-	offset, size = l.place()
-	return min(offset, l.start+l.state.Bytes-l.baseBytes), size
+	if l.lag != nil {
+		s.LagRecords = new(l.lag())
+	}
+	if l.connected != nil && s.Open && l.connected() {
+		s.Connections = 1
+	}
+	return s
 }
 
 // Partition sets the partition of the source, and functions that return how many of its records are not committed and
@@ -108,7 +89,7 @@ func (l *Lane) Remove() {
 	p := l.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.commit(l.state.Lines)
+	l.settle(l.state.Lines, false)
 	p.lanes = slices.DeleteFunc(p.lanes, func(other *Lane) bool { return other == l })
 }
 
@@ -116,7 +97,14 @@ func (l *Lane) Remove() {
 func (l *Lane) Drop() {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
-	l.commit(l.state.Lines)
+	l.settle(l.state.Lines, false)
+}
+
+// Done records that all lines read are committed.
+func (l *Lane) Done() {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.settle(l.state.Lines, true)
 }
 
 // Read counts lines. message is true if at least one of them was a message. at is the timestamp of the last of them, or
@@ -125,16 +113,15 @@ func (l *Lane) Read(lines, bytes int64, message bool, at time.Time) {
 	p := l.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.state.Lines += lines
-	l.state.Bytes += bytes
-	p.state.Lines += lines
-	p.state.Bytes += bytes
-	if message {
-		now := time.Now()
-		l.state.LastMessage, p.state.LastMessage = now, now
-	}
-	if !at.IsZero() {
-		l.state.FeedTime, p.state.FeedTime = at, at
+	for _, c := range []*Counts{&l.state.Counts, &p.state.Counts} {
+		c.Lines += lines
+		c.Bytes += bytes
+		if message {
+			c.LastMessage = now()
+		}
+		if !at.IsZero() {
+			c.FeedTime = at.UTC()
+		}
 	}
 }
 
@@ -142,14 +129,17 @@ func (l *Lane) Read(lines, bytes int64, message bool, at time.Time) {
 func (l *Lane) Committed(lines int64) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
-	l.commit(l.base + lines)
+	l.settle(l.base+lines, true)
 }
 
-// commit is Committed with l.p locked.
-func (l *Lane) commit(lines int64) {
-	if lines > l.committed {
-		l.p.committed += lines - l.committed
-		l.committed = lines
+// settle records that the lines up to a number are committed, or never will be. l.p must be locked.
+func (l *Lane) settle(lines int64, committed bool) {
+	n := max(0, lines-l.settled)
+	l.settled += n
+	l.p.settled += n
+	if committed {
+		l.state.Committed += n
+		l.p.state.Committed += n
 	}
 }
 
@@ -173,7 +163,7 @@ func (p *Progress) SetConnections(source string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l := p.lane(source); l != nil {
-		l.state.Connections = n
+		l.state.Connections = int64(n)
 	}
 }
 
@@ -190,14 +180,14 @@ func (p *Progress) lane(source string) *Lane {
 func (p *Progress) FetchFailed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.FailedFetches++
+	p.kafka.FetchErrors++
 }
 
 // Rebalanced counts a change of the partitions that the group has assigned.
 func (p *Progress) Rebalanced() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Group.Rebalances++
+	p.kafka.Rebalances++
 }
 
 // Grouped sets whether the run is a member of its group, and how many partitions the group divides. A member without a
@@ -205,12 +195,12 @@ func (p *Progress) Rebalanced() {
 func (p *Progress) Grouped(joined bool, partitions int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g := &p.state.Group
-	switch g.Partitions = partitions; {
+	p.kafka.GroupPartitions, p.kafka.WaitingForGroup = int64(partitions), !joined
+	switch {
 	case joined:
-		g.Waiting, p.state.Begun = time.Time{}, true
-	case g.Waiting.IsZero():
-		g.Waiting = time.Now()
+		p.waiting, p.state.begun = time.Time{}, true
+	case p.waiting.IsZero():
+		p.waiting = now()
 	}
 }
 
@@ -218,7 +208,7 @@ func (p *Progress) Grouped(joined bool, partitions int) {
 func (p *Progress) Fenced() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Group.Fenced++
+	p.kafka.Fenced++
 }
 
 // SenderFailed counts a sender that was disconnected because of an error.
@@ -228,8 +218,8 @@ func (p *Progress) SenderFailed() {
 	p.state.SenderErrors++
 }
 
-// Reconnect counts a reconnection.
-func (p *Progress) Reconnect() {
+// Reconnected counts a connection to a feed after a lost one.
+func (p *Progress) Reconnected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Reconnects++

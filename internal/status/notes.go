@@ -1,18 +1,21 @@
 package status
 
-import "maps"
+import (
+	"fmt"
+	"maps"
+)
 
 // A NoteKind says what became of values or messages that are not stored as they came.
 type NoteKind string
 
 // The kinds, and what their names are.
 const (
-	Ignored    NoteKind = "ignored"         // values without a column, by field
-	Passed     NoteKind = "passed"          // messages that the mapping or the envelope ignores
-	NoTable    NoteKind = "no_table"        // messages that match no table, by the value that the tables' conditions compare
-	Mismatched NoteKind = "path_mismatches" // values that are not the object or array that a path expects, by path
-	Lost       NoteKind = "lost_values"     // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
-	Nulled     NoteKind = "nulled_values"   // values that do not fit and count as null, by TABLE.COLUMN
+	Ignored    NoteKind = "ignored_fields"     // values without a column, by field
+	Passed     NoteKind = "ignored_messages"   // messages that the mapping or the envelope ignores
+	NoTable    NoteKind = "unmatched_messages" // messages that match no table, by the value that the tables' conditions compare
+	Mismatched NoteKind = "path_mismatches"    // values that are not the object or array that a path expects, by path
+	Lost       NoteKind = "lost_values"        // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
+	Nulled     NoteKind = "nulled_values"      // values that do not fit and count as null, by TABLE.COLUMN
 )
 
 // Notes count values and messages by kind and name.
@@ -21,20 +24,41 @@ type Notes map[NoteKind]map[string]int64
 // The first maxNames names of a kind are counted one by one, the others together.
 const (
 	maxNames   = 100
-	OtherNames = "other"
+	otherNames = "other"
 )
 
-// Total returns how many there are of a kind.
-func (n Notes) Total(kind NoteKind) (total int64) {
-	for _, count := range n[kind] {
-		total += count
-	}
-	return total
+// A NoteText says what became of the values or messages of a kind.
+type NoteText struct {
+	Kind   NoteKind
+	Text   string // what became of them
+	Short  string // the same for the status line; "" if it leaves them out
+	Counts map[string]int64
+	Total  int64
 }
 
-// Note counts n more values or messages. It returns the name under which they are counted, and whether they are the
-// first of it.
-func (p *Progress) Note(kind NoteKind, name string, n int64) (counted string, first bool) {
+// NoteTexts returns the kinds that occurred.
+func (s *Snapshot) NoteTexts() (all []NoteText) {
+	for _, of := range []NoteText{
+		{Kind: Ignored, Text: "ignored, without a column", Short: "without a column"},
+		{Kind: Passed, Text: "ignored by " + s.IgnoredBy},
+		{Kind: NoTable, Text: "ignored" + s.NoTable, Short: "for no table"},
+		{Kind: Mismatched, Text: "treated as absent, because a path enters a value that is not an object or array"},
+		{Kind: Lost, Text: "values that were not kept", Short: "not kept"},
+		{Kind: Nulled, Text: "values that do not fit their columns, stored as NULL", Short: "stored as NULL"},
+	} {
+		of.Counts = s.Notes[of.Kind]
+		for _, n := range of.Counts {
+			of.Total += n
+		}
+		if of.Total > 0 {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+// Note counts n more values or messages, and reports whether they are the first of the name.
+func (p *Progress) Note(kind NoteKind, name string, n int64) (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	counts := p.state.Notes[kind]
@@ -43,10 +67,10 @@ func (p *Progress) Note(kind NoteKind, name string, n int64) (counted string, fi
 		p.state.Notes[kind] = counts
 	}
 	if counts[name] == 0 && len(counts) >= maxNames {
-		name = OtherNames
+		name = otherNames
 	}
 	counts[name] += n
-	return name, counts[name] == n
+	return counts[name] == n
 }
 
 // clone copies the counts.
@@ -60,11 +84,16 @@ func (n Notes) clone() Notes {
 
 // Unmet is a field that an option names and no message had.
 type Unmet struct {
-	Option   string   // or part of the config file
-	Field    string   // its path
-	Name     string   // last part of the path
-	Siblings []string // other fields that messages have at the same level and no option names
+	Option string // or part of the config file
+	Field  string // its path
+	Meant  string // suggests the right name if the field is probably mistyped
 }
+
+// String returns the field with its option and the suggestion.
+func (u Unmet) String() string { return fmt.Sprintf("%q (%s)%s", u.Field, u.Option, u.Meant) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (u Unmet) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
 // SetUnmet sets the fields that options name and no message had. They must not be changed afterwards.
 func (p *Progress) SetUnmet(unmet []Unmet) {

@@ -22,13 +22,13 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 		b.Reject(&fold.Reject{Table: 1, Reason: feed.NotJSON})
 		b.Reject(&fold.Reject{Table: -1, Reason: feed.NotJSON})
 		a.Committed(8)
-		p.Flushed(status.Flush{Took: time.Second, Rows: 7, Tables: []status.TableFlush{
+		p.Flushed(status.Flush{Took: time.Second, Rows: 7, Tables: []status.TableCounts{
 			{Messages: 8, Coalesced: 2, Rows: status.Rows{Inserted: 4, Updated: 2}}, {Messages: 1, Rows: status.Rows{Deleted: 1}}}})
 		s := p.Snapshot()
-		if s.Lines != 15 || s.Bytes != 150 || s.Pending != 7 || s.Rejected != 2 || s.Batches != 1 || s.LastFlush != time.Second || !s.LastCommit.Equal(time.Now()) {
+		if s.Lines != 15 || s.Bytes != 150 || s.Pending != 7 || s.Rejected != 2 || s.Batches != 1 || s.LastFlush.Seconds != 1 || s.LastFlush.Rows != 7 || s.LastFlush.Messages != 9 || !s.LastCommit.Equal(time.Now()) {
 			t.Errorf("the run: %+v", s)
 		}
-		if l := s.Lanes[0]; l.Source != "tcp://a:1" || l.Lines != 10 || l.Pending != 2 || l.Rejected != 0 || time.Since(l.LastMessage) != time.Second || !l.FeedTime.Equal(time.Unix(5, 0)) {
+		if l := s.Lanes[0]; l.Source != "tcp://a:1" || l.Lines != 10 || l.Pending != 2 || l.Rejected != 0 || time.Since(l.LastMessage) != time.Second || l.LagSeconds == nil || !l.FeedTime.Equal(time.Unix(5, 0)) {
 			t.Errorf("the first source: %+v", l)
 		}
 		if l := s.Lanes[1]; l.Lines != 5 || l.Pending != 5 || l.Rejected != 2 || !l.LastMessage.IsZero() {
@@ -37,8 +37,8 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 		if one, two := s.Tables[0], s.Tables[1]; one.Rows != (status.Rows{Inserted: 4, Updated: 2}) || one.Coalesced != 2 || two.Deleted != 1 || two.Rejected[feed.NotJSON] != 1 || s.Unassigned[feed.NotJSON] != 1 {
 			t.Errorf("the tables: %+v, and none: %v", s.Tables, s.Unassigned)
 		}
-		if all := s.Total(); all.Messages != 9 || all.Total() != 7 || all.Rejected[feed.NotJSON] != 2 {
-			t.Errorf("all tables: %+v", all)
+		if s.Messages != 9 || s.Coalesced != 2 || s.Written() != 7 || s.Committed != 8 || s.Lanes[0].Committed != 8 {
+			t.Errorf("all tables: %+v", s.TableCounts)
 		}
 		b.Reject(&fold.Reject{Table: 1, Reason: feed.NotJSON})
 		if s.Tables[1].Rejected[feed.NotJSON] != 1 {
@@ -52,7 +52,8 @@ func TestSnapshot_HowFarTheFilesAre(t *testing.T) {
 	p := status.New("t")
 	want := func(f status.Files) {
 		t.Helper()
-		if got := p.Snapshot().Files; got != f {
+		got := p.Snapshot().Files
+		if got.SecondsLeft = 0; got != f {
 			t.Errorf("%+v, want %+v", got, f)
 		}
 	}
@@ -122,8 +123,8 @@ func TestNotReady(t *testing.T) {
 	p := status.New("t")
 	want := func(why string) {
 		t.Helper()
-		if s := p.Snapshot(); s.NotReady() != why {
-			t.Errorf("%q, want %q", s.NotReady(), why)
+		if s := p.Snapshot(); s.NotReady != why {
+			t.Errorf("%q, want %q", s.NotReady, why)
 		}
 	}
 	want("not reading yet")
@@ -135,7 +136,7 @@ func TestNotReady(t *testing.T) {
 	want("")
 	p.Retry(&sink.Error{Reason: "locked"})
 	want("waiting for the database (locked)")
-	p.Flushed(status.Flush{Tables: make([]status.TableFlush, 1)})
+	p.Flushed(status.Flush{Tables: make([]status.TableCounts, 1)})
 	want("")
 	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
 	p.DatabaseProbed(gone) // but flushes commit
@@ -145,7 +146,7 @@ func TestNotReady(t *testing.T) {
 	p.DatabaseProbed(nil)
 	want("")
 	p.DatabaseProbed(gone)
-	p.Flushed(status.Flush{Tables: make([]status.TableFlush, 1)})
+	p.Flushed(status.Flush{Tables: make([]status.TableCounts, 1)})
 	want("")
 	p.DatabaseProbed(&sink.Error{Class: sink.Transient, Reason: "locked"})
 	want("")
@@ -155,23 +156,42 @@ func TestNotReady(t *testing.T) {
 	want("")
 }
 
-func TestRecent_AreTheLastFlushes(t *testing.T) {
+// TestSnapshot_CommittedLines: a rewind and lines that were read ahead are not committed.
+func TestSnapshot_CommittedLines(t *testing.T) {
+	p := status.New("t")
+	l := p.Open("a", status.File)
+	l.Read(10, 0, true, time.Time{})
+	l.Committed(4)
+	l.Close()
+	l.Drop()
+	l = p.Open("a", status.File)
+	l.Read(6, 0, true, time.Time{})
+	l.Committed(5)
+	l.Close()
+	if s := p.Snapshot(); s.Lines != 16 || s.Committed != 9 || s.Pending != 1 {
+		t.Errorf("%+v", s.Counts)
+	}
+	l.Done()
+	if s := p.Snapshot(); s.Committed != 10 || s.Pending != 0 {
+		t.Errorf("at the end: %+v", s.Counts)
+	}
+}
+
+// TestSnapshot_RatesOfAnEndedRun cover all of it.
+func TestSnapshot_RatesOfAnEndedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := status.New("t", "u")
-		if got := p.Recent(); len(got) != 0 {
-			t.Errorf("before the first: %v", got)
+		p := status.New("t")
+		defer p.Watch()()
+		l := p.Open("a", status.Waiting)
+		l.Read(1000, 0, true, time.Time{})
+		time.Sleep(100 * time.Second)
+		synctest.Wait()
+		if s := p.Snapshot(); s.LinesPerSecond != 0 || s.RateSeconds != 10 {
+			t.Errorf("while it runs: %v in %v s", s.LinesPerSecond, s.RateSeconds)
 		}
-		for i := range 130 {
-			time.Sleep(time.Second)
-			p.Flushed(status.Flush{Took: time.Millisecond, Rows: i, Tables: []status.TableFlush{{Messages: 2}, {Messages: 3}}})
-		}
-		got := p.Recent()
-		if want := (status.Flushed{At: time.Now(), Took: time.Millisecond, Rows: 129, Messages: 5}); len(got) != 120 || got[0].Rows != 10 || got[119] != want {
-			t.Errorf("%d, from %v to %v", len(got), got[0], got[len(got)-1])
-		}
-		p.Flushed(status.Flush{Rows: 130, Tables: make([]status.TableFlush, 2)})
-		if got[0].Rows != 10 {
-			t.Error("what was returned changes")
+		p.End(nil)
+		if s := p.Snapshot(); s.LinesPerSecond != 10 || s.RateSeconds != 100 || s.Seconds != 100 {
+			t.Errorf("at the end: %v in %v s", s.LinesPerSecond, s.RateSeconds)
 		}
 	})
 }
@@ -187,7 +207,7 @@ func TestObserve(t *testing.T) {
 			}
 		})
 	}
-	p.Flushed(status.Flush{Rows: 3, Tables: make([]status.TableFlush, 1)})
+	p.Flushed(status.Flush{Rows: 3, Tables: make([]status.TableCounts, 1)})
 	if rows != [2]int{3, 3} {
 		t.Errorf("the observers saw %v", rows)
 	}
@@ -199,7 +219,7 @@ func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
 	for _, cause := range []status.Cause{status.SpoolFull, status.SpoolDiskFull, status.CaptureDiskFull, ""} {
 		p.Pause(cause)
 		s := p.Snapshot()
-		if all := s.Stalls(); (len(all) == 1 && all[0].Cause == cause && !all[0].Since.IsZero()) != (cause != "") {
+		if all := s.Stalled; (len(all) == 1 && all[0].Cause == cause && !all[0].Since.IsZero()) != (cause != "") {
 			t.Errorf("paused for %q: %v", cause, all)
 		}
 	}
@@ -214,13 +234,13 @@ func TestStalls_AnOutageIsOne(t *testing.T) {
 		p.Retry(&sink.Error{Reason: "connection"})
 		time.Sleep(time.Minute)
 		s := p.Snapshot()
-		if all := s.Stalls(); len(all) != 1 || all[0].String() != "waiting for the database (connection), for 1m0s" {
+		if all := s.Stalled; len(all) != 1 || all[0].String() != "waiting for the database (connection), for 1m0s" {
 			t.Errorf("%v", all)
 		}
 		p.FlushEnded()
 		p.Retry(nil)
-		if s := p.Snapshot(); len(s.Stalls()) > 0 || s.Retries["connection"] != 1 {
-			t.Errorf("after it: %v, retries %v", s.Stalls(), s.Retries)
+		if s := p.Snapshot(); len(s.Stalled) > 0 || s.Retries["connection"] != 1 {
+			t.Errorf("after it: %v, retries %v", s.Stalled, s.Retries)
 		}
 	})
 }
@@ -233,12 +253,12 @@ func TestStalls_ALargeFlushMayTakeLonger(t *testing.T) {
 			p.Flushing(rows)
 			time.Sleep(after)
 			s := p.Snapshot()
-			if all := s.Stalls(); (len(all) == 1 && all[0].Cause == status.SlowFlush) != want {
+			if all := s.Stalled; (len(all) == 1 && all[0].Cause == status.SlowFlush) != want {
 				t.Errorf("%d rows, after %v: %v", rows, after, all)
 			}
 			p.FlushEnded()
-			if s := p.Snapshot(); len(s.Stalls()) > 0 {
-				t.Errorf("after its end: %v", s.Stalls())
+			if s := p.Snapshot(); len(s.Stalled) > 0 {
+				t.Errorf("after its end: %v", s.Stalled)
 			}
 		}
 		f(1, 9*time.Second, false)
@@ -255,16 +275,14 @@ func TestNote_NamesAreBounded(t *testing.T) {
 	fresh := 0
 	for range 2 {
 		for i := range 150 {
-			if name, first := p.Note(status.Ignored, fmt.Sprintf("f%03d", i), 2); first {
+			if p.Note(status.Ignored, fmt.Sprintf("f%03d", i), 2) {
 				fresh++
-			} else if i < 100 && name != fmt.Sprintf("f%03d", i) {
-				t.Errorf("f%03d is counted as %s", i, name)
 			}
 		}
 	}
 	p.Note(status.Nulled, "f000", 1)
 	s := p.Snapshot()
-	if n := s.Notes[status.Ignored]; fresh != 101 || len(n) != 101 || n["f099"] != 4 || n[status.OtherNames] != 2*50*2 || s.Notes.Total(status.Ignored) != 600 {
+	if n := s.Notes[status.Ignored]; fresh != 101 || len(n) != 101 || n["f000"] != 4 || n["f099"] != 4 || n["other"] != 2*50*2 || s.NoteTexts()[0].Total != 600 {
 		t.Errorf("%d were new; counts: %v", fresh, n)
 	}
 }

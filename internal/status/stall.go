@@ -1,11 +1,6 @@
 package status
 
-import (
-	"strings"
-	"time"
-
-	"github.com/weirsync/weir/internal/sink"
-)
+import "time"
 
 // A Cause is why a run is stalled. Metrics use it as a label, so it must be one of Causes.
 type Cause string
@@ -23,9 +18,6 @@ const (
 // Causes are all causes, in the order in which they are shown: a spool fills up because of an earlier one.
 var Causes = []Cause{DatabaseUnavailable, NoGroup, SlowFlush, CaptureDiskFull, SpoolDiskFull, SpoolFull}
 
-// LongFlush is the duration from which the progress of a flush is shown.
-const LongFlush = time.Second
-
 // A flush is stalled after slowFlush plus slowRow for each of its rows, so a large batch is not. The slowest measured
 // flush, of a table of six times the memory (docs/dev/stories.md), took 0.12 ms a row.
 const (
@@ -38,14 +30,6 @@ const slowJoin = 10 * time.Second
 
 const waitingForGroup = "waiting for the group"
 
-// A Stall is why lines are not read or not written, and since when.
-type Stall struct {
-	Cause Cause
-	Text  string // in words, without the time
-	Since time.Time
-	Err   *sink.Error // the last failure, if the cause is DatabaseUnavailable
-}
-
 // String returns the text and how long the stall has lasted, as log, status line and /readyz show it.
 func (s Stall) String() string {
 	if lasts := time.Since(s.Since).Round(time.Second); lasts > 0 {
@@ -54,50 +38,39 @@ func (s Stall) String() string {
 	return s.Text
 }
 
-// stalls has the state from which stalls are computed.
-type stalls struct {
-	step        time.Time // when the reader last did anything, even if it found nothing to do; zero: it has ended
-	trouble     Stall     // database calls fail and are retried
-	unreachable Stall     // a query between flushes failed
-	paused      Stall     // reading pauses
+// stalled has what stalls are computed from.
+type stalled struct {
+	trouble     Stall // database calls fail and are retried
+	unreachable Stall // a query between flushes failed
+	paused      Stall // reading pauses
 }
 
-// failed sets the stall's reason. A stall that has begun keeps its start.
-func (s *Stall) failed(e *sink.Error) {
-	if s.Err == nil {
-		s.Since = time.Now()
+// stalls returns why the run is stalled, in the order of Causes. p must be locked.
+func (p *Progress) stalls(at time.Time) []Stall {
+	all := []Stall{}
+	database := p.trouble
+	if database.Err == nil {
+		database = p.unreachable
 	}
-	s.Cause, s.Text, s.Err = DatabaseUnavailable, "waiting for the database ("+strings.ReplaceAll(e.Reason, "_", " ")+")", e
-}
-
-// Stalls returns why the run is stalled, in the order of Causes.
-func (s *Snapshot) Stalls() (all []Stall) {
-	slow := Stall{Cause: SlowFlush, Text: "waiting for a flush to end (another session's lock, or a slow database)", Since: s.Writing.Began}
-	if s.Writing.Search() != "" { // which takes its time, and makes progress
-		slow.Since = s.Writing.tried
+	if database.Err != nil {
+		all = append(all, database)
 	}
-	database := s.Unavailable()
-	if database.Err != nil || slow.Since.IsZero() || time.Since(slow.Since) < slowFlush+time.Duration(s.Writing.Rows)*slowRow {
-		slow = Stall{}
+	if !p.waiting.IsZero() && at.Sub(p.waiting) >= slowJoin {
+		all = append(all, Stall{Cause: NoGroup, Text: waitingForGroup, Since: p.waiting})
 	}
-	group := Stall{Cause: NoGroup, Text: waitingForGroup, Since: s.Group.Waiting}
-	if group.Since.IsZero() || time.Since(group.Since) < slowJoin {
-		group = Stall{}
-	}
-	for _, stall := range []Stall{database, group, slow, s.paused} {
-		if stall.Text != "" {
-			all = append(all, stall)
+	if w := p.state.Writing; w != nil && database.Err == nil {
+		since := w.Began
+		if w.Search != "" { // which takes its time, and makes progress
+			since = w.tried
+		}
+		if at.Sub(since) >= slowFlush+time.Duration(w.Rows)*slowRow {
+			all = append(all, Stall{Cause: SlowFlush, Text: "waiting for a flush to end (another session's lock, or a slow database)", Since: since})
 		}
 	}
-	return all
-}
-
-// Unavailable returns the stall with the cause [DatabaseUnavailable], or the zero Stall.
-func (s *stalls) Unavailable() Stall {
-	if s.trouble.Err != nil {
-		return s.trouble
+	if p.paused.Cause != "" {
+		all = append(all, p.paused)
 	}
-	return s.unreachable
+	return all
 }
 
 var pauses = map[Cause]string{
@@ -110,5 +83,5 @@ var pauses = map[Cause]string{
 func (p *Progress) Pause(why Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.paused = Stall{Cause: why, Text: pauses[why], Since: time.Now()}
+	p.paused = Stall{Cause: why, Text: pauses[why], Since: now()}
 }

@@ -1,401 +1,238 @@
-// Package status counts what a run does, by source and by table. The run updates the counts. Metrics, the status line
-// and the summary read them.
+// Package status counts what a run does and describes it in one [Snapshot]: the run updates a [Progress], and the log,
+// the status line, the summary, the page, the API and the metrics read snapshots of it.
 package status
 
 import (
-	"bytes"
-	"errors"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// Progress has the counts of one run. Its methods and its lanes' methods are safe for concurrent use.
-type Progress struct {
-	mu        sync.Mutex // only held briefly
-	state     Snapshot   // without Lanes, Tables and Pending
-	lanes     []*Lane    // in the order in which they were opened
-	tables    []Table
-	committed int64            // part of state.Lines
-	fileSizes map[string]int64 // files that have not ended
-	files     Files            // files that have ended
-	recent    []Flushed        // last flushes, oldest first
-	probed    time.Time        // when the database was last queried between flushes
-	observers []func(Flush)
+// Run is what a run is called, and its limits.
+type Run struct {
+	Job         string `json:"job"`
+	To          string `json:"to"`   // the database, without a password
+	Host        string `json:"host"` // the machine's name
+	Version     string `json:"version"`
+	Commit      string `json:"-"`
+	BufferLimit int64  `json:"buffer_limit_bytes"`
+	SpoolLimit  int64  `json:"spool_limit_bytes"` // 0: no spool
+	RejectsAt   string `json:"rejects_at"`        // the command that prints the rejected lines, or the --rejects value that keeps none
+	// IgnoredBy is the setting by which messages are ignored, and NoTable says why no table takes a message.
+	IgnoredBy string `json:"-"`
+	NoTable   string `json:"-"`
+	// BySource labels the metrics of sources with the source. Files that are read to their ends are counted together.
+	BySource bool `json:"-"`
 }
 
-// A Snapshot has the counts of a run at one time.
+// A Snapshot is the state of a run at one time, as /api/status answers it. Times are in UTC; unknown ones are omitted.
 type Snapshot struct {
-	Start time.Time
-	// Lanes are the open sources, and all sources without an end: connections, stdin, followed files.
-	Lanes  []LaneState
-	Tables []Table // the tables given to New, then the added ones
-	Files  Files
-	Begun  bool // a source was opened
+	Run
+	Started time.Time `json:"started"`
+	Time    time.Time `json:"time"`
+	Seconds float64   `json:"seconds"`         // since Started
+	Error   string    `json:"error,omitempty"` // that the run has ended with
+	// NotReady is why /readyz answers 503; "": it answers 200.
+	NotReady string  `json:"not_ready"`
+	Stalled  []Stall `json:"stalled"` // in the order of Causes
+	// RateSeconds is the period that all rates cover; the whole run once it has ended.
+	RateSeconds float64 `json:"rate_seconds"`
 
-	Lines, Bytes int64 // read from all sources
-	Pending      int64 // lines read but not committed
-	Rejects
-	Stops         []Stop // sources that were not read to their ends; set at the end of the run
-	Reconnects    int64
-	SenderErrors  int64 // senders that were disconnected because of an error
-	FailedFetches int64 // from Kafka
-	Group         Group
-	Notes         Notes
-	Unmet         []Unmet   // fields that options name and no message had; must not be changed
-	LastMessage   time.Time // when it was read
-	FeedTime      time.Time // timestamp of the last message that has one
-	Buffer        int64     // bytes in the batch that is being filled
-	Spool         int64     // bytes in the spool that are not committed
+	Counts
+	TableCounts           // of all tables
+	RowsPerSecond float64 `json:"rows_per_second"` // written
+	Buffer        int64   `json:"buffer_bytes"`    // in the batch that is being filled
+	Spool         int64   `json:"spool_bytes"`     // not committed
 	Flushes
-	stalls
+	Executed     Executed `json:"every_statements"`
+	Reconnects   int64    `json:"reconnects"`    // connections to feeds after a loss of one
+	SenderErrors int64    `json:"sender_errors"` // senders that were disconnected because of an error
+	Kafka        *Kafka   `json:"kafka,omitempty"`
+
+	Files  Files   `json:"files,omitzero"`
+	Tables []Table `json:"tables"` // the tables given to New, then the added ones
+	// Lanes are the open sources, and all sources without an end: connections, stdin, followed files.
+	Lanes      []Source              `json:"sources"`
+	Reasons    []Reason              `json:"reasons"` // of rejected lines, the most frequent first
+	Unassigned map[feed.Reason]int64 `json:"-"`       // lines that were rejected before a table was known
+	Notes      Notes                 `json:"notes"`
+	Unmet      []Unmet               `json:"unmet_fields"`      // fields that options name and no message had; must not be changed
+	Stops      []Stop                `json:"stopped,omitempty"` // sources that were not read to their ends; set at the end of the run
+
+	begun bool      // a source was opened, or a group joined
+	step  time.Time // when the reader last did anything, even if it found nothing to do; zero: it has ended
 }
 
-// Rejects counts the rejected lines.
-type Rejects struct {
-	Rejected   int64
-	Reasons    []Reason              // in the order in which they first occurred
-	Unassigned map[feed.Reason]int64 // lines that were rejected before a table was known
+// Counts are counts of what was read, by the run or from a source.
+type Counts struct {
+	Lines          int64     `json:"lines"`
+	LinesPerSecond float64   `json:"lines_per_second"`
+	Bytes          int64     `json:"bytes"`
+	BytesPerSecond float64   `json:"bytes_per_second"`
+	Committed      int64     `json:"committed_lines"`
+	Pending        int64     `json:"pending_lines"` // read but not committed
+	Rejected       int64     `json:"rejected_lines"`
+	LastMessage    time.Time `json:"last_message,omitzero"` // when it was read
+	FeedTime       time.Time `json:"feed_time,omitzero"`    // timestamp of the last message that has one
+	LagSeconds     *float64  `json:"lag_seconds,omitempty"` // its age
+	FeedSpeed      float64   `json:"feed_speed,omitempty"`  // seconds of the feed's time that a second brings; 0: unknown
 }
 
-// Flushes counts what was written to the database.
-type Flushes struct {
-	Batches    int64
-	Retries    map[string]int64 // of database calls, by reason
-	Executed   Executed
-	LastFlush  time.Duration // duration of the last flush
-	LastCommit time.Time     // by this run or an earlier one
-	Writing    Writing
+// TableCounts count what was written.
+type TableCounts struct {
+	Messages  int64 `json:"messages"`  // written, as part of rows
+	Coalesced int64 `json:"coalesced"` // messages folded into the row of an earlier message
+	Rows
 }
 
-// Executed counts executions of the user's SQL (every).
-type Executed struct{ OK, Failed int64 }
-
-// A Group describes the consumer group of a run.
-type Group struct {
-	Partitions int       // of the whole group; 0: the run is in no group
-	Waiting    time.Time // since when the run has been waiting to become a member; zero: it is one
-	Rebalances int64     // changes of the partitions assigned to the run
-	Fenced     int64     // flushes that failed because another member had taken over a partition
+func (c *TableCounts) add(o *TableCounts) {
+	c.Messages += o.Messages
+	c.Coalesced += o.Coalesced
+	c.Inserted += o.Inserted
+	c.Updated += o.Updated
+	c.Unchanged += o.Unchanged
+	c.Deleted += o.Deleted
 }
 
-// OpenPartitions returns how many partitions are being read.
-func (s *Snapshot) OpenPartitions() (n int) {
-	for i := range s.Lanes {
-		if s.Lanes[i].Kind == Partition && s.Lanes[i].Open {
-			n++
-		}
+// Rows counts the rows of batches by result.
+type Rows struct {
+	Inserted  int64 `json:"inserted"`
+	Updated   int64 `json:"updated"`
+	Unchanged int64 `json:"unchanged"`
+	Deleted   int64 `json:"deleted"`
+}
+
+// Written returns how many rows were changed.
+func (r *Rows) Written() int64 { return r.Inserted + r.Updated + r.Deleted }
+
+// A Table has the counts of a table.
+type Table struct {
+	Name          string  `json:"table"`
+	RowsPerSecond float64 `json:"rows_per_second"` // written
+	TableCounts
+	Rejected map[feed.Reason]int64 `json:"rejected"` // lines
+}
+
+// RejectedLines returns the number of rejected lines.
+func (t *Table) RejectedLines() (n int64) {
+	for _, lines := range t.Rejected {
+		n += lines
 	}
 	return n
 }
 
-// LagRecords returns how many records of Kafka are not committed; ok is false if the sources are not topics.
-func (s *Snapshot) LagRecords() (n int64, ok bool) {
-	for i := range s.Lanes {
-		n += s.Lanes[i].Lag
-	}
-	return n, s.OpenPartitions() > 0 || s.Group.Partitions > 0
+// Kind tells how a source is read.
+type Kind string
+
+// The kinds of sources.
+const (
+	File      Kind = "file"      // to its end
+	Waiting   Kind = "waiting"   // until more comes: stdin, a FIFO, a followed file
+	Dialed    Kind = "dialed"    // weir connects to it
+	Listening Kind = "listening" // others connect to weir
+	Partition Kind = "partition" // of a Kafka topic
+)
+
+// A Source has the counts of a source.
+type Source struct {
+	Source      string `json:"source"`
+	Kind        Kind   `json:"kind"`
+	Open        bool   `json:"open"`        // it has not ended
+	Connections int64  `json:"connections"` // open ones; at most one if weir connects
+	Counts
+	// Offset is how many raw bytes were read, and Size how many there are. Both are 0 if unknown.
+	Offset      int64   `json:"offset_bytes,omitempty"`
+	Size        int64   `json:"size_bytes,omitempty"`
+	SecondsLeft float64 `json:"seconds_left,omitempty"` // at the rate so far; 0: unknown
+	// Of a partition:
+	Topic      string `json:"topic,omitempty"`
+	Number     string `json:"partition,omitempty"`
+	LagRecords *int64 `json:"lag_records,omitempty"` // that are not committed
 }
 
-// A Reason counts the lines rejected for one reason.
+// Files is the progress with files that are read to their ends, and with other sources of known size. Sizes are raw
+// bytes.
+type Files struct {
+	Number      int64   `json:"number"`
+	Ended       int64   `json:"ended"`
+	Offset      int64   `json:"offset_bytes"`
+	Size        int64   `json:"size_bytes"`             // of all files, including those not begun
+	SecondsLeft float64 `json:"seconds_left,omitempty"` // at the rate so far; 0: unknown
+	Before      int64   `json:"-"`                      // part of Offset that earlier runs have read
+}
+
+// Kafka has the counts of partitions.
+type Kafka struct {
+	LagRecords      int64 `json:"lag_records"`       // of all partitions, not committed
+	Partitions      int64 `json:"partitions"`        // being read
+	GroupPartitions int64 `json:"group_partitions"`  // that the consumer group divides among its members; 0 without a group
+	WaitingForGroup bool  `json:"waiting_for_group"` // the run is not, or no longer, a member
+	FetchErrors     int64 `json:"fetch_errors"`
+	Rebalances      int64 `json:"rebalances"` // changes of the partitions assigned to the run
+	Fenced          int64 `json:"fenced"`     // flushes that failed because another member had taken over a partition
+}
+
+// Flushes counts what was written to the database.
+type Flushes struct {
+	Batches    int64            `json:"batches"`
+	Writing    *Writing         `json:"flushing,omitempty"` // nil: no flush is running
+	LastFlush  *Flushed         `json:"last_flush,omitempty"`
+	LastCommit time.Time        `json:"last_commit,omitzero"` // by this run or an earlier one
+	Retries    map[string]int64 `json:"retries"`              // of database calls, by reason
+}
+
+// Writing is the current flush.
+type Writing struct {
+	Began time.Time `json:"since"` // does not change on retries
+	Rows  int64     `json:"rows"`
+	Sent  int64     `json:"rows_sent"` // sent to the database so far
+	// Search says how far the search for messages that the database rejects has come; "": none is running.
+	Search string    `json:"search,omitempty"`
+	tried  time.Time // when it began, was last retried, or last wrote a piece of a search
+}
+
+// Flushed is a flush that was committed.
+type Flushed struct {
+	At       time.Time `json:"time"`
+	Seconds  float64   `json:"seconds"`
+	Rows     int64     `json:"rows"` // written
+	Messages int64     `json:"messages"`
+}
+
+// Executed counts executions of the user's SQL (every).
+type Executed struct {
+	OK     int64 `json:"ok"`
+	Failed int64 `json:"failed"`
+}
+
+// A Reason counts the lines rejected for one reason, and has the first one.
 type Reason struct {
-	Count  int64
-	Source string      // of the first line
-	First  fold.Reject // without its Lane
-	Alike  bool        // all lines have the same detail
+	Reason  feed.Reason `json:"reason"`
+	Lines   int64       `json:"lines"`
+	Source  string      `json:"source"`
+	Line    int64       `json:"line"`
+	Offset  int64       `json:"offset"`
+	Element int         `json:"element,omitempty"` // the number of the message in an array, from 1; 0: the line is no array
+	Detail  string      `json:"-"`
+	Text    []byte      `json:"-"` // the beginning of the line
+	Alike   bool        `json:"-"` // all lines have the same detail
 }
 
 // A Stop tells how far a source was read that was not read to its end.
 type Stop struct {
-	Source       string
-	Line, Offset int64
-	Read         float64 // share of the source; 0 if unknown
-	Resumes      bool    // a later run resumes there
-	Lost         int64   // lines that were read but not committed, and that weir cannot read again
+	Source  string  `json:"source"`
+	Line    int64   `json:"line"`
+	Offset  int64   `json:"offset"`
+	Read    float64 `json:"read,omitempty"`       // share of the source; 0 if unknown
+	Resumes bool    `json:"resumes"`              // a later run resumes there
+	Lost    int64   `json:"lost_lines,omitempty"` // read but not committed, and weir cannot read them again
 }
 
-// Stopped records how far a source was read. It is called once per source at the end of the run.
-func (p *Progress) Stopped(s Stop) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Stops = append(p.state.Stops, s)
-}
-
-// noteReject counts a rejected line by its reason. p must be locked.
-func (p *Progress) noteReject(source string, r *fold.Reject) {
-	i := slices.IndexFunc(p.state.Reasons, func(of Reason) bool { return of.First.Reason == r.Reason })
-	if i < 0 {
-		i = len(p.state.Reasons)
-		p.state.Reasons = append(p.state.Reasons, Reason{Source: source, Alike: true})
-	}
-	of := &p.state.Reasons[i]
-	of.Alike = of.Alike && (of.Count == 0 || of.First.Detail == r.Detail)
-	if of.Count == 0 || of.Source == source && r.Offset < of.First.Offset { // lines that the database rejects come later
-		of.First = *r
-		of.First.Text = bytes.Clone(r.Text)
-	}
-	of.Count++
-}
-
-// A Table has the counts of a table.
-type Table struct {
-	Name      string
-	Messages  int64 // written, as part of rows
-	Coalesced int64 // messages folded into the row of an earlier message
-	Rows
-	Rejected map[feed.Reason]int64 // lines
-}
-
-// Rows counts the rows of batches by result.
-type Rows struct{ Inserted, Updated, Unchanged, Deleted int64 }
-
-// Total returns the number of rows.
-func (r *Rows) Total() int64 { return r.Inserted + r.Updated + r.Unchanged + r.Deleted }
-
-func (r *Rows) add(o Rows) {
-	r.Inserted += o.Inserted
-	r.Updated += o.Updated
-	r.Unchanged += o.Unchanged
-	r.Deleted += o.Deleted
-}
-
-// New returns the counts, at zero, of a run that writes to tables.
-func New(tables ...string) *Progress {
-	p := &Progress{probed: time.Now(), state: Snapshot{Start: time.Now(), Notes: Notes{}, Rejects: Rejects{Unassigned: reasons()}, Flushes: Flushes{Retries: map[string]int64{}}}}
-	for _, r := range sink.RetryReasons {
-		p.state.Retries[r] = 0
-	}
-	for _, name := range tables {
-		p.AddTable(name)
-	}
-	return p
-}
-
-// AddTable appends a table.
-func (p *Progress) AddTable(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tables = append(p.tables, Table{Name: name, Rejected: reasons()})
-}
-
-func reasons() map[feed.Reason]int64 {
-	m := map[feed.Reason]int64{}
-	for _, r := range feed.Reasons {
-		m[r] = 0
-	}
-	return m
-}
-
-// Snapshot returns the current counts.
-func (p *Progress) Snapshot() Snapshot {
-	p.mu.Lock()
-	s := p.state
-	s.Pending = max(0, s.Lines-p.committed) // committed lines may be counted first
-	s.Unassigned, s.Retries, s.Reasons = maps.Clone(s.Unassigned), maps.Clone(s.Retries), slices.Clone(s.Reasons)
-	s.Stops, s.Tables = slices.Clone(s.Stops), slices.Clone(p.tables)
-	for i := range s.Tables {
-		s.Tables[i].Rejected = maps.Clone(s.Tables[i].Rejected)
-	}
-	s.Notes = s.Notes.clone()
-	s.Files = p.ofFiles()
-	s.Lanes = make([]LaneState, len(p.lanes))
-	lanes := make([]Lane, len(p.lanes))
-	for i, l := range p.lanes {
-		s.Lanes[i], lanes[i] = l.state, *l
-		s.Lanes[i].Pending = max(0, l.state.Lines-l.committed)
-	}
-	p.mu.Unlock()
-	for i := range lanes { // they query the file system or take locks
-		to := &s.Lanes[i]
-		to.Offset, to.Size = lanes[i].located()
-		s.Files.Offset += to.Offset
-		s.Files.Size += to.Size
-		s.Files.Before += min(lanes[i].start, to.Offset)
-		if lag := lanes[i].lag; lag != nil {
-			to.Lag = lag()
-		}
-		if connected := lanes[i].connected; connected != nil && to.Open && connected() {
-			to.Connections = 1
-		}
-	}
-	return s
-}
-
-// Total returns the sums of all tables, including lines that no table rejected.
-func (s *Snapshot) Total() Table {
-	t := Table{Rejected: maps.Clone(s.Unassigned)}
-	for i := range s.Tables {
-		each := &s.Tables[i]
-		t.Messages += each.Messages
-		t.Coalesced += each.Coalesced
-		t.add(each.Rows)
-		for r, n := range each.Rejected {
-			t.Rejected[r] += n
-		}
-	}
-	return t
-}
-
-// Lag returns the age of a message by its timestamp; 0 if that is zero.
-func Lag(at time.Time) time.Duration {
-	if at.IsZero() {
-		return 0
-	}
-	return max(0, time.Since(at)) // a feed's clock may be ahead
-}
-
-// NotReady returns why the run cannot read its sources or write to the database; "" if it can.
-func (s *Snapshot) NotReady() string {
-	if stalls := s.Stalls(); len(stalls) > 0 {
-		return stalls[0].String()
-	}
-	if !s.Group.Waiting.IsZero() {
-		return waitingForGroup
-	}
-	if !s.Begun {
-		return "not reading yet"
-	}
-	for _, l := range s.Lanes {
-		if (l.Kind == Dialed || l.Kind == Partition) && l.Connections == 0 && l.Open {
-			return "not connected to " + l.Source
-		}
-	}
-	return ""
-}
-
-// A Flush is a committed flush.
-type Flush struct {
-	Took   time.Duration
-	Rows   int          // of all tables
-	Tables []TableFlush // in the order of the tables
-}
-
-// A TableFlush is the result of a flush for a table.
-type TableFlush struct {
-	Messages, Coalesced int64
-	Rows
-}
-
-// Flushed is a flush as [Progress.Recent] returns it.
-type Flushed struct {
-	At       time.Time // when it was committed
-	Took     time.Duration
-	Rows     int
-	Messages int64
-}
-
-// recentFlushes is how many flushes are remembered.
-const recentFlushes = 120
-
-// Recent returns the last flushes, oldest first.
-func (p *Progress) Recent() []Flushed {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.recent)
-}
-
-// Executed counts an execution of the user's SQL.
-func (p *Progress) Executed(ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if ok {
-		p.state.Executed.OK++
-	} else {
-		p.state.Executed.Failed++
-	}
-}
-
-// Observe adds a function that the flushing goroutine calls for each flush. It must be called before the run.
-func (p *Progress) Observe(f func(Flush)) { p.observers = append(p.observers, f) }
-
-// Flushed counts a flush.
-func (p *Progress) Flushed(f Flush) {
-	p.mu.Lock()
-	done := Flushed{At: time.Now(), Took: f.Took, Rows: f.Rows}
-	for i, t := range f.Tables {
-		done.Messages += t.Messages
-		p.tables[i].Messages += t.Messages
-		p.tables[i].Coalesced += t.Coalesced
-		p.tables[i].add(t.Rows)
-	}
-	p.state.Batches++
-	p.state.LastFlush, p.state.LastCommit, p.state.trouble, p.state.unreachable = f.Took, done.At, Stall{}, Stall{}
-	if len(p.recent) == recentFlushes {
-		p.recent = slices.Delete(p.recent, 0, 1)
-	}
-	p.recent = append(p.recent, done)
-	p.mu.Unlock()
-	for _, observe := range p.observers {
-		observe(f)
-	}
-}
-
-// CommittedBefore records the time of an earlier run's last commit.
-func (p *Progress) CommittedBefore(at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at.After(p.state.LastCommit) {
-		p.state.LastCommit = at
-	}
-}
-
-// Retry counts a retried database call and notes the outage; nil ends the outage. See [sink.Retry].
-func (p *Progress) Retry(e *sink.Error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e == nil {
-		p.state.trouble, p.state.unreachable = Stall{}, Stall{}
-		return
-	}
-	if _, ok := p.state.Retries[e.Reason]; ok {
-		p.state.Retries[e.Reason]++
-	}
-	p.state.trouble.failed(e)
-	for _, at := range []*time.Time{&p.state.Writing.tried, &p.state.step} {
-		if !at.IsZero() {
-			*at = time.Now()
-		}
-	}
-}
-
-// DatabaseProbed records the result of a query between flushes. Without it, a run that has nothing to write would not
-// notice that the database is unavailable. A lock does not count, because it may be the run's own.
-func (p *Progress) DatabaseProbed(err error) {
-	e, failed := errors.AsType[*sink.Error](err)
-	failed = failed && e.Class != sink.Permanent && e.Reason != "locked"
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	used := p.state.LastCommit.After(p.probed) // by the run since the last probe
-	p.probed = time.Now()
-	if used || !failed {
-		p.state.unreachable = Stall{}
-		return
-	}
-	p.state.unreachable.failed(e)
-}
-
-// Rejected returns the number of rejected lines.
-func (p *Progress) Rejected() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state.Rejected
-}
-
-// SetBuffer sets how many bytes are in the batch that is being filled.
-func (p *Progress) SetBuffer(bytes int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Buffer = bytes
-}
-
-// SetSpool sets how many bytes in the spool are not committed.
-func (p *Progress) SetSpool(bytes int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Spool = bytes
+// A Stall is why lines are not read or not written, and since when.
+type Stall struct {
+	Cause Cause       `json:"reason"`
+	Text  string      `json:"text"` // in words, without the time
+	Since time.Time   `json:"since"`
+	Err   *sink.Error `json:"-"` // the last failure, if the cause is DatabaseUnavailable
 }

@@ -186,7 +186,7 @@ func (c *connections) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was := len(c.reached)
+	was, again := len(c.reached), c.wasReached
 	if err == nil {
 		c.reached[meta.NodeID], c.wasReached = true, true
 		if meta.NodeID >= 0 { // a seed is only asked for the other brokers
@@ -204,10 +204,11 @@ func (c *connections) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, 
 	case was > 0 && now == 0:
 		c.since = time.Now()
 		c.opts.Log.Warn(fmt.Sprintf("no broker can be reached: %v; reconnecting", c.err))
-		c.opts.Observer.Reconnect()
 	case was == 0 && now > 0 && c.err != nil:
 		c.opts.Log.Info("reconnected to Kafka")
-		c.err = nil
+		if c.err = nil; again {
+			c.opts.Observer.Reconnected()
+		}
 	}
 }
 

@@ -171,11 +171,15 @@ func (s *Stream) produceDialed() error {
 	disconnectedSince := time.Now() // moved forward by the time spent connected
 	waits, attempt := backoff.Backoff{Min: minRedial, Max: maxRedial}, 0
 	worked := false // a connection has delivered data
+	again := false  // there was a connection
 	for {
 		err := s.dialer.connect(s.Ctx)
 		if err == nil {
 			connected, received := time.Now(), int64(0)
-			s.opts.Observer.SetConnections(s.Name, 1)
+			if s.opts.Observer.SetConnections(s.Name, 1); again {
+				s.opts.Observer.Reconnected()
+			}
+			again = true
 			unguard := tcp.Guard(s.Ctx, s.dialer.wire)
 			if err = s.restart(); err == nil {
 				err = source.Guard(s.deliver)
@@ -222,7 +226,6 @@ func (s *Stream) produceDialed() error {
 		}
 		attempt++
 		s.opts.Log.Warn(fmt.Sprintf("%v; reconnecting in %s", err, wait.Round(10*time.Millisecond)), "attempt", attempt)
-		s.opts.Observer.Reconnect()
 		if err := backoff.Sleep(s.Ctx, wait); err != nil {
 			return err
 		}

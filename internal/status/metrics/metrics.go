@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -13,18 +12,6 @@ import (
 
 	"github.com/weirsync/weir/internal/status"
 )
-
-// Run is the source of the metrics and their labels.
-type Run struct {
-	Job      string
-	Progress *status.Progress
-	// BySource labels the metrics of sources with the source. Files that are read to their ends are counted together.
-	BySource    bool
-	BufferLimit int64 // in bytes
-	SpoolLimit  int64 // in bytes; 0: no spool
-	Version     string
-	Commit      string
-}
 
 // A Registry holds the metrics of a run.
 type Registry struct {
@@ -37,26 +24,25 @@ type Registry struct {
 // jobLabel is the label of all metrics of a run. Prometheus sets a label "job" itself.
 const jobLabel = "weir_job"
 
-// New registers the metrics of a run with their current values. It observes the progress.
-func New(r Run) *Registry {
+// New registers the metrics of a run. It observes the progress.
+func New(p *status.Progress) *Registry {
 	reg, process := prometheus.NewRegistry(), prometheus.NewRegistry()
 	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	job := label(r.Job)
-	reg.MustRegister(newCollector(r, job))
+	run := p.Snapshot().Run
+	labels := prometheus.Labels{jobLabel: label(run.Job)}
+	reg.MustRegister(&collector{p, labels})
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_build_info", Help: "1, labeled with the build.",
-		ConstLabels: prometheus.Labels{"version": r.Version, "commit": r.Commit, "goversion": runtime.Version()}}, func() float64 { return 1 }))
-
-	labels := prometheus.Labels{jobLabel: job}
+		ConstLabels: prometheus.Labels{"version": run.Version, "commit": run.Commit, "goversion": runtime.Version()}}, func() float64 { return 1 }))
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_flush_duration_seconds", Help: "How long flushes took.", ConstLabels: labels,
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 16), NativeHistogramBucketFactor: 1.1})
 	rows := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_batch_rows", Help: "Rows of a batch.", ConstLabels: labels,
 		Buckets: prometheus.ExponentialBuckets(1, 4, 11), NativeHistogramBucketFactor: 1.1})
 	reg.MustRegister(took, rows)
-	r.Progress.Observe(func(f status.Flush) {
+	p.Observe(func(f status.Flush) {
 		took.Observe(f.Took.Seconds())
 		rows.Observe(float64(f.Rows))
 	})
-	return &Registry{job: job, run: reg, process: process}
+	return &Registry{job: label(run.Job), run: reg, process: process}
 }
 
 // label returns the label value for a name. File names may not be UTF-8.
@@ -85,12 +71,4 @@ func (r *Registry) RejectsStored(n int64) {
 // Handler serves the metrics.
 func (r *Registry) Handler() http.Handler {
 	return promhttp.HandlerFor(prometheus.Gatherers{r.run, r.process}, promhttp.HandlerOpts{EnableOpenMetrics: true})
-}
-
-// seconds returns a time in Unix seconds; 0 for the zero time.
-func seconds(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return float64(t.UnixNano()) / 1e9
 }

@@ -23,9 +23,14 @@ func scrape(t *testing.T, r *metrics.Registry) string {
 	return w.Body.String()
 }
 
+func newRegistry(p *status.Progress, bySource bool) *metrics.Registry {
+	p.Describe(status.Run{Job: "j", BySource: bySource})
+	return metrics.New(p)
+}
+
 func TestMetrics_SeveralTablesAndSources(t *testing.T) {
 	p := status.New("flights", "positions")
-	reg := metrics.New(metrics.Run{Job: "j", Progress: p, BySource: true})
+	reg := newRegistry(p, true)
 	a, file := p.Open("tcp://a:1", status.Dialed), p.Open("old.jsonl", status.File)
 	p.Open("tcp-listen://b:1", status.Listening)
 	p.SetConnections("tcp://a:1", 1)
@@ -35,7 +40,7 @@ func TestMetrics_SeveralTablesAndSources(t *testing.T) {
 	file.Close()
 	a.Reject(&fold.Reject{Table: 0, Reason: feed.BadValue})
 	a.Reject(&fold.Reject{Table: -1, Reason: feed.NotJSON})
-	p.Flushed(status.Flush{Rows: 2, Tables: []status.TableFlush{{Rows: status.Rows{Inserted: 1}}, {Rows: status.Rows{Updated: 1}}}})
+	p.Flushed(status.Flush{Rows: 2, Tables: []status.TableCounts{{Rows: status.Rows{Inserted: 1}}, {Rows: status.Rows{Updated: 1}}}})
 	have := scrape(t, reg)
 	for _, line := range []string{
 		`weir_read_lines_total{source="tcp://a:1",weir_job="j"} 10`,
@@ -62,7 +67,7 @@ func TestMetrics_SeveralTablesAndSources(t *testing.T) {
 
 func TestMetrics_SourceThatEndsStays(t *testing.T) {
 	p := status.New("t")
-	reg := metrics.New(metrics.Run{Job: "j", Progress: p})
+	reg := newRegistry(p, false)
 	l := p.Open("tcp://a:1", status.Dialed)
 	p.SetConnections("tcp://a:1", 1)
 	l.Close()
@@ -74,13 +79,13 @@ func TestMetrics_SourceThatEndsStays(t *testing.T) {
 // Prometheus takes only UTF-8, and each set of labels only once.
 func TestMetrics_NamesThatAreNotUTF8(t *testing.T) {
 	p := status.New("t\xff")
-	reg := metrics.New(metrics.Run{Job: "j", Progress: p})
+	reg := newRegistry(p, false)
 	for _, kind := range []status.NoteKind{status.Nulled, status.Ignored} {
 		p.Note(kind, "t.a\xff", 1)
 		p.Note(kind, "t.a\xfe", 2)
 	}
 	have := scrape(t, reg)
-	for _, line := range []string{`weir_nulled_values_total{column="t.a�",weir_job="j"} 3`, `weir_ignored_values_total{field="t.a�",weir_job="j"} 3`} {
+	for _, line := range []string{`weir_notes_total{kind="nulled_values",name="t.a�",weir_job="j"} 3`, `weir_notes_total{kind="ignored_fields",name="t.a�",weir_job="j"} 3`} {
 		if !strings.Contains(have, "\n"+line+"\n") {
 			t.Errorf("there is no %s in\n%s", line, have)
 		}

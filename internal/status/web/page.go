@@ -24,17 +24,11 @@ import (
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": span, "words": words, "zero": zero, "seconds": seconds,
-	"percent": percent, "number": number, "unit": unit, "sum": sum,
+	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": span, "words": words, "zero": zero, "seconds": quantity.Seconds,
+	"percent": percent, "number": number, "unit": unit, "name": name, "folder": folder,
 	"bytes":  func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
 	"memory": func(n int64) string { return strings.ReplaceAll(quantity.BinaryBytes(n), " ", noBreak) },
 }).ParseFS(files, "*.html"))
-
-// seconds formats a number of seconds as a duration.
-func seconds(s float64) string {
-	const longest = 9e9 // a time.Duration holds 9.2e9 seconds
-	return quantity.Duration(time.Duration(min(s, longest) * float64(time.Second)))
-}
 
 // span formats a duration in whole seconds, which does not change too fast to read.
 func span(d time.Duration) string { return quantity.Duration(d.Truncate(time.Second)) }
@@ -56,7 +50,7 @@ var reasonWords = map[feed.Reason]string{
 }
 
 // words explains in words why a line was rejected.
-func words(reason string) string { return cmp.Or(reasonWords[feed.Reason(reason)], reason) }
+func words(reason feed.Reason) string { return cmp.Or(reasonWords[reason], string(reason)) }
 
 // noBreak is a non-breaking space. It keeps a unit on the line of its number.
 const noBreak = "\u00a0"
@@ -87,13 +81,6 @@ func (p places) Place(name string, line, offset int64, element int) string {
 	return "line " + quantity.Grouped(line) + fold.ElementText(element)
 }
 
-func sum(counts map[string]int64) (n int64) {
-	for _, each := range counts {
-		n += each
-	}
-	return n
-}
-
 // render answers with a page.
 func render(w http.ResponseWriter, name string, data any) {
 	var b bytes.Buffer
@@ -107,14 +94,14 @@ func render(w http.ResponseWriter, name string, data any) {
 
 func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
 	did := s.Progress.Snapshot()
-	render(w, "page.html", &page{s.status(), places{s.Records}, s.history.upTo(momentOf(&did, time.Now()), did.Start)})
+	render(w, "page.html", &page{&did, places{s.Records}, s.Progress.History(&did)})
 }
 
 // page has the data and methods for the page's template.
 type page struct {
-	*Status
+	*status.Snapshot
 	places
-	moments []moment // of the charts
+	moments []status.Moment // of the charts
 }
 
 // State describes in a sentence what the run does.
@@ -124,10 +111,10 @@ func (p *page) State() string {
 		return p.StallText(p.Stalled[0])
 	case p.NotReady != "":
 		return "Not ready: " + p.NotReady
-	case p.Writing() != nil && p.Flushing.Search != "":
-		return fmt.Sprintf("Writing for %s, %s", span(p.Since(p.Flushing.Since)), p.Flushing.Search)
-	case p.Writing() != nil:
-		return fmt.Sprintf("Writing %s for %s", quantity.Count(p.Flushing.Rows, "row"), span(p.Since(p.Flushing.Since)))
+	case p.LongWriting() != nil && p.Writing.Search != "":
+		return fmt.Sprintf("Writing for %s, %s", span(p.Since(p.Writing.Began)), p.Writing.Search)
+	case p.LongWriting() != nil:
+		return fmt.Sprintf("Writing %s for %s", quantity.Count(p.Writing.Rows, "row"), span(p.Since(p.Writing.Began)))
 	case p.LastMessage.IsZero():
 		return "Running: no message so far"
 	case quiet > longQuiet:
@@ -140,7 +127,7 @@ func (p *page) State() string {
 const longQuiet = time.Minute
 
 // StallText says in a sentence why the run is stalled.
-func (p *page) StallText(s Stall) string {
+func (p *page) StallText(s status.Stall) string {
 	if lasts := p.Since(s.Since); lasts >= time.Second {
 		return fmt.Sprintf("Stalled for %s: %s", span(lasts), s.Text)
 	}
@@ -148,11 +135,11 @@ func (p *page) StallText(s Stall) string {
 }
 
 // OtherStalls are the stalls that State does not name.
-func (p *page) OtherStalls() []Stall { return p.Stalled[min(1, len(p.Stalled)):] }
+func (p *page) OtherStalls() []status.Stall { return p.Stalled[min(1, len(p.Stalled)):] }
 
 // OnlyFiles reports that no source is live. Messages of a file may have any age.
 func (p *page) OnlyFiles() bool {
-	return len(p.Sources) > 0 && !slices.ContainsFunc(p.Sources, func(s Source) bool { return s.Kind != kinds[status.File] })
+	return len(p.Lanes) > 0 && !slices.ContainsFunc(p.Lanes, func(s status.Source) bool { return s.Kind != status.File })
 }
 
 // Since returns the time from t to the time of the page.
@@ -164,53 +151,21 @@ func (p *page) Running() time.Duration { return p.Since(p.Started) }
 // RatesOver returns the period that rates cover.
 func (p *page) RatesOver() time.Duration { return time.Duration(p.RateSeconds * float64(time.Second)) }
 
-// RowsPerSecond returns the rate of all tables.
-func (p *page) RowsPerSecond() (n float64) {
-	for i := range p.Tables {
-		n += p.Tables[i].RowsPerSecond
-	}
-	return n
-}
-
-// Rows returns the number of rows in all batches.
-func (p *page) Rows() (n int64) {
-	for i := range p.Tables {
-		t := &p.Tables[i]
-		n += t.Inserted + t.Updated + t.Unchanged + t.Deleted
-	}
-	return n
-}
-
 // Folded returns the share of messages that were folded into the row of an earlier message, or "".
 func (p *page) Folded() string {
-	var folded, all int64
-	for i := range p.Tables {
-		folded, all = folded+p.Tables[i].Coalesced, all+p.Tables[i].Messages
-	}
-	if folded == 0 {
+	if p.Coalesced == 0 {
 		return ""
 	}
-	return percent(folded, all)
-}
-
-// LastFlush returns the last flush, or nil.
-func (p *page) LastFlush() *Flush {
-	if n := len(p.RecentFlushes); n > 0 {
-		return &p.RecentFlushes[n-1]
-	}
-	return nil
-}
-
-// Writing returns the current flush; nil if there is none, or it has just begun.
-func (p *page) Writing() *Flushing {
-	if p.Flushing == nil || p.Since(p.Flushing.Since) < status.LongFlush {
-		return nil
-	}
-	return p.Flushing
+	return percent(p.Coalesced, p.Messages)
 }
 
 // AllRetries returns how often database calls were retried.
-func (p *page) AllRetries() int64 { return sum(p.Retries) }
+func (p *page) AllRetries() (n int64) {
+	for _, each := range p.Retries {
+		n += each
+	}
+	return n
+}
 
 // RetryReasons lists why.
 func (p *page) RetryReasons() string {
@@ -225,24 +180,33 @@ func (p *page) RetryReasons() string {
 
 // AnyLag reports whether the lag of any source is known.
 func (p *page) AnyLag() bool {
-	return slices.ContainsFunc(p.Sources, func(s Source) bool { return s.LagSeconds != nil || s.LagRecords != nil })
+	return slices.ContainsFunc(p.Lanes, func(s status.Source) bool { return s.LagSeconds != nil || s.LagRecords != nil })
 }
+
+// maxSources is the maximum number of sources on the page.
+const maxSources = 200
+
+// SourcesShown returns the sources that are on the page.
+func (p *page) SourcesShown() []status.Source { return p.Lanes[:min(maxSources, len(p.Lanes))] }
+
+// SourcesLeftOut returns how many are not.
+func (p *page) SourcesLeftOut() int64 { return int64(len(p.Lanes) - len(p.SourcesShown())) }
 
 // Only reports whether a source is the only one on the page. Files that were read to their ends are not on it.
 func (p *page) Only(source string) bool {
-	return len(p.Sources) == 1 && p.Sources[0].Source == source
+	return len(p.Lanes) == 1 && p.Lanes[0].Source == source
 }
 
-// Name returns the part of a source's name that distinguishes it from others in its folder.
-func (s *Source) Name() string {
+// name returns the part of a source's name that distinguishes it from others in its folder.
+func name(s status.Source) string {
 	if s.Topic != "" {
-		return s.Topic + "/" + s.Partition
+		return s.Topic + "/" + s.Number
 	}
 	return s.Source[strings.LastIndexByte(s.Source, '/')+1:]
 }
 
-// Folder returns the part before Name.
-func (s *Source) Folder() string { return strings.TrimSuffix(s.Source, s.Name()) }
+// folder returns the part before name.
+func folder(s status.Source) string { return strings.TrimSuffix(s.Source, name(s)) }
 
 const (
 	rejectsShown = 50
@@ -254,11 +218,11 @@ const (
 // rejects is the page of rejected lines.
 type rejects struct {
 	places
-	Job, RejectsAt string
-	Why            string // why there are no lines
-	Lines          []reject
-	Most           int
-	Longest        int64
+	status.Run
+	Why     string // why there are no lines
+	Lines   []reject
+	Most    int
+	Longest int64
 }
 
 type reject struct {
@@ -271,7 +235,7 @@ type reject struct {
 // other machines only get the command that prints them.
 func (s *Site) serveRejects(local bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p := &rejects{places: places{s.Records}, Job: s.Job, RejectsAt: s.RejectsAt, Most: rejectsShown, Longest: rejectShown}
+		p := &rejects{places: places{s.Records}, Run: s.Progress.Snapshot().Run, Most: rejectsShown, Longest: rejectShown}
 		switch {
 		case s.LastRejects == nil:
 			p.Why = "The database does not keep them:"

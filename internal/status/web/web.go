@@ -3,6 +3,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -18,28 +19,14 @@ import (
 
 // A Site is what is served about a run.
 type Site struct {
-	Job     string
-	To      string // the database, without a password
-	Version string
-
-	Progress    *status.Progress
-	Metrics     http.Handler
-	BufferLimit int64 // in bytes
-	SpoolLimit  int64 // in bytes; 0: no spool
-
-	// RejectsAt is the command that prints all rejected lines of the job, or the --rejects value that sends them
-	// elsewhere.
-	RejectsAt string
+	Progress *status.Progress
+	Metrics  http.Handler
 	// Records reports whether the offsets of a source count records; nil: they never do.
 	Records func(source string) bool
-	// Unmet returns the fields that options name and no message had, in words. nil: none.
-	Unmet func() []string
 	// LastRejects returns the last n rejected lines, the most recent first. nil: the database does not keep them. It is
 	// not called concurrently.
 	LastRejects func(ctx context.Context, n int) ([]sink.Kept, error)
 
-	rates     rates
-	history   history
 	rejecting sync.Mutex // held while LastRejects is called
 }
 
@@ -89,8 +76,8 @@ func (s *Site) Handler(l *Listener) http.Handler {
 	mux.Handle("GET /metrics", s.Metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := s.notReady(); why != "" {
-			http.Error(w, why, http.StatusServiceUnavailable)
+		if did := s.Progress.Snapshot(); did.NotReady != "" {
+			http.Error(w, did.NotReady, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -125,16 +112,15 @@ func guard(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-func (s *Site) notReady() string {
-	did := s.Progress.Snapshot()
-	return did.NotReady()
+func (s *Site) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(s.Progress.Snapshot()) // an error means that the client has left
 }
 
 // Serve serves the site until ctx ends.
 func (s *Site) Serve(ctx context.Context, l *Listener) error {
 	server := &http.Server{Handler: s.Handler(l), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	go s.sampleUntil(ctx)
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving metrics: %w", err)
 	}

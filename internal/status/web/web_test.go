@@ -1,12 +1,13 @@
 package web_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,8 +22,13 @@ import (
 )
 
 // site returns a site of a run that has done nothing yet.
-func site(tables ...string) *web.Site {
-	return &web.Site{Job: "j", To: "t.db", Version: "v1", Progress: status.New(tables...), Metrics: http.NotFoundHandler(), BufferLimit: 1 << 20}
+func site(tables ...string) *web.Site { return described(status.Run{}, tables...) }
+
+func described(run status.Run, tables ...string) *web.Site {
+	p := status.New(tables...)
+	run.Job, run.To, run.Version, run.BufferLimit = cmp.Or(run.Job, "j"), cmp.Or(run.To, "t.db"), "v1", 1<<20
+	p.Describe(run)
+	return &web.Site{Progress: p, Metrics: http.NotFoundHandler()}
 }
 
 // get sends a request to a site that listens at addr.
@@ -131,13 +137,15 @@ func TestHandler_BrowsersLoadNothingFromElsewhere(t *testing.T) {
 const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>`
 
 func TestHandler_NamesAndLinesAreText(t *testing.T) {
-	s := site(hostile, "other")
-	s.Job, s.To, s.RejectsAt = hostile, hostile, hostile
+	s := described(status.Run{Job: hostile, To: hostile, Host: hostile, RejectsAt: hostile, IgnoredBy: hostile, NoTable: hostile}, hostile, "other")
+	for _, kind := range []status.NoteKind{status.Ignored, status.Passed, status.NoTable} {
+		s.Progress.Note(kind, hostile, 1)
+	}
 	l := s.Progress.Open(hostile, status.Waiting)
 	l.Reject(&fold.Reject{Reason: feed.NotJSON})
 	s.Progress.Open(hostile+"/f", status.File).Locate(1, func() (int64, int64) { return 1, 2 })
 	s.Progress.Open("kafka://c/"+hostile+"/1", status.Partition).Partition(hostile, "1", func() int64 { return 1 }, func() bool { return true })
-	s.Progress.Flushed(status.Flush{Rows: 1, Tables: make([]status.TableFlush, 2)})
+	s.Progress.Flushed(status.Flush{Rows: 1, Tables: make([]status.TableCounts, 2)})
 	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) {
 		return []sink.Kept{{Source: hostile, Reason: hostile, Text: []byte(hostile + "\xff\x00</pre>")}}, nil
 	}
@@ -154,8 +162,8 @@ func TestHandler_NamesAndLinesAreText(t *testing.T) {
 }
 
 func TestRejects(t *testing.T) {
-	s := site("t")
-	s.RejectsAt = "weir rejects --to t.db"
+	const rejectsAt = "weir rejects --to t.db"
+	s := described(status.Run{RejectsAt: rejectsAt}, "t")
 	f := func(addr string, want ...string) string {
 		t.Helper()
 		w := get(t, s, addr, "GET", "127.0.0.1", "/rejects")
@@ -166,7 +174,7 @@ func TestRejects(t *testing.T) {
 		}
 		return w.Body.String()
 	}
-	f(loopback, "does not keep them", s.RejectsAt)
+	f(loopback, "does not keep them", rejectsAt)
 	var asked int
 	s.LastRejects = func(_ context.Context, n int) ([]sink.Kept, error) {
 		asked = n
@@ -177,7 +185,7 @@ func TestRejects(t *testing.T) {
 		t.Errorf("asked for %d, and shown %d characters", asked, n)
 	}
 	// Visitors over the network are not logged in.
-	if text := f("0.0.0.0:0", "loopback", s.RejectsAt); strings.Contains(text, "key: missing") {
+	if text := f("0.0.0.0:0", "loopback", rejectsAt); strings.Contains(text, "key: missing") {
 		t.Errorf("the lines are shown to all:\n%s", text)
 	}
 	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) { return nil, errors.New("password=c4nary") }
@@ -206,12 +214,11 @@ func TestRejects(t *testing.T) {
 
 func TestStatus_CountsAndRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := site("flights", "positions")
-		s.SpoolLimit = 1000
+		s := described(status.Run{SpoolLimit: 1000}, "flights", "positions")
 		p := s.Progress
 		a, file := p.Open("tcp://a:1", status.Dialed), p.Open("/x/f.jsonl", status.File)
 		offset := int64(500)
-		file.Locate(1000, func() (int64, int64) { return offset, 1000 })
+		file.Locate(500, func() (int64, int64) { return offset, 1000 })
 		k := p.Open("kafka://c/t/3", status.Partition)
 		k.Partition("t", "3", func() int64 { return 7 }, func() bool { return true })
 		l, err := web.Listen(loopback)
@@ -224,13 +231,13 @@ func TestStatus_CountsAndRates(t *testing.T) {
 			handler.ServeHTTP(w, r)
 			return w.Body.Bytes()
 		}
-		read := func() (st web.Status) {
+		read := func() (st status.Snapshot) {
 			t.Helper()
 			testcheck.NoError(t, json.Unmarshal(ask("/api/status"), &st))
 			return st
 		}
 		flush := func(rows int64) {
-			p.Flushed(status.Flush{Took: 20 * time.Millisecond, Rows: int(rows), Tables: []status.TableFlush{{Messages: rows + 1, Coalesced: 1, Rows: status.Rows{Inserted: rows}}, {}}})
+			p.Flushed(status.Flush{Took: 20 * time.Millisecond, Rows: int(rows), Tables: []status.TableCounts{{Messages: rows + 1, Coalesced: 1, Rows: status.Rows{Inserted: rows}}, {}}})
 		}
 		time.Sleep(100 * time.Second)
 		a.Read(1000, 5000, true, time.Now().Add(-3*time.Second))
@@ -242,35 +249,38 @@ func TestStatus_CountsAndRates(t *testing.T) {
 		if st.RateSeconds != 100 || st.Lines != 1000 || st.LinesPerSecond != 10 || st.BytesPerSecond != 50 || st.Tables[0].RowsPerSecond != 4 || st.Tables[1].RowsPerSecond != 0 {
 			t.Errorf("since the start: %+v", st)
 		}
-		if st.NotReady != "not connected to tcp://a:1" || st.LagSeconds == nil || *st.LagSeconds != 3 || st.PendingLines != 1000 || st.RejectedLines != 2 || st.SpoolLimitBytes != 1000 {
+		if st.NotReady != "not connected to tcp://a:1" || st.LagSeconds == nil || *st.LagSeconds != 3 || st.Pending != 1000 || st.Rejected != 2 || st.SpoolLimit != 1000 {
 			t.Errorf("the run: %+v", st)
 		}
 		if st.Tables[0].Rejected["not_json"] != 1 || len(st.Tables[0].Rejected) != 1 || st.Tables[0].Inserted != 400 || st.Tables[0].Coalesced != 1 {
 			t.Errorf("the tables: %+v", st.Tables)
 		}
-		if want := []web.Reason{{"not_json", 1, "tcp://a:1", 1234, 0, 0}, {"unmatched", 1, "tcp://a:1", 0, 9, 2}}; !slices.Equal(st.Reasons, want) {
+		if want := []status.Reason{{Reason: "not_json", Lines: 1, Source: "tcp://a:1", Line: 1234}, {Reason: "unmatched", Lines: 1, Source: "tcp://a:1", Offset: 9, Element: 2}}; !reflect.DeepEqual(st.Reasons, want) {
 			t.Errorf("the reasons: %+v", st.Reasons)
 		}
-		if f := st.RecentFlushes; len(f) != 1 || f[0].Rows != 400 || f[0].Seconds != 0.02 || f[0].Messages != 401 || !f[0].Time.Equal(time.Now()) {
+		if f := st.LastFlush; f.Rows != 400 || f.Seconds != 0.02 || f.Messages != 401 || !f.At.Equal(time.Now()) {
 			t.Errorf("the flushes: %+v", f)
 		}
-		if at := st.Sources; len(at) != 3 || at[0].Kind != "dialed" || at[1].OffsetBytes != 500 || at[1].SizeBytes != 1000 || at[1].SecondsLeft != nil || at[2].LagRecords == nil || *at[2].LagRecords != 7 || at[2].Connections != 1 || st.Kafka == nil || st.Kafka.LagRecords != 7 {
+		if at := st.Lanes; len(at) != 3 || at[0].Kind != "dialed" || at[1].Offset != 500 || at[1].Size != 1000 || at[1].SecondsLeft != 0 || at[2].LagRecords == nil || *at[2].LagRecords != 7 || at[2].Connections != 1 || st.Kafka == nil || st.Kafka.LagRecords != 7 {
 			t.Errorf("the sources: %+v %+v", at, st.Kafka)
 		}
+		defer p.Watch()()
+		synctest.Wait()
 		for range 20 { // later rates cover the last ten seconds, however often they are requested
 			time.Sleep(500 * time.Millisecond)
 			a.Read(50, 100, true, time.Time{})
 			offset += 10
+			file.Read(0, 10, false, time.Time{})
 			st = read()
 		}
-		if st.RateSeconds != 10 || st.LinesPerSecond != 100 || st.Sources[0].LinesPerSecond != 100 || st.Tables[0].RowsPerSecond != 0 {
+		if st.RateSeconds != 10 || st.LinesPerSecond != 100 || st.Lanes[0].LinesPerSecond != 100 || st.Tables[0].RowsPerSecond != 0 {
 			t.Errorf("over the last seconds: %+v", st)
 		}
-		if left := st.Sources[1].SecondsLeft; left == nil || *left != 15 {
-			t.Errorf("the file: %+v", st.Sources[1])
+		if left := st.Lanes[1].SecondsLeft; left != 165 {
+			t.Errorf("the file: %+v", st.Lanes[1])
 		}
 		page := string(ask("/"))
-		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "1,000\u00a0<small>bytes</small>", "10<small>s</small>", "70\u00a0%", "15s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
+		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "1,000\u00a0<small>bytes</small>", "10<small>s</small>", "70\u00a0%", "2m45s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
 			if !strings.Contains(page, text) {
 				t.Errorf("%q is missing:\n%s", text, page)
 			}
@@ -283,10 +293,10 @@ func TestStatus_ManySources(t *testing.T) {
 	for i := range 250 {
 		s.Progress.Open(strings.Repeat("x", i+1), status.Waiting)
 	}
-	var st web.Status
+	var st status.Snapshot
 	testcheck.NoError(t, json.Unmarshal(get(t, s, loopback, "GET", "localhost", "/api/status").Body.Bytes(), &st))
-	if len(st.Sources) != 200 || st.SourcesLeftOut != 50 {
-		t.Errorf("%d sources, and %d left out", len(st.Sources), st.SourcesLeftOut)
+	if len(st.Lanes) != 250 {
+		t.Errorf("%d sources", len(st.Lanes))
 	}
 	page(t, s, "/", "and 50 more")
 }
@@ -336,24 +346,43 @@ func TestPage_HowFarAFlushIs(t *testing.T) {
 	})
 }
 
-// The charts cover the run, or its last hour. A change of the rate is shown where it happened.
+// The charts cover the run, or its last hour. A change of the rate is shown where it happened, and each value says what
+// it is. Rows that a batch leaves unchanged are not written.
 func TestPage_Charts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := site("t")
-		run := func(d time.Duration, rows int) {
+		page(t, s, "/", "from 0 to 1, over 1s")
+		defer s.Progress.Watch()()
+		run := func(d time.Duration, rows int64) {
 			for range d / time.Second {
-				s.Progress.Flushed(status.Flush{Rows: rows, Tables: []status.TableFlush{{Rows: status.Rows{Inserted: int64(rows)}}}})
+				s.Progress.Flushed(status.Flush{Rows: 1000, Tables: []status.TableCounts{{Rows: status.Rows{Inserted: rows, Unchanged: 1000 - rows}}}})
 				time.Sleep(time.Second)
-				s.Sample()
+				synctest.Wait()
 			}
 		}
-		page(t, s, "/", "from 0 to 1, over 1s")
 		run(100*time.Second, 300)
-		page(t, s, "/", "Rows written a second, from 0 to 400, over 1m39s", "Pending lines, from 0 to 1,", `<polyline points="0.0,25.0 `, ` 600.0,25.0"/>`)
+		page(t, s, "/", "Rows written a second, from 0 to 400, over 1m", "Pending lines, from 0 to 1,", ` 600.0,25.0"/>`, "<li><span>300, 50s ago</span>", "30,000 rows<")
 		run(50*time.Minute, 0)
 		page(t, s, "/", "Rows written a second, from 0 to 400, over 52m")
 		run(3*time.Hour, 20)
 		page(t, s, "/", "Rows written a second, from 0 to 20, over 1h")
+	})
+}
+
+// A lag that is not known yet is not 0: its chart begins with the first one.
+func TestPage_LagChartBeginsWithTheFirstLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := site("t")
+		l := s.Progress.Open("f", status.Listening)
+		defer s.Progress.Watch()()
+		time.Sleep(100*time.Second + time.Millisecond)
+		at := time.Now().Add(-30 * time.Second)
+		l.Read(1, 1, true, at)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if text := page(t, s, "/", "Lag, from 0 to 40s, over 9s", "<li><span>31s, 9s ago</span>"); strings.Contains(text, "<li><span>0s") {
+			t.Errorf("the chart invents a lag:\n%s", text)
+		}
 	})
 }
 
