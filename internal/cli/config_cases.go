@@ -56,7 +56,7 @@ func (e *env) runCases(ctx context.Context, file *settings.Spec) error {
 	failed := 0
 	for i := range file.Cases {
 		test := &file.Cases[i]
-		differences := map[string][]*settings.Fault{}
+		differences := map[string][]*mapping.Fault{}
 		rejected := ""
 		for batches, rows := range map[string]int{"in one batch": 0, "line by line": 1} {
 			found, did, err := e.runCase(ctx, &m, test, rows)
@@ -72,7 +72,7 @@ func (e *env) runCases(ctx context.Context, file *settings.Spec) error {
 			continue
 		}
 		failed++
-		sameText := func(a, b *settings.Fault) bool { return a.Error() == b.Error() }
+		sameText := func(a, b *mapping.Fault) bool { return a.Error() == b.Error() }
 		if once := differences["in one batch"]; slices.EqualFunc(once, differences["line by line"], sameText) {
 			for _, d := range once {
 				fmt.Fprintln(e.stdout, printable(d.Error()))
@@ -116,7 +116,7 @@ func rejectedInCase(did *status.Snapshot) string {
 
 // runCase applies the feed of a test to empty tables, in batches of batchRows rows (0: one batch), and compares the
 // tables with the expected rows.
-func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Case, batchRows int) (differences []*settings.Fault, did *status.Snapshot, err error) {
+func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Case, batchRows int) (differences []*mapping.Fault, did *status.Snapshot, err error) {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
 		return nil, nil, err
@@ -148,7 +148,7 @@ func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Ca
 	}
 	p := status.New(names...)
 	if err := errors.Join(pipeline.Run(ctx, c, db, nil, p), db.Close()); err != nil {
-		return nil, nil, lineError{settings.Locate(m.File, err), feed}
+		return nil, nil, lineError{err, feed}
 	}
 	in, err := caseDriver.Inspect(ctx, path, options)
 	if err != nil {

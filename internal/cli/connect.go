@@ -10,7 +10,6 @@ import (
 
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -48,7 +47,7 @@ func (e *env) connect(ctx context.Context, file string) (all findings, err error
 	}
 	found := func(about, text string, err error) {
 		if err != nil {
-			text = strings.NewReplacer(":\n    ", ": ", "\n  ", "; ").Replace(settings.Locate(plan.Mapping.File, err).Error())
+			text = strings.NewReplacer(":\n    ", ": ", "\n  ", "; ").Replace(err.Error())
 		}
 		all = append(all, finding{about, text, err == nil})
 	}

@@ -155,7 +155,7 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *status.Progres
 	err = pipeline.Fold(ctx, c, caps, p, d.look, read)
 	out.close()
 	if err != nil {
-		return settings.Locate(m.File, err)
+		return err
 	}
 	for _, t := range c.Tables[min(len(d.tables), len(c.Tables)):] { // there were no messages
 		d.add(t.Name)

@@ -195,9 +195,6 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		r.plan = plan
 		err = r.apply(ctx, db, claims, retry)
 	}
-	if err != nil {
-		err = settings.Locate(r.plan.Mapping.File, err)
-	}
 	err = r.plan.AdviseGroup(err)
 	r.out.close()
 	r.summarize(r.o, r.plan, r.p, err)

@@ -268,7 +268,7 @@ func (v *verifier) run(ctx context.Context, c pipeline.Config, m *mapping.Mappin
 	v.several = len(c.Tables) > 1 || c.Star != nil
 	p := status.New(make([]string, len(c.Tables))...)
 	if err := pipeline.Fold(ctx, c, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
-		return settings.Locate(m.File, err)
+		return err
 	}
 	for _, t := range c.Tables[min(len(v.tables), len(c.Tables)):] { // there were no messages
 		if err := v.add(ctx, t.Name, t.Key); err != nil {

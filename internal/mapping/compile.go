@@ -15,14 +15,25 @@ import (
 // DefaultMaxEach is the maximum number of elements of one array if the mapping sets none.
 const DefaultMaxEach = 100_000
 
-// A Fault is an error in a mapping and its position.
+// A Fault is a mistake in a mapping.
 type Fault struct {
-	Pos  paths.Pos
-	Text string
-	Flag string // that sets what is wrong, if flags made the mapping; "" for several
+	File  string // "" if flags made the mapping
+	Pos   paths.Pos
+	Where string // the key in the file, such as tables.flights; "" at the top
+	Text  string
+	Flag  string // that sets what is wrong, if flags made the mapping; "" for several
 }
 
-func (f *Fault) Error() string { return f.Text }
+func (f *Fault) Error() string {
+	text := f.Text
+	if f.Where != "" {
+		text = f.Where + ": " + text
+	}
+	if f.File == "" {
+		return text
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", f.File, max(f.Pos.Line, 1), max(f.Pos.Column, 1), text)
+}
 
 // Compile compiles a mapping to a plan, for lines that are scanned with names. Create the scanners after it. limits
 // are the limits of the database.
@@ -93,7 +104,7 @@ type compiler struct {
 }
 
 func (c *compiler) fault(at paths.Pos, format string, args ...any) {
-	c.faults = append(c.faults, &Fault{Pos: at, Text: fmt.Sprintf(format, args...)})
+	c.faults = append(c.faults, &Fault{File: c.mapping.File, Pos: at, Text: fmt.Sprintf(format, args...)})
 }
 
 // A scope is what paths can start from: a value, and the object in it that is the row.

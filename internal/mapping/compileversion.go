@@ -43,7 +43,7 @@ func (c *compiler) options(t *Table, out *tablePlan, s scope, what string) {
 		}
 	}
 	if err := fold.CheckMerge(&schema.Table{}, o); err != nil {
-		c.faults = append(c.faults, &Fault{t.Pos, fmt.Sprintf("%s: %v", what, err), "merge"})
+		c.faults = append(c.faults, &Fault{File: c.mapping.File, Pos: t.Pos, Text: fmt.Sprintf("%s: %v", what, err), Flag: "merge"})
 	}
 	out.options = o
 }

@@ -22,7 +22,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 	}
 	var faults []error
 	fault := func(at paths.Pos, format string, args ...any) {
-		faults = append(faults, &Fault{Pos: at, Text: fmt.Sprintf(format, args...)})
+		faults = append(faults, &Fault{File: p.mapping.File, Pos: at, Text: fmt.Sprintf(format, args...)})
 	}
 	if x.spec.ID != "" {
 		p.fitSurrogate(t, x.spec.ID, func(why string) { fault(x.spec.Pos, "table %q, column %q: %s", t.Name, x.spec.ID, why) })

@@ -233,7 +233,7 @@ func (p *Plan) Star() (*Table, fold.Options) {
 // Refuse returns the error that rejects a message of the table, which cannot have its settings with a key.
 func (n *NewTable) Refuse(key []string, why error) *feed.Error {
 	if fault := (*Fault)(nil); errors.As(why, &fault) { // the first of several
-		why = fault
+		why = errors.New(fault.Text)
 	}
 	return feed.Errorf(feed.Unmatched, "table %q of the stream needs a key or other settings in a config file: its key is %s, and %v",
 		feed.Clip([]byte(n.StreamName)), keyText(key), why)

@@ -98,5 +98,5 @@ func (m *mapper) same(before []schema.Table, fullName string) error {
 		return nil
 	}
 	of := m.plan.Table(len(before))
-	return &mapping.Fault{Pos: of.Pos, Text: fmt.Sprintf("%q and %q are one table of the database: make them one table here", m.plan.Table(at).Name, of.Name)}
+	return &mapping.Fault{File: m.plan.Mapping().File, Pos: of.Pos, Text: fmt.Sprintf("%q and %q are one table of the database: make them one table here", m.plan.Table(at).Name, of.Name)}
 }

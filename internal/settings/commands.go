@@ -20,7 +20,6 @@ var unsetFlags = map[string]string{"follow": "false", "spool": "", "capture": ""
 func (s *Spec) backfill(job string, sources []string) func(tables []string) string {
 	return func(tables []string) string {
 		args := s.args
-		words := []string{"weir", "sync", "--config", s.File}
 		if IsKafka(sources) {
 			args = append(slices.Clone(args), "--until-end")
 		} else if slices.ContainsFunc(sources, func(name string) bool { return s.env.sources().Type(name) != source.File }) {
@@ -28,23 +27,15 @@ func (s *Spec) backfill(job string, sources []string) func(tables []string) stri
 				args = []string{filepath.Join(s.Spool.Capture, "*")}
 			}
 		}
-		words = append(words, args...)
+		words := append([]string{"weir", "sync", "--config", s.File}, args...)
 		for _, one := range s.settings {
-			name := one.Name
-			value, unset := unsetFlags[name]
-			switch {
-			case unset && (one.overruled || one.from == byFile || one.from == byVariable):
-				words = append(words, "--"+name+"="+value)
-			case unset || slices.Contains(ownFlags, name) || !one.IsFlag():
-			default:
+			if value, unset := unsetFlags[one.Name]; unset && (one.overruled || one.from == byFile || one.from == byVariable) {
+				words = append(words, "--"+one.Name+"="+value)
+			} else if !unset && !slices.Contains(ownFlags, one.Name) {
 				words = append(words, one.flagWords()...)
 			}
 		}
-		words = append(words, "--tables", strings.Join(tables, ","), "--job", job+"-"+strings.Join(tables, "-"))
-		for i := range words {
-			words[i] = Quoted(words[i])
-		}
-		return strings.Join(words, " ")
+		return command(append(words, "--tables", strings.Join(tables, ","), "--job", job+"-"+strings.Join(tables, "-")))
 	}
 }
 
@@ -52,20 +43,25 @@ func (s *Spec) backfill(job string, sources []string) func(tables []string) stri
 func (s *Spec) again(flag ...string) string {
 	words := append([]string{"weir", "sync"}, s.args...)
 	for _, one := range s.settings {
-		if one.IsFlag() && one.Name != "restart" && one.Name != "accept-settings" {
+		if one.Name != "restart" && one.Name != "accept-settings" {
 			words = append(words, one.flagWords()...)
 		}
 	}
-	words = append(words, flag...)
-	for i := range words {
-		words[i] = Quoted(words[i])
-	}
-	return strings.Join(words, " ")
+	return command(append(words, flag...))
 }
 
-// flagWords returns the command-line words that set a setting to its value in this run.
+// showRejects returns the command that prints the rejected lines of this run.
+func (s *Spec) showRejects() string {
+	to, file, job := s.Setting("to"), s.Setting("config"), s.Setting("job")
+	if to.IsFlag() {
+		file = to
+	}
+	return command(slices.Concat([]string{"weir", "rejects"}, file.flagWords(), job.flagWords()))
+}
+
+// flagWords returns the command-line words that set a setting to its value in this run; none if no flag set it.
 func (s *Setting) flagWords() (words []string) {
-	if s.Type() == "bool" {
+	if s.IsFlag() && s.Type() == "bool" {
 		return []string{"--" + s.Name + "=" + s.String()}
 	}
 	for _, text := range s.written {
@@ -74,28 +70,18 @@ func (s *Setting) flagWords() (words []string) {
 	return words
 }
 
+// command joins words for a shell.
+func command(words []string) string {
+	for i := range words {
+		words[i] = Quoted(words[i])
+	}
+	return strings.Join(words, " ")
+}
+
 // Quoted quotes a word for a shell.
 func Quoted(word string) string {
 	if word == "" || strings.ContainsAny(word, " ?&*'\"$;<>|()`\\#~!{}[]\t\n") {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	return word
-}
-
-// showRejects returns the command that prints the rejected lines of this run.
-func (s *Spec) showRejects() string {
-	words := []string{"weir", "rejects"}
-	switch {
-	case s.Setting("to").IsFlag():
-		words = append(words, "--to", Redacted(s.Table.To))
-	case s.Setting("config").IsFlag():
-		words = append(words, "--config", s.File)
-	}
-	if s.Setting("job").IsFlag() {
-		words = append(words, "--job", s.Source.Job)
-	}
-	for i := range words {
-		words[i] = Quoted(words[i])
-	}
-	return strings.Join(words, " ")
 }

@@ -18,9 +18,9 @@ import (
 
 // Compare compares the tables that a test names with the rows that its feed made, and returns each difference with its
 // place. rows returns the rows of a table in any order, each as a JSON object without NULLs.
-func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, error)) ([]*Fault, error) {
+func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, error)) ([]*mapping.Fault, error) {
 	tables := familyOf(m)
-	var differences []*Fault
+	var differences []*mapping.Fault
 	for _, want := range c.Want {
 		t := tables.table(want.Name)
 		texts, err := rows(t.Name)
@@ -34,7 +34,7 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 			}
 		}
 		differ := func(at paths.Pos, format string, args ...any) {
-			differences = append(differences, &Fault{m.File, at, fmt.Sprintf("test %q", c.Name), "table " + t.Name + fmt.Sprintf(format, args...)})
+			differences = append(differences, &mapping.Fault{File: m.File, Pos: at, Where: fmt.Sprintf("test %q", c.Name), Text: "table " + t.Name + fmt.Sprintf(format, args...)})
 		}
 		if len(have) != len(want.Rows) {
 			differ(want.Pos, " has %s, want %s: %s", quantity.Count(int64(len(have)), "row"), quantity.Count(int64(len(want.Rows)), "row"), strings.Join(texts[:min(len(texts), 10)], " "))

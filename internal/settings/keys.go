@@ -119,7 +119,7 @@ func (b *builder) withKeys(m *mapping.Mapping) *mapping.Mapping {
 			continue
 		}
 		fault := func(at paths.Pos, why string) {
-			b.add(&Fault{File: m.File, Pos: at, Text: "tables." + t.Name + ": the primary key of the table is " + strings.Join(key, ", ") + ", " + why})
+			b.add(&mapping.Fault{File: m.File, Pos: at, Text: "tables." + t.Name + ": the primary key of the table is " + strings.Join(key, ", ") + ", " + why})
 		}
 		if m.Envelope != nil && m.Envelope.NamesKeys() { // the first run did not know the key
 			*t = t.WithKey(key)

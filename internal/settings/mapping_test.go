@@ -91,7 +91,7 @@ func FuzzRead(f *testing.F) {
 					t.Errorf("a fault without a place: %s", line)
 				}
 			}
-			var fault *Fault
+			var fault *mapping.Fault
 			if !errors.As(err, &fault) {
 				t.Errorf("%v is not a Fault", err)
 			}

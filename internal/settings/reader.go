@@ -15,37 +15,20 @@ import (
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
-// A Fault is a mistake in a config file.
-type Fault struct {
-	File  string
-	Pos   paths.Pos
-	Where string // the key, such as tables.flights; "" at the top
-	Text  string
-}
-
-func (f *Fault) Error() string {
-	where := f.Where
-	if where != "" {
-		where += ": "
-	}
-	return fmt.Sprintf("%s:%d:%d: %s%s", f.File, f.Pos.Line, f.Pos.Column, where, f.Text)
-}
-
 // A reader reads the nodes of a file and collects faults.
 type reader struct {
 	file      string
 	databases []string // supported kinds
-	faults    []*Fault
+	faults    []*mapping.Fault
 }
 
 func (r *reader) fault(at paths.Pos, where, format string, args ...any) {
-	at = paths.Pos{Line: max(at.Line, 1), Column: max(at.Column, 1)}
-	r.faults = append(r.faults, &Fault{r.file, at, where, fmt.Sprintf(format, args...)})
+	r.faults = append(r.faults, &mapping.Fault{File: r.file, Pos: at, Where: where, Text: fmt.Sprintf(format, args...)})
 }
 
 // err returns all faults in the order of the file.
 func (r *reader) err() error {
-	slices.SortStableFunc(r.faults, func(a, b *Fault) int {
+	slices.SortStableFunc(r.faults, func(a, b *mapping.Fault) int {
 		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
 	})
 	all := make([]error, len(r.faults))
@@ -169,19 +152,4 @@ func (r *reader) duration(n *yaml.Node, where string) time.Duration {
 		r.fault(pos(n), where, "%q is not a duration, such as 500ms, 48h or 7d", v)
 	}
 	return d
-}
-
-// Locate adds the name of the config file to the faults of a compiled mapping.
-func Locate(file string, err error) error {
-	if all := unjoined(err); len(all) > 1 {
-		for i := range all {
-			all[i] = Locate(file, all[i])
-		}
-		return errors.Join(all...)
-	}
-	var fault *mapping.Fault
-	if file == "" || !errors.As(err, &fault) {
-		return err
-	}
-	return &Fault{File: file, Pos: fault.Pos, Text: fault.Text}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
@@ -48,7 +49,7 @@ type Setting struct {
 	at        paths.Pos  // of the value in the file
 	node      *yaml.Node // the value in the file
 	written   []string   // texts of its flag or variable
-	faults    []error    // of its text; a [Fault] if the file sets it
+	faults    []error    // of its text; a [mapping.Fault] if the file sets it
 }
 
 const actionOfOneRun = "is an action of one run: give it on the command line"
@@ -198,7 +199,7 @@ func (s *Spec) fault(name, format string, args ...any) error {
 	})
 	text := fmt.Sprintf(format, args...)
 	if of.from == byFile {
-		return &Fault{File: s.File, Pos: of.at, Text: text}
+		return &mapping.Fault{File: s.File, Pos: of.at, Text: text}
 	}
 	return errors.New(text)
 }
@@ -232,7 +233,7 @@ func unjoined(err error) (all []error) {
 func ordered(faults []error) error {
 	all := unjoined(errors.Join(faults...))
 	place := func(err error) paths.Pos {
-		if f, ok := errors.AsType[*Fault](err); ok {
+		if f, ok := errors.AsType[*mapping.Fault](err); ok {
 			return f.Pos
 		}
 		return paths.Pos{}

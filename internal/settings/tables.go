@@ -39,7 +39,7 @@ func (b *builder) tables(name string) {
 		if of, ok := errors.AsType[*mapping.Fault](err); ok && m.File == "" && of.Flag != "" {
 			b.fault(of.Flag, "--"+of.Flag+": %v", err)
 		} else {
-			b.add(Locate(m.File, err))
+			b.add(err)
 		}
 	}
 	b.faultIf(b.plan.Job.Star != nil && b.Source.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
