@@ -122,91 +122,50 @@ func (b *rowBuilder) addElements(msg *message, t *tablePlan, parentKey []feed.Fi
 	}
 }
 
-// addSetCell adds the elements of a table to the fields of the parent row, as one value. parent is the key of that
-// row.
-func (b *rowBuilder) addSetCell(msg *message, t *tablePlan, parent []feed.Field) *refusal {
+// addSet adds the elements of a table to the fields of its parent row, as one value. parent is the key of that row.
+func (b *rowBuilder) addSet(msg *message, t *tablePlan, parent []feed.Field) *refusal {
 	v := b.read.Get(t.nest.each)
-	if v == nil {
+	inSet := b.plan.tables[t.nest.parent].nest.set // the parent row is whole: without elements, its set is empty
+	if v == nil && !inSet {
 		return nil
 	}
-	f := feed.Field{Name: t.nest.setName, Value: v.Value, Kind: v.Kind}
-	if v.Kind != feed.Null {
-		from := b.sets.begin()
-		if refused := b.appendSet(msg, t, parent); refused != nil {
+	f := feed.Field{Name: t.nest.setName, Value: null, Kind: feed.Null}
+	if inSet || v.Kind != feed.Null {
+		set, refused := b.set(msg, t, parent)
+		if refused != nil {
 			return refused
 		}
-		f.Value, f.Kind = b.sets.since(from), feed.JSON
+		from := len(b.bytes)
+		b.bytes = append(b.bytes, set...)
+		f.Value, f.Kind = b.bytes[from:len(b.bytes):len(b.bytes)], feed.JSON
 	}
 	b.fields = append(b.fields, f)
 	return nil
 }
 
-// appendSet appends the elements of a table to a set. If they are absent the set is empty, because the parent row is
-// whole.
-func (b *rowBuilder) appendSet(msg *message, t *tablePlan, parent []feed.Field) *refusal {
-	b.sets.open('[')
-	defer b.sets.close(']')
+// set returns the elements of a table as one value, which is valid until the table's next set.
+func (b *rowBuilder) set(msg *message, t *tablePlan, parent []feed.Field) ([]byte, *refusal) {
+	set, unnumbered := append(b.tables[t.index].set[:0], '['), b.unknownNames.unnumbered
 	e, ok, refused := b.walk(t)
 	for ok && refused == nil {
 		if ok, refused = e.next(b); !ok {
 			break
 		}
-		if refused := b.appendRow(msg, t, parent); refused != nil {
-			return e.atElement(refused)
-		}
-	}
-	return refused
-}
-
-// appendRow appends the row of the current element to a set.
-func (b *rowBuilder) appendRow(msg *message, t *tablePlan, parent []feed.Field) *refusal {
-	b.tables[t.index].hasRows = true
-	object, none, refused := b.object(t)
-	if refused != nil || none {
-		return refused
-	}
-	key := b.key(t, parent)
-	if refused := b.checkShadowed(t, key); refused != nil {
-		return refused
-	}
-	b.sets.open('[')
-	for i := range t.columns {
-		col := &t.columns[i]
-		if col.stamp != NoStamp {
-			continue
-		}
-		f, ok, refused := b.value(msg, t, nil, col)
-		if refused != nil {
-			return refused
-		}
-		if !ok {
-			f.Value = null
-		}
-		if ok && col.references != nil {
-			b.addReferenced(msg, col, f)
-		}
-		if ok && col.key >= 0 {
-			key[col.key] = f
-		}
-		b.sets.value(f.Value)
-	}
-	for _, i := range t.nest.children {
-		if refused := b.appendSet(msg, &b.plan.tables[i], key); refused != nil {
-			return refused
-		}
-	}
-	if t.fields.byName() {
-		b.sets.open('{')
-		if object != nil {
-			if refused := b.eachUnknownField(msg, t, object, func(f feed.Field, name []byte) {
-				t.setKeyPart(f, key)
-				b.sets.member(name, f.Value)
-			}); refused != nil {
-				return refused
+		object, none, bad := b.object(t)
+		if !none && bad == nil {
+			b.tables[t.index].hasRows = true
+			from := len(b.fields)
+			bad = b.addValues(msg, t, nil, object, b.key(t, parent), false)
+			if len(set) > 1 {
+				set = append(set, ',')
 			}
+			set = appendSetRow(set, b.fields[from+len(parent):], b.unknownNames.unnumbered)
+			b.fields = b.fields[:from]
 		}
-		b.sets.close('}')
+		if bad != nil {
+			refused = e.atElement(bad)
+		}
 	}
-	b.sets.close(']')
-	return t.checkKey(key)
+	b.tables[t.index].set, b.unknownNames.unnumbered = set, unnumbered
+	return append(set, ']'), refused
 }

@@ -36,8 +36,7 @@ type rowBuilder struct {
 	changes      []Row
 	referenced   referencedRows
 	fields       []feed.Field
-	bytes        []byte     // buffer for values that are not part of the line
-	sets         setEncoder // has its own buffer, because sets are built while other values are
+	bytes        []byte // buffer for values that are not part of the line
 	unknownNames fieldNumbers
 	lost         []LostValue
 	nulled       []fold.Nulled
@@ -55,6 +54,7 @@ type referencedRows struct {
 type tableMemory struct {
 	key         []feed.Field // of the current row
 	former, now []feed.Field // keys of a row before and after a message that changes its key
+	set         []byte       // the set being built
 	hasRows     bool         // a row was built
 }
 
@@ -65,7 +65,6 @@ func (b *rowBuilder) begin() {
 	b.changes, b.referenced.changes, b.referenced.keys = b.changes[:0], b.referenced.changes[:0], b.referenced.keys[:0]
 	b.fields, b.bytes, b.lost = b.fields[:0], b.bytes[:0], b.lost[:0]
 	b.nulled = b.nulled[:0]
-	b.sets.reset()
 	b.cast.Reset()
 }
 
@@ -235,7 +234,7 @@ func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object
 	}
 	for _, i := range t.nest.children {
 		if child := &b.plan.tables[i]; child.nest.set {
-			if refused := b.addSetCell(msg, child, key); refused != nil {
+			if refused := b.addSet(msg, child, key); refused != nil {
 				return refused
 			}
 		}

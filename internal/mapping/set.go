@@ -1,14 +1,17 @@
 package mapping
 
 import (
+	"slices"
+	"strconv"
+
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 )
 
-// This file is about sets: child rows that are one value of their parent row until they are written. A set is an
-// array with an array for each row. That contains the values of the table's columns except timestamps, in order; the
-// sets of its child tables; and, if fields become columns with their names, an object with them.
+// This file is about sets: child rows that are one value of their parent row until they are written. A set is an array
+// with an array for each row: [NUMBER,VALUE,...] with the numbers of names, or a name that has no number. A set of rows
+// below the row is the value of their parent's column for it.
 
 // setColumn returns the name of the parent's column for the sets of a table.
 func setColumn(table string) string { return schema.HiddenName("rows of " + table) }
@@ -25,93 +28,21 @@ func (p *Plan) SetColumn(table int) string {
 	return ""
 }
 
-// A setEncoder encodes sets, one after another.
-type setEncoder struct {
-	bytes []byte
-	from  int // where the current set starts
-}
-
-func (e *setEncoder) reset() { e.bytes = e.bytes[:0] }
-
-// begin starts a set and returns its offset, for since.
-func (e *setEncoder) begin() (from int) {
-	e.from = len(e.bytes)
-	return e.from
-}
-
-// since returns the set that starts at an offset.
-func (e *setEncoder) since(from int) []byte { return e.bytes[from:len(e.bytes):len(e.bytes)] }
-
-// comma appends a comma unless the next value is the first in its array or object.
-func (e *setEncoder) comma() {
-	if n := len(e.bytes); n > e.from && e.bytes[n-1] != '[' && e.bytes[n-1] != '{' {
-		e.bytes = append(e.bytes, ',')
-	}
-}
-
-// open appends the bracket that starts a set, a row, or the named fields of a row.
-func (e *setEncoder) open(bracket byte) {
-	e.comma()
-	e.bytes = append(e.bytes, bracket)
-}
-
-func (e *setEncoder) close(bracket byte) { e.bytes = append(e.bytes, bracket) }
-
-// value appends the value of a column.
-func (e *setEncoder) value(v []byte) {
-	e.comma()
-	e.bytes = append(e.bytes, v...)
-}
-
-// member appends a named field. name is the raw name, between its quotes.
-func (e *setEncoder) member(name, value []byte) {
-	e.comma()
-	e.bytes = append(append(append(e.bytes, '"'), name...), '"', ':')
-	e.bytes = append(e.bytes, value...)
-}
-
-// eachSetRow calls each with the rows of a set.
-func eachSetRow(set []byte, each func(i int, r *setRow) error) error {
-	w := feed.Walk(set)
-	w.Next()
-	var r setRow
-	for i := 0; w.Next(); i++ {
-		r.text = w.Raw()
-		r.w = feed.Walk(r.text)
-		r.w.Next()
-		if err := each(i, &r); err != nil {
-			return err
+// appendSetRow appends the fields of a row to a set.
+func appendSetRow(set []byte, fields []feed.Field, unnumbered [][]byte) []byte {
+	set = append(set, '[')
+	for i, f := range fields {
+		if i > 0 {
+			set = append(set, ',')
 		}
+		if f.Name >= 0 {
+			set = strconv.AppendInt(set, int64(f.Name), 10)
+		} else {
+			set = feed.AppendString(set, string(unnumbered[^f.Name]))
+		}
+		set = append(append(set, ','), f.Value...)
 	}
-	return nil
-}
-
-// A setRow is a row of a set. Its parts must be read in order.
-type setRow struct {
-	text []byte
-	w    feed.Walker
-}
-
-// value reads the value of a column.
-func (r *setRow) value() (f feed.Field) {
-	if r.w.Next() {
-		f.Kind = r.w.Kind
-		f.Value = r.w.Raw()
-	}
-	return f
-}
-
-// set reads a set.
-func (r *setRow) set() []byte { return r.value().Value }
-
-// members calls each with the named fields, which come last.
-func (r *setRow) members(each func(name []byte, f feed.Field)) {
-	r.w.Next()
-	for r.w.Next() {
-		name, f := r.w.Name, feed.Field{Kind: r.w.Kind}
-		f.Value = r.w.Raw()
-		each(name, f)
-	}
+	return append(set, ']')
 }
 
 // An exploder makes the rows of sets. It is not safe for concurrent use.
@@ -186,31 +117,50 @@ func (e *exploder) explode(table int, parentKey [][]byte, set []byte, each func(
 // level.
 func (e *exploder) rows(table int, parentKey [][]byte, set []byte, each func(i int, r *Row) error) error {
 	t, l := &e.plan.tables[table], &e.levels[table]
-	return eachSetRow(set, func(i int, x *setRow) error {
+	w := feed.Walk(set)
+	w.Next()
+	for i := 0; w.Next(); i++ {
 		r := Row{Table: table}
-		r.Text = x.text
+		r.Text = w.Raw()
 		e.unknownNames.unnumbered = nil
-		l.fields, l.sets = l.fields[:0], l.sets[:0]
+		l.fields, l.sets = l.fields[:0], append(l.sets[:0], make([][]byte, len(t.nest.children))...)
 		for part, value := range parentKey {
 			l.fields = append(l.fields, feed.Field{Name: t.key[part].name, Value: value, Kind: feed.KindOf(value)})
 		}
+		e.fields(t, l, r.Text)
 		for c := range t.columns {
-			if t.columns[c].stamp == NoStamp {
-				f := x.value()
-				f.Name = t.columns[c].name
-				l.fields = append(l.fields, f)
+			isColumn := func(f feed.Field) bool { return f.Name == t.columns[c].name }
+			if t.columns[c].stamp == NoStamp && !slices.ContainsFunc(l.fields, isColumn) { // the row is whole
+				l.fields = append(l.fields, feed.Field{Name: t.columns[c].name, Value: null, Kind: feed.Null})
 			}
 		}
-		for range t.nest.children {
-			l.sets = append(l.sets, x.set())
-		}
-		if t.fields.byName() {
-			x.members(func(name []byte, f feed.Field) {
-				f.Name = e.unknownNames.number(e.plan.names, name)
-				l.fields = append(l.fields, f)
-			})
-		}
 		r.Fields, r.Unnumbered = l.fields, e.unknownNames.unnumbered
-		return each(i, &r)
-	})
+		if err := each(i, &r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fields reads the fields and sets of a row into the table's level.
+func (e *exploder) fields(t *tablePlan, l *level, row []byte) {
+	w := feed.Walk(row)
+	w.Next()
+	for w.Next() {
+		var f feed.Field
+		if name := w.Raw(); name[0] == '"' {
+			f.Name = e.unknownNames.number(e.plan.names, name[1:len(name)-1])
+		} else {
+			n, _ := strconv.Atoi(string(name)) // written by appendSetRow
+			f.Name = int32(n)
+		}
+		w.Next()
+		f.Kind = w.Kind
+		f.Value = w.Raw()
+		if n := slices.IndexFunc(t.nest.children, func(c int) bool { return e.plan.tables[c].nest.setName == f.Name }); n >= 0 {
+			l.sets[n] = f.Value
+		} else {
+			l.fields = append(l.fields, f)
+		}
+	}
 }
