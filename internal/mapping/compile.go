@@ -47,7 +47,8 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	if m.Envelope != nil {
 		c.envelope(m)
 	}
-	for _, i := range c.order() {
+	order, _ := m.Order()
+	for _, i := range order {
 		if !m.Tables[i].IsStar() {
 			c.table(&m.Tables[i])
 		}

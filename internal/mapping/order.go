@@ -3,8 +3,6 @@ package mapping
 import (
 	"fmt"
 	"slices"
-
-	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
 // Select returns the mapping with only the named tables. A parent and its child tables are written together, and a
@@ -27,23 +25,27 @@ func (m *Mapping) Select(names []string) (*Mapping, error) {
 	return &some, nil
 }
 
-// order sorts the tables topologically: after their parents and foreign-key targets, otherwise in file order.
-func (c *compiler) order() (order []int) {
-	tables := c.mapping.Tables
+// Order returns the indices of the tables, each after its parent and its foreign-key targets, otherwise in file order;
+// or names of tables each of which must come after the next one, and the last of which is the first.
+func (m *Mapping) Order() (order []int, cycle []string) {
 	placed := map[string]bool{}
-	waits := func(above string) bool {
-		return !placed[above] && slices.ContainsFunc(tables, func(t Table) bool { return t.Name == above })
-	}
-	for len(order) < len(tables) {
-		next := slices.IndexFunc(tables, func(t Table) bool { return !placed[t.Name] && !slices.ContainsFunc(t.dependencies(), waits) })
+	find := func(name string) int { return slices.IndexFunc(m.Tables, func(t Table) bool { return t.Name == name }) }
+	waits := func(above string) bool { return !placed[above] && find(above) >= 0 }
+	for len(order) < len(m.Tables) {
+		next := slices.IndexFunc(m.Tables, func(t Table) bool { return !placed[t.Name] && !slices.ContainsFunc(t.dependencies(), waits) })
 		if next < 0 {
-			c.fault(paths.Pos{}, "parent and foreign-key references of the tables form a cycle")
-			return nil
+			name := m.Tables[slices.IndexFunc(m.Tables, func(t Table) bool { return !placed[t.Name] })].Name
+			for !slices.Contains(cycle, name) {
+				cycle = append(cycle, name)
+				above := m.Tables[find(name)].dependencies()
+				name = above[slices.IndexFunc(above, waits)]
+			}
+			return nil, append(cycle[slices.Index(cycle, name):], name)
 		}
-		placed[tables[next].Name] = true
+		placed[m.Tables[next].Name] = true
 		order = append(order, next)
 	}
-	return order
+	return order, nil
 }
 
 // DefaultKey is the key if neither the mapping nor the database has one.
@@ -59,7 +61,7 @@ func (t *Table) dependencies() (names []string) {
 	}
 	for i := range t.Columns {
 		for _, s := range t.Columns[i].From {
-			if s.References != "" && s.References != t.Name {
+			if s.References != "" {
 				names = append(names, s.References)
 			}
 		}

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -19,19 +20,10 @@ type checker struct {
 	// namesKeys is true if messages of the envelope may name the keys of tables.
 	namesKeys bool
 	family
-	// parents holds, for each table, the tables whose rows must exist first.
-	parents map[*tableDraft][]edge
-}
-
-// An edge leads to a parent.
-type edge struct {
-	to   *tableDraft
-	at   paths.Pos
-	word string // the key in the file that makes it a parent
 }
 
 func (r *reader) check(m *mappingDraft) {
-	c := checker{reader: r, tables: m.Drafts, byName: map[string]*tableDraft{}, family: family{}, parents: map[*tableDraft][]edge{}}
+	c := checker{reader: r, tables: m.Drafts, byName: map[string]*tableDraft{}, family: family{}}
 	c.namesKeys = m.Envelope != nil && m.Envelope.NamesKeys()
 	if len(m.Drafts) > m.MaxTables {
 		r.fault(m.Drafts[m.MaxTables].Pos, "tables", "%d tables, and max_tables is %d", len(m.Drafts), m.MaxTables)
@@ -45,7 +37,20 @@ func (r *reader) check(m *mappingDraft) {
 		c.references(t)
 	}
 	c.envelopes(m)
-	cyclic := c.cycles()
+	_, cycle := m.Order()
+	cyclic := cycle != nil
+	if cyclic {
+		t := c.byName[cycle[0]]
+		at, word := t.place("of"), "of"
+		for _, col := range t.Columns {
+			for _, s := range col.From {
+				if s.References == cycle[1] && t.Of != cycle[1] {
+					at, word = s.Pos, "references"
+				}
+			}
+		}
+		c.fault(at, t.where, "%s makes a cycle, and no table can be written first: %s", word, strings.Join(cycle, " → "))
+	}
 	for _, t := range m.Drafts {
 		if !cyclic {
 			c.names(t)
@@ -53,7 +58,7 @@ func (r *reader) check(m *mappingDraft) {
 		}
 		c.columns(t)
 		c.rules(t)
-		c.paths(t)
+		c.parentPaths(t)
 	}
 	if !cyclic {
 		c.wanted(m.Cases)
@@ -68,11 +73,9 @@ func (t *tableDraft) replaced() bool { return t.child() && t.Set != mapping.Merg
 // parentage checks what makes a table a child.
 func (c *checker) parentage(t *tableDraft) {
 	if t.child() {
-		if parent := c.byName[t.Of]; t.Of == mapping.Star {
+		if t.Of == mapping.Star {
 			c.fault(t.place("of"), t.where+".of", "%q stands for tables that have no name here: name the one whose rows have these", t.Of)
-		} else if parent != nil {
-			c.parents[t] = append(c.parents[t], edge{parent, t.place("of"), "of"})
-		} else {
+		} else if c.byName[t.Of] == nil {
 			c.fault(t.place("of"), t.where+".of", "no table %q in this file%s", t.Of, DidYouMean(t.Of, c.tableNames()))
 		}
 		if t.given["each"] == nil {
@@ -117,41 +120,9 @@ func (c *checker) references(t *tableDraft) {
 				c.fault(s.Pos, where, "references %s, which has no key (key: none), so a column cannot reference its rows", s.References)
 			case to.child() || len(to.Key) != 1:
 				c.fault(s.Pos, where, "references %s, whose key has several columns: one column cannot name a row of it", s.References)
-			default:
-				c.parents[t] = append(c.parents[t], edge{to, s.Pos, "references"})
 			}
 		}
 	}
-}
-
-// cycles reports tables that are their own ancestors.
-func (c *checker) cycles() (found bool) {
-	const done = 2
-	state := map[*tableDraft]int{}
-	var path []string
-	var visit func(t *tableDraft)
-	visit = func(t *tableDraft) {
-		state[t] = 1
-		path = append(path, t.Name)
-		for _, e := range c.parents[t] {
-			switch state[e.to] {
-			case 0:
-				visit(e.to)
-			case 1:
-				found = true
-				round := append(slices.Clone(path[slices.Index(path, e.to.Name):]), e.to.Name)
-				c.fault(e.at, t.where, "%s makes a cycle, and no table can be written first: %s", e.word, strings.Join(round, " → "))
-			}
-		}
-		path = path[:len(path)-1]
-		state[t] = done
-	}
-	for _, t := range c.tables {
-		if state[t] == 0 {
-			visit(t)
-		}
-	}
-	return found
 }
 
 // names checks that each name in a table is a single column.
@@ -314,35 +285,15 @@ func (c *checker) versions(t *tableDraft) {
 	}
 }
 
-// paths checks that only elements refer to a parent.
-func (c *checker) paths(t *tableDraft) {
-	if t.given["each"] != nil && t.Each.Base != paths.ParentBase {
-		return
-	}
-	fault := func(at paths.Pos, where string, p paths.Path) {
-		if p.Base == paths.ParentBase {
-			c.fault(at, where, "%s: ^ is the parent of an element", p.Text)
-		}
-	}
-	fault(t.place("each"), t.where+".each", t.Each)
-	if t.given["each"] != nil {
-		return
-	}
-	whens := func(w paths.When, where string) {
-		for _, all := range w {
-			for _, test := range all {
-				fault(test.Pos, where, test.Path)
-			}
-		}
-	}
-	fault(t.place("row"), t.where+".row", t.Row.Path)
-	fault(t.place("version_field"), t.where+".version_field", t.Version)
-	whens(t.When, t.where+".when")
-	whens(t.DeleteWhen, t.where+".delete_when")
-	for _, col := range t.Columns {
-		for _, s := range col.From {
-			fault(s.Pos, t.where+".columns."+col.Name, s.From)
-			whens(s.When, t.where+".columns."+col.Name)
+// parentPaths checks that only elements refer to a parent.
+func (c *checker) parentPaths(t *tableDraft) {
+	for _, f := range fieldsOf(reflect.TypeFor[mapping.Table]()) {
+		if t.given["each"] == nil || f.name == "each" {
+			eachPath(reflect.ValueOf(t.Table).FieldByIndex(f.index), t.place(f.name), func(at paths.Pos, p paths.Path) {
+				if p.Base == paths.ParentBase {
+					c.fault(at, join(t.where, f.name), "%s: ^ is the parent of an element", p.Text)
+				}
+			})
 		}
 	}
 }

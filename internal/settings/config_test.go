@@ -40,6 +40,9 @@ func TestResolve(t *testing.T) {
 // result describes what a file sets, or its faults.
 func (k *taken) result(file string) (out string) {
 	s, err := k.resolve(file)
+	if err == nil && s.Mapping != nil {
+		err = s.Validate()
+	}
 	if err != nil {
 		for fault := range strings.SplitSeq(err.Error(), "\n") {
 			_, fault, _ = strings.Cut(fault, "weir.yaml:")

@@ -47,7 +47,7 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *envelope.Envelope {
 		r.fault(pos(given["row"]), where, "with each, the elements are the rows: leave row out")
 	}
 	for _, f := range fieldsOf(reflect.TypeFor[envelope.Envelope]()) {
-		eachPath(reflect.ValueOf(e).Elem().FieldByIndex(f.index), func(p paths.Path) {
+		eachPath(reflect.ValueOf(e).Elem().FieldByIndex(f.index), paths.Pos{}, func(_ paths.Pos, p paths.Path) {
 			if p.Base == paths.ParentBase {
 				r.fault(pos(given[f.name]), join(where, f.name), "%s: ^ is the parent of an element, and an envelope has none", p.Text)
 			}

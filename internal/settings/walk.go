@@ -275,20 +275,23 @@ func (f *field) listForm(t reflect.Type) form {
 	return anyOf(nameForm, unique(listOf(nameForm)))
 }
 
-// eachPath calls f for all paths in a value.
-func eachPath(v reflect.Value, f func(paths.Path)) {
+// eachPath calls f for all paths in a value, with the position of the source or test that has it, else at.
+func eachPath(v reflect.Value, at paths.Pos, f func(at paths.Pos, p paths.Path)) {
 	if p, ok := v.Interface().(paths.Path); ok {
-		f(p)
+		f(at, p)
 		return
 	}
 	switch v.Kind() {
 	case reflect.Slice:
 		for i := range v.Len() {
-			eachPath(v.Index(i), f)
+			eachPath(v.Index(i), at, f)
 		}
 	case reflect.Struct:
+		if own, ok := v.Type().FieldByName("Pos"); ok {
+			at = v.FieldByIndex(own.Index).Interface().(paths.Pos)
+		}
 		for i := range v.NumField() {
-			eachPath(v.Field(i), f)
+			eachPath(v.Field(i), at, f)
 		}
 	}
 }
