@@ -138,6 +138,8 @@ type keyPart struct {
 	hidden bool
 }
 
+// A column is a compiled column: where its values are, and how they are converted. A [Column] is as written in settings,
+// a [schema.Column] as in the database, and a driver's is what it needs to write it.
 type column struct {
 	spec       *Column
 	name       int32

@@ -1,6 +1,7 @@
-// Package settings reads and prints all settings of weir. Each is declared once, as a field of a struct with tags; a
-// walk over the struct decodes it with the place of each fault, prints it, and makes its flag, variable, JSON Schema, page
-// of the docs and completion ([field], [Value]). Values with a text of their own implement UnmarshalText and MarshalText.
+// Package settings reads all settings of weir. Each is declared once, as a field of a struct with tags; a walk over the
+// struct decodes it with the place of each fault, passes it on to tables, and makes its flag, variable, JSON Schema, page
+// of the docs and completion ([field], [Value]); its fingerprint comes from the same tags. Values with a text of their own
+// implement UnmarshalText and MarshalText.
 //
 // A [Spec] owns the settings of a run and where each came from. A mappingDraft owns the tables of a config file until
 // they are checked; then they are a [mapping.Mapping]. [Spec.Plan] validates the settings together, without a database,

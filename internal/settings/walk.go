@@ -29,12 +29,13 @@ import (
 //   - none: the word for an empty list
 //   - null: the key has null as a value; for all others, null means that the key is absent
 //   - filled: the text must not be empty
+//   - top: a table without the key has the value of the setting with its name: all tables, or those that are no children
+//   - commas: a text may have several items
 //
 // and for settings of a run
 //
 //   - word: the word for a duration, forever or 0
 //   - unset: what is shown if nothing sets it
-//   - commas: a text may have several items
 //   - flag: it has none; short: the flag's short form; once: only the command line sets it
 type field struct {
 	codec
