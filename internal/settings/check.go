@@ -287,13 +287,21 @@ func (c *checker) versions(t *tableDraft) {
 
 // parentPaths checks that only elements refer to a parent.
 func (c *checker) parentPaths(t *tableDraft) {
+	check := func(v reflect.Value, at paths.Pos, where string) {
+		eachPath(v, at, func(at paths.Pos, p paths.Path) {
+			if p.Base == paths.ParentBase {
+				c.fault(at, where, "%s: ^ is the parent of an element", p.Text)
+			}
+		})
+	}
 	for _, f := range fieldsOf(reflect.TypeFor[mapping.Table]()) {
-		if t.given["each"] == nil || f.name == "each" {
-			eachPath(reflect.ValueOf(t.Table).FieldByIndex(f.index), t.place(f.name), func(at paths.Pos, p paths.Path) {
-				if p.Base == paths.ParentBase {
-					c.fault(at, join(t.where, f.name), "%s: ^ is the parent of an element", p.Text)
-				}
-			})
+		if f.name != "columns" && (t.given["each"] == nil || f.name == "each") {
+			check(reflect.ValueOf(t.Table).FieldByIndex(f.index), t.place(f.name), join(t.where, f.name))
+		}
+	}
+	for _, col := range t.Columns {
+		if t.given["each"] == nil {
+			check(reflect.ValueOf(col), col.Pos, t.where+".columns."+col.Name)
 		}
 	}
 }
