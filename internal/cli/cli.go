@@ -10,11 +10,9 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -26,6 +24,7 @@ import (
 
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/spool"
 )
 
@@ -240,7 +239,7 @@ Documentation: https://github.com/weirsync/weir/tree/main/docs, in packages also
 	root.Flags().Bool("version", false, "print the version")
 	root.PersistentFlags().BoolVarP(&e.verbose, "verbose", "v", false, "print more, such as the settings in use")
 	root.PersistentFlags().BoolVarP(&e.quiet, "quiet", "q", false, "print only warnings and errors, and what was asked for")
-	root.SetVersionTemplate(e.version().String())
+	root.SetVersionTemplate(thisBuild.String())
 	root.SetFlagErrorFunc(e.flagFault)
 	e.useFlagGroups(root)
 	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.rejectsCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), e.versionCommand())
@@ -306,9 +305,9 @@ func (e *env) versionCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return e.printJSON(e.version())
+				return e.printJSON(thisBuild)
 			}
-			_, err := fmt.Fprint(e.stdout, e.version())
+			_, err := fmt.Fprint(e.stdout, thisBuild)
 			return err
 		},
 	}
@@ -318,29 +317,17 @@ func (e *env) versionCommand() *cobra.Command {
 
 // A build is what the program was built from.
 type build struct {
-	Version   string            `json:"version"`
-	Commit    string            `json:"commit"`
-	Go        string            `json:"go"`
-	Platform  string            `json:"platform"`
-	Databases map[string]string `json:"databases"` // versions of those that are built in
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	SQLite   string `json:"sqlite"`
 }
 
-func (e *env) version() build {
-	b := build{version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, map[string]string{}}
-	for _, d := range drivers {
-		if d.Version != "" {
-			b.Databases[d.Name] = d.Version
-		}
-	}
-	return b
-}
+var thisBuild = build{version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, sqlite.Version}
 
 func (b build) String() string {
-	parts := []string{"commit " + b.Commit, b.Go, b.Platform}
-	for _, name := range slices.Sorted(maps.Keys(b.Databases)) {
-		parts = append(parts, name+" "+b.Databases[name])
-	}
-	return fmt.Sprintf("weir %s (%s)\n", b.Version, strings.Join(parts, ", "))
+	return fmt.Sprintf("weir %s (commit %s, %s, %s, SQLite %s)\n", b.Version, b.Commit, b.Go, b.Platform, b.SQLite)
 }
 
 // addJSON defines --json.

@@ -55,40 +55,36 @@ func (e *env) runCases(ctx context.Context, file *settings.Spec) error {
 	}
 	failed := 0
 	for i := range file.Cases {
-		test := &file.Cases[i]
-		differences := map[string][]*mapping.Fault{}
-		rejected := ""
-		for batches, rows := range map[string]int{"in one batch": 0, "line by line": 1} {
-			found, did, err := e.runCase(ctx, &m, test, rows)
-			if err != nil {
-				return fmt.Errorf("test %q, %s: %w", test.Name, batches, err)
-			}
-			differences[batches], rejected = found, rejectedInCase(did)
-		}
-		if all := differences["in one batch"]; len(all) == 0 && len(differences["line by line"]) == 0 {
-			if err := e.confirm("ok: %s%s", test.Name, rejected); err != nil {
-				return err
-			}
-			continue
-		}
-		failed++
-		sameText := func(a, b *mapping.Fault) bool { return a.Error() == b.Error() }
-		if once := differences["in one batch"]; slices.EqualFunc(once, differences["line by line"], sameText) {
-			for _, d := range once {
-				fmt.Fprintln(e.stdout, printable(d.Error()))
-			}
-			continue
-		}
-		for _, batches := range []string{"in one batch", "line by line"} {
-			for _, d := range differences[batches] {
-				fmt.Fprintln(e.stdout, printable(fmt.Sprintf("%v (%s)", d, batches)))
-			}
+		ok, err := e.passes(ctx, &m, &file.Cases[i])
+		if err != nil {
+			return err
+		} else if !ok {
+			failed++
 		}
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %s failed", failed, quantity.Count(int64(len(file.Cases)), "test"))
 	}
 	return nil
+}
+
+// passes runs a test, in one batch and line by line, and prints that it passed, or the differences of the first that fails.
+func (e *env) passes(ctx context.Context, m *mapping.Mapping, test *settings.Case) (ok bool, err error) {
+	rejected := ""
+	for rows, batches := range []string{"", " (line by line)"} {
+		differences, did, err := e.runCase(ctx, m, test, rows)
+		if err != nil {
+			return false, fmt.Errorf("test %q%s: %w", test.Name, batches, err)
+		}
+		for _, d := range differences {
+			fmt.Fprintln(e.stdout, printable(fmt.Sprintf("%v%s", d, batches)))
+		}
+		if len(differences) > 0 {
+			return false, nil
+		}
+		rejected = rejectedInCase(did)
+	}
+	return true, e.confirm("ok: %s%s", test.Name, rejected)
 }
 
 // A lineError is an error about a line of a test's feed. It hides the name of the temporary file.

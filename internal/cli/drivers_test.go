@@ -62,7 +62,7 @@ func TestDrivers_WithoutOptionalParts(t *testing.T) {
 // another returns a driver with all optional parts: SQLite's, by another name.
 func another() sink.Driver {
 	d := sqlite.Driver
-	d.Name, d.Version, d.Usage = "another", "", "another:PATH"
+	d.Name, d.Usage = "another", "another:PATH"
 	d.Parse = func(to string) (path string, ok bool, err error) {
 		if path, ok = strings.CutPrefix(to, "another:"); ok && path == "" {
 			err = fmt.Errorf("%q names no file", to)

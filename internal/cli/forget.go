@@ -34,26 +34,25 @@ Exit codes: 0 done, 1 failed, or no such job, 2 wrong usage,
 			if err := e.load(c, sp); err != nil {
 				return err
 			}
-			dest, err := sp.Destination()
-			if err != nil {
-				return err
-			}
-			return e.forget(c.Context(), dest, args[0])
+			return e.forget(c.Context(), sp, args[0])
 		},
 	}
 	sp.AddFlags(c.Flags(), "to", "config")
 	return c
 }
 
-func (e *env) forget(ctx context.Context, dest settings.Destination, job string) (err error) {
+func (e *env) forget(ctx context.Context, sp *settings.Spec, job string) (err error) {
 	if job == "" {
 		return usagef("the name of the job is empty: weir status lists them")
 	}
-	o := sink.Options{Level: sink.Full, Log: e.log}
-	st, err := statusOf(ctx, dest, o) // Open would create a missing database
+	w, err := e.openWritten(ctx, sp, "", false) // Open would create a missing database
+	if err == nil {
+		err = w.db.Close()
+	}
 	if err != nil {
 		return err
 	}
+	o, dest := sink.Options{Level: sink.Full, Log: e.log}, w.to
 	db, err := dest.Open(ctx, dest.Dest, o)
 	if err != nil {
 		return err
@@ -76,7 +75,7 @@ func (e *env) forget(ctx context.Context, dest settings.Destination, job string)
 		return err
 	}
 	if !f.Found {
-		return unknownJob(st, job)
+		return unknownJob(w.st, job)
 	}
 	versions := ""
 	if f.Versions {
@@ -86,14 +85,34 @@ func (e *env) forget(ctx context.Context, dest settings.Destination, job string)
 	return nil
 }
 
-// statusOf returns the jobs in a database without creating it.
-func statusOf(ctx context.Context, d settings.Destination, o sink.Options) (st sink.Status, err error) {
-	db, err := d.Reader(ctx, d.Dest, o)
-	if err != nil {
-		return st, err
+// A written is a database that is open for reading, with what weir has written to it.
+type written struct {
+	to settings.Destination
+	db sink.Inspector
+	st sink.Status // of one job, if that is asked for
+}
+
+// openWritten opens the database of a command, for one job; "": all. If the user has named the job, an unknown one is
+// an error.
+func (e *env) openWritten(ctx context.Context, sp *settings.Spec, job string, named bool) (w written, err error) {
+	if w.to, err = sp.Destination(); err != nil {
+		return w, err
 	}
-	st, err = db.Status(ctx)
-	return st, errors.Join(err, db.Close())
+	if w.db, err = w.to.Reader(ctx, w.to.Dest, sink.Options{Log: e.log}); err != nil {
+		return w, err
+	}
+	all, err := w.db.Status(ctx)
+	if w.st = all; job != "" {
+		w.st.Jobs = slices.DeleteFunc(slices.Clone(all.Jobs), func(j sink.JobStatus) bool { return j.Job != job })
+		w.st.Rejects = slices.DeleteFunc(slices.Clone(all.Rejects), func(r sink.RejectCount) bool { return r.Job != job })
+		if err == nil && named && len(w.st.Jobs)+len(w.st.Rejects) == 0 {
+			err = unknownJob(all, job)
+		}
+	}
+	if err != nil {
+		err = errors.Join(err, w.db.Close())
+	}
+	return w, err
 }
 
 // unknownJob returns the error for a job that is not in a database.

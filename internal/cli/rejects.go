@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -49,41 +48,22 @@ func (f *rejectFilter) flags(flags *pflag.FlagSet, sp *settings.Spec, verb strin
 // each calls a function with each selected line.
 func (f *rejectFilter) each(ctx context.Context, db sink.Inspector, each func(sink.Kept) error) error {
 	return db.Rejects(ctx, f.job, func(k sink.Kept) error {
-		if f.reason != "" && f.reason != reasonOf(&k) {
+		if reason, _, _ := strings.Cut(k.Reason, ":"); f.reason != "" && f.reason != reason {
 			return nil
 		}
 		return each(k)
 	})
 }
 
-// reasonOf returns the keyword of a rejected line's reason.
-func reasonOf(k *sink.Kept) string {
-	reason, _, _ := strings.Cut(k.Reason, ":")
-	return reason
-}
-
-// rejectsReader opens the database for a command about rejected lines, and checks its filter.
-func (e *env) rejectsReader(c *cobra.Command, sp *settings.Spec, f *rejectFilter) (settings.Destination, sink.Inspector, error) {
+// openRejects opens the database for a command about rejected lines. It counts those that the filter selects.
+func (e *env) openRejects(c *cobra.Command, sp *settings.Spec, f *rejectFilter) (w written, err error) {
 	if err := e.load(c, sp); err != nil {
-		return settings.Destination{}, nil, err
+		return w, err
 	}
 	f.job = sp.Source.Job
-	dest, err := sp.Destination()
-	if err != nil {
-		return dest, nil, err
-	}
-	db, err := dest.Reader(c.Context(), dest.Dest, sink.Options{Log: e.log})
-	if err != nil {
-		return dest, nil, err
-	}
-	st, err := db.Status(c.Context())
-	if of := ofJob(st, f.job); err == nil && sp.Setting("job").IsFlag() && len(of.Jobs) == 0 && len(of.Rejects) == 0 {
-		err = unknownJob(st, f.job)
-	}
-	if err != nil {
-		return dest, nil, errors.Join(err, db.Close())
-	}
-	return dest, db, nil
+	w, err = e.openWritten(c.Context(), sp, f.job, sp.Setting("job").IsFlag())
+	w.st.Rejects = slices.DeleteFunc(w.st.Rejects, func(r sink.RejectCount) bool { return f.reason != "" && f.reason != r.Reason })
+	return w, err
 }
 
 func (e *env) rejectsListCommand() *cobra.Command {
@@ -109,12 +89,12 @@ a line are kept.`,
 			if l.raw && l.json {
 				return usagef("--raw and --json cannot be combined")
 			}
-			_, db, err := e.rejectsReader(c, sp, &f)
+			w, err := e.openRejects(c, sp, &f)
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, db.Close()) }()
-			return e.listRejects(c.Context(), db, &f, &l)
+			defer func() { err = errors.Join(err, w.db.Close()) }()
+			return e.listRejects(c.Context(), &w, &f, &l)
 		},
 	}
 	f.flags(c.Flags(), sp, "print")
@@ -130,19 +110,19 @@ type rejectList struct {
 }
 
 // listRejects prints the selected lines.
-func (e *env) listRejects(ctx context.Context, db sink.Inspector, f *rejectFilter, l *rejectList) error {
-	counts := map[sink.RejectCount]int64{} // by job and reason
-	err := f.each(ctx, db, func(k sink.Kept) error {
-		counts[sink.RejectCount{Job: k.Job, Reason: reasonOf(&k)}]++
-		return e.printReject(&k, l)
-	})
+func (e *env) listRejects(ctx context.Context, w *written, f *rejectFilter, l *rejectList) error {
+	err := f.each(ctx, w.db, func(k sink.Kept) error { return e.printReject(&k, l) })
 	if l.cut > 0 {
 		e.log.Warn(fmt.Sprintf("%s of 64 KiB or more: only the first 64 KiB of each are kept", quantity.Count(l.cut, "line")))
 	}
 	if err != nil || l.raw || l.json {
 		return err
 	}
-	return e.printRejectCounts(counts)
+	if len(w.st.Rejects) == 0 {
+		_, err := fmt.Fprintln(e.stdout, "no rejected lines")
+		return err
+	}
+	return printRejectCounts(tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0), w.st.Rejects)
 }
 
 // printReject prints a rejected line.
@@ -174,26 +154,6 @@ func rejectPlace(k *sink.Kept) string {
 // shownLine is how much of a rejected line is printed.
 const shownLine = 500 // characters
 
-// printRejectCounts prints the number of lines by job and reason, in descending order.
-func (e *env) printRejectCounts(counts map[sink.RejectCount]int64) error {
-	if len(counts) == 0 {
-		_, err := fmt.Fprintln(e.stdout, "no rejected lines")
-		return err
-	}
-	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nREJECTED\tREASON\tJOB")
-	sorted := slices.SortedFunc(maps.Keys(counts), func(a, b sink.RejectCount) int {
-		if c := counts[b] - counts[a]; c != 0 {
-			return int(max(-1, min(1, c)))
-		}
-		return strings.Compare(a.Job+"\x00"+a.Reason, b.Job+"\x00"+b.Reason)
-	})
-	for _, c := range sorted {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", quantity.Grouped(counts[c]), printable(c.Reason), printable(c.Job))
-	}
-	return t.Flush()
-}
-
 func (e *env) rejectsDropCommand() *cobra.Command {
 	sp := e.newSpec()
 	var f rejectFilter
@@ -209,12 +169,12 @@ not change: the lines are not read again.`,
 			if !sp.Setting("job").IsFlag() && f.reason == "" && !all {
 				return usagef("choose the lines with --job or --reason, or remove all with --all")
 			}
-			dest, db, err := e.rejectsReader(c, sp, &f)
+			w, err := e.openRejects(c, sp, &f)
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, db.Close()) }()
-			return e.dropRejects(c.Context(), dest, db, &f)
+			defer func() { err = errors.Join(err, w.db.Close()) }()
+			return e.dropRejects(c.Context(), &w, &f)
 		},
 	}
 	f.flags(c.Flags(), sp, "remove")
@@ -223,16 +183,16 @@ not change: the lines are not read again.`,
 }
 
 // dropRejects removes the selected lines.
-func (e *env) dropRejects(ctx context.Context, dest settings.Destination, db sink.Inspector, f *rejectFilter) error {
+func (e *env) dropRejects(ctx context.Context, w *written, f *rejectFilter) error {
 	var ids []int64
-	if err := f.each(ctx, db, func(k sink.Kept) error {
+	if err := f.each(ctx, w.db, func(k sink.Kept) error {
 		ids = append(ids, k.ID)
 		return nil
 	}); err != nil {
 		return err
 	}
 	if len(ids) > 0 {
-		if err := e.removeRejects(ctx, dest, ids); err != nil {
+		if err := e.removeRejects(ctx, w.to, ids); err != nil {
 			return err
 		}
 	}

@@ -35,27 +35,13 @@ weir rejects prints the rejected lines.`,
 			if err := e.load(c, sp); err != nil {
 				return err
 			}
-			job, named := sp.Source.Job, sp.Setting("job").IsFlag() // a job from a config file may not have run yet
-			dest, err := sp.Destination()
+			job := sp.Source.Job
+			w, err := e.openWritten(c.Context(), sp, job, sp.Setting("job").IsFlag()) // a job from a config file may not have run yet
 			if err != nil {
 				return err
 			}
-			db, err := dest.Reader(c.Context(), dest.Dest, sink.Options{Log: e.log})
-			if err != nil {
-				return err
-			}
+			db, st := w.db, w.st
 			defer func() { err = errors.Join(err, db.Close()) }()
-			st, err := db.Status(c.Context())
-			if err != nil {
-				return err
-			}
-			if job != "" {
-				of := ofJob(st, job)
-				if named && len(of.Jobs) == 0 && len(of.Rejects) == 0 {
-					return unknownJob(st, job)
-				}
-				st = of
-			}
 			if asJSON {
 				st.Jobs, st.Rejects = append([]sink.JobStatus{}, st.Jobs...), append([]sink.RejectCount{}, st.Rejects...) // [], not null
 				return e.printJSON(st)
@@ -71,13 +57,6 @@ weir rejects prints the rejected lines.`,
 	addWhole(c.Flags(), &sample, "sample", "also print this many `ROWS` of each table")
 	addJSON(c.Flags(), &asJSON)
 	return c
-}
-
-// ofJob returns the part of a status that is about one job.
-func ofJob(st sink.Status, job string) sink.Status {
-	st.Jobs = slices.DeleteFunc(slices.Clone(st.Jobs), func(j sink.JobStatus) bool { return j.Job != job })
-	st.Rejects = slices.DeleteFunc(slices.Clone(st.Rejects), func(r sink.RejectCount) bool { return r.Job != job })
-	return st
 }
 
 func (e *env) printStatus(st sink.Status, job string) error {
@@ -109,10 +88,15 @@ func (e *env) printStatus(st sink.Status, job string) error {
 	for _, row := range fitColumns(rows, e.lineRoom()) {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	if len(st.Rejects) > 0 {
+	return printRejectCounts(t, st.Rejects)
+}
+
+// printRejectCounts prints the number of rejected lines by reason and job, and flushes t.
+func printRejectCounts(t *tabwriter.Writer, all []sink.RejectCount) error {
+	if len(all) > 0 {
 		fmt.Fprintln(t, "\nREJECTED\tREASON\tJOB")
 	}
-	for _, r := range st.Rejects {
+	for _, r := range all {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", quantity.Grouped(r.Count), printable(r.Reason), printable(r.Job))
 	}
 	return t.Flush()

@@ -10,9 +10,8 @@ import (
 
 // A Driver is a kind of database, as the program sees it. A dest is a value that its Parse returned.
 type Driver struct {
-	Name    string // of the kind, such as "SQLite"
-	Version string // of a built-in database; "" for a server
-	Usage   string // the forms of --to for such a database
+	Name  string // of the kind, such as "SQLite"
+	Usage string // the forms of --to for such a database
 	// Parse returns the database that --to names. ok is false if it names another kind. An error means wrong usage, and
 	// contains no secrets.
 	Parse func(to string) (dest string, ok bool, err error)

@@ -18,13 +18,12 @@ var caps = sink.Caps{Columns: maxColumns, Children: true, Limits: schema.Limits{
 
 // Driver is the [sink.Driver] for SQLite files. It must come last: it treats anything as a path.
 var Driver = sink.Driver{
-	Name:    "SQLite",
-	Version: Version,
-	Usage:   "an SQLite file, sqlite:PATH",
-	Parse:   parse,
-	Files:   files,
-	Caps:    caps,
-	Plan:    Plan,
+	Name:  "SQLite",
+	Usage: "an SQLite file, sqlite:PATH",
+	Parse: parse,
+	Files: files,
+	Caps:  caps,
+	Plan:  Plan,
 	Open: func(ctx context.Context, path string, o sink.Options) (sink.Sink, error) {
 		return Open(ctx, path, Options{Options: o, Yield: true})
 	},
