@@ -24,7 +24,6 @@ import (
 
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sqlite"
 	"github.com/weirsync/weir/internal/spool"
 )
 
@@ -321,13 +320,13 @@ type build struct {
 	Commit   string `json:"commit"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	SQLite   string `json:"sqlite"`
+	Database string `json:"database"` // that is built in
 }
 
-var thisBuild = build{version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, sqlite.Version}
+var thisBuild = build{version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, builtIn}
 
 func (b build) String() string {
-	return fmt.Sprintf("weir %s (commit %s, %s, %s, SQLite %s)\n", b.Version, b.Commit, b.Go, b.Platform, b.SQLite)
+	return fmt.Sprintf("weir %s (commit %s, %s, %s, %s)\n", b.Version, b.Commit, b.Go, b.Platform, b.Database)
 }
 
 // addJSON defines --json.

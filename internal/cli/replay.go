@@ -38,8 +38,6 @@ func (o *replayOptions) flags(f *pflag.FlagSet, sp *settings.Spec) {
 	f.BoolVar(&o.Loop, "loop", false, "start again at the end, with the time field moved forward")
 	f.BoolVar(&o.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
 	addDuration(f, &o.DropAfter, "drop-after", "never", "close each connection after this time, within a line")
-	addDuration(f, &o.StallAfter, "stall-after", "never", "send nothing more on a connection after this time")
-	addWhole(f, &o.Garbage, "garbage", "make every `N`th line garbage")
 	inGroup(f, "Feeds", func(f *pflag.FlagSet) {
 		sp.AddFlags(f, "feed", "time-field", "resume-field")
 		f.Lookup("feed").Usage = "play a feed that weir knows: FlightAware's firehose"
@@ -66,8 +64,7 @@ pace, --speed times as fast; or at a --rate; or as fast as clients read.
 
 --init is a regular expression that the client's first line must match. Its
 groups "resume" and "compression" say from where (--resume-field) and how to
-send. A slow client delays only itself. --drop-after, --stall-after and
---garbage add faults, to test what reads the feed.
+send. A slow client delays only itself. --drop-after tests whether it reconnects.
 
 Exit codes: 0 done, or stopped by a signal, 1 failed, 2 wrong usage.`,
 		Example: `  weir replay flights.jsonl.gz --time-field pitr --speed 10x
@@ -116,20 +113,20 @@ func (o *replayOptions) plan(sp *settings.Spec, args []string) error {
 		rateErr = settings.Named("--rate", rateErr)
 	}
 	usage := errors.Join(speedErr, rateErr)
-	if o.Loop && o.TimeField == "" && o.rate == "" {
-		usage = errors.Join(usage, errors.New("--loop needs --time-field or --rate"))
-	}
-	if o.speed != "1x" && o.TimeField == "" {
-		usage = errors.Join(usage, errors.New("--speed needs --time-field: the times of the lines are the recorded pace"))
-	}
-	if o.Keepalive > 0 && sp.Feed.Name != firehose.Name {
-		usage = errors.Join(usage, errors.New("--keepalive needs --feed firehose: keepalives have the form of that feed"))
-	}
-	if (o.cert != "" || o.key != "") && !strings.HasPrefix(o.to, "tls-listen://") {
-		usage = errors.Join(usage, errors.New("--tls-cert and --tls-key are for --to tls-listen://"))
-	}
-	if strings.HasPrefix(o.to, "tls-listen://") && (o.cert == "" || o.key == "") {
-		usage = errors.Join(usage, fmt.Errorf("--to %s needs --tls-cert and --tls-key", o.to))
+	isTLS := strings.HasPrefix(o.to, "tls-listen://")
+	for _, fault := range []struct {
+		wrong bool
+		text  string
+	}{
+		{o.Loop && o.TimeField == "" && o.rate == "", "--loop needs --time-field or --rate"},
+		{o.speed != "1x" && o.TimeField == "", "--speed needs --time-field: the times of the lines are the recorded pace"},
+		{o.Keepalive > 0 && sp.Feed.Name != firehose.Name, "--keepalive needs --feed firehose: keepalives have the form of that feed"},
+		{o.cert+o.key != "" && !isTLS, "--tls-cert and --tls-key are for --to tls-listen://"},
+		{isTLS && (o.cert == "" || o.key == ""), "--to " + o.to + " needs --tls-cert and --tls-key"},
+	} {
+		if fault.wrong {
+			usage = errors.Join(usage, errors.New(fault.text))
+		}
 	}
 	if o.init != "" {
 		var err error

@@ -40,10 +40,7 @@ type Config struct {
 	ResumeField string
 	Keepalive   time.Duration // idle time after which a keepalive is sent, as Firehose sends them; 0: never
 
-	// Faults to inject on each connection.
-	DropAfter  time.Duration // close it in the middle of a line
-	StallAfter time.Duration // stop sending
-	Garbage    int           // corrupt every Garbage-th line
+	DropAfter time.Duration // close each connection then, in the middle of a line; 0: never
 
 	Log *slog.Logger // warnings, and of a [Server] its clients
 }
@@ -198,8 +195,6 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 	}
 	p.lines++
 	switch p.buf = p.buf[:0]; {
-	case p.Garbage > 0 && p.lines%int64(p.Garbage) == 0:
-		p.buf = append(p.buf, "\x00garbage {"...)
 	case timeField >= 0 && (p.Stamp || p.shift != 0):
 		p.buf = withTime(p.buf, line, timeField, stamp(timeText, at))
 	default:
@@ -237,7 +232,7 @@ func withTime(dst, line []byte, member int, text string) []byte {
 	return append(dst, line[w.Offset()+len(w.Raw()):]...)
 }
 
-// pace waits until a line of the given time is due, or injects a configured fault.
+// pace waits until a line of the given time is due, or drops the connection.
 func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 	if p.start.IsZero() {
 		p.start = time.Now() // finding the first line may take longer than a connection may live
@@ -262,13 +257,6 @@ func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 			return err
 		}
 		now := time.Now()
-		if p.StallAfter > 0 && now.Sub(p.start) >= p.StallAfter {
-			if err := p.out.Flush(); err != nil {
-				return err
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		}
 		if p.DropAfter > 0 && now.Sub(p.start) >= p.DropAfter {
 			_, err := p.out.Write(line[:len(line)/2])
 			return errors.Join(errDropped, err, p.out.Flush())
@@ -290,10 +278,8 @@ func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 			}
 			wait = min(wait, idle)
 		}
-		for _, limit := range []time.Duration{p.StallAfter, p.DropAfter} {
-			if limit > 0 {
-				wait = min(wait, max(0, limit-now.Sub(p.start)))
-			}
+		if p.DropAfter > 0 {
+			wait = min(wait, max(0, p.DropAfter-now.Sub(p.start)))
 		}
 		select {
 		case <-time.After(wait):
