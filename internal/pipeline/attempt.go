@@ -122,7 +122,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 		s.Unsplit, s.Whole = r.looks, r.looks && c.Buffer == math.MaxInt64
 		free <- s
 	}
-	a.claimer = &claimer{run: r, admission: a.admission, lost: a.history.fences.lost, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
+	a.claimer = &claimer{run: r, admission: a.admission, fences: &a.history.fences, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
 	p.opener = &opener{run: r, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, unread: a.unread, spooled: a.spooled(starts)}
 	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: &a.settings, open: map[*lane]bool{}}
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {

@@ -38,7 +38,7 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 	starts := make([]start, 0, len(lanes))
 	var names []string
 	for _, name := range lanes {
-		if a.history.fences.lost[name] {
+		if a.history.fences.isLost(name) {
 			continue
 		}
 		s := a.admission.startOf(name)

@@ -18,8 +18,8 @@ const claimChunk = 200
 type claimer struct {
 	*run
 	admission *admission
-	lost      map[string]bool // lanes that another run has taken over
-	inGroup   bool            // the consumer group assigns the run's lanes
+	fences    *fences
+	inGroup   bool // the consumer group assigns the run's lanes
 
 	starts   []start           // not claimed yet
 	claimed  map[string]*start // not opened yet; nil: there is nothing to read
@@ -48,7 +48,7 @@ func (c *claimer) claim(ctx context.Context, name string) (*start, error) {
 
 // claimNew claims a lane that appeared during the attempt, or that is read again.
 func (c *claimer) claimNew(ctx context.Context, name string) (*start, error) {
-	if c.lost[name] {
+	if c.fences.isLost(name) {
 		return nil, nil
 	}
 	s := c.admission.startOf(name)
@@ -126,11 +126,6 @@ func (c *claimer) claimStarts(ctx context.Context, starts []start) error {
 func (c *claimer) skip(s *start) {
 	c.finished++
 	c.rejected += s.cp.Rejected
-}
-
-// skipOpened is [claimer.skip] for a source that must be opened to know that.
-func (c *claimer) skipOpened(s *start) {
-	c.skip(s)
 }
 
 // logFinished logs, in one line, how many files were read to their ends before.

@@ -32,7 +32,7 @@ type history struct {
 }
 
 func newHistory(tables []Table) *history {
-	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, counted: map[string]int64{}, fences: fences{fencedOnce: map[string]bool{}, lost: map[string]bool{}}}
+	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, counted: map[string]int64{}, fences: fences{times: map[string]int{}}}
 }
 
 // maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a rewind. A server that is
@@ -60,23 +60,25 @@ func (r *rewinds) count(why error) error {
 	return nil
 }
 
-// fences tracks the sources that other runs have written to since this run claimed them.
+// fences are the sources that other runs have written to since this run claimed them. The first time, that may have been
+// the last flush of a killed run, which arrived after its claim was released: the source still belongs to this run. The
+// second time it is lost: another run has it now.
 type fences struct {
-	fencedOnce map[string]bool // fenced once
-	lost       map[string]bool // fenced more than once: another run has them now
-	err        error           // names the lost sources
+	times map[string]int // by source
+	lost  int            // how many are lost
+	err   error          // names them
 }
 
-// note records which sources another run has written to. The first time, that may have been the last flush of a killed
-// run, which arrived after its claim was released. The source then still belongs to this run.
+func (f *fences) isLost(source string) bool { return f.times[source] > 1 }
+
+// note records which sources another run has written to.
 func (f *fences) note(err sink.FencedError, why error) {
 	for _, name := range err.Lanes {
-		if f.fencedOnce[name] {
-			f.lost[name] = true
+		if f.times[name]++; f.times[name] == 2 {
+			f.lost++
 		}
-		f.fencedOnce[name] = true
 	}
-	if len(f.lost) > 0 {
+	if f.lost > 0 {
 		f.err = why
 	}
 }
@@ -96,7 +98,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	case errors.Is(err, source.ErrNameTaken):
 		h.nameless = true
 	case errors.As(err, &fenced):
-		if h.fences.note(fenced, err); len(h.fences.lost) == a.known {
+		if h.fences.note(fenced, err); h.fences.lost == a.known {
 			return nil, h.fences.err
 		}
 	case errors.As(err, &behind):

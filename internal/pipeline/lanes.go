@@ -192,7 +192,7 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 	}
 	o.lanes = append(o.lanes, l)
 	if finished {
-		o.claimer.skipOpened(s)
+		o.claimer.skip(s)
 	} else {
 		o.logStart(l)
 	}
