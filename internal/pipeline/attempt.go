@@ -17,22 +17,22 @@ import (
 // An attempt reads all sources from their checkpoints to their ends. If it fails, a run may begin another one.
 type attempt struct {
 	*run
-	history   *history
-	admission *admission
-	folding   *folding
-	settings  settings // for the next checkpoints. Names and Keyless are the history's, and grow
-	claimer   *claimer
-	latest    start   // the job's most recent checkpoint
-	known     int     // number of lanes at the attempt's start
-	inGroup   bool    // the consumer group assigns the run's lanes; see [source.Member]
-	lanes     []*lane // opened so far
-	unread    *unreadFiles
+	history  *history
+	check    *resumeCheck
+	tables   *tables
+	settings settings // for the next checkpoints. Names and Keyless are the history's, and grow
+	claimer  *claimer
+	latest   start   // the job's most recent checkpoint
+	known    int     // number of lanes at the attempt's start
+	inGroup  bool    // the consumer group assigns the run's lanes; see [source.Member]
+	lanes    []*lane // opened so far
+	unread   *unreadFiles
 }
 
-// begin reads the tables and begins an attempt for them. before is the folding of the previous attempt, or nil.
-func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt, error) {
+// begin reads the tables and begins an attempt for them. before are the tables of the previous attempt, or nil.
+func (r *run) begin(ctx context.Context, h *history, before *tables) (*attempt, error) {
 	if before != nil {
-		h.tables = before.tables
+		h.tables = before.all
 	}
 	var keyErr error
 	found, err := r.readTables(ctx, TableKeys(h.tables)...)
@@ -45,21 +45,21 @@ func (r *run) begin(ctx context.Context, h *history, before *folding) (*attempt,
 	}
 	a, err := r.newAttempt(h, before, found)
 	if err == nil {
-		a.admission.keyErr = keyErr
+		a.check.keyErr = keyErr
 	}
 	return a, err
 }
 
 // newAttempt begins an attempt. found holds the tables as the database has them.
-func (r *run) newAttempt(h *history, before *folding, found []schema.Table) (a *attempt, err error) {
+func (r *run) newAttempt(h *history, before *tables, found []schema.Table) (a *attempt, err error) {
 	for i := range found {
 		h.tables[i].Name = found[i].Name
 	}
-	a = &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.looks}, admission: &admission{run: r, tables: h.tables, declared: h.declared, found: found,
+	a = &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.dryRun}, check: &resumeCheck{run: r, tables: h.tables, declared: h.declared, found: found,
 		settings: settingsOf(r.cfg, h.tables[:h.declared]), hasWritten: h.hasWritten}}
-	a.settings = a.admission.settings
+	a.settings = a.check.settings
 	a.settings.Names, a.settings.Keyless = h.streamNames, h.keyless
-	a.folding, err = r.newFolding(h, before, found)
+	a.tables, err = r.newTables(h, before, found)
 	return a, err
 }
 
@@ -92,7 +92,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 	err = p.run(ctx, starts, src)
 	a.lanes = p.opener.lanes
 	for _, l := range a.lanes {
-		if err == nil && ctx.Err() != nil && p.reader.filler.open[l] {
+		if err == nil && ctx.Err() != nil && p.reader.builder.open[l] {
 			r.p.Stopped(l.stop(l.reading.pos))
 		}
 		l.progress.Close()
@@ -116,21 +116,21 @@ type pipeline struct {
 func (a *attempt) newPipeline(starts []start) *pipeline {
 	r, c := a.run, a.cfg
 	p := &pipeline{scans: newScanPool(r.names, r.limit)}
-	full, free, turns := make(chan *set), make(chan *set, 2), make(turns)
+	full, free, queue := make(chan *set), make(chan *set, 2), make(dbQueue)
 	for range 2 {
-		s := newSet(len(a.folding.tables))
-		s.Unsplit, s.Whole = r.looks, r.looks && c.Buffer == math.MaxInt64
+		s := newSet(len(a.tables.all))
+		s.Unsplit, s.Whole = r.dryRun, r.dryRun && c.Buffer == math.MaxInt64
 		free <- s
 	}
-	a.claimer = &claimer{run: r, admission: a.admission, fences: &a.history.fences, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
+	a.claimer = &claimer{run: r, check: a.check, fences: &a.history.fences, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
 	p.opener = &opener{run: r, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, unread: a.unread, spooled: a.spooled(starts)}
-	f := &filler{full: full, free: free, limits: limitsOf(c, r.looks), folding: a.folding, settings: &a.settings, open: map[*lane]bool{}}
-	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.admission.hasBegun(&s) }) {
+	f := &batchBuilder{full: full, free: free, limits: limitsOf(c, r.dryRun), tables: a.tables, settings: &a.settings, open: map[*lane]bool{}}
+	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.check.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}
-	p.reader = &reader{run: r, folding: a.folding, filler: f, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
-		adder: &tableAdder{run: r, admission: a.admission, latest: &a.latest, folding: a.folding, settings: &a.settings, turns: turns, unfit: map[string]unfitTable{}}}
-	p.flusher = &flusher{run: r, history: a.history, full: full, free: free, turns: turns}
+	p.reader = &reader{run: r, tables: a.tables, builder: f, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
+		adder: &tableAdder{run: r, check: a.check, latest: &a.latest, tables: a.tables, settings: &a.settings, queue: queue, unfit: map[string]unfitTable{}}}
+	p.flusher = &flusher{run: r, history: a.history, full: full, free: free, queue: queue}
 	return p
 }
 

@@ -42,8 +42,8 @@ func Check(ctx context.Context, c Config, caps sink.Caps, read sink.ReadTables, 
 			return // a fault of the settings, reported as such
 		}
 	} else {
-		for i := range a.admission.found {
-			found(tableList([]string{a.admission.found[i].Name}), tableText(&a.admission.found[i]), nil)
+		for i := range a.check.found {
+			found(tableList([]string{a.check.found[i].Name}), tableText(&a.check.found[i]), nil)
 		}
 	}
 	names, src, err := a.findLanes(ctx)
@@ -79,14 +79,14 @@ func tableText(t *schema.Table) string {
 // tryOpen opens a source where the run continues, and closes it. It takes nothing that can be read only once.
 func (a *attempt) tryOpen(ctx context.Context, s *start) (text string, err error) {
 	c, o, names := a.run.cfg, a.sourceOptions(), []string{s.name}
-	if s.is == source.File && o.Follow {
+	if s.kind == source.File && o.Follow {
 		if names, err = c.Kind.Parse(s.name, false); errors.As(err, new(*source.NotFoundError)) {
 			return "is missing: a run waits for it", nil
 		} else if err != nil {
 			return "", err
 		}
 	}
-	if info, err := os.Stat(names[0]); !s.is.Live() && (s.is == source.Stdin || err == nil && !info.Mode().IsRegular() && !info.IsDir()) {
+	if info, err := os.Stat(names[0]); !s.kind.Live() && (s.kind == source.Stdin || err == nil && !info.Mode().IsRegular() && !info.IsDir()) {
 		return "is not opened, because it can be read only once", nil
 	}
 	connected, done := context.WithCancel(ctx)

@@ -17,9 +17,9 @@ const claimChunk = 200
 // A claimer claims lanes before they are opened, and returns where they continue. It is the opener's.
 type claimer struct {
 	*run
-	admission *admission
-	fences    *fences
-	inGroup   bool // the consumer group assigns the run's lanes
+	check   *resumeCheck
+	fences  *fences
+	inGroup bool // the consumer group assigns the run's lanes
 
 	starts   []start           // not claimed yet
 	claimed  map[string]*start // not opened yet; nil: there is nothing to read
@@ -51,7 +51,7 @@ func (c *claimer) claimNew(ctx context.Context, name string) (*start, error) {
 	if c.fences.isLost(name) {
 		return nil, nil
 	}
-	s := c.admission.startOf(name)
+	s := c.check.startOf(name)
 	found, err := sink.Retried(ctx, c.cfg.Retry, func() ([]sink.Checkpoint, error) { return c.claims.Take(ctx, name) })
 	if err != nil {
 		return nil, err
@@ -71,13 +71,13 @@ func (c *claimer) takeOver(ctx context.Context, name string) (*start, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := c.admission.startOf(name)
+	s := c.check.startOf(name)
 	if err := s.setCheckpoint(found[0]); err != nil {
 		return nil, err
 	}
-	switch others := c.admission.otherTables(&s); {
+	switch others := c.check.otherTables(&s); {
 	case slices.ContainsFunc(others, func(t *schema.Table) bool { return t.Exists }):
-		return nil, sink.ErrChanged{Err: errors.New("a table was replaced meanwhile, and another member of the group has written to it")}
+		return nil, sink.ChangedError{Err: errors.New("a table was replaced meanwhile, and another member of the group has written to it")}
 	case len(others) > 0: // another member has created them since: the next flush finds them
 		s.cp.TableID = ""
 	}
@@ -89,7 +89,7 @@ func (c *claimer) admit(s *start) (*start, error) {
 	if s.cp.Run == c.id {
 		return s, nil
 	}
-	return s, c.admission.admit(s)
+	return s, c.check.admit(s)
 }
 
 // claimStarts claims sources. It skips the files that were read to their ends before.
@@ -98,7 +98,7 @@ func (c *claimer) claimStarts(ctx context.Context, starts []start) error {
 	for i := range starts {
 		s := &starts[i]
 		c.claimed[s.name] = s
-		if finished := c.cfg.Kind.Finished; !c.admission.accepts(s) && finished != nil && finished(s.name, c.cfg.Source, s.from.mark.Source) {
+		if finished := c.cfg.Kind.Finished; !c.check.accepts(s) && finished != nil && finished(s.name, c.cfg.Source, s.from.mark.Source) {
 			c.claimed[s.name] = nil
 			c.skip(s)
 			c.p.SkipFile(s.name)
@@ -116,7 +116,7 @@ func (c *claimer) claimStarts(ctx context.Context, starts []start) error {
 	for i, name := range names {
 		// The flush that empties the tables also removes the checkpoints of sources that are claimed later.
 		if at, s := found[i], c.claimed[name]; (at.Seq != s.cp.Seq || at.Run != s.cp.Run) && !(c.cfg.Restart.Rebuild && at.Seq == 0) {
-			return sink.ErrChanged{Err: fmt.Errorf("another run has read %s meanwhile", name)}
+			return sink.ChangedError{Err: fmt.Errorf("another run has read %s meanwhile", name)}
 		}
 	}
 	return nil

@@ -100,7 +100,7 @@ func TestRun_ResumeEndsRun(t *testing.T) {
 func rewound(t *testing.T, c pipeline.Config) *status.Progress {
 	t.Helper()
 	c.BatchRows = 2
-	return succeeds(t, c, filepath.Join(t.TempDir(), "t.db"), nth(2, sinktest.Fault{Err: sink.ErrChanged{Err: errors.New("a view was dropped")}}))
+	return succeeds(t, c, filepath.Join(t.TempDir(), "t.db"), nth(2, sinktest.Fault{Err: sink.ChangedError{Err: errors.New("a view was dropped")}}))
 }
 
 // TestSync_RewindKeepsCounts: values without a column are counted over all attempts of a run.

@@ -230,7 +230,7 @@ func TestSync_WhatCannotBeReadAgain(t *testing.T) {
 		}), "table")
 		c.Feed, c.BatchRows, c.BatchPeriod = pipeline.Feed{}, 50, time.Hour
 		var once sync.Once
-		_, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(nth(3, sinktest.Fault{Err: sink.ErrChanged{Err: errors.New("a view was dropped")}})), func(p *status.Progress) bool {
+		_, err := runUntil(t, c, filepath.Join(t.TempDir(), "t.db"), faulty(nth(3, sinktest.Fault{Err: sink.ChangedError{Err: errors.New("a view was dropped")}})), func(p *status.Progress) bool {
 			if p.Snapshot().Batches == 2 {
 				once.Do(func() { close(both) })
 			}

@@ -21,7 +21,7 @@ type flusher struct {
 	history *history
 	full    chan *set
 	free    chan<- *set
-	turns   turns
+	queue   dbQueue
 }
 
 // laneFlushed is the flusher's state of a lane.
@@ -44,8 +44,8 @@ func (f *flusher) write(ctx context.Context) error {
 			if err := f.writeSet(ctx, s); err != nil {
 				return err
 			}
-		case t := <-f.turns:
-			t.done <- t.do(ctx)
+		case q := <-f.queue:
+			q.done <- q.do(ctx)
 		case <-f.housekeeper.due():
 			f.housekeeper.run()
 		}

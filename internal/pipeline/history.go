@@ -88,8 +88,8 @@ func (f *fences) note(err sink.FencedError, why error) {
 func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	var behind sink.BehindError
 	var fenced sink.FencedError
-	var unlogged sink.ErrUnlogged
-	var changed sink.ErrChanged
+	var unlogged sink.UnloggedError
+	var changed sink.ChangedError
 	h := a.history
 	switch {
 	case a.inGroup && errors.As(err, &fenced):
@@ -127,7 +127,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	if err := a.cfg.Retry.Do(ctx, func() error { return a.claims.Drop(ctx, names...) }); err != nil {
 		return nil, err
 	}
-	return a.begin(ctx, h, a.folding)
+	return a.begin(ctx, h, a.tables)
 }
 
 // unfinished records where an error left the lanes, and adds to the error how many lines are lost.

@@ -18,7 +18,7 @@ import (
 // A start is a source of the run and where it continues.
 type start struct {
 	name    string // as returned by source.Kind.NameOf
-	is      source.Type
+	kind    source.Type
 	unnamed bool // it has no name to keep a checkpoint under
 	reread  reread
 	cp      sink.Checkpoint
@@ -44,9 +44,9 @@ type lane struct {
 	begun    source.Begun  // as the source reports it
 	begin    position      // of the first line
 	period   time.Duration // longest that a line waits to be written; 0: no limit
-	// prompt keeps period even while more lines are waiting to be read. Otherwise a batch is filled until no more lines
+	// urgent keeps period even while more lines are waiting to be read. Otherwise a batch is filled until no more lines
 	// are waiting, for [catchUpPeriod] at most.
-	prompt bool
+	urgent bool
 
 	reading laneReading // owned by the reader
 	flushed laneFlushed // owned by the flusher
@@ -157,7 +157,7 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	l := &lane{start: *s, log: o.cfg.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.is, o.cfg.Source.Follow)), period: o.cfg.BatchPeriod}
+	l := &lane{start: *s, log: o.cfg.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.kind, o.cfg.Source.Follow)), period: o.cfg.BatchPeriod}
 	l.source, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
@@ -186,9 +186,9 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 		topic, number := at.Partition()
 		l.progress.Partition(topic, number, at.Lag, at.Connected)
 	}
-	l.prompt = l.period > 0
+	l.urgent = l.period > 0
 	if l.period == 0 && (l.begun.Waits || o.cfg.MaxRate > 0) {
-		l.period, l.prompt = livePeriod, o.cfg.MaxRate > 0 || !l.isStored()
+		l.period, l.urgent = livePeriod, o.cfg.MaxRate > 0 || !l.isStored()
 	}
 	o.lanes = append(o.lanes, l)
 	if finished {
@@ -209,7 +209,7 @@ func (l *lane) rereadable() reread {
 
 // isStored reports whether lines wait, where they are, until the lane is read.
 func (l *lane) isStored() bool {
-	return l.is == source.File || l.is == source.Partition
+	return l.kind == source.File || l.kind == source.Partition
 }
 
 // isSpooled reports whether lines stay on disk until they are committed.
@@ -218,8 +218,8 @@ func (l *lane) isSpooled() bool { return l.begun.Type == source.Spooled }
 // isFresh reports whether the lane is read from its start, though it could be resumed.
 func (l *lane) isFresh() bool { return l.cp.Mark == "" && l.reread != byNobody }
 
-// isTentative reports whether the lane's position is written only if a message was accepted, so a run with other settings
-// can start over.
+// isTentative reports whether the lane's position is written only if a message was accepted. A run with other settings
+// can then start over.
 func (l *lane) isTentative() bool {
 	return l.isFresh() && !l.isSpooled() && l.begun.At == ""
 }
@@ -306,7 +306,7 @@ func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
 		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.cfg.Feed.ResumeField, from.mark.Feed.Resume))
-	case l.is == source.Partition && l.begun.At != "":
+	case l.kind == source.Partition && l.begun.At != "":
 		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.begin.offset))
 	case l.begin.offset > 0:
 		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, l.begin.line, l.begin.offset))

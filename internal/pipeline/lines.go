@@ -56,7 +56,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 func (rd *reader) oversize(e *event) (at int, err error) {
 	r := &e.lane.reading
 	was := r.feed
-	v := rd.reject(e.lane, fold.Place{Line: r.line() + 1, Offset: e.Offset}, rd.folding.noTable(), bytes.TrimSuffix(e.Data, newline),
+	v := rd.reject(e.lane, fold.Place{Line: r.line() + 1, Offset: e.Offset}, rd.tables.noTable(), bytes.TrimSuffix(e.Data, newline),
 		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.cfg.Source.MaxLine))
 	if v.fate == unread {
 		r.feed = was
@@ -88,7 +88,7 @@ func (rd *reader) moveTo(e *event, at int) {
 	read := r.at(e.OffsetAfter(at), mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark})
 	if read != r.pos { // otherwise the set was handed over
 		r.pos = read
-		rd.filler.addLane(l)
+		rd.builder.addLane(l)
 	}
 }
 
@@ -122,7 +122,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 	r := &e.lane.reading
 	for i := range e.lines {
 		line := &e.lines[i]
-		rd.folding.prefetch(rd.filler.set, e.lines, i)
+		rd.tables.prefetch(rd.builder.set, e.lines, i)
 		m, v := message{Line: line, of: e, index: i, begin: at}, verdict{}
 		switch {
 		case line.Blank:
@@ -136,7 +136,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 		}
 		at = min(at+line.Size+1, len(e.Data))
 		r.advance()
-		if err = v.err; err == nil && (rd.filler.isFull() || rd.filler.isEager()) {
+		if err = v.err; err == nil && (rd.builder.isFull() || rd.builder.isEager()) {
 			err = rd.split(flushing, e, at)
 		}
 		if err != nil {
@@ -169,9 +169,9 @@ func (rd *reader) foldArray(flushing context.Context, m *message) (v verdict) {
 // beginArray hands over the set if an element of an array may end the run, or add a table, which would divide the array
 // between sets.
 func (rd *reader) beginArray(flushing context.Context, m *message) error {
-	f := rd.folding
-	adds := f.cfg.Star != nil && !f.looks && !f.constrained
-	if rd.filler.set.Rows() > 0 && (adds || rd.cfg.Rejects.To == FailRejects) {
+	f := rd.tables
+	adds := f.cfg.Star != nil && !f.dryRun && !f.constrained
+	if rd.builder.set.Rows() > 0 && (adds || rd.cfg.Rejects.To == FailRejects) {
 		if err := rd.split(flushing, m.of, m.begin); err != nil {
 			return err
 		}
@@ -219,31 +219,31 @@ func (rd *reader) split(flushing context.Context, e *event, at int) error {
 	if at > 0 {
 		rd.moveTo(e, at)
 	}
-	return rd.filler.handOver(flushing)
+	return rd.builder.handOver(flushing)
 }
 
 // addTable adds a table for a message. exists is false if there is no such table and the message only removes rows. A
 // [*feed.Error] rejects the message.
 func (rd *reader) addTable(flushing context.Context, m *message, n *mapping.NewTable) (exists bool, err error) {
-	t, err := rd.adder.add(flushing, n, m.Line, rd.filler.open)
+	t, err := rd.adder.add(flushing, n, m.Line, rd.builder.open)
 	if t == nil || err != nil {
 		return false, err
 	}
 	// From now on all batches keep their messages.
-	if fold.MayReject(&t.fitted, &t.rules) && !rd.looks && rd.filler.set.Rows() > 0 && !rd.folding.folders[0].Table().HasConstraints {
+	if fold.MayReject(&t.fitted, &t.rules) && !rd.dryRun && rd.builder.set.Rows() > 0 && !rd.tables.folders[0].Table().HasConstraints {
 		if err := rd.split(flushing, m.of, m.begin); err != nil {
 			return false, err
 		}
 	}
-	rd.folding.addTable(&t.fitted, t.rules)
-	rd.filler.set.Grow(len(rd.folding.folders))
+	rd.tables.addTable(&t.fitted, t.rules)
+	rd.builder.set.Grow(len(rd.tables.folders))
 	return true, nil
 }
 
 // placeOf returns where a message is, and its lane's index in the current set.
 func (rd *reader) placeOf(m *message) fold.Place {
 	e := m.of
-	place := fold.Place{Lane: rd.filler.laneIndex(e.lane), Line: e.lane.reading.line() + 1, Offset: e.Offset + int64(m.begin), Element: m.element}
+	place := fold.Place{Lane: rd.builder.laneIndex(e.lane), Line: e.lane.reading.line() + 1, Offset: e.Offset + int64(m.begin), Element: m.element}
 	if e.Records != nil {
 		place.Offset = e.Records[m.index].Offset
 	}
@@ -254,7 +254,7 @@ func (rd *reader) placeOf(m *message) fold.Place {
 func (rd *reader) foldOnce(m *message) verdict {
 	e, line := m.of, m.Line
 	l, place := e.lane, rd.placeOf(m)
-	rd.filler.startPeriod(l)
+	rd.builder.startPeriod(l)
 	if rd.cfg.Feed.hasControl() && line.Err == nil {
 		if pass, err := rd.controlMessage(l, line); err != nil {
 			return verdict{err: fmt.Errorf("%s: %w", l.name, err)}
@@ -262,10 +262,10 @@ func (rd *reader) foldOnce(m *message) verdict {
 			return verdict{}
 		}
 	}
-	if line.Err == nil && rd.folding.mapper.plan.IsPlain() && rd.folding.probed < envelopeProbes {
+	if line.Err == nil && rd.tables.mapper.plan.IsPlain() && rd.tables.probed < envelopeProbes {
 		rd.warnEnvelope(l, line.Text, place.Line)
 	}
-	table, err := rd.folding.add(rd.filler.set, line, l.name, place)
+	table, err := rd.tables.add(rd.builder.set, line, l.name, place)
 	switch err := err.(type) {
 	case nil:
 		rd.countMessage(l)
@@ -273,7 +273,7 @@ func (rd *reader) foldOnce(m *message) verdict {
 	case *feed.Error:
 		// At the end of a followed file, another file has replaced it.
 		last := e.Tail && m.begin+line.Size+1 >= len(e.Data)
-		if last && err.Reason == feed.Truncated && l.is.Named() && !rd.cfg.Source.Follow {
+		if last && err.Reason == feed.Truncated && l.kind.Named() && !rd.cfg.Source.Follow {
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
 			return verdict{fate: unread}
 		}
@@ -285,7 +285,7 @@ func (rd *reader) foldOnce(m *message) verdict {
 			return verdict{fate: needsSet}
 		}
 		if errors.As(err, new(*mapping.TypeChangedError)) {
-			err = fmt.Errorf("%w: name a type for the column in a config file, or, once the feed has only the new type, %s", err, rd.adder.admission.howToRebuild())
+			err = fmt.Errorf("%w: name a type for the column in a config file, or, once the feed has only the new type, %s", err, rd.adder.check.howToRebuild())
 		}
 		return verdict{fate: unread, err: fmt.Errorf("%s line %d: %w", l.name, place.Line, err)}
 	}
@@ -297,26 +297,26 @@ const envelopeProbes = 10
 
 // warnEnvelope warns, once, if a message looks like an envelope whose fields would become columns.
 func (rd *reader) warnEnvelope(l *lane, message []byte, line int64) {
-	rd.folding.probed++
+	rd.tables.probed++
 	if of := envelope.DetectPreset(message); of != "" {
 		l.log.Warn(fmt.Sprintf("%s line %d looks like a message of a change stream, whose row is in an envelope: --envelope %s reads that; without it the fields of the envelope are the columns", l.name, line, of))
-		rd.folding.probed = envelopeProbes
+		rd.tables.probed = envelopeProbes
 	}
 }
 
 // countMessage counts a line of a lane as a message.
 func (rd *reader) countMessage(l *lane) {
 	l.reading.folded++
-	rd.filler.addLane(l)
+	rd.builder.addLane(l)
 }
 
 // reject handles a line that cannot be folded.
 func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) verdict {
-	if rd.cfg.Feed.resumes(l.is) && l.reading.feed.seen(line) {
+	if rd.cfg.Feed.resumes(l.kind) && l.reading.feed.seen(line) {
 		return verdict{} // counted when it came first
 	}
 	rejected := fold.NewReject(at, table, why, line)
-	rd.filler.startPeriod(l)
+	rd.builder.startPeriod(l)
 	continues := l.begun.At != "" && l.begun.At == l.from.mark.Source
 	if !continues || at.Offset >= rd.counted[l.name] {
 		l.progress.Reject(&rejected)
@@ -328,9 +328,9 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	case FailRejects:
 		return verdict{fate: unread, err: rejectedError(&l.start, &rejected)}
 	default:
-		rejected.Lane = rd.filler.laneIndex(l)
-		rd.filler.addLane(l)
-		rd.filler.set.Reject(rejected)
+		rejected.Lane = rd.builder.laneIndex(l)
+		rd.builder.addLane(l)
+		rd.builder.set.Reject(rejected)
 	}
 	return verdict{err: tooMany(rd.cfg, rd.p.Rejected(), rejected.Detail)}
 }
@@ -338,7 +338,7 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 // rejectedError ends a run that accepts no bad lines.
 func rejectedError(of *start, r *fold.Reject) error {
 	place := fmt.Sprintf("line %d (byte %d)", r.Line, r.Offset)
-	if of.is == source.Partition {
+	if of.kind == source.Partition {
 		place = fmt.Sprintf("offset %d", r.Offset)
 	}
 	return fmt.Errorf("%w: %s %s%s: %s", ErrRejected, of.name, place, fold.ElementText(r.Element), r.Detail)

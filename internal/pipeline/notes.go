@@ -54,20 +54,20 @@ func (r *run) notePassed(of *mapping.Result) {
 }
 
 // noteMismatches counts values that are not the object or array that a path expects.
-func (f *folding) noteMismatches() {
+func (f *tables) noteMismatches() {
 	for path, n := range f.mapper.TakeMismatches() {
 		f.p.Note(status.Mismatched, path, n)
 	}
 }
 
 // noteIgnored counts values without a column.
-func (f *folding) noteIgnored() {
+func (f *tables) noteIgnored() {
 	for i, folder := range f.folders {
 		ignored := folder.TakeIgnored()
 		for _, field := range slices.Sorted(maps.Keys(ignored)) {
 			name := field
 			if len(f.folders) > 1 {
-				name = f.tables[i].Name + "." + field
+				name = f.all[i].Name + "." + field
 			}
 			f.p.Note(status.Ignored, name, ignored[field])
 		}
@@ -76,7 +76,7 @@ func (f *folding) noteIgnored() {
 
 // noteUnmet records the fields that options name and that no message had. Only the reader may call it, until it has
 // ended.
-func (f *folding) noteUnmet() {
+func (f *tables) noteUnmet() {
 	met := f.names.Seen()
 	if len(met) == 0 {
 		return // there were no messages
@@ -105,7 +105,7 @@ type unmetField struct {
 }
 
 // unmet returns those fields, and all fields of messages that options name.
-func (f *folding) unmet() (unmet []unmetField, named []string) {
+func (f *tables) unmet() (unmet []unmetField, named []string) {
 	add := func(option, field string) {
 		if field == "" {
 			return

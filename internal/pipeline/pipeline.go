@@ -1,13 +1,14 @@
-// Package pipeline reads sources, folds their lines, and writes the resulting rows together with the sources' checkpoints.
+// Package pipeline reads sources, folds their lines, and writes the resulting rows together with the sources'
+// checkpoints.
 //
 // A run ([Run]) makes attempts ([attempt]) to read all sources from the checkpoints in the database, until one
 // succeeds. Its task is fixed ([Config], [run]); what it learns is kept across attempts ([history]).
 //
 // Goroutines do the work of an attempt, each with its own state. The opener claims the sources and reads blocks of
 // lines ([opener], [claimer]). Scanners cut and scan the blocks ([scanPool]). The reader folds the lines in order into
-// a set ([reader], [folding], [filler]). The flusher writes the set ([flusher]) while the reader fills another. A set
-// has one owner at a time, and when both are full, reading pauses. Other work in the database takes [turns] with the
-// flusher: adding tables that a message names first ([tableAdder]).
+// a set ([reader], [tables], [batchBuilder]). The flusher writes the set ([flusher]) while the reader fills another. A
+// set has one owner at a time, and when both are full, reading pauses. What the reader wants to know from the database
+// waits in the [dbQueue] until the flusher runs it: the tables that a message names first ([tableAdder]).
 package pipeline
 
 import (
@@ -30,7 +31,8 @@ import (
 	"github.com/weirsync/weir/internal/status"
 )
 
-// Config is what a run does. [Config.Map] sets its tables. A run does not change it, except that it remembers the tables that messages add.
+// Config is what a run does. [Config.Map] sets its tables. A run does not change it, except that it remembers the tables
+// that messages add.
 type Config struct {
 	Kind    source.Kind    // of all Sources
 	Sources []string       // as source.Kinds.Expand returns them
@@ -109,7 +111,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *sta
 	if err != nil {
 		return err
 	}
-	defer func() { a.folding.noteAll() }() // of the last attempt
+	defer func() { a.tables.noteAll() }() // of the last attempt
 	if r.housekeeper, err = newHousekeeper(ctx, &c, db, p); err != nil {
 		return err
 	}
@@ -140,13 +142,13 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *sta
 // does not see the current set.
 func Fold(ctx context.Context, c Config, caps sink.Caps, p *status.Progress, look func(*sink.Flush) error, read sink.ReadTables) error {
 	r := newRun(&c, viewer{caps, read, look, ctx}, unclaimed{}, p)
-	r.looks = true
+	r.dryRun = true
 	a, err := r.begin(ctx, newHistory(c.Tables), nil)
 	if err != nil {
 		return err
 	}
 	err = a.read(ctx)
-	a.folding.noteAll()
+	a.tables.noteAll()
 	return cmp.Or(err, ctx.Err())
 }
 
@@ -175,7 +177,7 @@ type run struct {
 	cfg         *Config
 	id          string
 	db          sink.Sink
-	looks       bool // nothing is written, and one set holds everything
+	dryRun      bool // nothing is written, and one set holds everything
 	claims      sink.Claims
 	p           *status.Progress
 	names       *feed.Names // of fields, in all sources

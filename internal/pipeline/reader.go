@@ -14,8 +14,8 @@ import (
 // A reader folds the lines of the lanes into sets.
 type reader struct {
 	*run
-	folding *folding
-	filler  *filler
+	tables  *tables
+	builder *batchBuilder
 	scans   *scanPool
 	adder   *tableAdder
 	unread  *unreadFiles
@@ -45,7 +45,7 @@ type laneReading struct {
 
 // fill folds the lines in the pool until there are no more.
 func (rd *reader) fill(reading, flushing context.Context) error {
-	rd.filler.set = <-rd.filler.free
+	rd.builder.set = <-rd.builder.free
 	defer rd.p.Step(false)
 	err := rd.guard(func() error { return rd.foldAll(reading, flushing) })
 	if err == nil || flushing.Err() != nil {
@@ -56,7 +56,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 	if rd.broken || rd.torn {
 		return nil
 	}
-	return rd.guard(func() error { return rd.filler.handOver(flushing) })
+	return rd.guard(func() error { return rd.builder.handOver(flushing) })
 }
 
 // foldAll folds lines until the end, and hands them over.
@@ -74,8 +74,8 @@ func (rd *reader) foldAll(reading, flushing context.Context) error {
 		}
 		err = rd.handle(flushing, e)
 		rd.scans.release(e)
-		rd.p.SetBuffer(int64(rd.filler.set.Bytes()))
-		rd.folding.noteMismatches()
+		rd.p.SetBuffer(int64(rd.builder.set.Bytes()))
+		rd.tables.noteMismatches()
 		if err != nil {
 			return err
 		}
@@ -99,27 +99,27 @@ func (rd *reader) end(reading, flushing context.Context) error {
 	rd.failed = rd.scans.err
 	switch {
 	case reading.Err() == nil:
-		return rd.filler.handOver(flushing)
+		return rd.builder.handOver(flushing)
 	case errors.Is(rd.failed, context.Canceled):
 		rd.failed = nil
 	}
-	if rd.filler.rebuild != noRebuild && !rd.read {
+	if rd.builder.rebuild != noRebuild && !rd.read {
 		return nil // tables are not emptied if nothing was read
 	}
-	return rd.filler.handOver(flushing)
+	return rd.builder.handOver(flushing)
 }
 
 // next waits for an event. It returns nil if the current set is due first. more is false after the last event.
 func (rd *reader) next(flushing context.Context) (e *event, more bool, err error) {
 	var due <-chan time.Time
-	s := rd.filler.set
+	s := rd.builder.set
 	if s.period > 0 {
 		wait := time.Until(s.first.Add(s.period))
-		if !s.prompt && len(rd.scans.events) > 0 { // the source is behind
+		if !s.urgent && len(rd.scans.events) > 0 { // the source is behind
 			wait = time.Until(s.first.Add(max(s.period, catchUpPeriod)))
 		}
-		if wait <= 0 && len(rd.filler.free) > 0 {
-			if err := rd.filler.handOver(flushing); err != nil {
+		if wait <= 0 && len(rd.builder.free) > 0 {
+			if err := rd.builder.handOver(flushing); err != nil {
 				return nil, true, err
 			}
 		} else { // while the database is busy, the set keeps filling
@@ -140,8 +140,8 @@ func (rd *reader) next(flushing context.Context) (e *event, more bool, err error
 		return scanned(e), more, nil
 	case <-due:
 	case <-idle.C:
-		if rd.filler.set.period == 0 {
-			err = rd.filler.handOver(flushing)
+		if rd.builder.set.period == 0 {
+			err = rd.builder.handOver(flushing)
 		}
 	}
 	return nil, true, err
@@ -157,8 +157,8 @@ func scanned(e *event) *event {
 
 // handle handles an event.
 func (rd *reader) handle(flushing context.Context, e *event) error {
-	if !rd.filler.hasRoomFor(e.lane) {
-		if err := rd.filler.handOver(flushing); err != nil {
+	if !rd.builder.hasRoomFor(e.lane) {
+		if err := rd.builder.handOver(flushing); err != nil {
 			return err
 		}
 	}
@@ -177,8 +177,8 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 	switch {
 	case rd.broken || e.failed != nil:
 		return e.panicked(e.lane.reading.read-was, err)
-	case err == nil && rd.filler.isFull():
-		return rd.filler.handOver(flushing)
+	case err == nil && rd.builder.isFull():
+		return rd.builder.handOver(flushing)
 	}
 	return err
 }
@@ -199,34 +199,34 @@ func (e *event) panicked(folded int64, err error) error {
 
 // beginLane begins to read an opened lane.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
-	rd.filler.open[l] = true
+	rd.builder.open[l] = true
 	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected}}
 	r := &l.reading
-	if rd.filler.rebuild == rebuildDone && l.cp.Run != rd.id { // its checkpoint was read before the tables were emptied
+	if rd.builder.rebuild == rebuildDone && l.cp.Run != rd.id { // its checkpoint was read before the tables were emptied
 		r.seq = 0
 	}
 	r.pos = l.begin
 	r.begin(r.pos.line)
 	r.feed = feedState{feedMark: r.pos.mark.Feed, opening: !l.isSpooled()}
-	rd.filler.settings.learn(&l.start)
-	if err := rd.adder.check(flushing, &l.start); err != nil {
+	rd.builder.settings.learn(&l.start)
+	if err := rd.adder.checkStart(flushing, &l.start); err != nil {
 		return err
 	}
-	moved := l.is == source.Partition && l.begun.At != l.from.mark.Source
+	moved := l.kind == source.Partition && l.begun.At != l.from.mark.Source
 	if l.begun.At != "" && !l.isSpooled() && (l.from == (position{}) || moved) {
-		rd.filler.addLane(l) // the next run begins there too, even if nothing is read
+		rd.builder.addLane(l) // the next run begins there too, even if nothing is read
 	}
-	if rd.adder.admission.accepts(&l.start) || rd.filler.rebuild == rebuildDue {
-		rd.filler.addLane(l)
+	if rd.adder.check.accepts(&l.start) || rd.builder.rebuild == rebuildDue {
+		rd.builder.addLane(l)
 	}
 	return nil
 }
 
 // endLane removes a lane that ended, perhaps with an error. Its claim is released once its lines are committed.
 func (rd *reader) endLane(l *lane, err error) error {
-	delete(rd.filler.open, l)
+	delete(rd.builder.open, l)
 	l.progress.Close()
-	rd.filler.set.ended = append(rd.filler.set.ended, l)
+	rd.builder.set.ended = append(rd.builder.set.ended, l)
 	if err != nil {
 		return rd.unread.noteUnread(&l.start, err)
 	}
@@ -236,7 +236,7 @@ func (rd *reader) endLane(l *lane, err error) error {
 
 // loseLane removes a lane that the consumer group has assigned to another member.
 func (rd *reader) loseLane(flushing context.Context, l *lane) error {
-	delete(rd.filler.open, l)
+	delete(rd.builder.open, l)
 	l.reading.ended = true
 	l.progress.Remove()
 	return rd.cfg.Retry.Do(flushing, func() error { return rd.claims.Drop(flushing, l.name) })
@@ -244,7 +244,7 @@ func (rd *reader) loseLane(flushing context.Context, l *lane) error {
 
 // reach commits a lane and tells the source that is waiting for that.
 func (rd *reader) reach(flushing context.Context, e *event) error {
-	if err := rd.filler.commitAll(flushing); err != nil {
+	if err := rd.builder.commitAll(flushing); err != nil {
 		return err
 	}
 	at := &e.lane.reading.pos.mark

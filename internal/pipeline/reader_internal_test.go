@@ -43,8 +43,8 @@ func TestReader_PanicOfHandingOver(t *testing.T) {
 			c, p := &Config{}, status.New()
 			testcheck.NoError(t, c.Map(&mapping.Mapping{Tables: []mapping.Table{{Name: "t", Key: []string{"id"}}}}, nil, schema.Limits{}))
 			r := newRun(c, nil, nil, p)
-			f := &filler{full: full, free: free, limits: limitsOf(c, false), folding: &folding{run: r, mapper: r.newMapper(c.plan, nil)}, settings: &settings{}, open: map[*lane]bool{}}
-			rd := &reader{run: r, folding: f.folding, filler: f, scans: &scanPool{events: make(chan *event, 1)}}
+			f := &batchBuilder{full: full, free: free, limits: limitsOf(c, false), tables: &tables{run: r, mapper: r.newMapper(c.plan, nil)}, settings: &settings{}, open: map[*lane]bool{}}
+			rd := &reader{run: r, tables: f.tables, builder: f, scans: &scanPool{events: make(chan *event, 1)}}
 			if e != nil {
 				e.ready <- struct{}{}
 				rd.scans.events <- e

@@ -13,7 +13,7 @@ type set struct {
 	*fold.Set
 	first   time.Time     // when the first line arrived
 	period  time.Duration // longest that it waits: the shortest period of the lanes; 0: no limit
-	prompt  bool          // it is written after period even if there is more to read; see lane.prompt
+	urgent  bool          // it is written after period even if there is more to read; see lane.urgent
 	lanes   []setLane
 	ended   []*lane // claims to release when the set is committed
 	rebuild bool    // the tables are emptied first

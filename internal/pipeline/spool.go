@@ -21,7 +21,7 @@ func (a *attempt) spooled(starts []start) func(source.Source) source.Source {
 		return spool.Keep(src, spool.Config{
 			Folders: c.Spool, Period: cmp.Or(c.BatchPeriod, livePeriod), Pool: r.pool,
 			Job: c.Job, Source: s.name, Seq: s.cp.Seq,
-			FromStart: c.Restart.FromStart && !a.admission.hasBegun(s), Repeats: c.Feed.resumes(s.is), LastResume: r.lastResume(),
+			FromStart: c.Restart.FromStart && !a.check.hasBegun(s), Repeats: c.Feed.resumes(s.kind), LastResume: r.lastResume(),
 			Log: c.Log.With("source", s.name), Gauge: r.p.SetSpool, Paused: func(why spool.Pause) { r.p.Pause(pauses[why]) },
 		})
 	}

@@ -16,12 +16,12 @@ import (
 // A tableAdder adds a table to the run at the first message that names it. Only the reader uses it.
 type tableAdder struct {
 	*run
-	admission *admission
-	latest    *start // of the source that the job committed last
-	folding   *folding
-	settings  *settings
-	turns     turns
-	unfit     map[string]unfitTable // by name in the stream
+	check    *resumeCheck
+	latest   *start // of the source that the job committed last
+	tables   *tables
+	settings *settings
+	queue    dbQueue
+	unfit    map[string]unfitTable // by name in the stream
 }
 
 // An addition is a table that a message needs.
@@ -68,7 +68,7 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 	case err != nil:
 		return nil, t.failed(err)
 	}
-	f := ta.folding
+	f := ta.tables
 	if len(n.Key) == 0 && !t.have.Exists { // a rejected line adds no table, unless the stream or the database gives its key
 		if _, err := f.mapper.Map(line, "", fold.Place{}); errors.As(err, new(*feed.Error)) {
 			f.mapper.Drop(f.adding)
@@ -77,10 +77,10 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 	}
 	// From here on later attempts have the table too, whatever ends this one.
 	if n.Table >= 0 {
-		f.tables[n.Table], f.have[n.Table] = added, t.have
-		ta.settings.Tables = settingsOf(ta.cfg, f.tables[:ta.admission.declared]).Tables
+		f.all[n.Table], f.have[n.Table] = added, t.have
+		ta.settings.Tables = settingsOf(ta.cfg, f.all[:ta.check.declared]).Tables
 	} else {
-		f.tables, f.have = append(f.tables, added), append(f.have, t.have)
+		f.all, f.have = append(f.all, added), append(f.have, t.have)
 		ta.p.AddTable(added.Name)
 	}
 	if added.Fold.Appends() && !base.Appends() {
@@ -91,11 +91,11 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 		ta.settings.Names[limits.FoldName(n.Name)] = n.StreamName
 	}
 	others := []schema.Table{t.have}
-	if err := ta.admission.checkTables(ta.latest, sink.OtherTables(&ta.latest.cp, others)); err != nil {
+	if err := ta.check.checkTables(ta.latest, sink.OtherTables(&ta.latest.cp, others)); err != nil {
 		return nil, err
 	}
 	for l := range open {
-		if err := ta.admission.checkTables(&l.start, sink.OtherTables(&l.cp, others)); err != nil {
+		if err := ta.check.checkTables(&l.start, sink.OtherTables(&l.cp, others)); err != nil {
 			return nil, err
 		}
 	}
@@ -104,7 +104,7 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 
 // find looks the table up in the database and chooses its key.
 func (ta *tableAdder) find(flushing context.Context, t *addition) error {
-	err := ta.turns.take(flushing, func(ctx context.Context) (err error) {
+	err := ta.queue.take(flushing, func(ctx context.Context) (err error) {
 		read := ta.readOrMakeSchema(t.NewTable)
 		if t.key == nil && t.Table < 0 && !ta.cfg.Star.KeyByDefault {
 			t.key = ta.cfg.Star.Key
@@ -141,7 +141,7 @@ func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
 		switch {
 		case !errors.As(err, &missing):
 			return tables, err
-		case n.Truncates || ta.looks:
+		case n.Truncates || ta.dryRun:
 			return sink.NoTables(ctx, wanted...)
 		}
 		maker, err := sink.As[sink.SchemaMaker](ta.db, "make a schema")
@@ -162,11 +162,11 @@ func (t *addition) failed(err error) error {
 // plan adds the table to the mapper's plan and fits it to the job's settings. base has the settings that it was made of.
 // An error of type [*feed.Error] rejects the messages that need the table.
 func (ta *tableAdder) plan(t *addition) (added Table, base *fold.Options, err error) {
-	f := ta.folding
+	f := ta.tables
 	if f.adding = t.Table; t.Table >= 0 {
-		base = &f.tables[t.Table].Fold
+		base = &f.all[t.Table].Fold
 	} else {
-		f.adding, base = len(f.tables), &ta.cfg.Star.Fold
+		f.adding, base = len(f.all), &ta.cfg.Star.Fold
 	}
 	if _, err := f.mapper.Add(t.NewTable, t.key); err != nil {
 		return added, base, err
@@ -180,7 +180,7 @@ func (ta *tableAdder) plan(t *addition) (added Table, base *fold.Options, err er
 
 // fit fits an added table to the job's settings.
 func (ta *tableAdder) fit(t *addition, added *Table, base *fold.Options) (err error) {
-	f := ta.folding
+	f := ta.tables
 	for _, other := range f.have {
 		if t.Table < 0 && t.have.FullName != "" && other.FullName == t.have.FullName {
 			return feed.Errorf(feed.BadName, "the table %q is the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip([]byte(t.StreamName)), other.Name)
@@ -200,19 +200,19 @@ func (ta *tableAdder) fit(t *addition, added *Table, base *fold.Options) (err er
 	return nil
 }
 
-// check is [admission.checkTables] for a lane that starts after messages added tables.
-func (ta *tableAdder) check(flushing context.Context, s *start) error {
-	known := len(ta.admission.found)
-	if s.cp.Run == ta.id || len(sink.OtherTables(&s.cp, ta.folding.have[known:])) == 0 {
+// checkStart is [resumeCheck.checkTables] for a lane that starts after messages added tables.
+func (ta *tableAdder) checkStart(flushing context.Context, s *start) error {
+	known := len(ta.check.found)
+	if s.cp.Run == ta.id || len(sink.OtherTables(&s.cp, ta.tables.have[known:])) == 0 {
 		return nil
 	}
 	var now []schema.Table // another run may have created them since the lookup
-	err := ta.turns.take(flushing, func(ctx context.Context) (err error) {
-		now, err = ta.readTables(ctx, TableKeys(ta.folding.tables[known:])...)
+	err := ta.queue.take(flushing, func(ctx context.Context) (err error) {
+		now, err = ta.readTables(ctx, TableKeys(ta.tables.all[known:])...)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return ta.admission.checkTables(s, sink.OtherTables(&s.cp, now))
+	return ta.check.checkTables(s, sink.OtherTables(&s.cp, now))
 }

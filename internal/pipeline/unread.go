@@ -22,7 +22,7 @@ type unreadFiles struct {
 
 // noteUnread records why a source was not read to its end. It returns the error if the run cannot continue without it.
 func (u *unreadFiles) noteUnread(s *start, err error) error {
-	if u.ends || len(u.cfg.Sources) < 2 || u.cfg.Source.Follow || s.is != source.File || errors.Is(err, context.Canceled) {
+	if u.ends || len(u.cfg.Sources) < 2 || u.cfg.Source.Follow || s.kind != source.File || errors.Is(err, context.Canceled) {
 		return err
 	}
 	u.mu.Lock()

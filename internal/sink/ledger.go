@@ -65,10 +65,10 @@ type Fence struct {
 	Run string
 }
 
-// Judge reports whether a flush may be written to a database with these fences, by lane name; a missing lane has
+// CheckFence reports whether a flush may be written to a database with these fences, by lane name; a missing lane has
 // sequence number zero. done says that this flush is already committed. The error is a [BehindError] or a [FencedError]
 // if it must not be written.
-func (f *Flush) Judge(found map[string]Fence) (done bool, err error) {
+func (f *Flush) CheckFence(found map[string]Fence) (done bool, err error) {
 	var behind error
 	var fenced []string
 	for i := range f.Lanes {
@@ -154,7 +154,7 @@ func Grow(have *schema.Table, b *fold.Batch) ([]schema.Growth, error) {
 	case *schema.MissingError:
 		return nil, DroppedError{Table: b.Table.Name, Column: err.Column}
 	case *schema.HeldError:
-		return nil, ErrChanged{Err: err}
+		return nil, ChangedError{Err: err}
 	}
 	return grown, err
 }

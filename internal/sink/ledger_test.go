@@ -28,7 +28,7 @@ func TestJudge(t *testing.T) {
 		"unnamed":                {[]sink.Lane{{Source: "a", Unnamed: true, Checkpoint: sink.Checkpoint{Seq: 2}}}, found{"a": {9, "another"}, "run run": {1, "run"}}, false, nil},
 	} {
 		f := sink.Flush{Run: "run", Lanes: c.lanes}
-		if done, err := f.Judge(c.found); done != c.done || !reflect.DeepEqual(err, c.err) {
+		if done, err := f.CheckFence(c.found); done != c.done || !reflect.DeepEqual(err, c.err) {
 			t.Errorf("%s: %v, %v; want %v, %v", name, done, err, c.done, c.err)
 		}
 	}

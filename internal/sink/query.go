@@ -139,8 +139,8 @@ func ReadCheckpoints(lanes int, rows [][][]byte) []Checkpoint {
 	return all
 }
 
-// Judge is [Flush.Judge] with the fences in weir's tables.
-func (l Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
+// CheckFence is [Flush.CheckFence] with the fences in weir's tables.
+func (l Ledger) CheckFence(ctx context.Context, f *Flush) (done bool, err error) {
 	names, found := f.laneNames(), map[string]Fence{}
 	rows, err := l.Query(ctx, func(d Dialect) string { return d.lanesSQL(f.Job, names, "c.seq, c.run") })
 	if err != nil {
@@ -149,7 +149,7 @@ func (l Ledger) Judge(ctx context.Context, f *Flush) (done bool, err error) {
 	for _, row := range rows {
 		found[names[number(row[0])]] = Fence{Seq: number(row[1]), Run: string(row[2])}
 	}
-	return f.Judge(found)
+	return f.CheckFence(found)
 }
 
 // betweenTables separates table names in a result. No name contains it.

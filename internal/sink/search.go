@@ -229,7 +229,7 @@ func writeUnlogged(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) error
 		return err
 	}
 	if !why.Slow || slices.ContainsFunc(batches, needsOthers) {
-		return ErrUnlogged{Err: why.Err}
+		return UnloggedError{Err: why.Err}
 	}
 	for table, of := range rows {
 		for size := max(1, len(of)/2); len(of) > 0; {
@@ -243,7 +243,7 @@ func writeUnlogged(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) error
 				}
 				of = of[len(piece[table]):]
 			case !why.Slow:
-				return ErrUnlogged{Err: why.Err}
+				return UnloggedError{Err: why.Err}
 			default:
 				size /= 2
 			}

@@ -397,18 +397,18 @@ func (e BehindError) Error() string {
 	return fmt.Sprintf("the database was restored to an earlier state: it holds flush %d of %s, this run had committed %d", e.Found, e.Lane, e.Want)
 }
 
-// ErrChanged reports that the table can no longer be adapted to a batch. The source must be reread for the current
+// ChangedError reports that the table can no longer be adapted to a batch. The source must be reread for the current
 // table.
-type ErrChanged struct{ Err error }
+type ChangedError struct{ Err error }
 
-func (e ErrChanged) Error() string { return e.Err.Error() }
-func (e ErrChanged) Unwrap() error { return e.Err }
+func (e ChangedError) Error() string { return e.Err.Error() }
+func (e ChangedError) Unwrap() error { return e.Err }
 
-// ErrUnlogged reports that the database refused a row of a table that seemed to have no constraints, so the batch did
+// UnloggedError reports that the database refused a row of a table that seemed to have no constraints, so the batch did
 // not keep the row's messages. The source must be reread for a table with constraints.
-type ErrUnlogged struct{ Err error }
+type UnloggedError struct{ Err error }
 
-func (e ErrUnlogged) Error() string {
+func (e UnloggedError) Error() string {
 	return "a table without constraints rejected a row: " + e.Err.Error()
 }
-func (e ErrUnlogged) Unwrap() error { return e.Err }
+func (e UnloggedError) Unwrap() error { return e.Err }

@@ -21,7 +21,7 @@ func (c *conn) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 	w := &writer{ctx: ctx, f: f, tables: make([]schema.Table, len(f.Batches))}
 	err := transaction(ctx, c.db, func(tx *sql.Tx) error {
 		w.tx = tx
-		done, err := ledger(tx).Judge(ctx, f)
+		done, err := ledger(tx).CheckFence(ctx, f)
 		if done || err != nil {
 			return err
 		}

@@ -191,7 +191,7 @@ func (s *story) flush() {
 	}
 	before := s.run.Checkpoint()
 	res, err := send()
-	if unlogged := errors.As(err, new(sink.ErrUnlogged)); unlogged || errors.As(err, new(sink.ErrChanged)) {
+	if unlogged := errors.As(err, new(sink.UnloggedError)); unlogged || errors.As(err, new(sink.ChangedError)) {
 		s.says("read again: " + err.Error())
 		s.run.Constrained = unlogged
 		s.run.Reread(before)

@@ -117,17 +117,17 @@ func admitsMore(was, now *schema.Table, rejected bool) error {
 		at := caps.Find(was, c.Name, i)
 		if at < 0 {
 			if rejected && !c.Own { // perhaps because the column was missing
-				return sink.ErrChanged{Err: fmt.Errorf("table %q has a new column %q", now.Name, c.Name)}
+				return sink.ChangedError{Err: fmt.Errorf("table %q has a new column %q", now.Name, c.Name)}
 			}
 			continue
 		}
 		switch old := &was.Columns[at]; {
 		case rejected && !old.Own && old.Decl != c.Decl:
-			return sink.ErrChanged{Err: fmt.Errorf("column %q of table %q is %s now", c.Name, now.Name, c.Decl)}
+			return sink.ChangedError{Err: fmt.Errorf("column %q of table %q is %s now", c.Name, now.Name, c.Decl)}
 		case old.Generated && !c.Generated:
-			return sink.ErrChanged{Err: fmt.Errorf("the database no longer computes column %q of table %q", c.Name, now.Name)}
+			return sink.ChangedError{Err: fmt.Errorf("the database no longer computes column %q of table %q", c.Name, now.Name)}
 		case old.Type == schema.Enum && c.Type == schema.Enum && !slices.Equal(old.Labels, c.Labels):
-			return sink.ErrChanged{Err: fmt.Errorf("the type of column %q of table %q has other labels now", c.Name, now.Name)}
+			return sink.ChangedError{Err: fmt.Errorf("the type of column %q of table %q has other labels now", c.Name, now.Name)}
 		}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush, failed error) (res sink.R
 			return res, err
 		}
 	}
-	done, err := d.Judge(ctx, f)
+	done, err := d.CheckFence(ctx, f)
 	switch {
 	case done:
 		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))

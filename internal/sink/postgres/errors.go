@@ -19,7 +19,7 @@ func (c *client) sinkError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.As(err, new(*sink.Error)) || errors.As(err, new(sink.ErrUnlogged)) || errors.As(err, new(sink.ErrChanged)) {
+	if errors.As(err, new(*sink.Error)) || errors.As(err, new(sink.UnloggedError)) || errors.As(err, new(sink.ChangedError)) {
 		return err // even if its cause is an error of the server
 	}
 	e := pgError(err)

@@ -573,7 +573,7 @@ func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {
 		r.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`)
 		db.Exec(t, "BEGIN")
 		db.Exec(t, "SELECT FROM items FOR UPDATE")
-		if _, err := r.TryFlush(`{"id":1,"items":[{"sku":"x","qty":2}]}`); !errors.As(err, new(sink.ErrUnlogged)) || errors.As(err, new(*sink.Error)) {
+		if _, err := r.TryFlush(`{"id":1,"items":[{"sku":"x","qty":2}]}`); !errors.As(err, new(sink.UnloggedError)) || errors.As(err, new(*sink.Error)) {
 			t.Errorf("the flush ended with %v", err)
 		}
 	})

@@ -147,7 +147,7 @@ func (d *DB) findOwnColumns(t *relation) error {
 // respects it.
 func (d *DB) recordHeld(t *relation, held *schema.HeldError) error {
 	d.stuck[d.fullName(t)+"\x00"+held.Column] = held.Why
-	return sink.ErrChanged{Err: held}
+	return sink.ChangedError{Err: held}
 }
 
 // widened returns SQL for a column's values as another type. A double gets the digits of its shortest text; Postgres'

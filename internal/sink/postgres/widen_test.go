@@ -45,7 +45,7 @@ func TestWiden_DependencyOnAColumn(t *testing.T) {
 				// If the dependency was created after the column was read, the source is reread.
 				before := r.Checkpoint()
 				_, err := r.TryFlush(lines...)
-				if again := (sink.ErrChanged{}); errors.As(err, &again) {
+				if again := (sink.ChangedError{}); errors.As(err, &again) {
 					r.Reread(before)
 					_, err = r.TryFlush(lines...)
 				} else if when == "during a run" {

@@ -334,7 +334,7 @@ func (r *Run) known(table int) schema.Table {
 	return t
 }
 
-// Reread resumes the run at a checkpoint, with the current tables, as after a flush that returned [sink.ErrChanged].
+// Reread resumes the run at a checkpoint, with the current tables, as after a flush that returned [sink.ChangedError].
 func (r *Run) Reread(cp sink.Checkpoint) {
 	r.t.Helper()
 	*r.cp() = cp

@@ -253,11 +253,11 @@ func failure(err error, kind string) (is bool, text string) {
 	switch {
 	case err == nil:
 		return false, ""
-	case errors.As(err, new(sink.ErrUnlogged)):
+	case errors.As(err, new(sink.UnloggedError)):
 		is = kind == "unlogged"
 	case errors.As(err, new(sink.DroppedError)):
 		is = kind == "dropped"
-	case errors.As(err, new(sink.ErrChanged)):
+	case errors.As(err, new(sink.ChangedError)):
 		is = kind == "changed"
 	case errors.As(err, &fenced):
 		return kind == "fenced", strings.Join(fenced.Lanes, " ")

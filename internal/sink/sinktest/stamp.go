@@ -111,7 +111,7 @@ var onCreateTests = []test{
 		r := Setup{Fit: onCreate("CREATE UNIQUE INDEX once ON t (a)")}.Begin(t, db)
 		r.Flush(`{"id":1,"a":"x"}`)
 		cp := r.Checkpoint()
-		if _, err := r.TryFlush(`{"id":2,"a":"x"}`, `{"id":3,"a":"y"}`); !errors.As(err, new(sink.ErrUnlogged)) {
+		if _, err := r.TryFlush(`{"id":2,"a":"x"}`, `{"id":3,"a":"y"}`); !errors.As(err, new(sink.UnloggedError)) {
 			t.Fatalf("the batch kept no messages: %v", err)
 		}
 		r.Reread(cp)

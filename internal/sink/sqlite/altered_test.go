@@ -74,7 +74,7 @@ func TestAltered(t *testing.T) {
 			}
 			before := r.Checkpoint()
 			res, err := r.TryFlush(second...)
-			if errors.As(err, new(sink.ErrChanged)) || errors.As(err, new(sink.ErrUnlogged)) {
+			if errors.As(err, new(sink.ChangedError)) || errors.As(err, new(sink.UnloggedError)) {
 				r.Reread(before)
 				res, err = r.TryFlush(second...)
 			}

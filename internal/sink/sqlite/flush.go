@@ -142,7 +142,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 	if err := d.c.execAll(dialect.Create()...); err != nil {
 		return res, nil, err
 	}
-	if done, err := d.Judge(ctx, f); done || err != nil {
+	if done, err := d.CheckFence(ctx, f); done || err != nil {
 		return d.last, nil, err
 	}
 	tables = make([]*table, len(f.Batches))

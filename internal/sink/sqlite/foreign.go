@@ -113,7 +113,7 @@ func (t *table) held(needs *schema.Table, grown []schema.Growth, tables []*table
 			if at >= 0 && named(tables, r.Table) == nil {
 				held := sink.ReferredBy(&t.Table, &r, at)
 				t.stuck[lower(held.Column)] = held.Why
-				return sink.ErrChanged{Err: held}
+				return sink.ChangedError{Err: held}
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (d *DB) fit(ctx context.Context, b *fold.Batch, was *table, parents []*tabl
 			return nil, err
 		}
 		if was.Exists && was.isAltered(have) {
-			return nil, sink.ErrChanged{Err: fmt.Errorf("columns of table %q were altered while weir wrote to it", have.Name)}
+			return nil, sink.ChangedError{Err: fmt.Errorf("columns of table %q were altered while weir wrote to it", have.Name)}
 		}
 	}
 	if !have.Exists {
@@ -156,7 +156,7 @@ func (d *DB) widen(have *table, needs *schema.Table, grown []schema.Growth) erro
 	if held.Column == "" {
 		return fmt.Errorf("widening columns of %q: %w", have.Name, err)
 	}
-	return sink.ErrChanged{Err: held}
+	return sink.ChangedError{Err: held}
 }
 
 // convert changes the types of columns, and converts their values if the new type needs it.

@@ -56,7 +56,7 @@ func TestWiden_DependencyOnAColumn(t *testing.T) {
 	lines := []string{`{"id":3,"b":"x"}`, `{"id":4,"n":"y"}`}
 	before := r.Checkpoint()
 	_, err := r.TryFlush(lines...)
-	if again := (sink.ErrChanged{}); !errors.As(err, &again) {
+	if again := (sink.ChangedError{}); !errors.As(err, &again) {
 		t.Fatalf("the flush: %v", err)
 	}
 	sinktest.Expect(t, f, "SELECT id, b, n FROM t ORDER BY id", "1|true|1", "2|false|2")

@@ -143,7 +143,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 	case p.c.autocommit(): // a disk error has
 		return err
 	case !p.undoes && refused:
-		return sink.ErrUnlogged{Err: err}
+		return sink.UnloggedError{Err: err}
 	case together:
 		if off := p.c.exec("PRAGMA defer_foreign_keys = OFF"); off != nil {
 			return off

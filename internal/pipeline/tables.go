@@ -11,12 +11,12 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A folding makes rows of lines in one attempt: the mapper turns a line into changes of rows, and the folders merge
-// these into a set. It belongs to the reader during the attempt.
-type folding struct {
+// tables make rows of lines in one attempt: the mapper turns a line into changes of rows, and the folders merge
+// these into a set. They belong to the reader during the attempt.
+type tables struct {
 	*run
 	caps        sink.Caps
-	tables      []Table        // the run's tables; those that messages added in this attempt come last
+	all         []Table        // the run's tables; those that messages added in this attempt come last
 	have        []schema.Table // the tables as the database has them
 	constrained bool           // all batches keep their messages
 	mapper      *mapper
@@ -27,9 +27,9 @@ type folding struct {
 	probed      int          // messages checked for an envelope
 }
 
-// newFolding starts a fold for tables of a database. before is the folding of the previous attempt, or nil.
-func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *folding, err error) {
-	f = &folding{run: r, adding: -1, caps: r.db.Caps(), tables: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
+// newTables starts a fold for tables of a database. before are the tables of the previous attempt, or nil.
+func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tables, err error) {
+	f = &tables{run: r, adding: -1, caps: r.db.Caps(), all: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
 	if before != nil {
 		before.noteAll()
 		f.again, f.probed = true, before.probed
@@ -48,14 +48,14 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 		return nil, err
 	}
 	for i := range fitted {
-		o, err := f.options(&f.tables[i], &fitted[i])
+		o, err := f.options(&f.all[i], &fitted[i])
 		if err != nil {
 			return nil, err
 		}
 		f.addFolder(&fitted[i], o)
 	}
 	f.folders.Link()
-	for i := range f.tables {
+	for i := range f.all {
 		if parent, _ := f.mapper.plan.Parent(i); parent >= 0 && !f.caps.Children {
 			return nil, sink.LacksError{Does: "write child tables"}
 		}
@@ -71,25 +71,25 @@ func (r *run) newFolding(h *history, before *folding, have []schema.Table) (f *f
 }
 
 // addFolder appends the folder of a table.
-func (f *folding) addFolder(fitted *schema.Table, o fold.Options) {
+func (f *tables) addFolder(fitted *schema.Table, o fold.Options) {
 	fitted.HasConstraints = fitted.HasConstraints || f.constrained
 	f.folders = append(f.folders, fold.NewFolder(f.names, *fitted, o))
 }
 
 // addTable adds the folder of a table that a message added, or replaces the folder of one that had no key yet.
-func (f *folding) addTable(fitted *schema.Table, o fold.Options) {
+func (f *tables) addTable(fitted *schema.Table, o fold.Options) {
 	f.addFolder(fitted, o)
 	if last := len(f.folders) - 1; f.adding < last {
 		f.folders[f.adding], f.folders = f.folders[last], f.folders[:last]
 	}
 	f.adding = -1
-	if !f.looks {
+	if !f.dryRun {
 		f.folders.Link()
 	}
 }
 
 // fit returns the tables as the job wants them. The error joins the errors of all tables.
-func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
+func (f *tables) fit(tables []schema.Table) ([]schema.Table, error) {
 	fitted := make([]schema.Table, len(tables))
 	var faults []error
 	for i := range tables {
@@ -100,7 +100,7 @@ func (f *folding) fit(tables []schema.Table) ([]schema.Table, error) {
 }
 
 // options returns the fold's options for a table of the job, as the database has it.
-func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
+func (f *tables) options(of *Table, t *schema.Table) (fold.Options, error) {
 	o := of.Fold
 	o.Limits = f.caps.Limits
 	if err := fold.CheckVersion(t, o); err != nil {
@@ -133,7 +133,7 @@ func (f *folding) options(of *Table, t *schema.Table) (fold.Options, error) {
 }
 
 // add merges a line of a source into a set. If it fails, table is the index of the table that rejects the line, or -1.
-func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
+func (f *tables) add(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
 	if l.Err != nil && !(l.Null && f.isStream()) {
 		return f.noTable(), l.Err
 	}
@@ -159,14 +159,14 @@ func (f *folding) add(s *set, l *feed.Line, source string, at fold.Place) (table
 
 // prefetch loads the memory that folding the next lines will touch into the CPU cache, if fields are columns. at is the
 // index of the current line.
-func (f *folding) prefetch(s *set, lines []feed.Line, at int) {
+func (f *tables) prefetch(s *set, lines []feed.Line, at int) {
 	if f.mapper.plan.IsPlain() {
 		f.folders[0].CPUPrefetch(s.Batches[0], lines, at)
 	}
 }
 
 // noTable is the index of the table that rejects a malformed line, or -1 if there are several tables.
-func (f *folding) noTable() int {
+func (f *tables) noTable() int {
 	if len(f.cfg.Tables) == 1 && f.cfg.Star == nil {
 		return 0
 	}
@@ -174,10 +174,10 @@ func (f *folding) noTable() int {
 }
 
 // isStream reports whether the lines are a change stream, in which a line null follows the message that removed the row.
-func (f *folding) isStream() bool { return f.mapper.plan.Mapping().Envelope != nil }
+func (f *tables) isStream() bool { return f.mapper.plan.Mapping().Envelope != nil }
 
 // noteAll reports what this attempt did not store as it came.
-func (f *folding) noteAll() {
+func (f *tables) noteAll() {
 	f.noteUnmet()
 	f.noteIgnored()
 	f.noteMismatches()

@@ -21,8 +21,8 @@ func (e SettingsError) Error() string { return e.What }
 // ExitCode returns the exit code of wrong usage.
 func (e SettingsError) ExitCode() int { return 2 }
 
-// An admission decides from which checkpoints an attempt may continue. It does not change during the attempt.
-type admission struct {
+// A resumeCheck decides from which checkpoints an attempt may continue. It does not change during the attempt.
+type resumeCheck struct {
 	*run
 	tables     []Table        // the run's tables
 	declared   int            // how many of them are configured; messages added the rest
@@ -41,7 +41,7 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 		if a.history.fences.isLost(name) {
 			continue
 		}
-		s := a.admission.startOf(name)
+		s := a.check.startOf(name)
 		starts = append(starts, s)
 		if !s.unnamed {
 			names = append(names, s.name)
@@ -68,34 +68,34 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 		found = found[1:]
 	}
 	// A killed run may have committed its last batch after we read the tables.
-	if ad := a.admission; slices.ContainsFunc(starts, ad.isOtherTable) || ad.isOtherTable(a.latest) || len(tables) > 0 && !ad.writes() {
-		now, err := a.begin(ctx, a.history, a.folding)
+	if rc := a.check; slices.ContainsFunc(starts, rc.isOtherTable) || rc.isOtherTable(a.latest) || len(tables) > 0 && !rc.writes() {
+		now, err := a.begin(ctx, a.history, a.tables)
 		if err != nil {
 			return nil, err
 		}
-		a.admission, a.folding, a.settings = now.admission, now.folding, now.settings
+		a.check, a.tables, a.settings = now.check, now.tables, now.settings
 	}
-	return starts, a.admission.admitAll(starts, &a.latest, tables)
+	return starts, a.check.admitAll(starts, &a.latest, tables)
 }
 
 // admitAll decides where the sources continue, or returns why one cannot. latest is the job's most recent checkpoint,
 // and tables are the tables that the job has written to.
-func (ad *admission) admitAll(starts []start, latest *start, tables []string) error {
-	fresh := ad.unwritten()
-	otherJob := SettingsError{fmt.Sprintf("job %q is for %s: a run into %s needs a job of its own (--job NAME)", ad.cfg.Job, tableList(tables), ad.tableNames())}
-	if len(tables) > 0 && !ad.writes() && len(fresh) == ad.declared {
+func (rc *resumeCheck) admitAll(starts []start, latest *start, tables []string) error {
+	fresh := rc.unwritten()
+	otherJob := SettingsError{fmt.Sprintf("job %q is for %s: a run into %s needs a job of its own (--job NAME)", rc.cfg.Job, tableList(tables), rc.tableNames())}
+	if len(tables) > 0 && !rc.writes() && len(fresh) == rc.declared {
 		return otherJob
 	}
 	for i := range starts {
-		if err := ad.admit(&starts[i]); err != nil {
+		if err := rc.admit(&starts[i]); err != nil {
 			return err
 		}
 	}
-	if err := ad.checkTables(latest, ad.otherTables(latest)); err != nil {
+	if err := rc.checkTables(latest, rc.otherTables(latest)); err != nil {
 		return err
 	}
-	if len(tables) > 0 && !ad.writes() { // no checkpoint names the job's tables
-		if way := ad.howToFill(fresh); way != "" {
+	if len(tables) > 0 && !rc.writes() { // no checkpoint names the job's tables
+		if way := rc.howToFill(fresh); way != "" {
 			otherJob.What += "; " + way
 		}
 		return otherJob
@@ -115,12 +115,12 @@ func (a *attempt) readLatest(ctx context.Context) error {
 }
 
 // startOf returns the start of a source, without its checkpoint.
-func (ad *admission) startOf(name string) start {
-	is := ad.cfg.Kind.Type(name)
-	s := start{name: name, is: is, unnamed: is == source.Stdin && !ad.cfg.ResumeStdin}
+func (rc *resumeCheck) startOf(name string) start {
+	kind := rc.cfg.Kind.Type(name)
+	s := start{name: name, kind: kind, unnamed: kind == source.Stdin && !rc.cfg.ResumeStdin}
 	switch {
-	case s.unnamed || !is.Rewindable() && !ad.cfg.Feed.resumes(is):
-	case is == source.Stdin:
+	case s.unnamed || !kind.Rewindable() && !rc.cfg.Feed.resumes(kind):
+	case kind == source.Stdin:
 		s.reread = byLaterRun
 	default:
 		s.reread = byThisRun
@@ -141,10 +141,10 @@ func (s *start) setCheckpoint(cp sink.Checkpoint) (err error) {
 }
 
 // unwritten returns the names of the configured tables that the job has not written to.
-func (ad *admission) unwritten() (names []string) {
-	for i := range ad.declared {
-		if !slices.Contains(ad.found[i].Writers, ad.cfg.Job) {
-			names = append(names, ad.tables[i].Name)
+func (rc *resumeCheck) unwritten() (names []string) {
+	for i := range rc.declared {
+		if !slices.Contains(rc.found[i].Writers, rc.cfg.Job) {
+			names = append(names, rc.tables[i].Name)
 		}
 	}
 	return names
@@ -152,23 +152,23 @@ func (ad *admission) unwritten() (names []string) {
 
 // writes reports whether the job may write to its tables: it has written to all of them, or to some and the run may add
 // new ones.
-func (ad *admission) writes() bool {
-	fresh := len(ad.unwritten())
-	return fresh == 0 || fresh < ad.declared && (ad.cfg.Restart.AcceptSettings || ad.cfg.Restart.FromStart) || ad.hasWritten
+func (rc *resumeCheck) writes() bool {
+	fresh := len(rc.unwritten())
+	return fresh == 0 || fresh < rc.declared && (rc.cfg.Restart.AcceptSettings || rc.cfg.Restart.FromStart) || rc.hasWritten
 }
 
 // isOtherTable reports whether a table was replaced since a checkpoint was written for it.
-func (ad *admission) isOtherTable(s start) bool { return len(ad.otherTables(&s)) > 0 }
+func (rc *resumeCheck) isOtherTable(s start) bool { return len(rc.otherTables(&s)) > 0 }
 
-func (ad *admission) otherTables(s *start) []*schema.Table {
-	return sink.OtherTables(&s.cp, ad.found)
+func (rc *resumeCheck) otherTables(s *start) []*schema.Table {
+	return sink.OtherTables(&s.cp, rc.found)
 }
 
 // tableNames lists the run's tables in a message.
-func (ad *admission) tableNames() string {
-	names := make([]string, len(ad.tables))
+func (rc *resumeCheck) tableNames() string {
+	names := make([]string, len(rc.tables))
 	for i := range names {
-		names[i] = ad.tables[i].Name
+		names[i] = rc.tables[i].Name
 	}
 	return tableList(names)
 }
@@ -189,14 +189,14 @@ func tableList(names []string) string {
 }
 
 // admit decides where a source continues, or returns why it cannot.
-func (ad *admission) admit(s *start) error {
-	ad.p.CommittedBefore(s.cp.Committed)
-	if err := ad.mayContinue(s); err != nil {
+func (rc *resumeCheck) admit(s *start) error {
+	rc.p.CommittedBefore(s.cp.Committed)
+	if err := rc.mayContinue(s); err != nil {
 		return err
 	}
-	if ad.cfg.Restart.FromStart && !ad.hasBegun(s) {
-		if name := s.was.keyless(); name != "" && !ad.cfg.Restart.Rebuild && !ad.isOtherTable(*s) {
-			return SettingsError{fmt.Sprintf("--restart reread would add all messages again to the rows of %s: %s", name, ad.howToRebuild())}
+	if rc.cfg.Restart.FromStart && !rc.hasBegun(s) {
+		if name := s.was.keyless(); name != "" && !rc.cfg.Restart.Rebuild && !rc.isOtherTable(*s) {
+			return SettingsError{fmt.Sprintf("--restart reread would add all messages again to the rows of %s: %s", name, rc.howToRebuild())}
 		}
 		s.from = position{}
 	}
@@ -207,56 +207,56 @@ func (ad *admission) admit(s *start) error {
 }
 
 // hasBegun reports whether an earlier attempt of this run committed lines of a source.
-func (ad *admission) hasBegun(s *start) bool { return s.cp.Run == ad.id && !ad.isOtherTable(*s) }
+func (rc *resumeCheck) hasBegun(s *start) bool { return s.cp.Run == rc.id && !rc.isOtherTable(*s) }
 
 // accepts reports whether a source continues under settings, or with tables, that its checkpoint may not have.
-func (ad *admission) accepts(s *start) bool {
-	return ad.cfg.Restart.AcceptSettings && s.from != (position{})
+func (rc *resumeCheck) accepts(s *start) bool {
+	return rc.cfg.Restart.AcceptSettings && s.from != (position{})
 }
 
 // mayContinue returns an error if the run cannot continue from a checkpoint.
-func (ad *admission) mayContinue(s *start) error {
+func (rc *resumeCheck) mayContinue(s *start) error {
 	cp, from := &s.cp, s.from
-	if ad.cfg.Restart.Rebuild || from == (position{}) || cp.Settings == "" {
-		return ad.keyErr
+	if rc.cfg.Restart.Rebuild || from == (position{}) || cp.Settings == "" {
+		return rc.keyErr
 	}
-	words, stale, fresh := changes(&s.was, &ad.settings, ad.cfg.plan.Mapping().File == "")
-	stale = stale && (ad.keyErr != nil || ad.cfg.Star != nil || slices.ContainsFunc(ad.found, func(t schema.Table) bool { return t.Exists }))
+	words, stale, fresh := changes(&s.was, &rc.settings, rc.cfg.plan.Mapping().File == "")
+	stale = stale && (rc.keyErr != nil || rc.cfg.Star != nil || slices.ContainsFunc(rc.found, func(t schema.Table) bool { return t.Exists }))
 	switch {
-	case ad.cfg.Restart.FromStart && stale:
-		return SettingsError{fmt.Sprintf("--restart reread would leave rows of the old settings in %s: %s; %s", ad.tableNames(), strings.Join(words, ", "), ad.howToRebuild())}
-	case ad.cfg.Restart.FromStart:
-		return ad.keyErr
-	case len(words) > 0 && !ad.cfg.Restart.AcceptSettings:
-		ways := []string{ad.howToRebuild()}
-		if way := ad.howToFill(fresh); way != "" && ad.keyErr == nil {
+	case rc.cfg.Restart.FromStart && stale:
+		return SettingsError{fmt.Sprintf("--restart reread would leave rows of the old settings in %s: %s; %s", rc.tableNames(), strings.Join(words, ", "), rc.howToRebuild())}
+	case rc.cfg.Restart.FromStart:
+		return rc.keyErr
+	case len(words) > 0 && !rc.cfg.Restart.AcceptSettings:
+		ways := []string{rc.howToRebuild()}
+		if way := rc.howToFill(fresh); way != "" && rc.keyErr == nil {
 			ways = append(ways, way)
 		}
-		if !stale && !addsAgain(ad.tables) {
+		if !stale && !addsAgain(rc.tables) {
 			ways = append(ways, "--restart reread reads again over the rows that exist")
 		}
-		if ad.keyErr == nil {
+		if rc.keyErr == nil {
 			ways = append(ways, "--accept-settings continues under the new settings")
 		}
 		return SettingsError{withWays(fmt.Sprintf("%s was read up to line %d with other settings: %s", s.name, from.line, strings.Join(words, ", ")), ways...)}
-	case ad.keyErr != nil:
-		return ad.keyErr
+	case rc.keyErr != nil:
+		return rc.keyErr
 	}
-	return ad.checkTables(s, ad.otherTables(s))
+	return rc.checkTables(s, rc.otherTables(s))
 }
 
 // checkTables returns an error if tables were replaced since a checkpoint was written for them, if that matters.
-func (ad *admission) checkTables(s *start, others []*schema.Table) error {
-	if ad.cfg.Restart.FromStart || s.from == (position{}) {
+func (rc *resumeCheck) checkTables(s *start, others []*schema.Table) error {
+	if rc.cfg.Restart.FromStart || s.from == (position{}) {
 		return nil
 	}
 	for _, t := range others {
 		switch {
 		case !t.Exists:
-			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, ad.howToReadAgain("rebuilds it"+ad.once("--restart", "reread")))
-		case !ad.cfg.Restart.AcceptSettings:
+			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, rc.howToReadAgain("rebuilds it"+rc.once("--restart", "reread")))
+		case !rc.cfg.Restart.AcceptSettings:
 			return errors.New(withWays(fmt.Sprintf("table %q is not as this checkpoint (%s, line %d) left it: %s", t.Name, s.name, s.from.line, describeChanges(t)),
-				ad.howToReadAgain("reads again"), "--accept-settings continues with the table as it is"+ad.once("--accept-settings")))
+				rc.howToReadAgain("reads again"), "--accept-settings continues with the table as it is"+rc.once("--accept-settings")))
 		}
 	}
 	return nil
@@ -264,9 +264,9 @@ func (ad *admission) checkTables(s *start, others []*schema.Table) error {
 
 // howToReadAgain tells the user how to reread the sources from the start: over the existing rows if that is correct,
 // else into empty tables. does completes the sentence.
-func (ad *admission) howToReadAgain(does string) string {
-	if addsAgain(ad.tables) {
-		return ad.howToRebuild()
+func (rc *resumeCheck) howToReadAgain(does string) string {
+	if addsAgain(rc.tables) {
+		return rc.howToRebuild()
 	}
 	return "--restart reread " + does
 }
@@ -290,31 +290,31 @@ func describeChanges(t *schema.Table) string {
 }
 
 // once returns ": " and the run's command with one more flag, or "".
-func (ad *admission) once(flag ...string) string {
-	if ad.cfg.Restart.Again == nil {
+func (rc *resumeCheck) once(flag ...string) string {
+	if rc.cfg.Restart.Again == nil {
 		return ""
 	}
-	return ": " + ad.cfg.Restart.Again(flag...)
+	return ": " + rc.cfg.Restart.Again(flag...)
 }
 
 // howToRebuild tells the user how to get rid of rows of other settings.
-func (ad *admission) howToRebuild() string {
-	if ad.cfg.Star != nil { // only the stream names the tables to be emptied
-		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", ad.cfg.Job)
+func (rc *resumeCheck) howToRebuild() string {
+	if rc.cfg.Star != nil { // only the stream names the tables to be emptied
+		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", rc.cfg.Job)
 	}
-	if ad.keyErr == nil && slices.ContainsFunc(ad.found, func(t schema.Table) bool { return sink.MayRebuild(&t, ad.cfg.Job) != nil }) {
-		if addsAgain(ad.tables) {
-			return fmt.Sprintf("another --table, or empty %s, weir forget %s, and sync again", ad.tableNames(), ad.cfg.Job)
+	if rc.keyErr == nil && slices.ContainsFunc(rc.found, func(t schema.Table) bool { return sink.MayRebuild(&t, rc.cfg.Job) != nil }) {
+		if addsAgain(rc.tables) {
+			return fmt.Sprintf("another --table, or empty %s, weir forget %s, and sync again", rc.tableNames(), rc.cfg.Job)
 		}
-		return fmt.Sprintf("another --table, or an empty %s and --restart reread", ad.tableNames())
+		return fmt.Sprintf("another --table, or an empty %s and --restart reread", rc.tableNames())
 	}
-	return fmt.Sprintf("--restart rebuild empties %s and reads from the start", ad.tableNames())
+	return fmt.Sprintf("--restart rebuild empties %s and reads from the start", rc.tableNames())
 }
 
 // howToFill tells the user how to fill new tables. It returns "" if there are none.
-func (ad *admission) howToFill(tables []string) string {
-	if len(tables) == 0 || ad.cfg.Restart.Backfill == nil {
+func (rc *resumeCheck) howToFill(tables []string) string {
+	if len(tables) == 0 || rc.cfg.Restart.Backfill == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", ad.cfg.Restart.Backfill(tables), tableList(tables))
+	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", rc.cfg.Restart.Backfill(tables), tableList(tables))
 }

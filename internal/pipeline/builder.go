@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A filler owns the set that the reader fills, and exchanges it with the flusher for an empty one.
-type filler struct {
+// A batchBuilder owns the set that the reader fills, and exchanges it with the flusher for an empty one.
+type batchBuilder struct {
 	set      *set
 	full     chan<- *set
 	free     chan *set
 	limits   setLimits
-	folding  *folding
+	tables   *tables
 	settings *settings
 	open     map[*lane]bool // being read
 	rebuild  rebuild
@@ -35,9 +35,9 @@ type setLimits struct {
 	eagerly bool // a set may be written before it is full
 }
 
-func limitsOf(c *Config, looks bool) setLimits {
-	l := setLimits{rows: c.BatchRows, bytes: c.Buffer / 2, lanes: maxLanes, eagerly: !looks}
-	if looks {
+func limitsOf(c *Config, dryRun bool) setLimits {
+	l := setLimits{rows: c.BatchRows, bytes: c.Buffer / 2, lanes: maxLanes, eagerly: !dryRun}
+	if dryRun {
 		l.lanes = math.MaxInt
 	}
 	return l
@@ -48,13 +48,13 @@ func limitsOf(c *Config, looks bool) setLimits {
 const rejectShare = 4
 
 // isFull reports whether the current set has no room left.
-func (f *filler) isFull() bool {
+func (f *batchBuilder) isFull() bool {
 	s, most := f.set, &f.limits
 	return most.rows > 0 && s.Rows() >= most.rows || int64(s.Bytes()) >= most.bytes || int64(s.RejectBytes()+s.resumeBytes) >= most.bytes/rejectShare
 }
 
 // hasRoomFor reports whether the current set has a lane or can add it.
-func (f *filler) hasRoomFor(l *lane) bool {
+func (f *batchBuilder) hasRoomFor(l *lane) bool {
 	return l.reading.inSet > 0 || len(f.set.lanes) < f.limits.lanes && len(f.set.ended) < f.limits.lanes
 }
 
@@ -65,7 +65,7 @@ const eagerRows, manyPerRepeat = 100_000, 64
 // isEager reports whether to write the current set before it is full: nearly all of its messages made rows of their
 // own, so a larger set would not save writes, and the flusher is idle. Otherwise a load of new rows would fold and
 // write in turns, which takes 1.2 times as long.
-func (f *filler) isEager() bool {
+func (f *batchBuilder) isEager() bool {
 	if len(f.free) == 0 || !f.limits.eagerly {
 		return false
 	}
@@ -74,7 +74,7 @@ func (f *filler) isEager() bool {
 }
 
 // startPeriod notes when the first line of the set arrived and how long it may wait.
-func (f *filler) startPeriod(l *lane) {
+func (f *batchBuilder) startPeriod(l *lane) {
 	s := f.set
 	if s.first.IsZero() {
 		s.first = time.Now()
@@ -82,11 +82,11 @@ func (f *filler) startPeriod(l *lane) {
 	if l.period > 0 && (s.period == 0 || l.period < s.period) {
 		s.period = l.period
 	}
-	s.prompt = s.prompt || l.prompt
+	s.urgent = s.urgent || l.urgent
 }
 
 // laneIndex returns the index that a lane has, or would get, in the current set.
-func (f *filler) laneIndex(l *lane) int {
+func (f *batchBuilder) laneIndex(l *lane) int {
 	if l.reading.inSet == 0 {
 		return len(f.set.lanes)
 	}
@@ -94,7 +94,7 @@ func (f *filler) laneIndex(l *lane) int {
 }
 
 // addLane adds a lane to the current set, so its checkpoint is written.
-func (f *filler) addLane(l *lane) {
+func (f *batchBuilder) addLane(l *lane) {
 	if l.reading.inSet == 0 {
 		f.set.lanes = append(f.set.lanes, setLane{lane: l})
 		l.reading.inSet = len(f.set.lanes)
@@ -102,11 +102,11 @@ func (f *filler) addLane(l *lane) {
 }
 
 // handOver gives the set to the flusher and takes an empty one. It does nothing if there is nothing to write.
-func (f *filler) handOver(flushing context.Context) error {
+func (f *batchBuilder) handOver(flushing context.Context) error {
 	s := f.set
 	s.rebuild = f.rebuild == rebuildDue && len(s.lanes) > 0
 	if s.isEmpty() && len(s.resumes) == 0 && len(s.ended) == 0 && !s.rebuild {
-		s.first, s.period, s.prompt = time.Time{}, 0, false
+		s.first, s.period, s.urgent = time.Time{}, 0, false
 		return nil
 	}
 	settings, err := f.settings.text()
@@ -137,9 +137,9 @@ func (f *filler) handOver(flushing context.Context) error {
 	for _, b := range s.Batches {
 		b.Time = now
 	}
-	f.folding.folders.Seal(s.Set)
-	f.folding.noteUnmet()
-	f.folding.noteIgnored()
+	f.tables.folders.Seal(s.Set)
+	f.tables.noteUnmet()
+	f.tables.noteIgnored()
 	select {
 	case f.full <- s:
 	case <-flushing.Done():
@@ -147,7 +147,7 @@ func (f *filler) handOver(flushing context.Context) error {
 	}
 	select {
 	case f.set = <-f.free:
-		f.set.Grow(len(f.folding.folders))
+		f.set.Grow(len(f.tables.folders))
 		return nil
 	case <-flushing.Done():
 		return flushing.Err()
@@ -156,7 +156,7 @@ func (f *filler) handOver(flushing context.Context) error {
 
 // commitAll writes the current set and waits until everything folded is committed and the claims of ended lanes are
 // released.
-func (f *filler) commitAll(flushing context.Context) error {
+func (f *batchBuilder) commitAll(flushing context.Context) error {
 	if err := f.handOver(flushing); err != nil {
 		return err
 	}
