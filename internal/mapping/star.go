@@ -317,7 +317,7 @@ func (m *Mapper) replace(table int) {
 	p.tables, p.tops = p.tables[:last], slices.DeleteFunc(p.tops, is)
 	p.fitted[table] = schema.Table{}
 	m.rows.tables[table] = tableMemory{key: make([]feed.Field, len(p.tables[table].key))}
-	m.rows.types.remove(table)
+	delete(m.rows.types.last, table)
 	m.grow()
 }
 
@@ -326,14 +326,14 @@ func (m *Mapper) Drop(table int) {
 	p := m.plan
 	if m.open.spec != nil && m.open.index == table {
 		p.tables[table] = m.open
-		m.rows.types.remove(table)
+		delete(m.rows.types.last, table)
 		return
 	}
 	last := len(p.tables) - 1
 	is := func(i int) bool { return i == last }
 	p.tables, p.fitted, p.tops, p.loose = p.tables[:last], p.fitted[:last], slices.DeleteFunc(p.tops, is), slices.DeleteFunc(p.loose, is)
 	m.rows.tables = m.rows.tables[:last]
-	m.rows.types.remove(last)
+	delete(m.rows.types.last, last)
 	delete(m.route.claims, last)
 	clear(m.route.routes)
 }

@@ -18,7 +18,6 @@ type typing struct {
 	casts    map[string]*cast.Cast // by the field's name
 	sources  map[*source]*cast.Cast
 	declared *fold.Declared
-	changes  bool // it changes the type of a column
 }
 
 // A TypeChangedError ends a run: from a message on, the stream declares a type for a column that cannot hold its values
@@ -32,20 +31,17 @@ func (e *TypeChangedError) Error() string {
 	return fmt.Sprintf("table %q: %v, which the stream declares from this message on", e.Table, e.Err)
 }
 
-// typings caches the typings of schemas and tables.
+// typings has the last typing of each table: schemas rarely change.
 type typings struct {
 	plan    *Plan
 	current func(table int) (_ schema.Table, ok bool)
-	cache   map[typingKey]*typing
+	last    map[int]lastTyping // by table
 }
 
-type typingKey struct {
-	schema *envelope.RowSchema
-	table  int
+type lastTyping struct {
+	of *envelope.RowSchema
+	*typing
 }
-
-// maxTypings is the maximum size of the cache.
-const maxTypings = 10_000
 
 // table returns a table with the columns that messages have added.
 func (y *typings) table(table int) *schema.Table {
@@ -62,31 +58,18 @@ func (y *typings) of(r *envelope.RowSchema, t *tablePlan) (*typing, error) {
 	if r == nil || len(r.Fields) == 0 || t.nest.isElement() || t.row.nested {
 		return nil, nil
 	}
-	key := typingKey{r, t.index}
-	if known := y.cache[key]; known != nil {
-		return known, nil
+	if last := y.last[t.index]; last.of == r {
+		return last.typing, nil
 	}
 	now, err := y.plan.typing(t, y.table(t.index), r.Fields)
 	if err != nil {
 		return nil, err
 	}
-	if now.changes { // the others are for the columns as they were
-		y.remove(t.index)
+	if y.last == nil {
+		y.last = map[int]lastTyping{}
 	}
-	if y.cache == nil || len(y.cache) >= maxTypings {
-		y.cache = map[typingKey]*typing{}
-	}
-	y.cache[key] = now
+	y.last[t.index] = lastTyping{r, now}
 	return now, nil
-}
-
-// remove removes a table from the cache.
-func (y *typings) remove(table int) {
-	for key := range y.cache {
-		if key.table == table {
-			delete(y.cache, key)
-		}
-	}
 }
 
 // typing returns what fields say about the rows of a table in its current state. Columns that have a type in the
@@ -144,11 +127,9 @@ func (p *Plan) typeColumn(y *typing, t *tablePlan, have *schema.Table, f *envelo
 		return nil, nil
 	}
 	want := f.Column(name, key, as, p.limits.TextTypes)
-	was := c.Mark()
 	if err := (*schema.TypeError)(nil); errors.As(c.Declare(&want), &err) {
 		return nil, &TypeChangedError{t.spec.Name, err}
 	}
-	y.changes = y.changes || c.Mark() != was
 	if !key || len(t.nest.children) == 0 && !p.isReferenced(t.index) { // else other tables have columns with the same type
 		y.declared.Columns[name] = want
 	}
