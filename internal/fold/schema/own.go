@@ -190,7 +190,7 @@ func (t *Table) Own(marks string, made func(c, own *Column) bool, held func(*Col
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		gone := Column{}
-		if gone.readMark(known[name]) && !gone.Typed && !slices.ContainsFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) }) {
+		if gone.readMark(known[name]) && !slices.ContainsFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) }) {
 			t.Altered = append(t.Altered, Alteration{Column: name, Was: gone.Type})
 		}
 	}

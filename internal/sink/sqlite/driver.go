@@ -25,7 +25,7 @@ var Driver = sink.Driver{
 	Caps:  caps,
 	Plan:  Plan,
 	Open: func(ctx context.Context, path string, o sink.Options) (sink.Sink, error) {
-		return Open(ctx, path, Options{Options: o, Yield: true})
+		return Open(ctx, path, Options{Options: o})
 	},
 	OpenClaims: func(ctx context.Context, path, job string, o sink.Options) (sink.Claims, error) {
 		return OpenClaims(ctx, path, job, o)

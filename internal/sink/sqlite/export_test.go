@@ -6,6 +6,9 @@ func (d *DB) Pragma(name string) (n int64, err error) {
 	return v.int, err
 }
 
+// Path returns the file's path with links resolved.
+func (f *file) Path() string { return f.path }
+
 // Explain classifies an error.
 func (d *DB) Explain(err error) error { return d.explain(err) }
 

@@ -165,9 +165,6 @@ func (f *file) polling(ctx context.Context, call func() error) error {
 	}
 }
 
-// Path returns the file's path with links resolved.
-func (f *file) Path() string { return f.path }
-
 // walBytes returns the size of the write-ahead log.
 func (f *file) walBytes() int64 {
 	if fi, err := os.Stat(f.path + "-wal"); err == nil {

@@ -36,9 +36,7 @@ const timeFormat = "2006-01-02T15:04:05.000Z"
 
 // Flush implements [sink.Sink].
 func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	if d.opt.Yield {
-		d.turn.yield()
-	}
+	d.turn.yield()
 	var res sink.Result
 	var tables []*table
 	err := d.transact(ctx, func() (err error) {

@@ -129,14 +129,20 @@ func (d *DB) create(ctx context.Context, want *schema.Table, key []string, paren
 }
 
 // findOwnColumns finds the columns that weir added to a table. Without a declared type, they may be in a table that
-// others created.
+// others created. A table of weir's that has lost columns gets another ID.
 func (t *table) findOwnColumns() error {
-	return t.Own(t.marks, func(c, own *schema.Column) bool {
+	err := t.Own(t.marks, func(c, own *schema.Column) bool {
 		if t.Strict {
 			return strings.EqualFold(c.Decl, "ANY")
 		}
 		return c.Decl == "" || t.Made && c.Decl == declare(&t.Table, own)
 	}, func(c *schema.Column) string { return t.stuck[lower(c.Name)] })
+	for _, a := range t.Altered {
+		if a.Now == "" && (t.Made || t.Ruled) {
+			t.ID += fmt.Sprintf("%s%q", lostMark, a.Column)
+		}
+	}
+	return err
 }
 
 // widen changes the types of weir's columns. It records those that cannot change because something depends on them.

@@ -103,7 +103,7 @@ func TestFlush_OtherWritersGetOn(t *testing.T) {
 		}
 	}
 	weir := func(t *testing.T, f *file, job string) func(context.Context) error {
-		s := mustSteps(t, sinktest.Retry(open(t, f.path, sqlite.Options{Yield: true}), limit, func(*sink.Error) {}), rows)
+		s := mustSteps(t, sinktest.Retry(open(t, f.path, sqlite.Options{}), limit, func(*sink.Error) {}), rows)
 		s.job = job
 		return func(ctx context.Context) error { _, err := s.next(ctx); return err }
 	}

@@ -2,12 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -31,22 +26,8 @@ func (d *DB) readMarks(ctx context.Context, t *table, ours bool) error {
 	}
 	made, columns, versions := values[0], values[1], values[2]
 	t.marks, t.Versioned = columns, versions != ""
-	if t.Made = made != "" && ours; !t.Made {
-		return nil
-	}
-	var marks map[string]string
-	if err := json.Unmarshal([]byte(columns), &marks); err != nil {
-		return fmt.Errorf("reading the columns that weir made in table %q: %w", t.Name, err)
-	}
-	t.ID = made
-	has := make(map[string]bool, len(t.Columns))
-	for i := range t.Columns {
-		has[lower(t.Columns[i].Name)] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(marks)) {
-		if !has[lower(name)] {
-			t.ID += lostMark + strconv.Quote(name)
-		}
+	if t.Made = made != "" && ours; t.Made {
+		t.ID = made
 	}
 	return nil
 }

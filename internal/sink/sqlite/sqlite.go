@@ -26,9 +26,6 @@ type Options struct {
 	sink.Options
 	// ReadOnly opens an existing file, and writes nothing.
 	ReadOnly bool
-	// Yield releases the lock from time to time, so other writers can proceed. SQLite's lock is not fair, and a writer
-	// without pauses starves the others.
-	Yield bool
 }
 
 // DB is a [sink.Sink] for one file.
@@ -96,7 +93,8 @@ type turn struct {
 	yielded  time.Time // when it was last released for long enough
 }
 
-// yield lets other writers in, unless the lock was recently free for long enough.
+// yield lets other writers in, unless the lock was recently free for long enough. SQLite's lock is not fair: a writer
+// without pauses starves the others.
 func (t *turn) yield() {
 	idle := time.Since(t.released)
 	if idle < yieldFor && time.Since(t.yielded) > yieldEvery {

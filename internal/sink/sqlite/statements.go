@@ -21,7 +21,6 @@ type statements struct {
 	update *stmt // of the columns in set; nil if exact
 	set    []int
 	groups [groupKinds]group
-	names  []int // memory for the columns of the next group
 }
 
 // A group is a statement that writes several rows at once, none of which was looked up.
@@ -155,11 +154,11 @@ func (s *statements) group(kind int, first []value) *group {
 	lacks := func(i int) bool {
 		return kind == equalGroup && first[i].kind == 0 && l.b.Table.Columns[i].Stamp == schema.NoStamp
 	}
-	columns := append(s.names[:0], l.columns...)
-	if columns = slices.DeleteFunc(columns, lacks); g.sql != "" && slices.Equal(columns, g.columns) {
+	columns := slices.DeleteFunc(slices.Clone(l.columns), lacks)
+	if g.sql != "" && slices.Equal(columns, g.columns) {
 		return g
 	}
-	s.names, g.columns = columns, slices.Clone(columns)
+	g.columns = columns
 	insert := l.insertSQL(g.columns, manyRows)
 	if kind == newGroup { // whatever the table does about a conflict
 		g.sql = "INSERT OR ABORT" + strings.TrimPrefix(insert, "INSERT")
