@@ -100,7 +100,10 @@ func (r *running) apply(writer, part, i int) error {
 func (r *running) fromStart() { r.applied, r.accepted, r.bad = map[string]int{}, map[string]int{}, nil }
 
 // counts is what a run reports.
-type counts struct{ Lines, Inserted, Updated, Deleted, Rejected int }
+type counts struct {
+	Lines, Inserted, Updated, Deleted int
+	Rejected                          int `json:"rejected_lines"`
+}
 
 func (r *running) all() error {
 	if r.table != nil {
