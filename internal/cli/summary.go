@@ -115,7 +115,7 @@ func summaryText(s *status.Snapshot) string {
 	if s.Pending > 0 {
 		fmt.Fprintf(&b, ", and %s read but not committed,", quantity.Grouped(s.Pending))
 	}
-	fmt.Fprintf(&b, " in %s, %s/s; %s; %s", quantity.Seconds(s.Seconds), quantity.Grouped(int64(float64(s.Committed)/s.Seconds)), rowsText(&s.Rows, s.Rejected), quantity.Count(s.Batches, "batch"))
+	fmt.Fprintf(&b, " in %s, %s/s; %s; %s", quantity.Seconds(s.Seconds), quantity.Grouped(int64(float64(s.Committed)/max(s.Seconds, 0.001))), rowsText(&s.Rows, s.Rejected), quantity.Count(s.Batches, "batch"))
 	if s.Messages > 0 {
 		fmt.Fprintf(&b, ", %.0f %% of the messages folded", 100*float64(s.Coalesced)/float64(s.Messages))
 	}
