@@ -128,7 +128,7 @@ func CheckMerge(t *schema.Table, o Options) error {
 			return schema.MergeError(name, f, why)
 		}
 		at := o.Limits.Find(t, name, 0)
-		if at < 0 && o.addsColumns(t) {
+		if at < 0 && (t.Made || o.addsColumns(t)) { // a run that ignores new fields made it, with those of its first messages
 			continue
 		}
 		if at < 0 {

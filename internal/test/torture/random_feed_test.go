@@ -134,7 +134,7 @@ func (s *feedSource) line(i, ids int) string {
 	id := rnd.IntN(ids)
 	var parts []string
 	for n, k := range c.rules.Key {
-		parts = append(parts, anyCase(rnd, k)+":"+s.key(n, id))
+		parts = append(parts, s.spelled(k)+":"+s.key(n, id))
 	}
 	if c.rules.Version != "" {
 		parts = append(parts, name(rnd, c.rules.Version)+":"+s.version[i])
@@ -180,11 +180,19 @@ func (s *feedSource) field(column string) string {
 		}
 		return value(rnd, s.kind[column])
 	}
-	text := anyCase(rnd, column) + ":" + one()
+	text := s.spelled(column) + ":" + one()
 	if rnd.IntN(20) == 0 {
 		return name(rnd, column) + ":" + pick(rnd, []string{one(), value(rnd, kinds), `"overridden\u0000"`}) + "," + text
 	}
 	return text
+}
+
+// spelled is anyCase, but of two writers at once the first one to create a column decides which case is right.
+func (s *feedSource) spelled(column string) string {
+	if s.c.writers == 2 && !s.c.inTurn {
+		return name(s.rnd, column)
+	}
+	return anyCase(s.rnd, column)
 }
 
 // anyCase is name, but a name in a hundred is in another case.

@@ -205,10 +205,14 @@ func (r *running) missingTable(another bool) error {
 		drop += " CASCADE"
 	}
 	r.Exec(drop)
+	code := 1
 	if another {
+		if len(r.rules.Merge) > 0 && r.rules.Columns != "add" {
+			code = 2 // it lacks the columns to merge
+		}
 		r.Exec("CREATE TABLE t (" + strings.Join(r.rules.Key, " TEXT, ") + " TEXT, PRIMARY KEY (" + strings.Join(r.rules.Key, ", ") + "))")
 	}
-	if err := r.expect(1); err != nil {
+	if err := r.expect(code); err != nil {
 		return fmt.Errorf("a table that is missing or another one: %w", err)
 	}
 	if another {
