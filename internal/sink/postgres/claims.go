@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -26,6 +27,7 @@ type Claims struct {
 	mu sync.Mutex
 	*client
 	claimed map[lock]bool // claimed locks, and whether this session holds them
+	waited  bool          // for the last flush of a previous run
 }
 
 // A lock is a lane's lock, or the job's, which all runs with lanes share.
@@ -51,6 +53,7 @@ func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, er
 const (
 	busyTries     = 5
 	busyWait      = 100 * time.Millisecond
+	flushWait     = 5 * time.Second // limit of the wait for the last flush of a previous run
 	unlockTimeout = 2 * time.Second
 )
 
@@ -72,7 +75,15 @@ func (c *Claims) TakeJob(ctx context.Context) error {
 // take takes locks, and reads the lanes' checkpoints. It retries while one is busy.
 func (c *Claims) take(ctx context.Context, locks []lock, lanes []string) (all []sink.Checkpoint, err error) {
 	for n := 0; ; n++ {
-		err = c.session(ctx, func() (err error) { all, err = c.lock(ctx, locks, lanes); return err })
+		err = c.session(ctx, func() (err error) {
+			if !c.waited && len(lanes) > 0 {
+				if err := c.waitForFlushes(ctx, locks); err != nil {
+					return err
+				}
+			}
+			all, err = c.lock(ctx, locks, lanes)
+			return err
+		})
 		if n == busyTries || !errors.As(err, new(sink.BusyError)) {
 			return all, err
 		}
@@ -159,6 +170,38 @@ func (c *Claims) locksSQL(function string, locks []lock) string {
 	}
 	return fmt.Sprintf("SELECT CASE WHEN shared THEN %s_shared(n) ELSE %[1]s(n) END FROM unnest('{%s}'::bigint[], '{%s}'::boolean[]) l (n, shared)",
 		function, strings.Join(numbers, ","), strings.Join(shared, ","))
+}
+
+// waitForFlushes takes the locks and waits, for at most flushWait, until the transactions of the job's other sessions
+// have ended. A run that was killed releases its locks at once, but its last flush may still be in progress: the fence
+// would end this run, and lines of stdin would be lost.
+func (c *Claims) waitForFlushes(ctx context.Context, locks []lock) error {
+	if _, err := c.lock(ctx, locks, nil); err != nil {
+		return err
+	}
+	waits := backoff.Backoff{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+	for end, first := time.Now().Add(flushWait), [][][]byte(nil); ; {
+		r, err := c.query(ctx, "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = "+literal("weir/"+c.Job)+
+			" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")
+		if err != nil {
+			return err
+		}
+		now := r[0].rows
+		if first == nil {
+			first = now
+		}
+		first = slices.DeleteFunc(first, func(was [][]byte) bool {
+			return !slices.ContainsFunc(now, func(is [][]byte) bool { return bytes.Equal(was[0], is[0]) })
+		})
+		wait, ok := waits.Next(time.Until(end))
+		if len(first) == 0 || !ok { // otherwise the fence decides
+			c.waited = true
+			return c.askReady(ctx) // that flush may have created weir's tables
+		}
+		if err := backoff.Sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
 }
 
 // Drop implements [sink.Claims].
