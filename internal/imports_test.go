@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"bench/stories": {"bench/ladder", "bench/report", "internal/fold", "internal/pipeline", "internal/test/latency", "internal/mapping", "internal/mapping/paths", "internal/test/pgserver", "internal/status", "internal/quantity", "internal/sink", "internal/sink/postgres", "internal/sink/sqlite", "internal/source/file", "internal/spool",
 		"github.com/jackc/pgx/v5"},
 	"internal/replay": {"internal/feed", "internal/source", "internal/source/file", "github.com/klauspost/compress/flate", "github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zlib", "golang.org/x/time/rate"},
-	"internal/settings": {"internal/mapping/cast", "internal/mapping/envelope", "internal/mapping/envelope/firehose", "internal/feed", "internal/fold", "internal/pipeline", "internal/mapping", "internal/memory", "internal/fold/merge", "internal/mapping/paths", "internal/quantity", "internal/realpath", "internal/fold/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool",
+	"internal/settings": {"internal/mapping/cast", "internal/mapping/envelope", "internal/mapping/envelope/firehose", "internal/feed", "internal/fold", "internal/pipeline", "internal/mapping", "internal/memory", "internal/fold/merge", "internal/mapping/paths", "internal/quantity", "internal/fold/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool",
 		"github.com/spf13/pflag", "go.yaml.in/yaml/v3"},
 	"internal/service":    {},
 	"internal/status/web": {"internal/feed", "internal/fold", "internal/status", "internal/quantity", "internal/sink"},

@@ -17,7 +17,7 @@ import (
 
 // values are tried for each key. Some are valid for it, others are not.
 var values = []string{
-	`x`, `""`, `a.b`, `a=b`, `a=sum`, `"a=min,b=max"`, `[a=first]`, `"a,b"`, `a..b`, `7d`, `1h30m`, `-1s`, `64MiB`, `5000/s`, `+1e3/s`, `0.5/`, `+1h`, `1d0`, `1d+2.h`, `1 MiB`, `.5gb`, `"7B "`, `[1, 1.0]`, `[1, 1]`, `{a: [1, 1.0]}`, `{a: [~, null]}`, `"discard"`, `":9461"`, `0-3`, `offset=o`,
+	`x`, `""`, `a.b`, `a=b`, `a=sum`, `"a=min,b=max"`, `[a=first]`, `"a,b"`, `a..b`, `7d`, `1h30m`, `-1s`, `64MiB`, `5000/s`, `+1e3/s`, `0.5/`, `+1h`, `1d0`, `1d+2.h`, `1 MiB`, `.5gb`, `"7B "`, `[1, 1.0]`, `[1, 1]`, `{a: [1, 1.0]}`, `{a: [~, null]}`, `"discard"`, `":9461"`, `m.prom`, `0-3`, `offset=o`,
 	`1`, `0`, `-1`, `1000`, `1.5`, `007`, `0x10`, `"1"`, `"0"`, `"-1"`, `"007"`, `"1000"`,
 	`true`, `false`, `"true"`, `True`, `yes`, `~`, `"null"`,
 	`[]`, `[a]`, `[a, b]`, `[a, a]`, `[a, A]`, `[""]`, `[1, true]`, `[~]`, `[[a]]`, `["a,b"]`, `["a=b"]`, `[{a: b}]`, `[{}]`,
@@ -73,7 +73,7 @@ var differences = []difference{
 	{".*", "007|0x10", "a schema has the number, not how it is written"},
 	{".*", "True", "a schema has the boolean, not how it is written"},
 	{".*", `a\.\.b|\["a,b"\]|1 MiB|\.5gb|"7B "`, "the grammar of a path"},
-	{`setting\.(metrics_addr|partitions|record_fields|start)`, ".*", "a grammar of its own"},
+	{`setting\.(metrics_addr|metrics_file|partitions|record_fields|start)`, ".*", "a grammar of its own"},
 	{`setting\.(buffer|spool_max|max_line)`, `"?[0-9.]+( ?[Bb] ?)?"?|\.5gb`, "the range of a size"},
 	{".*", `\[1, 1\]`, "a number that is named twice: to a schema 1 and 1.0 are one value, to the reader two"},
 	{`setting\.(keep_(captures|rejects)|session_timeout)`, `"?0"?`, "a duration of nothing"},

@@ -141,9 +141,6 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 		b.checkSpool(live && !isKafka, stored || isKafka)
 		b.checkRepeats(&c.Feed, live && !isKafka)
 	}
-	if b.usage() == nil && sourceErr == nil {
-		b.outputs(args, c.Sources)
-	}
 	if err := errors.Join(b.usage(), sourceErr); err != nil || noSource {
 		return p, err
 	}

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"net"
+	"path/filepath"
 	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -86,6 +87,9 @@ func (b *builder) checkValues() {
 	b.faultIf(keepCaptures && (sp.Capture == "" || sp.KeepCaptures <= 0), "keep-captures", "--keep-captures: must be a duration such as 30d, and needs --capture")
 	keepRejects := b.Setting("keep-rejects")
 	b.faultIf(keepRejects.IsSet() && b.Rejects.Keep <= 0, "keep-rejects", "--keep-rejects %s: must be a duration such as 30d", keepRejects)
+	if file := b.Output.MetricsFile; file != "" && filepath.Ext(file) != ".prom" { // the name also keeps it apart from sources and databases
+		b.fault("metrics-file", "--metrics-file %s: must end in .prom, as node_exporter's textfile collector demands", file)
+	}
 	if address := b.Output.MetricsAddr; address != "" {
 		_, port, err := net.SplitHostPort(address)
 		if err == nil {

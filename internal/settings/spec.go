@@ -167,7 +167,7 @@ type Rejects struct {
 // Output has the settings of logs, summaries and metrics.
 type Output struct {
 	MetricsAddr string `key:"metrics_addr" help:"serve a status page, /metrics, /api/status, /healthz and /readyz at ‘ADDRESS’, such as :9461"`
-	MetricsFile string `key:"metrics_file" help:"write the final metrics to this ‘FILE’, for node_exporter's textfile collector"`
+	MetricsFile string `key:"metrics_file" help:"write the final metrics to this ‘FILE’, such as weir.prom, for node_exporter's textfile collector"`
 	Summary     Format `key:"summary" words:"text json" help:"the summary at the end: text on stderr, or json on stdout"`
 	LogFormat   Format `key:"log_format" words:"text json" help:"log format"`
 	Quiet       bool   `key:"quiet" flag:"no" help:"print only warnings and errors, and what was asked for"`
