@@ -2,7 +2,6 @@ package settings
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -59,36 +58,12 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 func sortByKey(rows []map[string]json.RawMessage, key []string) {
 	slices.SortStableFunc(rows, func(a, b map[string]json.RawMessage) int {
 		for _, k := range key {
-			if order := compareValues(a[k], b[k]); order != 0 {
+			if order := feed.Compare(a[k], b[k]); order != 0 {
 				return order
 			}
 		}
 		return 0
 	})
-}
-
-func compareValues(a, b []byte) int {
-	if a == nil || b == nil { // a table that '*' makes may have another key
-		return cmp.Compare(len(a), len(b))
-	}
-	_, aNumber := feed.IsNumber(a)
-	_, bNumber := feed.IsNumber(b)
-	switch {
-	case aNumber && bNumber:
-		switch {
-		case feed.Older(a, b):
-			return -1
-		case feed.Older(b, a):
-			return 1
-		}
-		return 0
-	case aNumber != bNumber:
-		if aNumber {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(plain(a), plain(b))
 }
 
 // plain returns a value as text, the same for all spellings of a number.
