@@ -21,7 +21,8 @@ func TestProgramCompilesForOtherPlatforms(t *testing.T) {
 		t.Run(platform, func(t *testing.T) {
 			system, processor, _ := strings.Cut(platform, "/")
 			checked := map[string]*types.Package{"unsafe": types.Unsafe}
-			for _, p := range packages(t, "GOOS="+system, "GOARCH="+processor, "CGO_ENABLED=0") {
+			// GOFLAGS may hold -race, which needs cgo.
+			for _, p := range packages(t, "GOOS="+system, "GOARCH="+processor, "CGO_ENABLED=0", "GOFLAGS=") {
 				if p.ImportPath != "unsafe" {
 					checked[p.ImportPath] = p.check(t, types.SizesFor("gc", processor), checked)
 				}
