@@ -78,7 +78,7 @@ func tableText(t *schema.Table) string {
 
 // tryOpen opens a source where the run continues, and closes it. It takes nothing that can be read only once.
 func (a *attempt) tryOpen(ctx context.Context, s *start) (text string, err error) {
-	c, o, names := a.run.cfg, a.sourceOptions(), []string{s.name}
+	c, o, names := a.cfg, a.sourceOptions(), []string{s.name}
 	if s.kind == source.File && o.Follow {
 		if names, err = c.Kind.Parse(s.name, false); errors.As(err, new(*source.NotFoundError)) {
 			return "is missing: a run waits for it", nil
