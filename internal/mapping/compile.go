@@ -182,7 +182,9 @@ func (c *compiler) table(t *Table) {
 	c.columns(t, &out, s, what)
 	c.mark(t, &out)
 	c.key(t, &out)
-	c.keyless(t, &out, what)
+	for _, conflict := range c.mapping.Conflicts(t) { // of a table that messages add: all others were checked
+		c.fault(t.Pos, "%s: %s", what, conflict.Why)
+	}
 	c.oneName(&out)
 	c.options(t, &out, s, what)
 	c.shadows(&out, s, what)

@@ -15,9 +15,6 @@ func (c *compiler) key(t *Table, out *tablePlan) {
 	}
 	if out.nest.parent >= 0 {
 		p := &c.plan.tables[out.nest.parent]
-		if len(p.key) == 0 {
-			c.fault(t.Pos, "table %q: of: %q has no key (key: none), so it cannot be a parent", t.Name, p.spec.Name)
-		}
 		as := func(name string) string {
 			if to, renamed := t.Parent[name]; renamed {
 				return to
@@ -68,21 +65,6 @@ func (t *Table) fieldsOf(columns []string) []string {
 		fields[i] = from[0].From.Steps[0].Name
 	}
 	return fields
-}
-
-// keyless reports settings that need a key, in a table without one.
-func (c *compiler) keyless(t *Table, out *tablePlan, what string) {
-	if len(t.Key) > 0 {
-		return
-	}
-	for _, needs := range []struct {
-		rule  string
-		given bool
-	}{{"of", t.Of != ""}, {"id", t.ID != ""}, {"delete_when", t.DeleteWhen != nil && !t.OnDelete.Insert}, {"a version (version_field, or version: true)", t.Version.Base != paths.NoBase}, {"fill_only", t.FillOnly}} {
-		if needs.given {
-			c.fault(t.Pos, "%s: %s needs a key, and key: none makes each message its own row: leave one of them out", what, needs.rule)
-		}
-	}
 }
 
 // shadows finds the fields of an element that have the name of a column of the parent's key, and so no column can

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 // A checker checks the parts of a mapping against each other.
 type checker struct {
 	*reader
+	spec   *Spec
 	tables []*tableDraft
 	byName map[string]*tableDraft
 	// namesKeys is true if messages of the envelope may name the keys of tables.
@@ -22,8 +22,8 @@ type checker struct {
 	family
 }
 
-func (r *reader) check(m *mappingDraft) {
-	c := checker{reader: r, tables: m.Drafts, byName: map[string]*tableDraft{}, family: family{}}
+func (s *Spec) check(r *reader, m *mappingDraft) {
+	c := checker{reader: r, spec: s, tables: m.Drafts, byName: map[string]*tableDraft{}, family: family{}}
 	c.namesKeys = m.Envelope != nil && m.Envelope.NamesKeys()
 	if len(m.Drafts) > m.MaxTables {
 		r.fault(m.Drafts[m.MaxTables].Pos, "tables", "%d tables, and max_tables is %d", len(m.Drafts), m.MaxTables)
@@ -57,7 +57,7 @@ func (r *reader) check(m *mappingDraft) {
 			c.versions(t)
 		}
 		c.columns(t)
-		c.rules(t)
+		c.rules(m, t)
 		c.parentPaths(t)
 	}
 	if !cyclic {
@@ -77,6 +77,8 @@ func (c *checker) parentage(t *tableDraft) {
 			c.fault(t.place("of"), t.where+".of", "%q stands for tables that have no name here: name the one whose rows have these", t.Of)
 		} else if c.byName[t.Of] == nil {
 			c.fault(t.place("of"), t.where+".of", "no table %q in this file%s", t.Of, DidYouMean(t.Of, c.tableNames()))
+		} else if len(c.byName[t.Of].Key) == 0 {
+			c.fault(t.place("of"), t.where+".of", "%s has no key (key: none), so it cannot be a parent", t.Of)
 		}
 		if t.given["each"] == nil {
 			c.fault(t.Pos, t.where, "each is missing: the path of the array in %s whose elements are the rows", t.Of)
@@ -217,35 +219,13 @@ func (t *tableDraft) conditionPath(p paths.Path) string {
 	return p.String()
 }
 
-// rules checks that the update rules of a table are compatible. Rules that all come from the top of the file are
-// checked there.
-func (c *checker) rules(t *tableDraft) {
-	clash := func(one, other, why string) {
-		at := one
-		if t.given[at] == nil {
-			at = other
-		}
-		if t.given[at] != nil {
-			c.fault(t.place(at), join(t.where, at), "%s", why)
-		}
-	}
-	if t.FillOnly && t.DeleteWhen != nil {
-		clash("fill_only", "delete_when", "fill_only never removes a row: leave delete_when out")
-	}
-	if t.FillOnly && t.Version.Base != paths.NoBase {
-		clash("fill_only", "version_field", "fill_only needs no version: leave one of version_field and fill_only out")
-	}
-	if t.FillOnly && t.OnDelete.Mark != "" {
-		clash("fill_only", "on_delete", "fill_only never changes a value: leave one of on_delete and fill_only out")
-	}
-	switch appends := t.Key != nil && len(t.Key) == 0; {
-	case t.OnDelete.Mark != "" && appends:
-		clash("on_delete", "key", "no message can mark a row of a table without a key: on_delete: row inserts the deleted row")
-	case t.OnDelete.Insert && !appends:
-		clash("on_delete", "key", "row is for a table in which each message is its own row: key: none")
+// rules checks that the update rules of a table are compatible.
+func (c *checker) rules(m *mappingDraft, t *tableDraft) {
+	for _, conflict := range m.Conflicts(&t.Table) {
+		c.conflict(t, conflict)
 	}
 	if t.given["version_scope"] != nil && !t.child() && t.Scope == fold.RowScope && t.Version.Base == paths.NoBase {
-		clash("version_scope", "version_scope", "name the field with version_field")
+		c.fault(t.place("version_scope"), t.where+".version_scope", "name the field with version_field")
 	}
 	if above := c.byName[t.Of]; t.replaced() && above != nil && above.FillOnly {
 		c.fault(above.place("fill_only"), join(above.where, "fill_only"), "the rows of %s are a set that each message replaces: leave fill_only out, or give %[1]s set: merge", t.Name)
@@ -258,8 +238,24 @@ func (c *checker) rules(t *tableDraft) {
 			}
 		}
 		for _, name := range []string{"delete_when", "on_delete", "null", "fill_only", "version_field", "version_scope"} {
-			clash(name, name, fmt.Sprintf(noEffect, name))
+			if t.given[name] != nil {
+				c.fault(t.place(name), join(t.where, name), noEffect, name)
+			}
 		}
+	}
+}
+
+// conflict reports rules of a table at the first that the table names, or at the top of the file.
+func (c *checker) conflict(t *tableDraft, of mapping.Conflict) {
+	for _, rule := range []string{of.Rule, of.Other} {
+		if t.given[rule] != nil {
+			c.fault(t.place(rule), join(t.where, rule), "%s", of.Why)
+			return
+		}
+	}
+	err := c.spec.fault(strings.ReplaceAll(of.Rule, "_", "-"), asFlags.Replace(of.Why))
+	if same := func(other error) bool { return other.Error() == err.Error() }; !slices.ContainsFunc(c.spec.faults, same) {
+		c.spec.faults = append(c.spec.faults, err)
 	}
 }
 

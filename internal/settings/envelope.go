@@ -122,13 +122,7 @@ func (c *checker) envelopes(m *mappingDraft) {
 		} else if m.Envelope != nil && t.given["from"] == nil && strings.ContainsAny(t.Name, "*?") {
 			c.fault(t.Pos, t.where, "a table has one name in the database: give it a name, and put the pattern into from")
 		}
-		if m.Envelope == nil || !m.Envelope.Removes() {
-			continue
-		}
-		if t.FillOnly {
-			c.fault(t.place("fill_only"), t.where, "fill_only never removes a row, and the envelope has delete_when, truncate_when or old: leave fill_only out")
-		}
-		if t.child() && !t.replaced() && t.given["version_field"] != nil {
+		if m.Envelope != nil && m.Envelope.Removes() && t.child() && !t.replaced() && t.given["version_field"] != nil {
 			c.fault(t.place("version_field"), t.where+".version_field", "the envelope has delete_when, and a delete of a row of %s deletes the rows here: they use its version; leave version_field out", t.Of)
 		}
 	}

@@ -148,7 +148,7 @@ func (s *Spec) finish(r *reader, m *mappingDraft) {
 		}
 		m.Tables = append(m.Tables, t.Table)
 	}
-	r.check(m)
+	s.check(r, m)
 }
 
 // resolved returns the node that an alias stands for, or the node itself.

@@ -38,7 +38,6 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 		if m.Envelope = e; name != mapping.Star {
 			e.OneTable, t.From = true, []string{"*"}
 		}
-		b.faultIf(t.FillOnly && e.Removes(), "fill-only", "--fill-only: never removes a row, and the envelope %s has messages that do: leave one out", f.Envelope)
 	}
 	for _, test := range f.When {
 		if t.When == nil {
@@ -72,8 +71,14 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 		}
 	}
 	m.Tables = []mapping.Table{t}
+	for _, conflict := range m.Conflicts(&t) {
+		b.fault(strings.ReplaceAll(conflict.Rule, "_", "-"), asFlags.Replace(conflict.Why))
+	}
 	return m
 }
+
+// asFlags names the rules of a [mapping.Conflict] as flags.
+var asFlags = strings.NewReplacer("a version (version_field, or version: true)", "--version-field", "fill_only", "--fill-only", "delete_when", "--delete-when", "version_field", "--version-field", "key: none", "--key none")
 
 // oneOf is a test of the form FIELD=VALUE, or FIELD=A,B for one of several values.
 type oneOf struct{ paths.Test }

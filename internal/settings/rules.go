@@ -17,18 +17,9 @@ func (b *builder) checkRules() {
 	if max := b.Source.MaxLine; max < 1 || max > source.LimitMaxLine {
 		b.fault("max-line", "--max-line %s: must be between 1B and %s", max, Size(source.LimitMaxLine))
 	}
-	versioned := f.Version.Base != paths.NoBase
-	if b.Mapping == nil && f.Key != nil && len(f.Key) == 0 { // otherwise the tables have their own rules
-		for _, needs := range []struct {
-			name  string
-			given bool
-		}{{"delete-when", f.DeleteWhen != nil}, {"version-field", versioned}, {"fill-only", f.FillOnly}, {"tombstones-by-key", b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones}} {
-			b.faultIf(needs.given, needs.name, "--%s needs a key, and --key none makes each message its own row: leave one of them out", needs.name)
-		}
-	}
-	b.faultIf(f.FillOnly && f.DeleteWhen != nil, "fill-only", "--fill-only never removes a row: leave --delete-when out")
-	b.faultIf(f.FillOnly && versioned, "fill-only", "--fill-only needs no version: leave one of --version-field and --fill-only out")
-	b.faultIf(f.Scope == fold.RowScope && !versioned, "version-scope", "--version-scope row: name the field with --version-field")
+	keyless := b.Mapping == nil && f.Key != nil && len(f.Key) == 0 // tables of a file have their own keys
+	b.faultIf(keyless && b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones, "tombstones-by-key", "--tombstones-by-key needs a key, and --key none makes each message its own row: leave one of them out")
+	b.faultIf(f.Scope == fold.RowScope && f.Version.Base == paths.NoBase, "version-scope", "--version-scope row: name the field with --version-field")
 	columns := map[string]bool{}
 	for _, m := range f.Merge {
 		b.faultIf(columns[m.column], "merge", "--merge: the column %q is named twice", m.column)
