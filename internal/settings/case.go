@@ -34,7 +34,7 @@ type WantCell struct {
 }
 
 func (r *reader) want(n *yaml.Node, where string) (tables []WantTable) {
-	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		tables = append(tables, WantTable{pos(at), name, r.wantRows(value, join(where, name))})
 	})
 	return tables
@@ -65,7 +65,7 @@ func (r *reader) wantRows(n *yaml.Node, where string) [][]WantCell {
 	}
 	rows := make([][]WantCell, len(n.Content))
 	for i, item := range n.Content {
-		r.pairs(resolved(item), where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+		r.pairs(resolved(item), where, func(at *yaml.Node, name string, value *yaml.Node) {
 			rows[i] = append(rows[i], WantCell{pos(at), name, r.constant(value, join(where, name))})
 		})
 	}

@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// Key returns the name of a setting in the file.
-func Key(name string) string { return strings.ReplaceAll(name, "-", "_") }
-
 // DidYouMean returns what an error adds about a mistyped name: the most similar of names, or "".
 func DidYouMean(name string, names []string) string {
 	nearest, meant := 3, ""

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,7 +10,7 @@ import (
 
 const day = 24 * time.Hour
 
-// ParseDuration parses a duration.
+// ParseDuration parses a duration that is not negative.
 func ParseDuration(text string) (time.Duration, error) {
 	wrong := fmt.Errorf("%q is not a duration, such as 500ms, 10s, 1h or 7d", text)
 	days, rest, has := strings.Cut(text, "d")
@@ -26,10 +27,13 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	if rest != "" || !has {
 		d, err := time.ParseDuration(rest)
-		if err != nil || has && (d < 0 || sum+d < sum) {
+		if err != nil || has && sum+d < sum {
 			return 0, wrong
 		}
 		sum += d
+	}
+	if sum < 0 {
+		return 0, errors.New("cannot be negative")
 	}
 	return sum, nil
 }

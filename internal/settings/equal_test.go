@@ -121,7 +121,7 @@ func TestSchema_EqualsReader(t *testing.T) {
 	keys["setting"] = map[string][]string{}
 	for _, one := range newSpec().Settings() {
 		if one.InFile() {
-			keys["setting"][Key(one.Name)] = one.Choices()
+			keys["setting"][one.name] = one.Choices()
 		}
 	}
 	used := map[difference]bool{}

@@ -55,7 +55,6 @@ func (b *builder) feed(o *Feed) pipeline.Feed {
 		}
 		return m
 	}
-	b.faultIf(o.IdleTimeout < 0, "idle-timeout", "--idle-timeout cannot be negative")
 	f := pipeline.Feed{ResumeField: o.ResumeField, Keepalive: match("keepalive-when", o.KeepaliveWhen), StaleAfter: o.StaleKeepalives,
 		Failure: match("error-when", o.ErrorWhen), Words: firehose.ErrorField, TimeField: o.TimeField}
 	if o.Init != "" {

@@ -87,7 +87,7 @@ func (s *Spec) readFile() error {
 	}
 	m := &mappingDraft{given: map[string]*yaml.Node{}, Mapping: mapping.Mapping{File: s.File, Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}}
 	var entries []entry
-	r.pairs(top, "", Key, func(at *yaml.Node, name string, value *yaml.Node) {
+	r.pairs(top, "", func(at *yaml.Node, name string, value *yaml.Node) {
 		if one := s.key(name); one != nil {
 			value = asWord(one.words, value)
 		}

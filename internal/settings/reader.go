@@ -47,9 +47,9 @@ func join(where, name string) string {
 	return where + "." + name
 }
 
-// pairs calls f for each key of a map and its value. spell normalizes the key. A key that is not a text or appears
-// twice is a fault, as is a node that is not a map.
-func (r *reader) pairs(n *yaml.Node, where string, spell func(string) string, f func(at *yaml.Node, name string, value *yaml.Node)) {
+// pairs calls f for each key of a map and its value. A key that is not a text or appears twice is a fault, as is a node
+// that is not a map.
+func (r *reader) pairs(n *yaml.Node, where string, f func(at *yaml.Node, name string, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		r.fault(pos(n), where, "must be keys with values, not %s", kindOf(n))
 		return
@@ -57,8 +57,7 @@ func (r *reader) pairs(n *yaml.Node, where string, spell func(string) string, f 
 	first := map[string]int{} // line by key
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		at := resolved(n.Content[i])
-		written, ok := text(at)
-		name := spell(written)
+		name, ok := text(at)
 		switch {
 		case !ok:
 			r.fault(pos(n.Content[i]), where, "must be a name, not %s", kindOf(at))
@@ -70,8 +69,6 @@ func (r *reader) pairs(n *yaml.Node, where string, spell func(string) string, f 
 		}
 	}
 }
-
-func asIs(name string) string { return name }
 
 // kindOf describes a node in words.
 func kindOf(n *yaml.Node) string {

@@ -68,11 +68,7 @@ func (b *builder) checkRepeats(feed *pipeline.Feed, live bool) {
 func (b *builder) checkValues() {
 	o, sp := &b.Batch, &b.Spool
 	b.faultIf(b.Source.AcceptSettings && b.Source.Restart != "", "accept-settings", "--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
-	b.faultIf(b.Fold.Tombstones < 0, "tombstones", "--tombstones cannot be negative")
 	b.faultIf(o.Buffer < 1<<20 || o.Buffer > 32<<30, "buffer", "--buffer %s: must be between 1MiB and 32GiB", o.Buffer)
-	b.faultIf(b.Source.RotateWait < 0, "rotate-wait", "--rotate-wait cannot be negative")
-	b.faultIf(o.Period < 0, "batch-period", "--batch-period cannot be negative")
-	b.faultIf(o.RetryFor < 0, "retry-for", "--retry-for cannot be negative")
 	b.faultIf(sp.Folder != "" && sp.Max < 1<<20, "spool-max", "--spool-max %s: must be at least 1MiB", sp.Max)
 	keepCaptures := b.Setting("keep-captures").IsSet() && sp.KeepCaptures != Forever
 	b.faultIf(keepCaptures && (sp.Capture == "" || sp.KeepCaptures <= 0), "keep-captures", "--keep-captures: must be a duration such as 30d, and needs --capture")

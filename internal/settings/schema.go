@@ -72,19 +72,9 @@ func properties(fields []field, needed ...string) form {
 	return all
 }
 
-// object is the form of a map with no other keys. A name may have - instead of _.
+// object is the form of a map with no other keys.
 func object(properties form) form {
-	f := form{"type": "object", "properties": properties, "additionalProperties": false}
-	dashed := form{}
-	for name, value := range properties {
-		if with := strings.ReplaceAll(name, "_", "-"); with != name {
-			dashed["^"+with+"$"] = value
-		}
-	}
-	if len(dashed) > 0 {
-		f["patternProperties"] = dashed
-	}
-	return f
+	return form{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
 // required requires a map to have keys.

@@ -34,7 +34,7 @@ type jsonSchema struct {
 	MinItems, MinProperties        int
 	UniqueItems                    bool
 	Items, Contains, PropertyNames *jsonSchema
-	Properties, PatternProperties  map[string]*jsonSchema
+	Properties                     map[string]*jsonSchema
 	Required                       []string
 	AdditionalProperties           json.RawMessage // false, or a schema
 }
@@ -84,11 +84,6 @@ func hasEqual(items []*yaml.Node) bool {
 // takesMember reports whether the schema accepts a key of a map and its value.
 func (s *jsonSchema) takesMember(root *jsonSchema, key, value *yaml.Node) bool {
 	of := s.Properties[key.Value]
-	for p, other := range s.PatternProperties {
-		if of == nil && regexp.MustCompile(p).MatchString(key.Value) {
-			of = other
-		}
-	}
 	if of == nil && string(s.AdditionalProperties) == "false" || s.PropertyNames != nil && !s.PropertyNames.takes(root, key) {
 		return false
 	}

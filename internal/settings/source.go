@@ -20,7 +20,7 @@ func (r *reader) columns(n *yaml.Node, where string) (columns []mapping.Column) 
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		r.fault(pos(n), where, "no column is named: leave columns out to take all fields")
 	}
-	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		if name == "" {
 			r.fault(pos(at), where, "the name of a column is empty")
 		}

@@ -67,7 +67,7 @@ func (r *reader) onDelete(n *yaml.Node, where string) (o mapping.OnDelete) {
 // renamed reads new names for columns.
 func (r *reader) renamed(n *yaml.Node, where string) map[string]string {
 	names := map[string]string{}
-	r.pairs(n, where, asIs, func(_ *yaml.Node, name string, value *yaml.Node) {
+	r.pairs(n, where, func(_ *yaml.Node, name string, value *yaml.Node) {
 		names[name] = r.name(value, join(where, name))
 	})
 	return names
@@ -78,7 +78,7 @@ func (r *reader) every(n *yaml.Node, where string) (all []mapping.PeriodicSQL) {
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		r.fault(pos(n), where, "no period is named, such as 10m")
 	}
-	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		e := mapping.PeriodicSQL{Period: r.duration(at, where), Statements: r.statements(value, join(where, name))}
 		if slices.ContainsFunc(all, func(other mapping.PeriodicSQL) bool { return other.Period == e.Period && e.Period > 0 }) {
 			r.fault(pos(at), where, "%s is already set: name all its statements in one list", name)
@@ -106,7 +106,7 @@ func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement
 	if len(n.Content) == 0 {
 		r.fault(pos(n), where, "no database is named: %s", Either(r.databases))
 	}
-	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		if !slices.Contains(r.databases, name) {
 			r.fault(pos(at), where, "%q must be %s%s", name, Either(r.databases), DidYouMean(name, r.databases))
 		}
@@ -126,7 +126,7 @@ func (r *reader) tables(n *yaml.Node, where string) (tables []*tableDraft) {
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		r.fault(pos(n), where, "no table is named")
 	}
-	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		t := &tableDraft{where: join(where, name)}
 		t.Pos, t.Name = pos(at), name
 		if !isTableName(name) {

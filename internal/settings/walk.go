@@ -108,10 +108,10 @@ func names(fields []field) []string {
 func (r *reader) readFields(n *yaml.Node, where string, into any) map[string]*yaml.Node {
 	given := map[string]*yaml.Node{}
 	fields, v := fieldsOf(reflect.TypeOf(into).Elem()), reflect.ValueOf(into).Elem()
-	r.pairs(n, where, Key, func(at *yaml.Node, name string, value *yaml.Node) {
+	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		if i < 0 {
-			r.fault(pos(at), where, "unknown key %q%s", at.Value, DidYouMean(name, names(fields)))
+			r.fault(pos(at), where, "unknown key %q%s", name, DidYouMean(name, names(fields)))
 			return
 		}
 		f := &fields[i]

@@ -38,7 +38,7 @@ func (r *reader) all(n *yaml.Node, where string) paths.All {
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		r.fault(pos(n), where, "the condition is empty: leave it out if it always holds")
 	}
-	r.pairs(n, where, asIs, func(at *yaml.Node, name string, value *yaml.Node) {
+	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		t := r.test(value, join(where, name))
 		t.Pos = pos(at)
 		var err error
