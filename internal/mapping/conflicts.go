@@ -26,7 +26,8 @@ func (m *Mapping) Conflicts(t *Table) (all []Conflict) {
 		return all
 	}
 	const needsKey = " needs a key, and key: none makes each message its own row: leave one of them out"
-	add(t.OnDelete.Mark != "", "on_delete", "key", "no message can mark a row of a table without a key: on_delete: row inserts the deleted row")
+	// In a table that has no key in the stream, only the deletes are rejected.
+	add(t.OnDelete.Mark != "" && !t.KeyByDefault, "on_delete", "key", "no message can mark a row of a table without a key: on_delete: row inserts the deleted row")
 	add(t.Of != "", "of", "key", "of"+needsKey)
 	add(t.ID != "", "id", "key", "id"+needsKey)
 	add(t.DeleteWhen != nil && !t.OnDelete.Insert, "delete_when", "key", "delete_when"+needsKey)
