@@ -21,7 +21,7 @@ func CheckFormat(answer [][][]byte, where string) error {
 	if len(answer) == 0 {
 		return nil
 	}
-	switch found := number(answer[0][0]); {
+	switch found := Number(answer[0][0]); {
 	case found > Format:
 		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this version knows %d)", where, found, Format)
 	case found < Format:

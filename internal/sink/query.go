@@ -112,7 +112,7 @@ func (l *JobLedger) Latest(ctx context.Context) (source string, cp Checkpoint, e
 	rows, err := l.Ledger.ask(ctx, `SELECT source, line, "offset", mark, coalesce(tableid, '') FROM {p}weir_checkpoints`+
 		" WHERE job = {1} AND mark <> '' AND NOT ("+ofRun("source")+") ORDER BY updated DESC NULLS LAST LIMIT 1", l.Job)
 	for _, row := range rows {
-		source, cp = string(row[0]), Checkpoint{Line: number(row[1]), Offset: number(row[2]), Mark: string(row[3]), TableID: string(row[4])}
+		source, cp = string(row[0]), Checkpoint{Line: Number(row[1]), Offset: Number(row[2]), Mark: string(row[3]), TableID: string(row[4])}
 	}
 	return source, cp, err
 }
@@ -133,8 +133,8 @@ func (l *JobLedger) Checkpoints(ctx context.Context, lanes ...string) ([]Checkpo
 func ReadCheckpoints(lanes int, rows [][][]byte) []Checkpoint {
 	all := make([]Checkpoint, lanes)
 	for _, row := range rows {
-		all[number(row[0])] = Checkpoint{Seq: number(row[1]), Line: number(row[2]), Offset: number(row[3]), Mark: string(row[4]),
-			Rejected: number(row[5]), Settings: string(row[6]), Run: string(row[7]), TableID: string(row[8]), Committed: moment(row[9])}
+		all[Number(row[0])] = Checkpoint{Seq: Number(row[1]), Line: Number(row[2]), Offset: Number(row[3]), Mark: string(row[4]),
+			Rejected: Number(row[5]), Settings: string(row[6]), Run: string(row[7]), TableID: string(row[8]), Committed: moment(row[9])}
 	}
 	return all
 }
@@ -147,7 +147,7 @@ func (l Ledger) CheckFence(ctx context.Context, f *Flush) (done bool, err error)
 		return false, err
 	}
 	for _, row := range rows {
-		found[names[number(row[0])]] = Fence{Seq: number(row[1]), Run: string(row[2])}
+		found[names[Number(row[0])]] = Fence{Seq: Number(row[1]), Run: string(row[2])}
 	}
 	return f.CheckFence(found)
 }
@@ -168,14 +168,14 @@ func (l Ledger) Status(ctx context.Context) (st Status, err error) {
 	}
 	for _, row := range jobs {
 		j := JobStatus{Job: string(row[0]), Tables: strings.Split(string(row[1]), betweenTables), Source: string(row[2]),
-			Line: number(row[3]), Offset: number(row[4]), Updated: moment(row[5])}
+			Line: Number(row[3]), Offset: Number(row[4]), Updated: moment(row[5])}
 		st.Jobs = append(st.Jobs, j)
 	}
 	rejects, err := l.Query(ctx, func(d Dialect) string {
 		return d.with("SELECT job, " + d.Reason + ", count(*) FROM {p}weir_rejects GROUP BY 1, 2 ORDER BY 1, 3 DESC")
 	})
 	for _, row := range rejects {
-		st.Rejects = append(st.Rejects, RejectCount{Job: string(row[0]), Reason: string(row[1]), Count: number(row[2])})
+		st.Rejects = append(st.Rejects, RejectCount{Job: string(row[0]), Reason: string(row[1]), Count: Number(row[2])})
 	}
 	return st, err
 }
@@ -189,7 +189,7 @@ func (l Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) 
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	of := fmt.Sprintf(" AND id <= %d", number(rows[0][0]))
+	of := fmt.Sprintf(" AND id <= %d", Number(rows[0][0]))
 	if job != "" {
 		of += " AND job = {1}"
 	}
@@ -224,8 +224,8 @@ func (l Ledger) rejects(ctx context.Context, which string, texts ...string) (som
 				return nil, err
 			}
 		}
-		some = append(some, Kept{ID: number(row[0]), Job: string(row[1]), Source: string(row[2]), Line: number(row[3]), Offset: number(row[4]),
-			Element: int(number(row[5])), Reason: string(row[6]), Text: text, Time: moment(row[7])})
+		some = append(some, Kept{ID: Number(row[0]), Job: string(row[1]), Source: string(row[2]), Line: Number(row[3]), Offset: Number(row[4]),
+			Element: int(Number(row[5])), Reason: string(row[6]), Text: text, Time: moment(row[7])})
 	}
 	return some, err
 }
@@ -234,7 +234,7 @@ func (l Ledger) rejects(ctx context.Context, which string, texts ...string) (som
 func (l Ledger) StoredRejects(ctx context.Context, job string) (n int64, err error) {
 	rows, err := l.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE job = {1}", job)
 	for _, row := range rows {
-		n = number(row[0])
+		n = Number(row[0])
 	}
 	return n, err
 }
@@ -289,13 +289,13 @@ func (l Ledger) Forget(ctx context.Context, job string) (f Forgotten, err error)
 // moment decodes a time of [Dialect.Micros]. NULL is the zero time.
 func moment(b []byte) (t time.Time) {
 	if b != nil {
-		t = time.UnixMicro(number(b)).UTC()
+		t = time.UnixMicro(Number(b)).UTC()
 	}
 	return t
 }
 
-// number decodes an integer. NULL is 0.
-func number(b []byte) int64 {
+// Number decodes an integer from a result. NULL is 0.
+func Number(b []byte) int64 {
 	n, _ := strconv.ParseInt(string(b), 10, 64)
 	return n
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // Rows that belong to rows of other tables. With versions, a delete of the parent counts as a delete of its rows;
@@ -133,7 +134,7 @@ func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
 	cascade, key := p.resolver.Cascade(p.writes), len(p.b.Table.Key)
 	for _, f := range p.lookup.keys {
 		for _, row := range found[f.statement].rows {
-			child := cascade.Add(row[1:1+key], f.above.b.NewestDelete(f.above.writes[number(row[0])]))
+			child := cascade.Add(row[1:1+key], f.above.b.NewestDelete(f.above.writes[sink.Number(row[0])]))
 			if p.b.Scope == fold.RowScope && child != nil {
 				was[string(child.Key)] = fold.Stored{Exists: true, Version: row[1+key]}
 			}

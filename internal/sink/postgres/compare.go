@@ -26,7 +26,7 @@ func (d *DB) Compare(ctx context.Context, b *fold.Batch, differs func(sink.Diffe
 	}
 	return d.askRows(ctx, c.rows, c.comparedSQL, func(rows []*fold.Row, answer [][][]byte) bool {
 		for _, row := range answer {
-			if diff := c.difference(rows[number(row[0])], string(row[1]) == "t", row[2:]); diff != nil && !differs(*diff) {
+			if diff := c.difference(rows[sink.Number(row[0])], string(row[1]) == "t", row[2:]); diff != nil && !differs(*diff) {
 				return false
 			}
 		}

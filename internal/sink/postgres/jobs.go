@@ -72,7 +72,7 @@ func (d *DB) Sample(ctx context.Context, table string, n int) (rows []string, to
 	for _, row := range r[1].rows {
 		rows = append(rows, string(row[0]))
 	}
-	return rows, number(r[0].rows[0][0]), nil
+	return rows, sink.Number(r[0].rows[0][0]), nil
 }
 
 // dialect returns the SQL for weir's own tables.

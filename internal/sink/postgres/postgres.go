@@ -17,7 +17,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -123,12 +122,6 @@ func (d *DB) Close() error {
 	}
 	d.close(ctx)
 	return d.sinkError(err)
-}
-
-// number parses an integer from the server; anything else is 0.
-func number(b []byte) int64 {
-	n, _ := strconv.ParseInt(string(b), 10, 64)
-	return n
 }
 
 // systemColumns are in every table.

@@ -200,7 +200,7 @@ type storedRow struct {
 // the xmin of the state.
 func (p *part) decodeStored(all []storedRow, found [][][]byte) (err error) {
 	for _, row := range found {
-		r := &all[number(row[0])]
+		r := &all[sink.Number(row[0])]
 		r.itself, r.was.Exists = row[1], row[1] != nil
 		if p.b.Scope == fold.RowScope {
 			r.was.Version = row[2]
