@@ -67,7 +67,6 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 		return nil, errors.Join(c.faults...)
 	}
 	c.markNameOnly(c.plan.tables)
-	c.plan.fitted = make([]schema.Table, len(c.plan.tables))
 	c.plan.plain = len(c.plan.tables) == 1 && c.plan.tables[0].isLine() && c.plan.tables[0].when == nil && c.plan.ignore == nil
 	return c.plan, nil
 }

@@ -67,7 +67,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 	if x.nest.parent >= 0 && !t.Exists {
 		t.AddForeignKey(p.parentForeignKey(table))
 	}
-	p.fitted[table] = t.Clone()
+	x.fitted = t.Clone()
 	return errors.Join(faults...)
 }
 
@@ -90,16 +90,16 @@ func (p *Plan) fitParentKey(x *tablePlan, part int, t *schema.Table) {
 	if t.Exists && !t.Made || p.limits.Find(t, x.key[part].title, len(t.Columns)) >= 0 {
 		return
 	}
-	above := &p.fitted[x.nest.parent]
-	if at := p.limits.Find(above, p.tables[x.nest.parent].key[part].title, part); at >= 0 {
-		t.Columns = append(t.Columns, above.Columns[at].Like(x.key[part].title, true))
+	above := &p.tables[x.nest.parent]
+	if at := p.limits.Find(&above.fitted, above.key[part].title, part); at >= 0 {
+		t.Columns = append(t.Columns, above.fitted.Columns[at].Like(x.key[part].title, true))
 	}
 }
 
 // parentForeignKey returns the foreign key of a table to its parent.
 func (p *Plan) parentForeignKey(table int) schema.ForeignKey {
 	columns, to := p.parentReference(table)
-	return schema.ForeignKey{Columns: columns, Table: p.fitted[p.tables[table].nest.parent].Name, To: to, Cascade: true}
+	return schema.ForeignKey{Columns: columns, Table: p.tables[p.tables[table].nest.parent].fitted.Name, To: to, Cascade: true}
 }
 
 // fitSurrogate marks the column with the generated key.
@@ -125,7 +125,8 @@ func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 		return
 	}
 	ref.Column = p.limits.Find(t, x.owner.column, 0)
-	above, parent := &p.fitted[x.nest.parent], &p.tables[x.nest.parent]
+	parent := &p.tables[x.nest.parent]
+	above := &parent.fitted
 	for part := range x.owner.parts {
 		c := above.Columns[p.limits.Find(above, parent.key[part].title, 0)]
 		c.Name, c.Hidden, c.Key, c.New = x.key[part].title, true, true, !t.Exists
@@ -140,7 +141,7 @@ func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 
 // fitReference makes a column a foreign key to another table.
 func (p *Plan) fitReference(t *schema.Table, c *column, fault func(why string)) {
-	to := &p.fitted[c.references.table]
+	to := &p.tables[c.references.table].fitted
 	ref := schema.Ref{To: p.lookup(c.references.table), Table: c.references.table}
 	if c.references.hidden == "" {
 		p.fitColumn(t, c.spec.Name, c.key >= 0, c.cast(p), c, fault)

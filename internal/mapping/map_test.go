@@ -114,7 +114,7 @@ func (m *mapper) becomes(text string, tombstone bool) (out string) {
 		if n.Key == nil {
 			n.Key = []string{"id"}
 		}
-		if _, err = m.Add(n, n.Key); err == nil {
+		if err = m.Add(n, n.Key, func(int) error { return nil }); err == nil {
 			r, err = m.Map(&l, "feed.jsonl", at)
 		}
 	}

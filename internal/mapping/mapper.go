@@ -90,7 +90,6 @@ type Mapper struct {
 	Names map[string]string
 
 	plan    *Plan
-	open    tablePlan // the table whose key was set last, as it was before
 	read    *paths.Reader
 	decode  *envelope.Decoder // nil: the messages are the rows
 	message message           // reused for each message
@@ -105,16 +104,16 @@ func (p *Plan) NewMapper() *Mapper {
 		m.decode = p.stream.NewDecoder(m.read)
 	}
 	m.route.plan = p
-	m.rows = rowBuilder{plan: p, read: m.read, cast: &cast.Reader{}, decode: m.decode, scan: feed.NewScanner(p.names), types: typings{plan: p}}
-	m.grow()
+	m.rows = rowBuilder{plan: p, read: m.read, cast: &cast.Reader{}, decode: m.decode, scan: feed.NewScanner(p.names), adding: -1}
+	for i := range p.tables {
+		m.rows.tables = append(m.rows.tables, p.tables[i].newMemory())
+	}
 	return m
 }
 
 // UseColumns sets a function that returns the current columns of a table, including those that messages added. Without
-// it, or if ok is false, the mapper uses the columns from [Plan.Fit].
-func (m *Mapper) UseColumns(now func(table int) (_ schema.Table, ok bool)) {
-	m.rows.types.current = now
-}
+// it, the mapper uses the columns from [Plan.Fit].
+func (m *Mapper) UseColumns(now func(table int) schema.Table) { m.rows.current = now }
 
 // TakeMismatches returns, by path, how many values were not the object or array that a path expects since the last
 // call; nil if there were none. Values below them are absent.
@@ -189,11 +188,11 @@ func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched 
 		}
 		matched = true
 		if of != nil {
-			if err := m.route.claim(t, of); err != nil {
+			if err := m.claim(t, of); err != nil {
 				return matched, err
 			}
 		}
-		types, err := m.rows.types.of(msg.Types, t)
+		types, err := m.rows.typing(msg.Types, t)
 		if err != nil {
 			return matched, err
 		}
@@ -208,7 +207,7 @@ func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched 
 			return matched, refused
 		}
 		if matched = matched || some; some && of != nil {
-			if err := m.route.claim(t, of); err != nil {
+			if err := m.claim(t, of); err != nil {
 				return matched, err
 			}
 		}

@@ -17,20 +17,24 @@ import (
 //
 // Its tables are numbered with parents and referenced tables first, and otherwise in the mapping's order.
 type Plan struct {
-	mapping       *Mapping
-	names         *feed.Names
-	limits        schema.Limits
-	trees         paths.Trees // the first is for messages
-	tables        []tablePlan
-	tops          []int       // the tables with a row per message
-	loose         []int       // the tables whose elements have no parent row
+	mapping *Mapping
+	names   *feed.Names
+	limits  schema.Limits
+	trees   paths.Trees // the first is for messages
+	tablePlans
 	stream        *streamPlan // nil: the messages are the rows
 	ignore        paths.Condition
 	discriminator discriminator
 	unmatched     Unmatched
 	maxEach       int
-	fitted        []schema.Table // see [Plan.Fit]
-	plain         bool           // each line is a row of the only table
+	plain         bool // each line is a row of the only table
+}
+
+// tablePlans are the part of a plan to which [Mapper.Add] adds tables.
+type tablePlans struct {
+	tables []tablePlan
+	tops   []int // the tables with a row per message
+	loose  []int // the tables whose elements have no parent row
 }
 
 // discriminator is the path of [Discriminator]; nowhere: the mapping has no conditions.
@@ -64,9 +68,10 @@ type tablePlan struct {
 	fields        fieldPlan
 	key           []keyPart
 	owner         *owner
-	streamKey     []string  // the key's fields, if the stream may change the key; nil: the mapping sets it
-	from          []pattern // patterns for its names in the stream
-	described     bool      // the stream described the table; messages need not have all described fields
+	streamKey     []string     // the key's fields, if the stream may change the key; nil: the mapping sets it
+	from          []pattern    // patterns for its names in the stream
+	described     bool         // the stream described the table; messages need not have all described fields
+	fitted        schema.Table // see [Plan.Fit]
 }
 
 // nesting describes how rows of a table relate to rows of other tables.

@@ -31,7 +31,9 @@ type rowBuilder struct {
 	decode *envelope.Decoder
 	scan   *feed.Scanner // of rows in strings
 	inText feed.Line     // the row in the last of them
-	types  typings
+	// current returns the current columns of a table; nil: they are as the plan fits them.
+	current func(table int) schema.Table
+	adding  int // index of the table that [Mapper.Add] is adding, which current does not know; -1: none
 
 	changes      []Row
 	referenced   referencedRows
@@ -50,13 +52,18 @@ type referencedRows struct {
 	keys    []feed.Field
 }
 
-// A tableMemory has the buffers of one table.
+// A tableMemory is what a mapper remembers of one table, and its buffers.
 type tableMemory struct {
 	key         []feed.Field // of the current row
 	former, now []feed.Field // keys of a row before and after a message that changes its key
 	set         []byte       // the set being built
 	hasRows     bool         // a row was built
+	claimed     *route       // of its first row, if it must not get rows of others; see [Mapper.claim]
+	typing      lastTyping
 }
+
+// newMemory returns the memory of a table without rows.
+func (t *tablePlan) newMemory() tableMemory { return tableMemory{key: make([]feed.Field, len(t.key))} }
 
 // begin resets the buffers for the next message. The last message's rows become invalid.
 func (b *rowBuilder) begin() {
@@ -484,7 +491,7 @@ func (b *rowBuilder) deleteFormer(msg *message, t *tablePlan, c *fold.Change, ke
 
 // noteLostColumns records the columns for which c, the change of a row with a new key, has no value.
 func (b *rowBuilder) noteLostColumns(t *tablePlan, c *fold.Change) {
-	p, now := b.plan, b.types.table(t.index)
+	p, now := b.plan, b.table(t)
 	has := make([]bool, len(now.Columns))
 	note := func(name string) {
 		if at := p.limits.Find(now, name, len(now.Columns)); at >= 0 {

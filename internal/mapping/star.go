@@ -10,7 +10,6 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping/envelope"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
@@ -254,19 +253,57 @@ func (m *Mapper) MapAlone(l *feed.Line, source string, at fold.Place) (Result, e
 	if key == nil {
 		key = m.plan.base(n).Key
 	}
-	if _, err := m.Add(n, key); err != nil {
+	if err := m.Add(n, key, func(int) error { return nil }); err != nil {
 		return r, err
 	}
 	return m.MapAlone(l, source, at)
 }
 
-// Add appends the table n to the plan with a key, or sets the key of the table n.Table. No other mapper of the plan may
-// map lines at the same time. Mappers made later have the table too. An error of type [*feed.Error] rejects the line
-// that needs the table.
-func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
-	p := m.plan
+// Add plans the table n with a key: it adds the table, or sets the key of the table n.Table. If check fails, which gets
+// the table's index, the plan stays as it was. No other mapper of the plan may map lines at the same time. Mappers made
+// later have the table too. An error of type [*feed.Error] rejects the line that needs the table.
+func (m *Mapper) Add(n *NewTable, key []string, check func(table int) error) (err error) {
+	t, err := m.plan.tableOf(n, key)
+	if err != nil {
+		return err
+	}
+	p, memory := m.plan, m.rows.tables
+	was := p.tablePlans
+	defer func() {
+		m.rows.adding = -1
+		if err != nil {
+			p.tablePlans, m.rows.tables = was, memory
+			delete(m.route.routes, n.StreamName)
+		}
+	}()
+	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
+	c.table(t)
+	table := len(p.tables) - 1
+	c.markNameOnly(p.tables[table:])
+	if added := p.tables[table]; n.Table >= 0 {
+		table, added.index = n.Table, n.Table
+		p.tablePlans = tablePlans{slices.Clone(was.tables), was.tops, was.loose}
+		p.tables[table] = added
+		m.rows.tables = slices.Clone(memory)
+		m.rows.tables[table] = added.newMemory()
+	} else {
+		p.tables[table].described = n.Columns != nil
+		p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
+		m.rows.tables = append(memory, added.newMemory())
+	}
+	if len(c.faults) > 0 {
+		return n.Refuse(key, errors.Join(c.faults...))
+	}
+	m.rows.adding = table
+	m.read.Grow()
+	delete(m.route.routes, n.StreamName)
+	return check(table)
+}
+
+// tableOf returns the settings of the table n with a key.
+func (p *Plan) tableOf(n *NewTable, key []string) (*Table, error) {
 	if i := slices.IndexFunc(key, func(k string) bool { return !p.mayName(k) }); i >= 0 {
-		return 0, n.Refuse(key, fmt.Errorf("%q cannot be the name of a column", feed.Clip([]byte(key[i]))))
+		return nil, n.Refuse(key, fmt.Errorf("%q cannot be the name of a column", feed.Clip([]byte(key[i]))))
 	}
 	t := *p.base(n)
 	t.Key, t.KeyOpen = key, false
@@ -276,66 +313,17 @@ func (m *Mapper) Add(n *NewTable, key []string) (table int, err error) {
 	if n.Table < 0 {
 		t.Name, t.From = n.Name, []string{n.StreamName}
 	}
-	n.Columns = slices.DeleteFunc(slices.Clone(n.Columns), func(c Column) bool { return c.Name == t.OnDelete.Mark })
 	if n.Columns != nil {
+		columns := slices.DeleteFunc(slices.Clone(n.Columns), func(c Column) bool { return c.Name == t.OnDelete.Mark })
 		for _, k := range key {
-			if !slices.ContainsFunc(slices.Concat(n.Columns, t.Columns), func(c Column) bool { return c.Name == k }) {
-				return 0, fmt.Errorf("its rows have no field %q, which is its key: name another with --key or in a config file, or have the source leave this table out", k)
+			if !slices.ContainsFunc(slices.Concat(columns, t.Columns), func(c Column) bool { return c.Name == k }) {
+				return nil, fmt.Errorf("its rows have no field %q, which is its key: name another with --key or in a config file, or have the source leave this table out", k)
 			}
 		}
-		t.describe(n.Columns)
+		t.describe(columns)
 	}
 	t.addKeyColumns()
-	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
-	c.table(&t)
-	table = len(p.tables) - 1
-	c.markNameOnly(p.tables[table:])
-	if n.Table >= 0 {
-		m.replace(n.Table)
-		table = n.Table
-	} else {
-		p.tables[table].described = n.Columns != nil
-		p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
-		p.fitted = append(p.fitted, schema.Table{})
-		m.grow()
-	}
-	if len(c.faults) > 0 {
-		m.Drop(table)
-		return 0, n.Refuse(key, errors.Join(c.faults...))
-	}
-	return table, nil
-}
-
-// replace moves the last compiled table to the place of the table that had no key, which [Mapper.Drop] can restore.
-func (m *Mapper) replace(table int) {
-	p := m.plan
-	last := len(p.tables) - 1
-	is := func(i int) bool { return i == last }
-	m.open = p.tables[table]
-	p.tables[table] = p.tables[last]
-	p.tables[table].index = table
-	p.tables, p.tops = p.tables[:last], slices.DeleteFunc(p.tops, is)
-	p.fitted[table] = schema.Table{}
-	m.rows.tables[table] = tableMemory{key: make([]feed.Field, len(p.tables[table].key))}
-	delete(m.rows.types.last, table)
-	m.grow()
-}
-
-// Drop undoes the last [Mapper.Add]: it removes the table, or its key.
-func (m *Mapper) Drop(table int) {
-	p := m.plan
-	if m.open.spec != nil && m.open.index == table {
-		p.tables[table] = m.open
-		delete(m.rows.types.last, table)
-		return
-	}
-	last := len(p.tables) - 1
-	is := func(i int) bool { return i == last }
-	p.tables, p.fitted, p.tops, p.loose = p.tables[:last], p.fitted[:last], slices.DeleteFunc(p.tops, is), slices.DeleteFunc(p.loose, is)
-	m.rows.tables = m.rows.tables[:last]
-	delete(m.rows.types.last, last)
-	delete(m.route.claims, last)
-	clear(m.route.routes)
+	return &t, nil
 }
 
 // describe adds the columns that the stream declared, if the table adds fields by name or needs them for its key. The
@@ -359,13 +347,4 @@ func (t *Table) describe(columns []Column) {
 		}
 	}
 	t.Columns = slices.Concat(others, t.Columns)
-}
-
-// grow extends the mapper's state to the plan's new tables and paths.
-func (m *Mapper) grow() {
-	for i := len(m.rows.tables); i < len(m.plan.tables); i++ {
-		m.rows.tables = append(m.rows.tables, tableMemory{key: make([]feed.Field, len(m.plan.tables[i].key))})
-	}
-	clear(m.route.routes)
-	m.read.Grow()
 }

@@ -133,7 +133,7 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 			continue
 		}
 		matched = true
-		if err := m.route.claim(t, of); err != nil {
+		if err := m.claim(t, of); err != nil {
 			return matched, err
 		}
 		if t.matchesSeveralNames() && !m.plan.stream.oneTable {
@@ -228,11 +228,10 @@ type route struct {
 // isNew reports whether no table takes the rows.
 func (r *route) isNew() bool { return len(r.tops)+len(r.loose) == 0 }
 
-// A router finds routes, and makes sure that a table gets rows of only one schema or stream table if it must.
+// A router finds routes.
 type router struct {
 	plan     *Plan
 	routes   map[string]*route
-	claims   map[int]*route      // by table: the route of its first row, if it must not get rows of others
 	declared map[string]declared // by name
 }
 
@@ -279,20 +278,18 @@ func (p *Plan) route(name string) *route {
 }
 
 // claim returns an error if a table that may hold rows of only one schema, or one stream table, gets rows of a second.
-func (r *router) claim(t *tablePlan, x *route) error {
+func (m *Mapper) claim(t *tablePlan, x *route) error {
 	only, one := x.only[t.index]
 	if !one {
 		return nil
 	}
-	was := r.claims[t.index]
+	claimed := &m.rows.tables[t.index].claimed
+	was := *claimed
 	switch {
 	case was == x:
 	case was == nil:
-		if r.claims == nil {
-			r.claims = map[int]*route{}
-		}
-		r.claims[t.index] = x
-	case was.only[t.index] != only && r.plan.stream.oneTable:
+		*claimed = x
+	case was.only[t.index] != only && m.plan.stream.oneTable:
 		return fmt.Errorf("the stream has rows of two tables, %q and %q: choose one with --when, or name both in a config file", was.name, x.name)
 	case was.only[t.index] != only:
 		return fmt.Errorf("table %q: rows of both %q and %q match: choose one with from, such as from: %[2]s", t.spec.Name, was.name, x.name)

@@ -31,44 +31,35 @@ func (e *TypeChangedError) Error() string {
 	return fmt.Sprintf("table %q: %v, which the stream declares from this message on", e.Table, e.Err)
 }
 
-// typings has the last typing of each table: schemas rarely change.
-type typings struct {
-	plan    *Plan
-	current func(table int) (_ schema.Table, ok bool)
-	last    map[int]lastTyping // by table
-}
-
+// lastTyping is the last typing of a table: schemas rarely change.
 type lastTyping struct {
 	of *envelope.RowSchema
 	*typing
 }
 
 // table returns a table with the columns that messages have added.
-func (y *typings) table(table int) *schema.Table {
-	if y.current != nil {
-		if now, ok := y.current(table); ok {
-			return &now
-		}
+func (b *rowBuilder) table(t *tablePlan) *schema.Table {
+	if b.current == nil || t.index == b.adding {
+		return &t.fitted
 	}
-	return &y.plan.fitted[table]
+	now := b.current(t.index)
+	return &now
 }
 
-// of returns what a schema says about the rows of a table; nil for nothing. The error is a [*TypeChangedError].
-func (y *typings) of(r *envelope.RowSchema, t *tablePlan) (*typing, error) {
+// typing returns what a schema says about the rows of a table; nil for nothing. The error is a [*TypeChangedError].
+func (b *rowBuilder) typing(r *envelope.RowSchema, t *tablePlan) (*typing, error) {
 	if r == nil || len(r.Fields) == 0 || t.nest.isElement() || t.row.nested {
 		return nil, nil
 	}
-	if last := y.last[t.index]; last.of == r {
+	last := &b.tables[t.index].typing
+	if last.of == r {
 		return last.typing, nil
 	}
-	now, err := y.plan.typing(t, y.table(t.index), r.Fields)
+	now, err := b.plan.typing(t, b.table(t), r.Fields)
 	if err != nil {
 		return nil, err
 	}
-	if y.last == nil {
-		y.last = map[int]lastTyping{}
-	}
-	y.last[t.index] = lastTyping{r, now}
+	*last = lastTyping{r, now}
 	return now, nil
 }
 

@@ -129,7 +129,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 		f.rebuild = rebuildDue
 	}
 	p.reader = &reader{run: r, tables: a.tables, builder: f, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
-		adder: &tableAdder{run: r, check: a.check, latest: &a.latest, tables: a.tables, settings: &a.settings, queue: queue, unfit: map[string]unfitTable{}}}
+		adder: &tableAdder{run: r, check: a.check, latest: &a.latest, tables: a.tables, settings: &a.settings, queue: queue, unfit: map[string]*feed.Error{}}}
 	p.flusher = &flusher{run: r, history: a.history, full: full, free: free, queue: queue}
 	return p
 }

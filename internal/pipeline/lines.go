@@ -235,7 +235,7 @@ func (rd *reader) addTable(flushing context.Context, m *message, n *mapping.NewT
 			return false, err
 		}
 	}
-	rd.tables.addTable(&t.fitted, t.rules)
+	rd.tables.addTable(t)
 	rd.builder.set.Grow(len(rd.tables.folders))
 	return true, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -21,71 +20,82 @@ type tableAdder struct {
 	tables   *tables
 	settings *settings
 	queue    dbQueue
-	unfit    map[string]unfitTable // by name in the stream
+	unfit    map[string]*feed.Error // why a table cannot have its settings, by what the stream says of it
 }
 
 // An addition is a table that a message needs.
 type addition struct {
 	*mapping.NewTable
 	key    []string
+	at     int // index among the run's tables
+	added  Table
 	have   schema.Table // the table in the database
 	fitted schema.Table // have, fitted to the job's settings
 	rules  fold.Options
 }
 
-// An unfitTable is a table of the stream that cannot have its settings. Asking the database again takes milliseconds a
-// line.
-type unfitTable struct {
-	needed mapping.NewTable
-	why    *feed.Error
-}
-
-// maxUnfit is how many unfit tables are remembered.
+// maxUnfit is how many tables are remembered that cannot have their settings. Asking the database again takes
+// milliseconds a line.
 const maxUnfit = 1000
 
 // add appends the table that a message needs to the run's tables, or sets the key of a table that had none. Batches that
 // were already started have no rows of it. It returns nil if the message truncates a table that does not exist. A
 // [*feed.Error] rejects the line. open has the lanes being read.
 func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *feed.Line, open map[*lane]bool) (*addition, error) {
-	if u, ok := ta.unfit[n.StreamName]; ok && reflect.DeepEqual(&u.needed, n) {
-		return nil, u.why
+	needed := fmt.Sprint(*n)
+	if why := ta.unfit[needed]; why != nil {
+		return nil, why
 	}
-	needed, t := *n, &addition{NewTable: n, key: n.Key}
+	f, t, fits := ta.tables, &addition{NewTable: n, key: n.Key}, false
 	if err := ta.find(flushing, t); err != nil {
 		return nil, t.failed(err)
 	}
 	if n.Truncates && !t.have.Exists {
 		return nil, nil
 	}
-	added, base, err := ta.plan(t)
-	switch why, refused := errors.AsType[*feed.Error](err); {
-	case refused:
+	var base *fold.Options // has the settings that the table is made of
+	if n.Table >= 0 {
+		base = &f.all[n.Table].Fold
+	} else {
+		base = &ta.cfg.Star.Fold
+	}
+	err := f.mapper.Add(n, t.key, func(table int) error {
+		t.at, t.added = table, tableOf(f.mapper.plan, table)
+		if err := ta.fit(t, base); err != nil {
+			return err
+		}
+		if fits = true; len(n.Key) > 0 || t.have.Exists {
+			return nil
+		}
+		_, err := f.mapper.Map(line, "", fold.Place{})
+		if bad, rejected := errors.AsType[*feed.Error](err); rejected {
+			return bad // a rejected line adds no table, unless the stream or the database gives its key
+		}
+		return nil
+	})
+	if why, refused := errors.AsType[*feed.Error](err); refused {
 		if len(ta.unfit) == maxUnfit {
 			clear(ta.unfit)
 		}
-		ta.unfit[n.StreamName] = unfitTable{needed, why}
-		return nil, why
-	case err != nil:
-		return nil, t.failed(err)
-	}
-	f := ta.tables
-	if len(n.Key) == 0 && !t.have.Exists { // a rejected line adds no table, unless the stream or the database gives its key
-		if _, err := f.mapper.Map(line, "", fold.Place{}); errors.As(err, new(*feed.Error)) {
-			f.mapper.Drop(f.adding)
-			return nil, err
+		if !fits { // else only this line is rejected
+			ta.unfit[needed] = why
 		}
+		return nil, why
+	}
+	if err != nil {
+		return nil, t.failed(err)
 	}
 	// From here on later attempts have the table too, whatever ends this one.
 	if n.Table >= 0 {
-		f.all[n.Table], f.have[n.Table] = added, t.have
+		f.all[n.Table], f.have[n.Table] = t.added, t.have
 		ta.settings.Tables = settingsOf(ta.cfg, f.all[:ta.check.declared]).Tables
 	} else {
-		f.all, f.have = append(f.all, added), append(f.have, t.have)
-		ta.p.AddTable(added.Name)
+		f.all, f.have = append(f.all, t.added), append(f.have, t.have)
+		ta.p.AddTable(t.added.Name)
 	}
-	if added.Fold.Appends() && !base.Appends() {
-		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
-		ta.settings.Keyless[added.Name] = true
+	if t.added.Fold.Appends() && !base.Appends() {
+		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", t.added.Name))
+		ta.settings.Keyless[t.added.Name] = true
 	}
 	if limits := &f.caps.Limits; limits.NoSchemas { // otherwise names in the database are the stream's
 		ta.settings.Names[limits.FoldName(n.Name)] = n.StreamName
@@ -159,40 +169,20 @@ func (t *addition) failed(err error) error {
 	return fmt.Errorf("table %q of the stream: %w", t.StreamName, err)
 }
 
-// plan adds the table to the mapper's plan and fits it to the job's settings. base has the settings that it was made of.
-// An error of type [*feed.Error] rejects the messages that need the table.
-func (ta *tableAdder) plan(t *addition) (added Table, base *fold.Options, err error) {
-	f := ta.tables
-	if f.adding = t.Table; t.Table >= 0 {
-		base = &f.all[t.Table].Fold
-	} else {
-		f.adding, base = len(f.all), &ta.cfg.Star.Fold
-	}
-	if _, err := f.mapper.Add(t.NewTable, t.key); err != nil {
-		return added, base, err
-	}
-	added = tableOf(f.mapper.plan, f.adding)
-	if err = ta.fit(t, &added, base); err != nil {
-		f.mapper.Drop(f.adding)
-	}
-	return added, base, err
-}
-
-// fit fits an added table to the job's settings.
-func (ta *tableAdder) fit(t *addition, added *Table, base *fold.Options) (err error) {
+// fit fits an added table to the job's settings. base has the settings that it was made of.
+func (ta *tableAdder) fit(t *addition, base *fold.Options) (err error) {
 	f := ta.tables
 	for _, other := range f.have {
 		if t.Table < 0 && t.have.FullName != "" && other.FullName == t.have.FullName {
 			return feed.Errorf(feed.BadName, "the table %q is the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip([]byte(t.StreamName)), other.Name)
 		}
 	}
-	added.Name = t.have.Name
-	added.Fold.MaxColumns = base.MaxColumns
+	t.added.Name, t.added.Fold.MaxColumns = t.have.Name, base.MaxColumns
 	t.fitted = t.have.Clone()
-	if f.mapper.whole != nil && added.AddsTo() != "" {
+	if f.mapper.whole != nil && t.added.AddsTo() != "" {
 		err = errors.New("with --tables, this job and the one of all tables would both add messages to it")
-	} else if err = f.mapper.plan.Fit(f.adding, &t.fitted); err == nil {
-		t.rules, err = f.options(added, &t.fitted)
+	} else if err = f.mapper.plan.Fit(t.at, &t.fitted); err == nil {
+		t.rules, err = f.options(&t.added, &t.fitted)
 	}
 	if err != nil {
 		return t.Refuse(t.key, err)

@@ -21,7 +21,6 @@ type tables struct {
 	constrained bool           // all batches keep their messages
 	mapper      *mapper
 	folders     fold.Folders
-	adding      int          // index of the table that is being added or whose key is being set; -1: none
 	again       bool         // there were earlier attempts
 	before      []unmetField // fields of the mapping that they missed
 	probed      int          // messages checked for an envelope
@@ -29,7 +28,7 @@ type tables struct {
 
 // newTables starts a fold for tables of a database. before are the tables of the previous attempt, or nil.
 func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tables, err error) {
-	f = &tables{run: r, adding: -1, caps: r.db.Caps(), all: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
+	f = &tables{run: r, caps: r.db.Caps(), all: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
 	if before != nil {
 		before.noteAll()
 		f.again, f.probed = true, before.probed
@@ -52,7 +51,7 @@ func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tab
 		if err != nil {
 			return nil, err
 		}
-		f.addFolder(&fitted[i], o)
+		f.folders = append(f.folders, f.newFolder(&fitted[i], o))
 	}
 	f.folders.Link()
 	for i := range f.all {
@@ -61,28 +60,22 @@ func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tab
 		}
 	}
 	f.mapper.Names = h.streamNames
-	f.mapper.UseColumns(func(table int) (schema.Table, bool) {
-		if table == f.adding {
-			return schema.Table{}, false
-		}
-		return f.folders[table].Table(), true
-	})
+	f.mapper.UseColumns(func(table int) schema.Table { return f.folders[table].Table() })
 	return f, f.folders.Nest(f.mapper.plan)
 }
 
-// addFolder appends the folder of a table.
-func (f *tables) addFolder(fitted *schema.Table, o fold.Options) {
+// newFolder returns the folder of a table.
+func (f *tables) newFolder(fitted *schema.Table, o fold.Options) *fold.Folder {
 	fitted.HasConstraints = fitted.HasConstraints || f.constrained
-	f.folders = append(f.folders, fold.NewFolder(f.names, *fitted, o))
+	return fold.NewFolder(f.names, *fitted, o)
 }
 
 // addTable adds the folder of a table that a message added, or replaces the folder of one that had no key yet.
-func (f *tables) addTable(fitted *schema.Table, o fold.Options) {
-	f.addFolder(fitted, o)
-	if last := len(f.folders) - 1; f.adding < last {
-		f.folders[f.adding], f.folders = f.folders[last], f.folders[:last]
+func (f *tables) addTable(t *addition) {
+	if t.at == len(f.folders) {
+		f.folders = append(f.folders, nil)
 	}
-	f.adding = -1
+	f.folders[t.at] = f.newFolder(&t.fitted, t.rules)
 	if !f.dryRun {
 		f.folders.Link()
 	}

@@ -296,7 +296,7 @@ func (r *Run) readMapped(names *feed.Names) (err error) {
 		return err
 	}
 	mapper := r.plan.NewMapper()
-	mapper.UseColumns(func(i int) (schema.Table, bool) { return r.folders[i].Table(), true })
+	mapper.UseColumns(func(i int) schema.Table { return r.folders[i].Table() })
 	r.changes = func(l *feed.Line, at fold.Place) ([]fold.TableChange, error) {
 		mapped, err := mapper.Map(l, "", at)
 		return mapped.Rows, err
