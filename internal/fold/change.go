@@ -34,8 +34,8 @@ type Change struct {
 	Unnumbered [][]byte   // as in [feed.Line]
 	Version    feed.Field // without a Value if the message has none
 	Declared   *Declared  // nil: the stream declares no types
-	// Nulled are the values that count as null because their columns do not admit them.
-	Nulled []Nulled
+	// Notes are about values that are not stored as they came.
+	Notes []Note
 	// Text is the message's line. If a value holds a NUL, Text holds the escape of one.
 	Text []byte
 }
@@ -44,5 +44,19 @@ type Change struct {
 // It is read-only.
 type Declared struct{ Columns map[string]schema.Column }
 
-// Nulled is a value that counts as null because its column does not admit it.
-type Nulled struct{ Table, Column, Why string }
+// A Note is about a value of a message that is not stored as it came.
+type Note struct {
+	Kind          NoteKind
+	Table, Column string // Column may be a field
+	Why           string // of Nulled
+}
+
+// NoteKind is why a value is not stored as it came.
+type NoteKind int
+
+// Why a value is not stored as it came.
+const (
+	Nulled     NoteKind = iota // it counts as null because its column does not admit it
+	KeyChanged                 // a message changed the row's key, and has neither the new nor the former value of the column
+	NameTaken                  // no path reads the field, and the column of its name has another source
+)

@@ -335,7 +335,7 @@ func (f *Folder) setNull(c *Change, i int, why *feed.Error) bool {
 	}
 	c.Fields = slices.Clone(c.Fields)
 	c.Fields[i].Kind, c.Fields[i].Value = feed.Null, null
-	c.Nulled = append(c.Nulled, Nulled{f.table.Name, fd.name, why.Detail})
+	c.Notes = append(c.Notes, Note{Nulled, f.table.Name, fd.name, why.Detail})
 	return true
 }
 

@@ -35,9 +35,7 @@ type Result struct {
 	Table   int    // index of the table that rejects the line; -1 if none does
 	Warning string // why a line that is Warned is ignored
 	Resume  []byte // value to resume from after the line, as JSON; nil for none
-	Lost    []LostValue
-	// Nulled are values that their column's type does not admit, and that count as null.
-	Nulled []fold.Nulled
+	Notes   []fold.Note
 	// Discriminator groups messages that match no table.
 	Discriminator Discriminator
 }
@@ -51,21 +49,6 @@ type Discriminator struct {
 
 // Value returns the beginning of the value's text.
 func (d *Discriminator) Value() string { return feed.Clip(d.value) }
-
-// A LostValue is a value that is not stored, of a column or of a field.
-type LostValue struct {
-	Table, Name string
-	Why         Loss
-}
-
-// A Loss is why a value is not stored.
-type Loss int
-
-// Why a value is not stored.
-const (
-	KeyChanged Loss = iota // a message changed the row's key, and has neither the new nor the former value of the column
-	NameTaken              // no path reads the field, and the column of its name has another source
-)
 
 // An UnmatchedEndsRunError ends a run: no table matches a message, and the mapping has `unmatched: fail`.
 type UnmatchedEndsRunError struct{ Detail string }
@@ -140,7 +123,7 @@ func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error)
 	}
 	msg.line, msg.place, msg.source = l, at, source
 	fate, err := m.fate(msg)
-	out := Result{Fate: fate, Table: -1, Lost: m.rows.lost, Nulled: m.rows.nulled, Warning: msg.Warning, Resume: msg.Resume}
+	out := Result{Fate: fate, Table: -1, Notes: m.rows.notes, Warning: msg.Warning, Resume: msg.Resume}
 	if fate == NoTable && err == nil {
 		out.Discriminator = m.discriminator(msg)
 		err = m.plan.unmatchedError(&out.Discriminator)

@@ -40,8 +40,7 @@ type rowBuilder struct {
 	fields       []feed.Field
 	bytes        []byte // buffer for values that are not part of the line
 	unknownNames fieldNumbers
-	lost         []LostValue
-	nulled       []fold.Nulled
+	notes        []fold.Note
 	tables       []tableMemory
 	metaValue    feed.Field // buffer for a meta value
 }
@@ -70,8 +69,7 @@ func (b *rowBuilder) begin() {
 	clear(b.changes)
 	clear(b.referenced.changes)
 	b.changes, b.referenced.changes, b.referenced.keys = b.changes[:0], b.referenced.changes[:0], b.referenced.keys[:0]
-	b.fields, b.bytes, b.lost = b.fields[:0], b.bytes[:0], b.lost[:0]
-	b.nulled = b.nulled[:0]
+	b.fields, b.bytes, b.notes = b.fields[:0], b.bytes[:0], b.notes[:0]
 	b.cast.Reset()
 }
 
@@ -375,7 +373,7 @@ func (b *rowBuilder) setNull(t *tablePlan, column, why string, v *feed.Field) bo
 		return false
 	}
 	v.Kind, v.Value = feed.Null, null
-	b.nulled = append(b.nulled, fold.Nulled{Table: t.spec.Name, Column: column, Why: why})
+	b.notes = append(b.notes, fold.Note{Kind: fold.Nulled, Table: t.spec.Name, Column: column, Why: why})
 	return true
 }
 
@@ -508,7 +506,7 @@ func (b *rowBuilder) noteLostColumns(t *tablePlan, c *fold.Change) {
 	}
 	for i := range now.Columns {
 		if col := &now.Columns[i]; !has[i] && !col.Key && !col.Generated && !col.Serial && !col.Hidden && col.Stamp == schema.NoStamp {
-			b.lost = append(b.lost, LostValue{t.spec.Name, col.Name, KeyChanged})
+			b.notes = append(b.notes, fold.Note{Kind: fold.KeyChanged, Table: t.spec.Name, Column: col.Name})
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (f *fieldPlan) isUsed(number int32) bool { return number >= 0 && f.used[num
 // source.
 func (b *rowBuilder) noteLost(t *tablePlan, number int32) {
 	if t.fields.nameOnly[number] {
-		b.lost = append(b.lost, LostValue{t.spec.Name, t.fields.names.Name(number), NameTaken})
+		b.notes = append(b.notes, fold.Note{Kind: fold.NameTaken, Table: t.spec.Name, Column: t.fields.names.Name(number)})
 	}
 }
 

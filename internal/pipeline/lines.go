@@ -262,7 +262,7 @@ func (rd *reader) foldOnce(m *message) verdict {
 			return verdict{}
 		}
 	}
-	if line.Err == nil && rd.tables.mapper.plan.IsPlain() && rd.tables.probed < envelopeProbes {
+	if line.Err == nil && rd.cfg.IsPlain() && rd.tables.probed < envelopeProbes {
 		rd.warnEnvelope(l, line.Text, place.Line)
 	}
 	table, err := rd.tables.add(rd.builder.set, line, l.name, place)

@@ -11,27 +11,24 @@ import (
 	"github.com/weirsync/weir/internal/status"
 )
 
-// noteNulled counts values that count as null, and warns of the first value of each column.
-func (r *run) noteNulled(values []fold.Nulled) {
-	for _, v := range values {
-		if first := r.p.Note(status.Nulled, v.Table+"."+v.Column, 1); first {
-			r.cfg.Log.Warn(fmt.Sprintf("table %q, column %q: a value that does not fit is stored as NULL (the first one; the summary counts them): %s", v.Table, v.Column, v.Why))
-		}
-	}
+// noteTexts are the warnings of notes.
+var noteTexts = map[fold.NoteKind]string{
+	fold.Nulled:     "table %q, column %q: a value that does not fit is stored as NULL (the first one; the summary counts them): ",
+	fold.KeyChanged: "table %q: a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)",
+	fold.NameTaken:  "table %q: the field %q is ignored: the column of that name has another source. Name a column for the field, or rename that one",
 }
 
-// noteLost counts values of a line that are not kept, and warns of the first of each name. It is called after the line
+// note counts values that are not stored as they came, and warns of the first of each name. It is called after the line
 // was folded, because until then the line may be rejected or mapped again.
-func (r *run) noteLost(values []mapping.LostValue) {
+func (r *run) note(values []fold.Note) {
 	for _, v := range values {
-		if first := r.p.Note(status.Lost, v.Table+"."+v.Name, 1); !first {
-			continue
+		kind := status.Lost
+		if v.Kind == fold.Nulled {
+			kind = status.Nulled
 		}
-		text := "a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)"
-		if v.Why == mapping.NameTaken {
-			text = "the field %q is ignored: the column of that name has another source. Name a column for the field, or rename that one"
+		if first := r.p.Note(kind, v.Table+"."+v.Column, 1); first {
+			r.cfg.Log.Warn(fmt.Sprintf(noteTexts[v.Kind], v.Table, v.Column) + v.Why)
 		}
-		r.cfg.Log.Warn(fmt.Sprintf("table %q: "+text, v.Table, v.Name))
 	}
 }
 
@@ -121,7 +118,7 @@ func (f *tables) unmet() (unmet []unmetField, named []string) {
 	for _, u := range f.mapper.UnresolvedPaths() {
 		option := u.By
 		switch {
-		case f.mapper.plan.Mapping().File == "": // without a config file, a flag sets it
+		case f.cfg.plan.Mapping().File == "": // without a config file, a flag sets it
 			option = "--" + strings.ReplaceAll(u.By, "_", "-")
 			if u.By == "ignore" {
 				option = "--envelope"
@@ -136,5 +133,5 @@ func (f *tables) unmet() (unmet []unmetField, named []string) {
 			unmet = append(unmet, of)
 		}
 	}
-	return unmet, append(named, f.mapper.plan.Fields()...)
+	return unmet, append(named, f.cfg.plan.Fields()...)
 }

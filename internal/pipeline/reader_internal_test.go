@@ -43,7 +43,7 @@ func TestReader_PanicOfHandingOver(t *testing.T) {
 			c, p := &Config{}, status.New()
 			testcheck.NoError(t, c.Map(&mapping.Mapping{Tables: []mapping.Table{{Name: "t", Key: []string{"id"}}}}, nil, schema.Limits{}))
 			r := newRun(c, nil, nil, p)
-			f := &batchBuilder{full: full, free: free, limits: limitsOf(c, false), tables: &tables{run: r, mapper: r.newMapper(c.plan, nil)}, settings: &settings{}, open: map[*lane]bool{}}
+			f := &batchBuilder{full: full, free: free, limits: limitsOf(c, false), tables: &tables{run: r, mapper: c.plan.NewMapper()}, settings: &settings{}, open: map[*lane]bool{}}
 			rd := &reader{run: r, tables: f.tables, builder: f, scans: &scanPool{events: make(chan *event, 1)}}
 			if e != nil {
 				e.ready <- struct{}{}

@@ -60,7 +60,7 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 		base = &ta.cfg.Star.Fold
 	}
 	err := f.mapper.Add(n, t.key, func(table int) error {
-		t.at, t.added = table, tableOf(f.mapper.plan, table)
+		t.at, t.added = table, tableOf(f.cfg.plan, table)
 		if err := ta.fit(t, base); err != nil {
 			return err
 		}
@@ -179,9 +179,9 @@ func (ta *tableAdder) fit(t *addition, base *fold.Options) (err error) {
 	}
 	t.added.Name, t.added.Fold.MaxColumns = t.have.Name, base.MaxColumns
 	t.fitted = t.have.Clone()
-	if f.mapper.whole != nil && t.added.AddsTo() != "" {
+	if f.whole != nil && t.added.AddsTo() != "" {
 		err = errors.New("with --tables, this job and the one of all tables would both add messages to it")
-	} else if err = f.mapper.plan.Fit(t.at, &t.fitted); err == nil {
+	} else if err = f.cfg.plan.Fit(t.at, &t.fitted); err == nil {
 		t.rules, err = f.options(&t.added, &t.fitted)
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -19,7 +20,8 @@ type tables struct {
 	all         []Table        // the run's tables; those that messages added in this attempt come last
 	have        []schema.Table // the tables as the database has them
 	constrained bool           // all batches keep their messages
-	mapper      *mapper
+	mapper      *mapping.Mapper
+	whole       *mapping.Mapper // of the mapping that the run's was selected from; nil: that one is complete
 	folders     fold.Folders
 	again       bool         // there were earlier attempts
 	before      []unmetField // fields of the mapping that they missed
@@ -34,7 +36,10 @@ func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tab
 		f.again, f.probed = true, before.probed
 		f.before, _ = before.unmet()
 	}
-	f.mapper = r.newMapper(r.cfg.plan, r.cfg.whole)
+	f.mapper = r.cfg.plan.NewMapper()
+	if r.cfg.whole != nil {
+		f.whole = r.cfg.whole.NewMapper()
+	}
 	if r.cfg.Restart.Rebuild && !h.hasWritten {
 		have = slices.Clone(have)
 		for i := range have {
@@ -55,13 +60,13 @@ func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tab
 	}
 	f.folders.Link()
 	for i := range f.all {
-		if parent, _ := f.mapper.plan.Parent(i); parent >= 0 && !f.caps.Children {
+		if parent, _ := f.cfg.plan.Parent(i); parent >= 0 && !f.caps.Children {
 			return nil, sink.LacksError{Does: "write child tables"}
 		}
 	}
 	f.mapper.Names = h.streamNames
 	f.mapper.UseColumns(func(table int) schema.Table { return f.folders[table].Table() })
-	return f, f.folders.Nest(f.mapper.plan)
+	return f, f.folders.Nest(f.cfg.plan)
 }
 
 // newFolder returns the folder of a table.
@@ -87,9 +92,19 @@ func (f *tables) fit(tables []schema.Table) ([]schema.Table, error) {
 	var faults []error
 	for i := range tables {
 		fitted[i] = tables[i].Clone()
-		faults = append(faults, f.mapper.same(tables[:i], tables[i].FullName), f.mapper.plan.Fit(i, &fitted[i]))
+		faults = append(faults, f.same(tables[:i], tables[i].FullName), f.cfg.plan.Fit(i, &fitted[i]))
 	}
 	return fitted, errors.Join(faults...)
+}
+
+// same returns an error if a table is another name of one of the tables before it.
+func (f *tables) same(before []schema.Table, fullName string) error {
+	at := slices.IndexFunc(before, func(t schema.Table) bool { return t.FullName == fullName })
+	if at < 0 || fullName == "" { // it was not looked up in a database
+		return nil
+	}
+	of := f.cfg.plan.Table(len(before))
+	return &mapping.Fault{File: f.cfg.plan.Mapping().File, Pos: of.Pos, Text: fmt.Sprintf("%q and %q are one table of the database: make them one table here", f.cfg.plan.Table(at).Name, of.Name)}
 }
 
 // options returns the fold's options for a table of the job, as the database has it.
@@ -130,30 +145,49 @@ func (f *tables) add(s *set, l *feed.Line, source string, at fold.Place) (table 
 	if l.Err != nil && !(l.Null && f.isStream()) {
 		return f.noTable(), l.Err
 	}
-	changes, table, err := f.mapper.changes(l, source, at)
+	r, err := f.result(l, source, at)
 	if err != nil {
+		return r.Table, err
+	}
+	if table, err = f.folders.Add(s.Set, r.Rows, at); err != nil {
 		return table, err
 	}
-	if table, err = f.folders.Add(s.Set, changes, at); err != nil {
-		return table, err
+	for i := range r.Rows {
+		f.note(r.Rows[i].Notes)
 	}
-	for i := range changes {
-		f.noteNulled(changes[i].Nulled)
+	if r.Resume != nil && f.cfg.Resume != nil {
+		s.resume(r.Resume)
 	}
-	if f.mapper.resume != nil && f.cfg.Resume != nil {
-		s.resume(f.mapper.resume)
-	}
-	if len(changes) > 0 {
-		f.noteNulled(f.mapper.nulled)
-		f.noteLost(f.mapper.lost)
+	if len(r.Rows) > 0 {
+		f.note(r.Notes)
 	}
 	return table, nil
+}
+
+// result returns what a line does. The line was scanned without an error, or is null in a stream. source is the name of
+// its source. A [*feed.Error] rejects the line; any other error ends the run. The result is valid until the next call.
+func (f *tables) result(l *feed.Line, source string, at fold.Place) (mapping.Result, error) {
+	if f.whole != nil {
+		r, err := f.whole.MapAlone(l, source, at)
+		_, truncates := err.(*mapping.NewTable) // a table whose key is not known yet
+		if err == nil {
+			f.notePassed(&r)
+		}
+		if !truncates && (err != nil || len(r.Rows) == 0) {
+			return mapping.Result{Table: -1, Resume: r.Resume}, err // the table may not be part of this run
+		}
+	}
+	r, err := f.mapper.Map(l, source, at)
+	if err == nil && f.whole == nil { // otherwise whole has counted it
+		f.notePassed(&r)
+	}
+	return r, err
 }
 
 // prefetch loads the memory that folding the next lines will touch into the CPU cache, if fields are columns. at is the
 // index of the current line.
 func (f *tables) prefetch(s *set, lines []feed.Line, at int) {
-	if f.mapper.plan.IsPlain() {
+	if f.cfg.plan.IsPlain() {
 		f.folders[0].CPUPrefetch(s.Batches[0], lines, at)
 	}
 }
@@ -167,7 +201,7 @@ func (f *tables) noTable() int {
 }
 
 // isStream reports whether the lines are a change stream, in which a line null follows the message that removed the row.
-func (f *tables) isStream() bool { return f.mapper.plan.Mapping().Envelope != nil }
+func (f *tables) isStream() bool { return f.cfg.plan.Mapping().Envelope != nil }
 
 // noteAll reports what this attempt did not store as it came.
 func (f *tables) noteAll() {
