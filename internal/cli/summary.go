@@ -15,6 +15,9 @@ import (
 	"github.com/weirsync/weir/internal/status"
 )
 
+// manyWrites is how often each row is written from which on a larger buffer is advised.
+const manyWrites = 2
+
 // summarize prints the result of a run.
 func (e *env) summarize(o *settings.Spec, plan *settings.Plan, p *status.Progress, err error) {
 	p.End(err)
@@ -32,6 +35,9 @@ func (e *env) summarize(o *settings.Spec, plan *settings.Plan, p *status.Progres
 		return
 	}
 	e.log.Info(e.wrapped(summaryText(&s)), plainField, "summary", "status", s)
+	if s.WritesPerRow >= manyWrites {
+		e.log.Info(fmt.Sprintf("each row was written %.1f times: a larger --buffer, or a file sorted by its key, writes it once", s.WritesPerRow))
+	}
 	notesTo(func(text string, warn bool) { logNote(e.log, text, warn) }, &s, plan)
 	if s.Rejected > 0 && o.Rejects.To != pipeline.FailRejects { // the error names the line
 		e.log.Warn(rejectedText(o, &plan.Job, &s), "rejected", s.Rejected, "lines", s.Lines)

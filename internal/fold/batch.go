@@ -4,6 +4,7 @@ package fold
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -111,6 +112,17 @@ const relativeMark = '+'
 
 // Rows returns the number of rows.
 func (b *Batch) Rows() int { return len(b.rows.all) }
+
+// Hashes returns a hash of each row's key, which is the same in all batches of the process; without a key nothing.
+func (b *Batch) Hashes() iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for i := range b.rows.all {
+			if h := b.rows.all[i].hash; h != 0 && !yield(h) {
+				return
+			}
+		}
+	}
+}
 
 // Bytes returns the memory that the content uses.
 func (b *Batch) Bytes() int {

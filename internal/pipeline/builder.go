@@ -109,6 +109,7 @@ func (f *batchBuilder) handOver(flushing context.Context) error {
 		s.first, s.period, s.urgent = time.Time{}, 0, false
 		return nil
 	}
+	s.filled = int64(s.Bytes()) >= f.limits.bytes
 	settings, err := f.settings.text()
 	if err != nil {
 		return err

@@ -83,7 +83,10 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 		f.history.pruned = start
 	}
 	took := time.Since(start)
-	f.p.Flushed(flushed(s.Set, &res, took))
+	if s.filled {
+		f.history.rewrites.add(s.Set)
+	}
+	f.p.Flushed(f.flushed(s.Set, &res, took))
 	s.reset()
 	f.free <- s
 	if n := len(res.Refused); n > 0 {
@@ -105,15 +108,15 @@ func (f *flusher) resume(s *set) error {
 }
 
 // flushed returns the counts of a flush.
-func flushed(s *fold.Set, res *sink.Result, took time.Duration) status.Flush {
-	f := status.Flush{Took: took, Rows: s.Rows(), Tables: make([]status.TableCounts, len(s.Batches))}
+func (f *flusher) flushed(s *fold.Set, res *sink.Result, took time.Duration) status.Flush {
+	done := status.Flush{Took: took, Rows: s.Rows(), WritesPerRow: f.history.rewrites.perRow(), Tables: make([]status.TableCounts, len(s.Batches))}
 	for i, b := range s.Batches {
-		f.Tables[i] = status.TableCounts{Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows())}
+		done.Tables[i] = status.TableCounts{Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows())}
 		if res.Tables != nil { // nil if nothing was written
-			f.Tables[i].Rows = status.Rows(res.Tables[i])
+			done.Tables[i].Rows = status.Rows(res.Tables[i])
 		}
 	}
-	return f
+	return done
 }
 
 // flushOf returns the flush that writes a set.

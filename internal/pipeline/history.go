@@ -29,10 +29,11 @@ type history struct {
 
 	hasWritten bool      // the job has written to the tables; owned by the flusher
 	pruned     time.Time // when old rejects were last removed; owned by the flusher
+	rewrites   rewrites  // owned by the flusher
 }
 
 func newHistory(tables []Table) *history {
-	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, counted: map[string]int64{}, fences: fences{times: map[string]int{}}}
+	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, counted: map[string]int64{}, fences: fences{times: map[string]int{}}, rewrites: rewrites{rows: map[sampledRow]bool{}}}
 }
 
 // maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a rewind. A server that is

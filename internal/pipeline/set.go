@@ -17,6 +17,7 @@ type set struct {
 	lanes   []setLane
 	ended   []*lane // claims to release when the set is committed
 	rebuild bool    // the tables are emptied first
+	filled  bool    // its memory was full
 	// resumes are the resume values of the source, as JSON, in order. They are passed on once the set is committed.
 	resumes     [][]byte
 	resumeBytes int

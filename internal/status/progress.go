@@ -100,9 +100,11 @@ func (p *Progress) Searching(at sink.Searching) {
 
 // A Flush is a committed flush.
 type Flush struct {
-	Took   time.Duration
-	Rows   int           // of all tables
-	Tables []TableCounts // in the order of the tables
+	Took time.Duration
+	Rows int // of all tables
+	// WritesPerRow is how often the run has written each row, on average, in batches that filled their memory; 0: none did.
+	WritesPerRow float64
+	Tables       []TableCounts // in the order of the tables
 }
 
 // Flushed counts a flush.
@@ -114,6 +116,7 @@ func (p *Progress) Flushed(f Flush) {
 		all.add(&f.Tables[i])
 	}
 	p.state.Batches++
+	p.state.WritesPerRow = f.WritesPerRow
 	p.state.LastFlush = &Flushed{At: now(), Seconds: f.Took.Seconds(), Rows: all.Written(), Messages: all.Messages}
 	p.state.LastCommit, p.trouble, p.unreachable = p.state.LastFlush.At, Stall{}, Stall{}
 	p.mu.Unlock()

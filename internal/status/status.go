@@ -175,11 +175,13 @@ type Kafka struct {
 
 // Flushes counts what was written to the database.
 type Flushes struct {
-	Batches    int64            `json:"batches"`
-	Writing    *Writing         `json:"flushing,omitempty"` // nil: no flush is running
-	LastFlush  *Flushed         `json:"last_flush,omitempty"`
-	LastCommit time.Time        `json:"last_commit,omitzero"` // by this run or an earlier one
-	Retries    map[string]int64 `json:"retries"`              // of database calls, by reason
+	Batches int64 `json:"batches"`
+	// WritesPerRow is how often each row was written, on average, in batches that filled their memory; 0: none did.
+	WritesPerRow float64          `json:"writes_per_row,omitempty"`
+	Writing      *Writing         `json:"flushing,omitempty"` // nil: no flush is running
+	LastFlush    *Flushed         `json:"last_flush,omitempty"`
+	LastCommit   time.Time        `json:"last_commit,omitzero"` // by this run or an earlier one
+	Retries      map[string]int64 `json:"retries"`              // of database calls, by reason
 }
 
 // Writing is the current flush.
