@@ -48,6 +48,9 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 	rd.builder.set = <-rd.builder.free
 	defer rd.p.Step(false)
 	err := rd.guard(func() error { return rd.foldAll(reading, flushing) })
+	if flushing.Err() != nil && errors.Is(rd.failed, context.Canceled) {
+		rd.failed = nil // because the flusher has failed
+	}
 	if err == nil || flushing.Err() != nil {
 		return nil // the flusher reports the error
 	}

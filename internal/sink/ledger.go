@@ -152,6 +152,9 @@ func Grow(have *schema.Table, b *fold.Batch) ([]schema.Growth, error) {
 	grown, err := have.Grow(&b.Limits, &b.Table, b.Names)
 	switch err := err.(type) {
 	case *schema.MissingError:
+		if !err.Made { // the user's own: its field has no column from now on
+			return nil, ChangedError{fmt.Errorf("table %q: %w", b.Table.Name, err)}
+		}
 		return nil, DroppedError{Table: b.Table.Name, Column: err.Column}
 	case *schema.HeldError:
 		return nil, ChangedError{Err: err}

@@ -77,7 +77,10 @@ func (e *HeldError) Error() string {
 }
 
 // A MissingError means that a column was dropped for which a batch has values.
-type MissingError struct{ Column string }
+type MissingError struct {
+	Column string
+	Made   bool // by weir, or the table's timestamps
+}
 
 func (e *MissingError) Error() string { return fmt.Sprintf("column %q is missing", e.Column) }
 
@@ -113,7 +116,7 @@ func (t *Table) Grow(l *Limits, want *Table, named func(column int) bool) (grown
 		case w.Generated || !w.Stored() || !w.Own && !w.Typed && at >= 0:
 		case at < 0 && !w.New:
 			if w.Stamp != NoStamp || named(i) {
-				return nil, &MissingError{w.Name}
+				return nil, &MissingError{w.Name, w.Own || w.Typed || w.Stamp != NoStamp}
 			}
 		case at < 0 && w.Type == Any && !l.Untyped: // no value has decided its type yet
 		case at < 0:
