@@ -86,16 +86,18 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 		return nil, t.failed(err)
 	}
 	// From here on later attempts have the table too, whatever ends this one.
+	if t.added.Fold.Appends() && !base.Appends() {
+		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", t.added.Name))
+		if n.Table < 0 { // the settings have the keys of the others
+			ta.settings.Keyless[t.added.Name] = true
+		}
+	}
 	if n.Table >= 0 {
 		f.all[n.Table], f.have[n.Table] = t.added, t.have
 		ta.settings.Tables = settingsOf(ta.cfg, f.all[:ta.check.declared]).Tables
 	} else {
 		f.all, f.have = append(f.all, t.added), append(f.have, t.have)
 		ta.p.AddTable(t.added.Name)
-	}
-	if t.added.Fold.Appends() && !base.Appends() {
-		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", t.added.Name))
-		ta.settings.Keyless[t.added.Name] = true
 	}
 	if limits := &f.caps.Limits; limits.NoSchemas { // otherwise names in the database are the stream's
 		ta.settings.Names[limits.FoldName(n.Name)] = n.StreamName
