@@ -1,4 +1,5 @@
-// Package fold merges the messages of a feed into batches: one row per key, with the last value for each column.
+// Package fold merges the messages of a feed into batches: one row per key, with what the rules of its table make of
+// each column's values.
 package fold
 
 import (

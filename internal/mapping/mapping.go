@@ -67,6 +67,7 @@ type Table struct {
 // A Nest says where the rows of a table are nested in messages.
 type Nest struct {
 	// Each is an array or object with a row in each element, in the row of table Of, or in the message if Of is "". The
+	// zero path: a message is one row.
 	Each   paths.Path        `key:"each" help:"path of an array or object: each element is a row"`
 	Of     string            `key:"of" filled:"yes" help:"parent table: ‘each’ is in its row, and deleting that row deletes these"`
 	Set    Set               `key:"set" words:"replace merge" help:"‘replace’: the array is the complete set of rows; ‘merge’: its elements are updates" default:"replace"`

@@ -14,7 +14,8 @@ import (
 // claimChunk is how many sources are claimed at a time, because each claim is a round trip.
 const claimChunk = 200
 
-// A claimer claims lanes before they are opened, and returns where they continue. It is the opener's.
+// A claimer claims lanes that a source has opened, before they are begun, and returns where they continue. It is the
+// opener's.
 type claimer struct {
 	*run
 	check   *resumeCheck
@@ -22,7 +23,7 @@ type claimer struct {
 	inGroup bool // the consumer group assigns the run's lanes
 
 	starts   []start           // not claimed yet
-	claimed  map[string]*start // not opened yet; nil: there is nothing to read
+	claimed  map[string]*start // not begun yet; nil: there is nothing to read
 	finished int64             // sources that an earlier run read to their ends
 	rejected int64             // lines of these sources that were rejected then
 }

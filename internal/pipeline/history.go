@@ -15,7 +15,7 @@ import (
 type history struct {
 	tables      []Table // as the database names them; those that messages added come last
 	declared    int     // how many of them are configured
-	constrained bool    // a table has rejected a row
+	constrained bool    // a table that seemed to have no constraints has rejected a row: all batches keep their messages
 	rewinds     rewinds
 	fences      fences
 	ends        map[string]int64 // end offsets of a catalog's lanes when the run began

@@ -44,8 +44,8 @@ type lane struct {
 	begun    source.Begun  // as the source reports it
 	begin    position      // of the first line
 	period   time.Duration // longest that a line waits to be written; 0: no limit
-	// urgent keeps period even while more lines are waiting to be read. Otherwise a batch is filled until no more lines
-	// are waiting, for [catchUpPeriod] at most.
+	// urgent: a set is due after period even while more lines wait to be read. Otherwise it is then due only after
+	// [catchUpPeriod].
 	urgent bool
 
 	reading laneReading // owned by the reader
@@ -151,7 +151,7 @@ func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error 
 	}
 }
 
-// begin claims a lane that a source opened. It returns nil if there is nothing to read.
+// begin claims a lane that a source opened, and begins it at its checkpoint. It returns nil if there is nothing to read.
 func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 	s, err := o.claimer.claim(ctx, e.Lane)
 	if err != nil || s == nil {

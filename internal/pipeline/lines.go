@@ -96,7 +96,7 @@ func (rd *reader) moveTo(e *event, at int) {
 type verdict struct {
 	fate  fate
 	table *mapping.NewTable // the table to add, if needsTable
-	err   error             // ends the lane; after the line if the line is done
+	err   error             // ends the attempt's reading; after the line if the line is done
 }
 
 type fate int

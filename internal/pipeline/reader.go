@@ -112,7 +112,8 @@ func (rd *reader) end(reading, flushing context.Context) error {
 	return rd.builder.handOver(flushing)
 }
 
-// next waits for an event. It returns nil if the current set is due first. more is false after the last event.
+// next returns the next event. A set that is due is handed over first, and if nothing arrives for a while, any set may
+// be; then e is nil, and the caller calls again. more is false after the last event.
 func (rd *reader) next(flushing context.Context) (e *event, more bool, err error) {
 	var due <-chan time.Time
 	s := rd.builder.set

@@ -72,7 +72,7 @@ func (p *scanPool) run(produce func() error) {
 	close(p.events)
 }
 
-// put adds an event of a lane, until folding ends. It may be called by several goroutines. When reading ends, lines
+// put adds an event of a lane, until folding ends. Only the opener calls it. When reading ends, lines
 // that are not due yet are added at once, unless they can be read again.
 func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Event) (err error) {
 	if of.Kind != source.Data {

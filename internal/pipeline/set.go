@@ -18,7 +18,8 @@ type set struct {
 	ended   []*lane // claims to release when the set is committed
 	rebuild bool    // the tables are emptied first
 	filled  bool    // its memory was full
-	// resumes are the resume values of the source, as JSON, in order. They are passed on once the set is committed.
+	// resumes are the values from which an envelope says that its source can be resumed, as JSON, in order. They are
+	// printed once the set is committed. The values of --resume-field are in the marks of lanes.
 	resumes     [][]byte
 	resumeBytes int
 }

@@ -177,7 +177,7 @@ type Checkpoint struct {
 	Mark   string // what else the source needs to resume; "": it is read from its start
 	// Rejected is how many of the lines were rejected.
 	Rejected int64
-	// Settings are the fold settings that applied to the lines, in the job package's format.
+	// Settings are the fold settings that applied to the lines, as package pipeline writes them.
 	Settings string
 
 	// Only Claims set these:

@@ -29,8 +29,8 @@ type Event struct {
 	Begin func(ctx context.Context, from Point) (Lane, error)
 	// Block is set for Data. The receiver owns it until Release.
 	Block *Block
-	// Reached is set for Barrier. It is called once, with the point to resume after. A job calls it when all lines
-	// before the Barrier are committed, on the goroutine that folds lines, so it must not block. A spool calls it when
+	// Reached is set for Barrier. It is called once, with the point to resume after. The pipeline calls it when all
+	// lines before the Barrier are committed, on the goroutine that folds lines, so it must not block. A spool calls it when
 	// they are on disk, with only Resume set. For a spool, and for a lane that was not begun, the goroutine that calls
 	// Next calls it. It is not called if the run ends first.
 	Reached func(Point)
@@ -61,7 +61,7 @@ type Point struct {
 	Resume string // the value after which the feed resumes
 }
 
-// A Lane is a lane that was begun. Everything else that a job may ask it is in optional interfaces, which [As] finds:
+// A Lane is a lane that was begun. Everything else that the pipeline may ask it is in optional interfaces, which [As] finds:
 // [Sized], [Lagging], [Acker], [Dropper], [Addressed].
 type Lane interface {
 	Begun() Begun

@@ -56,9 +56,9 @@ func As[T any](l Lane) (part T, ok bool) {
 	}
 }
 
-// Optional interfaces of a [Source]. The job finds them by type assertion.
+// Optional interfaces of a [Source]. The pipeline finds them by type assertion.
 
-// A Catalog knows its lanes as soon as it is open, before it offers them. Every Divided source is one.
+// A Catalog knows its lanes as soon as it is open, before it offers them. Every source of type [Partition] is one.
 type Catalog interface {
 	Source
 	Lanes() []string

@@ -41,22 +41,22 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 	return 0, fmt.Errorf("the folder %s holds %s of lines that were read before others that are in the table now: sync %s/*.jsonl by themselves, or remove them", path, quantity.BinaryBytes(held), path)
 }
 
-// A queueCursor is the content of a queue's [source.Cursor].
-type queueCursor struct {
+// A logCursor is the content of the [source.Cursor] of a spooled lane.
+type logCursor struct {
 	Spool string `json:"spool"` // the log's ID
 	At    int64  `json:"at"`
 }
 
 // cursor returns the cursor for an offset in the log.
 func (l *Log) cursor(at int64) source.Cursor {
-	text, _ := json.Marshal(queueCursor{l.Meta.ID, at}) // a string and a number cannot fail
+	text, _ := json.Marshal(logCursor{l.Meta.ID, at}) // a string and a number cannot fail
 	return source.Cursor(text)
 }
 
 // readCursor decodes a cursor. In a cursor of another kind of source, Spool is "".
-func readCursor(c source.Cursor) (q queueCursor) {
+func readCursor(c source.Cursor) (q logCursor) {
 	if c == "" || json.Unmarshal([]byte(c), &q) != nil {
-		return queueCursor{}
+		return logCursor{}
 	}
 	return q
 }

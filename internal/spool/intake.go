@@ -47,7 +47,8 @@ func (w *intake) mark(m mark) {
 	signal(w.k.log.grown)
 }
 
-// ahead returns the mark at an offset, and removes it unless it is the last one. Then lines follow up to to.
+// ahead returns the mark at an offset, zero if there is none, and removes it unless it is the end. If the mark has no
+// event and no error, the lines up to to can be read.
 func (w *intake) ahead(at int64) (m mark, to int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

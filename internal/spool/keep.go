@@ -59,7 +59,7 @@ const (
 )
 
 // A Keeper is a source that keeps the lines of another one, which has one lane, in a log on disk. If there is a folder
-// for [Captures], the log's segments end there.
+// for [Captures], committed segments are compressed into it.
 //
 // With a folder for a spool, an [intake] appends lines to the log, and Next reads them from there. Offsets are then
 // positions in the log, in which the lines of all connections and runs follow each other. Without one, Next appends

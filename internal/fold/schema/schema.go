@@ -80,6 +80,8 @@ type Table struct {
 	// HasConstraints: the database may reject a row for reasons that only it knows, such as CHECK, triggers, foreign
 	// keys, other unique indexes or entries too long for an index. A batch for such a table, or for one with a column
 	// that is Judged, keeps its messages, so a rejected row can be retried message by message.
+	// The fold also sets it for other tables whose messages must be kept ([fold.Folders.Link]), and clears it for elements
+	// of sets.
 	HasConstraints bool
 	// ForeignKeys are the foreign keys that weir made, or will make with the table. They do not count for
 	// [Table.HasConstraints] and [Table.Made].

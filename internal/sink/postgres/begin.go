@@ -51,8 +51,9 @@ func (p *part) fit() (err error) {
 // arrayNulls makes a null in an array NULL, whatever the role's settings; else it may be the text NULL.
 const arrayNulls = "SET LOCAL array_nulls = on"
 
-// begin starts a flush's transaction, with the durability that the user asked for. The fence comes first: a commit
-// whose reply was lost may still be in progress, and the fence then waits for it.
+// begin adds the statements before the rows: BEGIN with the durability that the user asked for, settings, weir's own
+// tables if they are missing, the fence, locks, and changes of the tables. The fence precedes every access to the
+// tables: a commit whose reply was lost may still be in progress, and the fence then waits for it.
 func (a *attempt) begin() {
 	d, s := a.d, a.script
 	s.begin(commitLevels[d.opt.Level])

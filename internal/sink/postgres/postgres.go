@@ -2,7 +2,7 @@
 //
 // A flush is one string of statements with the rows after it, and the server replies at the COMMIT: one round trip,
 // whatever its size and the number of its tables, unless rows are read first (versions, repeated rows), tables are
-// emptied, or the flush is resent or split into pieces. The string begins with the fence. For each table it copies the
+// emptied, or the flush is resent or split into pieces. The string begins with settings and the fence. For each table it copies the
 // rows into the table, or into a staging table, from which an upsert or a MERGE writes those that change.
 //
 // A flush goes through the files in this order. flush.go tries it until it is written. begin.go adapts the tables

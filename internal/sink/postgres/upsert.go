@@ -96,8 +96,8 @@ func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only && !u.guar
 // maxFills is how many fills one MERGE writes: it has an action for each.
 const maxFills = 16
 
-// mergeSQL returns the MERGE of staged rows with the fills of some numbers. It joins them once, and writes as it reads: no row is read
-// twice, however large the table. A row that another session deletes meanwhile, or gives another key, is inserted. A
+// mergeSQL returns the MERGE of the staged rows whose fill is in [from, to). It joins staged rows and table once, and
+// writes as it reads: no row is read twice, however large the table. A row that another session deletes meanwhile, or gives another key, is inserted. A
 // key that another session inserts is an error; the flush is then resent. In a reused staging table a short row may be
 // on an earlier page, so the rows are sorted.
 func (u *upsert) mergeSQL(from, to int) string {
@@ -146,7 +146,7 @@ func (u *upsert) raced(set []assignment) []assignment {
 	return set
 }
 
-// orRaced returns a column's value, and records if a condition does not hold: see [upsert.merged].
+// orRaced returns a column's value, and records if a condition does not hold: see [upsert.statements].
 func orRaced(holds, value string) string {
 	return fmt.Sprintf("CASE WHEN CASE WHEN %s THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN %s END", holds, value)
 }

@@ -40,7 +40,7 @@ type Setup struct {
 	Fit func(*schema.Limits, *schema.Table) error
 }
 
-// A Run is a run of weir, reduced to the minimum of what the job package does.
+// A Run is a run of weir, reduced to the minimum of what package pipeline does.
 type Run struct {
 	Setup
 	Sink    sink.Sink
