@@ -1,7 +1,8 @@
 package sink
 
 import (
-	"crypto/rand"
+	"context"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,226 +13,289 @@ import (
 	"github.com/weirsync/weir/internal/fold/schema"
 )
 
-// Format is the format of weir's own tables. No earlier one was ever released.
-const Format = 6
-
-// CheckFormat returns an error if weir's tables in a database have another format than this program's. answer is that
-// of [Dialect.FormatSQL], and where names the database.
-func CheckFormat(answer [][][]byte, where string) error {
-	if len(answer) == 0 {
-		return nil
-	}
-	switch found := Number(answer[0][0]); {
-	case found > Format:
-		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this version knows %d)", where, found, Format)
-	case found < Format:
-		return fmt.Errorf("weir's tables in %s were made by an unreleased version of weir (format %d, this version knows %d): "+
-			"drop the tables whose names begin with weir_, and sync again with --restart reread", where, found, Format)
-	}
-	return nil
+// A Ledger is weir's own tables in one SQL database. It decides what is in them: jobs, checkpoints, rejected lines, and
+// what weir has created. A driver embeds it in its [Sink], its [Inspector] and, as a [JobLedger], its [Claims], and
+// implements its three functions. Query and Exec return nothing if weir's tables are missing.
+type Ledger struct {
+	// Query returns the rows of a query. A NULL is nil.
+	Query func(ctx context.Context, sql func(Dialect) string) ([][][]byte, error)
+	// Exec executes statements one after the other, and returns how many rows each has changed.
+	Exec func(ctx context.Context, sql func(Dialect) []string) (changed []int64, err error)
+	// Transaction calls f in a transaction, which is rolled back if f fails.
+	Transaction func(ctx context.Context, f func(Ledger) error) error
 }
 
-// RunPrefix starts the names of lanes that no run resumes. RunsKept is how long their checkpoints are kept: a feed may
-// be silent for that long.
-const (
-	RunPrefix = "run "
-	RunsKept  = 30 * 24 * time.Hour
-)
+// A JobLedger reads what a ledger has of one job.
+type JobLedger struct {
+	Ledger Ledger // only its Query is needed
+	Job    string
+}
 
-// LaneName returns the name under which a lane's checkpoint is stored.
-func (f *Flush) LaneName(l *Lane) string {
-	if l.Unnamed {
-		return RunPrefix + f.Run
+func (l Ledger) ask(ctx context.Context, sql string, texts ...string) ([][][]byte, error) {
+	return l.Query(ctx, func(d Dialect) string { return d.with(sql, texts...) })
+}
+
+// Marks returns the values of entries in weir_meta; "" for a missing one.
+func (l Ledger) Marks(ctx context.Context, names ...string) ([]string, error) {
+	rows, err := l.Query(ctx, func(d Dialect) string { return d.MarksSQL(names...) })
+	values := make([]string, len(names))
+	for _, row := range rows {
+		values[slices.Index(names, string(row[0]))] = string(row[1])
 	}
-	return l.Source
+	return values, err
 }
 
-func (f *Flush) laneNames() []string {
-	names := make([]string, len(f.Lanes))
-	for i := range names {
-		names[i] = f.LaneName(&f.Lanes[i])
-	}
-	return names
+// SetMark writes an entry of weir_meta.
+func (l Ledger) SetMark(ctx context.Context, name, value string) error {
+	_, err := l.Exec(ctx, func(d Dialect) []string { return []string{d.SetMark(name, value)} })
+	return err
 }
 
-// First reports whether the flush is the first one of a lane in all runs. Only then can the job be new to its tables.
-func (f *Flush) First() bool {
-	return slices.ContainsFunc(f.Lanes, func(l Lane) bool { return l.Checkpoint.Seq == 1 })
+// Writers returns the jobs that have written to a table, which Dialect.Table names.
+func (l Ledger) Writers(ctx context.Context, table string) (jobs []string, err error) {
+	var d Dialect
+	rows, err := l.Query(ctx, func(of Dialect) string { d = of; return d.WritersSQL() })
+	return d.Writers(rows, table), err
 }
 
-// A Fence is a lane's state in the database: the sequence number of its last flush, and the run that wrote it.
-type Fence struct {
-	Seq int64
-	Run string
-}
-
-// CheckFence reports whether a flush may be written to a database with these fences, by lane name; a missing lane has
-// sequence number zero. done says that this flush is already committed. The error is a [BehindError] or a [FencedError]
-// if it must not be written.
-func (f *Flush) CheckFence(found map[string]Fence) (done bool, err error) {
-	var behind error
-	var fenced []string
-	for i := range f.Lanes {
-		l := &f.Lanes[i]
-		at, want := found[f.LaneName(l)], l.Checkpoint.Seq-1
-		switch {
-		case at == Fence{l.Checkpoint.Seq, f.Run}:
-			return true, nil
-		case at.Seq < want && behind == nil:
-			behind = BehindError{l.Source, at.Seq, want}
-		case at.Seq > want:
-			fenced = append(fenced, l.Source)
-		}
-	}
-	if len(fenced) > 0 {
-		return false, FencedError{fenced}
-	}
-	return false, behind
-}
-
-// TableIDs returns the value that a checkpoint stores to identify the flush's tables: the name and the ID of each.
-func (f *Flush) TableIDs(ids ...string) string {
-	text := ""
-	for i, id := range ids {
-		text += f.BeforeID(i) + id
-	}
-	return text
-}
-
-// BeforeID returns the text before the i-th ID in [Flush.TableIDs].
-func (f *Flush) BeforeID(i int) string {
-	name := strconv.Quote(f.Batches[i].Table.Name) + betweenIDs
-	if i == 0 {
-		return name
-	}
-	return betweenIDs + name
-}
-
-// betweenIDs separates IDs and quoted names. Neither contains it.
-const betweenIDs = "\n"
-
-// SplitIDs splits the value of [Flush.TableIDs] into quoted names and IDs.
-func SplitIDs(text string) (names, ids []string) {
-	for pair := range slices.Chunk(strings.Split(text, betweenIDs), 2) {
-		names, ids = append(names, pair[0]), append(ids, pair[len(pair)-1])
-	}
-	return names, ids
-}
-
-// OtherTables returns the job's tables that were replaced since a checkpoint was written.
-func OtherTables(cp *Checkpoint, tables []schema.Table) (others []*schema.Table) {
-	names, ids := SplitIDs(cp.TableID)
-	for i := range tables {
-		at := slices.Index(names, strconv.Quote(tables[i].Name))
-		if at >= 0 && ids[at] != "" && ids[at] != tables[i].ID {
-			others = append(others, &tables[i])
-		}
-	}
-	return others
-}
-
-// Keys in weir_meta, by the table's name in the driver's form.
-
-// MadeMark returns the key that marks a table as created by weir. Its value is the table's ID: a new table of the same
-// name gets another.
-func MadeMark(table string) string { return "made " + table }
-
-// DatabaseMark is the key of the database's ID.
-const DatabaseMark = "database"
-
-// VersionsMark returns the key of a table's columns that have versions. The value is a JSON array, in the order of
-// their numbers.
-func VersionsMark(table string) string { return "versions " + table }
-
-// ColumnsMark returns the key for the columns that weir added to a table, with what they must hold:
-// [schema.Table.Marks].
-func ColumnsMark(table string) string { return "columns " + table }
-
-// Grow adapts have, a table as in the database, to a batch; see [schema.Table.Grow].
-func Grow(have *schema.Table, b *fold.Batch) ([]schema.Growth, error) {
-	grown, err := have.Grow(&b.Limits, &b.Table, b.Names)
-	switch err := err.(type) {
-	case *schema.MissingError:
-		if !err.Made { // the user's own: its field has no column from now on
-			return nil, ChangedError{fmt.Errorf("table %q: %w", b.Table.Name, err)}
-		}
-		return nil, DroppedError{Table: b.Table.Name, Column: err.Column}
-	case *schema.HeldError:
-		return nil, ChangedError{Err: err}
-	}
-	return grown, err
-}
-
-// MayRebuild returns an error if a table must not be emptied for a job.
-func MayRebuild(t *schema.Table, job string) error {
-	others := slices.DeleteFunc(slices.Clone(t.Writers), func(other string) bool { return other == job })
-	switch {
-	case len(others) > 0:
-		return SharedError{t.Name, others}
-	case t.Exists && !t.Made:
-		return fmt.Errorf("--restart rebuild empties only tables that weir created: table %q is not one, or others added constraints or triggers to it", t.Name)
-	}
-	return nil
-}
-
-// DroppedError reports that a table, or a column of it that weir added, was dropped or replaced while a run wrote to
-// it.
-type DroppedError struct{ Table, Column string }
-
-func (e DroppedError) Error() string {
-	if e.Column != "" {
-		return fmt.Sprintf("column %q of table %q was dropped while weir wrote to it", e.Column, e.Table)
-	}
-	return fmt.Sprintf("table %q was dropped, replaced or lost columns while weir wrote to it", e.Table)
-}
-
-// CheckSame returns a [DroppedError] if now is not the same table as was.
-func CheckSame(was, now *schema.Table) error {
-	if was.Exists && was.ID != "" && now.ID != was.ID {
-		dropped := DroppedError{Table: was.Name}
-		for _, a := range now.Altered {
-			if a.Now == "" {
-				dropped.Column = a.Column
+// Record writes what weir's tables have of a flush, after its rows. tables are the batches' tables as they then are, and
+// refused the messages that the database has rejected.
+func (l Ledger) Record(ctx context.Context, f *Flush, tables []*schema.Table, refused []fold.Reject) error {
+	ids, rejects := make([]string, len(tables)), slices.Concat(f.Rejects, refused)
+	_, err := l.Exec(ctx, func(d Dialect) []string {
+		all := d.Prune(f)
+		for i, t := range tables {
+			ids[i] = t.ID
+			if f.First() || !slices.Contains(t.Writers, f.Job) {
+				all = append(all, d.AddTable(f.Job, t.Name))
 			}
 		}
-		return dropped
+		return all
+	})
+	for i := 0; f.KeepRejects && err == nil && i < len(rejects); i++ {
+		_, err = l.Exec(ctx, func(d Dialect) []string { return []string{d.Reject(f, &rejects[i])} })
 	}
-	return nil
-}
-
-// NewTableID returns a unique value for [MadeMark].
-func NewTableID() string { return rand.Text() }
-
-// OnCreateError returns the error for a failed statement of [schema.Table.OnCreate].
-func OnCreateError(table string, err error) error {
-	return fmt.Errorf("a statement of on_create for table %q: %w", table, err)
-}
-
-// KeyError reports that a table created by weir has another key than the job's.
-type KeyError struct{ Err error }
-
-func (e KeyError) Error() string { return e.Err.Error() }
-func (e KeyError) Unwrap() error { return e.Err }
-
-// SharedError reports that a table cannot be emptied for one job, because others write it.
-type SharedError struct {
-	Table string
-	Jobs  []string
-}
-
-func (e SharedError) Error() string {
-	names := make([]string, len(e.Jobs))
-	for i := range names {
-		names[i] = fmt.Sprintf("%q", e.Jobs[i])
+	if err == nil && f.BeforeCommit != nil {
+		err = f.BeforeCommit(rejects)
 	}
-	return fmt.Sprintf("--restart rebuild would remove what other jobs have written to table %q (%s): "+
-		"weir forget JOB, for each that is over, or drop the table and sync all of them with --restart reread", e.Table, list(names))
+	if err == nil {
+		_, err = l.Exec(ctx, func(d Dialect) []string { return []string{d.Checkpoint(f, d.Text(f.TableIDs(ids...)))} })
+	}
+	return err
 }
 
-// list joins names. It omits those after the third.
-func list(names []string) string {
-	if n := len(names) - 3; n > 0 {
-		names = append(names[:3:3], fmt.Sprintf("%d more", n))
+// DropVersions removes the versions of a table, which Dialect.Table names, and reports whether there were any.
+func (l Ledger) DropVersions(ctx context.Context, table string) (found bool, err error) {
+	n, err := l.Exec(ctx, func(d Dialect) []string {
+		return []string{d.with("DELETE FROM {p}weir_meta WHERE name = {1}", VersionsMark(table))}
+	})
+	if err != nil || n == nil || n[0] == 0 { // weir_versions may be missing
+		return false, err
 	}
-	return strings.Join(names, ", ")
+	_, err = l.Exec(ctx, func(d Dialect) []string {
+		return []string{d.with("DELETE FROM {p}weir_versions WHERE tbl = {1}", table)}
+	})
+	return true, err
+}
+
+// Tables implements [Claims].
+func (l *JobLedger) Tables(ctx context.Context) (names []string, err error) {
+	rows, err := l.Ledger.ask(ctx, "SELECT tbl FROM {p}weir_jobs WHERE job = {1} ORDER BY tbl{c}", l.Job)
+	for _, row := range rows {
+		names = append(names, string(row[0]))
+	}
+	return names, err
+}
+
+// Latest implements [Claims].
+func (l *JobLedger) Latest(ctx context.Context) (source string, cp Checkpoint, err error) {
+	rows, err := l.Ledger.ask(ctx, `SELECT source, line, "offset", mark, coalesce(tableid, '') FROM {p}weir_checkpoints`+
+		" WHERE job = {1} AND mark <> '' AND NOT ("+ofRun("source")+") ORDER BY updated DESC NULLS LAST LIMIT 1", l.Job)
+	for _, row := range rows {
+		source, cp = string(row[0]), Checkpoint{Line: Number(row[1]), Offset: Number(row[2]), Mark: string(row[3]), TableID: string(row[4])}
+	}
+	return source, cp, err
+}
+
+// Checkpoints implements [Claims].
+func (l *JobLedger) Checkpoints(ctx context.Context, lanes ...string) ([]Checkpoint, error) {
+	if len(lanes) == 0 {
+		return nil, nil
+	}
+	rows, err := l.Ledger.Query(ctx, func(d Dialect) string { return d.CheckpointsSQL(l.Job, lanes) })
+	if err != nil {
+		return nil, err
+	}
+	return ReadCheckpoints(len(lanes), rows), nil
+}
+
+// ReadCheckpoints decodes the result of [Dialect.CheckpointsSQL] for this many lanes.
+func ReadCheckpoints(lanes int, rows [][][]byte) []Checkpoint {
+	all := make([]Checkpoint, lanes)
+	for _, row := range rows {
+		all[Number(row[0])] = Checkpoint{Seq: Number(row[1]), Line: Number(row[2]), Offset: Number(row[3]), Mark: string(row[4]),
+			Rejected: Number(row[5]), Settings: string(row[6]), Run: string(row[7]), TableID: string(row[8]), Committed: moment(row[9])}
+	}
+	return all
+}
+
+// CheckFence is [Flush.CheckFence] with the fences in weir's tables.
+func (l Ledger) CheckFence(ctx context.Context, f *Flush) (done bool, err error) {
+	names, found := f.laneNames(), map[string]Fence{}
+	rows, err := l.Query(ctx, func(d Dialect) string { return d.lanesSQL(f.Job, names, "c.seq, c.run") })
+	if err != nil {
+		return false, err
+	}
+	for _, row := range rows {
+		found[names[Number(row[0])]] = Fence{Seq: Number(row[1]), Run: string(row[2])}
+	}
+	return f.CheckFence(found)
+}
+
+// betweenTables separates table names in a result. No name contains it.
+const betweenTables = "\x1f"
+
+// Status implements [Inspector].
+func (l Ledger) Status(ctx context.Context) (st Status, err error) {
+	jobs, err := l.Query(ctx, func(d Dialect) string {
+		return d.with(`SELECT j.job, j.tables, c.source, c.line, c."offset", ` +
+			d.Micros("coalesce(c.updated, (SELECT max(updated) FROM {p}weir_checkpoints l WHERE l.job = j.job))") +
+			" FROM (SELECT job, string_agg(tbl, " + d.Text(betweenTables) + " ORDER BY tbl{c}) AS tables FROM {p}weir_jobs GROUP BY job) j" +
+			" LEFT JOIN {p}weir_checkpoints c ON c.job = j.job AND NOT (" + ofRun("c.source") + ") ORDER BY j.job{c}, c.source{c}")
+	})
+	if err != nil {
+		return st, err
+	}
+	for _, row := range jobs {
+		j := JobStatus{Job: string(row[0]), Tables: strings.Split(string(row[1]), betweenTables), Source: string(row[2]),
+			Line: Number(row[3]), Offset: Number(row[4]), Updated: moment(row[5])}
+		st.Jobs = append(st.Jobs, j)
+	}
+	rejects, err := l.Query(ctx, func(d Dialect) string {
+		return d.with("SELECT job, " + d.Reason + ", count(*) FROM {p}weir_rejects GROUP BY 1, 2 ORDER BY 1, 3 DESC")
+	})
+	for _, row := range rejects {
+		st.Rejects = append(st.Rejects, RejectCount{Job: string(row[0]), Reason: string(row[1]), Count: Number(row[2])})
+	}
+	return st, err
+}
+
+// keptAtOnce is how many rejected lines one query reads or removes.
+const keptAtOnce = 1000
+
+// Rejects implements [Inspector].
+func (l Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) error {
+	rows, err := l.ask(ctx, "SELECT coalesce(max(id), 0) FROM {p}weir_rejects")
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	of := fmt.Sprintf(" AND id <= %d", Number(rows[0][0]))
+	if job != "" {
+		of += " AND job = {1}"
+	}
+	for last := int64(0); ; {
+		some, err := l.rejects(ctx, fmt.Sprintf("WHERE id > %d%s ORDER BY id LIMIT %d", last, of, keptAtOnce), job)
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		for _, k := range some {
+			if err := each(k); err != nil {
+				return err
+			}
+		}
+		last = some[len(some)-1].ID
+	}
+}
+
+// LastRejects implements [Inspector].
+func (l Ledger) LastRejects(ctx context.Context, job string, n int) (last []Kept, err error) {
+	return l.rejects(ctx, fmt.Sprintf("WHERE job = {1} ORDER BY id DESC LIMIT %d", n), job)
+}
+
+// rejects returns rejected lines; which is SQL that selects them.
+func (l Ledger) rejects(ctx context.Context, which string, texts ...string) (some []Kept, err error) {
+	rows, err := l.Query(ctx, func(d Dialect) string {
+		return d.with(fmt.Sprintf(`SELECT id, job, source, line, "offset", element, reason, %s, %s FROM {p}weir_rejects %s`, d.Micros("time"), d.Kept, which), texts...)
+	})
+	for _, row := range rows {
+		text := row[9]
+		if row[8] != nil {
+			if text, err = hex.DecodeString(string(row[8])); err != nil {
+				return nil, err
+			}
+		}
+		some = append(some, Kept{ID: Number(row[0]), Job: string(row[1]), Source: string(row[2]), Line: Number(row[3]), Offset: Number(row[4]),
+			Element: int(Number(row[5])), Reason: string(row[6]), Text: text, Time: moment(row[7])})
+	}
+	return some, err
+}
+
+// StoredRejects implements [Inspector].
+func (l Ledger) StoredRejects(ctx context.Context, job string) (n int64, err error) {
+	rows, err := l.ask(ctx, "SELECT count(*) FROM {p}weir_rejects WHERE job = {1}", job)
+	for _, row := range rows {
+		n = Number(row[0])
+	}
+	return n, err
+}
+
+// DropRejects implements [RejectDropper].
+func (l Ledger) DropRejects(ctx context.Context, ids []int64) error {
+	return l.Transaction(ctx, func(l Ledger) error {
+		_, err := l.Exec(ctx, func(d Dialect) []string { return d.DeleteRejects(ids) })
+		return err
+	})
+}
+
+// Forget implements [Forgetter]. Meanwhile no other job can write its first table.
+func (l Ledger) Forget(ctx context.Context, job string) (f Forgotten, err error) {
+	err = l.Transaction(ctx, func(l Ledger) error {
+		if _, err := l.Exec(ctx, Dialect.lockJobs); err != nil {
+			return err
+		}
+		rows, err := l.Query(ctx, Dialect.WritersSQL)
+		if err != nil {
+			return err
+		}
+		var own []string // the tables that no other job has written to
+		n, err := l.Exec(ctx, func(d Dialect) []string {
+			for _, row := range rows {
+				if table := d.Table(string(row[1])); d.Text(string(row[0])) == d.Text(job) && len(d.Writers(rows, table)) == 1 {
+					own = append(own, table)
+				}
+			}
+			return []string{
+				d.with("DELETE FROM {p}weir_checkpoints WHERE job = {1} AND "+ofRun("source"), job),
+				d.with("DELETE FROM {p}weir_checkpoints WHERE job = {1}", job),
+				d.with("DELETE FROM {p}weir_rejects WHERE job = {1}", job),
+				d.with("DELETE FROM {p}weir_jobs WHERE job = {1}", job),
+			}
+		})
+		if err != nil || n == nil {
+			return err
+		}
+		f = Forgotten{Sources: n[1], Rejects: n[2], Found: n[0]+n[1]+n[2]+n[3] > 0}
+		for _, table := range own {
+			found, err := l.DropVersions(ctx, table)
+			if f.Versions = f.Versions || found; err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return f, err
+}
+
+// moment decodes a time of [Dialect.Micros]. NULL is the zero time.
+func moment(b []byte) (t time.Time) {
+	if b != nil {
+		t = time.UnixMicro(Number(b)).UTC()
+	}
+	return t
+}
+
+// Number decodes an integer from a result. NULL is 0.
+func Number(b []byte) int64 {
+	n, _ := strconv.ParseInt(string(b), 10, 64)
+	return n
 }

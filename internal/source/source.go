@@ -1,119 +1,167 @@
-// Package source defines the source of a feed: it delivers blocks of whole lines, lane by lane, with cursors to resume
-// from. It does not parse the lines. The kinds of sources are in subfolders.
 package source
 
 import (
-	"crypto/tls"
-	"fmt"
-	"log/slog"
-	"time"
+	"context"
+	"io"
+	"sync"
 )
 
-const (
-	// DefaultMaxLine is the default limit on a line's length, in bytes.
-	DefaultMaxLine = 16 << 20
-	// LimitMaxLine is the highest Options.MaxLine. Consumers store offsets within a line in 28 bits.
-	LimitMaxLine = 1<<28 - 1
-)
-
-// The values of Options.Compression.
-const (
-	Auto = "auto" // detected from the first bytes, never from the name
-	None = "none"
-	Gzip = "gzip"
-	Zstd = "zstd"
-	// Auto does not detect these.
-	Zlib    = "zlib"
-	Deflate = "deflate" // without a header
-)
-
-// Options are the settings common to all kinds of sources; each kind adds its own. The zero value is ready to use.
-type Options struct {
-	MaxLine     int           // bytes of a line without its newline, 1 to LimitMaxLine; 0: DefaultMaxLine
-	Follow      bool          // wait for more at the end of a plain file; streams always wait
-	Compression string        // Auto, None, Gzip, Zstd, Zlib or Deflate; "": Auto
-	RetryFor    time.Duration // how long to try to reconnect; 0: do not
-	// TLS is called for each connection, because certificates may be replaced during a run. Any goroutine may call it.
-	// nil: the system's authorities, at least TLS 1.2.
-	TLS func() (*tls.Config, error)
-
-	// Set by the run:
-
-	// Hello returns what to send on a new connection to resume after a value; nil: nothing. Resumes is set if
-	// it asks the feed to resume after the last committed value.
-	Hello   func(resume string) ([]byte, error)
-	Resumes bool
-	// Whole reports whether the last line of a connection, which has no newline, is a message. It then counts, if the
-	// connection was closed cleanly. nil: it never counts. Many goroutines may call it.
-	Whole func(line []byte) bool
-	// Ends are the end offsets that the lanes of a [Catalog] had when the run began; other lanes have appeared since.
-	// nil: the run is beginning.
-	Ends     map[string]int64
-	Nameless bool         // a [Member] joins without its name, because another member has it
-	Buffer   int64        // bytes of memory for batches, of which a source may use a share; 0: unlimited
-	Pool     *Pool        // shared with other streams; nil: the stream has its own
-	Observer Observer     // nil: none
-	Log      *slog.Logger // nil: none
+// A Source reads lines from lanes. A lane is read in order and resumed separately: a file, a connection, a partition.
+// Lanes may appear and end while the source is read.
+type Source interface {
+	// Next returns the next event. It returns io.EOF when no lane is left and none will appear, any other error that
+	// ends all lanes, and ctx's error as soon as ctx ends.
+	Next(ctx context.Context) (Event, error)
+	// Stop ends reading. Next then returns what was already read from lanes that cannot be reread, and then io.EOF. Any
+	// goroutine may call it.
+	Stop()
+	// Close ends reading. It must not run together with Next.
+	Close() error
 }
 
-// An Observer is notified of changes to connections. Any goroutine may call its methods.
-type Observer interface {
-	Reconnected()                      // weir is connected again
-	SetConnections(lane string, n int) // a lane has n connections now
-	SenderFailed()                     // a sender was disconnected because of an error
-	FetchFailed()                      // a request for lines failed
-	Rebalanced()                       // a group has assigned or revoked lanes
-	// Grouped reports whether the run has joined its group or waits to join, and how many lanes the group has.
-	Grouped(joined bool, lanes int)
+// An Event is something that happened to a lane.
+type Event struct {
+	Kind EventKind
+	Lane string // its name, which is also its checkpoint's key
+	// Begin is set for Opened. It starts reading the lane from a point, and returns the lane. io.EOF means that the
+	// lane was already read to its end and has not changed since. The goroutine that calls Next calls it, before the
+	// next Next. A lane that may not be read is not begun.
+	Begin func(ctx context.Context, from Point) (Lane, error)
+	// Block is set for Data. The receiver owns it until Release.
+	Block *Block
+	// Reached is set for Barrier. It is called once, with the point to resume after. The pipeline calls it when all
+	// lines before the Barrier are committed, on the goroutine that folds lines, so it must not block. A spool calls it when
+	// they are on disk, with only Resume set. For a spool, and for a lane that was not begun, the goroutine that calls
+	// Next calls it. It is not called if the run ends first.
+	Reached func(Point)
+	// Err is set for Closing: why the lane ended early.
+	Err error
 }
 
-// Unobserved is an Observer that does nothing.
-type Unobserved struct{}
+// EventKind classifies an event.
+type EventKind int
 
-// Reconnected implements [Observer].
-func (Unobserved) Reconnected() {}
+const (
+	// Data carries lines of a lane that was begun.
+	Data EventKind = iota
+	// Opened offers a lane. A lane that has ended may be offered again.
+	Opened
+	// Barrier asks for the point to resume after; see Reached.
+	Barrier
+	// Closing reports that no more lines of a lane will come for now.
+	Closing
+	// Lost reports that another member owns the lane now. Its claim is released, and the fence decides whether lines
+	// already read may still be written.
+	Lost
+)
 
-// SetConnections implements [Observer].
-func (Unobserved) SetConnections(string, int) {}
+// A Point is where a lane continues; the zero value is its start.
+type Point struct {
+	Cursor Cursor
+	Resume string // the value after which the feed resumes
+}
 
-// SenderFailed implements [Observer].
-func (Unobserved) SenderFailed() {}
+// A Lane is a lane that was begun. Everything else that the pipeline may ask it is in optional interfaces, which [As] finds:
+// [Sized], [Lagging], [Acker], [Dropper], [Addressed].
+type Lane interface {
+	Begun() Begun
+}
 
-// FetchFailed implements [Observer].
-func (Unobserved) FetchFailed() {}
+// Begun describes how a lane is read, from the point where it was begun.
+type Begun struct {
+	At     Cursor // where it begins: the point's cursor, or "" if the lane cannot be rewound
+	Offset int64  // At's offset, if it differs from the point's
+	Waits  bool   // its reader may have to wait: true except for regular files that are not followed
+	Type   Type   // FIFO or Spooled; otherwise it is of its source's type
+}
 
-// Rebalanced implements [Observer].
-func (Unobserved) Rebalanced() {}
+// A Stream is a lane that can be read without a Source; see [Series].
+type Stream interface {
+	Lane
+	// NextEvent returns Data or Barrier. It returns io.EOF at the lane's end.
+	NextEvent(ctx context.Context) (Event, error)
+	Stop() // see [Source]
+	Close() error
+}
 
-// Grouped implements [Observer].
-func (Unobserved) Grouped(bool, int) {}
+// Series returns a source that reads lanes one after the other. begin starts one at a point. With io.EOF, it returns a
+// stream that has nothing more.
+func Series(names []string, begin func(ctx context.Context, name string, from Point) (Stream, error)) Source {
+	return &series{names: names, begin: begin}
+}
 
-// WithDefaults fills in defaults and validates the rest.
-func (o Options) WithDefaults() (Options, error) {
-	if o.MaxLine == 0 {
-		o.MaxLine = DefaultMaxLine
+type series struct {
+	names  []string // lanes left, including the current one
+	begin  func(ctx context.Context, name string, from Point) (Stream, error)
+	opened bool // Opened was sent for the first name
+
+	mu      sync.Mutex
+	stream  Stream // nil until begun
+	stopped bool
+}
+
+func (s *series) Next(ctx context.Context) (e Event, err error) {
+	stream, stopped := s.state()
+	switch {
+	case len(s.names) == 0, stream == nil && stopped:
+		return e, io.EOF
+	case !s.opened:
+		s.opened = true
+		return Event{Kind: Opened, Lane: s.names[0], Begin: s.beginFirst}, nil
 	}
-	if o.MaxLine < 1 || o.MaxLine > LimitMaxLine {
-		return o, fmt.Errorf("max line: %d is not between 1 and %d bytes", o.MaxLine, LimitMaxLine)
+	err = io.EOF
+	if stream != nil {
+		e, err = stream.NextEvent(ctx)
 	}
-	switch o.Compression {
-	case "":
-		o.Compression = Auto
-	case Auto, None, Gzip, Zstd, Zlib, Deflate:
-	default:
-		return o, fmt.Errorf("compression: %q is not one of auto, none, gzip, zstd, zlib, deflate", o.Compression)
+	if err == nil || ctx.Err() != nil {
+		return e, err
 	}
-	if o.Pool == nil {
-		o.Pool = NewPool()
+	if _, stopped := s.state(); stopped {
+		return e, io.EOF
 	}
-	if o.TLS == nil {
-		o.TLS = func() (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil }
+	closing := s.Close()
+	if err == io.EOF {
+		err = closing
 	}
-	if o.Observer == nil {
-		o.Observer = Unobserved{}
+	e = Event{Kind: Closing, Lane: s.names[0], Err: err}
+	s.names, s.opened = s.names[1:], false
+	return e, nil
+}
+
+// beginFirst begins the first of names.
+func (s *series) beginFirst(ctx context.Context, from Point) (Lane, error) {
+	stream, err := s.begin(ctx, s.names[0], from)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream = stream; stream != nil && s.stopped {
+		stream.Stop()
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	return stream, err
+}
+
+func (s *series) state() (stream Stream, stopped bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream, s.stopped
+}
+
+func (s *series) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped = true; s.stream != nil {
+		s.stream.Stop()
 	}
-	return o, nil
+}
+
+// Close ends the current lane.
+func (s *series) Close() error {
+	stream, _ := s.state()
+	if stream == nil {
+		return nil
+	}
+	err := stream.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream = nil
+	return err
 }
