@@ -111,7 +111,7 @@ func runUntil(t *testing.T, c pipeline.Config, dest string, through func(sink.Si
 	if through != nil {
 		db = through(db)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer stop()
 	names := []string{}
 	for i := range c.Tables {
