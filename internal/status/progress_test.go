@@ -23,7 +23,7 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 		b.Reject(&fold.Reject{Table: -1, Reason: feed.NotJSON})
 		a.Committed(8)
 		p.Flushed(status.Flush{Took: time.Second, Rows: 7, Tables: []status.TableCounts{
-			{Messages: 8, Coalesced: 2, Rows: status.Rows{Inserted: 4, Updated: 2}}, {Messages: 1, Rows: status.Rows{Deleted: 1}}}})
+			{Messages: 8, Coalesced: 2, Rows: status.Rows{Inserted: 4, Updated: 2, Unchanged: 3}}, {Messages: 1, Rows: status.Rows{Deleted: 1}}}})
 		s := p.Snapshot()
 		if s.Lines != 15 || s.Bytes != 150 || s.Pending != 7 || s.Rejected != 2 || s.Batches != 1 || s.LastFlush.Seconds != 1 || s.LastFlush.Rows != 7 || s.LastFlush.Messages != 9 || !s.LastCommit.Equal(time.Now()) {
 			t.Errorf("the run: %+v", s)
@@ -34,7 +34,7 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 		if l := s.Lanes[1]; l.Lines != 5 || l.Pending != 5 || l.Rejected != 2 || !l.LastMessage.IsZero() {
 			t.Errorf("the second source: %+v", l)
 		}
-		if one, two := s.Tables[0], s.Tables[1]; one.Rows != (status.Rows{Inserted: 4, Updated: 2}) || one.Coalesced != 2 || two.Deleted != 1 || two.Rejected[feed.NotJSON] != 1 || s.Unassigned[feed.NotJSON] != 1 {
+		if one, two := s.Tables[0], s.Tables[1]; one.Rows != (status.Rows{Inserted: 4, Updated: 2, Unchanged: 3}) || one.Coalesced != 2 || two.Deleted != 1 || two.Rejected[feed.NotJSON] != 1 || s.Unassigned[feed.NotJSON] != 1 {
 			t.Errorf("the tables: %+v, and none: %v", s.Tables, s.Unassigned)
 		}
 		if s.Messages != 9 || s.Coalesced != 2 || s.Written() != 7 || s.Committed != 8 || s.Lanes[0].Committed != 8 {
