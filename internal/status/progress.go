@@ -35,8 +35,8 @@ type Progress struct {
 
 // New returns the counts, at zero, of a run that writes to tables.
 func New(tables ...string) *Progress {
-	p := &Progress{probed: now(), state: Snapshot{Started: now(), Notes: Notes{}, Reasons: []Reason{}, Unmet: []Unmet{},
-		Unassigned: map[feed.Reason]int64{}, Flushes: Flushes{Retries: map[string]int64{}}}}
+	p := &Progress{probed: now(), state: Snapshot{Started: now(), Flushes: Flushes{Retries: map[string]int64{}},
+		Findings: Findings{Notes: Notes{}, Reasons: []Reason{}, Unmet: []Unmet{}, Unassigned: map[feed.Reason]int64{}}}}
 	for _, name := range tables {
 		p.AddTable(name)
 	}

@@ -45,23 +45,32 @@ type Snapshot struct {
 	Buffer        int64   `json:"buffer_bytes"`    // in the batch that is being filled
 	Spool         int64   `json:"spool_bytes"`     // not committed
 	Flushes
-	Executed     Executed `json:"every_statements"`
-	Reconnects   int64    `json:"reconnects"`    // connections to feeds after a loss of one
-	SenderErrors int64    `json:"sender_errors"` // senders that were disconnected because of an error
-	Kafka        *Kafka   `json:"kafka,omitempty"`
-
-	Files  Files   `json:"files,omitzero"`
+	Executed Executed `json:"every_statements"`
+	Sources
 	Tables []Table `json:"tables"` // the tables given to New, then the added ones
-	// Lanes are the open sources, and all sources without an end: connections, stdin, followed files.
-	Lanes      []Source              `json:"sources"`
-	Reasons    []Reason              `json:"reasons"` // of rejected lines, the most frequent first
-	Unassigned map[feed.Reason]int64 `json:"-"`       // lines that were rejected before a table was known
-	Notes      Notes                 `json:"notes"`
-	Unmet      []Unmet               `json:"unmet_fields"`      // fields that options name and no message had; must not be changed
-	Stops      []Stop                `json:"stopped,omitempty"` // sources that were not read to their ends; set at the end of the run
+	Findings
+	Stops []Stop `json:"stopped,omitempty"` // sources that were not read to their ends; set at the end of the run
 
 	begun bool      // a source was opened, or a group joined
 	step  time.Time // when the reader last did anything, even if it found nothing to do; zero: it has ended
+}
+
+// Sources is the state of what is read.
+type Sources struct {
+	Reconnects   int64  `json:"reconnects"`    // connections to feeds after a loss of one
+	SenderErrors int64  `json:"sender_errors"` // senders that were disconnected because of an error
+	Kafka        *Kafka `json:"kafka,omitempty"`
+	Files        Files  `json:"files,omitzero"`
+	// Lanes are the open sources, and all sources without an end: connections, stdin, followed files.
+	Lanes []Source `json:"sources"`
+}
+
+// Findings are what was not stored as it came.
+type Findings struct {
+	Reasons    []Reason              `json:"reasons"` // of rejected lines, the most frequent first
+	Unassigned map[feed.Reason]int64 `json:"-"`       // lines that were rejected before a table was known
+	Notes      Notes                 `json:"notes"`
+	Unmet      []Unmet               `json:"unmet_fields"` // fields that options name and no message had; must not be changed
 }
 
 // Counts are counts of what was read, by the run or from a source.
