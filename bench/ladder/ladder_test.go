@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -62,27 +61,6 @@ func TestAdvise_IsTheSafestOfTheFastest(t *testing.T) {
 	f(2*time.Second, true, "full", 91)
 }
 
-// TestLadder_SaysWhatItDidNotCount: settings that were not measured well enough may be better.
-func TestLadder_SaysWhatItDidNotCount(t *testing.T) {
-	setting := func(flushes int, rate float64) Setting {
-		return Setting{Flushes: flushes, Cost: Cost{Rate: report.Spread{Median: rate}}}
-	}
-	for _, c := range []struct {
-		r    Result
-		says bool
-	}{
-		{Result{Advice: new(setting(enough, 100)), Sweep: []Setting{setting(enough-1, 200)}}, true},
-		{Result{Advice: new(setting(enough, 100)), Sweep: []Setting{setting(enough-1, 101), setting(enough, 200)}}, false},
-		{Result{Sweep: []Setting{setting(8, 1), setting(enough-1, 1)}}, true},
-		{Result{Sweep: []Setting{setting(enough, 1)}}, false},
-	} {
-		c.r.Runs = 3
-		if text := c.r.adviceText(); strings.Contains(text, "fewer than 10 flushes") != c.says || c.says != strings.Contains(text, "try -runs 4,") {
-			t.Error(text)
-		}
-	}
-}
-
 func TestMain(m *testing.M) { os.Exit(testpg.Tests{M: m}.Run()) }
 
 // TestPostgres_LeavesNoSchema: at whatever point it is interrupted.
@@ -113,21 +91,6 @@ func noSchemaIsLeft(t *testing.T, url string) {
 	if left != 0 {
 		t.Errorf("it left %d schemas", left)
 	}
-}
-
-// TestSQLite_WipesItsFiles: whatever the name of their folder.
-func TestSQLite_WipesItsFiles(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a[b] 100%")
-	testcheck.NoError(t, os.Mkdir(dir, 0o700))
-	d := &SQLite{path: filepath.Join(dir, "t.db")}
-	testcheck.NoError(t, d.Begin(t.Context(), discard))
-	for range 2 {
-		db, err := d.OpenSQL(t.Context(), sink.Off)
-		testcheck.NoError(t, err)
-		_, err = db.ExecContext(t.Context(), "CREATE TABLE t (id text)")
-		testcheck.NoError(t, errors.Join(err, db.Close(), d.Wipe(t.Context())))
-	}
-	testcheck.NoError(t, d.End(t.Context()))
 }
 
 func TestPlace_RemovesThoseOfDeadRunsAlone(t *testing.T) {

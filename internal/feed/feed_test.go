@@ -17,7 +17,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/weirsync/weir/internal/feed"
-	benchfeed "github.com/weirsync/weir/internal/test/bench"
 	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
@@ -241,30 +240,6 @@ func TestScan_OrdersOfNames(t *testing.T) {
 		t.Errorf("the heap grew from %d to %d bytes", before, after)
 	}
 	runtime.KeepAlive(s)
-}
-
-func BenchmarkScan(b *testing.B) {
-	bench := func(name string, lines ...[]byte) {
-		b.Run(name, func(b *testing.B) {
-			s, size, n := feed.NewScanner(&feed.Names{}), 0, 0
-			b.ReportAllocs()
-			for b.Loop() {
-				l := lines[n%len(lines)]
-				if _, err := s.Scan(l); err != nil {
-					b.Fatal(err)
-				}
-				size += len(l)
-				n++
-			}
-			b.SetBytes(int64(size / n))
-		})
-	}
-	bench("flight", []byte(flight))
-	bench("unicode", []byte(`{"id":"Zürich 日本 😀","text":"`+strings.Repeat("é日\\n", 40)+`"}`))
-	bench("nested", []byte(`{"id":1,"way":[`+strings.Repeat(`{"lat":1.5,"lon":2},`, 15)+`{}]}`))
-	var shapes bytes.Buffer
-	testcheck.NoError(b, benchfeed.Shapes(&shapes, 1000, 1000, 1))
-	bench("shapes", bytes.Split(bytes.TrimSpace(shapes.Bytes()), []byte("\n"))...)
 }
 
 // TestScan_TooManyFields: the number of a line's fields is limited, and so is their memory.

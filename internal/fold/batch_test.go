@@ -131,16 +131,6 @@ func TestBatch_SortedIsTheKeyOrder(t *testing.T) {
 	}
 }
 
-func BenchmarkSorted(b *testing.B) {
-	batch := keyed(schema.Text)
-	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(50_000) {
-		batch.row(fmt.Appendf(nil, "FLT%09d-17636", 100_000_000+i))
-	}
-	for b.Loop() {
-		batch.Sorted()
-	}
-}
-
 // keyed returns a batch for a table whose only column is its key.
 func keyed(of schema.Type) *Batch {
 	key := schema.New("id", true)

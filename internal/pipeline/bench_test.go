@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/pipeline"
@@ -185,56 +183,6 @@ func BenchmarkSync(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend reads a file into a new table without a key. It alternates with a baseline: in Postgres a bare COPY
-// of the rows into such a table (of-copy), in SQLite the same file into a table with a key (of-keyed). The figures are
-// the medians of the rates' ratios.
-func BenchmarkAppend(b *testing.B) {
-	var feed bytes.Buffer
-	testcheck.NoError(b, bench.Distinct(&feed, 8*benchRows, 1))
-	wide := slices.Collect(bytes.Lines(feed.Bytes()))
-	for name, lines := range map[string][][]byte{"wide": wide, "narrow": narrow(wide)} {
-		path := filepath.Join(b.TempDir(), "feed.jsonl")
-		testcheck.NoError(b, os.WriteFile(path, bytes.Join(lines, nil), 0o600))
-		load := func(b *testing.B, db sink.Sink, key ...string) time.Duration {
-			start := time.Now()
-			c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Limits: pipeline.Limits{Buffer: 32 << 20}, Rejects: pipeline.RejectRules{To: pipeline.FailRejects}, Log: logtest.New(b)}
-			plainTable(b, &c, mapping.Table{Key: append([]string{}, key...), Rules: fold.Rules{MaxColumns: 100}})
-			testcheck.NoError(b, pipeline.Run(b.Context(), c, db, nil, status.New("t")))
-			testcheck.NoError(b, db.Close())
-			return time.Since(start)
-		}
-		b.Run("postgres/"+name, func(b *testing.B) {
-			server := testpg.Start(b, "fsync=on", "shared_buffers=256MB", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off")
-			batch := foldedBy(b, lines)
-			rows := copyLines(batch)
-			var ratios []float64
-			for b.Loop() {
-				url := server.Database(b)
-				conn, err := pgx.Connect(b.Context(), url)
-				testcheck.NoError(b, err)
-				_, err = conn.Exec(b.Context(), postgres.Create(&batch.Table))
-				testcheck.NoError(b, err)
-				start := time.Now()
-				_, err = conn.PgConn().CopyFrom(b.Context(), bytes.NewReader(rows), "COPY t FROM STDIN")
-				testcheck.NoError(b, err)
-				copied := time.Since(start)
-				_, err = conn.Exec(b.Context(), "DROP TABLE t")
-				testcheck.NoError(b, errors.Join(err, conn.Close(b.Context())))
-				ratios = append(ratios, float64(copied)/float64(load(b, openSink(b, url, sink.Full), []string{}...)))
-			}
-			b.ReportMetric(median(ratios), "of-copy")
-		})
-		b.Run("sqlite/"+name, func(b *testing.B) {
-			var ratios []float64
-			for b.Loop() {
-				keyed := load(b, openSink(b, filepath.Join(b.TempDir(), "t.db"), sink.Normal), "id")
-				ratios = append(ratios, float64(keyed)/float64(load(b, openSink(b, filepath.Join(b.TempDir(), "t.db"), sink.Normal), []string{}...)))
-			}
-			b.ReportMetric(median(ratios), "of-keyed")
-		})
-	}
-}
-
 // used is the cost of a statement or flush.
 type used struct {
 	wall, cpu time.Duration // cpu: of its backend
@@ -297,51 +245,6 @@ func benchmarkOfCopy(b *testing.B, lines []byte, want sink.Counts, batches []*fo
 		report("wall-µs/row", func(u used) float64 { return float64(u.wall) / 1e3 })
 		report("backend-µs/row", func(u used) float64 { return float64(u.cpu) / 1e3 })
 		report("WAL-B/row", func(u used) float64 { return float64(u.log) })
-	}
-}
-
-// BenchmarkFlush_OfLast compares flushes into Postgres with merge functions and the same flushes without. The two
-// alternate: of-last is the ratio of the times, of-last-cpu of the backend's CPU times.
-func BenchmarkFlush_OfLast(b *testing.B) {
-	for _, c := range []struct{ name, line string }{
-		{"sum", `{"id":%d,"n":%d,"a":"%[1]d","b":"some text"}`},
-		{"max", `{"id":%d,"n":%d,"a":"%[1]d","b":"some text"}`},
-		{"patch", `{"id":%d,"n":{"k%d":1,"m":{"x":2}},"a":"%[1]d","b":"some text"}`},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			server := testpg.Start(b, "fsync=on", "shared_buffers=256MB", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off")
-			conn, err := pgx.Connect(b.Context(), server.Database(b))
-			testcheck.NoError(b, err)
-			defer conn.Close(context.Background())
-			batches := func(by merge.Function) (all []*fold.Batch) {
-				for n := range 3 {
-					f := sinktest.NewFolder(schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 100, Merge: map[string]merge.Function{"n": by}}, Log: logtest.New(b)}, "")
-					batch := &fold.Batch{}
-					for i := range benchRows {
-						testcheck.NoError(b, f.Fold(batch, fmt.Appendf(nil, c.line, i, n+1), fold.Place{}))
-					}
-					f.Seal(batch)
-					all = append(all, batch)
-				}
-				return all
-			}
-			by, err := merge.Parse(c.name)
-			testcheck.NoError(b, err)
-			last, merged := batches(merge.Last), batches(by)
-			var ratios, cpu []float64
-			for b.Loop() {
-				var took [2]used
-				for i, all := range [][]*fold.Batch{last, merged} {
-					_, err := conn.Exec(b.Context(), "DROP TABLE IF EXISTS t")
-					testcheck.NoError(b, err)
-					took[i] = measureFlush(b, conn, server.Database(b), sink.Counts{Updated: int64(benchRows)}, all)
-				}
-				ratios = append(ratios, float64(took[1].wall)/float64(took[0].wall))
-				cpu = append(cpu, float64(took[1].cpu)/float64(took[0].cpu))
-			}
-			b.ReportMetric(median(ratios), "of-last")
-			b.ReportMetric(median(cpu), "of-last-cpu")
-		})
 	}
 }
 

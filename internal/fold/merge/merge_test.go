@@ -229,14 +229,3 @@ func FuzzAppendPatched(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkAppendSum(b *testing.B) {
-	for _, n := range []string{"7", "0.25", "12345678901234567890"} {
-		b.Run(n, func(b *testing.B) {
-			var buf []byte
-			for b.Loop() {
-				buf, _ = merge.AppendSum(buf[:0], []byte("123456"), []byte(n))
-			}
-		})
-	}
-}

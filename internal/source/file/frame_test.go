@@ -239,26 +239,3 @@ func TestStream_ClosedTakesLittleMemory(t *testing.T) {
 	}
 	runtime.KeepAlive(closed)
 }
-
-func BenchmarkNext(b *testing.B) {
-	data := bytes.Repeat(feed(10_000), 64<<20/len(feed(10_000))+1)[:64<<20]
-	for name, form := range forms {
-		b.Run(name, func(b *testing.B) {
-			path := tempFile(b, form(b, data))
-			b.SetBytes(int64(len(data)))
-			b.ReportAllocs()
-			for b.Loop() {
-				s := open(b, path, source.Options{}, "")
-				for {
-					block, err := s.Next(b.Context())
-					if err == io.EOF {
-						break
-					}
-					testcheck.NoError(b, err)
-					block.Release()
-				}
-				s.Close()
-			}
-		})
-	}
-}

@@ -36,7 +36,7 @@ func merged(function string, had, v Value) Value {
 	case function == "sum":
 		return Value{Number, sum(had, v)}
 	case function == "patch":
-		return Value{JSON, Patched(had.Text, v.Text)}
+		return Value{JSON, parseObject(had.Text).patch(parseObject(v.Text)).String()}
 	case had.Kind != Null && (function == "min" && Compare(v.Text, had.Text) >= 0 || function == "max" && Compare(v.Text, had.Text) <= 0):
 		return had
 	}
@@ -54,9 +54,6 @@ func sum(a, b Value) string {
 	digits, _ := total.FloatPrec()
 	return total.FloatString(digits)
 }
-
-// Patched applies a patch to a text, which need not be an object: MergePatch of RFC 7396.
-func Patched(text, patch string) string { return parseObject(text).patch(parseObject(patch)).String() }
 
 // An object is a JSON object, or any other text.
 type object struct {

@@ -9,7 +9,6 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // firestarter is the mapping of examples/firehose/firestarter.yaml: two tables of one feed.
@@ -37,63 +36,6 @@ func firehose(n int) (lines [][]byte) {
 		lines = append(lines, []byte(line))
 	}
 	return lines
-}
-
-// BenchmarkMap is what a message costs: scanned, mapped as well, and folded as well; and folded as
-// the row of one table, without a mapping. Memory is that of messages whose rows are known.
-func BenchmarkMap(b *testing.B) {
-	lines := firehose(10_000)
-	size := 0
-	for _, l := range lines {
-		size += len(l)
-	}
-	for _, stage := range []string{"scan", "map", "fold", "identity"} {
-		b.Run(stage, func(b *testing.B) {
-			m := newMapper(b, firestarter(b), schema.Limits{FoldCase: true, Untyped: true, TextTypes: true})
-			var folders []*fold.Folder
-			var batches []*fold.Batch
-			for i := range m.Tables() {
-				t := schema.Table{Name: m.Table(i).Name}
-				testcheck.NoError(b, m.Fit(i, &t))
-				folders, batches = append(folders, fold.NewFolder(m.names, t, m.Options(i))), append(batches, &fold.Batch{})
-			}
-			one := fold.NewFolder(m.names, schema.Table{Name: "t"}, fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 200}})
-			var l feed.Line
-			var fields []feed.Field
-			run := func(line []byte) {
-				if fields = l.Scan(m.scan, fields[:0], line); l.Err != nil {
-					b.Fatal(l.Err)
-				}
-				switch stage {
-				case "scan":
-					return
-				case "identity":
-					c := fold.Change{Fields: l.Fields, Text: l.Text}
-					testcheck.NoError(b, one.Add(batches[0], &c, fold.Place{}))
-					return
-				}
-				r, err := m.Map(&l, "", fold.Place{})
-				if err != nil {
-					b.Fatal(err, string(line))
-				}
-				if stage == "map" {
-					return
-				}
-				for i := range r.Rows {
-					row := &r.Rows[i]
-					testcheck.NoError(b, folders[row.Table].Add(batches[row.Table], &row.Change, fold.Place{}))
-				}
-			}
-			for _, l := range lines {
-				run(l)
-			}
-			b.SetBytes(int64(size / len(lines)))
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				run(lines[i%len(lines)])
-			}
-		})
-	}
 }
 
 // TestMap_AllocatesNothing for messages whose rows are known, and for those that no table takes.
