@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -101,7 +100,7 @@ func hasHeading(page, anchor string) bool {
 	return false
 }
 
-// Every test that docs/dev/testing.md and docs/dev/input.md name exists, as does each row of the table of inputs.
+// Every test that docs/dev/testing.md and docs/dev/input.md name exists.
 func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
 	text, code := read(t, "../../docs/dev/testing.md")+read(t, "../../docs/dev/input.md"), ""
 	for _, file := range pages(t, "internal/*_test.go", "internal/*/*_test.go", "internal/*/*/*_test.go", "docs/dev/*/*_test.go") {
@@ -123,15 +122,6 @@ func TestDocs_TestingNamesTestsThatExist(t *testing.T) {
 			}
 		}
 	}
-	for n, row := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(text, -1) {
-		if row[1] != strconv.Itoa(n+1) {
-			t.Fatalf("row %d is %s", n+1, row[1])
-		}
-		if n == 94 {
-			return
-		}
-	}
-	t.Error("rows are missing")
 }
 
 // A script produces each message in docs/troubleshooting.md.
