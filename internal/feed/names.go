@@ -92,7 +92,7 @@ func (n *Names) add(name string) int32 {
 // A follower is a name, and what a scanner expects after it. Most feeds have few orders of names, one for each type
 // of message, so one comparison usually both checks and resolves a name: that saves a tenth of a hot feed's CPU. A
 // follower on a path stands for all names of a message up to this one, so what it expects depends on the type: that
-// saves another tenth for a feed of six types (BenchmarkScan/shapes). When there are too many paths, further names
+// saves another tenth for a feed of six types. When there are too many paths, further names
 // have one follower each, which expects what came after it last time.
 type follower struct {
 	quoted string // with quotes and colon, as in most lines

@@ -10,8 +10,8 @@ import (
 	"github.com/weirsync/weir/internal/fold/schema"
 )
 
-// A sortEntry has a part of its row's key, which is compared without loading the row from memory. This halves the
-// CPU time of sorting the rows of a hot feed, which precedes every flush (BenchmarkSorted: 0.64).
+// A sortEntry has a part of its row's key, which is compared without loading the row from memory. Sorting the rows of
+// a hot feed, which precedes every flush, then takes 0.64 of the time.
 type sortEntry struct {
 	head uint64
 	row  *Row
