@@ -196,23 +196,6 @@ func TestSnapshot_RatesOfAnEndedRun(t *testing.T) {
 	})
 }
 
-func TestObserve(t *testing.T) {
-	p := status.New("t")
-	var rows [2]int
-	for i := range rows {
-		p.Observe(func(f status.Flush) {
-			rows[i] += f.Rows
-			if p.Snapshot().Batches == 0 { // an observer may take a snapshot
-				t.Error("the flush is not counted yet")
-			}
-		})
-	}
-	p.Flushed(status.Flush{Rows: 3, Tables: make([]status.TableCounts, 1)})
-	if rows != [2]int{3, 3} {
-		t.Errorf("the observers saw %v", rows)
-	}
-}
-
 // Each reason why reading pauses is a cause of its own, and no cause once reading resumes.
 func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
 	p := status.New("t")

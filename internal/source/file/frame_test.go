@@ -40,16 +40,6 @@ func TestCursorAfter_EndOfFileIsKnownAtAnySize(t *testing.T) {
 	}
 }
 
-func TestNext_UTF16IsAnError(t *testing.T) {
-	for _, mark := range []string{"\xff\xfe", "\xfe\xff"} {
-		for _, data := range [][]byte{[]byte(mark + "{\x00}\x00"), gz(t, []byte(mark+"{\x00}\x00"))} {
-			path := tempFile(t, data)
-			_, err := readAll(path, source.Options{}, "")
-			wantError(t, err, path, "is UTF-16", "iconv -f UTF-16 -t UTF-8")
-		}
-	}
-}
-
 func TestNext_ReadErrorComesAfterTheWholeLines(t *testing.T) {
 	r := io.MultiReader(strings.NewReader("a\nb\nto"), iotest.ErrReader(os.ErrDeadlineExceeded))
 	got, err := readStdin(r, source.Options{})

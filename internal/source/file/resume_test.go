@@ -2,7 +2,6 @@ package file_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -18,26 +17,6 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 	"github.com/weirsync/weir/internal/test/testcheck"
 )
-
-// A file resumes after each of its lines. So does stdin, by skipping what was read.
-func TestOpen_ResumesAfterEveryLine(t *testing.T) {
-	data := slices.Concat([]byte("\xef\xbb\xbf"), feed(50), []byte(strings.Repeat("long", 30<<10)+"\n"), feed(10), []byte("{}"))
-	for name, form := range forms {
-		in := form(t, data)
-		for _, spec := range []string{tempFile(t, in), "-"} {
-			read := func(from source.Cursor) ([]line, error) {
-				return readFrom(spec, bytes.NewReader(in), source.Options{MaxLine: 100 << 10}, from)
-			}
-			all, err := read("")
-			testcheck.NoError(t, err)
-			for i, l := range all {
-				if rest, err := read(l.after); err != nil || !slices.Equal(rest, all[i+1:]) {
-					t.Fatalf("%s from %s after line %d: %d lines, %v", name, spec, i+1, len(rest), err)
-				}
-			}
-		}
-	}
-}
 
 func TestOpen_DetectsAnotherStdin(t *testing.T) {
 	data := feed(30)
@@ -129,65 +108,6 @@ func TestDone_OnlyWhileTheFileIsTheSame(t *testing.T) {
 		check(end, name == "plain", 0) // gzip is read once more to be sure
 		write(t, path, slices.Concat(in, in))
 		check(end, false, 40)
-	}
-}
-
-func TestDone_FollowedFileNeverIs(t *testing.T) {
-	path := tempFile(t, []byte("a\n"))
-	lines, err := readAll(path, source.Options{}, "")
-	testcheck.NoError(t, err)
-	if s := open(t, path, source.Options{Follow: true}, lines[0].after); s.Done() || !s.Begun().Waits {
-		t.Errorf("done %v, waits %v", s.Done(), s.Begun().Waits)
-	}
-}
-
-func TestStream_Properties(t *testing.T) {
-	data := feed(40)
-	path := tempFile(t, gz(t, data))
-	s := open(t, path, source.Options{}, "")
-	if _, err := drain(s); err != nil {
-		t.Fatal(err)
-	}
-	if size := int64(len(gz(t, data))); s.Size() != size || s.RawOffset() != size {
-		t.Errorf("size %d, raw offset %d, want %d", s.Size(), s.RawOffset(), size)
-	}
-	if s.Name != path || s.Begun().Waits {
-		t.Errorf("name %s, waits %v", s.Name, s.Begun().Waits)
-	}
-
-	t.Chdir(filepath.Dir(path))
-	if s := open(t, "./feed", source.Options{}, ""); s.Name != path {
-		t.Errorf("name %s, want %s", s.Name, path)
-	}
-
-	in, err := os.Open(path)
-	testcheck.NoError(t, err)
-	defer in.Close()
-	s = openStdin(t, in)
-	if s.Begun().Waits || s.Name != "stdin" || s.Size() != 0 {
-		t.Errorf("redirected stdin: waits %v, name %s, size %d", s.Begun().Waits, s.Name, s.Size())
-	}
-}
-
-func TestNext_AfterTheEndAndAfterClose(t *testing.T) {
-	s := open(t, tempFile(t, []byte("a\n")), source.Options{}, "")
-	drain(s)
-	for range 3 {
-		if _, err := s.Next(context.Background()); err != io.EOF {
-			t.Errorf("after the end: %v", err)
-		}
-	}
-	for _, readFirst := range []bool{false, true} {
-		s := open(t, tempFile(t, feed(100_000)), source.Options{}, "")
-		if readFirst {
-			s.Next(context.Background())
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, err := s.Next(context.Background()); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,28 +44,6 @@ func TestFollow_RenamedFileIsReadUntilItIsQuiet(t *testing.T) {
 			t.Error(w)
 		}
 	})
-}
-
-// A file that was rotated and compressed while it was not open is found by its content, and so are the ones after it.
-func TestFollow_FindsCompressedRotations(t *testing.T) {
-	for form, pack := range map[string]func(testing.TB, []byte) []byte{".gz": gz, ".zst": zst, "": forms["plain"]} {
-		follow(t, "a\nb\n", func(f *followed) {
-			f.want("a\n", 0, false)
-			testcheck.NoError(t, f.stream.Close())
-			testcheck.NoError(t, os.Remove(f.path))
-			write(t, f.path+".2"+form, pack(t, []byte("a\nb\nc\n")))
-			write(t, f.path+".1"+form, pack(t, []byte("d\n")))
-			write(t, f.path+".3"+form, pack(t, []byte("x\n")))
-			old := time.Now().Add(-time.Hour)
-			testcheck.NoError(t, os.Chtimes(f.path+".3"+form, old, old))
-			write(t, f.path, []byte("e\n"))
-			f.got = nil
-			f.open()
-			f.want("b\nc\n", 2, false)
-			f.want("d\n", 0, true)
-			f.want("e\n", 0, true)
-		})
-	}
 }
 
 // A watching is a folder that a test fills and a source follows.
@@ -134,35 +111,6 @@ func (w *watching) next() bool {
 		e.Block.Release()
 	}
 	return true
-}
-
-// Files of a folder are read once they exist, in the order in which they are found, and so are paths that are missing
-// at first. A file that is closed to make room is read on when it grows.
-func TestWatch_Folder(t *testing.T) {
-	watch(t, func(w *watching) {
-		w.write("b.jsonl", "1\n")
-		w.write("a.jsonl", "2\n")
-		w.write("other", "3\n")
-		for w.next() {
-		}
-		w.write("0.jsonl", "4\n")
-		w.write("b.jsonl", "5\n")
-		w.write("named", "6\n")
-		for w.next() {
-		}
-		if want := []string{"a.jsonl", "b.jsonl", "0.jsonl", "named"}; !slices.Equal(w.begun, want) {
-			t.Errorf("offered %q, want %q", w.begun, want)
-		}
-		if w.text["b.jsonl"] != "1\n5\n" || w.text["a.jsonl"] != "2\n" || w.text["0.jsonl"] != "4\n" || w.text["named"] != "6\n" || w.text["other"] != "" {
-			t.Errorf("read %q", w.text)
-		}
-		w.src.Stop()
-		for w.next() {
-		}
-		if len(w.open) > 0 {
-			t.Errorf("still open: %v", w.open)
-		}
-	}, "*.jsonl", "named")
 }
 
 func TestWatch_MoreFilesThanMayBeOpen(t *testing.T) {

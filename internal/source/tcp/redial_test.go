@@ -393,26 +393,6 @@ func TestRetryFor_NothingBehindACompressedStream(t *testing.T) {
 	})
 }
 
-// TestIdle: weir reconnects when nothing arrives for a while.
-func TestIdle(t *testing.T) {
-	silent := func(n int, c net.Conn) {
-		_, _ = io.WriteString(c, "a\n")
-		time.Sleep(time.Hour)
-	}
-	dialIn(t, "tcp://pipe:1", source.Options{RetryFor: math.MaxInt64}, silent, func(t *testing.T, s *Stream, warnings chan string) {
-		s.dialer.idle = time.Minute
-		began := time.Now()
-		for range 2 {
-			if _, err := s.Next(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if w, took := <-warnings, time.Since(began); !strings.Contains(w, "nothing arrived for 1m0s") || took < time.Minute || took > 61*time.Second {
-			t.Errorf("%s after %v", w, took)
-		}
-	})
-}
-
 // told returns the numbers of connections that were reported, in order.
 func told(n chan int) (all []int) {
 	synctest.Wait()
@@ -455,22 +435,6 @@ func TestConnections_OfAFeed(t *testing.T) {
 		}
 		if all := told(n); first != 1 || len(all) < 3 || all[0] != 0 || all[1] != 1 || all[len(all)-1] != 0 {
 			t.Errorf("with a line there were %d connections, and then %v", first, all)
-		}
-	})
-}
-
-func TestConnections_OfAListener(t *testing.T) {
-	n := make(chan int, 1000)
-	listenIn(t, source.Options{Observer: observer{connections: n}}, nil, func(l *listening) {
-		one, two := l.dial(), l.dial()
-		l.send(one, []byte("{}\n"))
-		l.want("{}\n")
-		both := told(n)
-		_ = two.Close()
-		left := told(n)
-		_ = one.Close()
-		if none := told(n); !slices.Equal(both, []int{1, 2}) || !slices.Equal(left, []int{1}) || !slices.Equal(none, []int{0}) {
-			t.Errorf("the numbers of connections were %v, %v and %v", both, left, none)
 		}
 	})
 }

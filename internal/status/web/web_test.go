@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,24 +54,6 @@ func page(t *testing.T, s *web.Site, path string, texts ...string) string {
 		}
 	}
 	return page
-}
-
-func TestHandler_HealthAndReadiness(t *testing.T) {
-	s := site("t")
-	f := func(path string, code int, text string) {
-		t.Helper()
-		if w := get(t, s, loopback, "GET", "any.name", path); w.Code != code || text != "" && w.Body.String() != text {
-			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, code, text)
-		}
-	}
-	f("/healthz", 200, "ok\n")
-	f("/readyz", 503, "not reading yet\n")
-	s.Progress.Open("f", status.File)
-	f("/readyz", 200, "ok\n")
-	f("/debug/pprof/", 404, "")
-	s.Progress.Retry(&sink.Error{Reason: "connection"})
-	f("/readyz", 503, "waiting for the database (connection)\n")
-	f("/healthz", 200, "ok\n")
 }
 
 // A request under a foreign host name is refused: otherwise a page elsewhere whose name resolves to this machine could
@@ -210,82 +191,6 @@ func TestRejects(t *testing.T) {
 	<-first
 	s.LastRejects = func(ctx context.Context, _ int) ([]sink.Kept, error) { return nil, nil }
 	f(loopback, "The database keeps none.")
-}
-
-func TestStatus_CountsAndRates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := described(status.Run{SpoolLimit: 1000}, "flights", "positions")
-		p := s.Progress
-		a, file := p.Open("tcp://a:1", status.Dialed), p.Open("/x/f.jsonl", status.File)
-		offset := int64(500)
-		file.Locate(500, func() (int64, int64) { return offset, 1000 })
-		k := p.Open("kafka://c/t/3", status.Partition)
-		k.Partition("t", "3", func() int64 { return 7 }, func() bool { return true })
-		l, err := web.Listen(loopback)
-		testcheck.NoError(t, err)
-		defer l.Close()
-		handler := s.Handler(l)
-		ask := func(path string) []byte {
-			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
-			r.Host = "localhost"
-			handler.ServeHTTP(w, r)
-			return w.Body.Bytes()
-		}
-		read := func() (st status.Snapshot) {
-			t.Helper()
-			testcheck.NoError(t, json.Unmarshal(ask("/api/status"), &st))
-			return st
-		}
-		flush := func(rows int64) {
-			p.Flushed(status.Flush{Took: 20 * time.Millisecond, Rows: int(rows), Tables: []status.TableCounts{{Messages: rows + 1, Coalesced: 1, Rows: status.Rows{Inserted: rows}}, {}}})
-		}
-		time.Sleep(100 * time.Second)
-		a.Read(1000, 5000, true, time.Now().Add(-3*time.Second))
-		a.Reject(&fold.Reject{Place: fold.Place{Line: 1234}, Reason: feed.NotJSON})
-		p.SetSpool(1000)
-		a.Reject(&fold.Reject{Table: -1, Place: fold.Place{Offset: 9, Element: 2}, Reason: feed.Unmatched})
-		flush(400)
-		st := read() // the first rate is since the start
-		if st.RateSeconds != 100 || st.Lines != 1000 || st.LinesPerSecond != 10 || st.BytesPerSecond != 50 || st.Tables[0].RowsPerSecond != 4 || st.Tables[1].RowsPerSecond != 0 {
-			t.Errorf("since the start: %+v", st)
-		}
-		if st.NotReady != "not connected to tcp://a:1" || st.LagSeconds == nil || *st.LagSeconds != 3 || st.Pending != 1000 || st.Rejected != 2 || st.SpoolLimit != 1000 {
-			t.Errorf("the run: %+v", st)
-		}
-		if st.Tables[0].Rejected["not_json"] != 1 || len(st.Tables[0].Rejected) != 1 || st.Tables[0].Inserted != 400 || st.Tables[0].Coalesced != 1 {
-			t.Errorf("the tables: %+v", st.Tables)
-		}
-		if want := []status.Reason{{Reason: "not_json", Lines: 1, Source: "tcp://a:1", Line: 1234}, {Reason: "unmatched", Lines: 1, Source: "tcp://a:1", Offset: 9, Element: 2}}; !reflect.DeepEqual(st.Reasons, want) {
-			t.Errorf("the reasons: %+v", st.Reasons)
-		}
-		if f := st.LastFlush; f.Rows != 400 || f.Seconds != 0.02 || f.Messages != 401 || !f.At.Equal(time.Now()) {
-			t.Errorf("the flushes: %+v", f)
-		}
-		if at := st.Lanes; len(at) != 3 || at[0].Kind != "dialed" || at[1].Offset != 500 || at[1].Size != 1000 || at[1].SecondsLeft != 0 || at[2].LagRecords == nil || *at[2].LagRecords != 7 || at[2].Connections != 1 || st.Kafka == nil || st.Kafka.LagRecords != 7 {
-			t.Errorf("the sources: %+v %+v", at, st.Kafka)
-		}
-		defer p.Watch()()
-		synctest.Wait()
-		for range 20 { // later rates cover the last ten seconds, however often they are requested
-			time.Sleep(500 * time.Millisecond)
-			a.Read(50, 100, true, time.Time{})
-			offset += 10
-			file.Read(0, 10, false, time.Time{})
-			st = read()
-		}
-		if st.RateSeconds != 10 || st.LinesPerSecond != 100 || st.Lanes[0].LinesPerSecond != 100 || st.Tables[0].RowsPerSecond != 0 {
-			t.Errorf("over the last seconds: %+v", st)
-		}
-		if left := st.Lanes[1].SecondsLeft; left != 165 {
-			t.Errorf("the file: %+v", st.Lanes[1])
-		}
-		page := string(ask("/"))
-		for _, text := range []string{"2,000 lines", "<dd class=\"big\">7 <small>records", "t/3", "1,000\u00a0<small>bytes</small>", "10<small>s</small>", "70\u00a0%", "2m45s left", "not connected to tcp://a:1", "not_json", "unmatched", "tcp://a:1, </span>line 1,234"} {
-			if !strings.Contains(page, text) {
-				t.Errorf("%q is missing:\n%s", text, page)
-			}
-		}
-	})
 }
 
 func TestStatus_ManySources(t *testing.T) {
