@@ -255,3 +255,20 @@ func TestResolver_LeavesTheBatchAsItWas(t *testing.T) {
 		t.Errorf("the batch has %d columns and %d bytes, and had %d and %d", len(b.Table.Columns), b.Bytes(), columns, bytes)
 	}
 }
+
+// TestResolver_AnOldDeleteLeavesARowThatAnotherNeeds: a reference inserts the row again, and a delete that is older than
+// the database's does not end it.
+func TestResolver_AnOldDeleteLeavesARowThatAnotherNeeds(t *testing.T) {
+	f := NewFolder(&feed.Names{}, schema.Table{Name: "t"}, Options{Key: []string{"id"}, Rules: Rules{Scope: ColumnScope, UnknownFields: AddUnknown, MaxColumns: 9}, Version: "v", Log: logtest.New(t)})
+	var b Batch
+	var l feed.Line
+	l.Scan(feed.NewScanner(f.fields.names), nil, []byte(`{"id":1}`))
+	testcheck.NoError(t, f.Add(&b, &Change{Fields: l.Fields, Text: l.Text, Op: Ensure}, Place{Line: 1}))
+	testcheck.NoError(t, add(f, &b, `{"id":1,"v":5,"op":"delete"}`))
+	f.Seal(&b)
+	s := state{tomb: []byte("9")}
+	res, err := NewResolver(&b, nil, &b.Table).Resolve(&b.rows.all[0], Stored{State: s.encode()})
+	if err != nil || res.Unchanged || res.Row.Deleted {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/status"
 	"github.com/weirsync/weir/internal/test/logtest"
 	"github.com/weirsync/weir/internal/test/testcheck"
@@ -139,22 +138,5 @@ func TestSync_FilesWithoutLinesAreReleased(t *testing.T) {
 			}
 			succeeds(t, c, dest, nil)
 		}
-	}
-}
-
-// Followed files are lanes of one run. A flush has at most a thousand of them.
-func TestSync_FollowsManyFiles(t *testing.T) {
-	const files = 1200
-	dest := filepath.Join(t.TempDir(), "t.db")
-	c := smallFiles(t, files)
-	c.Source.Follow, c.BatchPeriod = true, time.Hour
-	most := 0
-	succeedsUntil(t, c, dest, faulty(sinktest.Flushes(func(call sinktest.Call) (f sinktest.Fault) {
-		most = max(most, len(call.Flush.Lanes))
-		return f
-	})), lines(files))
-	has(t, dest, "1200|1200", "SELECT count(*) || '|' || sum(line) FROM weir_checkpoints")
-	if most != 1000 {
-		t.Errorf("a flush moved %d files on", most)
 	}
 }

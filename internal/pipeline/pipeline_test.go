@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -425,34 +424,6 @@ func (f *routed) applied(t *testing.T, dest string) {
 		has(t, dest, strings.Join(want, ", "), "SELECT string_agg(id || ' ' || coalesce(c0, '') || ' ' || coalesce(c1, ''), ', ' ORDER BY id) FROM "+table)
 	}
 	has(t, dest, fmt.Sprint(f.bad, " ", f.bad), "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects")
-}
-
-// TestTables_FaultyDatabase: database calls fail during a run of several files, before or after they take effect.
-func TestTables_FaultyDatabase(t *testing.T) {
-	sinktest.Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
-		feed := newRouted(rnd, 300)
-		c := tablesConfig(t, "", twoTables...)
-		c.Sources = nil
-		for lines := range slices.Chunk(feed.lines, 100) {
-			c.Sources = append(c.Sources, filepath.Join(t.TempDir(), "feed.jsonl"))
-			write(t, c.Sources[len(c.Sources)-1], lines)
-		}
-		seed := rnd.Uint64()
-		both(t, func(t *testing.T, dest string) {
-			db := openSink(t, dest, sink.Off)
-			defer db.Close()
-			var failed atomic.Int64
-			faults, onRetry := sinktest.RandomFaults(rand.New(rand.NewPCG(seed, 1))), func(*sink.Error) { failed.Add(1) }
-			if err := pipeline.Run(t.Context(), c, sinktest.Retry(sinktest.Faulty(db, faults), time.Minute, onRetry),
-				sinktest.RetryClaims(sinktest.FaultyClaims(openClaims(t, dest), faults), time.Minute, onRetry), status.New(twoTables...)); err != nil {
-				t.Fatal(err)
-			}
-			if failed.Load() == 0 {
-				t.Error("did not exercise: no call failed")
-			}
-			feed.applied(t, dest)
-		})
-	})
 }
 
 // TestTables_OneJobIsForOneSetOfTables: other tables need another job, unless the job accepts additional tables. The

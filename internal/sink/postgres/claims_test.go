@@ -252,43 +252,6 @@ func takeOver(t *testing.T, c sink.Claims, run, lane string) sink.Checkpoint {
 	return found[0]
 }
 
-// TestTakeOver_Fences: a run that takes a lane over continues after the last commit, and the former owner writes no
-// more.
-func TestTakeOver_Fences(t *testing.T) {
-	t.Parallel()
-	db := connect(t, testpg.New(t))
-	var begun sync.WaitGroup
-	for i := range 4 { // one of them creates weir's tables
-		claims := db.Claims(t, "job").(sink.GroupClaims)
-		begun.Go(func() {
-			lanes := []sink.Lane{{Source: "a", Checkpoint: sink.Checkpoint{Offset: 7, Mark: `{}`}}, {Source: "b"}}
-			err := sink.Retry{Patience: time.Minute, OnRetry: func(e *sink.Error) { t.Log(e) }}.Do(t.Context(), func() error { return claims.Begin(t.Context(), fmt.Sprint(i), lanes) })
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	begun.Wait()
-	ids := map[string]bool{}
-	for range 2 {
-		id, err := db.Claims(t, "job").(sink.GroupClaims).Database(t.Context())
-		if ids[id] = true; err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(ids) != 1 || ids[""] {
-		t.Errorf("the database is called %v", ids)
-	}
-	first, second := db.Claims(t, "job"), db.Claims(t, "job")
-	if cp := takeOver(t, first, "first", "a"); cp.Seq != 2 || cp.Offset != 7 || cp.Mark != "{}" {
-		t.Errorf("the checkpoint is %+v", cp)
-	}
-	if cp := takeOver(t, second, "second", "a"); cp.Seq != 3 || len(cp.Run) != 1 || cp.Offset != 7 {
-		t.Errorf("the checkpoint is %+v", cp)
-	}
-	sinktest.Expect(t, db, `SELECT source, seq, run LIKE 'second _', "offset" FROM weir_checkpoints ORDER BY 1`, "a|3|true|7", "b|1|false|0")
-}
-
 // TestTakeOver_LostAnswers: whichever reply is lost, the next try returns the same checkpoint, and the run that wrote
 // it.
 func TestTakeOver_LostAnswers(t *testing.T) {

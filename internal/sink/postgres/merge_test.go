@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/test/testcheck"
 	"github.com/weirsync/weir/internal/test/testpg"
 )
 
@@ -17,32 +16,6 @@ import (
 func (d *database) lastFlush(t *testing.T) string {
 	t.Helper()
 	return d.one(t, "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'weir/%' AND pid <> pg_backend_pid() ORDER BY query_start DESC LIMIT 1")
-}
-
-// TestFlush_TablesOfManyKinds: rows are written and counted in the same way, whatever the kind of the table.
-func TestFlush_TablesOfManyKinds(t *testing.T) {
-	testcheck.Only(t)
-	url := testpg.New(t)
-	for name, ddl := range map[string]string{
-		"weir's own":             "",
-		"constraints":            "CREATE TABLE t (id integer PRIMARY KEY, a text CHECK (a <> ''), b text UNIQUE)",
-		"partitioned":            "CREATE TABLE t (id integer PRIMARY KEY, a text, b text) PARTITION BY RANGE (id); CREATE TABLE t_0 PARTITION OF t DEFAULT",
-		"inherited":              "CREATE TABLE t (id integer PRIMARY KEY, a text, b text); CREATE TABLE t_0 () INHERITS (t)",
-		"row security of others": "CREATE TABLE t (id integer PRIMARY KEY, a text, b text); ALTER TABLE t ENABLE ROW LEVEL SECURITY",
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := connectEmpty(t, url)
-			db.Exec(t, ddl)
-			r := sinktest.Begin(t, db)
-			r.Flush(`{"id":1,"a":"x"}`, `{"id":2,"a":"x"}`, `{"id":3,"a":"x"}`)
-			for range 2 {
-				r.Flush(`{"id":1,"b":"y"}`, `{"id":2,"op":"delete"}`, `{"id":4,"a":"x"}`)
-			}
-			res := r.Flush(`{"id":1,"b":"y"}`, `{"id":2,"op":"delete"}`, `{"id":3,"op":"delete"}`, `{"id":4,"a":"y"}`, `{"id":5,"a":"x"}`)
-			sinktest.Counts(t, res, 1, 1, 2, 1)
-			sinktest.Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|x|y", "4|y|NULL", "5|x|NULL")
-		})
-	}
 }
 
 // logInserts records inserts into a table, by a column.

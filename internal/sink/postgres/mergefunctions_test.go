@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -156,53 +155,6 @@ func comparesEqual(t *testing.T, db *database, functions map[string]merge.Functi
 	}
 }
 
-// TestMergeFunctions_WritersAtOnce: with several writers, a sum is the sum over all of them, whether their rows exist
-// or not, and with versions.
-func TestMergeFunctions_WritersAtOnce(t *testing.T) {
-	const writers, flushes, keys = 3, 12, 40
-	functions := map[string]merge.Function{"n": merge.Sum, "low": merge.Min, "o": merge.Patch}
-	for name, also := range map[string]func(*fold.Options){
-		"merged":   nil,
-		"versions": versionedBy(fold.ColumnScope),
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := connect(t, testpg.New(t))
-			begin := func(job string) *sinktest.Run {
-				change := []func(*fold.Options){withMerge(functions)}
-				if also != nil {
-					change = append(change, also, func(o *fold.Options) { delete(o.Merge, "o") })
-				}
-				return sinktest.BeginJob(t, db, job, change...)
-			}
-			first := begin("first")
-			first.Flush(`{"id":0,"v":0,"n":0.5,"low":0}`)
-			first.End()
-			var mu sync.Mutex
-			sums := map[int]int{}
-			again := atOnce(writers, begin, flushes, func(r *sinktest.Run, rnd *rand.Rand, w, turn int) {
-				mu.Lock()
-				for range 3 * keys {
-					k, n := 1+rnd.IntN(keys*(1+turn)), rnd.IntN(5)
-					sums[k] += n
-					patch := fmt.Sprintf(`,"o":{"w%d":%d}`, w, turn)
-					if also != nil {
-						patch = ""
-					}
-					r.Fold(fmt.Sprintf(`{"id":%d,"v":%d,"n":%d,"low":%d%s}`, k, rnd.IntN(50), n, -n, patch))
-				}
-				mu.Unlock()
-				r.Flush()
-			})
-			t.Logf("retried for %v", again)
-			var want []string
-			for _, k := range slices.Sorted(maps.Keys(sums)) {
-				want = append(want, fmt.Sprint(k, "|", sums[k]))
-			}
-			sinktest.Expect(t, db, "SELECT id, n::text FROM t WHERE id > 0 ORDER BY id", want...)
-		})
-	}
-}
-
 // TestMergeFunctions_ASumWaitsForAnotherSession: which inserts, updates or deletes its row.
 func TestMergeFunctions_ASumWaitsForAnotherSession(t *testing.T) {
 	url := testpg.New(t)
@@ -289,29 +241,6 @@ func TestMergeFunctions_APatchedColumnBecomesText(t *testing.T) {
 	r.Flush(`{"id":1,"o":{"a":null,"b":[1e200000]}}`) // jsonb does not accept it
 	r.Flush(`{"id":1,"o":{"c":2}}`)
 	sinktest.Expect(t, db, "SELECT o FROM t", `{"b":[1e200000],"c":2}`)
-}
-
-// TestMergeFunctions_TablesOfManyKinds: values merge in the same way, whatever the kind of the table. An inserted row
-// gets its values once.
-func TestMergeFunctions_TablesOfManyKinds(t *testing.T) {
-	url := testpg.New(t)
-	const table = "CREATE TABLE t (id integer PRIMARY KEY, a text, b text)"
-	for name, ddl := range map[string]string{
-		"partitioned": table + " PARTITION BY RANGE (id); CREATE TABLE t_0 PARTITION OF t DEFAULT",
-		"triggers":    table + "; CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; CREATE TRIGGER f BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION f()",
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := connectEmpty(t, url)
-			db.Exec(t, ddl)
-			r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"a": merge.Max, "b": merge.Sum}))
-			for range 3 {
-				r.Flush(`{"id":1,"a":"9","b":1}`, `{"id":2,"a":"x","b":0.5}`)
-			}
-			r.Flush(`{"id":1,"a":"10","b":1}`, `{"id":2,"op":"delete"}`, `{"id":2,"a":"b","b":1}`, `{"id":3,"b":1}`)
-			sinktest.Counts(t, r.Flush(`{"id":1,"a":"8"}`, `{"id":3,"b":0}`, `{"id":4,"b":1}`), 1, 0, 2, 0)
-			sinktest.Expect(t, db, "SELECT id, a, b FROM t ORDER BY id", "1|10|4", "2|b|1", "3|NULL|1", "4|NULL|1")
-		})
-	}
 }
 
 // TestMergeFunctions_LargePatches: of 900 levels, or of many names, in columns of all types. A function that runs its

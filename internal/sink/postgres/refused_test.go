@@ -13,14 +13,6 @@ import (
 	"github.com/weirsync/weir/internal/test/testpg"
 )
 
-// shop creates the tables of [sinktest.Shop].
-func shop(t *testing.T, db *database, items string) {
-	t.Helper()
-	db.Exec(t, "CREATE TABLE orders (id integer PRIMARY KEY, status text CHECK (status <> 'bad'))")
-	db.Exec(t, "CREATE TABLE items (order_id integer, sku text"+items+", qty integer CHECK (qty >= 0), PRIMARY KEY (order_id, sku))")
-	db.Exec(t, "CREATE TABLE taxes (order_id integer, sku text, code text, amount integer CHECK (amount >= 0), PRIMARY KEY (order_id, sku, code))")
-}
-
 // TestFlush_RolledBackRowsAreNotReadAgain: rows that a rolled-back COPY left in the staging table are not reread for
 // each following piece.
 func TestFlush_RolledBackRowsAreNotReadAgain(t *testing.T) {
@@ -101,97 +93,6 @@ func TestRefused_FewOfMany(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestRefused_ManyOfSeveralTables: each rejected message for several tables costs the round trips of halving a small
-// piece, and less if there are many. A row of one table, with its sets, is retried once after the others are written,
-// and then by message.
-func TestRefused_ManyOfSeveralTables(t *testing.T) {
-	const messages = 500
-	url := testpg.New(t)
-	for _, bad := range []int{1, 10, 100} {
-		of := func(i, good int) int { // evenly; the keys have another order than the messages
-			if i*bad%messages < bad {
-				return -1
-			}
-			return good
-		}
-		for kind, c := range map[string]struct {
-			tables []string // nil: the shop's
-			each   int      // round trips per rejected message
-			line   func(i int) string
-		}{
-			"two tables": {[]string{"a", "b"}, 12, func(i int) string {
-				return fmt.Sprintf(`{"id":%d,"a.x":"of %d","b.n":%d}`, i*7919%messages, i, of(i, i))
-			}},
-			"a unique value": {[]string{"a", "b"}, 12, func(i int) string {
-				return fmt.Sprintf(`{"id":%d,"a.x":"of %d","b.u":%d}`, i*7919%messages, i, of(i, i))
-			}},
-			"a set": {nil, 14, func(i int) string {
-				return fmt.Sprintf(`{"id":%d,"status":"%d","items":[{"sku":"x","qty":1},{"sku":"y","qty":%d}]}`, i*7919%messages, i, of(i, i))
-			}},
-		} {
-			t.Run(fmt.Sprintf("%d, %s", bad, kind), func(t *testing.T) {
-				p := testpg.NewProxy(t, url)
-				db := connectEmpty(t, url)
-				db.weir = p.URL()
-				db.Exec(t, "CREATE TABLE a (id integer PRIMARY KEY, x text)")
-				db.Exec(t, "CREATE TABLE b (id integer PRIMARY KEY, n integer CHECK (n >= 0), u integer UNIQUE)")
-				db.Exec(t, "INSERT INTO b VALUES (-1, 1, -1)")
-				shop(t, db, "")
-				var s interface {
-					Fold(lines ...string)
-					Seal() *sink.Flush
-				}
-				var to sink.Sink
-				if c.tables != nil {
-					r := sinktest.BeginTables(t, db, c.tables)
-					s, to = r, r.Sink
-				} else {
-					r := sinktest.BeginNested(t, db, sinktest.Shop(t), false)
-					s, to = r, r.Sink
-				}
-				for i := range messages {
-					s.Fold(c.line(i))
-				}
-				f := s.Seal()
-				p.Cut(nil)
-				res, err := to.Flush(t.Context(), f)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got := p.Count()
-				if len(res.Refused) != bad || res.Tables[0].Inserted != int64(messages-bad) {
-					t.Errorf("%d messages were rejected, want %d; %+v", len(res.Refused), bad, res.Tables)
-				}
-				if limit := c.each*bad + 30; got.Answers > limit {
-					t.Errorf("%d round trips for %d messages of %d, more than %d", got.Answers, bad, messages, limit)
-				}
-			})
-		}
-	}
-}
-
-// TestRefused_ManyThatCannotBeRead: if a COPY cannot read many values, each of their messages is rejected, and no
-// other.
-func TestRefused_ManyThatCannotBeRead(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, d date)")
-	r := sinktest.Begin(t, db)
-	const rows = 3000
-	for i := range rows {
-		d := "2024-01-01"
-		if i%10 == 0 {
-			d = "2024-99-99"
-		}
-		r.Fold(fmt.Sprintf(`{"id":%d,"d":%q}`, i, d))
-	}
-	res, err := r.Sink.Flush(t.Context(), r.Seal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	sinktest.Counts(t, res, rows-rows/10, 0, 0, 0)
-	sinktest.Expect(t, db, "SELECT count(*) FROM weir_rejects WHERE reason LIKE '%(SQLSTATE 22008)'", fmt.Sprint(rows/10))
 }
 
 // TestRefused_TooLongForAnIndex: an index whose entries may be too long is a constraint, also of a table that weir

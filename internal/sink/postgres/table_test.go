@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -73,59 +72,6 @@ func TestTable_DefaultsInAnyBatches(t *testing.T) {
 			r.Flush(chunk...)
 		}
 		sinktest.Expect(t, db, "SELECT id, d, n, e, j::text, s < 70, m < 70 FROM t ORDER BY id", "1|of its type|NULL|2|{}|true|true", "2|x|x|7|[1]|true|true", "3|of its type|y|2|{}|true|true")
-	}
-}
-
-// TestFlush_LeavesUnchangedRowsAlone checks Postgres' counters.
-func TestFlush_LeavesUnchangedRowsAlone(t *testing.T) {
-	testcheck.Only(t)
-	db := connect(t, testpg.New(t))
-	r := sinktest.Begin(t, db)
-	line := func(id int, value string) string {
-		return fmt.Sprintf(`{"id":%d,"a":%q,"r":%d.25,"j":{"k":[%d]},"n":%d0000000000000000000.5}`, id, value, id, id, id+1)
-	}
-	var lines []string
-	for i := range 2000 {
-		lines = append(lines, line(i, "x"))
-	}
-	r.Flush(lines...)
-	r.Flush(lines...) // the staging table is created
-	r.End()
-	db.Exec(t, "VACUUM ANALYZE t")
-	r = sinktest.Begin(t, db)
-	r.Flush(lines[0])
-	stats := func() string {
-		db.Exec(t, "SELECT pg_stat_clear_snapshot()")
-		row := db.Query(t, "SELECT n_tup_upd, n_dead_tup, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 't'")[0]
-		return fmt.Sprint(row, db.one(t, "SELECT count(*) FROM t WHERE xmax <> 0"))
-	}
-	before := stats()
-	db.Logged(t)
-	sinktest.Counts(t, r.Flush(lines...), 0, 0, 2000, 0)
-	sinktest.Counts(t, r.Flush(lines...), 0, 0, 2000, 0)
-	if n := db.Logged(t); n > 4000*64 { // an upsert locks the rows that it leaves alone
-		t.Errorf("rows that stay were %d bytes of log", n)
-	}
-	r.End() // its session reports its counters now at the latest
-	if after := stats(); after != before {
-		t.Errorf("rows that stay: updated, dead, hot and locked were %s and are %s", before, after)
-	}
-	r = sinktest.Begin(t, db)
-	var some []string
-	for i := range 2000 {
-		if i%20 == 0 {
-			some = append(some, line(i, "y"))
-		}
-	}
-	sinktest.Counts(t, r.Flush(some...), 0, 100, 0, 0)
-	r.End()
-	hot := ""
-	for end := time.Now().Add(time.Minute); hot != "100|100" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		db.Exec(t, "SELECT pg_stat_clear_snapshot()")
-		hot = db.one(t, "SELECT n_tup_upd || '|' || n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 't'")
-	}
-	if hot != "100|100" {
-		t.Errorf("updates, and those that were HOT: %s", hot)
 	}
 }
 
