@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"regexp"
@@ -121,28 +120,4 @@ func TestOutage_Stopped(t *testing.T) {
 	o.run.Signal(syscall.SIGTERM)
 	o.run.Exit(143)
 	o.Has("3", "SELECT count(*) FROM t")
-}
-
-// Lines of stdin that a stopped run could not write are said to be lost.
-func TestOutage_StoppedReadingStdin(t *testing.T) {
-	t.Parallel()
-	to := testpg.New(t)
-	l, proxy := testweir.New(t, to), testpg.NewProxy(t, to)
-	run := l.Command("sync", "--table", "t", "--to", proxy.URL(), "--batch-period", "10ms", "--metrics-addr", "127.0.0.1:0")
-	feed, err := run.StdinPipe()
-	l.Check(err)
-	run.Start()
-	send := func(lines string) {
-		_, err := io.WriteString(feed, lines)
-		l.Check(err)
-	}
-	send(`{"id":1}` + "\n")
-	has(l, run, 1, 0)
-	proxy.Refuse(true)
-	proxy.Break()
-	send(`{"id":2}` + "\n" + `{"id":3}` + "\n")
-	has(l, run, 3, 2)
-	run.Says("waiting for the database")
-	run.Signal(syscall.SIGTERM)
-	run.Exit(143, "lacks 2 lines that this run has read", "lines of stdin that were read and perhaps not committed: 2. They are lost unless they are sent again")
 }

@@ -142,18 +142,6 @@ func TestStatus_SaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-func TestStatus_Fits(t *testing.T) {
-	var s statusParts
-	s.add(1, "180,209 lines")
-	s.add(3, "28,099/s")
-	s.add(2, "43 %")
-	for room, want := range map[int]string{200: "180,209 lines  28,099/s  43 %", 29: "180,209 lines  28,099/s  43 %", 28: "180,209 lines  43 %", 18: "180,209 lines", 5: "180,2", -1: ""} {
-		if got := s.fit(room); got != want {
-			t.Errorf("%d columns: %q, want %q", room, got, want)
-		}
-	}
-}
-
 // TestStatusLine: output replaces the status line, which is shown again after it.
 func TestStatusLine(t *testing.T) {
 	var b bytes.Buffer

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/status"
-	"github.com/weirsync/weir/internal/status/metrics"
 )
 
 // A run that waits is alive, however long, as is a run whose database is unavailable. A run is not alive if its flush
@@ -97,24 +95,4 @@ func TestCountStored(t *testing.T) {
 	f(settings.Output{MetricsFile: "f"}, 150*time.Second)
 	f(settings.Output{MetricsAddr: ":0"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second)
 	f(settings.Output{MetricsAddr: ":0", MetricsFile: "f"}, 0, 60*time.Second, 65*time.Second, 70*time.Second, 130*time.Second, 150*time.Second)
-}
-
-// TestStoredRejects_DatabaseIsUnavailable: a run with nothing to write is not ready either.
-func TestStoredRejects_DatabaseIsUnavailable(t *testing.T) {
-	e := &env{log: slog.New(slog.DiscardHandler), lookupEnv: func(string) (string, bool) { return "", false }}
-	sp := e.newSpec()
-	sp.Table.To = "postgres://weir@127.0.0.1:1/x?sslmode=disable"
-	to, err := sp.Destination()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := status.New("t")
-	p.Open("f", status.Waiting)
-	run := &syncRun{env: e, to: to, p: p, metrics: metrics.New(p)}
-	if err := run.storedRejects(t.Context()); err == nil {
-		t.Error("a database that is missing has answered")
-	}
-	if s := p.Snapshot(); s.NotReady != "waiting for the database (connection)" {
-		t.Errorf("not ready: %q", s.NotReady)
-	}
 }

@@ -386,35 +386,3 @@ func FuzzWalk(f *testing.F) {
 		}
 	})
 }
-
-// TestWalk_OffsetAndArray: both are right before and after Raw.
-func TestWalk_OffsetAndArray(t *testing.T) {
-	text := `{"a": [1, {"b":2}], "c":{}}`
-	w := feed.Walk([]byte(text))
-	for w.Next() {
-		at := w.Offset()
-		array := w.Array()
-		if raw := string(w.Raw()); w.Depth > 0 && !strings.HasPrefix(text[at:], raw) || array != (raw[0] == '[') || at != w.Offset() {
-			t.Errorf("%s at %d, array %v", raw, at, array)
-		}
-		if w.Depth == 0 {
-			w = feed.Walk([]byte(text)) // Raw has read all of it
-			w.Next()
-		}
-	}
-}
-
-func TestWalk_AllocatesNothing(t *testing.T) {
-	value := []byte(`{"a":[1,{"b\n":"c"},[[]]],"d":{"e":null}}`)
-	n := testing.AllocsPerRun(10, func() {
-		w := feed.Walk(value)
-		for w.Next() {
-			if w.Depth == 2 {
-				w.Raw()
-			}
-		}
-	})
-	if n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}

@@ -2,7 +2,6 @@ package mapping_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -132,43 +131,4 @@ func TestWhen_String(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-}
-
-// TestSourceOf: a mapping with sources says which source Map takes.
-func TestSourceOf(t *testing.T) {
-	names := &feed.Names{}
-	p, err := mapping.Compile(firestarter(t).WithSources(), names, schema.Limits{})
-	testcheck.NoError(t, err)
-	mapper, scan := p.NewMapper(), feed.NewScanner(names)
-	f := func(line string, want map[string]string) {
-		t.Helper()
-		var l feed.Line
-		l.Scan(scan, nil, []byte(line))
-		r, _ := mapper.Map(&l, "", fold.Place{}) // another table may reject the line
-		got := map[string]string{}
-		for i := range r.Rows {
-			if r.Rows[i].Table != 0 {
-				continue
-			}
-			set := map[string]bool{}
-			for _, f := range r.Rows[i].Fields {
-				set[names.NameOf(f.Name, nil)] = true
-			}
-			for name := range set {
-				if !mapping.IsSourceColumn(name) {
-					got[name] = p.Table(0).SourceOf(name, func(column string) bool { return set[column] })
-				}
-			}
-		}
-		if !maps.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", line, got, want)
-		}
-	}
-	f(`{"id":"a","type":"offblock","clock":"1","actual_out":"2"}`, map[string]string{"id": "id", "actual_out": "clock (type=offblock)"})
-	f(`{"id":"a","type":"flifo","clock":"1","actual_out":"2","adt":"3"}`, map[string]string{"id": "id", "actual_out": "actual_out", "actual_off": "adt"})
-	f(`{"id":"a","type":"flightplan","alt":"1"}`, map[string]string{"id": "id", "cruising_altitude": "alt (type=flightplan,cancellation, flightstatus!=F,S)"})
-	f(`{"id":"a","type":"cancellation","pitr":"1"}`, map[string]string{"id": "id", "cancelled": "pitr (type=cancellation, uncancel!=1)"})
-	f(`{"id":"a","type":"cancellation","pitr":"1","uncancel":"1"}`, map[string]string{"id": "id", "uncancelled": "pitr (type=cancellation, uncancel=1)"})
-	f(`{"id":"a","type":"position","clock":"1"}`, nil)
-	f(`{"id":"a","type":"go_around","pitr":"1"}`, nil)
 }

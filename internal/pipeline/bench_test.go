@@ -37,36 +37,6 @@ func distinct(b *testing.B, seed uint64) [][]byte {
 	return slices.Collect(bytes.Lines(lines.Bytes()))
 }
 
-// narrow returns the messages with only their first two columns.
-func narrow(lines [][]byte) [][]byte {
-	short := make([][]byte, len(lines))
-	for i, line := range lines {
-		short[i] = append(bytes.Join(bytes.SplitN(line, []byte(","), 4)[:3], []byte(",")), "}\n"...)
-	}
-	return short
-}
-
-// withVersions adds increasing versions to the messages.
-func withVersions(messages [3][][]byte) (all [3][][]byte) {
-	for n, lines := range messages {
-		for _, line := range lines {
-			all[n] = append(all[n], append(fmt.Appendf(nil, `{"v":%d,`, n), line[1:]...))
-		}
-	}
-	return all
-}
-
-// half replaces every other pair of messages by messages of another list.
-func half(lines, of [][]byte) [][]byte {
-	lines = slices.Clone(lines)
-	for i := range lines {
-		if i/2%2 == 0 {
-			lines[i] = of[i]
-		}
-	}
-	return lines
-}
-
 // folded returns the batch of messages with key id.
 func folded(b *testing.B, lines [][]byte) *fold.Batch { return foldedBy(b, lines, "id") }
 
@@ -83,74 +53,6 @@ func foldedBy(b *testing.B, lines [][]byte, key ...string) *fold.Batch {
 	}
 	f.Seal(batch)
 	return batch
-}
-
-// emptyOf creates an empty database of each kind.
-var emptyOf = map[string]func(b *testing.B) (dest string, level sink.Level){
-	"sqlite":   func(b *testing.B) (string, sink.Level) { return filepath.Join(b.TempDir(), "t.db"), sink.Normal },
-	"postgres": func(b *testing.B) (string, sink.Level) { return testpg.New(b), sink.Full },
-}
-
-// BenchmarkFlush writes batches of 50,000 rows, with 38 text columns and with 4.
-func BenchmarkFlush(b *testing.B) {
-	wide := [3][][]byte{distinct(b, 1), distinct(b, 2), distinct(b, 3)}
-	few := [3][][]byte{narrow(wide[0]), narrow(wide[1]), narrow(wide[2])}
-	for _, driver := range []string{"sqlite", "postgres"} {
-		for _, kind := range []string{"insert", "update", "unchanged", "half"} { // half: half of the rows are unchanged
-			b.Run(driver+"/"+kind, func(b *testing.B) { benchmarkFlush(b, wide, emptyOf[driver], kind) })
-			b.Run(driver+"/"+kind+"/narrow", func(b *testing.B) { benchmarkFlush(b, few, emptyOf[driver], kind) })
-		}
-		for _, kind := range []string{"insert", "update"} {
-			b.Run(driver+"/"+kind+"/versions", func(b *testing.B) { benchmarkFlush(b, withVersions(wide), emptyOf[driver], kind) })
-		}
-	}
-}
-
-func benchmarkFlush(b *testing.B, messages [3][][]byte, empty func(b *testing.B) (string, sink.Level), kind string) {
-	b.ReportAllocs()
-	first, second, next := folded(b, messages[0]), folded(b, messages[1]), (*fold.Batch)(nil)
-	switch kind {
-	case "insert":
-		next = first
-	case "update":
-		next = folded(b, messages[2])
-	case "unchanged":
-		next = second
-	case "half":
-		next = folded(b, half(messages[1], messages[2]))
-	}
-	want := map[string]sink.Counts{"insert": {Inserted: int64(benchRows)}, "update": {Updated: int64(benchRows)}, "unchanged": {Unchanged: int64(benchRows)},
-		"half": {Updated: int64(benchRows / 2), Unchanged: int64(benchRows / 2)}}[kind]
-	n := 0
-	for b.Loop() {
-		b.StopTimer()
-		dest, level := empty(b)
-		db := openSink(b, dest, level)
-		flush := func(f *fold.Batch, seq int64) sink.Counts {
-			res, err := db.Flush(b.Context(), &sink.Flush{Batches: []*fold.Batch{f}, Job: "j", Run: "r", Lanes: []sink.Lane{{Source: "s", Checkpoint: sink.Checkpoint{Seq: seq}}}})
-			testcheck.NoError(b, err)
-			return res.Total()
-		}
-		if _, err := sink.Table(b.Context(), db.Tables, "t", []string{"id"}); err != nil {
-			b.Fatal(err)
-		}
-		seq := int64(1)
-		if kind != "insert" { // do not measure the first flush of its kind
-			flush(first, 1)
-			flush(second, 2)
-			seq = 3
-		}
-		b.StartTimer()
-		got := flush(next, seq)
-		b.StopTimer()
-		if got != want {
-			b.Fatalf("%+v", got)
-		}
-		testcheck.NoError(b, db.Close())
-		n += benchRows
-		b.StartTimer()
-	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
 }
 
 // BenchmarkSync reads a file into a new database.

@@ -219,32 +219,6 @@ func TestBatches_ByMemory(t *testing.T) {
 	}
 }
 
-// lateCommit is a database in which a killed run commits once more right after a new run has read the tables.
-type lateCommit struct {
-	sink.Sink
-	asked bool
-}
-
-func (l *lateCommit) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
-	if !l.asked {
-		l.asked = true
-		return []schema.Table{{Name: wanted[0].Name}}, nil
-	}
-	return l.Sink.Tables(ctx, wanted...)
-}
-
-func TestSync_TheTableIsMadeByALateCommit(t *testing.T) {
-	dir := t.TempDir()
-	feed, db := filepath.Join(dir, "feed.jsonl"), filepath.Join(dir, "t.db")
-	testcheck.NoError(t, os.WriteFile(feed, []byte("{\"id\":1}\n{\"id\":2}\n"), 0o600))
-	c := configOf(t, feed, "table")
-	succeedsUntil(t, c, db, nil, never)
-	late := &lateCommit{}
-	if _, err := runUntil(t, c, db, func(s sink.Sink) sink.Sink { late.Sink = s; return late }, never); err != nil || !late.asked {
-		t.Errorf("the run ended with %v", err)
-	}
-}
-
 // TestSync_ConstraintAddedMeanwhile: messages that violate a constraint added during the run are found one by one,
 // although the current batch has not kept its messages.
 func TestSync_ConstraintAddedMeanwhile(t *testing.T) {
@@ -424,31 +398,4 @@ func (f *routed) applied(t *testing.T, dest string) {
 		has(t, dest, strings.Join(want, ", "), "SELECT string_agg(id || ' ' || coalesce(c0, '') || ' ' || coalesce(c1, ''), ', ' ORDER BY id) FROM "+table)
 	}
 	has(t, dest, fmt.Sprint(f.bad, " ", f.bad), "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects")
-}
-
-// TestTables_OneJobIsForOneSetOfTables: other tables need another job, unless the job accepts additional tables. The
-// order of the tables does not matter.
-func TestTables_OneJobIsForOneSetOfTables(t *testing.T) {
-	both(t, func(t *testing.T, dest string) {
-		path := filepath.Join(t.TempDir(), "feed.jsonl")
-		run := func(accepts bool, tables ...string) error {
-			c := tablesConfig(t, path, tables...)
-			c.Restart.AcceptSettings = accepts
-			_, err := runToEnd(t, c, dest, nil)
-			return err
-		}
-		lines := []string{`{"id":1,"a.x":1,"b.x":1,"c.x":1}`, `{"id":2,"a.x":2,"b.x":2,"c.x":2}`}
-		write(t, path, lines[:1])
-		testcheck.NoError(t, run(false, twoTables...))
-		for _, other := range [][]string{{"c", "d"}, {"a"}, {"a", "b", "c"}} {
-			if err := run(false, other...); !errors.As(err, new(pipeline.SettingsError)) {
-				t.Errorf("a run into %q: %v", other, err)
-			}
-		}
-		write(t, path, lines)
-		if err := errors.Join(run(true, "a", "b", "c"), run(false, "a", "b", "c"), run(false, "b", "c", "a")); err != nil {
-			t.Error(err)
-		}
-		has(t, dest, "2 2 1", "SELECT (SELECT count(*) FROM a) || ' ' || (SELECT count(*) FROM b) || ' ' || (SELECT count(*) FROM c)")
-	})
 }

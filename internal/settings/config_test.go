@@ -2,16 +2,13 @@ package settings
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/weirsync/weir/internal/sink"
@@ -103,30 +100,6 @@ func FuzzResolve(f *testing.F) {
 			if one.from == byFile && one.v.Kind() == reflect.String && !strings.Contains(text, one.String()) {
 				t.Errorf("%s is %q after %q", one.name, one, text)
 			}
-		}
-	})
-}
-
-// A quoted string keeps its text, alone and in a list.
-func FuzzResolve_Quoted(f *testing.F) {
-	for _, s := range []string{"null", "~", "a,b.jsonl", "off", "007", "1e3", "", " x ", "#", "a: b", "ü\u2028"} {
-		f.Add(s)
-	}
-	k := newTaken(f)
-	f.Fuzz(func(t *testing.T, s string) {
-		if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) }) {
-			return
-		}
-		k.t = t
-		quoted, err := json.Marshal(s)
-		testcheck.NoError(t, err)
-		if s == "" || s == "x" {
-			return // a list has different texts
-		}
-		of, err := k.resolve("to: " + string(quoted) + "\nsource: [" + string(quoted) + ", x]\n")
-		testcheck.NoError(t, err)
-		if of.Table.To != s || !slices.Equal(of.Source.Names, []string{s, "x"}) {
-			t.Errorf("%s was read as %q and %q", quoted, of.Table.To, of.Source.Names)
 		}
 	})
 }

@@ -209,19 +209,6 @@ func TestFlags_MakeOneTable(t *testing.T) {
 	f("{columns: {id, n: {merge: sum}}}", "--columns=n", "--merge=n=sum")
 }
 
-func TestFlags_ReportAllFaults(t *testing.T) {
-	s := flagged(t, "--row=a..b", "--when=x", "--columns=g,g", "--unknown-fields=add", "--merge=a=sum,a=max", "--fill-only", "--delete-when=a=1")
-	s.Table.To, s.Table.Name = "t.db", "t"
-	_, err := s.Plan(nil)
-	want := []string{`--row: path "a..b": a name is empty`, `--when: "x": must be FIELD=VALUE, such as op=delete`, `--columns: "g" is named twice`,
-		`--merge: the column "a" is named twice`, "--fill-only never removes a row: leave --delete-when out"}
-	for _, text := range want {
-		if !strings.Contains(fmt.Sprint(err), text) {
-			t.Errorf("%v\nwant %s", err, text)
-		}
-	}
-}
-
 // TestValues checks the texts in testdata/values.txtar.
 func TestValues(t *testing.T) {
 	testcheck.GoldenLines(t, "testdata/values.txtar", func(t *testing.T, kind, text string) string {

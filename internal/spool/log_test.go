@@ -693,30 +693,3 @@ func sumsOf(lines string) []byte {
 	}
 	return nil
 }
-
-func FuzzOpen(f *testing.F) {
-	f.Add(sumsOf("{\"a\":1}\n"), []byte("{\"a\":1}\n"))
-	f.Fuzz(func(t *testing.T, sums, data []byte) {
-		d := newDisk()
-		const name = "00000000000000000000-20261121T104500.000Z"
-		d.now[name+".sums"], d.now[name+".jsonl"] = &content{now: sums}, &content{now: data}
-		l, err := spool.Open(d, 1000, 0)
-		if errors.As(err, new(*spool.DamageError)) {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		end := l.End()
-		if end+l.Lost != int64(len(data)) || end > 0 && !bytes.HasPrefix(d.now[name+".jsonl"].now, data[:end]) {
-			t.Errorf("end %d, lost %d", end, l.Lost)
-		}
-		p := make([]byte, len(data))
-		for at := int64(0); at < end; {
-			n, err := l.Read(p, at, end)
-			if err != nil || n == 0 || !bytes.HasPrefix(data[at:], p[:n]) {
-				t.Fatalf("at %d of %d: %d bytes, %v", at, end, n, err)
-			}
-			at += int64(n)
-		}
-	})
-}

@@ -3,7 +3,6 @@ package merge_test
 import (
 	"fmt"
 	"math/big"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -157,59 +156,6 @@ func TestAppendPatched(t *testing.T) {
 			t.Errorf("%s patched by %s is %s, want %s", c.text, c.patch, got, c.want)
 		}
 	}
-}
-
-// TestExtend_PatchesAreAppliedAtOnce: a sequence of patches, combined or not, has the same effect as the patches one by
-// one, including the order of the members.
-func TestExtend_PatchesAreAppliedAtOnce(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 7396))
-	for range 50_000 {
-		width := 2 + 18*rnd.IntN(2)*rnd.IntN(2)
-		var base []byte
-		if rnd.IntN(4) > 0 {
-			base = []byte(randomObject(rnd, 3, width))
-		}
-		want, row, patches := base, []byte(nil), []string{}
-		for range 1 + rnd.IntN(6) {
-			p := randomObject(rnd, 3, width)
-			patches = append(patches, p)
-			want = merge.AppendPatched(nil, want, merge.Extend(nil, []byte(p)))
-			if row = merge.Extend(row, []byte(p)); rnd.IntN(3) == 0 {
-				row = merge.AppendCombined(nil, row)
-			}
-		}
-		combined := merge.AppendCombined(nil, row)
-		for _, s := range [][]byte{row, combined} {
-			if got := merge.AppendPatched(nil, base, s); string(got) != string(want) {
-				t.Fatalf("%s\npatched by %s\nas a sequence %s\nis %s\nwant %s", base, strings.Join(patches, " "), s, got, want)
-			}
-		}
-		if again := merge.AppendCombined(nil, combined); len(combined) > len(row) || string(again) != string(combined) {
-			t.Fatalf("%s is combined to %s, and that to %s", row, combined, again)
-		}
-		if most := 6000; len(combined) > most {
-			t.Fatalf("the sequence has %d bytes", len(combined))
-		}
-	}
-}
-
-func randomObject(rnd *rand.Rand, depth, width int) string {
-	var members []string
-	for range rnd.IntN(width + 2) {
-		members = append(members, fmt.Sprintf("%q:%s", fmt.Sprint("k", rnd.IntN(width)), randomValue(rnd, depth-1, width)))
-	}
-	return "{" + strings.Join(members, ",") + "}"
-}
-
-func randomValue(rnd *rand.Rand, depth, width int) string {
-	if k := rnd.IntN(6); k < 2 && depth > 0 {
-		return randomObject(rnd, depth, min(width, 3))
-	} else if k == 2 {
-		return `["x"]`
-	} else if k < 5 {
-		return "null"
-	}
-	return fmt.Sprint(rnd.IntN(9))
 }
 
 // FuzzAppendPatched: the result of a patch is a JSON object, at any depth.

@@ -2,12 +2,10 @@ package postgres_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/test/testcheck"
 	"github.com/weirsync/weir/internal/test/testpg"
@@ -157,89 +155,6 @@ func TestFlush_RepeatedWithLongTexts(t *testing.T) {
 		if last := db.lastFlush(t); strings.Contains(last, "BEGIN") == look {
 			t.Errorf("flush %d ended with %.300s", i, last)
 		}
-	}
-}
-
-// TestFlush_RepeatedRandom checks flushes that are compared with the table first against a simple model.
-func TestFlush_RepeatedRandom(t *testing.T) {
-	testcheck.Only(t)
-	server := testpg.Start(t)
-	for _, c := range []struct {
-		kind string
-		id   func(i int) string
-	}{
-		{"bigint", func(i int) string { return fmt.Sprint(i - 6000) }},
-		{"text", func(i int) string { return fmt.Sprintf(`"%d"`, i) }},
-		{`text COLLATE "und-x-icu"`, func(i int) string { return fmt.Sprintf(`"%c%d"`, "aBcÄ"[i%4], i) }},
-	} {
-		sinktest.Seeds(t, 1, func(t *testing.T, random *rand.Rand) {
-			url := server.Database(t)
-			db := connect(t, url)
-			db.Exec(t, "CREATE TABLE t (id "+c.kind+" PRIMARY KEY, a text, b bigint)")
-			model := map[int][2]string{}
-			r := sinktest.Begin(t, db)
-			for range 6 {
-				if random.IntN(2) == 0 { // nothing is known about the rows' order
-					r.End()
-					db = connect(t, url)
-					r = sinktest.Begin(t, db)
-				}
-				density, first := 1+random.IntN(3), random.IntN(3000)
-				var lines []string
-				var want sink.Counts
-				for i := first; i < first+6500*density; i++ {
-					if random.IntN(density) > 0 {
-						continue
-					}
-					was, exists := model[i]
-					row := was
-					change := random.IntN(20)
-					switch {
-					case change == 0:
-						lines = append(lines, fmt.Sprintf(`{"id":%s,"op":"delete"}`, c.id(i)))
-						if delete(model, i); exists {
-							want.Deleted++
-						} else {
-							want.Unchanged++
-						}
-						continue
-					case change == 1 || !exists:
-						row = [2]string{fmt.Sprintf(`"%d"`, random.IntN(3)), fmt.Sprint(random.IntN(3))}
-					case change == 2:
-						row[random.IntN(2)] = "null"
-					}
-					line := fmt.Sprintf(`{"id":%s`, c.id(i))
-					for n, name := range []string{"a", "b"} {
-						if row[n] != was[n] || random.IntN(2) == 0 {
-							line += fmt.Sprintf(`,"%s":%s`, name, row[n])
-						}
-					}
-					lines = append(lines, line+"}")
-					switch model[i] = row; {
-					case !exists:
-						want.Inserted++
-					case row != was:
-						want.Updated++
-					default:
-						want.Unchanged++
-					}
-				}
-				random.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
-				again(t, r, int(want.Unchanged), lines, want.Inserted, want.Updated, want.Deleted)
-				have := map[string]bool{}
-				for _, row := range strings.Split(db.one(t, "SELECT coalesce(string_agg(id || '|' || coalesce('\"' || a || '\"', 'null') || '|' || coalesce(b::text, 'null'), ' '), '') FROM t"), " ") {
-					have[row] = true
-				}
-				for i, row := range model {
-					if line := strings.Trim(c.id(i), `"`) + "|" + row[0] + "|" + row[1]; !have[line] {
-						t.Fatalf("the table lacks %s", line)
-					}
-				}
-				if n := db.one(t, "SELECT count(*) FROM t"); n != fmt.Sprint(len(model)) {
-					t.Fatalf("the table has %s rows, the model %d", n, len(model))
-				}
-			}
-		})
 	}
 }
 

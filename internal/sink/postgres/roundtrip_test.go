@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/sink"
@@ -43,29 +42,6 @@ func TestFlush_IsOneRoundTrip(t *testing.T) {
 	if _, err := r.Sink.Flush(ctx, r.Seal()); err != nil {
 		t.Errorf("a flush waits for an answer before it has sent all: %v", err)
 	}
-}
-
-// TestFlush_MergeFunctionsAreOneRoundTrip: the server computes merged values, with functions that are created once per
-// session.
-func TestFlush_MergeFunctionsAreOneRoundTrip(t *testing.T) {
-	db, p := throughProxy(t, testpg.New(t))
-	r := sinktest.Begin(t, db, withMerge(map[string]merge.Function{"n": merge.Sum, "top": merge.Max, "o": merge.Patch}))
-	var made []string
-	for turn := range 4 {
-		for i := range 500 {
-			r.Fold(fmt.Sprintf(`{"id":%d,"n":1,"top":"%d","o":{"a":{"b%d":1}}}`, i, turn%2, turn))
-		}
-		p.Cut(nil)
-		r.Flush()
-		if c := p.Count(); c.Answers != 1 {
-			t.Errorf("flush %d was answered %d times: %+v", turn, c.Answers, c)
-		}
-		made = append(made, db.one(t, "SELECT string_agg(xmin || proname, ' ' ORDER BY proname) FROM pg_proc WHERE proname LIKE 'weir_%'"))
-	}
-	if made = slices.Compact(made); len(made) != 1 || !strings.Contains(made[0], "weir_older") {
-		t.Errorf("the functions are made again: %q", made)
-	}
-	sinktest.Expect(t, db, "SELECT n::text, top, o FROM t WHERE id = 499", `4|1|{"a": {"b0": 1, "b1": 1, "b2": 1, "b3": 1}}`)
 }
 
 // TestFlush_ManyTablesAreOneRoundTrip: a flush of several tables is one round trip, and two if some of them have
@@ -147,25 +123,6 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestFlush_BatchesWithAndWithoutReferencesStageInOneTable: the staging table is not recreated when rows alternately
-// have references and none.
-func TestFlush_BatchesWithAndWithoutReferencesStageInOneTable(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	n := sinktest.BeginNested(t, db, sinktest.Referring(t, "turns", "cid"), false)
-	const staging = "SELECT string_agg(oid || ' ' || relname, ', ' ORDER BY oid) FROM pg_class WHERE relname LIKE 'weir_stage_%'"
-	made := ""
-	for i := range 8 {
-		n.Flush(fmt.Sprintf(`{"order":1,"total":%d}`, i), `{"order":2,"total":3}`)
-		n.Flush(fmt.Sprintf(`{"order":1,"customer":%d}`, i%2), fmt.Sprintf(`{"order":2,"customer":%d,"name":"n%d"}`, i%2, i))
-		switch now := db.one(t, staging); {
-		case i < 4: // at first it guesses once that all rows are new, and reads the tables again
-			made = now
-		case now != made:
-			t.Errorf("after flush %d the staging tables are %s, before they were %s", i, now, made)
-		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -153,66 +152,6 @@ func TestOpen_JournalModeAndSynchronous(t *testing.T) {
 			t.Error(err)
 		}
 		sinktest.Expect(t, f, "PRAGMA journal_mode", want)
-	}
-}
-
-// TestOpen_EmptyFileIsUsed: a file of 0 bytes is a new database.
-func TestOpen_EmptyFileIsUsed(t *testing.T) {
-	path := write(t, filepath.Join(t.TempDir(), "t.db"), "")
-	mustSteps(t, open(t, path, sqlite.Options{}), 3).mustNext(t, 1)
-	f := newFile(t, path)
-	checkSteps(t, f)
-	sinktest.Expect(t, f, "PRAGMA journal_mode", "wal")
-}
-
-// TestOpen_NotADatabase: weir reports it, and leaves the file unchanged.
-func TestOpen_NotADatabase(t *testing.T) {
-	for name, content := range map[string]string{"text": strings.Repeat("This is a letter. ", 100), "short": "xy", "feed": "{\"id\":1}\n"} {
-		path := write(t, filepath.Join(t.TempDir(), name), content)
-		_, err := sqlite.Open(t.Context(), path, sqlite.Options{Options: sink.Options{Level: sink.Full}})
-		var e *sink.Error
-		if !errors.As(err, &e) || e.Reason != "notadb" || e.Class != sink.Permanent || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if got, err := os.ReadFile(path); err != nil || string(got) != content {
-			t.Errorf("%s was changed: %v", name, err)
-		}
-	}
-	gone := filepath.Join(t.TempDir(), "no", "such", "t.db")
-	if _, err := sqlite.Open(t.Context(), gone, sqlite.Options{Options: sink.Options{Level: sink.Full}}); err == nil || !strings.Contains(err.Error(), filepath.Dir(gone)) {
-		t.Errorf("a folder that is not there: %v", err)
-	}
-}
-
-// TestClaims_NoDatabase: claims create no database; they report one of another format.
-func TestClaims_NoDatabase(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "t.db")
-	c := openClaims(t, path, "job")
-	if cps, err := c.Checkpoints(t.Context(), "a", "b"); err != nil || !slices.Equal(cps, make([]sink.Checkpoint, 2)) {
-		t.Errorf("the checkpoints are %+v, %v", cps, err)
-	}
-	if _, err := c.Take(t.Context(), "a"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a lane of no database: %v", err)
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Errorf("claims have made %v (%v)", entries, err)
-	}
-	open(t, path, sqlite.Options{})
-	if cps, err := c.Take(t.Context(), "a"); err != nil || !slices.Equal(cps, make([]sink.Checkpoint, 1)) {
-		t.Errorf("the checkpoints are %+v, %v", cps, err)
-	}
-	f := newFile(t, path)
-	mustSteps(t, f.Open(t), 3).mustNext(t, 1)
-	for value, words := range map[int]string{999: "newer version of weir", 2: "unreleased version of weir"} {
-		f.Exec(t, fmt.Sprintf("UPDATE weir_meta SET value = '%d' WHERE name = 'format'", value))
-		if _, err := c.Take(t.Context(), "b"); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("a file of format %d: %v", value, err)
-		}
-	}
-	f.Exec(t, "UPDATE weir_meta SET value = '"+strconv.Itoa(sink.Format)+"' WHERE name = 'format'")
-	if _, err := openClaims(t, path, "job").Take(t.Context(), "b"); err != nil {
-		t.Errorf("a lane whose checkpoint could not be read is held: %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package web_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -191,19 +190,6 @@ func TestRejects(t *testing.T) {
 	<-first
 	s.LastRejects = func(ctx context.Context, _ int) ([]sink.Kept, error) { return nil, nil }
 	f(loopback, "The database keeps none.")
-}
-
-func TestStatus_ManySources(t *testing.T) {
-	s := site("t")
-	for i := range 250 {
-		s.Progress.Open(strings.Repeat("x", i+1), status.Waiting)
-	}
-	var st status.Snapshot
-	testcheck.NoError(t, json.Unmarshal(get(t, s, loopback, "GET", "localhost", "/api/status").Body.Bytes(), &st))
-	if len(st.Lanes) != 250 {
-		t.Errorf("%d sources", len(st.Lanes))
-	}
-	page(t, s, "/", "and 50 more")
 }
 
 // The page works for a run that has done nothing yet.
