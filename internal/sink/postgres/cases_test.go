@@ -33,9 +33,10 @@ import (
 // A line that begins with blanks continues the line above. To rewrite the results, run it with -update, and review the
 // difference.
 func TestCases(t *testing.T) {
-	url := testpg.New(t)
 	for _, theme := range []string{"tables", "changes", "triggers", "rejects", "rights", "widening"} {
 		t.Run(theme, func(t *testing.T) {
+			t.Parallel()
+			url := testpg.New(t)
 			testcheck.Golden(t, "testdata/"+theme+".txtar", func(t *testing.T, _, text string) string {
 				if strings.Contains(text, "$DATABASE") { // the database's settings are dropped with it
 					return (&story{t: t, db: connect(t, testpg.New(t))}).play(text)
@@ -222,6 +223,7 @@ func (s *story) status() error {
 // TestTypes writes the values in testdata/types.txtar to columns of other programs' types. Writing a value again
 // changes nothing, and a value that no message has is unchanged.
 func TestTypes(t *testing.T) {
+	t.Parallel()
 	url := testpg.New(t)
 	testcheck.Golden(t, "testdata/types.txtar", func(t *testing.T, decl, text string) string {
 		db := connectEmpty(t, url)

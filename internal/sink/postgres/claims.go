@@ -182,7 +182,7 @@ func (c *Claims) waitForFlushes(ctx context.Context, locks []lock) error {
 	waits := backoff.Backoff{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	for end, first := time.Now().Add(flushWait), [][][]byte(nil); ; {
 		r, err := c.query(ctx, "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = "+literal("weir/"+c.Job)+
-			" AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")
+			" AND datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")
 		if err != nil {
 			return err
 		}

@@ -313,5 +313,5 @@ func TestTakeOver_StoppedInTransaction(t *testing.T) {
 	if cp := takeOver(t, claims, "last", "a"); cp.Offset != 5 || cp.Seq != 4 || cp.Run != "run" {
 		t.Errorf("the flush of a weir that is stopped: %+v", cp)
 	}
-	sinktest.Expect(t, db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'weir/job' AND state = 'idle in transaction'", "0")
+	sinktest.Expect(t, db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'weir/job' AND state = 'idle in transaction' AND datname = current_database()", "0")
 }

@@ -495,6 +495,7 @@ func TestFlush_StatementTimeout(t *testing.T) {
 // TestFlush_StatementTimeoutOfOneMessage: a message that takes too long alone is rejected, also as the only one of a
 // flush.
 func TestFlush_StatementTimeoutOfOneMessage(t *testing.T) {
+	t.Parallel()
 	db := connect(t, testpg.New(t))
 	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
 	db.Exec(t, "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.a = 'slow' THEN PERFORM pg_sleep(600); END IF; RETURN NEW; END $$")

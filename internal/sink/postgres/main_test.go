@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -27,8 +28,33 @@ func TestMain(m *testing.M) {
 
 // TestSuite runs the suite of all drivers.
 func TestSuite(t *testing.T) {
-	url := testpg.New(t)
-	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database { return connectEmpty(t, url) }})
+	dbs := databases{create: func() string { return testpg.New(t) }}
+	sinktest.Test(t, sinktest.Harness{New: func(t *testing.T) sinktest.Database { return dbs.empty(t) }})
+}
+
+// databases are those that tests in parallel use in turn.
+type databases struct {
+	create func() (url string)
+	mu     sync.Mutex
+	free   []string
+}
+
+// empty connects to a free database and empties it.
+func (d *databases) empty(t *testing.T) *database {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.free) == 0 {
+		d.free = append(d.free, d.create())
+	}
+	url := d.free[0]
+	d.free = d.free[1:]
+	t.Cleanup(func() { // after the connections have ended
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.free = append(d.free, url)
+	})
+	return connectEmpty(t, url)
 }
 
 // connectEmpty connects to a database and empties it, in a tenth of the time that a new one takes.
@@ -46,33 +72,37 @@ var inEachForm = []string{"Merge", "Table", "Refused", "Transaction", "Fence", "
 	"Unchanged", "Version", "Stamps", "OnCreate", "ForeignKeys", "Surrogates", "References", "Stream", "Append", "Faults"}
 
 // TestSuite_Forms runs these groups in two more forms: as a user who does not own the tables; and behind a pooler, with
-// another staging table. The forms run in parallel, each with its own server, because the suite measures a server's
-// log.
+// another staging table. Each form has its own server, because the suite measures a server's log.
 func TestSuite_Forms(t *testing.T) {
 	t.Parallel()
 	testcheck.Only(t)
 	t.Run("user", func(t *testing.T) {
 		t.Parallel()
-		url := testpg.Start(t).Database(t)
+		server := testpg.Start(t)
+		dbs := databases{create: func() string { return server.Database(t) }}
+		admin := connect(t, server.URL("postgres"))
+		admin.Exec(t, "CREATE ROLE app LOGIN")
+		admin.Exec(t, "GRANT app TO postgres")
 		sinktest.Test(t, sinktest.Harness{Groups: inEachForm, New: func(t *testing.T) sinktest.Database {
-			db := connectEmpty(t, url)
+			db := dbs.empty(t)
 			db.parallel = true
 			db.as(t, "app")
 			// The suite's tables have their own owner; weir owns its tables.
 			db.Exec(t, "ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO app")
-			db.Exec(t, "GRANT app TO postgres")
 			db.Exec(t, "SET ROLE app")
 			return db
 		}})
 	})
 	t.Run("pooled", func(t *testing.T) {
 		t.Parallel()
-		url := testpg.Start(t).Database(t)
-		pool := testpg.Pool(t, url, "transaction")
+		server := testpg.Start(t)
+		dbs := databases{create: func() string { return server.Database(t) }}
+		pooler := testpg.Pool(t, server.URL("postgres"), "transaction")
+		pooler = pooler[:strings.LastIndex(pooler, "/")]
 		sinktest.Test(t, sinktest.Harness{Groups: inEachForm, New: func(t *testing.T) sinktest.Database {
-			db := connectEmpty(t, url)
+			db := dbs.empty(t)
 			db.parallel, db.pooled = true, true
-			db.weir = pool
+			db.weir = pooler + db.url[strings.LastIndex(db.url, "/"):]
 			return db
 		}})
 	})
@@ -162,7 +192,7 @@ func (d *database) tryOpen(t *testing.T) error {
 // as connects weir as a user who may create tables, and no more.
 func (d *database) as(t *testing.T, role string) {
 	t.Helper()
-	d.Exec(t, "DO $$ BEGIN CREATE ROLE "+role+" LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+	d.Exec(t, "DO $$ BEGIN CREATE ROLE "+role+" LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$")
 	d.Exec(t, "GRANT CREATE ON SCHEMA public TO "+role)
 	if d.weir == "" {
 		d.weir = d.url

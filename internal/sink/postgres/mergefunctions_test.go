@@ -246,6 +246,7 @@ func TestMergeFunctions_APatchedColumnBecomesText(t *testing.T) {
 // TestMergeFunctions_LargePatches: of 900 levels, or of many names, in columns of all types. A function that runs its
 // recursion twice, or compares each name with each, would take hours.
 func TestMergeFunctions_LargePatches(t *testing.T) {
+	t.Parallel()
 	const levels, names = 900, 20000
 	deep := func(value string) string {
 		return strings.Repeat(`{"a":`, levels) + value + strings.Repeat("}", levels)

@@ -16,7 +16,7 @@ import (
 
 // A Harness creates databases for the suite.
 type Harness struct {
-	// New creates an empty database, which is removed at the end of the test.
+	// New creates an empty database, which is removed at the end of the test. Tests in several goroutines call it.
 	New func(t *testing.T) Database
 	// Groups are the names of the groups to run; nil: all.
 	Groups []string
@@ -56,7 +56,8 @@ type Database interface {
 	Logged(t *testing.T) int64
 }
 
-// Test runs the suite for a driver. The suite's SQL is understood by all databases.
+// Test runs the suite for a driver, with groups in parallel but for those that count what the process or the server
+// does. The suite's SQL is understood by all databases.
 func Test(t *testing.T, h Harness) {
 	files := must(testdata.ReadDir("testdata"))
 	for _, group := range []struct {
@@ -100,6 +101,9 @@ func Test(t *testing.T, h Harness) {
 			continue
 		}
 		t.Run(group.name, func(t *testing.T) {
+			if !slices.Contains(measured, group.name) {
+				t.Parallel()
+			}
 			for _, test := range append(scripted(group.name), group.tests...) {
 				t.Run(test.name, func(t *testing.T) {
 					db := h.New(t)
@@ -115,6 +119,9 @@ func Test(t *testing.T, h Harness) {
 		t.Errorf("no group has the scripts in %v", files)
 	}
 }
+
+// measured are the groups with tests that need [Measurable] or [Alone].
+var measured = []string{"Transaction", "Claim", "Inspector", "Unchanged"}
 
 // need skips a test if the database lacks a trait.
 func need(t *testing.T, db Database, trait Trait) {
