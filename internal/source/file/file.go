@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/weirsync/weir/internal/backoff"
@@ -23,7 +24,7 @@ func New(names []string, o source.Options, f Options) (source.Source, error) {
 		return newWatch(names, o, f)
 	}
 	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
-		s, err := openNamed(ctx, name, o, f, from.Cursor)
+		s, err := openNamed(ctx, name, o, f, names, from.Cursor)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +51,7 @@ type Stream struct {
 
 	in     io.Reader // stdin, or the opened file
 	file   *os.File  // a regular file opened by its path, else nil
-	follow *follower // nil unless the file is followed
+	follow *follower // nil unless the file is followed, or was rotated since it was read
 }
 
 // Open opens a file or stdin at from; "" is the start. ctx bounds only the opening: the wait for a file or a FIFO's
@@ -64,10 +65,11 @@ func Open(ctx context.Context, spec string, o source.Options, f Options, from so
 	if err != nil {
 		return nil, err
 	}
-	return openNamed(ctx, name, o, f, from)
+	return openNamed(ctx, name, o, f, []string{name}, from)
 }
 
-func openNamed(ctx context.Context, name string, o source.Options, f Options, from source.Cursor) (*Stream, error) {
+// openNamed is Open for a lane of several.
+func openNamed(ctx context.Context, name string, o source.Options, f Options, lanes []string, from source.Cursor) (*Stream, error) {
 	o, err := o.WithDefaults()
 	if err != nil {
 		return nil, err
@@ -76,7 +78,7 @@ func openNamed(ctx context.Context, name string, o source.Options, f Options, fr
 	if err := waitFor(ctx, name, &o, &f); err != nil {
 		return nil, err
 	}
-	return open(ctx, name, o, f, func(path string) bool { return path == name }, from)
+	return open(ctx, name, o, f, func(path string) bool { return slices.Contains(lanes, path) }, from)
 }
 
 // open is Open with defaults filled in, for a file that exists.
@@ -129,9 +131,7 @@ func (s *Stream) open(ctx context.Context, from source.Cursor) error {
 	if s.file, err = os.Open(s.Name); err != nil {
 		return err
 	}
-	if s.opts.Follow {
-		s.file = s.unrotated(s.file)
-	}
+	s.file = s.unrotated(s.file)
 	s.attach(s.file, s.opts.Follow)
 	return s.openFile()
 }
@@ -190,8 +190,9 @@ func (s *Stream) openFile() error {
 		return err
 	}
 	size := info.Size()
-	if s.opts.Follow {
-		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, poll: s.files.Poll, rotateWait: s.files.RotateWait, log: s.opts.Log}
+	current := sameFile(s.file, s.Name) == nil
+	if s.opts.Follow || !current {
+		s.follow = &follower{ctx: s.Ctx, path: s.Name, file: s.file, bounded: !s.opts.Follow, poll: s.files.Poll, rotateWait: s.files.RotateWait, log: s.opts.Log}
 		// Before begin compares the checkpoint, so later changes are noticed.
 		if err := s.follow.from(s.from.Offset); err != nil {
 			return fmt.Errorf("read %s: %w", s.Name, lines.Bare(err))
@@ -201,11 +202,11 @@ func (s *Stream) openFile() error {
 		return err
 	}
 	switch packed := s.reader.Format() != source.None; {
-	case s.opts.Follow && !packed:
+	case s.follow != nil && !packed:
 		s.reader.Raw.R = s.follow
-	case s.opts.Follow && sameFile(s.file, s.Name) == nil:
+	case s.opts.Follow && current:
 		return fmt.Errorf("follow %s: it is compressed (%s); only plain files can be followed", s.Name, s.reader.Format())
-	case s.opts.Follow:
+	case s.follow != nil:
 		s.follow.at = size
 	case !packed:
 		s.done = s.from.Offset > 0 && s.from.Offset == size
@@ -316,7 +317,7 @@ func (s *Stream) produce() error {
 	for {
 		b, err := s.reader.Next()
 		switch {
-		case err == io.EOF && s.follow != nil:
+		case err == io.EOF && s.follow != nil && !s.follow.atEnd():
 			if err := s.reopen(); err != nil {
 				return err
 			}

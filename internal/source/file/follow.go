@@ -23,7 +23,7 @@ import (
 const seenMax = lines.HeadMax
 
 // A follower reads a file that grows. It reports the end only if the file was truncated or its path names another file
-// now; reopen continues with that one.
+// now; reopen continues with that one. A bounded one also ends there.
 //
 // A file may be truncated and then grow past the old offset. Each read therefore compares the bytes that were read
 // before.
@@ -31,6 +31,7 @@ type follower struct {
 	ctx        context.Context
 	path       string
 	file       *os.File
+	bounded    bool // does not wait for more in the file at path
 	poll       time.Duration
 	rotateWait time.Duration // see Options
 	log        *slog.Logger
@@ -153,12 +154,19 @@ func (t *follower) over() (bool, error) {
 	switch {
 	case err != nil || os.SameFile(own, now):
 		t.replaced = time.Time{}
+		return t.bounded, nil
 	case t.replaced.IsZero():
 		t.replaced = time.Now()
 	default:
 		return time.Since(t.replaced) >= t.rotateWait, nil
 	}
 	return false, nil
+}
+
+// atEnd reports whether no file follows this one.
+func (t *follower) atEnd() bool {
+	_, err := os.Stat(t.path)
+	return t.bounded && !t.truncated && (err != nil || sameFile(t.file, t.path) == nil)
 }
 
 // countLate warns of lines that were written to the file before this one after it was read to its end.

@@ -91,8 +91,9 @@ func (s *Stream) unrotated(f *os.File) *os.File {
 	return f
 }
 
-// isRead reports whether f is the file that was read before, as far as its bytes before the stream's position tell. It
-// leaves f at its start.
+// isRead reports whether f is the file that was read before, as far as its bytes before the stream's position tell. Of
+// a compressed file at the stream's path only skipping tells, because decompressing it twice takes long. It leaves f at
+// its start.
 func (s *Stream) isRead(f *os.File) bool {
 	if s.from.Offset == 0 {
 		return true
@@ -107,6 +108,8 @@ func (s *Stream) isRead(f *os.File) bool {
 	if format == source.None {
 		head, last, err := readEnds(f, f.Name(), s.from)
 		return err == nil && s.from.Check(f.Name(), head, last) == nil
+	} else if f.Name() == s.Name {
+		return true
 	}
 	content, err := lines.Decompress(in, format, lines.MaxWindow)
 	return err == nil && s.from.Matches(content)
