@@ -6,11 +6,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,11 +16,6 @@ import (
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
-	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/fold/schema"
-	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/mapping/paths"
-	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/postgres"
 	"github.com/weirsync/weir/internal/sink/sinktest"
@@ -118,57 +110,6 @@ func nth(n int, fault sinktest.Fault) sinktest.Faults {
 			f = fault
 		}
 		return f
-	})
-}
-
-// TestSync_ServerRestored: a server with asynchronous commits is killed again and again, and acknowledged batches that
-// it lost are read again.
-func TestSync_ServerRestored(t *testing.T) {
-	s := testpg.Start(t, "fsync=on")
-	dest := s.Database(t)
-	feed, path := newRouted(rand.New(rand.NewPCG(1, 0)), 3000), filepath.Join(t.TempDir(), "feed.jsonl")
-	write(t, path, feed.lines)
-	target := &restoredServer{t: t, server: s}
-	c, behind := tablesConfig(t, path, twoTables...), 0
-	c.BatchRows, c.Log = 30, logtest.To(func(text string) {
-		if strings.Contains(text, "was restored to an earlier state") {
-			behind++
-		}
-	})
-	db := openSink(t, dest, sink.Off)
-	defer db.Close()
-	target.Sink = sinktest.Retry(db, time.Minute, func(*sink.Error) {})
-	testcheck.NoError(t, pipeline.Run(t.Context(), c, target, sinktest.RetryClaims(openClaims(t, dest), time.Minute, func(*sink.Error) {}), status.New(twoTables...)))
-	if behind != target.kills || behind == 0 {
-		t.Errorf("did not exercise: of %d kills the server was restored to an earlier state after %d", target.kills, behind)
-	}
-	t.Logf("the server was killed %d times and lost commits %d times", target.kills, behind)
-	feed.applied(t, dest)
-}
-
-// restoredServer is a sink whose server is killed after some flushes.
-type restoredServer struct {
-	sink.Sink
-	t              *testing.T
-	server         *testpg.Server
-	flushes, kills int
-}
-
-func (g *restoredServer) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
-	res, err := g.Sink.Flush(ctx, f)
-	if g.flushes++; err != nil {
-		return res, err
-	}
-	return res, ofTest(func() {
-		switch {
-		case g.kills < 6 && g.flushes%12 == []int{6, 11}[g.kills%2]: // one flush is lost, or several
-			g.server.Settle(g.t)
-			g.server.Freeze(g.t, "walwriter") // it would write to disk what nothing waits for
-		case g.kills < 6 && g.flushes%12 == 0:
-			g.server.Kill()
-			g.server.Restart(g.t)
-			g.kills++
-		}
 	})
 }
 
@@ -308,94 +249,4 @@ func TestProgress_Pending(t *testing.T) {
 			}
 		})
 	}
-}
-
-// These tests run into several tables. The field TABLE.FIELD is FIELD of a table, and id is its id if it has others.
-
-var twoTables = []string{"a", "b"}
-
-// tablesConfig returns the configuration of a run of a feed into tables.
-func tablesConfig(t *testing.T, path string, tables ...string) pipeline.Config {
-	c := pipeline.Config{Kind: kindOf(path), Sources: []string{path}, Job: "t", Limits: pipeline.Limits{BatchRows: 20, Buffer: 1 << 24}, Rejects: pipeline.RejectRules{To: pipeline.KeepRejects, Max: 1 << 30}, Log: logtest.New(t)}
-	m := &mapping.Mapping{File: "t.yaml"}
-	for _, name := range tables {
-		of := mapping.Table{Name: name, Key: []string{"id"}, DeleteWhen: paths.When{{{Path: paths.FieldPath(name + ".op"), In: []paths.Value{{Text: "delete"}}}}}, Rules: fold.Rules{MaxColumns: 500}}
-		for _, field := range []string{"id", "op", "x", "c0", "c1"} {
-			from := paths.FieldPath(name + "." + field)
-			if of.When = append(of.When, paths.All{{Path: from, Present: paths.MustBePresent}}); field != "op" {
-				of.Columns = append(of.Columns, mapping.Column{Name: field, From: []mapping.Source{{From: from}}})
-			}
-		}
-		of.Columns[0].From = append(of.Columns[0].From, mapping.Source{From: paths.FieldPath("id")})
-		m.Tables = append(m.Tables, of)
-	}
-	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
-	return c
-}
-
-// A routed feed has lines for two tables. Some of them are not messages.
-type routed struct {
-	lines []string
-	rows  map[string]map[string][2]string // by table and id
-	bad   int                             // number of bad messages
-}
-
-func newRouted(r *rand.Rand, n int) *routed {
-	feed := &routed{rows: map[string]map[string][2]string{"a": {}, "b": {}}}
-	for i := range n {
-		var fields []string
-		var changes []func()
-		bad := false
-		for _, table := range twoTables {
-			if r.IntN(3) == 0 {
-				continue
-			}
-			id, rows, c := fmt.Sprintf("%04d", r.IntN(n/8+1)), feed.rows[table], r.IntN(2)
-			if r.IntN(20) == 0 { // the table rejects the message
-				bad = true
-			} else {
-				fields = append(fields, fmt.Sprintf(`"%s.id":%q`, table, id))
-			}
-			if r.IntN(8) == 0 {
-				fields = append(fields, fmt.Sprintf(`"%s.op":"delete"`, table))
-				changes = append(changes, func() { delete(rows, id) })
-			} else {
-				value := fmt.Sprint(i)
-				if c == 1 || i > n/2 { // c0 has only integers at first
-					value = `"` + value + `"`
-				}
-				fields = append(fields, fmt.Sprintf(`"%s.c%d":%s`, table, c, value))
-				changes = append(changes, func() {
-					row := rows[id]
-					row[c] = fmt.Sprint(i)
-					rows[id] = row
-				})
-			}
-		}
-		line := "{" + strings.Join(fields, ",") + "}"
-		if r.IntN(20) == 0 {
-			line, bad = "nonsense", true
-		}
-		if feed.lines = append(feed.lines, line); bad {
-			feed.bad++
-			continue
-		}
-		for _, change := range changes {
-			change()
-		}
-	}
-	return feed
-}
-
-// applied checks that the tables have the feed's rows and that each bad line is kept once.
-func (f *routed) applied(t *testing.T, dest string) {
-	t.Helper()
-	for table, rows := range f.rows {
-		var want []string
-		for _, id := range slices.Sorted(maps.Keys(rows)) {
-			want = append(want, id+" "+rows[id][0]+" "+rows[id][1])
-		}
-		has(t, dest, strings.Join(want, ", "), "SELECT string_agg(id || ' ' || coalesce(c0, '') || ' ' || coalesce(c1, ''), ', ' ORDER BY id) FROM "+table)
-	}
-	has(t, dest, fmt.Sprint(f.bad, " ", f.bad), "SELECT count(*) || ' ' || count(DISTINCT source || line) FROM weir_rejects")
 }
