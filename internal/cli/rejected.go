@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
@@ -92,7 +93,7 @@ func keyHint(o *settings.Spec, key []string, r *status.Reason) string {
 	if len(names) > shownFields {
 		shown = append(shown, "…")
 	}
-	meant := cmp.Or(settings.DidYouMean(key[missing], names), "; --key FIELD")
+	meant := cmp.Or(mapping.DidYouMean(key[missing], names), "; --key FIELD")
 	return "its fields: " + strings.Join(shown, ", ") + meant
 }
 

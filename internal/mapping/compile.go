@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold/schema"
@@ -21,7 +22,8 @@ type Fault struct {
 	Pos   paths.Pos
 	Where string // the key in the file, such as tables.flights; "" at the top
 	Text  string
-	Flag  string // that sets what is wrong, if flags made the mapping; "" for several
+	// Setting is the key of the setting at fault, if the table does not set the rule itself; else "".
+	Setting string
 }
 
 func (f *Fault) Error() string {
@@ -38,44 +40,89 @@ func (f *Fault) Error() string {
 // Compile compiles a mapping to a plan, for lines that are scanned with names. Create the scanners after it. limits
 // are the limits of the database.
 //
-// The mapping must be consistent, like one read from a config file. The error joins a [Fault] for each table that is
-// impossible all the same.
+// The error joins all [Fault]s of the mapping.
 func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error) {
+	c := compile(m, names, limits)
+	if len(c.faults) > 0 {
+		return nil, errors.Join(c.faults...)
+	}
+	c.discriminate()
+	c.plan.trees.Number(0, names)
+	c.markNameOnly(c.plan.tables)
+	c.plan.plain = len(c.plan.tables) == 1 && c.plan.tables[0].isLine() && c.plan.tables[0].when == nil && c.plan.ignore == nil
+	return c.plan, nil
+}
+
+// Names are the names of a table's columns in the database: of its key, parents first, and of all that it names.
+type Names struct{ Key, Columns []string }
+
+// Check returns all faults that a mapping has with any database, and the names of columns by table; nil if tables make
+// a cycle.
+func Check(m *Mapping) (map[string]Names, error) {
+	c, tables := compile(m, &feed.Names{}, schema.Limits{TextTypes: true}), map[string]Names{}
+	for i := range c.plan.tables {
+		t := &c.plan.tables[i]
+		names := Names{Key: t.storedKey()}
+		if names.Columns = slices.Clone(names.Key); t.spec.ID != "" {
+			names.Columns = append(names.Columns, t.spec.ID)
+		}
+		for _, col := range t.columns {
+			names.Columns = append(names.Columns, col.spec.Name)
+		}
+		tables[t.spec.Name] = names
+	}
+	if c.cyclic {
+		tables = nil
+	}
+	return tables, errors.Join(c.faults...)
+}
+
+// compile compiles what has no faults, and collects the faults of the rest.
+func compile(m *Mapping, names *feed.Names, limits schema.Limits) *compiler {
 	c := &compiler{mapping: m, names: names, byName: map[string]int{}, plan: &Plan{mapping: m, names: names, limits: limits,
 		unmatched: m.Unmatched, maxEach: cmp.Or(m.MaxEach, DefaultMaxEach), discriminator: discriminator{at: paths.Nowhere}}}
+	if most := cmp.Or(m.MaxTables, DefaultMaxTables); len(m.Tables) > most {
+		c.fault(m.Tables[most].Pos, "tables", "%d tables, and max_tables is %d", len(m.Tables), most)
+	}
 	c.plan.trees.Grow()
+	c.plan.ignore = c.when(m.Ignore, scope{}, "ignore")
 	if m.Envelope != nil {
 		c.envelope(m)
 	}
-	order, _ := m.Order()
+	order, cycle := m.order()
+	if c.cyclic = cycle != nil; c.cyclic {
+		c.cycle(cycle)
+	}
 	for _, i := range order {
 		if !m.Tables[i].IsStar() {
 			c.table(&m.Tables[i])
 		}
 	}
-	if i := slices.IndexFunc(m.Tables, func(t Table) bool { return t.IsStar() }); i >= 0 && len(c.faults) == 0 {
-		c.star(&m.Tables[i])
+	if star := m.Table(Star); star != nil {
+		c.star(star)
 	}
-	if len(c.faults) == 0 {
-		if c.plan.stream == nil {
-			c.plan.ignore = c.when(m.Ignore, scope{}, "ignore")
+	return c
+}
+
+// cycle reports tables that refer to each other in a circle.
+func (c *compiler) cycle(names []string) {
+	t := c.mapping.Table(names[0])
+	at, word := t.Place("of"), "of"
+	for _, col := range t.Columns {
+		for _, s := range col.From {
+			if s.References == names[1] && t.Of != names[1] {
+				at, word = s.Pos, "references"
+			}
 		}
-		c.discriminate()
-		c.plan.trees.Number(0, names)
 	}
-	if len(c.faults) > 0 {
-		return nil, errors.Join(c.faults...)
-	}
-	c.markNameOnly(c.plan.tables)
-	c.plan.plain = len(c.plan.tables) == 1 && c.plan.tables[0].isLine() && c.plan.tables[0].when == nil && c.plan.ignore == nil
-	return c.plan, nil
+	c.fault(at, c.where(t, ""), "%s makes a cycle, and no table can be written first: %s", word, strings.Join(names, " → "))
 }
 
 // envelope compiles the envelope, and creates the tree of rows.
 func (c *compiler) envelope(m *Mapping) {
 	p, versioned := c.plan, slices.ContainsFunc(m.Tables, func(t Table) bool { return t.Version.Base == paths.VersionBase })
 	compiled := envelope.Compile(m.Envelope, &p.trees, c.names, m.Ignore, versioned, func(path paths.Path) paths.Place {
-		return c.find(path, scope{}, false, paths.Pos{}, "envelope")
+		return p.trees.Add(paths.Place{}, path.Steps)
 	})
 	p.stream = &streamPlan{Compiled: compiled, oneTable: m.Envelope.OneTable, tombstones: m.AppliesTombstones(), maxTables: cmp.Or(m.MaxTables, DefaultMaxTables)}
 	p.ignore, c.row = compiled.Ignore(), compiled.RowTree()
@@ -100,11 +147,42 @@ type compiler struct {
 	row     int32          // the tree of rows
 	byName  map[string]int // index among the plan's tables
 	scopes  []*scope       // by table
+	cyclic  bool           // some parents and referenced tables are not compiled before the tables that name them
 	faults  []error
 }
 
-func (c *compiler) fault(at paths.Pos, format string, args ...any) {
-	c.faults = append(c.faults, &Fault{File: c.mapping.File, Pos: at, Text: fmt.Sprintf(format, args...)})
+func (c *compiler) fault(at paths.Pos, where, format string, args ...any) {
+	c.faults = append(c.faults, &Fault{File: c.mapping.File, Pos: at, Where: where, Text: fmt.Sprintf(format, args...)})
+}
+
+// keyFault reports a mistake in a key of a table.
+func (c *compiler) keyFault(t *Table, key, format string, args ...any) {
+	c.fault(t.Place(key), c.where(t, key), format, args...)
+}
+
+// where names a key of a table for people; "": the table.
+func (c *compiler) where(t *Table, key string) string {
+	column, isColumn := strings.CutPrefix(key, "columns.")
+	switch of := fmt.Sprintf("table %q", t.Name); {
+	case c.mapping.File != "" && key != "":
+		return "tables." + t.Name + "." + key
+	case c.mapping.File != "":
+		return "tables." + t.Name
+	case isColumn:
+		return fmt.Sprintf("%s, column %q", of, column)
+	case key != "":
+		return of + ": " + key
+	default:
+		return of
+	}
+}
+
+// parent returns the parent of a table, or nil.
+func (p *Plan) parent(t *tablePlan) *tablePlan {
+	if t.nest.parent < 0 {
+		return nil
+	}
+	return &p.tables[t.nest.parent]
 }
 
 // A scope is what paths can start from: a value, and the object in it that is the row.
@@ -116,11 +194,12 @@ type scope struct {
 }
 
 // find adds a path to the plan's trees. If inRow is set, a path without $ or ^ starts at the row.
-func (c *compiler) find(p paths.Path, s scope, inRow bool, pos paths.Pos, what string) paths.Place {
+func (c *compiler) find(p paths.Path, s scope, inRow bool, pos paths.Pos, where string) paths.Place {
 	at := paths.Place{}
 	switch {
 	case p.Base == paths.ParentBase && s.parent == nil:
-		c.fault(pos, "%s: %s begins at the parent of an element, and there is none", what, p)
+		at = paths.Place{Tree: s.tree, Node: s.row}
+		c.fault(pos, where, "%s: ^ is the parent of an element", p)
 	case p.Base == paths.ParentBase:
 		at = paths.Place{Tree: s.parent.tree, Node: s.parent.row}
 	case p.Base == paths.DefaultBase && inRow:
@@ -132,8 +211,8 @@ func (c *compiler) find(p paths.Path, s scope, inRow bool, pos paths.Pos, what s
 }
 
 // when compiles a condition.
-func (c *compiler) when(w paths.When, s scope, what string) paths.Condition {
-	return w.Compile(func(t *paths.Test) paths.Place { return c.find(t.Path, s, false, t.Pos, what) })
+func (c *compiler) when(w paths.When, s scope, where string) paths.Condition {
+	return w.Compile(func(t *paths.Test) paths.Place { return c.find(t.Path, s, false, t.Pos, where) })
 }
 
 // discriminate finds the path that most tables' conditions test first: messages that match no table are counted by
@@ -153,19 +232,22 @@ func (c *compiler) discriminate() {
 	}
 }
 
-// table compiles one table. Its ancestors must have been compiled.
+// table compiles one table, after its ancestors.
 func (c *compiler) table(t *Table) {
-	out := tablePlan{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText, text: paths.Nowhere, version: paths.Nowhere},
+	out := tablePlan{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
 		fields: fieldPlan{names: c.names, used: map[int32]bool{}, nameOnly: map[int32]bool{}}}
-	s, what := scope{tree: c.row}, fmt.Sprintf("table %q", t.Name)
-	if t.Each.Base != paths.NoBase {
-		s = c.child(t, &out, what)
+	s := scope{tree: c.row}
+	c.streamNames(t)
+	c.parentage(t)
+	if t.Of != "" || t.Each.Base != paths.NoBase || t.Has("each") {
+		s = c.child(t, &out)
 	} else {
 		out.row.inLine, out.from = c.plan.stream == nil && !out.row.nested, c.patterns(t)
 	}
 	if out.row.at = (paths.Place{Tree: s.tree}); out.row.nested {
-		if out.row.at = c.find(t.Row.Path, s, true, t.Pos, what+": row"); out.row.at.Tree != s.tree {
-			c.fault(t.Pos, "%s: row: must be a path within the element", what)
+		if out.row.at = c.find(t.Row.Path, s, true, t.Place("row"), c.where(t, "row")); out.row.at.Tree != s.tree {
+			c.keyFault(t, "row", "must be a path within the element")
+			out.row.at = paths.Place{Tree: s.tree}
 		}
 		s.row = out.row.at.Node
 	}
@@ -174,19 +256,18 @@ func (c *compiler) table(t *Table) {
 		out.row.text, s.tree, s.row = out.row.at, c.plan.trees.Grow(), 0
 		out.row.at = paths.Place{Tree: s.tree}
 	}
-	out.when = c.when(t.When, s, what+": when")
+	out.when = c.when(t.When, s, c.where(t, "when"))
 	if !out.nest.set {
-		out.deletes = c.when(t.DeleteWhen, s, what+": delete_when")
+		out.deletes = c.when(t.DeleteWhen, s, c.where(t, "delete_when"))
 	}
-	c.columns(t, &out, s, what)
+	c.columns(t, &out, s)
 	c.mark(t, &out)
 	c.key(t, &out)
-	for _, conflict := range c.mapping.Conflicts(t) { // of a table that messages add: all others were checked
-		c.fault(t.Pos, "%s: %s", what, conflict.Why)
-	}
+	c.conflicts(t)
+	c.childRules(&out)
 	c.oneName(&out)
-	c.options(t, &out, s, what)
-	c.shadows(&out, s, what)
+	c.options(t, &out, s)
+	c.shadows(&out, s)
 	c.byName[t.Name] = out.index
 	switch {
 	case out.nest.parent >= 0:
@@ -202,22 +283,67 @@ func (c *compiler) table(t *Table) {
 }
 
 // child compiles how a table whose rows are elements of an array relates to its parent.
-func (c *compiler) child(t *Table, out *tablePlan, what string) scope {
+func (c *compiler) child(t *Table, out *tablePlan) scope {
 	parent, n := &scope{tree: c.row}, &out.nest
 	if t.Of == "" {
 		out.from = c.patterns(t)
-	} else {
-		n.parent = c.byName[t.Of]
-		p := &c.plan.tables[n.parent]
-		parent = c.scopes[n.parent]
+	} else if i, compiled := c.byName[t.Of]; compiled {
+		n.parent = i
+		p := &c.plan.tables[i]
+		parent = c.scopes[i]
 		n.set = t.Set != MergeSet
 		if !n.set && p.nest.set {
-			c.fault(t.Pos, "%s: set: merge: the rows of %q are a set, in which each row is whole", what, t.Of)
+			c.keyFault(t, "set", "merge: the rows of %q are a set, in which each row is whole", t.Of)
 		}
 		p.fields.use(t.Each)
 		n.setName = c.names.Number(setColumn(t.Name))
 	}
-	n.each = c.find(t.Each, *parent, true, t.Pos, what+": each")
+	from := *parent
+	from.parent = nil // the array of an element is in it
+	n.each = c.find(t.Each, from, true, t.Place("each"), c.where(t, "each"))
 	element := c.plan.trees.Grow()
 	return scope{tree: element, message: element, parent: parent}
+}
+
+// namesTables reports whether messages name their tables.
+func (c *compiler) namesTables() bool {
+	return c.mapping.Envelope != nil && c.mapping.Envelope.Table != nil
+}
+
+// streamNames checks the names that a table has in the stream.
+func (c *compiler) streamNames(t *Table) {
+	switch given := t.Has("from"); {
+	case given && t.Of != "":
+		c.keyFault(t, "from", "the rows come from messages of %s: set from there", t.Of)
+	case given && !c.namesTables():
+		c.keyFault(t, "from", "needs an envelope with table: the path of the table's name")
+	case !given && t.From == nil && !t.IsStar() && c.mapping.Envelope != nil && strings.ContainsAny(t.Name, "*?"):
+		c.fault(t.Pos, c.where(t, ""), "a table has one name in the database: give it a name, and put the pattern into from")
+	}
+}
+
+// parentage checks what makes a table a child.
+func (c *compiler) parentage(t *Table) {
+	if t.Of == "" {
+		for _, key := range []string{"set", "parent"} {
+			if t.Has(key) {
+				c.keyFault(t, key, "is for child tables, which have of and each")
+			}
+		}
+		return
+	}
+	switch parent := c.mapping.Table(t.Of); {
+	case t.Of == Star:
+		c.keyFault(t, "of", "%q stands for tables that have no name here: name the one whose rows have these", t.Of)
+	case parent == nil:
+		c.keyFault(t, "of", "no table %q in this file%s", t.Of, DidYouMean(t.Of, c.mapping.Names()))
+	case len(parent.Key) == 0:
+		c.keyFault(t, "of", "%s has no key (key: none), so it cannot be a parent", t.Of)
+	}
+	if t.Each.Base == paths.NoBase && !t.Has("each") {
+		c.fault(t.Pos, c.where(t, ""), "each is missing: the path of the array in %s whose elements are the rows", t.Of)
+	}
+	if t.Key == nil && !t.Has("key") {
+		c.fault(t.Pos, c.where(t, ""), "key is missing: the column that identifies an element")
+	}
 }

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,10 +12,12 @@ import (
 )
 
 // columns compiles the columns of a table.
-func (c *compiler) columns(t *Table, out *tablePlan, s scope, what string) {
+func (c *compiler) columns(t *Table, out *tablePlan, s scope) {
 	out.fields.all = t.Columns == nil
 	for i := range t.Columns {
 		col := &t.Columns[i]
+		where := c.where(t, "columns."+col.Name)
+		c.checkSources(t, col, where)
 		x := column{spec: col, name: c.names.Number(col.Name), key: -1}
 		out.fields.used[x.name] = true
 		for j := range col.From {
@@ -24,12 +27,12 @@ func (c *compiler) columns(t *Table, out *tablePlan, s scope, what string) {
 				x.stamp = src.Stamp
 				continue
 			}
-			x.sources = append(x.sources, c.source(t, src, s, fmt.Sprintf("%s, column %q", what, col.Name)))
+			x.sources = append(x.sources, c.source(t, src, s, where))
 			if as := t.TypeOf(src); t.Merge[col.Name] == merge.Patch && !slices.Contains(patched, as.Kind) {
-				c.fault(src.Pos, "%s, column %q: merge: patch takes objects, and %s is none: read it as json or json_text", what, col.Name, cast.Article(as))
+				c.fault(src.Pos, where, "merge: patch takes objects, and %s is none: read it as json or json_text", cast.Article(as))
 			}
 			if src.References != "" {
-				c.refers(&x, t, src)
+				c.refers(&x, t, src, where)
 			}
 		}
 		x.ofMessage = len(x.sources) > 0 && !slices.ContainsFunc(col.From, readsRow)
@@ -62,7 +65,7 @@ func (c *compiler) mark(t *Table, out *tablePlan) {
 	}
 	same := func(other string) bool { return strings.EqualFold(other, name) } // databases differ in which names are one
 	if same(t.ID) || slices.ContainsFunc(t.Key, same) || slices.ContainsFunc(t.Columns, func(col Column) bool { return same(col.Name) }) {
-		c.fault(t.Pos, "table %q: on_delete sets the column %q: leave it out of key, id and columns", t.Name, name)
+		c.fault(t.Place("on_delete"), c.where(t, ""), "on_delete sets the column %q: leave it out of key, id and columns", name)
 		return
 	}
 	x := column{spec: &Column{Pos: t.Pos, Name: name}, name: c.names.Number(name), key: -1}
@@ -76,12 +79,34 @@ func (c *compiler) mark(t *Table, out *tablePlan) {
 }
 
 // refers makes a column a foreign key to another table.
-func (c *compiler) refers(x *column, t *Table, src *Source) {
-	x.references = &reference{table: c.byName[src.References]}
-	to := &c.plan.tables[x.references.table]
+func (c *compiler) refers(x *column, t *Table, src *Source, where string) {
+	spec, why := c.mapping.Table(src.References), ""
+	switch {
+	case t.IsStar():
+		why = "references is for a table that has a name: give it one"
+	case len(x.spec.From) > 1:
+		why = "a column with references has one source"
+	case src.References == Star:
+		why = fmt.Sprintf("%q stands for tables that have no name here: name the one that it references", src.References)
+	case spec == nil:
+		why = fmt.Sprintf("references %q, which is no table of this file%s", src.References, DidYouMean(src.References, c.mapping.Names()))
+	case len(spec.Key) == 0:
+		why = fmt.Sprintf("references %s, which has no key (key: none), so a column cannot reference its rows", src.References)
+	case spec.Of != "" || len(spec.Key) != 1:
+		why = fmt.Sprintf("references %s, whose key has several columns: one column cannot name a row of it", src.References)
+	}
+	if why != "" {
+		c.fault(src.Pos, where, "%s", why)
+	}
+	i, compiled := c.byName[src.References]
+	if why != "" || !compiled {
+		return
+	}
+	x.references = &reference{table: i}
+	to := &c.plan.tables[i]
 	key := to.key[0].cast
 	if src.As.Kind != cast.DefaultType && src.As != key.Type {
-		c.fault(src.Pos, "table %q, column %q: it is read as %s, and the key of %q as %s: read both alike", t.Name, x.spec.Name, src.As, src.References, key.Type)
+		c.fault(src.Pos, where, "it is read as %s, and the key of %q as %s: read both alike", src.As, src.References, key.Type)
 	}
 	x.sources[0].cast = key
 	if to.spec.ID == "" {
@@ -90,12 +115,12 @@ func (c *compiler) refers(x *column, t *Table, src *Source) {
 	x.references.hidden = hiddenColumn(to.spec.Name, x.spec.Name)
 	x.name = c.names.Number(x.references.hidden)
 	if slices.Contains(t.Key, x.spec.Name) {
-		c.fault(x.spec.Pos, "table %q: the key column %q is one that the database generates for a row of %q: no message has it", t.Name, x.spec.Name, src.References)
+		c.fault(x.spec.Pos, where, "the database generates the key column for a row of %q: no message has it", src.References)
 	}
 }
 
-func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
-	x := source{spec: src, when: c.when(src.When, s, what+": when"), at: paths.Nowhere, cast: c.plan.cast(t.TypeOf(src))}
+func (c *compiler) source(t *Table, src *Source, s scope, where string) source {
+	x := source{spec: src, when: c.when(src.When, s, where), at: paths.Nowhere, cast: c.plan.cast(t.TypeOf(src))}
 	switch {
 	case src.Value != nil:
 		x.kind = aConstant
@@ -104,24 +129,52 @@ func (c *compiler) source(t *Table, src *Source, s scope, what string) source {
 			why = "it contains a NUL, which the database cannot store in text" // the fold only searches the message
 		}
 		if why != "" {
-			c.fault(src.Pos, "%s: the value %s: %s", what, src.Value, why)
+			c.fault(src.Pos, where, "the value %s: %s", src.Value, why)
 		}
 	case src.Meta != NoMeta:
 		x.kind = aMeta
 	default:
 		x.kind = aPath
-		x.at = c.find(src.From, s, true, src.Pos, what)
+		x.at = c.find(src.From, s, true, src.Pos, where)
 	}
 	return x
 }
 
-// oneName reports two columns of a table whose names are the same for the database.
+// checkSources reports sources of a column that never give a value.
+func (c *compiler) checkSources(t *Table, col *Column, where string) {
+	element := t.Each.Base != paths.NoBase || t.Has("each")
+	spell := func(p paths.Path) string {
+		if p.Base == paths.DefaultBase && !element {
+			p.Base = paths.MessageBase
+		}
+		return p.String()
+	}
+	for i, s := range col.From {
+		switch {
+		case s.Stamp != NoStamp && len(col.From) > 1:
+			c.fault(s.Pos, where, "a column with a stamp has no other source")
+		case (s.Meta == IndexMeta || s.Meta == KeyMeta) && !element:
+			c.fault(s.Pos, where, "meta: %s belongs to an element, and the table has no each", s.Meta)
+		}
+		if exclude(t.When, s.When, spell) {
+			c.fault(s.Pos, where, "no message meets both this when and the table's")
+		}
+		if slices.ContainsFunc(col.From[:i], func(before Source) bool {
+			return before.When == nil && (before.Value != nil || before.Meta != NoMeta || before.From.Base != paths.NoBase && before.From.String() == s.From.String())
+		}) {
+			c.fault(s.Pos, where, "unreachable: an earlier source always has a value")
+		}
+	}
+}
+
+// oneName reports two columns of a table whose names are the same, or the same for the database.
 func (c *compiler) oneName(t *tablePlan) {
+	c.checkNames(t)
 	named := map[string]string{}
 	check := func(name string, at paths.Pos) {
 		of := c.plan.limits.FoldName(name)
 		if other, taken := named[of]; taken && other != name {
-			c.fault(at, "table %q: %q and %q are one column to the database: rename one", t.spec.Name, other, name)
+			c.fault(at, c.where(t.spec, ""), "%q and %q are one column to the database: rename one", other, name)
 		}
 		named[of] = name
 	}
@@ -130,5 +183,43 @@ func (c *compiler) oneName(t *tablePlan) {
 	}
 	for i := range t.columns {
 		check(t.columns[i].spec.Name, t.columns[i].spec.Pos)
+	}
+}
+
+// checkNames reports two columns of a table with one name.
+func (c *compiler) checkNames(out *tablePlan) {
+	t, own := out.spec, map[string]bool{}
+	for _, col := range t.Columns {
+		own[col.Name] = true
+	}
+	if t.Columns == nil { // the key at least is known
+		for _, k := range t.Key {
+			own[k] = true
+		}
+	}
+	if t.ID != "" && own[t.ID] {
+		c.keyFault(t, "id", "%q is a column of the mapping: the database generates id, so it needs a name of its own", t.ID)
+	}
+	if t.Columns != nil && slices.Contains(t.Key, t.ID) {
+		c.keyFault(t, "key", "%q is generated by the database: the key names columns that messages set", t.ID)
+	}
+	if own[t.ID], own[t.OnDelete.Mark] = true, true; out.nest.parent < 0 || c.cyclic {
+		return
+	}
+	parents, seen := c.plan.tables[out.nest.parent].identity(), map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(t.Parent)) {
+		if !slices.Contains(parents, name) {
+			c.keyFault(t, "parent", "%s gives its children no column %q%s", t.Of, name, DidYouMean(name, parents))
+		}
+	}
+	for i, name := range out.storedKey()[:len(parents)] {
+		switch {
+		case name == "": // a fault of parent
+		case seen[name]:
+			c.keyFault(t, "parent", "two columns of %s get the name %q", t.Of, name)
+		case own[name]:
+			c.fault(t.Pos, c.where(t, ""), "the column %q of %s, which children take over, has the name of a column of this table: parent: {%s: %s} renames it", parents[i], t.Of, parents[i], parentColumn(t.Of, parents[i]))
+		}
+		seen[name] = true
 	}
 }

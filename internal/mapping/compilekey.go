@@ -39,14 +39,34 @@ func (c *compiler) key(t *Table, out *tablePlan) {
 		}
 	}
 	for _, name := range t.Key {
+		c.checkKeyColumn(t, name)
 		k := keyPart{title: name, name: c.names.Number(name), cast: c.plan.cast(t.Type)}
 		if at := slices.IndexFunc(out.columns, func(x column) bool { return x.spec.Name == name }); at >= 0 && len(out.columns[at].sources) > 0 {
 			out.columns[at].key, k.cast = len(out.key), out.columns[at].cast(c.plan)
 			if k.cast.Kind == cast.JSON || !c.plan.limits.TextTypes && (k.cast.Kind == cast.Bytes || k.cast.Precision > 0) {
-				c.fault(out.columns[at].spec.Pos, "table %q: the key column %q: %s cannot be a key: equality is undefined", t.Name, name, k.cast.Type)
+				c.fault(out.columns[at].spec.Pos, c.where(t, ""), "the key column %q: %s cannot be a key: equality is undefined", name, k.cast.Type)
 			}
 		}
 		out.key = append(out.key, k)
+	}
+}
+
+// checkKeyColumn reports a key column that no message sets.
+func (c *compiler) checkKeyColumn(t *Table, name string) {
+	i := slices.IndexFunc(t.Columns, func(col Column) bool { return col.Name == name })
+	becomesKnown := t.IsStar() || t.KeyByDefault && c.mapping.Envelope != nil && c.mapping.Envelope.NamesKeys()
+	switch {
+	case t.Columns == nil || name == t.ID && name != "" || becomesKnown:
+	case i < 0 && !t.Has("key"):
+		c.fault(t.Pos, c.where(t, ""), "key is missing, and the table has no column %q", name)
+	case i < 0:
+		names := make([]string, len(t.Columns))
+		for j, col := range t.Columns {
+			names[j] = col.Name
+		}
+		c.keyFault(t, "key", "no column %q among the table's columns%s", name, DidYouMean(name, names))
+	case len(t.Columns[i].From) == 1 && t.Columns[i].From[0].Stamp != NoStamp:
+		c.fault(t.Columns[i].Pos, c.where(t, "key"), "%s is a stamp, which no message has: it cannot identify a row", name)
 	}
 }
 
@@ -69,14 +89,14 @@ func (t *Table) fieldsOf(columns []string) []string {
 
 // shadows finds the fields of an element that have the name of a column of the parent's key, and so no column can
 // store.
-func (c *compiler) shadows(out *tablePlan, s scope, what string) {
+func (c *compiler) shadows(out *tablePlan, s scope) {
 	if out.nest.parent < 0 || !out.fields.byName() {
 		return
 	}
 	hide := func(h shadowedField) {
 		if number := c.names.Number(h.title); !out.fields.used[number] {
 			out.fields.used[number] = true
-			h.at = c.find(paths.FieldPath(h.title), s, true, out.spec.Pos, what)
+			h.at = c.find(paths.FieldPath(h.title), s, true, out.spec.Pos, "")
 			out.fields.shadowed = append(out.fields.shadowed, h)
 		}
 	}
@@ -95,7 +115,7 @@ func (c *compiler) shadows(out *tablePlan, s scope, what string) {
 	}
 }
 
-// ParentColumn suggests another name for a column that a child inherits from its parent.
-func ParentColumn(parent, name string) string {
+// parentColumn suggests another name for a column that a child inherits from its parent.
+func parentColumn(parent, name string) string {
 	return strings.TrimSuffix(parent[strings.LastIndex(parent, ".")+1:], "s") + "_" + name
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // options sets the options of a table's fold.
-func (c *compiler) options(t *Table, out *tablePlan, s scope, what string) {
-	o := fold.Options{Rules: t.Rules, Limits: c.plan.limits, Deletes: c.losesRows(t)}
+func (c *compiler) options(t *Table, out *tablePlan, s scope) {
+	o := fold.Options{Rules: t.Rules, Limits: c.plan.limits, Deletes: c.losesRows(out)}
 	o.Key = make([]string, 0, len(out.key)) // nil would mean that the key is unknown
 	for _, k := range out.key {
 		o.Key = append(o.Key, k.title)
@@ -24,7 +24,7 @@ func (c *compiler) options(t *Table, out *tablePlan, s scope, what string) {
 	out.fields.unknown = o.UnknownFields
 	if out.nest.set { // rows of a set are whole and have the version of the message
 		o.Null, o.FillOnly, o.Merge = fold.ClearNull, false, nil
-	} else if of := c.versioned(t); of != nil {
+	} else if of := c.versioned(out); of != nil {
 		o.Version, o.Scope = c.versionTitle(of.Version), cmp.Or(of.Scope, fold.ColumnScope)
 		switch {
 		case of != t: // the version of the parent row's message or element
@@ -33,26 +33,30 @@ func (c *compiler) options(t *Table, out *tablePlan, s scope, what string) {
 		case t.Version.Base == paths.VersionBase:
 			out.row.envelopeVersion = true
 		default:
-			out.row.version = c.find(t.Version, s, false, t.Pos, what+": version_field")
+			out.row.version = c.find(t.Version, s, false, t.Place("version_field"), c.where(t, "version_field"))
 		}
 		if o.Scope == fold.RowScope {
-			o.Version = c.versionColumn(of, out, what)
+			o.Version = c.versionColumn(of, out)
 			for i := range out.columns { // each message sets it, even if it only marks the row as deleted
 				out.columns[i].ofMessage = out.columns[i].ofMessage || out.columns[i].spec.Name == o.Version
 			}
 		}
 	}
 	if err := fold.CheckMerge(&schema.Table{}, o); err != nil {
-		c.faults = append(c.faults, &Fault{File: c.mapping.File, Pos: t.Pos, Text: fmt.Sprintf("%s: %v", what, err), Flag: "merge"})
+		f := &Fault{File: c.mapping.File, Pos: t.Pos, Where: c.where(t, ""), Text: err.Error()}
+		if c.mapping.File == "" {
+			f.Setting = "merge"
+		}
+		c.faults = append(c.faults, f)
 	}
 	out.options = o
 }
 
 // losesRows reports whether messages may delete rows of a table, directly or with a parent.
-func (c *compiler) losesRows(t *Table) bool {
-	for ; t.DeleteWhen == nil || !t.OnDelete.removes(); t = c.plan.tables[c.byName[t.Of]].spec {
-		if t.Of == "" {
-			return t.OnDelete.removes() && c.plan.stream != nil && c.plan.stream.Removes()
+func (c *compiler) losesRows(t *tablePlan) bool {
+	for ; t.spec.DeleteWhen == nil || !t.spec.OnDelete.removes(); t = c.plan.parent(t) {
+		if t.nest.parent < 0 {
+			return t.spec.OnDelete.removes() && c.removes()
 		}
 	}
 	return true
@@ -72,17 +76,17 @@ func (c *compiler) versionTitle(p paths.Path) string {
 
 // versioned returns the table that sets the version of a table's messages: the table itself or an ancestor; nil for
 // none.
-func (c *compiler) versioned(t *Table) *Table {
-	for ; t.Version.Base == paths.NoBase; t = c.plan.tables[c.byName[t.Of]].spec {
-		if t.Of == "" {
+func (c *compiler) versioned(t *tablePlan) *Table {
+	for ; t.spec.Version.Base == paths.NoBase; t = c.plan.parent(t) {
+		if t.nest.parent < 0 {
 			return nil
 		}
 	}
-	return t
+	return t.spec
 }
 
 // versionColumn returns the column that stores the version of a whole row.
-func (c *compiler) versionColumn(of *Table, out *tablePlan, what string) string {
+func (c *compiler) versionColumn(of *Table, out *tablePlan) string {
 	for i := range out.columns {
 		x := &out.columns[i]
 		if len(x.sources) != 1 || out.row.version.IsNowhere() || x.sources[0].at != out.row.version || x.sources[0].when != nil {
@@ -100,6 +104,6 @@ func (c *compiler) versionColumn(of *Table, out *tablePlan, what string) string 
 	if out.spec != of {
 		path = fmt.Sprintf("the version of the row of %q", out.spec.Of)
 	}
-	c.fault(out.spec.Pos, "%s: version_scope: row keeps the version in a column: add one that takes %s as it is, as an integer, numeric or text", what, path)
+	c.fault(out.spec.Pos, c.where(out.spec, ""), "version_scope: row keeps the version in a column: add one that takes %s as it is, as an integer, numeric or text", path)
 	return ""
 }

@@ -1,37 +1,99 @@
 package mapping
 
-import "github.com/weirsync/weir/internal/mapping/paths"
+import (
+	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/mapping/paths"
+)
 
-// A Conflict is two rules of a table that cannot be combined. The rules are keys of a config file; a rule that cannot be
-// combined with the envelope is both.
-type Conflict struct {
-	Rule, Other string
-	Why         string // names the rules by their keys
-}
-
-// Conflicts returns the rules of a table that cannot be combined with each other or with the envelope.
-func (m *Mapping) Conflicts(t *Table) (all []Conflict) {
-	add := func(both bool, rule, other, why string) {
-		if both {
-			all = append(all, Conflict{rule, other, why})
+// conflicts reports the rules of a table that cannot be combined with each other or with the envelope.
+func (c *compiler) conflicts(t *Table) {
+	report := func(wrong bool, rule, other, why string) {
+		if wrong {
+			c.conflict(t, rule, other, why)
 		}
 	}
 	versioned, keyless := t.Version.Base != paths.NoBase, t.Key != nil && len(t.Key) == 0
-	add(t.FillOnly && t.DeleteWhen != nil, "fill_only", "delete_when", "fill_only never removes a row: leave delete_when out")
-	add(t.FillOnly && versioned, "fill_only", "version_field", "fill_only needs no version: leave one of version_field and fill_only out")
-	add(t.FillOnly && t.OnDelete.Mark != "", "fill_only", "on_delete", "fill_only never changes a value: leave one of on_delete and fill_only out")
-	add(t.FillOnly && m.Envelope != nil && m.Envelope.Removes(), "fill_only", "fill_only", "fill_only never removes a row, and the envelope has messages that do: leave one out")
-	add(t.OnDelete.Insert && !keyless, "on_delete", "key", "row is for a table in which each message is its own row: key: none")
+	report(t.Of == "" && t.Scope == fold.RowScope && !versioned, "version_scope", "version_scope", "row needs a version: name the field with version_field")
+	report(t.FillOnly && t.DeleteWhen != nil, "fill_only", "delete_when", "fill_only never removes a row: leave delete_when out")
+	report(t.FillOnly && versioned, "fill_only", "version_field", "fill_only needs no version: leave one of version_field and fill_only out")
+	report(t.FillOnly && t.OnDelete.Mark != "", "fill_only", "on_delete", "fill_only never changes a value: leave one of on_delete and fill_only out")
+	report(t.FillOnly && c.removes(), "fill_only", "fill_only", "fill_only never removes a row, and the envelope has messages that do: leave one out")
+	report(t.OnDelete.Insert && !keyless, "on_delete", "key", "row is for a table in which each message is its own row: key: none")
 	if !keyless {
-		return all
+		return
 	}
 	const needsKey = " needs a key, and key: none makes each message its own row: leave one of them out"
 	// In a table that has no key in the stream, only the deletes are rejected.
-	add(t.OnDelete.Mark != "" && !t.KeyByDefault, "on_delete", "key", "no message can mark a row of a table without a key: on_delete: row inserts the deleted row")
-	add(t.Of != "", "of", "key", "of"+needsKey)
-	add(t.ID != "", "id", "key", "id"+needsKey)
-	add(t.DeleteWhen != nil && !t.OnDelete.Insert, "delete_when", "key", "delete_when"+needsKey)
-	add(versioned, "version_field", "key", "a version (version_field, or version: true)"+needsKey)
-	add(t.FillOnly, "fill_only", "key", "fill_only"+needsKey)
-	return all
+	report(t.OnDelete.Mark != "" && !t.KeyByDefault, "on_delete", "key", "no message can mark a row of a table without a key: on_delete: row inserts the deleted row")
+	report(t.Of != "", "of", "key", "of"+needsKey)
+	report(t.ID != "", "id", "key", "id"+needsKey)
+	report(t.DeleteWhen != nil && !t.OnDelete.Insert, "delete_when", "key", "delete_when"+needsKey)
+	report(versioned, "version_field", "key", "a version (version_field, or version: true)"+needsKey)
+	report(t.FillOnly, "fill_only", "key", "fill_only"+needsKey)
+}
+
+// conflict reports two rules at the first that the file gives the table, or else as a fault of the settings.
+func (c *compiler) conflict(t *Table, rule, other, why string) {
+	f := &Fault{File: c.mapping.File, Pos: t.Pos, Where: c.where(t, ""), Text: why, Setting: rule}
+	for _, key := range []string{other, rule} {
+		if t.Has(key) {
+			f.Pos, f.Where, f.Setting = t.Place(key), c.where(t, key), ""
+		}
+	}
+	c.faults = append(c.faults, f)
+}
+
+// removes reports whether messages of the envelope may remove rows.
+func (c *compiler) removes() bool { return c.mapping.Envelope != nil && c.mapping.Envelope.Removes() }
+
+// childRules reports rules that do not suit rows that come from the row of a parent.
+func (c *compiler) childRules(out *tablePlan) {
+	if t := out.spec; t.Of != "" && t.Set != MergeSet {
+		c.setRules(t)
+	} else if t.Of != "" {
+		c.inheritedVersion(out)
+	}
+}
+
+// setRules reports rules without effect in a table whose rows are a set, which each message replaces.
+func (c *compiler) setRules(t *Table) {
+	if parent := c.mapping.Table(t.Of); parent != nil && parent.FillOnly {
+		c.keyFault(parent, "fill_only", "the rows of %s are a set that each message replaces: leave fill_only out, or give %[1]s set: merge", t.Name)
+	}
+	const noEffect = "the array replaces all rows, so %s has no effect: with set: merge, elements are updates"
+	for _, col := range t.Columns {
+		if t.Merge[col.Name] != merge.Last {
+			c.fault(col.Pos, c.where(t, "columns."+col.Name), noEffect, "merge")
+		}
+	}
+	for _, key := range []string{"delete_when", "on_delete", "null", "fill_only", "version_field", "version_scope"} {
+		if t.Has(key) {
+			c.keyFault(t, key, noEffect, key)
+		}
+	}
+}
+
+// inheritedVersion reports rules that keep the rows of a child from having the version of their parent, although
+// deleting the parent deletes them.
+func (c *compiler) inheritedVersion(out *tablePlan) {
+	t := out.spec
+	own := t.Version.Base != paths.NoBase
+	if own && c.removes() {
+		c.keyFault(t, "version_field", "the envelope has delete_when, and a delete of a row of %s deletes the rows here: they use its version; leave version_field out", t.Of)
+	}
+	if t.Has("version_scope") && !own {
+		c.keyFault(t, "version_scope", "the version and its scope come from %s: leave version_scope out", t.Of)
+	}
+	for above := c.plan.parent(out); above != nil; above = c.plan.parent(above) {
+		parent := above.spec
+		if own && parent.DeleteWhen != nil {
+			c.keyFault(t, "version_field", "%s has delete_when, and a delete of its row deletes the rows here: they use its version; leave version_field out", parent.Name)
+			return
+		}
+		if t.FillOnly && !own && parent.Version.Base != paths.NoBase {
+			c.keyFault(t, "fill_only", "fill_only needs no version, and the rows use the version of %s: leave one of version_field and fill_only out", parent.Name)
+			return
+		}
+	}
 }

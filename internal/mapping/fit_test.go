@@ -2,6 +2,8 @@ package mapping_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +20,12 @@ import (
 func TestFit(t *testing.T) {
 	testcheck.Golden(t, "testdata/fit.txtar", func(t *testing.T, _, text string) string {
 		file, _, _ := strings.Cut(text, "\n= ")
-		spec := parse(t, file)
+		path := filepath.Join(t.TempDir(), "weir.yaml")
+		testcheck.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+		spec, err := load(path)
+		if err != nil { // in any database
+			return strings.TrimSuffix(file, "\n") + "\n= " + strings.ReplaceAll(strings.ReplaceAll(err.Error(), path+":", ""), "\n", "\n= ") + "\n"
+		}
 		own, texts := fitted(t, spec, schema.Limits{NoNUL: true}), fitted(t, spec, schema.Limits{TextTypes: true, FoldCase: true})
 		out := strings.TrimSuffix(file, "\n") + "\n= " + strings.Join(own, "\n= ") + "\n"
 		for i := range texts {

@@ -30,12 +30,20 @@ func parse(t testing.TB, text string) *mapping.Mapping {
 // read reads the mapping of a config file.
 func read(t testing.TB, file string) *mapping.Mapping {
 	t.Helper()
+	m, err := load(file)
+	testcheck.NoError(t, err)
+	return m
+}
+
+// load returns the mapping of a config file, or its faults.
+func load(file string) (*mapping.Mapping, error) {
 	s := settings.New(&settings.Env{Drivers: []sink.Driver{{Name: "SQLite"}, {Name: "Postgres"}}, FileOnly: true, Kinds: settings.Kinds})
 	s.File = file
-	_, err := s.Load()
-	testcheck.NoError(t, err)
+	if _, err := s.Load(); err != nil {
+		return nil, err
+	}
 	s.Mapping.File = "" // faults are compared without their places
-	return s.Mapping
+	return s.Mapping, nil
 }
 
 // TestMap maps the feeds in testdata: the result of each line is below it.

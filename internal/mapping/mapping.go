@@ -36,7 +36,8 @@ const (
 
 // A Table says how messages become rows of one table.
 type Table struct {
-	Pos  paths.Pos `json:"-"` // position in the file
+	Pos  paths.Pos            `json:"-"` // position in the file
+	At   map[string]paths.Pos `json:"-"` // positions of the keys that the file gives the table
 	Name string
 	// From are patterns for the table's names in the stream; see [Envelope.Table].
 	From []string   `key:"from" commas:"yes" help:"tables of the stream to take, TABLE or SCHEMA.TABLE; ‘*’ matches any text, ‘?’ any character" default:"the table's own name"`
@@ -161,6 +162,20 @@ type PeriodicSQL struct {
 type Statement struct {
 	Database string // "" for all
 	SQL      string
+}
+
+// Has reports whether the file gives the table a key.
+func (t *Table) Has(key string) bool {
+	_, given := t.At[key]
+	return given
+}
+
+// Place returns the position of a key of the table, or of the table.
+func (t *Table) Place(key string) paths.Pos {
+	if at, given := t.At[key]; given {
+		return at
+	}
+	return t.Pos
 }
 
 // TypeOf returns the type that a source's values are converted to.

@@ -25,27 +25,46 @@ func (m *Mapping) Select(names []string) (*Mapping, error) {
 	return &some, nil
 }
 
-// Order returns the indices of the tables, each after its parent and its foreign-key targets, otherwise in file order;
-// or names of tables each of which must come after the next one, and the last of which is the first.
-func (m *Mapping) Order() (order []int, cycle []string) {
+// Table returns the table with a name, or nil.
+func (m *Mapping) Table(name string) *Table {
+	if i := slices.IndexFunc(m.Tables, func(t Table) bool { return t.Name == name }); i >= 0 {
+		return &m.Tables[i]
+	}
+	return nil
+}
+
+// Names returns the names of the tables.
+func (m *Mapping) Names() []string {
+	names := make([]string, len(m.Tables))
+	for i := range m.Tables {
+		names[i] = m.Tables[i].Name
+	}
+	return names
+}
+
+// order returns the indices of the tables, each after its parent and its foreign-key targets, otherwise in file order.
+// If that is impossible, cycle are names of tables each of which must come after the next one, and the last of which is
+// the first.
+func (m *Mapping) order() (order []int, cycle []string) {
 	placed := map[string]bool{}
-	find := func(name string) int { return slices.IndexFunc(m.Tables, func(t Table) bool { return t.Name == name }) }
-	waits := func(above string) bool { return !placed[above] && find(above) >= 0 }
+	waits := func(above string) bool { return !placed[above] && m.Table(above) != nil }
 	for len(order) < len(m.Tables) {
 		next := slices.IndexFunc(m.Tables, func(t Table) bool { return !placed[t.Name] && !slices.ContainsFunc(t.dependencies(), waits) })
 		if next < 0 {
-			name := m.Tables[slices.IndexFunc(m.Tables, func(t Table) bool { return !placed[t.Name] })].Name
+			next = slices.IndexFunc(m.Tables, func(t Table) bool { return !placed[t.Name] })
+		}
+		if name := m.Tables[next].Name; cycle == nil && slices.ContainsFunc(m.Tables[next].dependencies(), waits) {
 			for !slices.Contains(cycle, name) {
 				cycle = append(cycle, name)
-				above := m.Tables[find(name)].dependencies()
+				above := m.Table(name).dependencies()
 				name = above[slices.IndexFunc(above, waits)]
 			}
-			return nil, append(cycle[slices.Index(cycle, name):], name)
+			cycle = append(cycle[slices.Index(cycle, name):], name)
 		}
 		placed[m.Tables[next].Name] = true
 		order = append(order, next)
 	}
-	return order, nil
+	return order, cycle
 }
 
 // DefaultKey is the key if neither the mapping nor the database has one.

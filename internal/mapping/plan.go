@@ -250,9 +250,10 @@ func (p *Plan) TableName(table int) string { return p.limits.TableName(p.tables[
 func (p *Plan) Options(table int) fold.Options { return p.tables[table].options }
 
 // StoredKey returns the columns of a table's key in the database.
-func (p *Plan) StoredKey(table int) (key []string) {
-	t, own := &p.tables[table], 0
-	key = make([]string, 0, len(t.key))
+func (p *Plan) StoredKey(table int) []string { return p.tables[table].storedKey() }
+
+func (t *tablePlan) storedKey() []string {
+	own, key := 0, make([]string, 0, len(t.key))
 	if t.owner != nil {
 		key, own = append(key, t.owner.column), t.owner.parts
 	}
@@ -260,6 +261,14 @@ func (p *Plan) StoredKey(table int) (key []string) {
 		key = append(key, k.title)
 	}
 	return key
+}
+
+// identity returns the columns by which children refer to a row: the generated key, or the key.
+func (t *tablePlan) identity() []string {
+	if t.spec.ID != "" {
+		return []string{t.spec.ID}
+	}
+	return t.storedKey()
 }
 
 // Parent returns the parent of a table, -1 for none, and the columns that hold the parent's key, in the order of that
@@ -299,10 +308,7 @@ func (p *Plan) title(at paths.Place) string {
 
 // parentReference returns the columns that refer to the parent row, and the columns of the parent that they refer to.
 func (p *Plan) parentReference(table int) (columns, to []string) {
-	parent := p.tables[table].nest.parent
-	if to = p.StoredKey(parent); p.tables[parent].spec.ID != "" {
-		to = []string{p.tables[parent].spec.ID}
-	}
+	to = p.tables[p.tables[table].nest.parent].identity()
 	return p.StoredKey(table)[:len(to)], to
 }
 

@@ -212,11 +212,21 @@ func (t Table) WithKey(key []string) Table {
 
 // star compiles '*' without adding it as a table, so the reader follows its paths and its faults are reported.
 func (c *compiler) star(t *Table) {
+	if !c.namesTables() {
+		c.fault(t.Pos, c.where(t, ""), "stands for all tables without an entry, and needs an envelope with table: the path of the table's name")
+	}
+	for _, key := range []string{"from", "of", "each", "id"} {
+		if t.Has(key) {
+			c.keyFault(t, key, "is for a table that has a name: give it one")
+		}
+	}
 	p := c.plan
 	n, tops := len(p.tables), len(p.tops)
 	c.table(t)
 	star := p.tables[n]
-	p.stream.star = &star
+	if p.stream != nil {
+		p.stream.star = &star
+	}
 	p.tables, p.tops, c.scopes = p.tables[:n], p.tops[:tops], c.scopes[:n]
 	delete(c.byName, t.Name)
 }

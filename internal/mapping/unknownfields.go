@@ -130,7 +130,7 @@ func (b *rowBuilder) checkShadowed(t *tablePlan, key []feed.Field) *refusal {
 		if v == nil || h.part >= 0 && string(b.read.Text(v)) == string(feed.Text(nil, key[h.part].Value, key[h.part].Kind)) {
 			continue
 		}
-		to := ParentColumn(t.spec.Of, h.parents)
+		to := parentColumn(t.spec.Of, h.parents)
 		if to == h.title {
 			to = "parent_" + h.parents
 		}

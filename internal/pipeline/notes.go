@@ -87,9 +87,7 @@ func (f *tables) noteUnmet() {
 			u.siblings = met
 		}
 		all[i] = u.Unmet
-		if suggest := f.cfg.Suggest; suggest != nil {
-			all[i].Meant = suggest(u.name, u.siblings)
-		}
+		all[i].Meant = mapping.DidYouMean(u.name, u.siblings)
 	}
 	f.p.SetUnmet(all)
 }

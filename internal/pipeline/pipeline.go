@@ -63,8 +63,6 @@ type Config struct {
 	Every []mapping.PeriodicSQL
 	Log   *slog.Logger
 	Retry sink.Retry // of calls to the database
-	// Suggest returns the name that was probably meant, in words, or "". nil: it never does.
-	Suggest func(name string, names []string) string
 }
 
 // Limits bound a set, and the rate of reading.

@@ -73,33 +73,21 @@ func (r *reader) wantRows(n *yaml.Node, where string) [][]WantCell {
 }
 
 // wanted checks that the tests name existing tables and columns.
-func (c *checker) wanted(cases []Case) {
-	for _, test := range cases {
+func (r *reader) wanted(m *mappingDraft, tables map[string]mapping.Names) {
+	for _, test := range m.Cases {
 		for _, want := range test.Want {
-			t := c.byName[want.Name]
-			if t == nil && c.byName[mapping.Star] != nil {
+			i := slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == want.Name })
+			if i < 0 && m.With(want.Name) == &m.Mapping {
+				r.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, mapping.DidYouMean(want.Name, m.Names()))
+			}
+			if i < 0 || tables == nil || m.Tables[i].Columns == nil || m.Tables[i].UnknownFields == fold.AddUnknown {
 				continue
 			}
-			if t == nil {
-				c.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, DidYouMean(want.Name, c.tableNames()))
-				continue
-			}
-			if t.Columns == nil || t.UnknownFields == fold.AddUnknown {
-				continue
-			}
-			known := c.inherited(&t.Table)
-			for _, name := range []string{t.ID, t.OnDelete.Mark} {
-				if name != "" {
-					known = append(known, name)
-				}
-			}
-			for _, col := range t.Columns {
-				known = append(known, col.Name)
-			}
+			known := tables[want.Name].Columns
 			for _, row := range want.Rows {
 				for _, cell := range row {
 					if !slices.Contains(known, cell.Column) {
-						c.fault(cell.Pos, "tests", "table %s has no column %q%s", t.Name, cell.Column, DidYouMean(cell.Column, known))
+						r.fault(cell.Pos, "tests", "table %s has no column %q%s", want.Name, cell.Column, mapping.DidYouMean(cell.Column, known))
 					}
 				}
 			}

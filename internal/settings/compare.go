@@ -18,10 +18,14 @@ import (
 // Compare compares the tables that a test names with the rows that its feed made, and returns each difference with its
 // place. rows returns the rows of a table in any order, each as a JSON object without NULLs.
 func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, error)) ([]*mapping.Fault, error) {
-	tables := familyOf(m)
 	var differences []*mapping.Fault
 	for _, want := range c.Want {
-		t := tables.table(want.Name)
+		of := m.With(want.Name)
+		t := of.Table(want.Name)
+		names, err := mapping.Check(of)
+		if err != nil {
+			return nil, err
+		}
 		texts, err := rows(t.Name)
 		if err != nil {
 			return nil, err
@@ -39,7 +43,7 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 			differ(want.Pos, " has %s, want %s: %s", quantity.Count(int64(len(have)), "row"), quantity.Count(int64(len(want.Rows)), "row"), strings.Join(texts[:min(len(texts), 10)], " "))
 			continue
 		}
-		sortByKey(have, tables.key(t))
+		sortByKey(have, names[t.Name].Key)
 		for i, row := range want.Rows {
 			for _, cell := range row {
 				if raw := have[i][cell.Column]; !sameValue(typeOf(t, cell.Column), cell.Value, raw) {
@@ -155,23 +159,4 @@ func decode(text []byte, into *any) bool {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	return d.Decode(into) == nil
-}
-
-// familyOf returns the tables of a mapping by name.
-func familyOf(m *mapping.Mapping) family {
-	tables := family{}
-	for i := range m.Tables {
-		tables[m.Tables[i].Name] = &m.Tables[i]
-	}
-	return tables
-}
-
-// table returns a table of the mapping, or one that its '*' makes.
-func (f family) table(name string) *mapping.Table {
-	if t := f[name]; t != nil {
-		return t
-	}
-	star := *f[mapping.Star]
-	star.Name = name
-	return &star
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/envelope"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
@@ -64,7 +65,7 @@ func Preset(name string) (*envelope.Envelope, error) {
 	names, nodes := presets()
 	i := slices.Index(names, name)
 	if i < 0 {
-		return nil, fmt.Errorf("no envelope has the name %q; there are %s%s", name, strings.Join(names, ", "), DidYouMean(name, names))
+		return nil, fmt.Errorf("no envelope has the name %q; there are %s%s", name, strings.Join(names, ", "), mapping.DidYouMean(name, names))
 	}
 	r := &reader{file: "presets.yaml"}
 	e := r.envelopeMap(nodes[i], name)
@@ -99,50 +100,10 @@ func (r *reader) version(e *envelope.Envelope, at paths.Pos) paths.Path {
 	case e == nil || e.Version == nil:
 		r.fault(at, "version", "needs an envelope with a version: version_field names the field of one")
 		return paths.Path{}
-	case len(e.Version) > 1 || e.Version[0].As != envelope.NoCast:
+	case len(e.Version) != 1 || e.Version[0].As != envelope.NoCast:
 		return paths.EnvelopeVersion
 	}
 	p := e.Version[0].From
 	p.Base = paths.MessageBase
 	return p
-}
-
-// envelopes checks the tables against the envelope.
-func (c *checker) envelopes(m *mappingDraft) {
-	for _, t := range m.Drafts {
-		switch {
-		case t.given["from"] == nil:
-		case t.child():
-			c.fault(t.place("from"), t.where+".from", "the rows come from messages of %s: set from there", t.Of)
-		case m.Envelope == nil || m.Envelope.Table == nil:
-			c.fault(t.place("from"), t.where+".from", "needs an envelope with table: the path of the table's name")
-		}
-		if t.IsStar() {
-			c.star(m, t)
-		} else if m.Envelope != nil && t.given["from"] == nil && strings.ContainsAny(t.Name, "*?") {
-			c.fault(t.Pos, t.where, "a table has one name in the database: give it a name, and put the pattern into from")
-		}
-		if m.Envelope != nil && m.Envelope.Removes() && t.child() && !t.replaced() && t.given["version_field"] != nil {
-			c.fault(t.place("version_field"), t.where+".version_field", "the envelope has delete_when, and a delete of a row of %s deletes the rows here: they use its version; leave version_field out", t.Of)
-		}
-	}
-}
-
-// star checks the table '*', which stands for all tables that are not named.
-func (c *checker) star(m *mappingDraft, t *tableDraft) {
-	if m.Envelope == nil || m.Envelope.Table == nil {
-		c.fault(t.Pos, t.where, "stands for all tables without an entry, and needs an envelope with table: the path of the table's name")
-	}
-	for _, key := range []string{"from", "of", "each", "id"} {
-		if t.given[key] != nil {
-			c.fault(t.place(key), join(t.where, key), "is for a table that has a name: give it one")
-		}
-	}
-	for _, col := range t.Columns {
-		for _, s := range col.From {
-			if s.References != "" {
-				c.fault(s.Pos, t.where+".columns."+col.Name, "references is for a table that has a name: give it one")
-			}
-		}
-	}
 }

@@ -108,7 +108,7 @@ func (s *Spec) readFile() error {
 				r.fault(pos(e.at), "", "%s needs tables: it is about a mapping", e.name)
 			}
 		case one == nil: // a mistyped name may also mean a key of the mapping
-			r.fault(pos(e.at), "", "unknown key %q%s", e.name, DidYouMean(e.name, slices.Concat(names(fields), settings)))
+			r.fault(pos(e.at), "", "unknown key %q%s", e.name, mapping.DidYouMean(e.name, slices.Concat(names(fields), settings)))
 		case one.elsewhere != "":
 			r.fault(pos(e.at), "", "%s %s", e.name, one.elsewhere)
 		case one.IsSet():
@@ -142,13 +142,21 @@ func (s *Spec) finish(r *reader, m *mappingDraft) {
 	}
 	for _, t := range m.Drafts {
 		s.inherit(t, version)
-		if !t.child() && t.Each.Base == paths.DefaultBase && len(t.Each.Steps) == 0 { // the elements of an array are messages
+		if t.Of == "" && t.Each.Base == paths.DefaultBase && len(t.Each.Steps) == 0 { // the elements of an array are messages
 			t.Each = paths.Path{}
-			delete(t.given, "each")
+			delete(t.At, "each")
 		}
 		m.Tables = append(m.Tables, t.Table)
 	}
-	s.check(r, m)
+	tables, err := mapping.Check(&m.Mapping)
+	for _, err := range unjoined(err) {
+		if of := s.ofSetting(err); of == nil {
+			r.faults = append(r.faults, err.(*mapping.Fault)) // all of Check's are
+		} else if !slices.ContainsFunc(s.faults, func(other error) bool { return other.Error() == of.Error() }) {
+			s.faults = append(s.faults, of)
+		}
+	}
+	r.wanted(m, tables)
 }
 
 // resolved returns the node that an alias stands for, or the node itself.

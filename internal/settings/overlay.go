@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,7 +63,7 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 		}
 	}
 	for _, by := range f.Merge {
-		b.faultIf(f.Columns != nil && !slices.Contains(f.Columns, by.column), "merge", "--merge: --columns leaves %q out%s", by.column, DidYouMean(by.column, f.Columns))
+		b.faultIf(f.Columns != nil && !slices.Contains(f.Columns, by.column), "merge", "--merge: --columns leaves %q out%s", by.column, mapping.DidYouMean(by.column, f.Columns))
 		if by.function != merge.Last {
 			if t.Merge == nil {
 				t.Merge = map[string]merge.Function{}
@@ -71,13 +72,24 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 		}
 	}
 	m.Tables = []mapping.Table{t}
-	for _, conflict := range m.Conflicts(&t) {
-		b.fault(strings.ReplaceAll(conflict.Rule, "_", "-"), asFlags.Replace(conflict.Why))
-	}
 	return m
 }
 
-// asFlags names the rules of a [mapping.Conflict] as flags.
+// ofSetting returns a fault of a mapping as the fault of the setting that made it so; nil if it is not of a setting.
+func (s *Spec) ofSetting(err error) error {
+	f, ok := errors.AsType[*mapping.Fault](err)
+	if !ok || f.Setting == "" {
+		return nil
+	}
+	name := strings.ReplaceAll(f.Setting, "_", "-")
+	text := asFlags.Replace(f.Text)
+	if flag := "--" + name; !strings.Contains(text, flag) {
+		text = flag + ": " + text
+	}
+	return s.fault(name, strings.ReplaceAll(text, "%", "%%"))
+}
+
+// asFlags names rules as flags.
 var asFlags = strings.NewReplacer("a version (version_field, or version: true)", "--version-field", "fill_only", "--fill-only", "delete_when", "--delete-when", "version_field", "--version-field", "key: none", "--key none")
 
 // oneOf is a test of the form FIELD=VALUE, or FIELD=A,B for one of several values.
@@ -117,7 +129,7 @@ func (m *merging) UnmarshalText(text []byte) (err error) {
 	m.column = string(text[:at])
 	name := string(text[at+1:])
 	if m.function, err = merge.Parse(name); err != nil {
-		return fmt.Errorf("%s: %w%s", text, err, DidYouMean(name, merge.Names()))
+		return fmt.Errorf("%s: %w%s", text, err, mapping.DidYouMean(name, merge.Names()))
 	}
 	return nil
 }

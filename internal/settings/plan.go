@@ -35,7 +35,6 @@ func (p *Plan) Resumes() bool {
 type builder struct {
 	*Spec
 	kinds  source.Kinds        // without options
-	bad    bool                // the rules have faults, so tables cannot be compiled with them
 	keys   map[string][]string // primary keys of tables whose key no setting names
 	open   map[string]bool     // the tables in keys whose key messages may name
 	plan   Plan
@@ -46,9 +45,8 @@ type builder struct {
 func (s *Spec) builder() *builder {
 	b := &builder{Spec: s, kinds: s.env.sources()}
 	b.checkRules()
-	b.bad = len(b.faults) > 0 || slices.ContainsFunc(s.settings, func(one *Setting) bool { return one.group == "Fold" && one.faults != nil })
 	b.plan.spec, b.plan.Mapping = s, &mapping.Mapping{} // unless a fault leaves no other
-	b.plan.Job = pipeline.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log, Suggest: DidYouMean,
+	b.plan.Job = pipeline.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log,
 		Limits: pipeline.Limits{BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, Buffer: int64(s.Batch.Buffer)}, Tombstones: s.Fold.Tombstones,
 		Restart: pipeline.Restart{AcceptSettings: s.Source.AcceptSettings}}
 	return b
@@ -119,7 +117,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	if len(args) == 0 && s.env.Asks || toErr != nil && MeantForTo(args) != "" {
 		sourceErr = nil // reported already, as a missing source or a missing --to
 	}
-	if len(s.faults) == 0 {
+	if len(s.faults) == 0 || s.File == "" || s.draft != nil && s.draft.given["tables"] == nil {
 		of := name
 		if s.EveryTable() {
 			of = mapping.Star

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -19,7 +17,6 @@ func (b *builder) checkRules() {
 	}
 	keyless := b.Mapping == nil && f.Key != nil && len(f.Key) == 0 // tables of a file have their own keys
 	b.faultIf(keyless && b.Kafka.TombstonesByKey != "" && b.Kafka.TombstonesByKey != noTombstones, "tombstones-by-key", "--tombstones-by-key needs a key, and --key none makes each message its own row: leave one of them out")
-	b.faultIf(f.Scope == fold.RowScope && f.Version.Base == paths.NoBase, "version-scope", "--version-scope row: name the field with --version-field")
 	columns := map[string]bool{}
 	for _, m := range f.Merge {
 		b.faultIf(columns[m.column], "merge", "--merge: the column %q is named twice", m.column)

@@ -85,7 +85,7 @@ func hinted(err error) string {
 	for i, t := range cast.TypeNames {
 		names[i] = string(t)
 	}
-	if hint := DidYouMean(unknown.Name, names); hint != "" {
+	if hint := mapping.DidYouMean(unknown.Name, names); hint != "" {
 		return err.Error() + hint
 	}
 	return fmt.Sprintf("%v: must be %s", err, Either(names))

@@ -28,17 +28,7 @@ type mappingDraft struct {
 // A tableDraft is a table that is being read.
 type tableDraft struct {
 	mapping.Table
-	where string
-	given map[string]*yaml.Node // keys in the file
-	node  *yaml.Node            // the table, with what it takes from the top of the file
-}
-
-// place returns the position of a key of the table, or of the table.
-func (t *tableDraft) place(name string) paths.Pos {
-	if n := t.given[name]; n != nil {
-		return pos(n)
-	}
-	return t.Pos
+	node *yaml.Node // the table, with what it takes from the top of the file
 }
 
 // NoKey is the key of a table without one: each message is its own row.
@@ -54,7 +44,7 @@ func (r *reader) onDelete(n *yaml.Node, where string) (o mapping.OnDelete) {
 	if n.Kind != yaml.MappingNode {
 		word, ok := r.text(n, where)
 		if o.Insert = word == insertRow; ok && !slices.Contains(onDeleteWords, word) {
-			r.fault(pos(n), where, "%q must be %s%s", word, Either(onDeleteWords), DidYouMean(word, onDeleteWords))
+			r.fault(pos(n), where, "%q must be %s%s", word, Either(onDeleteWords), mapping.DidYouMean(word, onDeleteWords))
 		}
 		return o
 	}
@@ -108,7 +98,7 @@ func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement
 	}
 	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		if !slices.Contains(r.databases, name) {
-			r.fault(pos(at), where, "%q must be %s%s", name, Either(r.databases), DidYouMean(name, r.databases))
+			r.fault(pos(at), where, "%q must be %s%s", name, Either(r.databases), mapping.DidYouMean(name, r.databases))
 		}
 		list(value, join(where, name), name)
 	})
@@ -127,13 +117,15 @@ func (r *reader) tables(n *yaml.Node, where string) (tables []*tableDraft) {
 		r.fault(pos(n), where, "no table is named")
 	}
 	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
-		t := &tableDraft{where: join(where, name)}
-		t.Pos, t.Name = pos(at), name
+		t := &tableDraft{node: mapNode()}
+		t.Pos, t.Name, t.At = pos(at), name, map[string]paths.Pos{}
 		if !isTableName(name) {
 			r.fault(t.Pos, where, noTableName, name)
 		}
-		if t.given, t.node = map[string]*yaml.Node{}, mapNode(); !isNull(value) {
-			t.given = r.readFields(value, t.where, t)
+		if !isNull(value) {
+			for key, n := range r.readFields(value, join(where, name), t) {
+				t.At[key] = pos(n)
+			}
 			t.node.Content = slices.Clone(value.Content)
 		}
 		tables = append(tables, t)
@@ -147,8 +139,8 @@ func (s *Spec) takeFromTop(t *tableDraft) {
 	for _, f := range fieldsOf(of.Type()) {
 		top := f.tag.Get("top")
 		switch {
-		case top == "" || t.given[f.name] != nil || t.child() && top != "all",
-			f.name == "unknown_fields" && t.Columns != nil, f.name == "version_scope" && t.Version.Base == paths.NoBase:
+		case top == "" || t.Has(f.name) || t.Of != "" && top != "all",
+			f.name == "unknown_fields" && t.Columns != nil, f.name == "version_scope" && t.Version.Base == paths.NoBase && s.Fold.Scope == fold.ColumnScope:
 			continue
 		}
 		one, into := s.key(f.name), of.FieldByIndex(f.index)
@@ -170,20 +162,20 @@ func (s *Spec) takeFromTop(t *tableDraft) {
 // inherit adds to a table what it takes from the top of the file, and defaults. version is the envelope's, if the file
 // uses it.
 func (s *Spec) inherit(t *tableDraft, version paths.Path) {
-	if !t.child() && t.given["version_field"] == nil {
+	if t.Of == "" && !t.Has("version_field") {
 		t.Version = version
 	}
 	s.takeFromTop(t)
-	if t.Key == nil && !t.child() {
+	if t.Key == nil && t.Of == "" {
 		t.Key, t.KeyByDefault = []string{mapping.DefaultKey}, true
 	}
-	if t.given["type"] == nil {
+	if !t.Has("type") {
 		t.Type = cast.Type{Kind: cast.Auto}
 	}
-	if t.given["set"] == nil && t.child() {
+	if !t.Has("set") && t.Of != "" {
 		t.Set = mapping.ReplaceSet
 	}
-	if t.given["unknown_fields"] == nil && t.Columns != nil {
+	if !t.Has("unknown_fields") && t.Columns != nil {
 		t.UnknownFields = fold.IgnoreUnknown
 	}
 	for _, c := range t.Columns {
@@ -210,7 +202,7 @@ func (t *tableDraft) keepKey() {
 			return col.Name == k || slices.ContainsFunc(col.From, func(s mapping.Source) bool { return s.From.Base == from.Base && slices.Equal(s.From.Steps, from.Steps) })
 		}
 		if k != t.ID && !slices.ContainsFunc(t.Columns, has) {
-			key = append(key, mapping.Column{Pos: t.place("key"), Name: k, From: []mapping.Source{{From: from}}})
+			key = append(key, mapping.Column{Pos: t.Place("key"), Name: k, From: []mapping.Source{{From: from}}})
 		}
 	}
 	t.Columns = slices.Concat(key, t.Columns)

@@ -17,15 +17,13 @@ func (b *builder) tables(name string) {
 	if m == nil {
 		b.faultIf(b.Table.Name != "" && !isTableName(name), "table", "--table: "+noTableName, name)
 		m = b.oneTable(name)
-		b.faultIf(len(names) > 0, "tables", "--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 	} else {
 		for _, name := range []string{"columns", "envelope", "merge", "row", "when"} {
 			b.faultIf(!b.Setting(name).v.IsZero(), name, "--"+name+" cannot be combined with the tables in %s; set it there", m.File)
 		}
 		b.faultIf(b.Table.Name != "", "table", "--table %s: %s names its tables; leave --table out", b.Table.Name, m.File)
 	}
-	b.faultIf(names != nil && len(names) == 0, "tables", "--tables names no table")
-	if b.plan.table, b.plan.Mapping = name, m; len(b.faults) > before || b.bad {
+	if b.plan.table, b.plan.Mapping = name, m; m.File != "" && len(b.faults) > before {
 		return
 	}
 	b.faultIf(b.Table.ForeignKeys == IgnoreForeignKeys && slices.ContainsFunc(m.Tables, hasForeignKey),
@@ -36,11 +34,7 @@ func (b *builder) tables(name string) {
 		return
 	}
 	for _, err := range unjoined(b.plan.Job.Map(b.forDatabase(written), whole, b.plan.To.Caps.Limits)) {
-		if of, ok := errors.AsType[*mapping.Fault](err); ok && m.File == "" && of.Flag != "" {
-			b.fault(of.Flag, "--"+of.Flag+": %v", err)
-		} else {
-			b.add(err)
-		}
+		b.add(cmp.Or(b.ofSetting(err), err))
 	}
 	b.faultIf(b.plan.Job.Star != nil && b.Source.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
 	b.faultIf(names != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
@@ -82,8 +76,13 @@ func (b *builder) statements(all []mapping.Statement) []mapping.Statement {
 
 // selected returns the mapping of the tables to write. whole is the mapping of all tables; nil without --tables.
 func (s *Spec) selected(all *mapping.Mapping) (m, whole *mapping.Mapping, err error) {
-	if s.Table.Tables == nil {
+	switch {
+	case s.Table.Tables == nil:
 		return all, nil, nil
+	case len(s.Table.Tables) == 0:
+		return nil, nil, errors.New("--tables names no table")
+	case all.File == "":
+		return nil, nil, errors.New("--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 	}
 	var names []string
 	for i := range all.Tables {
@@ -91,7 +90,7 @@ func (s *Spec) selected(all *mapping.Mapping) (m, whole *mapping.Mapping, err er
 	}
 	for _, name := range s.Table.Tables {
 		if !slices.Contains(names, name) {
-			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", all.File, name, cmp.Or(DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
+			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", all.File, name, cmp.Or(mapping.DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
 		}
 	}
 	if slices.Contains(names, mapping.Star) {

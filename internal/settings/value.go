@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirsync/weir/internal/mapping"
 )
 
 // A Value is a field as text; it implements pflag.Value. If Set fails, the field is unchanged.
@@ -160,7 +162,7 @@ func (f *field) parse(text string, into reflect.Value) error {
 	_, mayBeUnset := f.tag.Lookup("unset")
 	switch {
 	case len(f.words) > 0 && !slices.Contains(f.words, text) && !(text == "" && mayBeUnset):
-		return misfit{strconv.Quote(text), Either(f.words) + DidYouMean(text, f.words)}
+		return misfit{strconv.Quote(text), Either(f.words) + mapping.DidYouMean(text, f.words)}
 	case isLeaf(into.Type()) && text == "" && mayBeUnset:
 		into.SetZero()
 		return nil
