@@ -286,7 +286,6 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 
 // tableOf returns the table that the flag names, or the only one.
 func (o *explainOptions) tableOf(m *mapping.Mapping) (*mapping.Table, error) {
-	var names []string
 	for i := range m.Tables {
 		t := &m.Tables[i]
 		switch {
@@ -295,8 +294,8 @@ func (o *explainOptions) tableOf(m *mapping.Mapping) (*mapping.Table, error) {
 		case t.Name == o.of, len(m.Tables) == 1 && !t.IsStar() && (o.of == "" || m.File == ""):
 			return t, nil
 		}
-		names = append(names, t.Name)
 	}
+	names := m.Names()
 	switch {
 	case o.of != "":
 		return nil, fmt.Errorf("--table %s: %s has no such table%s", o.of, m.File, mapping.DidYouMean(o.of, names))

@@ -61,15 +61,9 @@ type Names struct{ Key, Columns []string }
 func Check(m *Mapping) (map[string]Names, error) {
 	c, tables := compile(m, &feed.Names{}, schema.Limits{TextTypes: true}), map[string]Names{}
 	for i := range c.plan.tables {
-		t := &c.plan.tables[i]
-		names := Names{Key: t.storedKey()}
-		if names.Columns = slices.Clone(names.Key); t.spec.ID != "" {
-			names.Columns = append(names.Columns, t.spec.ID)
-		}
-		for _, col := range t.columns {
-			names.Columns = append(names.Columns, col.spec.Name)
-		}
-		tables[t.spec.Name] = names
+		t, key := c.plan.tables[i].spec, c.plan.tables[i].storedKey()
+		all := slices.Concat(key, t.columnNames(), []string{t.ID, t.OnDelete.Mark})
+		tables[t.Name] = Names{key, slices.DeleteFunc(all, func(name string) bool { return name == "" })}
 	}
 	if c.cyclic {
 		tables = nil

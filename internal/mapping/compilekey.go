@@ -53,18 +53,14 @@ func (c *compiler) key(t *Table, out *tablePlan) {
 
 // checkKeyColumn reports a key column that no message sets.
 func (c *compiler) checkKeyColumn(t *Table, name string) {
-	i := slices.IndexFunc(t.Columns, func(col Column) bool { return col.Name == name })
+	i := slices.Index(t.columnNames(), name)
 	becomesKnown := t.IsStar() || t.KeyByDefault && c.mapping.Envelope != nil && c.mapping.Envelope.NamesKeys()
 	switch {
 	case t.Columns == nil || name == t.ID && name != "" || becomesKnown:
 	case i < 0 && !t.Has("key"):
 		c.fault(t.Pos, c.where(t, ""), "key is missing, and the table has no column %q", name)
 	case i < 0:
-		names := make([]string, len(t.Columns))
-		for j, col := range t.Columns {
-			names[j] = col.Name
-		}
-		c.keyFault(t, "key", "no column %q among the table's columns%s", name, DidYouMean(name, names))
+		c.keyFault(t, "key", "no column %q among the table's columns%s", name, DidYouMean(name, t.columnNames()))
 	case len(t.Columns[i].From) == 1 && t.Columns[i].From[0].Stamp != NoStamp:
 		c.fault(t.Columns[i].Pos, c.where(t, "key"), "%s is a stamp, which no message has: it cannot identify a row", name)
 	}
@@ -100,18 +96,14 @@ func (c *compiler) shadows(out *tablePlan, s scope) {
 			out.fields.shadowed = append(out.fields.shadowed, h)
 		}
 	}
-	p := &c.plan.tables[out.nest.parent]
+	p := c.plan.parent(out)
 	for part, k := range p.key {
 		if !out.key[part].hidden {
 			hide(shadowedField{title: out.key[part].title, parents: k.title, part: part})
 		}
 	}
 	if out.owner != nil {
-		parents := p.spec.ID
-		if parents == "" {
-			parents = p.owner.column
-		}
-		hide(shadowedField{title: out.owner.column, parents: parents, part: -1})
+		hide(shadowedField{title: out.owner.column, parents: p.identity()[0], part: -1})
 	}
 }
 

@@ -178,6 +178,15 @@ func (t *Table) Place(key string) paths.Pos {
 	return t.Pos
 }
 
+// columnNames returns the names of the columns that the mapping lists.
+func (t *Table) columnNames() []string {
+	names := make([]string, len(t.Columns))
+	for i := range t.Columns {
+		names[i] = t.Columns[i].Name
+	}
+	return names
+}
+
 // TypeOf returns the type that a source's values are converted to.
 func (t *Table) TypeOf(s *Source) cast.Type {
 	if s.As.Kind == cast.DefaultType {

@@ -16,7 +16,7 @@ func (m *Mapping) Select(names []string) (*Mapping, error) {
 		if wanted(t.Name) {
 			some.Tables = append(some.Tables, *t)
 		}
-		for _, other := range t.dependencies() {
+		for _, other := range t.Dependencies() {
 			if wanted(t.Name) && !wanted(other) || other == t.Of && wanted(other) && !wanted(t.Name) {
 				return nil, fmt.Errorf("table %q is written with table %q: name both", t.Name, other)
 			}
@@ -49,14 +49,14 @@ func (m *Mapping) order() (order []int, cycle []string) {
 	placed := map[string]bool{}
 	waits := func(above string) bool { return !placed[above] && m.Table(above) != nil }
 	for len(order) < len(m.Tables) {
-		next := slices.IndexFunc(m.Tables, func(t Table) bool { return !placed[t.Name] && !slices.ContainsFunc(t.dependencies(), waits) })
+		next := slices.IndexFunc(m.Tables, func(t Table) bool { return !placed[t.Name] && !slices.ContainsFunc(t.Dependencies(), waits) })
 		if next < 0 {
 			next = slices.IndexFunc(m.Tables, func(t Table) bool { return !placed[t.Name] })
 		}
-		if name := m.Tables[next].Name; cycle == nil && slices.ContainsFunc(m.Tables[next].dependencies(), waits) {
+		if name := m.Tables[next].Name; cycle == nil && slices.ContainsFunc(m.Tables[next].Dependencies(), waits) {
 			for !slices.Contains(cycle, name) {
 				cycle = append(cycle, name)
-				above := m.Table(name).dependencies()
+				above := m.Table(name).Dependencies()
 				name = above[slices.IndexFunc(above, waits)]
 			}
 			cycle = append(cycle[slices.Index(cycle, name):], name)
@@ -70,11 +70,8 @@ func (m *Mapping) order() (order []int, cycle []string) {
 // DefaultKey is the key if neither the mapping nor the database has one.
 const DefaultKey = "id"
 
-// UsesKeyOf reports whether rows of the table refer to rows of another one.
-func (t *Table) UsesKeyOf(other string) bool { return slices.Contains(t.dependencies(), other) }
-
-// dependencies returns the parent and the foreign-key targets of a table.
-func (t *Table) dependencies() (names []string) {
+// Dependencies returns the parent and the foreign-key targets of a table.
+func (t *Table) Dependencies() (names []string) {
 	if t.Of != "" {
 		names = append(names, t.Of)
 	}

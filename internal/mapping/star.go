@@ -26,8 +26,8 @@ const DefaultMaxTables = 100
 
 // With returns the mapping with '*' renamed to name. It returns m if there is no '*', or a table already has that name.
 func (m *Mapping) With(name string) *Mapping {
-	i := slices.IndexFunc(m.Tables, func(t Table) bool { return t.IsStar() })
-	if i < 0 || name == "" || slices.ContainsFunc(m.Tables, func(t Table) bool { return t.Name == name }) {
+	i := slices.Index(m.Names(), Star)
+	if i < 0 || name == "" || m.Table(name) != nil {
 		return m
 	}
 	with := *m

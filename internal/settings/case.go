@@ -76,11 +76,11 @@ func (r *reader) wantRows(n *yaml.Node, where string) [][]WantCell {
 func (r *reader) wanted(m *mappingDraft, tables map[string]mapping.Names) {
 	for _, test := range m.Cases {
 		for _, want := range test.Want {
-			i := slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == want.Name })
-			if i < 0 && m.With(want.Name) == &m.Mapping {
+			t := m.Table(want.Name)
+			if t == nil && m.Table(mapping.Star) == nil {
 				r.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, mapping.DidYouMean(want.Name, m.Names()))
 			}
-			if i < 0 || tables == nil || m.Tables[i].Columns == nil || m.Tables[i].UnknownFields == fold.AddUnknown {
+			if t == nil || tables == nil || t.Columns == nil || t.UnknownFields == fold.AddUnknown {
 				continue
 			}
 			known := tables[want.Name].Columns

@@ -65,10 +65,9 @@ func (p *Plan) namesKeyOf(name string) bool {
 	if m.Envelope == nil || !m.Envelope.NamesKeys() {
 		return false
 	}
-	at := slices.IndexFunc(m.Tables, func(t mapping.Table) bool { return t.Name == name })
-	t := &m.Tables[at]
+	t := m.Table(name)
 	return t.Of == "" && t.Each.Base == paths.NoBase && t.Row.Base == paths.NoBase &&
-		!slices.ContainsFunc(m.Tables, func(other mapping.Table) bool { return other.UsesKeyOf(name) })
+		!slices.ContainsFunc(m.Tables, func(other mapping.Table) bool { return slices.Contains(other.Dependencies(), name) })
 }
 
 // primaryKey returns the primary key of a table. nil: its key is id, because the table is missing or has no primary
@@ -131,7 +130,7 @@ func (b *builder) withKeys(m *mapping.Mapping) *mapping.Mapping {
 				break
 			}
 		}
-		if j := slices.IndexFunc(m.Tables, func(other mapping.Table) bool { return other.UsesKeyOf(t.Name) }); j >= 0 {
+		if j := slices.IndexFunc(m.Tables, func(other mapping.Table) bool { return slices.Contains(other.Dependencies(), t.Name) }); j >= 0 {
 			fault(t.Pos, "and "+m.Tables[j].Name+" depends on its key: name it with key")
 		}
 	}

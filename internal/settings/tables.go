@@ -26,7 +26,7 @@ func (b *builder) tables(name string) {
 	if b.plan.table, b.plan.Mapping = name, m; m.File != "" && len(b.faults) > before {
 		return
 	}
-	b.faultIf(b.Table.ForeignKeys == IgnoreForeignKeys && slices.ContainsFunc(m.Tables, hasForeignKey),
+	b.faultIf(b.Table.ForeignKeys == IgnoreForeignKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return len(t.Dependencies()) > 0 }),
 		"foreign-keys", "--foreign-keys off: child tables and references need them: leave it out")
 	written, whole, err := b.selected(m)
 	if err != nil {
@@ -38,12 +38,6 @@ func (b *builder) tables(name string) {
 	}
 	b.faultIf(b.plan.Job.Star != nil && b.Source.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
 	b.faultIf(names != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
-}
-
-// hasForeignKey reports whether weir gives a table a foreign key.
-func hasForeignKey(t mapping.Table) bool {
-	refers := func(s mapping.Source) bool { return s.References != "" }
-	return t.Of != "" || slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return slices.ContainsFunc(c.From, refers) })
 }
 
 // forDatabase returns a mapping with only the statements of on_create that are for the database.
@@ -84,10 +78,7 @@ func (s *Spec) selected(all *mapping.Mapping) (m, whole *mapping.Mapping, err er
 	case all.File == "":
 		return nil, nil, errors.New("--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 	}
-	var names []string
-	for i := range all.Tables {
-		names = append(names, all.Tables[i].Name)
-	}
+	names := all.Names()
 	for _, name := range s.Table.Tables {
 		if !slices.Contains(names, name) {
 			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", all.File, name, cmp.Or(mapping.DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
