@@ -154,21 +154,12 @@ func (c *compiler) keyFault(t *Table, key, format string, args ...any) {
 	c.fault(t.Place(key), c.where(t, key), format, args...)
 }
 
-// where names a key of a table for people; "": the table.
+// where names a key of a table in the file; "": the table. Flags make one table, which needs no name.
 func (c *compiler) where(t *Table, key string) string {
-	column, isColumn := strings.CutPrefix(key, "columns.")
-	switch of := fmt.Sprintf("table %q", t.Name); {
-	case c.mapping.File != "" && key != "":
-		return "tables." + t.Name + "." + key
-	case c.mapping.File != "":
-		return "tables." + t.Name
-	case isColumn:
-		return fmt.Sprintf("%s, column %q", of, column)
-	case key != "":
-		return of + ": " + key
-	default:
-		return of
+	if c.mapping.File == "" {
+		return key
 	}
+	return strings.TrimSuffix("tables."+t.Name+"."+key, ".")
 }
 
 // parent returns the parent of a table, or nil.
