@@ -109,8 +109,7 @@ func TestWriters_Sets(t *testing.T) {
 	for name, id := range map[string]string{"keys of the feed": "", "generated keys": "oid"} {
 		t.Run(name, func(t *testing.T) {
 			db := connect(t, testpg.New(t))
-			m := sinktest.Shop(t)
-			m.Tables[0].ID = id
+			m := sinktest.Generated(t, id, "")
 			n := sinktest.BeginNested(t, db, m, false)
 			n.Flush(`{"id":0,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 			n.Flush(`{"id":1}`, `{"id":2}`, `{"id":3}`)

@@ -118,7 +118,7 @@ var nestedTests = []test{
 
 // randomSets: two jobs write a random feed in random batches, with failing calls and ending runs.
 func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
-	m := generated(t, []string{"", "oid"}[rnd.IntN(2)], []string{"", "iid"}[rnd.IntN(2)])
+	m := Generated(t, []string{"", "oid"}[rnd.IntN(2)], []string{"", "iid"}[rnd.IntN(2)])
 	versioned := rnd.IntN(2) == 0
 	if versioned {
 		scope := fold.ColumnScope

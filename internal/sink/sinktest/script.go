@@ -482,7 +482,7 @@ func (p *play) change(m *mapping.Mapping, name, value string) {
 	case "untyped":
 		untyped(m)
 	case "oid":
-		m.Tables[0].ID = name
+		generateOrders(m, name)
 	case "iid":
 		m.Tables[1].ID = name
 	case "sets":

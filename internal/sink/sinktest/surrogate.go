@@ -13,7 +13,7 @@ import (
 // surrogateTests: keys that the database generates.
 var surrogateTests = []test{
 	{"AGeneratedKeyDoesNotChange", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, generated(t, "oid", "iid"), false)
+		n := BeginNested(t, db, Generated(t, "oid", "iid"), false)
 		n.Flush(`{"id":1,"status":"s"}`, `{"id":2,"status":"s","items":[{"sku":"x"}]}`)
 		keys := "SELECT oid FROM orders WHERE id = 2 UNION ALL SELECT iid FROM items"
 		before := fmt.Sprint(db.Query(t, keys))
@@ -38,7 +38,7 @@ var surrogateTests = []test{
 				theirs(t, db, "DROP TABLE orders")
 			}
 			theirs(t, db, create)
-			m := generated(t, "oid", "")
+			m := Generated(t, "oid", "")
 			n := Setup{Mapping: m}.open(t, db)
 			var fault *mapping.Fault
 			if err := n.read(); !errors.As(err, &fault) || !strings.Contains(fault.Text, `column "oid"`) {
@@ -49,11 +49,18 @@ var surrogateTests = []test{
 	}},
 }
 
-// generated is the shop with keys that the database generates.
-func generated(t *testing.T, order, item string) *mapping.Mapping {
+// Generated is the shop with keys that the database generates.
+func Generated(t *testing.T, order, item string) *mapping.Mapping {
 	m := Shop(t)
-	m.Tables[0].ID, m.Tables[1].ID = order, item
+	if m.Tables[1].ID = item; order != "" {
+		generateOrders(m, order)
+	}
 	return m
+}
+
+// generateOrders gives the shop's orders a key that the database generates.
+func generateOrders(m *mapping.Mapping, id string) {
+	m.Tables[0].ID, m.Tables[1].Parent = id, nil
 }
 
 // versioned makes the rows of a shop separate changes with the version of their message.
