@@ -287,6 +287,9 @@ func (m *Mapper) Add(n *NewTable, key []string, check func(table int) error) (er
 		}
 	}()
 	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
+	for i := range p.tables {
+		c.byName[p.tables[i].spec.Name] = i
+	}
 	c.table(t)
 	table := len(p.tables) - 1
 	c.markNameOnly(p.tables[table:])
