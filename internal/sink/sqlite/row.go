@@ -60,7 +60,7 @@ type strategy struct {
 
 const (
 	// manyRows is how many rows one statement writes. Starting and ending one statement per row takes a fifth of a flush
-	// of new rows; 4 rows per statement save half of that. BenchmarkFlush/sqlite/insert measures it.
+	// of new rows; 4 rows per statement save half of that.
 	manyRows = 16
 	// manyColumns and manyText (bytes of a value) limit the memory of a statement of many rows and its values.
 	manyColumns = 128
