@@ -109,8 +109,11 @@ func missing() error {
 	return nil
 }
 
-// mkdir creates a folder. It is in /tmp, because the path of a socket has at most 107 bytes.
-func mkdir() (string, error) { return testcheck.Folder("/tmp", "weir-pg-") }
+// mkdir creates a folder in TEST_POSTGRES_IN. By default that is /tmp, because the path of a socket has at most 107
+// bytes.
+func mkdir() (string, error) {
+	return testcheck.Folder(cmp.Or(os.Getenv("TEST_POSTGRES_IN"), "/tmp"), "weir-pg-")
+}
 
 // settings make tests fast.
 var settings = []string{"fsync=off", "shared_buffers=32MB", "max_connections=50", "autovacuum=off", "deadlock_timeout=100ms"}
