@@ -103,7 +103,8 @@ func (s *story) play(text string) string {
 // says adds results.
 func (s *story) says(results ...string) {
 	c := s.db.conn.Config()
-	hide := strings.NewReplacer(fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database), "SERVER", c.Database, "$DATABASE", "\n", "\n  ")
+	hide := strings.NewReplacer(fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database), "SERVER", c.Database, "$DATABASE", "\n", "\n  ",
+		`"temp_file_limit"`, "temp_file_limit") // so from Postgres 18 on
 	for _, r := range results {
 		s.text.WriteString("= " + hide.Replace(r) + "\n")
 	}
