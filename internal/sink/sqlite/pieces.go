@@ -121,7 +121,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 		w.begin(rows[i])
 	}
 	write := func() (err error) {
-		if table, err = p.rows(rows); err != nil {
+		if table, err = p.rows(rows, together); err != nil {
 			p.sent = sent
 			copy(p.counts, before)
 			for _, w := range p.used() {
@@ -153,7 +153,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 }
 
 // rows writes rows up to the first that the database rejects, and returns its table with the error.
-func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
+func (p *pieces) rows(rows [][]*fold.Row, together bool) (table int, err error) {
 	several := 0
 	for i, of := range rows {
 		if several += min(1, len(of)); len(of) > 0 && len(p.writers[i].nested.descendants) > 0 {
@@ -178,7 +178,7 @@ func (p *pieces) rows(rows [][]*fold.Row) (table int, err error) {
 	for table := range rows {
 		if len(rows[table]) > 0 {
 			w := p.writers[table]
-			if err := w.rows(p.ctx, rows[table], several > 1, sent); err != nil {
+			if err := w.rows(p.ctx, rows[table], several > 1 || together, sent); err != nil {
 				return table, p.refusal(err, table, w.nested.members == nil && w.piece.last != nil && !w.piece.last.Deleted)
 			}
 		}
