@@ -117,7 +117,8 @@ func (f *slowFeed) send(conn io.Writer, lines ...string) {
 			before = p.Snapshot().Spool
 		}
 		fmt.Fprintln(conn, line)
-		for end := time.Now().Add(time.Minute); f.p.Load() == nil || f.p.Load().Snapshot().Spool < before+int64(len(line))+1; time.Sleep(time.Millisecond) {
+		// The last line may have left the spool too, because the run has ended.
+		for end := time.Now().Add(time.Minute); f.p.Load() == nil || f.p.Load().Snapshot().Spool == before; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				f.Error("a line never came into the spool")
 				return
