@@ -52,7 +52,7 @@ type Spec struct {
 type Source struct {
 	Names          []string      `key:"source" flag:"no" help:"the sources, if the command line names none: a path, a URL, or a list"`
 	Follow         bool          `key:"follow" help:"keep reading as files grow, rotate or are truncated; wait for one that does not exist yet"`
-	RotateWait     time.Duration `key:"rotate_wait" help:"with --follow: read a renamed file until it has not grown for this long"`
+	RotateWait     time.Duration `key:"rotate_wait" help:"read a renamed file until it has not grown for this long"`
 	Compression    string        `key:"compression" words:"auto none gzip zstd zlib deflate" help:"compression of the sources; auto detects gzip and zstd; deflate is raw"`
 	MaxRate        Rate          `key:"max_rate" help:"read at most at this ‘RATE’, such as 5000/s (default no limit)"`
 	Job            string        `key:"job" help:"the ‘JOB’ whose checkpoints are used (default the name of the table, or of a config file with tables; stdin: none)"`

@@ -49,7 +49,6 @@ type Snapshot struct {
 	Sources
 	Tables []Table `json:"tables"` // the tables given to New, then the added ones
 	Findings
-	Stops []Stop `json:"stopped,omitempty"` // sources that were not read to their ends; set at the end of the run
 
 	begun bool      // a source was opened, or a group joined
 	step  time.Time // when the reader last did anything, even if it found nothing to do; zero: it has ended
@@ -63,6 +62,7 @@ type Sources struct {
 	Files        Files  `json:"files,omitzero"`
 	// Lanes are the open sources, and all sources without an end: connections, stdin, followed files.
 	Lanes []Source `json:"sources"`
+	Stops []Stop   `json:"stopped,omitempty"` // sources that were not read to their ends; set at the end of the run
 }
 
 // Findings are what was not stored as it came.

@@ -152,7 +152,9 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 	return err
 }
 
-// rows writes rows up to the first that the database rejects, and returns its table with the error.
+// rows writes rows up to the first that the database rejects, and returns its table with the error. Rows that are
+// written together are deleted last: SQLite would give a new row the generated key of one that was deleted before, and
+// keys that are checked at the end would find it there.
 func (p *pieces) rows(rows [][]*fold.Row, together bool) (table int, err error) {
 	several := 0
 	for i, of := range rows {

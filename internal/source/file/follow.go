@@ -165,8 +165,11 @@ func (t *follower) over() (bool, error) {
 
 // atEnd reports whether no file follows this one.
 func (t *follower) atEnd() bool {
+	if !t.bounded || t.truncated {
+		return false
+	}
 	_, err := os.Stat(t.path)
-	return t.bounded && !t.truncated && (err != nil || sameFile(t.file, t.path) == nil)
+	return err != nil || sameFile(t.file, t.path) == nil
 }
 
 // countLate warns of lines that were written to the file before this one after it was read to its end.
