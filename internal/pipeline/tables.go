@@ -111,10 +111,7 @@ func (f *tables) same(before []schema.Table, fullName string) error {
 func (f *tables) options(of *Table, t *schema.Table) (fold.Options, error) {
 	o := of.Fold
 	o.Limits = f.caps.Limits
-	if err := fold.CheckVersion(t, o); err != nil {
-		return o, err
-	}
-	if err := fold.CheckMerge(t, o); err != nil {
+	if err := errors.Join(fold.CheckVersion(t, o), fold.CheckMerge(t, o)); err != nil {
 		return o, SettingsError{err.Error()}
 	}
 	for name, merges := range o.Merge {

@@ -207,8 +207,8 @@ func (r *running) missingTable(another bool) error {
 	r.Exec(drop)
 	code := 1
 	if another {
-		if len(r.rules.Merge) > 0 && r.rules.Columns != "add" {
-			code = 2 // it lacks the columns to merge
+		if (len(r.rules.Merge) > 0 || r.rules.RowScope) && r.rules.Columns != "add" {
+			code = 2 // it lacks the columns to merge, or the version's
 		}
 		r.Exec("CREATE TABLE t (" + strings.Join(r.rules.Key, " TEXT, ") + " TEXT, PRIMARY KEY (" + strings.Join(r.rules.Key, ", ") + "))")
 	}
