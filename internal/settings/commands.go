@@ -13,7 +13,7 @@ var ownFlags = []string{"config", "job", "accept-settings", "restart", "spool-ma
 
 // unsetFlags are omitted too, unless the config file or a variable would set them. Then the suggested command sets
 // these values.
-var unsetFlags = map[string]string{"follow": "false", "spool": "", "capture": "", "keep-captures": forever, "metrics-addr": "", "metrics-file": "", "group": "", "group-instance": ""}
+var unsetFlags = map[string]string{"follow": "false", "spool": "", "capture": "", "metrics-addr": "", "metrics-file": "", "group": "", "group-instance": ""}
 
 // backfill returns a function that returns the command, to paste into a shell, that fills tables of the config file
 // from the run's sources.

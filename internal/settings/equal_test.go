@@ -36,7 +36,6 @@ type surroundings struct {
 var places = map[string][]surroundings{
 	"setting": {
 		{"version_scope", []string{"version_field: v"}, "{KEYS}"},
-		{"keep_captures", []string{"capture: c", `source: "tcp://h:1"`}, "{KEYS}"},
 		{"spool|spool_max|init|resume_field", []string{`source: "tcp://h:1"`}, "{KEYS}"},
 		{"feed|feed_events", []string{"feed: firehose", "feed_events: position"}, "{KEYS}"},
 		{"tls_ca|tls_server_name", []string{`source: "tls://h:1"`}, "{KEYS}"},

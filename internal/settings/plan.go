@@ -149,7 +149,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	}
 	c.Kind = *s.env.Kinds(options).Of(c.Sources[0])
 	c.MaxRate, c.Every = float64(s.Source.MaxRate), b.everyForDatabase()
-	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture, KeepCaptures: s.Spool.KeepCaptures}
+	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture}
 	c.Rejects = pipeline.RejectRules{To: s.Rejects.To, Max: s.Rejects.Max, Age: s.Rejects.Keep, Show: s.showRejects()}
 	c.Restart.FromStart, c.Restart.Rebuild = s.Source.Restart == Reread, s.Source.Restart == Rebuild
 	c.Restart.Again = s.again

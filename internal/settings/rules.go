@@ -67,8 +67,6 @@ func (b *builder) checkValues() {
 	b.faultIf(b.Source.AcceptSettings && b.Source.Restart != "", "accept-settings", "--accept-settings continues from the checkpoint, which --restart ignores: leave one out")
 	b.faultIf(o.Buffer < 1<<20 || o.Buffer > 32<<30, "buffer", "--buffer %s: must be between 1MiB and 32GiB", o.Buffer)
 	b.faultIf(sp.Folder != "" && sp.Max < 1<<20, "spool-max", "--spool-max %s: must be at least 1MiB", sp.Max)
-	keepCaptures := b.Setting("keep-captures").IsSet() && sp.KeepCaptures != Forever
-	b.faultIf(keepCaptures && (sp.Capture == "" || sp.KeepCaptures <= 0), "keep-captures", "--keep-captures: must be a duration such as 30d, and needs --capture")
 	keepRejects := b.Setting("keep-rejects")
 	b.faultIf(keepRejects.IsSet() && b.Rejects.Keep <= 0, "keep-rejects", "--keep-rejects %s: must be a duration such as 30d", keepRejects)
 	if file := b.Output.MetricsFile; file != "" && filepath.Ext(file) != ".prom" { // the name also keeps it apart from sources and databases

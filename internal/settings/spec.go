@@ -151,10 +151,9 @@ type Kafka struct {
 
 // Spool has the settings for keeping a connection's lines on disk.
 type Spool struct {
-	Folder       string        `key:"spool" help:"keep a connection's lines in this ‘FOLDER’ until they are committed, so reading continues while the database is unavailable"`
-	Max          Size          `key:"spool_max" help:"size of the spool; when it is full, reading pauses"`
-	Capture      string        `key:"capture" help:"a ‘FOLDER’ that keeps all lines of a connection or of stdin, as files that sync and replay read"`
-	KeepCaptures time.Duration `key:"keep_captures" word:"forever" unset:"" help:"remove captures whose lines are all older than this, such as 30d (default forever)"`
+	Folder  string `key:"spool" help:"keep a connection's lines in this ‘FOLDER’ until they are committed, so reading continues while the database is unavailable"`
+	Max     Size   `key:"spool_max" help:"size of the spool; when it is full, reading pauses"`
+	Capture string `key:"capture" help:"a ‘FOLDER’ that keeps all lines of a connection or of stdin, as files that sync and replay read"`
 }
 
 // Rejects has the settings for bad lines.

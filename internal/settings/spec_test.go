@@ -65,7 +65,7 @@ var nonsense = map[string]string{
 	"feed": "radio", "feed-events": "", "init": "{{", "resume-field": "", "idle-timeout": "soon", "keepalive-when": "x", "stale-keepalives": "-1", "error-when": "x", "time-field": "",
 	"tls-ca": "nosuch.pem", "tls-cert": "c", "tls-key": "k", "tls-server-name": "", "group": "g", "group-protocol": "new", "group-instance": "i", "session-timeout": "1s", "partitions": "abc", "start": "nonsense",
 	"until-end": "no", "isolation": "snapshot", "tombstones-by-key": "k", "record-fields": "size=s", "sasl": "ldap", "spool": "s", "spool-max": "much", "capture": "c",
-	"keep-captures": "30d", "rejects": "some", "keep-rejects": "0s", "max-rejects": "0x10", "metrics-addr": "9461", "metrics-file": ".", "summary": "xml",
+	"rejects": "some", "keep-rejects": "0s", "max-rejects": "0x10", "metrics-addr": "9461", "metrics-file": ".", "summary": "xml",
 	"log-format": "xml", "quiet": "y", "verbose": "y", "config": "nosuch.yaml",
 }
 

@@ -1,16 +1,13 @@
 package spool
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"syscall"
 
 	"github.com/weirsync/weir/internal/lockfile"
@@ -106,30 +103,6 @@ func (f Folder) Sync() error {
 
 // IsFull reports whether the disk is full or the user's quota is exceeded.
 func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
-
-// readJSON reads a file into v, and checks its format, which is a part of v. If the file is missing, v is unchanged.
-func readJSON(fs FS, name string, v any, found *int) (err error) {
-	names, err := fs.Names()
-	if err != nil || !slices.Contains(names, name) {
-		return err
-	}
-	f, err := fs.Open(name)
-	if err != nil {
-		return err
-	}
-	err = json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(v)
-	if err == nil && *found > format {
-		err = fmt.Errorf("made by a newer version of weir (format %d, this one knows %d)", *found, format)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-func writeJSON(fs FS, name string, v any) error {
-	return writeFile(fs, name, func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
-}
 
 const partName = "new.part" // a file being written, or left by a crash
 

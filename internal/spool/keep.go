@@ -21,9 +21,8 @@ type Folders struct {
 	// Dir is the folder for uncommitted lines; "": none. Reading pauses when it holds Max bytes.
 	Dir string
 	Max int64
-	// Capture is the folder for all lines, compressed; "": none. They are removed after KeepCaptures; 0: never.
-	Capture      string
-	KeepCaptures time.Duration
+	// Capture is the folder for all lines, compressed; "": none.
+	Capture string
 }
 
 // Config configures a [Keeper].

@@ -6,9 +6,11 @@
 package spool
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -54,10 +56,7 @@ const (
 // Damage is a *DamageError. Open does not find all damage; Read and Forget find the rest.
 func Open(fs FS, bytes int64, age time.Duration) (*Log, error) {
 	l := &Log{fs: fs, segment: bytes, age: age, Gauge: func(int64) {}, grown: make(chan struct{}, 1), room: make(chan struct{}, 1)}
-	err := readJSON(fs, metaName, &l.Meta, &l.Meta.Format)
-	if err == nil {
-		err = l.open()
-	}
+	err := l.open()
 	if err != nil {
 		return nil, errors.Join(err, l.closeFiles())
 	}
@@ -66,6 +65,9 @@ func Open(fs FS, bytes int64, age time.Duration) (*Log, error) {
 
 func (l *Log) open() error {
 	names, err := l.fs.Names()
+	if err == nil && slices.Contains(names, metaName) {
+		err = l.readMeta()
+	}
 	slices.Sort(names)
 	for _, name := range names {
 		base, ext := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
@@ -127,7 +129,23 @@ func (l *Log) Reset(m Meta, at int64) error {
 	}
 	m.Format = format
 	l.end, l.Meta = at, m
-	return writeJSON(l.fs, metaName, m)
+	return writeFile(l.fs, metaName, func(w io.Writer) error { return json.NewEncoder(w).Encode(m) })
+}
+
+// readMeta reads what the last Reset recorded.
+func (l *Log) readMeta() error {
+	f, err := l.fs.Open(metaName)
+	if err != nil {
+		return err
+	}
+	err = json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&l.Meta)
+	if err == nil && l.Meta.Format > format {
+		err = fmt.Errorf("made by a newer version of weir (format %d, this one knows %d)", l.Meta.Format, format)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", metaName, err)
+	}
+	return nil
 }
 
 // Append appends whole lines. If it fails, the log is unchanged, and Append may be called again.

@@ -22,7 +22,7 @@ const (
 func (k *Keeper) open() (err error) {
 	size, age := int64(maxSegment), time.Duration(0)
 	if k.c.Capture != "" {
-		if k.captures, err = OpenCaptures(k.c.Capture, k.c.KeepCaptures); err != nil {
+		if k.captures, err = OpenCaptures(k.c.Capture); err != nil {
 			return fmt.Errorf("the capture: %w", err)
 		}
 		k.folders = append(k.folders, k.captures)
