@@ -570,7 +570,7 @@ func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {
 		for i := range m.Tables {
 			m.Tables[i].DeleteWhen = nil // otherwise the tables keep their messages
 		}
-		r := sinktest.BeginNested(t, db, m, false)
+		r := sinktest.BeginNested(t, db, m)
 		r.Flush(`{"id":1,"items":[{"sku":"x","qty":1}]}`)
 		db.Exec(t, "BEGIN")
 		db.Exec(t, "SELECT FROM items FOR UPDATE")

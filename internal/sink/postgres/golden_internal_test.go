@@ -120,22 +120,22 @@ func TestStatements(t *testing.T) {
 			g.flush("all rows seem to be new", r.Flush, `{"id":1,"v":2,"a":"x"}`)
 		},
 		"child-rows": func(g *golden) {
-			r := sinktest.BeginNested(g.t, g, sinktest.Shop(g.t), false)
+			r := sinktest.BeginNested(g.t, g, sinktest.Shop(g.t))
 			g.quiet(r.Flush, `{"id":1,"status":"s","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":1}]}]}`)
 			g.flush("an order has the items of its last message", r.Flush, `{"id":1,"items":[{"sku":"y","taxes":[{"code":"b"}]}]}`, `{"id":2,"op":"delete"}`)
 		},
 		"child-updates": func(g *golden) {
-			r := sinktest.BeginNested(g.t, g, sinktest.MergedShop(g.t), false)
+			r := sinktest.BeginNested(g.t, g, sinktest.MergedShop(g.t))
 			g.quiet(r.Flush, `{"id":1,"status":"s","items":[{"sku":"x","qty":1,"taxes":[{"code":"a","amount":1}]}]}`)
 			g.flush("items are updates, and one takes its taxes along", r.Flush, `{"id":1,"items":[{"sku":"x","gone":true},{"sku":"y","qty":2}]}`)
 		},
 		"generated-keys": func(g *golden) {
-			r := sinktest.BeginNested(g.t, g, sinktest.Generated(g.t, "oid", ""), false)
+			r := sinktest.BeginNested(g.t, g, sinktest.Generated(g.t, "oid", ""))
 			g.quiet(r.Flush, `{"id":1,"status":"s","items":[{"sku":"x","qty":1}]}`)
 			g.flush("items name their order by a key that the database generates", r.Flush, `{"id":1,"items":[{"sku":"x"}]}`)
 		},
 		"references": func(g *golden) {
-			r := sinktest.BeginNested(g.t, g, sinktest.Referring(g.t, "t", "cid"), false)
+			r := sinktest.BeginNested(g.t, g, sinktest.Referring(g.t, "t", "cid"))
 			g.quiet(r.Flush, `{"order":1,"customer":7,"name":"seven","total":1}`)
 			g.flush("an order names its customer by a key that the database generates", r.Flush, `{"order":1,"customer":8}`)
 		},
@@ -160,7 +160,7 @@ func TestStatements(t *testing.T) {
 // TestComparison compares the queries of verify with testdata/verify.sql.
 func TestComparison(t *testing.T) {
 	g := newGolden(t)
-	r := sinktest.BeginNested(t, g, sinktest.Referring(t, "t", "cid"), false)
+	r := sinktest.BeginNested(t, g, sinktest.Referring(t, "t", "cid"))
 	g.quiet(r.Flush, `{"order":1,"customer":7,"name":"seven","total":1}`)
 	r.Fold(`{"order":1,"customer":7,"total":5}`, `{"order":2,"total":null}`)
 	b := r.Seal().Batches[1]

@@ -69,7 +69,7 @@ func connectEmpty(t *testing.T, url string) *database {
 
 // inEachForm are the groups of the suite that depend on who owns the tables, or on a session.
 var inEachForm = []string{"Merge", "Table", "Refused", "Transaction", "Fence", "Lanes", "Tables", "Several", "Checkpoints", "Ledger", "Claim", "Inspector", "Driver",
-	"Unchanged", "Version", "Stamps", "OnCreate", "ForeignKeys", "Surrogates", "References", "Stream", "Append", "Faults"}
+	"Log", "Unchanged", "Version", "Stamps", "OnCreate", "ForeignKeys", "Surrogates", "References", "Stream", "Append", "Faults"}
 
 // TestSuite_Forms runs these groups in two more forms: as a user who does not own the tables; and behind a pooler, with
 // another staging table. Each form has its own server, because the suite measures a server's log.
@@ -85,7 +85,6 @@ func TestSuite_Forms(t *testing.T) {
 		admin.Exec(t, "GRANT app TO postgres")
 		sinktest.Test(t, sinktest.Harness{Groups: inEachForm, New: func(t *testing.T) sinktest.Database {
 			db := dbs.empty(t)
-			db.parallel = true
 			db.as(t, "app")
 			// The suite's tables have their own owner; weir owns its tables.
 			db.Exec(t, "ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO app")
@@ -101,7 +100,7 @@ func TestSuite_Forms(t *testing.T) {
 		pooler = pooler[:strings.LastIndex(pooler, "/")]
 		sinktest.Test(t, sinktest.Harness{Groups: inEachForm, New: func(t *testing.T) sinktest.Database {
 			db := dbs.empty(t)
-			db.parallel, db.pooled = true, true
+			db.pooled = true
 			db.weir = pooler + db.url[strings.LastIndex(db.url, "/"):]
 			return db
 		}})
@@ -116,13 +115,12 @@ type database struct {
 	opt  sink.Options
 	wal  string // the log position at the last call of Logged
 
-	pooled   bool // weir has no session of its own, so no session can hold a lane
-	parallel bool // other tests run at the same time
+	pooled bool // weir has no session of its own, so no session can hold a lane
 }
 
 // Has reports traits: only the server creates databases.
 func (d *database) Has(trait sinktest.Trait) bool {
-	return trait != sinktest.Creatable && (trait != sinktest.Claimable || !d.pooled) && (trait != sinktest.Alone || !d.parallel)
+	return trait != sinktest.Creatable && (trait != sinktest.Claimable || !d.pooled)
 }
 
 // Driver returns the driver of weir.

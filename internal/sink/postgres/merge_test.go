@@ -61,7 +61,7 @@ func testRowsOfManySizes(t *testing.T, rows int) {
 func TestFlush_RowsThatReferToMissingOnes(t *testing.T) {
 	for _, id := range []string{"", "cid"} {
 		db := connect(t, testpg.New(t))
-		r := sinktest.BeginNested(t, db, sinktest.Referring(t, "t", id), false)
+		r := sinktest.BeginNested(t, db, sinktest.Referring(t, "t", id))
 		r.Flush(`{"order":-1,"customer":1,"name":"one"}`)
 		db.logInserts(t, "orders_t", "nr")
 		const rows = 5000

@@ -70,7 +70,7 @@ func TestFlush_ManyTablesAreOneRoundTrip(t *testing.T) {
 		if version != "" {
 			m.Tables[0].Version = paths.Path{Base: paths.DefaultBase, Steps: []paths.Step{{Name: version, Index: -1}}, Text: version}
 		}
-		return func(db *database) flusher { return sinktest.BeginNested(t, db, m, false) }
+		return func(db *database) flusher { return sinktest.BeginNested(t, db, m) }
 	}
 	orders := func() *mapping.Mapping {
 		return readMapping(t, "../../../examples/orders/orders.yaml")

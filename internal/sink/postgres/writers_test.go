@@ -110,7 +110,7 @@ func TestWriters_Sets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := connect(t, testpg.New(t))
 			m := sinktest.Generated(t, id, "")
-			n := sinktest.BeginNested(t, db, m, false)
+			n := sinktest.BeginNested(t, db, m)
 			n.Flush(`{"id":0,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 			n.Flush(`{"id":1}`, `{"id":2}`, `{"id":3}`)
 			n.End()
@@ -134,7 +134,7 @@ func TestWriters_Sets(t *testing.T) {
 
 // nested returns a function that begins runs of a mapping.
 func nested(t *testing.T, db *database, m *mapping.Mapping) func(job string) *sinktest.Run {
-	return func(job string) *sinktest.Run { return sinktest.BeginNestedJob(t, db, job, m, false) }
+	return func(job string) *sinktest.Run { return sinktest.Setup{Job: job, Mapping: m}.Begin(t, db) }
 }
 
 // TestWriters_TablesInAnotherOrder: two runs write the sets of two tables, which their mappings list in opposite
@@ -142,7 +142,7 @@ func nested(t *testing.T, db *database, m *mapping.Mapping) func(job string) *si
 func TestWriters_TablesInAnotherOrder(t *testing.T) {
 	const flushes = 300
 	db := connect(t, testpg.New(t))
-	first := sinktest.BeginNested(t, db, sinktest.Baskets(t, "a", "b"), false)
+	first := sinktest.BeginNested(t, db, sinktest.Baskets(t, "a", "b"))
 	first.Flush(`{"id":1,"a":[{"sku":"x"}],"b":[{"sku":"x"}]}`)
 	first.End()
 	orders := map[string][]string{"job 0": {"a", "b"}, "job 1": {"b", "a"}}
@@ -156,14 +156,14 @@ func TestWriters_TablesInAnotherOrder(t *testing.T) {
 // TestWriters_OneSet: of two runs that write one set at the same time, one sees what the other wrote.
 func TestWriters_OneSet(t *testing.T) {
 	db := connect(t, testpg.New(t))
-	n := sinktest.BeginNested(t, db, sinktest.Shop(t), false)
+	n := sinktest.BeginNested(t, db, sinktest.Shop(t))
 	n.Flush(`{"id":1,"items":[{"sku":"old"}]}`)
 	n.End()
 	db.Exec(t, "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock_shared(42); RETURN NULL; END $$")
 	db.Exec(t, "CREATE TRIGGER waits AFTER DELETE ON items EXECUTE FUNCTION waits()")
 	db.Exec(t, "SELECT pg_advisory_lock(42)") // the first to sweep the set waits before its commit
 	var wg sync.WaitGroup
-	one, other := sinktest.BeginNestedJob(t, db, "one", sinktest.Shop(t), false), sinktest.BeginNestedJob(t, db, "other", sinktest.Shop(t), false)
+	one, other := sinktest.Setup{Job: "one", Mapping: sinktest.Shop(t)}.Begin(t, db), sinktest.Setup{Job: "other", Mapping: sinktest.Shop(t)}.Begin(t, db)
 	wg.Go(func() { one.Flush(`{"id":1,"items":[{"sku":"one"}]}`) })
 	wg.Go(func() { other.Flush(`{"id":1,"items":[{"sku":"other"}]}`) })
 	waitForLocks(t, db, 2)

@@ -279,18 +279,4 @@ var claimTests = []test{
 		}
 		r.again(f)
 	}},
-	{"ClaimsWriteNothing", func(t *testing.T, db Database) {
-		need(t, db, Measurable)
-		r := Begin(t, db)
-		r.Flush(`{"id":1}`)
-		r.End()
-		db.Open(t)
-		logsNothing(t, db, func() {
-			c := claims(t, db, job)
-			_, err := c.Take(t.Context(), from, "another")
-			if err := errors.Join(err, c.Drop(t.Context(), from), c.TakeJob(t.Context()), c.Close()); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}},
 }

@@ -41,8 +41,7 @@ func Seeds(t *testing.T, n uint64, f func(t *testing.T, rnd *rand.Rand)) {
 	}
 }
 
-// faultTests: calls that fail; and random feeds in random batches, with failing calls and ending runs, compared with a
-// simple model of the fold.
+// faultTests: calls that fail.
 var faultTests = []test{
 	{"AFaultAtEachMoment", func(t *testing.T, db Database) {
 		r := Begin(t, db)
@@ -84,30 +83,6 @@ var faultTests = []test{
 		_, err = claims(t, db, job).Take(t.Context(), from)
 		taken(t, err)
 	}},
-	{"RandomFeedEqualsThePlainFold", func(t *testing.T, db Database) {
-		Seeds(t, 20, func(t *testing.T, rnd *rand.Rand) {
-			lines := randomFeed(rnd, 50+rnd.IntN(400))
-			want := plainRows(t, lines, foldtest.Rules{}, nil, feedColumns...)
-			failed := Setup{}.feedFaultily(t, db, rnd, lines)
-			if len(lines) > 200 && failed == 0 {
-				t.Error("did not exercise: no call failed")
-			}
-			Expect(t, db, "SELECT id, text, whole, real, flag, late FROM t ORDER BY id", want...)
-			Expect(t, db, "SELECT count(*) FROM weir_rejects", "0")
-			i := inspect(t, db)
-			if got := differences(t, i, 10, nil, lines...); len(got) > 0 {
-				t.Errorf("the differences are %q", got)
-			}
-			db.Exec(t, "UPDATE t SET text = 'theirs' WHERE id = '9999'")
-			if got := differences(t, i, 10, nil, lines...); !slices.Equal(got, []string{"9999 differs in text: theirs"}) {
-				t.Errorf("with a row that was changed the differences are %q", got)
-			}
-			if err := i.Close(); err != nil {
-				t.Fatal(err)
-			}
-			db.Exec(t, "DROP TABLE t")
-		})
-	}},
 }
 
 // feedFaultily writes a feed in random batches, with failing calls, and runs that end or are killed, whose lines the
@@ -143,44 +118,6 @@ func (s Setup) feedFaultily(t *testing.T, db Database, rnd *rand.Rand, lines []s
 	}
 	r.End()
 	return failed
-}
-
-// feedColumns are the columns of random feeds.
-var feedColumns = []string{"text", "whole", "real", "flag", "late"}
-
-// randomFeed returns random messages.
-func randomFeed(rnd *rand.Rand, n int) (lines []string) {
-	texts := []string{"", "a", "007", "1.50", " 7", "Zürich", "日本", "😀", "'", "null", "true", "-0", "1e5", "%s", `\\N`, `\\.`}
-	ids := 1 + rnd.IntN(n/4)
-	for i := range n {
-		line := fmt.Sprintf([]string{`{"id":%d`, `{"id":"%d"`, `{"\u0069d":%d`}[rnd.IntN(3)], 1000+rnd.IntN(ids))
-		if i > 0 && rnd.IntN(8) == 0 {
-			lines = append(lines, line+`,"op":"delete"}`)
-			continue
-		}
-		for _, name := range feedColumns {
-			if i > 0 && rnd.IntN(2) == 0 || name == "late" && i < n/2 {
-				continue
-			}
-			var value string
-			switch k := rnd.IntN(10); {
-			case k == 0 && i > 0:
-				value = "null"
-			case name == "whole":
-				value = strconv.Itoa(rnd.IntN(3) - 1)
-			case name == "real":
-				value = fmt.Sprintf("%d.25", rnd.IntN(3))
-			case name == "flag":
-				value = strconv.FormatBool(rnd.IntN(2) == 0)
-			default:
-				value = `"` + texts[rnd.IntN(len(texts))] + `"`
-			}
-			line += fmt.Sprintf(`,%q:%s`, name, value)
-		}
-		lines = append(lines, line+"}")
-	}
-	// One more message, so every column exists.
-	return append(lines, `{"id":9999,"text":"end","whole":1,"real":0.5,"flag":true,"late":"end"}`)
 }
 
 // plainRows returns the rows that lines fold into, in the format of Expect: the id, by which they are sorted, the

@@ -36,7 +36,7 @@ func refusesOrphans(t *testing.T, db Database) {
 // foreignTests: the foreign keys of tables that weir creates.
 var foreignTests = []test{
 	{"TheyAreNoConstraintsToWeir", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
+		n := BeginNested(t, db, Shop(t))
 		n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 		n.End()
 		look := func(name string, keys ...string) schema.Table {
@@ -68,7 +68,7 @@ var foreignTests = []test{
 		m.Tables[0].Key = []string{`the "no"`}
 		m.Tables[1].Parent = map[string]string{`the "no"`: `select ''`}
 		for range 2 {
-			n := BeginNested(t, db, m, false)
+			n := BeginNested(t, db, m)
 			n.Flush(`{"id":1,"items":[{"sku":"x","taxes":[{"code":"a"}]}]}`)
 			if have, err := sink.Table(t.Context(), n.Sink.Tables, "taxes", []string{`select ''`, "sku", "code"}); err != nil || len(have.ForeignKeys) != 1 || have.HasConstraints {
 				t.Errorf("table %+v, %v", have, err)

@@ -258,40 +258,6 @@ var inspectorTests = []test{
 		BeginJob(t, db, "another").Flush(`{"id":3}`)
 		look(2, 2, 3, 1)
 	}},
-	{"ReadingWritesNothing", func(t *testing.T, db Database) {
-		need(t, db, Measurable)
-		r := Begin(t, db)
-		r.Flush(`{"id":1,"a":"x"}`, `bad`)
-		r.End()
-		logsNothing(t, db, func() {
-			i := inspect(t, db)
-			_, err := i.Status(t.Context())
-			_, _, err2 := i.Sample(t.Context(), table, 1)
-			if err := errors.Join(err, err2); err != nil {
-				t.Fatal(err)
-			}
-			rejects(t, i, "")
-			differences(t, i, 10, nil, `{"id":1,"a":"y"}`, `{"id":2,"new":1}`)
-			if err := i.Close(); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}},
-}
-
-// logsNothing checks that the database's log does not grow. A server logs something itself every few seconds, so one
-// success in three tries is enough.
-func logsNothing(t *testing.T, db Database, do func()) {
-	t.Helper()
-	var n int64
-	for range 3 {
-		db.Logged(t)
-		do()
-		if n = db.Logged(t); n == 0 {
-			return
-		}
-	}
-	t.Errorf("it wrote %d bytes", n)
 }
 
 // kept returns the rejects of unreadable lines, in the format of the function rejects.

@@ -7,13 +7,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/merge"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/test/foldtest"
 )
 
@@ -21,9 +18,6 @@ import (
 var mergeTests = []test{
 	{"RandomFeedEqualsThePlainFold", func(t *testing.T, db Database) {
 		Seeds(t, 40, func(t *testing.T, rnd *rand.Rand) { randomMerges(t, db, rnd) })
-	}},
-	{"RunsAtOnceEqualThePlainFold", func(t *testing.T, db Database) {
-		Seeds(t, 12, func(t *testing.T, rnd *rand.Rand) { mergesAtOnce(t, db, rnd) })
 	}},
 }
 
@@ -33,7 +27,6 @@ type merging struct {
 	declared map[string]string // by column, if the table is a user's
 	checked  bool              // the user's table accepts no hi of 10 or more
 	others   []string          // columns without a function
-	atOnce   bool              // the order of equal minima and maxima is unknown
 }
 
 // mergedBy are the columns' functions.
@@ -117,11 +110,11 @@ func (m *merging) options(_ string, o *fold.Options) {
 	}
 }
 
-// line returns a random message. With back, it may undo things: nulls and deletes.
-func (m *merging) line(rnd *rand.Rand, ids int, back bool) string {
+// line returns a random message.
+func (m *merging) line(rnd *rand.Rand, ids int) string {
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	line := fmt.Sprintf(`{"id":%d,"v":%d`, rnd.IntN(ids), rnd.IntN(50))
-	back = back && !m.checked // otherwise a batch may undo what would have rejected a message
+	back := !m.checked // otherwise a batch may undo what would have rejected a message
 	if back && m.rules.Version == "" && rnd.IntN(12) == 0 {
 		return line + `,"op":"delete"}`
 	}
@@ -201,7 +194,7 @@ func (m *merging) is(t *testing.T, db Database, model *foldtest.Table) {
 		}
 		for i, c := range columns {
 			have, v := cellText(row[1+2*i], row[2+2*i]), want[c]
-			if (v.Kind == foldtest.Null) != (have == "NULL") || v.Kind != foldtest.Null && !v.Is(have) && !(m.atOnce && foldtest.Compare(v.Text, have) == 0) {
+			if (v.Kind == foldtest.Null) != (have == "NULL") || v.Kind != foldtest.Null && !v.Is(have) {
 				t.Errorf("row %v has %s in %s, want %s", row[0], have, c, v.JSON())
 			}
 		}
@@ -235,7 +228,7 @@ func randomMerges(t *testing.T, db Database, rnd *rand.Rand) {
 	var lines, rejected []string
 	ids := []int{1 + rnd.IntN(12), 1000}[rnd.IntN(4)/3]
 	for range 30 + rnd.IntN(200) {
-		line := m.line(rnd, ids, true)
+		line := m.line(rnd, ids)
 		if lines = append(lines, line); model.Apply([]byte(line)) != nil {
 			rejected = append(rejected, line)
 		}
@@ -251,60 +244,6 @@ func randomMerges(t *testing.T, db Database, rnd *rand.Rand) {
 		t.Logf("%+v\n%s", m, strings.Join(lines, "\n"))
 	}
 	s.Begin(t, db).drop(db)
-	db.Exec(t, "DELETE FROM weir_rejects")
-	db.Exec(t, "DELETE FROM weir_checkpoints")
-}
-
-// mergesAtOnce: several jobs write their feeds at the same time, and each sum is the sum over all.
-func mergesAtOnce(t *testing.T, db Database, rnd *rand.Rand) {
-	m := newMerging(db, rnd)
-	m.atOnce = true
-	m.rules.Merge = map[string]string{"n": "sum", "m": "sum", "lo": "min", "hi": "max"} // whatever comes first
-	if m.rules.Version == "" {
-		m.others = nil
-	}
-	m.create(t, db)
-	model := m.model()
-	var wg sync.WaitGroup
-	var runs []*Run
-	version := 0
-	for job := range 2 + rnd.IntN(2) {
-		var lines []string
-		for range 20 + rnd.IntN(150) {
-			version++
-			line := strings.Replace(m.line(rnd, 5, false), `"v":`, fmt.Sprintf(`"v":%d`, version), 1) // all are different
-			lines = append(lines, line)
-			_ = model.Apply([]byte(line))
-		}
-		lines = append(lines, fmt.Sprintf(`{"id":1000,"v":%d0000,"n":1,"m":1,"lo":1,"hi":1,"a":"a"}`, job+100000))
-		_ = model.Apply([]byte(lines[len(lines)-1]))
-		rnd.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
-		r, rnd := Setup{Job: fmt.Sprint("job ", job), Options: m.options}.Begin(t, db), rand.New(rand.NewPCG(rnd.Uint64(), 1))
-		runs = append(runs, r)
-		if m.rules.Version != "" { // the test is skipped for a driver without versions
-			r.Flush(fmt.Sprintf(`{"id":2000,"v":1,"n":%d}`, job))
-		}
-		r.Sink = Retry(Faulty(r.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
-		wg.Go(func() {
-			for len(lines) > 0 {
-				n := min(1+rnd.IntN(40), len(lines))
-				if _, err := r.TryFlush(lines[:n]...); err != nil {
-					t.Error(err)
-					return
-				}
-				lines = lines[n:]
-			}
-		})
-	}
-	wg.Wait()
-	db.Exec(t, "DELETE FROM t WHERE id = 2000")
-	m.is(t, db, model)
-	if t.Failed() {
-		t.Logf("%+v", m)
-	}
-	for _, r := range runs {
-		r.drop(db)
-	}
 	db.Exec(t, "DELETE FROM weir_rejects")
 	db.Exec(t, "DELETE FROM weir_checkpoints")
 }

@@ -2,20 +2,11 @@ package sinktest
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/mapping/cast"
-	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/test/foldtest"
-	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // Shop is a mapping of orders with items and their taxes.
@@ -47,14 +38,6 @@ func MergedShop(t *testing.T) *mapping.Mapping {
 	return m
 }
 
-// VersionedShop is the merged shop with versions in its messages.
-func VersionedShop(t *testing.T, scope fold.Scope) *mapping.Mapping {
-	t.Helper()
-	m := MergedShop(t)
-	inVersions(m, scope)
-	return m
-}
-
 // inVersions gives a shop's messages versions, which are stored in its rows.
 func inVersions(m *mapping.Mapping, scope fold.Scope) {
 	m.Tables[0].Version, m.Tables[0].Scope = path("$.v"), scope
@@ -77,7 +60,7 @@ var nestedTests = []test{
 		theirs(t, db, "CREATE TABLE notes (id bigint PRIMARY KEY, n bigint)")
 		m := Shop(t)
 		m.Tables = append(m.Tables, mapping.Table{Name: "notes", Key: []string{"id"}, Columns: columns("id, n: note")})
-		n := BeginNested(t, db, m, false)
+		n := BeginNested(t, db, m)
 		n.Fold(`{"id":1,"note":1,"items":[{"sku":"x"}]}`)
 		before := n.set.Bytes()
 		if _, err := n.fold([]byte(`{"id":2,"note":"none","items":[{"sku":"x"},{"sku":"y"},{"sku":"z"}]}`), fold.Place{Line: 2}); err == nil {
@@ -88,7 +71,7 @@ var nestedTests = []test{
 		}
 	}},
 	{"MemoryOfABatchCountsTheRowsOfItsSets", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Shop(t), false)
+		n := BeginNested(t, db, Shop(t))
 		n.Fold(`{"id":1,"items":[` + strings.Repeat(`{"sku":"x"},`, 999) + `{"sku":"y"}]}`)
 		var items strings.Builder
 		for i := range 5000 {
@@ -110,176 +93,4 @@ var nestedTests = []test{
 			t.Errorf("an empty batch has %d bytes", n.set.Bytes())
 		}
 	}},
-	{"Random", func(t *testing.T, db Database) {
-		count := uint64(testcheck.Rounds(10, 40))
-		Seeds(t, count, func(t *testing.T, rnd *rand.Rand) { randomSets(t, db, rnd) })
-	}},
-}
-
-// randomSets: two jobs write a random feed in random batches, with failing calls and ending runs.
-func randomSets(t *testing.T, db Database, rnd *rand.Rand) {
-	m := Generated(t, []string{"", "oid"}[rnd.IntN(2)], []string{"", "iid"}[rnd.IntN(2)])
-	versioned := rnd.IntN(2) == 0
-	if versioned {
-		scope := fold.ColumnScope
-		if rnd.IntN(3) == 0 {
-			scope = fold.RowScope
-		}
-		inVersions(m, scope)
-	}
-	merged := []int{0, 1, 1, 2}[rnd.IntN(4)] // how many levels are updates
-	for i := range m.Tables {
-		if i > 0 && rnd.IntN(3) == 0 {
-			m.Tables[i].UnknownFields = fold.AddUnknown
-		}
-		if i > 0 && i <= merged {
-			m.Tables[i].Set = mapping.MergeSet
-		}
-	}
-	if !versioned && rnd.IntN(2) == 0 {
-		mergeShop(m, rnd)
-	}
-	if merged > 0 && rnd.IntN(2) == 0 {
-		m.Tables[1].DeleteWhen = when("qty=2")
-	}
-	d, _ := db.Driver()
-	model := foldtest.NewModel(m, d.Caps.TextTypes)
-	constrained := rnd.IntN(2) == 0
-	begin := func(job string) *Run {
-		n := BeginNestedJob(t, db, job, m, constrained)
-		n.Sink = Retry(Faulty(n.Sink, RandomFaults(rnd)), time.Minute, func(*sink.Error) {})
-		return n
-	}
-	jobs := []string{"one", "other"}[:1+rnd.IntN(2)]
-	var writers []*Run
-	for _, job := range jobs {
-		writers = append(writers, begin(job))
-	}
-	var lines, batch []string
-	for range 10 + rnd.IntN(60) {
-		line := randomOrder(rnd)
-		lines, batch = append(lines, line), append(batch, line)
-		_, _ = model.Apply(line, 0, 0)
-		if w := rnd.IntN(len(writers)); rnd.IntN(4) == 0 {
-			writers[w].Flush(batch...)
-			if batch = nil; rnd.IntN(4) == 0 {
-				writers[w].End()
-				writers[w] = begin(jobs[w])
-			}
-		}
-	}
-	n := writers[0]
-	n.Flush(batch...)
-	for i := range m.Tables {
-		if want, got := model.Rows(m.Tables[i].Name), n.rows(db, model, i); !slices.Equal(got, want) {
-			t.Fatalf("table %s has\n%s\nwant\n%s\nfrom\n%s", m.Tables[i].Name, strings.Join(got, "\n"), strings.Join(want, "\n"), strings.Join(lines, "\n"))
-		}
-	}
-	for _, n := range writers {
-		n.drop(db)
-	}
-}
-
-// mergeShop makes columns of a shop merge by functions.
-func mergeShop(m *mapping.Mapping, rnd *rand.Rand) {
-	any := []merge.Function{merge.Last, merge.First, merge.Min, merge.Max}
-	for i, columns := range []string{"status", "qty more", "amount other"} {
-		m.Tables[i].Merge = map[string]merge.Function{}
-		for j, name := range strings.Fields(columns) {
-			of := any
-			if i > 0 && j == 0 {
-				of = append(of, merge.Sum, merge.Sum)
-			}
-			m.Tables[i].Merge[name] = of[rnd.IntN(len(of))]
-		}
-		if i > 0 && m.Tables[i].Set != mapping.MergeSet {
-			m.Tables[i].Merge = nil
-		}
-	}
-}
-
-func randomOrder(rnd *rand.Rand) string {
-	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
-	list := func(of func() string) string {
-		var all []string
-		for range rnd.IntN(4) {
-			all = append(all, of())
-		}
-		return "[" + strings.Join(all, ",") + "]"
-	}
-	line := `{"id":` + pick("1", "2", "3", `"1"`, "4") + `,"v":` + strconv.Itoa(rnd.IntN(20))
-	if rnd.IntN(5) == 0 {
-		line += `,"op":"delete"`
-	}
-	if rnd.IntN(2) == 0 {
-		line += `,"status":` + pick(`"a"`, `"b"`, "null")
-	}
-	if rnd.IntN(3) > 0 {
-		line += `,"items":` + pick("null", "[]", list(func() string {
-			item := `{"sku":` + pick(`"x"`, `"y"`, `"z"`, "1", `"1"`)
-			if rnd.IntN(2) == 0 {
-				item += `,"qty":` + pick("1", "2", "null", `"3"`, `"bad"`)
-			}
-			if rnd.IntN(3) == 0 {
-				item += `,"more":` + pick(`"m"`, "null")
-			}
-			if rnd.IntN(2) == 0 {
-				item += `,"taxes":` + list(func() string {
-					return `{"code":` + pick(`"a"`, `"b"`) + pick("", `,"amount":5`, `,"amount":6`, `,"other":"o"`) + "}"
-				})
-			}
-			return item + "}"
-		}), list(func() string { return `{"sku":` + pick(`"x"`, `"y"`) + "}" }))
-	}
-	return line + "}"
-}
-
-// rows returns the rows of a table in the mapping's model.
-func (r *Run) rows(db Database, model *foldtest.Model, table int) []string {
-	t, err := r.table(table)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	rows := []string{}
-	if !t.Exists {
-		return rows
-	}
-	key := model.Key(t.Name)
-	var names, have []string
-	numbers := map[string]bool{} // a database may store them as text
-	for _, c := range r.Mapping.Tables[table].Columns {
-		numbers[c.Name] = c.From[0].As.Kind == cast.Integer
-	}
-	for i := range t.Columns {
-		c := &t.Columns[i]
-		switch owner := t.Owner(); {
-		case c.Hidden:
-			part := slices.Index(owner.From, i)
-			names, have = append(names, key[part]), append(have, rowKeySQL(owner.To, t.Name+"."+t.Columns[owner.Column].Name, part))
-		case c.Stored() && !c.Serial && (owner == nil || owner.Column != i):
-			names, have = append(names, c.Name), append(have, t.Name+"."+c.Name)
-		}
-	}
-	for _, row := range db.Query(r.t, "SELECT "+strings.Join(have, ", ")+" FROM "+t.Name) {
-		cells := map[string]foldtest.Value{}
-		for i, v := range row {
-			switch v := v.(type) {
-			case nil:
-				cells[names[i]] = foldtest.Value{}
-			case int64:
-				cells[names[i]] = foldtest.Value{Kind: foldtest.Number, Text: strconv.FormatInt(v, 10)}
-			case float64:
-				cells[names[i]] = foldtest.Value{Kind: foldtest.Number, Text: show(v)}
-			default:
-				kind := foldtest.String
-				if numbers[names[i]] {
-					kind = foldtest.Number
-				}
-				cells[names[i]] = foldtest.Value{Kind: kind, Text: fmt.Sprint(v)}
-			}
-		}
-		rows = append(rows, foldtest.Show(cells, key))
-	}
-	slices.Sort(rows)
-	return rows
 }

@@ -14,7 +14,7 @@ var referenceTests = []test{
 		m.Tables[0].Columns = columns("nr: order as integer, customer_id: customer")
 		m.Tables[0].Columns[1].From[0].References = m.Tables[1].Name
 		m.Tables[1].Key, m.Tables[1].Columns = []string{"customer"}, nil
-		n := BeginNested(t, db, m, false)
+		n := BeginNested(t, db, m)
 		n.Flush(`{"customer":7,"name":"seven","a":1,"b":2,"c":3,"d":4}`) // its fields become columns
 		n.Flush(`{"order":1,"customer":"ten"}`)
 		Expect(t, db, "SELECT customer, name FROM "+m.Tables[1].Name+" ORDER BY customer = 'ten'", "7|seven", "ten|NULL")

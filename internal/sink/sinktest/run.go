@@ -87,16 +87,10 @@ func BeginTables(t *testing.T, db Database, tables []string, change ...func(tabl
 	}}.Begin(t, db)
 }
 
-// BeginNested is Begin for the tables of a mapping; see [Setup].
-func BeginNested(t *testing.T, db Database, m *mapping.Mapping, constrained bool) *Run {
+// BeginNested is Begin for the tables of a mapping.
+func BeginNested(t *testing.T, db Database, m *mapping.Mapping) *Run {
 	t.Helper()
-	return BeginNestedJob(t, db, job, m, constrained)
-}
-
-// BeginNestedJob is BeginNested with a job name.
-func BeginNestedJob(t *testing.T, db Database, name string, m *mapping.Mapping, constrained bool) *Run {
-	t.Helper()
-	return Setup{Job: name, Mapping: m, Constrained: constrained}.Begin(t, db)
+	return Setup{Mapping: m}.Begin(t, db)
 }
 
 // TryBegin is Begin if an error is expected; the run is then over.

@@ -84,6 +84,8 @@ func Test(t *testing.T, h Harness) {
 		{"Claim", Claimable, claimTests},
 		{"Inspector", "", inspectorTests},
 		{"Driver", "", driverTests},
+		{"Log", Measurable, logTests},
+		{"Memory", Alone, memoryTests},
 		{"Unchanged", "", unchangedTests},
 		{"Version", "", versionTests},
 		{"Stamps", "", stampTests},
@@ -101,7 +103,7 @@ func Test(t *testing.T, h Harness) {
 			continue
 		}
 		t.Run(group.name, func(t *testing.T) {
-			if !slices.Contains(measured, group.name) {
+			if group.needs != Measurable && group.needs != Alone {
 				t.Parallel()
 			}
 			for _, test := range append(scripted(group.name), group.tests...) {
@@ -119,9 +121,6 @@ func Test(t *testing.T, h Harness) {
 		t.Errorf("no group has the scripts in %v", files)
 	}
 }
-
-// measured are the groups with tests that need [Measurable] or [Alone].
-var measured = []string{"Transaction", "Claim", "Inspector", "Unchanged"}
 
 // need skips a test if the database lacks a trait.
 func need(t *testing.T, db Database, trait Trait) {

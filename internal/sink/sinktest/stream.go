@@ -55,7 +55,7 @@ var streamTests = []test{
 // randomStream mirrors two tables with inserts, updates, key changes and deletes, alone or together, in random batches.
 func randomStream(t *testing.T, db Database, rnd *rand.Rand) {
 	names := []string{"a", "b"}
-	n := BeginNested(t, db, streaming(t, mapping.Table{Name: names[0], Key: []string{"id"}}, mapping.Table{Name: names[1], Key: []string{"id"}}), rnd.IntN(2) == 0)
+	n := Setup{Mapping: streaming(t, mapping.Table{Name: names[0], Key: []string{"id"}}, mapping.Table{Name: names[1], Key: []string{"id"}}), Constrained: rnd.IntN(2) == 0}.Begin(t, db)
 	tables := []map[int]string{{}, {}} // the value of v by key
 	var lines []string
 	for range 1 + rnd.IntN(60) {

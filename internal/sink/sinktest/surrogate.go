@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
 )
 
 // surrogateTests: keys that the database generates.
 var surrogateTests = []test{
 	{"AGeneratedKeyDoesNotChange", func(t *testing.T, db Database) {
-		n := BeginNested(t, db, Generated(t, "oid", "iid"), false)
+		n := BeginNested(t, db, Generated(t, "oid", "iid"))
 		n.Flush(`{"id":1,"status":"s"}`, `{"id":2,"status":"s","items":[{"sku":"x"}]}`)
 		keys := "SELECT oid FROM orders WHERE id = 2 UNION ALL SELECT iid FROM items"
 		before := fmt.Sprint(db.Query(t, keys))
@@ -70,19 +69,4 @@ func versioned(m *mapping.Mapping) {
 			m.Tables[i].Set = mapping.MergeSet
 		}
 	}
-}
-
-// rowKeySQL returns SQL for a part of the key of another table's row, which an expression identifies.
-func rowKeySQL(l *schema.Lookup, named string, part int) string {
-	first := 0
-	if l.Above != nil {
-		first = len(l.Above.Parts())
-	}
-	value := ""
-	if part < first {
-		value = rowKeySQL(l.Above, l.Table+"."+l.Key[0], part)
-	} else if value = l.Table + "." + l.Key[part-first]; l.Above != nil {
-		value = l.Table + "." + l.Key[part-first+1]
-	}
-	return fmt.Sprintf("(SELECT %s FROM %s WHERE %s.%s = %s)", value, l.Table, l.Table, l.Column, named)
 }

@@ -115,7 +115,7 @@ var typeChangeTests = []test{
 
 func changing(t *testing.T, db Database) *Run {
 	return BeginNested(t, db, &mapping.Mapping{Tables: []mapping.Table{{Name: table, Key: []string{"id"}}}, Envelope: &envelope.Envelope{
-		Unwrap: path("payload"), ConnectSchema: path("schema"), Row: []paths.Path{path("after")}}}, false)
+		Unwrap: path("payload"), ConnectSchema: path("schema"), Row: []paths.Path{path("after")}}})
 }
 
 // changeTypes writes a value of each type into each column, and then one of the other type. between is what happens
