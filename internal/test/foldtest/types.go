@@ -71,12 +71,18 @@ func (v Value) class() string {
 		}
 		return "small"
 	}
-	f, err := strconv.ParseFloat(v.Text, 64)
-	want, _ := Decimal(v.Text)
-	if have, _ := Decimal(strconv.FormatFloat(f, 'g', -1, 64)); err == nil && have == want && !math.IsInf(f, 0) {
+	if v.isDouble() {
 		return "real"
 	}
 	return "number"
+}
+
+// isDouble reports whether a number is the decimal that its double is printed as.
+func (v Value) isDouble() bool {
+	f, err := strconv.ParseFloat(v.Text, 64)
+	want, _ := Decimal(v.Text)
+	have, _ := Decimal(strconv.FormatFloat(f, 'g', -1, 64))
+	return v.Kind == Number && err == nil && have == want && !math.IsInf(f, 0)
 }
 
 // A madeColumn describes a column that the fold made.
@@ -143,7 +149,7 @@ func (t *Table) widen(named map[string]Value) error {
 			continue
 		}
 		after := &madeColumn{classes: append(slices.Clone(m.classes), class)}
-		if is := m.kind(key); m.held && after.kind(key) != is && !t.fits(is, class) {
+		if is := m.kind(key); m.held && after.kind(key) != is && !fits(is, class) && !(is == RealType && v.isDouble()) {
 			return errors.New("what hangs on the column holds its type")
 		}
 		if !slices.Contains(m.classes, class) {
@@ -158,7 +164,7 @@ func (t *Table) widen(named map[string]Value) error {
 	return nil
 }
 
-func (t *Table) fits(kind, class string) bool {
+func fits(kind, class string) bool {
 	for _, x := range accepts {
 		if x.kind == kind {
 			return slices.Contains(x.classes, class)
