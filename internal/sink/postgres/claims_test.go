@@ -76,25 +76,16 @@ func TestClaims_KilledSession(t *testing.T) {
 		t.Errorf("the lane that is busy is %q", busy)
 	}
 	take(t, second, "a")
-}
-
-// TestClaims_JobIsHeldAgain: over a new connection.
-func TestClaims_JobIsHeldAgain(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	first, second := db.Claims(t, "job"), db.Claims(t, "job")
-	if err := first.TakeJob(t.Context()); err != nil {
+	// A whole job is held again, too.
+	third := db.Claims(t, "whole")
+	testcheck.NoError(t, third.TakeJob(t.Context()))
+	db.Exec(t, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'weir/whole'")
+	_, _ = third.Tables(t.Context())
+	if _, err := third.Tables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db.Exec(t, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'weir/job'")
-	_, _ = first.Tables(t.Context())
-	if _, err := first.Tables(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := second.Take(t.Context(), "a"); !errors.As(err, new(sink.BusyError)) {
+	if _, err := db.Claims(t, "whole").Take(t.Context(), "a"); !errors.As(err, new(sink.BusyError)) {
 		t.Errorf("a lane of the job that is held: %v", err)
-	}
-	if err := second.TakeJob(t.Context()); !errors.As(err, new(sink.BusyError)) {
-		t.Errorf("the job that is held: %v", err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -371,36 +370,6 @@ func TestFlush_NextConnectionAlsoBreaks(t *testing.T) {
 		t.Fatalf("did not exercise: %d cuts", p.Cuts())
 	}
 	sinktest.Expect(t, db, "SELECT id, a FROM t", "1|y")
-}
-
-// TestServer_Killed kills the server in the middle of flushes.
-func TestServer_Killed(t *testing.T) {
-	s := testpg.Start(t, "fsync=on")
-	db := connect(t, s.Database(t))
-	r := sinktest.Begin(t, db)
-	r.Flush(`{"id":0,"a":"x"}`)
-	tried := 0
-	for n := 1; n <= 3; n++ {
-		var lines []string
-		for i := range 20_000 {
-			lines = append(lines, fmt.Sprintf(`{"id":%d,"a":"%d"}`, n*100_000+i, n))
-		}
-		r.Fold(append(lines, "bad")...)
-		back := make(chan struct{})
-		time.AfterFunc(time.Duration(5+rand.IntN(60))*time.Millisecond, func() {
-			defer close(back)
-			s.Kill()
-			s.Restart(t)
-		})
-		_, again := patient(t, r)
-		tried += len(again)
-		<-back
-		db = connect(t, db.url)
-		sinktest.Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects), (SELECT seq FROM weir_checkpoints) FROM t", fmt.Sprintf("%d|%d|%d", 1+n*20_000, n, n+1))
-	}
-	if tried == 0 {
-		t.Error("did not exercise: no flush was tried again")
-	}
 }
 
 // TestServer_Restored: what was committed without waiting for the disk is lost in a crash, and the next flush reports

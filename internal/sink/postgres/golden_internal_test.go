@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -152,7 +151,7 @@ func TestStatements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGolden(t)
 			write(g)
-			g.compare(name)
+			testcheck.Same(t, filepath.Join("testdata", name+".sql"), g.text.String())
 		})
 	}
 }
@@ -170,7 +169,7 @@ func TestComparison(t *testing.T) {
 	fmt.Fprintf(&g.text, "%s;\n", c.comparedSQL(c.rows))
 	g.says("the keys of the table")
 	fmt.Fprintf(&g.text, "%s;\n", c.keysSQL())
-	g.compare("verify")
+	testcheck.Same(t, filepath.Join("testdata", "verify"+".sql"), g.text.String())
 }
 
 // A golden is a database without a server, which records the statements of flushes. All queries for rows return none.
@@ -311,19 +310,6 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 }
 
 // compare compares the statements with a file, or writes it.
-func (g *golden) compare(name string) {
-	g.t.Helper()
-	file, got := filepath.Join("testdata", name+".sql"), g.text.String()
-	if *testcheck.Update {
-		testcheck.NoError(g.t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	testcheck.NoError(g.t, err)
-	if got != string(want) {
-		g.t.Errorf("%s differs; got\n%s", file, got)
-	}
-}
-
 func TestIsHopeless(t *testing.T) {
 	var (
 		unknown = fmt.Errorf("hostname resolving error: %w", errors.Join(&net.DNSError{Err: "no such host", IsNotFound: true}))

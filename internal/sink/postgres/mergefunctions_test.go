@@ -62,22 +62,6 @@ var mergeColumns = map[string]struct {
 	"last":     {"text", merge.Last, []string{`"x"`, `"y"`}},
 }
 
-// randomPatch returns an object of few names, or an array.
-func randomPatch(rnd *rand.Rand, depth int) string {
-	var members []string
-	for range rnd.IntN(4) {
-		value := []string{"null", "null", "1", `"x y"`, `[1, null]`, "2.50"}[rnd.IntN(6)]
-		if depth > 0 && rnd.IntN(3) == 0 {
-			value = randomPatch(rnd, depth-1)
-		}
-		members = append(members, fmt.Sprintf("%q:%s", []string{"a", "b", "é\"", "d"}[rnd.IntN(4)], value))
-	}
-	if depth == 2 && rnd.IntN(12) == 0 {
-		return "[1]"
-	}
-	return "{" + strings.Join(members, ",") + "}"
-}
-
 // TestMergeFunctions_ColumnsOfManyTypes: random messages in random batches have the same result as all of them in one
 // batch.
 func TestMergeFunctions_ColumnsOfManyTypes(t *testing.T) {
@@ -120,7 +104,7 @@ func TestMergeFunctions_ColumnsOfManyTypes(t *testing.T) {
 					case rnd.IntN(9) == 0:
 						line += fmt.Sprintf(",%q:null", name)
 					case c.values == nil:
-						line += fmt.Sprintf(",%q:%s", name, randomPatch(rnd, 2))
+						line += fmt.Sprintf(",%q:%s", name, sinktest.RandomPatch(rnd, 2))
 					default:
 						line += fmt.Sprintf(",%q:%s", name, c.values[rnd.IntN(len(c.values))])
 					}

@@ -146,7 +146,7 @@ func (m *merging) value(rnd *rand.Rand, name string) string {
 	word := pick(`"a"`, `"b"`, `"Zürich"`, `"10"`, `"9"`, `"007"`, `" 7"`, `""`, `"1e1"`, `"\u0061b"`)
 	switch as, _, _ := strings.Cut(m.declared[name], " DEFAULT "); {
 	case name == "o":
-		return randomPatch(rnd, 3)
+		return RandomPatch(rnd, 3)
 	case name == "f":
 		return word
 	case m.checked && name == "hi":
@@ -161,16 +161,17 @@ func (m *merging) value(rnd *rand.Rand, name string) string {
 	return pick(number, number, word)
 }
 
-func randomPatch(rnd *rand.Rand, depth int) string {
+// RandomPatch returns an object, or an array.
+func RandomPatch(rnd *rand.Rand, depth int) string {
 	if rnd.IntN(12) == 0 {
 		return `[1,{"a":null}]`
 	}
 	var all []string
-	for _, name := range []string{"x", "y", "z"} {
+	for _, name := range []string{"x", "é\"", "z"} {
 		if rnd.IntN(2) == 0 {
-			value := []string{"null", "null", "1", `"t"`, `[null]`}[rnd.IntN(5)]
+			value := []string{"null", "null", "1", `"t u"`, `[null]`, "2.50"}[rnd.IntN(6)]
 			if depth > 0 && rnd.IntN(2) == 0 {
-				value = randomPatch(rnd, depth-1)
+				value = RandomPatch(rnd, depth-1)
 			}
 			all = append(all, fmt.Sprintf("%q:%s", name, value))
 		}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,7 +53,7 @@ func TestStatements(t *testing.T) {
 			t.Cleanup(func() { d.Close() })
 			g.DB = d
 			write(g)
-			g.compare(filepath.Join("testdata", name+".sql"))
+			testcheck.Same(t, filepath.Join("testdata", name+".sql"), g.text.String())
 		})
 	}
 }
@@ -108,18 +107,6 @@ func (g *golden) flush(what string, r *sinktest.Run, lines ...string) {
 }
 
 // compare compares the statements with a file, or writes it.
-func (g *golden) compare(file string) {
-	got := g.text.String()
-	if *testcheck.Update {
-		testcheck.NoError(g.t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	testcheck.NoError(g.t, err)
-	if got != string(want) {
-		g.t.Errorf("%s differs; got\n%s", file, got)
-	}
-}
-
 func (g *golden) exec(sql string) { testcheck.NoError(g.t, g.c.exec(sql)) }
 
 func (g *golden) Has(sinktest.Trait) bool { return true }

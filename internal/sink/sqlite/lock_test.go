@@ -56,9 +56,9 @@ func TestFlush_LockedForLong(t *testing.T) {
 	}
 }
 
-// TestFlush_LockedForAWhile: weir survives a temporary lock.
+// TestFlush_LockedForAWhile: weir survives a temporary lock, such as a reader's, which blocks a COMMIT without a WAL.
 func TestFlush_LockedForAWhile(t *testing.T) {
-	for _, begin := range []string{"BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"} {
+	for _, begin := range []string{"BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "BEGIN; SELECT * FROM t"} {
 		for _, mode := range []string{"wal", "delete"} {
 			f := tempFile(t, "PRAGMA journal_mode="+mode, "CREATE TABLE theirs (a)")
 			var release func()
@@ -67,24 +67,11 @@ func TestFlush_LockedForAWhile(t *testing.T) {
 			s.mustNext(t, 1)
 			release = f.hold(t, begin)
 			s.mustNext(t, 1)
-			if !retried {
+			if !retried && !(mode == "wal" && strings.Contains(begin, "SELECT")) {
 				t.Errorf("%s, %s: did not exercise: the lock was in nobody's way", mode, begin)
 			}
 			checkSteps(t, f)
 		}
-	}
-}
-
-// TestFlush_ReaderHoldsUpCommit: without a WAL a reader blocks a COMMIT; the flush is retried.
-func TestFlush_ReaderHoldsUpCommit(t *testing.T) {
-	f := tempFile(t, "CREATE TABLE theirs (a)")
-	var release func()
-	s := mustSteps(t, sinktest.Retry(open(t, f.path, sqlite.Options{}), time.Minute, func(*sink.Error) { release() }), 10)
-	s.mustNext(t, 1)
-	release = f.hold(t, "BEGIN; SELECT * FROM t")
-	s.mustNext(t, 2)
-	if n := checkSteps(t, f); n != 3 {
-		t.Errorf("%d flushes are in the file, want 3", n)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -182,48 +181,6 @@ func TestFollow_TruncatedAndGrownPastTheOffset(t *testing.T) {
 					f.Error(w)
 				}
 			})
-		})
-	}
-}
-
-// TestFollow_NothingInTheFileIsLost appends, truncates, rewrites and rotates at random, by random amounts, and expects
-// every line that the file has at a poll. Some rotations happen while the file is not open.
-func TestFollow_NothingInTheFileIsLost(t *testing.T) {
-	for seed := range uint64(20) {
-		follow(t, "", func(f *followed) {
-			rnd := rand.New(rand.NewPCG(seed, 0))
-			number, off := 0, int64(0)
-			for range 60 {
-				var lines strings.Builder
-				for range rnd.IntN(9) + 1 {
-					fmt.Fprintf(&lines, "%d%s\n", number, strings.Repeat("x", rnd.IntN(700)))
-					number++
-				}
-				restarts := true
-				switch rnd.IntN(4) {
-				case 0:
-					restarts = off > 0
-					write(f, f.path, []byte(lines.String()))
-				case 1:
-					again := off > 0 && rnd.IntN(3) == 0
-					if again {
-						testcheck.NoError(f, f.stream.Close())
-					}
-					testcheck.NoError(f, os.Rename(f.path, f.path+".1"))
-					f.append(f.path, lines.String())
-					if again {
-						f.open()
-					}
-				default:
-					restarts = false
-					f.append(f.path, lines.String())
-				}
-				if restarts {
-					off = 0
-				}
-				f.want(lines.String(), off, restarts)
-				off += int64(lines.Len())
-			}
 		})
 	}
 }

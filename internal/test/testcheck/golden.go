@@ -49,3 +49,16 @@ func GoldenLines(t *testing.T, path string, becomes func(t *testing.T, name, giv
 		return out
 	})
 }
+
+// Same compares a text with a file.
+func Same(t *testing.T, path, got string) {
+	t.Helper()
+	if *Update {
+		NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	NoError(t, err)
+	if got != string(want) {
+		t.Errorf("%s differs; got\n%s", path, got)
+	}
+}
