@@ -111,15 +111,10 @@ func username() string {
 
 // Start starts the server on a free port.
 func (s *Server) Start() (err error) {
-	for range 5 { // another process may take the port before the server does
-		if s.Port, err = FreePort(); err != nil {
-			return err
-		}
-		if err = s.Restart(); err == nil {
-			return nil
-		}
+	if s.Port, err = FreePort(); err != nil {
+		return err
 	}
-	return err
+	return s.Restart()
 }
 
 // Find returns the folder of initdb and postgres, "" if there is none: PG_BIN, the folder of postgres in the PATH, or
