@@ -107,8 +107,8 @@ func (a *attempt) tryOpen(ctx context.Context, s *start) (text string, err error
 	} else if err != nil {
 		return "", err
 	}
-	if at, ok := source.As[source.Addressed](l); ok && at.Addr() != nil {
-		return "takes connections at " + at.Addr().String(), nil
+	if l.Addr != nil {
+		return "takes connections at " + l.Addr.String(), nil
 	}
 	e, err = src.Next(connected)
 	if e.Block != nil {

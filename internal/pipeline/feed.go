@@ -94,9 +94,9 @@ func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error
 		h.stale, h.repeats = h.Resume, 0
 	}
 	h.repeats++
-	if drop, ok := source.As[source.Dropper](from.source); ok && rd.cfg.Feed.StaleAfter > 0 && h.repeats >= rd.cfg.Feed.StaleAfter {
+	if drop := from.begun.Drop; drop != nil && rd.cfg.Feed.StaleAfter > 0 && h.repeats >= rd.cfg.Feed.StaleAfter {
 		h.repeats = 0
-		drop.Drop(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.cfg.Feed.StaleAfter, rd.cfg.Feed.ResumeField, h.Resume))
+		drop(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.cfg.Feed.StaleAfter, rd.cfg.Feed.ResumeField, h.Resume))
 	}
 	return true, nil
 }

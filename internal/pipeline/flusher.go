@@ -8,7 +8,6 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/status"
 )
 
@@ -175,8 +174,8 @@ func (f *flusher) committed(ctx context.Context, s *set, res *sink.Result) error
 	for i := range s.lanes {
 		at := &s.lanes[i]
 		l := at.lane
-		if ack, ok := source.As[source.Acker](l.source); ok {
-			ack.Committed(at.pos.mark.Source)
+		if l.begun.Committed != nil {
+			l.begun.Committed(at.pos.mark.Source)
 		}
 		l.flushed.pos, l.flushed.safe = at.pos, at.pos.read
 		l.progress.Committed(at.pos.read)

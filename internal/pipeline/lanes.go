@@ -40,8 +40,7 @@ type lane struct {
 	start
 	log      *slog.Logger
 	progress *status.Lane
-	source   source.Lane
-	begun    source.Begun  // as the source reports it
+	begun    source.Lane   // as the source reports it
 	begin    position      // of the first line
 	period   time.Duration // longest that a line waits to be written; 0: no limit
 	// urgent: a set is due after period even while more lines wait to be read. Otherwise it is then due only after
@@ -158,7 +157,7 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 		return nil, err
 	}
 	l := &lane{start: *s, log: o.cfg.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.kind, o.cfg.Source.Follow)), period: o.cfg.BatchPeriod}
-	l.source, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
+	l.begun, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
 		l.progress.Remove()
@@ -167,7 +166,6 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 		}
 		return nil, o.cfg.Retry.Do(ctx, func() error { return o.claims.Drop(ctx, s.name) })
 	}
-	l.begun = l.source.Begun()
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	defer func() { l.flushed.pos = l.begin }()
 	switch {
@@ -179,12 +177,11 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 	case l.begun.At != "":
 		l.begin.line, l.begin.offset = s.from.line, max(s.from.offset, l.begun.Offset)
 	}
-	if at, ok := source.As[source.Sized](l.source); ok {
-		l.progress.Locate(l.begin.offset, func() (offset, size int64) { return at.RawOffset(), at.Size() })
+	if l.begun.Raw != nil {
+		l.progress.Locate(l.begin.offset, l.begun.Raw)
 	}
-	if at, ok := source.As[source.Lagging](l.source); ok {
-		topic, number := at.Partition()
-		l.progress.Partition(topic, number, at.Lag, at.Connected)
+	if l.begun.Lag != nil {
+		l.progress.Partition(l.begun.Topic, l.begun.Number, l.begun.Lag, l.begun.Connected)
 	}
 	l.urgent = l.period > 0
 	if l.period == 0 && (l.begun.Waits || o.cfg.MaxRate > 0) {
@@ -232,9 +229,11 @@ func (l *lane) replacesRejects(cp *sink.Checkpoint) bool {
 // stop describes where a lane was left. Everything before the position is committed.
 func (l *lane) stop(at position) status.Stop {
 	s := status.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.isSpooled() || l.rereadable() != byNobody}
-	if read, ok := source.As[source.Sized](l.source); ok && read.Size() > 0 {
+	if l.begun.Raw != nil {
 		// Files are read ahead, and offsets in compressed files count uncompressed bytes.
-		s.Read = min(1, float64(min(at.offset, read.RawOffset()))/float64(read.Size()))
+		if offset, size := l.begun.Raw(); size > 0 {
+			s.Read = min(1, float64(min(at.offset, offset))/float64(size))
+		}
 	}
 	return s
 }
@@ -311,8 +310,8 @@ func (o *opener) logStart(l *lane) {
 	case l.begin.offset > 0:
 		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, l.begin.line, l.begin.offset))
 	}
-	if at, ok := source.As[source.Addressed](l.source); ok && at.Addr() != nil {
-		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, at.Addr()))
+	if l.begun.Addr != nil {
+		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, l.begun.Addr))
 	}
 }
 

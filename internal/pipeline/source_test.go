@@ -94,17 +94,12 @@ func (b *bubble) rows() (rows int64) {
 	return rows
 }
 
-// begun is a lane of partitions.
-type begun source.Begun
-
-func (b begun) Begun() source.Begun { return source.Begun(b) }
-
 // opened offers a lane, and records where it continues.
 func opened(lane string, at *source.Cursor) func() source.Event {
 	return func() source.Event {
 		return source.Event{Kind: source.Opened, Lane: lane, Begin: func(_ context.Context, from source.Point) (source.Lane, error) {
 			*at = from.Cursor
-			return begun{At: from.Cursor, Waits: true}, nil
+			return source.Lane{At: from.Cursor, Waits: true}, nil
 		}}
 	}
 }

@@ -17,7 +17,7 @@ type Kind struct {
 	Usage   string   // the forms of its specs, for messages
 	Schemes []string // spec prefixes before "://"; nil: specs without a scheme
 	// Type returns a source's type, by its spec or its name. It does not include what depends on the system, such
-	// as whether a file is a FIFO; see [Begun].
+	// as whether a file is a FIFO; see [Lane].
 	Type func(spec string) Type
 	// Parse returns the specs that an argument stands for; see [One]. If there are none, the error is a
 	// [NotFoundError], unless follow is set and the file may appear later.

@@ -2,7 +2,9 @@ package source
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"sync"
 )
 
@@ -61,23 +63,29 @@ type Point struct {
 	Resume string // the value after which the feed resumes
 }
 
-// A Lane is a lane that was begun. Everything else that the pipeline may ask it is in optional interfaces, which [As] finds:
-// [Sized], [Lagging], [Acker], [Dropper], [Addressed].
-type Lane interface {
-	Begun() Begun
-}
-
-// Begun describes how a lane is read, from the point where it was begun.
-type Begun struct {
+// A Lane describes a lane from the point where it was begun. What a lane lacks is nil.
+type Lane struct {
 	At     Cursor // where it begins: the point's cursor, or "" if the lane cannot be rewound
 	Offset int64  // At's offset, if it differs from the point's
 	Waits  bool   // its reader may have to wait: true except for regular files that are not followed
 	Type   Type   // FIFO or Spooled; otherwise it is of its source's type
+
+	// Raw returns how many raw bytes were read, and how many there are now (0: unknown). Any goroutine may call it.
+	Raw func() (offset, size int64)
+	// Committed learns that all lines before a cursor are committed. The goroutine that commits them calls it.
+	Committed func(Cursor)
+	// Drop drops a connection, by [Block].Conn, giving a reason, and reconnects.
+	Drop func(conn int, why error)
+	Addr net.Addr // to which others connect
+	// Of a partition of a topic. Any goroutine may call Lag and Connected.
+	Topic, Number string
+	Lag           func() int64 // uncommitted records
+	Connected     func() bool  // whether more can arrive
 }
 
 // A Stream is a lane that can be read without a Source; see [Series].
 type Stream interface {
-	Lane
+	Lane() Lane
 	// NextEvent returns Data or Barrier. It returns io.EOF at the lane's end.
 	NextEvent(ctx context.Context) (Event, error)
 	Stop() // see [Source]
@@ -131,12 +139,15 @@ func (s *series) Next(ctx context.Context) (e Event, err error) {
 // beginFirst begins the first of names.
 func (s *series) beginFirst(ctx context.Context, from Point) (Lane, error) {
 	stream, err := s.begin(ctx, s.names[0], from)
+	if stream == nil {
+		return Lane{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stream = stream; stream != nil && s.stopped {
+	if s.stream = stream; s.stopped {
 		stream.Stop()
 	}
-	return stream, err
+	return stream.Lane(), err
 }
 
 func (s *series) state() (stream Stream, stopped bool) {
@@ -165,3 +176,41 @@ func (s *series) Close() error {
 	s.stream = nil
 	return err
 }
+
+// Optional interfaces of a [Source]. The pipeline finds them by type assertion.
+
+// A Catalog knows its lanes as soon as it is open, before it offers them. Every source of type [Partition] is one.
+type Catalog interface {
+	Source
+	Lanes() []string
+	// Ends returns the lanes' end offsets when the source was opened. A run passes the first source's Ends as
+	// [Options].Ends to the sources that it opens later.
+	Ends() map[string]int64
+}
+
+// A Member is a source whose lanes a group divides among the runs of one job: the group, not the run, assigns them. A
+// run that loses lanes to another joins again, with a new source.
+type Member interface {
+	Source
+	// Join prepares to join the group, before the first Next. It returns where lanes without a checkpoint begin,
+	// including lanes that other members will read.
+	Join(ctx context.Context, g Group) (map[string]Lane, error)
+	// Leads reports whether the run reads the first of all lanes, as far as it knows. Any goroutine may call it.
+	Leads() bool
+}
+
+// A Group is what a [Member] has to know about the group's shared state.
+type Group struct {
+	Database string // ID of the database that all members write to
+	// Known reports whether a lane has a checkpoint.
+	Known func(lane string) bool
+	// Cursors returns the current cursors in the lanes' checkpoints.
+	Cursors func(ctx context.Context, lanes []string) ([]Cursor, error)
+}
+
+// ErrNewLane ends a source if a lane appears, or is assigned to a [Member], that did not exist when the source was
+// opened.
+var ErrNewLane = errors.New("there is a new partition")
+
+// ErrNameTaken ends a [Member] if another member of the group has its name. The next one joins without a name.
+var ErrNameTaken = errors.New("joining again without a name")

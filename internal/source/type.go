@@ -3,7 +3,7 @@ package source
 // A Type is what a source is, and each lane of it.
 type Type string
 
-// The types of sources. A lane may be a [FIFO] or [Spooled] instead; see [Begun].
+// The types of sources. A lane may be a [FIFO] or [Spooled] instead; see [Lane].
 const (
 	File      Type = "file"
 	Stdin     Type = "stdin"

@@ -113,7 +113,7 @@ func (k *Keeper) begin(ctx context.Context, from source.Point, begin beginFunc) 
 		l, err = begin(ctx, from)
 	}
 	if err != nil {
-		return nil, errors.Join(err, k.close())
+		return l, errors.Join(err, k.close())
 	}
 	k.keeping.Go(func() {
 		if err := k.keep(); err != nil {
@@ -123,27 +123,30 @@ func (k *Keeper) begin(ctx context.Context, from source.Point, begin beginFunc) 
 	return l, nil
 }
 
-func (k *Keeper) beginSpool(ctx context.Context, from source.Point, begin beginFunc) (_ source.Lane, err error) {
+func (k *Keeper) beginSpool(ctx context.Context, from source.Point, begin beginFunc) (l source.Lane, err error) {
 	if k.next, err = startOffset(k.log, &k.c, from, k.path); err != nil {
-		return nil, err
+		return l, err
 	}
 	if left := k.log.End() - k.next; left > 0 {
 		k.c.Log.Info(fmt.Sprintf("%s in %s: written first", quantity.BinaryBytes(left), k.path))
 	}
 	if from.Resume, err = k.lastResume(from.Resume); err != nil {
-		return nil, k.explain(err)
+		return l, k.explain(err)
 	}
-	l, err := begin(ctx, from)
-	if err != nil {
-		return nil, err
+	if l, err = begin(ctx, from); err != nil {
+		return l, err
 	}
 	k.log.Gauge = k.c.Gauge
 	k.log.Commit(k.next)
 	k.intake = &intake{k: k, resume: from.Resume, done: make(chan struct{})}
 	go k.intake.fill()
-	b := l.Begun()
-	b.Type, b.At, b.Offset = source.Spooled, k.log.cursor(k.next), k.next
-	return &keptLane{l, k, b}, nil
+	l.Type, l.At, l.Offset = source.Spooled, k.log.cursor(k.next), k.next
+	l.Committed = func(c source.Cursor) {
+		if to := readCursor(c); to.Spool == k.log.Meta.ID {
+			k.log.Commit(to.At)
+		}
+	}
+	return l, nil
 }
 
 // lastResume returns the last resume value on disk, so these lines need not be resent. The default is the checkpoint's.
@@ -159,31 +162,6 @@ func (k *Keeper) lastResume(resume string) (string, error) {
 		b.Release()
 	}
 	return resume, nil
-}
-
-// A keptLane is the lane of a spool.
-type keptLane struct {
-	source.Lane
-	k     *Keeper
-	begun source.Begun
-}
-
-var (
-	_ source.Wrapper = (*keptLane)(nil)
-	_ source.Acker   = (*keptLane)(nil)
-)
-
-// Begun implements [source.Lane].
-func (l *keptLane) Begun() source.Begun { return l.begun }
-
-// Inner implements [source.Wrapper].
-func (l *keptLane) Inner() source.Lane { return l.Lane }
-
-// Committed implements [source.Acker].
-func (l *keptLane) Committed(c source.Cursor) {
-	if to := readCursor(c); to.Spool == l.k.log.Meta.ID {
-		l.k.log.Commit(to.At)
-	}
 }
 
 // Next implements [source.Source].

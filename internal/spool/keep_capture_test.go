@@ -20,8 +20,8 @@ import (
 func TestCapture_KeepsEachLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, "", Config{Folders: Folders{Capture: t.TempDir()}})
-		if s.begun.Type == source.Spooled || s.begun.At != "" {
-			t.Errorf("its type is %q, it starts at %s", s.begun.Type, s.begun.At)
+		if s.lane.Type == source.Spooled || s.lane.At != "" {
+			t.Errorf("its type is %q, it starts at %s", s.lane.Type, s.lane.At)
 		}
 		go func() {
 			for i := range 5 {

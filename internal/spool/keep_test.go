@@ -39,7 +39,7 @@ func (f *feed) Next(ctx context.Context) (source.Event, error) {
 		f.opened = true
 		return source.Event{Kind: source.Opened, Lane: "feed", Begin: func(_ context.Context, from source.Point) (source.Lane, error) {
 			f.resume = from.Resume
-			return lane{At: from.Cursor}, nil
+			return source.Lane{At: from.Cursor}, nil
 		}}, nil
 	}
 	select {
@@ -54,11 +54,6 @@ func (f *feed) Next(ctx context.Context) (source.Event, error) {
 		return source.Event{}, ctx.Err()
 	}
 }
-
-// lane is the feed's.
-type lane source.Begun
-
-func (l lane) Begun() source.Begun { return source.Begun(l) }
 
 func (f *feed) Stop()        { close(f.ended) }
 func (f *feed) Close() error { return nil }
@@ -104,7 +99,6 @@ type queued struct {
 	*testing.T
 	*Keeper
 	feed  *feed
-	begun source.Begun
 	lane  source.Lane
 	disk  *slowDisk
 	level atomic.Int64
@@ -140,11 +134,10 @@ func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	}
 	s.lane, err = s.begin(t.Context(), from, opened.Begin)
 	testcheck.NoError(t, err)
-	s.begun = s.lane.Begun()
 	return s
 }
 
-func (s *queued) committed(c source.Cursor) { s.lane.(*keptLane).Committed(c) }
+func (s *queued) committed(c source.Cursor) { s.lane.Committed(c) }
 
 func (s *queued) send(lines string) *source.Block {
 	b := s.feed.block(lines)
@@ -427,8 +420,8 @@ func TestSpool_AnyPace(t *testing.T) {
 			dir, cursor := t.TempDir(), source.Cursor("")
 			for runs := 0; got.Len() < all.Len(); runs++ {
 				s := startAt(t, dir, Config{Folders: Folders{Max: 100_000}, LastResume: lastNumber}, source.Point{Cursor: cursor, Resume: lastNumber(got.Bytes())})
-				if s.begun.At != cursor && runs > 0 {
-					t.Fatalf("it starts at %s, want %s", s.begun.At, cursor)
+				if s.lane.At != cursor && runs > 0 {
+					t.Fatalf("it starts at %s, want %s", s.lane.At, cursor)
 				}
 				rest := all.Bytes() // a feed sends what came after the resume value
 				if r := s.feed.resume; r != "" {
@@ -438,8 +431,8 @@ func TestSpool_AnyPace(t *testing.T) {
 					}
 					rest = rest[at+bytes.IndexByte(rest[at:], '\n')+1:]
 				}
-				if s.begun.Offset != int64(got.Len()) {
-					t.Fatalf("it starts at offset %d, want %d", s.begun.Offset, got.Len())
+				if s.lane.Offset != int64(got.Len()) {
+					t.Fatalf("it starts at offset %d, want %d", s.lane.Offset, got.Len())
 				}
 				connOf := make([]int, all.Len()) // by byte offset; 0: none of this run
 				fed := make(chan struct{})
@@ -470,7 +463,7 @@ func TestSpool_AnyPace(t *testing.T) {
 						pause(feeder)
 					}
 				}()
-				cursor = s.begun.At
+				cursor = s.lane.At
 				for left := rnd.IntN(60); left > 0 && got.Len() < all.Len(); left-- {
 					e, err := s.Next(t.Context())
 					testcheck.NoError(t, err)

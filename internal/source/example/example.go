@@ -69,14 +69,8 @@ func begin(name string, o source.Options, h Options, from source.Cursor) (source
 	return s, nil
 }
 
-// Begun implements [source.Lane].
-func (s *stream) Begun() source.Begun { return source.Begun{At: s.from, Waits: true} }
-
-// RawOffset implements [source.Sized].
-func (s *stream) RawOffset() int64 { return s.reader.Raw.N.Load() }
-
-// Size implements [source.Sized]: it is unknown.
-func (s *stream) Size() int64 { return 0 }
+// Lane implements [source.Stream].
+func (s *stream) Lane() source.Lane { return source.Lane{At: s.from, Waits: true} }
 
 // produce sends blocks until the lane ends.
 func (s *stream) produce() error {

@@ -35,8 +35,6 @@ func New(names []string, o source.Options, f Options) (source.Source, error) {
 	}), nil
 }
 
-var _ source.Sized = (*Stream)(nil)
-
 // A Stream reads one file or stdin.
 type Stream struct {
 	*lines.Stream
@@ -276,20 +274,20 @@ func readEnds(f *os.File, name string, p lines.Position) (head, last []byte, err
 	return head, last, nil
 }
 
-// Begun implements [source.Lane].
-func (s *Stream) Begun() source.Begun {
-	b := source.Begun{At: s.at, Waits: s.waits}
+// Lane implements [source.Stream].
+func (s *Stream) Lane() source.Lane {
+	l := source.Lane{At: s.at, Waits: s.waits, Raw: func() (offset, size int64) { return s.RawOffset(), s.size() }}
 	if s.in != nil && !s.reader.Rewinds {
-		b.Type = source.FIFO
+		l.Type = source.FIFO
 	}
-	return b
+	return l
 }
 
 // Done reports whether the file was already read to its end and has not changed since. Next then returns only io.EOF.
 func (s *Stream) Done() bool { return s.done }
 
-// Size returns the file's current size in raw bytes. It is 0 if the size is unknown, and for a file that is Done.
-func (s *Stream) Size() int64 {
+// size returns the file's current size in raw bytes. It is 0 if the size is unknown, and for a file that is Done.
+func (s *Stream) size() int64 {
 	if s.in == nil || s.Name == source.StdinName {
 		return 0
 	}

@@ -154,7 +154,7 @@ func TestNext_CancelledWhileStdinHangs(t *testing.T) {
 		}
 		// The cancellation loses nothing.
 		io.WriteString(w, "a\nb")
-		if wantNext(t, s, "a\n"); !s.Begun().Waits {
+		if wantNext(t, s, "a\n"); !s.Lane().Waits {
 			t.Error("a pipe does not wait")
 		}
 		testcheck.NoError(t, s.Close())

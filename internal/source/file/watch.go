@@ -166,9 +166,9 @@ func (l *watched) beginIn(w *watch) func(context.Context, source.Point) (source.
 		s, err := open(ctx, l.name, w.opts, w.files, func(path string) bool { return w.lanes[path] != nil }, from.Cursor)
 		if errors.As(err, new(*source.NotFoundError)) {
 			w.gone = append(w.gone, source.Event{Kind: source.Closing, Lane: l.name})
-			return notBegun{}, io.EOF
+			return source.Lane{}, io.EOF
 		} else if err != nil {
-			return nil, err
+			return source.Lane{}, err
 		}
 		l.stream, l.closing = s, false
 		w.open = append(w.open, l)
@@ -178,14 +178,9 @@ func (l *watched) beginIn(w *watch) func(context.Context, source.Point) (source.
 			s.Stop()
 		}
 		w.pumps.Go(func() { w.pump(s) })
-		return s, nil
+		return s.Lane(), nil
 	}
 }
-
-// notBegun is a lane without lines.
-type notBegun struct{}
-
-func (notBegun) Begun() source.Begun { return source.Begun{} }
 
 // pump passes the events of a stream on.
 func (w *watch) pump(s *Stream) {

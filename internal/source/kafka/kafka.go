@@ -280,21 +280,21 @@ func (s *Source) opened(l *lane) source.Event {
 }
 
 // begin starts reading a lane from a point.
-func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.Lane, error) {
+func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (none source.Lane, err error) {
 	at, err := readCursor(from.Cursor, l)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	if from.Cursor == "" {
 		if at.Offset, err = s.startOf(ctx, l); err != nil {
-			return nil, err
+			return none, err
 		}
 	}
 	if err := s.catalog.leaveOut(ctx, l, &at); err != nil {
-		return nil, err
+		return none, err
 	}
 	if err := s.catalog.check(ctx, l, at); err != nil {
-		return nil, err
+		return none, err
 	}
 	l.at = at
 	l.committed.Store(at.Offset)
@@ -305,7 +305,21 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (source.
 		s.fetcher.lanes[l.partition] = l
 	}
 	s.member.commitSoon() // so others see who owns the lane
-	return &begunLane{l, s, source.Begun{At: at.text(), Offset: at.Offset, Waits: !s.cfg.kafka.UntilEnd}}, nil
+	return source.Lane{At: at.text(), Offset: at.Offset, Waits: !s.cfg.kafka.UntilEnd, Topic: l.topic, Number: fmt.Sprint(l.number),
+		Lag: l.lag, Connected: s.brokers.connected, Committed: func(c source.Cursor) { s.committed(l, c) }}, nil
+}
+
+// committed learns that a lane's records before a cursor are committed.
+func (s *Source) committed(l *lane, c source.Cursor) {
+	at, err := readCursor(c, l)
+	if err != nil || c == "" {
+		return
+	}
+	l.committed.Store(at.Offset)
+	s.member.commitSoon()
+	if s.member != nil && l.until >= 0 && at.Offset >= l.until {
+		s.member.polling.interrupt() // Next asks whether all lanes are committed
+	}
 }
 
 // startOf returns the offset at which a lane without a checkpoint begins.

@@ -104,38 +104,3 @@ func (l *lane) check(at cursor) error {
 
 // isAtEnd reports whether Next has returned all records before until.
 func (l *lane) isAtEnd() bool { return l.until >= 0 && l.at.Offset >= l.until }
-
-// A begunLane is a lane that was begun.
-type begunLane struct {
-	*lane
-	of    *Source
-	begun source.Begun
-}
-
-var (
-	_ source.Lagging = (*begunLane)(nil)
-	_ source.Acker   = (*begunLane)(nil)
-)
-
-// Begun implements [source.Lane].
-func (l *begunLane) Begun() source.Begun { return l.begun }
-
-// Partition implements [source.Lagging].
-func (l *begunLane) Partition() (topic, number string) { return l.topic, fmt.Sprint(l.number) }
-
-// Lag implements [source.Lagging].
-func (l *begunLane) Lag() int64 { return l.lag() }
-
-// Connected implements [source.Lagging].
-func (l *begunLane) Connected() bool { return l.of.brokers.connected() }
-
-// Committed implements [source.Acker].
-func (l *begunLane) Committed(c source.Cursor) {
-	if at, err := readCursor(c, l.lane); err == nil && c != "" {
-		l.committed.Store(at.Offset)
-		l.of.member.commitSoon()
-		if l.of.member != nil && l.until >= 0 && at.Offset >= l.until {
-			l.of.member.polling.interrupt() // Next asks whether all lanes are committed
-		}
-	}
-}

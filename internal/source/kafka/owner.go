@@ -38,7 +38,7 @@ var _ source.Member = groupSource{}
 
 // Join implements [source.Member]. A new partition of a topic with checkpoints begins at its first record. The error is
 // an [*OwnerError] if the group's members write to another database.
-func (s groupSource) Join(ctx context.Context, peers source.Group) (map[string]source.Begun, error) {
+func (s groupSource) Join(ctx context.Context, peers source.Group) (map[string]source.Lane, error) {
 	s.member.peers, s.member.owner = peers, ownerPrefix+peers.Database
 	if err := s.member.takeGroup(ctx); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s groupSource) Join(ctx context.Context, peers source.Group) (map[string]s
 			isKnown[l.topic], isKnown[""] = true, s.cfg.spec.Pattern != nil
 		}
 	}
-	starts := map[string]source.Begun{}
+	starts := map[string]source.Lane{}
 	var faults []error
 	for _, l := range s.catalog.lanes {
 		if peers.Known(l.name) {
@@ -61,7 +61,7 @@ func (s groupSource) Join(ctx context.Context, peers source.Group) (map[string]s
 			at.Offset, err = s.startOf(ctx, l)
 			faults = append(faults, err)
 		}
-		starts[l.name] = source.Begun{At: at.text(), Offset: at.Offset}
+		starts[l.name] = source.Lane{At: at.text(), Offset: at.Offset}
 	}
 	return starts, errors.Join(faults...)
 }

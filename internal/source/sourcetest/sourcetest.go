@@ -224,7 +224,7 @@ func resumes(t *testing.T, newFeed New) {
 	all := read(t, f, source.Options{}, source.Point{}, len(want))
 	for i, at := range all.after {
 		if !all.kind.Rewindable() {
-			if at != "" || all.lane.Begun().At != "" {
+			if at != "" || all.lane.At != "" {
 				t.Errorf("it has the cursor %s, and cannot go back", at)
 			}
 			continue
@@ -233,7 +233,7 @@ func resumes(t *testing.T, newFeed New) {
 			t.Fatalf("the cursor %q is no JSON", at)
 		}
 		rest := read(t, f, source.Options{}, source.Point{Cursor: at}, len(want)-i-1)
-		if begun := rest.lane.Begun().At; !slices.Equal(rest.lines, want[i+1:]) || begun != at {
+		if begun := rest.lane.At; !slices.Equal(rest.lines, want[i+1:]) || begun != at {
 			t.Errorf("after line %d, at %s, it begins at %s with %q", i+1, at, begun, rest.lines)
 		}
 	}
@@ -329,33 +329,33 @@ func notBegun(t *testing.T, newFeed New) {
 	testcheck.NoError(t, r.Close())
 }
 
-// parts: the lane's optional interfaces return the right values.
+// parts: the lane's optional functions return the right values.
 func parts(t *testing.T, newFeed New) {
 	want := []string{`{"id":1}`, `{"id":2}`}
 	r := open(t, newFeed(t, want...), source.Options{})
 	r.begin(source.Point{})
-	lagging, isLagging := source.As[source.Lagging](r.lane)
-	if isLagging {
-		if topic, number := lagging.Partition(); topic == "" || number == "" || lagging.Lag() != int64(len(want)) || !lagging.Connected() {
-			t.Errorf("partition %s of %q lags by %d; connected: %t", number, topic, lagging.Lag(), lagging.Connected())
-		}
+	l := &r.lane
+	if l.Lag != nil && (l.Topic == "" || l.Number == "" || l.Lag() != int64(len(want)) || !l.Connected()) {
+		t.Errorf("partition %s of %q lags by %d; connected: %t", l.Number, l.Topic, l.Lag(), l.Connected())
 	}
 	for len(r.lines) < len(want) {
 		e, err := r.Next(r.ctx)
 		testcheck.NoError(t, err)
 		r.take(&e)
 	}
-	if sized, ok := source.As[source.Sized](r.lane); ok && sized.Size() > 0 && sized.RawOffset() != sized.Size() {
-		t.Errorf("%d bytes of %d were read", sized.RawOffset(), sized.Size())
+	if l.Raw != nil {
+		if read, size := l.Raw(); size > 0 && read != size {
+			t.Errorf("%d bytes of %d were read", read, size)
+		}
 	}
-	if ack, ok := source.As[source.Acker](r.lane); ok {
-		ack.Committed(r.after[len(r.after)-1])
+	if l.Committed != nil {
+		l.Committed(r.after[len(r.after)-1])
 	}
-	if isLagging && lagging.Lag() != 0 {
-		t.Errorf("with all committed, it lags by %d", lagging.Lag())
+	if l.Lag != nil && l.Lag() != 0 {
+		t.Errorf("with all committed, it lags by %d", l.Lag())
 	}
-	if drop, ok := source.As[source.Dropper](r.lane); ok {
-		drop.Drop(99, errors.New("no connection has this number"))
+	if l.Drop != nil {
+		l.Drop(99, errors.New("no connection has this number"))
 	}
 	r.readAll(len(want))
 }

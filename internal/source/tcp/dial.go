@@ -125,7 +125,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// drop ends the connection with a number, so its reader reconnects.
+// drop ends the connection with a number, if it is open, so its reader reconnects. The warning gives the reason.
 func (d *dialer) drop(conn int, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -73,12 +73,6 @@ func New(name string, o source.Options, c Options) source.Source {
 	})
 }
 
-var (
-	_ source.Sized     = (*Stream)(nil)
-	_ source.Dropper   = (*Stream)(nil)
-	_ source.Addressed = (*Stream)(nil)
-)
-
 // A Stream reads a connection, and reconnects; or reads all senders of a listener.
 type Stream struct {
 	*lines.Stream
@@ -126,28 +120,15 @@ func newStream(name string, o source.Options, c Options, l *listener) *Stream {
 	return s
 }
 
-// Addr returns the listening address; nil for a connection that weir makes.
-func (s *Stream) Addr() net.Addr {
-	if s.listener == nil {
-		return nil
-	}
-	return s.listener.Addr()
-}
-
-// Begun implements [source.Lane].
-func (s *Stream) Begun() source.Begun { return source.Begun{Waits: true} }
-
-// Size implements [source.Sized]: it is unknown.
-func (s *Stream) Size() int64 { return 0 }
-
-// RawOffset implements [source.Sized].
-func (s *Stream) RawOffset() int64 { return s.reader.Raw.N.Load() }
-
-// Drop implements [source.Dropper]. The warning gives the reason. It does nothing if that connection has ended.
-func (s *Stream) Drop(conn int, why error) {
+// Lane implements [source.Stream].
+func (s *Stream) Lane() source.Lane {
+	l := source.Lane{Waits: true, Raw: func() (offset, size int64) { return s.reader.Raw.N.Load(), 0 }}
 	if s.dialer != nil {
-		s.dialer.drop(conn, why)
+		l.Drop = s.dialer.drop
+	} else {
+		l.Addr = s.listener.Addr()
 	}
+	return l
 }
 
 // interrupt closes all connections, which ends their reads.

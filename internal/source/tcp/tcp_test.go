@@ -62,7 +62,7 @@ func TestListen_LongLinesAreNotKept(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range senders {
-		c, err := net.Dial("tcp", s.Addr().String())
+		c, err := net.Dial("tcp", s.Lane().Addr.String())
 		testcheck.NoError(t, err)
 		defer c.Close()
 		for _, line := range [][]byte{long, []byte("{}\n")} {
