@@ -292,7 +292,7 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 		return nil, err
 	}
 	r.log.Info(fmt.Sprintf("status page at http://%s/, metrics at http://%[1]s/metrics", l.Addr()))
-	site := r.site()
+	site := &web.Site{Progress: r.p, Metrics: r.metrics.Handler()}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- site.Serve(serving, l) }()
@@ -302,26 +302,4 @@ func (r *syncRun) serve(ctx context.Context) (stop func(), err error) {
 			r.log.Warn(err.Error())
 		}
 	}, nil
-}
-
-// site returns what a run serves.
-func (r *syncRun) site() *web.Site {
-	s := &web.Site{Records: func(name string) bool { return r.job.Kind.Type(name) == source.Partition }, Progress: r.p, Metrics: r.metrics.Handler()}
-	if r.o.Rejects.To == pipeline.KeepRejects {
-		s.LastRejects = r.lastRejects
-	}
-	return s
-}
-
-// lastRejects returns the last n rejected lines of the job.
-func (r *syncRun) lastRejects(ctx context.Context, n int) (last []sink.Kept, err error) {
-	db, err := r.inspect(ctx)
-	if err == nil {
-		last, err = db.LastRejects(ctx, r.job.Job, n)
-		err = errors.Join(err, db.Close())
-	}
-	if err != nil {
-		r.log.Debug(fmt.Sprintf("reading the rejected lines: %v", err))
-	}
-	return last, err
 }

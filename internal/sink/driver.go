@@ -69,8 +69,6 @@ type Inspector interface {
 	// Rejects calls each with every rejected line kept, in the order in which they were rejected, up to the last one when
 	// it was called. If job is not empty, it returns only that job's.
 	Rejects(ctx context.Context, job string, each func(Kept) error) error
-	// LastRejects returns a job's n newest rejected lines, newest first.
-	LastRejects(ctx context.Context, job string, n int) ([]Kept, error)
 	// StoredRejects returns the number of a job's rejected lines.
 	StoredRejects(ctx context.Context, job string) (int64, error)
 	// Sample returns a table's row count, and at most n of its rows as JSON objects.

@@ -207,11 +207,6 @@ func (l Ledger) Rejects(ctx context.Context, job string, each func(Kept) error) 
 	}
 }
 
-// LastRejects implements [Inspector].
-func (l Ledger) LastRejects(ctx context.Context, job string, n int) (last []Kept, err error) {
-	return l.rejects(ctx, fmt.Sprintf("WHERE job = {1} ORDER BY id DESC LIMIT %d", n), job)
-}
-
 // rejects returns rejected lines; which is SQL that selects them.
 func (l Ledger) rejects(ctx context.Context, which string, texts ...string) (some []Kept, err error) {
 	rows, err := l.Query(ctx, func(d Dialect) string {

@@ -150,7 +150,7 @@ func (l *Lane) Reject(r *fold.Reject) {
 	defer p.mu.Unlock()
 	l.state.Rejected++
 	p.state.Rejected++
-	p.noteReject(l.state.Source, r)
+	p.noteReject(&l.state, r)
 	if r.Table < 0 {
 		p.state.Unassigned[r.Reason]++
 		return

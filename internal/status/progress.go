@@ -206,16 +206,16 @@ func (p *Progress) Stopped(s Stop) {
 	p.state.Stops = append(p.state.Stops, s)
 }
 
-// noteReject counts a rejected line by its reason. p must be locked.
-func (p *Progress) noteReject(source string, r *fold.Reject) {
+// noteReject counts a rejected line of a source by its reason. p must be locked.
+func (p *Progress) noteReject(source *Source, r *fold.Reject) {
 	i := slices.IndexFunc(p.state.Reasons, func(of Reason) bool { return of.Reason == r.Reason })
 	if i < 0 {
 		i = len(p.state.Reasons)
-		p.state.Reasons = append(p.state.Reasons, Reason{Reason: r.Reason, Source: source, Alike: true})
+		p.state.Reasons = append(p.state.Reasons, Reason{Reason: r.Reason, Source: source.Source, Record: source.Kind == Partition, Alike: true})
 	}
 	of := &p.state.Reasons[i]
 	of.Alike = of.Alike && (of.Lines == 0 || of.Detail == r.Detail)
-	if of.Lines == 0 || of.Source == source && r.Offset < of.Offset { // lines that the database rejects come later
+	if of.Lines == 0 || of.Source == source.Source && r.Offset < of.Offset { // lines that the database rejects come later
 		of.Line, of.Offset, of.Element, of.Detail, of.Text = r.Line, r.Offset, r.Element, r.Detail, bytes.Clone(r.Text)
 	}
 	of.Lines++

@@ -224,6 +224,7 @@ type Reason struct {
 	Source  string      `json:"source"`
 	Line    int64       `json:"line"`
 	Offset  int64       `json:"offset"`
+	Record  bool        `json:"-"`                 // it is a record, and Offset counts records
 	Element int         `json:"element,omitempty"` // the number of the message in an array, from 1; 0: the line is no array
 	Detail  string      `json:"-"`
 	Text    []byte      `json:"-"` // the beginning of the line

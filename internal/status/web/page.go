@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"embed"
 	"fmt"
 	"html/template"
@@ -16,19 +15,26 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/quantity"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/status"
 )
 
-//go:embed page.html rejects.html page.css page.js icon.svg
+//go:embed page.html page.css page.js icon.svg
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": span, "words": words, "zero": zero, "seconds": quantity.Seconds,
-	"percent": percent, "number": number, "unit": unit, "name": name, "folder": folder,
+	"percent": percent, "number": number, "unit": unit, "name": name, "place": place, "folder": folder,
 	"bytes":  func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
 	"memory": func(n int64) string { return strings.ReplaceAll(quantity.BinaryBytes(n), " ", noBreak) },
-}).ParseFS(files, "*.html"))
+}).ParseFS(files, "page.html"))
+
+// place returns where a line is in its source.
+func place(r status.Reason) string {
+	if r.Record {
+		return "offset " + quantity.Grouped(r.Offset) + fold.ElementText(r.Element)
+	}
+	return "line " + quantity.Grouped(r.Line) + fold.ElementText(r.Element)
+}
 
 // span formats a duration in whole seconds, which does not change too fast to read.
 func span(d time.Duration) string { return quantity.Duration(d.Truncate(time.Second)) }
@@ -70,21 +76,10 @@ func unit(quantity string) string {
 // number returns the part of a quantity before the unit, including a space between them.
 func number(quantity string) string { return strings.TrimSuffix(quantity, unit(quantity)) }
 
-// places tells where lines are.
-type places struct{ records func(source string) bool }
-
-// Place returns where a line is in a source.
-func (p places) Place(name string, line, offset int64, element int) string {
-	if p.records != nil && p.records(name) {
-		return "offset " + quantity.Grouped(offset) + fold.ElementText(element)
-	}
-	return "line " + quantity.Grouped(line) + fold.ElementText(element)
-}
-
-// render answers with a page.
-func render(w http.ResponseWriter, name string, data any) {
+func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
+	did := s.Progress.Snapshot()
 	var b bytes.Buffer
-	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+	if err := pages.ExecuteTemplate(&b, "page.html", &page{&did, s.Progress.History(&did)}); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -92,15 +87,9 @@ func render(w http.ResponseWriter, name string, data any) {
 	_, _ = b.WriteTo(w) // an error means that the browser has left
 }
 
-func (s *Site) servePage(w http.ResponseWriter, _ *http.Request) {
-	did := s.Progress.Snapshot()
-	render(w, "page.html", &page{&did, places{s.Records}, s.Progress.History(&did)})
-}
-
 // page has the data and methods for the page's template.
 type page struct {
 	*status.Snapshot
-	places
 	moments []status.Moment // of the charts
 }
 
@@ -207,62 +196,3 @@ func name(s status.Source) string {
 
 // folder returns the part before name.
 func folder(s status.Source) string { return strings.TrimSuffix(s.Source, name(s)) }
-
-const (
-	rejectsShown = 50
-	rejectShown  = 2000 // bytes of each line
-	// rejectsPatience limits the time of the query.
-	rejectsPatience = 5 * time.Second
-)
-
-// rejects is the page of rejected lines.
-type rejects struct {
-	places
-	status.Run
-	Why     string // why there are no lines
-	Lines   []reject
-	Most    int
-	Longest int64
-}
-
-type reject struct {
-	sink.Kept
-	Text string
-	More int64 // bytes that are not shown
-}
-
-// serveRejects answers with the last rejected lines. They contain data and visitors do not log in, so visitors from
-// other machines only get the command that prints them.
-func (s *Site) serveRejects(local bool) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		p := &rejects{places: places{s.Records}, Run: s.Progress.Snapshot().Run, Most: rejectsShown, Longest: rejectShown}
-		switch {
-		case s.LastRejects == nil:
-			p.Why = "The database does not keep them:"
-		case !local:
-			p.Why = "They may contain any data of the feed, so they are shown only if weir listens on the loopback interface, as with --metrics-addr 127.0.0.1:PORT."
-		default:
-			p.Why = s.readRejects(r.Context(), p)
-		}
-		render(w, "rejects.html", p)
-	}
-}
-
-// readRejects adds lines to a page, or returns why it cannot.
-func (s *Site) readRejects(ctx context.Context, p *rejects) (why string) {
-	if !s.rejecting.TryLock() {
-		return "They are being read for somebody else: try again."
-	}
-	defer s.rejecting.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, rejectsPatience)
-	defer cancel()
-	last, err := s.LastRejects(ctx, rejectsShown)
-	if err != nil {
-		return "The database cannot be read now."
-	}
-	for _, k := range last {
-		text := k.Text[:min(len(k.Text), rejectShown)]
-		p.Lines = append(p.Lines, reject{k, strings.ToValidUTF8(string(text), "�"), int64(len(k.Text) - len(text))})
-	}
-	return ""
-}

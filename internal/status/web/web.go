@@ -10,10 +10,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/status"
 )
 
@@ -21,13 +19,6 @@ import (
 type Site struct {
 	Progress *status.Progress
 	Metrics  http.Handler
-	// Records reports whether the offsets of a source count records; nil: they never do.
-	Records func(source string) bool
-	// LastRejects returns the last n rejected lines, the most recent first. nil: the database does not keep them. It is
-	// not called concurrently.
-	LastRejects func(ctx context.Context, n int) ([]sink.Kept, error)
-
-	rejecting sync.Mutex // held while LastRejects is called
 }
 
 // A Listener is the port of a site.
@@ -50,12 +41,6 @@ func Listen(addr string) (*Listener, error) {
 		return nil, fmt.Errorf("the metrics port: %w", err)
 	}
 	return &Listener{l, host}, nil
-}
-
-// local reports whether only this machine can connect.
-func (l *Listener) local() bool {
-	addr, ok := l.Addr().(*net.TCPAddr)
-	return ok && addr.IP.IsLoopback()
 }
 
 // names reports whether a request's Host header names this site: an IP address, localhost, or the host given to
@@ -83,7 +68,7 @@ func (s *Site) Handler(l *Listener) http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	// Browsers load these, so the Host header is checked.
-	for pattern, serve := range map[string]http.HandlerFunc{"GET /{$}": s.servePage, "GET /api/status": s.serveStatus, "GET /rejects": s.serveRejects(l.local())} {
+	for pattern, serve := range map[string]http.HandlerFunc{"GET /{$}": s.servePage, "GET /api/status": s.serveStatus} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if !l.names(r.Host) {
 				http.Error(w, fmt.Sprintf("%q is not a name of this page: open it by an address, such as http://%s/, or bind the name, as in --metrics-addr NAME:PORT", r.Host, l.Addr()), http.StatusForbidden)

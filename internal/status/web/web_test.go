@@ -2,8 +2,6 @@ package web_test
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/status"
 	"github.com/weirsync/weir/internal/status/web"
 	"github.com/weirsync/weir/internal/test/testcheck"
@@ -61,7 +58,7 @@ func TestHandler_NamesThatMayBeForeignAreRefused(t *testing.T) {
 	s := site("t")
 	f := func(addr, host string, code int) {
 		t.Helper()
-		for _, path := range []string{"/", "/api/status", "/rejects"} {
+		for _, path := range []string{"/", "/api/status"} {
 			if w := get(t, s, addr, "GET", host, path); w.Code != code {
 				t.Errorf("%s by %q: %d, want %d", path, host, w.Code, code)
 			}
@@ -78,7 +75,7 @@ func TestHandler_NamesThatMayBeForeignAreRefused(t *testing.T) {
 
 func TestHandler_OnlyReads(t *testing.T) {
 	s := site("t")
-	for _, path := range []string{"/", "/api/status", "/rejects", "/metrics", "/page.js", "/readyz"} {
+	for _, path := range []string{"/", "/api/status", "/metrics", "/page.js", "/readyz"} {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} {
 			if w := get(t, s, loopback, method, "localhost", path); w.Code != 405 {
 				t.Errorf("%s %s: %d, want 405", method, path, w.Code)
@@ -92,7 +89,7 @@ func TestHandler_OnlyReads(t *testing.T) {
 
 func TestHandler_BrowsersLoadNothingFromElsewhere(t *testing.T) {
 	s := site("t")
-	for _, path := range []string{"/", "/api/status", "/rejects", "/page.js", "/page.css", "/icon.svg", "/nothing"} {
+	for _, path := range []string{"/", "/api/status", "/page.js", "/page.css", "/icon.svg", "/nothing"} {
 		w := get(t, s, loopback, "GET", "localhost", path)
 		for name, want := range map[string]string{"Content-Security-Policy": "default-src 'none'; script-src 'self';", "X-Content-Type-Options": "nosniff",
 			"Cross-Origin-Resource-Policy": "same-origin", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"} {
@@ -126,70 +123,10 @@ func TestHandler_NamesAndLinesAreText(t *testing.T) {
 	s.Progress.Open(hostile+"/f", status.File).Locate(1, func() (int64, int64) { return 1, 2 })
 	s.Progress.Open("kafka://c/"+hostile+"/1", status.Partition).Partition(hostile, "1", func() int64 { return 1 }, func() bool { return true })
 	s.Progress.Flushed(status.Flush{Rows: 1, Tables: make([]status.TableCounts, 2)})
-	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) {
-		return []sink.Kept{{Source: hostile, Reason: hostile, Text: []byte(hostile + "\xff\x00</pre>")}}, nil
+	w := get(t, s, loopback, "GET", "localhost", "/")
+	if text := w.Body.String(); w.Code != 200 || strings.Contains(text, "<script>") || strings.Contains(text, "<img") || !strings.Contains(text, "&lt;script&gt;") {
+		t.Errorf("%d\n%s", w.Code, text)
 	}
-	for _, path := range []string{"/", "/rejects"} {
-		w := get(t, s, loopback, "GET", "localhost", path)
-		if text := w.Body.String(); w.Code != 200 || strings.Contains(text, "<script>") || strings.Contains(text, "<img") || !strings.Contains(text, "&lt;script&gt;") {
-			t.Errorf("%s: %d\n%s", path, w.Code, text)
-		}
-	}
-	text := get(t, s, loopback, "GET", "localhost", "/rejects").Body.String()
-	if strings.Count(text, "</pre>") != 1 || strings.Contains(text, "\x00") || strings.Contains(text, "\xff") {
-		t.Errorf("the line is not text:\n%q", text)
-	}
-}
-
-func TestRejects(t *testing.T) {
-	const rejectsAt = "weir rejects --to t.db"
-	s := described(status.Run{RejectsAt: rejectsAt}, "t")
-	f := func(addr string, want ...string) string {
-		t.Helper()
-		w := get(t, s, addr, "GET", "127.0.0.1", "/rejects")
-		for _, text := range want {
-			if !strings.Contains(w.Body.String(), text) {
-				t.Errorf("%q is missing:\n%s", text, w.Body)
-			}
-		}
-		return w.Body.String()
-	}
-	f(loopback, "does not keep them", rejectsAt)
-	var asked int
-	s.LastRejects = func(_ context.Context, n int) ([]sink.Kept, error) {
-		asked = n
-		return []sink.Kept{{Source: "f", Line: 1234, Offset: 5, Reason: "key: missing", Text: []byte(strings.Repeat("x", 9000)), Time: time.Unix(0, 0).UTC()}}, nil
-	}
-	text := f(loopback, "key: missing", "f, line 1,234 ", "1970-01-01 00:00:00 UTC", "and 7.0\u00a0kB more")
-	if n := strings.Count(text, "x"); asked != 50 || n < 2000 || n > 2100 {
-		t.Errorf("asked for %d, and shown %d characters", asked, n)
-	}
-	// Visitors over the network are not logged in.
-	if text := f("0.0.0.0:0", "loopback", rejectsAt); strings.Contains(text, "key: missing") {
-		t.Errorf("the lines are shown to all:\n%s", text)
-	}
-	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) { return nil, errors.New("password=c4nary") }
-	if text := f(loopback, "cannot be read now"); strings.Contains(text, "c4nary") {
-		t.Error("the error is shown")
-	}
-	// One request reads at a time, so visitors cannot keep the database busy.
-	begun, end := make(chan bool), make(chan bool)
-	s.LastRejects = func(context.Context, int) ([]sink.Kept, error) {
-		close(begun)
-		<-end
-		return nil, nil
-	}
-	first := make(chan bool)
-	go func() {
-		defer close(first)
-		get(t, s, loopback, "GET", "localhost", "/rejects")
-	}()
-	<-begun
-	f(loopback, "try again")
-	close(end)
-	<-first
-	s.LastRejects = func(ctx context.Context, _ int) ([]sink.Kept, error) { return nil, nil }
-	f(loopback, "The database keeps none.")
 }
 
 // The page works for a run that has done nothing yet.
@@ -206,6 +143,8 @@ func TestPage_PlacesOfFilesThatHaveEnded(t *testing.T) {
 	first.Close()
 	s.Progress.Open("second.jsonl", status.File)
 	page(t, s, "/", `<span class="dim">first.jsonl, </span>line 3<`)
+	s.Progress.Open("kafka://c/t/0", status.Partition).Reject(&fold.Reject{Place: fold.Place{Line: 3, Offset: 1234}, Reason: feed.BadKey})
+	page(t, s, "/", `<span class="dim">kafka://c/t/0, </span>offset 1,234<`)
 }
 
 // The age of a message from before 1734 exceeds a [time.Duration].
