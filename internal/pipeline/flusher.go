@@ -26,9 +26,8 @@ type flusher struct {
 // laneFlushed is the flusher's state of a lane.
 type laneFlushed struct {
 	refused int64    // messages that the database rejected
-	reads   []int64  // lines that this attempt had read by each of the last flushes, if it cannot read them again
 	pos     position // of the last flush; before the first, where the lane begins
-	safe    int64    // lines of this attempt that the database has
+	safe    int64    // lines of this attempt that the database has; 0 once it was restored
 }
 
 // write writes sets until there are no more. Between them it does what the reader asks for, and
@@ -179,9 +178,6 @@ func (f *flusher) committed(ctx context.Context, s *set, res *sink.Result) error
 		}
 		l.flushed.pos, l.flushed.safe = at.pos, at.pos.read
 		l.progress.Committed(at.pos.read)
-		if l.rereadable() != byThisRun {
-			l.flushed.remember(at.pos.read)
-		}
 	}
 	return f.release(ctx, s.ended)
 }

@@ -104,7 +104,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 		}
 	case errors.As(err, &behind):
 		for _, l := range a.lanes {
-			l.noteRestored(behind)
+			l.flushed.safe = 0 // how much it still has is not known
 		}
 	case !errors.As(err, &unlogged) && !errors.As(err, &changed):
 		return nil, err
@@ -135,7 +135,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 func (a *attempt) unfinished(err error) error {
 	failed, ok := errors.AsType[*sink.Error](err)
 	unanswered := ok && (failed.Class == sink.Unknown || failed.Reason == "connection") // the commit's answer may have been lost
-	behind, restored := errors.AsType[sink.BehindError](err)
+	restored := errors.As(err, new(sink.BehindError))
 	for _, l := range a.lanes {
 		if l.reading.ended && l.flushed.safe == l.reading.read {
 			continue
@@ -144,7 +144,7 @@ func (a *attempt) unfinished(err error) error {
 		s.Lost = l.lost()
 		a.p.Stopped(s)
 		perhaps := ""
-		if unanswered || restored && l.name != behind.Lane {
+		if unanswered || restored {
 			perhaps = "perhaps "
 		}
 		if s.Lost > 0 {

@@ -265,26 +265,6 @@ func (l *lane) lost() int64 {
 	return l.reading.read + l.left.Load() - l.flushed.safe
 }
 
-// rememberedFlushes is how many flushes are remembered at least. If the database is restored to before them, all lines
-// count as lost.
-const rememberedFlushes = 1000
-
-func (f *laneFlushed) remember(read int64) {
-	if f.reads = append(f.reads, read); len(f.reads) == 2*rememberedFlushes {
-		f.reads = append(f.reads[:0], f.reads[rememberedFlushes:]...)
-	}
-}
-
-// noteRestored finds out what the database still has of a lane after it was restored to an earlier state. Of lanes that
-// the error does not name, that is not known.
-func (l *lane) noteRestored(err sink.BehindError) {
-	f := &l.flushed
-	f.safe = 0
-	if n := len(f.reads) - int(err.Want-err.Found); l.name == err.Lane && n > 0 {
-		f.safe = f.reads[n-1]
-	}
-}
-
 // kindOf returns how a source is read, for the status page.
 func kindOf(t source.Type, follow bool) status.Kind {
 	switch {
