@@ -64,6 +64,9 @@ func castTo(x raw, t cast.Type, textTypes bool) (raw, bool) {
 			return text(map[string]string{"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}[word]), true
 		}
 	}
+	if v.Text == "9223372036854775807" && t.IsTime() && t.Kind != cast.Date && t.Kind != cast.DateDays { // Debezium's
+		return text("infinity"), true
+	}
 	n, isNumber := rational(v.Text)
 	isNumber = isNumber && v.Kind != Bool
 	switch t.Kind {
