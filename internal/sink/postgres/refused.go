@@ -129,9 +129,7 @@ func (c *pieces) columnOf(e *pgconn.PgError) string {
 	if e.ColumnName != "" || e.ConstraintName != "" && e.TableName != "" {
 		return ""
 	}
-	c.next()
-	first := c.script.add("SAVEPOINT weir") + 1
-	var names []string
+	var names, checks []string
 	for _, p := range c.parts {
 		if p.plan == nil {
 			continue
@@ -141,18 +139,30 @@ func (c *pieces) columnOf(e *pgconn.PgError) string {
 				of := &p.plan.table.Columns[u.at]
 				if raw := p.plan.batch.Value(r, u.from); raw != nil && raw[0] != 'n' && !u.merge.Computes() {
 					value := feed.AppendString(nil, string(new(valueText).of(raw, of.Type)))
-					c.script.add("SELECT FROM json_to_record(%s) r (%s %s)", quote(fmt.Sprintf("{%s: %s}", feed.AppendString(nil, of.Name), value)), ident(of.Name), of.Decl)
+					object := quote(fmt.Sprintf("{%s: %s}", feed.AppendString(nil, of.Name), value))
 					names = append(names, of.Name)
+					checks = append(checks, fmt.Sprintf("SELECT FROM json_to_record(%s) r (%s %s)", object, ident(of.Name), of.Decl))
 				}
 			}
 		}
 	}
-	_, err := c.d.run(c.ctx, c.script)
-	c.first = []string{"ROLLBACK TO weir", "RELEASE weir"}
-	if found := pgError(err); found == nil || found.Code != e.Code || found.Message != e.Message || c.script.done < first {
-		return ""
+	for i := 0; i < len(checks); i++ { // another value may fail too, before this one
+		c.next()
+		first := c.script.add("SAVEPOINT weir") + 1
+		for _, check := range checks[i:] {
+			c.script.add("%s", check)
+		}
+		_, err := c.d.run(c.ctx, c.script)
+		c.first = []string{"ROLLBACK TO weir", "RELEASE weir"}
+		found := pgError(err)
+		if found == nil || c.script.done < first {
+			break
+		}
+		if i += c.script.done - first; found.Code == e.Code && found.Message == e.Message {
+			return fmt.Sprintf("column %q: ", names[i])
+		}
 	}
-	return fmt.Sprintf("column %q: ", names[c.script.done-first])
+	return ""
 }
 
 // words returns the database's own message for a refusal, on one line.
