@@ -70,9 +70,14 @@ func (a *attempt) read(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if src != nil {
-		defer func() { err = errors.Join(err, src.Close()) }()
-	}
+	defer func() { // what was read is committed, or never will be
+		if src == nil {
+			return
+		}
+		if closing := src.Close(); closing != nil && !errors.Is(err, closing) { // otherwise it has ended reading
+			err = errors.Join(err, closing)
+		}
+	}()
 	a.known = len(names)
 	starts, err := a.admitAll(ctx, names)
 	if err != nil {
@@ -88,8 +93,18 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		}
 		r.housekeeper.leads = member.Leads
 	}
+	if src == nil {
+		names = names[:0]
+		for i := range starts {
+			names = append(names, starts[i].name)
+		}
+		if src, err = r.cfg.Kind.Open(ctx, names, a.sourceOptions()); err != nil {
+			return err
+		}
+		src = a.spooled(src, starts)
+	}
 	p := a.newPipeline(starts)
-	err = p.run(ctx, starts, src)
+	err = p.run(ctx, src)
 	a.lanes = p.opener.lanes
 	for _, l := range a.lanes {
 		if err == nil && ctx.Err() != nil && p.reader.builder.open[l] {
@@ -102,7 +117,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 			l.progress.Drop()
 		}
 	}
-	return p.opener.close(err)
+	return err
 }
 
 // A pipeline holds the goroutines of an attempt.
@@ -123,7 +138,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 		free <- s
 	}
 	a.claimer = &claimer{run: r, check: a.check, fences: &a.history.fences, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
-	p.opener = &opener{run: r, options: a.sourceOptions(), claimer: a.claimer, scans: p.scans, unread: a.unread, spooled: a.spooled(starts)}
+	p.opener = &opener{run: r, claimer: a.claimer, scans: p.scans, unread: a.unread}
 	f := &batchBuilder{full: full, free: free, limits: limitsOf(c, r.dryRun), tables: a.tables, settings: &a.settings, open: map[*lane]bool{}}
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.check.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
@@ -134,8 +149,8 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 	return p
 }
 
-// run reads the sources. src is the source of all of them if it is already open, else nil.
-func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) error {
+// run reads the sources.
+func (p *pipeline) run(ctx context.Context, src source.Source) error {
 	// When reading is stopped, what was read is still folded and written. Flushing ends early only with an error, such
 	// as an unavailable database, which ends folding and reading too.
 	g, flushing := errgroup.WithContext(context.WithoutCancel(ctx))
@@ -146,7 +161,7 @@ func (p *pipeline) run(ctx context.Context, starts []start, src source.Source) e
 	defer context.AfterFunc(ctx, stop)()
 	g.Go(func() error { return p.flusher.write(flushing) })
 	g.Go(func() error {
-		p.scans.run(func() error { return p.opener.open(reading, folding, starts, src) })
+		p.scans.run(func() error { return p.opener.read(reading, folding, src) })
 		return nil
 	})
 	g.Go(func() error {

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -61,37 +60,14 @@ const maxLanes = 1000
 // An opener claims the lanes that the sources open, and puts their lines into the pool.
 type opener struct {
 	*run
-	options source.Options
 	claimer *claimer
 	scans   *scanPool
 	unread  *unreadFiles
-	spooled func(source.Source) source.Source // keeps the lines of the only source on disk; nil: not wanted
-	spool   source.Source                     // what spooled returned, open until everything is committed
-	lanes   []*lane                           // opened so far
+	lanes   []*lane // opened so far
 }
 
-// open reads the sources to their ends. When reading ends, lines read before are still put into the pool; when folding
-// ends, nothing is. src is the source of all of them if it is already open, else nil.
-func (o *opener) open(reading, folding context.Context, starts []start, src source.Source) (err error) {
-	if src != nil {
-		return o.read(reading, folding, src)
-	}
-	names := make([]string, len(starts))
-	for i := range starts {
-		names[i] = starts[i].name
-	}
-	if src, err = o.cfg.Kind.Open(reading, names, o.options); err != nil {
-		return err
-	}
-	if o.spooled != nil {
-		o.spool = o.spooled(src)
-		return o.read(reading, folding, o.spool)
-	}
-	defer func() { err = errors.Join(err, src.Close()) }()
-	return o.read(reading, folding, src)
-}
-
-// read puts the events of a source into the pool, until an error or its end.
+// read puts the events of a source into the pool, until an error or its end. When reading ends, lines read before are
+// still put into the pool; when folding ends, nothing is.
 func (o *opener) read(reading, folding context.Context, src source.Source) error {
 	defer context.AfterFunc(reading, src.Stop)()
 	lanes := map[string]*lane{} // open lanes
@@ -293,15 +269,4 @@ func (o *opener) logStart(l *lane) {
 	if l.begun.Addr != nil {
 		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, l.begun.Addr))
 	}
-}
-
-// close closes what stays open until everything is committed. err may be the error that ended reading.
-func (o *opener) close(err error) error {
-	if o.spool == nil {
-		return err
-	}
-	if failed := o.spool.Close(); failed != nil && !errors.Is(err, failed) {
-		return errors.Join(err, failed)
-	}
-	return err
 }

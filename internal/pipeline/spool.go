@@ -10,24 +10,20 @@ import (
 	"github.com/weirsync/weir/internal/status"
 )
 
-// spooled returns a function that keeps the lines of the attempt's only source on disk, or nil if that is not wanted.
-func (a *attempt) spooled(starts []start) func(source.Source) source.Source {
+// spooled returns a source that keeps the lines of the attempt's only source on disk, if that is wanted.
+func (a *attempt) spooled(src source.Source, starts []start) source.Source {
 	r, c := a.run, a.cfg
 	if c.Spool.Dir == "" && c.Spool.Capture == "" || len(starts) == 0 {
-		return nil
+		return src
 	}
 	s := &starts[0]
-	return func(src source.Source) source.Source {
-		return spool.Keep(src, spool.Config{
-			Folders: c.Spool, Period: cmp.Or(c.BatchPeriod, livePeriod), Pool: r.pool,
-			Job: c.Job, Source: s.name, Seq: s.cp.Seq,
-			FromStart: c.Restart.FromStart && !a.check.hasBegun(s), Repeats: c.Feed.resumes(s.kind), LastResume: r.lastResume(),
-			Log: c.Log.With("source", s.name), Gauge: r.p.SetSpool, Paused: func(why spool.Pause) { r.p.Pause(pauses[why]) },
-		})
-	}
+	return spool.Keep(src, spool.Config{
+		Folders: c.Spool, Period: cmp.Or(c.BatchPeriod, livePeriod), Pool: r.pool,
+		Job: c.Job, Source: s.name, Seq: s.cp.Seq,
+		FromStart: c.Restart.FromStart && !a.check.hasBegun(s), Repeats: c.Feed.resumes(s.kind), LastResume: r.lastResume(),
+		Log: c.Log.With("source", s.name), Gauge: r.p.SetSpool, Paused: func(why spool.Pause) { r.p.Pause(status.Cause(why)) },
+	})
 }
-
-var pauses = map[spool.Pause]status.Cause{spool.Full: status.SpoolFull, spool.DiskFull: status.SpoolDiskFull, spool.CaptureDiskFull: status.CaptureDiskFull}
 
 // lastResume returns a function that finds the last resume value in lines, or ""; nil if no field has one. It is for one
 // goroutine at a time.

@@ -46,15 +46,15 @@ type Config struct {
 	Paused func(Pause)
 }
 
-// A Pause is why reading is paused.
-type Pause int
+// A Pause is why reading is paused, as the status names it.
+type Pause string
 
 // The reasons.
 const (
-	Reading         Pause = iota // not paused
-	Full                         // the log has reached its limit
-	DiskFull                     // the log's disk is full
-	CaptureDiskFull              // the captures' disk is full
+	Reading         Pause = ""                  // not paused
+	Full            Pause = "spool_full"        // the log has reached its limit
+	DiskFull        Pause = "spool_disk_full"   // the log's disk is full
+	CaptureDiskFull Pause = "capture_disk_full" // the captures' disk is full
 )
 
 // A Keeper is a source that keeps the lines of another one, which has one lane, in a log on disk. If there is a folder

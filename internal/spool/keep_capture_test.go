@@ -98,7 +98,7 @@ func TestCapture_StopsOnAFullDisk(t *testing.T) {
 		for text := range s.said {
 			said = append(said, text)
 		}
-		want := []string{fmt.Sprint("pause ", int(CaptureDiskFull)), "stopped while the capture's disk was full: 2 lines that were read last are lost", fmt.Sprint("pause ", int(Reading))}
+		want := []string{"pause capture_disk_full", "stopped while the capture's disk was full: 2 lines that were read last are lost", "pause "}
 		slices.Sort(said)
 		slices.Sort(want)
 		if !slices.Equal(said, want) {

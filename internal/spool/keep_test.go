@@ -117,7 +117,7 @@ func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	s := &queued{T: t, feed: newFeed(), disk: &slowDisk{}, said: make(chan string, 1000)}
 	c.Job, c.Source, c.Pool, c.Gauge, c.Period = "job", "feed", s.feed.pool, s.level.Store, time.Second
 	c.Log = logtest.To(func(text string) { s.said <- text })
-	c.Paused = func(why Pause) { s.said <- fmt.Sprint("pause ", int(why)) }
+	c.Paused = func(why Pause) { s.said <- "pause " + string(why) }
 	opened, err := s.feed.Next(t.Context())
 	testcheck.NoError(t, err)
 	if c.Capture == "" {
@@ -241,7 +241,7 @@ func TestSpool_CommitMakesRoomAtOnce(t *testing.T) {
 		close(s.feed.blocks)
 		begun := time.Now()
 		time.Sleep(10 * time.Second)
-		if w := <-s.said; !strings.Contains(w, "pause 1") || len(s.said) > 0 {
+		if w := <-s.said; !strings.Contains(w, "pause spool_full") || len(s.said) > 0 {
 			t.Error(w)
 		}
 		s.committed(last.CursorAfter(len(line)))
@@ -249,7 +249,7 @@ func TestSpool_CommitMakesRoomAtOnce(t *testing.T) {
 		if took := time.Since(begun); took != 10*time.Second {
 			t.Errorf("after the commit it took %v", took-10*time.Second)
 		}
-		if w := <-s.said; w != "pause 0" {
+		if w := <-s.said; w != "pause " {
 			t.Error(w)
 		}
 		s.end()
