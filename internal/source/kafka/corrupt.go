@@ -18,16 +18,7 @@ const (
 	// A batch may decompress to at most 1/batchShare of the buffer, but always to a few of the longest messages.
 	batchShare = 2
 	batchLines = 4
-	// maxDoubts is how often an unreadable batch is fetched again before it counts as damaged.
-	maxDoubts = 3
 )
-
-// A doubt records why a lane's next batch could not be read, and how often.
-type doubt struct {
-	err    error // nil: it could be read, or was not fetched again yet
-	offset int64 // of the batch that could not be read last
-	times  int
-}
 
 // maxBatch returns how large a batch may be after decompression, in bytes, and the setting that limits it.
 func maxBatch(o *source.Options) (most int, limit string) {
@@ -49,32 +40,17 @@ func isUnreadable(err error) bool {
 // unreadable returns a lane whose next batch could not be read, or nil.
 func (f *fetcher) unreadable() *lane {
 	for _, l := range f.lanes {
-		if l.doubt.err != nil {
+		if l.damage != nil {
 			return l
 		}
 	}
 	return nil
 }
 
-// fetchAgain refetches the unreadable batch: it may have been damaged in transit. If it is still unreadable, the error
-// gives its offset and the offset of the next one.
-func (f *fetcher) fetchAgain(ctx context.Context, l *lane) error {
-	d, why := &l.doubt, l.doubt.err
-	d.err = nil
-	if d.offset != l.at.Offset {
-		d.offset, d.times = l.at.Offset, 0
-	}
-	if d.times++; d.times > maxDoubts || errors.As(why, new(*kgo.ErrDecompressTooLarge)) {
-		return f.damaged(ctx, l, why)
-	}
-	f.cfg.common.Log.Warn(fmt.Sprintf("%s at offset %d: %v; fetching it again", l.name, l.at.Offset, why))
-	f.consumer.SetOffsets(map[string]map[int32]kgo.EpochOffset{l.topic: {l.number: {Epoch: l.at.Epoch, Offset: l.at.Offset}}})
-	return nil
-}
-
 // damaged returns the error for a lane whose next batch cannot be read.
-func (f *fetcher) damaged(ctx context.Context, l *lane, why error) error {
+func (f *fetcher) damaged(ctx context.Context, l *lane) error {
 	var next int64
+	why := l.damage
 	var doubt error
 	if large := (*kgo.ErrDecompressTooLarge)(nil); errors.As(why, &large) {
 		most, limit := maxBatch(&f.cfg.common)

@@ -136,7 +136,7 @@ func (f *fetcher) failed(ctx context.Context, l *lane, err error) error {
 	case l == nil:
 		return fmt.Errorf("reading from Kafka: %w", err)
 	case isUnreadable(err):
-		l.doubt.err = err
+		l.damage = err
 		return nil
 	case errors.As(err, &lost):
 		return fmt.Errorf("%s lost its records from offset %d to %d, which were read: --restart reread reads it again", l.name, lost.ResetTo, lost.ConsumedTo-1)

@@ -167,7 +167,7 @@ func (s *Source) step(ctx context.Context) (e source.Event, err error) {
 		return s.take(), nil
 	}
 	if l := f.unreadable(); l != nil {
-		return e, f.fetchAgain(ctx, l)
+		return e, f.damaged(ctx, l)
 	}
 	return e, f.poll(ctx, polling)
 }
@@ -296,7 +296,7 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (none so
 	if err := s.catalog.check(ctx, l, at); err != nil {
 		return none, err
 	}
-	l.at = at
+	l.at, l.damage = at, nil
 	l.committed.Store(at.Offset)
 	l.owned.Store(true)
 	if l.isAtEnd() {

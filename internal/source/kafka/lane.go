@@ -19,9 +19,9 @@ type lane struct {
 	start, end int64 // as last reported by the brokers
 	until      int64 // the offset at which reading ends; -1: never
 
-	ended bool   // it was read up to until
-	at    cursor // the next record that Next has not returned
-	doubt doubt
+	ended  bool   // it was read up to until
+	at     cursor // the next record that Next has not returned
+	damage error  // why its next batch could not be read; nil: it could
 	progress
 }
 
