@@ -35,7 +35,7 @@ func (o *replayOptions) flags(f *pflag.FlagSet, sp *settings.Spec) {
 	f.StringVar(&o.rate, "rate", "", "send lines at this `RATE`, such as 150/s, instead of the recorded pace")
 	sp.AddFlags(f, "config")
 	f.Lookup("config").Usage += "; replay takes feed, time_field and resume_field"
-	f.BoolVar(&o.Loop, "loop", false, "start again at the end, with the time field moved forward")
+	f.BoolVar(&o.Loop, "loop", false, "start again at the end")
 	f.BoolVar(&o.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
 	addDuration(f, &o.DropAfter, "drop-after", "never", "close each connection after this time, within a line")
 	inGroup(f, "Feeds", func(f *pflag.FlagSet) {

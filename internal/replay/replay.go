@@ -30,8 +30,7 @@ type Config struct {
 	TimeField string
 	Speed     float64 // 1: as recorded; +Inf: as fast as possible
 	Rate      float64 // lines per second, instead of the recorded pace; 0: recorded pace
-	// Loop starts over at the end, with TimeField advanced by the time span of the files.
-	Loop bool
+	Loop      bool    // start again at the end
 
 	// Stamp sets each line's TimeField to the time when it is sent.
 	Stamp bool
@@ -59,10 +58,11 @@ type player struct {
 	resume string // skip lines before this value
 
 	limit  *rate.Limiter // lines per second, if Rate is set
-	start  time.Time     // when the pace began
-	first  float64       // time of the first line sent, in seconds
-	shift  float64       // added to each time; grows with each loop
+	start  time.Time     // when the first line was sent
+	first  float64       // time of the first line of this loop, in seconds
+	begun  time.Time     // when that was sent
 	prev   float64       // time of the last line sent
+	timed  bool          // a line had a time
 	warned map[string]bool
 	lines  int64     // lines sent
 	last   string    // resume value sent last
@@ -87,48 +87,25 @@ func Play(ctx context.Context, c Config, out flusher, resume string) error {
 		p.limit = rate.NewLimiter(rate.Limit(c.Rate), int(min(max(1, c.Rate*catchUp), math.MaxInt32)))
 	}
 	for {
-		first, last, err := p.once(ctx)
+		for _, file := range c.Files {
+			if err := p.file(ctx, file); err != nil {
+				return err
+			}
+		}
 		switch {
-		case err != nil:
-			return err
-		case c.TimeField != "" && math.IsNaN(first) && p.lines > 0:
+		case c.TimeField != "" && !p.timed && p.lines > 0:
 			return errors.Join(fmt.Errorf("no line has a time in the field %q (--time-field): they were sent without waiting", c.TimeField), out.Flush())
-		}
-		if !c.Loop {
+		case !c.Loop:
 			return out.Flush()
+		case p.lines == 0:
+			return errors.New("the files have no lines to send in a loop")
 		}
-		loops, span := 1.0, last-first+1
-		if math.IsNaN(span) {
-			span = 0
-		}
-		if p.lines == 0 { // with values that advance, the resume value may come in a later loop
-			loops = math.Ceil((feed.Seconds(p.resume) - last) / span)
-			if p.ResumeField != p.TimeField || !(loops > 0) || math.IsInf(loops, 0) || p.shift > 0 {
-				return errors.New("the files have no lines to send in a loop")
-			}
-		}
-		p.shift += loops * span
+		p.first, p.prev = math.NaN(), math.NaN()
 	}
 }
 
-// once sends the files, and returns the first and the last time that it found in their lines.
-func (p *player) once(ctx context.Context) (from, to float64, err error) {
-	from, to = math.NaN(), math.NaN()
-	for _, file := range p.Files {
-		err := p.file(ctx, file, func(at float64) {
-			if math.IsNaN(from) {
-				from = at
-			}
-			to = at
-		})
-		if err != nil {
-			return 0, 0, err
-		}
-	}
-	return from, to, nil
-}
-
-func (p *player) file(ctx context.Context, path string, timed func(float64)) (err error) {
+// file sends the lines of a file.
+func (p *player) file(ctx context.Context, path string) (err error) {
 	s, err := file.Open(ctx, path, source.Options{}, file.Options{}, "")
 	if err != nil {
 		return err
@@ -144,7 +121,7 @@ func (p *player) file(ctx context.Context, path string, timed func(float64)) (er
 		for data := b.Data; len(data) > 0 && b.Oversize == 0; {
 			var line []byte
 			line, data, _ = bytes.Cut(data, []byte{'\n'})
-			if err := p.line(ctx, line, timed); err != nil {
+			if err := p.line(ctx, line); err != nil {
 				return err
 			}
 		}
@@ -153,7 +130,7 @@ func (p *player) file(ctx context.Context, path string, timed func(float64)) (er
 }
 
 // line sends one line when it is due.
-func (p *player) line(ctx context.Context, line []byte, timed func(float64)) error {
+func (p *player) line(ctx context.Context, line []byte) error {
 	fields, err := p.scan.Scan(line)
 	if err != nil {
 		fields = nil // send it unchanged
@@ -170,11 +147,8 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 		if t := feed.Seconds(text); name == p.TimeField && math.Abs(t) > maxTime {
 			p.warn("sent at once: the field %q is %s, which are not seconds since 1970", name, text)
 		} else if name == p.TimeField && !math.IsNaN(t) {
-			timed(t)
-			at, timeField, timeText = t+p.shift, i, text
-			if p.shift != 0 {
-				text = stamp(text, at)
-			}
+			p.timed = true
+			at, timeField, timeText = t, i, text
 		}
 		if name == p.ResumeField {
 			if p.resume != "" && feed.Older([]byte(text), []byte(p.resume)) {
@@ -190,14 +164,10 @@ func (p *player) line(ctx context.Context, line []byte, timed func(float64)) err
 	if err := p.pace(ctx, at, line); err != nil {
 		return err
 	}
-	if p.Stamp {
-		at = float64(time.Now().UnixNano()) / 1e9
-	}
 	p.lines++
-	switch p.buf = p.buf[:0]; {
-	case timeField >= 0 && (p.Stamp || p.shift != 0):
-		p.buf = withTime(p.buf, line, timeField, stamp(timeText, at))
-	default:
+	if p.buf = p.buf[:0]; timeField >= 0 && p.Stamp {
+		p.buf = withTime(p.buf, line, timeField, stamp(timeText, float64(time.Now().UnixNano())/1e9))
+	} else {
 		p.buf = append(p.buf, line...)
 	}
 	_, err = p.out.Write(append(p.buf, '\n'))
@@ -244,13 +214,13 @@ func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 		due = now.Add(p.limit.ReserveN(now, 1).DelayFrom(now))
 	case p.TimeField != "" && !math.IsNaN(at) && !math.IsInf(p.Speed, 1):
 		if math.IsNaN(p.first) {
-			p.first = at
+			p.first, p.begun = at, time.Now()
 		}
 		if at < p.prev {
 			p.warn("sent at once: a line whose field %q is before that of the line before it, by %v s", p.TimeField, p.prev-at)
 		}
 		p.prev = at
-		due = due.Add(time.Duration(min((at-p.first)/p.Speed*float64(time.Second), math.MaxInt64/2)))
+		due = p.begun.Add(time.Duration(min((at-p.first)/p.Speed*float64(time.Second), math.MaxInt64/2)))
 	}
 	for {
 		if err := ctx.Err(); err != nil {

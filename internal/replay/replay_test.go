@@ -39,15 +39,12 @@ func (s *some) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// TestPlay_LoopResumes: a client resumes where it was, in whichever loop.
+// TestPlay_LoopResumes: a client resumes where it was, and then gets all lines again.
 func TestPlay_LoopResumes(t *testing.T) {
 	file := feed(t, `{"pitr":"100","id":1}`+"\n"+`{"pitr":"101","id":2}`+"\n")
 	for resume, want := range map[string]string{
-		"":      `{"pitr":"100","id":1} {"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2} {"pitr":"104","id":1}`,
-		"101":   `{"pitr":"101","id":2} {"pitr":"102","id":1} {"pitr":"103","id":2}`,
-		"102":   `{"pitr":"102","id":1} {"pitr":"103","id":2}`,
-		"105":   `{"pitr":"105","id":2} {"pitr":"106","id":1}`,
-		"90001": `{"pitr":"90001","id":2} {"pitr":"90002","id":1}`,
+		"":    `{"pitr":"100","id":1} {"pitr":"101","id":2} {"pitr":"100","id":1} {"pitr":"101","id":2}`,
+		"101": `{"pitr":"101","id":2} {"pitr":"100","id":1} {"pitr":"101","id":2}`,
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		out := &some{most: 200, stop: stop}
@@ -56,28 +53,37 @@ func TestPlay_LoopResumes(t *testing.T) {
 		if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasPrefix(got, want) {
 			t.Errorf("from %q: %v\n%s, want\n%s", resume, err, got, want)
 		}
-		c.TimeField, c.Rate = "", 1e9
-		if resume > "101" { // values that do not change never reach it
-			if err := replay.Play(t.Context(), c, out, resume); err == nil || !strings.Contains(err.Error(), "no lines to send") {
-				t.Errorf("without times, from %q: %v", resume, err)
-			}
+		if err := replay.Play(t.Context(), c, out, "102"); err == nil || !strings.Contains(err.Error(), "no lines to send") {
+			t.Errorf("from a value that no line has: %v", err)
 		}
 	}
 }
 
-// TestPlay_ShiftsOnlyTheTime: everything around a time, and nested fields with its name, are unchanged.
-func TestPlay_ShiftsOnlyTheTime(t *testing.T) {
-	line := ` {"a":{"t":1,"b":[{"t":2},"\"}"]}, "t" : "2020-01-01T00:00:0%sZ" ,"c":[1]} `
-	file := feed(t, strings.Replace(line, "%s", "0", 1)+"\n")
-	ctx, stop := context.WithCancel(t.Context())
-	out := &some{most: len(line), stop: stop}
-	err := replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", ResumeField: "t", Speed: math.Inf(1), Loop: true}, out, "")
-	sent := strings.Split(out.String(), "\n")
-	for i, second := range []string{"0", "1"} {
-		if want := strings.Replace(line, "%s", second, 1); i >= len(sent) || sent[i] != want {
-			t.Fatalf("%v: %q, want %q at %d", err, sent, want, i)
+// TestPlay_LoopKeepsThePace: each loop is sent at the recorded pace.
+func TestPlay_LoopKeepsThePace(t *testing.T) {
+	file := feed(t, `{"t":100}`+"\n"+`{"t":130}`+"\n")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		begun, out := time.Now(), &some{most: 5 * len(`{"t":100}`+"\n"), stop: stop}
+		err := replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", Speed: 1, Loop: true}, out, "")
+		if took := time.Since(begun); took != 90*time.Second || out.Len() != 6*len(`{"t":100}`+"\n") {
+			t.Errorf("%v: %q after %v", err, out, took)
 		}
-	}
+	})
+}
+
+// TestPlay_StampsOnlyTheTime: everything around a time, and nested fields with its name, are unchanged.
+func TestPlay_StampsOnlyTheTime(t *testing.T) {
+	line := ` {"a":{"t":1,"b":[{"t":2},"\"}"]}, "t" : "%s-01-01T00:00:00Z" ,"c":[1]} ` + "\n"
+	file := feed(t, strings.Replace(line, "%s", "2020", 1))
+	synctest.Test(t, func(t *testing.T) { // whose time begins in 2000
+		ctx, stop := context.WithCancel(t.Context())
+		out := &some{most: len(line), stop: stop}
+		err := replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", Speed: math.Inf(1), Stamp: true}, out, "")
+		if want := strings.Replace(line, "%s", "2000", 1); err != nil || out.String() != want {
+			t.Errorf("%v: %q, want %q", err, out, want)
+		}
+	})
 }
 
 // TestPlay_KeepalivesAreJSON: whatever the resume field's name and value contain.
