@@ -130,7 +130,7 @@ func (f *batchBuilder) handOver(flushing context.Context) error {
 		f.rebuild = rebuildDone
 		for l := range f.open {
 			if l.reading.seq == l.cp.Seq {
-				l.reading.seq = 0
+				l.cp.Seq, l.reading.seq = 0, 0
 			}
 		}
 	}

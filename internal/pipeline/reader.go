@@ -204,11 +204,11 @@ func (e *event) panicked(folded int64, err error) error {
 // beginLane begins to read an opened lane.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.builder.open[l] = true
+	if rd.builder.rebuild == rebuildDone && l.cp.Run != rd.id { // its checkpoint was read before the tables were emptied
+		l.cp.Seq = 0
+	}
 	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected}}
 	r := &l.reading
-	if rd.builder.rebuild == rebuildDone && l.cp.Run != rd.id { // its checkpoint was read before the tables were emptied
-		r.seq = 0
-	}
 	r.pos = l.begin
 	r.begin(r.pos.line)
 	r.feed = feedState{feedMark: r.pos.mark.Feed, opening: !l.isSpooled()}
