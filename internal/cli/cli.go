@@ -88,14 +88,14 @@ func stderrWidth() int {
 	return 80
 }
 
-// stdoutWidth returns the width in columns of the terminal at stdout, or otherwise if stdout is not a terminal.
-func (e *env) stdoutWidth(otherwise int) int {
+// stdoutWidth returns the width in columns of the terminal at stdout.
+func (e *env) stdoutWidth() int {
 	if e.stdout == os.Stdout && e.terminal(int(os.Stdout.Fd())) {
 		if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
 			return columns
 		}
 	}
-	return otherwise
+	return 80
 }
 
 // untilSignal returns a context that the first signal ends. The second signal ends the program. A signal right after
@@ -273,7 +273,7 @@ func noCommand(c *cobra.Command, args []string) error {
 }
 
 // prepare prepares a command and its subcommands: wrong arguments become usage errors, and the shell completes flag
-// values. An error suggests --to if an argument looks like a database.
+// values.
 func prepare(c *cobra.Command) {
 	completeValues(c)
 	for _, sub := range c.Commands() {
@@ -288,11 +288,7 @@ func prepare(c *cobra.Command) {
 			case len(args) == 0:
 				return usagef("arguments are missing: %s", c.UseLine())
 			}
-			meant := ""
-			if to := c.Flags().Lookup("to"); to != nil && !to.Changed {
-				meant = settings.MeantForTo(args)
-			}
-			return usagef("wrong arguments %q: %s%s", settings.Redacted(strings.Join(args, " ")), c.UseLine(), meant)
+			return usagef("wrong arguments %q: %s", settings.Redacted(strings.Join(args, " ")), c.UseLine())
 		}
 	}
 }

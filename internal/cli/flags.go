@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/settings"
 )
 
@@ -109,7 +108,7 @@ func writeFlag(b *strings.Builder, fl *pflag.Flag, columns int) {
 
 // useFlagGroups shows the flags by group in the help of a command and its subcommands.
 func (e *env) useFlagGroups(root *cobra.Command) {
-	cobra.AddTemplateFunc("flagUsages", func(f *pflag.FlagSet) string { return flagUsages(f, e.stdoutWidth(80)) })
+	cobra.AddTemplateFunc("flagUsages", func(f *pflag.FlagSet) string { return flagUsages(f, e.stdoutWidth()) })
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages |", "{{flagUsages .LocalFlags |", 1))
 }
 
@@ -135,23 +134,9 @@ func completeValues(c *cobra.Command) {
 		}
 		switch {
 		case words != nil:
-		case fl.Name == "merge":
-			_ = c.RegisterFlagCompletionFunc(fl.Name, completeFunctions) // the flag exists
-			return
 		case fl.Value.Type() == "bool" || slices.Contains(fileFlags, fl.Name):
 			return
 		}
 		_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(words, directive)) // the flag exists
 	})
-}
-
-// completeFunctions completes the last item in a list of COLUMN=FUNCTION.
-func completeFunctions(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	var words []string
-	if at := strings.LastIndexAny(typed, "=,"); at >= 0 && typed[at] == '=' {
-		for _, name := range merge.Names() {
-			words = append(words, typed[:at+1]+name)
-		}
-	}
-	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

@@ -51,36 +51,14 @@ func (h *textHandler) Handle(_ context.Context, r slog.Record) error {
 // hintField is the field of an error with the way out.
 const hintField = "hint"
 
-// plainField is the field with the message of a JSON log: a sentence without the numbers, which are fields there.
-const plainField = "plain"
-
-// A jsonHandler writes messages for programs.
-type jsonHandler struct{ slog.Handler }
-
-func (h jsonHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return jsonHandler{h.Handler.WithAttrs(attrs)}
-}
-
-func (h jsonHandler) Handle(ctx context.Context, r slog.Record) error {
-	plain := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == plainField {
-			plain.Message = a.Value.String()
-		} else {
-			plain.AddAttrs(a)
-		}
-		return true
-	})
-	return h.Handler.Handle(ctx, plain)
-}
-
+// newJSONHandler returns a handler that writes messages for programs.
 func newJSONHandler(w io.Writer, level slog.Leveler) slog.Handler {
-	return jsonHandler{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindString {
 			a.Value = slog.StringValue(printable(a.Value.String()))
 		}
 		return a
-	}})}
+	}})
 }
 
 // Level is the least level of what is logged, where no other is asked for.

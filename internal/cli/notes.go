@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/status"
 )
-
-// shownUnmet is the maximum number of fields that are named.
-const shownUnmet = 10
 
 // noteText says what was not stored as it came. warn is true if that is probably a mistake.
 func noteText(n *status.NoteText, plan *settings.Plan) (text string, warn bool) {
@@ -32,20 +28,8 @@ func notesTo(say func(text string, warn bool), did *status.Snapshot, plan *setti
 	for _, n := range did.NoteTexts() {
 		say(noteText(&n, plan))
 	}
-	var absent []string
-	for i, u := range did.Unmet {
-		if i == shownUnmet {
-			absent = append(absent, fmt.Sprintf("and %d more", len(did.Unmet)-i))
-			break
-		}
-		if u.Meant != "" { // it is probably mistyped
-			say("no message had the field "+u.String(), true)
-		} else { // it may just be missing from the input of this run
-			absent = append(absent, u.String())
-		}
-	}
-	if len(absent) > 0 {
-		say("no message had "+strings.Join(absent, ", "), false)
+	for _, u := range did.Unmet {
+		say("no message had the field "+u, true)
 	}
 }
 

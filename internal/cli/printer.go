@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -88,7 +87,7 @@ func (o *printer) print(s *status.Snapshot) {
 		o.line.show(o.status(s))
 	case time.Since(o.printed) > every-status.Tick/2:
 		o.printed = time.Now()
-		o.log.Info(o.status(s).String(), plainField, "progress", "status", s)
+		o.log.Info(o.status(s).String(), "status", s)
 	}
 }
 
@@ -102,70 +101,62 @@ func (o *printer) close() {
 
 // status describes the progress.
 func (o *printer) status(s *status.Snapshot) (is statusParts) {
-	is.add(1, quantity.Count(s.Lines, "line"))
-	is.add(5, quantity.Grouped(int64(s.LinesPerSecond))+"/s")
-	is.add(8, quantity.Count(s.Written(), "row"))
-	if s.Messages > 0 {
-		is.add(10, fmt.Sprintf("%.0f %% folded", 100*float64(s.Coalesced)/float64(s.Messages)))
+	waits := waitsFor(s)
+	is.add(waits)
+	if o.stopped() != nil {
+		is.add("stopping (Ctrl-C: at once)")
 	}
+	is.add(quantity.Count(s.Lines, "line"), quantity.Grouped(int64(s.LinesPerSecond))+"/s")
+	is.addFiles(&s.Files)
+	is.add(writing(s), partitions(s))
 	if s.Rejected > 0 {
-		is.add(3, quantity.Grouped(s.Rejected)+" rejected")
+		is.add(quantity.Grouped(s.Rejected) + " rejected")
 	}
 	for _, n := range s.NoteTexts() {
 		if n.Short != "" {
-			is.add(3, quantity.Grouped(n.Total)+" "+n.Short)
+			is.add(quantity.Grouped(n.Total) + " " + n.Short)
 		}
-	}
-	waits := waitsFor(s)
-	if waits != "" {
-		is.add(0, waits)
-	}
-	if what := partitions(s); what != "" {
-		is.add(6, what)
-	}
-	if what := writing(s); what != "" {
-		is.add(2, what)
-	}
-	if o.stopped() != nil {
-		is.add(0, "stopping (Ctrl-C: at once)")
-	}
-	if s.Spool > 1e6 {
-		is.add(7, "spool "+quantity.BinaryBytes(s.Spool))
 	}
 	behind := s.LagSeconds != nil && *s.LagSeconds > 1
 	switch {
 	case s.Kafka != nil: // an old record may be the topic's last
-		is.add(4, "lag "+quantity.Count(s.Kafka.LagRecords, "record"))
+		is.add("lag " + quantity.Count(s.Kafka.LagRecords, "record"))
 		behind = behind && s.Kafka.LagRecords > 0
 	case s.LagSeconds != nil && *s.LagSeconds > 0:
-		is.add(4, "lag "+quantity.Seconds(*s.LagSeconds))
+		is.add("lag " + quantity.Seconds(*s.LagSeconds))
 	}
 	if behind && waits == "" && s.FeedSpeed > 0 {
 		switch {
 		case s.FeedSpeed >= 1.05:
-			is.add(9, fmt.Sprintf("catching up at %.1fx", s.FeedSpeed))
+			is.add(fmt.Sprintf("catching up at %.1fx", s.FeedSpeed))
 		case s.FeedSpeed < 0.95:
-			is.add(9, fmt.Sprintf("falling behind at %.1fx", s.FeedSpeed))
+			is.add(fmt.Sprintf("falling behind at %.1fx", s.FeedSpeed))
 		}
 	}
-	if f := s.LastFlush; f != nil {
-		is.add(11, "flush "+quantity.Seconds(f.Seconds))
+	if s.Spool > 1e6 {
+		is.add("spool " + quantity.BinaryBytes(s.Spool))
 	}
-	is.addFiles(&s.Files)
+	is.add(quantity.Count(s.Written(), "row"))
+	if s.Messages > 0 {
+		is.add(fmt.Sprintf("%.0f %% folded", 100*float64(s.Coalesced)/float64(s.Messages)))
+	}
+	if f := s.LastFlush; f != nil {
+		is.add("flush " + quantity.Seconds(f.Seconds))
+	}
 	return is
 }
 
 // addFiles adds the progress with files.
 func (s *statusParts) addFiles(f *status.Files) {
 	if f.Number > 1 {
-		s.add(6, fmt.Sprintf("file %s of %s", quantity.Grouped(min(f.Ended+1, f.Number)), quantity.Grouped(f.Number)))
+		s.add(fmt.Sprintf("file %s of %s", quantity.Grouped(min(f.Ended+1, f.Number)), quantity.Grouped(f.Number)))
 	}
 	if f.Size == 0 || f.Offset == 0 {
 		return
 	}
-	s.add(2, fmt.Sprintf("%.0f %%", min(100, 100*float64(f.Offset)/float64(f.Size))))
+	s.add(fmt.Sprintf("%.0f %%", min(100, 100*float64(f.Offset)/float64(f.Size))))
 	if f.SecondsLeft >= 1 {
-		s.add(6, "ETA "+quantity.Seconds(math.Round(f.SecondsLeft)))
+		s.add("ETA " + quantity.Seconds(math.Round(f.SecondsLeft)))
 	}
 }
 
@@ -209,40 +200,25 @@ func writing(s *status.Snapshot) string {
 	return fmt.Sprintf("writing %s, %s sent", quantity.Count(w.Rows, "row"), quantity.Grouped(w.Sent))
 }
 
-// statusParts are a status line in parts.
-type statusParts []statusPart
+// statusParts are the parts of a status line, the most important first.
+type statusParts []string
 
-type statusPart struct {
-	rank int // if there is no room, the part with the highest rank is omitted first
-	text string
-}
-
-func (s *statusParts) add(rank int, text string) { *s = append(*s, statusPart{rank, text}) }
-
-func (s statusParts) String() string {
-	texts := make([]string, len(s))
-	for i := range s {
-		texts[i] = s[i].text
+// add appends the texts that are not empty.
+func (s *statusParts) add(texts ...string) {
+	for _, text := range texts {
+		if text != "" {
+			*s = append(*s, text)
+		}
 	}
-	return strings.Join(texts, "  ")
 }
 
-// fit returns the status shortened to a number of columns. It is ASCII.
+func (s statusParts) String() string { return strings.Join(s, "  ") }
+
+// fit returns the parts that fit into a number of columns. They are ASCII.
 func (s statusParts) fit(room int) string {
-	s = slices.Clone(s)
-	for text := s.String(); ; text = s.String() {
-		switch {
-		case len(text) <= room:
-			return text
-		case len(s) == 1:
-			return text[:max(room, 0)]
-		}
-		least := 0
-		for i := range s {
-			if s[i].rank > s[least].rank {
-				least = i
-			}
-		}
-		s = slices.Delete(s, least, least+1)
+	for len(s) > 1 && len(s.String()) > room {
+		s = s[:len(s)-1]
 	}
+	text := s.String()
+	return text[:min(len(text), max(room, 0))]
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -68,7 +65,8 @@ func (e *env) printStatus(st sink.Status, job string) error {
 		_, err := fmt.Fprintf(e.stdout, "%s has not written to this database.\n", who)
 		return err
 	}
-	rows := [][]string{{"TABLE", "SOURCE", "LINE", "OFFSET", "UPDATED", "JOB"}}
+	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TABLE\tSOURCE\tLINE\tOFFSET\tUPDATED\tJOB")
 	jobs := st.Jobs
 	if !e.verbose {
 		jobs = groupFiles(jobs)
@@ -79,14 +77,10 @@ func (e *env) printStatus(st sink.Status, job string) error {
 			updated = j.Updated.Local().Format(time.DateTime)
 		}
 		if j.Source == "" { // no run resumes the job
-			rows = append(rows, []string{tables, "stdin", "", "", updated, printable(j.Job)})
+			fmt.Fprintf(t, "%s\tstdin\t\t\t%s\t%s\n", tables, updated, printable(j.Job))
 			continue
 		}
-		rows = append(rows, []string{tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), updated, printable(j.Job)})
-	}
-	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-	for _, row := range fitColumns(rows, e.lineRoom()) {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", tables, printable(j.Source), quantity.Grouped(j.Line), quantity.Grouped(j.Offset), updated, printable(j.Job))
 	}
 	return printRejectCounts(t, st.Rejects)
 }
@@ -100,57 +94,6 @@ func printRejectCounts(t *tabwriter.Writer, all []sink.RejectCount) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", quantity.Grouped(r.Count), printable(r.Reason), printable(r.Job))
 	}
 	return t.Flush()
-}
-
-// shortestSource is how far source names are shortened, in characters, before columns are omitted.
-const shortestSource = 18
-
-// fitColumns makes a table fit into a number of characters. It shortens the names of tables and sources, and then omits
-// the least important columns.
-func fitColumns(rows [][]string, room int) [][]string {
-	const tables, sources = 0, 1
-	for _, row := range rows {
-		if runes := []rune(row[tables]); len(runes) > room/3 {
-			row[tables] = string(runes[:room/3-1]) + "…"
-		}
-	}
-	left := leftFor(rows, sources, room)
-	for _, least := range []string{"OFFSET", "JOB", "UPDATED", "LINE"} {
-		if left >= min(columnWidth(rows, sources), shortestSource) {
-			break
-		}
-		at := slices.Index(rows[0], least)
-		for i, row := range rows {
-			rows[i] = slices.Delete(row, at, at+1)
-		}
-		left = leftFor(rows, sources, room)
-	}
-	for _, row := range rows {
-		if runes := []rune(row[sources]); len(runes) > left {
-			row[sources] = "…" + string(runes[len(runes)-max(left-1, 0):])
-		}
-	}
-	return rows
-}
-
-// lineRoom returns how many characters fit in a line of stdout. Some terminals wrap after the last column.
-func (e *env) lineRoom() int { return e.stdoutWidth(math.MaxInt) - 1 }
-
-// leftFor returns how many characters of a line are left for one column.
-func leftFor(rows [][]string, column, room int) int {
-	for at := range rows[0] {
-		if at != column {
-			room -= columnWidth(rows, at) + 2
-		}
-	}
-	return room
-}
-
-func columnWidth(rows [][]string, at int) (widest int) {
-	for _, row := range rows {
-		widest = max(widest, utf8.RuneCountInString(row[at]))
-	}
-	return widest
 }
 
 // manyFiles is from how many files of a folder on they share one row.
@@ -210,11 +153,7 @@ func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n i
 			}
 			fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(table), quantity.Count(total, "row"))
 			for _, r := range rows {
-				row := []rune(printable(r))
-				if room := e.lineRoom(); len(row) > room {
-					row = append(row[:room-1], '…')
-				}
-				fmt.Fprintln(e.stdout, string(row))
+				fmt.Fprintln(e.stdout, printable(r))
 			}
 		}
 	}

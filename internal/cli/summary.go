@@ -34,37 +34,14 @@ func (e *env) summarize(o *settings.Spec, plan *settings.Plan, p *status.Progres
 	if err != nil && s.Lines == 0 {
 		return
 	}
-	e.log.Info(e.wrapped(summaryText(&s)), plainField, "summary", "status", s)
+	e.log.Info(summaryText(&s), "status", s)
 	if s.WritesPerRow >= manyWrites {
 		e.log.Info(fmt.Sprintf("each row was written %.1f times: a larger --buffer, or a file sorted by its key, writes it once", s.WritesPerRow))
 	}
 	notesTo(func(text string, warn bool) { logNote(e.log, text, warn) }, &s, plan)
 	if s.Rejected > 0 && o.Rejects.To != pipeline.FailRejects { // the error names the line
-		e.log.Warn(rejectedText(o, &plan.Job, &s), "rejected", s.Rejected, "lines", s.Lines)
+		e.log.Warn(rejectedText(&plan.Job, &s), "rejected", s.Rejected, "lines", s.Lines)
 	}
-}
-
-// wrapped breaks long lines after semicolons, to fit the terminal if stderr is one.
-func (e *env) wrapped(text string) string {
-	if e.line.width == nil {
-		return text
-	}
-	columns := e.line.width() - len(logPrefix)
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		left := columns
-		for i, part := range strings.Split(line, "; ") {
-			switch left -= len("; ") + len(part); {
-			case i > 0 && left < 0:
-				b.WriteString(";\n  ")
-				left = columns - len(part)
-			case i > 0:
-				b.WriteString("; ")
-			}
-			b.WriteString(part)
-		}
-	}
-	return b.String()
 }
 
 // stoppedText tells where a run was stopped and how to resume it.

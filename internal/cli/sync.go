@@ -195,7 +195,6 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		r.plan = plan
 		err = r.apply(ctx, db, claims, retry)
 	}
-	err = r.plan.AdviseGroup(err)
 	r.out.close()
 	r.summarize(r.o, r.plan, r.p, err)
 	switch {

@@ -36,19 +36,19 @@ func (l *runLog) stalls(s *status.Snapshot) {
 	now := map[status.Cause]bool{}
 	for _, st := range s.Stalled {
 		now[st.Cause] = true
-		text, plain := st.String(), st.Text
+		text := st.String()
 		if st.Err != nil {
-			text, plain = text+": "+st.Err.Error(), plain+": "+st.Err.Error()
+			text += ": " + st.Err.Error()
 		}
 		if brief := st.Err != nil && !st.Err.Unavailable() && s.Time.Sub(st.Since) < shortWait; !brief && l.isDue(string(st.Cause), logLater) {
 			l.stalled[st.Cause] = st
-			l.log.Warn(text, stallFields(&st, plain)...)
+			l.log.Warn(text, stallFields(&st)...)
 		}
 	}
 	for cause, st := range l.stalled {
 		if !now[cause] {
 			delete(l.stalled, cause)
-			l.log.Info("stall ended: "+st.String(), stallFields(&st, "stall ended: "+st.Text)...)
+			l.log.Info("stall ended: "+st.String(), stallFields(&st)...)
 		}
 	}
 }
@@ -63,8 +63,7 @@ func (l *runLog) watch(s *status.Snapshot) {
 	}
 	failure := s.Unavailable().Err
 	if what := writing(s); what != "" && l.stopping.Err() != nil && (failure == nil || !failure.Unavailable()) && l.isDue("stop", logEvery) {
-		l.log.Info("stopping when this is done: "+what+"; a second signal ends the run at once",
-			plainField, "stopping when the flush is done; a second signal ends the run at once", "flush_rows", s.Writing.Rows, "flush_sent_rows", s.Writing.Sent)
+		l.log.Info("stopping when this is done: "+what+"; a second signal ends the run at once", "flush_rows", s.Writing.Rows, "flush_sent_rows", s.Writing.Sent)
 	}
 	for _, n := range s.NoteTexts() {
 		if len(n.Counts) > l.named[n.Kind] && l.isDue(string(n.Kind), logLater) {
@@ -84,6 +83,6 @@ func (l *runLog) isDue(what string, every time.Duration) bool {
 	return true
 }
 
-func stallFields(st *status.Stall, plain string) []any {
-	return []any{plainField, plain, "reason", string(st.Cause), "seconds", int64(time.Since(st.Since).Seconds())}
+func stallFields(st *status.Stall) []any {
+	return []any{"reason", string(st.Cause), "seconds", int64(time.Since(st.Since).Seconds())}
 }

@@ -153,7 +153,6 @@ func (b *rowBuilder) set(msg *message, t *tablePlan, parent []feed.Field) ([]byt
 		}
 		object, none, bad := b.object(t)
 		if !none && bad == nil {
-			b.tables[t.index].hasRows = true
 			from := len(b.fields)
 			bad = b.addValues(msg, t, nil, object, b.key(t, parent), false)
 			if len(set) > 1 {

@@ -70,7 +70,6 @@ type tablePlan struct {
 	owner         *owner
 	streamKey     []string     // the key's fields, if the stream may change the key; nil: the mapping sets it
 	from          []pattern    // patterns for its names in the stream
-	described     bool         // the stream described the table; messages need not have all described fields
 	fitted        schema.Table // see [Plan.Fit]
 }
 
@@ -216,8 +215,11 @@ func (s *source) fix() (why string) {
 	return why
 }
 
-// Fields returns the fields of messages that the mapping names.
+// Fields returns the fields of messages that the mapping names; none of a change stream.
 func (p *Plan) Fields() (names []string) {
+	if p.stream != nil {
+		return nil
+	}
 	names = p.trees.Members(0)
 	for i := range p.tables {
 		if t := &p.tables[i]; t.isLine() {

@@ -56,7 +56,6 @@ type tableMemory struct {
 	key         []feed.Field // of the current row
 	former, now []feed.Field // keys of a row before and after a message that changes its key
 	set         []byte       // the set being built
-	hasRows     bool         // a row was built
 	claimed     *route       // of its first row, if it must not get rows of others; see [Mapper.claim]
 	typing      lastTyping
 }
@@ -83,7 +82,6 @@ func (b *rowBuilder) result() []Row {
 // plain lines takes 1.1 times as long.
 func (b *rowBuilder) addLine(l *feed.Line) []Row {
 	t := &b.plan.tables[0]
-	b.tables[0].hasRows = true
 	b.changes = append(b.changes[:0], Row{Change: fold.Change{Fields: l.Fields, Unnumbered: l.Unnumbered, Text: l.Text}})
 	c := &b.changes[0].Change
 	if t.deletes != nil || !t.row.version.IsNowhere() {
@@ -120,7 +118,6 @@ func (b *rowBuilder) addRow(msg *message, t *tablePlan, types *typing, parentKey
 	if refused != nil || none {
 		return refused
 	}
-	b.tables[t.index].hasRows = true
 	deletes := b.deletes(msg, t)
 	c := fold.Change{Op: b.op(msg, t, deletes), Text: msg.line.Text, Version: b.version(msg, t)}
 	if types != nil {

@@ -300,7 +300,6 @@ func (m *Mapper) Add(n *NewTable, key []string, check func(table int) error) (er
 		m.rows.tables = slices.Clone(memory)
 		m.rows.tables[table] = added.newMemory()
 	} else {
-		p.tables[table].described = n.Columns != nil
 		p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
 		m.rows.tables = append(memory, added.newMemory())
 	}

@@ -143,9 +143,6 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 	if n := p.Snapshot().Notes[status.Mismatched]; n["of"] != 1 {
 		t.Errorf("values that are no object: %v, want one of \"of\"", n)
 	}
-	if unmet := p.Snapshot().Unmet; len(unmet) > 0 {
-		t.Errorf("paths that no message has had: %v, but line 1 had them", unmet)
-	}
 }
 
 // TestRejects_LargeOnesAreHandedOver: rejected lines do not fill the buffer, because writing them needs more memory.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
@@ -71,65 +71,17 @@ func (f *tables) noteIgnored() {
 	}
 }
 
-// noteUnmet records the fields that options name and that no message had. Only the reader may call it, until it has
-// ended.
+// noteUnmet records the fields that settings name, that no message had, and whose names are probably mistyped. Only the
+// reader may call it, until it has ended.
 func (f *tables) noteUnmet() {
-	met := f.names.Seen()
-	if len(met) == 0 {
-		return // there were no messages
-	}
-	unmet, named := f.unmet()
-	met = slices.DeleteFunc(met, func(name string) bool { return slices.Contains(named, name) })
-	all := make([]status.Unmet, len(unmet))
-	for i := range unmet {
-		u := &unmet[i]
-		if u.siblings == nil {
-			u.siblings = met
-		}
-		all[i] = u.Unmet
-		all[i].Meant = mapping.DidYouMean(u.name, u.siblings)
-	}
-	f.p.SetUnmet(all)
-}
-
-// An unmetField is a field that an option names and no message had.
-type unmetField struct {
-	status.Unmet
-	name     string   // last part of the path
-	siblings []string // other fields that messages have at the same level and no option names
-}
-
-// unmet returns those fields, and all fields of messages that options name.
-func (f *tables) unmet() (unmet []unmetField, named []string) {
-	add := func(option, field string) {
-		if field == "" {
-			return
-		}
-		if named = append(named, field); !f.names.HasSeen(field) {
-			unmet = append(unmet, unmetField{Unmet: status.Unmet{Option: option, Field: field}, name: field})
+	feed, met := &f.cfg.Feed, f.names.Seen()
+	named := append(f.cfg.plan.Fields(), feed.TimeField, feed.ResumeField, feed.Keepalive.Field, feed.Failure.Field)
+	others := slices.DeleteFunc(slices.Clone(met), func(name string) bool { return slices.Contains(named, name) })
+	unmet := []string{}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {
+		if meant := mapping.DidYouMean(name, others); meant != "" && !slices.Contains(met, name) {
+			unmet = append(unmet, strconv.Quote(name)+meant)
 		}
 	}
-	add("--time-field", f.cfg.Feed.TimeField)
-	add("--resume-field", f.cfg.Feed.ResumeField)
-	add("--keepalive-when", f.cfg.Feed.Keepalive.Field)
-	add("--error-when", f.cfg.Feed.Failure.Field)
-	for _, u := range f.mapper.UnresolvedPaths() {
-		option := u.By
-		switch {
-		case f.cfg.plan.Mapping().File == "": // without a config file, a flag sets it
-			option = "--" + strings.ReplaceAll(u.By, "_", "-")
-			if u.By == "ignore" {
-				option = "--envelope"
-			}
-		case u.Column != "":
-			option = fmt.Sprintf("table %q, column %q", u.Table, u.Column)
-		case u.Table != "":
-			option = fmt.Sprintf("table %q, %s", u.Table, u.By)
-		}
-		of := unmetField{status.Unmet{Option: option, Field: u.Path}, u.Name, u.Siblings}
-		if !f.again || slices.ContainsFunc(f.before, func(b unmetField) bool { return b.Unmet == of.Unmet }) {
-			unmet = append(unmet, of)
-		}
-	}
-	return unmet, append(named, f.cfg.plan.Fields()...)
+	f.p.SetUnmet(unmet)
 }

@@ -23,9 +23,7 @@ type tables struct {
 	mapper      *mapping.Mapper
 	whole       *mapping.Mapper // of the mapping that the run's was selected from; nil: that one is complete
 	folders     fold.Folders
-	again       bool         // there were earlier attempts
-	before      []unmetField // fields of the mapping that they missed
-	probed      int          // messages checked for an envelope
+	probed      int // messages checked for an envelope
 }
 
 // newTables returns the tables of an attempt, with a folder for each. have are the tables as in the database. before are the tables of the previous attempt, or nil.
@@ -33,8 +31,7 @@ func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tab
 	f = &tables{run: r, caps: r.db.Caps(), all: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
 	if before != nil {
 		before.noteAll()
-		f.again, f.probed = true, before.probed
-		f.before, _ = before.unmet()
+		f.probed = before.probed
 	}
 	f.mapper = r.cfg.plan.NewMapper()
 	if r.cfg.whole != nil {

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -38,14 +37,11 @@ func (s *Spec) useDatabaseURL() {
 	}
 }
 
-// Destination parses --to, or DATABASE_URL. args only improve the error: one may be the database.
-func (s *Spec) Destination(args ...string) (Destination, error) {
+// Destination parses --to, or DATABASE_URL.
+func (s *Spec) Destination() (Destination, error) {
 	s.useDatabaseURL() // only a config file sets it earlier
 	to := s.Table.To
 	if to == "" {
-		if meant := MeantForTo(args); meant != "" {
-			return Destination{}, Usagef("no database is named%s", meant)
-		}
 		return Destination{}, Usagef("no database is named: --to flights.db, or --to postgres://…")
 	}
 	if m := wrongURL.FindStringSubmatch(to); m != nil && !strings.HasPrefix(to, m[1]+"://") {
@@ -64,18 +60,6 @@ func (s *Spec) Destination(args ...string) (Destination, error) {
 	scheme, _, _ := strings.Cut(to, "://")
 	return Destination{}, Usage(s.fault("to", "--to: weir does not write to %s, only to %s", Redacted(scheme), s.env.forms()))
 }
-
-// MeantForTo returns the hint "did you mean --to X?" for the first argument that looks like a database, or "".
-func MeantForTo(args []string) string {
-	i := slices.IndexFunc(args, databaseName.MatchString)
-	if i < 0 {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean --to %s?", Quoted(Redacted(args[i])))
-}
-
-// databaseName matches names that are typical of databases and not of sources.
-var databaseName = regexp.MustCompile(`^(sqlite|postgres|postgresql):|\.(db|sqlite|sqlite3)$|^(host|hostaddr|port|dbname|user|password|service) *=.* \w+ *=`)
 
 // wrongURL matches a URL of Postgres whose :// is misspelt.
 var wrongURL = regexp.MustCompile(`^(postgres(?:ql)?)(?::/|//|:[^=]+$)`)

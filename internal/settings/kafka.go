@@ -93,14 +93,6 @@ func IsKafka(sources []string) bool {
 // aloneForRestart tells how to reread a job that belongs to a group.
 const aloneForRestart = "end its members, and run weir once with the same --job, --partitions and --until-end"
 
-// AdviseGroup extends an error that advises --restart with what to do in a group.
-func (p *Plan) AdviseGroup(err error) error {
-	if err == nil || p.options.Kafka.Group == "" || !strings.Contains(err.Error(), "--restart") {
-		return err
-	}
-	return fmt.Errorf("%w; --restart is not for a group: %s", err, aloneForRestart)
-}
-
 // checkKafka rejects Kafka settings without a Kafka source, and settings that Kafka or a consumer group cannot use.
 func (b *builder) checkKafka(sources []string) {
 	k := &b.Kafka

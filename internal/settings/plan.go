@@ -107,15 +107,15 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	c.Source.Follow, c.Source.Compression, c.Source.TLS = s.Source.Follow, s.Source.Compression, b.tls(args)
 	c.Feed = b.feed(&feed)
 
-	toErr := b.destination(args)
+	b.destination()
 	noSource := len(args) == 0 && s.env.FileOnly || len(s.faults) > 0
 	var name string
 	var sourceErr error
 	if !noSource {
 		c.Sources, name, sourceErr = b.findSources(args)
 	}
-	if len(args) == 0 && s.env.Asks || toErr != nil && MeantForTo(args) != "" {
-		sourceErr = nil // reported already, as a missing source or a missing --to
+	if len(args) == 0 && s.env.Asks {
+		sourceErr = nil // reported already
 	}
 	if len(s.faults) == 0 || s.File == "" || s.draft != nil && s.draft.given["tables"] == nil {
 		of := name
@@ -159,20 +159,19 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	return p, nil
 }
 
-// destination sets the database of the plan. An error is also added to the faults, unless the file may name another
-// database.
-func (b *builder) destination(args []string) (err error) {
+// destination sets the database of the plan.
+func (b *builder) destination() {
 	to := &b.plan.To
 	if to.Driver = b.env.Drivers[0]; b.env.FileOnly && b.Table.To == "" {
 		to.Caps.FoldCase = false // a file without a database may contain names that only SQLite considers equal
-		return nil
+		return
 	}
-	*to, err = b.Destination(args...)
+	var err error
+	*to, err = b.Destination()
 	unread := b.Table.To == "" && len(b.Spec.faults) > 0 // the file may name one
 	if b.Setting("to").faults == nil && !unread {
 		b.add(err)
 	}
-	return err
 }
 
 // DefaultRetryFor is how long a locked or unavailable database is retried.
@@ -196,12 +195,9 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (*Plan, e
 	if to != nil {
 		p.To = *to
 	} else {
-		p.To, toErr = s.Destination(args...)
+		p.To, toErr = s.Destination()
 	}
 	files, filesErr := s.Expand(args)
-	if toErr != nil && MeantForTo(args) != "" {
-		filesErr = nil // a database is not a file of a feed
-	}
 	if err := errors.Join(b.usage(), toErr, filesErr); err != nil {
 		return p, err
 	}

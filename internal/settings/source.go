@@ -2,10 +2,7 @@ package settings
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -72,42 +69,13 @@ func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source, f
 	return s, of.Merge, given["merge"] != nil
 }
 
-// hinted adds the type that an unknown type may mean.
-func hinted(err error) string {
-	var unknown *cast.UnknownTypeError
-	if !errors.As(err, &unknown) {
-		return err.Error()
-	}
-	if known := otherNames[strings.ToLower(unknown.Name)]; known != "" {
-		return fmt.Sprintf("%v; did you mean %q?", err, known)
-	}
-	names := make([]string, len(cast.TypeNames))
-	for i, t := range cast.TypeNames {
-		names[i] = string(t)
-	}
-	if hint := mapping.DidYouMean(unknown.Name, names); hint != "" {
-		return err.Error() + hint
-	}
-	return fmt.Sprintf("%v: must be %s", err, Either(names))
-}
-
-// otherNames are the names that types have in other systems.
-var otherNames = map[string]cast.TypeKind{
-	"int": cast.Integer, "int4": cast.Integer, "int8": cast.Integer, "bigint": cast.Integer, "long": cast.Integer,
-	"string": cast.Text, "str": cast.Text, "varchar": cast.Text, "char": cast.Text,
-	"float": cast.Real, "float8": cast.Real, "double": cast.Real, "double precision": cast.Real,
-	"decimal": cast.Numeric, "number": cast.Numeric, "bool": cast.Boolean, "jsonb": cast.JSON, "object": cast.JSON, "array": cast.JSON,
-	"datetime": cast.Timestamp, "timestamptz": cast.Timestamp, "time": cast.Timestamp,
-	"blob": cast.Bytes, "bytea": cast.Bytes, "binary": cast.Bytes, "base64": cast.Bytes,
-}
-
 // from reads a path and its type.
 func (r *reader) from(n *yaml.Node, where string) (t mapping.TypedPath) {
 	if n.Kind == yaml.SequenceNode {
 		r.fault(pos(n), where, "must be one path; for several sources, write a list instead of the map")
 	} else if text, ok := r.text(n, where); ok {
 		if err := t.UnmarshalText([]byte(text)); err != nil {
-			r.fault(pos(n), where, "%s", hinted(err))
+			r.fault(pos(n), where, "%v", err)
 		}
 	}
 	return t

@@ -222,7 +222,7 @@ func (r *reader) wrong(n *yaml.Node, where string, err error) {
 		err = errors.New(m.text + " must be " + m.mustBe)
 	}
 	if err != nil {
-		r.fault(pos(n), where, "%s", hinted(err))
+		r.fault(pos(n), where, "%v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"fmt"
 	"maps"
 )
 
@@ -82,21 +81,8 @@ func (n Notes) clone() Notes {
 	return all
 }
 
-// Unmet is a field that an option names and no message had.
-type Unmet struct {
-	Option string // or part of the config file
-	Field  string // its path
-	Meant  string // suggests the right name if the field is probably mistyped
-}
-
-// String returns the field with its option and the suggestion.
-func (u Unmet) String() string { return fmt.Sprintf("%q (%s)%s", u.Field, u.Option, u.Meant) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (u Unmet) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
-
-// SetUnmet sets the fields that options name and no message had. They must not be changed afterwards.
-func (p *Progress) SetUnmet(unmet []Unmet) {
+// SetUnmet sets the fields that settings name and no message had. They must not be changed afterwards.
+func (p *Progress) SetUnmet(unmet []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Unmet = unmet

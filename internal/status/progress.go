@@ -36,7 +36,7 @@ type Progress struct {
 // New returns the counts, at zero, of a run that writes to tables.
 func New(tables ...string) *Progress {
 	p := &Progress{probed: now(), state: Snapshot{Started: now(), Flushes: Flushes{Retries: map[string]int64{}},
-		Findings: Findings{Notes: Notes{}, Reasons: []Reason{}, Unmet: []Unmet{}, Unassigned: map[feed.Reason]int64{}}}}
+		Findings: Findings{Notes: Notes{}, Reasons: []Reason{}, Unmet: []string{}, Unassigned: map[feed.Reason]int64{}}}}
 	for _, name := range tables {
 		p.AddTable(name)
 	}

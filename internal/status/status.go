@@ -70,7 +70,7 @@ type Findings struct {
 	Reasons    []Reason              `json:"reasons"` // of rejected lines, the most frequent first
 	Unassigned map[feed.Reason]int64 `json:"-"`       // lines that were rejected before a table was known
 	Notes      Notes                 `json:"notes"`
-	Unmet      []Unmet               `json:"unmet_fields"` // fields that options name and no message had; must not be changed
+	Unmet      []string              `json:"unmet_fields"` // fields that settings name and no message had, and what is meant; must not be changed
 }
 
 // Counts are counts of what was read, by the run or from a source.

@@ -55,17 +55,12 @@ const (
 // maxPrecision is the limit of numeric in Postgres.
 const maxPrecision = 1000
 
-// An UnknownTypeError names a type that does not exist.
-type UnknownTypeError struct{ Name string }
-
-func (e *UnknownTypeError) Error() string { return fmt.Sprintf("unknown type %q", e.Name) }
-
 // ParseType parses a type: one of [TypeNames], numeric(p), numeric(p,s), numeric_base64(p) or numeric_base64(p,s).
 func ParseType(text string) (Type, error) {
 	name, rest, brackets := strings.Cut(text, "(")
 	t := Type{Kind: TypeKind(strings.TrimSpace(name))}
 	if !slices.Contains(TypeNames, t.Kind) {
-		return Type{}, &UnknownTypeError{string(t.Kind)}
+		return Type{}, fmt.Errorf("unknown type %q: there are %s", t.Kind, strings.ReplaceAll(strings.Trim(fmt.Sprint(TypeNames), "[]"), " ", ", "))
 	}
 	if !brackets {
 		return t, nil

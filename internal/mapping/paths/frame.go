@@ -15,9 +15,6 @@ type frame struct {
 
 	// mismatches counts, by node, values that a path steps into but that are not an object, or not an array.
 	mismatches []int64
-	walked     []bool            // by node: an object or array was stepped through
-	found      []bool            // by node: some value was found here
-	siblings   []map[string]bool // by node: members that no path names, in the first messages
 
 	element Element
 	name    []byte
@@ -35,8 +32,7 @@ func newFrame(t *tree) frame {
 	for i := range cells {
 		cells[i].parent = t.nodes[i].parent
 	}
-	return frame{tree: t, cells: cells, mismatches: make([]int64, len(t.nodes)),
-		walked: make([]bool, len(t.nodes)), found: make([]bool, len(t.nodes)), siblings: make([]map[string]bool, len(t.nodes))}
+	return frame{tree: t, cells: cells, mismatches: make([]int64, len(t.nodes))}
 }
 
 // begin sets the current value.
@@ -53,22 +49,6 @@ func (f *frame) begin(value []byte, k feed.Kind) {
 func (f *frame) set(at int32, value []byte, k feed.Kind) {
 	c := &f.cells[at]
 	c.value, c.field.Value, c.field.Kind = f.value, value, k
-}
-
-// sampled is the number of messages in which members that no path names are recorded: a path that finds nothing may
-// be a misspelling of one of them.
-const (
-	sampled     = 100
-	maxSiblings = 1000 // by node
-)
-
-func (f *frame) noteSibling(at int32, name []byte) {
-	if f.siblings[at] == nil {
-		f.siblings[at] = map[string]bool{}
-	}
-	if len(f.siblings[at]) < maxSiblings {
-		f.siblings[at][string(name)] = true
-	}
 }
 
 // get returns the value at a node, nil if it is absent.
@@ -106,7 +86,6 @@ func (f *frame) open(at int32) {
 		f.mismatches[at]++
 		return
 	}
-	f.walked[at] = true
 	w := feed.Walk(v.Value)
 	w.Next()
 	array, mismatch := w.Array(), false
@@ -123,18 +102,14 @@ func (f *frame) open(at int32) {
 			f.name = feed.AppendUnquoted(f.name[:0], name)
 			name = f.name
 		}
-		k, matched := w.Kind, false
+		k := w.Kind
 		for n := range kids {
 			kid := kids[(next+n)%len(kids)]
 			if step := &f.tree.nodes[kid].step; array && step.Index == i || !array && step.Index < 0 && step.Name == string(name) {
 				f.set(kid, w.Raw(), k)
-				f.found[kid], matched = true, true
 				next += n + 1
 				break
 			}
-		}
-		if !matched && f.value <= sampled && !array {
-			f.noteSibling(at, name)
 		}
 		if k == feed.JSON {
 			w.Raw() // skips it

@@ -2,8 +2,6 @@ package paths
 
 import (
 	"bytes"
-	"maps"
-	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 )
@@ -30,11 +28,7 @@ func (r *Reader) Grow() {
 			r.frames = append(r.frames, newFrame(t))
 		} else if len(r.frames[i].cells) < len(t.nodes) {
 			f := newFrame(t)
-			f.value = r.frames[i].value // only the first lines are sampled
 			copy(f.mismatches, r.frames[i].mismatches)
-			copy(f.walked, r.frames[i].walked)
-			copy(f.found, r.frames[i].found)
-			copy(f.siblings, r.frames[i].siblings)
 			r.frames[i] = f
 		}
 	}
@@ -156,31 +150,4 @@ func (r *Reader) TakeMismatches(each func(at Place, n int64)) {
 			}
 		}
 	}
-}
-
-// Unresolved returns the first step of a path that no message has had although its parent existed. For fields of the
-// line itself it asks names.
-func (r *Reader) Unresolved(at Place, names *feed.Names) (missing Place, ok bool) {
-	f := &r.frames[at.Tree]
-	for n := at.Node; n > 0; n = f.tree.nodes[n].parent {
-		node := &f.tree.nodes[n]
-		if at.Tree == 0 && node.parent == 0 && node.step.Index < 0 {
-			if !names.HasSeen(node.step.Name) && !f.found[n] { // in an envelope, only found is set
-				missing, ok = Place{at.Tree, n}, true
-			}
-		} else if f.walked[node.parent] && !f.found[n] {
-			missing, ok = Place{at.Tree, n}, true
-		}
-	}
-	return missing, ok
-}
-
-// Siblings returns the other members of a path's parent, as suggestions; nil if the parent is the line.
-func (r *Reader) Siblings(at Place) []string {
-	f := &r.frames[at.Tree]
-	parent := f.tree.nodes[at.Node].parent
-	if at.Tree == 0 && parent == 0 {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(f.siblings[parent]))
 }

@@ -1,10 +1,6 @@
 package paths
 
-import (
-	"slices"
-
-	"github.com/weirsync/weir/internal/feed"
-)
+import "github.com/weirsync/weir/internal/feed"
 
 // Trees are the paths that a plan follows: a tree for each kind of value where paths start, such as the message or
 // the elements of an array. Paths are added while the plan is made.
@@ -104,9 +100,6 @@ func (t Trees) IsMember(at Place, name string) bool {
 	return n.parent == 0 && n.step == Step{Name: name, Index: -1}
 }
 
-// Name returns the name of the last step to a place, if that is a member.
-func (t Trees) Name(at Place) string { return t[at.Tree].nodes[at.Node].step.Name }
-
 // String returns the path to a place in its tree, for messages.
 func (t Trees) String(at Place) string {
 	var steps []Step
@@ -151,20 +144,6 @@ func (w When) Compile(find func(t *Test) Place) Condition {
 		out = append(out, tests)
 	}
 	return out
-}
-
-// Places returns the places that a condition reads, except those of alternatives that test for absence: messages of
-// that shape may never come.
-func (c Condition) Places() (all []Place) {
-	for _, tests := range c {
-		if slices.ContainsFunc(tests, func(t test) bool { return t.present == MustBeAbsent }) {
-			continue
-		}
-		for i := range tests {
-			all = append(all, tests[i].at)
-		}
-	}
-	return all
 }
 
 // First returns the place of the first test of each alternative.
