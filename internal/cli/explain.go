@@ -34,8 +34,7 @@ sum or a patched value, this is the last of its messages, with their number; for
 a minimum or maximum, the first message with the value. With the tables of a
 config file it also names the source of the value, such as
 "clock (type=offblock)". No database is needed: the key of the row is set by
---key or the config file, else by the change stream, else it is id, whatever the
-primary key of a table.
+--key or the config file, else it is id, whatever the primary key of a table.
 
 The ID of a key of several fields has as many parts, separated by commas.
 
@@ -53,7 +52,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 	f := c.Flags()
 	o.spec.AddFlags(f, append([]string{"table"}, settings.FoldFlags...)...)
 	f.Lookup("table").Usage = "the `TABLE` of the row, if the config file has several"
-	f.Lookup("key").Usage = "the `FIELD,…` of the key (default the change stream's key, or id)"
+	f.Lookup("key").Usage = "the `FIELD,…` of the key (default id)"
 	addJSON(f, &o.asJSON)
 	f.SortFlags = false
 	return c
@@ -84,7 +83,7 @@ type explainer struct {
 	table   int
 	id      string
 	by      []string // the key's fields
-	key     []byte   // of the row; nil: no message has named the key of its table yet
+	key     []byte   // of the row
 	origins []origin // by column of the table; empty if nothing has set it
 	lines   int      // lines that made or removed the row
 	exists  bool
@@ -142,9 +141,6 @@ func originOf(f *sink.Flush, at fold.Place) origin {
 // setKey sets the key of the row, in the form of a batch's rows.
 func (e *explainer) setKey(b *fold.Batch) error {
 	if e.by = b.Table.KeyColumns(); len(e.by) == 0 {
-		if b.Rows() == 0 { // a message may still name the key
-			return nil
-		}
 		return usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
 	}
 	parts := []string{e.id}

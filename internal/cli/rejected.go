@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
@@ -52,9 +51,6 @@ func reasonText(r *status.Reason, several bool) string {
 	}
 	if !r.Alike {
 		what, place = string(r.Reason), place+": "+detail
-	}
-	if r.Reason == feed.BadKey {
-		place += "; --key names another field"
 	}
 	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Lines), what, place)
 }

@@ -35,7 +35,7 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 			if f.table.Columns[f.table.Key[part]].GeneratesNumbers() {
 				return feed.Errorf(feed.BadKey, "the key field %q is missing, and the database generates it: --key none, or key: none in a config file, inserts each message as a row", name)
 			}
-			return feed.Errorf(feed.BadKey, "the key field %q is missing", name)
+			return feed.Errorf(feed.BadKey, "the key field %q is missing: --key names another", name)
 		}
 		if kind := fields[at].Kind; kind == feed.Null || kind == feed.JSON {
 			return feed.Errorf(feed.BadKey, "the key field %q is %s", name, kind)

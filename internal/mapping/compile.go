@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping/envelope"
 	"github.com/weirsync/weir/internal/mapping/paths"
@@ -88,8 +89,12 @@ func compile(m *Mapping, names *feed.Names, limits schema.Limits) *compiler {
 		c.cycle(cycle)
 	}
 	for _, i := range order {
-		if !m.Tables[i].IsStar() {
-			c.table(&m.Tables[i])
+		t := &m.Tables[i]
+		if m.File == "" || t.UnknownFields == fold.AddUnknown {
+			t = t.withKeyColumns()
+		}
+		if !t.IsStar() {
+			c.table(t)
 		}
 	}
 	if star := m.Table(Star); star != nil {

@@ -51,12 +51,36 @@ func (c *compiler) key(t *Table, out *tablePlan) {
 	}
 }
 
+// withKeyColumns returns the table with its key's columns, if others are listed and these are not. Each is the field of
+// its name, unless another column reads that field.
+func (t *Table) withKeyColumns() *Table {
+	if t.Columns == nil || t.IsStar() {
+		return t
+	}
+	var key []Column
+	for _, k := range t.Key {
+		c := Column{Pos: t.Place("key"), Name: k, From: []Source{{From: paths.FieldPath(k)}}}
+		if k != t.ID && !slices.ContainsFunc(t.Columns, c.overlaps) {
+			key = append(key, c)
+		}
+	}
+	of := *t
+	of.Columns = slices.Concat(key, t.Columns)
+	return &of
+}
+
+// overlaps reports whether another column has the name of a column, or reads its field.
+func (c Column) overlaps(other Column) bool {
+	return other.Name == c.Name || slices.ContainsFunc(other.From, func(s Source) bool {
+		return s.From.Base == paths.DefaultBase && slices.Equal(s.From.Steps, c.From[0].From.Steps)
+	})
+}
+
 // checkKeyColumn reports a key column that no message sets.
 func (c *compiler) checkKeyColumn(t *Table, name string) {
 	i := slices.Index(t.columnNames(), name)
-	becomesKnown := t.IsStar() || t.KeyByDefault && c.mapping.Envelope != nil && c.mapping.Envelope.NamesKeys()
 	switch {
-	case t.Columns == nil || name == t.ID && name != "" || becomesKnown:
+	case t.Columns == nil || name == t.ID && name != "" || t.IsStar():
 	case i < 0 && !t.Has("key"):
 		c.fault(t.Pos, c.where(t, ""), "key is missing, and the table has no column %q", name)
 	case i < 0:

@@ -67,8 +67,7 @@ func (m *Mapping) Fingerprint() map[string]string {
 }
 
 // Fingerprint returns, by key of the config file, short texts for the settings that make rows of the table. It does
-// not include the SQL that runs when the table is created. key are the key's columns in the database; nil while
-// messages may name the key, on which other settings depend.
+// not include the SQL that runs when the table is created. key are the key's columns in the database.
 func (t *Table) Fingerprint(key []string) map[string]string {
 	of := *t
 	of.OnCreate, of.Key = nil, nil
@@ -90,11 +89,8 @@ func (t *Table) Fingerprint(key []string) map[string]string {
 	if functions != nil {
 		f["merge"] = strings.Join(functions, ",")
 	}
-	switch {
-	case len(key) > 0:
+	if f["key"] = NoKey; len(key) > 0 {
 		f["key"] = strings.Join(slices.Sorted(slices.Values(key)), ",")
-	case key != nil:
-		f["key"] = NoKey
 	}
 	return f
 }

@@ -31,7 +31,7 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 		p.fitOwner(table, t, func(why string) { fault(x.spec.Pos, "table %q, column %q: %s", t.Name, x.owner.column, why) })
 	}
 	for i := range x.key {
-		if k := &x.key[i]; k.fromParent && !k.hidden || x.fields.all && !k.fromParent && !x.spec.KeyOpen {
+		if k := &x.key[i]; k.fromParent && !k.hidden || x.fields.all && !k.fromParent {
 			if k.fromParent {
 				p.fitParentKey(x, i, t)
 			}

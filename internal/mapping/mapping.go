@@ -44,13 +44,11 @@ type Table struct {
 	When paths.When `key:"when" help:"messages that the table takes; in a child table, elements" default:"all; with an envelope, all of this table"`
 	Row  RowPath    `key:"row" help:"path of the object that is the row, or ‘PATH as json_text’ if a string contains the object; without the object there is no row" default:"the message"`
 	Nest
-	Key []string `key:"key" top:"yes" commas:"yes" none:"none" help:"columns that identify a row; in a child, after the parent's key. ‘none’: each message is a new row" default:"the top-level ‘key’; of ‘'*'’ the stream's key; else the existing table's primary key, the stream's key, or ‘id’"`
+	Key []string `key:"key" top:"yes" commas:"yes" none:"none" help:"columns that identify a row; in a child, after the parent's key. ‘none’: each message is a new row" default:"the top-level ‘key’; of ‘'*'’ the stream's key; else the existing table's primary key, or ‘id’"`
 	// KeyByDefault: no key was set, so it is [DefaultKey], or the primary key of an existing table.
 	KeyByDefault bool
-	// KeyOpen: neither the mapping nor the database sets the key, so the first message may. Until then it is Key.
-	KeyOpen bool
-	ID      string    `key:"id" filled:"yes" help:"name of an integer key that the database generates"`
-	Type    cast.Type `key:"type" help:"type of columns that name none" default:"auto"`
+	ID           string    `key:"id" filled:"yes" help:"name of an integer key that the database generates"`
+	Type         cast.Type `key:"type" help:"type of columns that name none" default:"auto"`
 	// OnCreate is SQL that runs after the table is created, in the same transaction.
 	OnCreate []Statement `key:"on_create" help:"SQL to run when weir creates the table: one statement, a list, or either by database (‘postgres: […]’)"`
 

@@ -36,13 +36,11 @@ func (m *Mapping) With(name string) *Mapping {
 	return &with
 }
 
-// A NewTable is the error of [Mapper.Map] for a message whose table is missing from the plan, or has no key yet. Call
-// [Mapper.Add] to add the table or set its key, then map the message again.
+// A NewTable is the error of [Mapper.Map] for a message whose table is missing from the plan. Call [Mapper.Add] to add
+// the table, then map the message again.
 type NewTable struct {
 	Name       string // in the database
 	StreamName string // in the stream
-	// Table is the index of the table that has no key yet; -1 if the table is new.
-	Table int
 	// Key is the key that the stream names. It is empty if the stream says that the table has no key, and nil if the
 	// stream says nothing or '*' sets the key.
 	Key []string
@@ -99,7 +97,7 @@ func (p *Plan) mayName(column string) bool {
 // newTable returns the table that a message needs, as a [NewTable], or why the stream table's name is rejected.
 func (m *Mapper) newTable(msg *message) error {
 	p, name := m.plan, string(msg.Table)
-	n := &NewTable{Name: p.limits.TableName(name), StreamName: name, Table: -1, Truncates: msg.change.Op == envelope.Truncate}
+	n := &NewTable{Name: p.limits.TableName(name), StreamName: name, Truncates: msg.change.Op == envelope.Truncate}
 	switch {
 	case strings.Trim(n.Name, "_") == "" || len(name) > maxRouteName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) || strings.Contains("."+name+".", ".."),
 		!p.limits.NoSchemas && (strings.Count(name, ".") > 1 || strings.Contains("."+name, `."`)): // the name would be split into other parts
@@ -136,35 +134,14 @@ func (m *Mapper) newTable(msg *message) error {
 	return n
 }
 
-// openTable returns the table that takes the message and has no key yet, or nil.
-func (m *Mapper) openTable(msg *message, of *route) *NewTable {
-	for _, i := range of.tops {
-		t := &m.plan.tables[i]
-		if t.spec.KeyOpen && m.read.Holds(t.when) {
-			n := &NewTable{Name: t.spec.Name, StreamName: of.name, Table: i, Truncates: msg.change.Op == envelope.Truncate}
-			m.nameKey(msg, n)
-			return n
-		}
-	}
-	return nil
-}
-
 // nameKey sets n.Key to the key that the message names. Truncations name none.
 func (m *Mapper) nameKey(msg *message, n *NewTable) {
 	if n.Truncates {
 		return
 	}
-	if n.Key = m.plan.base(n).columnsOf(m.decode.Key(&msg.Message)); n.Key != nil && len(n.Key) == 0 {
+	if n.Key = m.plan.stream.star.spec.columnsOf(m.decode.Key(&msg.Message)); n.Key != nil && len(n.Key) == 0 {
 		n.fields = m.decode.RowFields(&msg.change)
 	}
-}
-
-// base returns the table whose settings n gets: the one without a key, or '*'.
-func (p *Plan) base(n *NewTable) *Table {
-	if n.Table >= 0 {
-		return p.tables[n.Table].spec
-	}
-	return p.stream.star.spec
 }
 
 // columnsOf maps fields of the row to columns. A field that no column reads keeps its name.
@@ -178,36 +155,6 @@ func (t *Table) columnsOf(fields []string) []string {
 		}
 	}
 	return columns
-}
-
-// addKeyColumns adds the key's columns to the table's columns if they are missing.
-func (t *Table) addKeyColumns() {
-	var keys []Column
-	for _, k := range t.Key {
-		if t.Columns != nil && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Name == k }) {
-			keys = append(keys, Column{Name: k, From: []Source{{From: paths.FieldPath(k)}}})
-		}
-	}
-	t.Columns = slices.Concat(keys, t.Columns)
-}
-
-// Open returns the table with an open key. The default key is then not a column: with unknown fields, it is added
-// with the first message that has it.
-func (t Table) Open() Table {
-	t.KeyOpen = true
-	if t.UnknownFields == fold.AddUnknown {
-		plain := fingerprint([]Source{{From: paths.FieldPath(DefaultKey)}})
-		t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column) bool { return c.Name == DefaultKey && fingerprint(c.From) == plain })
-	}
-	return t
-}
-
-// WithKey returns the table with a key that comes from the stream or the database.
-func (t Table) WithKey(key []string) Table {
-	t = t.Open()
-	t.Key, t.KeyOpen = key, false
-	t.addKeyColumns()
-	return t
 }
 
 // star compiles '*' without adding it as a table, so the reader follows its paths and its faults are reported.
@@ -261,7 +208,7 @@ func (m *Mapper) MapAlone(l *feed.Line, source string, at fold.Place) (Result, e
 	}
 	key := n.Key
 	if key == nil {
-		key = m.plan.base(n).Key
+		key = m.plan.stream.star.spec.Key
 	}
 	if err := m.Add(n, key, func(int) error { return nil }); err != nil {
 		return r, err
@@ -269,9 +216,9 @@ func (m *Mapper) MapAlone(l *feed.Line, source string, at fold.Place) (Result, e
 	return m.MapAlone(l, source, at)
 }
 
-// Add plans the table n with a key: it adds the table, or sets the key of the table n.Table. If check fails, which gets
-// the table's index, the plan stays as it was. No other mapper of the plan may map lines at the same time. Mappers made
-// later have the table too. An error of type [*feed.Error] rejects the line that needs the table.
+// Add adds the table n with a key to the plan. If check fails, which gets the table's index, the plan stays as it was.
+// No other mapper of the plan may map lines at the same time. Mappers made later have the table too. An error of type
+// [*feed.Error] rejects the line that needs the table.
 func (m *Mapper) Add(n *NewTable, key []string, check func(table int) error) (err error) {
 	t, err := m.plan.tableOf(n, key)
 	if err != nil {
@@ -293,16 +240,8 @@ func (m *Mapper) Add(n *NewTable, key []string, check func(table int) error) (er
 	c.table(t)
 	table := len(p.tables) - 1
 	c.markNameOnly(p.tables[table:])
-	if added := p.tables[table]; n.Table >= 0 {
-		table, added.index = n.Table, n.Table
-		p.tablePlans = tablePlans{slices.Clone(was.tables), was.tops, was.loose}
-		p.tables[table] = added
-		m.rows.tables = slices.Clone(memory)
-		m.rows.tables[table] = added.newMemory()
-	} else {
-		p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
-		m.rows.tables = append(memory, added.newMemory())
-	}
+	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
+	m.rows.tables = append(memory, p.tables[table].newMemory())
 	if len(c.faults) > 0 {
 		return n.Refuse(key, errors.Join(c.faults...))
 	}
@@ -317,13 +256,10 @@ func (p *Plan) tableOf(n *NewTable, key []string) (*Table, error) {
 	if i := slices.IndexFunc(key, func(k string) bool { return !p.mayName(k) }); i >= 0 {
 		return nil, n.Refuse(key, fmt.Errorf("%q cannot be the name of a column", feed.Clip([]byte(key[i]))))
 	}
-	t := *p.base(n)
-	t.Key, t.KeyOpen = key, false
+	t := *p.stream.star.spec
+	t.Name, t.From, t.Key = n.Name, []string{n.StreamName}, key
 	if t.KeyByDefault && len(key) == 0 { // without a key, no two messages change the same row
 		t.Version, t.Scope = paths.Path{}, ""
-	}
-	if n.Table < 0 {
-		t.Name, t.From = n.Name, []string{n.StreamName}
 	}
 	if n.Columns != nil {
 		columns := slices.DeleteFunc(slices.Clone(n.Columns), func(c Column) bool { return c.Name == t.OnDelete.Mark })
@@ -334,8 +270,7 @@ func (p *Plan) tableOf(n *NewTable, key []string) (*Table, error) {
 		}
 		t.describe(columns)
 	}
-	t.addKeyColumns()
-	return &t, nil
+	return t.withKeyColumns(), nil
 }
 
 // describe adds the columns that the stream declared, if the table adds fields by name or needs them for its key. The
@@ -349,12 +284,7 @@ func (t *Table) describe(columns []Column) {
 	}
 	var others []Column
 	for _, d := range columns {
-		taken := slices.ContainsFunc(t.Columns, func(c Column) bool {
-			return c.Name == d.Name || slices.ContainsFunc(c.From, func(s Source) bool {
-				return s.From.Base == paths.DefaultBase && slices.Equal(s.From.Steps, d.From[0].From.Steps)
-			})
-		})
-		if !taken && (t.UnknownFields == fold.AddUnknown || slices.Contains(t.Key, d.Name)) {
+		if !slices.ContainsFunc(t.Columns, d.overlaps) && (t.UnknownFields == fold.AddUnknown || slices.Contains(t.Key, d.Name)) {
 			others = append(others, d)
 		}
 	}

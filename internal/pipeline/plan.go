@@ -35,9 +35,5 @@ func (c *Config) IsPlain() bool { return c.plan.IsPlain() }
 // tableOf returns a table of a plan.
 func tableOf(p *mapping.Plan, i int) Table {
 	t := p.Table(i)
-	of := Table{Table: t, Name: p.TableName(i), Key: p.StoredKey(i), Fold: p.Options(i)}
-	if t.KeyOpen { // an existing table may have no key
-		of.Key = []string{}
-	}
-	return of
+	return Table{Table: t, Name: p.TableName(i), Key: p.StoredKey(i), Fold: p.Options(i)}
 }

@@ -82,11 +82,7 @@ func settingsOf(c *Config, tables []Table) (s settings) {
 	}
 	for i := range tables {
 		t := &tables[i]
-		key := t.Key
-		if t.KeyOpen {
-			key = nil
-		}
-		s.Tables = append(s.Tables, tableSettings{t.Name, t.Fingerprint(key)})
+		s.Tables = append(s.Tables, tableSettings{t.Name, t.Fingerprint(t.Key)})
 	}
 	return s
 }
@@ -94,9 +90,6 @@ func settingsOf(c *Config, tables []Table) (s settings) {
 // rebuildOnly are the settings that can change only with an empty table, because rows or values of the old setting
 // would remain.
 var rebuildOnly = []string{"key", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type", "on_delete"}
-
-// untilKeyed are the settings of a table that are empty in a checkpoint while its key is open.
-var untilKeyed = []string{"key", "version_field", "version_scope"}
 
 // changes describes the settings that differ from a checkpoint's. rebuild is true if one of them is in rebuildOnly.
 // fresh are the tables that are new. byFlags means that flags set the settings of now.
@@ -108,12 +101,11 @@ func changes(was, now *settings, byFlags bool) (words []string, rebuild bool, fr
 			}
 			return prefix + name
 		}
-		isOpen := old["key"] == "" || new["key"] == ""
 		all := map[string]string{}
 		maps.Copy(all, old)
 		maps.Copy(all, new)
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			if hashed(old[name]) == hashed(new[name]) || isOpen && slices.Contains(untilKeyed, name) {
+			if hashed(old[name]) == hashed(new[name]) {
 				continue
 			}
 			rebuild = rebuild || slices.Contains(rebuildOnly, name)

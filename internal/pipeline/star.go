@@ -38,8 +38,7 @@ type addition struct {
 // milliseconds a line.
 const maxUnfit = 1000
 
-// add appends the table that a message needs to the run's tables, or sets the key of a table that had none. Batches that
-// were already started have no rows of it. It returns nil if the message truncates a table that does not exist. A
+// add appends the table that a message needs to the run's tables. Batches that were already started have no rows of it. It returns nil if the message truncates a table that does not exist. A
 // [*feed.Error] rejects the line. open has the lanes being read.
 func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *feed.Line, open map[*lane]bool) (*addition, error) {
 	needed := fmt.Sprint(*n)
@@ -53,15 +52,9 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 	if n.Truncates && !t.have.Exists {
 		return nil, nil
 	}
-	var base *fold.Options // has the settings that the table is made of
-	if n.Table >= 0 {
-		base = &f.all[n.Table].Fold
-	} else {
-		base = &ta.cfg.Star.Fold
-	}
 	err := f.mapper.Add(n, t.key, func(table int) error {
 		t.at, t.added = table, tableOf(f.cfg.plan, table)
-		if err := ta.fit(t, base); err != nil {
+		if err := ta.fit(t); err != nil {
 			return err
 		}
 		if fits = true; len(n.Key) > 0 || t.have.Exists {
@@ -86,19 +79,12 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 		return nil, t.failed(err)
 	}
 	// From here on later attempts have the table too, whatever ends this one.
-	if t.added.Fold.Appends() && !base.Appends() {
+	if t.added.Fold.Appends() && !ta.cfg.Star.Fold.Appends() {
 		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", t.added.Name))
-		if n.Table < 0 { // the settings have the keys of the others
-			ta.settings.Keyless[t.added.Name] = true
-		}
+		ta.settings.Keyless[t.added.Name] = true
 	}
-	if n.Table >= 0 {
-		f.all[n.Table], f.have[n.Table] = t.added, t.have
-		ta.settings.Tables = settingsOf(ta.cfg, f.all[:ta.check.declared]).Tables
-	} else {
-		f.all, f.have = append(f.all, t.added), append(f.have, t.have)
-		ta.p.AddTable(t.added.Name)
-	}
+	f.all, f.have = append(f.all, t.added), append(f.have, t.have)
+	ta.p.AddTable(t.added.Name)
 	if limits := &f.caps.Limits; limits.NoSchemas { // otherwise names in the database are the stream's
 		ta.settings.Names[limits.FoldName(n.Name)] = n.StreamName
 	}
@@ -118,7 +104,7 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 func (ta *tableAdder) find(flushing context.Context, t *addition) error {
 	err := ta.queue.take(flushing, func(ctx context.Context) (err error) {
 		read := ta.readOrMakeSchema(t.NewTable)
-		if t.key == nil && t.Table < 0 && !ta.cfg.Star.KeyByDefault {
+		if t.key == nil && !ta.cfg.Star.KeyByDefault {
 			t.key = ta.cfg.Star.Key
 		}
 		keyless := t.Key != nil && len(t.Key) == 0 || t.Truncates // the stream names no key: the table has none, or this is a truncation
@@ -171,19 +157,17 @@ func (t *addition) failed(err error) error {
 	return fmt.Errorf("table %q of the stream: %w", t.StreamName, err)
 }
 
-// fit fits an added table to the job's settings. base has the settings that it was made of.
-func (ta *tableAdder) fit(t *addition, base *fold.Options) (err error) {
+// fit fits an added table to the job's settings.
+func (ta *tableAdder) fit(t *addition) (err error) {
 	f := ta.tables
 	for _, other := range f.have {
-		if t.Table < 0 && t.have.FullName != "" && other.FullName == t.have.FullName {
+		if t.have.FullName != "" && other.FullName == t.have.FullName {
 			return feed.Errorf(feed.BadName, "the table %q is the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip([]byte(t.StreamName)), other.Name)
 		}
 	}
-	t.added.Name, t.added.Fold.MaxColumns = t.have.Name, base.MaxColumns
+	t.added.Name, t.added.Fold.MaxColumns = t.have.Name, ta.cfg.Star.Fold.MaxColumns
 	t.fitted = t.have.Clone()
-	if f.whole != nil && t.added.AddsTo() != "" {
-		err = errors.New("with --tables, this job and the one of all tables would both add messages to it")
-	} else if err = f.cfg.plan.Fit(t.at, &t.fitted); err == nil {
+	if err = f.cfg.plan.Fit(t.at, &t.fitted); err == nil {
 		t.rules, err = f.options(&t.added, &t.fitted)
 	}
 	if err != nil {

@@ -162,12 +162,11 @@ func (f *tables) add(s *set, l *feed.Line, source string, at fold.Place) (table 
 // its source. A [*feed.Error] rejects the line; any other error ends the run. The result is valid until the next call.
 func (f *tables) result(l *feed.Line, source string, at fold.Place) (mapping.Result, error) {
 	if f.whole != nil {
-		r, err := f.whole.MapAlone(l, source, at)
-		_, truncates := err.(*mapping.NewTable) // a table whose key is not known yet
+		r, err := f.whole.Map(l, source, at)
 		if err == nil {
 			f.notePassed(&r)
 		}
-		if !truncates && (err != nil || len(r.Rows) == 0) {
+		if err != nil || len(r.Rows) == 0 {
 			return mapping.Result{Table: -1, Resume: r.Resume}, err // the table may not be part of this run
 		}
 	}

@@ -27,7 +27,7 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 	draft := tableDraft{}
 	b.takeFromTop(&draft)
 	t := draft.Table
-	t.Name, t.KeyOpen, t.Type = name, b.open[name], cast.Type{Kind: cast.Auto}
+	t.Name, t.Type = name, cast.Type{Kind: cast.Auto}
 	t.Row, t.DeletesNeedRow = f.Row, f.Row.Base != paths.NoBase
 	if t.Key == nil {
 		t.KeyByDefault = true
@@ -52,14 +52,8 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 		b.faultIf(t.UnknownFields == fold.AddUnknown || t.UnknownFields == fold.RejectUnknown, "columns", "--columns: names all columns that are stored: leave --unknown-fields out")
 		b.faultIf(len(f.Columns) == 0, "columns", "--columns names no field: leave it out to store all")
 		t.UnknownFields = fold.IgnoreUnknown
-		key := t.Key
-		if name == mapping.Star || t.KeyOpen {
-			key = nil // a message names it
-		}
-		for _, field := range slices.Concat(key, f.Columns) {
-			if !slices.ContainsFunc(t.Columns, func(c mapping.Column) bool { return c.Name == field }) {
-				t.Columns = append(t.Columns, mapping.Column{Name: field, From: []mapping.Source{{From: paths.FieldPath(field)}}})
-			}
+		for _, field := range f.Columns {
+			t.Columns = append(t.Columns, mapping.Column{Name: field, From: []mapping.Source{{From: paths.FieldPath(field)}}})
 		}
 	}
 	for _, by := range f.Merge {

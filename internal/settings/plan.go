@@ -36,7 +36,6 @@ type builder struct {
 	*Spec
 	kinds  source.Kinds        // without options
 	keys   map[string][]string // primary keys of tables whose key no setting names
-	open   map[string]bool     // the tables in keys whose key messages may name
 	plan   Plan
 	faults []error
 }
@@ -114,8 +113,8 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	if !noSource {
 		c.Sources, name, sourceErr = b.findSources(args)
 	}
-	if len(args) == 0 && s.env.Asks {
-		sourceErr = nil // reported already
+	if s.Table.To == "" && !s.env.FileOnly || len(args) == 0 && s.env.Asks {
+		sourceErr = nil // one of them may be the database, with a password; or it is reported already
 	}
 	if len(s.faults) == 0 || s.File == "" || s.draft != nil && s.draft.given["tables"] == nil {
 		of := name
@@ -198,6 +197,9 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (*Plan, e
 		p.To, toErr = s.Destination()
 	}
 	files, filesErr := s.Expand(args)
+	if s.Table.To == "" && to == nil {
+		filesErr = nil // one of them may be the database, with a password
+	}
 	if err := errors.Join(b.usage(), toErr, filesErr); err != nil {
 		return p, err
 	}

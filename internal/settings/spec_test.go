@@ -205,8 +205,8 @@ func TestFlags_MakeOneTable(t *testing.T) {
 	f("{row: payload.after, delete_when: op=d, version_field: source.lsn, null: keep, unknown_fields: add}",
 		"--row=payload.after", "--delete-when=op=d", "--version-field=source.lsn", "--null=keep", "--unknown-fields=add")
 	f(`{when: {type: [a, b], x.y: null, z: ""}}`, "--when=type=a,b", "--when=x.y=null", "--when=z=")
-	f("{key: [id, nr], fill_only: true, columns: {id, nr, gate, 'a.b': '\"a.b\"'}}", "--key=id,nr", "--fill-only", "--columns=gate,a.b,id")
-	f("{columns: {id, n: {merge: sum}}}", "--columns=n", "--merge=n=sum")
+	f("{key: [id, nr], fill_only: true, columns: {id, nr, gate, 'a.b': '\"a.b\"'}}", "--key=id,nr", "--fill-only", "--columns=id,nr,gate,a.b")
+	f("{columns: {id, n: {merge: sum}}}", "--columns=id,n", "--merge=n=sum")
 }
 
 // TestValues checks the texts in testdata/values.txtar.

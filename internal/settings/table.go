@@ -186,24 +186,4 @@ func (s *Spec) inherit(t *tableDraft, version paths.Path) {
 			t.Merge[c.Name] = c.Merge
 		}
 	}
-	t.keepKey()
-}
-
-// keepKey adds the key columns to the others if unknown fields become columns, so they need not be named. A field that
-// is another column's source is not added.
-func (t *tableDraft) keepKey() {
-	if t.Columns == nil || t.UnknownFields != fold.AddUnknown || t.IsStar() {
-		return
-	}
-	var key []mapping.Column
-	for _, k := range t.Key {
-		from := paths.FieldPath(k)
-		has := func(col mapping.Column) bool {
-			return col.Name == k || slices.ContainsFunc(col.From, func(s mapping.Source) bool { return s.From.Base == from.Base && slices.Equal(s.From.Steps, from.Steps) })
-		}
-		if k != t.ID && !slices.ContainsFunc(t.Columns, has) {
-			key = append(key, mapping.Column{Pos: t.Place("key"), Name: k, From: []mapping.Source{{From: from}}})
-		}
-	}
-	t.Columns = slices.Concat(key, t.Columns)
 }
