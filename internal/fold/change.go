@@ -58,5 +58,4 @@ type NoteKind int
 const (
 	Nulled     NoteKind = iota // it counts as null because its column does not admit it
 	KeyChanged                 // a message changed the row's key, and has neither the new nor the former value of the column
-	NameTaken                  // no path reads the field, and the column of its name has another source
 )

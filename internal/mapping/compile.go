@@ -49,7 +49,6 @@ func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error)
 	}
 	c.discriminate()
 	c.plan.trees.Number(0, names)
-	c.markNameOnly(c.plan.tables)
 	c.plan.plain = len(c.plan.tables) == 1 && c.plan.tables[0].isLine() && c.plan.tables[0].when == nil && c.plan.ignore == nil
 	return c.plan, nil
 }
@@ -125,18 +124,6 @@ func (c *compiler) envelope(m *Mapping) {
 	})
 	p.stream = &streamPlan{Compiled: compiled, oneTable: m.Envelope.OneTable, tombstones: m.AppliesTombstones(), maxTables: cmp.Or(m.MaxTables, DefaultMaxTables)}
 	p.ignore, c.row = compiled.Ignore(), compiled.RowTree()
-}
-
-// markNameOnly marks fields that have the name of a column but that no path reads. Call it when all paths are compiled.
-func (c *compiler) markNameOnly(tables []tablePlan) {
-	for i := range tables {
-		t := &tables[i]
-		for j := range t.columns {
-			if col := &t.columns[j]; !c.plan.trees.ReadsMember(t.row.at, []byte(col.spec.Name)) {
-				t.fields.nameOnly[c.names.Number(col.spec.Name)] = true // col.name may be hidden
-			}
-		}
-	}
 }
 
 type compiler struct {
@@ -225,7 +212,7 @@ func (c *compiler) discriminate() {
 // table compiles one table, after its ancestors.
 func (c *compiler) table(t *Table) {
 	out := tablePlan{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
-		fields: fieldPlan{names: c.names, used: map[int32]bool{}, nameOnly: map[int32]bool{}}}
+		fields: fieldPlan{names: c.names, used: map[int32]bool{}}}
 	s := scope{tree: c.row}
 	c.streamNames(t)
 	c.parentage(t)
@@ -257,7 +244,6 @@ func (c *compiler) table(t *Table) {
 	c.childRules(&out)
 	c.oneName(&out)
 	c.options(t, &out, s)
-	c.shadows(&out, s)
 	c.byName[t.Name] = out.index
 	switch {
 	case out.nest.parent >= 0:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/mapping/paths"
@@ -19,7 +20,9 @@ func (c *compiler) columns(t *Table, out *tablePlan, s scope) {
 		where := c.where(t, "columns."+col.Name)
 		c.checkSources(t, col, where)
 		x := column{spec: col, name: c.names.Number(col.Name), key: -1}
-		out.fields.used[x.name] = true
+		if t.UnknownFields != fold.RejectUnknown { // else its field is used if a path reads it
+			out.fields.used[x.name] = true
+		}
 		for j := range col.From {
 			src := &col.From[j]
 			out.fields.use(src.From)
@@ -166,6 +169,25 @@ func (c *compiler) checkSources(t *Table, col *Column, where string) {
 			c.fault(s.Pos, where, "unreachable: an earlier source always has a value")
 		}
 	}
+}
+
+// exclude reports whether no message meets both conditions: any two of their alternatives test a path for different
+// values. spell normalizes a path.
+func exclude(a, b paths.When, spell func(paths.Path) string) bool {
+	for _, x := range a {
+		for _, y := range b {
+			differ := func(t paths.Test) bool {
+				return slices.ContainsFunc(y, func(u paths.Test) bool {
+					return spell(t.Path) == spell(u.Path) && t.In != nil && u.In != nil && !t.Not && !u.Not &&
+						!slices.ContainsFunc(t.In, func(v paths.Value) bool { return slices.Contains(u.In, v) })
+				})
+			}
+			if !slices.ContainsFunc(x, differ) {
+				return false
+			}
+		}
+	}
+	return a != nil && b != nil
 }
 
 // oneName reports two columns of a table whose names are the same, or the same for the database.

@@ -26,6 +26,9 @@ func (c *compiler) key(t *Table, out *tablePlan) {
 		} else if p.owner != nil {
 			out.owner = &owner{column: as(p.owner.column), table: p.owner.table, parts: p.owner.parts}
 		}
+		if out.owner != nil {
+			out.owner.name = c.names.Number(out.owner.column)
+		}
 		for _, k := range p.key {
 			switch k.fromParent = true; {
 			case k.hidden:
@@ -105,30 +108,6 @@ func (t *Table) fieldsOf(columns []string) []string {
 		fields[i] = from[0].From.Steps[0].Name
 	}
 	return fields
-}
-
-// shadows finds the fields of an element that have the name of a column of the parent's key, and so no column can
-// store.
-func (c *compiler) shadows(out *tablePlan, s scope) {
-	if out.nest.parent < 0 || !out.fields.byName() {
-		return
-	}
-	hide := func(h shadowedField) {
-		if number := c.names.Number(h.title); !out.fields.used[number] {
-			out.fields.used[number] = true
-			h.at = c.find(paths.FieldPath(h.title), s, true, out.spec.Pos, "")
-			out.fields.shadowed = append(out.fields.shadowed, h)
-		}
-	}
-	p := c.plan.parent(out)
-	for part, k := range p.key {
-		if !out.key[part].hidden {
-			hide(shadowedField{title: out.key[part].title, parents: k.title, part: part})
-		}
-	}
-	if out.owner != nil {
-		hide(shadowedField{title: out.owner.column, parents: p.identity()[0], part: -1})
-	}
 }
 
 // parentColumn suggests another name for a column that a child inherits from its parent.

@@ -99,12 +99,10 @@ type rowPlan struct {
 
 // fieldPlan says what happens to fields of the row that are not listed as columns.
 type fieldPlan struct {
-	names    *feed.Names
-	all      bool // all fields are columns with their names
-	unknown  fold.UnknownFields
-	used     map[int32]bool // fields that a column or path uses
-	nameOnly map[int32]bool // used only as a column's name: the column has another source, so the field's value is lost
-	shadowed []shadowedField
+	names   *feed.Names
+	all     bool // all fields are columns with their names
+	unknown fold.UnknownFields
+	used    map[int32]bool // fields that a column or path uses
 }
 
 // byName reports whether fields of the row become columns with their names.
@@ -117,17 +115,10 @@ func (f *fieldPlan) use(p paths.Path) {
 	}
 }
 
-// A shadowedField is a field of an element that no column can store, because a column of the parent's key has its
-// name.
-type shadowedField struct {
-	title, parents string // name of the column: here and in the parent
-	at             paths.Place
-	part           int // index of the part of the key whose value the field may repeat; -1: none, because the database generates it
-}
-
 // An owner is the nearest ancestor with a generated key. nil means none.
 type owner struct {
 	column string // column of the row with that key
+	name   int32  // number of its name
 	table  int    // index of the ancestor's table
 	parts  int    // number of parts of the child's key that are the owner's natural key; these columns are hidden
 }

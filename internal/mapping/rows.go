@@ -231,9 +231,6 @@ func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object
 	if refused := t.checkKey(key); refused != nil || deletes {
 		return refused
 	}
-	if refused := b.checkShadowed(t, key); refused != nil {
-		return refused
-	}
 	for _, i := range t.nest.children {
 		if child := &b.plan.tables[i]; child.nest.set {
 			if refused := b.addSet(msg, child, key); refused != nil {

@@ -239,7 +239,6 @@ func (m *Mapper) Add(n *NewTable, key []string, check func(table int) error) (er
 	}
 	c.table(t)
 	table := len(p.tables) - 1
-	c.markNameOnly(p.tables[table:])
 	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
 	m.rows.tables = append(memory, p.tables[table].newMemory())
 	if len(c.faults) > 0 {

@@ -45,30 +45,10 @@ func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 // unknownFields adds the fields without a mapped column under their own names, and copies key fields to key. markOnly
 // adds only the fields that are set when a row is marked as deleted.
 func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, object *feed.Field, key []feed.Field, markOnly bool) *refusal {
-	var bad *refusal
-	refused := b.eachUnknownField(msg, t, object, func(f feed.Field, name []byte) {
-		if markOnly && !t.marksWith(f.Name) {
-			return
-		}
-		if types != nil && bad == nil {
-			f, bad = b.readTyped(t, types, f, name)
-		}
-		t.setKeyPart(f, key)
-		b.fields = append(b.fields, f)
-	})
-	if refused != nil {
-		return refused
-	}
-	return bad
-}
-
-// eachUnknownField calls each with the fields of a row that no column or path uses. It also passes their raw names if
-// the row is not the message.
-func (b *rowBuilder) eachUnknownField(msg *message, t *tablePlan, object *feed.Field, each func(f feed.Field, name []byte)) *refusal {
 	if t.row.inLine {
 		b.unknownNames.unnumbered = msg.line.Unnumbered
 		for _, f := range msg.line.Fields {
-			if refused := b.unknownField(t, f, nil, each); refused != nil {
+			if refused := b.unknownField(t, nil, f, nil, key, markOnly); refused != nil {
 				return refused
 			}
 		}
@@ -80,64 +60,55 @@ func (b *rowBuilder) eachUnknownField(msg *message, t *tablePlan, object *feed.F
 		f := feed.Field{Name: b.unknownNames.number(t.fields.names, w.Name), Kind: w.Kind}
 		name := w.Name
 		f.Value = w.Raw()
-		if refused := b.unknownField(t, f, name, each); refused != nil {
+		if refused := b.unknownField(t, types, f, name, key, markOnly); refused != nil {
 			return refused
 		}
 	}
 	return nil
 }
 
-// unknownField calls each with a field unless a column or path uses it. It refuses the field if the table rejects
-// unknown fields.
-func (b *rowBuilder) unknownField(t *tablePlan, f feed.Field, name []byte, each func(f feed.Field, name []byte)) *refusal {
-	if refused := b.unknownNames.check(t, f.Name); refused != nil {
-		return refused
-	}
-	if t.fields.isUsed(f.Name) {
-		b.noteLost(t, f.Name)
-	} else {
-		each(f, name)
-	}
-	return nil
-}
-
-// isUsed reports whether a column or path uses a field, so it needs no column of its own.
-func (f *fieldPlan) isUsed(number int32) bool { return number >= 0 && f.used[number] }
-
-// noteLost records the value of a used field as lost if only its name is used: the column with that name has another
-// source.
-func (b *rowBuilder) noteLost(t *tablePlan, number int32) {
-	if t.fields.nameOnly[number] {
-		b.notes = append(b.notes, fold.Note{Kind: fold.NameTaken, Table: t.spec.Name, Column: t.fields.names.Name(number)})
-	}
-}
-
-// check refuses a field if the table rejects unknown fields and no column or path uses it.
-func (r *fieldNumbers) check(t *tablePlan, number int32) *refusal {
-	if t.fields.all || t.fields.unknown != fold.RejectUnknown || number >= 0 && t.fields.used[number] && !t.fields.nameOnly[number] {
+// unknownField adds a field of a row, unless a column or path uses it. raw is the raw name, between its quotes, for types.
+func (b *rowBuilder) unknownField(t *tablePlan, types *typing, f feed.Field, raw []byte, key []feed.Field, markOnly bool) (refused *refusal) {
+	switch {
+	case f.Name >= 0 && t.fields.used[f.Name]:
+		return nil
+	case t.owner != nil && t.owner.name == f.Name:
+		return b.shadowed(t, &f, t.owner.column, b.plan.parent(t).identity()[0])
+	case markOnly && !t.marksWith(f.Name):
 		return nil
 	}
-	name := t.fields.names.NameOf(number, r.unnumbered)
-	return t.refuse(feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, name))
+	for part := range t.key {
+		switch k := &t.key[part]; {
+		case k.name != f.Name:
+		case !k.fromParent:
+			key[part] = f
+		case string(b.read.Text(&f)) == string(feed.Text(nil, key[part].Value, key[part].Kind)): // it repeats the key
+			return nil
+		default:
+			return b.shadowed(t, &f, k.title, b.plan.parent(t).key[part].title)
+		}
+	}
+	if !t.fields.all && t.fields.unknown == fold.RejectUnknown {
+		return t.refuse(feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, t.fields.names.NameOf(f.Name, b.unknownNames.unnumbered)))
+	}
+	if types != nil {
+		if f, refused = b.readTyped(t, types, f, raw); refused != nil {
+			return refused
+		}
+	}
+	b.fields = append(b.fields, f)
+	return nil
 }
 
-// checkShadowed rejects an element with a field that no column can store because a column of the parent's key has its
-// name. A field that repeats the key is accepted.
-func (b *rowBuilder) checkShadowed(t *tablePlan, key []feed.Field) *refusal {
-	for i := range t.fields.shadowed {
-		h := &t.fields.shadowed[i]
-		v := b.read.Get(h.at)
-		if v == nil || h.part >= 0 && string(b.read.Text(v)) == string(feed.Text(nil, key[h.part].Value, key[h.part].Kind)) {
-			continue
-		}
-		to := parentColumn(t.spec.Of, h.parents)
-		if to == h.title {
-			to = "parent_" + h.parents
-		}
-		return t.refuse(feed.Errorf(feed.BadColumn, "table %q: the element has a field %q of its own (%s), and the column of that name has the key of its parent: parent: {%s: %s} renames that one",
-			t.spec.Name, h.title, feed.Clip(v.Value), h.parents, to))
+// shadowed rejects an element with a field that no column can store, because the column of its name has the key of the
+// parent, in the parent's column parents.
+func (b *rowBuilder) shadowed(t *tablePlan, f *feed.Field, title, parents string) *refusal {
+	to := parentColumn(t.spec.Of, parents)
+	if to == title {
+		to = "parent_" + parents
 	}
-	return nil
+	return t.refuse(feed.Errorf(feed.BadColumn, "table %q: the element has a field %q of its own (%s), and the column of that name has the key of its parent: parent: {%s: %s} renames that one",
+		t.spec.Name, title, feed.Clip(f.Value), parents, to))
 }
 
 // marksWith reports whether a message that marks its row as deleted sets a field: a part of the key, or the column
@@ -145,13 +116,4 @@ func (b *rowBuilder) checkShadowed(t *tablePlan, key []feed.Field) *refusal {
 func (t *tablePlan) marksWith(name int32) bool {
 	o := &t.options
 	return o.Scope == fold.RowScope && name >= 0 && t.fields.names.Name(name) == o.Version || slices.ContainsFunc(t.key, func(k keyPart) bool { return k.name == name && !k.fromParent })
-}
-
-// setKeyPart copies a field to its part of the key, if it is one.
-func (t *tablePlan) setKeyPart(f feed.Field, key []feed.Field) {
-	for part := range t.key {
-		if t.key[part].name == f.Name && !t.key[part].fromParent {
-			key[part] = f
-		}
-	}
 }

@@ -15,7 +15,6 @@ import (
 var noteTexts = map[fold.NoteKind]string{
 	fold.Nulled:     "table %q, column %q: a value that does not fit is stored as NULL (the first one; the summary counts them): ",
 	fold.KeyChanged: "table %q: a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)",
-	fold.NameTaken:  "table %q: the field %q is ignored: the column of that name has another source. Name a column for the field, or rename that one",
 }
 
 // note counts values that are not stored as they came, and warns of the first of each name. It is called after the line

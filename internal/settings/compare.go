@@ -1,10 +1,9 @@
 package settings
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -70,14 +69,6 @@ func sortByKey(rows []map[string]json.RawMessage, key []string) {
 	})
 }
 
-// plain returns a value as text, the same for all spellings of a number.
-func plain(raw []byte) string {
-	if _, ok := feed.IsNumber(raw); ok {
-		return string(feed.AppendDecimal(nil, raw))
-	}
-	return string(feed.AppendText(nil, raw, feed.KindOf(raw)))
-}
-
 // typeOf returns the type of a column's values; auto if it has none, or several.
 func typeOf(t *mapping.Table, name string) cast.Type {
 	none := cast.Type{Kind: cast.Auto}
@@ -96,67 +87,59 @@ func typeOf(t *mapping.Table, name string) cast.Type {
 	return of
 }
 
-// sameValue reports whether a row has the value that a test expects, which is converted to the column's type. have is
-// nil for NULL.
-func sameValue(t cast.Type, want, have []byte) bool {
-	wantNull, haveNull := string(want) == "null", have == nil || string(have) == "null"
-	if wantNull || haveNull {
-		return wantNull == haveNull
+// sameValue reports whether a row has the value that a test expects, both read as the column's type. have is nil for
+// NULL.
+func sameValue(t cast.Type, want, have []byte) bool { return canonical(t, want) == canonical(t, have) }
+
+// canonical returns the same text for all spellings of a value of a type, among them how SQLite stores it.
+func canonical(t cast.Type, raw []byte) string {
+	if raw == nil || string(raw) == "null" {
+		return "\x00"
 	}
-	switch t.Kind {
-	case cast.Text:
-		text, _ := t.Read(want)
-		return text == string(feed.AppendText(nil, have, feed.KindOf(have)))
-	case cast.Auto, cast.DefaultType:
-		return (feed.KindOf(want) == feed.String) == (feed.KindOf(have) == feed.String) && plain(want) == plain(have) || sameBoolean(want, have) || sameJSON(want, have)
-	case cast.JSON:
-		return sameJSON(want, have) || plain(want) == plain(have)
+	kind := feed.KindOf(raw)
+	text, untyped := string(feed.AppendText(nil, raw, kind)), t.Kind == cast.Auto || t.Kind == cast.DefaultType
+	if read, ok := t.Read(raw); ok && !untyped && t.Kind != cast.JSON { // JSON is stored as its text
+		text = read
 	}
-	if plain(want) == plain(have) {
-		return true
+	isNumber := func(text string) bool { _, ok := feed.IsNumber([]byte(text)); return ok }
+	switch booleans := map[string]string{"true": "1", "false": "0"}; {
+	case t.Kind == cast.Text:
+		return text
+	case strings.HasPrefix(text, "{") || strings.HasPrefix(text, "["):
+		return oneSpelling(text)
+	case kind == feed.String && untyped:
+		return `"` + text
+	case isNumber(text):
+		return string(feed.AppendDecimal(nil, []byte(text)))
+	default:
+		return cmp.Or(booleans[text], text)
 	}
-	read, ok := t.Read(want)
-	if ok && read == plain(have) {
-		return true
-	}
-	again, okToo := t.Read(have)
-	return ok && okToo && plain([]byte(read)) == plain([]byte(again))
 }
 
-// sameBoolean reports whether have is how SQLite stores a boolean: 1 or 0.
-func sameBoolean(want, have []byte) bool {
-	return string(want) == "true" && string(have) == "1" || string(want) == "false" && string(have) == "0"
-}
-
-// sameJSON compares an object or array with the database's JSON text.
-func sameJSON(want, have []byte) bool {
-	if feed.KindOf(want) != feed.JSON {
-		return false
-	}
-	text := feed.AppendText(nil, have, feed.KindOf(have))
-	var a, b any
-	return decode(want, &a) && decode(text, &b) && reflect.DeepEqual(oneSpelling(a), oneSpelling(b))
-}
-
-// oneSpelling normalizes the numbers in a decoded value.
-func oneSpelling(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		return json.Number(plain([]byte(v)))
-	case []any:
-		for i := range v {
-			v[i] = oneSpelling(v[i])
-		}
-	case map[string]any:
-		for name := range v {
-			v[name] = oneSpelling(v[name])
-		}
-	}
-	return v
-}
-
-func decode(text []byte, into *any) bool {
-	d := json.NewDecoder(bytes.NewReader(text))
+// oneSpelling returns JSON with sorted members and decimal numbers; other text unchanged.
+func oneSpelling(text string) string {
+	var v any
+	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
-	return d.Decode(into) == nil
+	if d.Decode(&v) != nil {
+		return text
+	}
+	var decimal func(v any) any
+	decimal = func(v any) any {
+		switch v := v.(type) {
+		case json.Number:
+			return json.Number(feed.AppendDecimal(nil, []byte(v)))
+		case []any:
+			for i := range v {
+				v[i] = decimal(v[i])
+			}
+		case map[string]any:
+			for name := range v {
+				v[name] = decimal(v[name])
+			}
+		}
+		return v
+	}
+	out, _ := json.Marshal(decimal(v)) // it was decoded
+	return string(out)
 }

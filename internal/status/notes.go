@@ -13,7 +13,7 @@ const (
 	Passed     NoteKind = "ignored_messages"   // messages that the mapping or the envelope ignores
 	NoTable    NoteKind = "unmatched_messages" // messages that match no table, by the value that the tables' conditions compare
 	Mismatched NoteKind = "path_mismatches"    // values that are not the object or array that a path expects, by path
-	Lost       NoteKind = "lost_values"        // values that were not kept, by TABLE.COLUMN or TABLE.FIELD
+	Lost       NoteKind = "lost_values"        // values that were not kept, by TABLE.COLUMN
 	Nulled     NoteKind = "nulled_values"      // values that do not fit and count as null, by TABLE.COLUMN
 )
 
