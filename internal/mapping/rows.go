@@ -224,7 +224,7 @@ func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object
 		b.fields = append(b.fields, f)
 	}
 	if object != nil && (t.fields.all || t.fields.byName() && !deletes) {
-		if refused := b.unknownFields(msg, t, types, object, key, deletes && t.mark >= 0); refused != nil {
+		if refused := b.unknownFields(msg, t, types, object, key, deletes); refused != nil {
 			return refused
 		}
 	}

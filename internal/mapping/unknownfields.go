@@ -42,13 +42,13 @@ func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 	return n
 }
 
-// unknownFields adds the fields without a mapped column under their own names, and copies key fields to key. markOnly
-// adds only the fields that are set when a row is marked as deleted.
-func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, object *feed.Field, key []feed.Field, markOnly bool) *refusal {
+// unknownFields adds the fields without a mapped column under their own names, and copies key fields to key. Of a delete
+// that marks its row, it adds only the fields that are then set.
+func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
 	if t.row.inLine {
 		b.unknownNames.unnumbered = msg.line.Unnumbered
 		for _, f := range msg.line.Fields {
-			if refused := b.unknownField(t, nil, f, nil, key, markOnly); refused != nil {
+			if refused := b.unknownField(t, nil, f, nil, key, deletes); refused != nil {
 				return refused
 			}
 		}
@@ -60,7 +60,7 @@ func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, ob
 		f := feed.Field{Name: b.unknownNames.number(t.fields.names, w.Name), Kind: w.Kind}
 		name := w.Name
 		f.Value = w.Raw()
-		if refused := b.unknownField(t, types, f, name, key, markOnly); refused != nil {
+		if refused := b.unknownField(t, types, f, name, key, deletes); refused != nil {
 			return refused
 		}
 	}
@@ -68,13 +68,13 @@ func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, ob
 }
 
 // unknownField adds a field of a row, unless a column or path uses it. raw is the raw name, between its quotes, for types.
-func (b *rowBuilder) unknownField(t *tablePlan, types *typing, f feed.Field, raw []byte, key []feed.Field, markOnly bool) (refused *refusal) {
+func (b *rowBuilder) unknownField(t *tablePlan, types *typing, f feed.Field, raw []byte, key []feed.Field, deletes bool) (refused *refusal) {
 	switch {
 	case f.Name >= 0 && t.fields.used[f.Name]:
 		return nil
 	case t.owner != nil && t.owner.name == f.Name:
-		return b.shadowed(t, &f, t.owner.column, b.plan.parent(t).identity()[0])
-	case markOnly && !t.marksWith(f.Name):
+		return b.shadowed(t, &f, t.owner.column, b.plan.parent(t).identity()[0], deletes)
+	case deletes && t.mark >= 0 && !t.marksWith(f.Name):
 		return nil
 	}
 	for part := range t.key {
@@ -85,7 +85,7 @@ func (b *rowBuilder) unknownField(t *tablePlan, types *typing, f feed.Field, raw
 		case string(b.read.Text(&f)) == string(feed.Text(nil, key[part].Value, key[part].Kind)): // it repeats the key
 			return nil
 		default:
-			return b.shadowed(t, &f, k.title, b.plan.parent(t).key[part].title)
+			return b.shadowed(t, &f, k.title, b.plan.parent(t).key[part].title, deletes)
 		}
 	}
 	if !t.fields.all && t.fields.unknown == fold.RejectUnknown {
@@ -101,8 +101,11 @@ func (b *rowBuilder) unknownField(t *tablePlan, types *typing, f feed.Field, raw
 }
 
 // shadowed rejects an element with a field that no column can store, because the column of its name has the key of the
-// parent, in the parent's column parents.
-func (b *rowBuilder) shadowed(t *tablePlan, f *feed.Field, title, parents string) *refusal {
+// parent, in the parent's column parents. A delete stores nothing.
+func (b *rowBuilder) shadowed(t *tablePlan, f *feed.Field, title, parents string, deletes bool) *refusal {
+	if deletes {
+		return nil
+	}
 	to := parentColumn(t.spec.Of, parents)
 	if to == title {
 		to = "parent_" + parents
