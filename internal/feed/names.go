@@ -59,14 +59,6 @@ func (n *Names) Intern(name []byte) int32 {
 	return number
 }
 
-// HasSeen reports whether a name occurred in the feed. It may be wrong for names without a number.
-func (n *Names) HasSeen(name string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	number, ok := n.numbers[name]
-	return ok && n.seen[number]
-}
-
 // Seen returns the names that occurred in the feed.
 func (n *Names) Seen() (names []string) {
 	n.mu.Lock()

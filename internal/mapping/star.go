@@ -198,24 +198,6 @@ func (n *NewTable) Refuse(key []string, why error) *feed.Error {
 // keyText is a key for people.
 func keyText(key []string) string { return cmp.Or(strings.Join(key, ","), "none") }
 
-// MapAlone is [Mapper.Map] for a mapper without a database: a table that the line needs is added with the key that the
-// stream names, or else with the mapping's. The error is a [*NewTable] only if the line truncates such a table.
-func (m *Mapper) MapAlone(l *feed.Line, source string, at fold.Place) (Result, error) {
-	r, err := m.Map(l, source, at)
-	n, ok := err.(*NewTable)
-	if !ok || n.Truncates {
-		return r, err
-	}
-	key := n.Key
-	if key == nil {
-		key = m.plan.stream.star.spec.Key
-	}
-	if err := m.Add(n, key, func(int) error { return nil }); err != nil {
-		return r, err
-	}
-	return m.MapAlone(l, source, at)
-}
-
 // Add adds the table n with a key to the plan. If check fails, which gets the table's index, the plan stays as it was.
 // No other mapper of the plan may map lines at the same time. Mappers made later have the table too. An error of type
 // [*feed.Error] rejects the line that needs the table.

@@ -33,8 +33,18 @@ func (u *UnusedFinder) Fields(text []byte) (names []string) {
 	if u.fields = u.line.Scan(u.scan, u.fields[:0], text); u.line.Err != nil {
 		return nil
 	}
-	result, err := u.mapper.MapAlone(&u.line, "", fold.Place{})
 	p := u.mapper.plan
+	result, err := u.mapper.Map(&u.line, "", fold.Place{})
+	if n, ok := err.(*NewTable); ok && !n.Truncates {
+		key := n.Key
+		if key == nil {
+			key = p.stream.star.spec.Key
+		}
+		if u.mapper.Add(n, key, func(int) error { return nil }) != nil {
+			return nil
+		}
+		result, err = u.mapper.Map(&u.line, "", fold.Place{})
+	}
 	rows := slices.DeleteFunc(result.Rows, func(r Row) bool { return r.Op >= fold.Ensure })
 	takesAll := func(r Row) bool {
 		t := &p.tables[r.Table]

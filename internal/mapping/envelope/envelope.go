@@ -72,9 +72,6 @@ type Operations struct {
 	FailWhen     paths.When `key:"fail_when" help:"messages that end the run"`
 }
 
-// NamesKeys reports whether messages may name the key of their table.
-func (e *Envelope) NamesKeys() bool { return e.RecordKeys || e.Key.Base != paths.NoBase }
-
 // Removes reports whether messages may remove rows. Messages that change a key do.
 func (e *Envelope) Removes() bool {
 	return e.DeleteWhen != nil || e.TruncateWhen != nil || e.Old.Base != paths.NoBase
