@@ -16,7 +16,6 @@ import (
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
-	"github.com/weirsync/weir/internal/spool"
 	"github.com/weirsync/weir/internal/status"
 	"github.com/weirsync/weir/internal/status/metrics"
 	"github.com/weirsync/weir/internal/status/web"
@@ -199,9 +198,6 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 	r.summarize(r.o, r.plan, r.p, err)
 	switch {
 	case err != nil:
-		if stops := r.p.Snapshot().Stops; isFull(err) && ctx.Err() == nil && len(stops) > 0 && !slices.ContainsFunc(stops, func(s status.Stop) bool { return !s.Resumes }) {
-			err = fmt.Errorf("%w; the same command resumes where it stopped", err)
-		}
 		return err
 	case ctx.Err() != nil:
 		r.log.Info(stoppedText(r.o, r.p.Snapshot().Stops))
@@ -237,12 +233,6 @@ func (r *syncRun) apply(ctx context.Context, db sink.Sink, claims sink.Claims, r
 		}
 	}
 	return countStored(ctx, &r.o.Output, r.storedRejects, func() error { return pipeline.Run(ctx, c, db, claims, r.p) })
-}
-
-// isFull reports whether an error means that a disk is full, weir's or the database's.
-func isFull(err error) bool {
-	failed, ok := errors.AsType[*sink.Error](err)
-	return spool.IsFull(err) || ok && failed.Reason == sink.DiskFull
 }
 
 // inspect opens a second connection that only reads.

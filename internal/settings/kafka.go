@@ -3,7 +3,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -115,26 +114,8 @@ func (b *builder) checkKafka(sources []string) {
 		"partitions", "--partitions reads without a group: leave out --group, --group-protocol, --group-instance, --session-timeout and --start committed")
 	b.faultIf(k.GroupProtocol == consumerProtocol && b.Setting("session-timeout").IsSet(),
 		"session-timeout", "--session-timeout is for the classic protocol: with --group-protocol consumer the brokers set it (group.consumer.session.timeout.ms)")
-	if spec, err := kafka.ParseSpec(sources[0]); err == nil {
-		b.checkOffsets(&spec)
-	}
 	b.faultIf(b.Feed.Init != "", "init", "--init is for connections to feeds: Kafka has --sasl")
 	b.faultIf(b.Table.DryRun && !k.UntilEnd, "dry-run", "--dry-run needs --until-end: a topic has no end")
-}
-
-// checkOffsets finds the offsets of --start whose partitions are not read.
-func (b *builder) checkOffsets(spec *kafka.Spec) {
-	read, err := parsePartitions(b.Kafka.Partitions)
-	for _, name := range slices.Sorted(maps.Keys(parseOffsets(b.Kafka.Start))) {
-		topic, number, _ := strings.Cut(name, "/")
-		n, _ := strconv.ParseInt(number, 10, 32)
-		switch {
-		case !spec.Reads(topic):
-			b.fault("start", "--start %s: the topic is not read", name)
-		case err == nil && read != nil && !slices.Contains(read, int32(n)):
-			b.fault("start", "--start %s: --partitions leaves the partition out", name)
-		}
-	}
 }
 
 // kafka builds the options of a Kafka source.

@@ -33,11 +33,6 @@ func Is(spec string) bool {
 // IsTopic reports whether a name is valid for a topic.
 func IsTopic(name string) bool { return topicName.MatchString(name) }
 
-// Reads reports whether the spec includes a topic.
-func (s *Spec) Reads(topic string) bool {
-	return s.Pattern != nil && s.Pattern.MatchString(topic) || slices.Contains(s.Topics, topic)
-}
-
 // ParseSpec parses a spec.
 func ParseSpec(spec string) (s Spec, err error) {
 	begins, rest, _ := strings.Cut(spec, "://")
