@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,14 +75,7 @@ func TestCompatibility(t *testing.T) {
 		}
 		for _, path := range all {
 			t.Run(filepath.Base(path), func(t *testing.T) {
-				packed, err := os.Open(path)
-				testcheck.NoError(t, err)
-				defer packed.Close()
-				z, err := gzip.NewReader(packed)
-				testcheck.NoError(t, err)
-				saved, err := io.ReadAll(z)
-				testcheck.NoError(t, err)
-
+				saved := []byte(testcheck.Unzipped(t, path))
 				f := folder(t, kind.to(t))
 				kind.load(f, saved)
 				for _, table := range []string{"weir_checkpoints", "weir_rejects"} {

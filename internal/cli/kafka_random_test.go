@@ -205,19 +205,3 @@ func TestGroup_LeadersMove(t *testing.T) {
 	g.applied(g.Folder)
 	g.checkRanges()
 }
-
-// A partition that is added to a topic while members read it is read from its first record.
-func TestGroup_NewPartition(t *testing.T) {
-	t.Parallel()
-	c := testkafka.Start(t, kfake.SeedTopics(1, "t"))
-	f := testweir.New(t, testpg.New(t))
-	f.Start(newTopic(c, 1).sync(f.To, "t", "--group-protocol", "consumer", "--start", "latest", "--batch-period", "50ms")...).Says("reading from offset")
-	c.Produce("t", 0, `{"id":0}`)
-	want := "0"
-	for p := range int32(12) { // more often than a run may rewind for other reasons
-		c.AddPartition("t")
-		c.Produce("t", p+1, fmt.Sprintf(`{"id":%d}`, p+1))
-		want += fmt.Sprint(" ", p+1)
-		f.Becomes(want, "SELECT id FROM t ORDER BY 1")
-	}
-}

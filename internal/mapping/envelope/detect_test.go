@@ -1,10 +1,8 @@
 package envelope_test
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,23 +40,12 @@ func TestOf_RealLines(t *testing.T) {
 }
 
 // lines returns the lines of a file.
-func lines(t *testing.T, path string) (all [][]byte) {
+func lines(t *testing.T, path string) [][]byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	testcheck.NoError(t, err)
-	from := bufio.NewReader(bytes.NewReader(data))
 	if filepath.Ext(path) == ".gz" {
-		unzipped, err := gzip.NewReader(from)
-		testcheck.NoError(t, err)
-		from = bufio.NewReader(unzipped)
+		return bytes.Split(bytes.TrimSpace([]byte(testcheck.Unzipped(t, path))), []byte("\n"))
 	}
-	for {
-		line, err := from.ReadBytes('\n')
-		if len(line) > 0 {
-			all = append(all, bytes.TrimSpace(line))
-		}
-		if err != nil {
-			return all
-		}
-	}
+	text, err := os.ReadFile(path)
+	testcheck.NoError(t, err)
+	return bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 }

@@ -2,7 +2,6 @@ package example
 
 import (
 	"database/sql"
-	"errors"
 	"path/filepath"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/test/testweir"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,21 +75,8 @@ func (f *file) Exec(t *testing.T, statement string) {
 // Query returns the rows of a query.
 func (f *file) Query(t *testing.T, statement string) (all [][]any) {
 	t.Helper()
-	rows, err := f.db.QueryContext(t.Context(), statement)
+	all, err := testweir.Cells(f.db, statement)
 	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	for err == nil && rows.Next() {
-		row, into := make([]any, len(columns)), make([]any, len(columns))
-		for i := range row {
-			into[i] = &row[i]
-		}
-		err = rows.Scan(into...)
-		all = append(all, row)
-	}
-	if err := errors.Join(err, rows.Err()); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 	return all

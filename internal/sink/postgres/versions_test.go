@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 	"github.com/weirsync/weir/internal/test/testpg"
 )
 
@@ -114,7 +115,7 @@ func TestWriters_OneRowWithVersions(t *testing.T) {
 				url := testpg.New(t)
 				for name, pair := range pairs {
 					for _, before := range [][]string{nil, {old}} {
-						for _, versions := range [][2]int{{4, 6}, {6, 4}} {
+						for _, versions := range [][2]int{{6, 4}, {4, 6}}[:testcheck.Rounds(1, 2)] {
 							t.Run(fmt.Sprintf("%s, rows=%d, %v", name, len(before), versions), func(t *testing.T) {
 								w := holdWriters(t, url, scope, before...)
 								first := []string{`{"id":0,"v":2,"a":"y","b":"y"}`, `{"id":1,"v":2,"a":"y"}`, pair[0](versions[0], "b")}

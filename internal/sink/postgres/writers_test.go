@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 	"github.com/weirsync/weir/internal/test/testpg"
 )
 
@@ -46,7 +47,8 @@ func TestFlush_WaitsForNoLongReader(t *testing.T) {
 
 // TestWriters: runs write the same keys at the same time, in different orders, with inserts and deletes.
 func TestWriters(t *testing.T) {
-	const writers, flushes = 4, 15
+	const writers = 4
+	flushes := testcheck.Rounds(6, 15)
 	for _, c := range []struct {
 		level         string
 		keys, deletes int // one in this many messages deletes
@@ -72,7 +74,7 @@ func TestWriters(t *testing.T) {
 				r.Flush()
 			})
 			expectNoDeadlock(t, db, again)
-			sinktest.Expect(t, db, "SELECT count(*) FROM weir_checkpoints WHERE job LIKE 'job %' AND seq = 15", "4")
+			sinktest.Expect(t, db, "SELECT count(*) FROM weir_checkpoints WHERE job LIKE 'job %' AND seq = "+fmt.Sprint(flushes), "4")
 		})
 	}
 }
@@ -247,7 +249,7 @@ func TestFlush_Deadlock(t *testing.T) {
 
 // TestFlush_FourMakeOneTable: runs that begin at the same time create and widen one table.
 func TestFlush_FourMakeOneTable(t *testing.T) {
-	for range 5 { // repeated, because they do not always collide
+	for range testcheck.Rounds(2, 5) { // repeated, because they do not always collide
 		for _, name := range []string{"plain", "versions"} {
 			t.Run(name, func(t *testing.T) { fourMakeOneTable(t, kinds[name].change) })
 		}

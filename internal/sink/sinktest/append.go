@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // noKey makes each message a row of its own.
@@ -38,7 +39,7 @@ var appendTests = []test{
 		Expect(t, db, "SELECT count(*), sum(n) FROM t", fmt.Sprintf("998|%d", 999*1000/2-777-10-990))
 	}},
 	{"RandomFeed", func(t *testing.T, db Database) {
-		Seeds(t, 20, func(t *testing.T, rnd *rand.Rand) { randomAppends(t, db, rnd) })
+		Seeds(t, testcheck.Rounds(6, 20), func(t *testing.T, rnd *rand.Rand) { randomAppends(t, db, rnd) })
 	}},
 	{"Sums", func(t *testing.T, db Database) {
 		r := Begin(t, db, noKey)

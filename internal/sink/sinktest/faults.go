@@ -22,8 +22,8 @@ import (
 const SeedVariable = "TEST_SEED"
 
 // Seeds runs f with n seeds, or with the seeds in [SeedVariable].
-func Seeds(t *testing.T, n uint64, f func(t *testing.T, rnd *rand.Rand)) {
-	first, last := uint64(1), n
+func Seeds(t *testing.T, n int, f func(t *testing.T, rnd *rand.Rand)) {
+	first, last := uint64(1), uint64(n)
 	if s := os.Getenv(SeedVariable); s != "" {
 		from, to, isRange := strings.Cut(s, "-")
 		if !isRange {

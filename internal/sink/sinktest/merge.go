@@ -12,12 +12,13 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/test/foldtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // mergeTests: columns with merge functions have the same values as in the model.
 var mergeTests = []test{
 	{"RandomFeedEqualsThePlainFold", func(t *testing.T, db Database) {
-		Seeds(t, 40, func(t *testing.T, rnd *rand.Rand) { randomMerges(t, db, rnd) })
+		Seeds(t, testcheck.Rounds(12, 40), func(t *testing.T, rnd *rand.Rand) { randomMerges(t, db, rnd) })
 	}},
 }
 

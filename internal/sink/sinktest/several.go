@@ -11,6 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // A router is a test's mapping of messages to several tables. The field TABLE.FIELD is FIELD of a table. A field
@@ -122,7 +123,7 @@ var severalTests = []test{
 	}},
 	{"RandomBatchesMakeTheSameTables", func(t *testing.T, db Database) {
 		need(t, db, Shared)
-		Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) { anyBatches(t, db, rnd) })
+		Seeds(t, testcheck.Rounds(2, 4), func(t *testing.T, rnd *rand.Rand) { anyBatches(t, db, rnd) })
 	}},
 }
 

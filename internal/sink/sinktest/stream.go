@@ -13,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping/envelope"
 	"github.com/weirsync/weir/internal/mapping/paths"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // streaming is a mapping of change data capture (CDC) messages in Debezium's format: tables, each with its own name in
@@ -34,7 +35,7 @@ func event(op, table, before, after string) string {
 // streamTests: CDC streams, with tables that are truncated on the way.
 var streamTests = []test{
 	{"RandomStream", func(t *testing.T, db Database) {
-		Seeds(t, 12, func(t *testing.T, rnd *rand.Rand) { randomStream(t, db, rnd) })
+		Seeds(t, testcheck.Rounds(4, 12), func(t *testing.T, rnd *rand.Rand) { randomStream(t, db, rnd) })
 	}},
 	{"ATruncationOfATableThatAnotherRunMade", func(t *testing.T, db Database) {
 		need(t, db, Shared)

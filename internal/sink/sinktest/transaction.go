@@ -264,20 +264,17 @@ func logsNothing(t *testing.T, db Database, do func()) {
 // unchangedTests: a value that is written again is the same.
 var unchangedTests = []test{
 	{"ValuesOfEveryKindAreUnchanged", func(t *testing.T, db Database) {
-		for _, v := range []string{`0`, `-1`, `9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `1.5`, `-0.25`, `1e300`, `5e-324`, `0.1`,
+		line := `{"id":1`
+		for i, v := range []string{`0`, `-1`, `9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `1.5`, `-0.25`, `1e300`, `5e-324`, `0.1`,
 			`1.0`, `1e2`, `123456789012345678`, `9007199254740993`, `0.1234567890123456789`, `1e400`, `-0`, `-0.0`, `true`, `false`, `null`,
 			`""`, `"a"`, `"007"`, `"1.50"`, `"日本"`, `"\u0041"`, `{}`, `[1, 2]`, `{"a": null}`} {
+			line += fmt.Sprintf(`,"v%d":%s`, i, v)
+		}
+		for run := range int64(2) {
 			r := Begin(t, db)
-			line := `{"id":1,"v":` + v + `}`
-			r.Flush(line)
-			Counts(t, r.Flush(line), 0, 0, 1, 0)
+			Counts(t, r.Flush(line+"}"), 1-run, 0, run, 0)
+			Counts(t, r.Flush(line+"}"), 0, 0, 1, 0)
 			r.End()
-			r = Begin(t, db)
-			if res := r.Flush(line); res.Total().Unchanged != 1 {
-				t.Errorf("%s is not known again: %+v", v, res)
-			}
-			r.End()
-			db.Exec(t, "DROP TABLE t")
 		}
 	}},
 }

@@ -2,29 +2,15 @@ package bench_test
 
 import (
 	"bytes"
-	"compress/gzip"
-	"io"
-	"os"
 	"testing"
 
 	"github.com/weirsync/weir/internal/test/bench"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestFlights_ShippedFeedIsCurrent: testdata is what the generator makes.
 func TestFlights_ShippedFeedIsCurrent(t *testing.T) {
-	f, err := os.Open("../../../testdata/flights.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shipped, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shipped := []byte(testcheck.Unzipped(t, "../../../testdata/flights.jsonl.gz"))
 	var made bytes.Buffer
 	if err := bench.Flights(&made, bench.ShippedFlights, bench.ShippedSeed); err != nil {
 		t.Fatal(err)

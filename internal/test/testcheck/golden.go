@@ -1,7 +1,9 @@
 package testcheck
 
 import (
+	"compress/gzip"
 	"flag"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -61,4 +63,17 @@ func Same(t *testing.T, path, got string) {
 	if got != string(want) {
 		t.Errorf("%s differs; got\n%s", path, got)
 	}
+}
+
+// Unzipped returns the text of a file.gz.
+func Unzipped(t testing.TB, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	NoError(t, err)
+	text, err := io.ReadAll(z)
+	NoError(t, err)
+	return string(text)
 }

@@ -139,7 +139,7 @@ func TestConnection_Breaks(t *testing.T) {
 	for half, often := range map[bool]time.Duration{false: 100 * time.Millisecond, true: 600 * time.Millisecond} {
 		t.Run(fmt.Sprintf("half=%v", half), func(t *testing.T) {
 			t.Parallel()
-			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
+			sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
 				proxy := testpg.NewProxy(t, testpg.New(t))
 				proxy.Half(half)
 				tr := newTrial(t, rnd, "file", proxy.URL(), "full", 30000)
@@ -189,7 +189,7 @@ func TestCrash_AtEveryCall(t *testing.T) {
 	for _, source := range []string{"file", "spool"} {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()
-			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
+			sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
 				kills := 0
 				for code := -1; code != 0 && code != 3; kills++ { // until the run has fewer calls
 					code = injected(t, rnd, source, "signal=KILL", kills+1)
@@ -212,7 +212,7 @@ func TestFault_EveryCallFails(t *testing.T) {
 		for _, fault := range []string{"EIO", "ENOSPC"} {
 			t.Run(source+" "+fault, func(t *testing.T) {
 				t.Parallel()
-				sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
+				sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
 					ended := map[int]int{}
 					for at := 1; at <= 15; at++ {
 						ended[injected(t, rnd, source, "error="+fault, at)]++

@@ -244,7 +244,7 @@ func TestPowerCut_Postgres(t *testing.T) {
 	n := times(t)
 	for _, level := range []string{"normal", "full"} {
 		t.Run(level, func(t *testing.T) {
-			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
+			sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
 				d := newDisk(t, 256)
 				d.Check(os.Chmod(d.path, 0o777))
 				server := testpg.StartIn(t, d.path, "fsync=on", "full_page_writes=on", "max_wal_size=64MB", "min_wal_size=32MB")

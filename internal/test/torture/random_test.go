@@ -27,7 +27,7 @@ func TestRandom(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, kind)
-			sinktest.Seeds(t, uint64(n), func(t *testing.T, rnd *rand.Rand) {
+			sinktest.Seeds(t, n, func(t *testing.T, rnd *rand.Rand) {
 				c := drawCase(rnd, kind == "postgres", t.TempDir())
 				err := b.run(t, c)
 				if err == nil {

@@ -40,7 +40,7 @@ func TestRandomWays(t *testing.T) {
 			if kind == "postgres" { // few locks: not one per file of a folder
 				server = testpg.Start(t, "max_locks_per_transaction=10", "max_connections=20")
 			}
-			sinktest.Seeds(t, uint64(10*n), func(t *testing.T, rnd *rand.Rand) {
+			sinktest.Seeds(t, 10*n, func(t *testing.T, rnd *rand.Rand) {
 				w := drawWay(rnd)
 				t.Cleanup(func() {
 					if t.Failed() {

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -19,32 +18,6 @@ import (
 )
 
 var stream = flag.Int("stream", 100*million, "messages of the stream, which takes no disk")
-
-// files measures 1,000,000 messages in more and more files, and also the second run, which has nothing to read.
-func (t *table) files() {
-	const messages, most = million, 10_000
-	dir := filepath.Join(t.dir, "files")
-	t.head("files", "messages in each", "wall", "CPU", "ratio", "peak", "second run")
-	var one time.Duration
-	for files := 1; files <= most; files *= 10 {
-		check(os.Mkdir(dir, 0o700))
-		check(split(t.feed(messages, 50_000), dir, messages/files))
-		sync := t.weir(filepath.Join(dir, "*.jsonl"), "--synchronous", "normal")
-		c := t.run(max(1, *rounds*2/3), sync)[0]
-		again := t.once(sync)
-		if files == 1 {
-			one = c.cpu
-		}
-		t.row(files, messages/files, c.wall, c.cpu, ratio(c.cpu, one), mib(c.rss), again.wall)
-		check(os.RemoveAll(dir))
-	}
-}
-
-// split writes the lines of a file to several files, whose names have the same order. It uses little memory, because
-// the peak of a measured command is at least its parent's at the start.
-func split(path, dir string, lines int) error {
-	return exec.Command("split", "-l", strconv.Itoa(lines), "-a", "5", "-d", "--additional-suffix", ".jsonl", path, dir+"/").Run()
-}
 
 // keys measures the cost per message for different lengths of a feed of 1,000,000 ids, more rows than fit into a
 // batch.

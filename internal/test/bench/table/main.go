@@ -43,7 +43,7 @@ func main() {
 		run  func()
 	}{
 		{"reference", b.reference}, {"backfill", b.backfill}, {"cores", b.cores}, {"small", b.small}, {"memory", b.memory},
-		{"messages", b.messages}, {"ids", b.ids}, {"keys", b.keys}, {"files", b.files}, {"stream", b.endless}, {"postgres", b.postgres},
+		{"messages", b.messages}, {"ids", b.ids}, {"keys", b.keys}, {"stream", b.endless}, {"postgres", b.postgres},
 	} {
 		if regexp.MustCompile(*only).MatchString(s.name) {
 			fmt.Printf("\n## %s\n\n", s.name)
