@@ -29,9 +29,7 @@ func TestDocs_CommandPagesAreCurrent(t *testing.T) {
 	}
 	for _, page := range pages {
 		want, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		if got, err := os.ReadFile(filepath.Join(dir, filepath.Base(page))); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("docs/cli/%s is not what the command says (%v): go test ./internal/cli -run Docs -update", filepath.Base(page), err)
 		}
@@ -42,14 +40,10 @@ func TestDocs_CommandPagesAreCurrent(t *testing.T) {
 func writePages(t *testing.T, c *cobra.Command, dir string) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := doc.GenMarkdown(c, &b); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, doc.GenMarkdown(c, &b))
 	flags := c.NonInheritedFlags()
 	page := strings.Replace(b.String(), flags.FlagUsages(), strings.TrimPrefix(flagUsages(flags, 0), "Flags:\n"), 1)
-	if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"), []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"), []byte(page), 0o644))
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
 			writePages(t, sub, dir)

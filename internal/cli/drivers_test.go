@@ -13,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/example"
 	"github.com/weirsync/weir/internal/sink/sqlite"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // withDriver adds a driver. It returns a function that runs a command and checks the exit code and words in the output,
@@ -42,9 +43,7 @@ func TestDrivers_WithoutOptionalParts(t *testing.T) {
 	weir, dir := withDriver(t, example.Driver)
 	config := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	feed := config("flights.jsonl", `{"id":"BA1","gate":"A1","v":1}`+"\nbad\n")
@@ -79,9 +78,7 @@ func TestDrivers_OneMore(t *testing.T) {
 	path := filepath.Join(dir, "flights.jsonl")
 	feed := func(lines string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.WriteFile(path, []byte(lines), 0o600))
 	}
 	const first = `{"id":"BA1","gate":"A1"}` + "\n" + `{"id":"BA2","gate":"A2","delay":1.5}` + "\nbad\n"
 	feed(first)
@@ -106,9 +103,7 @@ func TestDrivers_OneMore(t *testing.T) {
 	weir(0, "status --to "+air, "weir has not written")
 	weir(0, "config schema", `"another"`)
 	mapped := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(mapped, []byte("tables: {t: {on_create: {another: [x], oracle: [y]}}}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, os.WriteFile(mapped, []byte("tables: {t: {on_create: {another: [x], oracle: [y]}}}"), 0o600))
 	weir(2, "config check "+mapped, `"oracle" must be sqlite, postgres or another`)
 	weir(1, "status --to "+air+"x", "the database is missing")
 }

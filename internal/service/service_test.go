@@ -1,6 +1,7 @@
 package service
 
 import (
+	"github.com/weirsync/weir/internal/test/testcheck"
 	"net"
 	"path/filepath"
 	"testing"
@@ -11,14 +12,10 @@ import (
 func TestTell_NobodyReads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "n")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer l.Close()
 	m, err := Connect(func(name string) (string, bool) { return path, name == "NOTIFY_SOCKET" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	defer m.Close()
 	told := make(chan error, 1)
 	go func() {

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"bytes"
+	"github.com/weirsync/weir/internal/test/testcheck"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,16 +37,12 @@ func FuzzTemplate(f *testing.F) {
 func TestTemplate_FilesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("init", `login {{file "`+filepath.ToSlash(dir)+`/key"}}`)
 	write("key", "one\n")
 	render, err := (&Env{}).template("@" + filepath.Join(dir, "init"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	want := func(want string) {
 		t.Helper()
 		if got, err := render(""); string(got) != want || err != nil {

@@ -85,9 +85,7 @@ func own(t *testing.T, values ...string) Table {
 	t.Helper()
 	c := New("c", false)
 	for _, v := range values {
-		if err := c.Admit([]byte(v), feed.KindOf([]byte(v))); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, c.Admit([]byte(v), feed.KindOf([]byte(v))))
 	}
 	found := Table{Name: "t", Columns: []Column{{Name: "c"}, {Name: "theirs", Type: Int}}}
 	marks := (&Table{Columns: []Column{c}}).Marks()

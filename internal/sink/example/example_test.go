@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 	"github.com/weirsync/weir/internal/test/testweir"
 )
 
@@ -46,9 +47,7 @@ func (f *file) Driver() (sink.Driver, string) { return Driver, "example:" + f.pa
 func (f *file) Open(t *testing.T) sink.Sink {
 	t.Helper()
 	s, err := Driver.Open(t.Context(), f.path, sink.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -57,9 +56,7 @@ func (f *file) Open(t *testing.T) sink.Sink {
 func (f *file) Claims(t *testing.T, job string) sink.Claims {
 	t.Helper()
 	c, err := Driver.OpenClaims(t.Context(), f.path, job, sink.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/testcheck"
 	"github.com/weirsync/weir/internal/test/testpg"
 )
 
@@ -31,9 +32,7 @@ func TestTables_DroppedMeanwhile(t *testing.T) {
 		began := time.Now()
 		tables, err := db.Tables(t.Context(), sink.TableKey{Name: "t"})
 		took = time.Since(began)
-		if err := <-changed; err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, <-changed)
 		if err != nil {
 			t.Fatalf("after %v reads: %v", seen, err)
 		}

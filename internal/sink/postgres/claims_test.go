@@ -23,9 +23,7 @@ func take(t *testing.T, c sink.Claims, lanes ...string) (busy string) {
 	if e, is := errors.AsType[sink.BusyError](err); is {
 		return e.Lane
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return ""
 }
 
@@ -101,9 +99,7 @@ func TestClaims_UnnoticedDisconnect(t *testing.T) {
 		_, err := c.Take(t.Context(), "c")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	sinktest.Expect(t, db, "SELECT count(*), count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())", "4|1")
 }
 
@@ -148,9 +144,7 @@ func TestClaims_OneRoundTrip(t *testing.T) {
 		"TakeJob": func() error { return c.TakeJob(t.Context()) },
 	} {
 		p.Cut(nil)
-		if err := call(); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, call())
 		if n := p.Count().Answers; n != 1 {
 			t.Errorf("%s was answered %d times", name, n)
 		}
@@ -192,9 +186,7 @@ func TestClaims_TooManyLocks(t *testing.T) {
 		_, err := c.Take(t.Context(), "b")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	sinktest.Expect(t, db, advisoryLocks, "3")
 	if busy := take(t, db.Claims(t, "job"), "a"); busy != "a" {
 		t.Errorf("the lane that is busy is %q", busy)
@@ -237,9 +229,7 @@ func takeOver(t *testing.T, c sink.Claims, run, lane string) sink.Checkpoint {
 		found, err = c.(sink.GroupClaims).TakeOver(t.Context(), run, lane)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return found[0]
 }
 
@@ -250,9 +240,7 @@ func TestTakeOver_LostAnswers(t *testing.T) {
 	url := testpg.New(t)
 	p := testpg.NewProxy(t, url)
 	direct, db := connect(t, url), connect(t, p.URL())
-	if err := direct.Claims(t, "job").(sink.GroupClaims).Begin(t.Context(), "writer", []sink.Lane{{Source: "a"}}); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, direct.Claims(t, "job").(sink.GroupClaims).Begin(t.Context(), "writer", []sink.Lane{{Source: "a"}}))
 	claims := db.Claims(t, "job")
 	last := takeOver(t, claims, "begun", "a").Seq
 	for n, cut := 0, true; cut; n++ {
@@ -273,9 +261,7 @@ func TestTakeOver_StoppedInTransaction(t *testing.T) {
 	url := testpg.New(t)
 	db := connect(t, url)
 	claims := db.Claims(t, "job")
-	if err := claims.(sink.GroupClaims).Begin(t.Context(), "run", []sink.Lane{{Source: "a"}}); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, claims.(sink.GroupClaims).Begin(t.Context(), "run", []sink.Lane{{Source: "a"}}))
 	flush := func(then string) chan error {
 		t.Helper()
 		conn := connect(t, url).conn

@@ -48,9 +48,7 @@ func patient(t *testing.T, r *sinktest.Run, failed ...func(reason string)) (sink
 		}
 	}
 	res, err := sinktest.Retry(r.Sink, 2*time.Minute, onRetry).Flush(t.Context(), r.Seal())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	r.Reset()
 	return res, again.reasons
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 	"github.com/weirsync/weir/internal/test/testpg"
 )
 
@@ -91,9 +92,7 @@ func TestLanes_OverlappingWritersDoNotDeadlock(t *testing.T) {
 func newFolder(t testing.TB, s sink.Sink, table string, change ...func(*fold.Options)) *sinktest.Folder {
 	t.Helper()
 	known, err := sink.Table(t.Context(), s.Tables, table, []string{"id"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{MaxColumns: 500, UnknownFields: fold.AddUnknown}, Limits: s.Caps().Limits, Log: logtest.New(t)}
 	for _, c := range change {
 		c(&o)
@@ -129,9 +128,7 @@ func TestLanes_TablesThatTakeTurns(t *testing.T) {
 		for table, folder := range folders {
 			f := &sink.Flush{Batches: []*fold.Batch{{}}, Job: "job", Run: "run",
 				Lanes: []sink.Lane{{Source: table + ".jsonl", Checkpoint: sink.Checkpoint{Seq: int64(n + 1)}}}}
-			if err := folder.Fold(f.Batches[0], fmt.Appendf(nil, `{"id":%d,"%s":%d,"n":%[3]d}`, n%2, table, n), fold.Place{Line: int64(n)}); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, folder.Fold(f.Batches[0], fmt.Appendf(nil, `{"id":%d,"%s":%d,"n":%[3]d}`, n%2, table, n), fold.Place{Line: int64(n)}))
 			folder.Seal(f.Batches[0])
 			p.Cut(nil)
 			if _, err := s.Flush(t.Context(), f); err != nil {

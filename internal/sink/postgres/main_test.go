@@ -131,9 +131,7 @@ func (d *database) Driver() (sink.Driver, string) {
 func connect(t *testing.T, url string) *database {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return &database{url: url, conn: c}
 }
@@ -148,9 +146,7 @@ func (d *database) Open(t *testing.T) sink.Sink {
 func (d *database) Claims(t *testing.T, job string) sink.Claims {
 	t.Helper()
 	c, err := postgres.OpenClaims(t.Context(), cmp.Or(d.weir, d.url), job, d.options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -166,9 +162,7 @@ func (d *database) options(t *testing.T) sink.Options {
 func (d *database) open(t *testing.T, url string) *postgres.DB {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), url, d.options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }

@@ -82,9 +82,7 @@ func TestRefused_FewOfMany(t *testing.T) {
 			}
 			p.Cut(nil)
 			res, err := r.Sink.Flush(t.Context(), r.Seal())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			sinktest.Counts(t, res, int64(c.rows-3), 0, 0, 0)
 			sinktest.Expect(t, db, "SELECT line - 1 FROM weir_rejects ORDER BY line", want...)
 			// Each level of halving takes two tries, one of which fails and is rolled back.
@@ -118,9 +116,7 @@ func TestRefused_TooLongForAnIndex(t *testing.T) {
 			db.Exec(t, "CREATE "+index)
 			r = sinktest.Begin(t, db)
 			table, err := sink.Table(t.Context(), r.Sink.Tables, "t", []string{"id"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			if table.HasConstraints != refuses || !table.Made {
 				t.Errorf("constraints: %t, made by weir: %t", table.HasConstraints, table.Made)
 			}

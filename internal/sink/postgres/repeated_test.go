@@ -172,8 +172,6 @@ func again(t *testing.T, r *sinktest.Run, unchanged int, lines []string) {
 	f := r.Seal()
 	f.Lanes[0].Restart = true
 	res, err := r.Send(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	sinktest.Counts(t, res, 0, 0, int64(unchanged), 0)
 }

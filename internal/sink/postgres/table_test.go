@@ -110,9 +110,7 @@ func TestValues_ComeBack(t *testing.T) {
 		}
 		texts = append(texts, string(text))
 		s, err := json.Marshal(string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		r.Fold(fmt.Sprintf(`{"id":%d,"s":%s,"a":[%[2]s, [%[2]s]],"j":{"k":%[2]s}}`, i, s))
 		if i%2 == 0 { // arrays of one dimension
 			r.Fold(fmt.Sprintf(`{"id":%d,"a":[%s, %[2]s ]}`, i, s))

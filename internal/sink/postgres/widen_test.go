@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 	"github.com/weirsync/weir/internal/test/testpg"
 )
 
@@ -51,9 +52,7 @@ func TestWiden_DependencyOnAColumn(t *testing.T) {
 				} else if when == "during a run" {
 					t.Errorf("the flush of a view that was free before: %v", err)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testcheck.NoError(t, err)
 				sinktest.Expect(t, db, "SELECT id, n, m FROM t ORDER BY id", "1|1|1", "2|2|x", "5|NULL|1.5")
 				sinktest.Expect(t, db, "SELECT line FROM weir_rejects WHERE position('"+c.says+"' in reason) > 0 AND reason LIKE 'value: column \"n\" is bigint %' ORDER BY line", "3", "4")
 				r.Flush(`{"id":6,"n":7}`)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // checkpointTests: what [sink.Claims] read.
@@ -64,9 +65,7 @@ var checkpointTests = []test{
 		tables, err3 := c.Tables(t.Context())
 		st, err4 := i.Status(t.Context())
 		n, err5 := i.StoredRejects(t.Context(), job)
-		if err := errors.Join(err, err2, err3, err4, err5); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, errors.Join(err, err2, err3, err4, err5))
 		if !slices.Equal(cps, []sink.Checkpoint{{}}) || len(none) > 0 || len(tables) > 0 || len(st.Jobs) > 0 || len(st.Rejects) > 0 || n > 0 || len(rejects(t, i, "")) > 0 {
 			t.Errorf("the checkpoints are %+v and %+v, the tables %q, the status %+v; %d rejects are kept", cps, none, tables, st, n)
 		}
@@ -222,9 +221,7 @@ var claimTests = []test{
 		if _, err := other.Take(t.Context(), "free", names[lanes-1]); !errors.As(err, new(sink.BusyError)) {
 			t.Errorf("the claim ended with %v", err)
 		}
-		if err := r.Claims.Drop(t.Context(), names...); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, r.Claims.Drop(t.Context(), names...))
 		got, err := other.Take(t.Context(), names...)
 		if err != nil || len(got) != lanes {
 			t.Fatalf("%d lanes that were dropped: %v", len(got), err)

@@ -15,6 +15,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/test/foldtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // SeedVariable is the environment variable that limits the random tests to one seed, such as 7, or to a range of seeds,
@@ -32,9 +33,7 @@ func Seeds(t *testing.T, n int, f func(t *testing.T, rnd *rand.Rand)) {
 		var err, lastErr error
 		first, err = strconv.ParseUint(from, 10, 64)
 		last, lastErr = strconv.ParseUint(to, 10, 64)
-		if err := errors.Join(err, lastErr); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, errors.Join(err, lastErr))
 	}
 	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprintf("%s=%d", SeedVariable, seed), func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, 1))) })
@@ -94,9 +93,7 @@ func (s Setup) feedFaultily(t *testing.T, db Database, rnd *rand.Rand, lines []s
 		faults, onRetry := RandomFaults(rnd), func(*sink.Error) { failed++ }
 		r.Sink = Retry(Faulty(r.Sink, faults), time.Minute, onRetry)
 		r.Claims = RetryClaims(FaultyClaims(r.Claims, faults), time.Minute, onRetry)
-		if err := errors.Join(r.take(), r.read()); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, errors.Join(r.take(), r.read()))
 		return r
 	}
 	r := begin()
@@ -134,9 +131,7 @@ func plainRows(t *testing.T, lines []string, r foldtest.Rules, first func(map[st
 	byID := map[int]string{}
 	for _, row := range table.Rows() {
 		id, err := strconv.Atoi(row["id"].Text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		cells := []string{row["id"].Text}
 		if first != nil {
 			cells = append(cells, first(row))

@@ -8,6 +8,7 @@ import (
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // untyped is the shop with columns that have the types of their values.
@@ -44,9 +45,7 @@ var foreignTests = []test{
 			s := db.Open(t)
 			defer s.Close()
 			found, err := sink.Table(t.Context(), s.Tables, name, keys)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			return found
 		}
 		for i, found := range []schema.Table{look("orders", "id"), look("items", "order_id", "sku"), look("taxes", "order_id", "sku", "code")} {

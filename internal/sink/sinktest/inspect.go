@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // opening returns the driver's options.
@@ -40,9 +41,7 @@ func inspect(t *testing.T, db Database) sink.Inspector {
 	if errors.As(err, new(sink.LacksError)) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	t.Cleanup(func() {
 		if err := i.Close(); err != nil {
 			t.Error(err)
@@ -61,9 +60,7 @@ var inspectorTests = []test{
 		r.sibling("u").Flush(`{"id":1}`)
 		Setup{Job: "unnamed", Unnamed: true}.unclaimed(t, db).Flush(`{"id":3}`)
 		st, err := inspect(t, db).Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		var got []string
 		for _, j := range st.Jobs {
 			got = append(got, fmt.Sprintf("%s|%s|%s|%d", j.Job, strings.Join(j.Tables, ", "), j.Source, j.Line))
@@ -154,9 +151,7 @@ var inspectorTests = []test{
 			t.Fatal(err)
 		}
 		for range 2 { // again
-			if err := part[sink.RejectDropper](r).DropRejects(t.Context(), ids[1:]); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, part[sink.RejectDropper](r).DropRejects(t.Context(), ids[1:]))
 			Expect(t, db, "SELECT job, raw FROM weir_rejects ORDER BY id", "many|bad", "another|other")
 		}
 	}},
@@ -232,9 +227,7 @@ var inspectorTests = []test{
 			t.Helper()
 			st, err := i.Status(t.Context())
 			_, rows, err2 := i.Sample(t.Context(), table, 0)
-			if err := errors.Join(err, err2); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, errors.Join(err, err2))
 			if got := differences(t, i, 10, nil, `{"id":1,"a":"x"}`); len(st.Jobs) != jobs || len(rejects(t, i, "")) != kept || rows != total || len(got) != differing {
 				t.Errorf("%d jobs, %d rows, the differences %q, and the rejects %q", len(st.Jobs), rows, got, rejects(t, i, ""))
 			}
@@ -272,15 +265,11 @@ func rejects(t *testing.T, i sink.Inspector, job string) (all []string) {
 func sealed(t *testing.T, i sink.Inspector, key []string, merges map[string]merge.Function, lines ...string) *fold.Batch {
 	t.Helper()
 	known, err := sink.Table(t.Context(), i.Tables, table, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	f := NewFolder(known, fold.Options{Key: key, Rules: fold.Rules{Merge: merges, UnknownFields: fold.AddUnknown, MaxColumns: 500}, Limits: i.Caps().Limits, Log: logtest.New(t)}, "op=delete")
 	b := &fold.Batch{}
 	for _, line := range lines {
-		if err := f.Fold(b, []byte(line), fold.Place{}); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, f.Fold(b, []byte(line), fold.Place{}))
 	}
 	f.Seal(b)
 	b.MakeAbsolute()
@@ -306,9 +295,7 @@ func differences(t *testing.T, i sink.Inspector, most int, merges map[string]mer
 		found = append(found, text)
 		return len(found) < most
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return found
 }
 
@@ -317,13 +304,9 @@ var driverTests = []test{
 	{"OpensWhatItNames", func(t *testing.T, db Database) {
 		d, dest := driver(t, db, "")
 		s, err := d.Open(t.Context(), dest, opening(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		c, err := d.OpenClaims(t.Context(), dest, job, opening(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		if s.Caps().Columns == 0 || d.Caps.Columns == 0 || d.Name == "" || d.Usage == "" {
 			t.Errorf("the driver says %+v, the database %+v", d, s.Caps())
 		}
@@ -331,9 +314,7 @@ var driverTests = []test{
 			t.Errorf("a table that is missing is %+v, %v", missing, err)
 		}
 		r := Setup{}.run(t, s, c)
-		if err := errors.Join(r.take(), r.read()); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, errors.Join(r.take(), r.read()))
 		r.Fold(`{"id":1,"col":"x"}`)
 		f := r.Seal()
 		if plan := strings.Join(d.Plan(&f.Batches[0].Table), "\n"); !strings.Contains(plan, table) || !strings.Contains(plan, "col") {
@@ -367,13 +348,9 @@ var driverTests = []test{
 			}
 		}
 		s, err := d.Open(t.Context(), dest, opening(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		i, err := d.Inspect(t.Context(), dest, opening(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		if err := errors.Join(i.Close(), s.Close()); err != nil {
 			t.Error(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // laneTests: a flush advances several lanes, each fenced by its own sequence number.
@@ -60,9 +61,7 @@ var laneTests = []test{
 			return nil
 		}
 		res, err := r.Send(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		Expect(t, db, "SELECT source, line, raw FROM weir_rejects ORDER BY source, line",
 			"a|2|bad a", `a|3|{"id":4,"n":-4}`, "b|1|bad b", `b|2|{"id":1,"n":-1}`, `c|1|{"id":2,"n":-2}`)
 		if slices.Sort(seen); !slices.Equal(seen, []string{"a2", "a3", "b1", "b2", "c1"}) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // rebuild makes a flush empty its tables first.
@@ -67,9 +68,7 @@ var ledgerTests = []test{
 		r.Flush(`{"id":1,"a":1}`, `{"id":2,"a":1}`)
 		r.End()
 		r = Setup{Options: all(key("a"))}.open(t, db)
-		if err := r.take(); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, r.take())
 		if err := r.read(); !errors.As(err, new(sink.KeyError)) {
 			t.Fatalf("another key of a table that weir made: %v", err)
 		}
@@ -83,9 +82,7 @@ var ledgerTests = []test{
 		r.Flush(`{"id":1}`)
 		r.End()
 		r = Setup{Options: all(noKey)}.open(t, db)
-		if err := r.take(); err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, r.take())
 		if err := r.read(); !errors.As(err, new(sink.KeyError)) {
 			t.Fatalf("no key for a table that weir made with one: %v", err)
 		}

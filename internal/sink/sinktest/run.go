@@ -14,6 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/test/logtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // The table, job and source of the suite's runs.
@@ -103,9 +104,7 @@ func TryBegin(t *testing.T, db Database, change ...func(*fold.Options)) (*Run, e
 func (s Setup) Begin(t *testing.T, db Database) *Run {
 	t.Helper()
 	r, err := s.tryBegin(t, db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return r
 }
 
@@ -137,9 +136,7 @@ func (s Setup) open(t *testing.T, db Database) *Run {
 func (s Setup) unclaimed(t *testing.T, db Database) *Run {
 	t.Helper()
 	r := s.open(t, db)
-	if err := r.read(); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, r.read())
 	return r
 }
 
@@ -168,9 +165,7 @@ func (r *Run) sibling(table string, change ...func(*fold.Options)) *Run {
 	r.t.Helper()
 	b := Setup{Job: r.Job, Tables: []string{table}, Sources: []string{table + ".jsonl"}, Options: all(change...)}.run(r.t, r.Sink, r.Claims)
 	b.id = r.id
-	if err := errors.Join(b.take(), b.read()); err != nil {
-		r.t.Fatal(err)
-	}
+	testcheck.NoError(r.t, errors.Join(b.take(), b.read()))
 	return b
 }
 
@@ -322,9 +317,7 @@ func (r *Run) known(table int) schema.Table {
 	r.t.Helper()
 	folded := r.folders[table].Table()
 	t, err := sink.Table(r.t.Context(), r.Sink.Tables, folded.Name, folded.KeyColumns())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testcheck.NoError(r.t, err)
 	return t
 }
 
@@ -332,18 +325,14 @@ func (r *Run) known(table int) schema.Table {
 func (r *Run) Reread(cp sink.Checkpoint) {
 	r.t.Helper()
 	*r.cp() = cp
-	if err := r.read(); err != nil {
-		r.t.Fatal(err)
-	}
+	testcheck.NoError(r.t, r.read())
 }
 
 // Fold folds lines into the current set, and rejects lines that are no messages.
 func (r *Run) Fold(lines ...string) {
 	r.t.Helper()
 	for _, line := range lines {
-		if err := r.add(line); err != nil {
-			r.t.Fatal(err)
-		}
+		testcheck.NoError(r.t, r.add(line))
 	}
 }
 
@@ -422,9 +411,7 @@ func (r *Run) Send(f *sink.Flush) (sink.Result, error) {
 func (r *Run) again(f *sink.Flush) sink.Result {
 	r.t.Helper()
 	res, err := r.Send(f)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	testcheck.NoError(r.t, err)
 	return res
 }
 
@@ -455,9 +442,7 @@ func (r *Run) Feed(most int, lines ...string) {
 			r.Flush()
 			inSet, err = 0, r.add(line)
 		}
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		testcheck.NoError(r.t, err)
 		inSet++
 	}
 	r.Flush()

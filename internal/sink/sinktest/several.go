@@ -196,9 +196,7 @@ func idIn(cp *sink.Checkpoint) string {
 func tableID(t *testing.T, s *Run) string {
 	t.Helper()
 	cps, err := s.Claims.Checkpoints(t.Context(), s.lanes[s.lane].Source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return cps[0].TableID
 }
 

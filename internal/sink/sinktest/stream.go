@@ -45,9 +45,7 @@ var streamTests = []test{
 		f := r.Seal()
 		f.Batches[0].Truncated = &fold.Place{}
 		res, err := r.Send(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		Counts(t, res, 1, 0, 0, 1)
 		Expect(t, db, "SELECT id FROM t", "2")
 	}},

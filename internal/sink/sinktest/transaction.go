@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 var errStop = errors.New("stop here")
@@ -91,9 +92,7 @@ var fenceTests = []test{
 		r.Fold(`{"id":1,"a":"y"}`, `{"id":2,"op":"delete"}`, `{"id":3,"a":"x"}`, `{"id":4,"a":"z"}`, `bad`, `{"id":5,"n":-1}`)
 		f := r.Seal()
 		first, err := r.Sink.Flush(t.Context(), f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		Counts(t, first, 1, 1, 1, 1)
 		db.Exec(t, "UPDATE t SET a = 'theirs' WHERE id = 3") // it is not undone
 		calls := 0
@@ -220,14 +219,10 @@ var logTests = []test{
 			i := inspect(t, db)
 			_, err := i.Status(t.Context())
 			_, _, err2 := i.Sample(t.Context(), table, 1)
-			if err := errors.Join(err, err2); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, errors.Join(err, err2))
 			rejects(t, i, "")
 			differences(t, i, 10, nil, `{"id":1,"a":"y"}`, `{"id":2,"new":1}`)
-			if err := i.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, i.Close())
 		})
 	}},
 	{"ClaimsWriteNothing", func(t *testing.T, db Database) {
@@ -239,9 +234,7 @@ var logTests = []test{
 		logsNothing(t, db, func() {
 			c := claims(t, db, job)
 			_, err := c.Take(t.Context(), from, "another")
-			if err := errors.Join(err, c.Drop(t.Context(), from), c.TakeJob(t.Context()), c.Close()); err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, errors.Join(err, c.Drop(t.Context(), from), c.TakeJob(t.Context()), c.Close()))
 		})
 	}},
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // tryMapped begins a run whose messages are mapped to columns, the first of which is the key.
@@ -20,9 +21,7 @@ func tryMapped(t *testing.T, db Database, spec string) (*Run, error) {
 func mapped(t *testing.T, db Database, spec string) *Run {
 	t.Helper()
 	r, err := tryMapped(t, db, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, err)
 	return r
 }
 

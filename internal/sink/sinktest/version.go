@@ -9,6 +9,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/test/foldtest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 func keepNull(o *fold.Options)   { o.Null = fold.KeepNull }
@@ -48,9 +49,7 @@ func PlainFold(t *testing.T, lines []string, rowScope bool) []string {
 	t.Helper()
 	return plainRows(t, lines, foldtest.Rules{Version: "v", RowScope: rowScope}, func(row map[string]foldtest.Value) string {
 		v, err := strconv.ParseFloat(row["v"].Text, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testcheck.NoError(t, err)
 		return fmt.Sprint(v)
 	}, "a", "b", "c")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // TestAltered: after others alter a table between two batches, the next batch does what the same statements do by hand,
@@ -84,9 +85,7 @@ func TestAltered(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testcheck.NoError(t, err)
 			if len(res.Refused) != test.rejected {
 				t.Errorf("%d messages are rejected", len(res.Refused))
 			}

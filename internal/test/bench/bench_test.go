@@ -12,9 +12,7 @@ import (
 func TestFlights_ShippedFeedIsCurrent(t *testing.T) {
 	shipped := []byte(testcheck.Unzipped(t, "../../../testdata/flights.jsonl.gz"))
 	var made bytes.Buffer
-	if err := bench.Flights(&made, bench.ShippedFlights, bench.ShippedSeed); err != nil {
-		t.Fatal(err)
-	}
+	testcheck.NoError(t, bench.Flights(&made, bench.ShippedFlights, bench.ShippedSeed))
 	if !bytes.Equal(shipped, made.Bytes()) {
 		t.Error("testdata/flights.jsonl.gz is not what the generator makes: make feed")
 	}
