@@ -3,18 +3,14 @@ package sinktest
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/test/foldtest"
 	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
@@ -82,71 +78,4 @@ var faultTests = []test{
 		_, err = claims(t, db, job).Take(t.Context(), from)
 		taken(t, err)
 	}},
-}
-
-// feedFaultily writes a feed in random batches, with failing calls, and runs that end or are killed, whose lines the
-// next run rereads from the checkpoint on. It returns how many calls failed and were repeated.
-func (s Setup) feedFaultily(t *testing.T, db Database, rnd *rand.Rand, lines []string) (failed int) {
-	t.Helper()
-	begin := func() *Run {
-		r := s.open(t, db)
-		faults, onRetry := RandomFaults(rnd), func(*sink.Error) { failed++ }
-		r.Sink = Retry(Faulty(r.Sink, faults), time.Minute, onRetry)
-		r.Claims = RetryClaims(FaultyClaims(r.Claims, faults), time.Minute, onRetry)
-		testcheck.NoError(t, errors.Join(r.take(), r.read()))
-		return r
-	}
-	r := begin()
-	start := r.cp().Line
-	for rest := lines; len(rest) > 0; {
-		n := min(1+rnd.IntN(1+rnd.IntN(60)), len(rest))
-		killed := rnd.IntN(10) == 0
-		if killed { // before its flush, within it, or before it learns of the commit
-			r.failing(Moment(rnd.IntN(3)), rest[:n]...)
-		} else {
-			r.Flush(rest[:n]...)
-			rest = rest[n:]
-		}
-		if killed || rnd.IntN(10) == 0 {
-			r.End()
-			r = begin()
-			rest = lines[r.cp().Line-start:]
-		}
-	}
-	r.End()
-	return failed
-}
-
-// plainRows returns the rows that lines fold into, in the format of Expect: the id, by which they are sorted, the
-// result of first for a row, and the columns.
-func plainRows(t *testing.T, lines []string, r foldtest.Rules, first func(map[string]foldtest.Value) string, columns ...string) (rows []string) {
-	t.Helper()
-	r.Key, r.DeleteField, r.DeleteValue, r.MaxColumns = []string{"id"}, "op", "delete", 100
-	table := foldtest.NewTable(r, foldtest.Limits{})
-	for _, line := range lines {
-		if err := table.Apply([]byte(line)); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-	}
-	byID := map[int]string{}
-	for _, row := range table.Rows() {
-		id, err := strconv.Atoi(row["id"].Text)
-		testcheck.NoError(t, err)
-		cells := []string{row["id"].Text}
-		if first != nil {
-			cells = append(cells, first(row))
-		}
-		for _, c := range columns {
-			if v, ok := row[c]; ok {
-				cells = append(cells, v.Text)
-			} else {
-				cells = append(cells, "NULL")
-			}
-		}
-		byID[id] = strings.Join(cells, "|")
-	}
-	for _, id := range slices.Sorted(maps.Keys(byID)) {
-		rows = append(rows, byID[id])
-	}
-	return rows
 }

@@ -41,9 +41,13 @@ type Faults func(Call) Fault
 // Faulty returns s with faults.
 func Faulty(s sink.Sink, faults Faults) sink.Sink { return &intercepted{s, faults.around()} }
 
-// FaultyClaims returns c with faults.
+// FaultyClaims returns c with faults, except in Close. The result is a [sink.GroupClaims] if c is one.
 func FaultyClaims(c sink.Claims, faults Faults) sink.Claims {
-	return interceptClaims(c, faults.around())
+	claims := interceptedClaims{c, faults.around()}
+	if g, ok := c.(sink.GroupClaims); ok {
+		return &interceptedGroup{claims, g}
+	}
+	return &claims
 }
 
 // Flushes restricts faults to flushes.

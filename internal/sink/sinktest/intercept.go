@@ -13,11 +13,6 @@ func Retry(s sink.Sink, patience time.Duration, onRetry func(err *sink.Error)) s
 	return &intercepted{s, repeatedly(patience, onRetry)}
 }
 
-// RetryClaims returns c with its calls repeated. The result is a [sink.GroupClaims] if c is one.
-func RetryClaims(c sink.Claims, patience time.Duration, onRetry func(err *sink.Error)) sink.Claims {
-	return interceptClaims(c, repeatedly(patience, onRetry))
-}
-
 func repeatedly(patience time.Duration, onRetry func(err *sink.Error)) around {
 	return func(ctx context.Context, _ string, _ *sink.Flush, call func() error) error {
 		return sink.Retry{Patience: patience, OnRetry: onRetry}.Do(ctx, call)
@@ -75,15 +70,6 @@ func (i *intercepted) Forget(ctx context.Context, job string) (sink.Forgotten, e
 		return sink.Forgotten{}, err
 	}
 	return inner.Forget(ctx, job)
-}
-
-// interceptClaims returns claims whose calls are made through around, except Close.
-func interceptClaims(c sink.Claims, around around) sink.Claims {
-	claims := interceptedClaims{c, around}
-	if g, ok := c.(sink.GroupClaims); ok {
-		return &interceptedGroup{claims, g}
-	}
-	return &claims
 }
 
 type interceptedClaims struct {

@@ -1,8 +1,6 @@
 package sinktest
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -121,69 +119,6 @@ var severalTests = []test{
 		BeginTables(t, db, []string{"a", "b"}).Flush(`{"id":5,"a.y":3,"b.n":5}`, `{"id":6,"a.y":6,"b.n":6}`) // also with a parent
 		Expect(t, db, "SELECT id, n FROM b WHERE id > 4", "6|6")
 	}},
-	{"RandomBatchesMakeTheSameTables", func(t *testing.T, db Database) {
-		need(t, db, Shared)
-		Seeds(t, testcheck.Rounds(2, 4), func(t *testing.T, rnd *rand.Rand) { anyBatches(t, db, rnd) })
-	}},
-}
-
-// anyBatches writes random messages for three tables with constraints in batches of several sizes: the tables and the
-// rejected lines are the same. No message overwrites another's value, because the database would then not see the
-// overwritten one.
-func anyBatches(t *testing.T, db Database, rnd *rand.Rand) {
-	type cell struct {
-		table, column string
-		id            int
-	}
-	var cells []cell
-	for _, table := range []string{"a", "b", "c"} {
-		for id := range 8 {
-			for _, column := range []string{"n", "m", "u"} {
-				cells = append(cells, cell{table, column, id})
-			}
-		}
-	}
-	rnd.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
-	var lines []string
-	for len(cells) > 0 {
-		var fields []string
-		in := map[string]bool{} // tables
-		for range 1 + rnd.IntN(3) {
-			if len(cells) == 0 || in[cells[0].table] {
-				break
-			}
-			c := cells[0]
-			cells, in[c.table] = cells[1:], true
-			fields = append(fields, fmt.Sprintf(`"%s.id":%d,"%[1]s.%[3]s":%[4]d`, c.table, c.id, c.column, rnd.IntN(12)-1))
-		}
-		lines = append(lines, "{"+strings.Join(fields, ",")+"}")
-	}
-	var want []string
-	for _, size := range []int{1, 3, 7, len(lines)} {
-		for _, table := range []string{"a", "b", "c"} {
-			db.Exec(t, "DROP TABLE IF EXISTS "+table)
-			db.Exec(t, "CREATE TABLE "+table+" (id INTEGER PRIMARY KEY, n INTEGER CHECK (n >= 0), m INTEGER CHECK (m <> 3), u INTEGER UNIQUE)")
-		}
-		s := BeginTables(t, db, []string{"a", "b", "c"})
-		begin := s.cp().Line
-		for chunk := range slices.Chunk(lines, size) {
-			s.Flush(chunk...)
-		}
-		s.End()
-		var got []string
-		for _, query := range []string{"SELECT 'a', id, n, m, u FROM a ORDER BY id", "SELECT 'b', id, n, m, u FROM b ORDER BY id", "SELECT 'c', id, n, m, u FROM c ORDER BY id",
-			fmt.Sprintf("SELECT line - %d FROM weir_rejects ORDER BY line", begin)} {
-			for _, row := range db.Query(t, query) {
-				got = append(got, fmt.Sprint(row))
-			}
-		}
-		db.Exec(t, "DELETE FROM weir_rejects")
-		if want == nil {
-			want = got
-		} else if !slices.Equal(got, want) {
-			t.Errorf("%s\nin batches of %d make\n%s\nand one by one\n%s", strings.Join(lines, "\n"), size, strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	}
 }
 
 // idIn returns the ID of the first table in a checkpoint, or "".

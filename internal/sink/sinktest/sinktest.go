@@ -67,7 +67,7 @@ func Test(t *testing.T, h Harness) {
 	}{
 		{"Fold", "", nil},
 		{"Columns", "", nil},
-		{"Merge", "", mergeTests},
+		{"Merge", "", nil},
 		{"Widening", "", wideningTests},
 		{"Types", "", typeTests},
 		{"TypeChanges", "", typeChangeTests},

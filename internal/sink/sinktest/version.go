@@ -1,7 +1,10 @@
 package sinktest
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -44,12 +47,26 @@ var versionTests = []test{
 	}},
 }
 
-// PlainFold is a simple model of folding messages by their versions.
-func PlainFold(t *testing.T, lines []string, rowScope bool) []string {
+// PlainFold returns the rows of a simple model of folding messages by their versions: id, v, a, b and c.
+func PlainFold(t *testing.T, lines []string, rowScope bool) (rows []string) {
 	t.Helper()
-	return plainRows(t, lines, foldtest.Rules{Version: "v", RowScope: rowScope}, func(row map[string]foldtest.Value) string {
+	table := foldtest.NewTable(foldtest.Rules{Key: []string{"id"}, DeleteField: "op", DeleteValue: "delete", MaxColumns: 100, Version: "v", RowScope: rowScope}, foldtest.Limits{})
+	for _, line := range lines {
+		testcheck.NoError(t, table.Apply([]byte(line)))
+	}
+	byID := map[int]string{}
+	for _, row := range table.Rows() {
+		id, err := strconv.Atoi(row["id"].Text)
+		testcheck.NoError(t, err)
 		v, err := strconv.ParseFloat(row["v"].Text, 64)
 		testcheck.NoError(t, err)
-		return fmt.Sprint(v)
-	}, "a", "b", "c")
+		byID[id] = fmt.Sprintf("%d|%v", id, v)
+		for _, c := range []string{"a", "b", "c"} {
+			byID[id] += "|" + cmp.Or(row[c].Text, "NULL")
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		rows = append(rows, byID[id])
+	}
+	return rows
 }
