@@ -46,13 +46,14 @@ type nested struct {
 	folders Folders
 	table   int
 	parent  int
-	newer   string        // a child table, whose rows have versions while this table's have none; "" for none
+	newer   string        // a table below, whose rows have versions; "" for none
 	columns map[int32]int // the tables whose rows are values of this table's, by the number of their field
 	keys    []int32       // numbers of the fields of this table's key
 	explode Exploder
 }
 
-// Nest declares which folders are for child tables.
+// Nest declares which folders are for child tables. A message cannot delete a row above rows with versions of their own:
+// what a late delete leaves of them would depend on each of them.
 func (f Folders) Nest(n Nesting) error {
 	for i, folder := range f {
 		parent, _ := n.Parent(i)
@@ -65,7 +66,7 @@ func (f Folders) Nest(n Nesting) error {
 		if !n.Set(i) {
 			folder.rules.parent = parent
 			parentFolder.rules.children = append(parentFolder.rules.children, i)
-			for of := parent; of >= 0 && folder.opt.Version != "" && f[of].opt.Version == ""; of = f[of].nested.parent {
+			for of := parent; of >= 0 && folder.opt.Version != ""; of = f[of].nested.parent {
 				f[of].nested.newer = folder.table.Name
 			}
 		}

@@ -38,8 +38,7 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 		bare = vs.kept
 	}
 	out.Replaces = vs.ended != 0 && !b.outlived(vs.ended, now.tomb) && !b.outlived(vs.ended, now.live)
-	parentTomb := v.parentTomb(&out)
-	removed := newest(v.applyDelete(vs), parentTomb)
+	removed := v.applyDelete(vs)
 	if vs.live != 0 {
 		if live := b.arena.get(vs.live); !before(live, removed) && !before(live, now.live) {
 			now.live = live
@@ -72,7 +71,6 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	case out.Replaces:
 		unchanged = false
 	}
-	v.keepTomb(&out, newest(now.tomb, parentTomb))
 	state := now.encode()
 	if bytes.Equal(state, was.State) || was.State == nil && now.isEmpty() {
 		state = nil
@@ -103,14 +101,6 @@ func (v *Resolver) applyDelete(vs *versions) (removed []byte) {
 
 // before reports whether a version is older than another. Nothing is older than a missing version.
 func before(version, other []byte) bool { return other != nil && feed.Older(version, other) }
-
-// newest returns the newer of two versions, the first if they are equal. nil means none.
-func newest(version, other []byte) []byte {
-	if version == nil || before(version, other) {
-		return other
-	}
-	return version
-}
 
 // outlived reports whether a delete is older than another version. A missing version is not newer.
 func (b *Batch) outlived(deleted ref, version []byte) bool {

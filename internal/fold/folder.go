@@ -291,8 +291,9 @@ func (f *Folder) check(b *Batch, c *Change) error {
 		if c.Op.ends() && len(f.opt.Merge) > 0 {
 			return f.reject(errVersionedDelete)
 		}
-	} else if c.Op.ends() && f.nested != nil && f.nested.newer != "" {
-		return f.reject(feed.Errorf(feed.BadVersion, "the delete has no version, but the rows of %q that it also deletes have one", f.nested.newer))
+	}
+	if c.Op.ends() && f.nested != nil && f.nested.newer != "" {
+		return f.reject(feed.Errorf(feed.BadVersion, "the delete would also delete rows of %q, which have versions: leave the version or set: merge out", f.nested.newer))
 	}
 	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.now.hits {

@@ -147,12 +147,11 @@ func Merge(batches []*Batch, of []Message) [][]*Row {
 			if !known {
 				r = &Row{Key: s.Key(), cells: make([]ref, len(b.Table.Columns))}
 				rows[s.Table], merged.apart[s.Table][n] = append(rows[s.Table], r), r
-				merged.inheritDeletes(s.Table, n)
 			}
 			b.read(&m, s.m)
 			b.merge(r, &m, !known)
 			if m.op.ends() {
-				merged.deleteChildren(s.Table, n, m.version)
+				merged.deleteChildren(s.Table, n)
 			}
 		}
 	}

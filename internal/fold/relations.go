@@ -1,13 +1,5 @@
 package fold
 
-import (
-	"bytes"
-	"maps"
-	"slices"
-
-	"github.com/weirsync/weir/internal/feed"
-)
-
 // This file is about child rows that are changes of their own, and are deleted with their parents.
 
 // relations link a batch's rows to rows of other tables.
@@ -71,141 +63,26 @@ func (f family) parent(table int, n int32) *Row {
 	return f.row(b.rules.parent, b.relations.links[n].parent)
 }
 
-// deleteChildren deletes the children of a deleted row, at all levels. With versions, this counts as a delete of each
-// of them.
-func (f family) deleteChildren(table int, row int32, version []byte) {
+// deleteChildren deletes the children of a deleted row, at all levels. They have no versions, see [Folders.Nest].
+func (f family) deleteChildren(table int, row int32) {
 	for _, i := range f.batches[table].rules.children {
 		b := f.batches[i]
 		b.relations.eachChild(row, func(n int32) {
-			switch r := f.row(i, n); {
-			case r == nil:
-				return
-			case b.rules.scope != "":
-				b.deleteVersion(r, version)
-			case r.Deleted: // its children were deleted with it
-				return
-			default:
+			if r := f.row(i, n); r != nil && !r.Deleted { // otherwise its children were deleted with it
 				r.delete(b.rules.table)
+				f.deleteChildren(i, n)
 			}
-			f.deleteChildren(i, n, version)
 		})
 	}
 }
 
-// inheritDeletes applies the deletes of the parent row to a row that was just created.
-func (f family) inheritDeletes(table int, n int32) {
-	b := f.batches[table]
-	if len(b.relations.links) == 0 || b.rules.scope == "" {
-		return
-	}
-	if v := f.batches[b.rules.parent].NewestDelete(f.parent(table, n)); v != nil {
-		b.deleteVersion(f.row(table, n), v)
-	}
-}
-
-// replaceChildren sets Replaces in the children of rows that replace what the database has. With versions, the deletes
-// have done that.
+// replaceChildren sets Replaces in the children of rows that replace what the database has.
 func (f family) replaceChildren(table int) {
 	b := f.batches[table]
-	if b.Versioned() {
-		return
-	}
 	for n := range b.relations.links {
 		r, parent := f.row(table, int32(n)), f.parent(table, int32(n))
 		if r != nil && parent != nil && parent.Replaces {
 			r.Replaces = true
 		}
 	}
-}
-
-// SetParent sets the resolver of the parent batch, which resolves its rows first.
-func (v *Resolver) SetParent(parent *Resolver) { v.parent = parent }
-
-// parentTomb returns the version of the newest delete of a row's parents; nil means none.
-func (v *Resolver) parentTomb(r *Row) []byte {
-	if v.parent == nil || len(v.parent.tombs) == 0 {
-		return nil
-	}
-	return v.parent.tombs[string(AppendKey(nil, &v.parent.b.Table, v.b.parentKey(r)))]
-}
-
-// keepTomb records a row's newest delete for its children.
-func (v *Resolver) keepTomb(r *Row, tomb []byte) {
-	switch {
-	case v.tombs == nil:
-	case tomb == nil:
-		delete(v.tombs, string(r.Key))
-	default:
-		v.tombs[string(r.Key)] = bytes.Clone(tomb)
-	}
-}
-
-// parentKey returns the values of the parent row's key.
-func (b *Batch) parentKey(r *Row) [][]byte {
-	values := make([][]byte, len(b.Child.Key))
-	for part, k := range b.Child.Key {
-		values[part] = b.Value(r, k)
-	}
-	return values
-}
-
-// A Cascade collects child rows in the database whose parents are deleted by messages of the flush, for a batch with
-// versions. Each such delete counts as a message for the child row.
-type Cascade struct {
-	v        *Resolver
-	resolved map[string]bool
-	rows     map[string]*Row
-}
-
-// Cascade returns an empty Cascade. rows are the batch's rows that are resolved anyway.
-func (v *Resolver) Cascade(rows []*Row) *Cascade {
-	t := &Cascade{v: v, resolved: make(map[string]bool, len(rows)), rows: map[string]*Row{}}
-	for _, r := range rows {
-		t.resolved[string(r.Key)] = true
-	}
-	return t
-}
-
-// Add applies a delete with a version to the row with these key values, which are raw JSON, and returns the row. It
-// returns nil for a row that is resolved anyway.
-func (t *Cascade) Add(key [][]byte, version []byte) *Row {
-	b := &t.v.b
-	if slices.ContainsFunc(key, func(part []byte) bool { return part == nil }) {
-		return nil // no message has NULL in a key
-	}
-	text := AppendKey(nil, &b.Table, key)
-	if t.resolved[string(text)] {
-		return nil // folding the messages applied it
-	}
-	r := t.rows[string(text)]
-	if r == nil {
-		r = &Row{Key: text, cells: make([]ref, len(b.Table.Columns))}
-		for part, k := range b.Table.Key {
-			r.cells[k] = b.arena.put(key[part])
-		}
-		t.rows[string(text)] = r
-	}
-	b.deleteVersion(r, version)
-	return r
-}
-
-// ChildKeyPrefix returns the common prefix of the keys of a row's children. parents is the parent's batch.
-func (b *Batch) ChildKeyPrefix(parents *Batch, r *Row) (prefix []byte) {
-	for _, part := range partsOf(&b.Table) {
-		k := b.Table.Key[part]
-		of := slices.Index(b.Child.Key[:len(parents.Table.Key)], k)
-		if of < 0 {
-			break
-		}
-		value := parents.Value(r, parents.Table.Key[of])
-		prefix = appendPart(prefix, &b.Table.Columns[k], value, feed.KindOf(value), true)
-	}
-	return prefix
-}
-
-// Rows returns the collected rows in key order, to be resolved.
-func (t *Cascade) Rows() []*Row {
-	rows := slices.Collect(maps.Values(t.rows))
-	t.v.b.sort(rows)
-	return rows
 }

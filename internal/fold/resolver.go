@@ -29,8 +29,6 @@ type Resolver struct {
 	columns []int32  // the number of each column of the batch's table
 	now     state
 	cleared []int32
-	parent  *Resolver         // of the parent batch; nil for none
-	tombs   map[string][]byte // by key of a row: the newest delete of it and its parents
 }
 
 // NewResolver returns a resolver for the rows of a batch. names is what Names returned when the rows' states were
@@ -38,9 +36,6 @@ type Resolver struct {
 func NewResolver(b *Batch, names []string, table *schema.Table) *Resolver {
 	v, rules := &Resolver{b: *b}, *b.rules
 	rules.table, v.b.rules = &v.b.Table, &rules
-	if len(rules.children) > 0 {
-		v.tombs = map[string][]byte{}
-	}
 	for _, name := range names {
 		if hidden, ok := strings.CutPrefix(name, keptHidden); ok {
 			name = schema.HiddenName(hidden)

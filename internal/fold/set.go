@@ -150,11 +150,10 @@ func (f Folders) apply(s *Set, c *TableChange, at Place, number int32) {
 	made := folder.prepareRow(b, &c.Change)
 	if parent := folder.rules.parent; made && parent >= 0 {
 		b.relations.link(f[parent].now.row) // the message's previous change was for the parent row
-		rows.inheritDeletes(c.Table, folder.now.row)
 	}
 	folder.merge(b, &c.Change, made, &origin{at, s.messages, number})
 	if c.Op.ends() {
-		rows.deleteChildren(c.Table, folder.now.row, folder.now.message.version)
+		rows.deleteChildren(c.Table, folder.now.row)
 	}
 }
 

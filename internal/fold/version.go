@@ -14,13 +14,12 @@ const maxVersion = 256
 
 // versions are the versions of a row's messages in a batch.
 type versions struct {
-	live         ref   // the newest message that sets columns; 0 if none survives
-	tomb         ref   // the newest delete that was not outdated; 0 means none
-	ended        ref   // the newest delete that no newer message of the row survived
-	newestDelete ref   // the newest delete, outdated or not: it also deletes the row's children
-	cells        []ref // by column, like the row's cells
+	live  ref // the newest message that sets columns; 0 if none survives
+	tomb  ref // the newest delete that was not outdated; 0 means none
+	ended ref // the newest delete that no newer message of the row survived
 	// ensured: another row refers to the row. kept: and no delete came after that.
 	ensured, kept bool
+	cells         []ref // by column, like the row's cells
 }
 
 // Versioned reports whether the batch's rows must be resolved against the database before they are written.
@@ -92,15 +91,6 @@ func (b *Batch) versionAt(r ref) []byte {
 	return b.arena.get(r)
 }
 
-// NewestDelete returns the version of the newest delete among a row's messages, which also deletes the row's
-// children; nil means none.
-func (b *Batch) NewestDelete(r *Row) []byte {
-	if vs := b.versions.of(r); vs != nil {
-		return b.versionAt(vs.newestDelete)
-	}
-	return nil
-}
-
 // older reports whether version v is older than the one at r. Nothing is older than a missing one.
 func (b *Batch) older(v []byte, r ref) bool { return r != 0 && feed.Older(v, b.arena.get(r)) }
 
@@ -162,12 +152,9 @@ func (b *Batch) outdated(vs *versions, v []byte) bool {
 	return b.older(v, vs.tomb)
 }
 
-// deleteVersion applies a delete with version v, of a row or a parent, to what is not newer in the row.
+// deleteVersion applies a delete with version v to what is not newer in the row.
 func (b *Batch) deleteVersion(r *Row, v []byte) {
-	vs := b.versions.findOrMake(r)
-	if !b.older(v, vs.newestDelete) {
-		vs.newestDelete = b.putVersion(v)
-	}
+	vs := b.versions.of(r)
 	if b.outdated(vs, v) {
 		return
 	}

@@ -74,23 +74,19 @@ func (c *compiler) setRules(t *Table) {
 	}
 }
 
-// inheritedVersion reports rules that keep the rows of a child from having the version of their parent, although
-// deleting the parent deletes them.
+// inheritedVersion reports rules that do not suit rows of a child that have versions of their own. A delete of the parent
+// deletes them too, so it cannot come late.
 func (c *compiler) inheritedVersion(out *tablePlan) {
 	t := out.spec
 	own := t.Version.Base != paths.NoBase
-	if own && c.removes() {
-		c.keyFault(t, "version_field", "the envelope has delete_when, and a delete of a row of %s deletes the rows here: they use its version; leave version_field out", t.Of)
+	if c.versioned(out) != nil && c.losesRows(c.plan.parent(out)) {
+		c.keyFault(t, "set", "the rows have versions, and weir cannot tell what a late delete of a row of %s leaves of them: leave set: merge, the version or the deletes out", t.Of)
 	}
 	if t.Has("version_scope") && !own {
 		c.keyFault(t, "version_scope", "the version and its scope come from %s: leave version_scope out", t.Of)
 	}
 	for above := c.plan.parent(out); above != nil; above = c.plan.parent(above) {
 		parent := above.spec
-		if own && parent.DeleteWhen != nil {
-			c.keyFault(t, "version_field", "%s has delete_when, and a delete of its row deletes the rows here: they use its version; leave version_field out", parent.Name)
-			return
-		}
 		if t.FillOnly && !own && parent.Version.Base != paths.NoBase {
 			c.keyFault(t, "fill_only", "fill_only needs no version, and the rows use the version of %s: leave one of version_field and fill_only out", parent.Name)
 			return

@@ -84,12 +84,12 @@ func folded(t *testing.T, spec *mapping.Mapping, lines ...string) (fate mapping.
 	return fate, err
 }
 
-// TestMap_DeleteWithoutAVersion: a delete that cannot be compared with the rows it deletes is rejected. No config
+// TestMap_DeleteAboveVersions: a delete that would also delete rows with versions of their own is rejected. No config
 // file makes one, but a Kafka record can be a delete.
-func TestMap_DeleteWithoutAVersion(t *testing.T) {
+func TestMap_DeleteAboveVersions(t *testing.T) {
 	m := parse(t, "tables: {orders: {columns: {id}}, items: {of: orders, each: items, set: merge, key: sku, columns: {sku}}, taxes: {of: items, each: taxes, set: merge, key: code, columns: {code}, version_field: v}}")
 	_, err := folded(t, m, `{"id":1,"items":[{"sku":"x","taxes":[{"code":"a","v":1}]}]}`, `{"id":1,"op":"delete"}`)
-	if want := `table "orders": the delete has no version, but the rows of "taxes" that it also deletes have one`; err == nil || err.Error() != want {
+	if want := `table "orders": the delete would also delete rows of "taxes", which have versions: leave the version or set: merge out`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

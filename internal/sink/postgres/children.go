@@ -1,153 +1,15 @@
 package postgres
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/fold/schema"
-	"github.com/weirsync/weir/internal/sink"
 )
 
-// Rows that belong to rows of other tables. With versions, a delete of the parent counts as a delete of its rows;
-// without, deleting or replacing the parent deletes them. Rows of a set are values in their parent's row.
-
-// follows returns the parent's part, if deletes of its rows count for the part's rows; otherwise nil.
-func (p *part) follows() *part {
-	if p.b.Child == nil || p.isSet || !p.b.Versioned() {
-		return nil
-	}
-	if parent := p.a.parts[p.b.Child.Parent]; parent.b.Versioned() {
-		return parent
-	}
-	return nil
-}
-
-// deleted calls each with an ancestor's part that looks up its rows, and the indexes of its rows that a message
-// deletes.
-func (p *part) deleted(each func(above *part, numbers []int)) {
-	for q := p.follows(); q != nil; q = q.follows() {
-		var numbers []int
-		for n, r := range q.writes {
-			if q.lookup != nil && q.b.NewestDelete(r) != nil {
-				numbers = append(numbers, n)
-			}
-		}
-		if len(numbers) > 0 {
-			each(q, numbers)
-		}
-	}
-}
-
-// mayFollow reports whether the table may have rows for which deletes of other tables' rows count. A table that the
-// flush creates has the rows of the pieces already written.
-func (p *part) mayFollow() (may bool) {
-	if p.b.Used() && (p.t.Exists || p.a.piecewise) {
-		p.deleted(func(*part, []int) { may = true })
-	}
-	return may
-}
-
-// followed is a statement that reads the keys of the children of a part's rows.
-type followed struct {
-	above     *part
-	statement int
-}
-
-// askChildren adds statements that read the table's children of deleted rows, and their stored states.
-func (p *part) askChildren() {
-	if !p.mayFollow() {
-		return
-	}
-	d, s, t := p.a.d, p.a.script, &p.after
-	parts := p.newShape(p.b, nil).keyParts(&p.b.Table)
-	if p.b.Scope == fold.RowScope {
-		parts = append(parts, fmt.Sprintf("(%s)::text", p.version()))
-	}
-	var ranges []string
-	p.deleted(func(above *part, numbers []int) {
-		var in []string
-		for _, n := range numbers {
-			in = append(in, fmt.Sprint(n))
-			from := p.b.ChildKeyPrefix(above.b, above.writes[n])
-			ranges = append(ranges, fmt.Sprintf(`('\x%x'::bytea, '\x%x'::bytea)`, from, after(from)))
-		}
-		join, belongs := p.belongs(above)
-		p.lookup.keys = append(p.lookup.keys, followed{above, s.add("SELECT s.n, %s\nFROM %s s%s JOIN %s t ON %s\nWHERE s.n IN (%s)",
-			strings.Join(parts, ", "), above.t.stageName(), join, t.ident, belongs, strings.Join(in, ", "))})
-	})
-	if p.b.Scope == fold.ColumnScope {
-		p.lookup.states = s.add("SELECT encode(v.key, 'hex'), encode(v.state, 'hex')\nFROM (VALUES %s) g (low, high)\n  JOIN %s.weir_versions v ON v.tbl = %s AND v.key >= g.low AND v.key < g.high",
-			strings.Join(ranges, ", "), d.schema, literal(d.fullName(t)))
-	}
-}
-
-// after returns a bound above all keys that begin with prefix.
-func after(prefix []byte) []byte {
-	next := slices.Clone(prefix)
-	for i := len(next) - 1; i >= 0; i-- {
-		if next[i]++; next[i] != 0 {
-			return next[:i+1]
-		}
-	}
-	return bytes.Repeat([]byte{0xff}, 64) // above every key: a key's parts end with their lengths
-}
-
-// keyParts returns SQL, as JSON, for each part of the key of a row t as in messages of a table.
-func (s *shape) keyParts(of *schema.Table) (parts []string) {
-	owner := s.owner()
-	var hidden []string
-	if owner != nil {
-		hidden = owner.finder(nil).Parts(owner.To, s.table.column(owner.at))
-	}
-	for _, k := range of.Key {
-		c, sql := &of.Columns[k], ""
-		if c.Hidden {
-			sql = hidden[slices.Index(owner.From, k)]
-		} else {
-			sql = s.table.column(caps.Find(&s.table.Table, c.Name, k))
-		}
-		parts = append(parts, "to_json("+sql+")::text")
-	}
-	return parts
-}
-
-// follow adds the children found of deleted rows to the rows to resolve, in key order.
-func (p *part) follow(all []storedRow, found []result) ([]storedRow, error) {
-	if len(p.lookup.keys) == 0 {
-		return all, nil
-	}
-	was := map[string]fold.Stored{}
-	for _, row := range found[p.lookup.states].rows {
-		key, err := unhex(row[0])
-		if err != nil {
-			return nil, err
-		}
-		state, err := unhex(row[1])
-		if err != nil {
-			return nil, err
-		}
-		was[string(key)] = fold.Stored{Exists: true, State: state}
-	}
-	cascade, key := p.resolver.Cascade(p.writes), len(p.b.Table.Key)
-	for _, f := range p.lookup.keys {
-		for _, row := range found[f.statement].rows {
-			child := cascade.Add(row[1:1+key], f.above.b.NewestDelete(f.above.writes[sink.Number(row[0])]))
-			if p.b.Scope == fold.RowScope && child != nil {
-				was[string(child.Key)] = fold.Stored{Exists: true, Version: row[1+key]}
-			}
-		}
-	}
-	rows := cascade.Rows()
-	for _, r := range rows {
-		all = append(all, storedRow{row: r, was: was[string(r.Key)]})
-	}
-	order := fold.KeyOrder(&p.b.Table)
-	slices.SortFunc(all, func(x, y storedRow) int { return order(x.row.Key, y.row.Key) })
-	return all, nil
-}
+// Rows that belong to rows of other tables. Deleting or replacing the parent deletes them. Rows of a set are values in
+// their parent's row.
 
 // explode makes the rows of other tables that are values in a part's rows, as they are written, and makes these tables'
 // parts write them.
@@ -181,9 +43,9 @@ func (a *attempt) explode(x *fold.Explosion, table int) error {
 }
 
 // cascading returns the parts whose deletes or replacements delete rows of p. A part whose rows are values in theirs
-// sweeps instead, and a part with versions looks up the rows that are deleted with their parents.
+// sweeps instead.
 func (a *attempt) cascading(p *part) (cascading []*part) {
-	if !p.b.Used() || p.follows() != nil {
+	if !p.b.Used() {
 		return nil
 	}
 	top := fold.Top(a.f.Batches, slices.Index(a.parts, p))

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -185,6 +186,25 @@ func (c *comparison) keysSQL() string {
 		}
 	}
 	return fmt.Sprintf("SELECT %s, %s\nFROM %s t\nORDER BY %[2]s", strings.Join(c.keyParts(&c.b.Table), ", "), strings.Join(texts, ", "), c.table.ident)
+}
+
+// keyParts returns SQL, as JSON, for each part of the key of a row t as in messages of a table.
+func (s *shape) keyParts(of *schema.Table) (parts []string) {
+	owner := s.owner()
+	var hidden []string
+	if owner != nil {
+		hidden = owner.finder(nil).Parts(owner.To, s.table.column(owner.at))
+	}
+	for _, k := range of.Key {
+		c, sql := &of.Columns[k], ""
+		if c.Hidden {
+			sql = hidden[slices.Index(owner.From, k)]
+		} else {
+			sql = s.table.column(caps.Find(&s.table.Table, c.Name, k))
+		}
+		parts = append(parts, "to_json("+sql+")::text")
+	}
+	return parts
 }
 
 // given returns the rows as a relation s, with the columns of a staging table.

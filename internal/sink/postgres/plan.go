@@ -20,12 +20,11 @@ type part struct {
 	rows  []*fold.Row // of the batch, sorted
 	isSet bool        // its rows are the elements of a set in a parent's row
 	tableChange
-	factsAt  int            // the statement that reads the facts of a table that the flush creates or alters; 0: none
-	writes   []*fold.Row    // the rows that the script writes
-	lookup   *lookup        // what is read from the table first; nil: nothing
-	resolver *fold.Resolver // decides which rows are newer than the database's; nil if they have no versions
-	plan     *tablePlan     // nil: no row is written
-	counts   sink.Counts    // the statements' effects, as far as known
+	factsAt int         // the statement that reads the facts of a table that the flush creates or alters; 0: none
+	writes  []*fold.Row // the rows that the script writes
+	lookup  *lookup     // what is read from the table first; nil: nothing
+	plan    *tablePlan  // nil: no row is written
+	counts  sink.Counts // the statements' effects, as far as known
 }
 
 // A way is how a table's rows are written.
@@ -56,8 +55,8 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	a.lockTaken()
 	needsRead := false
 	for _, p := range a.parts {
-		p.lookup, p.resolver, p.plan = nil, nil, nil
-		if p.isSet || len(p.writes) == 0 && !p.mayFollow() {
+		p.lookup, p.plan = nil, nil
+		if p.isSet || len(p.writes) == 0 {
 			continue
 		}
 		if err := p.planRows(assumeNew); err != nil {
@@ -99,13 +98,11 @@ func (a *attempt) useResults(r []result) error {
 
 // planRows plans to write the rows, or adds statements that first read what the database has.
 func (p *part) planRows(assumeNew bool) error {
-	parent := p.follows()
-	assumeNew = assumeNew && p.maySeemNew() && (parent == nil || parent.plan != nil && parent.plan.isNew)
+	assumeNew = assumeNew && p.maySeemNew()
 	switch {
 	case !p.b.Versioned():
 		p.plan = p.newPlan(p.b, p.writes)
 	case assumeNew: // after a duplicate key the flush is resent
-		p.resolver = p.newResolver(p.t.versioned)
 		if err := p.planNewer(p.t.versioned, p.storedRows()); err != nil {
 			return err
 		}

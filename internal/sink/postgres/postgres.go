@@ -7,7 +7,7 @@
 //
 // A flush goes through the files in this order. flush.go tries it until it is written. begin.go adapts the tables
 // (grow.go, rebuild.go) and begins the transaction: settings (planner.go), fence (lanes.go), locks. plan.go decides how
-// each table's rows are written; version.go with children.go, or repeated.go, first read what the table has. upsert.go
+// each table's rows are written; version.go or repeated.go first read what the table has, and children.go what goes with other tables' rows. upsert.go
 // has the statements, for a shape (shape.go, resolved.go), from a staging table (stage.go); wire.go sends them.
 // outcome.go ends the transaction and handles the results; cause.go handles errors, and refused.go writes rows in
 // pieces if the database rejects some.

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
@@ -52,13 +51,8 @@ func (p *part) exclusive() bool {
 		return true
 	case !p.t.Exists, len(p.ddl) > 0:
 		return true
-	case b.Scope == fold.ColumnScope && p.t.versioned == nil:
-		return true // it may be the first one
 	}
-	// The result for a row depends on deletes of its parent.
-	return p.follows() != nil || slices.ContainsFunc(p.a.parts, func(q *part) bool {
-		return q.b.Child != nil && !q.isSet && p.a.parts[q.b.Child.Parent] == p
-	})
+	return b.Scope == fold.ColumnScope && p.t.versioned == nil // it may be the first one
 }
 
 // A lookup is what is read from the database before a table is written, and by which statements: 0 means none, because
@@ -67,17 +61,12 @@ type lookup struct {
 	repeated *repeated // rows without versions that the batch repeats; nil: not read
 	// For rows with versions:
 	names, rows int // the names of columns, and the rows
-	keys        []followed
-	states      int // of rows that are deleted with their parents
 }
 
 // askVersions adds statements that read what the database has of the rows.
 func (p *part) askVersions() {
 	p.lookup = &lookup{}
-	p.askChildren()
-	if len(p.writes) > 0 {
-		p.askStored()
-	}
+	p.askStored()
 	if p.b.Scope == fold.ColumnScope { // read after the states, so every column number in them has a name
 		p.lookup.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, literal(sink.VersionsMark(p.a.d.fullName(&p.after))))
 	}
@@ -137,11 +126,6 @@ func (p *part) readVersions(r []result) error {
 	if err := p.decodeStored(all, r[p.lookup.rows].rows); err != nil {
 		return err
 	}
-	p.resolver = p.newResolver(names)
-	all, err := p.follow(all, r)
-	if err != nil {
-		return err
-	}
 	return p.planNewer(names, all)
 }
 
@@ -154,22 +138,14 @@ func (p *part) storedRows() []storedRow {
 	return all
 }
 
-// newResolver returns a resolver for the part's rows, given the names of the columns with versions.
-func (p *part) newResolver(names []string) *fold.Resolver {
-	resolver := fold.NewResolver(p.b, names, &p.after.Table)
-	if above := p.follows(); above != nil && above.resolver != nil {
-		resolver.SetParent(above.resolver)
-	}
-	return resolver
-}
-
 // planNewer plans to write the rows that are newer than those found. kept are the names of the columns that have
 // versions.
 func (p *part) planNewer(kept []string, all []storedRow) error {
-	v := &versions{kept: kept, names: p.resolver.Names()}
+	resolver := fold.NewResolver(p.b, kept, &p.after.Table)
+	v := &versions{kept: kept, names: resolver.Names()}
 	var rows []*fold.Row
 	for i := range all {
-		res, err := p.resolver.Resolve(all[i].row, all[i].was)
+		res, err := resolver.Resolve(all[i].row, all[i].was)
 		if err != nil {
 			return err
 		}
@@ -182,10 +158,8 @@ func (p *part) planNewer(kept []string, all []storedRow) error {
 		}
 		rows, v.rows = append(rows, &res.Row), append(v.rows, rowVersion{res.State, from})
 	}
-	if len(all) > 0 {
-		p.plan = p.newPlan(p.resolver.Batch(), rows)
-		p.plan.versions, p.plan.about = v, len(all)
-	}
+	p.plan = p.newPlan(resolver.Batch(), rows)
+	p.plan.versions = v
 	return nil
 }
 

@@ -38,11 +38,15 @@ func MergedShop(t *testing.T) *mapping.Mapping {
 	return m
 }
 
-// inVersions gives a shop's messages versions, which are stored in its rows.
+// inVersions gives a shop's messages versions, which are stored in its rows. Above rows that are updates nothing is
+// deleted then.
 func inVersions(m *mapping.Mapping, scope fold.Scope) {
 	m.Tables[0].Version, m.Tables[0].Scope = path("$.v"), scope
 	for i := range m.Tables {
 		m.Tables[i].Columns = append(m.Tables[i].Columns, columns("v: $.v as integer")...)
+		if i > 0 && m.Tables[i].Set == mapping.MergeSet {
+			m.Tables[i-1].DeleteWhen = nil
+		}
 	}
 }
 

@@ -3,15 +3,12 @@ package sqlite
 import (
 	"slices"
 
-	lib "modernc.org/sqlite/lib"
-
 	"github.com/weirsync/weir/internal/fold"
 )
 
 // nested relates a table's rows to their children and parents.
 type nested struct {
 	descendants []*childTable // descendants at any level, parents first
-	follows     bool          // deleting a parent deletes its rows, each by its version
 	members     *childTable   // the table itself as a child, if its rows are values in rows of its parent
 }
 
@@ -49,10 +46,6 @@ func (p *pieces) nest() error {
 func (p *pieces) nestTable(table int) error {
 	w, top := p.writers[table], p.writers[fold.Top(p.batches, table)]
 	l, child := w.layout, w.layout.b.Child
-	if parent := p.writers[child.Parent].versions; parent != nil && w.versions != nil {
-		w.nested.follows = true
-		w.versions.SetParent(parent)
-	}
 	for of := child; of != nil; of = p.batches[of.Parent].Child {
 		ancestor := p.writers[of.Parent]
 		n := len(ancestor.layout.b.Table.Key)
@@ -135,7 +128,7 @@ func (w *writer) missing(r *fold.Row) (gone []key, err error) {
 // deleteDescendants deletes the descendants of a row, except those that the piece writes or sweeps itself.
 func (w *writer) deleteDescendants(r *fold.Row) error {
 	for _, descendant := range slices.Backward(w.nested.descendants) {
-		if descendant.w.nested.follows || descendant.top == w && !r.Deleted {
+		if descendant.top == w && !r.Deleted {
 			continue
 		}
 		top := &descendant.top.layout.b.Table
@@ -189,43 +182,4 @@ func (t *childTable) keysOf(r *fold.Row, b *fold.Batch, columns []int) ([]rowKey
 		keys[i] = rowKey{k[:n], k[n:]}
 	}
 	return keys, err
-}
-
-// followers returns a table's stored rows whose ancestor, at any level, is deleted by one of the rows.
-func (p *pieces) followers(table int, rows [][]*fold.Row) ([]*fold.Row, error) {
-	w := p.writers[table]
-	if w == nil || !w.nested.follows {
-		return nil, nil
-	}
-	var cascade *fold.Cascade
-	for of := w.layout.b.Child; of != nil; of = p.batches[of.Parent].Child {
-		above := p.writers[of.Parent]
-		for _, r := range rows[of.Parent] {
-			v := above.layout.b.NewestDelete(r)
-			if v == nil {
-				continue
-			}
-			if cascade == nil {
-				cascade = w.versions.Cascade(rows[table])
-			}
-			below := above.nested.descendants[slices.IndexFunc(above.nested.descendants, func(b *childTable) bool { return b.w == w })]
-			keys, err := above.childKeys(below, r)
-			if err != nil {
-				return nil, err
-			}
-			for _, k := range keys {
-				values := make([][]byte, len(w.layout.b.Table.Key))
-				for i := range values {
-					if v := &k.named[i]; v.kind != lib.SQLITE_NULL {
-						values[i] = v.json()
-					}
-				}
-				cascade.Add(values, v)
-			}
-		}
-	}
-	if cascade == nil {
-		return nil, nil
-	}
-	return cascade.Rows(), nil
 }

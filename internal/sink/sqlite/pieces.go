@@ -162,17 +162,7 @@ func (p *pieces) rows(rows [][]*fold.Row, together bool) (table int, err error) 
 			several++
 		}
 	}
-	given := rows
 	rows = slices.Clone(rows)
-	for table := range rows { // before some of them are deleted
-		followers, err := p.followers(table, given)
-		if err != nil {
-			return table, err
-		}
-		if len(followers) > 0 {
-			rows[table] = slices.Concat(rows[table], followers)
-		}
-	}
 	sent := func(n int) {
 		p.sent += n
 		p.f.TellSent(p.sent)

@@ -59,8 +59,6 @@ type Table struct {
 	// Violates checks a row against the database's constraints before it enters the table.
 	Violates func(t *Table, key string, row map[string]Value) error
 
-	parentTomb func(named map[string]Value) string // returns the version of the newest delete of a row's parents
-
 	rows    map[string]*row
 	births  int
 	added   int                    // number of columns that the feed added
@@ -381,19 +379,6 @@ func (t *Table) check(key string, named map[string]Value, version string, delete
 	return nil
 }
 
-// tombOf returns the version of the newest delete of a row's parents; "" for none.
-func (t *Table) tombOf(named map[string]Value) string {
-	if t.parentTomb == nil {
-		return ""
-	}
-	return t.parentTomb(named)
-}
-
-// applyDelete applies a delete with a version to a row.
-func (t *Table) applyDelete(key, version string) {
-	t.rows[key] = t.merge(t.rows[key], nil, version, true)
-}
-
 // merge returns the row that a message makes from the old one.
 func (t *Table) merge(old *row, named map[string]Value, version string, deletes bool) *row {
 	r := &row{cells: map[string]Value{}, versions: map[string]string{}, live: old.live, tomb: old.tomb, born: old.born}
@@ -407,7 +392,7 @@ func (t *Table) merge(old *row, named map[string]Value, version string, deletes 
 	remembers := t.Version != "" && !t.RowScope
 	outdated := t.RowScope && old.live != "" && older(old.cells[t.Version].Text)
 	switch {
-	case remembers && (older(old.tomb) || older(t.tombOf(named))), outdated && deletes:
+	case remembers && older(old.tomb), outdated && deletes:
 		return r
 	case deletes:
 		if remembers {

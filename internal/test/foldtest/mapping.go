@@ -59,7 +59,6 @@ func NewModel(m *mapping.Mapping, textTypes bool) *Model {
 			r.Version, r.RowScope = versionField, of.Scope == "row"
 		}
 		model.tables[t.Name] = NewTable(r, Limits{})
-		model.tables[t.Name].parentTomb = func(named map[string]Value) string { return model.parentTomb(t, named) }
 	}
 	return model
 }
@@ -193,7 +192,7 @@ func (m *Model) write(rows []modelRow) error {
 			for _, k := range m.key(r.table) {
 				key = append(key, r.fields[k].value().Text)
 			}
-			m.deleteChildren(r.table, key, r.fields[versionField])
+			m.deleteChildren(r.table, key)
 		}
 	}
 	if err := m.violated(); err != nil {

@@ -410,6 +410,9 @@ func (d *mappingDraw) source(paths ...string) string {
 // children draws tables for the elements of arrays in the rows of another.
 func (d *mappingDraw) children(of *drawnTable) (tables []drawnTable) {
 	set, byRow := d.of("", "set: replace", "set: merge"), of.has("version_scope: row")
+	if set == "set: merge" && of.has("version_field") && of.has("delete_when") {
+		set = "set: replace" // a late delete could not tell what is left of updates
+	}
 	if of.has("fill_only") {
 		set = "set: merge"
 	}
@@ -448,7 +451,7 @@ func (d *mappingDraw) children(of *drawnTable) (tables []drawnTable) {
 			items.set(d.maybe(3, "version_field: "+d.of("v", "$.v")))
 		}
 		d.mark(&items)
-		if d.one(3) {
+		if d.one(3) || items.has("delete_when") && (items.has("version_field") || of.has("version_field")) {
 			set = "set: replace"
 		}
 	}
@@ -462,16 +465,23 @@ func (d *mappingDraw) children(of *drawnTable) (tables []drawnTable) {
 	return tables
 }
 
-// orders draws tables whose rows are deleted with their parents, with versions.
+// orders draws tables whose rows are updates below updates: rows are deleted with their parents, or have versions.
 func (d *mappingDraw) orders() []drawnTable {
 	id := d.maybe(3, "id: oid")
 	rename := "parent: {id: order_id}"
 	if id != "" {
 		rename = ""
 	}
+	rule, gone, set := "delete_when: op=delete", d.maybe(2, "delete_when: qty=0"), "set: "+d.of("merge", "merge", "merge", "replace")
+	if d.one(2) {
+		rule = "version_field: $.v, version_scope: " + d.of("column", "column", "row")
+		if set == "set: merge" {
+			gone = ""
+		}
+	}
 	return []drawnTable{
-		{name: "orders", settings: []string{"delete_when: op=delete", "version_field: $.v", "version_scope: " + d.of("column", "column", "row"), id, d.maybe(4, "null: keep")}, columns: []string{"id: as text", "a", "c: b", "ver: $.v as text"}},
-		{name: "items", settings: []string{"of: orders", "each: items", "set: merge", "key: sku", rename, d.maybe(3, "id: iid"), d.maybe(2, "delete_when: qty=0")}, columns: []string{"sku: as text", "qty", "a", "ver: $.v as text"}},
-		{name: "taxes", settings: []string{"of: items", "each: taxes", "key: code", "set: " + d.of("merge", "merge", "merge", "replace")}, columns: []string{"code: as text", "amount", "ver: $.v as text"}},
+		{name: "orders", settings: []string{rule, id, d.maybe(4, "null: keep")}, columns: []string{"id: as text", "a", "c: b", "ver: $.v as text"}},
+		{name: "items", settings: []string{"of: orders", "each: items", "set: merge", "key: sku", rename, d.maybe(3, "id: iid"), gone}, columns: []string{"sku: as text", "qty", "a", "ver: $.v as text"}},
+		{name: "taxes", settings: []string{"of: items", "each: taxes", "key: code", set}, columns: []string{"code: as text", "amount", "ver: $.v as text"}},
 	}
 }
