@@ -142,14 +142,16 @@ func (ta *tableAdder) readOrMakeSchema(n *mapping.NewTable) sink.ReadTables {
 		case n.Truncates || ta.dryRun:
 			return sink.NoTables(ctx, wanted...)
 		}
-		maker, err := sink.As[sink.SchemaMaker](ta.db, "make a schema")
-		if err == nil {
-			err = ta.cfg.Retry.Do(ctx, func() error { return maker.MakeSchema(ctx, missing) })
-		}
+		db, err := sink.As[sink.Housekeeper](ta.db, "make a schema")
 		if err != nil {
 			return nil, err
 		}
-		return ta.readTables(ctx, wanted...)
+		made := ta.cfg.Retry.Do(ctx, func() error { return db.Execute(ctx, missing.SQL) })
+		tables, err = ta.readTables(ctx, wanted...)
+		if made != nil && errors.As(err, &missing) { // otherwise another run has just made it
+			err = made
+		}
+		return tables, err
 	}
 }
 

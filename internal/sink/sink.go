@@ -13,8 +13,7 @@ import (
 )
 
 // A Sink writes tables in one database. One goroutine at a time calls its methods, including the methods of its
-// optional parts. The optional parts are [Housekeeper], [RejectDropper], [SchemaMaker], [Forgetter] and [Gauged]; [As]
-// finds them.
+// optional parts. The optional parts are [Housekeeper], [RejectDropper], [Forgetter] and [Gauged]; [As] finds them.
 type Sink interface {
 	// Caps returns the limits of the database.
 	Caps() Caps
@@ -43,14 +42,7 @@ type Housekeeper interface {
 	Execute(ctx context.Context, sql string) error
 }
 
-// A SchemaMaker is a sink whose tables are in schemas. Its Tables returns a [NoSchemaError] for a table whose schema is
-// missing.
-type SchemaMaker interface {
-	// MakeSchema creates the schema that an error names, unless it exists.
-	MakeSchema(ctx context.Context, missing NoSchemaError) error
-}
-
-// A NoSchemaError reports that a table's schema is missing.
+// A NoSchemaError of [Sink].Tables reports that a table's schema is missing.
 type NoSchemaError struct{ Schema, SQL string } // SQL creates it
 
 func (e NoSchemaError) Error() string {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold/merge"
@@ -15,19 +13,13 @@ import (
 // Widening keeps the value of a number or JSON but not its spelling, and Postgres does not keep the escapes in what
 // it patches.
 func (c *Column) Respelled(raw, text []byte) bool {
-	switch k := feed.KindOf(raw); k {
-	case feed.Int, feed.Number:
-		_, isNumber := feed.IsNumber(text)
-		return isNumber && (c.Type == Text || c.Type == Number || c.Type == Any) && sameNumber(raw, text)
-	case feed.JSON:
-		a, b := parse(raw), parse(text)
-		return (c.Type == Text || c.Merge == merge.Patch) && a != nil && b != nil && sameJSON(a, b)
+	switch k := feed.KindOf(raw); {
+	case (k == feed.Int || k == feed.Number) && (c.Type == Text || c.Type == Number || c.Type == Any):
+	case k == feed.JSON && (c.Type == Text || c.Merge == merge.Patch):
+	default:
+		return false
 	}
-	return false
-}
-
-func sameNumber(a, b []byte) bool {
-	return bytes.Equal(feed.AppendDecimal(nil, a), feed.AppendDecimal(nil, b))
+	return bytes.Equal(AppendByValue(nil, raw), AppendByValue(nil, text))
 }
 
 // AppendByValue appends one spelling for all texts of a number or of JSON, and any other text unchanged.
@@ -75,19 +67,4 @@ func parse(text []byte) any {
 		return nil
 	}
 	return v
-}
-
-func sameJSON(a, b any) bool {
-	switch a := a.(type) {
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		return ok && maps.EqualFunc(a, b, sameJSON)
-	case []any:
-		b, ok := b.([]any)
-		return ok && slices.EqualFunc(a, b, sameJSON)
-	case json.Number:
-		b, ok := b.(json.Number)
-		return ok && sameNumber([]byte(a), []byte(b))
-	}
-	return a == b
 }

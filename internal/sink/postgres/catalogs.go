@@ -34,18 +34,6 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 	return tables, err
 }
 
-// MakeSchema implements [sink.SchemaMaker].
-func (d *DB) MakeSchema(ctx context.Context, missing sink.NoSchemaError) error {
-	if err := d.connect(ctx); err != nil {
-		return err
-	}
-	_, err := d.query(ctx, missing.SQL)
-	if e := pgError(err); e != nil && (e.Code == uniqueViolation || e.Code == duplicateSchema) { // another run has just created it
-		return nil
-	}
-	return d.sinkError(err)
-}
-
 // A tableFacts is what the catalogs say about a table: a row of tableSQL.
 type tableFacts struct {
 	OID, Schema string

@@ -114,20 +114,12 @@ func (d *DB) reread(ctx context.Context, f *sink.Flush) (grown bool, err error) 
 func admitsMore(was, now *schema.Table, rejected bool) error {
 	for i := range now.Columns {
 		c := &now.Columns[i]
-		at := caps.Find(was, c.Name, i)
-		if at < 0 {
-			if rejected && !c.Own { // perhaps because the column was missing
-				return sink.ChangedError{Err: fmt.Errorf("table %q has a new column %q", now.Name, c.Name)}
-			}
-			continue
+		old := schema.Column{Widening: schema.Widening{Own: c.Own}}
+		if at := caps.Find(was, c.Name, i); at >= 0 {
+			old = was.Columns[at]
 		}
-		switch old := &was.Columns[at]; {
-		case rejected && !old.Own && old.Decl != c.Decl:
-			return sink.ChangedError{Err: fmt.Errorf("column %q of table %q is %s now", c.Name, now.Name, c.Decl)}
-		case old.Generated && !c.Generated:
-			return sink.ChangedError{Err: fmt.Errorf("the database no longer computes column %q of table %q", c.Name, now.Name)}
-		case old.Type == schema.Enum && c.Type == schema.Enum && !slices.Equal(old.Labels, c.Labels):
-			return sink.ChangedError{Err: fmt.Errorf("the type of column %q of table %q has other labels now", c.Name, now.Name)}
+		if !old.Own && (rejected && old.Decl != c.Decl || old.Generated && !c.Generated || old.Labels != nil && !slices.Equal(old.Labels, c.Labels)) {
+			return sink.ChangedError{Err: fmt.Errorf("column %q of table %q was added or altered while weir wrote to it", c.Name, now.Name)}
 		}
 	}
 	return nil

@@ -199,7 +199,7 @@ func (c *client) inspect(ctx context.Context) error {
 	}
 	c.current, c.schema = row.Schema, ident(row.Schema)
 	if !c.reads {
-		if err := c.mayWrite(ctx, &row); err != nil {
+		if err := c.mayWrite(&row); err != nil {
 			return err
 		}
 	}
@@ -214,7 +214,7 @@ func (c *client) inspect(ctx context.Context) error {
 func isOld(version int64) bool { return version < 150005 || version == 160000 }
 
 // mayWrite returns an error if the server does not accept weir's flushes.
-func (c *client) mayWrite(ctx context.Context, row *serverRow) error {
+func (c *client) mayWrite(row *serverRow) error {
 	switch {
 	case row.Standby:
 		return &sink.Error{Class: sink.Transient, Reason: "readonly",
@@ -225,8 +225,6 @@ func (c *client) mayWrite(ctx context.Context, row *serverRow) error {
 	case !row.Temp:
 		return &sink.Error{Class: sink.Permanent, Reason: "permission",
 			Err: fmt.Errorf("role %s may make no temporary tables in database %s, and weir stages rows in one: GRANT TEMP ON DATABASE %s TO %s", c.config.User, row.Database, ident(row.Database), ident(c.config.User))}
-	case c.pooled:
-		return c.takesTransactions(ctx)
 	}
 	return nil
 }
@@ -239,18 +237,6 @@ func (c *client) askReady(ctx context.Context) error {
 	}
 	c.takeReady(r[0].rows[0])
 	return nil
-}
-
-// takesTransactions asks a pooler for a transaction. A pooler of statements closes the connection, which would
-// otherwise look like a broken one.
-func (c *client) takesTransactions(ctx context.Context) error {
-	if _, err := c.query(ctx, "BEGIN"); pgError(err) != nil {
-		return &sink.Error{Class: sink.Permanent, Reason: "error",
-			Err: fmt.Errorf("the pooler at %s: %s (weir needs one that pools transactions or sessions)", c.where(), pgError(err).Message)}
-	} else if err != nil {
-		return c.sinkError(err)
-	}
-	return c.sinkError(c.rollback(ctx))
 }
 
 // readySQL returns SQL for takeReady's input: whether weir's tables exist, and whether weir_versions does.

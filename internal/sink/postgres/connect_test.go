@@ -232,16 +232,6 @@ func TestPooler(t *testing.T) {
 	sinktest.Expect(t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", "0")
 }
 
-// TestPooler_StatementMode: a pooler without transactions is a configuration error.
-func TestPooler_StatementMode(t *testing.T) {
-	db := connect(t, testpg.New(t))
-	db.weir = testpg.Pool(t, db.url, "statement")
-	err := db.tryOpen(t)
-	if e, ok := errors.AsType[*sink.Error](err); !ok || e.Class != sink.Permanent || !strings.Contains(err.Error(), "transaction blocks not allowed") {
-		t.Errorf("opening ended with %v", err)
-	}
-}
-
 // TestOpen_RunIsStopped: a server that does not answer is not waited for when the run is to end.
 func TestOpen_RunIsStopped(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

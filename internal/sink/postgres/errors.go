@@ -77,7 +77,6 @@ func oneLine(err error) error {
 // SQLSTATEs that need more than their class.
 const (
 	uniqueViolation    = "23505"
-	duplicateSchema    = "42P06"
 	exclusionViolation = "23P01"
 	deadlockDetected   = "40P01"
 	lockNotAvailable   = "55P03"
@@ -132,29 +131,23 @@ const ownTables = "weir_checkpoints, weir_jobs, weir_meta, weir_rejects"
 
 // grant returns the GRANT that gives the missing privilege.
 func (c *client) grant(e *pgconn.PgError) string {
-	privileges, more := map[string]string{"schema": "USAGE, CREATE", "table": "SELECT, INSERT, UPDATE, DELETE", "sequence": "USAGE", "database": "CREATE"}, ""
-	_, thing, _ := strings.Cut(e.Message, "permission denied for ")
-	kind, name, ok := strings.Cut(thing, " ")
-	if c.reads {
-		privileges["schema"], privileges["table"] = "USAGE", "SELECT"
-	} else if kind == "table" {
-		more = ", and TRUNCATE for --restart rebuild, REFERENCES for child tables"
+	to := " TO " + ident(c.config.User)
+	if strings.Contains(e.Message, `parameter "session_replication_role"`) {
+		return "--foreign-keys off: GRANT SET ON PARAMETER session_replication_role" + to
 	}
-	if kind == "table" && slices.Contains(strings.Split(ownTables, ", "), name) {
+	_, thing, ok := strings.Cut(e.Message, "permission denied for ")
+	if !ok { // it must be the owner
+		return "GRANT the owner's role" + to + ", or have the owner change it"
+	}
+	kind, name, _ := strings.Cut(thing, " ")
+	privilege := "ALL"
+	if c.reads && kind == "table" {
+		privilege = "SELECT"
+	}
+	if slices.Contains(strings.Split(ownTables, ", "), name) {
 		name = ownTables // otherwise the next run fails at the next table
 	}
-	to := " TO " + ident(c.config.User)
-	switch {
-	case strings.Contains(e.Message, `parameter "session_replication_role"`):
-		return "--foreign-keys off: GRANT SET ON PARAMETER session_replication_role" + to
-	case strings.HasPrefix(e.Message, "must be owner of "):
-		return "GRANT the owner's role" + to + ", or have the owner change it"
-	case !ok:
-		return "GRANT what is missing"
-	case privileges[kind] == "":
-		return "GRANT what is missing on " + thing
-	}
-	return "GRANT " + privileges[kind] + " ON " + strings.ToUpper(kind) + " " + name + to + more
+	return "GRANT " + privilege + " ON " + strings.ToUpper(kind) + " " + name + to
 }
 
 // isHopeless reports whether no connection is possible with these settings: the server has no TLS, its certificate is

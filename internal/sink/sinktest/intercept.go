@@ -56,14 +56,6 @@ func (i *intercepted) Execute(ctx context.Context, sql string) error {
 	return inner.Execute(ctx, sql)
 }
 
-func (i *intercepted) MakeSchema(ctx context.Context, missing sink.NoSchemaError) error {
-	inner, err := sink.As[sink.SchemaMaker](i.Sink, "make a schema")
-	if err != nil {
-		return err
-	}
-	return i.around(ctx, "MakeSchema", nil, func() error { return inner.MakeSchema(ctx, missing) })
-}
-
 func (i *intercepted) Forget(ctx context.Context, job string) (sink.Forgotten, error) {
 	inner, err := sink.As[sink.Forgetter](i.Sink, "forget a job")
 	if err != nil {
