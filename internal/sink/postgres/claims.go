@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -53,7 +52,7 @@ func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, er
 const (
 	busyTries     = 5
 	busyWait      = 100 * time.Millisecond
-	flushWait     = 5 * time.Second // limit of the wait for the last flush of a previous run
+	flushWait     = "'5s'" // limit of the wait for the last flush of a previous run
 	unlockTimeout = 2 * time.Second
 )
 
@@ -172,37 +171,26 @@ func (c *Claims) locksSQL(function string, locks []lock) string {
 		function, strings.Join(numbers, ","), strings.Join(shared, ","))
 }
 
-// waitForFlushes takes the locks and waits, for at most flushWait, until the transactions of the job's other sessions
-// have ended. A run that was killed releases its locks at once, but its last flush may still be in progress: the fence
-// would end this run, and lines of stdin would be lost.
+// waitForFlushes takes the locks and waits, for at most flushWait, until the job's flushes in progress have ended. A run
+// that was killed releases its locks at once, but its last flush may still be in progress: the fence would end this run,
+// and lines of stdin would be lost.
 func (c *Claims) waitForFlushes(ctx context.Context, locks []lock) error {
 	if _, err := c.lock(ctx, locks, nil); err != nil {
 		return err
 	}
-	waits := backoff.Backoff{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
-	for end, first := time.Now().Add(flushWait), [][][]byte(nil); ; {
-		r, err := c.query(ctx, "SELECT pid || ' ' || extract(epoch FROM xact_start) FROM pg_stat_activity WHERE application_name = "+literal("weir/"+c.Job)+
-			" AND datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")
-		if err != nil {
-			return err
-		}
-		now := r[0].rows
-		if first == nil {
-			first = now
-		}
-		first = slices.DeleteFunc(first, func(was [][]byte) bool {
-			return !slices.ContainsFunc(now, func(is [][]byte) bool { return bytes.Equal(was[0], is[0]) })
-		})
-		wait, ok := waits.Next(time.Until(end))
-		if len(first) == 0 || !ok { // otherwise the fence decides
-			c.waited = true
-			return c.askReady(ctx) // that flush may have created weir's tables
-		}
-		if err := backoff.Sleep(ctx, wait); err != nil {
-			return err
-		}
+	_, err := c.query(ctx, "BEGIN", "SET LOCAL lock_timeout = "+flushWait, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", c.flushLock(c.Job)), "COMMIT")
+	if e := pgError(err); e != nil && e.Code == lockNotAvailable { // the fence decides
+		err = c.rollback(ctx)
 	}
+	if err != nil {
+		return err
+	}
+	c.waited = true
+	return c.askReady(ctx) // a flush may have created weir's tables
 }
+
+// flushLock returns the number of the advisory lock that all flushes of a job share.
+func (c *client) flushLock(job string) int64 { return lockNumber("flushes", c.schema, job) }
 
 // Drop implements [sink.Claims].
 func (c *Claims) Drop(ctx context.Context, lanes ...string) error {
