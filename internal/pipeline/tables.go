@@ -122,8 +122,8 @@ func (f *tables) options(of *Table, t *schema.Table) (fold.Options, error) {
 	if o.UnknownFields == "" {
 		o.UnknownFields = fold.IgnoreUnknown
 		if t.Ruled {
-			f.cfg.Log.Info(fmt.Sprintf("table %q counts as yours since %s: it gets no new columns, and fields without one are ignored. "+
-				"To add columns, undo that or use --unknown-fields add", t.Name, t.Rule()))
+			f.cfg.Log.Info(fmt.Sprintf("table %q counts as yours since it has a constraint, default or trigger of others: it gets no new columns, and fields without one are ignored. "+
+				"To add columns, undo that or use --unknown-fields add", t.Name))
 		}
 		if t.Made || !t.Exists {
 			o.UnknownFields = fold.AddUnknown

@@ -97,23 +97,6 @@ type Table struct {
 // Appends reports whether the table has no key, so each message becomes a row.
 func (t *Table) Appends() bool { return len(t.Key) == 0 }
 
-// Rule describes for users what they have changed in a table that weir created.
-func (t *Table) Rule() string {
-	for i := range t.Columns {
-		c := &t.Columns[i]
-		switch {
-		case c.Serial:
-		case c.Generated:
-			return fmt.Sprintf("column %q is generated", c.Name)
-		case c.Default != "":
-			return fmt.Sprintf("column %q has a DEFAULT", c.Name)
-		case c.NotNull && !c.Key:
-			return fmt.Sprintf("column %q is NOT NULL", c.Name)
-		}
-	}
-	return "it has a constraint, trigger or rule"
-}
-
 // Clone returns a copy whose columns can be changed independently.
 func (t *Table) Clone() Table {
 	c := *t
