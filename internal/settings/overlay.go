@@ -10,7 +10,6 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
-	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
@@ -24,17 +23,8 @@ func (s *Spec) EveryTable() bool {
 func (b *builder) oneTable(name string) *mapping.Mapping {
 	f := &b.Fold
 	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}
-	draft := tableDraft{}
-	b.takeFromTop(&draft)
-	t := draft.Table
-	t.Name, t.Type = name, cast.Type{Kind: cast.Auto}
-	t.Row, t.DeletesNeedRow = f.Row, f.Row.Base != paths.NoBase
-	if t.Key == nil {
-		t.KeyByDefault = true
-		if t.Key = b.keys[name]; t.Key == nil {
-			t.Key = []string{mapping.DefaultKey}
-		}
-	}
+	draft := tableDraft{Table: mapping.Table{Name: name, Key: b.keys[name], KeyByDefault: f.Key == nil, Row: f.Row, DeletesNeedRow: f.Row.Base != paths.NoBase}}
+	t := &draft.Table
 	if e, err := Preset(f.Envelope); f.Envelope != "" && err == nil { // else it is a fault of the setting
 		if m.Envelope = e; name != mapping.Star {
 			e.OneTable, t.From = true, []string{"*"}
@@ -49,9 +39,8 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 		t.When[0] = append(t.When[0], test.Test)
 	}
 	if f.Columns != nil {
-		b.faultIf(t.UnknownFields == fold.AddUnknown || t.UnknownFields == fold.RejectUnknown, "columns", "--columns: names all columns that are stored: leave --unknown-fields out")
+		b.faultIf(f.UnknownFields == fold.AddUnknown || f.UnknownFields == fold.RejectUnknown, "columns", "--columns: names all columns that are stored: leave --unknown-fields out")
 		b.faultIf(len(f.Columns) == 0, "columns", "--columns names no field: leave it out to store all")
-		t.UnknownFields = fold.IgnoreUnknown
 		for _, field := range f.Columns {
 			t.Columns = append(t.Columns, mapping.Column{Name: field, From: []mapping.Source{{From: paths.FieldPath(field)}}})
 		}
@@ -65,7 +54,8 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 			t.Merge[by.column] = by.function
 		}
 	}
-	m.Tables = []mapping.Table{t}
+	b.inherit(&draft, paths.Path{})
+	m.Tables = []mapping.Table{*t}
 	return m
 }
 
