@@ -98,8 +98,9 @@ func (p *Plan) fitParentKey(x *tablePlan, part int, t *schema.Table) {
 
 // parentForeignKey returns the foreign key of a table to its parent.
 func (p *Plan) parentForeignKey(table int) schema.ForeignKey {
-	columns, to := p.parentReference(table)
-	return schema.ForeignKey{Columns: columns, Table: p.tables[p.tables[table].nest.parent].fitted.Name, To: to, Cascade: true}
+	parent := p.parent(&p.tables[table])
+	to := parent.identity()
+	return schema.ForeignKey{Columns: p.StoredKey(table)[:len(to)], Table: parent.fitted.Name, To: to, Cascade: true}
 }
 
 // fitSurrogate marks the column with the generated key.
@@ -120,7 +121,7 @@ func (p *Plan) fitSurrogate(t *schema.Table, name string, fault func(why string)
 // fitOwner makes the rows of a table refer to an ancestor by its generated key.
 func (p *Plan) fitOwner(table int, t *schema.Table, fault func(why string)) {
 	x := &p.tables[table]
-	ref := schema.Ref{To: p.Owner(table), Table: x.owner.table, Owner: true}
+	ref := schema.Ref{To: p.lookup(x.owner.table), Table: x.owner.table, Owner: true}
 	if !p.fitGeneratedKey(t, x.owner.column, ref.To.Table, true, fault) {
 		return
 	}

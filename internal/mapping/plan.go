@@ -298,17 +298,3 @@ func (p *Plan) title(at paths.Place) string {
 	}
 	return path
 }
-
-// parentReference returns the columns that refer to the parent row, and the columns of the parent that they refer to.
-func (p *Plan) parentReference(table int) (columns, to []string) {
-	to = p.tables[p.tables[table].nest.parent].identity()
-	return p.StoredKey(table)[:len(to)], to
-}
-
-// Owner returns the lookup of the generated key that the first key column of a table refers to; nil if there is none.
-func (p *Plan) Owner(table int) *schema.Lookup {
-	if o := p.tables[table].owner; o != nil {
-		return p.lookup(o.table)
-	}
-	return nil
-}
