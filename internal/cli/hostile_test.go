@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
+	"github.com/weirsync/weir/internal/test/testcheck"
 	"github.com/weirsync/weir/internal/test/testpg"
 	"github.com/weirsync/weir/internal/test/testweir"
 )
@@ -48,7 +49,7 @@ var hostileTexts = []string{
 // TestHostileValues_Postgres: whatever a value says, a run exits with 0 or 3, each line is in the table or rejected,
 // and good lines are in the table.
 func TestHostileValues_Postgres(t *testing.T) {
-	sinktest.Seeds(t, 4, func(t *testing.T, rnd *rand.Rand) {
+	sinktest.Seeds(t, testcheck.Rounds(2, 4), func(t *testing.T, rnd *rand.Rand) {
 		l := testweir.New(t, testpg.New(t))
 		db := l.Open(l.To, "")
 		defer db.Close()
