@@ -85,7 +85,7 @@ func own(t *testing.T, values ...string) Table {
 	t.Helper()
 	c := New("c", false)
 	for _, v := range values {
-		if err := c.Admit([]byte(v), feed.KindOf([]byte(v))); err != nil { // no error: a nil one would not be nil
+		if err := c.Admit([]byte(v), feed.KindOf([]byte(v))); err != nil { // not NoError: a nil *feed.Error is no nil error
 			t.Fatal(err)
 		}
 	}
