@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
@@ -21,7 +23,7 @@ func rejectedText(c *pipeline.Config, did *status.Snapshot) string {
 	}
 	texts := make([]string, len(did.Reasons))
 	for i := range did.Reasons {
-		texts[i] = reasonText(&did.Reasons[i], len(c.Sources) > 1)
+		texts[i] = reasonText(c, &did.Reasons[i])
 	}
 	at := c.Rejects.Show
 	if c.Rejects.To == pipeline.DiscardRejects {
@@ -34,8 +36,8 @@ func rejectedText(c *pipeline.Config, did *status.Snapshot) string {
 	return fmt.Sprintf("%s of %s %s rejected: %s. %s", many, quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), at)
 }
 
-// reasonText describes a reason with its first line. several means that the run has several sources.
-func reasonText(r *status.Reason, several bool) string {
+// reasonText describes a reason with its first line.
+func reasonText(c *pipeline.Config, r *status.Reason) string {
 	detail := clipped(r.Detail, shownDetail)
 	what, place := detail, fmt.Sprintf("line %d", r.Line)
 	records := sourceKinds.Type(r.Source) == source.Partition
@@ -43,7 +45,7 @@ func reasonText(r *status.Reason, several bool) string {
 		place = fmt.Sprintf("offset %d", r.Offset)
 	}
 	place += fold.ElementText(r.Element)
-	if several || records { // offsets are per partition
+	if len(c.Sources) > 1 || records { // offsets are per partition
 		place = r.Source + " " + place
 	}
 	if r.Lines > 1 {
@@ -52,7 +54,22 @@ func reasonText(r *status.Reason, several bool) string {
 	if !r.Alike {
 		what, place = string(r.Reason), place+": "+detail
 	}
+	if r.Reason == feed.BadKey && c.IsPlain() && r.Element == 0 && json.Valid(r.Text) {
+		place += "; its fields: " + fieldsOf(r.Text)
+	}
 	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Lines), what, place)
+}
+
+// fieldsOf names the first fields of a message.
+func fieldsOf(message []byte) string {
+	var names []string
+	for w := feed.Walk(message); w.Next() && len(names) < 10; {
+		if w.Depth == 1 {
+			names = append(names, clipped(string(w.Name), 40))
+			w.Raw() // not what is inside
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // shownDetail is how much of a reason is shown, which may have a value of any length.
