@@ -101,8 +101,7 @@ func (o *printer) close() {
 
 // status describes the progress.
 func (o *printer) status(s *status.Snapshot) (is statusParts) {
-	waits := waitsFor(s)
-	is.add(waits)
+	is.add(waitsFor(s))
 	if o.stopped() != nil {
 		is.add("stopping (Ctrl-C: at once)")
 	}
@@ -117,21 +116,11 @@ func (o *printer) status(s *status.Snapshot) (is statusParts) {
 			is.add(quantity.Grouped(n.Total) + " " + n.Short)
 		}
 	}
-	behind := s.LagSeconds != nil && *s.LagSeconds > 1
 	switch {
 	case s.Kafka != nil: // an old record may be the topic's last
 		is.add("lag " + quantity.Count(s.Kafka.LagRecords, "record"))
-		behind = behind && s.Kafka.LagRecords > 0
 	case s.LagSeconds != nil && *s.LagSeconds > 0:
 		is.add("lag " + quantity.Seconds(*s.LagSeconds))
-	}
-	if behind && waits == "" && s.FeedSpeed > 0 {
-		switch {
-		case s.FeedSpeed >= 1.05:
-			is.add(fmt.Sprintf("catching up at %.1fx", s.FeedSpeed))
-		case s.FeedSpeed < 0.95:
-			is.add(fmt.Sprintf("falling behind at %.1fx", s.FeedSpeed))
-		}
 	}
 	if s.Spool > 1e6 {
 		is.add("spool " + quantity.BinaryBytes(s.Spool))

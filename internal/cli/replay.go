@@ -44,7 +44,6 @@ func (o *replayOptions) flags(f *pflag.FlagSet, sp *settings.Spec) {
 		f.Lookup("time-field").Usage = "the `FIELD` with the time of a line: seconds since 1970, or RFC 3339"
 		f.Lookup("resume-field").Usage = "the `FIELD` that a client resumes from"
 		f.StringVar(&o.init, "init", "", "a `REGEXP` that the first line of a client must match")
-		addDuration(f, &o.Keepalive, "keepalive", "never", "with --feed firehose, send a keepalive after this time without a line (default never)")
 		f.Var(settings.NewValue(&o.Compression, `words:"gzip zlib deflate" unset:""`), "compression", "of what is sent (default none)")
 		f.StringVar(&o.cert, "tls-cert", "", "a PEM `FILE` with the certificate of tls-listen://")
 		f.StringVar(&o.key, "tls-key", "", "a PEM `FILE` with its key")
@@ -120,7 +119,6 @@ func (o *replayOptions) plan(sp *settings.Spec, args []string) error {
 	}{
 		{o.Loop && o.TimeField == "" && o.rate == "", "--loop needs --time-field or --rate"},
 		{o.speed != "1x" && o.TimeField == "", "--speed needs --time-field: the times of the lines are the recorded pace"},
-		{o.Keepalive > 0 && sp.Feed.Name != firehose.Name, "--keepalive needs --feed firehose: keepalives have the form of that feed"},
 		{o.cert+o.key != "" && !isTLS, "--tls-cert and --tls-key are for --to tls-listen://"},
 		{isTLS && (o.cert == "" || o.key == ""), "--to " + o.to + " needs --tls-cert and --tls-key"},
 	} {

@@ -5,7 +5,6 @@ package replay
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +36,6 @@ type Config struct {
 
 	// ResumeField is compared with a client's resume value. Lines before the first value that is not less are skipped.
 	ResumeField string
-	Keepalive   time.Duration // idle time after which a keepalive is sent, as Firehose sends them; 0: never
 
 	DropAfter time.Duration // close each connection then, in the middle of a line; 0: never
 
@@ -64,9 +62,8 @@ type player struct {
 	prev   float64       // time of the last line sent
 	timed  bool          // a line had a time
 	warned map[string]bool
-	lines  int64     // lines sent
-	last   string    // resume value sent last
-	fresh  time.Time // when the last line was sent
+	lines  int64  // lines sent
+	last   string // resume value sent last
 	buf    []byte
 }
 
@@ -82,7 +79,7 @@ const catchUp = 0.05
 // Play sends the lines to out, from a resume value on; "" starts at the first line. It returns nil at the end of the
 // files.
 func Play(ctx context.Context, c Config, out flusher, resume string) error {
-	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, first: math.NaN(), prev: math.NaN(), fresh: time.Now(), warned: map[string]bool{}}
+	p := &player{Config: c, out: out, scan: feed.NewScanner(&feed.Names{}), resume: resume, first: math.NaN(), prev: math.NaN(), warned: map[string]bool{}}
 	if c.Rate > 0 {
 		p.limit = rate.NewLimiter(rate.Limit(c.Rate), int(min(max(1, c.Rate*catchUp), math.MaxInt32)))
 	}
@@ -171,8 +168,7 @@ func (p *player) line(ctx context.Context, line []byte) error {
 		p.buf = append(p.buf, line...)
 	}
 	_, err = p.out.Write(append(p.buf, '\n'))
-	// Not earlier: a keepalive says that everything up to its value was sent.
-	p.last, p.fresh = resume, time.Now()
+	p.last = resume
 	return err
 }
 
@@ -238,16 +234,6 @@ func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 		if err := p.out.Flush(); err != nil {
 			return err
 		}
-		if p.Keepalive > 0 {
-			idle := p.Keepalive - now.Sub(p.fresh)
-			if idle <= 0 {
-				if err := p.keepalive(); err != nil {
-					return err
-				}
-				continue
-			}
-			wait = min(wait, idle)
-		}
 		if p.DropAfter > 0 {
 			wait = min(wait, max(0, p.DropAfter-now.Sub(p.start)))
 		}
@@ -265,18 +251,4 @@ func (p *player) warn(format string, args ...any) {
 		p.warned[format] = true
 		p.Log.Warn(fmt.Sprintf(format, args...))
 	}
-}
-
-func (p *player) keepalive() error {
-	p.fresh = time.Now()
-	resume := ""
-	if p.ResumeField != "" && p.last != "" {
-		name, _ := json.Marshal(p.ResumeField) // strings
-		last, _ := json.Marshal(p.last)
-		resume = fmt.Sprintf("%s:%s,", name, last)
-	}
-	if _, err := fmt.Fprintf(p.out, `{%s"type":"keepalive","serverTime":"%d"}`+"\n", resume, p.fresh.Unix()); err != nil {
-		return err
-	}
-	return p.out.Flush()
 }

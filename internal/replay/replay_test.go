@@ -3,7 +3,6 @@ package replay_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -82,25 +81,6 @@ func TestPlay_StampsOnlyTheTime(t *testing.T) {
 		err := replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", Speed: math.Inf(1), Stamp: true}, out, "")
 		if want := strings.Replace(line, "%s", "2000", 1); err != nil || out.String() != want {
 			t.Errorf("%v: %q, want %q", err, out, want)
-		}
-	})
-}
-
-// TestPlay_KeepalivesAreJSON: whatever the resume field's name and value contain.
-func TestPlay_KeepalivesAreJSON(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		name, value := "a\"b", "c\x7f\x01\"\u2028d"
-		line, err := json.Marshal(map[string]string{name: value, "t": "2020-01-01T00:00:00Z"})
-		testcheck.NoError(t, err)
-		file := feed(t, string(line)+"\n"+`{"t":"2020-01-01T01:00:00Z"}`+"\n")
-		ctx, stop := context.WithCancel(t.Context())
-		out := &some{most: len(line) + 2, stop: stop} // stops at the first keepalive
-		err = replay.Play(ctx, replay.Config{Files: []string{file}, TimeField: "t", ResumeField: name, Speed: 1, Keepalive: time.Minute}, out, "")
-		_, keepalive, _ := strings.Cut(strings.TrimSpace(out.String()), "\n")
-		keepalive, _, _ = strings.Cut(keepalive, "\n")
-		var got map[string]string
-		if err2 := json.Unmarshal([]byte(keepalive), &got); err2 != nil || got["type"] != "keepalive" || got[name] != value {
-			t.Errorf("%v: %q is %v, %v", err, keepalive, got, err2)
 		}
 	})
 }

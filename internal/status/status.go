@@ -85,7 +85,6 @@ type Counts struct {
 	LastMessage    time.Time `json:"last_message,omitzero"` // when it was read
 	FeedTime       time.Time `json:"feed_time,omitzero"`    // timestamp of the last message that has one
 	LagSeconds     *float64  `json:"lag_seconds,omitempty"` // its age
-	FeedSpeed      float64   `json:"feed_speed,omitempty"`  // seconds of the feed's time that a second brings; 0: unknown
 }
 
 // TableCounts count what was written.

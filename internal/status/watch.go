@@ -163,12 +163,8 @@ func (s *Snapshot) rate(since *sample) {
 
 func (c *Counts) rate(since Counts, seconds float64, at time.Time) {
 	c.LinesPerSecond, c.BytesPerSecond = perSecond(c.Lines-since.Lines, seconds), perSecond(c.Bytes-since.Bytes, seconds)
-	if c.FeedTime.IsZero() {
-		return
-	}
-	c.LagSeconds = new(max(0, at.Sub(c.FeedTime).Seconds())) // a feed's clock may be ahead
-	if !since.FeedTime.IsZero() {
-		c.FeedSpeed = c.FeedTime.Sub(since.FeedTime).Seconds() / seconds
+	if !c.FeedTime.IsZero() {
+		c.LagSeconds = new(max(0, at.Sub(c.FeedTime).Seconds())) // a feed's clock may be ahead
 	}
 }
 
