@@ -22,7 +22,6 @@ import (
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/status"
-	"github.com/weirsync/weir/internal/test/logtest"
 	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
@@ -170,77 +169,17 @@ func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
 	}
 }
 
-// isPanic checks that an error reports a panic: it begins with a text and has another text in its stack.
-func isPanic(t *testing.T, err error, begins, stack string) {
-	t.Helper()
-	if !errors.As(err, new(*source.PanicError)) || !strings.HasPrefix(err.Error(), begins) || !strings.Contains(err.Error(), stack) {
-		t.Errorf("%v, want %s and the stack with %s", err, begins, stack)
-	}
-}
-
-// TestSync_PanicOfTheFold: the run ends with an error that names the line and has the stack. Earlier commits remain,
-// and the next run continues there.
-func TestSync_PanicOfTheFold(t *testing.T) {
-	path, dest := filepath.Join(t.TempDir(), "feed.jsonl"), filepath.Join(t.TempDir(), "t.db")
-	write(t, path, []string{`{"id":"a"}`, `{"id":"b"}`, `{"id":"c","too":1}`, `{"id":"d","many":1}`, `{"id":"e"}`})
-	c := configOf(t, path, "table")
-	plainTable(t, &c, mapping.Table{Rules: fold.Rules{MaxColumns: 1}})
-	c.BatchRows, c.BatchPeriod = 2, 0
-	said := c.Log
-	c.Log = logtest.To(func(text string) {
-		if strings.Contains(text, "no more columns are added") {
-			panic("a fault of weir")
+// TestSync_PanicOfASource: lines that were read before a panic are written.
+func TestSync_PanicOfASource(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		var at source.Cursor
+		fails := func() source.Event { return ends("a", source.Guard(func() error { panic("a fault of weir") }))() }
+		b.steps = []func() source.Event{opened("a", &at), b.data("a", 1), fails}
+		if err := b.run(); !errors.As(err, new(*source.PanicError)) || !strings.Contains(err.Error(), "endings_test.go") {
+			t.Errorf("%v, want the stack of the panic", err)
+		}
+		if n := b.rows(); n != 1 {
+			t.Errorf("%d rows, want 1", n)
 		}
 	})
-	p, err := runToEnd(t, c, dest, nil)
-	isPanic(t, err, path+" lines 4 to 5: weir itself failed", "endings_test.go")
-	if did := p.Snapshot(); did.Lines != 5 {
-		t.Errorf("%d lines were read, want 5", did.Lines)
-	}
-	has(t, dest, "2|0", "SELECT (SELECT max(line) FROM weir_checkpoints) || '|' || (SELECT count(*) FROM weir_rejects)")
-	c.Log = said
-	succeeds(t, c, dest, nil)
-	has(t, dest, "5", "SELECT count(*) FROM t")
-}
-
-// TestSync_PanicOfASource: lines that were read before a panic are written. The panic is in a source, in the scan of a
-// block during the fold, or after a block was folded, where the error names its last line.
-func TestSync_PanicOfASource(t *testing.T) {
-	records := func(e source.Event, all ...source.Record) source.Event {
-		e.Block.Records = all
-		return e
-	}
-	behind := func(e source.Event) source.Event {
-		e.Block.At = func(int) source.Cursor { panic("a fault of weir") }
-		return e
-	}
-	for name, test := range map[string]struct {
-		fails         func(b *bubble) source.Event
-		begins, stack string
-		lines         int64
-	}{
-		"in Next": {func(*bubble) source.Event {
-			return ends("a", source.Guard(func() error { panic("a fault of weir") }))()
-		}, "", "endings_test.go", 1},
-		"of the scan": {func(b *bubble) source.Event {
-			return records(b.data("a", 3)(), source.Record{Offset: 7, End: 1 << 40}, source.Record{Offset: 8, End: 1 << 41})
-		}, "a offsets 7 to 8: weir itself failed", "scanRecords", 3},
-		"behind the last line": {func(b *bubble) source.Event { return behind(b.data("a", 3)()) }, "a lines 2 to 2: weir itself failed", "endings_test.go", 2},
-		"behind the last record": {func(b *bubble) source.Event {
-			e := b.data("a", 3)()
-			return behind(records(e, source.Record{Offset: 7, End: len(e.Block.Data)}))
-		}, "a offsets 7 to 7: weir itself failed", "endings_test.go", 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
-				b.BatchRows = 1
-				var at source.Cursor
-				b.steps = []func() source.Event{opened("a", &at), b.data("a", 1), func() source.Event { return test.fails(b) }}
-				isPanic(t, b.run(), test.begins, test.stack)
-				if n, lines := b.rows(), b.p.Snapshot().Lines; n != 1 || lines != test.lines {
-					t.Errorf("%d rows and %d lines, want 1 and %d", n, lines, test.lines)
-				}
-			})
-		})
-	}
 }

@@ -22,9 +22,6 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	if e.Line > 0 {
 		r.begin(e.Line - 1)
 	}
-	if e.failed != nil {
-		return e.failed
-	}
 	if e.Conn != r.conn {
 		r.conn, r.feed.repeats, r.feed.opening = e.Conn, 0, true
 	}

@@ -3,8 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"time"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -24,7 +22,6 @@ type reader struct {
 
 	read   bool  // at least one line was read
 	failed error // the error that ended reading
-	broken bool  // a fold has panicked: the current set may have half of a message
 	torn   bool  // the current set has only a part of an array
 }
 
@@ -47,7 +44,7 @@ type laneReading struct {
 func (rd *reader) fill(reading, flushing context.Context) error {
 	rd.builder.set = <-rd.builder.free
 	defer rd.p.Step(false)
-	err := rd.guard(func() error { return rd.foldAll(reading, flushing) })
+	err := rd.foldAll(reading, flushing)
 	if flushing.Err() != nil && errors.Is(rd.failed, context.Canceled) {
 		rd.failed = nil // because the flusher has failed
 	}
@@ -56,10 +53,10 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 	}
 	// Lines read before the error are good and are written, so this error must not end the flusher.
 	rd.failed = err
-	if rd.broken || rd.torn {
+	if rd.torn {
 		return nil
 	}
-	return rd.guard(func() error { return rd.builder.handOver(flushing) })
+	return rd.builder.handOver(flushing)
 }
 
 // foldAll folds lines until the end, and hands them over.
@@ -83,18 +80,6 @@ func (rd *reader) foldAll(reading, flushing context.Context) error {
 			return err
 		}
 	}
-}
-
-// guard is [source.Guard] for functions that fold.
-func (rd *reader) guard(do func() error) error {
-	returned := false
-	err := source.Guard(func() error {
-		err := do()
-		returned = true
-		return err
-	})
-	rd.broken = rd.broken || !returned
-	return err
 }
 
 // end hands over the last set.
@@ -176,29 +161,10 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 	case source.Lost:
 		return rd.loseLane(flushing, e.lane)
 	}
-	was := e.lane.reading.read
-	err := rd.guard(func() error { return rd.foldBlock(flushing, e) })
-	switch {
-	case rd.broken || e.failed != nil:
-		return e.panicked(e.lane.reading.read-was, err)
-	case err == nil && rd.builder.isFull():
-		return rd.builder.handOver(flushing)
+	if err := rd.foldBlock(flushing, e); err != nil || !rd.builder.isFull() {
+		return err
 	}
-	return err
-}
-
-// panicked returns the error for a panic in the scan or fold of a block. folded is how many of its lines were folded.
-func (e *event) panicked(folded int64, err error) error {
-	l, r := e.lane, &e.lane.reading
-	n, _ := e.Lines(math.MaxInt)
-	l.progress.Read(folded, 0, false, time.Time{})
-	l.countUnfolded(int64(n)-folded, e.size(len(e.Data)))
-	before, at := r.line()-folded, max(0, min(folded, int64(n)-1)) // if handing over panicked, all are folded
-	what, first, last := "line", before+at+1, before+int64(n)
-	if e.Records != nil {
-		what, first, last = "offset", e.Records[at].Offset, e.Records[n-1].Offset
-	}
-	return fmt.Errorf("%s %ss %d to %d: weir itself failed on one of them, and none was written; please report it with the %s: %w", l.name, what, first, last, what, err)
+	return rd.builder.handOver(flushing)
 }
 
 // beginLane begins to read an opened lane.

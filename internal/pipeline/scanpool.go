@@ -23,7 +23,6 @@ type event struct {
 	fields        []feed.Field  // of all lines
 	ready         chan struct{} // receives one value when the block is scanned
 	folded        chan struct{} // closed when a long block is folded
-	failed        error         // the scan's error
 }
 
 // maxScanners is the maximum number of blocks scanned at a time. The fold, on one core, takes more than half as long as
@@ -61,7 +60,7 @@ func (p *scanPool) run(produce func() error) {
 	for _, scan := range p.scanners {
 		scanning.Go(func() {
 			for e := range p.work {
-				e.failed = source.Guard(func() error { e.scan(scan); return nil })
+				e.scan(scan)
 				e.ready <- struct{}{}
 			}
 		})

@@ -13,8 +13,8 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v\n%s", e.Value, e.Stack) }
 
-// Guard calls do, and returns a panic in it as a [*PanicError]. A panic over what a connection sends ends that
-// connection; over a line, it ends the run with an error that says where. It never ends the process.
+// Guard calls do, and returns a panic in it as a [*PanicError]: a panic over what a connection sends ends that
+// connection, not the process.
 func Guard(do func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

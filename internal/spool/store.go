@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/weirsync/weir/internal/quantity"
@@ -90,16 +88,7 @@ func (k *Keeper) halt() {
 }
 
 // fail records a disk error, if it is the first.
-func (k *Keeper) fail(err error) {
-	failed := k.explain(err)
-	for _, path := range []string{k.c.Dir, k.c.Capture} {
-		if _, gone := os.Stat(path); path != "" && errors.Is(gone, fs.ErrNotExist) {
-			failed = fmt.Errorf("the folder %s was removed or renamed during the run: %w", path, err)
-			break
-		}
-	}
-	k.setFail(failed)
-}
+func (k *Keeper) fail(err error) { k.setFail(k.explain(err)) }
 
 // failure returns the disk error, or nil.
 func (k *Keeper) failure() error { return context.Cause(k.failed) }

@@ -177,18 +177,10 @@ func (p *Progress) lane(source string) *Lane {
 }
 
 // FetchFailed counts a failed fetch from Kafka.
-func (p *Progress) FetchFailed() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.kafka.FetchErrors++
-}
+func (p *Progress) FetchFailed() { p.count(&p.kafka.FetchErrors) }
 
 // Rebalanced counts a change of the partitions that the group has assigned.
-func (p *Progress) Rebalanced() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.kafka.Rebalances++
-}
+func (p *Progress) Rebalanced() { p.count(&p.kafka.Rebalances) }
 
 // Grouped sets whether the run is a member of its group, and how many partitions the group divides. A member without a
 // partition is ready, because it is a standby.
@@ -205,22 +197,10 @@ func (p *Progress) Grouped(joined bool, partitions int) {
 }
 
 // Fenced counts a flush that failed because other members of the group took over partitions.
-func (p *Progress) Fenced() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.kafka.Fenced++
-}
+func (p *Progress) Fenced() { p.count(&p.kafka.Fenced) }
 
 // SenderFailed counts a sender that was disconnected because of an error.
-func (p *Progress) SenderFailed() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.SenderErrors++
-}
+func (p *Progress) SenderFailed() { p.count(&p.state.SenderErrors) }
 
 // Reconnected counts a connection to a feed after a lost one.
-func (p *Progress) Reconnected() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Reconnects++
-}
+func (p *Progress) Reconnected() { p.count(&p.state.Reconnects) }

@@ -136,13 +136,18 @@ func (p *Progress) CommittedBefore(at time.Time) {
 
 // Executed counts an execution of the user's SQL.
 func (p *Progress) Executed(ok bool) {
+	if ok {
+		p.count(&p.state.Executed.OK)
+	} else {
+		p.count(&p.state.Executed.Failed)
+	}
+}
+
+// count counts one more.
+func (p *Progress) count(n *int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ok {
-		p.state.Executed.OK++
-	} else {
-		p.state.Executed.Failed++
-	}
+	*n++
 }
 
 // Retry counts a retried database call and notes the outage; nil ends the outage. See [sink.Retry].
