@@ -82,10 +82,6 @@ type Restart struct {
 	Rebuild   bool // like FromStart, but into emptied tables
 	// AcceptSettings continues from checkpoints of other settings or recreated tables.
 	AcceptSettings bool
-	// Backfill returns the command, for the user, that fills new tables of the job. nil: none.
-	Backfill func(tables []string) string
-	// Again returns the command of this run with one more flag, for the user. nil: none.
-	Again func(flag ...string) string
 }
 
 const livePeriod = time.Second

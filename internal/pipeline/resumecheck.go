@@ -253,10 +253,10 @@ func (rc *resumeCheck) checkTables(s *start, others []*schema.Table) error {
 	for _, t := range others {
 		switch {
 		case !t.Exists:
-			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, rc.howToReadAgain("rebuilds it"+rc.once("--restart", "reread")))
+			return fmt.Errorf("the table %q of this checkpoint (%s, line %d) is missing: %s", t.Name, s.name, s.from.line, rc.howToReadAgain("rebuilds it"))
 		case !rc.cfg.Restart.AcceptSettings:
 			return errors.New(withWays(fmt.Sprintf("table %q is not as this checkpoint (%s, line %d) left it: %s", t.Name, s.name, s.from.line, describeChanges(t)),
-				rc.howToReadAgain("reads again"), "--accept-settings continues with the table as it is"+rc.once("--accept-settings")))
+				rc.howToReadAgain("reads again"), "--accept-settings continues with the table as it is"))
 		}
 	}
 	return nil
@@ -289,14 +289,6 @@ func describeChanges(t *schema.Table) string {
 	return strings.Join(words, ", ") + ", or " + unknown
 }
 
-// once returns ": " and the run's command with one more flag, or "".
-func (rc *resumeCheck) once(flag ...string) string {
-	if rc.cfg.Restart.Again == nil {
-		return ""
-	}
-	return ": " + rc.cfg.Restart.Again(flag...)
-}
-
 // howToRebuild tells the user how to get rid of rows of other settings.
 func (rc *resumeCheck) howToRebuild() string {
 	if rc.cfg.Star != nil { // only the stream names the tables to be emptied
@@ -313,8 +305,8 @@ func (rc *resumeCheck) howToRebuild() string {
 
 // howToFill tells the user how to fill new tables. It returns "" if there are none.
 func (rc *resumeCheck) howToFill(tables []string) string {
-	if len(tables) == 0 || rc.cfg.Restart.Backfill == nil {
+	if len(tables) == 0 || addsAgain(rc.tables) {
 		return ""
 	}
-	return fmt.Sprintf("%s fills %s, and then --accept-settings continues", rc.cfg.Restart.Backfill(tables), tableList(tables))
+	return fmt.Sprintf("--tables %s and another --job fill %s, and then --accept-settings continues", strings.Join(tables, ","), tableList(tables))
 }

@@ -111,9 +111,7 @@ func (s *Spec) readFile() error {
 			r.fault(pos(e.at), "", "unknown key %q%s", e.name, mapping.DidYouMean(e.name, slices.Concat(names(fields), settings)))
 		case one.elsewhere != "":
 			r.fault(pos(e.at), "", "%s %s", e.name, one.elsewhere)
-		case one.IsSet():
-			one.overruled = true
-		default:
+		case !one.IsSet():
 			one.readNode(s.File, e.value)
 		}
 	}

@@ -99,7 +99,6 @@ func (s *Spec) setVariable(one *Setting, text string) {
 		s.faults = append(s.faults, fmt.Errorf("%s %s", one.variable(), one.elsewhere))
 		return
 	case one.IsFlag():
-		one.overruled = true
 		return
 	}
 	one.from = byVariable

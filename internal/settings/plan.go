@@ -151,10 +151,6 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture}
 	c.Rejects = pipeline.RejectRules{To: s.Rejects.To, Max: s.Rejects.Max, Age: s.Rejects.Keep, Show: s.showRejects()}
 	c.Restart.FromStart, c.Restart.Rebuild = s.Source.Restart == Reread, s.Source.Restart == Rebuild
-	c.Restart.Again = s.again
-	if to, _ := b.addsTo(); to == "" { // otherwise a second job would add messages again
-		c.Restart.Backfill = s.backfill(c.Job, c.Sources)
-	}
 	return p, nil
 }
 

@@ -43,13 +43,11 @@ type Setting struct {
 	// run: …". "": both may set it.
 	elsewhere string
 
-	from from
-	// overruled means that the file or the variable sets it too, but was overridden.
-	overruled bool
-	at        paths.Pos  // of the value in the file
-	node      *yaml.Node // the value in the file
-	written   []string   // texts of its flag or variable
-	faults    []error    // of its text; a [mapping.Fault] if the file sets it
+	from    from
+	at      paths.Pos  // of the value in the file
+	node    *yaml.Node // the value in the file
+	written []string   // texts of its flag or variable
+	faults  []error    // of its text; a [mapping.Fault] if the file sets it
 }
 
 const actionOfOneRun = "is an action of one run: give it on the command line"
