@@ -139,7 +139,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 	}
 	a.claimer = &claimer{run: r, check: a.check, fences: &a.history.fences, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
 	p.opener = &opener{run: r, claimer: a.claimer, scans: p.scans, unread: a.unread}
-	f := &batchBuilder{full: full, free: free, limits: limitsOf(c, r.dryRun), tables: a.tables, settings: &a.settings, open: map[*lane]bool{}}
+	f := &batchBuilder{run: r, full: full, free: free, tables: a.tables, settings: &a.settings, open: map[*lane]bool{}}
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.check.hasBegun(&s) }) {
 		f.rebuild = rebuildDue
 	}

@@ -2,16 +2,15 @@ package pipeline
 
 import (
 	"context"
-	"math"
 	"time"
 )
 
 // A batchBuilder owns the set that the reader fills, and exchanges it with the flusher for an empty one.
 type batchBuilder struct {
+	*run
 	set      *set
 	full     chan<- *set
 	free     chan *set
-	limits   setLimits
 	tables   *tables
 	settings *settings
 	open     map[*lane]bool // being read
@@ -27,35 +26,22 @@ const (
 	rebuildDone         // a set that empties them was handed over
 )
 
-// setLimits limits the size of a set. A set may exceed it by one line.
-type setLimits struct {
-	rows    int // 0: no limit
-	bytes   int64
-	lanes   int
-	eagerly bool // a set may be written before it is full
-}
-
-func limitsOf(c *Config, dryRun bool) setLimits {
-	l := setLimits{rows: c.BatchRows, bytes: c.Buffer / 2, lanes: maxLanes, eagerly: !dryRun}
-	if dryRun {
-		l.lanes = math.MaxInt
-	}
-	return l
-}
-
 // rejectShare is the share of its memory that a set may fill with rejected lines: 1/rejectShare. A driver copies them
 // to write them.
 const rejectShare = 4
 
-// isFull reports whether the current set has no room left.
+// mostBytes is how much memory a set may fill.
+func (f *batchBuilder) mostBytes() int64 { return f.cfg.Buffer / 2 }
+
+// isFull reports whether the current set has no room left. A set may exceed its limits by one line.
 func (f *batchBuilder) isFull() bool {
-	s, most := f.set, &f.limits
-	return most.rows > 0 && s.Rows() >= most.rows || int64(s.Bytes()) >= most.bytes || int64(s.RejectBytes()+s.resumeBytes) >= most.bytes/rejectShare
+	s, rows, bytes := f.set, f.cfg.BatchRows, f.mostBytes()
+	return rows > 0 && s.Rows() >= rows || int64(s.Bytes()) >= bytes || int64(s.RejectBytes()+s.resumeBytes) >= bytes/rejectShare
 }
 
 // hasRoomFor reports whether the current set has a lane or can add it.
 func (f *batchBuilder) hasRoomFor(l *lane) bool {
-	return l.reading.inSet > 0 || len(f.set.lanes) < f.limits.lanes && len(f.set.ended) < f.limits.lanes
+	return l.reading.inSet > 0 || f.dryRun || len(f.set.lanes) < maxLanes && len(f.set.ended) < maxLanes
 }
 
 // eagerRows is how many rows a set has at least when it is written before it is full. At most one of manyPerRepeat
@@ -66,7 +52,7 @@ const eagerRows, manyPerRepeat = 100_000, 64
 // own, so a larger set would not save writes, and the flusher is idle. Otherwise a load of new rows would fold and
 // write in turns, which takes 1.2 times as long.
 func (f *batchBuilder) isEager() bool {
-	if len(f.free) == 0 || !f.limits.eagerly {
+	if len(f.free) == 0 || f.dryRun {
 		return false
 	}
 	rows := f.set.Rows()
@@ -109,7 +95,7 @@ func (f *batchBuilder) handOver(flushing context.Context) error {
 		s.first, s.period, s.urgent = time.Time{}, 0, false
 		return nil
 	}
-	s.filled = int64(s.Bytes()) >= f.limits.bytes
+	s.filled = int64(s.Bytes()) >= f.mostBytes()
 	settings, err := f.settings.text()
 	if err != nil {
 		return err
