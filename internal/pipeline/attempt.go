@@ -138,7 +138,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 		free <- s
 	}
 	a.claimer = &claimer{run: r, check: a.check, fences: &a.history.fences, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
-	p.opener = &opener{run: r, claimer: a.claimer, scans: p.scans, unread: a.unread}
+	p.opener = &opener{run: r, claimer: a.claimer, scans: p.scans}
 	f := &batchBuilder{run: r, full: full, free: free, tables: a.tables, settings: &a.settings, open: map[*lane]bool{}}
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.check.hasBegun(&s) }) {
 		f.rebuild = rebuildDue

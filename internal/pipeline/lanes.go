@@ -62,7 +62,6 @@ type opener struct {
 	*run
 	claimer *claimer
 	scans   *scanPool
-	unread  *unreadFiles
 	lanes   []*lane // opened so far
 }
 
@@ -85,7 +84,7 @@ func (o *opener) read(reading, folding context.Context, src source.Source) error
 			if err := o.waitCommitted(reading, folding, ended[e.Lane]); err != nil {
 				return err
 			}
-			if l, err = o.begin(reading, e); err != nil {
+			if l, err = o.begin(reading, folding, e); err != nil {
 				return err
 			}
 			lanes[e.Lane] = l
@@ -127,7 +126,8 @@ func (o *opener) waitCommitted(reading, folding context.Context, l *lane) error 
 }
 
 // begin claims a lane that a source opened, and begins it at its checkpoint. It returns nil if there is nothing to read.
-func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
+// If it cannot be read, the reader learns why.
+func (o *opener) begin(ctx, folding context.Context, e source.Event) (*lane, error) {
 	s, err := o.claimer.claim(ctx, e.Lane)
 	if err != nil || s == nil {
 		return nil, err
@@ -137,10 +137,10 @@ func (o *opener) begin(ctx context.Context, e source.Event) (*lane, error) {
 	finished := err == io.EOF
 	if err != nil && !finished {
 		l.progress.Remove()
-		if err := o.unread.noteUnread(s, err); err != nil {
+		if ctx.Err() != nil {
 			return nil, err
 		}
-		return nil, o.cfg.Retry.Do(ctx, func() error { return o.claims.Drop(ctx, s.name) })
+		return nil, o.scans.put(ctx, folding, l, source.Event{Kind: source.Closing, Lane: s.name, Err: err})
 	}
 	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
 	defer func() { l.flushed.pos = l.begin }()

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/weirsync/weir/internal/source"
 )
 
 // unreadFiles are the files of an attempt that could not be read to their ends. The files after them are still read:
-// otherwise one damaged archive would block its folder forever.
+// otherwise one damaged archive would block its folder forever. The reader owns them.
 type unreadFiles struct {
-	cfg  *Config
-	ends bool // the first one ends the run, which needs all input
-
-	mu    sync.Mutex
+	cfg   *Config
+	ends  bool // the first one ends the run, which needs all input
 	first error
 	count int
 }
@@ -25,8 +22,6 @@ func (u *unreadFiles) noteUnread(s *start, err error) error {
 	if u.ends || len(u.cfg.Sources) < 2 || u.cfg.Source.Follow || s.kind != source.File || errors.Is(err, context.Canceled) {
 		return err
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	if u.count++; u.first == nil {
 		u.first = err
 	}
@@ -36,8 +31,6 @@ func (u *unreadFiles) noteUnread(s *start, err error) error {
 
 // err returns the error that the run ends with.
 func (u *unreadFiles) err() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	switch u.count {
 	case 0:
 		return nil
