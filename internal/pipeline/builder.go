@@ -87,7 +87,8 @@ func (f *batchBuilder) addLane(l *lane) {
 	}
 }
 
-// handOver completes the set with its checkpoints, gives it to the flusher, and waits for an empty one. It does nothing if there is nothing to write.
+// handOver completes the set with its checkpoints, gives it to the flusher, and waits for an empty one. It does nothing
+// if there is nothing to write.
 func (f *batchBuilder) handOver(flushing context.Context) error {
 	s := f.set
 	s.rebuild = f.rebuild == rebuildDue && len(s.lanes) > 0

@@ -38,8 +38,9 @@ type addition struct {
 // milliseconds a line.
 const maxUnfit = 1000
 
-// add appends the table that a message needs to the run's tables. Batches that were already started have no rows of it. It returns nil if the message truncates a table that does not exist. A
-// [*feed.Error] rejects the line. open has the lanes being read.
+// add appends the table that a message needs to the run's tables. Batches that were already started have no rows of it.
+// It returns nil if the message truncates a table that does not exist. A [*feed.Error] rejects the line. open has the
+// lanes being read.
 func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *feed.Line, open map[*lane]bool) (*addition, error) {
 	needed := fmt.Sprint(*n)
 	if why := ta.unfit[needed]; why != nil {

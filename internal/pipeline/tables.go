@@ -26,7 +26,8 @@ type tables struct {
 	probed      int // messages checked for an envelope
 }
 
-// newTables returns the tables of an attempt, with a folder for each. have are the tables as in the database. before are the tables of the previous attempt, or nil.
+// newTables returns the tables of an attempt, with a folder for each. have are the tables as in the database. before
+// are the tables of the previous attempt, or nil.
 func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tables, err error) {
 	f = &tables{run: r, caps: r.db.Caps(), all: slices.Clone(h.tables), have: slices.Clone(have), constrained: h.constrained}
 	if before != nil {

@@ -2,15 +2,15 @@
 //
 // A flush is one string of statements with the rows after it, and the server replies at the COMMIT: one round trip,
 // whatever its size and the number of its tables, unless rows are read first (versions, repeated rows), tables are
-// emptied, or the flush is resent or split into pieces. The string begins with settings and the fence. For each table it copies the
-// rows into the table, or into a staging table, from which an upsert or a MERGE writes those that change.
+// emptied, or the flush is resent or split into pieces. The string begins with settings and the fence. For each table
+// it copies the rows into the table, or into a staging table, from which an upsert or a MERGE writes those that change.
 //
 // A flush goes through the files in this order. flush.go tries it until it is written. begin.go adapts the tables
 // (grow.go, rebuild.go) and begins the transaction: settings (planner.go), fence (lanes.go), locks. plan.go decides how
-// each table's rows are written; version.go or repeated.go first read what the table has, and children.go what goes with other tables' rows. upsert.go
-// has the statements, for a shape (shape.go, resolved.go), from a staging table (stage.go); wire.go sends them.
-// outcome.go ends the transaction and handles the results; cause.go handles errors, and refused.go writes rows in
-// pieces if the database rejects some.
+// each table's rows are written; version.go or repeated.go first read what the table has, and children.go what goes
+// with other tables' rows. upsert.go has the statements, for a shape (shape.go, resolved.go), from a staging table
+// (stage.go); wire.go sends them. outcome.go ends the transaction and handles the results; cause.go handles errors, and
+// refused.go writes rows in pieces if the database rejects some.
 package postgres
 
 import (

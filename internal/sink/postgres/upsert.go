@@ -97,9 +97,9 @@ func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only && !u.guar
 const maxFills = 16
 
 // mergeSQL returns the MERGE of the staged rows whose fill is in [from, to). It joins staged rows and table once, and
-// writes as it reads: no row is read twice, however large the table. A row that another session deletes meanwhile, or gives another key, is inserted. A
-// key that another session inserts is an error; the flush is then resent. In a reused staging table a short row may be
-// on an earlier page, so the rows are sorted.
+// writes as it reads: no row is read twice, however large the table. A row that another session deletes meanwhile, or
+// gives another key, is inserted. A key that another session inserts is an error; the flush is then resent. In a reused
+// staging table a short row may be on an earlier page, so the rows are sorted.
 func (u *upsert) mergeSQL(from, to int) string {
 	var b strings.Builder
 	overriding := ""

@@ -28,9 +28,10 @@ import (
 )
 
 // TestRandomWays runs the program on small feeds from every kind of source: rotated and followed files in folders,
-// stdin, senders, and feeds that disconnect and can or cannot be resumed. Lines are too long, foreign keys prevent deletes, signals
-// come at any moment or after everything was read, tables are dropped, and databases are restored, during a run and
-// between runs. The tables, the number of rejected lines, exit codes and memory must match a plain model.
+// stdin, senders, and feeds that disconnect and can or cannot be resumed. Lines are too long, foreign keys prevent
+// deletes, signals come at any moment or after everything was read, tables are dropped, and databases are restored,
+// during a run and between runs. The tables, the number of rejected lines, exit codes and memory must match a plain
+// model.
 func TestRandomWays(t *testing.T) {
 	n := times(t)
 	for _, kind := range []string{"sqlite", "postgres"} {
