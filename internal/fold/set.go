@@ -12,7 +12,7 @@ import (
 type Set struct {
 	Batches []*Batch // parents before their children
 	Rejects []Reject
-	// Unsplit disables [ErrSplit]: the whole feed goes into one set.
+	// Unsplit disables [ErrSplit]: nothing is written, so no set is split for the database.
 	Unsplit bool
 	// Whole reports whether the set holds everything that is read.
 	Whole bool

@@ -28,7 +28,7 @@ func fingerprint(of any) string {
 	return HashPrefix + hex.EncodeToString(sum[:6])
 }
 
-// fingerprints returns, by key of the config file, short texts for the fields of a struct; none for zero values.
+// fingerprints returns, by key of the config file, short texts for the fields of a struct; none for what has no text, such as empty lists.
 func fingerprints(of any) map[string]string {
 	all, v := map[string]string{}, reflect.ValueOf(of).Elem()
 	for _, f := range reflect.VisibleFields(v.Type()) {

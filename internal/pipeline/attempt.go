@@ -25,7 +25,7 @@ type attempt struct {
 	latest   start   // the job's most recent checkpoint
 	known    int     // number of lanes at the attempt's start
 	inGroup  bool    // the consumer group assigns the run's lanes; see [source.Member]
-	lanes    []*lane // opened so far
+	lanes    []*lane // that were opened; set when the pipeline has ended
 	unread   *unreadFiles
 }
 
@@ -88,7 +88,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 	}
 	member, inGroup := src.(source.Member)
 	if a.inGroup = inGroup; inGroup {
-		if err := a.join(ctx, member, starts); err != nil {
+		if err := a.prepareGroup(ctx, member, starts); err != nil {
 			return err
 		}
 		r.housekeeper.leads = member.Leads
@@ -149,7 +149,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 	return p
 }
 
-// run reads the sources.
+// run reads the source, folds its lines and writes them, until all goroutines have ended.
 func (p *pipeline) run(ctx context.Context, src source.Source) error {
 	// When reading is stopped, what was read is still folded and written. Flushing ends early only with an error, such
 	// as an unavailable database, which ends folding and reading too.
@@ -165,7 +165,7 @@ func (p *pipeline) run(ctx context.Context, src source.Source) error {
 		return nil
 	})
 	g.Go(func() error {
-		defer cancel() // the end of the fold ends the scan
+		defer cancel() // the end of the fold ends reading
 		defer close(p.flusher.full)
 		return p.reader.fill(reading, flushing)
 	})

@@ -8,9 +8,9 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// join joins the consumer group: it writes the start positions of all lanes that have no checkpoint yet, including
-// lanes that other members will read.
-func (a *attempt) join(ctx context.Context, member source.Member, starts []start) error {
+// prepareGroup checks the consumer group, which the source joins later, and writes the start positions of all lanes that
+// have no checkpoint yet, including lanes that other members will read.
+func (a *attempt) prepareGroup(ctx context.Context, member source.Member, starts []start) error {
 	group, err := sink.As[sink.GroupClaims](a.claims, "share a job between the members of a consumer group (--group)")
 	if err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A history is what a run has learned in its attempts. During an attempt only a field's owner may change it.
+// A history is what a run has learned in its attempts. An attempt changes only fields whose comments name an owner, the
+// names of tables, and ends, before its goroutines start.
 type history struct {
 	tables      []Table // as the database names them; those that messages added come last
 	declared    int     // how many of them are configured
@@ -27,7 +28,7 @@ type history struct {
 	streamNames map[string]string // see settings.Names; owned by the reader
 	keyless     map[string]bool   // see settings.Keyless; owned by the reader
 
-	hasWritten bool      // the job has written to the tables; owned by the flusher
+	hasWritten bool      // the run has committed a flush; owned by the flusher
 	pruned     time.Time // when old rejects were last removed; owned by the flusher
 	rewrites   rewrites  // owned by the flusher
 }

@@ -164,7 +164,7 @@ func (rd *reader) foldArray(flushing context.Context, m *message) (v verdict) {
 }
 
 // beginArray hands over the set if an element of an array may end the run, or add a table, which would divide the array
-// between sets.
+// between sets. If it may add tables, all batches keep their messages from then on.
 func (rd *reader) beginArray(flushing context.Context, m *message) error {
 	f := rd.tables
 	adds := f.cfg.Star != nil && !f.dryRun && !f.constrained

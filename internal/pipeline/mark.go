@@ -16,8 +16,8 @@ type position struct {
 	read   int64 // lines of the source that this attempt has read
 }
 
-// A mark is what a checkpoint keeps, as JSON, to resume its source. The job does not read the part that belongs to the
-// source or the spool around it.
+// A mark is what a checkpoint keeps, as JSON, to resume its source. The pipeline compares
+// Source, but does not parse it.
 type mark struct {
 	Source source.Cursor `json:"source,omitempty"`
 	Feed   feedMark      `json:"feed,omitzero"`
@@ -50,25 +50,25 @@ func (p position) checkpoint() (sink.Checkpoint, error) {
 	return sink.Checkpoint{Line: p.line, Offset: p.offset, Mark: string(text)}, nil
 }
 
-// A laneCursor counts the lines of a lane.
-type laneCursor struct {
+// A lineCount counts the lines of a lane.
+type lineCount struct {
 	read   int64 // lines that this attempt has read; never decreases
 	before int64 // value of read at the first line of the current file or connection; negative if earlier runs read some of it
 }
 
 // begin begins a lane of which earlier runs have read some lines.
-func (c *laneCursor) begin(lines int64) { c.before = c.read - lines }
+func (c *lineCount) begin(lines int64) { c.before = c.read - lines }
 
 // restart begins another file or connection.
-func (c *laneCursor) restart() { c.begin(0) }
+func (c *lineCount) restart() { c.begin(0) }
 
 // advance counts a line.
-func (c *laneCursor) advance() { c.read++ }
+func (c *lineCount) advance() { c.read++ }
 
 // line returns how many lines of the current file or connection were read.
-func (c *laneCursor) line() int64 { return c.read - c.before }
+func (c *lineCount) line() int64 { return c.read - c.before }
 
 // at returns the position after the lines that were read.
-func (c *laneCursor) at(offset int64, mark mark) position {
+func (c *lineCount) at(offset int64, mark mark) position {
 	return position{line: c.line(), offset: offset, mark: mark, read: c.read}
 }

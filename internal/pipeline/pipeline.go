@@ -84,6 +84,8 @@ type Restart struct {
 	AcceptSettings bool
 }
 
+// livePeriod is the default batch period of live sources, and how long a reader waits for lines before it hands over a
+// set without a period.
 const livePeriod = time.Second
 
 // catchUpPeriod is how long a line of a followed file or of Kafka waits at most while there is more to read.
@@ -171,7 +173,7 @@ type run struct {
 	cfg         *Config
 	id          string
 	db          sink.Sink
-	dryRun      bool // nothing is written, and one set holds everything
+	dryRun      bool // nothing is written, and no set is split for the database
 	claims      sink.Claims
 	p           *status.Progress
 	names       *feed.Names // of fields, in all sources

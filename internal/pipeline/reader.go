@@ -27,7 +27,7 @@ type reader struct {
 
 // laneReading is the reader's state of a lane.
 type laneReading struct {
-	laneCursor
+	lineCount
 	seq  int64    // of the last set that had the lane
 	pos  position // after the last folded line
 	conn int      // connection of the current lines; see [source.Block]
@@ -97,8 +97,8 @@ func (rd *reader) end(reading, flushing context.Context) error {
 	return rd.builder.handOver(flushing)
 }
 
-// next returns the next event. A set that is due is handed over first, and if nothing arrives for a while, any set may
-// be; then e is nil, and the caller calls again. more is false after the last event.
+// next returns the next event. A set that is due is handed over first, and if nothing arrives for a while, a set without
+// a period too; then e is nil, and the caller calls again. more is false after the last event.
 func (rd *reader) next(flushing context.Context) (e *event, more bool, err error) {
 	var due <-chan time.Time
 	s := rd.builder.set
@@ -212,7 +212,7 @@ func (rd *reader) loseLane(flushing context.Context, l *lane) error {
 	return rd.cfg.Retry.Do(flushing, func() error { return rd.claims.Drop(flushing, l.name) })
 }
 
-// reach commits a lane and tells the source that is waiting for that.
+// reach commits all that was folded, and tells the source that waits for it how far the lane is.
 func (rd *reader) reach(flushing context.Context, e *event) error {
 	if err := rd.builder.commitAll(flushing); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 type event struct {
 	lane          *lane
 	of            source.Event
-	*source.Block // the block of the event
+	*source.Block // the lines; use it and not of.Block, which pace cuts
 	lines         []feed.Line
 	fields        []feed.Field  // of all lines
 	ready         chan struct{} // receives one value when the block is scanned

@@ -30,7 +30,7 @@ type Kind struct {
 	Settings map[string]string
 	// Finished reports, without opening the source, that there is nothing to read after a cursor; nil: unknown.
 	Finished func(name string, o Options, from Cursor) bool
-	// Open opens sources by name, or the single spec of a Divided source. A Live source is opened alone.
+	// Open opens sources by name, or the single spec of a [Partition] source. A Live source is opened alone.
 	Open func(ctx context.Context, names []string, o Options) (Source, error)
 }
 

@@ -48,7 +48,7 @@ func (p *Pool) Block() *Block {
 	return &Block{pool: p, Buf: buf}
 }
 
-// Fill returns a block of lines that no stream has read. fill writes whole lines to a buffer and returns their length,
+// Fill returns a block of lines that come from no stream. fill writes whole lines to a buffer and returns their length,
 // or 0 if the buffer is too small for one.
 func (p *Pool) Fill(fill func(buf []byte) (int, error)) (*Block, error) {
 	b := p.Block()

@@ -26,8 +26,8 @@ type Event struct {
 	Kind EventKind
 	Lane string // its name, which is also its checkpoint's key
 	// Begin is set for Opened. It starts reading the lane from a point, and returns the lane. io.EOF means that the
-	// lane was already read to its end and has not changed since. The goroutine that calls Next calls it, before the
-	// next Next. A lane that may not be read is not begun.
+	// lane was already read to its end and has not changed since. It is called before the next Next. A lane that may
+	// not be read is not begun.
 	Begin func(ctx context.Context, from Point) (Lane, error)
 	// Block is set for Data. The receiver owns it until Release.
 	Block *Block
@@ -65,8 +65,8 @@ type Point struct {
 
 // A Lane describes a lane from the point where it was begun. What a lane lacks is nil.
 type Lane struct {
-	At     Cursor // where it begins: the point's cursor, or "" if the lane cannot be rewound
-	Offset int64  // At's offset, if it differs from the point's
+	At     Cursor // where it begins, or "" if the lane cannot be rewound
+	Offset int64  // At's offset, if the source knows it
 	Waits  bool   // its reader may have to wait: true except for regular files that are not followed
 	Type   Type   // FIFO or Spooled; otherwise it is of its source's type
 

@@ -15,17 +15,17 @@ const roomPoll = time.Second
 // An intake reads a source, and appends its lines to a spool.
 type intake struct {
 	k      *Keeper
-	resume string        // the last resume value in the spool
+	resume string        // the last resume value in the spool; owned by fill's goroutine, as conn is
 	conn   int           // that sent the last block
 	done   chan struct{} // closed when everything read from the source is in the spool
 
-	mu    sync.Mutex // held briefly
-	marks []mark     // for the reader
+	mu     sync.Mutex // held briefly
+	asides []aside    // for Keeper.read
 }
 
-// A mark is what is at an offset in the spool but not on disk: which connection has sent the lines that follow, and
+// An aside is what is at an offset in the spool but not on disk: which connection has sent the lines that follow, and
 // maybe an event or the end.
-type mark struct {
+type aside struct {
 	at    int64
 	conn  int
 	event *source.Event
@@ -35,31 +35,31 @@ type mark struct {
 // fill reads the source until it ends.
 func (w *intake) fill() {
 	defer close(w.done)
-	w.mark(mark{err: source.Guard(w.run)})
+	w.setAside(aside{err: source.Guard(w.run)})
 }
 
-// mark adds a mark after the last line.
-func (w *intake) mark(m mark) {
+// setAside adds what comes after the last line.
+func (w *intake) setAside(m aside) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m.at, m.conn = w.k.log.End(), w.conn
-	w.marks = append(w.marks, m)
+	w.asides = append(w.asides, m)
 	signal(w.k.log.grown)
 }
 
-// ahead returns the mark at an offset, zero if there is none, and removes it unless it is the end. If the mark has no
-// event and no error, the lines up to to can be read.
-func (w *intake) ahead(at int64) (m mark, to int64) {
+// ahead returns what was set aside at an offset, the last connection if there is nothing else, and removes it unless it
+// is the end. If it has no event and no error, the lines up to to can be read.
+func (w *intake) ahead(at int64) (m aside, to int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	to = w.k.log.End()
-	for len(w.marks) > 0 && m.event == nil && m.err == nil {
-		next := w.marks[0]
+	for len(w.asides) > 0 && m.event == nil && m.err == nil {
+		next := w.asides[0]
 		if next.at > at {
 			return m, next.at
 		}
 		if m = next; m.err == nil {
-			w.marks = w.marks[1:]
+			w.asides = w.asides[1:]
 		}
 	}
 	return m, to
@@ -76,7 +76,7 @@ func (w *intake) run() error {
 		case e.Kind == source.Barrier: // everything before it is on disk
 			e.Reached(source.Point{Resume: w.resume})
 		default:
-			w.mark(mark{event: &e})
+			w.setAside(aside{event: &e})
 		}
 		if err != nil {
 			return err
@@ -92,7 +92,7 @@ func (w *intake) put(e *source.Event) error {
 	defer b.Release()
 	if b.Conn != w.conn {
 		w.conn = b.Conn
-		w.mark(mark{})
+		w.setAside(aside{})
 	}
 	lines, resume := wholeLines(b), w.resume
 	if w.k.c.LastResume != nil {
@@ -111,8 +111,8 @@ func (w *intake) putOversize(e *source.Event) error {
 	end, committed := w.k.log.End(), make(chan struct{})
 	e.Block.Offset, e.Block.Restart = end, false
 	e.Block.At = func(int) source.Cursor { return w.k.log.cursor(end) }
-	w.mark(mark{event: e})
-	w.mark(mark{event: &source.Event{Kind: source.Barrier, Lane: w.k.c.Source, Reached: func(source.Point) { close(committed) }}})
+	w.setAside(aside{event: e})
+	w.setAside(aside{event: &source.Event{Kind: source.Barrier, Lane: w.k.c.Source, Reached: func(source.Point) { close(committed) }}})
 	select {
 	case <-committed:
 		return nil

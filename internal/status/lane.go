@@ -72,7 +72,7 @@ func (l *Lane) Partition(topic, number string, lag func() int64, connected func(
 	l.state.Topic, l.state.Number, l.lag, l.connected = topic, number, lag, connected
 }
 
-// Close records that a source was read to its end. Of a file, only the sums remain.
+// Close records that no more is read of a source. Of a file, only the sums remain.
 func (l *Lane) Close() {
 	p := l.p
 	p.mu.Lock()
@@ -84,7 +84,8 @@ func (l *Lane) Close() {
 	}
 }
 
-// Remove records that another run has taken over a source. Only the sums of its counts remain.
+// Remove records that a source is not read, because another run has taken it over or it cannot be opened. Only the sums
+// of its counts remain.
 func (l *Lane) Remove() {
 	p := l.p
 	p.mu.Lock()

@@ -196,8 +196,8 @@ func (m *member) run(ctx context.Context, consumer *kgo.Client, stop context.Can
 	m.leave(consumer, stop)
 }
 
-// commitOffsets commits the lanes' offsets and the database's ID to Kafka, for tools that show a group's lag. No member
-// reads the offsets back.
+// commitOffsets commits the lanes' offsets and the database's ID to Kafka, for tools that show a group's lag. Members
+// read them at their start only.
 func (m *member) commitOffsets(ctx context.Context, cl *kgo.Client, lanes []*lane) {
 	var last []*kgo.Record
 	for _, l := range lanes {
