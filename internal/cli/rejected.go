@@ -33,7 +33,7 @@ func rejectedText(c *pipeline.Config, did *status.Snapshot) string {
 	if slices.ContainsFunc(did.Reasons, func(r status.Reason) bool { return r.Element > 0 }) { // a line has several messages
 		many = quantity.Count(did.Rejected, "message")
 	}
-	return fmt.Sprintf("%s of %s %s rejected: %s. %s", many, quantity.Count(did.Lines, "line"), were, strings.Join(texts, "; "), at)
+	return fmt.Sprintf("%s of %s %s rejected: %s. %s", many, quantity.Count(did.Committed+did.Pending, "line"), were, strings.Join(texts, "; "), at)
 }
 
 // reasonText describes a reason with its first line.
