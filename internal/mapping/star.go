@@ -86,6 +86,11 @@ func (m *Mapper) describe(msg *message) error {
 	if _, known := r.declared[string(msg.Table)]; known || len(r.declared) < maxRoutes && len(msg.Table) <= maxRouteName {
 		r.declared[string(msg.Table)] = d
 	}
+	for _, i := range r.of(msg.Table).tops {
+		if t := &m.plan.tables[i]; t.streamKey != nil && len(d.key) > 0 && !sameNames(d.key, t.streamKey) {
+			return &KeyChangedError{t.spec.Name, t.spec.Key, d.key}
+		}
+	}
 	return nil
 }
 

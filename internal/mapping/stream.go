@@ -97,7 +97,7 @@ type KeyChangedError struct {
 }
 
 func (e *KeyChangedError) Error() string {
-	return fmt.Sprintf("table %q: its key is %s, and from this message on the key in the stream is %s: give the table in the database that primary key and run weir again, or name the key with --key or in a config file", e.Table, keyText(e.Key), keyText(e.Now))
+	return fmt.Sprintf("table %q: its key is %s, and from this message on the key in the stream is %s: name the key with --key or in a config file, or give the table in the database that primary key and run weir again", e.Table, keyText(e.Key), keyText(e.Now))
 }
 
 // eachRow maps each row of a message. A message without rows counts as matched.

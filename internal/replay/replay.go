@@ -60,6 +60,7 @@ type player struct {
 	first  float64       // time of the first line of this loop, in seconds
 	begun  time.Time     // when that was sent
 	prev   float64       // time of the last line sent
+	gap    time.Duration // before the first line of this loop
 	timed  bool          // a line had a time
 	warned map[string]bool
 	lines  int64  // lines sent
@@ -97,7 +98,7 @@ func Play(ctx context.Context, c Config, out flusher, resume string) error {
 		case p.lines == 0:
 			return errors.New("the files have no lines to send in a loop")
 		}
-		p.first, p.prev = math.NaN(), math.NaN()
+		p.first, p.prev, p.gap = math.NaN(), math.NaN(), time.Second
 	}
 }
 
@@ -210,7 +211,7 @@ func (p *player) pace(ctx context.Context, at float64, line []byte) error {
 		due = now.Add(p.limit.ReserveN(now, 1).DelayFrom(now))
 	case p.TimeField != "" && !math.IsNaN(at) && !math.IsInf(p.Speed, 1):
 		if math.IsNaN(p.first) {
-			p.first, p.begun = at, time.Now()
+			p.first, p.begun = at, time.Now().Add(p.gap)
 		}
 		if at < p.prev {
 			p.warn("sent at once: a line whose field %q is before that of the line before it, by %v s", p.TimeField, p.prev-at)

@@ -111,8 +111,10 @@ func canonical(t cast.Type, raw []byte) string {
 		return `"` + text
 	case isNumber(text):
 		return string(feed.AppendDecimal(nil, []byte(text)))
-	default:
+	case untyped || t.Kind == cast.Boolean:
 		return cmp.Or(booleans[text], text)
+	default:
+		return text
 	}
 }
 

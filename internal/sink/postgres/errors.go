@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -128,6 +129,10 @@ func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 // ownTables are weir's tables in every database that weir has written to.
 const ownTables = "weir_checkpoints, weir_jobs, weir_meta, weir_rejects"
 
+// privileges are what weir needs of each kind of thing that the server names.
+var privileges = map[string]string{"schema": "USAGE, CREATE", "database": "CREATE", "sequence": "USAGE", "function": "EXECUTE",
+	"table": "SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES"}
+
 // grant returns the GRANT that gives the missing privilege.
 func (c *client) grant(e *pgconn.PgError) string {
 	to := " TO " + ident(c.config.User)
@@ -139,7 +144,7 @@ func (c *client) grant(e *pgconn.PgError) string {
 		return "GRANT the owner's role" + to + ", or have the owner change it"
 	}
 	kind, name, _ := strings.Cut(thing, " ")
-	privilege := "ALL"
+	privilege := cmp.Or(privileges[kind], "ALL")
 	if c.reads && kind == "table" {
 		privilege = "SELECT"
 	}
