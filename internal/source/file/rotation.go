@@ -82,7 +82,8 @@ func (s *Stream) unrotated(f *os.File) *os.File {
 	}
 	if len(found) > 1 {
 		s.opts.Log.Warn(fmt.Sprintf("%s and %s both begin like the file that was read before: move copies away, and the rest of the other is read", found[0].Name(), found[1].Name()))
-	} else if len(found) == 1 && !s.isLane(found[0].Name()) {
+	}
+	if len(found) == 1 && !s.isLane(found[0].Name()) {
 		s.opts.Log.Info(fmt.Sprintf("%s was rotated since it was read: the rest of %s comes first", s.Name, filepath.Base(found[0].Name())))
 		found = append(found, f)
 		f, found = found[0], found[1:]
