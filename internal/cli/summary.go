@@ -40,7 +40,7 @@ func (e *env) summarize(o *settings.Spec, plan *settings.Plan, p *status.Progres
 	}
 	notesTo(func(text string, warn bool) { logNote(e.log, text, warn) }, &s, plan)
 	if s.Rejected > 0 && o.Rejects.To != pipeline.FailRejects { // the error names the line
-		e.log.Warn(rejectedText(&plan.Job, &s), "rejected", s.Rejected, "lines", s.Lines)
+		e.log.Warn(rejectedText(&plan.Job, &s), "rejected", s.Rejected, "lines", s.Committed+s.Pending)
 	}
 }
 

@@ -87,8 +87,8 @@ func (m *Mapper) describe(msg *message) error {
 		r.declared[string(msg.Table)] = d
 	}
 	for _, i := range r.of(msg.Table).tops {
-		if t := &m.plan.tables[i]; t.streamKey != nil && len(d.key) > 0 && !sameNames(d.key, t.streamKey) {
-			return &KeyChangedError{t.spec.Name, t.spec.Key, d.key}
+		if err := m.plan.tables[i].checkStreamKey(d.key); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -73,8 +73,8 @@ func (m *Mapper) checkKeys(msg *message, of *route) error {
 			continue
 		}
 		if !m.decode.HasKey(&msg.Message, t.streamKey) {
-			if key := m.decode.Key(&msg.Message); len(key) > 0 && !sameNames(key, t.streamKey) {
-				return &KeyChangedError{t.spec.Name, t.spec.Key, key}
+			if err := t.checkStreamKey(m.decode.Key(&msg.Message)); err != nil {
+				return err
 			}
 		}
 		if len(t.streamKey) == 0 && m.decode.NeedsKey(&msg.change) {
@@ -87,6 +87,14 @@ func (m *Mapper) checkKeys(msg *message, of *route) error {
 // sameNames reports whether two lists have the same names, in any order.
 func sameNames(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// checkStreamKey returns an error if the stream names another key than the table's, unless the mapping sets that.
+func (t *tablePlan) checkStreamKey(key []string) error {
+	if t.streamKey == nil || len(key) == 0 || sameNames(key, t.streamKey) {
+		return nil
+	}
+	return &KeyChangedError{t.spec.Name, t.spec.Key, key}
 }
 
 // A KeyChangedError ends a run: a message names another key than its table's, which came from the stream or the

@@ -29,7 +29,7 @@ type Config struct {
 	TimeField string
 	Speed     float64 // 1: as recorded; +Inf: as fast as possible
 	Rate      float64 // lines per second, instead of the recorded pace; 0: recorded pace
-	Loop      bool    // start again at the end
+	Loop      bool    // start again at the end, at the recorded pace a second later
 
 	// Stamp sets each line's TimeField to the time when it is sent.
 	Stamp bool
