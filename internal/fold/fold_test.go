@@ -270,7 +270,7 @@ func benchmarkFold(b *testing.B, lines [][]byte) {
 			n++
 		}
 		for i := range ahead {
-			f.CPUPrefetch(batch, ahead, i)
+			f.Warm(batch, ahead, i)
 			c := mapper.Map(&ahead[i])
 			testcheck.NoError(b, f.Add(batch, &c, fold.Place{}))
 		}

@@ -24,8 +24,8 @@ type Folder struct {
 	fields      fieldSet
 	declared    *Declared // of the last change that has types
 
-	now   current
-	ahead [4 * cpuPrefetchStep]upcoming // see CPUPrefetch
+	now    current
+	warmed int // so the compiler keeps the reads of Warm
 
 	nested     *nested
 	references references

@@ -119,7 +119,7 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 	r := &e.lane.reading
 	for i := range e.lines {
 		line := &e.lines[i]
-		rd.tables.prefetch(rd.builder.set, e.lines, i)
+		rd.tables.warm(rd.builder.set, e.lines, i)
 		m, v := message{Line: line, of: e, index: i, begin: at}, verdict{}
 		switch {
 		case line.Blank:

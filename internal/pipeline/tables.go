@@ -178,11 +178,10 @@ func (f *tables) result(l *feed.Line, source string, at fold.Place) (mapping.Res
 	return r, err
 }
 
-// prefetch loads the memory that folding the next lines will touch into the CPU cache, if fields are columns. at is the
-// index of the current line.
-func (f *tables) prefetch(s *set, lines []feed.Line, at int) {
+// warm is [fold.Folder.Warm] if fields are columns.
+func (f *tables) warm(s *set, lines []feed.Line, at int) {
 	if f.cfg.plan.IsPlain() {
-		f.folders[0].CPUPrefetch(s.Batches[0], lines, at)
+		f.folders[0].Warm(s.Batches[0], lines, at)
 	}
 }
 
