@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"internal/settings": {"internal/mapping/cast", "internal/mapping/envelope", "internal/mapping/envelope/firehose", "internal/feed", "internal/fold", "internal/pipeline", "internal/mapping", "internal/memory", "internal/fold/merge", "internal/mapping/paths", "internal/quantity", "internal/fold/schema", "internal/sink", "internal/source", "internal/source/file", "internal/source/kafka", "internal/source/tcp", "internal/spool",
 		"github.com/spf13/pflag", "go.yaml.in/yaml/v3"},
 	"internal/service":    {},
-	"internal/status/web": {"internal/feed", "internal/fold", "internal/status", "internal/quantity"},
+	"internal/status/web": {"internal/fold", "internal/status", "internal/quantity"},
 	"internal/status":     {"internal/feed", "internal/fold", "internal/quantity", "internal/sink"},
 	"internal/status/metrics": {"internal/feed", "internal/sink", "internal/status", "github.com/prometheus/client_golang/prometheus",
 		"github.com/prometheus/client_golang/prometheus/collectors", "github.com/prometheus/client_golang/prometheus/promhttp"},

@@ -18,7 +18,7 @@ const reportEvery = 5 * time.Second
 type reporter struct {
 	tell     func(state string) error
 	watchdog time.Duration
-	reported time.Time
+	reported status.Time
 	ready    sync.Once
 }
 

@@ -84,5 +84,5 @@ func (l *runLog) isDue(what string, every time.Duration) bool {
 }
 
 func stallFields(st *status.Stall) []any {
-	return []any{"reason", string(st.Cause), "seconds", int64(time.Since(st.Since).Seconds())}
+	return []any{"reason", string(st.Cause), "seconds", int64(time.Since(st.Since.Time).Seconds())}
 }

@@ -111,10 +111,8 @@ func (a *attempt) read(ctx context.Context) (err error) {
 			r.p.Stopped(l.stop(l.reading.pos))
 		}
 		l.progress.Close()
-		if err == nil && ctx.Err() == nil {
-			l.progress.Done()
-		} else if err == nil {
-			l.progress.Drop()
+		if err == nil {
+			l.progress.Settle(ctx.Err() == nil)
 		}
 	}
 	return err

@@ -122,7 +122,7 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 	a.cfg.Log.Warn(fmt.Sprintf("%v; reading again from the database's checkpoint", err))
 	var names []string
 	for _, l := range a.lanes {
-		l.progress.Drop()
+		l.progress.Settle(false)
 		h.counted[l.name] = max(h.counted[l.name], l.reading.counted)
 		names = append(names, l.name)
 	}

@@ -14,7 +14,7 @@ type Lane struct {
 	base      int64 // state.Lines when it was opened
 	baseBytes int64 // state.Bytes when it was opened
 	start     int64 // offset in bytes when it was opened
-	opened    time.Time
+	opened    Time
 	settled   int64 // part of state.Lines that was committed, or never will be
 	place     func() (offset, size int64)
 	lag       func() int64
@@ -52,7 +52,7 @@ func (l *Lane) snapshot(files *Files) Source {
 		s.Offset = min(s.Offset, l.start+s.Bytes-l.baseBytes)
 		files.Offset, files.Size, files.Before = files.Offset+s.Offset, files.Size+s.Size, files.Before+min(l.start, s.Offset)
 		if s.Kind == File {
-			s.SecondsLeft = secondsLeft(time.Since(l.opened).Seconds(), s.Offset-l.start, s.Size-s.Offset)
+			s.SecondsLeft = secondsLeft(now().Sub(l.opened).Seconds(), s.Offset-l.start, s.Size-s.Offset)
 		}
 	}
 	if l.lag != nil {
@@ -94,18 +94,12 @@ func (l *Lane) Remove() {
 	p.lanes = slices.DeleteFunc(p.lanes, func(other *Lane) bool { return other == l })
 }
 
-// Drop records that lines read but not committed never will be. The source may be read again.
-func (l *Lane) Drop() {
+// Settle records that all lines read are committed, or else that those that are not never will be. The source may be
+// read again.
+func (l *Lane) Settle(committed bool) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
-	l.settle(l.state.Lines, false)
-}
-
-// Done records that all lines read are committed.
-func (l *Lane) Done() {
-	l.p.mu.Lock()
-	defer l.p.mu.Unlock()
-	l.settle(l.state.Lines, true)
+	l.settle(l.state.Lines, committed)
 }
 
 // Read counts lines. message is true if at least one of them was a message. at is the timestamp of the last of them, or
@@ -121,7 +115,7 @@ func (l *Lane) Read(lines, bytes int64, message bool, at time.Time) {
 			c.LastMessage = now()
 		}
 		if !at.IsZero() {
-			c.FeedTime = at.UTC()
+			c.FeedTime = Time{at}
 		}
 	}
 }
@@ -191,7 +185,7 @@ func (p *Progress) Grouped(joined bool, partitions int) {
 	p.kafka.GroupPartitions, p.kafka.WaitingForGroup = int64(partitions), !joined
 	switch {
 	case joined:
-		p.waiting, p.state.begun = time.Time{}, true
+		p.waiting, p.state.begun = Time{}, true
 	case p.waiting.IsZero():
 		p.waiting = now()
 	}

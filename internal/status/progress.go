@@ -20,13 +20,13 @@ type Progress struct {
 	mu        sync.Mutex // only held briefly
 	state     Snapshot   // without what Snapshot computes
 	kafka     Kafka      // without LagRecords and Partitions
-	waiting   time.Time  // since when the run has been waiting to become a member of its group; zero: it is one
+	waiting   Time       // since when the run has been waiting to become a member of its group; zero: it is one
 	lanes     []*Lane    // in the order in which they were opened
 	tables    []Table
 	settled   int64            // lines that were committed, or never will be
 	fileSizes map[string]int64 // files that have not ended
 	files     Files            // files that have ended
-	probed    time.Time        // when the database was last queried between flushes
+	probed    Time             // when the database was last queried between flushes
 	stalled
 	history
 	ended     bool
@@ -129,8 +129,8 @@ func (p *Progress) Flushed(f Flush) {
 func (p *Progress) CommittedBefore(at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at.After(p.state.LastCommit) {
-		p.state.LastCommit = at.UTC()
+	if at.After(p.state.LastCommit.Time) {
+		p.state.LastCommit = Time{at}
 	}
 }
 
@@ -177,7 +177,7 @@ func (p *Progress) DatabaseProbed(err error) {
 	failed = failed && e.Class != sink.Permanent && e.Reason != "locked"
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	used := p.state.LastCommit.After(p.probed) // by the run since the last probe
+	used := p.state.LastCommit.After(p.probed.Time) // by the run since the last probe
 	p.probed = now()
 	if used || !failed {
 		p.unreachable = Stall{}
@@ -198,7 +198,7 @@ func (s *Stall) failed(e *sink.Error) {
 func (p *Progress) Step(alive bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.step = time.Time{}
+	p.state.step = Time{}
 	if alive {
 		p.state.step = now()
 	}

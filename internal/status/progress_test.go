@@ -28,7 +28,7 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 		if s.Lines != 15 || s.Bytes != 150 || s.Pending != 7 || s.Rejected != 2 || s.Batches != 1 || s.LastFlush.Seconds != 1 || s.LastFlush.Rows != 7 || s.LastFlush.Messages != 9 || !s.LastCommit.Equal(time.Now()) {
 			t.Errorf("the run: %+v", s)
 		}
-		if l := s.Lanes[0]; l.Source != "tcp://a:1" || l.Lines != 10 || l.Pending != 2 || l.Rejected != 0 || time.Since(l.LastMessage) != time.Second || l.LagSeconds == nil || !l.FeedTime.Equal(time.Unix(5, 0)) {
+		if l := s.Lanes[0]; l.Source != "tcp://a:1" || l.Lines != 10 || l.Pending != 2 || l.Rejected != 0 || time.Since(l.LastMessage.Time) != time.Second || l.LagSeconds == nil || !l.FeedTime.Equal(time.Unix(5, 0)) {
 			t.Errorf("the first source: %+v", l)
 		}
 		if l := s.Lanes[1]; l.Lines != 5 || l.Pending != 5 || l.Rejected != 2 || !l.LastMessage.IsZero() {
@@ -107,7 +107,7 @@ func TestSnapshot_PendingAfterRewind(t *testing.T) {
 	l.Read(10, 0, true, time.Time{})
 	l.Committed(4)
 	l.Close()
-	l.Drop()
+	l.Settle(false)
 	if s := p.Snapshot(); s.Pending != 0 || s.Lanes[0].Pending != 0 {
 		t.Errorf("between: %+v", s)
 	}
@@ -163,7 +163,7 @@ func TestSnapshot_CommittedLines(t *testing.T) {
 	l.Read(10, 0, true, time.Time{})
 	l.Committed(4)
 	l.Close()
-	l.Drop()
+	l.Settle(false)
 	l = p.Open("a", status.File)
 	l.Read(6, 0, true, time.Time{})
 	l.Committed(5)
@@ -171,7 +171,7 @@ func TestSnapshot_CommittedLines(t *testing.T) {
 	if s := p.Snapshot(); s.Lines != 16 || s.Committed != 9 || s.Pending != 1 {
 		t.Errorf("%+v", s.Counts)
 	}
-	l.Done()
+	l.Settle(true)
 	if s := p.Snapshot(); s.Committed != 10 || s.Pending != 0 {
 		t.Errorf("at the end: %+v", s.Counts)
 	}

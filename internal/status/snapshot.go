@@ -2,40 +2,22 @@ package status
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 )
 
-// now returns the time. In UTC it would lack the monotonic clock, and a clock that is set would change what lasts how
-// long.
-func now() time.Time { return time.Now() }
+// A Time is encoded as JSON in UTC. In memory it is not in UTC, because it would then lack the monotonic clock, and a
+// clock that is set would change what lasts how long.
+type Time struct{ time.Time }
 
-// MarshalJSON encodes the snapshot with times in UTC.
-func (s Snapshot) MarshalJSON() ([]byte, error) {
-	type plain Snapshot
-	s.Stalled, s.Lanes = slices.Clone(s.Stalled), slices.Clone(s.Lanes)
-	times := []*time.Time{&s.Started, &s.Time, &s.LastMessage, &s.FeedTime, &s.LastCommit}
-	for i := range s.Stalled {
-		times = append(times, &s.Stalled[i].Since)
-	}
-	for i := range s.Lanes {
-		times = append(times, &s.Lanes[i].LastMessage, &s.Lanes[i].FeedTime)
-	}
-	if s.Writing != nil {
-		s.Writing = new(*s.Writing)
-		times = append(times, &s.Writing.Began)
-	}
-	if s.LastFlush != nil {
-		s.LastFlush = new(*s.LastFlush)
-		times = append(times, &s.LastFlush.At)
-	}
-	for _, t := range times {
-		*t = t.UTC()
-	}
-	return json.Marshal(plain(s))
-}
+func now() Time { return Time{time.Now()} }
+
+// Sub returns the duration since an earlier time.
+func (t Time) Sub(earlier Time) time.Duration { return t.Time.Sub(earlier.Time) }
+
+// MarshalJSON implements json.Marshaler.
+func (t Time) MarshalJSON() ([]byte, error) { return t.UTC().MarshalJSON() }
 
 // Snapshot returns the current state of the run.
 func (p *Progress) Snapshot() Snapshot {

@@ -32,7 +32,7 @@ const waitingForGroup = "waiting for the group"
 
 // String returns the text and how long the stall has lasted, as log, status line and /readyz show it.
 func (s Stall) String() string {
-	if lasts := time.Since(s.Since).Round(time.Second); lasts > 0 {
+	if lasts := now().Sub(s.Since).Round(time.Second); lasts > 0 {
 		return s.Text + ", for " + lasts.String()
 	}
 	return s.Text
@@ -46,7 +46,7 @@ type stalled struct {
 }
 
 // stalls returns why the run is stalled, in the order of Causes. p must be locked.
-func (p *Progress) stalls(at time.Time) []Stall {
+func (p *Progress) stalls(at Time) []Stall {
 	all := []Stall{}
 	database := p.trouble
 	if database.Err == nil {

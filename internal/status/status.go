@@ -3,8 +3,6 @@
 package status
 
 import (
-	"time"
-
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -29,10 +27,10 @@ type Run struct {
 // A Snapshot is the state of a run at one time, as /api/status answers it. Times are in UTC; unknown ones are omitted.
 type Snapshot struct {
 	Run
-	Started time.Time `json:"started"`
-	Time    time.Time `json:"time"`
-	Seconds float64   `json:"seconds"`         // since Started
-	Error   string    `json:"error,omitempty"` // that the run has ended with
+	Started Time    `json:"started"`
+	Time    Time    `json:"time"`
+	Seconds float64 `json:"seconds"`         // since Started
+	Error   string  `json:"error,omitempty"` // that the run has ended with
 	// NotReady is why /readyz answers 503; "": it answers 200.
 	NotReady string  `json:"not_ready"`
 	Stalled  []Stall `json:"stalled"` // in the order of Causes
@@ -50,8 +48,8 @@ type Snapshot struct {
 	Tables []Table `json:"tables"` // the tables given to New, then the added ones
 	Findings
 
-	begun bool      // a source was opened, or a group joined
-	step  time.Time // when the reader last did anything, even if it found nothing to do; zero: it has ended
+	begun bool // a source was opened, or a group joined
+	step  Time // when the reader last did anything, even if it found nothing to do; zero: it has ended
 }
 
 // Sources is the state of what is read.
@@ -75,16 +73,16 @@ type Findings struct {
 
 // Counts are counts of what was read, by the run or from a source.
 type Counts struct {
-	Lines          int64     `json:"lines"`
-	LinesPerSecond float64   `json:"lines_per_second"`
-	Bytes          int64     `json:"bytes"`
-	BytesPerSecond float64   `json:"bytes_per_second"`
-	Committed      int64     `json:"committed_lines"`
-	Pending        int64     `json:"pending_lines"` // read but not committed
-	Rejected       int64     `json:"rejected_lines"`
-	LastMessage    time.Time `json:"last_message,omitzero"` // when it was read
-	FeedTime       time.Time `json:"feed_time,omitzero"`    // timestamp of the last message that has one
-	LagSeconds     *float64  `json:"lag_seconds,omitempty"` // its age
+	Lines          int64    `json:"lines"`
+	LinesPerSecond float64  `json:"lines_per_second"`
+	Bytes          int64    `json:"bytes"`
+	BytesPerSecond float64  `json:"bytes_per_second"`
+	Committed      int64    `json:"committed_lines"`
+	Pending        int64    `json:"pending_lines"` // read but not committed
+	Rejected       int64    `json:"rejected_lines"`
+	LastMessage    Time     `json:"last_message,omitzero"` // when it was read
+	FeedTime       Time     `json:"feed_time,omitzero"`    // timestamp of the last message that has one
+	LagSeconds     *float64 `json:"lag_seconds,omitempty"` // its age
 }
 
 // TableCounts count what was written.
@@ -188,26 +186,26 @@ type Flushes struct {
 	WritesPerRow float64          `json:"writes_per_row,omitempty"`
 	Writing      *Writing         `json:"flushing,omitempty"` // nil: no flush is running
 	LastFlush    *Flushed         `json:"last_flush,omitempty"`
-	LastCommit   time.Time        `json:"last_commit,omitzero"` // by this run or an earlier one
+	LastCommit   Time             `json:"last_commit,omitzero"` // by this run or an earlier one
 	Retries      map[string]int64 `json:"retries"`              // of database calls, by reason
 }
 
 // Writing is the current flush.
 type Writing struct {
-	Began time.Time `json:"since"` // does not change on retries
-	Rows  int64     `json:"rows"`
-	Sent  int64     `json:"rows_sent"` // sent to the database so far
+	Began Time  `json:"since"` // does not change on retries
+	Rows  int64 `json:"rows"`
+	Sent  int64 `json:"rows_sent"` // sent to the database so far
 	// Search says how far the search for messages that the database rejects has come; "": none is running.
-	Search string    `json:"search,omitempty"`
-	tried  time.Time // when it began, was last retried, or last wrote a piece of a search
+	Search string `json:"search,omitempty"`
+	tried  Time   // when it began, was last retried, or last wrote a piece of a search
 }
 
 // Flushed is a flush that was committed.
 type Flushed struct {
-	At       time.Time `json:"time"`
-	Seconds  float64   `json:"seconds"`
-	Rows     int64     `json:"rows"` // written
-	Messages int64     `json:"messages"`
+	At       Time    `json:"time"`
+	Seconds  float64 `json:"seconds"`
+	Rows     int64   `json:"rows"` // written
+	Messages int64   `json:"messages"`
 }
 
 // Executed counts executions of the user's SQL (every).
@@ -244,6 +242,6 @@ type Stop struct {
 type Stall struct {
 	Cause Cause       `json:"reason"`
 	Text  string      `json:"text"` // in words, without the time
-	Since time.Time   `json:"since"`
+	Since Time        `json:"since"`
 	Err   *sink.Error `json:"-"` // the last failure, if the cause is DatabaseUnavailable
 }

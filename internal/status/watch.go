@@ -48,22 +48,14 @@ func (p *Progress) Watch(each ...func(*Snapshot)) (stop func()) {
 
 // history is what rates and charts are computed from.
 type history struct {
-	samples []sample // oldest first
+	samples []Snapshot // of the last seconds, oldest first
 	step    time.Duration
 	moments []Moment // oldest first
 }
 
-// A sample has the counts of a run at one time.
-type sample struct {
-	at     time.Time
-	counts Counts
-	tables []int64           // rows written
-	lanes  map[string]Counts // by source
-}
-
 // A Moment is a point of the charts.
 type Moment struct {
-	At      time.Time
+	At      Time
 	Written int64    // rows, since the start of the run
 	Lag     *float64 // in seconds, or in Kafka's records; nil: unknown
 	Pending int64
@@ -74,15 +66,8 @@ func (p *Progress) keep(s *Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	const due = Tick / 2
-	if n := len(p.samples); n == 0 || s.Time.Sub(p.samples[n-1].at) > sampleEvery-due {
-		at := sample{at: s.Time, counts: s.Counts, lanes: map[string]Counts{}}
-		for i := range s.Tables {
-			at.tables = append(at.tables, s.Tables[i].Written())
-		}
-		for i := range s.Lanes {
-			at.lanes[s.Lanes[i].Source] = s.Lanes[i].Counts
-		}
-		p.samples = append(p.samples, at)
+	if n := len(p.samples); n == 0 || s.Time.Sub(p.samples[n-1].Time) > sampleEvery-due {
+		p.samples = append(p.samples, *s)
 		p.samples = p.samples[max(0, len(p.samples)-int(ratesOver/sampleEvery)-1):]
 	}
 	p.step = max(p.step, sampleEvery)
@@ -129,39 +114,43 @@ func (p *Progress) History(s *Snapshot) []Moment {
 	return append(all, s.moment())
 }
 
-// rateBegin returns the sample at the beginning of the period that rates cover: the start of the run if it has ended or
-// there is no other. p must be locked.
-func (p *Progress) rateBegin(at time.Time) sample {
-	begin := sample{at: p.state.Started}
+// rateBegin returns the snapshot at the beginning of the period that rates cover: of the start of the run if it has
+// ended or there is no other. p must be locked.
+func (p *Progress) rateBegin(at Time) Snapshot {
+	begin := Snapshot{Time: p.state.Started}
 	for _, s := range p.samples {
-		if p.ended || at.Sub(s.at) < sampleEvery {
+		if p.ended || at.Sub(s.Time) < sampleEvery {
 			break
 		}
-		if begin = s; at.Sub(s.at) <= ratesOver {
+		if begin = s; at.Sub(s.Time) <= ratesOver {
 			break
 		}
 	}
 	return begin
 }
 
-// rate computes the rates since a sample, and lags.
-func (s *Snapshot) rate(since *sample) {
-	s.RateSeconds = max(s.Time.Sub(since.at).Seconds(), 1e-3)
-	s.Counts.rate(since.counts, s.RateSeconds, s.Time)
+// rate computes the rates since an earlier snapshot, and lags.
+func (s *Snapshot) rate(since *Snapshot) {
+	s.RateSeconds = max(s.Time.Sub(since.Time).Seconds(), 1e-3)
+	s.Counts.rate(since.Counts, s.RateSeconds, s.Time)
+	lanes := map[string]Counts{}
+	for i := range since.Lanes {
+		lanes[since.Lanes[i].Source] = since.Lanes[i].Counts
+	}
 	for i := range s.Lanes {
-		s.Lanes[i].rate(since.lanes[s.Lanes[i].Source], s.RateSeconds, s.Time)
+		s.Lanes[i].rate(lanes[s.Lanes[i].Source], s.RateSeconds, s.Time)
 	}
 	for i := range s.Tables {
 		t, before := &s.Tables[i], int64(0)
-		if i < len(since.tables) { // otherwise it was added later
-			before = since.tables[i]
+		if i < len(since.Tables) { // otherwise it was added later
+			before = since.Tables[i].Written()
 		}
 		t.RowsPerSecond = perSecond(t.Written()-before, s.RateSeconds)
 		s.RowsPerSecond += t.RowsPerSecond
 	}
 }
 
-func (c *Counts) rate(since Counts, seconds float64, at time.Time) {
+func (c *Counts) rate(since Counts, seconds float64, at Time) {
 	c.LinesPerSecond, c.BytesPerSecond = perSecond(c.Lines-since.Lines, seconds), perSecond(c.Bytes-since.Bytes, seconds)
 	if !c.FeedTime.IsZero() {
 		c.LagSeconds = new(max(0, at.Sub(c.FeedTime).Seconds())) // a feed's clock may be ahead

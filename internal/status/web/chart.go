@@ -48,7 +48,7 @@ func newChart(name string, moments []status.Moment, values []*float64, unit floa
 	}
 	c, top, now := &chart{Name: name}, unit*scale(most/unit), moments[len(moments)-1].At
 	c.Over = max(now.Sub(moments[first].At), time.Second)
-	x := func(at time.Time) float64 { return chartWidth * (1 - float64(now.Sub(at))/float64(c.Over)) }
+	x := func(at status.Time) float64 { return chartWidth * (1 - float64(now.Sub(at))/float64(c.Over)) }
 	last := 0.0
 	for i, v := range values {
 		if v != nil {

@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/status"
@@ -22,7 +20,7 @@ import (
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": span, "words": words, "zero": zero, "seconds": quantity.Seconds,
+	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": span, "zero": zero, "seconds": quantity.Seconds,
 	"percent": percent, "number": number, "unit": unit, "name": name, "place": place, "folder": folder,
 	"bytes":  func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
 	"memory": func(n int64) string { return strings.ReplaceAll(quantity.BinaryBytes(n), " ", noBreak) },
@@ -46,17 +44,6 @@ func zero(n any) string {
 	}
 	return ""
 }
-
-var reasonWords = map[feed.Reason]string{
-	feed.NotJSON: "is not JSON", feed.Truncated: "ends in the middle of a value", feed.TrailingData: "has data after the object",
-	feed.NotObject: "is not an object", feed.InvalidUTF8: "is not valid UTF-8", feed.Surrogate: "has half a surrogate pair",
-	feed.TooDeep: "is nested too deeply", feed.TooLong: "is too long", feed.BadKey: "has no usable key", feed.BadName: "has a field name that no column can have",
-	feed.BadValue: "has a value that does not fit", feed.BadColumn: "has a field that no column takes", feed.BadVersion: "has no usable version",
-	feed.Unmatched: "matches no table", feed.Database: "was rejected by the database",
-}
-
-// words explains in words why a line was rejected.
-func words(reason feed.Reason) string { return cmp.Or(reasonWords[reason], string(reason)) }
 
 // noBreak is a non-breaking space. It keeps a unit on the line of its number.
 const noBreak = "\u00a0"
@@ -132,10 +119,7 @@ func (p *page) OnlyFiles() bool {
 }
 
 // Since returns the time from t to the time of the page.
-func (p *page) Since(t time.Time) time.Duration { return max(0, p.Time.Sub(t)) }
-
-// Running returns how long the run has lasted.
-func (p *page) Running() time.Duration { return p.Since(p.Started) }
+func (p *page) Since(t status.Time) time.Duration { return max(0, p.Time.Sub(t)) }
 
 // RatesOver returns the period that rates cover.
 func (p *page) RatesOver() time.Duration { return time.Duration(p.RateSeconds * float64(time.Second)) }
