@@ -19,7 +19,6 @@ import (
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/sink/sinktest"
-	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
 	"github.com/weirsync/weir/internal/status"
 	"github.com/weirsync/weir/internal/test/testcheck"
@@ -167,19 +166,4 @@ func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
 			t.Errorf("did not exercise: %d batches", batches)
 		}
 	}
-}
-
-// TestSync_PanicOfASource: lines that were read before a panic are written.
-func TestSync_PanicOfASource(t *testing.T) {
-	inBubble(t, func(b *bubble) {
-		var at source.Cursor
-		fails := func() source.Event { return ends("a", source.Guard(func() error { panic("a fault of weir") }))() }
-		b.steps = []func() source.Event{opened("a", &at), b.data("a", 1), fails}
-		if err := b.run(); !errors.As(err, new(*source.PanicError)) || !strings.Contains(err.Error(), "endings_test.go") {
-			t.Errorf("%v, want the stack of the panic", err)
-		}
-		if n := b.rows(); n != 1 {
-			t.Errorf("%d rows, want 1", n)
-		}
-	})
 }

@@ -35,7 +35,7 @@ type aside struct {
 // fill reads the source until it ends.
 func (w *intake) fill() {
 	defer close(w.done)
-	w.setAside(aside{err: source.Guard(w.run)})
+	w.setAside(aside{err: w.run()})
 }
 
 // setAside adds what comes after the last line.

@@ -12,15 +12,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirsync/weir/internal/backoff"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
 // New returns a source that reads files and stdin one after the other, but with Follow, files at the same time. Files
-// are named by absolute path. With Follow, a name may be a glob.
+// are named by absolute path. With Follow, a name may be a glob, or of a file that does not exist yet.
 func New(names []string, o source.Options, f Options) (source.Source, error) {
-	if o.Follow && (len(names) > 1 || len(names) == 1 && isGlob(names[0])) {
+	if o.Follow && names[0] != source.StdinName {
 		return newWatch(names, o, f)
 	}
 	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
@@ -52,11 +51,10 @@ type Stream struct {
 	follow *follower // nil unless the file is followed, or was rotated since it was read
 }
 
-// Open opens a file or stdin at from; "" is the start. ctx bounds only the opening: the wait for a file or a FIFO's
-// writer, and the decompression of what precedes from.
+// Open opens a file or stdin at from; "" is the start. ctx bounds only the opening: the wait for a FIFO's writer, and
+// the decompression of what precedes from.
 //
-// It returns a *NotFoundError if the file does not exist; with Follow, it waits instead. It returns a *ChangedError if
-// the file no longer matches from. Stdin is read up to from by the first Next, which returns the *ChangedError. FIFOs
+// It returns a *NotFoundError if the file does not exist, and a *ChangedError if the file no longer matches from. Stdin is read up to from by the first Next, which returns the *ChangedError. FIFOs
 // and devices are read from their current position, whatever from is.
 func Open(ctx context.Context, spec string, o source.Options, f Options, from source.Cursor) (*Stream, error) {
 	name, err := nameOf(spec)
@@ -72,11 +70,7 @@ func openNamed(ctx context.Context, name string, o source.Options, f Options, la
 	if err != nil {
 		return nil, err
 	}
-	f = f.withDefaults()
-	if err := waitFor(ctx, name, &o, &f); err != nil {
-		return nil, err
-	}
-	return open(ctx, name, o, f, func(path string) bool { return slices.Contains(lanes, path) }, from)
+	return open(ctx, name, o, f.withDefaults(), func(path string) bool { return slices.Contains(lanes, path) }, from)
 }
 
 // open is Open with defaults filled in, for a file that exists.
@@ -139,22 +133,6 @@ func (s *Stream) startAt(c source.Cursor) (err error) {
 	s.at = c
 	s.from, err = lines.ReadCursor(c, s.Name)
 	return err
-}
-
-// waitFor waits until a file exists, with Follow.
-func waitFor(ctx context.Context, name string, o *source.Options, f *Options) error {
-	for said := false; o.Follow && name != source.StdinName; said = true {
-		if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if !said {
-			sayMissing(o, name)
-		}
-		if err := backoff.Sleep(ctx, f.Poll); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func sayMissing(o *source.Options, name string) {

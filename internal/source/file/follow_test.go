@@ -1,7 +1,6 @@
 package file_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -183,30 +182,4 @@ func TestFollow_TruncatedAndGrownPastTheOffset(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A followed file may be missing at first, and so may its folder.
-func TestFollow_WaitsForTheFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFollowed(t, "later", "feed")
-		opened := make(chan bool)
-		go func() { f.open(); close(opened) }()
-		time.Sleep(time.Hour)
-		if w := <-f.warnings; !strings.Contains(w, f.path+" does not exist yet: waiting for it") || len(f.warnings) > 0 {
-			t.Errorf("%s, and %d more", w, len(f.warnings))
-		}
-		testcheck.NoError(t, os.Mkdir(filepath.Dir(f.path), 0o700))
-		time.Sleep(time.Hour)
-		f.append(f.path, "a\n")
-		<-opened
-		f.want("a\n", 0, false)
-		f.append(f.path, "b\n")
-		f.want("b\n", 2, false)
-
-		ctx, stop := context.WithCancel(t.Context())
-		time.AfterFunc(time.Minute, stop)
-		if _, err := file.Open(ctx, f.path+"2", source.Options{Follow: true}, file.Options{}, ""); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
 }

@@ -79,21 +79,22 @@ func Prefix(br *bufio.Reader, magics ...string) string {
 
 // Decompress returns a reader of the stream in br, in the given format. window limits zstd's window, in bytes.
 func Decompress(br *bufio.Reader, format string, window uint64) (io.Reader, error) {
+	m := &members{br: br, format: format}
 	switch format {
 	case source.Gzip:
-		return &latch{r: &members{br: br, format: format, open: openGzip(br), begins: func(p []byte) bool { return strings.HasPrefix(gzipMagic, string(p)) }, padded: true}}, nil
+		m.open = openGzip(br)
 	case source.Zstd:
 		// With a concurrency of one there are no goroutines, so nothing needs closing.
 		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
 		return &latch{r: z}, err
 	case source.Zlib:
-		return &latch{r: &members{br: br, format: format, open: openZlib(br), begins: isZlib}}, nil
+		m.open = func() (io.Reader, error) { return zlib.NewReader(br) }
 	case source.Deflate:
-		open := func() (io.Reader, error) { return flate.NewReader(br), nil }
-		return &latch{r: &members{br: br, format: format, open: open, begins: func([]byte) bool { return true }}}, nil
+		m.open = func() (io.Reader, error) { return flate.NewReader(br), nil }
 	default:
 		return br, nil
 	}
+	return &latch{r: m}, nil
 }
 
 // latch repeats a reader's error, which bufio forgets after a Peek.
@@ -109,14 +110,13 @@ func (l *latch) Read(p []byte) (n int, err error) {
 	return n, l.err
 }
 
-// members reads consecutive streams of a format up to the end. Like gzip(1), and unlike the library, it distinguishes
-// garbage after a stream from a bad stream, and treats an end within a header as an error.
+// members reads the members of a gzip file, or one stream of another format, up to the end. Like gzip(1), and unlike the
+// library, it distinguishes garbage after a stream from a bad stream, skips zero bytes there, and treats an end within a
+// header as an error.
 type members struct {
 	br     *bufio.Reader
 	format string
 	open   func() (io.Reader, error) // begins the next stream
-	begins func(magic []byte) bool   // whether the next two bytes, or the last one, may start a stream
-	padded bool                      // zero bytes after a stream are skipped
 	member io.Reader                 // nil between streams
 	later  bool                      // a stream was already read
 }
@@ -141,7 +141,7 @@ func (m *members) Read(p []byte) (int, error) {
 
 // next opens the next stream; io.EOF if there is none.
 func (m *members) next() (err error) {
-	for m.later && m.padded {
+	for m.later && m.format == source.Gzip {
 		c, err := m.br.ReadByte()
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func (m *members) next() (err error) {
 	if _, err := m.br.Peek(1); err != nil {
 		return err
 	}
-	if magic, _ := m.br.Peek(2); m.later && !m.begins(magic) {
+	if magic, _ := m.br.Peek(2); m.later && (m.format != source.Gzip || !strings.HasPrefix(gzipMagic, string(magic))) {
 		return &trailingError{m.format}
 	}
 	m.later = true
@@ -172,25 +172,6 @@ func openGzip(br *bufio.Reader) func() (io.Reader, error) {
 		z.Multistream(false)
 		return z, err
 	}
-}
-
-// openZlib returns a function that opens the next zlib stream.
-func openZlib(br *bufio.Reader) func() (io.Reader, error) {
-	var z io.ReadCloser
-	return func() (_ io.Reader, err error) {
-		if z == nil {
-			z, err = zlib.NewReader(br)
-		} else {
-			err = z.(zlib.Resetter).Reset(br, nil)
-		}
-		return z, err
-	}
-}
-
-// isZlib reports whether bytes may start a zlib stream (RFC 1950).
-func isZlib(p []byte) bool {
-	const deflate, maxWindow = 8, 7
-	return p[0]&0xf == deflate && p[0]>>4 <= maxWindow && (len(p) < 2 || (uint(p[0])<<8|uint(p[1]))%31 == 0)
 }
 
 // Fault describes in a few words why a compressed stream failed. window is its window limit.

@@ -71,7 +71,7 @@ func (s *Stream) Go() { s.start.Do(func() { go s.run() }) }
 
 // run produces blocks until the stream ends or is closed.
 func (s *Stream) run() {
-	s.err = source.Guard(s.produce)
+	s.err = s.produce()
 	switch {
 	case s.ended.Err() != nil:
 		s.err = fmt.Errorf("read %s: %w", s.Name, fs.ErrClosed)

@@ -182,7 +182,7 @@ func (s *Stream) produceDialed() error {
 			again = true
 			unguard := tcp.Guard(s.Ctx, s.dialer.wire)
 			if err = s.restart(); err == nil {
-				err = source.Guard(s.deliver)
+				err = s.deliver()
 				received = s.reader.Pos()
 			}
 			if unguard() {

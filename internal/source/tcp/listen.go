@@ -183,7 +183,7 @@ func (s *Stream) produceSent() error {
 			continue
 		}
 		senders.Go(func() {
-			err := source.Guard(func() error { return s.sender(c) })
+			err := s.sender(c)
 			if s.listener.remove(c) {
 				err = errors.New("it has sent no line yet, and was disconnected to make room for another one")
 			}

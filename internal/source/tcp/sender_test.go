@@ -305,25 +305,6 @@ func gzipped(data []byte) []byte {
 	return b.Bytes()
 }
 
-// TestListen_PanicEndsOneSender: if a sender's data triggers a bug in weir, only that sender is disconnected.
-func TestListen_PanicEndsOneSender(t *testing.T) {
-	failed := 0
-	o := source.Options{Observer: observer{failed: &failed}, Whole: func([]byte) bool { panic("a fault in weir") }}
-	listenIn(t, o, nil, func(l *listening) {
-		good, bad := l.dial(), l.dial()
-		go func() { _, _ = bad.Write([]byte("{}")); bad.Close() }()
-		synctest.Wait()
-		if w := <-l.warnings; !strings.Contains(w, "internal error: a fault in weir") || !strings.Contains(w, "sender_test.go") {
-			t.Errorf("warning %q", w)
-		}
-		if failed != 1 {
-			t.Errorf("%d failures are counted", failed)
-		}
-		l.send(good, []byte("1\n"))
-		l.want("1\n")
-	})
-}
-
 // TestListen_ZstdWindows: a sender may need a window of 8 MiB, and only a few senders may have one at a time.
 func TestListen_ZstdWindows(t *testing.T) {
 	packed := func(window int) []byte {
